@@ -1,0 +1,1 @@
+"""Trains identical backbones that differ in nothing but the encoding, and evaluates them."""

@@ -1,0 +1,118 @@
+"""What a task is: Vocab, Batch, Task."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+
+class TaskError(ValueError):
+    """A length that a task cannot make, or a text that it cannot read."""
+
+
+@dataclass(frozen=True)
+class Vocab:
+    """The symbols of a task; a token's id is its place in the list.
+
+    Two ids follow the symbols: `pad` (no token) and `eos` (the answer ends). Both decode to "".
+    `separator` stands between symbols in the text form ("" or " ").
+
+    >>> vocab = Vocab(("0", "1", "="))
+    >>> vocab.encode("01=").tolist(), vocab.decode([0, 1, 2, vocab.eos])
+    ([0, 1, 2], '01=')
+    """
+
+    symbols: tuple[str, ...]
+    separator: str = ""
+
+    @property
+    def pad(self) -> int:
+        return len(self.symbols)
+
+    @property
+    def eos(self) -> int:
+        return len(self.symbols) + 1
+
+    def __len__(self) -> int:
+        return len(self.symbols) + 2
+
+    def encode(self, text: str) -> Tensor:
+        """(S,) int64 ids of a text. Errors: TaskError names the first unknown symbol."""
+        ids, rest = [], text
+        longest_first = sorted(self.symbols, key=len, reverse=True)
+        while rest := rest.strip() if self.separator == " " else rest:
+            symbol = next((s for s in longest_first if self._starts(rest, s)), None)
+            if symbol is None:
+                raise TaskError(f"unknown symbol at {rest[:12]!r}; known: {' '.join(self.symbols)}")
+            ids.append(self.symbols.index(symbol))
+            rest = rest[len(symbol) :]
+        return torch.tensor(ids, dtype=torch.int64)
+
+    def decode(self, ids: Sequence[int] | Tensor) -> str:
+        """The text of a sequence of ids."""
+        return self.separator.join(self.symbols[i] for i in map(int, ids) if i < len(self.symbols))
+
+    def _starts(self, text: str, symbol: str) -> bool:
+        if self.separator == " ":
+            return text.split(maxsplit=1)[0] == symbol
+        return text.startswith(symbol)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """prompt (B, P) int64, padded on the left; target (B, Q) int64, padded on the right."""
+
+    prompt: Tensor
+    target: Tensor
+
+
+class Task:
+    """One task. A subclass fills in everything below; see any file in this folder.
+
+    The prompt ends with the symbol after which the model answers. The target holds the answer
+    alone; the decoder track appends EOS itself.
+    """
+
+    name: ClassVar[str]
+    version: ClassVar[int] = 1  # raised when the data changes
+    summary: ClassVar[str]
+    paper: ClassVar[str]
+    example: ClassVar[str]  # the text of one prompt and its target
+    vocab: ClassVar[Vocab]
+    chance: ClassVar[float]  # token accuracy of the best guess that ignores the prompt
+    max_length: ClassVar[int | None] = None  # None: there is no longest instance
+
+    def lengths(self, low: int, high: int) -> list[int]:
+        """The lengths in low..high (inclusive) that have at least one instance."""
+        top = high if self.max_length is None else min(high, self.max_length)
+        return list(range(low, top + 1))
+
+    def sample(self, generator: torch.Generator, batch: int, length: int) -> Batch:
+        """`batch` instances of exactly that length, drawn on the generator's device.
+
+        Errors: TaskError when there is no instance of that length.
+        """
+        raise NotImplementedError
+
+    def solve(self, prompt: list[int]) -> list[int]:
+        """The target of one unpadded prompt, in plain Python, written independently of sample."""
+        raise NotImplementedError
+
+    def measure(self, prompt: list[int]) -> int:
+        """The length n of one unpadded prompt."""
+        raise NotImplementedError
+
+    def max_tokens(self, length: int) -> tuple[int, int]:
+        """The longest prompt and the longest target (without EOS) of that length."""
+        raise NotImplementedError
+
+    def check_length(self, length: int) -> None:
+        """Errors: TaskError when `length` has no instance."""
+        if not self.lengths(length, length):
+            near = self.lengths(max(1, length - 10), length + 10) or self.lengths(1, 1000)
+            nearest = min(near, key=lambda n: abs(n - length))
+            raise TaskError(f"{self.name} has no instance of length {length}; nearest: {nearest}")

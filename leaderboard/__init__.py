@@ -1,0 +1,1 @@
+"""Turns run records into pages. Imports no torch."""

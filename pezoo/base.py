@@ -1,0 +1,188 @@
+"""The one interface: Shape, Context, Encoding, PositionError.
+
+Shape letters, used everywhere in this project:
+
+    B  batch              T  new tokens (queries)     S  all tokens so far (keys), S >= T
+    H  heads              D  model width              K  head width
+    C  cursors (PRISM)    L  support (PRISM) or the largest position (randomized)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+
+class PositionError(ValueError):
+    """A position or a length that an encoding cannot represent. It is not a wrong answer."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The sizes of the model that an encoding serves.
+
+    `train_len` is the longest training sequence in tokens: a hint, not a limit.
+
+    >>> Shape(d_model=64, n_heads=4, d_head=16, n_layers=2, train_len=32).d_head
+    16
+    """
+
+    d_model: int
+    n_heads: int
+    d_head: int
+    n_layers: int
+    train_len: int
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if value < 1:
+                raise ValueError(f"Shape.{name} must be at least 1, was {value}")
+
+
+@dataclass(frozen=True)
+class Context:
+    """Everything an encoding may know about the tokens in front of it.
+
+    pos        (B|1, S) int64. The last T belong to the queries. -1 marks padding: no token is there.
+    ids        (B, S) token ids, for encodings that read the text (or None).
+    x          (B, T, D) input of the layer about to run; in `prepare` the token embeddings.
+    layer      index of that layer, from 0.
+    n_new      T; None means that all S tokens are new.
+    scale      (B|1,) the instance scale n, for encodings with a scale hint (or None).
+    memo       what the encoding carries through a forward pass and through decoding.
+    total      the length planned for the whole sequence while decoding; None means S.
+    generator  where random encodings draw from; None means torch's default generator.
+    distances  (L,) a table that replaces the distance d by sign(d) distances[|d|] (or None).
+    """
+
+    pos: Tensor
+    ids: Tensor | None = None
+    x: Tensor | None = None
+    layer: int = 0
+    n_new: int | None = None
+    scale: Tensor | None = None
+    memo: dict[str, Any] = field(default_factory=dict)
+    total: int | None = None
+    generator: torch.Generator | None = None
+    distances: Tensor | None = None
+
+    @property
+    def new(self) -> int:
+        """T, the number of new tokens."""
+        return self.pos.shape[1] if self.n_new is None else self.n_new
+
+    @property
+    def query_pos(self) -> Tensor:
+        """(B|1, T) positions of the queries."""
+        return self.pos[:, self.pos.shape[1] - self.new :]
+
+    @property
+    def key_mask(self) -> Tensor:
+        """(B|1, S) bool, True where a token is."""
+        return self.pos >= 0
+
+    def distance(self) -> Tensor:
+        """(B|1, T, S) int64: i - j for query position i and key position j."""
+        d = self.query_pos[:, :, None] - self.pos[:, None, :]
+        if self.distances is None:
+            return d
+        # Padding lies outside the table; what it reads there is masked by attention.
+        index = d.abs().clamp(max=self.distances.shape[0] - 1)
+        return d.sign() * self.distances[index]
+
+    def at(self, layer: int, x: Tensor) -> Context:
+        """The same context before layer `layer`, whose input is x (B, T, D)."""
+        return replace(self, layer=layer, x=x)
+
+
+@dataclass(frozen=True)
+class ParamGroup:
+    """Parameters that ask for their own optimiser settings; None keeps the trainer's."""
+
+    params: list[nn.Parameter]
+    lr: float | None = None
+    betas: tuple[float, float] | None = None
+    weight_decay: float | None = None
+
+
+class Encoding(nn.Module):
+    """A positional encoding. As it stands it encodes nothing (NoPE).
+
+    A model calls, in this order: `prepare` once per forward pass with the token embeddings in
+    ctx.x, `embed` once, then in every layer `transform` on the new queries and keys and `bias` on
+    the new queries and all keys. The logits are q k^T / sqrt(d_head) + bias, also when `transform`
+    has widened q and k. While decoding, the model caches the transformed keys and hands the
+    extended ctx back with the same memo.
+
+    Class attributes say what the encoding claims; `pezoo.testing` holds it to them.
+    """
+
+    name: ClassVar[str] = ""  # set by @register
+    version: ClassVar[int] = 1  # raised when the numbers change, so that old records stay apart
+    wraps: ClassVar[str | None] = None  # for a wrapper: the name of the encoding it wraps by default
+    summary: ClassVar[str] = ""
+    paper: ClassVar[str] = ""
+    causal_only: ClassVar[bool] = False  # meaningless without a causal mask
+    order_blind: ClassVar[bool] = False  # the order of the earlier tokens changes nothing
+
+    max_len: int | None = None  # positions 0..max_len-1; beyond it prepare raises PositionError
+    prefix_stable: bool = True  # False: later tokens change earlier values
+    relative: bool = False  # True: shifting every position changes nothing
+    reads_distance: bool = False  # True: reads ctx.distance(), never ctx.pos
+    stochastic: bool = False  # True: draws at evaluation too
+    needs_scale: bool = False  # True: reads ctx.scale
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__()
+        self.shape = shape
+
+    def prepare(self, ctx: Context) -> Context:
+        """Check and rewrite positions, compute streams. Called once per forward pass."""
+        self._check_positions(ctx)
+        return ctx
+
+    def embed(self, x: Tensor, ctx: Context) -> Tensor:
+        """(B, T, D) token embeddings -> (B, T, D)."""
+        return x
+
+    def transform(self, q: Tensor, k: Tensor, ctx: Context) -> tuple[Tensor, Tensor]:
+        """New q and k, both (B, H, T, K), rotated, scaled or widened."""
+        return q, k
+
+    def bias(self, q: Tensor, k: Tensor, ctx: Context) -> Tensor | None:
+        """Added to the logits; broadcasts to (B, H, T, S). q and k come from `transform`."""
+        return None
+
+    def weights(self, logits: Tensor, ctx: Context) -> Tensor | None:
+        """Attention weights (B, H, T, S) from masked logits, in place of softmax; None keeps it."""
+        return None
+
+    @property
+    def replaces_softmax(self) -> bool:
+        """True when `weights` is overridden, so that fused attention kernels cannot be used."""
+        return type(self).weights is not Encoding.weights
+
+    def param_groups(self) -> list[ParamGroup]:
+        """Parameters that need their own optimiser settings."""
+        return []
+
+    def penalty(self) -> Tensor | None:
+        """A scalar that the trainer adds to the loss."""
+        return None
+
+    def extra_repr(self) -> str:
+        return ", ".join(f"{name}={value}" for name, value in vars(self.shape).items())
+
+    def _check_positions(self, ctx: Context) -> None:
+        if self.max_len is None:
+            return
+        last = int(ctx.pos.max())
+        if last >= self.max_len:
+            raise PositionError(
+                f"{type(self).__name__} represents positions 0..{self.max_len - 1}, "
+                f"was given position {last}"
+            )
+

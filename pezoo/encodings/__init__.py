@@ -1,0 +1,1 @@
+"""One encoding, or one family, per file. A new file here is found by the registry."""

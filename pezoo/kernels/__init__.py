@@ -1,0 +1,1 @@
+"""Numerical kernels behind the encodings."""

@@ -1,0 +1,187 @@
+"""Which encodings there are, and how to make one.
+
+A file in pezoo/encodings whose class is decorated with `@register("name")` is found by its text,
+without importing it: listing names and checking options need no torch. Packages elsewhere add
+theirs with an entry point in the group "pezoo.encodings", `name = "package.module:Class"`.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from functools import cache
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from pezoo.spec import Spec, SpecError, parse
+
+if TYPE_CHECKING:
+    from pezoo.base import Encoding, Shape
+
+ENTRY_POINTS = "pezoo.encodings"
+_T = TypeVar("_T", bound="type[Encoding]")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One registered encoding; `options` is None until a plug-in has been imported."""
+
+    name: str
+    module: str
+    cls: str
+    options: tuple[str, ...] | None
+    plugin: EntryPoint | None = None
+
+    def load(self) -> type[Encoding]:
+        """Import the class. Errors: SpecError when a plug-in fails to import."""
+        if self.plugin is None:
+            return cast("type[Encoding]", getattr(import_module(self.module), self.cls))
+        try:
+            return cast("type[Encoding]", self.plugin.load())
+        except Exception as error:
+            raise SpecError(
+                f"encoding {self.name!r} comes from the plug-in {self.plugin.value!r}, which "
+                f"failed to import: {type(error).__name__}: {error}"
+            ) from error
+
+
+def register(name: str) -> Callable[[_T], _T]:
+    """Class decorator: `@register("rope")` makes a class in pezoo/encodings known as rope."""
+
+    def mark(cls: _T) -> _T:
+        cls.name = name
+        return cls
+
+    return mark
+
+
+@cache
+def entries() -> dict[str, Entry]:
+    """Every encoding by name, the built-in ones first. Nothing is imported."""
+    found: dict[str, Entry] = {}
+    for path in sorted((Path(__file__).parent / "encodings").glob("*.py")):
+        found.update(_scan(path))
+    for point in entry_points(group=ENTRY_POINTS):
+        if point.name not in found:
+            module, _, cls = point.value.partition(":")
+            found[point.name] = Entry(point.name, module, cls, None, point)
+    return found
+
+
+def names() -> list[str]:
+    """The names of all encodings, sorted.
+
+    >>> "rope" in names()
+    True
+    """
+    return sorted(entries())
+
+
+def check(spec: Spec) -> Spec:
+    """The spec itself, if its names and options exist. Errors: SpecError with the nearest name."""
+    entry = _entry(spec.name)
+    if entry.options is not None:
+        for option in spec.options:
+            if option not in entry.options:
+                raise SpecError(_unknown(f"option of {spec.name}", option, entry.options))
+    if spec.inner is not None:
+        check(spec.inner)
+    return spec
+
+
+def make(name: str | Spec, shape: Shape, **options: Any) -> Encoding:
+    """Build an encoding from its text form, for example `make("randomized:rope", shape)`.
+
+    Keyword options are those of the outermost encoding and win over options in the text.
+    Errors: SpecError for unknown names, unknown options and values of the wrong type.
+    """
+    spec = parse(name) if isinstance(name, str) else name
+    spec = check(replace(spec, options={**spec.options, **options}))
+    cls = _entry(spec.name).load()
+    _check_values(spec, cls)
+    if spec.inner is not None and cls.wraps is None:
+        raise SpecError(
+            f"{spec.name} cannot wrap {spec.inner.name}: only "
+            f"{', '.join(_wrappers())} can stand before a colon"
+        )
+    if cls.wraps is None:
+        return _build(cls, spec, shape)
+    inner = spec.inner or parse(cls.wraps)
+    return _build(cls, spec, shape, lambda inner_shape: make(inner, inner_shape))
+
+
+def _build(cls: type[Encoding], spec: Spec, *args: Any) -> Encoding:
+    try:
+        return cls(*args, **spec.options)
+    except SpecError:
+        raise
+    except ValueError as error:
+        raise SpecError(f"{spec}: {error}") from error
+
+
+def _check_values(spec: Spec, cls: type[Encoding]) -> None:
+    parameters = inspect.signature(cls, eval_str=True).parameters
+    known = tuple(p.name for p in parameters.values() if p.kind is p.KEYWORD_ONLY)
+    for option, value in spec.options.items():
+        if option not in known:
+            raise SpecError(_unknown(f"option of {spec.name}", option, known))
+        kind = parameters[option].annotation
+        if kind is float and type(value) is int:
+            spec.options[option] = value = float(value)
+        if kind is not inspect.Parameter.empty and not _fits(value, kind):
+            shown = getattr(kind, "__name__", str(kind)) if isinstance(kind, type) else str(kind)
+            raise SpecError(f"option {option} of {spec.name} expects {shown}, was given {value!r}")
+
+
+def _fits(value: Any, kind: Any) -> bool:
+    if isinstance(value, bool):
+        return kind is bool
+    try:
+        return isinstance(value, kind)
+    except TypeError:  # generics are checked by the encoding itself
+        return True
+
+
+def _entry(name: str) -> Entry:
+    if name not in entries():
+        raise SpecError(_unknown("encoding", name, tuple(names())))
+    return entries()[name]
+
+
+def _wrappers() -> list[str]:
+    return [e.name for e in entries().values() if e.plugin is None and e.load().wraps is not None]
+
+
+def _unknown(what: str, given: str, known: tuple[str, ...]) -> str:
+    near = get_close_matches(given, known, n=1, cutoff=0.5)
+    hint = f"; did you mean {near[0]}?" if near else ""
+    return f"unknown {what} {given!r}{hint} (known: {', '.join(known) or 'none'})"
+
+
+def _scan(path: Path) -> dict[str, Entry]:
+    """The registered classes in one file, with the keyword-only options of their __init__."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
+    found = {}
+    for cls in classes.values():
+        for decorator in cls.decorator_list:
+            match decorator:
+                case ast.Call(func=ast.Name(id="register"), args=[ast.Constant(value=str(name))]):
+                    module = f"pezoo.encodings.{path.stem}"
+                    found[name] = Entry(name, module, cls.name, _keywords(cls, classes))
+    return found
+
+
+def _keywords(cls: ast.ClassDef, classes: dict[str, ast.ClassDef]) -> tuple[str, ...]:
+    for node in cls.body:
+        if isinstance(node, ast.FunctionDef) and node.name == "__init__":
+            return tuple(arg.arg for arg in node.args.kwonlyargs)
+    for base in cls.bases:
+        if isinstance(base, ast.Name) and base.id in classes:
+            return _keywords(classes[base.id], classes)
+    return ()

@@ -1,0 +1,93 @@
+"""The text form of an encoding: `name(option=value,...)`, composed with a colon.
+
+>>> parse("randomized(max_len=512):rope(base=500)")
+Spec(name='randomized', options={'max_len': 512}, inner=Spec(name='rope', options={'base': 500}, inner=None))
+>>> [str(spec) for spec in parse_list("hard_alibi(masked=3), prism(gamma=1.2)")]
+['hard_alibi(masked=3)', 'prism(gamma=1.2)']
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+_PART = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_]*)\s*(?:\((.*)\))?\s*", re.DOTALL)
+
+
+class SpecError(ValueError):
+    """A text that names no encoding, or an option that an encoding does not take."""
+
+
+@dataclass(frozen=True)
+class Spec:
+    """A parsed name: options in the order typed, `inner` the encoding after the colon."""
+
+    name: str
+    options: dict[str, Any] = field(default_factory=dict)
+    inner: Spec | None = None
+
+    def __str__(self) -> str:
+        options = ",".join(f"{key}={value}" for key, value in sorted(self.options.items()))
+        own = f"{self.name}({options})" if options else self.name
+        return f"{own}:{self.inner}" if self.inner else own
+
+
+def parse(text: str) -> Spec:
+    """One encoding. Errors: SpecError, which shows the part that could not be read."""
+    spec = None
+    for part in reversed(_split(text, ":")):
+        match = _PART.fullmatch(part)
+        if match is None:
+            raise SpecError(
+                f"cannot read {part.strip()!r}: expected name or name(option=value,...), "
+                f"composed with ':', for example randomized(max_len=512):rope"
+            )
+        spec = Spec(match[1], _options(match[1], match[2]), spec)
+    assert spec is not None  # _split returns at least one part
+    return spec
+
+
+def parse_list(text: str) -> list[Spec]:
+    """Several encodings, separated by commas outside parentheses."""
+    return [parse(part) for part in _split(text, ",")]
+
+
+def _options(name: str, text: str | None) -> dict[str, Any]:
+    options: dict[str, Any] = {}
+    if text is None or not text.strip():
+        return options
+    for item in _split(text, ","):
+        key, equals, value = item.partition("=")
+        key = key.strip()
+        if not equals or not key.isidentifier():
+            raise SpecError(f"cannot read option {item.strip()!r} of {name}: expected option=value")
+        if key in options:
+            raise SpecError(f"option {key!r} of {name} is given twice")
+        options[key] = _value(value.strip())
+    return options
+
+
+def _value(text: str) -> Any:
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return text
+
+
+def _split(text: str, separator: str) -> list[str]:
+    """Split at `separator` outside parentheses and brackets."""
+    parts, depth, start = [], 0, 0
+    for index, char in enumerate(text):
+        depth += (char in "([") - (char in ")]")
+        if depth < 0:
+            break
+        if char == separator and depth == 0:
+            parts.append(text[start:index])
+            start = index + 1
+    if depth != 0:
+        raise SpecError(f"unbalanced parentheses in {text!r}")
+    return [*parts, text[start:]]
