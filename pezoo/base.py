@@ -46,7 +46,7 @@ class Shape:
 class Context:
     """Everything an encoding may know about the tokens in front of it.
 
-    pos        (B|1, S) int64. The last T belong to the queries. -1 marks padding: no token is there.
+    pos        (B|1, S) int64. The last T belong to the queries. -1 marks padding: no token.
     ids        (B, S) token ids, for encodings that read the text (or None).
     x          (B, T, D) input of the layer about to run; in `prepare` the token embeddings.
     layer      index of that layer, from 0.
@@ -122,7 +122,9 @@ class Encoding(nn.Module):
 
     name: ClassVar[str] = ""  # set by @register
     version: ClassVar[int] = 1  # raised when the numbers change, so that old records stay apart
-    wraps: ClassVar[str | None] = None  # for a wrapper: the name of the encoding it wraps by default
+    wraps: ClassVar[str | None] = (
+        None  # for a wrapper: the name of the encoding it wraps by default
+    )
     summary: ClassVar[str] = ""
     paper: ClassVar[str] = ""
     causal_only: ClassVar[bool] = False  # meaningless without a causal mask
@@ -185,4 +187,3 @@ class Encoding(nn.Module):
                 f"{type(self).__name__} represents positions 0..{self.max_len - 1}, "
                 f"was given position {last}"
             )
-

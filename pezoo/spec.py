@@ -1,7 +1,7 @@
 """The text form of an encoding: `name(option=value,...)`, composed with a colon.
 
->>> parse("randomized(max_len=512):rope(base=500)")
-Spec(name='randomized', options={'max_len': 512}, inner=Spec(name='rope', options={'base': 500}, inner=None))
+>>> parse("randomized(max_len=512):rope(base=500)").options
+{'max_len': 512}
 >>> [str(spec) for spec in parse_list("hard_alibi(masked=3), prism(gamma=1.2)")]
 ['hard_alibi(masked=3)', 'prism(gamma=1.2)']
 """

@@ -89,7 +89,7 @@ class Task:
     def lengths(self, low: int, high: int) -> list[int]:
         """The lengths in low..high (inclusive) that have at least one instance."""
         top = high if self.max_length is None else min(high, self.max_length)
-        return list(range(low, top + 1))
+        return list(range(max(low, 1), top + 1))
 
     def sample(self, generator: torch.Generator, batch: int, length: int) -> Batch:
         """`batch` instances of exactly that length, drawn on the generator's device.

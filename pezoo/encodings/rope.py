@@ -49,5 +49,5 @@ class RoPE(Encoding):
         if self.layout == "half":
             a, b = at_least_float32(x).chunk(2, -1)
             return torch.cat([a * cos - b * sin, a * sin + b * cos], -1).to(x.dtype)
-        a, b = at_least_float32(x).unflatten(-1, (-1, 2)).unbind(-1)
+        a, b = at_least_float32(x).reshape(*x.shape[:-1], -1, 2).unbind(-1)
         return torch.stack([a * cos - b * sin, a * sin + b * cos], -1).flatten(-2).to(x.dtype)

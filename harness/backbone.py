@@ -1,0 +1,153 @@
+"""One causal decoder for every encoding. The encoding is the only difference between two of them."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import gelu, linear
+
+from harness.config import Model
+from harness.seeds import generator
+from pezoo.adapters import attend, resolve
+from pezoo.base import Context, Encoding, Shape
+
+
+@dataclass
+class Cache:
+    """What decoding keeps: positions (B|1, S), ids (B, S), keys and values per layer, the memo."""
+
+    pos: Tensor | None = None
+    ids: Tensor | None = None
+    layers: list[tuple[Tensor, Tensor] | None] = field(default_factory=list)
+    memo: dict[str, Any] = field(default_factory=dict)
+
+
+def shape_of(model: Model, train_len: int) -> Shape:
+    """The Shape that an encoding is built from. Errors: ValueError if heads do not divide width."""
+    if model.width % model.heads:
+        raise ValueError(
+            f"model.width {model.width} is not a multiple of model.heads {model.heads}"
+        )
+    return Shape(model.width, model.heads, model.width // model.heads, model.layers, train_len)
+
+
+class Block(nn.Module):
+    """Pre-LN: x + attention(LN x), then x + mlp(LN x)."""
+
+    def __init__(self, model: Model) -> None:
+        super().__init__()
+        width = model.width
+        self.heads = model.heads
+        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.up = nn.Linear(width, model.mlp_ratio * width)
+        self.down = nn.Linear(model.mlp_ratio * width, width)
+        self.drop = nn.Dropout(model.dropout)
+
+    def forward(
+        self,
+        x: Tensor,
+        encoding: Encoding,
+        ctx: Context,
+        mask: Tensor | None,
+        past: tuple[Tensor, Tensor] | None,
+        backend: str,
+    ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        b, t, _ = x.shape
+        ctx = ctx.at(ctx.layer, x)
+        q, k, v = self.qkv(self.norm1(x)).view(b, t, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
+        q, k = encoding.transform(q, k, ctx)
+        if past is not None:
+            k, v = torch.cat([past[0], k], 2), torch.cat([past[1], v], 2)  # (B, H, S, K)
+        y = attend(encoding, q, k, v, ctx, mask, backend)
+        x = x + self.drop(self.out(y.transpose(1, 2).flatten(2)))
+        return x + self.drop(self.down(gelu(self.up(self.norm2(x))))), (k, v)
+
+
+class Decoder(nn.Module):
+    """Token embedding, blocks, a final LayerNorm and the (tied) unembedding.
+
+    Every weight outside the encoding is drawn from a generator of its own, by name, after the
+    encoding is built: for one seed all encodings share them bit for bit (`backbone_hash`).
+    """
+
+    def __init__(
+        self, model: Model, encoding: Encoding, seed: int, attention: str = "auto"
+    ) -> None:
+        super().__init__()
+        self.model, self.encoding = model, encoding
+        self.attention = resolve(attention, encoding)
+        self.embedding = nn.Embedding(model.vocab, model.width)
+        self.blocks = nn.ModuleList(Block(model) for _ in range(model.layers))
+        self.norm = nn.LayerNorm(model.width)
+        self.unembedding = None if model.tie_embeddings else nn.Linear(model.width, model.vocab)
+        self._initialise(seed)
+
+    def forward(
+        self,
+        ids: Tensor,
+        pos: Tensor,
+        *,
+        scale: Tensor | None = None,
+        generator: torch.Generator | None = None,
+        cache: Cache | None = None,
+        total: int | None = None,
+    ) -> Tensor:
+        """Logits (B, T, vocab) of the next token after each of the new ids (B, T) at pos (B|1, T).
+
+        With a cache, the new tokens follow those already in it; `total` is the planned length.
+        """
+        new = ids.shape[1]
+        past = cache or Cache()
+        if past.pos is not None and past.ids is not None:
+            pos, ids = torch.cat([past.pos, pos], 1), torch.cat([past.ids, ids], 1)
+        x = self.embedding(ids[:, -new:]) * self.model.width**0.5
+        ctx = Context(pos, ids, x, 0, new, scale, past.memo, total, generator)
+        mask = attention_mask(ctx)
+        ctx = self.encoding.prepare(ctx)
+        x = self.encoding.embed(x, ctx)
+        layers = past.layers or [None] * len(self.blocks)
+        for i, block in enumerate(self.blocks):
+            x, layers[i] = block(x, self.encoding, ctx.at(i, x), mask, layers[i], self.attention)
+        past.pos, past.ids, past.layers = pos, ids, layers
+        x = self.norm(x)
+        return linear(x, self.embedding.weight) if self.unembedding is None else self.unembedding(x)
+
+    def backbone_parameters(self) -> dict[str, Tensor]:
+        """Every parameter that does not belong to the encoding, by name."""
+        return {n: p for n, p in self.named_parameters() if not n.startswith("encoding.")}
+
+    def backbone_hash(self) -> str:
+        """SHA-256 over the backbone's weights: equal for all encodings at one seed."""
+        digest = hashlib.sha256()
+        for name, parameter in sorted(self.backbone_parameters().items()):
+            digest.update(name.encode())
+            digest.update(parameter.detach().cpu().float().numpy().tobytes())
+        return digest.hexdigest()[:16]
+
+    @torch.no_grad()
+    def _initialise(self, seed: int) -> None:
+        residual = (2 * len(self.blocks)) ** -0.5
+        for name, parameter in self.backbone_parameters().items():
+            if parameter.dim() < 2:
+                parameter.fill_(1.0 if "norm" in name and name.endswith("weight") else 0.0)
+                continue
+            std = parameter.shape[1] ** -0.5
+            std *= residual if name.endswith(("out.weight", "down.weight")) else 1.0
+            draw = torch.randn(parameter.shape, generator=generator("backbone", seed, name))
+            parameter.copy_(draw * std)
+
+
+def attention_mask(ctx: Context) -> Tensor | None:
+    """(B|1, 1, T, S): causal, no padding; every token may look at itself. None: plainly causal."""
+    t, s = ctx.new, ctx.pos.shape[1]
+    padded = bool((ctx.pos < 0).any())
+    if t == s and not padded:
+        return None
+    causal = torch.ones(t, s, dtype=torch.bool, device=ctx.pos.device).tril(s - t)
+    itself = causal.triu(s - t)
+    return ((causal & ctx.key_mask[:, None, :]) | itself)[:, None]

@@ -1,0 +1,58 @@
+"""From a task's prompts and targets to the decoder's sequences.
+
+copy, prompts of 3 and 2 digits:        ids        4 7 1 = 4 7 1 E
+                                        supervised . . . . x x x x
+                                        position   0 1 2 3 4 5 6 7
+the shorter one, padded on the left:    ids        _ 8 8 = 8 8 E _
+                                        position  -1 0 1 2 3 4 5 6
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from harness.tasks.base import Batch, Vocab
+
+
+@dataclass(frozen=True)
+class Sequences:
+    """ids (B, S); pos (1|B, S) with -1 for padding on the left; answer (B, S) bool, EOS included."""
+
+    ids: Tensor
+    pos: Tensor
+    answer: Tensor
+    prompt: int  # length of the (padded) prompt
+
+    def to(self, device: str) -> Sequences:
+        return Sequences(
+            self.ids.to(device), self.pos.to(device), self.answer.to(device), self.prompt
+        )
+
+
+def join(batch: Batch, vocab: Vocab) -> Sequences:
+    """prompt, target, EOS in one row; padding right of EOS is never supervised."""
+    b, p = batch.prompt.shape
+    target = torch.cat([batch.target, batch.target.new_full((b, 1), vocab.pad)], 1)
+    length = (batch.target != vocab.pad).sum(1, keepdim=True)
+    target = target.scatter(1, length, vocab.eos)
+    ids = torch.cat([batch.prompt, target], 1)
+    return Sequences(
+        ids, positions(batch.prompt, target.shape[1], vocab), _answer(target, p, vocab), p
+    )
+
+
+def positions(prompt: Tensor, after: int, vocab: Vocab) -> Tensor:
+    """(1, S) when no prompt is padded, else (B, S); the first token is at 0, padding at -1."""
+    padding = (prompt == vocab.pad).sum(1, keepdim=True)
+    if not padding.any():
+        padding = padding[:1]
+    pos = torch.arange(prompt.shape[1] + after, device=prompt.device)[None] - padding
+    return pos.clamp(min=-1)
+
+
+def _answer(target: Tensor, prompt: int, vocab: Vocab) -> Tensor:
+    mask = target != vocab.pad
+    return torch.cat([mask.new_zeros(mask.shape[0], prompt), mask], 1)

@@ -1,0 +1,87 @@
+"""Run push and pop actions on a stack."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from harness.tasks.base import Batch, Task, Vocab
+
+POP, PUSH_0 = 2, 3  # PUSH_0 + b pushes the bit b
+TERMINATOR = 2
+
+
+class StackManipulation(Task):
+    """A stack of bits from bottom to top and actions on it, then the stack from top to bottom.
+
+    0110422=11020000    stack 0110, PUSH 1, POP, POP leaves 011: read from the top 110
+
+    The answer has the final stack, the terminator 2 and zeros up to n + 1 tokens. POP on an empty
+    stack does nothing. The first stack has k bits, k uniform over 1..n; bits and actions are
+    uniform.
+
+    Vocabulary: 0 and 1 (bits), 2 (POP; in the answer the terminator), 3 (PUSH 0), 4 (PUSH 1),
+    "=" (ids 0..5). Length n: bits and actions together.
+    Chance: the free tokens are the bits of the final stack, which are fair coins: 1/2.
+
+    Paper: PRISM, Table 3, after Delétang et al. (2023). Deviation: the table does not say how the
+    stack's height is drawn; this is the reference code's way.
+    """
+
+    name = "stack_manipulation"
+    version = 1
+    summary = "push and pop on a stack of bits"
+    paper = "PRISM, Table 3"
+    example = "0110422=11020000"
+    vocab = Vocab((*"01234", "="))
+    chance = 0.5
+
+    def sample(self, generator: torch.Generator, batch: int, length: int) -> Batch:
+        self.check_length(length)
+        device = generator.device
+        shape = (batch, length)
+        height = torch.randint(1, length + 1, (batch, 1), generator=generator, device=device)
+        bits = torch.randint(2, shape, generator=generator, device=device)
+        actions = torch.randint(POP, POP + 3, shape, generator=generator, device=device)
+        initial = torch.arange(length, device=device) < height  # (B, n)
+        x = torch.where(initial, bits, actions)
+        equals = torch.full((batch, 1), self.vocab.symbols.index("="), device=device)
+        return Batch(
+            prompt=torch.cat([x, equals], dim=1),
+            target=_final_stack(push=initial | (x != POP), bit=torch.where(initial, x, x - PUSH_0)),
+        )
+
+    def solve(self, prompt: list[int]) -> list[int]:
+        n = len(prompt) - 1
+        first_action = next((i for i in range(n) if prompt[i] >= 2), n)
+        stack = prompt[:first_action]
+        for action in prompt[first_action:n]:
+            if action in (3, 4):
+                stack.append(action - 3)
+            elif stack:
+                stack.pop()
+        return [*reversed(stack), 2] + [0] * (n - len(stack))
+
+    def measure(self, prompt: list[int]) -> int:
+        return len(prompt) - 1
+
+    def max_tokens(self, length: int) -> tuple[int, int]:
+        return length + 1, length + 1
+
+
+def _final_stack(push: Tensor, bit: Tensor) -> Tensor:
+    """(B, n + 1) answers of the pushes `bit` where `push` (B, n), and pops elsewhere.
+
+    The height is a walk of steps +1 and -1 that is held at 0, which is the free walk minus its
+    lowest point so far (if that is below 0). The bit at a level is the last one pushed there.
+    """
+    batch, n = push.shape
+    time = torch.arange(n + 1, device=push.device)
+    walk = torch.where(push, 1, -1).cumsum(1)
+    height = walk - walk.cummin(1).values.clamp(max=0)  # (B, n), after each step
+    pushed_at = torch.where(push, time[:n], 0)
+    last_push = torch.zeros(batch, n + 1, dtype=torch.int64, device=push.device)
+    last_push.scatter_reduce_(1, height, pushed_at, "amax")  # by level 0..n; level 0 is not read
+    level = height[:, -1:] - time  # (B, n + 1): the answer's token t is the bit at this level
+    top_down = bit.gather(1, last_push.gather(1, level.clamp(min=0)))
+    return torch.where(level > 0, top_down, torch.where(level == 0, TERMINATOR, 0))

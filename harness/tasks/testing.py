@@ -1,0 +1,151 @@
+"""One conformance check for every task, also for those of other packages.
+
+    check_task(MyTask())
+
+raises AssertionError with the first thing that is wrong, in plain words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from harness.tasks.base import Batch, Task, TaskError
+
+
+def check_task(
+    task: Task, *, lengths: Sequence[int] = (1, 2, 3, 5, 8, 13), batch: int = 64, seed: int = 0
+) -> None:
+    """Samples `task` at those of `lengths` that it has, and compares with the contract and solver.
+
+    Errors: AssertionError says what is wrong, where, and with which instance.
+    """
+    _check_description(task)
+    offered = [n for n in lengths if task.lengths(n, n)]
+    assert offered, f"{task.name}: none of the lengths {list(lengths)} has an instance"
+    for length in offered:
+        made = _sample(task, batch, length, seed)
+        _check_batch(task, made, batch, length)
+        for prompt, target in _rows(task, made):
+            _check_instance(task, prompt, target, length)
+    _check_randomness(task, batch, max(offered), seed)
+    _check_missing_lengths(task)
+    _check_example(task, _sample(task, 1, offered[-1], seed))
+
+
+def _check_description(task: Task) -> None:
+    for attribute, kind in (("name", str), ("summary", str), ("paper", str), ("example", str)):
+        value = getattr(task, attribute, None)
+        assert isinstance(value, kind), f"{type(task).__name__}.{attribute} is missing"
+        assert value, f"{type(task).__name__}.{attribute} is empty"
+    assert isinstance(task.version, int), f"{task.name}: version {task.version!r} is not a number"
+    assert task.version >= 1, f"{task.name}: version {task.version} is below 1"
+    chance = getattr(task, "chance", None)
+    assert isinstance(chance, float), f"{task.name}: chance {chance!r} is not a float"
+    assert 0 < chance < 1, f"{task.name}: chance {chance} is not between 0 and 1"
+    symbols = task.vocab.symbols
+    assert len(set(symbols)) == len(symbols), f"{task.name}: a symbol is in the vocab twice"
+
+
+def _check_batch(task: Task, made: Batch, batch: int, length: int) -> None:
+    """Type, shape, range and padding of both tensors."""
+    where = f"{task.name}, length {length}"
+    for side, tokens, limit in zip(
+        ("prompt", "target"), (made.prompt, made.target), task.max_tokens(length), strict=True
+    ):
+        assert tokens.dtype == torch.int64, f"{where}: {side} is {tokens.dtype}, not int64"
+        assert tokens.dim() == 2, f"{where}: {side} has shape {tuple(tokens.shape)}, not two axes"
+        assert len(tokens) == batch, f"{where}: {side} has {len(tokens)} rows for batch {batch}"
+        assert tokens.shape[1] <= limit, (
+            f"{where}: {side} is {tokens.shape[1]} tokens wide, max_tokens says {limit}"
+        )
+        inside = (tokens >= 0) & (tokens <= task.vocab.pad)
+        assert inside.all(), (
+            f"{where}: {side} has the id {int(tokens[~inside][0])}; symbols are "
+            f"0..{task.vocab.pad - 1} and pad is {task.vocab.pad} (EOS is added by the track)"
+        )
+    is_token = made.prompt != task.vocab.pad
+    assert (is_token[:, 1:] >= is_token[:, :-1]).all(), f"{where}: pad right of a prompt token"
+    assert is_token[:, -1:].all(), f"{where}: a prompt does not end at the right edge"
+    is_token = made.target != task.vocab.pad
+    assert (is_token[:, 1:] <= is_token[:, :-1]).all(), f"{where}: pad left of a target token"
+    assert is_token[:, :1].all(), f"{where}: a target has no token at the left edge"
+
+
+def _check_instance(task: Task, prompt: list[int], target: list[int], length: int) -> None:
+    """The length of one unpadded instance, and its answer."""
+    text = task.vocab.decode(prompt)
+    measured = task.measure(list(prompt))
+    assert measured == length, (
+        f"{task.name}: measure says {measured} for a sample of length {length}: {text!r}"
+    )
+    solved = task.solve(list(prompt))
+    assert solved == target, (
+        f"{task.name}: sample and solve disagree on {text!r} (length {length}):\n"
+        f"  sample: {task.vocab.decode(target)!r} {target}\n"
+        f"  solve:  {task.vocab.decode(solved)!r} {solved}"
+    )
+
+
+def _check_randomness(task: Task, batch: int, length: int, seed: int) -> None:
+    """The generator alone decides."""
+    first = _sample(task, batch, length, seed)
+    torch.rand(3)  # moves the global generator
+    again, other = _sample(task, batch, length, seed), _sample(task, batch, length, seed + 1)
+    where = f"{task.name}, length {length}"
+    assert _same(first, again), f"{where}: two samples under seed {seed} differ"
+    assert not _same(first, other), f"{where}: seeds {seed} and {seed + 1} give the same batch"
+
+
+def _check_missing_lengths(task: Task) -> None:
+    """A length that `lengths` leaves out is refused by `sample`, with a TaskError."""
+    top = (task.max_length or 100) + 1
+    missing = [n for n in range(-1, top + 1) if not task.lengths(n, n)]
+    for length in missing:
+        try:
+            _sample(task, 2, length, seed=0)
+        except TaskError:
+            continue
+        except Exception as error:
+            raise AssertionError(
+                f"{task.name}: sample of length {length}, which `lengths` leaves out, raised "
+                f"{type(error).__name__} ({error}); call self.check_length(length) first"
+            ) from error
+        raise AssertionError(
+            f"{task.name}: sample made length {length}, which `lengths` leaves out; call "
+            "self.check_length(length) first"
+        )
+
+
+def _check_example(task: Task, made: Batch) -> None:
+    """The example is an instance in text form: its answer follows the prompts' last symbol."""
+    asks = int(made.prompt[0, -1])
+    ids = task.vocab.encode(task.example).tolist()
+    symbol = task.vocab.symbols[asks]
+    assert asks in ids, f"{task.name}: the example has no {symbol!r}, with which prompts end"
+    split = ids.index(asks) + 1
+    prompt, target = ids[:split], ids[split:]
+    _check_instance(task, prompt, target, task.measure(list(prompt)))
+    decoded = task.vocab.decode(prompt + target)
+    assert decoded == task.example, (
+        f"{task.name}: the example {task.example!r} comes back from the vocab as {decoded!r}"
+    )
+
+
+def _sample(task: Task, batch: int, length: int, seed: int) -> Batch:
+    return task.sample(torch.Generator().manual_seed(seed), batch, length)
+
+
+def _rows(task: Task, made: Batch) -> list[tuple[list[int], list[int]]]:
+    """The instances of a batch without their padding."""
+    return [(_bare(task, p), _bare(task, t)) for p, t in zip(made.prompt, made.target, strict=True)]
+
+
+def _bare(task: Task, row: Tensor) -> list[int]:
+    return [token for token in row.tolist() if token != task.vocab.pad]
+
+
+def _same(one: Batch, other: Batch) -> bool:
+    return torch.equal(one.prompt, other.prompt) and torch.equal(one.target, other.target)

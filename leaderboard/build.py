@@ -1,0 +1,36 @@
+"""Everything at once: read the records, write the page, the site and the pictures."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from leaderboard import site
+from leaderboard.groups import grouped
+from leaderboard.markdown import write_markdown
+from leaderboard.records import load
+
+RECORDS = Path(__file__).parent / "records"
+
+
+@dataclass(frozen=True)
+class BuildReport:
+    """What a build did. `problems` are lines `path: reason` about files that were left out."""
+
+    paths: tuple[Path, ...]
+    records: int
+    problems: tuple[str, ...]
+
+
+def build(runs: Path | None, records: Path, out: Path, markdown: Path | None) -> BuildReport:
+    """Read `records`, then `runs`, and write the site into the folder `out`.
+
+    `markdown` is the path of LEADERBOARD.md, or None for no such page. The same records give the
+    same bytes. Bad files do not stop a build; the report names them.
+    """
+    found, problems = load([records] if runs is None else [records, runs])
+    groups = grouped(found)
+    paths = site.build(groups, out, len(problems))
+    if markdown is not None:
+        paths += write_markdown(groups, markdown)
+    return BuildReport(tuple(paths), len(found), tuple(problems))

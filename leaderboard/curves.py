@@ -1,0 +1,155 @@
+"""One table as a picture: exact match against length, as SVG that needs nothing else.
+
+White ground, so that it reads on a light and on a dark page. Text is escaped; nothing in a record
+can add an element or an attribute.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from html import escape
+from math import log
+
+from leaderboard.looks import Look, last_words, looks, wide
+from leaderboard.summary import Cell, Row
+
+LEFT, TOP, WIDTH, HEIGHT = 64, 48, 560, 300  # the plotted area, in pixels
+LEGEND = 340
+_DASH = {"solid": "", "dash": "7 4", "dot": "2 3", "dashdot": "8 3 2 3"}
+_MARK = {
+    "circle": "M-3.5 0a3.5 3.5 0 1 0 7 0a3.5 3.5 0 1 0 -7 0z",
+    "square": "M-3 -3h6v6h-6z",
+    "diamond": "M0 -4.5l4.5 4.5l-4.5 4.5l-4.5 -4.5z",
+    "triangle-up": "M0 -4l4 7h-8z",
+    "triangle-down": "M0 4l4 -7h-8z",
+}
+_STYLE = (
+    "text{font:13px system-ui,sans-serif;fill:#222}.t{font-size:15px;font-weight:600}"
+    ".s{font-size:12px;fill:#555}.m{text-anchor:middle}.e{text-anchor:end}"
+    ".g{stroke:#ddd}.a{stroke:#555}.c{fill:none;stroke-width:2}"
+)
+
+
+class Axis:
+    """Length to pixel, linear, or logarithmic where the lengths spread far."""
+
+    def __init__(self, lengths: Sequence[int]) -> None:
+        self.log = wide(lengths)
+        ends = [self._scale(n) for n in (min(lengths, default=0), max(lengths, default=1))]
+        self.start, self.span = ends[0], (ends[1] - ends[0]) or 1.0
+        self.inner = WIDTH - 28
+
+    def _scale(self, length: int) -> float:
+        return log(max(length, 1)) if self.log else float(length)
+
+    def x(self, length: int) -> float:
+        return LEFT + 14 + self.inner * (self._scale(length) - self.start) / self.span
+
+
+def curves(title: str, rows: Sequence[Row], marks: dict[str, Look] | None = None) -> str:
+    """The SVG text. `marks` keeps colours equal across pictures; else they follow from `rows`."""
+    marks = marks or looks(row.label for row in rows)
+    cells = sorted({cell.length for row in rows for cell in row.cells})
+    axis = Axis(cells + [row.train_length for row in rows])
+    height = max(TOP + HEIGHT + 60, TOP + 22 * len(rows) + 40)
+    body = [
+        f"<title>{escape(title)}: exact match against length</title>",
+        f"<style>{_STYLE}</style>",
+        f'<rect width="100%" height="100%" fill="#fff"/>{_text(LEFT, 26, title, "t")}',
+        *_frame(cells, axis),
+    ]
+    for length in sorted({row.train_length for row in rows}):
+        body += _training(axis.x(length))
+    body += [_band(row, axis, marks[row.label]) for row in rows]
+    body += [_line(row, axis, marks[row.label]) for row in rows]
+    body += [_legend(at, row, marks[row.label]) for at, row in enumerate(rows)]
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {LEFT + WIDTH + LEGEND} {height}" '
+        f'width="{LEFT + WIDTH + LEGEND}" height="{height}" role="img">\n'
+        + "\n".join(body)
+        + "\n</svg>\n"
+    )
+
+
+def _y(share: float) -> float:
+    return TOP + HEIGHT * (1 - share)
+
+
+def _text(x: float, y: float, text: str, css: str = "", more: str = "") -> str:
+    return f'<text x="{x:.1f}" y="{y:.1f}" class="{css}"{more}>{escape(text)}</text>'
+
+
+def _frame(lengths: Sequence[int], axis: Axis) -> Iterable[str]:
+    for share in (0, 0.25, 0.5, 0.75, 1):
+        yield f'<path class="g" d="M{LEFT} {_y(share):.1f}h{WIDTH}"/>'
+        yield _text(LEFT - 8, _y(share) + 4, f"{100 * share:.0f}", "s e")
+    yield f'<path class="a" d="M{LEFT} {TOP + HEIGHT}h{WIDTH}"/>'
+    last = -100.0
+    for length in lengths:
+        x = axis.x(length)
+        yield f'<path class="a" d="M{x:.1f} {TOP + HEIGHT}v5"/>'
+        if x - last >= 9 + 7 * len(str(length)):
+            yield _text(x, TOP + HEIGHT + 20, str(length), "s m")
+            last = x
+    scale = ", logarithmic scale" if axis.log else ""
+    yield _text(LEFT + WIDTH / 2, TOP + HEIGHT + 44, f"test length{scale}", "m")
+    middle = TOP + HEIGHT / 2
+    turn = f' transform="rotate(-90 18 {middle:.1f})"'
+    yield _text(18, middle, "exact match, %", "m", turn)
+
+
+def _training(x: float) -> list[str]:
+    line = f'<path d="M{x:.1f} {TOP}v{HEIGHT}" stroke="#555" stroke-dasharray="5 4"/>'
+    return [line, _text(max(x, LEFT + 10), TOP - 6, "longest length in training", "s")]
+
+
+def _runs_of_numbers(cells: Sequence[Cell]) -> list[list[Cell]]:
+    """Stretches without a gap: a length with words instead of a number ends a stretch."""
+    parts: list[list[Cell]] = [[]]
+    for cell in cells:
+        if cell.exact is not None:
+            parts[-1].append(cell)
+        elif cell.status != "no instance":
+            parts.append([])
+    return [part for part in parts if part]
+
+
+def _band(row: Row, axis: Axis, look: Look) -> str:
+    shapes = []
+    for part in _runs_of_numbers(row.cells):
+        ends = [(axis.x(c.length), c.exact.low, c.exact.high) for c in part if c.exact]
+        there = [f"{x:.1f} {_y(high):.1f}" for x, _, high in ends if high is not None]
+        back = [f"{x:.1f} {_y(low):.1f}" for x, low, _ in reversed(ends) if low is not None]
+        shapes.append("M" + "L".join(there + back) + "z")
+    return f'<path d="{"".join(shapes)}" fill="{look.colour}" fill-opacity=".13"/>'
+
+
+def _line(row: Row, axis: Axis, look: Look) -> str:
+    points = [
+        [(axis.x(cell.length), _y(cell.exact.mean)) for cell in part if cell.exact]
+        for part in _runs_of_numbers(row.cells)
+    ]
+    path = "".join("M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in part) for part in points)
+    line = (
+        f'<path class="c" d="{path}" stroke="{look.colour}" stroke-dasharray="{_DASH[look.dash]}"/>'
+    )
+    return line + "".join(_mark(x, y, look) for part in points for x, y in part)
+
+
+def _mark(x: float, y: float, look: Look) -> str:
+    return (
+        f'<path d="{_MARK[look.marker]}" transform="translate({x:.1f} {y:.1f})" '
+        f'fill="{look.colour}" stroke="#fff" stroke-width=".7"/>'
+    )
+
+
+def _legend(at: int, row: Row, look: Look) -> str:
+    x, y = LEFT + WIDTH + 20, TOP + 10 + 22 * at
+    words = last_words((cell.length, cell.status) for cell in row.cells)
+    room = max(12, 42 - len(words))  # letters
+    label = row.label if len(row.label) <= room else row.label[: room - 1] + "…"
+    line = (
+        f'<path class="c" d="M{x} {y}h28" stroke="{look.colour}" '
+        f'stroke-dasharray="{_DASH[look.dash]}"/>'
+    )
+    return line + _mark(x + 14, y, look) + _text(x + 36, y + 4, label + words)

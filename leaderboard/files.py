@@ -1,0 +1,68 @@
+"""Files that are either whole or not there, and names and texts made safe for where they go."""
+
+from __future__ import annotations
+
+import os
+import re
+import unicodedata
+from pathlib import Path
+
+_FORMULA = re.compile(r"[\s'\"]*[=+\-@\uff1d\uff0b\uff0d\uff20|%]")
+_HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
+_SHELL = re.compile(r"[;&|`$<>\\!#\n]")
+
+
+def write(path: Path, content: str | bytes) -> Path:
+    """Write through a temporary file beside it, so that no reader ever sees half a file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    data = content.encode("utf-8") if isinstance(content, str) else content
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        temporary.write_bytes(data)
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    return path
+
+
+def hidden(char: str) -> bool:
+    """Control, direction-changing, unassigned and other characters that a reader cannot see."""
+    return unicodedata.category(char) in _HIDDEN
+
+
+def shown(text: str, limit: int = 2000) -> str:
+    """The text on one line: every run of space or hidden characters becomes one space."""
+    return " ".join("".join(" " if hidden(char) else char for char in text[:limit]).split())
+
+
+def markdown_text(text: str) -> str:
+    """Text that Markdown shows as it is: no tags, links, emphasis, mentions or table bars.
+
+    >>> markdown_text("odds_first|<b>")
+    'odds_first&#124;&#60;b&#62;'
+    """
+    kept = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 ,()=%"
+    result = []
+    for at, char in enumerate(text):
+        before, after = text[at - 1 : at], text[at + 1 : at + 2]
+        inside = before.isalnum() and after.isalnum() and not before == after == "w"
+        plain = char in kept or (char in "_-" and inside) or (char in ":/" and after != "/")
+        plain = plain or (char == "." and inside and "www" not in text[:at].lower()[-3:])
+        result.append(char if plain or ord(char) > 127 else f"&#{ord(char)};")
+    return "".join(result)
+
+
+def csv_text(text: str) -> str:
+    """Text for a CSV cell that no spreadsheet takes for a formula.
+
+    >>> csv_text("=1+1")
+    "'=1+1"
+    """
+    return f"'{text}" if _FORMULA.match(text) else text
+
+
+def command_text(command: str) -> str:
+    """A command that may be shown for copying; one with shell operators is withheld."""
+    if _SHELL.search(command) or not command.strip():
+        return "(not shown: the recorded command is empty or holds shell operators)"
+    return command

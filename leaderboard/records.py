@@ -1,0 +1,72 @@
+"""Reading run records from files and folders; a bad file becomes a message, never an exception."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from leaderboard.files import shown
+from leaderboard.schema import Record, Score
+
+__all__ = ["Record", "Score", "load"]
+
+LARGEST_FILE = 4_000_000  # bytes
+
+
+def load(paths: Iterable[Path | str]) -> tuple[list[Record], list[str]]:
+    """Every record in these files and folders, and one line `path: reason` per bad file.
+
+    In a folder that holds a config.json (a run folder) only result.json is read. Of several files
+    with the same run id the first counts, in the order of `paths`, except that a run that is done
+    replaces one that failed. Never raises because of what is in a file.
+    """
+    found: dict[str, Record] = {}
+    problems: list[str] = []
+    for path in _files(paths, problems):
+        try:
+            record = _read(path)
+        except (OSError, ValueError, RecursionError) as error:
+            problems.append(f"{shown(str(path))}: {_reason(error)}")
+            continue
+        known = found.setdefault(record.run, record)
+        if known.status == "failed" and record.status == "done":
+            found[record.run] = record
+        elif known.status == record.status and known.scores != record.scores:
+            problems.append(f"{shown(str(path))}: other scores for run {record.run}, left out")
+    order = sorted(found.values(), key=lambda r: (r.protocol, r.task, r.encoding, r.seed, r.run))
+    return order, problems
+
+
+def _files(paths: Iterable[Path | str], problems: list[str]) -> list[Path]:
+    files: list[Path] = []
+    for path in map(Path, paths):
+        if path.is_dir():
+            files += (p for p in sorted(path.rglob("*.json")) if _is_record(p))
+        elif path.is_file():
+            files.append(path)
+        else:
+            problems.append(f"{shown(str(path))}: no such file or folder")
+    return files
+
+
+def _is_record(path: Path) -> bool:
+    return path.name == "result.json" or not (path.parent / "config.json").exists()
+
+
+def _read(path: Path) -> Record:
+    if not path.is_file():
+        raise ValueError("not a regular file")
+    if (size := path.stat().st_size) > LARGEST_FILE:
+        raise ValueError(f"{size} bytes; a record has at most {LARGEST_FILE}")
+    return Record.model_validate_json(path.read_bytes())
+
+
+def _reason(error: Exception) -> str:
+    if not isinstance(error, ValidationError):
+        return shown(f"{type(error).__name__}: {error}", 300)
+    errors = error.errors(include_url=False, include_input=False)
+    parts = [f"{'.'.join(map(str, e['loc'])) or 'record'}: {e['msg']}" for e in errors[:3]]
+    more = f" (and {len(errors) - 3} more)" if len(errors) > 3 else ""
+    return shown("; ".join(parts) + more, 600)

@@ -1,0 +1,197 @@
+"""Many runs in, one row per encoding out. The pages and the command line use the same numbers.
+
+Runs are compared only within one table: same protocol, same task and the same settings in
+everything but seed and encoding. Three rules keep words from turning into numbers:
+- a length that any seed cannot represent is the words "cannot represent", never 0;
+- the mean over unseen lengths is None, with the reason, unless every unseen length has a number;
+- a failed run counts as failed and enters no mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from statistics import fmean, median
+
+from leaderboard.intervals import Stat, over_seeds
+from leaderboard.records import Record, Score
+
+PASS = 0.9  # the mean exact match that counts as solving a length
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One encoding at one length. `status` is "ok", or words to show instead of a number:
+    "cannot represent", "no instance", "not tested", "failed"."""
+
+    length: int
+    seen: bool
+    status: str
+    exact: Stat | None = None
+    median: float | None = None
+    token: float | None = None
+    seeds: tuple[tuple[int, float], ...] = ()  # (seed, exact match)
+    correct: int = 0  # over all seeds
+    count: int = 0
+
+
+@dataclass(frozen=True)
+class Row:
+    """One encoding in one table. `rank` is by `unseen`; None where that is None.
+
+    `reach` is the largest length, as a multiple of the training length, up to which the mean
+    exact match is at least 0.9 at every tested length; 0 where that is not even the training
+    length; None where no run is done. `reach_open`: every tested length passed, so the true reach
+    may be larger.
+    """
+
+    protocol: str
+    task: str
+    settings: str
+    encoding: str
+    spec: str  # the encoding with all its options
+    version: str
+    train_length: int
+    cells: tuple[Cell, ...]
+    unseen: Stat | None
+    unseen_note: str | None
+    reach: float | None
+    reach_open: bool
+    steps_per_second: float | None
+    parameters: int | None
+    encoding_parameters: int | None
+    seeds: tuple[int, ...]  # of the runs that are done
+    failures: tuple[tuple[int, str], ...]  # (seed, reason)
+    runs: tuple[str, ...]
+    notes: tuple[str, ...]
+    label: str = ""  # the shortest text that tells this row from the others in its table
+    rank: int | None = None
+
+
+def table_key(record: Record) -> tuple[str, str, str]:
+    """Records with equal keys belong into one table."""
+    return record.protocol, record.task, record.shared_hash
+
+
+def summarise(records: Iterable[Record], checkpoint: str = "last") -> list[Row]:
+    """One row per table and encoding, best first. `checkpoint` is "last" or "best"."""
+    if checkpoint not in ("last", "best"):
+        raise ValueError(f"checkpoint must be 'last' or 'best', was given {checkpoint!r}")
+    rows: list[Row] = []
+    for _, table in groupby(sorted(records, key=_order), key=table_key):
+        runs = list(table)
+        lengths = sorted({(s.length, s.seen) for r in runs for s in getattr(r.scores, checkpoint)})
+        own = [_row(list(one), lengths, checkpoint) for _, one in groupby(runs, key=_entry)]
+        rows += _ranked(_labelled(own))
+    return rows
+
+
+def _entry(record: Record) -> tuple[str, str]:
+    return record.plain.spec, str(record.plain.encoding_version)
+
+
+def _order(record: Record) -> tuple[object, ...]:
+    return *table_key(record), *_entry(record), record.seed, record.finished, record.run
+
+
+def _labelled(rows: list[Row]) -> list[Row]:
+    """The short name where it says which row is meant; else the options, else the version too."""
+
+    def label(row: Row) -> str:
+        if sum(other.encoding == row.encoding for other in rows) == 1:
+            return row.encoding
+        same = sum(other.spec == row.spec for other in rows) > 1
+        return f"{row.spec} (version {row.version})" if same else row.spec
+
+    return [replace(row, label=label(row)) for row in rows]
+
+
+def _ranked(rows: list[Row]) -> list[Row]:
+    means = [round(row.unseen.mean, 9) for row in rows if row.unseen]
+
+    def placed(row: Row) -> Row:
+        if row.unseen is None:
+            return row
+        return replace(row, rank=1 + sum(m > round(row.unseen.mean, 9) for m in means))
+
+    last = len(rows) + 1
+    return sorted(map(placed, rows), key=lambda r: (r.rank or last, -(r.reach or 0), r.label))
+
+
+def _row(runs: list[Record], lengths: list[tuple[int, bool]], checkpoint: str) -> Row:
+    first, notes = runs[0], []
+    done = {run.seed: run for run in runs if run.status == "done"}  # the newest of each seed
+    if extra := sum(run.status == "done" for run in runs) - len(done):
+        notes.append(f"{extra} older run(s) with an equal seed left out")
+    scores = {s: {x.length: x for x in getattr(r.scores, checkpoint)} for s, r in done.items()}
+    cells = tuple(_cell(length, seen, scores) for length, seen in lengths)
+    if any(x.method == "decoded" for own in scores.values() for x in own.values()):
+        notes.append("scored by decoding token by token")
+    unseen, why = _unseen(cells, len(done))
+    costs = [run.cost for run in done.values()]
+    speeds = [c.steps_per_second for c in costs if c.steps_per_second is not None]
+    return Row(
+        *table_key(first), first.encoding, *_entry(first), first.train_length, cells,
+        unseen, why, *_reach(cells, first.train_length, bool(done)),
+        fmean(speeds) if speeds else None,
+        _same([c.parameters for c in costs]),
+        _same([c.encoding_parameters for c in costs]),
+        tuple(done),
+        tuple((r.seed, r.reason or "no reason given") for r in runs if r.status == "failed"),
+        tuple(run.run for run in runs),
+        tuple(notes),
+    )  # fmt: skip
+
+
+def _cell(length: int, seen: bool, scores: dict[int, dict[int, Score]]) -> Cell:
+    own = {seed: by[length] for seed, by in scores.items() if length in by}
+    statuses = {score.status for score in own.values()}
+    if "cannot represent" in statuses:
+        return Cell(length, seen, "cannot represent")
+    good = {seed: score for seed, score in own.items() if score.status == "ok"}
+    if not good:
+        words = "no instance" if statuses else "not tested" if scores else "failed"
+        return Cell(length, seen, words)
+    seeds = tuple((seed, score.exact or 0.0) for seed, score in good.items())
+    values = [value for _, value in seeds]
+    correct = sum(score.correct or 0 for score in good.values())
+    count = sum(score.count or 0 for score in good.values())
+    tokens = [score.token for score in good.values() if score.token is not None]
+    return Cell(
+        length, seen, "ok", over_seeds(values, (correct, count)), median(values),
+        fmean(tokens) if tokens else None, seeds, correct, count,
+    )  # fmt: skip
+
+
+def _unseen(cells: Sequence[Cell], done: int) -> tuple[Stat | None, str | None]:
+    """Each seed's mean over the unseen lengths, then the mean over seeds; or why there is none."""
+    cells = [cell for cell in cells if not cell.seen and cell.status != "no instance"]
+    if not done:
+        return None, "failed"
+    for words in ("cannot represent", "not tested"):
+        if any(cell.status == words for cell in cells):
+            return None, words
+    if not cells:
+        return None, "no unseen length"
+    if any(len(cell.seeds) < done for cell in cells):
+        return None, "not tested with every seed"
+    by_seed = zip(*([value for _, value in cell.seeds] for cell in cells), strict=True)
+    return over_seeds([fmean(values) for values in by_seed]), None
+
+
+def _reach(cells: Sequence[Cell], train_length: int, done: bool) -> tuple[float | None, bool]:
+    tested = [cell for cell in cells if cell.status != "no instance"]
+    if not done or not tested:
+        return None, False
+    length = 0
+    for cell in tested:
+        if cell.exact is None or cell.exact.mean < PASS - 1e-9:
+            return (length / train_length if length >= train_length else 0.0), False
+        length = cell.length
+    return (length / train_length if length >= train_length else 0.0), length >= train_length
+
+
+def _same(values: list[int | None]) -> int | None:
+    """The one value that all share, else None."""
+    return values[0] if len(set(values)) == 1 else None

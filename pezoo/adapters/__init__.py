@@ -1,0 +1,64 @@
+"""The same encoding through different attention kernels.
+
+`attend` is all that a model needs: it asks the encoding for its bias and calls the backend.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from types import ModuleType
+
+from torch import Tensor
+
+from pezoo.adapters import eager
+from pezoo.base import Context, Encoding
+
+BACKENDS = ("sdpa", "eager", "flex", "xformers")
+
+
+class BackendError(ValueError):
+    """An attention backend that is unknown, not installed, or cannot run here."""
+
+
+def resolve(backend: str, encoding: Encoding) -> str:
+    """The backend that will run: "auto" is sdpa, or eager where the encoding replaces softmax.
+
+    Errors: BackendError for an unknown name, or a fused kernel where softmax is replaced.
+    """
+    if backend == "auto":
+        return "eager" if encoding.replaces_softmax else "sdpa"
+    if backend not in BACKENDS:
+        raise BackendError(f"unknown attention {backend!r}: expected auto, {', '.join(BACKENDS)}")
+    if encoding.replaces_softmax and backend != "eager":
+        raise BackendError(
+            f"{type(encoding).__name__} replaces softmax: {backend} cannot run it, eager can"
+        )
+    return backend
+
+
+def attend(
+    encoding: Encoding,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    ctx: Context,
+    mask: Tensor | None = None,
+    backend: str = "sdpa",
+) -> Tensor:
+    """Attention of T queries over S keys -> (B, H, T, K).
+
+    q (B, H, T, K') and k (B, H, S, K') come from `encoding.transform`; v (B, H, S, K). mask
+    (B|1, 1, T, S) is True where a query may look; None is the causal mask with T = S. The logits
+    are divided by sqrt(d_head), also when q and k have been widened.
+    """
+    scale = encoding.shape.d_head**-0.5
+    bias = encoding.bias(q, k, ctx)
+    if backend == "eager":
+        return eager.attend(q, k, v, bias, mask, scale, lambda z: encoding.weights(z, ctx))
+    module = _module(backend)
+    out: Tensor = module.attend(q, k, v, bias, mask, scale)
+    return out
+
+
+def _module(backend: str) -> ModuleType:
+    return import_module(f"pezoo.adapters.{backend}")

@@ -1,0 +1,47 @@
+"""Hard-ALiBi: heads that see the nearest tokens only, beside heads that see all."""
+
+import torch
+from torch import Tensor
+
+from pezoo.base import Context, Encoding, Shape
+from pezoo.registry import register
+
+
+@register("hard_alibi")
+class HardALiBi(Encoding):
+    """Heads 1..M see the last m = 1..M tokens each, themselves included; the others are NoPE.
+
+    Formula: b_ij = -inf for j <= i - m, 0 for j > i - m, with m = h for the heads h = 1..M and
+    m = inf for the heads M+1..H.
+
+    Example: M = 2 of 3 heads: head 1 sees the token itself, head 2 also the one before, head 3 all.
+
+    Shapes: -> (B|1, H, T, S), 0 or -inf, no parameters. No row is -inf throughout: every query
+    sees itself.
+    Options: masked, the number M; None means three quarters of the heads, rounded down (6 of 8, the
+    paper's choice).
+    Errors: ValueError for an M outside 0..H.
+
+    Paper: Jelassi et al. 2024, "Repeat After Me", with the windows of Hou et al. 2024, "Universal
+    Length Generalization with Turing Programs", Sections 2 and 3.1. Both use decoders. Without a
+    causal mask the formula, kept as it stands, leaves all later keys visible.
+    """
+
+    summary = "heads that see the last 1..M tokens, the others see all"
+    paper = "Jelassi et al. 2024; Hou et al. 2024"
+    relative = True
+    reads_distance = True
+
+    def __init__(self, shape: Shape, *, masked: int | None = None) -> None:
+        super().__init__(shape)
+        self.masked = 3 * shape.n_heads // 4 if masked is None else masked
+        if not 0 <= self.masked <= shape.n_heads:
+            raise ValueError(
+                f"masked must be within 0..{shape.n_heads}, the number of heads, was {masked}"
+            )
+
+    def bias(self, q: Tensor, k: Tensor, ctx: Context) -> Tensor:
+        distance = ctx.distance()[:, None]  # (B|1, 1, T, S)
+        window = torch.arange(1, self.shape.n_heads + 1, device=q.device)[:, None, None]
+        hidden = (distance >= window) & (window <= self.masked)
+        return torch.zeros_like(hidden, dtype=q.dtype).masked_fill(hidden, -torch.inf)

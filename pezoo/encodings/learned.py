@@ -1,0 +1,39 @@
+"""A learned vector per absolute position."""
+
+import torch
+from torch import Tensor, nn
+
+from pezoo.base import Context, Encoding, Shape
+from pezoo.registry import register
+
+
+@register("learned")
+class Learned(Encoding):
+    """Add a learned vector per position to the token embeddings.
+
+    Formula: x_p + table[p].
+
+    Example: with max_len = 40, position 39 is the last one; position 40 is a PositionError, since
+    no vector for it was ever trained.
+
+    Shapes: x (B, T, D) -> the same; table (max_len, D), at the start N(0, 0.02^2) as in BERT and
+    GPT-2.
+    Options: max_len, the rows of the table; 0 means shape.train_len.
+    Errors: PositionError at positions from max_len on; ValueError for a negative max_len.
+
+    Paper: Gehring et al. 2017, "Convolutional Sequence to Sequence Learning", Section 3.1.
+    """
+
+    summary = "a learned vector per position, added to the embedding"
+    paper = "Gehring et al. 2017"
+
+    def __init__(self, shape: Shape, *, max_len: int = 0) -> None:
+        super().__init__(shape)
+        if max_len < 0:
+            raise ValueError(f"max_len must be at least 1, or 0 for train_len, was {max_len}")
+        self.max_len = max_len or shape.train_len
+        self.table = nn.Parameter(0.02 * torch.randn(self.max_len, shape.d_model))
+
+    def embed(self, x: Tensor, ctx: Context) -> Tensor:
+        row = ctx.query_pos.clamp(min=0)  # padding reads row 0, and attention masks it
+        return x + nn.functional.embedding(row, self.table).to(x.dtype)

@@ -1,0 +1,127 @@
+"""Randomized positions around another encoding."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from pezoo.base import Context, Encoding, ParamGroup, PositionError, Shape
+from pezoo.registry import register
+
+
+@register("randomized")
+class Randomized(Encoding):
+    """Give another encoding a random, ordered choice of positions from a larger range.
+
+    Formula: position p becomes the p-th smallest of n positions drawn from 0..L-1 without
+    replacement. With sample="distances", distance d becomes sign(d) times the |d|-th smallest of
+    n-1 distances drawn from 1..L-1, so that equal distances stay equal.
+
+    Example: L = 10, positions 0, 1, 2 become 2, 3, 8: the inner encoding sees the order and no
+    more. At L = n nothing is left to draw: the inner encoding, unchanged.
+
+    Shapes: those of the inner encoding, which is built for train_len = L. One draw for the whole
+    batch, one per forward pass, at evaluation as in training, from ctx.generator on the CPU. n is
+    the longer of S and ctx.total: decoding keeps the first draw, in ctx.memo. Padding stays -1.
+    Options: max_len, which is L; sample "positions" or "distances".
+    Errors: PositionError for n > L, and when decoding runs beyond the length it was planned for;
+    ValueError for an unknown sample, or distances around an encoding that reads positions.
+
+    Paper: Ruoss et al. 2023, Section 3, L = 2048: "positions". Its code draws "distances" for the
+    relative and ALiBi forms, anew in each layer; here one draw serves all layers. The code's
+    relative table has half of the rows it is asked for, so that all distances on one side read
+    the same row: not reproduced.
+    """
+
+    summary = "another encoding at random ordered positions"
+    paper = "Ruoss et al. 2023"
+    wraps = "relative"
+    stochastic = True
+
+    def __init__(
+        self,
+        shape: Shape,
+        make_inner: Callable[[Shape], Encoding],
+        *,
+        max_len: int = 2048,
+        sample: str = "positions",
+    ) -> None:
+        super().__init__(shape)
+        if sample not in ("positions", "distances"):
+            raise ValueError(f"sample must be positions or distances, was {sample!r}")
+        self.inner = make_inner(replace(shape, train_len=max_len))
+        if isinstance(self.inner, Randomized):
+            raise ValueError("randomized cannot wrap itself: one draw is enough")
+        if sample == "distances" and not self.inner.reads_distance:
+            raise ValueError(
+                f"sample=distances needs an encoding that reads distances, as relative or alibi "
+                f"do; {type(self.inner).__name__} does not: take sample=positions"
+            )
+        self.max_len, self.sample = max_len, sample
+        for claim in ("prefix_stable", "needs_scale", "causal_only", "order_blind"):
+            setattr(self, claim, getattr(self.inner, claim))
+
+    def prepare(self, ctx: Context) -> Context:
+        self._check_positions(ctx)
+        table = self._table(ctx)
+        if self.sample == "distances":
+            return self.inner.prepare(replace(ctx, distances=table))
+        pos = torch.where(ctx.key_mask, table[ctx.pos.clamp(min=0)], ctx.pos)
+        return self.inner.prepare(replace(ctx, pos=pos))
+
+    def _table(self, ctx: Context) -> Tensor:
+        """(n,) the positions, or the distances from 0, that this pass or this decoding uses."""
+        last = int(ctx.pos.max()) + 1
+        if "randomized.table" not in ctx.memo:
+            ctx.memo["randomized.table"] = self.draw(
+                max(ctx.total or 0, ctx.pos.shape[1], last), ctx.generator
+            ).to(ctx.pos.device)
+        table: Tensor = ctx.memo["randomized.table"]
+        if last > len(table):
+            raise PositionError(
+                f"randomized drew {len(table)} positions for this sequence, which now has {last}: "
+                f"set Context.total to the final length before the first step"
+            )
+        return table
+
+    def draw(self, n: int, generator: torch.Generator | None = None) -> Tensor:
+        """(n,) int64, ascending: n of 0..L-1, or 0 and n-1 of 1..L-1."""
+        length = self.max_len or 0
+        if n > length:
+            raise PositionError(
+                f"randomized(max_len={length}) represents {length} positions, was asked for {n}"
+            )
+        if self.sample == "positions":
+            return _shuffled(length, generator)[:n].sort().values
+        far = 1 + _shuffled(length - 1, generator)[: n - 1].sort().values
+        return torch.cat([far.new_zeros(1), far])
+
+    def embed(self, x: Tensor, ctx: Context) -> Tensor:
+        return self.inner.embed(x, ctx)
+
+    def transform(self, q: Tensor, k: Tensor, ctx: Context) -> tuple[Tensor, Tensor]:
+        return self.inner.transform(q, k, ctx)
+
+    def bias(self, q: Tensor, k: Tensor, ctx: Context) -> Tensor | None:
+        return self.inner.bias(q, k, ctx)
+
+    def weights(self, logits: Tensor, ctx: Context) -> Tensor | None:
+        return self.inner.weights(logits, ctx)
+
+    @property
+    def replaces_softmax(self) -> bool:
+        return self.inner.replaces_softmax
+
+    def param_groups(self) -> list[ParamGroup]:
+        return self.inner.param_groups()
+
+    def penalty(self) -> Tensor | None:
+        return self.inner.penalty()
+
+    def extra_repr(self) -> str:
+        return f"max_len={self.max_len}, sample={self.sample}"
+
+
+def _shuffled(n: int, generator: torch.Generator | None) -> Tensor:
+    return torch.randperm(n, generator=generator, device="cpu")

@@ -1,0 +1,70 @@
+"""Transformer-XL's relative positions."""
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from pezoo.base import Context, Encoding, Shape
+from pezoo.functional import at_least_float32, sinusoid
+from pezoo.registry import register
+
+
+@register("relative")
+class Relative(Encoding):
+    """Score queries against a projected sinusoid of the distance, plus learned global biases.
+
+    Formula: a_ij = [(q_i + u) k_j + (q_i + v) (W r_{i-j})] / sqrt(K), r the sinusoid of width D.
+    The bias returned is what this adds to q_i k_j / sqrt(K).
+
+    Example: q = 0, u = 0, K = 1, D = 2, W = (1, 0), v = 1: bias_ij = sin(i - j).
+
+    Shapes: q (B, H, T, K), k (B, H, S, K) -> (B, H, T, S). Per layer: u, v (H, K), at the start
+    N(0, 0.02^2); W (D, H K), at the start uniform in +-1/sqrt(D), like a linear layer. Sinusoids
+    are float32 whatever the dtype of q. Distances take both signs, so that it serves encoders too.
+    Options: base of the sinusoids.
+    Errors: ValueError for an odd D.
+
+    Paper: Dai et al. 2019, "Transformer-XL", Section 3.3. Its u and v are shared by all layers;
+    here, as in Ruoss et al. 2023, each layer has its own. The sinusoid has its sines first, then
+    its cosines: a permutation of the rows of W.
+    """
+
+    summary = "scores against a projected sinusoid of the distance"
+    paper = "Dai et al. 2019"
+    relative = True
+    reads_distance = True
+
+    def __init__(self, shape: Shape, *, base: float = 10_000.0) -> None:
+        super().__init__(shape)
+        if shape.d_model % 2:
+            raise ValueError(f"relative needs an even d_model, was given {shape.d_model}")
+        self.base = base
+        layers, width, heads, size = shape.n_layers, shape.d_model, shape.n_heads, shape.d_head
+        self.u = nn.Parameter(0.02 * torch.randn(layers, heads, size))
+        self.v = nn.Parameter(0.02 * torch.randn(layers, heads, size))
+        self.w = nn.Parameter(torch.empty(layers, width, heads * size))
+        nn.init.uniform_(self.w, -1 / math.sqrt(width), 1 / math.sqrt(width))
+
+    def bias(self, q: Tensor, k: Tensor, ctx: Context) -> Tensor:
+        u, v = (p[ctx.layer][:, None].to(q.dtype) for p in (self.u, self.v))  # (H, 1, K)
+        distances, index = torch.unique(ctx.distance(), return_inverse=True)  # (n,), (B|1, T, S)
+        w = at_least_float32(self.w[ctx.layer])
+        r = sinusoid(distances, self.shape.d_model, self.base).to(w.dtype) @ w
+        r = r.to(q.dtype).view(len(r), self.shape.n_heads, -1)  # (n, H, K)
+        content = u @ k.mT  # (H, 1, K) (B, H, K, S) -> (B, H, 1, S)
+        return (content + _scores(q + v, r, index)) / math.sqrt(self.shape.d_head)
+
+
+def _scores(q: Tensor, rows: Tensor, index: Tensor) -> Tensor:
+    """(B, H, T, S) products of q (B, H, T, K) with rows[index], rows (n, H, K), index (B|1, T, S).
+
+    Either every query meets every row and the index picks, or every pair gets its own row: the
+    same numbers, whichever needs less memory.
+    """
+    (batch, heads, _, size), (n, keys) = q.shape, (rows.shape[0], index.shape[2])
+    if batch * n <= index.shape[0] * keys * size:
+        scores = torch.einsum("bhtk,nhk->bhtn", q, rows)
+        return scores.gather(-1, index[:, None].expand(batch, heads, -1, -1))
+    pairs = nn.functional.embedding(index, rows.flatten(1)).view(*index.shape, heads, size)
+    return torch.einsum("bhtk,btshk->bhts", q, pairs)  # a batch of one broadcasts

@@ -1,0 +1,77 @@
+"""Sinusoidal absolute positions, plain and shifted at random in training."""
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from pezoo.base import Context, Encoding, Shape
+from pezoo.functional import sinusoid
+from pezoo.registry import register
+
+
+@register("sinusoidal")
+class Sinusoidal(Encoding):
+    """Add sines and cosines of the position to the token embeddings.
+
+    Formula: x_p + [sin(p w_0), ..., sin(p w_n), cos(p w_0), ..., cos(p w_n)], w_m = base^(-2m/D).
+
+    Example: D = 2, w_0 = 1: the embedding (0, 0) at position p becomes (sin p, cos p).
+
+    Shapes: x (B, T, D) -> the same. Angles are float32 whatever the dtype of x.
+    Options: base.
+    Errors: ValueError for an odd D.
+
+    Paper: Vaswani et al. 2017, Section 3.5, where sine and cosine alternate along D; here the sines
+    come first, then the cosines: a permutation of D, which no linear layer after it can tell.
+    The model says whether it multiplies the token embeddings by sqrt(D) first.
+    """
+
+    summary = "sines and cosines of the position, added to the embedding"
+    paper = "Vaswani et al. 2017"
+
+    def __init__(self, shape: Shape, *, base: float = 10_000.0) -> None:
+        super().__init__(shape)
+        if shape.d_model % 2:
+            raise ValueError(f"{self.name} needs an even d_model, was given {shape.d_model}")
+        self.base = base
+
+    def embed(self, x: Tensor, ctx: Context) -> Tensor:
+        return x + sinusoid(ctx.query_pos, self.shape.d_model, self.base).to(x.dtype)
+
+
+@register("shifted_sinusoidal")
+class ShiftedSinusoidal(Sinusoidal):
+    """Sinusoidal positions that start at a random offset in training.
+
+    Formula: as sinusoidal at position p + o; o is one integer for the whole batch, uniform over
+    0..max(0, span - S) while training, 0 in evaluation.
+
+    Example: span = 2048 and S = 40: a batch sees positions o..o+39, o drawn from 0..2008.
+
+    Shapes: x (B, T, D) -> the same. Padding stays -1. A new offset is drawn in every `prepare`:
+    decoding token by token is for evaluation.
+    Options: span, one more than the largest position seen in training; base.
+    Errors: ValueError for an odd D or a span below 1.
+
+    Paper: the baseline of Lee 2025 ("Position as Probability"), after McLeish et al. 2024, whose
+    Abacus embeddings shift digit positions in the same way. Lee gives neither the range nor the
+    distribution of the offset: span and the uniform are ours.
+    """
+
+    summary = "sinusoidal, one random offset per training batch"
+    paper = "Lee 2025, after McLeish et al. 2024"
+
+    def __init__(self, shape: Shape, *, base: float = 10_000.0, span: int = 2048) -> None:
+        super().__init__(shape, base=base)
+        if span < 1:
+            raise ValueError(f"span must be at least 1, was {span}")
+        self.span = span
+
+    def prepare(self, ctx: Context) -> Context:
+        ctx = super().prepare(ctx)
+        if not self.training:
+            return ctx
+        most = max(0, self.span - ctx.pos.shape[1])
+        offset = int(torch.randint(most + 1, (), generator=ctx.generator, device="cpu"))
+        return replace(ctx, pos=torch.where(ctx.key_mask, ctx.pos + offset, ctx.pos))

@@ -1,0 +1,88 @@
+"""SCAN: the commands against the published files, and the written-out form by hand."""
+
+import hashlib
+from collections import Counter
+
+import pytest
+import torch
+
+from harness.tasks.base import TaskError
+from harness.tasks.scan_cot import ScanCot, commands, length_split
+
+LEFT, RIGHT = "I_TURN_LEFT", "I_TURN_RIGHT"
+
+
+def sha256(some):
+    lines = sorted(f"IN: {c.words} OUT: {c.actions}\n" for c in some)
+    return hashlib.sha256("".join(lines).encode()).hexdigest()
+
+
+def test_all_commands_are_those_of_scan():
+    assert len(commands()) == len({c.words for c in commands()}) == 20_910
+    assert sha256(commands()) == "6be4b39bc8bf3a20be810b6991250d0493e608560609db6765dd679e1ed1c98e"
+
+
+def test_length_split_is_the_official_one():
+    train, test = length_split()
+    assert (len(train), len(test)) == (16_990, 3_920)
+    assert sha256(train) == "7ffb97f45029871c94bede7e723f7a4aa179eb99fe2b977a18283310422c719d"
+    assert sha256(test) == "3297fd0b676c391f7bc3a7385aa66a7fdf64f6f8e81ad584810c1d4ebd0eaa2c"
+
+
+@pytest.mark.parametrize(
+    ("prompt", "expected"),
+    [
+        ("jump", "jump -> jump : I_JUMP ."),
+        ("turn left", f"turn left -> turn left : {LEFT} ."),
+        ("turn opposite right", f"turn opposite right -> turn opposite right : {RIGHT} {RIGHT} ."),
+        (
+            "turn around left",
+            f"turn around left -> turn around left : {LEFT} {LEFT} {LEFT} {LEFT} .",
+        ),
+        ("walk and run", "walk and run -> walk : I_WALK run : I_RUN ."),
+        ("walk after run", "walk after run -> run : I_RUN walk : I_WALK ."),
+        (
+            "look right twice after jump thrice",
+            "look right + look right after jump + jump + jump -> jump : I_JUMP jump : I_JUMP "
+            f"jump : I_JUMP look right : {RIGHT} I_LOOK look right : {RIGHT} I_LOOK .",
+        ),
+    ],
+)
+def test_by_hand(prompt, expected):
+    task = ScanCot()
+    ids = task.vocab.encode(prompt + " =").tolist()
+    assert task.vocab.decode(task.solve(ids)) == expected
+
+
+def test_solver_agrees_with_every_command():
+    task = ScanCot()
+    index = {s: i for i, s in enumerate(task.vocab.symbols)}
+    for c in commands():
+        solved = task.solve([index[w] for w in f"{c.words} =".split()])
+        assert solved == [index[w] for w in c.thought.split()]
+        in_order = [w for w in c.thought.split() if w.startswith("I_")]
+        assert " ".join(in_order) == c.actions
+
+
+def test_lengths_are_those_that_exist():
+    existing = {len(c.actions.split()) for c in commands()}
+    task = ScanCot()
+    assert task.lengths(1, 1000) == sorted(existing)
+    missing = {23, 29, 31, 34, 35, 37, 38, 39, *range(41, 48)}
+    assert set(range(1, 49)) - existing == missing
+    with pytest.raises(TaskError, match="no instance of length 49; nearest: 48"):
+        task.sample(torch.Generator(), 1, 49)
+
+
+def test_sample_is_uniform_over_the_commands_of_a_length():
+    task = ScanCot()
+    made = task.sample(torch.Generator().manual_seed(0), 6000, 1)
+    drawn = Counter(task.vocab.decode(p).removesuffix(" =") for p in made.prompt)
+    assert set(drawn) == {"walk", "look", "run", "jump", "turn left", "turn right"}
+    assert all(abs(count - 1000) < 150 for count in drawn.values())
+
+
+def test_chance_is_the_share_of_the_commonest_token():
+    tokens = Counter(word for c in commands() for word in c.thought.split())
+    share = tokens.most_common(1)[0][1] / tokens.total()
+    assert share == pytest.approx(ScanCot.chance, abs=0.001)

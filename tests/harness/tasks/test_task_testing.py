@@ -1,0 +1,107 @@
+"""check_task finds broken tasks and says what is wrong."""
+
+import pytest
+import torch
+
+from harness.tasks.base import Batch, Vocab
+from harness.tasks.reverse import Reverse
+from harness.tasks.testing import check_task
+
+
+class WrongTarget(Reverse):
+    def sample(self, generator, batch, length):
+        made = super().sample(generator, batch, length)
+        return Batch(made.prompt, made.target.flip(1))
+
+
+class WrongLength(Reverse):
+    def measure(self, prompt):
+        return len(prompt)
+
+
+class Unseeded(Reverse):
+    def sample(self, generator, batch, length):
+        return super().sample(torch.Generator().manual_seed(torch.seed()), batch, length)
+
+
+class Constant(Reverse):
+    def sample(self, generator, batch, length):
+        return super().sample(torch.Generator().manual_seed(0), batch, length)
+
+
+class RightPadded(Reverse):
+    def sample(self, generator, batch, length):
+        made = super().sample(generator, batch, length)
+        pad = torch.full((batch, 1), self.vocab.pad)
+        return Batch(torch.cat([made.prompt, pad], 1), made.target)
+
+    def max_tokens(self, length):
+        return length + 2, length
+
+
+class WithEos(Reverse):
+    def sample(self, generator, batch, length):
+        made = super().sample(generator, batch, length)
+        return Batch(made.prompt, torch.full_like(made.target, self.vocab.eos))
+
+
+class TooShort(Reverse):
+    def max_tokens(self, length):
+        return length + 1, length - 1
+
+
+class Floats(Reverse):
+    def sample(self, generator, batch, length):
+        made = super().sample(generator, batch, length)
+        return Batch(made.prompt, made.target.float())
+
+
+class SilentlyTooLong(Reverse):
+    max_length = 20
+
+    def check_length(self, length):
+        pass
+
+
+class WrongExample(Reverse):
+    example = "12=12"
+
+
+class SpacedExample(Reverse):
+    vocab = Vocab(Reverse.vocab.symbols, separator=" ")
+    example = "1  2 = 2 1"
+
+
+class NoPaper(Reverse):
+    paper = ""
+
+
+@pytest.mark.parametrize(
+    ("broken", "message"),
+    [
+        (WrongTarget, r"sample and solve disagree on '\d\d=' \(length 2\)"),
+        (WrongLength, "measure says 2 for a sample of length 1"),
+        (Unseeded, "two samples under seed 0 differ"),
+        (Constant, "seeds 0 and 1 give the same batch"),
+        (RightPadded, "pad right of a prompt token"),
+        (WithEos, "EOS is added by the track"),
+        (TooShort, "target is 1 tokens wide, max_tokens says 0"),
+        (Floats, "target is torch.float32, not int64"),
+        (SilentlyTooLong, "which `lengths` leaves out"),
+        (WrongExample, "sample and solve disagree on '12='"),
+        (SpacedExample, "comes back from the vocab as '1 2 = 2 1'"),
+        (NoPaper, "NoPaper.paper is empty"),
+    ],
+)
+def test_broken_task_is_caught(broken, message):
+    with pytest.raises(AssertionError, match=message):
+        check_task(broken())
+
+
+def test_lengths_that_the_task_lacks_are_passed_over():
+    class Short(Reverse):
+        max_length = 3
+
+    check_task(Short(), lengths=(2, 50))
+    with pytest.raises(AssertionError, match="none of the lengths"):
+        check_task(Short(), lengths=(50,))

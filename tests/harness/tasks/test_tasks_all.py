@@ -1,0 +1,83 @@
+"""Every task keeps the contract, and its solver agrees with its samples."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from harness import tasks
+from harness.tasks.base import TaskError
+from harness.tasks.testing import check_task
+
+PRISM_SUITE = {
+    "addition",
+    "copy",
+    "dyn_str_cpy",
+    "multiplication",
+    "odds_first",
+    "reverse",
+    "scan_cot",
+    "stack_manipulation",
+}
+
+
+def bare(task, row):
+    return [token for token in row.tolist() if token != task.vocab.pad]
+
+
+def test_the_prism_suite_is_there():
+    assert set(tasks.names()) >= PRISM_SUITE
+
+
+@pytest.mark.parametrize("name", tasks.names())
+def test_contract(name):
+    check_task(tasks.make(name))
+
+
+@pytest.mark.parametrize("name", tasks.names())
+@settings(max_examples=30, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1), length=st.integers(1, 48))
+def test_solver_agrees_with_samples(name, seed, length):
+    task = tasks.make(name)
+    if not task.lengths(length, length):
+        with pytest.raises(TaskError, match="nearest"):
+            task.sample(torch.Generator().manual_seed(seed), 1, length)
+        return
+    made = task.sample(torch.Generator().manual_seed(seed), 32, length)
+    for prompt, target in zip(made.prompt, made.target, strict=True):
+        assert task.solve(bare(task, prompt)) == bare(task, target)
+        assert task.measure(bare(task, prompt)) == length
+
+
+@pytest.mark.parametrize("name", sorted(PRISM_SUITE))
+@pytest.mark.parametrize("length", [1, 2, 3, 4])
+def test_max_tokens_is_attained(name, length):
+    task = tasks.make(name)
+    made = task.sample(torch.Generator().manual_seed(0), 2000, length)
+    longest = [int((side != task.vocab.pad).sum(1).max()) for side in (made.prompt, made.target)]
+    assert tuple(longest) == task.max_tokens(length)
+
+
+@pytest.mark.parametrize("name", sorted(PRISM_SUITE))
+@pytest.mark.parametrize("length", [0, -3])
+def test_no_instance_without_tokens(name, length):
+    task = tasks.make(name)
+    with pytest.raises(TaskError, match=f"no instance of length {length}; nearest: 1"):
+        task.sample(torch.Generator(), 1, length)
+
+
+@pytest.mark.parametrize(
+    ("name", "length", "free"),
+    [
+        ("copy", 20, "0123456789"),
+        ("reverse", 20, "0123456789"),
+        ("odds_first", 20, "0123456789"),
+        ("dyn_str_cpy", 20, "0123456789"),
+    ],
+)
+def test_chance_where_the_answer_is_uniform(name, length, free):
+    task = tasks.make(name)
+    target = task.sample(torch.Generator().manual_seed(0), 4000, length).target
+    share = torch.bincount(target[target != task.vocab.pad]).double()
+    assert len(share) == len(free)
+    assert float((share / share.sum()).max()) == pytest.approx(task.chance, abs=0.01)

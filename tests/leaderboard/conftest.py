@@ -1,0 +1,126 @@
+"""Records for the tests, made the way the harness writes them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+def raw_record(
+    encoding: str = "rope",
+    seed: int = 0,
+    right: dict[int, int | str] | None = None,
+    **changes: Any,
+) -> dict[str, Any]:
+    """A valid record as plain data; `right` is correct answers of 100, or a status, per length.
+
+    Keyword changes replace whole top-level fields; `config` is merged.
+    """
+    right = {10: 100, 15: 90, 20: 50} if right is None else right
+    task, protocol = changes.get("task", "copy"), changes.get("protocol", "quick")
+    config = {
+        "protocol": protocol,
+        "task": task,
+        "task_version": 1,
+        "label": encoding,
+        "encoding": encoding,
+        "encoding_version": 1,
+        "seed": seed,
+        "device": "cpu",
+        "train": {"steps": 1500, "lengths": [1, 10]},
+        "eval": {"lengths": list(right)},
+    } | changes.pop("config", {})
+    scores = [_score(length, value) for length, value in right.items()]
+    record: dict[str, Any] = {
+        "schema": 1,
+        "run": hashlib.sha256(json.dumps(config).encode()).hexdigest()[:16],
+        "status": "done",
+        "reason": None,
+        "protocol": protocol,
+        "task": task,
+        "encoding": encoding,
+        "seed": seed,
+        "config": config,
+        "backbone_hash": f"weights{seed}",
+        "chance": 0.1,
+        "best_step": 1500,
+        "scores": {"last": scores, "best": scores},
+        "learning": [{"step": 250, "loss": 1.2, "exact": 0.4}],
+        "cost": {
+            "parameters": 100_000,
+            "encoding_parameters": 1000,
+            "train_seconds": 30.1,
+            "eval_seconds": 5.0,
+            "steps_per_second": 50.0 + seed,
+            "cpu_seconds": 35.0,
+            "peak_memory_mb": 400.0,
+        },
+        "env": {
+            "pezoo": "0.1.0",
+            "commit": "abc1234",
+            "dirty": False,
+            "python": "3.12.1",
+            "torch": "2.13.0",
+            "device": "cpu",
+            "threads": 1,
+            "attention": "sdpa",
+        },
+        "provenance": {
+            "command": f"pezoo bench --protocol {protocol} --pe rope --task {task}",
+            "finished": "2026-01-01T00:00:00+00:00",
+        },
+    }
+    return record | changes
+
+
+def _score(length: int, value: int | str) -> dict[str, Any]:
+    score: dict[str, Any] = dict.fromkeys(["exact", "correct", "count", "token", "method", "note"])
+    score |= {"length": length, "seen": length <= 10, "status": "ok"}
+    if isinstance(value, str):
+        return score | {"status": value}
+    share = value / 100
+    numbers = {"exact": share, "correct": value, "count": 100, "token": (1 + share) / 2}
+    return score | numbers | {"method": "teacher-forced"}
+
+
+def failed_record(encoding: str = "rope", seed: int = 0, reason: str = "loss is not finite") -> Any:
+    scores: dict[str, Any] = {"last": [], "best": []}
+    return raw_record(encoding, seed, status="failed", reason=reason, scores=scores)
+
+
+@pytest.fixture
+def raw() -> Callable[..., dict[str, Any]]:
+    return raw_record
+
+
+@pytest.fixture
+def failed() -> Callable[..., dict[str, Any]]:
+    return failed_record
+
+
+@pytest.fixture
+def record() -> Callable[..., Any]:
+    from leaderboard.records import Record
+
+    return lambda *args, **changes: Record.model_validate_json(
+        json.dumps(raw_record(*args, **changes))
+    )
+
+
+@pytest.fixture
+def save(tmp_path: Path) -> Callable[..., Path]:
+    """Write records into a folder as one file each, and return the folder."""
+
+    def write(*records: Any, folder: str = "records") -> Path:
+        for at, one in enumerate(records):
+            path = tmp_path / folder / f"{at:03}.json"
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(one if isinstance(one, str) else json.dumps(one), encoding="utf-8")
+        return tmp_path / folder
+
+    return write

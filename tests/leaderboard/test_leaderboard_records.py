@@ -1,0 +1,156 @@
+"""A record is hostile until it has passed; a bad file is a message, never an exception."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from leaderboard.records import Record, load
+
+
+def test_a_good_record_keeps_its_settings(record):
+    one = record("prism", 3)
+    assert (one.train_length, one.plain.spec, one.plain.task_version) == (10, "prism", 1)
+    assert one.config["train"] == {"steps": 1500, "lengths": [1, 10]}
+
+
+def test_settings_grouped_by_part_are_read_too(raw):
+    one = raw()
+    one["config"] = {
+        "protocol": {"train": {"lengths": [1, 10]}, "eval": {"lengths": [10]}},
+        "encoding": {"spec": "rope(base=500)"},
+        "task": {"version": "copy-v1"},
+    }
+    plain = Record.model_validate_json(json.dumps(one)).plain
+    assert (plain.train_lengths, plain.spec) == ([1, 10], "rope(base=500)")
+    assert plain.task_version == "copy-v1"
+
+
+BAD = {
+    "schema": 2,
+    "run": "../../etc/passwd",
+    "status": "great",
+    "protocol": "<b>",
+    "task": "../up",
+    "encoding": "a\nb",
+    "seed": -1,
+    "chance": 1.5,
+    "backbone_hash": "x" * 201,
+    "scores": {"last": []},
+    "config": {},
+}
+
+
+@pytest.mark.parametrize("field", BAD)
+def test_bad_fields_are_refused_by_name(field, raw, save):
+    records, problems = load([save(raw() | {field: BAD[field]})])
+    assert records == []
+    assert len(problems) == 1
+    assert f"000.json: {field}" in problems[0] or "scores.last" in problems[0]
+
+
+BAD_SCORES = {
+    "NaN": ({"exact": float("nan")}, "exact"),
+    "infinite": ({"token": float("inf")}, "token"),
+    "above one": ({"exact": 1.2}, "exact"),
+    "text": ({"exact": "0.9"}, "exact"),
+    "more right than asked": ({"correct": 101, "count": 100}, "correct=101 is more"),
+    "share and counts differ": ({"exact": 0.5}, "is not correct/count"),
+    "huge count": ({"count": 10**30}, "count"),
+    "numbers without status ok": ({"status": "cannot represent"}, "has no exact"),
+    "unknown status": ({"status": "fine"}, "status"),
+    "no method": ({"method": None}, "needs exact"),
+    "seen beyond training": ({"length": 11, "seen": True}, "training lengths were 1 to 10"),
+    "unseen within training": ({"seen": False}, "training lengths were 1 to 10"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_SCORES)
+def test_bad_scores_are_refused(case, raw, save):
+    change, words = BAD_SCORES[case]
+    one = raw(right={10: 98})
+    one["scores"]["last"][0].update(change)
+    records, problems = load([save(one)])
+    assert records == []
+    assert words in problems[0]
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["1e999", "NaN", "1" + "0" * 400, '"' + "x" * 3000 + '"', "[" * 150 + "]" * 150, '"\\u202e"'],
+)
+def test_settings_are_bounded_too(value, raw, save):
+    text = json.dumps(raw()).replace('"steps": 1500', f'"steps": {value}')
+    records, problems = load([save(text)])
+    assert records == []
+    assert len(problems) == 1
+    assert len(problems[0]) < 1000
+
+
+@pytest.mark.parametrize("text", ["", "[]", "null", "{", "\x00", '{"schema": 1}', "[" * 100_000])
+def test_broken_files_are_problems(text, raw, save, record):
+    records, problems = load([save(text, raw())])
+    assert len(records) == len(problems) == 1
+
+
+def test_bytes_that_are_no_text_and_large_files_are_problems(tmp_path):
+    (tmp_path / "a.json").write_bytes(b"\xff\xfe\x00")
+    (tmp_path / "b.json").write_bytes(b" " * 5_000_000)
+    (tmp_path / "c.json").mkdir()
+    (tmp_path / "d.json").symlink_to(tmp_path / "nowhere")
+    records, problems = load([tmp_path, tmp_path / "missing"])
+    assert (records, len(problems)) == ([], 5)
+
+
+def test_reasons_are_cleaned_not_refused(raw, save):
+    (one,), _ = load([save(raw(reason="bad\n\x1b[31mred\u202e end"))])
+    assert one.reason == "bad [31mred end"
+
+
+def test_first_file_of_a_run_counts_and_other_scores_are_reported(raw, save):
+    first, other = raw(right={10: 90}), raw(right={10: 90})
+    other["scores"]["last"][0].update(exact=0.8, correct=80)
+    folders = [save(first), save(first, other, folder="runs")]
+    records, problems = load(folders)
+    assert records[0].scores.last[0].exact == 0.9
+    assert [f"other scores for run {first['run']}" in line for line in problems] == [True]
+
+
+def test_a_done_run_replaces_a_failed_one(raw, save):
+    done = raw()
+    broken = done | {"status": "failed", "reason": "killed", "scores": {"last": []}}
+    for order in ([broken, done], [done, broken]):
+        records, problems = load([save(*order)])
+        assert ([one.status for one in records], problems) == (["done"], [])
+
+
+def test_in_a_run_folder_only_the_result_is_read(raw, tmp_path: Path):
+    run = tmp_path / "runs" / "0123456789abcdef"
+    run.mkdir(parents=True)
+    (run / "config.json").write_text("{}")
+    (run / "env.json").write_text("{}")
+    assert load([tmp_path / "runs"]) == ([], [])
+    (run / "result.json").write_text(json.dumps(raw()))
+    assert [len(part) for part in load([tmp_path / "runs"])] == [1, 0]
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.floats() | st.integers() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(data=st.data())
+def test_no_value_in_any_field_raises(data, raw, save):
+    one = raw()
+    one[data.draw(st.sampled_from(sorted(one)))] = data.draw(JSON)
+    records, problems = load([save(json.dumps(one))])
+    assert len(records) + len(problems) == 1

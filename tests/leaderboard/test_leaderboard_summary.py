@@ -1,0 +1,177 @@
+"""Every number of a row against numbers worked out by hand or by scipy."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from leaderboard.groups import grouped
+from leaderboard.intervals import student, wilson
+from leaderboard.records import Record
+from leaderboard.summary import summarise
+
+
+def only(records, **options):
+    (row,) = summarise(records, **options)
+    return row
+
+
+def test_three_seeds_by_hand(record):
+    row = only([record(seed=s, right={10: 100, 20: v}) for s, v in enumerate([80, 70, 60])])
+    cell = row.cells[1]
+    # mean 0.7, sd 0.1, t(0.975, 2) = 4.302653, half width 4.302653 * 0.1 / sqrt(3) = 0.248414
+    assert cell.exact.mean == pytest.approx(0.7)
+    assert (cell.exact.low, cell.exact.high) == pytest.approx((0.451586, 0.948414), abs=1e-6)
+    assert (cell.exact.n, cell.exact.method) == (3, "t")
+    assert (cell.median, cell.token) == pytest.approx((0.7, 0.85))
+    assert (cell.correct, cell.count) == (210, 300)
+    assert cell.seeds == ((0, 0.8), (1, 0.7), (2, 0.6))
+    assert (row.unseen.mean, row.seeds) == (pytest.approx(0.7), (0, 1, 2))
+    assert (row.steps_per_second, row.parameters) == (51.0, 100_000)
+
+
+def test_intervals_equal_scipy():
+    rng = np.random.default_rng(0)
+    for n in (2, 3, 5, 20):
+        values = list(rng.uniform(0.4, 0.6, n))
+        expected = stats.t.interval(0.95, n - 1, np.mean(values), stats.sem(values))
+        assert student(values) == pytest.approx(np.clip(expected, 0, 1))
+    for correct, count in ((0, 10), (3, 10), (64, 128), (128, 128), (1, 1)):
+        expected = stats.binomtest(correct, count).proportion_ci(0.95, "wilson")
+        assert wilson(correct, count) == pytest.approx((expected.low, expected.high), abs=1e-12)
+
+
+def test_the_interval_over_seeds_is_clipped(record):
+    row = only([record(seed=s, right={10: v, 20: 100 - v}) for s, v in enumerate([100, 90])])
+    assert (row.cells[0].exact.high, row.cells[1].exact.low) == (1.0, 0.0)
+
+
+def test_one_seed_has_wilson_and_its_unseen_mean_no_interval(record):
+    row = only([record(right={10: 100, 15: 80, 20: 40})])
+    assert row.cells[1].exact.method == "Wilson"
+    assert (row.cells[1].exact.low, row.cells[1].exact.high) == wilson(80, 100)
+    assert row.unseen.mean == pytest.approx(0.6)
+    assert (row.unseen.low, row.unseen.high, row.unseen.method) == (None, None, "none")
+
+
+def test_the_unseen_interval_is_over_the_means_of_the_seeds(record):
+    row = only([record(seed=0, right={15: 80, 20: 40}), record(seed=1, right={15: 60, 20: 40})])
+    assert (row.unseen.mean, row.unseen.n) == (pytest.approx(0.55), 2)
+    assert (row.unseen.low, row.unseen.high) == pytest.approx(student([0.6, 0.5]))
+
+
+@pytest.mark.parametrize(
+    ("right", "reach", "open_"),
+    [
+        ({10: 100, 15: 90, 20: 89, 30: 100}, 1.5, False),
+        ({10: 100, 15: 100, 20: 95}, 2.0, True),
+        ({10: 50, 15: 100}, 0.0, False),
+        ({5: 100, 10: 50}, 0.0, False),
+        ({10: 95, 15: "cannot represent"}, 1.0, False),
+        ({10: 95, 15: "no instance", 20: 95}, 2.0, True),
+        ({10: "cannot represent"}, 0.0, False),
+    ],
+)
+def test_reach(right, reach, open_, record):
+    row = only([record(right=right)])
+    assert (row.reach, row.reach_open) == (reach, open_)
+
+
+def test_cannot_represent_is_words_and_never_zero(record):
+    row = only([record(seed=s, right={10: 100, 15: "cannot represent"}) for s in (0, 1)])
+    assert (row.cells[1].status, row.cells[1].exact) == ("cannot represent", None)
+    assert (row.unseen, row.unseen_note, row.rank) == (None, "cannot represent", None)
+
+
+def test_no_instance_leaves_the_unseen_mean_to_the_other_lengths(record):
+    row = only([record(right={10: 100, 15: "no instance", 20: 40})])
+    assert (row.cells[1].status, row.unseen.mean) == ("no instance", 0.4)
+
+
+def test_failed_runs_are_counted_and_enter_no_mean(record):
+    bad = {"status": "failed", "reason": "diverged", "scores": {"last": []}}
+    mixed = only([record(seed=0), record(seed=1, **bad)])
+    assert (mixed.seeds, mixed.failures) == ((0,), ((1, "diverged"),))
+    assert mixed.cells[0].exact.mean == 1.0
+    none, good = sorted(
+        summarise([record("alibi", 0, **bad), record("rope", 0)]), key=lambda r: r.encoding
+    )
+    assert {cell.status for cell in none.cells} == {"failed"}
+    assert (none.unseen, none.unseen_note, none.reach, none.rank) == (None, "failed", None, None)
+    assert good.rank == 1
+
+
+def test_ranks_share_places_and_stay_within_a_table(record):
+    rows = summarise(
+        [record(name, right={20: v}) for name, v in [("a", 50), ("b", 70), ("c", 50), ("d", 10)]]
+        + [record("e", right={20: 99}, task="odds_first")]
+    )
+    assert [(r.task, r.label, r.rank) for r in rows] == [
+        ("copy", "b", 1), ("copy", "a", 2), ("copy", "c", 2), ("copy", "d", 4),
+        ("odds_first", "e", 1),
+    ]  # fmt: skip
+
+
+def test_other_settings_make_another_table(record):
+    longer = {"train": {"steps": 9999, "lengths": [1, 10]}}
+    groups = grouped([record("rope"), record("alibi", config=longer)])
+    assert [len(group.rows) for group in groups] == [1, 1]
+    assert all("(settings " in group.title for group in groups)
+    assert len({group.slug for group in groups}) == 2
+    assert len(grouped([record("rope"), record("alibi", config={"device": "cuda"})])) == 1
+
+
+def test_options_of_one_encoding_make_rows_with_telling_labels(record):
+    one, two = {"encoding": "prism(cursors=2)"}, {"encoding": "prism(cursors=4)"}
+    newer = one | {"encoding_version": 2}
+    rows = summarise([record("prism", config=c) for c in (one, two, newer)] + [record("rope")])
+    assert {row.label for row in rows} == {
+        "prism(cursors=2) (version 1)", "prism(cursors=2) (version 2)", "prism(cursors=4)", "rope",
+    }  # fmt: skip
+
+
+def test_two_runs_of_one_seed_are_not_two_seeds(record):
+    old = record("rope", 0, right={20: 10}, config={"device": "cuda"})
+    new = record(
+        "rope", 0, right={20: 90},
+        provenance={"command": "pezoo", "finished": "2026-02-01T00:00:00+00:00"},
+    )  # fmt: skip
+    row = only([new, old])
+    assert (row.cells[0].exact.mean, row.cells[0].exact.n) == (0.9, 1)
+    assert "1 older run(s)" in row.notes[0]
+
+
+def test_a_length_that_one_encoding_lacks_is_not_tested(record):
+    same = {"eval": {"lengths": [20, 30]}}
+    rows = summarise(
+        [record("a", right={20: 50, 30: 40}, config=same), record("b", right={20: 90}, config=same)]
+    )
+    assert rows[1].label == "b"
+    assert (rows[1].cells[1].status, rows[1].unseen_note) == ("not tested", "not tested")
+
+
+def test_the_best_checkpoint_is_another_choice(raw):
+    one = raw(right={20: 50})
+    one["scores"]["best"] = [one["scores"]["last"][0] | {"exact": 0.8, "correct": 80}]
+    records = [Record.model_validate_json(json.dumps(one))]
+    assert only(records, checkpoint="best").unseen.mean == 0.8
+    with pytest.raises(ValueError, match="'last' or 'best'"):
+        summarise(records, checkpoint="first")
+
+
+def test_warnings_name_what_weakens_a_comparison(record):
+    (group,) = grouped([record("rope"), record("alibi", backbone_hash="other")])
+    assert group.warnings == ("seed 0: the backbones did not start from the same weights",)
+    env = record().env.model_dump() | {"device": "NVIDIA", "dirty": True}
+    (group,) = grouped([record("rope"), record("alibi", env=env)])
+    assert group.warnings == (
+        "runs differ in device: NVIDIA, cpu",
+        "1 of 2 runs come from code that equals no known commit",
+    )
+
+
+def test_nothing_in_nothing_out():
+    assert (summarise([]), grouped([])) == ([], [])

@@ -1,0 +1,53 @@
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pezoo.base import Context, Shape
+from pezoo.encodings.hard_alibi import HardALiBi
+
+
+def shape(heads):
+    return Shape(8, heads, 4, 1, 10)
+
+
+def bias(heads, pos, n_new=None, distances=None, **options):
+    q = torch.zeros(len(pos), heads, n_new or pos.shape[1], 4)
+    ctx = Context(pos=pos, n_new=n_new, distances=distances)
+    return HardALiBi(shape(heads), **options).bias(q, q, ctx)
+
+
+@given(heads=st.integers(1, 9), data=st.data(), shift=st.integers(0, 1000))
+def test_it_is_the_formula_at_any_shift(heads, data, shift):
+    masked = data.draw(st.integers(0, heads))
+    got = bias(heads, torch.arange(7)[None] + shift, n_new=4, masked=masked)[0]
+    for h in range(heads):
+        m = h + 1 if h + 1 <= masked else 10**9
+        for i in range(3, 7):
+            for j in range(7):
+                assert got[h, i - 3, j].item() == (-torch.inf if j <= i - m else 0)
+
+
+def test_example():
+    seen = bias(3, torch.arange(4)[None], masked=2)[0] == 0
+    causal = torch.ones(4, 4).tril().bool()
+    assert (seen & causal)[0, 3].tolist() == [False, False, False, True]
+    assert (seen & causal)[1, 3].tolist() == [False, False, True, True]
+    assert (seen & causal)[2, 3].all()
+
+
+@pytest.mark.parametrize(("heads", "masked"), [(8, 6), (4, 3), (3, 2), (2, 1), (1, 0)])
+def test_default_is_three_quarters(heads, masked):
+    assert HardALiBi(shape(heads)).masked == masked
+
+
+def test_windows_count_sampled_distances():
+    table = torch.tensor([0, 2, 3, 9])
+    got = bias(3, torch.arange(4)[None], distances=table, masked=3)[0, :, 3]
+    assert (got == 0).tolist() == [[False] * 3 + [True]] * 2 + [[False, False, True, True]]
+
+
+@pytest.mark.parametrize("masked", [-1, 5])
+def test_more_masked_heads_than_heads_is_an_error(masked):
+    with pytest.raises(ValueError, match=rf"0\.\.4, the number of heads, was {masked}"):
+        HardALiBi(shape(4), masked=masked)

@@ -1,0 +1,44 @@
+import pytest
+import torch
+
+from pezoo.base import Context, PositionError, Shape
+from pezoo.encodings.learned import Learned
+
+SHAPE = Shape(d_model=8, n_heads=2, d_head=4, n_layers=1, train_len=5)
+
+
+def test_each_position_gets_its_row():
+    encoding, x = Learned(SHAPE), torch.randn(2, 3, 8)
+    out = encoding.embed(x, Context(pos=torch.tensor([[0, 1, 2], [-1, 4, 3]])))
+    for b, t, p in [(0, 0, 0), (0, 2, 2), (1, 1, 4), (1, 2, 3)]:
+        assert torch.equal(out[b, t], x[b, t] + encoding.table[p])
+
+
+def test_the_table_has_train_len_rows_or_max_len():
+    assert Learned(SHAPE).table.shape == (5, 8)
+    assert Learned(SHAPE, max_len=9).table.shape == (9, 8)
+
+
+def test_a_position_without_a_row_is_an_error():
+    encoding = Learned(SHAPE)
+    encoding.prepare(Context(pos=torch.arange(5)[None]))
+    with pytest.raises(PositionError, match=r"0\.\.4, was given position 5"):
+        encoding.prepare(Context(pos=torch.arange(6)[None]))
+
+
+def test_negative_max_len_is_an_error():
+    with pytest.raises(ValueError, match="max_len"):
+        Learned(SHAPE, max_len=-1)
+
+
+def test_initial_spread():
+    torch.manual_seed(0)
+    table = Learned(Shape(64, 1, 64, 1, 400)).table
+    assert table.std().item() == pytest.approx(0.02, rel=0.03)
+
+
+def test_gradients():
+    encoding = Learned(SHAPE).double()
+    ctx = Context(pos=torch.tensor([[0, 1, 1], [4, 0, 2]]))
+    x = torch.randn(2, 3, 8, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda x, _: encoding.embed(x, ctx), (x, encoding.table))

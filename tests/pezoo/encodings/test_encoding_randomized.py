@@ -1,0 +1,180 @@
+import itertools
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pezoo.base import Context, Encoding, ParamGroup, PositionError, Shape
+from pezoo.encodings.randomized import Randomized
+from pezoo.registry import make
+from pezoo.spec import SpecError
+
+SHAPE = Shape(d_model=8, n_heads=2, d_head=4, n_layers=2, train_len=6)
+
+
+def seeded(seed):
+    return torch.Generator().manual_seed(seed)
+
+
+def context(pos=None, seed=0, **fields):
+    pos = torch.arange(6)[None] if pos is None else pos
+    return Context(pos=pos, generator=seeded(seed), **fields)
+
+
+def hooks(encoding, ctx):
+    """What an attention layer sees: embeddings and logits of fixed q and k."""
+    x = torch.randn(2, 6, 8, generator=seeded(7))
+    q, k = torch.randn(2, 2, 2, 6, 4, generator=seeded(8)).unbind(0)
+    ctx = encoding.prepare(ctx)
+    q, k = encoding.transform(q, k, ctx)
+    bias = encoding.bias(q, k, ctx)
+    return encoding.embed(x, ctx), q @ k.mT / 2 + (0 if bias is None else bias)
+
+
+def with_weights_of(encoding, plain):
+    encoding.inner.load_state_dict(plain.state_dict())
+    return encoding
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    size=st.integers(1, 300),
+    data=st.data(),
+    seed=st.integers(0, 2**31),
+    sample=st.sampled_from(["positions", "distances"]),
+)
+def test_draws_are_ascending_distinct_and_in_range(size, data, seed, sample):
+    n = data.draw(st.integers(1, size))
+    drawn = make("randomized", SHAPE, max_len=size, sample=sample).draw(n, seeded(seed)).tolist()
+    assert len(drawn) == n
+    assert drawn == sorted(set(drawn))
+    assert 0 <= drawn[0] <= drawn[-1] < size
+    assert sample == "positions" or drawn[0] == 0
+
+
+@pytest.mark.parametrize("sample", ["positions", "distances"])
+def test_every_choice_is_equally_likely(sample):
+    first = 0 if sample == "positions" else 1
+    encoding, generator = make("randomized", SHAPE, max_len=5, sample=sample), seeded(0)
+    draws = [tuple(encoding.draw(2 + first, generator).tolist()[first:]) for _ in range(2000)]
+    choices = list(itertools.combinations(range(first, 5), 2))
+    assert set(draws) == set(choices)
+    share = 2000 / len(choices)
+    assert all(abs(draws.count(choice) - share) < 5 * share**0.5 for choice in choices)
+
+
+INNERS = ["sinusoidal", "learned", "rope", "relative", "shaw", "t5", "alibi", "hard_alibi", "lbpe"]
+
+
+@pytest.mark.parametrize("inner", INNERS)
+def test_with_nothing_left_to_draw_it_is_the_inner_encoding(inner):
+    plain = make(inner, SHAPE)
+    encoding = with_weights_of(make(f"randomized(max_len=6):{inner}", SHAPE), plain)
+    for got, want in zip(hooks(encoding, context()), hooks(plain, context()), strict=True):
+        assert torch.equal(got, want)
+
+
+@pytest.mark.parametrize("inner", ["relative", "shaw", "t5", "alibi", "hard_alibi"])
+def test_the_same_in_distances(inner):
+    plain = make(inner, SHAPE)
+    spec = f"randomized(max_len=6,sample=distances):{inner}"
+    encoding = with_weights_of(make(spec, SHAPE), plain)
+    for got, want in zip(hooks(encoding, context()), hooks(plain, context()), strict=True):
+        assert torch.equal(got, want)
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_one_draw_for_the_batch_in_training_and_evaluation(training):
+    encoding = make("randomized(max_len=40):rope", SHAPE).train(training)
+    pos = torch.tensor([[0, 1, 2, 3, 4, 5], [-1, -1, 0, 1, 2, 3], [0, 1, 2, -1, -1, -1]])
+    new = encoding.prepare(context(pos)).pos
+    table = new[0]
+    assert not torch.equal(table, pos[0])
+    assert torch.equal(new, torch.where(pos < 0, -1, table[pos.clamp(min=0)]))
+    again = [encoding.prepare(context(pos, seed)).pos for seed in (0, 1)]
+    assert torch.equal(again[0], new)
+    assert not torch.equal(again[1], new)
+
+
+def test_sampled_distances_depend_on_the_offset_alone():
+    ctx = make("randomized(max_len=40,sample=distances)", SHAPE).prepare(context())
+    d = ctx.distance()[0]
+    assert torch.equal(d, -d.T)
+    assert torch.equal(d[1:, 1:], d[:-1, :-1])
+    assert d[0, 0] == 0
+    assert d[:, 0].tolist() == sorted(set(d[:, 0].tolist()))
+    assert torch.equal(ctx.pos, torch.arange(6)[None])
+
+
+@pytest.mark.parametrize("sample", ["positions", "distances"])
+def test_decoding_keeps_the_one_draw(sample):
+    encoding, memo = make("randomized", SHAPE, sample=sample), {}
+    whole = encoding.prepare(context(total=6))
+    for length in range(1, 7):
+        step = context(torch.arange(length)[None], n_new=1, total=6, memo=memo)
+        step = encoding.prepare(step)
+        assert torch.equal(step.distance()[:, -1], whole.distance()[:, length - 1, :length])
+    with pytest.raises(PositionError, match=r"set Context\.total"):
+        encoding.prepare(context(torch.arange(7)[None], n_new=1, memo=memo))
+
+
+def test_more_positions_than_the_range_is_an_error():
+    encoding = make("randomized(max_len=6):rope", SHAPE)
+    with pytest.raises(PositionError, match="represents 6 positions, was asked for 7"):
+        encoding.prepare(context(total=7))
+    with pytest.raises(PositionError, match="represents positions"):
+        encoding.prepare(context(torch.arange(7)[None]))
+
+
+def test_the_inner_encoding_is_relative_and_built_for_the_whole_range():
+    encoding = make("randomized", SHAPE)
+    assert encoding.inner.name == "relative"
+    assert encoding.inner.shape.train_len == encoding.max_len == 2048
+    assert make("randomized(max_len=90):learned", SHAPE).inner.table.shape == (90, 8)
+
+
+def test_an_inner_encoding_with_fewer_rows_says_so():
+    encoding = make("randomized(max_len=90):learned(max_len=6)", SHAPE)
+    with pytest.raises(PositionError, match=r"Learned represents positions 0\.\.5"):
+        encoding.prepare(context())
+
+
+def test_it_passes_on_what_the_inner_encoding_claims_and_asks():
+    class Inner(Encoding):
+        needs_scale = True
+        prefix_stable = False
+        causal_only = True
+
+        def weights(self, logits, ctx):
+            return logits.sigmoid()
+
+        def penalty(self):
+            return torch.tensor(3.0)
+
+        def param_groups(self):
+            return [ParamGroup([], lr=1.0)]
+
+    encoding = Randomized(SHAPE, Inner)
+    assert encoding.needs_scale
+    assert encoding.causal_only
+    assert not encoding.prefix_stable
+    assert encoding.replaces_softmax
+    assert encoding.penalty() == 3
+    assert encoding.param_groups()[0].lr == 1.0
+    assert torch.equal(encoding.weights(torch.zeros(1), context()), torch.full((1,), 0.5))
+    blind = make("randomized:nope", SHAPE)
+    assert blind.order_blind
+    assert not blind.replaces_softmax
+    assert not make("randomized:rope", SHAPE).order_blind
+
+
+def test_errors():
+    with pytest.raises(SpecError, match="sample=distances needs an encoding that reads distances"):
+        make("randomized(sample=distances):rope", SHAPE)
+    with pytest.raises(SpecError, match="positions or distances, was 'both'"):
+        make("randomized(sample=both)", SHAPE)
+    with pytest.raises(SpecError, match="cannot wrap itself"):
+        make("randomized:randomized:rope", SHAPE)
+    with pytest.raises(SpecError, match="max_len"):
+        make("randomized(max_len=0)", SHAPE)

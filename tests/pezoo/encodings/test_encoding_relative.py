@@ -1,0 +1,129 @@
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pezoo.base import Context, Shape
+from pezoo.encodings.relative import Relative
+
+SHAPE = Shape(d_model=8, n_heads=2, d_head=4, n_layers=2, train_len=10)
+
+
+def naive(q, k, u, v, w, offset, sign=1):
+    """(B, H, T, S) content and position logits without 1/sqrt(K), in plain loops.
+
+    offset(i, j) is the argument of the sinusoid; w (D, H K) maps row vectors.
+    """
+    (batch, heads, t, size), s, width = q.shape, k.shape[2], w.shape[0]
+    out = torch.zeros(batch, heads, t, s)
+    for i in range(t):
+        for j in range(s):
+            angles = [offset(i, j) * 10_000 ** (-2 * m / width) for m in range(width // 2)]
+            r = torch.tensor([*map(math.sin, angles), *map(math.cos, angles)]).to(w.dtype) @ w
+            for h in range(heads):
+                r_h = r[h * size : (h + 1) * size]
+                for b in range(batch):
+                    out[b, h, i, j] = (q[b, h, i] + u[h]) @ k[b, h, j] + (q[b, h, i] + v[h]) @ r_h
+    return out
+
+
+def from_reference(inputs):
+    """Our encoding with the reference's weights: it counts j - i, so the sine rows change sign."""
+    encoding = Relative(SHAPE)
+    w = inputs["Wr"].float().clone()
+    w[:4] *= -1
+    with torch.no_grad():
+        encoding.w.copy_(w)
+        encoding.u.copy_(inputs["content_bias"])
+        encoding.v.copy_(inputs["relative_bias"])
+    return encoding
+
+
+def logits(encoding, q, k, distances=None):
+    ctx = Context(pos=torch.arange(q.shape[2])[None], layer=1, distances=distances)
+    return (q @ k.mT + 2 * encoding.bias(q, k, ctx)).detach()
+
+
+@pytest.mark.parametrize("batch", [1, 20])  # either side of the choice in _scores
+def test_it_is_the_formula(batch):
+    encoding, q, k = Relative(SHAPE), torch.randn(batch, 2, 5, 4), torch.randn(batch, 2, 5, 4)
+    u, v, w = (p[1].detach() for p in (encoding.u, encoding.v, encoding.w))
+    want = naive(q, k, u, v, w, lambda i, j: i - j)
+    torch.testing.assert_close(logits(encoding, q, k), want, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("span", [8, 5000])
+def test_positions_per_sample(span):
+    encoding, q, k = Relative(SHAPE), torch.randn(3, 2, 2, 4), torch.randn(3, 2, 6, 4)
+    pos = torch.stack([torch.randperm(span)[:6].sort().values for _ in range(3)])
+    got = encoding.bias(q, k, Context(pos=pos, n_new=2))
+    for b in range(3):
+        ctx = Context(pos=pos[b : b + 1], n_new=2)
+        torch.testing.assert_close(got[b], encoding.bias(q[b : b + 1], k[b : b + 1], ctx)[0])
+
+
+def test_reference_plain(reference, qk):
+    encoding, want = from_reference(reference["inputs"]), reference["relative"]
+    torch.testing.assert_close(logits(encoding, *qk), want["plain"], atol=1e-3, rtol=0)
+    content = (qk[0] + encoding.u[0][:, None]).detach() @ qk[1].mT
+    torch.testing.assert_close(content, want["content_only"], atol=1e-3, rtol=0)
+
+
+def test_reference_sampled(reference, qk):
+    inputs, want = reference["inputs"], reference["relative"]
+    encoding = from_reference(inputs)
+    right, left = (
+        logits(encoding, *qk, torch.cat([torch.zeros(1, dtype=torch.long), inputs[name]]))
+        for name in ("distances", "left_distances")
+    )
+    torch.testing.assert_close(right, want["sampled_intended"], atol=1e-3, rtol=0)
+    both = torch.where(torch.ones(7, 7).tril(-1).bool(), left, right)
+    torch.testing.assert_close(both, want["sampled_intended_both_sides"], atol=1e-3, rtol=0)
+
+
+def test_released_defects_are_known_and_not_reproduced(reference, qk):
+    """What the released code computes differs from the formula in the row it reads, nothing else.
+
+    Sampled: offsets o >= -1 all read row L-1. Causal: the offset is T-1-(i-j).
+    """
+    inputs, want = reference["inputs"], reference["relative"]
+    d, size = [0, *inputs["distances"].tolist()], inputs["noise_max_length"]
+    args = [inputs[name].float() for name in ("content_bias", "relative_bias", "Wr")]
+
+    def offset(i, j):
+        return int(math.copysign(d[abs(i - j)], j - i))
+
+    intended = naive(*qk, *args, offset)
+    torch.testing.assert_close(intended, want["sampled_intended"], atol=1e-3, rtol=0)
+    released = naive(*qk, *args, lambda i, j: min(offset(i, j) + size, size - 1))
+    torch.testing.assert_close(released, want["sampled_released"], atol=1e-3, rtol=0)
+    causal = naive(*qk, *args, lambda i, j: 7 - 1 - (i - j)).tril()
+    want_causal = want["plain_causal_released_lower_triangle"]
+    torch.testing.assert_close(causal, want_causal, atol=1e-3, rtol=0)
+
+
+@settings(max_examples=20, deadline=None)
+@given(shift=st.integers(0, 100_000))
+def test_a_shift_changes_nothing(shift):
+    encoding, pos = Relative(SHAPE), torch.arange(6)[None]
+    q, k = torch.randn(2, 2, 2, 6, 4).unbind(0)
+    assert torch.equal(
+        encoding.bias(q, k, Context(pos=pos)), encoding.bias(q, k, Context(pos=pos + shift))
+    )
+
+
+@pytest.mark.parametrize("batch", [1, 20])
+def test_gradients(batch):
+    encoding = Relative(Shape(4, 2, 2, 1, 4)).double()
+    q, k = torch.randn(2, batch, 2, 3, 2, dtype=torch.float64, requires_grad=True).unbind(0)
+    q, k = (x.detach().requires_grad_() for x in (q, k))
+    ctx = Context(pos=torch.tensor([[-1, 0, 1]]))
+    inputs = (q, k, *encoding.parameters())
+    assert torch.autograd.gradcheck(lambda *_: encoding.bias(q, k, ctx), inputs)
+
+
+def test_odd_width_is_an_error():
+    with pytest.raises(ValueError, match="even d_model"):
+        Relative(Shape(7, 1, 7, 1, 4))

@@ -1,0 +1,62 @@
+import cmath
+
+import pytest
+import torch
+
+from pezoo.base import Context, Shape
+from pezoo.encodings.rope import RoPE
+
+SHAPE = Shape(d_model=16, n_heads=2, d_head=8, n_layers=1, train_len=10)
+
+
+@pytest.mark.parametrize("layout", ["interleaved", "half"])
+@pytest.mark.parametrize("base", [10_000.0, 100.0])
+def test_it_is_the_formula(layout, base):
+    encoding = RoPE(SHAPE, layout=layout, base=base)
+    q, k = torch.randn(2, 2, 2, 4, 8).unbind(0)
+    pos = torch.tensor([[0, 1, 2, 3], [-1, 7, 100, 101]])
+    got = encoding.transform(q, k, Context(pos=pos))
+    for x, y in zip((q, k), got, strict=True):
+        for b in range(2):
+            for t in range(4):
+                for m in range(4):
+                    re, im = (m, m + 4) if layout == "half" else (2 * m, 2 * m + 1)
+                    turn = cmath.exp(1j * int(pos[b, t]) * base ** (-2 * m / 8))
+                    for h in range(2):
+                        want = complex(x[b, h, t, re], x[b, h, t, im]) * turn
+                        have = complex(y[b, h, t, re], y[b, h, t, im])
+                        assert have == pytest.approx(want, abs=5e-5)
+
+
+def test_reference_plain_and_sampled(reference, qk):
+    encoding, want = RoPE(Shape(8, 2, 4, 1, 10)), reference["rope"]
+    for kind, pos in [("plain", torch.arange(7)), ("sampled", reference["inputs"]["positions"])]:
+        q, k = encoding.transform(*(x.float() for x in qk), Context(pos=pos[None]))
+        for x, name in ((q, "q"), (k, "k")):
+            torch.testing.assert_close(x.transpose(1, 2), want[f"{kind}_{name}"], atol=1e-3, rtol=0)
+        torch.testing.assert_close(q @ k.mT, want[f"{kind}_logits_unscaled"], atol=1e-3, rtol=1e-5)
+
+
+def test_rotary_embedding_torch():
+    package = pytest.importorskip("rotary_embedding_torch")
+    q, k = torch.randn(2, 1, 2, 9, 8).unbind(0)
+    got = RoPE(SHAPE).transform(q, k, Context(pos=torch.arange(9)[None]))
+    rotary = package.RotaryEmbedding(dim=8)
+    for x, y in zip((q, k), got, strict=True):
+        torch.testing.assert_close(y, rotary.rotate_queries_or_keys(x).detach())
+
+
+def test_the_layouts_differ_by_a_permutation():
+    q, k = torch.randn(2, 1, 2, 5, 8).unbind(0)
+    ctx, order = Context(pos=torch.arange(5)[None]), [0, 2, 4, 6, 1, 3, 5, 7]
+    interleaved = RoPE(SHAPE).transform(q, k, ctx)
+    half = RoPE(SHAPE, layout="half").transform(q[..., order], k[..., order], ctx)
+    for a, b in zip(interleaved, half, strict=True):
+        torch.testing.assert_close(a[..., order], b)
+
+
+def test_errors():
+    with pytest.raises(ValueError, match="even d_head, was given 7"):
+        RoPE(Shape(7, 1, 7, 1, 4))
+    with pytest.raises(ValueError, match="layout must be"):
+        RoPE(SHAPE, layout="neox")

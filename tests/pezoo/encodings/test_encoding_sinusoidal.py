@@ -1,0 +1,97 @@
+import math
+
+import pytest
+import torch
+
+from pezoo.base import Context, Shape
+from pezoo.encodings.sinusoidal import ShiftedSinusoidal, Sinusoidal
+from pezoo.functional import sinusoid
+
+SHAPE = Shape(d_model=8, n_heads=2, d_head=4, n_layers=1, train_len=10)
+
+
+def embed(encoding, pos, x=None, **fields):
+    x = torch.zeros(len(pos), pos.shape[1], encoding.shape.d_model) if x is None else x
+    ctx = encoding.prepare(Context(pos=pos, x=x, **fields))
+    return encoding.embed(x, ctx)
+
+
+@pytest.mark.parametrize("base", [10_000.0, 500.0])
+def test_it_is_the_formula(base):
+    encoding = Sinusoidal(SHAPE, base=base)
+    pos = torch.tensor([[0, 1, 2, 19, 400]])
+    out = embed(encoding, pos, torch.ones(1, 5, 8))
+    for t, p in enumerate(pos[0].tolist()):
+        for m in range(4):
+            angle = p * base ** (-2 * m / 8)
+            assert out[0, t, m].item() == pytest.approx(1 + math.sin(angle), abs=3e-5)
+            assert out[0, t, m + 4].item() == pytest.approx(1 + math.cos(angle), abs=3e-5)
+
+
+def test_reference_plain_and_sampled(reference):
+    want, inputs = reference["sin_cos"], reference["inputs"]
+    encoding = Sinusoidal(SHAPE)
+    plain = embed(encoding, torch.arange(7)[None])[0]
+    sampled = embed(encoding, inputs["positions"][None])[0]
+    torch.testing.assert_close(plain, want["plain"], atol=2e-4, rtol=0)
+    torch.testing.assert_close(sampled, want["sampled"], atol=2e-4, rtol=0)
+
+
+def test_reference_negative_side(reference):
+    rows = sinusoid(torch.arange(-7, 7), 8)
+    want = reference["sin_cos"]["negative_side_plain_2T"]
+    torch.testing.assert_close(rows, want, atol=2e-4, rtol=0)
+
+
+def test_only_the_new_tokens_are_embedded():
+    encoding = Sinusoidal(SHAPE)
+    full = embed(encoding, torch.arange(9)[None])
+    last = encoding.embed(torch.zeros(1, 2, 8), Context(pos=torch.arange(9)[None], n_new=2))
+    assert torch.equal(last, full[:, 7:])
+
+
+def test_odd_width_is_an_error():
+    with pytest.raises(ValueError, match="even d_model, was given 7"):
+        Sinusoidal(Shape(7, 1, 7, 1, 4))
+
+
+def test_shift_is_drawn_in_training_only():
+    encoding, pos = ShiftedSinusoidal(SHAPE, span=50), torch.arange(6)[None]
+    plain = embed(Sinusoidal(SHAPE), pos)
+    assert torch.equal(embed(encoding.eval(), pos), plain)
+    assert not torch.equal(
+        embed(encoding.train(), pos, generator=torch.Generator().manual_seed(0)), plain
+    )
+
+
+def test_shifts_cover_the_span_evenly_and_are_shared_by_the_batch():
+    encoding, generator = ShiftedSinusoidal(SHAPE, span=9).train(), torch.Generator().manual_seed(0)
+    pos = torch.tensor([[0, 1, 2, 3, 4, 5], [-1, -1, 0, 1, 2, 3]])
+    counts = torch.zeros(4)
+    for _ in range(400):
+        new = encoding.prepare(Context(pos=pos, generator=generator)).pos
+        offset = int(new[0, 0])
+        assert torch.equal(new, torch.where(pos < 0, -1, pos + offset))
+        counts[offset] += 1  # 0..span - S
+    assert counts.min() > 70
+
+
+def test_shift_longer_than_the_span_is_zero():
+    encoding, pos = ShiftedSinusoidal(SHAPE, span=4).train(), torch.arange(6)[None]
+    assert torch.equal(encoding.prepare(Context(pos=pos)).pos, pos)
+
+
+def test_shift_follows_the_generator():
+    encoding, pos = ShiftedSinusoidal(SHAPE).train(), torch.arange(6)[None]
+    draws = [
+        encoding.prepare(Context(pos=pos, generator=torch.Generator().manual_seed(seed))).pos
+        for seed in (3, 3, 4)
+    ]
+    assert torch.equal(draws[0], draws[1])
+    assert not torch.equal(draws[0], draws[2])
+
+
+def test_half_precision_rounds_the_result_alone():
+    pos = torch.arange(30_000, 30_006)[None]
+    low = embed(Sinusoidal(SHAPE).bfloat16(), pos, torch.zeros(1, 6, 8, dtype=torch.bfloat16))
+    assert torch.equal(low, embed(Sinusoidal(SHAPE), pos).bfloat16())
