@@ -1,4 +1,4 @@
-"""One causal decoder for every encoding. The encoding is the only difference between two of them."""
+"""One causal decoder for every encoding, which is the only difference between two of them."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from harness.tasks.base import Batch, Vocab
 
 @dataclass(frozen=True)
 class Sequences:
-    """ids (B, S); pos (1|B, S) with -1 for padding on the left; answer (B, S) bool, EOS included."""
+    """ids (B, S); pos (1|B, S), -1 is padding on the left; answer (B, S) bool, with EOS."""
 
     ids: Tensor
     pos: Tensor

@@ -34,13 +34,14 @@ class PRISM(Encoding):
     Options: cursors C per head and layer, as many for queries as for keys; d_pe even; gamma is the
     initial sharpness, learned per cursor above 1 (1.0 turns sharpening off); norm "frobenius"
     (sqrt(d_pe) over the norm across cursors) or "scale" (fixed sqrt(2/C)); absolute adds a branch
-    with the true position; base of the sinusoids; reset_bias on the reset logit at the start;
+    with the true position; base of the sinusoids; reset_bias on every reset logit and key_bias on
+    the key cursors' increment logit, at the start;
     orthogonal is the weight of the penalty |W W' - 1|^2 on the GRU's hidden-to-hidden blocks.
     Errors: ValueError without ctx.x or for an option out of range.
 
     Paper: Lee 2025, "Position as Probability", Sections 5-6, Algorithms 1-4. The number of cursors
     per layer, eps and the initial gate biases are not given there: each layer has its own
-    cursors, eps is 1e-8, and resets start rare.
+    cursors, eps is 1e-8, resets start rare and key cursors start by counting tokens.
     """
 
     summary = "learned histograms over relative positions"
@@ -58,6 +59,7 @@ class PRISM(Encoding):
         absolute: bool = False,
         base: float = 10_000.0,
         reset_bias: float = -2.0,
+        key_bias: float = 2.0,
         orthogonal: float = 1e-3,
         eps: float = 1e-8,
     ) -> None:
@@ -78,7 +80,9 @@ class PRISM(Encoding):
             else None
         )
         with torch.no_grad():
-            self.gate.bias.view(self.total, 4)[:, 0] += reset_bias
+            bias = self.gate.bias.view(self.total, 4)
+            bias[:, 0] += reset_bias
+            bias[self.total // 2 :, 1] += key_bias
             for block in self._recurrent_blocks():
                 nn.init.orthogonal_(block)
 
@@ -100,7 +104,8 @@ class PRISM(Encoding):
         stream = self._stream(h)
         if order is not None:
             stream = _take(stream, order.argsort(1))
-        ctx.memo["prism.stream"] = self._scale(stream, ctx)
+        stream = self._with_absolute(stream, ctx)
+        ctx.memo["prism.stream"] = stream, self._scaling(stream)
         return ctx
 
     def gates(self, hidden: Tensor) -> Gates:
@@ -117,12 +122,14 @@ class PRISM(Encoding):
         return histogram_scan(self.gates(hidden), gamma, state, self.eps)
 
     def transform(self, q: Tensor, k: Tensor, ctx: Context) -> tuple[Tensor, Tensor]:
-        e_q, e_k = ctx.memo["prism.stream"][:, :, :, ctx.layer].unbind(2)  # (B, T, H, C, d_pe)
+        stream, scaling = ctx.memo["prism.stream"]
+        e_q, e_k = stream[:, :, :, ctx.layer].unbind(2)  # (B, T, H, C, d_pe)
+        s_q, s_k = scaling[:, :, :, ctx.layer].unbind(2)  # (B, T, H, 1, 1)
         mu = at_least_float32(self.mu[ctx.layer]).sigmoid()[:, None, None]  # (H, 1, 1)
         size = math.sqrt(self.shape.d_head / (e_q.shape[-2] * self.d_pe))
         alpha = at_least_float32(self.alpha[ctx.layer]).abs()[:, :, None] * (1 - mu) * size
-        e_q = (e_q * alpha).flatten(-2).transpose(1, 2)  # (B, H, T, C d_pe)
-        e_k = e_k.flatten(-2).transpose(1, 2)
+        e_q = (e_q * (alpha * s_q)).flatten(-2).transpose(1, 2)  # (B, H, T, C d_pe)
+        e_k = (e_k * s_k).flatten(-2).transpose(1, 2)
         q = torch.cat([q * mu.to(q.dtype), e_q.to(q.dtype)], -1)
         return q, torch.cat([k, e_k.to(k.dtype)], -1)
 
@@ -149,16 +156,20 @@ class PRISM(Encoding):
         layers, heads = self.shape.n_layers, self.shape.n_heads
         return e.view(*h.shape[:2], 2, layers, heads, self.cursors, self.d_pe)
 
-    def _scale(self, e: Tensor, ctx: Context) -> Tensor:
-        """Append the absolute branch if asked for, and scale over the cursors of a head."""
-        if self.absolute:
-            f = sinusoid(ctx.query_pos, self.d_pe, self.base).to(e.dtype)
-            f = f[:, :, None, None, None, None].expand(*e.shape[:5], 1, -1)
-            e = torch.cat([e, f], -2)
+    def _with_absolute(self, e: Tensor, ctx: Context) -> Tensor:
+        """Append a cursor that stands at the true position, if asked for."""
+        if not self.absolute:
+            return e
+        f = sinusoid(ctx.query_pos, self.d_pe, self.base).to(e.dtype)
+        f = f[:, :, None, None, None, None].expand(*e.shape[:5], 1, -1)
+        return torch.cat([e, f], -2)
+
+    def _scaling(self, e: Tensor) -> Tensor:
+        """(B, T, 2, layers, heads, 1, 1), what a head's cursors are multiplied with."""
         if self.norm == "scale":
-            return e * math.sqrt(2 / e.shape[-2])
-        norm = e.square().sum((-2, -1), keepdim=True).sqrt()
-        return e * (math.sqrt(self.d_pe) / norm)
+            return e.new_full((*e.shape[:5], 1, 1), math.sqrt(2 / e.shape[-2]))
+        norm: Tensor = torch.linalg.vector_norm(e, dim=(-2, -1), keepdim=True)
+        return math.sqrt(self.d_pe) / norm
 
 
 def _check_options(cursors: int, d_pe: int, gamma: float, norm: str) -> None:

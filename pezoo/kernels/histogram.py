@@ -36,7 +36,7 @@ def update(h: Tensor, reset: Tensor, incr: Tensor, decr: Tensor) -> Tensor:
     tensor([0.1000, 0.2000, 0.7000])
     """
     reset, incr, decr = reset[..., None], incr[..., None], decr[..., None]
-    keep, stay = 1 - incr - decr, 1 - reset
+    keep, stay = _keep(incr, decr), 1 - reset
     wide = pad(h, (2, 2))
     moved = wide[..., 1:-1] * (stay * keep)
     moved = moved + wide[..., :-2] * (stay * incr) + wide[..., 2:] * (stay * decr)
@@ -44,6 +44,11 @@ def update(h: Tensor, reset: Tensor, incr: Tensor, decr: Tensor) -> Tensor:
     step = torch.cat([decr, keep, incr], -1) * (h.sum(-1, keepdim=True) * reset)
     moved[..., centre - 1 : centre + 2] += step
     return moved
+
+
+def _keep(incr: Tensor, decr: Tensor) -> Tensor:
+    """1 - incr - decr; rounding may take it below zero, and sharpening has no log of that."""
+    return (1 - incr - decr).clamp(min=0)
 
 
 def sharpen(h: Tensor, gamma: Tensor, eps: float) -> Tensor:

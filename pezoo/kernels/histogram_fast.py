@@ -1,7 +1,7 @@
 """The histogram scan with a handwritten backward pass, in plain torch.
 
-Time and bins lead, so that a shift is a slice and a gate multiplies a contiguous row; at step t only
-the bins that can hold mass are touched. Equal to `histogram.scan_reference` in values and gradients.
+Time and bins lead, so that a shift is a slice and a gate multiplies a contiguous row; at step t
+only the bins that can hold mass are touched. Values and gradients equal `scan_reference`.
 """
 
 from __future__ import annotations
@@ -11,18 +11,20 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pezoo.kernels.histogram import Gates
+from pezoo.kernels.histogram import Gates, _keep
 
 
 def scan(gates: Gates, gamma: Tensor | None, state: Tensor | None, eps: float) -> Tensor:
     """The same as `scan_reference`, without a second derivative."""
     b, _, c = gates.reset.shape
     reset, incr, decr = (g.transpose(0, 1).reshape(-1, b * c) for g in gates)  # (T, R)
-    keep = 1 - incr - decr
+    keep = _keep(incr, decr)
     moves = torch.stack([decr, keep, incr], 1)  # (T, 3, R)
     start = reset.new_ones(1, b * c) if state is None else state.reshape(b * c, -1).T
     rows = None if gamma is None else gamma.repeat(b)
-    h: Tensor = _Scan.apply(reset, moves, rows, start, eps)
+    h: Tensor = _Scan.apply(  # type: ignore[no-untyped-call]
+        reset, moves, rows, start, eps
+    )
     return h.view(*h.shape[:2], b, c).permute(2, 0, 3, 1)
 
 
@@ -50,19 +52,19 @@ class _Scan(torch.autograd.Function):
         return h
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Any:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> Any:
         reset, moves, gamma, start, h, log = ctx.saved_tensors
         stay = moves * (1 - reset)[:, None]
         d_stay, d_jump = torch.empty_like(moves), torch.empty_like(moves)
-        d_gamma = None if gamma is None else torch.zeros_like(gamma)
-        carry = None
+        d_gamma: Tensor | None = None
+        carry: Tensor | None = None
         for t in reversed(range(reset.shape[0])):
             g = _live(grad, t)
             g = g if carry is None else g + carry
             if gamma is not None:
                 now, lg = _live(h, t), _live(log, t)
                 g = (g - (g * now).sum(0)) * now
-                d_gamma += (g * lg).sum(0)
+                d_gamma = (g * lg).sum(0) if d_gamma is None else d_gamma + (g * lg).sum(0)
                 g = g * torch.exp(-lg) * gamma
             previous = _live(h, t - 1) if t else start
             n, centre = previous.shape[0], previous.shape[0] // 2

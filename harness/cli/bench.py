@@ -1,0 +1,145 @@
+"""`pezoo bench`: train, evaluate, compare."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from harness.config import RunConfig
+
+FORMATS = ("table", "json", "csv", "markdown")
+
+
+@click.command()
+@click.option("--pe", required=True, help='Encodings, for example "prism,randomized:rope".')
+@click.option("--task", required=True, help="Tasks, separated by commas.")
+@click.option("--protocol", default="quick", show_default=True, help="A name or a TOML file.")
+@click.option("--seeds", help="For example 0-2 or 0,3,7; the protocol's by default.")
+@click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda or cuda:N.")
+@click.option(
+    "--attention", default="auto", show_default=True, help="auto, sdpa, eager, flex, xformers."
+)
+@click.option("--runs", "root", default="runs", show_default=True, help="Folder of the runs.")
+@click.option("--jobs", type=click.IntRange(min=1), help="Worker processes; one per core up to 2.")
+@click.option("--set", "sets", multiple=True, help="Change a setting: --set train.steps=500.")
+@click.option("--dry-run", is_flag=True, help="Print the runs and their expected cost.")
+@click.option("--fresh", is_flag=True, help="Forget earlier results of these runs.")
+@click.option("--format", "form", type=click.Choice(FORMATS), default="table", show_default=True)
+def command(
+    pe: str,
+    task: str,
+    protocol: str,
+    seeds: str | None,
+    device: str,
+    attention: str,
+    root: str,
+    jobs: int | None,
+    sets: tuple[str, ...],
+    dry_run: bool,
+    fresh: bool,
+    form: str,
+) -> None:
+    """Train identical decoders that differ in the encoding alone, and test them on longer inputs.
+
+    The same command again continues what was interrupted and shows what is finished.
+    """
+    from harness.matrix import check_device, request
+
+    asked = request(pe, task, protocol, seeds, sets)
+    folder = _writable(Path(root))
+    configs = asked.configs(check_device(device), attention)
+    _check_builds(configs)
+    jobs = min(jobs or min(2, os.cpu_count() or 1), len(configs))
+    if dry_run:
+        _print_cost(configs, jobs)
+        return
+    records, failed = _run(configs, folder, jobs, fresh)
+    _print(records, form)
+    if form == "table":
+        _write_leaderboard(folder)
+    if failed:
+        sys.exit(1)
+
+
+def _writable(folder: Path) -> Path:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        probe = folder / f".probe-{os.getpid()}"
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise click.UsageError(f"cannot write to --runs {folder}: {error.strerror}") from error
+    return folder
+
+
+def _check_builds(configs: list[RunConfig]) -> None:
+    """Build one model per encoding and task: a wrong option ends here and not in a worker."""
+    from harness.train import start
+
+    for config in {(c.label, c.task): c for c in configs}.values():
+        start(config.model_copy(update={"device": "cpu"}))
+
+
+def _run(
+    configs: list[RunConfig], folder: Path, jobs: int, fresh: bool
+) -> tuple[list[dict[str, Any]], bool]:
+    from harness.cli.progress import Progress
+    from harness.engine.pool import run_all
+    from harness.runs import RunFolder, finished
+
+    if fresh:
+        for config in configs:
+            run = RunFolder(folder, config)
+            with run.lock():
+                run.clear()
+    records: dict[int, dict[str, Any]] = {}
+    for index, config in enumerate(configs):
+        record = finished(folder / config.hash)
+        if record is not None:
+            records[index] = record
+    waiting = [index for index in range(len(configs)) if index not in records]
+    words = shlex.join(["pezoo", *sys.argv[1:]])
+    with Progress([configs[i] for i in waiting], len(records)) as progress:
+
+        def on_event(position: int, event: dict[str, Any]) -> None:
+            progress.update(position, event)
+            if "record" in event:
+                records[waiting[position]] = event["record"]
+
+        run_all([configs[i] for i in waiting], folder, words, jobs, on_event)
+        failed = progress.failed
+    ordered = [records[i] for i in sorted(records)]
+    return ordered, failed or any(r["status"] == "failed" for r in ordered)
+
+
+def _print(records: list[dict[str, Any]], form: str) -> None:
+    if form == "json":
+        click.echo(json.dumps(records, indent=1))
+        return
+    from harness.cli.tables import print_tables
+
+    print_tables(records, form)
+
+
+def _print_cost(configs: list[RunConfig], jobs: int) -> None:
+    from tabulate import tabulate
+
+    from harness.dry_run import estimate
+
+    rows = estimate(configs, jobs)
+    click.echo(tabulate(rows, headers=["encoding", "task", "runs", "one run"]))
+    click.echo("nothing was trained; the seconds are measured on a few steps of each kind")
+
+
+def _write_leaderboard(folder: Path) -> None:
+    from leaderboard.build import RECORDS, build
+
+    report = build(folder, RECORDS, folder / "leaderboard", None)
+    click.echo(f"\nleaderboard: {folder / 'leaderboard' / 'index.html'} ({report.records} records)")

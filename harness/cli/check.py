@@ -1,0 +1,48 @@
+"""`pezoo check NAME`: the conformance checks on one encoding or task."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+
+@click.command()
+@click.argument("name")
+def command(name: str) -> None:
+    """Run every conformance check on an encoding ("rope", "randomized:rope") or a task."""
+    from harness import tasks
+
+    failed = _task(name) if name in tasks.names() else _encoding(name)
+    if failed:
+        sys.exit(1)
+
+
+def _encoding(name: str) -> bool:
+    from pezoo.registry import check, make
+    from pezoo.spec import parse
+    from pezoo.testing import CHECKS, run_check
+
+    spec = check(parse(name))
+    failed = False
+    for one in CHECKS:
+        try:
+            run_check(one, lambda shape: make(spec, shape))
+            click.echo(f"ok    {one.__name__}")
+        except AssertionError as error:
+            failed = True
+            click.echo(f"FAIL  {error}")
+    return failed
+
+
+def _task(name: str) -> bool:
+    from harness import tasks
+    from harness.tasks.testing import check_task
+
+    try:
+        check_task(tasks.make(name))
+    except AssertionError as error:
+        click.echo(f"FAIL  {error}")
+        return True
+    click.echo(f"ok    {name}")
+    return False

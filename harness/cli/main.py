@@ -1,0 +1,69 @@
+"""The entry point: a click group whose commands are imported only when called."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+
+import click
+
+COMMANDS = {
+    "bench": (
+        "harness.cli.bench",
+        "Train encodings on tasks and compare how far they extrapolate.",
+    ),
+    "list": ("harness.cli.listing", "List encodings, tasks or protocols."),
+    "leaderboard": ("harness.cli.leaderboard", "Build and open the leaderboard."),
+    "show": ("harness.cli.show", "Show one finished run."),
+    "try": ("harness.cli.attempt", "Give a trained run a prompt and see its answer."),
+    "check": ("harness.cli.check", "Run the conformance checks on an encoding or a task."),
+}
+
+
+class Lazy(click.Group):
+    """Knows its commands by name and one line of help; imports one when it runs."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name not in COMMANDS:
+            return None
+        return import_module(COMMANDS[name][0]).command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+
+    def resolve_command(self, ctx: click.Context, args: list[str]):  # type: ignore[no-untyped-def]
+        if args and args[0] not in COMMANDS:
+            from difflib import get_close_matches
+
+            near = get_close_matches(args[0], COMMANDS, n=1, cutoff=0.5)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            ctx.fail(f"unknown command {args[0]!r}{hint} (known: {', '.join(COMMANDS)})")
+        return super().resolve_command(ctx, args)
+
+
+@click.group(cls=Lazy, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="pezoo")
+def cli() -> None:
+    """Compare positional encodings in identical Transformers.
+
+    pezoo bench --pe prism,randomized --task odds_first
+    """
+
+
+def main() -> None:
+    """Bad input exits 2 with one message, a failed run 1, Ctrl-C 130."""
+    try:
+        cli.main(standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(2)
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("interrupted; the same command goes on from the last checkpoint", err=True)
+        sys.exit(130)
+    except (ValueError, OSError) as error:  # every wrong input in this project is a ValueError
+        click.echo(f"Error: {error}", err=True)
+        sys.exit(1 if isinstance(error, OSError) and not isinstance(error, PermissionError) else 2)

@@ -1,0 +1,96 @@
+"""One line per run while it trains: live on a terminal, plain lines elsewhere (on stderr)."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any
+
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+from harness.config import RunConfig
+
+_PLAIN_SECONDS = 15
+
+
+class Progress:
+    """Feed it the pool's events; `failed` tells whether a run ended without a good record."""
+
+    def __init__(self, configs: Sequence[RunConfig], finished: int) -> None:
+        self.configs, self.finished = configs, finished
+        self.lines: dict[int, str] = {}
+        self.failed = False
+        self.done = 0
+        self.console = Console(stderr=True)
+        self.live = Live(console=self.console, refresh_per_second=4, transient=True)
+        self.told: dict[int, float] = {}
+
+    def __enter__(self) -> Progress:
+        if self.finished:
+            self.console.print(f"{self.finished} runs are finished already", highlight=False)
+        if self.console.is_terminal and self.configs:
+            self.live.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.live.stop()
+
+    def update(self, index: int, event: dict[str, Any]) -> None:
+        """Show one event of one run."""
+        final = "record" in event or "error" in event
+        line = self._line(self.configs[index], event)
+        if final:
+            self.lines.pop(index, None)
+            self.done += 1
+            bad = "error" in event or event["record"]["status"] == "failed"
+            self.failed = self.failed or bad
+            self.console.print(
+                f"[{self.done}/{len(self.configs)}] {line}", markup=False, highlight=False
+            )
+        else:
+            self.lines[index] = line
+        if self.live.is_started:
+            table = Table.grid()
+            for key in sorted(self.lines):
+                table.add_row(self.lines[key])
+            self.live.update(table)
+        elif not final and time.monotonic() - self.told.get(index, 0) > _PLAIN_SECONDS:
+            self.told[index] = time.monotonic()
+            print(line, file=sys.stderr, flush=True)
+
+    def _line(self, config: RunConfig, event: dict[str, Any]) -> str:
+        name = f"{config.label} · {config.task} · seed {config.seed}"
+        if "error" in event:
+            return f"{name}: failed: {event['error']}"
+        if "record" in event:
+            record = event["record"]
+            if record["status"] == "failed":
+                return f"{name}: failed: {record['reason']}"
+            return f"{name}: {_summary(record)}"
+        if "phase" in event:
+            return f"{name}: {event['phase']}"
+        left = (config.train.steps - event["step"]) / max(event["rate"], 1e-9)
+        exact = "-" if event["exact"] is None else f"{event['exact']:.2f}"
+        return (
+            f"{name}: step {event['step']}/{config.train.steps}, loss {event['loss']:.3f}, "
+            f"exact {exact}, {event['rate']:.0f} steps/s, {left:.0f} s left"
+        )
+
+
+def _summary(record: dict[str, Any]) -> str:
+    cells = (
+        f"{row['length']}: {row['exact']:.2f}"
+        if row["exact"] is not None
+        else f"{row['length']}: -"
+        for row in record["scores"]["last"]
+    )
+    return f"exact match {'  '.join(cells)} ({record['cost']['train_seconds']:.0f} s)"

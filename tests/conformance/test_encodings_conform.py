@@ -1,0 +1,192 @@
+"""Every encoding passes the conformance suite, and the suite catches encodings that are broken."""
+
+import pytest
+import torch
+from torch import nn
+
+import pezoo
+from pezoo import testing
+from pezoo.base import Encoding
+from pezoo.testing import check_encoding, parametrize_with_checks, run_check
+
+PRISM = "prism(cursors=2,d_pe=16,hidden=12)"
+SMALL = {"prism": PRISM}
+WRAPPED = (
+    "randomized:rope",
+    "randomized:learned",
+    "randomized(sample=distances):alibi",
+    f"randomized:{PRISM}",
+    "prism(cursors=1,d_pe=8,hidden=6,absolute=true,norm=scale,gamma=1.0)",
+)
+TEXTS = (*(SMALL.get(name, name) for name in pezoo.names()), *WRAPPED)
+
+
+def factory_of(text):
+    return lambda shape: pezoo.make(text, shape)
+
+
+@parametrize_with_checks({text: factory_of(text) for text in TEXTS})
+def test_conformance(check, factory):
+    check(factory)
+
+
+class AbsoluteInDisguise(Encoding):
+    relative = True
+
+    def bias(self, q, k, ctx):
+        return (ctx.query_pos[:, :, None] * ctx.pos[:, None, :])[:, None].to(q.dtype) / 100
+
+
+class LooksAhead(Encoding):
+    def bias(self, q, k, ctx):
+        return (ctx.ids[:, -1:] * ctx.pos)[:, None, None].to(q.dtype) / 10
+
+
+class DependsOnLength(Encoding):
+    def bias(self, q, k, ctx):
+        return (ctx.pos / ctx.pos.shape[1])[:, None, None].to(q.dtype)
+
+
+class UnusedParameter(Encoding):
+    def __init__(self, shape):
+        super().__init__(shape)
+        self.forgotten = nn.Parameter(torch.ones(3))
+        self.used = nn.Parameter(torch.ones(shape.d_model))
+
+    def embed(self, x, ctx):
+        return x * self.used.to(x.dtype)
+
+
+class HalfPositions(Encoding):
+    def embed(self, x, ctx):
+        return x + torch.sin(ctx.query_pos.to(x.dtype))[..., None]
+
+
+class WrongDtype(Encoding):
+    def bias(self, q, k, ctx):
+        return -ctx.distance()[:, None].float()
+
+
+class GlobalDraw(Encoding):
+    stochastic = True
+
+    def bias(self, q, k, ctx):
+        return torch.rand(q.shape[1], 1, k.shape[2]).to(q.dtype)
+
+
+class MixesBatch(Encoding):
+    def embed(self, x, ctx):
+        return x + x.roll(1, 0)
+
+
+class Blind(Encoding):
+    pass
+
+
+class Infinite(Encoding):
+    def embed(self, x, ctx):
+        return x * torch.exp(20.0 * ctx.query_pos)[..., None].to(x.dtype)
+
+
+class Forgets(Encoding):
+    def __init__(self, shape):
+        super().__init__(shape)
+        self.secret = torch.randn(shape.d_model)  # neither a parameter nor a buffer
+
+    def embed(self, x, ctx):
+        return x + self.secret.to(x.dtype)
+
+
+class CountsPadding(Encoding):
+    def embed(self, x, ctx):
+        s = ctx.pos.shape[1]
+        index = torch.arange(s)[None, s - ctx.new :]
+        return x + index[..., None].to(x.dtype)
+
+
+class CountsChunks(Encoding):
+    def embed(self, x, ctx):
+        return x + torch.arange(x.shape[1], dtype=x.dtype)[None, :, None]
+
+
+BROKEN = [
+    (AbsoluteInDisguise, "check_shift_invariance", "claims to be relative, but a shift by 1"),
+    (LooksAhead, "check_prefix_stability", "later tokens change earlier outputs"),
+    (DependsOnLength, "check_prefix_stability", "a longer sequence changes earlier outputs"),
+    (UnusedParameter, "check_gradients", "parameter forgotten gets no gradient"),
+    (HalfPositions, "check_bfloat16", "in bfloat16 at position 20,000"),
+    (WrongDtype, "check_shapes", "expected torch.float64, got torch.float32"),
+    (GlobalDraw, "check_deterministic", "draw from ctx.generator"),
+    (MixesBatch, "check_batch", "samples of a batch see each other"),
+    (Blind, "check_order", "set order_blind = True"),
+    (Infinite, "check_long", "not finite at four times the training length"),
+    (Forgets, "check_state_dict", "a loaded state_dict computes something else"),
+    (CountsPadding, "check_left_padding", "padding on the left moves positions"),
+    (CountsChunks, "check_streaming", "decoding in chunks of"),
+]
+
+
+@pytest.mark.parametrize(("cls", "check", "words"), BROKEN, ids=lambda x: getattr(x, "__name__", x))
+def test_a_broken_encoding_is_caught(cls, check, words):
+    with pytest.raises(AssertionError, match=words) as caught:
+        run_check(getattr(testing, check), cls)
+    assert str(caught.value).startswith(f"{check}: ")
+    with pytest.raises(AssertionError, match=r"^check_"):
+        check_encoding(cls)
+
+
+def test_every_check_has_caught_something_broken():
+    caught = {check for _, check, _ in BROKEN} | {"check_constructible"}
+    assert caught == {check.__name__ for check in testing.CHECKS}
+
+
+def test_not_constructible():
+    def picky(shape):
+        if shape.n_layers == 1:
+            raise RuntimeError("one layer is too few")
+        return Blind(shape)
+
+    with pytest.raises(AssertionError, match="check_constructible: RuntimeError: one layer"):
+        check_encoding(picky)
+    with pytest.raises(AssertionError, match="expected an Encoding, got Linear"):
+        check_encoding(lambda shape: nn.Linear(1, 1))
+
+
+def test_a_lie_about_order_blindness_is_caught():
+    class Liar(WrongDtype):
+        order_blind = True
+
+        def bias(self, q, k, ctx):
+            return super().bias(q, k, ctx).to(q.dtype)
+
+    with pytest.raises(AssertionError, match="declared order-blind, but the order changes"):
+        run_check(testing.check_order, Liar)
+
+
+def test_expected_failures():
+    check_encoding(Blind, expected_failures={"check_order": "it encodes nothing"})
+    with pytest.raises(AssertionError, match="check_long passes now"):
+        check_encoding(factory_of("nope"), expected_failures={"check_long": "it was too long"})
+    for reason in ("", "   "):
+        with pytest.raises(ValueError, match="check_order needs a written reason"):
+            check_encoding(Blind, expected_failures={"check_order": reason})
+    with pytest.raises(ValueError, match="no check is called 'check_ordr'"):
+        check_encoding(Blind, expected_failures={"check_ordr": "a typing error"})
+
+
+def test_expected_failures_of_parametrize_with_checks():
+    with pytest.raises(ValueError, match="needs a written reason"):
+        parametrize_with_checks({"blind": Blind}, {"blind": {"check_order": ""}})
+    with pytest.raises(ValueError, match="names no such encoding: blnd"):
+        parametrize_with_checks({"blind": Blind}, {"blnd": {"check_order": "misspelt"}})
+    mark = parametrize_with_checks({"blind": Blind}, {"blind": {"check_order": "nothing there"}})
+    cases = {case.id: case.values for case in mark.args[1]}
+    assert len(cases) == len(testing.CHECKS)
+    check, factory = cases["blind-order"]
+    check(factory)
+
+
+def test_building_leaves_the_global_generator_alone():
+    before = torch.get_rng_state()
+    testing.build(factory_of("learned"))
+    assert torch.equal(before, torch.get_rng_state())

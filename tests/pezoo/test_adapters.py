@@ -1,0 +1,133 @@
+"""All attention backends compute the same; here on the CPU."""
+
+import pytest
+import torch
+
+import pezoo
+from pezoo.adapters import BACKENDS, BackendError, attend, flex, resolve, xformers
+from pezoo.base import Encoding
+from pezoo.testing import SHAPE, attention_mask, build, context, tokens
+
+torch.set_num_threads(1)
+D = torch.float64
+TEXTS = ["prism(cursors=2,d_pe=16,hidden=12)" if n == "prism" else n for n in pezoo.names()] + [
+    "randomized:rope"
+]
+
+
+class Hard(Encoding):
+    """Attention to the one best key."""
+
+    def weights(self, logits, ctx):
+        return torch.nn.functional.one_hot(logits.argmax(-1), logits.shape[-1]).to(logits.dtype)
+
+
+def inputs(text, padded=False, t=10):
+    encoding = build(lambda shape: pezoo.make(text, shape)).double()
+    b, h, k = 2, SHAPE.n_heads, SHAPE.d_head
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(b, t, SHAPE.d_model, generator=generator, dtype=D)
+    pos = torch.arange(t)[None]
+    if padded:
+        pos = torch.stack([torch.arange(t), (torch.arange(t) - 3).clamp(min=-1)])
+    ctx = encoding.prepare(context(tokens(b, t), pos, x=x))
+    q, key, v = torch.randn(3, b, h, t, k, generator=generator, dtype=D).unbind(0)
+    q, key = encoding.transform(q, key, ctx.at(1, x))
+    return encoding, q, key, v, ctx.at(1, x)
+
+
+def bias_and_mask(encoding, q, k, ctx, mask):
+    bias = encoding.bias(q, k, ctx)
+    bias = q.new_zeros(()) if bias is None else bias
+    return bias.expand(*q.shape[:3], k.shape[2]).masked_fill(~mask, -torch.inf)
+
+
+@pytest.mark.parametrize("text", TEXTS)
+@pytest.mark.parametrize("case", ["causal", "padded", "last queries"])
+def test_sdpa_equals_eager(text, case):
+    encoding, q, k, v, ctx = inputs(text, padded=case == "padded")
+    mask = attention_mask(ctx) if case == "padded" else None
+    if case == "last queries":
+        ctx = type(ctx)(**{**vars(ctx), "n_new": 3})
+        q, mask = q[:, :, -3:], attention_mask(ctx)
+    with torch.no_grad():
+        outs = [attend(encoding, q, k, v, ctx, mask, backend) for backend in ("eager", "sdpa")]
+    assert outs[0].isfinite().all()
+    torch.testing.assert_close(*outs, atol=1e-12, rtol=1e-10)
+
+
+@pytest.mark.parametrize("text", ["nope", "alibi", "prism(cursors=1,d_pe=8,hidden=6)"])
+def test_eager_is_softmax_written_out(text):
+    encoding, q, k, v, ctx = inputs(text, t=4)
+    with torch.no_grad():
+        got = attend(encoding, q, k, v, ctx, None, "eager")
+        bias = encoding.bias(q, k, ctx)
+    for i in range(4):
+        logits = torch.stack([(q[:, :, i] * k[:, :, j]).sum(-1) for j in range(i + 1)], -1)
+        logits = logits / SHAPE.d_head**0.5  # also where q and k have been widened
+        if bias is not None:
+            logits = logits + bias[:, :, i, : i + 1]
+        weight = logits.exp() / logits.exp().sum(-1, keepdim=True)
+        want = sum(weight[:, :, j, None] * v[:, :, j] for j in range(i + 1))
+        torch.testing.assert_close(got[:, :, i], want)
+
+
+@pytest.mark.parametrize("text", ["alibi", "t5", "hard_alibi", "shaw", "rope"])
+@pytest.mark.parametrize("padded", [False, True])
+def test_xformers_bias_is_bias_and_mask(text, padded):
+    encoding, q, k, _, ctx = inputs(text, padded)
+    mask = attention_mask(ctx)
+    with torch.no_grad():
+        want = bias_and_mask(encoding, q, k, ctx, mask)
+        got = xformers.attn_bias(q, k, encoding.bias(q, k, ctx), mask if padded else None)
+    assert torch.equal(got, want)
+    assert got.dtype == q.dtype
+    assert got.stride(-1) == 1
+    assert all(stride % 8 == 0 for stride in got.stride()[:-1])
+
+
+@pytest.mark.parametrize("s", [1, 7, 8, 9, 16])
+def test_xformers_rows_start_at_multiples_of_8(s):
+    q = torch.zeros(2, 3, s, 4)
+    bias = xformers.attn_bias(q, q, None, None)
+    assert bias.shape == (2, 3, s, s)
+    assert bias.stride(-2) % 8 == 0
+
+
+@pytest.mark.parametrize("text", ["alibi", "t5", "hard_alibi", "prism(cursors=1,d_pe=8,hidden=6)"])
+def test_flex_score_mod_adds_bias_and_mask(text):
+    encoding, q, k, _, ctx = inputs(text, padded=True, t=6)
+    with torch.no_grad():
+        values = bias_and_mask(encoding, q, k, ctx, attention_mask(ctx))
+        score = q @ k.mT
+    index = torch.meshgrid(*map(torch.arange, score.shape), indexing="ij")
+    assert torch.equal(flex.score_mod(values)(score, *index), score + values)
+
+
+@pytest.mark.parametrize("backend", ["flex", "xformers"])
+def test_cuda_backends_refuse_the_cpu(backend):
+    encoding, q, k, v, ctx = inputs("alibi")
+    with pytest.raises(BackendError, match=f"attention {backend} needs a CUDA device.*use sdpa"):
+        attend(encoding, q, k, v, ctx, None, backend)
+
+
+def test_resolve():
+    nope = pezoo.make("nope", SHAPE)
+    assert resolve("auto", nope) == "sdpa"
+    for backend in BACKENDS:
+        assert resolve(backend, nope) == backend
+    with pytest.raises(BackendError, match="unknown attention 'flash'"):
+        resolve("flash", nope)
+
+
+def test_an_encoding_that_replaces_softmax():
+    encoding = Hard(SHAPE)
+    _, q, k, v, ctx = inputs("nope")
+    assert resolve("auto", encoding) == resolve("eager", encoding) == "eager"
+    for backend in ("sdpa", "flex", "xformers"):
+        with pytest.raises(BackendError, match=f"Hard replaces softmax: {backend} cannot"):
+            resolve(backend, encoding)
+    out = attend(encoding, q, k, v, ctx, None, "eager")
+    best = (q @ k.mT).masked_fill(~torch.ones(10, 10).tril().bool(), -torch.inf).argmax(-1)
+    want = v.gather(2, best[..., None].expand(-1, -1, -1, v.shape[-1]))
+    torch.testing.assert_close(out, want)

@@ -1,0 +1,139 @@
+import inspect
+from importlib.metadata import EntryPoint
+
+import pytest
+
+import pezoo
+from pezoo import registry
+from pezoo.base import Encoding
+from pezoo.spec import SpecError, parse
+
+SHAPE = pezoo.Shape(16, 2, 8, 2, 12)
+
+
+@pytest.fixture
+def plugins(monkeypatch):
+    """Pretend that these entry points are installed."""
+
+    def install(**points):
+        found = [EntryPoint(n, v, registry.ENTRY_POINTS) for n, v in points.items()]
+        monkeypatch.setattr(registry, "entry_points", lambda group: found)
+        registry.entries.cache_clear()
+
+    yield install
+    registry.entries.cache_clear()
+
+
+class Outside(Encoding):
+    """An encoding of another package."""
+
+    def __init__(self, shape, *, strength: float = 1.0):
+        super().__init__(shape)
+        self.strength = strength
+
+
+def test_names_are_sorted_and_complete():
+    names = pezoo.names()
+    assert names == sorted(set(names))
+    assert {"nope", "rope", "prism", "randomized", "learned", "alibi"} <= set(names)
+
+
+@pytest.mark.parametrize("name", pezoo.names())
+def test_what_is_read_from_the_text_is_what_is_imported(name):
+    entry = registry.entries()[name]
+    cls = entry.load()
+    assert cls.name == name
+    assert cls.__name__ == entry.cls
+    parameters = inspect.signature(cls).parameters.values()
+    assert entry.options == tuple(p.name for p in parameters if p.kind is p.KEYWORD_ONLY)
+    assert cls.summary
+    assert cls.__doc__
+    assert isinstance(pezoo.make(name, SHAPE), cls)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("roep", "unknown encoding 'roep'; did you mean rope?"),
+        ("zzzzzz", "unknown encoding 'zzzzzz' (known: alibi"),
+        ("rope(bas=3)", "unknown option of rope 'bas'; did you mean base?"),
+        ("nope(bas=3)", "unknown option of nope 'bas' (known: none)"),
+        ("randomized:rope(bas=3)", "unknown option of rope 'bas'"),
+        ("randomized(max_len=9):ropee", "did you mean rope?"),
+    ],
+)
+def test_unknown_names(text, words):
+    for ask in (lambda: pezoo.make(text, SHAPE), lambda: registry.check(parse(text))):
+        with pytest.raises(SpecError) as caught:
+            ask()
+        assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("rope(base=big)", "option base of rope expects float, was given 'big'"),
+        ("rope(base=true)", "expects float, was given True"),
+        ("alibi(asymmetric=1)", "expects bool, was given 1"),
+        ("learned(max_len=1.5)", "expects int, was given 1.5"),
+        ("learned(max_len=true)", "expects int, was given True"),
+        ("hard_alibi(masked=two)", "option masked of hard_alibi expects int | None"),
+        ("prism(norm=3)", "expects str, was given 3"),
+        ("prism(gamma=0.5)", "prism(gamma=0.5): gamma must be at least 1"),
+        ("randomized:prism(d_pe=3)", "d_pe even"),
+        ("rope:alibi", "rope cannot wrap alibi: only randomized"),
+        ("randomized:randomized", "randomized cannot wrap itself"),
+        ("randomized(sample=distances):rope", "take sample=positions"),
+    ],
+)
+def test_values_that_do_not_fit(text, words):
+    with pytest.raises(SpecError) as caught:
+        pezoo.make(text, SHAPE)
+    assert words in str(caught.value)
+
+
+def test_options():
+    assert pezoo.make("rope(base=500)", SHAPE).base == 500.0
+    assert type(pezoo.make("rope(base=500)", SHAPE).base) is float
+    assert pezoo.make("rope(base=500)", SHAPE, base=7.0).base == 7.0
+    wrapped = pezoo.make("randomized(max_len=64):rope(base=500)", SHAPE, max_len=99)
+    assert (wrapped.max_len, wrapped.inner.base) == (99, 500.0)
+    assert wrapped.inner.shape.train_len == 99
+    assert pezoo.make("hard_alibi(masked=None)", SHAPE).masked == 1
+
+
+def test_make_changes_no_spec():
+    spec = parse("rope(base=500)")
+    pezoo.make(spec, SHAPE, base=3.0)
+    assert str(spec) == "rope(base=500)"
+    assert type(spec.options["base"]) is int
+
+
+def test_a_wrapper_has_a_default():
+    inner = pezoo.make("randomized", SHAPE).inner
+    assert inner.name == "relative"
+
+
+def test_a_plugin(plugins, monkeypatch):
+    plugins(outside="some_module:Outside")
+    monkeypatch.setattr(EntryPoint, "load", lambda self: Outside)
+    assert "outside" in pezoo.names()
+    assert pezoo.make("outside(strength=2)", SHAPE).strength in (2, 2.0)
+    with pytest.raises(SpecError, match="did you mean strength"):
+        pezoo.make("outside(strenght=2)", SHAPE)
+    assert isinstance(pezoo.make("randomized:outside", SHAPE).inner, Outside)
+
+
+def test_a_plugin_that_fails_to_import(plugins):
+    plugins(broken="no_such_package_anywhere:Thing")
+    assert "broken" in pezoo.names()
+    with pytest.raises(SpecError) as caught:
+        pezoo.make("broken", SHAPE)
+    assert "plug-in 'no_such_package_anywhere:Thing'" in str(caught.value)
+    assert "ModuleNotFoundError" in str(caught.value)
+    assert pezoo.make("rope", SHAPE)
+
+
+def test_a_plugin_cannot_replace_a_built_in(plugins):
+    plugins(rope="no_such_package_anywhere:Thing")
+    assert pezoo.make("rope", SHAPE).name == "rope"

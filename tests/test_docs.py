@@ -1,0 +1,55 @@
+"""The documentation runs: every python block, in order, one namespace per page.
+
+The pages also name no file that does not exist.
+"""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
+FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```\s*$", re.MULTILINE | re.DOTALL)
+SPAN = re.compile(r"`([^`\n]+)`")
+LINK = re.compile(r"\]\((?!\w+:|#)([^)#\s]+)")
+IN_TREE = re.compile(r"(?:pezoo|harness|leaderboard|tests|docs)/[\w./*-]*\w*|[\w.-]+\.(?:md|toml)")
+PLACEHOLDER = re.compile(r"(?<![a-zA-Z])[A-Z]+(?=[_./]|$)(?!\.md)")
+GENERATED = ("leaderboard/site", "leaderboard/LEADERBOARD.md")
+
+
+def name(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+def blocks(page: Path) -> list[tuple[int, str]]:
+    """(line, code) of each python block."""
+    text = page.read_text(encoding="utf-8")
+    return [
+        (text.count("\n", 0, m.start(2)), m[2]) for m in FENCE.finditer(text) if m[1] == "python"
+    ]
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if blocks(p)], ids=name)
+def test_python_blocks_run(page: Path) -> None:
+    space = {"__name__": "page"}
+    for line, code in blocks(page):
+        exec(compile("\n" * line + code, str(page), "exec"), space)
+
+
+def test_pages_have_blocks() -> None:
+    found = {name(page) for page in PAGES if blocks(page)}
+    expected = {"use-in-your-model", "add-an-encoding", "add-a-task"}
+    assert {f"docs/{page}.md" for page in expected} <= found
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_files_exist(page: Path) -> None:
+    prose = FENCE.sub("", page.read_text(encoding="utf-8"))
+    missing = [link for link in LINK.findall(prose) if not (page.parent / link).exists()]
+    for span in SPAN.findall(prose):
+        if not IN_TREE.fullmatch(span) or PLACEHOLDER.search(span) or span.startswith(GENERATED):
+            continue
+        if not list(ROOT.glob(span.rstrip("/"))):
+            missing.append(span)
+    assert not missing, f"{name(page)} names files that do not exist: {', '.join(missing)}"
