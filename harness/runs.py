@@ -79,14 +79,17 @@ class RunFolder:
         """Load the newest whole checkpoint into the trainer; its learning curve, or None."""
         index = read_json(self.path / "checkpoint.json") or {"checkpoints": []}
         for checkpoint in reversed(index["checkpoints"]):
-            files = [self._verified(name, sha) for name, sha in checkpoint["files"].items()]
-            if any(content is None for content in files):
+            stem = f"ckpt-{checkpoint['step']:08d}"
+            model, optimiser = (
+                self._verified(name, checkpoint["files"][name])
+                for name in (f"{stem}.safetensors", f"{stem}.pt")
+            )
+            if model is None or optimiser is None:
                 warnings.warn(
                     f"{self.path}: checkpoint {checkpoint['step']} is damaged, taking an older one",
                     stacklevel=2,
                 )
                 continue
-            model, optimiser = files
             trainer.model.load_state_dict(load(model))
             state = torch.load(io.BytesIO(optimiser), weights_only=True, map_location="cpu")
             trainer.optimiser.load_state_dict(state)

@@ -1,0 +1,153 @@
+"""The command line as a user meets it."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+from click.testing import CliRunner
+
+from harness.cli.main import cli, main
+
+TINY = [
+    *("--set", "train.steps=4"),
+    *("--set", "eval.samples=4"),
+    *("--set", "eval.min_samples=4"),
+    *("--set", "eval.validation_samples=2"),
+    *("--set", "eval.lengths=[10,20]"),
+]
+
+
+def call(monkeypatch, capsys, *args):
+    """Exit code, stdout and stderr of `pezoo args`."""
+    monkeypatch.setattr(sys, "argv", ["pezoo", *map(str, args)])
+    try:
+        main()
+        code = 0
+    except SystemExit as error:
+        code = error.code
+    out = capsys.readouterr()
+    return code, out.out, out.err
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["--pe", "rpoe", "--task", "copy"], "did you mean rope"),
+        (["--pe", "rope(bse=3)", "--task", "copy"], "did you mean base"),
+        (["--pe", "rope(base=x)", "--task", "copy"], "expects float"),
+        (["--pe", "hard_alibi(masked=99)", "--task", "copy"], "99"),
+        (["--pe", "rope((", "--task", "copy"], "unbalanced"),
+        (["--pe", "rope,rope", "--task", "copy"], "twice"),
+        (["--pe", "rope", "--task", "cpy"], "did you mean copy"),
+        (["--pe", "rope", "--task", "copy", "--protocol", "qick"], "did you mean quick"),
+        (["--pe", "rope", "--task", "copy", "--set", "train.stps=1"], "did you mean steps"),
+        (["--pe", "rope", "--task", "copy", "--set", "model.width=65"], "multiple"),
+        (["--pe", "rope", "--task", "copy", "--device", "warp"], "device 'warp'"),
+        (["--pe", "rope", "--task", "copy", "--attention", "flash"], "unknown attention"),
+        (["--pe", "rope", "--task", "copy", "--seeds", "3-1"], "seeds"),
+        (["--pe", "rope", "--task", "copy", "--runs", "/proc/none"], "cannot write"),
+        (["--pe", "rope"], "--task"),
+    ],
+)
+def test_bad_input_exits_2_with_one_message(monkeypatch, capsys, tmp_path, args, words):
+    where = [] if "--runs" in args else ["--runs", tmp_path]
+    code, out, err = call(monkeypatch, capsys, "bench", *args, *where)
+    assert code == 2
+    assert words in err
+    assert "Traceback" not in err + out
+
+
+def test_an_unknown_command_names_the_nearest(monkeypatch, capsys):
+    code, _, err = call(monkeypatch, capsys, "bensh")
+    assert code == 2
+    assert "did you mean bench" in err
+
+
+def test_bench_prints_records_resumes_and_writes_a_leaderboard(monkeypatch, capsys, tmp_path):
+    args = ["bench", "--pe", "nope,learned", "--task", "copy", "--seeds", "0-1"]
+    args += ["--runs", tmp_path, *TINY]
+    code, out, err = call(monkeypatch, capsys, *args, "--format", "json")
+    assert code == 0, err
+    records = json.loads(out)
+    assert [(r["encoding"], r["seed"]) for r in records] == [
+        ("nope", 0),
+        ("learned", 0),
+        ("nope", 1),
+        ("learned", 1),
+    ]
+    hashes = {(r["seed"], r["backbone_hash"]) for r in records}
+    assert len(hashes) == 2  # one backbone per seed, whatever the encoding
+    code, out, _ = call(monkeypatch, capsys, *args, "--format", "json")
+    assert json.loads(out) == records
+    code, out, _ = call(monkeypatch, capsys, *args)
+    assert "cannot represent" in out.replace("\n", " ") or "cannot" in out
+    assert (tmp_path / "leaderboard" / "index.html").is_file()
+    run = records[0]["run"]
+    code, out, _ = call(monkeypatch, capsys, "show", run[:8], "--runs", tmp_path)
+    assert code == 0
+    assert "last checkpoint" in out
+    code, out, _ = call(monkeypatch, capsys, "try", run, "12=", "--runs", tmp_path)
+    assert code == 0
+    assert "12=" in out
+    code, _, err = call(monkeypatch, capsys, "try", run, "1a=", "--runs", tmp_path)
+    assert code == 2
+    assert "unknown symbol" in err
+
+
+def test_the_number_of_workers_changes_no_result(monkeypatch, capsys, tmp_path):
+    scores = []
+    for jobs in (1, 2):
+        args = ["--pe", "rope,randomized", "--task", "reverse", "--seeds", "0", "--jobs", jobs]
+        root = tmp_path / str(jobs)
+        _, out, _ = call(
+            monkeypatch, capsys, "bench", *args, "--runs", root, *TINY, "--format", "json"
+        )
+        scores.append([(r["scores"], r["learning"]) for r in json.loads(out)])
+    # Thread counts differ between the two, so losses agree to rounding and scores exactly.
+    assert [s for s, _ in scores[0]] == [s for s, _ in scores[1]]
+
+
+def test_dry_run_trains_nothing(monkeypatch, capsys, tmp_path):
+    args = ["bench", "--pe", "nope", "--task", "copy", "--runs", tmp_path, *TINY, "--dry-run"]
+    code, out, _ = call(monkeypatch, capsys, *args)
+    assert code == 0
+    assert "min with" in out
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_help_imports_nothing_slow():
+    code = (
+        "import sys; from click.testing import CliRunner; from harness.cli.main import cli;"
+        "assert CliRunner().invoke(cli, ['--help']).exit_code == 0;"
+        "print([m for m in ('torch', 'pandas', 'scipy', 'pydantic') if m in sys.modules])"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("what", ["encodings", "tasks", "protocols"])
+def test_list(what):
+    result = CliRunner().invoke(cli, ["list", what])
+    assert result.exit_code == 0
+    assert {"encodings": "prism", "tasks": "odds_first", "protocols": "quick"}[what] in result.output
+
+
+def test_check_names_each_check(monkeypatch, capsys):
+    code, out, _ = call(monkeypatch, capsys, "check", "alibi")
+    assert code == 0
+    assert out.count("ok ") == 13
+
+
+def test_leaderboard_build(monkeypatch, capsys, tmp_path):
+    records = tmp_path / "records"
+    records.mkdir()
+    out = [*("--out", tmp_path / "site"), *("--markdown", tmp_path / "LEADERBOARD.md")]
+    where = [*("--records", records), *("--runs", tmp_path / "none")]
+    code, text, _ = call(monkeypatch, capsys, "leaderboard", "build", *where, *out)
+    assert code == 0
+    assert "0 records" in text
+    assert (tmp_path / "site" / "index.html").is_file()
+    code, _, err = call(monkeypatch, capsys, "leaderboard", "open", "--out", tmp_path / "nowhere")
+    assert code == 2
+    assert "leaderboard build" in err

@@ -1,0 +1,61 @@
+"""Protocols, overrides, seeds and the identity of a run."""
+
+import pytest
+
+from harness.config import ConfigError, load_protocol, parse_seeds, protocol_names, resolve
+from pezoo.spec import parse
+
+
+def run(pe="rope", task="copy", seed=0, overrides=()):
+    return resolve(load_protocol("quick", overrides), task, parse(pe), seed, "cpu", "auto")
+
+
+@pytest.mark.parametrize("name", protocol_names())
+def test_every_protocol_resolves_for_every_task(name):
+    from harness import tasks
+
+    protocol = load_protocol(name)
+    for task in tasks.names():
+        config = resolve(protocol, task, parse("prism"), 0, "cpu", "auto")
+        made = tasks.make(task)
+        assert all(made.lengths(n, n) for n in config.eval.lengths), (task, config.eval.lengths)
+        assert config.eval.lengths[0] == config.train.lengths[1]
+
+
+def test_hash_changes_with_what_matters_and_only_with_it():
+    assert run().hash == run().hash
+    others = [run(seed=1), run(task="reverse"), run("alibi"), run("rope(base=500)")]
+    others.append(run(overrides=("train.steps=7",)))
+    assert len({run().hash, *(c.hash for c in others)}) == 6
+
+
+def test_protocol_options_reach_the_encoding_and_typed_ones_win():
+    assert run("prism(cursors=3)").encoding.startswith("prism(")
+    assert "cursors=3" in run("prism(cursors=3)").encoding
+    assert "d_pe=" in run("randomized:prism").encoding
+
+
+def test_a_changed_protocol_has_another_name():
+    assert run(overrides=("train.steps=7",)).protocol.startswith("quick+")
+
+
+@pytest.mark.parametrize(
+    ("override", "words"),
+    [
+        ("train.stps=5", "did you mean steps"),
+        ("trian.steps=5", "did you mean train"),
+        ("train.steps=-5", "greater than 0"),
+        ("train.steps=many", "train.steps"),
+        ("nonsense", "expected key=value"),
+    ],
+)
+def test_bad_overrides_say_what_is_wrong(override, words):
+    with pytest.raises(ConfigError, match=words):
+        run(overrides=(override,))
+
+
+def test_seeds():
+    assert parse_seeds("0-2,7") == [0, 1, 2, 7]
+    for bad in ("", "x", "2-0", "1,1", "-1", "0-99999"):
+        with pytest.raises(ConfigError):
+            parse_seeds(bad)
