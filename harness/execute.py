@@ -37,7 +37,7 @@ def execute(config: RunConfig, root: Path, command: str, report: Progress) -> di
         write_json(folder.path / "config.json", config.model_dump(mode="json"))
         record = _frame(config, command)
         try:
-            record |= _train_and_score(config, folder, report)
+            record |= _train_and_score(config, folder, report, record["env"])
         except (Diverged, torch.OutOfMemoryError, MemoryError) as error:
             record |= {"status": "failed", "reason": f"{type(error).__name__}: {error}"}
         record["provenance"]["finished"] = datetime.now(UTC).isoformat(timespec="seconds")
@@ -61,8 +61,11 @@ def _frame(config: RunConfig, command: str) -> dict[str, Any]:
     }
 
 
-def _train_and_score(config: RunConfig, folder: RunFolder, report: Progress) -> dict[str, Any]:
+def _train_and_score(
+    config: RunConfig, folder: RunFolder, report: Progress, env: dict[str, Any]
+) -> dict[str, Any]:
     trainer = start(config)
+    env["attention"] = trainer.model.attention
     backbone_hash = trainer.model.backbone_hash()
     curve = folder.restore(trainer) or _new_curve()
     _train(trainer, folder, curve, report)
@@ -78,7 +81,6 @@ def _train_and_score(config: RunConfig, folder: RunFolder, report: Progress) -> 
         scores["best"] = score_all(trainer.model, trainer.task, config)
     return {
         "backbone_hash": backbone_hash,
-        "attention": trainer.model.attention,
         "chance": trainer.task.chance,
         "best_step": curve["best_step"],
         "scores": scores,

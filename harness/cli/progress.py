@@ -46,12 +46,12 @@ class Progress:
 
     def update(self, index: int, event: dict[str, Any]) -> None:
         """Show one event of one run."""
-        final = "record" in event or "error" in event
+        final = bool(event.keys() & {"record", "error", "busy"})
         line = self._line(self.configs[index], event)
         if final:
             self.lines.pop(index, None)
             self.done += 1
-            bad = "error" in event or event["record"]["status"] == "failed"
+            bad = "error" in event or event.get("record", {}).get("status") == "failed"
             self.failed = self.failed or bad
             self.console.print(
                 f"[{self.done}/{len(self.configs)}] {line}", markup=False, highlight=False
@@ -69,6 +69,8 @@ class Progress:
 
     def _line(self, config: RunConfig, event: dict[str, Any]) -> str:
         name = f"{config.label} · {config.task} · seed {config.seed}"
+        if "busy" in event:
+            return f"{name}: skipped: {event['busy']}"
         if "error" in event:
             return f"{name}: failed: {event['error']}"
         if "record" in event:

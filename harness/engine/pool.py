@@ -20,8 +20,9 @@ def run_all(
 ) -> None:
     """Execute every run, `jobs` at a time; on_event(index, event) tells what happens.
 
-    Events: progress from `execute`, then {"record": ...} or {"error": text}. A worker that dies
-    fails its run alone, and another takes its place.
+    Events: progress from `execute`, then {"record": ...}, {"error": text}, or {"busy": text} where
+    another process holds the run. A worker that dies fails its run alone, and another takes its
+    place.
     """
     waiting = list(range(len(configs)))
     busy: dict[Connection, tuple[Any, int]] = {}
@@ -43,7 +44,7 @@ def run_all(
                     process.join()
                     on_event(index, {"error": f"the worker died (exit code {process.exitcode})"})
                     continue
-                if "record" in event or "error" in event:
+                if event.keys() & {"record", "error", "busy"}:
                     idle.append((pipe, process))
                     del busy[pipe]
                 on_event(index, event)
@@ -79,6 +80,6 @@ def _work(pipe: Connection, threads: int) -> None:
         try:
             pipe.send({"record": execute(config, root, command, pipe.send)})
         except Timeout:
-            pipe.send({"error": "another process is training this run"})
+            pipe.send({"busy": "another process is training it"})
         except Exception as error:
             pipe.send({"error": f"{type(error).__name__}: {error}"})

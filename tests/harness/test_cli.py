@@ -130,7 +130,9 @@ def test_help_imports_nothing_slow():
 def test_list(what):
     result = CliRunner().invoke(cli, ["list", what])
     assert result.exit_code == 0
-    assert {"encodings": "prism", "tasks": "odds_first", "protocols": "quick"}[what] in result.output
+    assert {"encodings": "prism", "tasks": "odds_first", "protocols": "quick"}[
+        what
+    ] in result.output
 
 
 def test_check_names_each_check(monkeypatch, capsys):
