@@ -67,19 +67,26 @@ def _work(pipe: Connection, threads: int) -> None:
     """Take runs from the pipe until it closes. The parent alone reacts to Ctrl-C."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     import torch
-    from filelock import Timeout
-
-    from harness.execute import execute
 
     torch.set_num_threads(threads)
     while True:
         try:
             config, root, command = pipe.recv()
-        except EOFError:
+            pipe.send(_outcome(config, root, command, pipe))
+        except (EOFError, BrokenPipeError):  # the parent is gone; checkpoints hold what was done
             return
-        try:
-            pipe.send({"record": execute(config, root, command, pipe.send)})
-        except Timeout:
-            pipe.send({"busy": "another process is training it"})
-        except Exception as error:
-            pipe.send({"error": f"{type(error).__name__}: {error}"})
+
+
+def _outcome(config: RunConfig, root: Path, command: str, pipe: Connection) -> dict[str, Any]:
+    from filelock import Timeout
+
+    from harness.execute import execute
+
+    try:
+        return {"record": execute(config, root, command, pipe.send)}
+    except BrokenPipeError:
+        raise
+    except Timeout:
+        return {"busy": "another process is training it"}
+    except Exception as error:
+        return {"error": f"{type(error).__name__}: {error}"}
