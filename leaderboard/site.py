@@ -85,6 +85,7 @@ def _section(group: Group) -> dict[str, Any]:
                 "cells": [_cell(cell) for cell in row.cells],
                 "unseen": tables.unseen_text(row, False),
                 "unseen_interval": _brackets(tables.unseen_text(row)),
+                "tokens": tables.token_text(row),
                 "reach": tables.reach_text(row),
                 "seeds": tables.seeds_text(row).split(", "),
                 "runs": [by_run[run] for run in row.runs],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterable, Sequence
+from statistics import fmean
 
 from tabulate import tabulate
 
@@ -19,6 +20,9 @@ CSV_HEADERS = [
     "unseen_low", "unseen_high", "unseen_note", "reach", "reach_open", "parameters",
     "encoding_parameters", "steps_per_second",
 ]  # fmt: skip
+
+
+_TAIL = ("unseen mean", "unseen tokens", "reach", "parameters", "steps/s")
 
 
 def length_header(cell: Cell, train_length: int) -> str:
@@ -54,6 +58,12 @@ def unseen_text(row: Row, intervals: bool = True) -> str:
     return row.unseen_note or "-" if row.unseen is None else stat_text(row.unseen, intervals)
 
 
+def token_text(row: Row) -> str:
+    """Mean token accuracy over the unseen lengths, in percent; `-` where that mean has gaps."""
+    tokens = [cell.token for cell in row.cells if not cell.seen and cell.token is not None]
+    return percent(fmean(tokens)) if row.unseen is not None and tokens else "-"
+
+
 def reach_text(row: Row) -> str:
     """`2.5x`, `≥5x` where every tested length passed, `0` for less than the training length."""
     if row.reach is None:
@@ -73,7 +83,7 @@ def headers(rows: Sequence[Row]) -> list[str]:
     if len({(row.protocol, row.task, row.settings) for row in rows}) > 1:
         raise ValueError("rows of several protocols, tasks or settings do not share one table")
     lengths = [length_header(c, r.train_length) for r in rows[:1] for c in r.cells]
-    return ["rank", "encoding", "seeds", *lengths, "unseen mean", "reach", "parameters", "steps/s"]
+    return ["rank", "encoding", "seeds", *lengths, *_TAIL]
 
 
 def rows_as_lists(rows: Sequence[Row], intervals: bool = True) -> list[list[str]]:
@@ -85,6 +95,7 @@ def rows_as_lists(rows: Sequence[Row], intervals: bool = True) -> list[list[str]
             seeds_text(row),
             *(cell_text(cell, intervals) for cell in row.cells),
             unseen_text(row, intervals),
+            token_text(row),
             reach_text(row),
             "-" if row.parameters is None else f"{row.parameters}",
             "-" if row.steps_per_second is None else f"{row.steps_per_second:.1f}",
