@@ -178,7 +178,10 @@ def resolve(
     made = tasks.make(task)
     if not made.lengths(low, high):
         raise ConfigError(f"task {task} has no instance of length {low} to {high}")
-    options = {**protocol.encodings, **settings.encodings}
+    options = {
+        name: {**protocol.encodings.get(name, {}), **settings.encodings.get(name, {})}
+        for name in {**protocol.encodings, **settings.encodings}
+    }
     full = check(_with_options(encoding, options))
     return RunConfig(
         protocol=protocol.name,
