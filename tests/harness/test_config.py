@@ -59,3 +59,10 @@ def test_seeds():
     for bad in ("", "x", "2-0", "1,1", "-1", "0-99999"):
         with pytest.raises(ConfigError):
             parse_seeds(bad)
+
+
+def test_a_task_may_change_single_options_of_an_encoding():
+    assert "cursors=2" in run("prism").encoding
+    odds = run("prism", task="odds_first").encoding
+    assert "cursors=1" in odds
+    assert "d_pe=32" in odds

@@ -116,3 +116,13 @@ def test_a_record_passes_the_leaderboard(tmp_path):
 def test_top_evaluations_are_averaged(tmp_path):
     record = execute(small(extra=("eval.top=3",)), tmp_path, "test", lambda event: None)
     assert [row["count"] for row in record["scores"]["top3"]] == [24, 24]
+
+
+def test_a_run_held_by_another_process_is_left_to_it(tmp_path):
+    import filelock
+
+    config = small()
+    folder = RunFolder(tmp_path, config)
+    with folder.lock(), pytest.raises(filelock.Timeout):
+        execute(config, tmp_path, "test", lambda event: None)
+    assert execute(config, tmp_path, "test", lambda event: None)["status"] == "done"
