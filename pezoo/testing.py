@@ -79,7 +79,7 @@ def context(ids: Tensor, pos: Tensor | None = None, **fields: Any) -> Context:
     """A context for the ids (B, S), with positions 0..S-1 unless given."""
     pos = torch.arange(ids.shape[1])[None] if pos is None else pos
     generator = torch.Generator().manual_seed(5)
-    scale = torch.tensor([max(1, ids.shape[1] // 2)])
+    scale = torch.tensor([max(1, ids.shape[1] // 2)], device=ids.device)
     return Context(pos=pos, ids=ids, scale=scale, generator=generator, **fields)
 
 
