@@ -74,7 +74,7 @@ def test_groups_of_the_optimiser():
     rest, alpha = trainer.optimiser.param_groups
     assert alpha["params"] == [trainer.model.encoding.alpha]
     assert (alpha["peak"], alpha["betas"], alpha["weight_decay"]) == (0.03, (0.8, 0.92), 0.0)
-    assert (rest["peak"], rest["betas"], rest["weight_decay"]) == (1e-3, (0.9, 0.98), 0.01)
+    assert (rest["peak"], rest["betas"], rest["weight_decay"]) == (2e-3, (0.9, 0.98), 0.01)
     taken = [id(p) for group in (rest, alpha) for p in group["params"]]
     assert sorted(taken) == sorted(id(p) for p in trainer.model.parameters())
     trainer.advance()
