@@ -70,17 +70,17 @@ def test_the_rate_by_hand():
 
 
 def test_groups_of_the_optimiser():
-    trainer = start(config_of(PRISM))
+    trainer = start(config_of(PRISM, "train.lr=1e-3"))
     rest, alpha = trainer.optimiser.param_groups
     assert alpha["params"] == [trainer.model.encoding.alpha]
     assert (alpha["peak"], alpha["betas"], alpha["weight_decay"]) == (0.03, (0.8, 0.92), 0.0)
-    assert (rest["peak"], rest["betas"], rest["weight_decay"]) == (2e-3, (0.9, 0.98), 0.01)
+    assert (rest["peak"], rest["betas"], rest["weight_decay"]) == (1e-3, (0.9, 0.98), 0.01)
     taken = [id(p) for group in (rest, alpha) for p in group["params"]]
     assert sorted(taken) == sorted(id(p) for p in trainer.model.parameters())
     trainer.advance()
     factor = rate(trainer.config.train, 0)
     assert [g["lr"] for g in (rest, alpha)] == pytest.approx([1e-3 * factor, 0.03 * factor])
-    (only,) = start(config_of("rope")).optimiser.param_groups
+    (only,) = start(config_of("rope", "train.lr=1e-3")).optimiser.param_groups
     assert only["peak"] == 1e-3
 
 
