@@ -12,6 +12,7 @@ from torch.nn.functional import gelu, linear
 
 from harness.config import Model
 from harness.seeds import generator
+from pezoo import adapters
 from pezoo.adapters import attend, resolve
 from pezoo.base import Context, Encoding, Shape
 
@@ -143,11 +144,7 @@ class Decoder(nn.Module):
 
 
 def attention_mask(ctx: Context) -> Tensor | None:
-    """(B|1, 1, T, S): causal, no padding; every token may look at itself. None: plainly causal."""
-    t, s = ctx.new, ctx.pos.shape[1]
-    padded = bool((ctx.pos < 0).any())
-    if t == s and not padded:
+    """The mask of `pezoo.adapters`, or None where it is plainly causal and kernels need none."""
+    if ctx.new == ctx.pos.shape[1] and not bool((ctx.pos < 0).any()):
         return None
-    causal = torch.ones(t, s, dtype=torch.bool, device=ctx.pos.device).tril(s - t)
-    itself = causal.triu(s - t)
-    return ((causal & ctx.key_mask[:, None, :]) | itself)[:, None]
+    return adapters.attention_mask(ctx)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import tomllib
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, V
 
 from harness import tasks
 from pezoo.registry import check, entries
-from pezoo.spec import Spec, parse
+from pezoo.spec import Spec, parse, unknown
 
 PROTOCOLS = Path(__file__).parent / "protocols"
 
@@ -145,7 +144,7 @@ def load_protocol(name: str, overrides: tuple[str, ...] = ()) -> Protocol:
     """
     path = Path(name) if name.endswith(".toml") else PROTOCOLS / f"{name}.toml"
     if not path.is_file():
-        raise ConfigError(_unknown("protocol", name, protocol_names()))
+        raise ConfigError(unknown("protocol", name, protocol_names()))
     try:
         raw = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -237,13 +236,16 @@ def _override(raw: dict[str, Any], text: str) -> None:
         if not isinstance(table.get(name), dict):
             if len(path) > 1 or name not in ("encodings", "tasks"):
                 raise ConfigError(
-                    _unknown("setting", name, [k for k, v in raw.items() if isinstance(v, dict)])
+                    unknown(
+                        "setting", name, sorted(k for k, v in raw.items() if isinstance(v, dict))
+                    )
                 )
             table[name] = {}
         table = table[name]
     allowed = _fields(path)
     if allowed is not None and last not in allowed:
-        raise ConfigError(_unknown(f"setting in {'.'.join(path) or 'the protocol'}", last, allowed))
+        where = f"setting in {'.'.join(path) or 'the protocol'}"
+        raise ConfigError(unknown(where, last, sorted(allowed)))
     try:
         table[last] = tomllib.loads(f"value = {value}")["value"]
     except tomllib.TOMLDecodeError:
@@ -260,9 +262,3 @@ def _fields(path: list[str]) -> list[str] | None:
 
 def _short_hash(raw: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(raw, sort_keys=True, default=str).encode()).hexdigest()[:6]
-
-
-def _unknown(what: str, given: str, known: list[str]) -> str:
-    near = get_close_matches(given, known, n=1, cutoff=0.5)
-    hint = f"; did you mean {near[0]}?" if near else ""
-    return f"unknown {what} {given!r}{hint} (known: {', '.join(sorted(known))})"

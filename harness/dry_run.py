@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from harness.config import RunConfig
 from harness.evaluate import sample_count, score
-from harness.train import start
+from harness.train import Trainer, start
 
 _STEPS = 6
 
@@ -41,10 +41,7 @@ def run_seconds(config: RunConfig) -> float:
     return step * config.train.steps + _eval_seconds(config, trainer)
 
 
-def _eval_seconds(config: RunConfig, trainer: object) -> float:
-    from harness.train import Trainer
-
-    assert isinstance(trainer, Trainer)
+def _eval_seconds(config: RunConfig, trainer: Trainer) -> float:
     task = trainer.task
     lengths = [n for n in config.eval.lengths if task.lengths(n, n)]
     if not lengths:

@@ -11,14 +11,13 @@ import ast
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from pezoo.spec import Spec, SpecError, parse
+from pezoo.spec import Spec, SpecError, parse, unknown
 
 if TYPE_CHECKING:
     from pezoo.base import Encoding, Shape
@@ -88,7 +87,7 @@ def check(spec: Spec) -> Spec:
     if entry.options is not None:
         for option in spec.options:
             if option not in entry.options:
-                raise SpecError(_unknown(f"option of {spec.name}", option, entry.options))
+                raise SpecError(unknown(f"option of {spec.name}", option, entry.options))
     if spec.inner is not None:
         check(spec.inner)
     return spec
@@ -129,7 +128,7 @@ def _check_values(spec: Spec, cls: type[Encoding]) -> None:
     known = tuple(p.name for p in parameters.values() if p.kind is p.KEYWORD_ONLY)
     for option, value in spec.options.items():
         if option not in known:
-            raise SpecError(_unknown(f"option of {spec.name}", option, known))
+            raise SpecError(unknown(f"option of {spec.name}", option, known))
         kind = parameters[option].annotation
         if kind is float and type(value) is int:
             spec.options[option] = value = float(value)
@@ -149,18 +148,12 @@ def _fits(value: Any, kind: Any) -> bool:
 
 def _entry(name: str) -> Entry:
     if name not in entries():
-        raise SpecError(_unknown("encoding", name, tuple(names())))
+        raise SpecError(unknown("encoding", name, names()))
     return entries()[name]
 
 
 def _wrappers() -> list[str]:
     return [e.name for e in entries().values() if e.plugin is None and e.load().wraps is not None]
-
-
-def _unknown(what: str, given: str, known: tuple[str, ...]) -> str:
-    near = get_close_matches(given, known, n=1, cutoff=0.5)
-    hint = f"; did you mean {near[0]}?" if near else ""
-    return f"unknown {what} {given!r}{hint} (known: {', '.join(known) or 'none'})"
 
 
 def _scan(path: Path) -> dict[str, Entry]:

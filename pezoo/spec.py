@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from typing import Any
 
 _PART = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_]*)\s*(?:\((.*)\))?\s*", re.DOTALL)
@@ -52,6 +54,18 @@ def parse(text: str) -> Spec:
 def parse_list(text: str) -> list[Spec]:
     """Several encodings, separated by commas outside parentheses."""
     return [parse(part) for part in _split(text, ",")]
+
+
+def unknown(what: str, given: str, known: Iterable[str]) -> str:
+    """The message for a name that does not exist, with the nearest one that does.
+
+    >>> unknown("encoding", "rpoe", ["alibi", "rope"])
+    "unknown encoding 'rpoe'; did you mean rope? (known: alibi, rope)"
+    """
+    known = list(known)
+    near = get_close_matches(given, known, n=1, cutoff=0.5)
+    hint = f"; did you mean {near[0]}?" if near else ""
+    return f"unknown {what} {given!r}{hint} (known: {', '.join(known) or 'none'})"
 
 
 def _options(name: str, text: str | None) -> dict[str, Any]:

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from pezoo import adapters
+from pezoo.adapters import attention_mask
 from pezoo.base import Context, Encoding, PositionError, Shape
 
 Factory = Callable[[Shape], Encoding]
@@ -65,14 +66,6 @@ class Probe(nn.Module):
             y = adapters.attend(encoding, q, k, v, here, attention_mask(here), "eager")
             x = x + y.transpose(1, 2).flatten(2) @ self.out[layer]
         return x
-
-
-def attention_mask(ctx: Context) -> Tensor:
-    """(B|1, 1, T, S): causal, no padding, and every token may look at itself."""
-    t, s = ctx.new, ctx.pos.shape[1]
-    causal = torch.ones(t, s, dtype=torch.bool, device=ctx.pos.device).tril(s - t)
-    itself = torch.ones_like(causal).triu(s - t) & causal
-    return (causal & ctx.key_mask[:, None, :] | itself)[:, None]
 
 
 def context(ids: Tensor, pos: Tensor | None = None, **fields: Any) -> Context:

@@ -37,11 +37,9 @@ class Lazy(click.Group):
 
     def resolve_command(self, ctx: click.Context, args: list[str]):  # type: ignore[no-untyped-def]
         if args and args[0] not in COMMANDS:
-            from difflib import get_close_matches
+            from pezoo.spec import unknown
 
-            near = get_close_matches(args[0], COMMANDS, n=1, cutoff=0.5)
-            hint = f"; did you mean {near[0]}?" if near else ""
-            ctx.fail(f"unknown command {args[0]!r}{hint} (known: {', '.join(COMMANDS)})")
+            ctx.fail(unknown("command", args[0], COMMANDS))
         return super().resolve_command(ctx, args)
 
 

@@ -6,12 +6,13 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from pezoo.spec import unknown
 
 if TYPE_CHECKING:
     from harness.tasks.base import Task
@@ -38,9 +39,7 @@ def names() -> list[str]:
 def check(name: str) -> str:
     """The name itself, if there is such a task. Errors: ValueError with the nearest name."""
     if name not in _homes():
-        near = get_close_matches(name, names(), n=1, cutoff=0.5)
-        hint = f"; did you mean {near[0]}?" if near else ""
-        raise ValueError(f"unknown task {name!r}{hint} (known: {', '.join(names())})")
+        raise ValueError(unknown("task", name, names()))
     return name
 
 

@@ -60,5 +60,12 @@ def attend(
     return out
 
 
+def attention_mask(ctx: Context) -> Tensor:
+    """(B|1, 1, T, S): causal, no padding, and every token may look at itself."""
+    causal = eager.causal(ctx.new, ctx.pos.shape[1], ctx.pos.device)
+    itself = causal.triu(ctx.pos.shape[1] - ctx.new)
+    return (causal & ctx.key_mask[:, None, None, :]) | itself
+
+
 def _module(backend: str) -> ModuleType:
     return import_module(f"pezoo.adapters.{backend}")
