@@ -97,17 +97,22 @@ class Decoder(nn.Module):
         generator: torch.Generator | None = None,
         cache: Cache | None = None,
         total: int | None = None,
+        progress: float | None = None,
+        mode: str | None = None,
     ) -> Tensor:
         """Logits (B, T, vocab) of the next token after each of the new ids (B, T) at pos (B|1, T).
 
         With a cache, the new tokens follow those already in it; `total` is the planned length.
+        `progress` and `mode` are those of `pezoo.base.Context`.
         """
         new = ids.shape[1]
         past = cache or Cache()
         if past.pos is not None and past.ids is not None:
             pos, ids = torch.cat([past.pos, pos], 1), torch.cat([past.ids, ids], 1)
         x = self.embedding(ids[:, -new:]) * self.model.width**0.5
-        ctx = Context(pos, ids, x, 0, new, scale, past.memo, total, generator)
+        ctx = Context(
+            pos, ids, x, 0, new, scale, past.memo, total, generator, progress=progress, mode=mode
+        )
         mask = attention_mask(ctx)
         ctx = self.encoding.prepare(ctx)
         x = self.encoding.embed(x, ctx)

@@ -39,12 +39,16 @@ class Score:
     note: str | None = None
 
 
-def score_all(model: Decoder, task: Task, config: RunConfig) -> list[dict[str, Any]]:
-    """Every test length of the protocol, as plain records."""
-    return [asdict(score(model, task, config, length)) for length in config.eval.lengths]
+def score_all(
+    model: Decoder, task: Task, config: RunConfig, mode: str | None = None
+) -> list[dict[str, Any]]:
+    """Every test length of the protocol, as plain records; `mode` is one of the encoding's."""
+    return [asdict(score(model, task, config, length, mode)) for length in config.eval.lengths]
 
 
-def score(model: Decoder, task: Task, config: RunConfig, length: int) -> Score:
+def score(
+    model: Decoder, task: Task, config: RunConfig, length: int, mode: str | None = None
+) -> Score:
     """One test length, on samples that depend on nothing but the task and the length."""
     seen = length <= config.train.lengths[1]
     if not task.lengths(length, length):
@@ -54,7 +58,8 @@ def score(model: Decoder, task: Task, config: RunConfig, length: int) -> Score:
     count = sample_count(task, config, length)
     # One test set for all encodings and seeds, which no training step can draw.
     draws = generator("test", task.name, task.version, length)
-    return _score(model, task, length, seen, count, draws, seed("test", config.seed, length))
+    positions = seed("test", config.seed, length)
+    return _score(model, task, length, seen, count, draws, positions, mode)
 
 
 def validate(model: Decoder, task: Task, config: RunConfig) -> float:
@@ -92,6 +97,7 @@ def _score(
     count: int,
     draws: torch.Generator,
     position_seed: int,
+    mode: str | None = None,
 ) -> Score:
     model.eval()
     how = method(model)
@@ -105,7 +111,7 @@ def _score(
     try:
         for start in range(0, count, chunk):
             part = _rows(batch, start, start + chunk).to(device)
-            hit = (predict(model, part, length, positions) == part.ids) & part.answer
+            hit = (predict(model, part, length, positions, mode) == part.ids) & part.answer
             correct += int((hit.sum(1) == part.answer.sum(1)).sum())
             right, total = right + int(hit.sum()), total + int(part.answer.sum())
     except PositionError as error:
@@ -114,15 +120,27 @@ def _score(
 
 
 def teacher_forced(
-    model: Decoder, batch: Sequences, length: int, positions: torch.Generator
+    model: Decoder,
+    batch: Sequences,
+    length: int,
+    positions: torch.Generator,
+    mode: str | None = None,
 ) -> Tensor:
     """(B, S) the most likely token at every place, given the true tokens before it."""
     scale = torch.tensor([length], device=batch.ids.device)
-    logits = model(batch.ids[:, :-1], batch.pos[:, :-1], scale=scale, generator=positions)
+    logits = model(
+        batch.ids[:, :-1], batch.pos[:, :-1], scale=scale, generator=positions, mode=mode
+    )
     return torch.cat([batch.ids[:, :1], logits.argmax(-1)], 1)
 
 
-def decode(model: Decoder, batch: Sequences, length: int, positions: torch.Generator) -> Tensor:
+def decode(
+    model: Decoder,
+    batch: Sequences,
+    length: int,
+    positions: torch.Generator,
+    mode: str | None = None,
+) -> Tensor:
     """(B, S) the prompt and what greedy decoding writes after it, one token at a time.
 
     The planned length is that of the batch, so that randomized encodings draw once and keep it.
@@ -132,7 +150,9 @@ def decode(model: Decoder, batch: Sequences, length: int, positions: torch.Gener
     ids, pos = batch.ids[:, : batch.prompt], batch.pos[:, : batch.prompt]
     out = [ids]
     for step in range(batch.prompt, batch.ids.shape[1]):
-        logits = model(ids, pos, scale=scale, generator=positions, cache=cache, total=total)
+        logits = model(
+            ids, pos, scale=scale, generator=positions, cache=cache, total=total, mode=mode
+        )
         ids, pos = logits[:, -1:].argmax(-1), batch.pos[:, step : step + 1]
         out.append(ids)
     return torch.cat(out, 1)

@@ -66,27 +66,40 @@ def _train_and_score(
 ) -> dict[str, Any]:
     trainer = start(config)
     env["attention"] = trainer.model.attention
+    env["kernels"] = trainer.model.encoding.kernels()
     backbone_hash = trainer.model.backbone_hash()
     curve = folder.restore(trainer) or _new_curve()
     _train(trainer, folder, curve, report)
     report({"step": trainer.step, "phase": "evaluating"})
     began = time.perf_counter()
     scores = {"last": score_all(trainer.model, trainer.task, config)}
+    modes = {"last": _modes(trainer)}
     top = sorted(curve["full"], key=_mean_exact)[-config.eval.top :] if config.eval.top else []
     if top:
         scores[f"top{config.eval.top}"] = _average(top)
     if curve["best_step"] == trainer.step:
-        scores["best"] = scores["last"]
+        scores["best"], modes["best"] = scores["last"], modes["last"]
     elif folder.load_model("best.safetensors", curve["best_sha256"], trainer):
         scores["best"] = score_all(trainer.model, trainer.task, config)
+        modes["best"] = _modes(trainer)
     return {
         "backbone_hash": backbone_hash,
         "chance": trainer.task.chance,
         "best_step": curve["best_step"],
         "scores": scores,
+        "modes": {
+            mode: {checkpoint: rows[mode] for checkpoint, rows in modes.items()}
+            for mode in trainer.model.encoding.modes
+        },
         "learning": curve["points"],
         "cost": _cost(trainer, curve["seconds"], curve["cpu"], time.perf_counter() - began),
     }
+
+
+def _modes(trainer: Trainer) -> dict[str, list[dict[str, Any]]]:
+    """The scores of the same weights in every other mode of the encoding: results of their own."""
+    model, task, config = trainer.model, trainer.task, trainer.config
+    return {mode: score_all(model, task, config, mode) for mode in model.encoding.modes}
 
 
 def _new_curve() -> dict[str, Any]:

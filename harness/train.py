@@ -65,6 +65,7 @@ class Trainer:
             batch.pos[:, :-1],
             scale=torch.tensor([length], device=device),
             generator=generator("positions", config.seed, self.step),
+            progress=self.step / config.train.steps,
         )
         answer = batch.answer[:, 1:]
         loss = cross_entropy(logits[answer], batch.ids[:, 1:][answer])

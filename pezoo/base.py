@@ -9,11 +9,14 @@ Shape letters, used everywhere in this project:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
+
+from pezoo.pictures import Picture
 
 
 class PositionError(ValueError):
@@ -56,6 +59,8 @@ class Context:
     total      the length planned for the whole sequence while decoding; None means S.
     generator  where random encodings draw from; None means torch's default generator.
     distances  (L,) a table that replaces the distance d by sign(d) distances[|d|] (or None).
+    progress   the share of training that is done, 0 to 1, for what changes with it (or None).
+    mode       one of the encoding's own `modes`, another way to run trained weights (or None).
     """
 
     pos: Tensor
@@ -68,6 +73,8 @@ class Context:
     total: int | None = None
     generator: torch.Generator | None = None
     distances: Tensor | None = None
+    progress: float | None = None
+    mode: str | None = None
 
     @property
     def new(self) -> int:
@@ -130,6 +137,8 @@ class Encoding(nn.Module):
     causal_only: ClassVar[bool] = False  # meaningless without a causal mask
     order_blind: ClassVar[bool] = False  # the order of the earlier tokens changes nothing
 
+    modes: tuple[str, ...] = ()  # other ways to run trained weights; see Context.mode
+
     max_len: int | None = None  # positions 0..max_len-1; beyond it prepare raises PositionError
     prefix_stable: bool = True  # False: later tokens change earlier values
     relative: bool = False  # True: shifting every position changes nothing
@@ -174,6 +183,17 @@ class Encoding(nn.Module):
     def penalty(self) -> Tensor | None:
         """A scalar that the trainer adds to the loss."""
         return None
+
+    def kernels(self) -> dict[str, str]:
+        """The back end that each of its kernels runs on, for records."""
+        return {}
+
+    def pictures(self, layers: Sequence[Context]) -> list[Picture]:
+        """What there is to see inside, after a forward pass over one sequence without padding.
+
+        layers[i] is the ctx that `transform` was given in layer i.
+        """
+        return []
 
     def extra_repr(self) -> str:
         return ", ".join(f"{name}={value}" for name, value in vars(self.shape).items())

@@ -5,6 +5,10 @@ import math
 import torch
 from torch import Tensor
 
+from pezoo.spec import unknown
+
+SIMILARITIES = ("cosine", "geometric", "rbf", "laplacian")
+
 
 def inverse_frequencies(width: int, base: float, device: torch.device | None = None) -> Tensor:
     """(width/2,) float32: w_m = base^(-2m/width). Errors: ValueError for an odd width."""
@@ -23,6 +27,29 @@ def sinusoid(pos: Tensor, width: int, base: float = 10_000.0) -> Tensor:
     """
     angle = pos[..., None].float() * inverse_frequencies(width, base, pos.device)
     return torch.cat([angle.sin(), angle.cos()], -1)
+
+
+def cursor_frequencies(
+    similarity: str, width: int, base: float, bandwidth: float, device: torch.device | None = None
+) -> Tensor:
+    """(width/2,) float32 frequencies w, so that sum_m cos(w_m r) / (width/2) is a similarity of r.
+
+        cosine     base^(-2m/width), the Transformer's grid
+        geometric  0.9 pi base^(-2m/width): its shortest period is just above two offsets
+        rbf        quantiles of a normal distribution: about exp(-r^2 / (2 bandwidth^2))
+        laplacian  quantiles of a Cauchy distribution: about exp(-r / bandwidth)
+
+    (Lee 2025, Section 5.2, for all but `geometric`.) Errors: ValueError for an unknown similarity.
+    """
+    if similarity in ("cosine", "geometric"):
+        top = 0.9 * math.pi if similarity == "geometric" else 1.0
+        return top * inverse_frequencies(width, base, device)
+    share = (torch.arange(width // 2, device=device, dtype=torch.float32) + 0.5) / (width // 2)
+    if similarity == "rbf":
+        return math.sqrt(2) * torch.erfinv(share) / bandwidth
+    if similarity == "laplacian":
+        return torch.tan(math.pi / 2 * share) / bandwidth
+    raise ValueError(unknown("similarity", similarity, SIMILARITIES))
 
 
 def at_least_float32(x: Tensor) -> Tensor:

@@ -1,12 +1,13 @@
 """Randomized positions around another encoding."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from pezoo.base import Context, Encoding, ParamGroup, PositionError, Shape
+from pezoo.pictures import Picture
 from pezoo.registry import register
 
 
@@ -59,7 +60,7 @@ class Randomized(Encoding):
                 f"do; {type(self.inner).__name__} does not: take sample=positions"
             )
         self.max_len, self.sample = max_len, sample
-        for claim in ("prefix_stable", "needs_scale", "causal_only", "order_blind"):
+        for claim in ("prefix_stable", "needs_scale", "causal_only", "order_blind", "modes"):
             setattr(self, claim, getattr(self.inner, claim))
 
     def prepare(self, ctx: Context) -> Context:
@@ -118,6 +119,12 @@ class Randomized(Encoding):
 
     def penalty(self) -> Tensor | None:
         return self.inner.penalty()
+
+    def kernels(self) -> dict[str, str]:
+        return self.inner.kernels()
+
+    def pictures(self, layers: Sequence[Context]) -> list[Picture]:
+        return self.inner.pictures(layers)
 
     def extra_repr(self) -> str:
         return f"max_len={self.max_len}, sample={self.sample}"

@@ -2,16 +2,23 @@
 
 A histogram holds Pr(offset = d) for d in -P..P, the centre bin is offset 0. The support grows by
 one bin on each side with every move, so no mass ever meets an edge: Algorithm 1's clamp is never
-needed. (Lee 2025, "Position as Probability", Section 5.1 and Algorithm 1.)
+needed. One-sided histograms hold d in 0..P, the first bin is offset 0, and the support grows to the
+right. (Lee 2025, "Position as Probability", Section 5.1 and Algorithm 1.)
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from importlib import import_module
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
+
+from pezoo.spec import unknown
+
+BACKENDS = ("numba", "reference", "torch", "triton")
 
 
 class Gates(NamedTuple):
@@ -25,24 +32,42 @@ class Gates(NamedTuple):
     decr: Tensor
 
 
-def update(h: Tensor, reset: Tensor, incr: Tensor, decr: Tensor) -> Tensor:
-    """One move of every cursor: h (..., L) and gates (...) -> (..., L + 2).
+class Copy(NamedTuple):
+    """The copy branch: a cursor takes the position of an earlier token instead of moving.
+
+    none (B, T, C) is Pr(no copy) and source (B, T, C, S) is Pr(take the position of token j) for
+    j = 0..S-1 from the start of the sequence; none + sum source = 1. Token j stands at offset
+    j + 1, where a cursor stands that only counts.
+    """
+
+    none: Tensor
+    source: Tensor
+
+
+def update(h: Tensor, reset: Tensor, incr: Tensor, decr: Tensor, one_sided: bool = False) -> Tensor:
+    """One move of every cursor: h (..., L) and gates (...) -> (..., L + 2), one-sided (..., L + 1).
 
     h'[d] = (1-r) (keep h[d] + incr h[d-1] + decr h[d+1]) + r (sum h) step[d], where step has
-    decr, keep, incr at -1, 0, +1 (Algorithm 1, steps 2 and 3).
+    decr, keep, incr at -1, 0, +1 (Algorithm 1, steps 2 and 3). One-sided, what would go to -1 stays
+    at 0. Section 5.1's Step 1 says so after a reset; its Step 2 as printed would lose that mass,
+    and its matrix would not be row-stochastic.
 
     >>> h = torch.tensor([1.0])
     >>> update(h, *torch.tensor([0.0, 0.7, 0.1]))
     tensor([0.1000, 0.2000, 0.7000])
+    >>> update(h, *torch.tensor([0.0, 0.7, 0.1]), one_sided=True)
+    tensor([0.3000, 0.7000])
     """
     reset, incr, decr = reset[..., None], incr[..., None], decr[..., None]
     keep, stay = _keep(incr, decr), 1 - reset
     wide = pad(h, (2, 2))
     moved = wide[..., 1:-1] * (stay * keep)
     moved = moved + wide[..., :-2] * (stay * incr) + wide[..., 2:] * (stay * decr)
-    centre = moved.shape[-1] // 2
+    centre = 1 if one_sided else moved.shape[-1] // 2
     step = torch.cat([decr, keep, incr], -1) * (h.sum(-1, keepdim=True) * reset)
     moved[..., centre - 1 : centre + 2] += step
+    if one_sided:
+        moved = torch.cat([moved[..., :2].sum(-1, keepdim=True), moved[..., 2:]], -1)
     return moved
 
 
@@ -64,33 +89,159 @@ def histogram_scan(
     gamma: Tensor | None,
     state: Tensor | None = None,
     eps: float = 1e-8,
-    backend: str = "fast",
+    *,
+    copy: Copy | None = None,
+    one_sided: bool = False,
+    backend: str = "auto",
 ) -> Tensor:
     """The histograms after every token: gates (B, T, C) -> (B, T, C, L).
 
-    gamma (C,) sharpens after each move; None never sharpens. state (B, C, L0) is the histogram
-    before the first token and must sum to one; None starts at offset 0. L = L0 + 2 T; before its
-    last step a histogram is zero outside the bins that it can have reached. backend "reference"
-    is the plain loop, "fast" the same with a handwritten backward pass.
-    """
-    if backend == "reference":
-        return scan_reference(gates, gamma, state, eps)
-    from pezoo.kernels import histogram_fast
+    At every step: h <- sharpen(none update(h) + source at offsets 1..S). gamma (C,) sharpens; None
+    never does. state (B, C, L0) is the histogram before the first token and must sum to one; None
+    starts at offset 0. L = L0 + 2 T, and L0 + T one-sided; before its last step a histogram is zero
+    outside the bins that it can have reached. A state of radius P has seen P tokens: step t reads
+    source[..., j] for j <= P + t alone, and nothing may be in the others.
 
-    return histogram_fast.scan(gates, gamma, state, eps)
+    backend: "reference" is the plain loop; "torch" the same with a handwritten backward pass;
+    "numba" is compiled, for a CPU, and "triton" for a GPU, where these are installed. "auto" is
+    what `chosen` says. Only "reference" has second derivatives.
+
+    >>> gates = Gates(*torch.tensor([[[[0.0]]], [[[0.7]]], [[[0.1]]]]))
+    >>> histogram_scan(gates, None)
+    tensor([[[[0.1000, 0.2000, 0.7000]]]])
+    >>> copy = Copy(torch.tensor([[[0.5]]]), torch.tensor([[[[0.5]]]]))
+    >>> histogram_scan(gates, None, copy=copy)
+    tensor([[[[0.0500, 0.1000, 0.8500]]]])
+
+    Errors: ValueError for shapes that do not fit and for a back end that does not exist or cannot
+    run here.
+
+    Source: Lee 2025, "Position as Probability", Section 5.1, Algorithm 1 and, for the copy branch,
+    its step 4 and Equation 3.8'. There bin k of p_copy is bin k of the histogram; here it is offset
+    k + 1, where a cursor that counts tokens stands after token k.
+    """
+    _check(gates, gamma, state, copy, one_sided)
+    name = chosen(backend, gates.reset, one_sided)
+    if name == "reference":
+        return scan_reference(gates, gamma, state, eps, copy, one_sided)
+    scan: Callable[..., Tensor] = import_module(f"pezoo.kernels.histogram_{name}").scan
+    return scan(gates, gamma, state, eps, copy, one_sided)
 
 
 def scan_reference(
-    gates: Gates, gamma: Tensor | None, state: Tensor | None = None, eps: float = 1e-8
+    gates: Gates,
+    gamma: Tensor | None,
+    state: Tensor | None = None,
+    eps: float = 1e-8,
+    copy: Copy | None = None,
+    one_sided: bool = False,
 ) -> Tensor:
     """`histogram_scan` as a plain loop over time: the oracle."""
     b, t, c = gates.reset.shape
     h = gates.reset.new_ones(b, c, 1) if state is None else state
-    support = h.shape[-1] + 2 * t
+    seen = h.shape[-1] - 1 if one_sided else h.shape[-1] // 2
     rows = []
-    for reset, incr, decr in zip(*(gate.unbind(1) for gate in gates), strict=True):
-        h = update(h, reset, incr, decr)
+    for step, now in enumerate(zip(*(gate.unbind(1) for gate in gates), strict=True)):
+        h = update(h, *now, one_sided=one_sided)
+        if copy is not None:
+            h = h * copy.none[:, step, :, None]
+            source = copy.source[:, step, :, : seen + step + 1]
+            centre = 0 if one_sided else h.shape[-1] // 2
+            h = h + pad(source, (centre + 1, h.shape[-1] - centre - 1 - source.shape[-1]))
         h = h if gamma is None else sharpen(h, gamma, eps)
-        margin = (support - h.shape[-1]) // 2
-        rows.append(pad(h, (margin, margin)))
+        margin = t - 1 - step
+        rows.append(pad(h, (0 if one_sided else margin, margin)))
     return torch.stack(rows, 1)
+
+
+def chosen(backend: str, tensor: Tensor, one_sided: bool = False) -> str:
+    """The back end that `histogram_scan` runs for gates of this device and dtype.
+
+    "auto" is triton on a CUDA device and numba on a CPU, for float32 and float64 and where they can
+    be imported; else it is torch. Errors: ValueError for an unknown name, and for a back end that
+    cannot run that device, dtype or support.
+    """
+    if backend == "auto":
+        fused = "triton" if tensor.is_cuda else "numba"
+        return "torch" if _obstacle(fused, tensor, one_sided) else fused
+    if backend not in BACKENDS:
+        raise ValueError(unknown("back end", backend, (*BACKENDS, "auto")))
+    if obstacle := _obstacle(backend, tensor, one_sided):
+        raise ValueError(f"back end {backend!r} {obstacle}; take 'auto', 'torch' or 'reference'")
+    return backend
+
+
+def _obstacle(backend: str, tensor: Tensor, one_sided: bool) -> str:
+    """Why that back end cannot run; empty if it can."""
+    if backend in ("reference", "torch"):
+        return ""
+    device = "cuda" if backend == "triton" else "cpu"
+    if not _installed(backend):
+        return f"is not installed: pip install 'pezoo[{backend}]'"
+    if tensor.device.type != device:
+        return f"runs on {device}, was given {tensor.device}"
+    if tensor.dtype not in (torch.float32, torch.float64):
+        return f"computes in float32 or float64, was given {tensor.dtype}"
+    return "has no one-sided support" if backend == "triton" and one_sided else ""
+
+
+def backends() -> list[str]:
+    """The back ends that can run on this machine."""
+    return [
+        name
+        for name in BACKENDS
+        if name in ("reference", "torch")
+        or (_installed(name) and (name != "triton" or torch.cuda.is_available()))
+    ]
+
+
+def _installed(name: str) -> bool:
+    """Whether it can be imported: one that does not fit the installed numpy cannot."""
+    try:
+        import_module(name)
+    except ImportError:
+        return False
+    return True
+
+
+def cost(b: int, t: int, c: int, gamma: bool = True, itemsize: int = 4) -> tuple[int, int]:
+    """(flops, bytes) of one forward and backward pass from a fresh state, fused.
+
+    A histogram has 2t + 1 live bins after t tokens, T (T + 2) over all steps. A live bin costs, a
+    logarithm and an exponential being one flop each: forward 5 for the move; backward 1 for the
+    mass, 1 to add the carried gradient, 6 for the gradients of three gates and 6 for the bin's:
+    19. Sharpening adds 7 forward (eps, log, maximum, times gamma, exp, sum, quotient) and 14
+    backward (the move again, eps, log, 2 each for the mean, the difference, gamma's gradient, less
+    1 shared). Bytes are the least that must move through memory: the output (2T + 1 bins, zero ones
+    too) written once and read once, its gradient read once; three gates read twice, their gradients
+    written once.
+
+    >>> cost(64, 22, 32)
+    (43253760, 25870336)
+    """
+    rows = b * c
+    flops = rows * t * (t + 2) * (40 if gamma else 19)
+    return flops, rows * t * itemsize * (3 * (2 * t + 1) + 9)
+
+
+def _check(
+    gates: Gates, gamma: Tensor | None, state: Tensor | None, copy: Copy | None, one_sided: bool
+) -> None:
+    shape = gates.reset.shape
+    if len(shape) != 3 or shape[1] < 1:
+        raise ValueError(f"gates must be (B, T, C) with at least one token, were {tuple(shape)}")
+    b, _, c = shape
+    expected = {name: (gate, tuple(shape)) for name, gate in gates._asdict().items()}
+    if gamma is not None:
+        expected["gamma"] = gamma, (c,)
+    if state is not None:
+        bins = state.shape[-1]
+        expected["state"] = state, (b, c, bins if bins % 2 or one_sided else "an odd number")
+    if copy is not None:
+        expected["copy.none"] = copy.none, tuple(shape)
+        expected["copy.source"] = copy.source, (*shape, copy.source.shape[-1])
+    for name, (tensor, wanted) in expected.items():
+        if tuple(tensor.shape) != wanted:
+            raise ValueError(f"{name} must be {wanted}, was {tuple(tensor.shape)}")
+        if tensor.dtype != gates.reset.dtype:
+            raise ValueError(f"{name} must be {gates.reset.dtype}, was {tensor.dtype}")

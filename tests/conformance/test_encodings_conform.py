@@ -10,13 +10,17 @@ from pezoo.base import Encoding
 from pezoo.testing import check_encoding, parametrize_with_checks, run_check
 
 PRISM = "prism(cursors=2,d_pe=16,hidden=12)"
-SMALL = {"prism": PRISM}
+SPECTRAL = "prism_spectral(cursors=1,d_pe=16,hidden=12)"
+SMALL = {"prism": PRISM, "prism_spectral": SPECTRAL}
 WRAPPED = (
     "randomized:rope",
     "randomized:learned",
     "randomized(sample=distances):alibi",
     f"randomized:{PRISM}",
     "prism(cursors=1,d_pe=8,hidden=6,absolute=true,norm=scale,gamma=1.0)",
+    "prism(cursors=2,d_pe=8,hidden=6,copy_every=2,controller=conv)",
+    "prism(cursors=1,d_pe=8,hidden=6,support=one_sided,similarity=rbf,controller=token)",
+    "prism_spectral(cursors=2,d_pe=8,hidden=6,copy_every=3,stride=2,learned_steps=true)",
 )
 TEXTS = (*(SMALL.get(name, name) for name in pezoo.names()), *WRAPPED)
 

@@ -6,8 +6,8 @@ from harness.config import ConfigError, load_protocol, parse_seeds, protocol_nam
 from pezoo.spec import parse
 
 
-def run(pe="rope", task="copy", seed=0, overrides=()):
-    return resolve(load_protocol("quick", overrides), task, parse(pe), seed, "cpu", "auto")
+def run(pe="rope", task="copy", seed=0, overrides=(), protocol="quick"):
+    return resolve(load_protocol(protocol, overrides), task, parse(pe), seed, "cpu", "auto")
 
 
 @pytest.mark.parametrize("name", protocol_names())
@@ -62,7 +62,6 @@ def test_seeds():
 
 
 def test_a_task_may_change_single_options_of_an_encoding():
-    assert "cursors=2" in run("prism").encoding
-    odds = run("prism", task="odds_first").encoding
-    assert "cursors=1" in odds
-    assert "d_pe=32" in odds
+    assert "copy_every" not in run("prism", protocol="prism2025").encoding
+    assert "copy_every=5" in run("prism", task="reverse", protocol="prism2025").encoding
+    assert "d_pe=32" in run("prism", task="reverse").encoding

@@ -161,7 +161,7 @@ def test_the_penalty_is_in_the_loss():
     ]
     for trainer in losses:
         with torch.no_grad():
-            trainer.model.encoding.gru.weight_hh_l0.mul_(1.5)
+            trainer.model.encoding.layers[0].controller.gru.weight_hh_l0.mul_(1.5)
     plain, penalised = (trainer.advance() for trainer in losses)
     assert penalised - plain == pytest.approx(10 * 18 * (1.5**2 - 1) ** 2, rel=1e-3)
 

@@ -10,12 +10,13 @@ from hypothesis import strategies as st
 
 from pezoo.base import Context, Shape
 from pezoo.encodings.prism import PRISM
-from pezoo.kernels.histogram import Gates, histogram_scan, sharpen, update
+from pezoo.kernels.histogram import Gates, backends, histogram_scan, sharpen, update
 from pezoo.prism_math import displacement, learned_distance, transition_matrix
 
 torch.set_num_threads(1)
 D = torch.float64
-BACKENDS = ["fast", "reference"]
+BASE = 10_000.0
+BACKENDS = [name for name in backends() if name != "triton"]
 SMALL = Shape(6, 2, 4, 2, 8)
 
 
@@ -146,9 +147,9 @@ def test_sharpening_does_not_overflow():
 
 @pytest.mark.parametrize("with_gamma", [False, True])
 @pytest.mark.parametrize("with_state", [False, True])
-def test_fast_equals_reference(with_gamma, with_state):
+def test_every_back_end_equals_the_reference(with_gamma, with_state):
     b, t, c = 2, 7, 3
-    grads, values = [], []
+    grads, values = {}, {}
     for backend in BACKENDS:
         gates = Gates(*(g.clone().requires_grad_() for g in random_gates(b, t, c, seed=3)))
         gamma = torch.tensor([1.0, 1.7, 4.0], dtype=D, requires_grad=True) if with_gamma else None
@@ -156,11 +157,12 @@ def test_fast_equals_reference(with_gamma, with_state):
         h = histogram_scan(gates, gamma, state, backend=backend)
         weight = torch.randn(h.shape, generator=torch.Generator().manual_seed(1), dtype=D)
         inputs = [x for x in (*gates, gamma, state) if x is not None]
-        grads.append(torch.autograd.grad((h * weight).sum(), inputs))
-        values.append(h.detach())
-    torch.testing.assert_close(*values)
-    for fast, reference in zip(*grads, strict=True):
-        torch.testing.assert_close(fast, reference, rtol=1e-6, atol=1e-8)
+        grads[backend] = torch.autograd.grad((h * weight).sum(), inputs)
+        values[backend] = h.detach()
+    for backend in BACKENDS:
+        torch.testing.assert_close(values[backend], values["reference"])
+        for got, want in zip(grads[backend], grads["reference"], strict=True):
+            torch.testing.assert_close(got, want, rtol=1e-6, atol=1e-8)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -172,7 +174,7 @@ def test_gradcheck_of_the_scan(backend, with_gamma, with_state):
     state = random_histogram(1, 2, 3).requires_grad_() if with_state else None
 
     def scan(reset, incr, decr, gamma, state):
-        return histogram_scan(Gates(reset, incr, decr), gamma, state, 1e-3, backend)
+        return histogram_scan(Gates(reset, incr, decr), gamma, state, 1e-3, backend=backend)
 
     assert torch.autograd.gradcheck(scan, (*gates, gamma, state))
 
@@ -210,13 +212,15 @@ def test_gradcheck_end_to_end(norm):
 def oracle(prism, x, q, k, layer):
     """Algorithms 2 to 4 and Equation 9, one number at a time, from the gates of the module."""
     b, t, _ = x.shape
-    shape, c_all, d_pe = prism.shape, prism.cursors + prism.absolute, prism.d_pe
-    hidden, _ = prism.gru(x)
-    gates = [gate.tolist() for gate in prism.gates(hidden)]
-    gamma = None if prism.raw_gamma is None else prism.gamma.tolist()
+    shape, own, (cursors,) = prism.shape, prism.options, prism.layers
+    c_all, d_pe = own.cursors + own.absolute, own.d_pe
+    ctx = Context(pos=torch.arange(t)[None], x=x)
+    reset, moves = cursors.gates(cursors.features(x, ctx), ctx)
+    gates = [gate.tolist() for gate in (reset, moves[..., 0], moves[..., 1])]
+    gamma = None if cursors.scan.gamma is None else cursors.scan.gamma.tolist()
 
     def wave(d):
-        freq = [prism.base ** (-2 * m / d_pe) for m in range(d_pe // 2)]
+        freq = [BASE ** (-2 * m / d_pe) for m in range(d_pe // 2)]
         return [math.sin(d * w) for w in freq] + [math.cos(d * w) for w in freq]
 
     def histograms(row, cursor):
@@ -227,34 +231,36 @@ def oracle(prism, x, q, k, layer):
             for offset, mass in h.items():
                 for start, share in ((offset, 1 - r), (0, r)):
                     for move, chance in ((1, up), (-1, down), (0, 1 - up - down)):
-                        new[start + move] = new.get(start + move, 0) + mass * share * chance
+                        end = start + move if own_support == "symmetric" else max(start + move, 0)
+                        new[end] = new.get(end, 0) + mass * share * chance
             if gamma is not None:
-                raised = {d: (p + prism.eps) ** gamma[cursor] for d, p in new.items()}
+                raised = {d: (p + cursors.scan.eps) ** gamma[cursor] for d, p in new.items()}
                 new = {d: p / sum(raised.values()) for d, p in raised.items()}
             h = new
             rows.append(h)
         return rows
 
     def streams(row, side, head):  # [t][c][d_pe]
-        cursors = []
-        for c in range(prism.cursors):
-            cursor = ((side * shape.n_layers + layer) * shape.n_heads + head) * prism.cursors + c
-            cursors.append(histograms(row, cursor))
+        positions = []
+        for c in range(own.cursors):
+            cursor = ((side * shape.n_layers + layer) * shape.n_heads + head) * own.cursors + c
+            positions.append(histograms(row, cursor))
         out = []
         for step in range(t):
             e = []
-            for rows in cursors:
+            for rows in positions:
                 waves = [[p * v for v in wave(d)] for d, p in rows[step].items()]
                 e.append([sum(column) for column in zip(*waves, strict=True)])
-            if prism.absolute:
+            if own.absolute:
                 e.append(wave(step))
-            if prism.norm == "scale":
+            if own.norm == "scale":
                 factor = math.sqrt(2 / c_all)
             else:
                 factor = math.sqrt(d_pe) / math.sqrt(sum(v * v for one in e for v in one))
             out.append([[v * factor for v in one] for one in e])
         return out
 
+    own_support = "one_sided" if cursors.scan.one_sided else "symmetric"
     logits = torch.zeros(b, shape.n_heads, t, t, dtype=D)
     for row in range(b):
         for head in range(shape.n_heads):
@@ -275,8 +281,9 @@ def oracle(prism, x, q, k, layer):
 @pytest.mark.parametrize("norm", ["frobenius", "scale"])
 @pytest.mark.parametrize("absolute", [False, True])
 @pytest.mark.parametrize("gamma", [1.0, 2.0])
-def test_the_score_is_equation_9(norm, absolute, gamma):
-    prism = tiny(norm=norm, absolute=absolute, gamma=gamma)
+@pytest.mark.parametrize("support", ["symmetric", "one_sided"])
+def test_the_score_is_equation_9(norm, absolute, gamma, support):
+    prism = tiny(norm=norm, absolute=absolute, gamma=gamma, support=support)
     x = torch.randn(2, 5, 6, dtype=D)
     q, k = torch.randn(2, 2, 2, 5, 4, dtype=D).unbind(0)
     with torch.no_grad():
@@ -297,7 +304,8 @@ def test_the_penalty():
     assert fresh.penalty().item() == pytest.approx(0, abs=1e-10)
     assert PRISM(SMALL, cursors=1, d_pe=4, hidden=6, orthogonal=0.0).penalty() is None
     prism = tiny(orthogonal=0.25)
-    weight, want = prism.gru.weight_hh_l0.detach(), 0.0
+    recurrent = prism.layers[0].controller.gru.weight_hh_l0
+    weight, want = recurrent.detach(), 0.0
     for block in range(3):
         w = weight[5 * block : 5 * block + 5]
         for i in range(5):
@@ -305,12 +313,16 @@ def test_the_penalty():
                 want += (float(w[i] @ w[j]) - (i == j)) ** 2
     assert prism.penalty().item() == pytest.approx(0.25 * want)
     prism.penalty().backward()
-    assert prism.gru.weight_hh_l0.grad.abs().max() > 0
+    assert recurrent.grad.abs().max() > 0
+    assert PRISM(SMALL, cursors=1, d_pe=4, hidden=6, controller="conv").penalty() is None
 
 
 def test_sharpness_starts_at_gamma():
-    torch.testing.assert_close(PRISM(SMALL, gamma=3.5, d_pe=4).gamma, torch.full((32,), 3.5))
-    assert PRISM(SMALL, gamma=1.0, d_pe=4).gamma is None
+    (layer,) = PRISM(SMALL, gamma=3.5, d_pe=4).layers
+    torch.testing.assert_close(layer.scan.gamma, torch.full((32,), 3.5))
+    (layer,) = PRISM(SMALL, gamma=1.0, d_pe=4).layers
+    assert layer.scan.gamma is None
+    torch.testing.assert_close(tiny().layers[0].scan.gamma >= 1, torch.ones(16, dtype=torch.bool))
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -350,6 +362,13 @@ def test_a_state_continues_the_scan(backend):
         ({"d_pe": 7}, "even"),
         ({"gamma": 0.5}, "gamma must be at least 1"),
         ({"norm": "l1"}, "norm must be"),
+        ({"support": "left"}, "support must be"),
+        ({"similarity": "cosin"}, "did you mean cosine"),
+        ({"controller": "lstm"}, "unknown controller 'lstm'"),
+        ({"before": "1"}, "before must be layers from 0"),
+        ({"before": "0+x"}, "before must be layers from 0"),
+        ({"before": "0+2"}, "needs 3 layers, the model has 2"),
+        ({"copy_every": -1}, "copy_every"),
     ],
 )
 def test_options_out_of_range(options, words):

@@ -11,11 +11,20 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pezoo.kernels.histogram import Gates, _keep
+from pezoo.kernels.histogram import Copy, Gates, _keep, scan_reference
 
 
-def scan(gates: Gates, gamma: Tensor | None, state: Tensor | None, eps: float) -> Tensor:
-    """The same as `scan_reference`, without a second derivative."""
+def scan(
+    gates: Gates,
+    gamma: Tensor | None,
+    state: Tensor | None,
+    eps: float,
+    copy: Copy | None,
+    one_sided: bool,
+) -> Tensor:
+    """As `scan_reference`, without a second derivative; copies and one side take its loop."""
+    if copy is not None or one_sided:
+        return scan_reference(gates, gamma, state, eps, copy, one_sided)
     b, _, c = gates.reset.shape
     reset, incr, decr = (g.transpose(0, 1).reshape(-1, b * c) for g in gates)  # (T, R)
     keep = _keep(incr, decr)

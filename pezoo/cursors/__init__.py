@@ -1,0 +1,9 @@
+"""What encodings with learned cursors share: gate networks, gates, the copy branch, the score.
+
+controllers.py  a gate network reads the tokens: GRU, convolution, or each token alone
+gates.py        its features become probabilities of reset, step forward, step back, stay
+copying.py      the optional copy branch: take the position of an earlier token
+layer.py        one layer of cursors: tokens in, position streams out
+encoding.py     streams become widened queries and keys
+pictures.py     what there is to see of them
+"""

@@ -1,0 +1,120 @@
+"""Gate networks: what reads the text and tells the cursors how to move.
+
+A controller maps tokens x (B, T, D) to features (B, T, size). It is causal, and `last` keeps what
+the next chunk of tokens needs, so that decoding token by token equals the full pass. Rows may hold
+fewer tokens than T: the first `count` of each row are real, the rest is never looked at.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import linear
+
+WINDOW = 4  # tokens that the convolution sees
+
+
+class Controller(nn.Module):
+    """The interface; as it stands it looks at each token alone: tanh(W x + b)."""
+
+    noisy = False  # can take noise inside its recurrence
+
+    def __init__(self, width: int, size: int) -> None:
+        super().__init__()
+        self.size = size
+        self.read = nn.Linear(self._inputs(width), size)
+
+    def _inputs(self, width: int) -> int:
+        return width
+
+    def forward(self, x: Tensor, state: Tensor | None, noise: Tensor | None = None) -> Tensor:
+        """x (B, T, D), what `last` returned before, noise (B, T, size) -> (B, T, size)."""
+        features: Tensor = self.read(x).tanh()
+        return features
+
+    def last(self, x: Tensor, features: Tensor, state: Tensor | None, count: Tensor) -> Tensor:
+        """What the next chunk needs, after each row's first count (B,) tokens."""
+        return features.new_zeros(0)
+
+    def recurrent_blocks(self) -> Tensor | None:
+        """(n, size, size) hidden-to-hidden matrices that training keeps orthogonal, or None."""
+        return None
+
+
+class Convolution(Controller):
+    """tanh(W [x_{t-3}, ..., x_t] + b): a bounded memory, no recurrence."""
+
+    def _inputs(self, width: int) -> int:
+        return WINDOW * width
+
+    def forward(self, x: Tensor, state: Tensor | None, noise: Tensor | None = None) -> Tensor:
+        x = self._with_tail(x, state)
+        features: Tensor = self.read(x.unfold(1, WINDOW, 1).flatten(2)).tanh()  # (B, T, D, WINDOW)
+        return features
+
+    def last(self, x: Tensor, features: Tensor, state: Tensor | None, count: Tensor) -> Tensor:
+        index = count[:, None] + torch.arange(WINDOW - 1, device=x.device)
+        return self._with_tail(x, state).gather(1, index[..., None].expand(-1, -1, x.shape[-1]))
+
+    def _with_tail(self, x: Tensor, state: Tensor | None) -> Tensor:
+        tail = x.new_zeros(x.shape[0], WINDOW - 1, x.shape[2]) if state is None else state
+        return torch.cat([tail, x], 1)
+
+
+class Recurrent(Controller):
+    """A GRU (Section 5.0.5), started with orthogonal hidden-to-hidden matrices.
+
+    Noise e_t enters inside the recurrence, h_t = GRU(x_t, h_{t-1}) + e_t: a state that has to be
+    remembered must then be an attractor, or it is lost during training already.
+    """
+
+    noisy = True
+
+    def __init__(self, width: int, size: int) -> None:
+        nn.Module.__init__(self)
+        self.size = size
+        self.gru = nn.GRU(width, size, batch_first=True)
+        with torch.no_grad():
+            for block in self.recurrent_blocks():
+                nn.init.orthogonal_(block)
+
+    def forward(self, x: Tensor, state: Tensor | None, noise: Tensor | None = None) -> Tensor:
+        if noise is None:
+            features: Tensor = self.gru(x, None if state is None else state[None])[0]
+            return features
+        h = x.new_zeros(x.shape[0], self.size) if state is None else state
+        own = self.gru.get_parameter
+        w_hh, b_hh = own("weight_hh_l0"), own("bias_hh_l0")
+        given = linear(x, own("weight_ih_l0"), own("bias_ih_l0")).view(*x.shape[:2], 3, -1)
+        rows = []
+        for (x_r, x_z, x_n), e in zip(
+            zip(*(part.unbind(1) for part in given.unbind(2)), strict=True),
+            noise.unbind(1),
+            strict=True,
+        ):
+            h_r, h_z, h_n = linear(h, w_hh, b_hh).chunk(3, -1)
+            n = torch.addcmul(x_n, (x_r + h_r).sigmoid(), h_n).tanh()
+            h = torch.lerp(n, h, (x_z + h_z).sigmoid()) + e
+            rows.append(h)
+        return torch.stack(rows, 1)
+
+    def last(self, x: Tensor, features: Tensor, state: Tensor | None, count: Tensor) -> Tensor:
+        state = torch.zeros_like(features[:, 0]) if state is None else state
+        return at_count(features, state, count)
+
+    def recurrent_blocks(self) -> Tensor:
+        weight: Tensor = self.gru.get_parameter("weight_hh_l0")
+        return weight.view(3, -1, weight.shape[1])
+
+
+def at_count(x: Tensor, before: Tensor, count: Tensor) -> Tensor:
+    """(B, ...) what x (B, T, ...) is after each row's first count tokens; `before` at count 0."""
+    found = x[torch.arange(x.shape[0], device=x.device), (count - 1).clamp(min=0)]
+    return torch.where((count > 0).view(-1, *[1] * (found.dim() - 1)), found, before)
+
+
+CONTROLLERS: dict[str, type[Controller]] = {
+    "gru": Recurrent,
+    "conv": Convolution,
+    "token": Controller,
+}

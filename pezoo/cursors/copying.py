@@ -1,0 +1,71 @@
+"""The copy branch: a cursor may take the position of an earlier token (Sections 5.0.3-5.0.4)."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import one_hot
+
+from pezoo.functional import at_least_float32
+from pezoo.kernels.histogram import Copy
+
+WIDTH = 16  # of the copy attention's queries and keys
+
+
+class Seen(NamedTuple):
+    """What decoding keeps: the copy attention's keys (B, S, C, WIDTH), and where tokens are."""
+
+    keys: Tensor
+    mask: Tensor  # (B, S) bool
+
+
+class CopyBranch(nn.Module):
+    """p_copy: causally masked self-attention over earlier tokens, with a slot for "no copy".
+
+        p_copy(t, .) = softmax([<q_t, k_0>, ..., <q_t, k_{t-1}>] / sqrt(WIDTH), null_t)
+
+    q reads the token and the controller's features, k the token; `null` starts at 4, so that
+    copies start rare. Token number j (from 0) stands at offset j + 1, where a cursor stands that
+    only ever counts: the matching key cursors are fixed to that.
+    """
+
+    def __init__(self, width: int, size: int, cursors: int) -> None:
+        super().__init__()
+        self.cursors = cursors
+        self.query = nn.Linear(width + size, cursors * WIDTH)
+        self.key = nn.Linear(width, cursors * WIDTH)
+        self.null = nn.Linear(size, cursors)
+        nn.init.constant_(self.null.bias, 4.0)
+
+    def forward(
+        self, x: Tensor, features: Tensor, mask: Tensor, seen: Seen | None, snapped: bool
+    ) -> tuple[Copy, Seen]:
+        """x (B, T, D), features (B, T, size), mask (B, T) -> none (B, T, C), source (B, T, C, S).
+
+        The last axis of `source` numbers tokens, not columns: padding is left out.
+        """
+        b, t, _ = x.shape
+        q = self.query(torch.cat([x, features.to(x.dtype)], -1)).view(b, t, self.cursors, WIDTH)
+        k = self.key(x).view(b, t, self.cursors, WIDTH)
+        if seen is not None:
+            k, mask = torch.cat([seen.keys, k], 1), torch.cat([seen.mask, mask], 1)
+        s = k.shape[1]
+        column = torch.arange(s, device=x.device)
+        earlier = column < column[s - t :, None]  # (T, S)
+        scores = torch.einsum("btck,bsck->btcs", q, k) * WIDTH**-0.5
+        scores = scores.masked_fill(~(earlier & mask[:, None])[:, :, None], -torch.inf)
+        null = self.null(features.to(x.dtype))[..., None]
+        p = at_least_float32(torch.cat([scores, null], -1)).softmax(-1)
+        if snapped:
+            p = one_hot(p.argmax(-1), s + 1).to(p.dtype)
+        return Copy(p[..., -1], _by_number(p[..., :-1], mask)), Seen(k, mask)
+
+
+def _by_number(source: Tensor, mask: Tensor) -> Tensor:
+    """Column j of source (B, T, C, S) moves to the number that its token has among the tokens."""
+    if bool(mask.all()):
+        return source
+    number = (mask.cumsum(1) - 1).clamp(min=0)[:, None, None].expand_as(source)
+    return torch.zeros_like(source).scatter_add(-1, number, source)

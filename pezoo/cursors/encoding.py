@@ -1,0 +1,146 @@
+"""The base of encodings with learned cursors: streams become widened queries and keys."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from pezoo.base import Context, Encoding, ParamGroup, Shape
+from pezoo.cursors.layer import CursorLayer, CursorOptions, Past, Scan
+from pezoo.cursors.pictures import pictures
+from pezoo.cursors.scaling import scaled
+from pezoo.functional import at_least_float32
+from pezoo.pictures import Picture
+
+
+class CursorEncoding(Encoding):
+    """Position streams from cursors, scored beside the content (Algorithms 3 and 4, Equation 9).
+
+        scaling  s_t = sqrt(d_pe) / |e_t|, over the C cursors of a head          (Algorithm 3)
+        score    mu q k / sqrt(K) + (1-mu) sum_c |alpha_c| <e_q, e_k> / sqrt(C d_pe)    (Eq. 9)
+
+    Shapes: ctx.x (B, T, D); q, k (B, H, T, K) -> (B, H, T, K + C d_pe), so that the score is one
+    inner product. The first layer of cursors reads the token embeddings; any further one reads
+    the normalised input of the model's layer that it stands before. Streams are at least float32.
+    """
+
+    modes = ("snapped",)
+
+    def __init__(self, shape: Shape, options: CursorOptions, scan: Callable[[int], Scan]) -> None:
+        super().__init__(shape)
+        _check(options)
+        self.options = options
+        self.relative = not options.absolute
+        self.starts = _starts(options.before, shape.n_layers)
+        ends = [*self.starts[1:], shape.n_layers]
+        self.layers = nn.ModuleList(
+            CursorLayer(shape.d_model, end - start, shape.n_heads, options, scan)
+            for start, end in zip(self.starts, ends, strict=True)
+        )
+        self.norms = nn.ModuleList(nn.LayerNorm(shape.d_model) for _ in self.starts[1:])
+        width = options.cursors + options.absolute
+        self.alpha = nn.Parameter(torch.ones(shape.n_layers, shape.n_heads, width))
+        self.mu = nn.Parameter(torch.zeros(shape.n_layers, shape.n_heads))
+
+    def prepare(self, ctx: Context) -> Context:
+        if ctx.x is None:
+            raise ValueError(
+                f"{self.name} reads the token embeddings: prepare needs ctx.x (B, T, D)"
+            )
+        self._run(0, ctx.x, ctx)
+        return ctx
+
+    def transform(self, q: Tensor, k: Tensor, ctx: Context) -> tuple[Tensor, Tensor]:
+        group = max(i for i, start in enumerate(self.starts) if start <= ctx.layer)
+        if group and ctx.layer == self.starts[group]:
+            assert ctx.x is not None
+            self._run(group, self.norms[group - 1](ctx.x), ctx)
+        e_q, e_k = ctx.memo[f"{self.name}.{group}.streams"][ctx.layer - self.starts[group]]
+        mu = at_least_float32(self.mu[ctx.layer]).sigmoid()[:, None, None]  # (H, 1, 1)
+        # Joined in the order in which both lie in memory, tokens before heads.
+        q = torch.cat([(q * mu.to(q.dtype)).transpose(1, 2), e_q.to(q.dtype)], -1)
+        k = torch.cat([k.transpose(1, 2), e_k.to(k.dtype)], -1)
+        return q.transpose(1, 2), k.transpose(1, 2)
+
+    def param_groups(self) -> list[ParamGroup]:
+        return [ParamGroup([self.alpha], lr=0.03, betas=(0.8, 0.92), weight_decay=0.0)]
+
+    def penalty(self) -> Tensor | None:
+        """orthogonal |W W' - 1|^2 over the controllers' hidden-to-hidden blocks W."""
+        layers = [layer for layer in self.layers if isinstance(layer, CursorLayer)]
+        found = [layer.controller.recurrent_blocks() for layer in layers]
+        blocks = [block for block in found if block is not None]
+        if not self.options.orthogonal or not blocks:
+            return None
+        w = torch.cat(blocks)
+        eye = torch.eye(w.shape[-1], device=w.device, dtype=w.dtype)
+        return (w @ w.mT - eye).square().sum() * self.options.orthogonal
+
+    def pictures(self, layers: Sequence[Context]) -> list[Picture]:
+        return pictures(self, layers)
+
+    def _run(self, group: int, x: Tensor, ctx: Context) -> None:
+        """One layer of cursors: the scaled streams of each of its layers, into the memo."""
+        key = f"{self.name}.{group}"
+        past: Past | None = ctx.memo.get(f"{key}.past")
+        e, ctx.memo[f"{key}.past"] = self.layers[group](x, ctx, past)
+        e = e.view(*e.shape[:2], -1, self.options.cursors, e.shape[-1])  # (B, T, G, C, d_pe)
+        e = self._with_absolute(e, ctx)
+        e = scaled(e, self._coefficients(group), self.options.norm)
+        e = e.view(*e.shape[:2], -1, self.shape.n_heads, e.shape[-2] * e.shape[-1])
+        both = e.unbind(2)  # (B, T, H, C d_pe) each, queries' layers first
+        half = len(both) // 2
+        ctx.memo[f"{key}.streams"] = list(zip(both[:half], both[half:], strict=True))
+
+    def _coefficients(self, group: int) -> Tensor:
+        """(G, C): (1 - mu) |alpha_c| sqrt(K / (C d_pe)) for queries, 1 for keys (Equation 9)."""
+        own = slice(*[*self.starts, self.shape.n_layers][group : group + 2])
+        alpha = at_least_float32(self.alpha[own]).abs()
+        gate = 1 - at_least_float32(self.mu[own]).sigmoid()
+        size = math.sqrt(self.shape.d_head / (alpha.shape[-1] * self.options.d_pe))
+        queries = (alpha * gate[..., None] * size).flatten(0, 1)
+        return torch.cat([queries, torch.ones_like(queries)])
+
+    def _with_absolute(self, e: Tensor, ctx: Context) -> Tensor:
+        """Append a cursor that stands at the true position, if asked for."""
+        if not self.options.absolute:
+            return e
+        f = wave(ctx.query_pos, self.options.frequencies(e.device)).to(e.dtype)
+        return torch.cat([e, f[:, :, None, None].expand(*e.shape[:3], 1, -1)], -2)
+
+
+def wave(offsets: Tensor, w: Tensor) -> Tensor:
+    """(...) integers and (F,) frequencies -> (..., 2F): cos(w d), then sin(w d), in float32."""
+    angle = offsets[..., None].float() * w
+    return torch.cat([angle.cos(), angle.sin()], -1)
+
+
+def _starts(before: Any, n_layers: int) -> list[int]:
+    """ "0+3" -> [0, 3]. Errors: ValueError."""
+    parts = str(before).split("+")
+    starts = [int(part) for part in parts if part.isdecimal()]
+    if len(starts) < len(parts) or starts[0] != 0 or starts != sorted(set(starts)):
+        raise ValueError(
+            f"before must be layers from 0 upwards such as '0' or '0+3', was {before!r}"
+        )
+    if starts[-1] >= n_layers:
+        raise ValueError(f"before={before} needs {starts[-1] + 1} layers, the model has {n_layers}")
+    return starts
+
+
+def _check(options: CursorOptions) -> None:
+    if options.cursors < 1 or options.d_pe < 2 or options.d_pe % 2:
+        raise ValueError(
+            f"cursors must be at least 1 and d_pe even, were {options.cursors} and {options.d_pe}"
+        )
+    if options.norm not in ("frobenius", "scale"):
+        raise ValueError(f"norm must be frobenius or scale, was {options.norm!r}")
+    options.frequencies(torch.device("cpu"))  # raises for an unknown similarity
+    if options.copy_every < 0:
+        raise ValueError(
+            f"copy_every must be at least 0 (no copy branch), was {options.copy_every}"
+        )

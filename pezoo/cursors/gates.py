@@ -1,0 +1,53 @@
+"""From features to the probabilities of each cursor's moves."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import one_hot
+
+from pezoo.functional import at_least_float32
+
+
+def steps_of(stride: int) -> list[int]:
+    """The steps that a move can take, in the order of their gates: +1, -1, ..., and 0 last.
+
+    >>> steps_of(2)
+    [1, -1, 2, -2, 0]
+    """
+    return [sign * size for size in range(1, stride + 1) for sign in (1, -1)] + [0]
+
+
+class GateHead(nn.Module):
+    """Pr(reset) by a sigmoid and Pr(step) by a softmax, per cursor (Section 5.1).
+
+        logits = scale (W features + b) + noise
+
+    features (B, T, size) -> reset (B, T, C), moves (B, T, C, J). Queries' cursors come first, then
+    the keys'. The bias b starts at reset_bias for every reset and at key_bias for the +1 step of
+    the keys' cursors: resets start rare, and keys start by counting tokens.
+    """
+
+    def __init__(
+        self, size: int, cursors: int, stride: int, scale: float, reset_bias: float, key_bias: float
+    ) -> None:
+        super().__init__()
+        self.cursors, self.choices, self.scale = cursors, 2 * stride + 2, scale
+        self.linear = nn.Linear(size, cursors * self.choices)
+        with torch.no_grad():
+            bias = self.linear.bias.view(cursors, self.choices)
+            bias[:, 0] += reset_bias
+            bias[cursors // 2 :, 1] += key_bias
+
+    def forward(
+        self, features: Tensor, noise: Tensor | None = None, snapped: bool = False
+    ) -> tuple[Tensor, Tensor]:
+        """Gates in at least float32; `snapped` rounds each to its likeliest value."""
+        logits = at_least_float32(self.linear(features)) * self.scale
+        logits = logits.view(*features.shape[:2], self.cursors, self.choices)
+        logits = logits if noise is None else logits + noise
+        reset, moves = logits[..., 0].sigmoid(), logits[..., 1:].softmax(-1)
+        if snapped:
+            reset = (reset > 0.5).to(reset.dtype)
+            moves = one_hot(moves.argmax(-1), self.choices - 1).to(moves.dtype)
+        return reset, moves

@@ -1,0 +1,279 @@
+"""Pictures of learned cursors: gates, positions, copies, score, learned constants."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from pezoo.base import Context
+from pezoo.cursors.gates import steps_of
+from pezoo.cursors.layer import CursorLayer
+from pezoo.kernels.histogram import Copy
+from pezoo.pictures import Axis, Picture
+
+if TYPE_CHECKING:
+    from pezoo.cursors.encoding import CursorEncoding
+
+TOKENS = Axis("token")
+VISIBLE = 0.01  # offsets that no cursor holds with more than this are cut off
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One layer of cursors over one sequence: G of them, the queries' first, in T tokens."""
+
+    layers: range  # of the model
+    heads: int
+    cursors: int
+    suffix: str  # of titles
+    reset: Tensor  # (T, G)
+    moves: Tensor  # (T, G, J)
+    copy: Copy | None
+    held: Tensor  # (T, G, L) Pr(offset)
+    offsets: Tensor  # (L,)
+    spread: Tensor  # (G/2,)
+
+    def names(self) -> list[str]:
+        """layer.head.cursor for each of the G/2 pairs of a query cursor and a key cursor."""
+        return [
+            f"{layer}.{head}.{cursor}" if self.cursors > 1 else f"{layer}.{head}"
+            for layer in self.layers
+            for head in range(self.heads)
+            for cursor in range(self.cursors)
+        ]
+
+    def long_names(self) -> list[str]:
+        """The same pairs in words."""
+        words = ("layer", "head", "cursor")
+        parts = [zip(words, name.split("."), strict=False) for name in self.names()]
+        return [", ".join(" ".join(pair) for pair in part) for part in parts]
+
+    @property
+    def unit(self) -> str:
+        """How to read a name."""
+        return "layer.head.cursor" if self.cursors > 1 else "layer.head"
+
+
+@torch.no_grad()
+def pictures(encoding: CursorEncoding, layers: Sequence[Context]) -> list[Picture]:
+    """What `Encoding.pictures` promises, for cursors."""
+    scores = [_scores(encoding, ctx) for ctx in layers]
+    seen = [_see(encoding, group, layers, scores) for group in range(len(encoding.starts))]
+    found = [_constants(encoding)]
+    for group, one in enumerate(seen):
+        found.append([_gates(one, encoding), _modes(one), _histograms(one, encoding, group)])
+        found.append([*_copies(one, encoding, group), *_learned(one, encoding, group)])
+    found.append([_position_score(scores)])
+    return [picture for part in found for picture in part]
+
+
+def _scores(encoding: CursorEncoding, ctx: Context) -> Tensor:
+    """(H, C, T, T) what each cursor adds to the logits of one layer (Equation 9)."""
+    group = max(i for i, start in enumerate(encoding.starts) if start <= ctx.layer)
+    streams = ctx.memo[f"{encoding.name}.{group}.streams"][ctx.layer - encoding.starts[group]]
+    q, k = (e[0].unflatten(-1, (-1, encoding.options.d_pe)) for e in streams)  # (T, H, C, d_pe)
+    return torch.einsum("thcd,shcd->hcts", q, k) / math.sqrt(encoding.shape.d_head)
+
+
+def _spread(score: Tensor) -> Tensor:
+    """(H, C) how far a cursor's score (H, C, T, T) tells the keys apart: its deviation over keys,
+    averaged over queries."""
+    t = score.shape[-1]
+    causal = torch.ones(t, t, dtype=score.dtype, device=score.device).tril()
+    count = causal.sum(-1, keepdim=True)
+    mean = (score * causal).sum(-1, keepdim=True) / count
+    variance = ((score - mean).square() * causal).sum(-1) / count[:, 0]
+    return variance.sqrt().mean(-1)
+
+
+def _see(
+    encoding: CursorEncoding, group: int, layers: Sequence[Context], scores: list[Tensor]
+) -> Seen:
+    own = range(*[*encoding.starts, len(layers)][group : group + 2])
+    layer, ctx = encoding.layers[group], layers[own.start]
+    assert isinstance(layer, CursorLayer)
+    assert ctx.x is not None
+    x = ctx.x if group == 0 else encoding.norms[group - 1](ctx.x)
+    features = layer.features(x, ctx)
+    reset, moves = layer.gates(features, ctx)
+    copy = None
+    if layer.copying:
+        mask = torch.ones(x.shape[:2], dtype=torch.bool, device=x.device)
+        copy, _ = layer.copy_branch(x, features, mask, None, ctx.mode == "snapped")
+    held, offsets = layer.positions(reset, moves, copy)
+    cursors = encoding.options.cursors
+    spread = torch.cat([_spread(scores[i])[:, :cursors].flatten() for i in own])
+    suffix = f", cursors before layer {own.start}" if len(encoding.starts) > 1 else ""
+    return Seen(
+        own, encoding.shape.n_heads, cursors, suffix,
+        reset[0], moves[0], copy, held[0], offsets, spread,
+    )  # fmt: skip
+
+
+def _gates(seen: Seen, encoding: CursorEncoding) -> Picture:
+    words = {1: "increment", -1: "decrement", 0: "keep"}
+    steps = steps_of(encoding.options.stride)
+    order = [*range(2), len(steps) - 1, *range(2, len(steps) - 1)]  # increment, decrement, keep
+    values = [seen.moves[..., j] for j in order]
+    ticks = [f"{role} {name}" for role in "qk" for name in seen.names()]
+    return Picture(
+        f"Gates{seen.suffix}",
+        "The probability of each move at each token (paper's Figures 11 and 12): reset is tossed "
+        f"first, then one of the others. A row is a cursor, {seen.unit}: q moves for queries, "
+        "k for keys. A dark column is a token at which cursors react.",
+        ("reset", *(words.get(steps[j], f"step {steps[j]:+d}") for j in order)),
+        torch.stack([seen.reset, *values]).mT,
+        Axis("cursor", tuple(ticks)),
+        TOKENS,
+        span=(0.0, 1.0),
+    )
+
+
+def _modes(seen: Seen) -> Picture:
+    modes = seen.offsets[seen.held.argmax(-1)].float()  # (T, G)
+    return Picture(
+        f"Where every cursor stands{seen.suffix}",
+        "The likeliest offset of each cursor after each token, its mode. A query finds the keys "
+        f"whose cursor of the same name ({seen.unit}) stands where its own does: look for equal "
+        "colours in the two panels.",
+        ("queries", "keys"),
+        modes.T.reshape(2, -1, len(modes)),
+        Axis("cursor", tuple(seen.names())),
+        TOKENS,
+    )
+
+
+def _histograms(seen: Seen, encoding: CursorEncoding, group: int) -> Picture:
+    layer = encoding.layers[group]
+    assert isinstance(layer, CursorLayer)
+    used = (seen.held > VISIBLE).any(0).any(0).nonzero()[:, 0]
+    first, last = int(used.min()), int(used.max())
+    h = seen.held[..., first : last + 1].flip(-1)  # the largest offset on top
+    offsets = seen.offsets[first : last + 1].flip(0)
+    both = h.permute(1, 2, 0).reshape(2, -1, len(offsets), len(h))  # queries, keys
+    values = both.transpose(0, 1).flatten(0, 1)
+    return Picture(
+        f"Positions that cursors hold{seen.suffix}",
+        "Pr(offset) after each token, a column each, and its mode as a line (paper's Figures 13 to "
+        f"17), from the {layer.scan.source}. Each pair of panels is a query cursor and the key "
+        "cursor that it is compared with: the query at a token finds the keys at which the second "
+        "line stands as high as the first line does at the query. Pairs are in the order of how "
+        "far their score tells keys apart on the longest example.",
+        tuple(f"{name}: {role}" for name in seen.long_names() for role in ("query", "key")),
+        values,
+        Axis("offset", tuple(str(int(d)) for d in offsets)),
+        TOKENS,
+        span=(0.0, 1.0),
+        marks=values.argmax(1),
+        weights=seen.spread.repeat_interleave(2),
+        group=2,
+    )
+
+
+def _copies(seen: Seen, encoding: CursorEncoding, group: int) -> list[Picture]:
+    layer = encoding.layers[group]
+    assert isinstance(layer, CursorLayer)
+    if seen.copy is None:
+        return []
+    names = seen.names()
+    return [
+        Picture(
+            f"Copy branch{seen.suffix}",
+            "The probability that a query cursor takes the position of an earlier token. A row is "
+            "the token at which it would, a column the earlier token; what a row lacks to 1 is the "
+            "probability of no copy.",
+            tuple(names[c] for c in layer.copying),
+            seen.copy.source[0].transpose(0, 1),
+            TOKENS,
+            Axis("earlier token"),
+            span=(0.0, 1.0),
+        )
+    ]
+
+
+def _constants(encoding: CursorEncoding) -> list[Picture]:
+    layers = tuple(f"layer {i}" for i in range(encoding.shape.n_layers))
+    heads, cursors = range(encoding.shape.n_heads), encoding.options.cursors
+    one = [str(c) for c in range(cursors)] + ["abs"] * encoding.options.absolute
+    names = [f"{head}.{c}" if len(one) > 1 else str(head) for head in heads for c in one]
+    mu = encoding.mu.sigmoid()
+    alpha = encoding.alpha.abs()
+    return [
+        Picture(
+            "Content against position: mu",
+            "The share mu of content in each head's score, 1 - mu is that of position.",
+            layers, mu[:, None], Axis("mu", ("",)), Axis("head", tuple(map(str, heads))),
+            "bars", (0.0, 1.0),
+        ),
+        Picture(
+            "Weights of the cursors: (1 - mu) |alpha|",
+            "What the score of each cursor is multiplied by (Equation 9).",
+            layers, (alpha * (1 - mu)[..., None]).flatten(1)[:, None],
+            Axis("(1 - mu) |alpha|", ("",)),
+            Axis("head.cursor" if len(one) > 1 else "head", tuple(names)), "bars",
+        ),
+        Picture(
+            "Weights of the cursors: |alpha|",
+            "The learned weight of each cursor within its head.",
+            layers, alpha.flatten(1)[:, None], Axis("|alpha|", ("",)),
+            Axis("head.cursor" if len(one) > 1 else "head", tuple(names)), "bars",
+        ),
+    ]  # fmt: skip
+
+
+def _learned(seen: Seen, encoding: CursorEncoding, group: int) -> list[Picture]:
+    """What the scans themselves have learned: sharpness and steps, where they do."""
+    layer = encoding.layers[group]
+    assert isinstance(layer, CursorLayer)
+    scans = [layer.copy_scan, layer.scan] if layer.copying else [layer.scan]
+    found = []
+    gamma = [scan.gamma for scan in scans]
+    if all(g is not None for g in gamma):
+        order = torch.tensor(layer.order).argsort()
+        values = torch.cat([g for g in gamma if g is not None])[order.to(encoding.mu.device)]
+        found.append(
+            Picture(
+                f"Sharpness of the cursors: gamma{seen.suffix}",
+                "After each move a histogram is raised to this power. 1 is the floor: nothing is "
+                "sharpened.",
+                ("queries", "keys"),
+                values.view(2, 1, -1),
+                Axis("gamma", ("",)),
+                Axis(seen.unit, tuple(seen.names())),
+                "bars",
+            )
+        )
+    steps = [scan.learned_steps for scan in scans]
+    if all(s is not None for s in steps):
+        found.append(
+            Picture(
+                f"Learned steps{seen.suffix}",
+                "How far each move goes, under the step that it started from.",
+                ("cursors that copy", "other cursors")[-len(steps) :],
+                torch.stack([s for s in steps if s is not None])[:, None],
+                Axis("step", ("",)),
+                Axis("move", tuple(f"{s:+d}" for s in steps_of(encoding.options.stride))),
+                "bars",
+            )
+        )
+    return found
+
+
+def _position_score(scores: list[Tensor]) -> Picture:
+    total = torch.cat([score.sum(1) for score in scores])  # (layers H, T, T)
+    future = torch.ones_like(total[0], dtype=torch.bool).triu(1)
+    heads = scores[0].shape[0]
+    return Picture(
+        "Position's part of the score",
+        "What the cursors of a head add to its logits, before the softmax: a row is a query, a "
+        "column a key. Only differences within a row count. Compare it with the attention above.",
+        tuple(f"layer {i // heads}, head {i % heads}" for i in range(len(total))),
+        total.masked_fill(future, math.nan),
+        TOKENS,
+        Axis("key"),
+    )

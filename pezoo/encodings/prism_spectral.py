@@ -1,0 +1,149 @@
+"""PRISM without histograms: the characteristic function of a cursor's position, one recurrence."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+
+from pezoo.base import Shape
+from pezoo.cursors.controllers import at_count
+from pezoo.cursors.encoding import CursorEncoding, wave
+from pezoo.cursors.gates import steps_of
+from pezoo.cursors.layer import CursorOptions, Scan
+from pezoo.functional import at_least_float32, cursor_frequencies
+from pezoo.kernels.histogram import Copy
+from pezoo.kernels.spectral import chosen, spectral_scan
+from pezoo.registry import register
+
+
+@register("prism_spectral")
+class PRISMSpectral(CursorEncoding):
+    """PRISM's cursors, followed frequency by frequency instead of offset by offset.
+
+    PRISM's stream sum_d h[d] e^{iwd} is the characteristic function phi(w) of the cursor's
+    position. Without sharpening it obeys one complex linear recurrence per frequency, so that no
+    histogram is needed, no support ends, and the state has a constant size:
+
+        phi_t(w) = M_t(w) ((1 - r_t) phi_{t-1}(w) + r_t),  M_t(w) = sum_s Pr(step s) e^{iws}
+        stream   e_t = [Re phi_t(w_m)] and [Im phi_t(w_m)], m < d_pe / 2
+
+    Gates, scaling and score are PRISM's, and at gamma = 1 so are its values.
+
+    Example: a query cursor that steps forward from "=" on and a key cursor that counts tokens meet
+    at equal positions: attention finds the token to be copied, at any length.
+
+    Shapes: those of pezoo.cursors.encoding. Options: those of prism, but gamma, eps and support;
+    stride is the largest step (2 allows +-2), and learned_steps lets the steps be any real numbers,
+    starting from those. The defaults are what made PRISM extrapolate ten times and more at small
+    scale: noise inside the gate network, which turns what it remembers into attractors, and a grid
+    of frequencies that tells neighbouring offsets apart.
+    Mode "snapped": gates are rounded, so that every cursor is an integer counter.
+    Errors: ValueError without ctx.x or for an option out of range.
+
+    Source: the gates and the score are Lee 2025, "Position as Probability"; the recurrence is ours
+    (docs/prism-spectral.md derives it).
+    """
+
+    summary = "learned positions through their characteristic function"
+    paper = "after Lee 2025"
+
+    def __init__(
+        self,
+        shape: Shape,
+        *,
+        cursors: int = 2,
+        d_pe: int = 64,
+        similarity: str = "geometric",
+        base: float = 100.0,
+        bandwidth: float = 1.0,
+        norm: str = "frobenius",
+        absolute: bool = False,
+        stride: int = 1,
+        learned_steps: bool = False,
+        before: str | int = "0",
+        controller: str = "gru",
+        hidden: int = 100,
+        copy_every: int = 0,
+        gate_scale: float = 1.5,
+        reset_bias: float = -2.5,
+        key_bias: float = 2.0,
+        gate_noise: float = 1.0,
+        state_noise: float = 1.0,
+        orthogonal: float = 0.0,
+    ) -> None:
+        if stride < 1:
+            raise ValueError(f"stride must be at least 1, was {stride}")
+        frequencies = partial(cursor_frequencies, similarity, d_pe, base, bandwidth)
+        options = CursorOptions(
+            cursors, d_pe, hidden, controller, norm, absolute, str(before), copy_every, stride,
+            gate_scale, reset_bias, key_bias, gate_noise, state_noise, orthogonal, frequencies,
+        )  # fmt: skip
+        super().__init__(shape, options, lambda total: Spectrum(stride, learned_steps, frequencies))
+
+    def kernels(self) -> dict[str, str]:
+        return {"spectral_scan": chosen(at_least_float32(self.mu))}
+
+
+class Spectrum(Scan):
+    """The characteristic function of every cursor's position, token by token."""
+
+    source = "inverse Fourier transform of the characteristic function"
+
+    def __init__(self, stride: int, learned: bool, frequencies: partial[Tensor]) -> None:
+        super().__init__()
+        self.stride, self.frequencies = stride, frequencies
+        steps = torch.tensor(steps_of(stride), dtype=torch.float32)
+        self.steps = nn.Parameter(steps) if learned else None
+
+    @property
+    def learned_steps(self) -> Tensor | None:
+        return self.steps
+
+    def forward(
+        self,
+        reset: Tensor,
+        moves: Tensor,
+        copy: Copy | None,
+        state: Tensor | None,
+        count: Tensor | None,
+    ) -> tuple[Tensor, Tensor]:
+        w = self.frequencies(reset.device)
+        phi = self._scan(w, reset, moves, copy, state)
+        if count is None:
+            return phi, phi[:, -1]
+        start = torch.cat(
+            [torch.ones_like(phi[:, 0, :, : len(w)]), torch.zeros_like(phi[:, 0, :, len(w) :])], -1
+        )
+        return phi, at_count(phi, start if state is None else state, count)
+
+    def positions(self, reset: Tensor, moves: Tensor, copy: Copy | None) -> tuple[Tensor, Tensor]:
+        """The inverse Fourier transform of the same recurrence at the frequencies 2 pi n / N.
+
+        N odd and no smaller than the support: exact where all steps are integers. Where learned
+        steps are not, every offset collects its neighbourhood with Fejer's non-negative weights.
+        """
+        reach = math.ceil(float(self._steps().abs().max()) * max(1, reset.shape[1])) + 1
+        n = torch.arange(reach + 1, device=reset.device)
+        w = (2 * math.pi / (2 * reach + 1)) * n
+        phi = torch.complex(*self._scan(w, reset, moves, copy, None).chunk(2, -1))
+        if self.steps is not None:
+            phi = phi * (1 - n / (reach + 1))
+        h = torch.fft.irfft(phi.conj(), n=2 * reach + 1).roll(reach, -1).clamp(min=0)
+        return h, torch.arange(-reach, reach + 1, device=reset.device)
+
+    def _steps(self) -> Tensor:
+        return torch.tensor(steps_of(self.stride)) if self.steps is None else self.steps
+
+    def _scan(
+        self, w: Tensor, reset: Tensor, moves: Tensor, copy: Copy | None, state: Tensor | None
+    ) -> Tensor:
+        """The characteristic function at the frequencies w (F,): (B, T, C, 2F)."""
+        angles = (self._steps().to(w)[:, None] * w).to(reset.dtype)  # (J, F)
+        copied = None
+        if copy is not None:
+            number = torch.arange(1, copy.source.shape[-1] + 1, device=w.device)
+            copied = copy.none, copy.source @ wave(number, w).to(reset.dtype)
+        return spectral_scan(reset, moves, angles, state, copy=copied)

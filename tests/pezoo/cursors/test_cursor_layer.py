@@ -1,0 +1,230 @@
+"""Gates, noise, snapping, the copy branch and several layers of cursors."""
+
+import pytest
+import torch
+
+from pezoo.base import Context, Shape
+from pezoo.cursors.copying import CopyBranch
+from pezoo.cursors.gates import GateHead, steps_of
+from pezoo.encodings.prism import PRISM
+from pezoo.encodings.prism_spectral import PRISMSpectral
+from pezoo.functional import cursor_frequencies
+
+D = torch.float64
+SMALL = Shape(6, 2, 4, 3, 8)
+KINDS = [PRISM, PRISMSpectral]
+
+
+def tiny(cls, seed=0, **options):
+    torch.manual_seed(seed)
+    encoding = cls(SMALL, **{"cursors": 2, "d_pe": 4, "hidden": 5, **options}).double()
+    with torch.no_grad():
+        for parameter in encoding.parameters():
+            parameter.add_(0.3 * torch.randn_like(parameter))
+    return encoding
+
+
+def context(x, **fields):
+    return Context(pos=torch.arange(x.shape[1])[None], x=x, **fields)
+
+
+def logits(encoding, x, layer=0, **fields):
+    ctx = encoding.prepare(context(x, **fields))
+    q, k = torch.randn(2, 1, 2, x.shape[1], 4, dtype=D, generator=torch.manual_seed(3)).unbind(0)
+    for below in range(layer + 1):
+        out = encoding.transform(q, k, ctx.at(below, x * (below + 1)))
+    return out[0] @ out[1].mT
+
+
+def test_gates_start_where_they_should():
+    assert steps_of(1) == [1, -1, 0]
+    head = GateHead(4, 6, 1, 1.0, -3.0, 2.0)
+    reset, moves = head(torch.zeros(1, 1, 4))
+    assert reset.mean().item() == pytest.approx(1 / (1 + 2.718281828**3), abs=0.03)
+    assert moves[0, 0, 3:, 0].min() > 0.6  # keys count
+    assert moves[0, 0, :3].max() < 0.6
+    torch.testing.assert_close(moves.sum(-1), torch.ones(1, 1, 6))
+
+
+def test_scale_sharpens_the_gates():
+    features = torch.randn(2, 3, 4, generator=torch.manual_seed(0))
+    one, two = (GateHead(4, 6, 2, scale, 0.0, 0.0) for scale in (1.0, 2.0))
+    two.load_state_dict(one.state_dict())
+    (r1, m1), (r2, m2) = one(features), two(features)
+    torch.testing.assert_close(torch.logit(r2), 2 * torch.logit(r1))
+    torch.testing.assert_close((m1**2 / (m1**2).sum(-1, keepdim=True)), m2)
+
+
+@pytest.mark.parametrize("cls", KINDS)
+def test_snapped_cursors_are_integer_counters(cls):
+    encoding = tiny(cls, similarity="cosine").eval()
+    x = torch.randn(2, 7, 6, dtype=D)
+    (layer,) = encoding.layers
+    ctx = context(x, mode="snapped")
+    reset, moves = layer.gates(layer.features(x, ctx), ctx)
+    assert set(reset.unique().tolist()) <= {0.0, 1.0}
+    assert set(moves.unique().tolist()) <= {0.0, 1.0}
+    streams, _ = layer(x, ctx, None)
+    w = encoding.options.frequencies(torch.device("cpu"))
+    soft = context(x)
+    assert not torch.allclose(streams, layer(x, soft, None)[0])
+    step = torch.tensor([1, -1, 0])
+    place = torch.zeros(2, reset.shape[2], dtype=torch.long)
+    for t in range(7):
+        place = torch.where(reset[:, t] == 1, 0, place) + step[moves[:, t].argmax(-1)]
+        angle = place[..., None] * w
+        want = torch.cat([angle.cos(), angle.sin()], -1).to(D)
+        torch.testing.assert_close(streams[:, t], want, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("cls", KINDS)
+@pytest.mark.parametrize("which", ["gate_noise", "state_noise"])
+def test_noise_is_for_training_alone_and_ramps_up(cls, which):
+    quiet = {"gate_noise": 0.0, "state_noise": 0.0}
+    encoding = tiny(cls, **{**quiet, which: 1.0})
+    x = torch.randn(1, 6, 6, dtype=D)
+
+    def run(progress, seed=0):
+        return logits(encoding, x, progress=progress, generator=torch.manual_seed(seed))
+
+    encoding.train()
+    still = run(0.0)
+    gaps = [(run(p) - still).abs().mean().item() for p in (0.0, 0.1, 0.5, 1.0)]
+    assert gaps[0] == 0 < gaps[1] < gaps[2] == gaps[3]
+    torch.testing.assert_close(run(None), run(1.0))
+    torch.testing.assert_close(run(1.0), run(1.0))
+    assert not torch.allclose(run(1.0), run(1.0, seed=1))
+    encoding.eval()
+    torch.testing.assert_close(run(1.0), still)
+    assert tiny(cls, **quiet).train() is not None
+    silent = tiny(cls, **quiet)
+    torch.testing.assert_close(logits(silent.train(), x), logits(silent.eval(), x))
+
+
+def copy_by_hand(branch, x, features):
+    """Softmax over earlier tokens and the null slot, one number at a time."""
+    b, t, _ = x.shape
+    both = torch.cat([x, features], -1)
+    q = branch.query(both).view(b, t, branch.cursors, -1)
+    k = branch.key(x).view(b, t, branch.cursors, -1)
+    null = branch.null(features)
+    source = torch.zeros(b, t, branch.cursors, t, dtype=D)
+    none = torch.zeros(b, t, branch.cursors, dtype=D)
+    for row in range(b):
+        for now in range(t):
+            for c in range(branch.cursors):
+                weights = [float(torch.exp(q[row, now, c] @ k[row, j, c] / 4)) for j in range(now)]
+                rest = float(torch.exp(null[row, now, c]))
+                for j, weight in enumerate(weights):
+                    source[row, now, c, j] = weight / (sum(weights) + rest)
+                none[row, now, c] = rest / (sum(weights) + rest)
+    return none, source
+
+
+def test_the_copy_branch_is_causal_attention():
+    torch.manual_seed(0)
+    branch = CopyBranch(6, 5, 3).double()
+    x, features = torch.randn(2, 5, 6, dtype=D), torch.randn(2, 5, 5, dtype=D)
+    mask = torch.ones(2, 5, dtype=torch.bool)
+    with torch.no_grad():
+        got, _ = branch(x, features, mask, None, False)
+        none, source = copy_by_hand(branch, x, features)
+    torch.testing.assert_close(got.none, none)
+    torch.testing.assert_close(got.source, source)
+    hard, _ = branch(x, features, mask, None, True)
+    assert set(hard.source.unique().tolist()) | set(hard.none.unique().tolist()) == {0.0, 1.0}
+    assert CopyBranch(6, 5, 3).null.bias.tolist() == [4.0] * 3  # copies start rare
+
+
+def test_the_copy_branch_numbers_tokens_not_columns():
+    torch.manual_seed(0)
+    branch = CopyBranch(6, 5, 2).double()
+    x, features = torch.randn(1, 5, 6, dtype=D), torch.randn(1, 5, 5, dtype=D)
+    mask = torch.tensor([[True, False, True, False, True]])
+    with torch.no_grad():
+        got, _ = branch(x, features, mask, None, False)
+        want, _ = branch(x[:, ::2], features[:, ::2], mask[:, ::2], None, False)
+    torch.testing.assert_close(got.none[:, ::2], want.none)
+    torch.testing.assert_close(got.source[:, ::2, :, :3], want.source)
+    assert not got.source[:, :, :, 3:].any()
+
+
+@pytest.mark.parametrize("cls", KINDS)
+def test_a_copying_cursor_stands_where_the_copied_token_stands(cls):
+    """With certain copies and no sharpening, the stream is the wave of the copied token's count."""
+    encoding = tiny(cls, copy_every=1, **({"gamma": 1.0} if cls is PRISM else {})).eval()
+    (layer,) = encoding.layers
+    x = torch.randn(1, 6, 6, dtype=D)
+    with torch.no_grad():
+        layer.copy_branch.null.bias.fill_(-1e4)
+        layer.copy_branch.null.weight.zero_()
+        streams, past = layer(x, context(x), None)
+        copy, _ = layer.copy_branch(
+            x, layer.features(x, context(x)), torch.ones(1, 6, dtype=torch.bool), None, False
+        )
+    w = encoding.options.frequencies(torch.device("cpu")).to(D)
+    total = layer.gate.cursors // 2
+    for t in range(1, 6):
+        for c in range(total):
+            angle = torch.arange(1, t + 1)[:, None] * w
+            wave = torch.cat([angle.cos(), angle.sin()], -1)
+            want = copy.source[0, t, c, :t] @ wave
+            torch.testing.assert_close(streams[0, t, c], want, atol=1e-5, rtol=0)
+    count = torch.arange(1, 7)[:, None] * w  # every key cursor is fixed to counting
+    want = torch.cat([count.cos(), count.sin()], -1)[:, None].expand(-1, total, -1)
+    torch.testing.assert_close(streams[0, :, total:], want, atol=1e-5, rtol=0)
+    assert past.seen.keys.shape[:2] == (1, 6)
+
+
+@pytest.mark.parametrize("cls", KINDS)
+def test_one_in_five_query_cursors_copies(cls):
+    layer = tiny(cls, copy_every=5).layers[0]
+    assert layer.copying == [0, 5, 10]  # 3 layers, 2 heads, 2 cursors
+    x = torch.randn(1, 4, 6, dtype=D)
+    ctx = context(x)
+    reset, moves = layer.gates(layer.features(x, ctx), ctx)
+    for c in range(24):
+        fixed = c - 12 in (0, 5, 10)
+        assert bool((reset[..., c] == 0).all()) == fixed
+        assert bool((moves[..., c, 0] == 1).all()) == fixed
+
+
+@pytest.mark.parametrize("cls", KINDS)
+def test_later_layers_of_cursors_read_the_residual_stream(cls):
+    encoding = tiny(cls, before="0+2").eval()
+    assert encoding.starts == [0, 2]
+    assert [layer.gate.cursors for layer in encoding.layers] == [2 * 2 * 2 * 2, 2 * 1 * 2 * 2]
+    x = torch.randn(1, 5, 6, dtype=D)
+    with torch.no_grad():
+        base = [logits(encoding, x, layer) for layer in range(3)]
+        encoding.layers[1].gate.linear.weight.mul_(2)
+        moved = [logits(encoding, x, layer) for layer in range(3)]
+    assert [torch.equal(a, b) for a, b in zip(base, moved, strict=True)] == [True, True, False]
+    e, _ = encoding.layers[1](encoding.norms[0](3 * x), context(x), None)
+    e = e.view(1, 5, 2, 2, 2, 4)  # queries and keys, heads, cursors
+    want = e * (4**0.5 / e.flatten(-2).norm(dim=-1))[..., None, None]
+    ctx = encoding.prepare(context(x))
+    encoding.transform(*torch.randn(2, 1, 2, 5, 4, dtype=D), ctx.at(2, 3 * x))
+    ((_, keys),) = ctx.memo[f"{encoding.name}.1.streams"]
+    torch.testing.assert_close(keys, want[:, :, 1].flatten(-2))
+
+
+@pytest.mark.parametrize(
+    ("similarity", "value"),
+    [
+        ("rbf", lambda r: torch.exp(-(r**2) / (2 * 3.0**2))),
+        ("laplacian", lambda r: torch.exp(-r / 3.0)),
+    ],
+)
+def test_frequencies_give_the_similarity(similarity, value):
+    w = cursor_frequencies(similarity, 4000, 1.0, 3.0)
+    r = torch.arange(0.0, 12.0)
+    got = torch.cos(r[:, None] * w).mean(-1)
+    torch.testing.assert_close(got, value(r), atol=5e-3, rtol=0)
+
+
+def test_frequency_grids():
+    cosine = cursor_frequencies("cosine", 8, 10_000.0, 1.0)
+    torch.testing.assert_close(cosine, torch.tensor([1.0, 0.1, 0.01, 0.001]))
+    geometric = cursor_frequencies("geometric", 4, 100.0, 1.0)
+    torch.testing.assert_close(geometric, torch.tensor([0.9, 0.09]) * torch.pi)
