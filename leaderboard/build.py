@@ -22,15 +22,22 @@ class BuildReport:
     problems: tuple[str, ...]
 
 
-def build(runs: Path | None, records: Path, out: Path, markdown: Path | None) -> BuildReport:
+def build(
+    runs: Path | None,
+    records: Path,
+    out: Path,
+    markdown: Path | None,
+    source: str | None = None,
+) -> BuildReport:
     """Read `records`, then `runs`, and write the site into the folder `out`.
 
-    `markdown` is the path of LEADERBOARD.md, or None for no such page. The same records give the
+    `markdown` is the path of LEADERBOARD.md, or None for no such page; `source` the address that
+    shows the repository's files, for links from encodings to their code. The same records give the
     same bytes. Bad files do not stop a build; the report names them.
     """
     found, problems = load([records] if runs is None else [records, runs])
     groups = grouped(found)
-    paths = site.build(groups, out, len(problems))
+    paths = site.build(groups, found, out, len(problems), source=source)
     if markdown is not None:
         paths += write_markdown(groups, markdown)
     return BuildReport(tuple(paths), len(found), tuple(problems))

@@ -22,6 +22,7 @@ _MARK = {
     "diamond": "M0 -4.5l4.5 4.5l-4.5 4.5l-4.5 -4.5z",
     "triangle-up": "M0 -4l4 7h-8z",
     "triangle-down": "M0 4l4 -7h-8z",
+    "cross": "M-1.2 -4h2.4v2.8h2.8v2.4h-2.8v2.8h-2.4v-2.8h-2.8v-2.4h2.8z",
 }
 _STYLE = (
     "text{font:13px system-ui,sans-serif;fill:#222}.t{font-size:15px;font-weight:600}"

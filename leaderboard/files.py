@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import unicodedata
@@ -13,9 +14,14 @@ _SHELL = re.compile(r"[;&|`$<>\\!#\n]")
 
 
 def write(path: Path, content: str | bytes) -> Path:
-    """Write through a temporary file beside it, so that no reader ever sees half a file."""
+    """Write through a temporary file beside it, so that no reader ever sees half a file.
+
+    A file that holds this already is left alone: replacing thousands of files takes minutes.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     data = content.encode("utf-8") if isinstance(content, str) else content
+    if path.is_file() and path.read_bytes() == data:
+        return path
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         temporary.write_bytes(data)
@@ -23,6 +29,18 @@ def write(path: Path, content: str | bytes) -> Path:
     finally:
         temporary.unlink(missing_ok=True)
     return path
+
+
+def slug(text: str) -> str:
+    """A file name for any text: equal only for equal texts, also where case does not count.
+
+    >>> slug("rope")
+    'rope'
+    """
+    clean = re.sub(r"[^a-z0-9_+]+", "-", text.lower()).strip("-")[:60]
+    if clean == text and clean:
+        return clean
+    return f"{clean or 'x'}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
 
 def hidden(char: str) -> bool:

@@ -2,33 +2,59 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from itertools import groupby
+from dataclasses import dataclass, replace
 from typing import Any
 
 from leaderboard.files import command_text
 from leaderboard.records import Record
 from leaderboard.summary import Row, summarise, table_key
+from leaderboard.tuned import base, best_of_grid, grid_key
+
+PROTOCOL, EARLIER, CHANGED, GRID = "protocol", "earlier", "changed", "best of grid"
+POLICIES = (PROTOCOL, GRID, CHANGED, EARLIER)  # how the settings were chosen, in the order shown
 
 
 @dataclass(frozen=True)
 class Group:
-    """One table: the rows, best first, and the records that they were computed from."""
+    """One table: the rows, best first, and the records that they were computed from.
+
+    `policy` says how the settings were chosen: the protocol's own; those of an earlier version of
+    the protocol; changed for all encodings alike; or each encoding's best of a grid. `changes` are
+    (setting, value here, the protocol's value).
+    """
 
     slug: str
     title: str
     rows: tuple[Row, ...]
     records: tuple[Record, ...]
     warnings: tuple[str, ...]
+    policy: str = PROTOCOL
+    changes: tuple[tuple[str, str, str], ...] = ()
 
     @property
     def first(self) -> Record:
         return self.records[0]
 
+    @property
+    def base(self) -> str:
+        """The protocol's name without the mark of changed settings."""
+        return base(self.first.protocol)
+
+    @property
+    def settings_name(self) -> str:
+        """What tells this table from the protocol's own, in words."""
+        if self.policy == PROTOCOL:
+            return "the protocol's own"
+        if self.policy == GRID:
+            return GRID
+        words = ", ".join(f"{key}={value}" for key, value, _ in self.changes)
+        return words or f"settings {self.first.shared_hash}"
+
     def settings(self) -> list[tuple[str, str]]:
         """Every setting that the runs share, as ("protocol.train.steps", "1500")."""
-        return sorted(_flat("", self.first.shared()))
+        return sorted(flat("", self.first.shared()))
 
     def commands(self) -> list[str]:
         """The commands that made the runs, each once."""
@@ -36,33 +62,112 @@ class Group:
 
 
 def grouped(records: Sequence[Record], checkpoint: str = "last") -> list[Group]:
-    """All tables, sorted by protocol and task. A title names its settings only where one protocol
-    and task come with several settings, which are never put into one table."""
-    rows = summarise(records, checkpoint)
-    keys = sorted({table_key(record) for record in records})
+    """All tables, sorted by protocol and task, the protocol's own settings first. A title
+    names its settings only where they are not the protocol's own and the name does not tell."""
+    rows: dict[tuple[str, str, str], list[Row]] = defaultdict(list)
+    mine: dict[tuple[str, str, str], list[Record]] = defaultdict(list)
+    for row in summarise(records, checkpoint):
+        rows[row.protocol, row.task, row.settings].append(row)
+    for record in records:
+        mine[table_key(record)].append(record)
+    families: dict[tuple[str, str], list[tuple[str, str, str]]] = defaultdict(list)
+    for key in rows:
+        families[base(key[0]), key[1]].append(key)
     groups = []
-    for key, own in groupby(rows, key=lambda row: (row.protocol, row.task, row.settings)):
-        protocol, task, settings = key
-        several = sum(other[:2] == key[:2] for other in keys) > 1
-        mine = tuple(record for record in records if table_key(record) == key)
-        groups.append(
-            Group(
-                f"{protocol}.{task}" + (f".{settings}" if several else ""),
-                f"{protocol} / {task}" + (f" (settings {settings})" if several else ""),
-                tuple(own),
-                mine,
-                tuple(_warnings(mine)),
-            )
-        )
+    for family in sorted(families):
+        keys = sorted(families[family], key=lambda key: _order(key, mine[key]))
+        own = [_group(key, rows[key], mine[key], keys, mine) for key in keys]
+        groups += own[:1] + _grids(own) + own[1:]
     return groups
+
+
+def _order(key: tuple[str, str, str], records: Sequence[Record]) -> tuple[object, ...]:
+    """The protocol itself before its changes; of several versions of it the newest first."""
+    newest = max(record.finished.timestamp() for record in records)
+    return "+" in key[0], -newest if "+" not in key[0] else 0.0, key
+
+
+def _group(
+    key: tuple[str, str, str],
+    rows: Sequence[Row],
+    records: Sequence[Record],
+    keys: Sequence[tuple[str, str, str]],
+    mine: dict[tuple[str, str, str], list[Record]],
+) -> Group:
+    protocol, task, settings = key
+    changed = "+" in protocol
+    policy = CHANGED if changed else PROTOCOL if key == keys[0] else EARLIER
+    several = policy != PROTOCOL and sum(other[:2] == key[:2] for other in keys) > 1
+    group = Group(
+        f"{protocol}.{task}" + (f".{settings}" if several else ""),
+        f"{protocol} / {task}" + (f" (settings {settings})" if several else ""),
+        tuple(rows),
+        tuple(records),
+        tuple(_warnings(records)),
+        policy,
+    )
+    if key == keys[0]:
+        return group
+    return replace(group, changes=tuple(_changes(records[0], mine[keys[0]][0])))
+
+
+def _changes(record: Record, own: Record) -> Iterator[tuple[str, str, str]]:
+    here, there = (dict(flat("", one.shared())) for one in (record, own))
+    for key in sorted(here.keys() | there.keys()):
+        if key != "protocol" and here.get(key) != there.get(key):
+            yield key, here.get(key, "not set"), there.get(key, "not set")
+
+
+def _grids(groups: Sequence[Group]) -> list[Group]:
+    """Tables of best settings, for the tables of one protocol and task that form a grid."""
+    parts: dict[object, list[Group]] = defaultdict(list)
+    for group in groups:
+        parts[grid_key(group.first)].append(group)
+    return [_grid(part) for part in parts.values() if _choice(part)]
+
+
+def _choice(groups: Sequence[Group]) -> bool:
+    """Whether any encoding was tried with more than one of these settings."""
+    names = [(row.encoding, row.version, row.mode) for group in groups for row in group.rows]
+    return len(names) > len(set(names))
+
+
+def _grid(groups: Sequence[Group]) -> Group:
+    by_run = {record.run: record for group in groups for record in group.records}
+    names = {group.first.shared_hash: group.settings_name for group in groups}
+    pairs = [(row, [by_run[run] for run in row.runs]) for group in groups for row in group.rows]
+    rows = best_of_grid(pairs, names)
+    runs = {run for row in rows for run in row.runs}
+    records = tuple(record for run, record in by_run.items() if run in runs)
+    first = groups[0]
+    tried = sorted({len(row.tried) for row in rows})
+    warnings = [
+        "each encoding has the setting that did best on the training lengths: not one setting "
+        "for all, and not the same number of steps where those were part of the grid"
+    ]
+    if len(tried) > 1:
+        warnings.append(f"encodings were tried with {tried[0]} to {tried[-1]} settings")
+    return Group(
+        f"{first.base}.{first.first.task}.best-of-grid.{first.first.shared_hash}",
+        f"{first.base} / {first.first.task} (best of grid)",
+        tuple(rows),
+        records,
+        (*warnings, *_warnings(records)),
+        GRID,
+    )
 
 
 def _warnings(records: Sequence[Record]) -> Iterator[str]:
     """What weakens a comparison within the table."""
-    for seed in sorted({record.seed for record in records}):
-        hashes = {r.backbone_hash for r in records if r.seed == seed and r.status == "done"}
-        if len(hashes) > 1:
-            yield f"seed {seed}: the backbones did not start from the same weights"
+    for what, words in (
+        ("backbone_hash", "the backbones did not start from the same weights"),
+        ("data_hash", "the runs did not see the same data"),
+    ):
+        for seed in sorted({record.seed for record in records}):
+            done = [r for r in records if r.seed == seed and r.status == "done"]
+            found = {getattr(record, what) for record in done}
+            if len(found - {None} if what == "data_hash" else found) > 1:
+                yield f"seed {seed}: {words}"
     for what in ("device", "torch", "pezoo", "threads", "attention"):
         if len(found := {str(getattr(record.env, what)) for record in records}) > 1:
             yield f"runs differ in {what}: {', '.join(sorted(found))}"
@@ -70,9 +175,10 @@ def _warnings(records: Sequence[Record]) -> Iterator[str]:
         yield f"{unclean} of {len(records)} runs come from code that equals no known commit"
 
 
-def _flat(prefix: str, value: Any) -> Iterator[tuple[str, str]]:
+def flat(prefix: str, value: Any) -> Iterator[tuple[str, str]]:
+    """Nested settings as ("train.steps", "1500")."""
     if isinstance(value, dict):
         for key, item in value.items():
-            yield from _flat(f"{prefix}.{key}" if prefix else key, item)
+            yield from flat(f"{prefix}.{key}" if prefix else key, item)
     else:
         yield prefix, str(value)

@@ -1,13 +1,14 @@
-"""The two intervals that the pages show, and when which one is used.
+"""The intervals that the pages show, and when which one is used. All at 95 %.
 
 With two seeds or more: Student's t over the seeds' scores, clipped to [0, 1]. It speaks about
-other seeds. With one seed: Wilson's interval of its correct/count. It speaks only about other
-test examples for the same trained model, and so says less. Both at 95 %.
+other seeds; so does the paired form, over the seeds' differences, clipped to [-1, 1]. With one
+seed: Wilson's interval of its correct/count. It speaks only about other test examples for the
+same trained model, and so says less.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import sqrt
 from statistics import fmean, stdev
@@ -36,12 +37,34 @@ def over_seeds(values: Sequence[float], counts: tuple[int, int] | None = None) -
     return Stat(mean, None, None, 1, "none")
 
 
-def student(values: Sequence[float]) -> tuple[float, float]:
-    """mean -+ t * sd / sqrt(n), clipped to [0, 1]. Seeds that all agree give zero width."""
+def student(values: Sequence[float], floor: float = 0.0) -> tuple[float, float]:
+    """mean -+ t * sd / sqrt(n), clipped to [floor, 1]. Seeds that all agree give zero width."""
+    half = quantile(len(values) - 1) * stdev(values) / sqrt(len(values))
+    return max(floor, fmean(values) - half), min(1.0, fmean(values) + half)
+
+
+def quantile(freedom: int) -> float:
+    """Student's t, two-sided 95 %, for these degrees of freedom.
+
+    >>> round(quantile(2), 4)
+    4.3027
+    """
     from scipy.special import stdtrit
 
-    half = float(stdtrit(len(values) - 1, (1 + LEVEL) / 2)) * stdev(values) / sqrt(len(values))
-    return max(0.0, fmean(values) - half), min(1.0, fmean(values) + half)
+    return float(stdtrit(freedom, (1 + LEVEL) / 2))
+
+
+def paired(first: Mapping[int, float], second: Mapping[int, float]) -> Stat | None:
+    """first - second over the seeds that both have; None for fewer than two such seeds.
+
+    Runs of one seed share their data and the backbone's initial weights, so that the differences
+    vary less than the scores.
+    """
+    shared = sorted(first.keys() & second.keys())
+    if len(shared) < 2:
+        return None
+    values = [first[seed] - second[seed] for seed in shared]
+    return Stat(fmean(values), *student(values, floor=-1.0), len(values), "paired t")
 
 
 def wilson(correct: int, count: int) -> tuple[float, float]:

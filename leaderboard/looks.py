@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 
 # Okabe and Ito's colours, which colour-blind readers can tell apart, without yellow and black,
 # which vanish on a light and on a dark page.
@@ -21,15 +21,24 @@ class Look:
     marker: str
 
 
-def looks(labels: Iterable[str]) -> dict[str, Look]:
-    """One look per label. The first 140 differ; colour first, then dash, always with a marker."""
-    return {
+def looks(labels: Iterable[str], modes: Mapping[str, str] | None = None) -> dict[str, Look]:
+    """One look per label. The first 140 differ; colour first, then dash, always with a marker.
+
+    `modes` leads from the label of an evaluation mode to the label of the encoding that was
+    trained: it keeps the colour, dotted and with a cross.
+    """
+    modes = modes or {}
+    plain = sorted(set(labels) - modes.keys() | set(modes.values()))
+    found = {
         label: Look(
             COLOURS[at % len(COLOURS)],
             DASHES[at // len(COLOURS) % len(DASHES)],
             MARKERS[at % len(MARKERS)],
         )
-        for at, label in enumerate(sorted(set(labels)))
+        for at, label in enumerate(plain)
+    }
+    return found | {
+        mode: replace(found[label], dash="dot", marker="cross") for mode, label in modes.items()
     }
 
 

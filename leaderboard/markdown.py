@@ -1,17 +1,21 @@
-"""LEADERBOARD.md: a table and a picture per protocol and task, how to read them, how to repeat."""
+"""LEADERBOARD.md: what won where, a table and a picture per protocol and task, how to repeat."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from importlib.resources import files
+from itertools import groupby
 from pathlib import Path
 
+from tabulate import tabulate
+
 from leaderboard.curves import curves
+from leaderboard.data import all_looks
 from leaderboard.files import markdown_text, write
-from leaderboard.groups import Group
-from leaderboard.looks import looks
-from leaderboard.tables import rows_as_markdown
+from leaderboard.groups import CHANGED, EARLIER, GRID, PROTOCOL, Group
+from leaderboard.pages import how_to_read
+from leaderboard.summary import Row
+from leaderboard.tables import rank_text, rows_as_markdown, unseen_text
 
 PICTURES = "pictures"  # the folder beside the page
 
@@ -24,20 +28,24 @@ pezoo leaderboard build
 """
 
 
-def how_to_read() -> list[str]:
-    """What every column means, one sentence or a few per line."""
-    source = files("leaderboard") / "templates" / "how_to_read.txt"
-    return source.read_text(encoding="utf-8").splitlines()
-
-
 def write_markdown(groups: Sequence[Group], path: Path) -> list[Path]:
-    """Write the page and its pictures, and return their paths, the page first."""
-    marks = looks(row.label for group in groups for row in group.rows)
-    pictures = [
-        write(path.parent / PICTURES / f"{group.slug}.svg", curves(group.title, group.rows, marks))
+    """Write the page and its pictures, remove pictures that the page shows no longer, and return
+    the paths written, the page first."""
+    paths = [write(path.parent / name, text) for name, text in files(groups, path.name).items()]
+    for old in (path.parent / PICTURES).glob("*.svg"):
+        if old not in paths:
+            old.unlink()
+    return paths
+
+
+def files(groups: Sequence[Group], name: str = "LEADERBOARD.md") -> dict[str, str]:
+    """What belongs into the folder of LEADERBOARD.md, by path from there; the page first."""
+    looks = all_looks(groups)
+    return {name: page(groups)} | {
+        f"{PICTURES}/{group.slug}.svg": curves(group.title, group.rows, looks)
         for group in groups
-    ]
-    return [write(path, page(groups)), *pictures]
+        if group.policy == PROTOCOL
+    }
 
 
 def page(groups: Sequence[Group]) -> str:
@@ -48,33 +56,76 @@ def page(groups: Sequence[Group]) -> str:
     ]
     if not groups:
         return "\n".join([*parts, EMPTY])
+    main = [group for group in groups if group.policy == PROTOCOL]
+    others = [group for group in groups if group.policy != PROTOCOL]
+    for base, own in groupby(main, key=lambda group: group.base):
+        parts.append(overview(base, list(own)))
     parts += ["## How to read this\n", *(f"- {line}" for line in how_to_read()), ""]
-    return "\n".join(parts + [section(group) for group in groups])
+    parts += map(section, main)
+    if others:
+        parts += ["## Other settings\n", OTHERS, *map(section, others)]
+    return "\n".join(parts)
+
+
+OTHERS = """Tuned and changed settings, each table with ranks of its own. In "best of grid" every
+encoding has the setting that did best on the training lengths, of those recorded for it.
+"""
+
+
+def overview(base: str, groups: Sequence[Group]) -> str:
+    """Encodings x tasks: unseen mean and rank."""
+    labels = sorted({row.label for group in groups for row in group.rows})
+    by = [{row.label: row for row in group.rows} for group in groups]
+
+    def cell(row: Row | None) -> str:
+        if row is None:
+            return "not run"
+        return unseen_text(row, False) + ("" if row.rank is None else f", rank {rank_text(row)}")
+
+    lines = [[markdown_text(label), *(cell(rows.get(label)) for rows in by)] for label in labels]
+    heads = ["encoding", *(markdown_text(group.first.task) for group in groups)]
+    align = ["left", *["right"] * len(groups)]
+    table = tabulate(lines, heads, tablefmt="pipe", disable_numparse=True, colalign=align)
+    words = "Mean exact match over the unseen lengths, in percent, and rank. Tables follow."
+    return f"## {markdown_text(base)}\n\n{words}\n\n{table}\n"
 
 
 def section(group: Group) -> str:
     """One table with its facts, picture, warnings and commands."""
     first = group.first
     chance = "unknown" if first.chance is None else f"{100 * first.chance:.1f} %"
+    level = "##" if group.policy == PROTOCOL else "###"
     lines = [
-        f"## {markdown_text(group.title)}\n",
+        f"{level} {markdown_text(group.title)}\n",
         f"Trained on lengths {min(first.plain.train_lengths)} to {first.train_length}; "
         f"task version {markdown_text(str(first.plain.task_version))}; {len(group.records)} runs; "
         f"settings {group.rows[0].settings}. A guess that ignores the prompt has token accuracy "
         f"{chance}.\n",
-        f"![Exact match against length]({PICTURES}/{group.slug}.svg)\n",
-        rows_as_markdown(group.rows) + "\n",
     ]
+    if group.policy == PROTOCOL:
+        lines.append(f"![Exact match against length]({PICTURES}/{group.slug}.svg)\n")
+    if group.policy in (CHANGED, EARLIER) and group.changes:
+        changes = "; ".join(f"{key} = {value} (there {own})" for key, value, own in group.changes)
+        lines.append(f"Differs from the protocol in: {markdown_text(changes[:600])}.\n")
+    lines.append(rows_as_markdown(group.rows) + "\n")
+    if notes := list(_notes(group)):
+        lines.append("\n".join(notes) + "\n")
+    if group.policy != GRID:
+        lines += ["Repeat it with:\n", fenced("\n".join(group.commands()))]
+    return "\n".join(lines)
+
+
+def _notes(group: Group) -> list[str]:
     notes = [f"- Warning: {markdown_text(text)}" for text in group.warnings]
     for row in group.rows:
-        notes += [f"- {markdown_text(f'{row.label}: {note}')}" for note in row.notes]
-        notes += [
-            f"- {markdown_text(f'{row.label}, seed {seed} failed: {reason[:200]}')}"
-            for seed, reason in row.failures
-        ]
-    if notes:
-        lines.append("\n".join(notes) + "\n")
-    return "\n".join([*lines, "Repeat it with:\n", fenced("\n".join(group.commands()))])
+        texts = [f"{row.label}: {note}" for note in row.notes]
+        texts += [f"{row.label}, seed {seed} failed: {why[:200]}" for seed, why in row.failures]
+        if row.mode:
+            texts.append(f"{row.label}: the same trained weights, evaluated in another way")
+        if row.chosen:
+            texts.append(f"{row.label}: {row.chosen}, of {len(row.tried)} tried")
+        notes += [f"- {markdown_text(text)}" for text in texts]
+    return notes
 
 
 def fenced(text: str) -> str:

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from leaderboard.files import shown
 from leaderboard.schema import Record, Score
 
-__all__ = ["Record", "Score", "load"]
+__all__ = ["Record", "Score", "load", "paths_of", "read"]
 
 LARGEST_FILE = 4_000_000  # bytes
 
@@ -24,11 +24,10 @@ def load(paths: Iterable[Path | str]) -> tuple[list[Record], list[str]]:
     """
     found: dict[str, Record] = {}
     problems: list[str] = []
-    for path in _files(paths, problems):
-        try:
-            record = _read(path)
-        except (OSError, ValueError, RecursionError) as error:
-            problems.append(f"{shown(str(path))}: {_reason(error)}")
+    for path in paths_of(paths, problems):
+        record = read(path)
+        if isinstance(record, str):
+            problems.append(f"{shown(str(path))}: {record}")
             continue
         known = found.setdefault(record.run, record)
         if known.status == "failed" and record.status == "done":
@@ -39,7 +38,16 @@ def load(paths: Iterable[Path | str]) -> tuple[list[Record], list[str]]:
     return order, problems
 
 
-def _files(paths: Iterable[Path | str], problems: list[str]) -> list[Path]:
+def read(path: Path) -> Record | str:
+    """The record in a file, or why there is none."""
+    try:
+        return _read(path)
+    except (OSError, ValueError, RecursionError) as error:
+        return _reason(error)
+
+
+def paths_of(paths: Iterable[Path | str], problems: list[str]) -> list[Path]:
+    """The record files in these files and folders; a missing one becomes a problem."""
     files: list[Path] = []
     for path in map(Path, paths):
         if path.is_dir():

@@ -12,7 +12,15 @@ from datetime import datetime
 from functools import cached_property
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    JsonValue,
+    PrivateAttr,
+    model_validator,
+)
 
 from leaderboard.files import hidden, shown
 
@@ -43,6 +51,14 @@ Count = Annotated[int, Field(ge=0, le=10**12)]
 Length = Annotated[int, Field(ge=0, le=10**7)]
 Version = Annotated[int, Field(ge=0, lt=2**63)] | Text
 Lengths = Annotated[list[Length], Field(min_length=1, max_length=1000)]
+
+
+def _plain(value: Any) -> Any:
+    _bounded(value, 0)
+    return value
+
+
+Plain = Annotated[JsonValue, AfterValidator(_plain)]
 
 
 class Part(BaseModel):
@@ -117,6 +133,7 @@ class Env(Part):
     device: Text
     threads: Annotated[int, Field(ge=1, le=10_000)] | None = None
     attention: Text | None = None
+    kernels: Plain = None  # which kernel back ends ran
 
 
 class Provenance(Part):
@@ -188,20 +205,24 @@ class Record(Part):
     seed: Annotated[int, Field(ge=0, lt=2**63)]
     config: Annotated[dict[str, JsonValue], AfterValidator(_settings)]
     backbone_hash: Text | None = None
+    data_hash: Text | None = None
     chance: Share | None = None
     best_step: Count | None = None
     scores: Scores
+    modes: Annotated[dict[Name, Scores], Field(max_length=20)] = {}  # same weights, other inference
     learning: Annotated[list[Lesson], Field(max_length=100_000)] = []
     cost: Cost
     env: Env
     provenance: Provenance
+    _mode: str = PrivateAttr("")
 
     @model_validator(mode="after")
     def _agrees(self) -> Record:
         if self.status == "done" and not self.scores.last:
             raise ValueError("a run that is done needs scores.last")
         low, high = min(self.plain.train_lengths), self.train_length
-        for scores in (self.scores.last, self.scores.best):
+        every = (self.scores, *self.modes.values())
+        for scores in (part for both in every for part in (both.last, both.best)):
             if len({score.length for score in scores}) < len(scores):
                 raise ValueError("scores name a length twice")
             for score in scores:
@@ -211,6 +232,20 @@ class Record(Part):
                         f"lengths were {low} to {high}"
                     )
         return self
+
+    @property
+    def mode(self) -> str:
+        """The evaluation mode that `scores` belong to; "" for the one that training used."""
+        return self._mode
+
+    def views(self) -> list[Record]:
+        """The record as trained, then one view per evaluation mode, with that mode's scores."""
+        views = [self]
+        for mode, scores in sorted(self.modes.items()):
+            view = self.model_copy(update={"scores": scores})
+            view._mode = mode
+            views.append(view)
+        return views
 
     @cached_property
     def plain(self) -> Settings:

@@ -1,147 +1,139 @@
-"""The offline page: one index.html that opens from the disk, without a server or a network."""
+"""The site: files that work from the disk, from any host and in a subfolder, without a server."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from leaderboard import tables
+from leaderboard import catalog as known
+from leaderboard import pages, tables
+from leaderboard.catalog import Catalog
 from leaderboard.curves import curves
-from leaderboard.files import command_text, write
+from leaderboard.data import all_looks, runs_data, script, script_json, site_data
+from leaderboard.files import command_text, slug, write
 from leaderboard.groups import Group
-from leaderboard.looks import Look, last_words, looks, wide
-from leaderboard.markdown import how_to_read
-from leaderboard.summary import Row
+from leaderboard.records import Record
 
-STATIC = ("app.js", "style.css")
+FOLDERS = ("task", "encoding", "run", "record")  # pages of earlier builds are removed from these
+_TABLE = ("tabulator.min.js", "data.js", "core.js", "grid.js")
+_CHART = (*_TABLE, "chart.js")  # which loads plotly.min.js
+SCRIPTS = {  # what each kind of page loads, besides theme.js
+    "index": (*_TABLE, "overview.js"),
+    "task": (*_CHART, "task.js"),
+    "encoding": (*_CHART, "encoding.js"),
+    "compare": (*_CHART, "compare.js"),
+    "cost": (*_CHART, "cost.js"),
+    "runs": (*_TABLE, "runs.js", "all-runs.js"),
+    "run": ("core.js", "chart.js", "run.js"),
+    "method": ("core.js",),
+}
+BESIDE = ("data.js", "runs.js")  # written next to the pages; the others are in static/
 
 
-def build(groups: Sequence[Group], out: Path, refused: int = 0) -> list[Path]:
-    """Write the page into `out` and return the paths written, index.html first.
+def build(
+    groups: Sequence[Group],
+    records: Sequence[Record],
+    out: Path,
+    refused: int = 0,
+    catalog: Catalog | None = None,
+    source: str | None = None,
+) -> list[Path]:
+    """Write the site into `out` and return the paths written, index.html first.
 
-    `refused` is how many files were no valid record; the page says so.
+    `refused` is how many files were no valid record; the overview says so. `source` is the address
+    that shows the repository's files, as in https://host/owner/pezoo/blob/main.
     """
+    catalog = catalog or known.read()
+    data = site_data(groups, catalog)
+    common = {"refused": refused, "records": len(records), "source": source, "data": data}
+    written = [
+        write(out / name, content)
+        for part in (
+            _pages(groups, records, catalog, common),
+            _shared(groups, records, data),
+            _assets(),
+        )
+        for name, content in part
+    ]
+    _forget(out, set(written))
+    return written
+
+
+def _pages(
+    groups: Sequence[Group], records: Sequence[Record], catalog: Catalog, common: dict[str, Any]
+) -> Iterator[tuple[str, str]]:
+    environment = _environment()
+
+    def render(template: str, root: str, **context: Any) -> str:
+        page = environment.get_template(f"{template}.html")
+        scripts = [f"{'' if name in BESIDE else 'static/'}{name}" for name in SCRIPTS[template]]
+        return page.render(**common, root=root, scripts=scripts, here=template, **context)
+
+    data = common["data"]
+    yield "index.html", render("index", "", groups=groups)
+    for name in ("compare", "cost", "runs"):
+        yield f"{name}.html", render(name, "")
+    yield "method.html", render("method", "", **pages.method(catalog))
+    for name, facts in data["tasks"].items():
+        own = [group for group in groups if group.first.task == name]
+        yield facts["page"], render("task", "../", **pages.task(name, own, catalog))
+    for name, facts in data["encodings"].items():
+        yield facts["page"], render("encoding", "../", **pages.encoding(name, catalog))
+    for record in records:
+        yield f"run/{record.run}.html", render("run", "../", **pages.run(record))
+
+
+def _shared(
+    groups: Sequence[Group], records: Sequence[Record], data: dict[str, Any]
+) -> Iterator[tuple[str, str]]:
+    rows = [row for group in groups for row in group.rows]
+    looks = all_looks(groups)
+    yield "data.js", script("DATA", data)
+    yield "runs.js", script("RUNS", runs_data(records))
+    yield "leaderboard.json", script_json(data["tables"]) + "\n"
+    yield "leaderboard.csv", tables.rows_as_csv(rows)
+    for group in groups:
+        yield f"pictures/{group.slug}.svg", curves(group.title, group.rows, looks)
+    for record in records:
+        yield f"record/{record.run}.json", record.model_dump_json(by_alias=True, indent=1) + "\n"
+
+
+def _assets() -> Iterator[tuple[str, str | bytes]]:
     from plotly.offline import get_plotlyjs
 
-    marks = looks(row.label for group in groups for row in group.rows)
-    rows = [row for group in groups for row in group.rows]
-    html = _environment().get_template("index.html").render(
-        groups=[_section(group) for group in groups],
-        how_to_read=how_to_read(),
-        records=sum(len(group.records) for group in groups),
-        refused=refused,
-        command=command_text,
-    )  # fmt: skip
-    data = [_chart(group, marks) for group in groups]
-    contents: dict[str, str | bytes] = {
-        "index.html": html,
-        "data.js": f"window.DATA = {script_json(data)};\n",
-        "leaderboard.csv": tables.rows_as_csv(rows),
-        "plotly.min.js": get_plotlyjs(),
-    }
-    for name in STATIC:
-        contents[name] = (files("leaderboard") / "static" / name).read_bytes()
-    for group in groups:
-        contents[f"pictures/{group.slug}.svg"] = curves(group.title, group.rows, marks)
-    return [write(out / name, content) for name, content in contents.items()]
+    yield "static/plotly.min.js", get_plotlyjs()
+    folder = files("leaderboard") / "static"
+    for place in (folder, folder / "vendor"):
+        for item in place.iterdir():
+            if item.is_file():
+                yield f"static/{item.name}", item.read_bytes()
 
 
-def script_json(value: Any) -> str:
-    """JSON that ends no script element and no line of JavaScript, whatever texts it holds.
-
-    >>> script_json("</script>")
-    '"\\\\u003c/script\\\\u003e"'
-    """
-    text = json.dumps(value, ensure_ascii=True, allow_nan=False, sort_keys=True)
-    return "".join(f"\\u{ord(char):04x}" if char in "<>&" else char for char in text)
+def _forget(out: Path, written: set[Path]) -> None:
+    """Pages of runs, tasks and encodings that are there no longer."""
+    for folder in FOLDERS:
+        for path in (out / folder).glob("*.*"):
+            if path not in written and path.suffix in (".html", ".json"):
+                path.unlink()
 
 
 def _environment() -> Environment:
-    return Environment(
+    made = Environment(
         loader=PackageLoader("leaderboard"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-
-
-def _section(group: Group) -> dict[str, Any]:
-    by_run = {record.run: record for record in group.records}
-    heads = tables.headers(group.rows)
-    return {
-        "group": group,
-        "first": group.first,
-        "heads": heads,
-        "rows": [
-            {
-                "row": row,
-                "id": f"{group.slug}.{at}",
-                "cells": [_cell(cell) for cell in row.cells],
-                "unseen": tables.unseen_text(row, False),
-                "unseen_interval": _brackets(tables.unseen_text(row)),
-                "tokens": tables.token_text(row),
-                "reach": tables.reach_text(row),
-                "seeds": tables.seeds_text(row).split(", "),
-                "runs": [by_run[run] for run in row.runs],
-            }
-            for at, row in enumerate(group.rows)
-        ],
+    made.filters |= {
+        "command": command_text,
+        "percent": tables.percent,
+        "times": tables.times,
+        "slug": slug,
+        "json": script_json,
     }
-
-
-def _cell(cell: Any) -> dict[str, Any]:
-    return {
-        "text": tables.cell_text(cell, False),
-        "interval": _brackets(tables.cell_text(cell)),
-        "share": cell.exact.mean if cell.exact else None,
-        "seen": cell.seen,
-        "title": _title(cell),
-    }
-
-
-def _brackets(text: str) -> str:
-    return text[text.index("[") :] if "[" in text else ""
-
-
-def _title(cell: Any) -> str:
-    """What a pointer over the cell shows: where the number comes from."""
-    if cell.exact is None:
-        return str(cell.status)
-    seeds = ", ".join(f"seed {seed}: {tables.percent(value)}" for seed, value in cell.seeds)
-    token = f"; token accuracy {tables.percent(cell.token)}"
-    median = f"; median {tables.percent(cell.median)}"
-    return f"{cell.correct} of {cell.count} right ({seeds}){median}{token}"
-
-
-def _chart(group: Group, marks: dict[str, Look]) -> dict[str, Any]:
-    lengths = [cell.length for row in group.rows[:1] for cell in row.cells]
-    return {
-        "id": group.slug,
-        "train": group.first.train_length,
-        "log": wide(lengths),
-        "lengths": lengths,
-        "rows": [_curve(row, marks[row.label]) for row in group.rows],
-    }
-
-
-def _curve(row: Row, look: Look) -> dict[str, Any]:
-    cells = [cell for cell in row.cells if cell.status != "no instance"]
-    return {
-        "label": row.label,
-        "words": last_words((cell.length, cell.status) for cell in row.cells),
-        "colour": look.colour,
-        "dash": look.dash,
-        "marker": look.marker,
-        "length": [cell.length for cell in cells],
-        "mean": [cell.exact.mean if cell.exact else None for cell in cells],
-        "low": [cell.exact.low if cell.exact else None for cell in cells],
-        "high": [cell.exact.high if cell.exact else None for cell in cells],
-        "token": [cell.token for cell in cells],
-        "seeds": [[cell.length, value, seed] for cell in cells for seed, value in cell.seeds],
-    }
+    return made

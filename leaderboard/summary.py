@@ -1,7 +1,8 @@
 """Many runs in, one row per encoding out. The pages and the command line use the same numbers.
 
 Runs are compared only within one table: same protocol, same task and the same settings in
-everything but seed and encoding. Three rules keep words from turning into numbers:
+everything but seed and encoding. Another evaluation mode of the same weights is a row of its own.
+Three rules keep words from turning into numbers:
 - a length that any seed cannot represent is the words "cannot represent", never 0;
 - the mean over unseen lengths is None, with the reason, unless every unseen length has a number;
 - a failed run counts as failed and enters no mean.
@@ -9,12 +10,14 @@ everything but seed and encoding. Three rules keep words from turning into numbe
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from statistics import fmean, median
 
 from leaderboard.intervals import Stat, over_seeds
+from leaderboard.ranks import ranked
 from leaderboard.records import Record, Score
 
 PASS = 0.9  # the mean exact match that counts as solving a length
@@ -38,7 +41,11 @@ class Cell:
 
 @dataclass(frozen=True)
 class Row:
-    """One encoding in one table. `rank` is by `unseen`; None where that is None.
+    """One encoding in one table. `rank` is by `unseen`; None where that is None. `ranks` is the
+    first and the last place that the paired comparisons leave possible.
+
+    `typed`: options were typed with the encoding's name, so that it was tuned by hand; such a row
+    counts for no other row's rank, and its own is the place that it would have.
 
     `reach` is the largest length, as a multiple of the training length, up to which the mean
     exact match is at least 0.9 at every tested length; 0 where that is not even the training
@@ -59,6 +66,9 @@ class Row:
     reach: float | None
     reach_open: bool
     steps_per_second: float | None
+    train_seconds: float | None
+    cpu_seconds: float | None
+    peak_memory_mb: float | None
     parameters: int | None
     encoding_parameters: int | None
     seeds: tuple[int, ...]  # of the runs that are done
@@ -67,6 +77,12 @@ class Row:
     notes: tuple[str, ...]
     label: str = ""  # the shortest text that tells this row from the others in its table
     rank: int | None = None
+    ranks: tuple[int, int] | None = None
+    mode: str = ""  # the evaluation mode, where it is not the one of training
+    typed: bool = False
+    by_seed: tuple[tuple[int, float], ...] = ()  # each seed's mean over the unseen lengths
+    tried: tuple[str, ...] = ()  # in a table of tuned encodings: the settings to choose from
+    chosen: str = ""
 
 
 def table_key(record: Record) -> tuple[str, str, str]:
@@ -79,16 +95,26 @@ def summarise(records: Iterable[Record], checkpoint: str = "last") -> list[Row]:
     if checkpoint not in ("last", "best"):
         raise ValueError(f"checkpoint must be 'last' or 'best', was given {checkpoint!r}")
     rows: list[Row] = []
-    for _, table in groupby(sorted(records, key=_order), key=table_key):
+    views = [view for record in records for view in record.views()]
+    for _, table in groupby(sorted(views, key=_order), key=table_key):
         runs = list(table)
         lengths = sorted({(s.length, s.seen) for r in runs for s in getattr(r.scores, checkpoint)})
         own = [_row(list(one), lengths, checkpoint) for _, one in groupby(runs, key=_entry)]
-        rows += _ranked(_labelled(own))
+        rows += ranked(_labelled(own))
     return rows
 
 
-def _entry(record: Record) -> tuple[str, str]:
-    return record.plain.spec, str(record.plain.encoding_version)
+def bare(spec: str) -> str:
+    """The text of an encoding without its options.
+
+    >>> bare("randomized(max_len=512):rope(base=500)")
+    'randomized:rope'
+    """
+    return re.sub(r"\([^()]*\)", "", spec) or spec
+
+
+def _entry(record: Record) -> tuple[str, str, str]:
+    return record.plain.spec, str(record.plain.encoding_version), record.mode
 
 
 def _order(record: Record) -> tuple[object, ...]:
@@ -99,24 +125,14 @@ def _labelled(rows: list[Row]) -> list[Row]:
     """The short name where it says which row is meant; else the options, else the version too."""
 
     def label(row: Row) -> str:
-        if sum(other.encoding == row.encoding for other in rows) == 1:
-            return row.encoding
-        same = sum(other.spec == row.spec for other in rows) > 1
-        return f"{row.spec} (version {row.version})" if same else row.spec
+        same = [other for other in rows if other.mode == row.mode]
+        name = row.encoding
+        if sum(other.encoding == row.encoding for other in same) > 1:
+            several = sum(other.spec == row.spec for other in same) > 1
+            name = f"{row.spec} (version {row.version})" if several else row.spec
+        return f"{name} ({row.mode})" if row.mode else name
 
     return [replace(row, label=label(row)) for row in rows]
-
-
-def _ranked(rows: list[Row]) -> list[Row]:
-    means = [round(row.unseen.mean, 9) for row in rows if row.unseen]
-
-    def placed(row: Row) -> Row:
-        if row.unseen is None:
-            return row
-        return replace(row, rank=1 + sum(m > round(row.unseen.mean, 9) for m in means))
-
-    last = len(rows) + 1
-    return sorted(map(placed, rows), key=lambda r: (r.rank or last, -(r.reach or 0), r.label))
 
 
 def _row(runs: list[Record], lengths: list[tuple[int, bool]], checkpoint: str) -> Row:
@@ -128,19 +144,23 @@ def _row(runs: list[Record], lengths: list[tuple[int, bool]], checkpoint: str) -
     cells = tuple(_cell(length, seen, scores) for length, seen in lengths)
     if any(x.method == "decoded" for own in scores.values() for x in own.values()):
         notes.append("scored by decoding token by token")
-    unseen, why = _unseen(cells, len(done))
+    by_seed, why = _unseen(cells, len(done))
     costs = [run.cost for run in done.values()]
-    speeds = [c.steps_per_second for c in costs if c.steps_per_second is not None]
     return Row(
-        *table_key(first), first.encoding, *_entry(first), first.train_length, cells,
-        unseen, why, *_reach(cells, first.train_length, bool(done)),
-        fmean(speeds) if speeds else None,
+        *table_key(first), first.encoding, *_entry(first)[:2], first.train_length, cells,
+        over_seeds(list(by_seed.values())) if by_seed else None, why,
+        *_reach(cells, first.train_length, bool(done)),
+        _mean([c.steps_per_second for c in costs]), _mean([c.train_seconds for c in costs]),
+        _mean([c.cpu_seconds for c in costs]), _mean([c.peak_memory_mb for c in costs]),
         _same([c.parameters for c in costs]),
         _same([c.encoding_parameters for c in costs]),
         tuple(done),
         tuple((r.seed, r.reason or "no reason given") for r in runs if r.status == "failed"),
         tuple(run.run for run in runs),
         tuple(notes),
+        mode=first.mode,
+        typed=bare(first.encoding) != first.encoding,
+        by_seed=tuple(by_seed.items()),
     )  # fmt: skip
 
 
@@ -164,20 +184,21 @@ def _cell(length: int, seen: bool, scores: dict[int, dict[int, Score]]) -> Cell:
     )  # fmt: skip
 
 
-def _unseen(cells: Sequence[Cell], done: int) -> tuple[Stat | None, str | None]:
-    """Each seed's mean over the unseen lengths, then the mean over seeds; or why there is none."""
+def _unseen(cells: Sequence[Cell], done: int) -> tuple[dict[int, float], str | None]:
+    """Each seed's mean over the unseen lengths; or nothing, and why."""
     cells = [cell for cell in cells if not cell.seen and cell.status != "no instance"]
     if not done:
-        return None, "failed"
+        return {}, "failed"
     for words in ("cannot represent", "not tested"):
         if any(cell.status == words for cell in cells):
-            return None, words
+            return {}, words
     if not cells:
-        return None, "no unseen length"
+        return {}, "no unseen length"
     if any(len(cell.seeds) < done for cell in cells):
-        return None, "not tested with every seed"
+        return {}, "not tested with every seed"
+    seeds = [seed for seed, _ in cells[0].seeds]
     by_seed = zip(*([value for _, value in cell.seeds] for cell in cells), strict=True)
-    return over_seeds([fmean(values) for values in by_seed]), None
+    return dict(zip(seeds, map(fmean, by_seed), strict=True)), None
 
 
 def _reach(cells: Sequence[Cell], train_length: int, done: bool) -> tuple[float | None, bool]:
@@ -190,6 +211,11 @@ def _reach(cells: Sequence[Cell], train_length: int, done: bool) -> tuple[float 
             return (length / train_length if length >= train_length else 0.0), False
         length = cell.length
     return (length / train_length if length >= train_length else 0.0), length >= train_length
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return fmean(known) if known else None
 
 
 def _same(values: list[int | None]) -> int | None:

@@ -18,7 +18,8 @@ CSV_HEADERS = [
     "times_train_length", "seen", "status", "exact_mean", "exact_low", "exact_high", "interval",
     "exact_median", "token_mean", "correct", "count", "seeds", "failed", "unseen_mean",
     "unseen_low", "unseen_high", "unseen_note", "reach", "reach_open", "parameters",
-    "encoding_parameters", "steps_per_second",
+    "encoding_parameters", "steps_per_second", "rank_first", "rank_last", "mode", "typed_options",
+    "chosen_setting", "settings_tried",
 ]  # fmt: skip
 
 
@@ -78,6 +79,17 @@ def seeds_text(row: Row) -> str:
     return done + (f", {len(row.failures)} failed" if row.failures else "")
 
 
+def rank_text(row: Row) -> str:
+    """`2`, `2 [1-3]` with the places that paired comparisons leave possible, `(2)` for a row with
+    options typed by hand, `-` where there is none."""
+    if row.rank is None:
+        return "-"
+    place = f"({row.rank})" if row.typed else str(row.rank)
+    if row.ranks is None or row.ranks[0] == row.ranks[1]:
+        return place
+    return f"{place} [{row.ranks[0]}-{row.ranks[1]}]"
+
+
 def headers(rows: Sequence[Row]) -> list[str]:
     """The column heads of one table. Errors: ValueError for rows of several tables."""
     if len({(row.protocol, row.task, row.settings) for row in rows}) > 1:
@@ -90,7 +102,7 @@ def rows_as_lists(rows: Sequence[Row], intervals: bool = True) -> list[list[str]
     """The cells of one table as text, in the order of `headers`."""
     return [
         [
-            "-" if row.rank is None else str(row.rank),
+            rank_text(row),
             row.label,
             seeds_text(row),
             *(cell_text(cell, intervals) for cell in row.cells),
@@ -135,6 +147,7 @@ def _csv_line(row: Row, cell: Cell) -> list[object]:
         len(row.seeds), len(row.failures),
         *((unseen.mean, unseen.low, unseen.high) if unseen else [None] * 3), row.unseen_note,
         row.reach, row.reach_open, row.parameters, row.encoding_parameters, row.steps_per_second,
+        *(row.ranks or (None, None)), row.mode, row.typed, row.chosen, len(row.tried) or None,
     ]  # fmt: skip
 
 

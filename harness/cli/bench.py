@@ -105,7 +105,7 @@ def _run(
         if record is not None:
             records[index] = record
     waiting = [index for index in range(len(configs)) if index not in records]
-    words = shlex.join(["pezoo", *sys.argv[1:]])
+    words = shlex.join(["pezoo", *_repeatable(sys.argv[1:])])
     with Progress([configs[i] for i in waiting], len(records)) as progress:
 
         def on_event(position: int, event: dict[str, Any]) -> None:
@@ -117,6 +117,18 @@ def _run(
         failed = progress.failed
     ordered = [records[i] for i in sorted(records)]
     return ordered, failed or any(r["status"] == "failed" for r in ordered)
+
+
+def _repeatable(arguments: list[str]) -> list[str]:
+    """The command line that gives these results anywhere: without the folder they went to."""
+    kept = []
+    words = iter(arguments)
+    for word in words:
+        if word == "--runs":
+            next(words, None)
+        elif not word.startswith("--runs="):
+            kept.append(word)
+    return kept
 
 
 def _print(records: list[dict[str, Any]], form: str) -> None:

@@ -1,45 +1,54 @@
-"""`pezoo leaderboard build|open`."""
+"""`pezoo leaderboard build|open|check|add`."""
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import click
 
-
-@click.group()
-def command() -> None:
-    """Build and open the leaderboard."""
-
-
-@command.command("build")
-@click.option("--runs", default="runs", show_default=True, help="Fresh runs to include, if any.")
-@click.option("--records", help="Committed records; the package's own by default.")
-@click.option("--out", default="leaderboard/site", show_default=True, help="Folder of the site.")
-@click.option(
+_out = click.option(
+    "--out", default="leaderboard/site", show_default=True, help="Folder of the site."
+)
+_markdown = click.option(
     "--markdown",
     default="leaderboard/LEADERBOARD.md",
     show_default=True,
     help="The page in Markdown.",
 )
-def build_command(runs: str, records: str | None, out: str, markdown: str) -> None:
+_records = click.option("--records", help="Committed records; the package's own by default.")
+
+
+@click.group()
+def command() -> None:
+    """Build, open and check the leaderboard, and add runs to it."""
+
+
+@command.command("build")
+@click.option(
+    "--runs", default="runs", show_default=True, help="Fresh runs to include; no such folder: none."
+)
+@_records
+@_out
+@_markdown
+@click.option("--source", help="Address of the repository's files, for links to code.")
+def build_command(
+    runs: str, records: str | None, out: str, markdown: str, source: str | None
+) -> None:
     """Read records, write LEADERBOARD.md and the site."""
-    from leaderboard.build import RECORDS, build
+    from leaderboard.build import build
 
     fresh = Path(runs) if Path(runs).is_dir() else None
-    source = Path(records) if records else RECORDS
-    if not source.is_dir():
-        raise click.UsageError(f"no folder {source}")
     page = Path(markdown)
     page.parent.mkdir(parents=True, exist_ok=True)
-    report = build(fresh, source, Path(out), page)
+    report = build(fresh, _folder(records), Path(out), page, _address(source))
     for problem in report.problems:
         click.echo(f"left out: {problem}", err=True)
     click.echo(f"{report.records} records -> {Path(out) / 'index.html'} and {page}")
 
 
 @command.command("open")
-@click.option("--out", default="leaderboard/site", show_default=True, help="Folder of the site.")
+@_out
 def open_command(out: str) -> None:
     """Open the site in a browser."""
     index = Path(out) / "index.html"
@@ -47,3 +56,51 @@ def open_command(out: str) -> None:
         raise click.UsageError(f"{index} is not there yet: run pezoo leaderboard build")
     click.echo(index.resolve().as_uri())
     click.launch(str(index.resolve()))
+
+
+@command.command("check")
+@click.argument("paths", nargs=-1, type=click.Path(exists=True))
+@_records
+@_markdown
+def check_command(paths: tuple[str, ...], records: str | None, markdown: str) -> None:
+    """Validate every record in PATHS; without PATHS the committed ones, and that LEADERBOARD.md
+    is what they give. Exit code 1 where something is refused."""
+    from leaderboard.check import check, stale
+
+    folder = _folder(records)
+    report = check([Path(path) for path in paths] or [folder], tree=not paths)
+    refused = [*report.refused, *([] if paths else stale(folder, Path(markdown)))]
+    for note, count in Counter(line.split(": ", 1)[1] for line in report.warnings).items():
+        click.echo(f"note: {count} records: {note}")
+    for line in refused:
+        click.echo(f"refused: {line}", err=True)
+    click.echo(f"{report.records} records checked, {len(report.refused)} refused")
+    if refused:
+        raise SystemExit(1)
+
+
+@command.command("add")
+@click.argument("run")
+@click.option("--runs", default="runs", show_default=True, help="Folder with runs.")
+@_records
+def add_command(run: str, runs: str, records: str | None) -> None:
+    """Put the record of a finished RUN, an id or a folder, among the committed ones."""
+    from leaderboard.add import add
+
+    path = add(run, Path(runs), _folder(records))
+    click.echo(f"added {path}; now: pezoo leaderboard build --runs none")
+
+
+def _folder(records: str | None) -> Path:
+    from leaderboard.build import RECORDS
+
+    source = Path(records) if records else RECORDS
+    if not source.is_dir():
+        raise click.UsageError(f"no folder {source}")
+    return source
+
+
+def _address(source: str | None) -> str | None:
+    if source and not source.startswith(("https://", "http://")):
+        raise click.UsageError(f"--source expects an https address, was given {source!r}")
+    return source.rstrip("/") if source else None

@@ -9,16 +9,17 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad, softplus
 
+from pezoo import prism_math
 from pezoo.base import Shape
 from pezoo.cursors.controllers import at_count
 from pezoo.cursors.encoding import CursorEncoding, wave
 from pezoo.cursors.layer import CursorOptions, Scan
 from pezoo.functional import at_least_float32, cursor_frequencies
 from pezoo.kernels.histogram import Copy, Gates, chosen, histogram_scan, update
-from pezoo.prism_math import displacement, learned_distance, transition_matrix
+from pezoo.prism_math import *  # noqa: F403  (the paper's equations, beside what uses them)
 from pezoo.registry import register
 
-__all__ = ["PRISM", "displacement", "learned_distance", "transition_matrix", "update"]
+__all__ = ["PRISM", "Histograms", "update", *prism_math.__all__]
 
 
 @register("prism")

@@ -153,3 +153,10 @@ def test_leaderboard_build(monkeypatch, capsys, tmp_path):
     code, _, err = call(monkeypatch, capsys, "leaderboard", "open", "--out", tmp_path / "nowhere")
     assert code == 2
     assert "leaderboard build" in err
+
+
+def test_the_recorded_command_leaves_out_where_the_runs_lie():
+    from harness.cli.bench import _repeatable
+
+    words = ["bench", "--pe", "rope", "--runs", "/some/where", "--seeds", "0", "--runs=here"]
+    assert _repeatable(words) == ["bench", "--pe", "rope", "--seeds", "0"]

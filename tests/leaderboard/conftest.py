@@ -11,6 +11,12 @@ from typing import Any
 import pytest
 
 
+def run_id(config: dict[str, Any]) -> str:
+    """As the harness makes it: a hash of the canonical JSON of the config."""
+    text = json.dumps(config, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
 def raw_record(
     encoding: str = "rope",
     seed: int = 0,
@@ -38,7 +44,7 @@ def raw_record(
     scores = [_score(length, value) for length, value in right.items()]
     record: dict[str, Any] = {
         "schema": 1,
-        "run": hashlib.sha256(json.dumps(config).encode()).hexdigest()[:16],
+        "run": run_id(config),
         "status": "done",
         "reason": None,
         "protocol": protocol,
@@ -50,7 +56,10 @@ def raw_record(
         "chance": 0.1,
         "best_step": 1500,
         "scores": {"last": scores, "best": scores},
-        "learning": [{"step": 250, "loss": 1.2, "exact": 0.4}],
+        "learning": [
+            {"step": 250, "loss": 1.2, "exact": 0.4},
+            {"step": config["train"].get("steps", 1500), "loss": 0.1, "exact": 0.9},
+        ],
         "cost": {
             "parameters": 100_000,
             "encoding_parameters": 1000,
@@ -93,7 +102,7 @@ def failed_record(encoding: str = "rope", seed: int = 0, reason: str = "loss is 
     return raw_record(encoding, seed, status="failed", reason=reason, scores=scores)
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def raw() -> Callable[..., dict[str, Any]]:
     return raw_record
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import io
 import json
 import re
@@ -14,13 +15,14 @@ from xml.etree import ElementTree
 
 import pytest
 
+import leaderboard
 from leaderboard.build import build
 from leaderboard.curves import curves
+from leaderboard.data import script_json
 from leaderboard.files import csv_text, markdown_text, write
 from leaderboard.groups import grouped
 from leaderboard.looks import looks
 from leaderboard.markdown import page
-from leaderboard.site import script_json
 from leaderboard.summary import summarise
 from leaderboard.tables import headers, rows_as_csv, rows_as_lists, rows_as_markdown
 
@@ -92,42 +94,60 @@ class Tags(HTMLParser):
         self.tags.append((tag, dict(attrs)))
 
 
+def pages(out: Path) -> dict[Path, list[tuple[str, dict[str, str | None]]]]:
+    """The tags of every page of a site."""
+    found = {}
+    for path in sorted(out.rglob("*.html")):
+        parser = Tags()
+        parser.feed(path.read_text(encoding="utf-8"))
+        found[path] = parser.tags
+    return found
+
+
+def attack(raw, text):
+    """A record that carries the text wherever a text may stand."""
+    env = raw()["env"] | {"device": text, "torch": text, "kernels": {text: text}}
+    command = {"command": text, "finished": "2026-01-01T00:00:00+00:00"}
+    return raw(text, env=env, reason=text, config={"odd": text, text: 1}, data_hash=text) | {
+        "provenance": command
+    }
+
+
 def test_hostile_texts_stay_texts_everywhere(raw, save, tmp_path):
-    env = raw()["env"]
-    records = [
-        raw(text, env=env | {"device": text}, reason=text, config={"odd": text, text: 1})
-        | {"provenance": {"command": text, "finished": "2026-01-01T00:00:00+00:00"}}
-        for text in HOSTILE
-    ]
-    tame = [raw(f"name{at}") for at in range(len(HOSTILE))]
-    reports = [
-        build(None, save(*some, folder=name), tmp_path / f"{name}-out", tmp_path / name / "L.md")
-        for name, some in (("bad", records), ("tame", tame))
-    ]
-    assert [report.records for report in reports] == [6, 6]
-    assert reports[0].problems == ()
-    html = (tmp_path / "bad-out" / "index.html").read_text()
-    parser = Tags()
-    parser.feed(html)
-    assert {tag for tag, _ in parser.tags if tag in ("svg", "iframe", "object", "form")} == set()
-    assert [a["src"] for t, a in parser.tags if t == "script"] == [
-        "plotly.min.js", "data.js", "app.js",
-    ]  # fmt: skip
-    assert not any(name.startswith("on") for _, attrs in parser.tags for name in attrs)
-    assert {a["src"].split("/")[0] for t, a in parser.tags if t == "img"} == {"pictures"}
-    assert "{{ 7*7 }}" in html  # shown, not run
-    data = (tmp_path / "bad-out" / "data.js").read_text()
-    assert not set("<>&") & set(data)
-    for picture in (tmp_path / "bad-out" / "pictures").iterdir():
+    records = [attack(raw, text) for text in HOSTILE]
+    report = build(None, save(*records), tmp_path / "out", tmp_path / "L.md")
+    assert (report.records, report.problems) == (6, ())
+    found = pages(tmp_path / "out")
+    assert len(found) > 2 * len(HOSTILE)  # a page per encoding and per run
+    for path, tags in found.items():
+        assert not {tag for tag, _ in tags} & {"svg", "iframe", "object", "form", "base"}
+        scripts = [attributes for tag, attributes in tags if tag == "script"]
+        loaded = [one["src"] for one in scripts if one.get("type") != "application/json"]
+        assert all((path.parent / source).is_file() for source in loaded), loaded
+        assert not any(name.startswith("on") for _, attrs in tags for name in attrs)
+        addresses = [a[k] for _, a in tags for k in ("src", "href") if k in a]
+        assert not [x for x in addresses if re.match(r"\s*(https?|javascript|file|//)", x)]
+    run = (tmp_path / "out" / "run" / f"{records[4]['run']}.html").read_text()
+    assert "{{ 7*7 }}" in run  # shown, not run
+    for name in ("data.js", "runs.js", "leaderboard.json"):
+        assert not set("<>&") & set((tmp_path / "out" / name).read_text())
+    for row in csv.reader(io.StringIO((tmp_path / "out" / "leaderboard.csv").read_text())):
+        assert not any(cell.startswith(("=", "+", "-", "@")) for cell in row)
+
+
+def test_hostile_texts_stay_texts_in_markdown_and_pictures(raw, save, tmp_path):
+    records = [attack(raw, text) for text in HOSTILE]
+    build(None, save(*records), tmp_path / "out", tmp_path / "md" / "L.md")
+    pictures = [*(tmp_path / "md").rglob("*.svg"), *(tmp_path / "out").rglob("*.svg")]
+    assert len(pictures) > len(HOSTILE)
+    for picture in pictures:
         tree = ElementTree.fromstring(picture.read_text())
         kinds = {element.tag.rpartition("}")[2] for element in tree.iter()}
         assert kinds == {"svg", "title", "style", "rect", "text", "path"}
-    text = (tmp_path / "bad" / "L.md").read_text()
+    text = (tmp_path / "md" / "L.md").read_text()
     outside = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
     assert "<" not in outside
     assert "not shown: the recorded command" in text
-    for row in csv.reader(io.StringIO((tmp_path / "bad-out" / "leaderboard.csv").read_text())):
-        assert not any(cell.startswith(("=", "+", "-", "@")) for cell in row)
 
 
 def test_script_json_survives_every_text():
@@ -159,28 +179,86 @@ def test_no_records_still_build_and_say_how_to_get_some(tmp_path):
         assert "pezoo bench" in path.read_text()
 
 
-def test_the_page_traces_numbers_to_runs_and_counts_refused_files(raw, save, failed, tmp_path):
+def test_numbers_lead_to_runs_and_refused_files_are_counted(raw, save, failed, tmp_path):
     good, bad = raw("rope"), failed("rope", 1, "out of memory")
     report = build(save(good, folder="runs"), save(bad, "{"), tmp_path / "out", None)
-    html = (tmp_path / "out" / "index.html").read_text()
     assert (report.records, len(report.problems)) == (2, 1)
-    assert good["run"] in html
-    assert bad["run"] in html
-    assert "failed: out of memory" in html
-    assert "1 file left out as invalid" in html
-    assert 'href="#quick.copy.0"' in html
-    assert '<details id="quick.copy.0">' in html
+    assert "1 file left out as invalid" in (tmp_path / "out" / "index.html").read_text()
+    (table,) = json.loads((tmp_path / "out" / "leaderboard.json").read_text())
+    assert set(table["rows"][0]["runs"]) == {good["run"], bad["run"]}
+    page_ = (tmp_path / "out" / "run" / f"{bad['run']}.html").read_text()
+    assert "This run failed: out of memory" in page_
+    record = json.loads((tmp_path / "out" / "record" / f"{good['run']}.json").read_text())
+    assert record["scores"]["last"][0]["exact"] == 1.0
+    assert record["schema"] == 1
 
 
-def test_the_page_needs_no_network(raw, save, tmp_path):
-    build(None, save(raw()), tmp_path / "out", None)
-    html = (tmp_path / "out" / "index.html").read_text()
-    parser = Tags()
-    parser.feed(html)
-    links = [a.get("src") or a.get("href") for _, a in parser.tags if "src" in a or "href" in a]
-    assert not [link for link in links if "//" in link]
-    assert all(link.startswith("#") or (tmp_path / "out" / link).is_file() for link in links)
-    assert "default-src 'none'; script-src 'self' file:;" in html
+def test_every_link_leads_to_a_file_of_the_site(raw, save, tmp_path):
+    build(None, save(raw(), raw("randomized:rope"), raw("mine(x=1)")), tmp_path / "out", None)
+    for path, tags in pages(tmp_path / "out").items():
+        for _, attributes in tags:
+            for key in ("src", "href"):
+                link = attributes.get(key) or "#"
+                plain = link.partition("#")[0]
+                assert link.startswith("#") or link == "data:," or (path.parent / plain).is_file()
+        policy = [a["content"] for t, a in tags if a.get("http-equiv")]
+        assert len(policy) == 1
+        assert policy[0].startswith("default-src 'none'; script-src 'self' file:;")
+
+
+def test_pages_of_vanished_runs_are_removed(raw, save, tmp_path):
+    build(None, save(raw(), raw("alibi"), folder="two"), tmp_path / "out", None)
+    build(None, save(raw(), folder="one"), tmp_path / "out", None)
+    names = {path.stem for path in (tmp_path / "out" / "run").iterdir()}
+    assert names == {raw()["run"]} == {p.stem for p in (tmp_path / "out" / "record").iterdir()}
+
+
+def test_an_encoding_page_says_what_it_is_and_how_to_get_it(raw, save, tmp_path):
+    report = build(None, save(raw()), tmp_path / "out", None, source="https://host/x/blob/main")
+    page_ = (tmp_path / "out" / "encoding" / "rope.html").read_text()
+    assert "from pezoo.encodings.rope import RoPE" in page_
+    assert "<i>w</i><sub>m</sub>" in page_
+    assert "Su et al. 2021" in page_
+    assert 'href="https://host/x/blob/main/pezoo/encodings/rope.py"' in page_
+    assert "class RoPE(Encoding)" in page_
+    assert tmp_path / "out" / "task" / "copy.html" in report.paths
+
+
+def test_a_mode_is_a_row_of_its_own(raw, save, tmp_path):
+    one = raw("prism", right={10: 100, 20: 10})
+    one["modes"] = {"snapped": raw("prism", right={10: 100, 20: 90})["scores"]}
+    build(
+        None, save(one, raw("rope", right={10: 100, 20: 50})), tmp_path / "out", tmp_path / "L.md"
+    )
+    (table,) = json.loads((tmp_path / "out" / "leaderboard.json").read_text())
+    rows = [(row["label"], row["mode"], row["rank"]) for row in table["rows"]]
+    assert rows == [("prism (snapped)", "snapped", 1), ("rope", "", 2), ("prism", "", 3)]
+    assert "| prism (snapped) |" in (tmp_path / "L.md").read_text()
+
+
+def test_devices_have_tables_of_their_own(raw, save, tmp_path):
+    env = raw()["env"]
+    some = [raw("rope", seed, env=env | {"device": d}) for seed, d in enumerate(("cpu", "gpu"))]
+    build(None, save(*some), tmp_path / "out", None)
+    tables = json.loads((tmp_path / "out" / "leaderboard.json").read_text())
+    assert [(t["device"], t["rows"][0]["seeds"]) for t in tables] == [
+        ("", [0, 1]), ("cpu", [0]), ("gpu", [1]),
+    ]  # fmt: skip
+
+
+def test_fewer_seeds_than_the_protocol_asks_are_marked(raw, save, tmp_path):
+    three = [raw("alibi", seed) for seed in range(3)]
+    build(None, save(raw(), *three), tmp_path / "out", None)
+    (table,) = json.loads((tmp_path / "out" / "leaderboard.json").read_text())
+    assert {row["label"]: row["few"] for row in table["rows"]} == {"rope": True, "alibi": False}
+
+
+def test_the_vendored_files_are_those_of_the_checksums():
+    folder = Path(leaderboard.__file__).parent / "static" / "vendor"
+    lines = [line.split("  ") for line in (folder / "SHA256SUMS").read_text().splitlines()]
+    assert {name for _, name in lines} | {"SHA256SUMS"} == {p.name for p in folder.iterdir()}
+    for digest, name in lines:
+        assert hashlib.sha256((folder / name).read_bytes()).hexdigest() == digest
 
 
 def test_markdown_page_has_pictures_and_commands(record):

@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from leaderboard.groups import grouped
-from leaderboard.intervals import student, wilson
+from leaderboard.intervals import paired, student, wilson
 from leaderboard.records import Record
 from leaderboard.summary import summarise
 
@@ -119,9 +119,98 @@ def test_other_settings_make_another_table(record):
     longer = {"train": {"steps": 9999, "lengths": [1, 10]}}
     groups = grouped([record("rope"), record("alibi", config=longer)])
     assert [len(group.rows) for group in groups] == [1, 1]
-    assert all("(settings " in group.title for group in groups)
+    assert ["(settings " in group.title for group in groups] == [False, True]
     assert len({group.slug for group in groups}) == 2
     assert len(grouped([record("rope"), record("alibi", config={"device": "cuda"})])) == 1
+
+
+def test_rank_ranges_follow_paired_differences(record):
+    def seeds(name, *values):
+        return [record(name, seed, {10: 100, 20: v}) for seed, v in enumerate(values)]
+
+    # a - b: 10, 11, 12: mean 11, half width 4.3027 * 1 / sqrt(3) = 2.48. b - c: 30, -30, 0.
+    rows = summarise(seeds("a", 60, 61, 62) + seeds("b", 50, 50, 50) + seeds("c", 20, 80, 47))
+    places = {row.label: (row.rank, row.ranks) for row in rows}
+    assert places == {"a": (1, (1, 2)), "b": (2, (2, 3)), "c": (3, (1, 3))}
+
+
+def test_one_shared_seed_distinguishes_nothing(record):
+    rows = summarise([record("a", 0, {20: 99}), record("b", 0, {20: 1}), record("b", 1, {20: 1})])
+    assert [row.ranks for row in rows] == [(1, 2), (1, 2)]
+
+
+def test_paired_differences_equal_scipy():
+    rng = np.random.default_rng(1)
+    for n in (2, 3, 5):
+        a, b = rng.uniform(0.3, 0.7, n), rng.uniform(0.3, 0.7, n)
+        got = paired(dict(enumerate(a)), dict(enumerate(b)) | {99: 0.0})
+        low, high = stats.ttest_rel(a, b).confidence_interval(0.95)
+        assert got.mean == pytest.approx(np.mean(a - b))
+        assert (got.low, got.high) == pytest.approx((max(low, -1), min(high, 1)))
+        assert got.n == n
+    assert paired({0: 1.0}, {0: 0.5, 1: 0.5}) is None
+
+
+def test_options_typed_by_hand_count_for_no_other_rank(record):
+    rows = summarise(
+        [record("rope", right={20: 50}), record("prism(gamma=2)", right={20: 90}),
+         record("alibi", right={20: 20})]
+    )  # fmt: skip
+    assert [(r.label, r.typed, r.rank) for r in rows] == [
+        ("prism(gamma=2)", True, 1), ("rope", False, 1), ("alibi", False, 2),
+    ]  # fmt: skip
+
+
+def test_a_mode_keeps_its_scores_apart(raw):
+    one = raw("prism", right={10: 100, 20: 10})
+    one["modes"] = {"snapped": raw(right={10: 100, 20: 90})["scores"]}
+    rows = summarise([Record.model_validate_json(json.dumps(one))])
+    assert [(r.label, r.mode, r.unseen.mean) for r in rows] == [
+        ("prism (snapped)", "snapped", 0.9), ("prism", "", 0.1),
+    ]  # fmt: skip
+    assert rows[0].runs == rows[1].runs
+
+
+def grid(record, name, validation, unseen, lr, protocol):
+    curve = [{"step": 1500, "loss": 1 - validation, "exact": validation}]
+    train = {"train": {"steps": 1500, "lengths": [1, 10], "lr": lr}}
+    return record(name, right={20: unseen}, protocol=protocol, config=train, learning=curve)
+
+
+def test_best_of_grid_chooses_on_training_lengths(record):
+    records = [
+        grid(record, "rope", 0.5, 90, 1.0, "quick"),
+        grid(record, "rope", 0.9, 10, 2.0, "quick+aa"),  # better in training, worse beyond
+        grid(record, "alibi", 0.7, 40, 1.0, "quick"),
+        grid(record, "alibi", 0.6, 80, 2.0, "quick+aa"),
+        grid(record, "nope", 0.1, 5, 1.0, "quick"),
+    ]
+    own, best, changed = grouped(records)
+    assert (own.policy, best.policy, changed.policy) == ("protocol", "best of grid", "changed")
+    assert changed.changes == (("train.lr", "2.0", "1.0"),)
+    assert [(r.label, r.unseen.mean, r.chosen, len(r.tried), r.rank) for r in best.rows] == [
+        ("alibi", 0.4, "the protocol's own", 2, 1),
+        ("rope", 0.1, "train.lr=2.0", 2, 2),
+        ("nope", 0.05, "the protocol's own", 1, 3),
+    ]
+    assert "encodings were tried with 1 to 2 settings" in best.warnings
+
+
+def test_other_training_lengths_are_no_grid(record):
+    other = {"train": {"steps": 1500, "lengths": [1, 5]}}
+    records = [record("rope", right={20: 50}), record("rope", right={20: 50}, config=other)]
+    assert [group.policy for group in grouped(records)] == ["protocol", "earlier"]
+
+
+def test_of_two_versions_of_a_protocol_the_newer_is_the_main_one(record):
+    old = record("rope")
+    new = record(
+        "rope", config={"train": {"steps": 10, "lengths": [1, 10]}},
+        provenance={"command": "pezoo", "finished": "2026-02-01T00:00:00+00:00"},
+    )  # fmt: skip
+    policies = {group.first.run: group.policy for group in grouped([old, new]) if group.rows}
+    assert policies[old.run] == "earlier"
+    assert grouped([old, new])[0].first.run == new.run
 
 
 def test_options_of_one_encoding_make_rows_with_telling_labels(record):

@@ -1,0 +1,54 @@
+"""A finished run's record into the committed ones."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from leaderboard import catalog
+from leaderboard.check import refusals
+from leaderboard.files import slug, write
+from leaderboard.records import read
+
+
+def add(run: str, runs: Path, records: Path) -> Path:
+    """Copy the record of a run into `records`, byte by byte, and return where it is.
+
+    `run` is a run's folder, or the beginning of its id in the folder `runs`. Errors: ValueError
+    for no such run, one that is not finished, a damaged result, or a record that `check` refuses.
+    """
+    folder = find(run, runs)
+    data = result(folder)
+    record = read(folder / "result.json")
+    if isinstance(record, str):
+        raise ValueError(f"{folder / 'result.json'}: {record}")
+    if reasons := list(refusals(record, catalog.read())):
+        raise ValueError(f"{folder / 'result.json'}: {'; '.join(reasons)}")
+    name = f"{record.run}.json"
+    path = records / record.protocol / record.task / slug(record.encoding) / name
+    others = [other for other in records.rglob(name) if other != path]
+    if others or (path.is_file() and path.read_bytes() != data):
+        raise ValueError(f"run {record.run} is there with another content: {(*others, path)[0]}")
+    return write(path, data)
+
+
+def find(run: str, runs: Path) -> Path:
+    """The one folder that is meant. Errors: ValueError for none or several."""
+    if Path(run).is_dir():
+        return Path(run)
+    found = [path for path in sorted(runs.glob("*")) if path.is_dir() and path.name.startswith(run)]
+    if len(found) != 1 or not run:
+        few = ", ".join(path.name for path in found[:5]) or "none"
+        raise ValueError(f"expected a run's folder or its id in {runs}, was {run!r}; found: {few}")
+    return found[0]
+
+
+def result(folder: Path) -> bytes:
+    """The bytes of result.json, as DONE confirms them. Errors: ValueError."""
+    done, path = folder / "DONE", folder / "result.json"
+    if not done.is_file() or not path.is_file():
+        raise ValueError(f"{folder} is not a finished run: it needs result.json and DONE")
+    data = path.read_bytes()
+    if hashlib.sha256(data).hexdigest().encode() != done.read_bytes().strip():
+        raise ValueError(f"{path} is not what DONE says: the file was changed or damaged")
+    return data

@@ -1,0 +1,214 @@
+"""Whether records deserve to be committed: more than a valid form, also a consistent content."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from leaderboard import catalog as known
+from leaderboard.catalog import Catalog
+from leaderboard.files import command_text, shown
+from leaderboard.groups import grouped
+from leaderboard.markdown import PICTURES, files
+from leaderboard.records import Record, Score, load, paths_of, read
+from leaderboard.summary import bare
+from leaderboard.tuned import base
+
+
+@dataclass(frozen=True)
+class CheckReport:
+    """`refused` and `warnings` are lines `path: reason`; a path holds no ": "."""
+
+    records: int
+    refused: tuple[str, ...]
+    warnings: tuple[str, ...]
+
+
+def check(paths: Sequence[Path], catalog: Catalog | None = None, tree: bool = False) -> CheckReport:
+    """Check every record in these files and folders.
+
+    With `tree` the files must also lie where records are committed, in PROTOCOL/TASK/ENCODING/
+    and named after the run.
+    """
+    catalog = catalog or known.read()
+    refused: list[str] = []
+    warnings: list[str] = []
+    runs: dict[str, Path] = {}
+    found = paths_of(paths, refused)
+    for path in found:
+        record = read(path)
+        reasons = [record] if isinstance(record, str) else list(refusals(record, catalog))
+        if not isinstance(record, str):
+            reasons += _misplaced(record, path) if tree else ()
+            if (first := runs.setdefault(record.run, path)) != path:
+                reasons.append(f"run {record.run} is also in {_name(first)}")
+            warnings += [f"{_name(path)}: {text}" for text in _doubts(record, catalog)]
+        if reasons:
+            refused.append(f"{_name(path)}: {'; also '.join(reasons)}")
+    return CheckReport(len(found), tuple(refused), tuple(warnings))
+
+
+def _name(path: Path) -> str:
+    return shown(str(path)).replace(": ", ":")
+
+
+def stale(records: Path, page: Path) -> list[str]:
+    """What of LEADERBOARD.md and its pictures is not what the records give, one line each."""
+    expected = files(grouped(load([records])[0]), page.name)
+    lines = []
+    for name, text in expected.items():
+        path = page.parent / name
+        if not path.is_file() or path.read_text(encoding="utf-8") != text:
+            lines.append(f"{path} is not up to date: run pezoo leaderboard build --runs none")
+    for path in sorted((page.parent / PICTURES).glob("*.svg")):
+        if f"{PICTURES}/{path.name}" not in expected:
+            lines.append(f"{path} belongs to no table: run pezoo leaderboard build --runs none")
+    return lines
+
+
+def refusals(record: Record, catalog: Catalog) -> Iterator[str]:
+    """Why this record, valid in form, is not to be believed; nothing where it is."""
+    yield from _identity(record)
+    yield from _names(record, catalog)
+    yield from _provenance(record)
+    yield from _cost(record)
+    if record.status == "done":
+        yield from _training(record)
+        for mode, scores in {"": record.scores, **record.modes}.items():
+            where = f"modes.{mode}.scores" if mode else "scores"
+            for part in ("last", "best"):
+                if own := getattr(scores, part):
+                    yield from _scores(record, f"{where}.{part}", own)
+    elif not record.reason:
+        yield "status is failed, but there is no reason"
+
+
+def _identity(record: Record) -> Iterator[str]:
+    text = json.dumps(record.config, sort_keys=True, separators=(",", ":"))
+    if (digest := hashlib.sha256(text.encode()).hexdigest()[:16]) != record.run:
+        yield f"run is {record.run}, but the hash of its config is {digest}"
+    for field, key in (
+        ("protocol", "protocol"),
+        ("task", "task"),
+        ("encoding", "label"),
+        ("seed", "seed"),
+    ):
+        if record.config.get(key) != getattr(record, field):
+            inside, outside = record.config.get(key), getattr(record, field)
+            yield f"{field} is {outside!r}, but config.{key} is {inside!r}"
+    if bare(record.plain.spec) != bare(record.encoding):
+        yield f"encoding is {record.encoding!r}, but config.encoding is {record.plain.spec!r}"
+
+
+def _names(record: Record, catalog: Catalog) -> Iterator[str]:
+    from pezoo.spec import unknown
+
+    if base(record.protocol) not in catalog.protocols:
+        yield unknown("protocol", record.protocol, catalog.protocols)
+    if (task := catalog.tasks.get(record.task)) is None:
+        yield unknown("task", record.task, catalog.tasks)
+    elif not _not_newer(record.plain.task_version, task.version):
+        given = record.plain.task_version
+        yield f"task version {given} is not known: {record.task} is at version {task.version}"
+    name = bare(record.plain.spec)
+    if (current := catalog.version(name)) is None:
+        yield unknown("encoding", name, catalog.encodings)
+    elif not _not_newer(record.plain.encoding_version, current):
+        given = record.plain.encoding_version
+        yield f"encoding version {given} is not known: {name} is at version {current}"
+
+
+def _not_newer(given: int | str, current: int) -> bool:
+    """Whether every part of a version, three digits each, is at most the current one."""
+    if not isinstance(given, int) or given < 1:
+        return False
+    while given or current:
+        if given % 1000 > current % 1000 or not given % 1000:
+            return False
+        given, current = given // 1000, current // 1000
+    return True
+
+
+def _provenance(record: Record) -> Iterator[str]:
+    command = record.provenance.command
+    if not command.startswith("pezoo ") or command_text(command) != command:
+        yield "provenance.command is not a plain pezoo command"
+    if not re.fullmatch(r"[0-9a-f]{7,40}", record.env.commit or ""):
+        yield f"env.commit is {record.env.commit!r}, expected the hash of a commit"
+    if record.finished > datetime.now(UTC) + timedelta(days=1):
+        yield f"provenance.finished lies in the future: {record.provenance.finished}"
+    if record.finished.year < 2020:
+        yield f"provenance.finished lies before this project: {record.provenance.finished}"
+
+
+def _cost(record: Record) -> Iterator[str]:
+    cost = record.cost
+    if (cost.encoding_parameters or 0) > (cost.parameters or 10**12):
+        yield f"the encoding has {cost.encoding_parameters} of only {cost.parameters} parameters"
+    steps = _setting(record, "train", "steps")
+    if record.status == "done" and cost.train_seconds and cost.steps_per_second and steps:
+        done = cost.train_seconds * cost.steps_per_second
+        if cost.train_seconds > 1 and not 0.9 < done / steps < 1.1:
+            yield (
+                f"{cost.steps_per_second} steps/s for {cost.train_seconds} s are not the "
+                f"{steps} steps of the config"
+            )
+
+
+def _training(record: Record) -> Iterator[str]:
+    steps = _setting(record, "train", "steps")
+    if not record.learning:
+        yield "a run that is done needs a learning curve"
+    elif steps and record.learning[-1].step != steps:
+        yield f"learning ends at step {record.learning[-1].step}, but config asks for {steps}"
+    order = [point.step for point in record.learning]
+    if order != sorted(set(order)):
+        yield "the steps of learning do not rise"
+    if steps and (record.best_step or 0) > steps:
+        yield f"best_step {record.best_step} is beyond the last step {steps}"
+    if record.learning and record.learning[-1].loss is None:
+        yield "the last loss of learning is missing"
+
+
+def _scores(record: Record, where: str, scores: Iterable[Score]) -> Iterator[str]:
+    scores = list(scores)
+    asked = _setting(record, "eval", "lengths")
+    if isinstance(asked, list) and [score.length for score in scores] != asked:
+        lengths = [score.length for score in scores]
+        yield f"{where} has lengths {lengths}, but config asks for {asked}"
+    samples = _setting(record, "eval", "samples")
+    for score in scores:
+        if samples and (score.count or 0) > samples:
+            yield f"{where}, length {score.length}: {score.count} examples of at most {samples}"
+        if score.exact == 1 and (score.token or 1.0) < 1 - 1e-6:
+            yield f"{where}, length {score.length}: every answer is right, but not every token"
+
+
+def _doubts(record: Record, catalog: Catalog) -> Iterator[str]:
+    """What is allowed and weakens the record."""
+    if record.env.dirty is not False:
+        yield "the code had changes that no commit holds"
+    current = catalog.version(bare(record.plain.spec))
+    if current is not None and record.plain.encoding_version != current:
+        yield f"encoding version {record.plain.encoding_version}; the code is at {current}"
+
+
+def _misplaced(record: Record, path: Path) -> Iterator[str]:
+    if path.stem != record.run:
+        yield f"the file should be named {record.run}.json"
+    if [part.name for part in (path.parents[2], path.parents[1])] != [record.protocol, record.task]:
+        yield f"the file should be in {record.protocol}/{record.task}/ENCODING/"
+
+
+def _setting(record: Record, part: str, name: str) -> Any:
+    """A setting of a part of the config, where it has a usable type."""
+    section = record.config.get(part)
+    value = section.get(name) if isinstance(section, dict) else None
+    whole = isinstance(value, int) and not isinstance(value, bool) and value > 0
+    return value if whole or isinstance(value, list) else None

@@ -1,0 +1,236 @@
+"use strict";
+// What all pages share: building elements from text, the state in the address, numbers as text,
+// statistics, downloads, the theme. Texts from records only ever become text nodes.
+window.PZ = (function () {
+  const root = document.body.dataset.root;
+  const own = (object, key) => (Object.hasOwn(object, key) ? object[key] : undefined);
+
+  function el(tag, attributes, ...children) {
+    const node = document.createElement(tag);
+    for (const [name, value] of Object.entries(attributes || {})) {
+      if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
+      else if (value === true) node.setAttribute(name, "");
+      else if (value !== undefined && value !== null && value !== false) node.setAttribute(name, value);
+    }
+    node.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== ""));
+    return node;
+  }
+
+  // State: the part of the address behind "#", as in #protocol=quick&sort=unseen-desc.
+  // location.replace works from the disk too, where history.replaceState is refused.
+  const listeners = [];
+  let written = null;
+  const read = () => new URLSearchParams(location.hash.slice(1));
+  const state = {
+    get: (key, otherwise = "") => read().get(key) ?? otherwise,
+    all: (key) => read().getAll(key),
+    set(changes, quiet) {
+      const now = read();
+      for (const [key, value] of Object.entries(changes)) {
+        now.delete(key);
+        for (const one of Array.isArray(value) ? value : [value]) {
+          if (one !== "" && one !== null && one !== undefined) now.append(key, one);
+        }
+      }
+      written = "#" + now.toString();
+      if (location.hash !== written && (location.hash || now.size)) location.replace(written);
+      if (!quiet) listeners.forEach((listener) => listener());
+    },
+  };
+  window.addEventListener("hashchange", () => {
+    if (location.hash !== written) listeners.forEach((listener) => listener());
+    written = location.hash;
+  });
+  function page(render) {
+    listeners.push(render);
+    render();
+  }
+
+  // Numbers as text.
+  const number = (value, digits = 0) =>
+    value === null || value === undefined
+      ? "–"
+      : value.toLocaleString("en", { maximumFractionDigits: digits, minimumFractionDigits: digits });
+  const percent = (value) => (value === null || value === undefined ? "–" : (100 * value).toFixed(1));
+  const interval = (low, high) => (low === null || low === undefined ? "" : "[" + percent(low) + ", " + percent(high) + "]");
+  const times = (value) => (value === null || value === undefined ? "–" : value === 0 ? "0" : +value.toFixed(2) + "x");
+  const reach = (row) => (row.open && row.reach ? "≥" : "") + times(row.reach);
+  function rank(row) {
+    if (row.rank === null) return "–";
+    const place = row.typed ? "(" + row.rank + ")" : String(row.rank);
+    const [first, last] = row.ranks;
+    return first === last ? place : place + " [" + first + "–" + last + "]";
+  }
+
+  // Statistics: Student's t over seeds, as leaderboard/intervals.py has it.
+  const mean = (values) => values.reduce((sum, value) => sum + value, 0) / values.length;
+  function stat(values, floor = 0) {
+    const middle = mean(values);
+    if (values.length < 2) return { mean: middle, low: null, high: null, n: values.length };
+    const square = values.reduce((sum, value) => sum + (value - middle) ** 2, 0) / (values.length - 1);
+    const t = window.DATA.t[Math.min(values.length - 1, window.DATA.t.length) - 1];
+    const half = t * Math.sqrt(square / values.length);
+    return { mean: middle, low: Math.max(floor, middle - half), high: Math.min(1, middle + half), n: values.length };
+  }
+  // first - second over shared seeds; both are [[seed, value], ...].
+  function paired(first, second) {
+    const other = new Map(second);
+    const values = first.filter(([seed]) => other.has(seed)).map(([seed, value]) => value - other.get(seed));
+    return values.length < 2 ? null : stat(values, -1);
+  }
+  // Beyond rounding: the numbers here have six digits.
+  const sign = (difference) =>
+    !difference || difference.low === null ? 0 : difference.low > 1e-9 ? 1 : difference.high < -1e-9 ? -1 : 0;
+
+  // Downloads. A text that a spreadsheet could take for a formula gets an apostrophe.
+  const FORMULA = /^[\s'"]*[=+\-@\uff1d\uff0b\uff0d\uff20|%]/;
+  function csvCell(value) {
+    if (value === null || value === undefined) return "";
+    if (typeof value === "number") return String(value);
+    const text = FORMULA.test(value) ? "'" + value : String(value);
+    return /[",\r\n]/.test(text) ? '"' + text.replaceAll('"', '""') + '"' : text;
+  }
+  const csv = (heads, lines) => [heads, ...lines].map((line) => line.map(csvCell).join(",")).join("\n") + "\n";
+  function save(name, type, text) {
+    const link = el("a", { href: URL.createObjectURL(new Blob([text], { type })), download: name });
+    document.body.append(link);
+    link.click();
+    link.remove();
+    setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+  }
+  const fileName = (name) => name.replace(/[^A-Za-z0-9_.+-]+/g, "-").slice(0, 80);
+  // Two buttons; `table` gives {heads, lines} when one is pressed.
+  function downloads(name, table) {
+    const press = (kind) => () => {
+      const { heads, lines } = table();
+      if (kind === "csv") return save(fileName(name) + ".csv", "text/csv", csv(heads, lines));
+      const objects = lines.map((line) => Object.fromEntries(heads.map((head, at) => [head, line[at] ?? null])));
+      return save(fileName(name) + ".json", "application/json", JSON.stringify(objects, null, 1) + "\n");
+    };
+    return ["csv", "json"].map((kind) =>
+      el("button", { type: "button", class: "small", onclick: press(kind), "aria-label": "Download " + name + " as " + kind.toUpperCase() }, kind.toUpperCase()));
+  }
+
+  function plainTable(name, caption, heads, lines) {
+    const show = (value) => (value === null || value === undefined ? "–" : String(value));
+    const body = lines.map((line) =>
+      el("tr", {}, line.map((value, at) => (at ? el("td", {}, show(value)) : el("th", { scope: "row" }, show(value))))));
+    return el("div", {},
+      el("p", { class: "tools" }, downloads(name, () => ({ heads, lines }))),
+      el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": caption },
+        el("table", {}, el("caption", {}, caption),
+          el("thead", {}, el("tr", {}, heads.map((head) => el("th", { scope: "col" }, head)))), el("tbody", {}, body))));
+  }
+  // Tables that the page came with get their downloads.
+  document.querySelectorAll("table[data-name]").forEach((table) => {
+    const texts = (row) => [...row.cells].map((cell) => {
+      const text = cell.textContent.trim();
+      return /^\d+(\.\d+)?$/.test(text) ? Number(text) : text;
+    });
+    const lines = () => ({ heads: texts(table.tHead.rows[0]), lines: [...table.tBodies[0].rows].map(texts) });
+    (table.closest(".scroll") || table).before(el("p", { class: "tools" }, downloads(table.dataset.name, lines)));
+  });
+
+  // Filters: one labelled select each; a choice that is not there falls back to the first.
+  function select(key, label, options, otherwise) {
+    const chosen = state.get(key, otherwise ?? (options[0] || [""])[0]);
+    const known = options.some(([value]) => value === chosen) ? chosen : (options[0] || [""])[0];
+    if (options.length < 2) return [known, null];
+    const box = el("select", { id: "f-" + key, onchange: (event) => state.set({ [key]: event.target.value }) },
+      options.map(([value, words]) => el("option", { value, selected: value === known }, words)));
+    return [known, el("label", { for: "f-" + key }, el("span", {}, label), box)];
+  }
+  function toggle(key, label, otherwise = false) {
+    const on = state.get(key, otherwise ? "1" : "0") === "1";
+    const box = el("input", { type: "checkbox", id: "f-" + key, checked: on,
+      onchange: (event) => state.set({ [key]: event.target.checked === otherwise ? "" : event.target.checked ? "1" : "0" }) });
+    return [on, el("label", { class: "check", for: "f-" + key }, box, label)];
+  }
+  // Replaces the filters and keeps the keyboard where it was.
+  function put(id, nodes) {
+    const host = document.getElementById(id);
+    const focused = host.contains(document.activeElement) ? document.activeElement.id : "";
+    host.replaceChildren(...nodes.filter(Boolean));
+    if (focused) document.getElementById(focused)?.focus();
+  }
+
+  // Tables: which protocol, which way of choosing settings, which device.
+  function choose(filter) {
+    const tables = window.DATA.tables.filter(filter);
+    const bases = Object.keys(window.DATA.protocols).filter((base) => tables.some((t) => t.base === base));
+    const runs = (base) => window.DATA.protocols[base].runs;
+    bases.sort((a, b) => runs(b) - runs(a) || (a < b ? -1 : 1));
+    const [base, protocol] = select("protocol", "Protocol", bases.map((name) => [name, name]));
+    const ofBase = tables.filter((t) => t.base === base);
+    const tunings = new Map();
+    for (const policy of ["protocol", "best of grid", "changed", "earlier"]) {
+      for (const t of ofBase) if (t.policy === policy && !tunings.has(t.tuning)) tunings.set(t.tuning, tuningWords(t));
+    }
+    const [tuning, settings] = select("tuning", "Settings", [...tunings]);
+    const ofTuning = ofBase.filter((t) => t.tuning === tuning);
+    const devices = [...new Set(ofTuning.flatMap((t) => t.devices))].sort();
+    const [device, devicePick] = select("device", "Device",
+      devices.length < 2 ? [] : [["", "all devices"], ...devices.map((name) => [name, name])], "");
+    const chosen = ofTuning.filter((t) =>
+      device ? t.device === device || (!t.device && t.devices.length === 1 && t.devices[0] === device) : !t.device);
+    return { base, tuning, tables: chosen, controls: [protocol, settings, devicePick] };
+  }
+  function tuningWords(table) {
+    if (table.policy === "protocol") return "the protocol's own";
+    if (table.policy === "best of grid") return "tuned: best of grid";
+    return (table.policy === "earlier" ? "earlier version: " : "changed: ") + table.name;
+  }
+  function policyWords(table) {
+    if (table.policy === "protocol") return "All encodings with the protocol's own settings; none is tuned beyond the options that the protocol names.";
+    if (table.policy === "best of grid") return "Tuned: each encoding with the setting that did best on the training lengths, of those that were tried.";
+    return "All encodings alike with changed settings (" + table.protocol + "): " + table.name + ".";
+  }
+
+  const narrow = window.innerWidth < 480;
+  // The column that names the encoding, at the left of every table.
+  const nameColumn = (more) => ({ key: "encoding", title: "encoding", value: (row) => row.label, cell: encodingLink, align: "left", start: "asc",
+    frozen: true, width: narrow ? 110 : 160, most: narrow ? 124 : 240, css: "wrap", ...more });
+  const href = (page) => root + page;
+  function encodingLink(row) {
+    const known = own(window.DATA.encodings, row.enc);
+    return el("span", { class: "name" }, known ? el("a", { href: href(known.page) }, row.label) : row.label, badges(row));
+  }
+  function badges(row) {
+    return [
+      row.mode && ["mode", "the same trained weights, evaluated in another way"],
+      row.typed && ["own options", "options typed by hand: tuned; counts for no other place"],
+      row.few && ["few seeds", row.seeds.length + " seed(s); the protocol asks for more"],
+      row.old && ["old version", "version " + row.version + " of the encoding; the code has moved on"],
+    ].filter(Boolean).map(([words, title]) => el("span", { class: "badge", title }, words));
+  }
+
+  // The theme: that of the system until the button is pressed.
+  const dark = window.matchMedia("(prefers-color-scheme: dark)");
+  const isDark = () => (document.documentElement.dataset.theme || (dark.matches ? "dark" : "light")) === "dark";
+  const themed = [];
+  const button = document.getElementById("theme");
+  function label() {
+    button.textContent = isDark() ? "Light" : "Dark";
+    button.setAttribute("aria-label", "Switch to the " + (isDark() ? "light" : "dark") + " theme");
+  }
+  button.hidden = false;
+  button.addEventListener("click", () => {
+    document.documentElement.dataset.theme = isDark() ? "light" : "dark";
+    try {
+      window.localStorage.setItem("pezoo-theme", document.documentElement.dataset.theme);
+    } catch {
+      // The choice holds for this page.
+    }
+    label();
+    themed.forEach((draw) => draw());
+  });
+  dark.addEventListener("change", () => {
+    label();
+    themed.forEach((draw) => draw());
+  });
+  label();
+
+  return { root, own, el, state, page, number, percent, interval, times, reach, rank, mean, stat, paired, sign,
+    csv, downloads, save, fileName, plainTable, select, toggle, put, choose, policyWords, href, encodingLink, nameColumn, badges,
+    isDark, themed };
+})();

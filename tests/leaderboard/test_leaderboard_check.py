@@ -1,0 +1,160 @@
+"""What `check` refuses, each with its reason, and what `add` takes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tomllib
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from harness.cli.leaderboard import command
+from leaderboard import catalog
+from leaderboard.add import add
+from leaderboard.build import RECORDS, build
+from leaderboard.check import check, stale
+
+BAD = Path(__file__).parent / "bad_records"
+REASONS = tomllib.loads((BAD / "reasons.toml").read_text(encoding="utf-8"))
+
+
+def run(*arguments):
+    return CliRunner().invoke(command, [str(one) for one in arguments])
+
+
+def test_a_good_record_passes(raw, save):
+    report = check([save(raw("rope"), raw("randomized", config={"encoding_version": 1001}))])
+    assert (report.records, report.refused, report.warnings) == (2, (), ())
+
+
+def test_the_folder_of_bad_records_is_whole():
+    assert {path.stem for path in BAD.glob("*.json")} == set(REASONS)
+    assert len(REASONS) > 30
+
+
+@pytest.mark.parametrize("name", REASONS)
+def test_each_bad_record_is_refused_with_its_reason(name):
+    report = check([BAD / f"{name}.json"])
+    assert len(report.refused) == 1
+    path, _, reason = report.refused[0].partition(": ")
+    assert path.endswith(f"{name}.json")
+    assert REASONS[name] in reason
+    assert "; also " not in reason, "a bad record should have one fault"
+
+
+def test_the_command_names_every_bad_record_and_exits_with_1():
+    result = run("check", BAD)
+    assert result.exit_code == 1
+    for name in REASONS:
+        assert f"{name}.json: " in result.stderr
+    assert f"{len(REASONS)} records checked, {len(REASONS)} refused" in result.stdout
+
+
+def test_the_committed_records_pass():
+    report = check([RECORDS], tree=True)
+    assert report.refused == ()
+    assert report.records > 0
+
+
+def test_names_of_ten_megabytes_are_refused_in_few_words(raw, save):
+    report = check(
+        [save(raw() | {"encoding": "x" * 10_000_000}, raw() | {"task": "y" * 3_000_000})]
+    )
+    assert len(report.refused) == 2
+    assert all(len(line) < 1000 for line in report.refused)
+
+
+def test_in_the_tree_place_and_name_must_fit(raw, tmp_path):
+    one = raw()
+    good = tmp_path / "quick" / "copy" / "rope" / f"{one['run']}.json"
+    bad = tmp_path / "quick" / "reverse" / "rope" / "other.json"
+    for path in (good, bad):
+        path.parent.mkdir(parents=True)
+        path.write_text(json.dumps(one))
+    (line,) = check([tmp_path], tree=True).refused
+    assert "other.json" in line
+    assert f"should be named {one['run']}.json" in line
+    assert "should be in quick/copy/ENCODING/" in line
+    assert f"run {one['run']} is also in" in line
+
+
+def test_doubts_are_notes(raw, save):
+    env = raw()["env"] | {"dirty": True}
+    report = check([save(raw(env=env))])
+    assert report.refused == ()
+    assert report.warnings[0].endswith("000.json: the code had changes that no commit holds")
+
+
+def test_a_record_of_an_older_version_is_a_note(raw, save, monkeypatch):
+    newer = catalog.read()
+    rope = newer.encodings["rope"]
+    object.__setattr__(rope, "version", 2)
+    report = check([save(raw())], newer)
+    assert report.refused == ()
+    assert "encoding version 1; the code is at 2" in report.warnings[0]
+
+
+def test_an_outdated_page_or_picture_is_refused(raw, save, tmp_path):
+    records, page = save(raw()), tmp_path / "md" / "LEADERBOARD.md"
+    build(None, records, tmp_path / "out", page)
+    assert stale(records, page) == []
+    good = run("check", "--records", records, "--markdown", page)
+    assert "000.json: the file should be named" in good.stderr
+    assert "not up to date" not in good.stderr
+    picture = page.parent / "pictures" / "quick.copy.svg"
+    picture.write_text(picture.read_text() + " ")
+    (picture.parent / "old.svg").write_text("<svg/>")
+    page.write_text("# Leaderboard")
+    lines = stale(records, page)
+    assert [line.split(" ")[0] for line in lines] == [
+        str(page),
+        str(picture),
+        str(picture.parent / "old.svg"),
+    ]
+    assert "not up to date" in run("check", "--records", records, "--markdown", page).stderr
+
+
+def finished(folder: Path, record: dict) -> Path:
+    path = folder / record["run"]
+    path.mkdir(parents=True)
+    data = json.dumps(record).encode()
+    (path / "result.json").write_bytes(data)
+    (path / "DONE").write_text(hashlib.sha256(data).hexdigest())
+    return path
+
+
+def test_add_puts_a_record_where_check_wants_it(raw, tmp_path):
+    one, records = raw("rope(base=500)"), tmp_path / "records"
+    records.mkdir()
+    folder = finished(tmp_path / "runs", one)
+    result = run("add", one["run"][:6], "--runs", tmp_path / "runs", "--records", records)
+    assert result.exit_code == 0, result.output
+    (path,) = records.rglob("*.json")
+    assert path.read_bytes() == (folder / "result.json").read_bytes()
+    assert check([records], tree=True).refused == ()
+    assert add(str(folder), tmp_path, records) == path  # once more changes nothing
+
+
+def test_add_refuses_what_is_not_a_finished_sound_run(raw, tmp_path):
+    records, runs = tmp_path / "records", tmp_path / "runs"
+    records.mkdir()
+    folder = finished(runs, raw())
+    with pytest.raises(ValueError, match="expected a run's folder or its id"):
+        add("ffff", runs, records)
+    (folder / "result.json").write_text(json.dumps(raw() | {"chance": 0.2}))
+    with pytest.raises(ValueError, match="not what DONE says"):
+        add(raw()["run"], runs, records)
+    (folder / "DONE").unlink()
+    with pytest.raises(ValueError, match="not a finished run"):
+        add(raw()["run"], runs, records)
+    odd = finished(runs, raw("no_such", 5))
+    with pytest.raises(ValueError, match="unknown encoding 'no_such'"):
+        add(str(odd), runs, records)
+    assert list(records.rglob("*")) == []
+    good = finished(runs, raw("alibi"))
+    path = add(str(good), runs, records)
+    path.write_text("{}")
+    with pytest.raises(ValueError, match="is there with another content"):
+        add(str(good), runs, records)

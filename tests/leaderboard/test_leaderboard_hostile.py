@@ -1,0 +1,158 @@
+"""Pages built from random and malicious records: texts stay texts, cells start no formula."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from html.parser import HTMLParser
+from xml.etree import ElementTree
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from leaderboard import site
+from leaderboard.catalog import Catalog, read
+from leaderboard.check import check
+from leaderboard.files import csv_text, slug
+from leaderboard.formula import formula
+from leaderboard.groups import grouped
+from leaderboard.markdown import files
+from leaderboard.records import Record, load
+
+SNIPPETS = [
+    "<script>alert(1)</script>", "</script><script>alert(1)//", '" onmouseover="alert(1)',
+    "'><img src=x onerror=alert(1)>", "javascript:alert(1)", "{{ 7*7 }}", "{% raw %}", "${1}",
+    "=1+1", "+cmd|' /C calc'!A0", "@SUM(1)", "-2+3", "]]>", "<!--", "%{x}", "__proto__",
+    "constructor", "a.b/../c", "<a href='https://evil'>x</a>", "&lt;b&gt;", "\\u003c",
+]  # fmt: skip
+visible = st.characters(exclude_categories=["Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"])
+texts = st.one_of(
+    st.sampled_from(SNIPPETS),
+    st.text(visible, min_size=1, max_size=60),
+    st.tuples(st.text(visible, max_size=9), st.sampled_from(SNIPPETS)).map("".join),
+)
+shares = st.integers(0, 100)
+
+
+@st.composite
+def hostile(draw, raw):
+    """A record that passes the schema and is as bad as that allows."""
+    text = lambda: draw(texts)  # noqa: E731
+    right = {10: draw(shares), 20: draw(shares | st.just("cannot represent"))}
+    one = raw(text(), draw(st.integers(0, 3)), right, config={"note": text()})
+    one["env"] |= {"device": text(), "torch": text(), "commit": text(), "kernels": text()}
+    one["reason"], one["provenance"]["command"] = text(), text()
+    if draw(st.booleans()):
+        one["modes"] = {"snapped": one["scores"]}
+    if draw(st.booleans()):
+        one |= {"status": "failed", "scores": {"last": []}, "modes": {}}
+    return one
+
+
+class Page(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str | None]] = []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.attributes += attrs
+
+
+OURS = {
+    "html", "head", "meta", "title", "link", "script", "body", "a", "header", "span", "nav", "main",
+    "button", "p", "h1", "h2", "h3", "div", "dl", "dt", "dd", "code", "pre", "details", "summary",
+    "section", "table", "thead", "tbody", "tr", "th", "td", "noscript", "img", "br", "ul", "li",
+    "footer", "b", "i", "em", "sub", "sup", "fieldset", "legend",
+}  # fmt: skip
+NAMES = {
+    "aria-current", "aria-label", "aria-labelledby", "aria-live", "charset", "class", "content",
+    "data-encoding", "data-name", "data-root", "data-table", "data-task", "defer", "download",
+    "hidden", "href", "http-equiv", "id", "lang", "name", "rel", "role", "scope", "src", "tabindex",
+    "type", "alt", "colspan",
+}  # fmt: skip
+
+
+@settings(
+    max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(data=st.data())
+def test_whatever_a_record_holds_pages_hold_only_our_markup(data, raw, tmp_path_factory):
+    drawn = data.draw(st.lists(hostile(raw), min_size=1, max_size=4))
+    records = [Record.model_validate_json(json.dumps(one)) for one in drawn]
+    out = tmp_path_factory.mktemp("site")
+    groups = grouped(records)
+    for path in site.build(groups, records, out, catalog=Catalog()):
+        assert path.resolve().is_relative_to(out.resolve())
+        if path.suffix == ".html":
+            page = Page()
+            page.feed(path.read_text(encoding="utf-8"))
+            assert set(page.tags) <= OURS
+            assert {name for name, _ in page.attributes} <= NAMES
+            links = [value or "" for name, value in page.attributes if name in ("href", "src")]
+            assert not [link for link in links if re.match(r"[^/#]*:", link) and link != "data:,"]
+        elif path.suffix == ".svg":
+            ElementTree.parse(path)
+        elif path.suffix == ".csv":
+            for row in csv.reader(io.StringIO(path.read_text(encoding="utf-8"))):
+                assert not [cell for cell in row if cell[:1] in "=+-@|%" and cell]
+    page_ = files(groups)["LEADERBOARD.md"]
+    assert "<" not in re.sub(r"(?ms)^(`{3,})\n.*?^\1\n", "", page_)
+
+
+KNOWN = read()
+VALUES = st.one_of(
+    st.none(), st.booleans(), st.integers(), st.floats(allow_nan=True), texts, st.text(),
+    st.lists(st.integers(), max_size=3), st.just("x" * 100_000), st.just([[[[[[1]]]]]]),
+    st.just(10**400), st.just(-0.0), st.just({"a": {"b": "<b>"}}),
+)  # fmt: skip
+
+
+@settings(
+    max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(data=st.data())
+def test_check_never_raises_and_names_the_file(data, raw, save):
+    one = raw()
+    for _ in range(data.draw(st.integers(1, 2))):
+        place = one
+        while isinstance(place, dict) and data.draw(st.booleans(), label="deeper"):
+            inner = [value for value in place.values() if isinstance(value, dict) and value]
+            if not inner:
+                break
+            place = data.draw(st.sampled_from(inner))
+        place[data.draw(st.sampled_from(sorted(place)))] = data.draw(VALUES)
+    folder = save(json.dumps(one))
+    report = check([folder], KNOWN)
+    records, problems = load([folder])
+    assert len(records) + len(problems) == 1
+    assert report.records == 1
+    assert len(report.refused) <= 1
+    assert not problems or "000.json: " in report.refused[0]
+    assert all(len(line) < 5000 and line.isprintable() for line in report.refused)
+
+
+@given(texts | st.text())
+def test_a_csv_cell_starts_no_formula_and_loses_no_letter(text):
+    made = csv_text(text)
+    assert made in (text, f"'{text}")
+    assert made.lstrip(" '\"\t\r\n")[:1] not in ("=", "+", "-", "@") or made.startswith("'")
+
+
+@given(st.lists(texts | st.text(), min_size=2, max_size=6, unique=True))
+def test_file_names_are_plain_and_different(names):
+    made = [slug(name) for name in names]
+    assert len({one.lower() for one in made}) == len(names)
+    assert all(re.fullmatch(r"[a-z0-9_+-]{1,80}", one) for one in made)
+
+
+@given(texts | st.text(max_size=40))
+def test_a_formula_is_text_with_raised_and_lowered_parts_only(text):
+    page = Page()
+    page.feed(str(formula(text)))
+    page.close()
+    assert set(page.tags) <= {"i", "sub", "sup"}
+    assert page.attributes == []
