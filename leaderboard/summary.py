@@ -81,6 +81,7 @@ class Row:
     mode: str = ""  # the evaluation mode, where it is not the one of training
     typed: bool = False
     by_seed: tuple[tuple[int, float], ...] = ()  # each seed's mean over the unseen lengths
+    trained: float | None = None  # mean exact match over all training lengths, at the last step
     tried: tuple[str, ...] = ()  # in a table of tuned encodings: the settings to choose from
     chosen: str = ""
 
@@ -161,7 +162,15 @@ def _row(runs: list[Record], lengths: list[tuple[int, bool]], checkpoint: str) -
         mode=first.mode,
         typed=bare(first.encoding) != first.encoding,
         by_seed=tuple(by_seed.items()),
+        trained=_trained(done.values(), checkpoint),
     )  # fmt: skip
+
+
+def _trained(runs: Iterable[Record], checkpoint: str) -> float | None:
+    """The mean over all training lengths at the last step; the learning curve ends with it."""
+    if checkpoint != "last" or any(run.mode or not run.learning for run in runs):
+        return None
+    return _mean([run.learning[-1].exact for run in runs])
 
 
 def _cell(length: int, seen: bool, scores: dict[int, dict[int, Score]]) -> Cell:

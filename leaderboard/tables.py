@@ -95,7 +95,7 @@ def headers(rows: Sequence[Row]) -> list[str]:
     if len({(row.protocol, row.task, row.settings) for row in rows}) > 1:
         raise ValueError("rows of several protocols, tasks or settings do not share one table")
     lengths = [length_header(c, r.train_length) for r in rows[:1] for c in r.cells]
-    return ["rank", "encoding", "seeds", *lengths, *_TAIL]
+    return ["rank", "encoding", "seeds", "training mean", *lengths, *_TAIL]
 
 
 def rows_as_lists(rows: Sequence[Row], intervals: bool = True) -> list[list[str]]:
@@ -105,6 +105,7 @@ def rows_as_lists(rows: Sequence[Row], intervals: bool = True) -> list[list[str]
             rank_text(row),
             row.label,
             seeds_text(row),
+            percent(row.trained),
             *(cell_text(cell, intervals) for cell in row.cells),
             unseen_text(row, intervals),
             token_text(row),

@@ -45,15 +45,15 @@ def rows(record):
 
 def test_headers_and_cells(rows):
     assert headers(rows) == [
-        "rank", "encoding", "seeds", "10 (trained)", "15 (1.5x)", "20 (2x)", "unseen mean",
-        "unseen tokens", "reach", "parameters", "steps/s",
+        "rank", "encoding", "seeds", "training mean", "10 (trained)", "15 (1.5x)", "20 (2x)",
+        "unseen mean", "unseen tokens", "reach", "parameters", "steps/s",
     ]  # fmt: skip
     rope, learned = rows_as_lists(rows)
-    assert rope[:4] == ["1", "rope", "2 (t)", "100.0 [100.0, 100.0]"]
-    assert rope[6:] == ["70.0 [70.0, 70.0]", "85.0", "1.5x", "100000", "50.5"]
+    assert rope[:5] == ["1", "rope", "2 (t)", "90.0", "100.0 [100.0, 100.0]"]
+    assert rope[7:] == ["70.0 [70.0, 70.0]", "85.0", "1.5x", "100000", "50.5"]
     assert learned[:3] == ["-", "learned", "1 (Wilson)"]
-    assert learned[4:9] == ["cannot represent", "no instance", "cannot represent", "-", "1x"]
-    assert rows_as_lists(rows, intervals=False)[0][3] == "100.0"
+    assert learned[5:10] == ["cannot represent", "no instance", "cannot represent", "-", "1x"]
+    assert rows_as_lists(rows, intervals=False)[0][4] == "100.0"
     assert rows_as_markdown(rows).count("\n") == 3
 
 

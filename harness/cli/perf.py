@@ -1,0 +1,119 @@
+"""`pezoo perf`: what encodings and kernels cost."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import click
+
+from harness.cli.bench import FORMATS
+
+if TYPE_CHECKING:
+    from harness.perf.report import Report
+
+_TRAINING_ONLY = ("pe", "protocol", "task", "length", "batch", "baseline", "sets")
+
+
+@click.command()
+@click.option("--pe", help='Encodings, for example "rope,prism"; all by default.')
+@click.option("--protocol", default="quick", show_default=True, help="A name or a TOML file.")
+@click.option("--task", default="copy", show_default=True, help="One task.")
+@click.option("--length", type=click.IntRange(min=1), help="The longest training length if unset.")
+@click.option("--batch", type=click.IntRange(min=1), help="The protocol's if unset.")
+@click.option("--baseline", default="rope", show_default=True, help="What ratios are to.")
+@click.option("--set", "sets", multiple=True, help="Change a setting: --set model.width=128.")
+@click.option("--kernel", help="Time the back ends of this kernel instead of encodings.")
+@click.option("--shape", help="Sizes for --kernel: batch=64,cursors=32,tokens=82.")
+@click.option("--repeats", type=click.IntRange(min=1), default=15, show_default=True)
+@click.option("--threads", type=click.IntRange(min=1), default=1, show_default=True)
+@click.option("--device", default="cpu", show_default=True, help="auto, cpu, cuda or cuda:N.")
+@click.option("--format", "form", type=click.Choice(FORMATS), default="table", show_default=True)
+@click.pass_context
+def command(
+    ctx: click.Context,
+    pe: str | None,
+    protocol: str,
+    task: str,
+    length: int | None,
+    batch: int | None,
+    baseline: str,
+    sets: tuple[str, ...],
+    kernel: str | None,
+    shape: str | None,
+    repeats: int,
+    threads: int,
+    device: str,
+    form: str,
+) -> None:
+    """Time encodings in training and decoding at a protocol's settings, side by side.
+
+    All take turns in one process; a ratio compares times of one round. docs/perf.md says what each
+    column means.
+    """
+    _check_combination(ctx, kernel)
+    # The profiler that counts memory would log to stderr; it reads this when torch is imported.
+    os.environ.setdefault("KINETO_LOG_LEVEL", "6")
+    from harness.matrix import check_device
+    from harness.perf import timing
+
+    device = check_device(device)
+    with timing.threads(threads):
+        if kernel is not None:
+            report = _kernel(kernel, shape or "", repeats, device)
+        else:
+            report = _encodings(pe, protocol, task, length, batch, baseline, sets, repeats, device)
+    click.echo(report.render(form))
+
+
+def _check_combination(ctx: click.Context, kernel: str | None) -> None:
+    """Errors: UsageError for an option that belongs to the other kind of measurement."""
+    typed = {
+        param.name: param.opts[0]
+        for param in ctx.command.params
+        if ctx.get_parameter_source(param.name or "") is click.core.ParameterSource.COMMANDLINE
+    }
+    wrong = [typed[name] for name in _TRAINING_ONLY if name in typed]
+    if kernel is not None and wrong:
+        raise click.UsageError(f"{wrong[0]} is for encodings: leave it out with --kernel")
+    if kernel is None and "shape" in typed:
+        raise click.UsageError("--shape is for kernels: give --kernel, or use --length and --batch")
+
+
+def _kernel(name: str, shape: str, repeats: int, device: str) -> Report:
+    from harness.perf import kernels
+
+    sizes = kernels.parse_sizes(shape, kernels.find(name).sizes)
+    return kernels.measure(name, sizes, repeats, device)
+
+
+def _encodings(
+    pe: str | None,
+    protocol: str,
+    task: str,
+    length: int | None,
+    batch: int | None,
+    baseline: str,
+    sets: tuple[str, ...],
+    repeats: int,
+    device: str,
+) -> Report:
+    from harness import tasks
+    from harness.matrix import request
+    from harness.perf import encodings
+    from pezoo.registry import check, names
+    from pezoo.spec import parse
+
+    tasks.check(task)  # one, where request would take several
+    against = check(parse(baseline))
+    asked = request(pe or ",".join(names()), task, protocol, "0", sets)
+    if str(against) not in map(str, asked.encodings):
+        asked.encodings.insert(0, against)
+    configs = asked.configs(device, "auto")
+    if batch is not None:
+        configs = [
+            config.model_copy(update={"train": config.train.model_copy(update={"batch": batch})})
+            for config in configs
+        ]
+    length = length or tasks.make(task).lengths(*configs[0].train.lengths)[-1]
+    return encodings.measure(configs, length, repeats, str(against))

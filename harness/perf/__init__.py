@@ -1,0 +1,1 @@
+"""What encodings and kernels cost: time, memory, state."""

@@ -1,0 +1,118 @@
+"""Encodings side by side: the protocol's model, optimiser and data, one process, in turns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from copy import deepcopy
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from harness.backbone import Cache
+from harness.config import RunConfig
+from harness.perf.memory import peak_bytes, state_bytes
+from harness.perf.report import Report, machine
+from harness.perf.timing import clock, columns, interleave
+from harness.seeds import generator
+from harness.sequences import join
+from harness.train import start
+from pezoo.base import PositionError
+
+PHASES = ("step", "forward", "backward", "decode")
+_WARMUP = 3
+
+
+class Candidate:
+    """One encoding's run at one length, and a cache that holds all of a sequence but its last.
+
+    The model is built for the protocol's training lengths, whatever the length that is measured.
+    Errors: PositionError when the encoding cannot represent that length.
+    """
+
+    def __init__(self, config: RunConfig, length: int) -> None:
+        self.device = config.device
+        self.trainer = start(config)
+        fixed = config.train.model_copy(update={"lengths": (length, length), "curriculum": ()})
+        self.trainer.config = config.model_copy(update={"train": fixed})
+        task = self.trainer.task
+        draws = generator("perf", task.name, task.version, length)
+        self.batch = join(task.sample(draws, config.train.batch, length), task.vocab).to(
+            config.device
+        )
+        self.length = length
+        self.cache = Cache()
+        tokens = self.batch.ids.shape[1] - 1  # the last one is never read
+        self._feed(self.cache, 0, tokens - 1)
+        self.decoded = deepcopy(self.cache)
+        self._feed(self.decoded, tokens - 1, tokens)
+
+    def turn(self) -> dict[str, float]:
+        """Seconds of each phase, once."""
+        trainer, device = self.trainer, self.device
+        step, _ = clock(trainer.advance, device)
+        trainer.optimiser.zero_grad(set_to_none=True)
+        forward, loss = clock(trainer._loss, device)
+        backward, _ = clock(loss.backward, device)
+        trainer.optimiser.zero_grad(set_to_none=True)
+        cache, tokens = deepcopy(self.cache), self.batch.ids.shape[1] - 1
+        decode, _ = clock(lambda: self._feed(cache, tokens - 1, tokens), device)
+        return dict(zip(PHASES, (step, forward, backward, decode), strict=True))
+
+    def memory(self) -> dict[str, int]:
+        """Parameters of the encoding, bytes of a training step and of one sequence's cache."""
+        self.trainer.optimiser.zero_grad(set_to_none=True)
+        cache = self.decoded
+        return {
+            "parameters": sum(p.numel() for p in self.trainer.model.encoding.parameters()),
+            "peak_bytes": peak_bytes(self.trainer.advance, self.device),
+            "state_bytes": state_bytes((cache.layers, cache.memo)) // self.batch.ids.shape[0],
+        }
+
+    @torch.no_grad()
+    def _feed(self, cache: Cache, first: int, last: int) -> Tensor:
+        """Logits after the tokens first..last-1, which the cache takes up."""
+        model, batch = self.trainer.model.eval(), self.batch
+        return model(
+            batch.ids[:, first:last],
+            batch.pos[:, first:last],
+            scale=torch.tensor([self.length], device=self.device),
+            generator=generator("positions", "perf", first),
+            cache=cache,
+            total=batch.ids.shape[1] - 1,
+        )
+
+
+def measure(configs: Sequence[RunConfig], length: int, rounds: int, baseline: str) -> Report:
+    """One row per run; ratios are to the run labelled `baseline`.
+
+    Errors: TaskError when the task has no instance of that length.
+    """
+    candidates: dict[str, Candidate] = {}
+    refused: dict[str, str] = {}
+    for config in configs:
+        try:
+            candidates[config.label] = Candidate(config, length)
+        except PositionError as error:
+            refused[config.label] = str(error)
+    seconds = interleave({k: c.turn for k, c in candidates.items()}, rounds, _WARMUP)
+    rows = []
+    for config in configs:
+        row: dict[str, Any] = {"encoding": config.label, "options": config.encoding}
+        if config.label in refused:
+            rows.append(row | {"status": "cannot represent", "note": refused[config.label]})
+            continue
+        row |= {"status": "ok", "note": None}
+        for phase, taken in seconds[config.label].items():
+            row |= columns(phase, taken, seconds.get(baseline, {}).get(phase))
+        rows.append(row | candidates[config.label].memory())
+    first = configs[0]
+    settings = {
+        "protocol": first.protocol,
+        "task": first.task,
+        "length": length,
+        "batch": first.train.batch,
+        "rounds": rounds,
+        "baseline": baseline,
+    }
+    return Report("encoding", PHASES, settings | machine(first.device), rows)

@@ -1,0 +1,59 @@
+"""Memory: the peak of one call, and what a cache keeps alive."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.profiler import ProfilerActivity, profile
+
+
+def peak_bytes(call: Callable[[], object], device: str) -> int:
+    """The most bytes of tensors that live at one time because of a call.
+
+    On the CPU: the running sum over every allocation and release that torch's profiler sees, which
+    is exact for tensors, the same in every repetition, and blind to memory that a library takes
+    past torch's allocator. On CUDA: the allocator's own peak above what was allocated before.
+    """
+    if device.startswith("cuda"):
+        torch.cuda.synchronize(device)
+        before = torch.cuda.memory_allocated(device)
+        torch.cuda.reset_peak_memory_stats(device)
+        call()
+        return torch.cuda.max_memory_allocated(device) - before
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiled:
+        call()
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "trace.json"
+        profiled.export_chrome_trace(str(path))
+        events = json.loads(path.read_text(encoding="utf-8"))["traceEvents"]
+    memory = sorted((e["ts"], e["args"]["Bytes"]) for e in events if e["name"] == "[memory]")
+    return max(accumulate((size for _, size in memory), initial=0))
+
+
+def state_bytes(state: object) -> int:
+    """The bytes of every storage that tensors in `state` keep alive, each counted once.
+
+    A view counts as all that it is a view of: that much memory cannot be freed.
+    """
+    storages = {s.data_ptr(): s.nbytes() for s in (t.untyped_storage() for t in _tensors(state))}
+    return sum(storages.values())
+
+
+def _tensors(state: Any) -> list[Tensor]:
+    if isinstance(state, Tensor):
+        return [state]
+    if is_dataclass(state):
+        state = [getattr(state, field.name) for field in fields(state)]
+    elif isinstance(state, Mapping):
+        state = list(state.values())
+    if isinstance(state, list | tuple):
+        return [tensor for part in state for tensor in _tensors(part)]
+    return []
