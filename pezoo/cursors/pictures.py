@@ -68,7 +68,7 @@ def pictures(encoding: CursorEncoding, layers: Sequence[Context]) -> list[Pictur
     for group, one in enumerate(seen):
         found.append([_gates(one, encoding), _modes(one), _histograms(one, encoding, group)])
         found.append([*_copies(one, encoding, group), *_learned(one, encoding, group)])
-    found.append([_position_score(scores)])
+    found.append([_by_position(scores)])
     return [picture for part in found for picture in part]
 
 
@@ -163,7 +163,7 @@ def _histograms(seen: Seen, encoding: CursorEncoding, group: int) -> Picture:
         f"17), from the {layer.scan.source}. Each pair of panels is a query cursor and the key "
         "cursor that it is compared with: the query at a token finds the keys at which the second "
         "line stands as high as the first line does at the query. Pairs are in the order of how "
-        "far their score tells keys apart on the longest example.",
+        "far their score tells keys apart on the last example.",
         tuple(f"{name}: {role}" for name in seen.long_names() for role in ("query", "key")),
         values,
         Axis("offset", tuple(str(int(d)) for d in offsets)),
@@ -180,7 +180,7 @@ def _copies(seen: Seen, encoding: CursorEncoding, group: int) -> list[Picture]:
     assert isinstance(layer, CursorLayer)
     if seen.copy is None:
         return []
-    names = seen.names()
+    names = seen.long_names()
     return [
         Picture(
             f"Copy branch{seen.suffix}",
@@ -253,7 +253,7 @@ def _learned(seen: Seen, encoding: CursorEncoding, group: int) -> list[Picture]:
         found.append(
             Picture(
                 f"Learned steps{seen.suffix}",
-                "How far each move goes, under the step that it started from.",
+                "How far each move goes, by the step that it started as.",
                 ("cursors that copy", "other cursors")[-len(steps) :],
                 torch.stack([s for s in steps if s is not None])[:, None],
                 Axis("step", ("",)),
@@ -264,16 +264,18 @@ def _learned(seen: Seen, encoding: CursorEncoding, group: int) -> list[Picture]:
     return found
 
 
-def _position_score(scores: list[Tensor]) -> Picture:
+def _by_position(scores: list[Tensor]) -> Picture:
     total = torch.cat([score.sum(1) for score in scores])  # (layers H, T, T)
     future = torch.ones_like(total[0], dtype=torch.bool).triu(1)
     heads = scores[0].shape[0]
+    alone = total.masked_fill(future, -math.inf).softmax(-1)
     return Picture(
-        "Position's part of the score",
-        "What the cursors of a head add to its logits, before the softmax: a row is a query, a "
-        "column a key. Only differences within a row count. Compare it with the attention above.",
+        "Attention by position alone",
+        "The softmax of what the cursors of a head add to its logits: where it would look if the "
+        "content of the tokens added nothing. Compare it with the attention above.",
         tuple(f"layer {i // heads}, head {i % heads}" for i in range(len(total))),
-        total.masked_fill(future, math.nan),
-        TOKENS,
+        alone.masked_fill(future, math.nan),
+        Axis("query"),
         Axis("key"),
+        span=(0.0, 1.0),
     )

@@ -16,6 +16,7 @@ from pezoo.cursors.encoding import CursorEncoding, wave
 from pezoo.cursors.layer import CursorOptions, Scan
 from pezoo.functional import at_least_float32, cursor_frequencies
 from pezoo.kernels.histogram import Copy, Gates, chosen, histogram_scan, update
+from pezoo.kernels.histogram_stream import histogram_stream
 from pezoo.prism_math import *  # noqa: F403  (the paper's equations, beside what uses them)
 from pezoo.registry import register
 
@@ -145,14 +146,26 @@ class Histograms(Scan):
         state: Tensor | None,
         count: Tensor | None,
     ) -> tuple[Tensor, Tensor]:
+        if count is None:
+            return self._stream(reset, moves, copy, state)
         h = self.histograms(reset, moves, copy, state)
         e = h @ self.table(h)
-        if count is None:
-            return e, h[:, -1]
         start = h.new_ones(*h[:, 0].shape[:2], 1) if state is None else state
         missing = h.shape[-1] - start.shape[-1]
         left = 0 if self.one_sided else missing // 2
         return e, at_count(h, pad(start, (left, missing - left)), count)
+
+    def _stream(
+        self, reset: Tensor, moves: Tensor, copy: Copy | None, state: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """The same where every row has all tokens: in chunks that keep memory small."""
+        first = 1 if state is None else state.shape[-1]
+        size = first + (1 if self.one_sided else 2) * reset.shape[1]
+        gates = Gates(reset, moves[..., 0], moves[..., 1])
+        table = self.table(reset.new_empty(size))
+        return histogram_stream(
+            gates, self.gamma, table, state, self.eps, copy=copy, one_sided=self.one_sided
+        )
 
     def histograms(
         self, reset: Tensor, moves: Tensor, copy: Copy | None = None, state: Tensor | None = None

@@ -125,7 +125,7 @@ class Spectrum(Scan):
         N odd and no smaller than the support: exact where all steps are integers. Where learned
         steps are not, every offset collects its neighbourhood with Fejer's non-negative weights.
         """
-        reach = math.ceil(float(self._steps().abs().max()) * max(1, reset.shape[1])) + 1
+        reach = math.ceil(float(self._steps().detach().abs().max()) * max(1, reset.shape[1])) + 1
         n = torch.arange(reach + 1, device=reset.device)
         w = (2 * math.pi / (2 * reach + 1)) * n
         phi = torch.complex(*self._scan(w, reset, moves, copy, None).chunk(2, -1))

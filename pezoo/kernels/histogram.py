@@ -141,8 +141,9 @@ def scan_reference(
     h = gates.reset.new_ones(b, c, 1) if state is None else state
     seen = h.shape[-1] - 1 if one_sided else h.shape[-1] // 2
     rows = []
-    for step, now in enumerate(zip(*(gate.unbind(1) for gate in gates), strict=True)):
-        h = update(h, *now, one_sided=one_sided)
+    for step in range(t):
+        reset, incr, decr = (gate[:, step] for gate in gates)
+        h = update(h, reset, incr, decr, one_sided)
         if copy is not None:
             h = h * copy.none[:, step, :, None]
             source = copy.source[:, step, :, : seen + step + 1]
@@ -158,31 +159,31 @@ def chosen(backend: str, tensor: Tensor, one_sided: bool = False) -> str:
     """The back end that `histogram_scan` runs for gates of this device and dtype.
 
     "auto" is triton on a CUDA device and numba on a CPU, for float32 and float64 and where they can
-    be imported; else it is torch. Errors: ValueError for an unknown name, and for a back end that
-    cannot run that device, dtype or support.
+    be imported; else it is torch. All of them have both supports. Errors: ValueError for an unknown
+    name, and for a back end that cannot run that device or dtype.
     """
     if backend == "auto":
         fused = "triton" if tensor.is_cuda else "numba"
-        return "torch" if _obstacle(fused, tensor, one_sided) else fused
+        return "torch" if _obstacle(fused, tensor) else fused
     if backend not in BACKENDS:
         raise ValueError(unknown("back end", backend, (*BACKENDS, "auto")))
-    if obstacle := _obstacle(backend, tensor, one_sided):
+    if obstacle := _obstacle(backend, tensor):
         raise ValueError(f"back end {backend!r} {obstacle}; take 'auto', 'torch' or 'reference'")
     return backend
 
 
-def _obstacle(backend: str, tensor: Tensor, one_sided: bool) -> str:
+def _obstacle(backend: str, tensor: Tensor) -> str:
     """Why that back end cannot run; empty if it can."""
     if backend in ("reference", "torch"):
         return ""
     device = "cuda" if backend == "triton" else "cpu"
     if not _installed(backend):
-        return f"is not installed: pip install 'pezoo[{backend}]'"
+        return f"cannot be imported: pip install {backend}"
     if tensor.device.type != device:
         return f"runs on {device}, was given {tensor.device}"
     if tensor.dtype not in (torch.float32, torch.float64):
         return f"computes in float32 or float64, was given {tensor.dtype}"
-    return "has no one-sided support" if backend == "triton" and one_sided else ""
+    return ""
 
 
 def backends() -> list[str]:
@@ -207,20 +208,20 @@ def _installed(name: str) -> bool:
 def cost(b: int, t: int, c: int, gamma: bool = True, itemsize: int = 4) -> tuple[int, int]:
     """(flops, bytes) of one forward and backward pass from a fresh state, fused.
 
-    A histogram has 2t + 1 live bins after t tokens, T (T + 2) over all steps. A live bin costs, a
-    logarithm and an exponential being one flop each: forward 5 for the move; backward 1 for the
-    mass, 1 to add the carried gradient, 6 for the gradients of three gates and 6 for the bin's:
-    19. Sharpening adds 7 forward (eps, log, maximum, times gamma, exp, sum, quotient) and 14
-    backward (the move again, eps, log, 2 each for the mean, the difference, gamma's gradient, less
-    1 shared). Bytes are the least that must move through memory: the output (2T + 1 bins, zero ones
-    too) written once and read once, its gradient read once; three gates read twice, their gradients
-    written once.
+    A histogram has 2t + 1 live bins after t tokens, T (T + 2) over all steps. Per live bin, with a
+    logarithm or an exponential as one flop: forward 5 for the move; backward 1 for the mass, 1 to
+    add the carried gradient, 6 for the gradients of the moves and 6 for the old bin's: 19. With
+    sharpening 42: forward eps, log, maximum, difference, gamma, exp, sum and quotient; backward 5
+    for the move again, eps and log, 2 for the mean, 2 for (g - mean) h, 2 for gamma's gradient, 2
+    for gamma / (h + eps). Bytes are the least that must move through memory: the output (2T + 1
+    bins, zeros too) is written once and read once and its gradient read once; three gates are read
+    twice and their gradients written once.
 
     >>> cost(64, 22, 32)
-    (43253760, 25870336)
+    (45416448, 25952256)
     """
     rows = b * c
-    flops = rows * t * (t + 2) * (40 if gamma else 19)
+    flops = rows * t * (t + 2) * (42 if gamma else 19)
     return flops, rows * t * itemsize * (3 * (2 * t + 1) + 9)
 
 
@@ -231,17 +232,23 @@ def _check(
     if len(shape) != 3 or shape[1] < 1:
         raise ValueError(f"gates must be (B, T, C) with at least one token, were {tuple(shape)}")
     b, _, c = shape
-    expected = {name: (gate, tuple(shape)) for name, gate in gates._asdict().items()}
-    if gamma is not None:
-        expected["gamma"] = gamma, (c,)
-    if state is not None:
-        bins = state.shape[-1]
-        expected["state"] = state, (b, c, bins if bins % 2 or one_sided else "an odd number")
+    expected: list[tuple[str, Tensor | None, tuple[int, ...]]] = [
+        *((name, gate, shape) for name, gate in gates._asdict().items()),
+        ("gamma", gamma, (c,)),
+        ("state", state, (b, c, 0 if state is None else state.shape[-1])),
+    ]
     if copy is not None:
-        expected["copy.none"] = copy.none, tuple(shape)
-        expected["copy.source"] = copy.source, (*shape, copy.source.shape[-1])
-    for name, (tensor, wanted) in expected.items():
-        if tuple(tensor.shape) != wanted:
-            raise ValueError(f"{name} must be {wanted}, was {tuple(tensor.shape)}")
-        if tensor.dtype != gates.reset.dtype:
-            raise ValueError(f"{name} must be {gates.reset.dtype}, was {tensor.dtype}")
+        expected += [
+            ("copy.none", copy.none, shape),
+            ("copy.source", copy.source, (*shape, copy.source.shape[-1])),
+        ]
+    for name, tensor, wanted in expected:
+        if tensor is not None and tensor.shape != wanted:
+            raise ValueError(f"{name} must be {tuple(wanted)}, was {tuple(tensor.shape)}")
+        if tensor is not None and tensor.dtype != gates.reset.dtype:
+            raise ValueError(f"{name} must be {gates.reset.dtype} as reset is, was {tensor.dtype}")
+    if state is not None and not one_sided and state.shape[-1] % 2 == 0:
+        raise ValueError(
+            f"a state over offsets -P..P has an odd number of bins, was given {state.shape[-1]}; "
+            "one over 0..P needs one_sided=True"
+        )

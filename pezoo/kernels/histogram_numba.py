@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from pezoo.kernels import histogram_numba_kernels as kernels
 from pezoo.kernels.histogram import Copy, Gates
-
-SCRATCH = 1 << 14  # numbers in one of the kernel's six scratch arrays: all fit in a core's L2 cache
+from pezoo.kernels.histogram_numba_vectors import LANES
 
 
 def scan(
@@ -28,53 +28,66 @@ def scan(
     b, t, c = gates.reset.shape
     new = gates.reset.new_ones
     copy = copy or Copy(new(b, t, c), new(b, t, c, 0))
-    rows = new(0) if gamma is None else gamma.expand(b, c).reshape(-1)
+    rows = new(0) if gamma is None else gamma.expand(b, c)
     start = new(b, c, 1) if state is None else state
     out: Tensor = _Scan.apply(  # type: ignore[no-untyped-call]
-        *gates, *copy, rows, start[:, None], eps, one_sided
+        *gates, *copy, rows, start, eps, one_sided
     )
     return out
 
 
 class _Scan(torch.autograd.Function):
-    """The fields of kernels.Inputs -> (B, T, C, L)."""
+    """reset, incr, decr, none (B, T, C), source (B, T, C, S), gamma (B, C) or empty, start -> h."""
 
     @staticmethod
     def forward(ctx: Any, *args: Any) -> Tensor:
         *inputs, eps, one_sided = args
-        x = kernels.Inputs(*(_array(tensor) for tensor in inputs))
-        b, t, c = x.reset.shape
-        out = np.empty((b, t, c, x.start.shape[3] + (1 if one_sided else 2) * t), x.reset.dtype)
-        eps = out.dtype.type(eps)
-        _over_rows(partial(kernels.forward, x, eps, one_sided, out), out)
+        b, t, c, sources = inputs[4].shape
+        first = inputs[6].shape[-1]
+        last = first + (1 if one_sided else 2) * t
+        size = kernels.Sizes(t, c, sources, first, last, one_sided)
+        x = kernels.Inputs(*map(_flat, inputs))
         # From numpy, which asks for huge pages: touching new memory costs less.
-        result = torch.from_numpy(out)
-        ctx.save_for_backward(*inputs, result)
-        ctx.options = eps, one_sided
-        return result
+        out = np.empty(b * t * c * last, x.reset.dtype)
+        eps = out.dtype.type(eps)
+        _over_rows(partial(kernels.forward, x, eps, size, out), b, size, out.dtype)
+        h = torch.from_numpy(out).view(b, t, c, last)
+        ctx.save_for_backward(*inputs, h)
+        ctx.options = eps, size
+        return h
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> Any:
-        *inputs, out = (_array(tensor) for tensor in ctx.saved_tensors)
-        x = kernels.Inputs(*inputs)
-        d = kernels.Inputs(*(np.empty_like(array) for array in x))
-        _over_rows(partial(kernels.backward, x, *ctx.options, out, _array(grad), d), out)
-        return *(torch.from_numpy(array) for array in d), None, None
+        *inputs, h = ctx.saved_tensors
+        eps, size = ctx.options
+        x = kernels.Inputs(*map(_flat, inputs))
+        d = kernels.Inputs(*map(np.zeros_like, x))
+        call = partial(kernels.backward, x, eps, size, _flat(h), _flat(grad), d)
+        _over_rows(call, h.shape[0], size, eps.dtype)
+        grads = (torch.from_numpy(a).view(i.shape) for a, i in zip(d, inputs, strict=True))
+        return *grads, None, None
 
 
-def _array(x: Tensor) -> Any:
-    return x.detach().contiguous().numpy()
+def _flat(x: Tensor) -> Any:
+    return x.detach().contiguous().view(-1).numpy()
 
 
-def _over_rows(kernel: Any, out: Any) -> None:
-    """Run kernel(rows, lanes) on all rows, in as many parts as torch uses threads."""
-    b, _, c, size = out.shape
-    lanes = min(max(SCRATCH // size // 8 * 8, 16), 64, -(b * c) // 8 * -8)
-    blocks = -(b * c // -lanes)
-    threads = min(torch.get_num_threads(), blocks)
-    edges = [blocks * i // threads * lanes for i in range(threads)] + [b * c]
-    if threads == 1:
-        kernel((0, b * c), lanes)
+def _over_rows(kernel: Any, b: int, size: kernels.Sizes, dtype: Any) -> None:
+    """kernel(rows, scratch) over all rows, in one part for each of torch's threads."""
+    groups = -(b * size.cursors // -LANES)
+    rows = np.minimum(np.arange(groups * LANES), b * size.cursors - 1)
+    gate = rows // size.cursors * size.steps * size.cursors + rows % size.cursors
+    places = rows, rows * size.first, gate, gate * size.sources, gate * size.last
+    parts = min(torch.get_num_threads(), groups)
+    edges = [groups * i // parts * LANES for i in range(parts + 1)]
+
+    def run(first: int, end: int) -> None:
+        scratch = np.empty((kernels.ARRAYS, (size.last + 2 * kernels.PAD) * LANES), dtype)
+        kernel(kernels.Rows(*(place[first:end] for place in places)), scratch)
+
+    if parts == 1:
+        run(*edges)
         return
-    with ThreadPoolExecutor(threads) as pool:
-        list(pool.map(lambda i: kernel((edges[i], edges[i + 1]), lanes), range(threads)))
+    with ThreadPoolExecutor(parts) as pool:
+        list(pool.map(run, edges, edges[1:]))

@@ -1,354 +1,358 @@
-"""The loops of the numba back end: blocks of rows, each taken through all steps.
+"""The loops of the numba back end: LANES rows at a time, each taken through all steps.
 
-A row is one cursor of one sample, number i C + c. As many rows as the scratch has lanes run side by
-side in scratch (lines, lanes) that stays in cache: the inner loop runs over the lanes, so a shift
-is the next line, a gate one number per lane, and no sum crosses lanes. Tensors are (B, T, C, bins);
-a block of rows is turned while it is loaded or stored. Bin d of a histogram is line d + PAD, and
-`low` and `high` are lines.
-
-Two things are there for the compiler: the number of lanes is read from an array, as loops of a
-constant length are unrolled before they are vectorised, and log2 and exp2 run over flat arrays.
+A row is one cursor of one sample, number i C + c. LANES rows run side by side in scratch that stays
+in the first-level cache, bin after bin: a line is one bin of LANES rows, a `Vector`, so a shift is
+the next line and no sum crosses lanes. Tensors are (B, T, C, bins), here as flat arrays, and are
+transposed while they are loaded or stored. Bin d of a histogram is line d + PAD; `low` and `high`
+are lines.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar, cast
 
-import numpy as np
-from numba import njit
+import numba
 
 from pezoo.kernels.histogram_numba_math import exp2, log2
+from pezoo.kernels.histogram_numba_vectors import (
+    LANES,
+    gather,
+    larger,
+    load,
+    load_rows,
+    prefetch,
+    scatter,
+    splat,
+    store,
+    store_rows,
+    where_negative,
+)
 
 PAD = 2  # lines of zeros around the live ones, so that no shift has to look at an edge
-LN2 = float(np.log(2.0))
-OPTIONS = {"fastmath": True, "error_model": "numpy"}
-Array = Any  # of float32 or float64
+ARRAYS = 5  # of one line for each bin, in the scratch
+LINE = 16  # float32 numbers in a line of the processor's cache
+LN2 = math.log(2.0)
+LEAST = -1100.0  # below any logarithm
+Array = Any  # (n,) of float32 or float64
+Lanes = Any  # a Vector
+Shares = tuple[Any, Any, Lanes]  # three Lanes, three Lanes, and the sum of all
+
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def _compile(function: Function) -> Function:
+    """Compiled on its first call and cached on disk."""
+    return cast(Function, numba.njit(cache=True, nogil=True)(function))
+
+
+def _inline(function: Function) -> Function:
+    """Compiled into its caller: calls and the reference counts of arrays would cost a tenth."""
+    return cast(Function, numba.njit(forceinline=True)(function))
 
 
 class Inputs(NamedTuple):
     """What the scan reads, or the gradients of it."""
 
-    reset: Array  # (B, T, C), like incr, decr and none
+    reset: Array  # (B T C), like incr, decr and none
     incr: Array
     decr: Array
     none: Array
-    source: Array  # (B, T, C, S); S = 0 without a copy branch
-    gamma: Array  # (R,); empty without sharpening
-    start: Array  # (B, 1, C, L0)
+    source: Array  # (B T C S); S = 0 without a copy branch
+    gamma: Array  # (B C); empty without sharpening
+    start: Array  # (B C L0)
 
 
-@njit(**OPTIONS)
-def _span(t: int, steps: int, first: int, one_sided: bool) -> tuple[int, int]:
-    """The lines that can hold mass after t of the steps, from a support of `first` bins."""
-    if one_sided:
-        return PAD, PAD + first + t
-    return PAD + steps - t, PAD + steps + first + t
+class Sizes(NamedTuple):
+    steps: int
+    cursors: int
+    sources: int  # S
+    first: int  # L0
+    last: int  # L
+    one_sided: bool
 
 
-@njit(**OPTIONS)
-def _load(lines: Array, rows: Array, row: int, t: int, low: int, high: int, bin: int) -> None:
-    """Bins bin.. of step t of the rows -> lines low..high-1, with zeros around them."""
-    c = rows.shape[2]
-    for v in range(min(lines.shape[1], rows.shape[0] * c - row)):
-        bins = rows[(row + v) // c, t, (row + v) % c]
-        for d in range(high - low):
-            lines[low + d, v] = bins[bin + d]
-    lines[low - PAD : low] = 0
-    lines[high : high + PAD] = 0
+class Rows(NamedTuple):
+    """Where each row begins. Step t is t C numbers, or t C S and t C L, further."""
+
+    row: Array  # (n,) integers, n a multiple of LANES: the last rows may be repeated
+    start: Array
+    gate: Array
+    source: Array
+    out: Array
 
 
-@njit(**OPTIONS)
-def _store(
-    lines: Array, scale: Array, rows: Array, row: int, t: int, low: int, high: int, bin: int
-) -> None:
-    """Lines low..high-1 times scale -> bins bin.. of step t of the rows; zero elsewhere."""
-    c = rows.shape[2]
-    for v in range(min(lines.shape[1], rows.shape[0] * c - row)):
-        bins, factor = rows[(row + v) // c, t, (row + v) % c], scale[v]
-        bins[:bin] = 0
-        for d in range(high - low):
-            bins[bin + d] = lines[low + d, v] * factor
-        bins[bin + high - low :] = 0
+@_inline
+def _slice(rows: Rows, first: int) -> Rows:
+    """LANES of the rows."""
+    end = first + LANES
+    return Rows(
+        rows.row[first:end],
+        rows.start[first:end],
+        rows.gate[first:end],
+        rows.source[first:end],
+        rows.out[first:end],
+    )
 
 
-@njit(**OPTIONS)
-def _load_gates(x: Inputs, row: int, t: int, scale: Array, stay: Array, jump: Array) -> None:
-    """The shares of mass that go by -1, 0, 1: stay from where they are, jump from offset 0.
-
-    What stays is in units of 1 / scale.
-    """
-    c = x.reset.shape[2]
-    for v in range(min(scale.size, x.reset.shape[0] * c - row)):
-        at = (row + v) // c, t, (row + v) % c
-        incr, decr, none = x.incr[at], x.decr[at], x.none[at]
-        keep = max(1 - incr - decr, 0 * incr)
-        jumps = none * x.reset[at]
-        stays = (none - jumps) * scale[v]
-        stay[0, v], stay[1, v], stay[2, v] = stays * decr, stays * keep, stays * incr
-        jump[0, v], jump[1, v], jump[2, v] = jumps * decr, jumps * keep, jumps * incr
+@_inline
+def _span(t: int, size: Sizes) -> tuple[int, int]:
+    """The lines that can hold mass after t steps."""
+    if size.one_sided:
+        return PAD, PAD + size.first + t
+    return PAD + size.steps - t, PAD + size.steps + size.first + t
 
 
-@njit(**OPTIONS)
-def _store_gates(x: Inputs, row: int, t: int, stay: Array, jump: Array, out: Inputs) -> None:
-    """Gradients of `stay` and `jump` (at scale 1) -> gradients of the gates."""
-    c = x.reset.shape[2]
-    for v in range(min(stay.shape[1], x.reset.shape[0] * c - row)):
-        at = (row + v) // c, t, (row + v) % c
-        reset, incr, decr, none = x.reset[at], x.incr[at], x.decr[at], x.none[at]
-        room = 1 - incr - decr
-        keep = max(room, 0 * room)
-        left = (1 - reset) * stay[0, v] + reset * jump[0, v]
-        same = (1 - reset) * stay[1, v] + reset * jump[1, v]
-        right = (1 - reset) * stay[2, v] + reset * jump[2, v]
-        out.none[at] = decr * left + keep * same + incr * right
-        out.reset[at] = none * (
-            decr * (jump[0, v] - stay[0, v])
-            + keep * (jump[1, v] - stay[1, v])
-            + incr * (jump[2, v] - stay[2, v])
-        )
-        same = same if room >= 0 else 0 * same
-        out.incr[at] = none * (right - same)
-        out.decr[at] = none * (left - same)
-
-
-@njit(**OPTIONS)
-def _sum(lines: Array, low: int, high: int, total: Array) -> None:
-    total[:] = 0
-    for d in range(low, high):
-        for v in range(lines.shape[1]):
-            total[v] += lines[d, v]
-
-
-@njit(**OPTIONS)
-def _add(lines: Array, more: Array, low: int, high: int) -> None:
-    for d in range(low, high):
-        for v in range(lines.shape[1]):
-            lines[d, v] += more[d, v]
-
-
-@njit(**OPTIONS)
-def _move(
-    old: Array, new: Array, stay: Array, jump: Array, mass: Array, low: int, high: int, zero: int
-) -> None:
-    """One move of the mass, into lines low..high-1; `zero` is the line of offset 0."""
-    lanes = old.shape[1]
-    for d in range(low, high):
-        for v in range(lanes):
-            new[d, v] = (
-                stay[0, v] * old[d + 1, v] + stay[1, v] * old[d, v] + stay[2, v] * old[d - 1, v]
-            )
-    for i in range(3):
-        for v in range(lanes):
-            new[zero - 1 + i, v] += jump[i, v] * mass[v]
-
-
-@njit(**OPTIONS)
-def _copy(new: Array, source: Array, row: int, t: int, count: int, zero: int) -> None:
-    """Token j's share of `source` is added at offset j + 1, for j < count."""
-    c = source.shape[2]
-    for v in range(min(new.shape[1], source.shape[0] * c - row)):
-        shares = source[(row + v) // c, t, (row + v) % c]
-        for j in range(count):
-            new[zero + 1 + j, v] += shares[j]
-
-
-@njit(**OPTIONS)
-def _origin(x: Inputs, t: int, one_sided: bool) -> tuple[int, int]:
+@_inline
+def _origin(t: int, size: Sizes) -> tuple[int, int]:
     """The line of offset 0, and how many tokens can be copied from at step t."""
-    first = x.start.shape[3]
-    before = first - 1 if one_sided else first // 2
-    zero = PAD if one_sided else PAD + x.reset.shape[1] + before
-    return zero, min(x.source.shape[3], before + t + 1)
+    before = size.first - 1 if size.one_sided else size.first // 2
+    zero = PAD if size.one_sided else PAD + size.steps + before
+    return zero, min(size.sources, before + t + 1)
 
 
-@njit(**OPTIONS)
+@_inline
+def _load(tensor: Array, at: Array, skip: int, lines: Array, low: int, high: int) -> None:
+    """tensor[at + skip + d] -> line low + d below `high`; zeros around."""
+    n, zero = high - low, splat(0, load(lines, 0))
+    for d in range(PAD):
+        store(lines, (low - 1 - d) * LANES, zero)
+        store(lines, (high + d) * LANES, zero)
+    if n < LANES:
+        for d in range(n):
+            store(lines, (low + d) * LANES, gather(tensor, at, skip + d))
+        return
+    for tile in range(0, n, LANES):
+        d = min(tile, n - LANES)  # the last tile may overlap the one before
+        load_rows(tensor, at, skip + d, lines, (low + d) * LANES)
+
+
+@_inline
+def _store(lines: Array, low: int, high: int, tensor: Array, at: Array, skip: int) -> None:
+    """Line low + d below `high` -> tensor[at + skip + d]."""
+    n = high - low
+    if n < LANES:
+        for d in range(n):
+            scatter(tensor, at, skip + d, load(lines, (low + d) * LANES))
+        return
+    for tile in range(0, n, LANES):
+        d = min(tile, n - LANES)
+        store_rows(tensor, at, skip + d, lines, (low + d) * LANES)
+
+
+@_inline
+def _add(lines: Array, d: int, value: Lanes) -> None:
+    store(lines, d * LANES, load(lines, d * LANES) + value)
+
+
+@_inline
+def _sum(lines: Array, low: int, high: int) -> Lanes:
+    total = load(lines, low * LANES)
+    for d in range(low + 1, high):
+        total = total + load(lines, d * LANES)
+    return total
+
+
+@_inline
+def _gates(x: Inputs, at: Array, skip: int) -> Shares:
+    """The shares of mass that go by -1, 0, 1, from where they are and from offset 0; their sum."""
+    incr, decr, none = gather(x.incr, at, skip), gather(x.decr, at, skip), gather(x.none, at, skip)
+    room = 1 - incr - decr
+    keep = larger(room, 0 * room)
+    jump = none * gather(x.reset, at, skip)
+    stay = none - jump
+    stays, jumps = (stay * decr, stay * keep, stay * incr), (jump * decr, jump * keep, jump * incr)
+    return stays, jumps, none * (decr + keep + incr)
+
+
+@_inline
+def _store_gates(x: Inputs, at: Array, skip: int, d_stay: Any, d_jump: Any, d: Inputs) -> None:
+    """Gradients of the shares -> gradients of the gates."""
+    reset, none = gather(x.reset, at, skip), gather(x.none, at, skip)
+    incr, decr = gather(x.incr, at, skip), gather(x.decr, at, skip)
+    room = 1 - incr - decr
+    keep = larger(room, 0 * room)
+    stay = decr * d_stay[0] + keep * d_stay[1] + incr * d_stay[2]
+    jump = decr * d_jump[0] + keep * d_jump[1] + incr * d_jump[2]
+    same = (1 - reset) * d_stay[1] + reset * d_jump[1]
+    same = where_negative(room, splat(0, same), same)
+    scatter(d.none, at, skip, (1 - reset) * stay + reset * jump)
+    scatter(d.reset, at, skip, none * (jump - stay))
+    scatter(d.incr, at, skip, none * ((1 - reset) * d_stay[2] + reset * d_jump[2] - same))
+    scatter(d.decr, at, skip, none * ((1 - reset) * d_stay[0] + reset * d_jump[0] - same))
+
+
+@_inline
 def _step(
-    old: Array, new: Array, x: Inputs, row: int, t: int, stay: Array, jump: Array, mass: Array,
-    one_sided: bool,
-) -> None:  # fmt: skip
-    """The move and the copy of step t: old -> new."""
-    low, high = _span(t + 1, x.reset.shape[1], x.start.shape[3], one_sided)
-    zero, count = _origin(x, t, one_sided)
-    _move(old, new, stay, jump, mass, low - one_sided, high, zero)
-    if one_sided:  # what would go below offset 0 stays there
-        for v in range(new.shape[1]):
-            new[PAD, v] += new[PAD - 1, v]
-        new[PAD - 1] = 0
-    _copy(new, x.source, row, t, count, zero)
+    old: Array, new: Array, x: Inputs, rows: Rows, t: int, size: Sizes, shares: Shares, mass: Lanes
+) -> Lanes:  # fmt: skip
+    """The move and the copy of step t: old, of that mass, -> new. Returns the mass of new.
 
-
-@njit(**OPTIONS)
-def _sharpen(h: Array, flat: Array, gamma: Array, eps: float, top: Array, total: Array) -> None:
-    """h (n, lanes) <- ((h + eps) / max (h + eps))^gamma, total <- its sums; flat is h as (n,)."""
-    n, lanes = h.shape
-    for i in range(flat.size):
-        flat[i] = log2(flat[i] + eps)
-    top[:] = h[0]
-    for d in range(1, n):
-        for v in range(lanes):
-            top[v] = h[d, v] if h[d, v] > top[v] else top[v]
-    for d in range(n):
-        for v in range(lanes):
-            h[d, v] = gamma[v] * (h[d, v] - top[v])
-    for i in range(flat.size):
-        flat[i] = exp2(flat[i])
-    _sum(h, 0, n, total)
-
-
-@njit(nogil=True, cache=True, **OPTIONS)
-def forward(x: Inputs, eps: float, one_sided: bool, out: Array, rows: range, lanes: int) -> None:
-    """The histograms (B, T, C, L) of the rows -> out, `lanes` rows at a time."""
-    width, dtype = out.shape[3] + 2 * PAD, out.dtype
-    scratch = np.zeros((2, width, lanes), dtype)
-    numbers = np.zeros((4, lanes), dtype)
-    for row in range(rows[0], rows[1], lanes):
-        _forward(x, eps, one_sided, out, row, scratch, numbers)
-
-
-@njit(**OPTIONS)
-def _forward(
-    x: Inputs, eps: float, one_sided: bool, out: Array, row: int, scratch: Array, numbers: Array
-) -> None:
-    """One block. While sharpening, the scratch holds (h + eps)^gamma, not yet divided by its sum:
-    that factor, `scale`, is left to the next step's gates."""
-    steps, lanes = x.reset.shape[1], scratch.shape[2]
-    gamma, top, mass, scale = numbers[0], numbers[1], numbers[2], numbers[3]
-    stay, jump = np.zeros((3, lanes), out.dtype), np.zeros((3, lanes), out.dtype)
-    _load_gamma(x, row, gamma)
-    scratch[:] = 0
-    scale[:] = 1
-    low, high = _span(0, steps, x.start.shape[3], one_sided)
-    _load(scratch[0], x.start, row, 0, low, high, 0)
-    _sum(scratch[0], low, high, mass)
-    for t in range(steps):
-        old, new = scratch[t % 2], scratch[1 - t % 2]
-        _load_gates(x, row, t, scale, stay, jump)
-        _step(old, new, x, row, t, stay, jump, mass, one_sided)
-        low, high = _span(t + 1, steps, x.start.shape[3], one_sided)
-        if x.gamma.size:
-            live = new[low:high]
-            _sharpen(live, live.reshape(-1), gamma, eps, top, scale)
-            for v in range(lanes):
-                scale[v] = 1 / scale[v]
-            mass[:] = 1
-        else:
-            _sum(new, low, high, mass)
-        _store(new, scale, out, row, t, low, high, low - PAD)
-
-
-@njit(**OPTIONS)
-def _load_gamma(x: Inputs, row: int, gamma: Array) -> None:
-    gamma[:] = 1
-    known = x.gamma[row : row + gamma.size]
-    gamma[: known.size] = known
-
-
-@njit(**OPTIONS)
-def _unsharpen(
-    g: Array, h: Array, x: Array, logs: Array, gamma: Array, mean: Array, d_gamma: Array
-) -> None:
-    """g, the gradient of the sharpened h -> that of what was sharpened, x - eps; (n, lanes) each.
-
-    dx = gamma (g - sum g h) h / x, and dgamma += sum (g - sum g h) h log2 x.
+    It is computed from the shares: rounding in single bins must not add up over the steps.
     """
-    n, lanes = g.shape
-    mean[:] = 0
-    for d in range(n):
-        for v in range(lanes):
-            mean[v] += g[d, v] * h[d, v]
-    for d in range(n):
-        for v in range(lanes):
-            inner = (g[d, v] - mean[v]) * h[d, v]
-            d_gamma[v] += inner * logs[d, v]
-            g[d, v] = inner * gamma[v] / x[d, v]
+    stay, jump, total = shares
+    low, high = _span(t + 1, size)
+    zero, count = _origin(t, size)
+    for i in range((low - size.one_sided) * LANES, high * LANES, LANES):
+        moved = stay[1] * load(old, i)
+        moved = moved + stay[0] * load(old, i + LANES) + stay[2] * load(old, i - LANES)
+        store(new, i, moved)
+    _add(new, zero - 1, jump[0] * mass)
+    _add(new, zero, jump[1] * mass)
+    _add(new, zero + 1, jump[2] * mass)
+    if size.one_sided:  # what would go below offset 0 stays there
+        below = load(new, (PAD - 1) * LANES)
+        _add(new, PAD, below)
+        store(new, (PAD - 1) * LANES, splat(0, below))
+    mass = total * mass
+    for j in range(count):
+        copied = gather(x.source, rows.source, t * size.cursors * size.sources + j)
+        _add(new, zero + 1 + j, copied)
+        mass = mass + copied
+    return mass
 
 
-@njit(**OPTIONS)
-def _logs(x: Array, eps: float, logs: Array) -> None:
-    """x (n,) <- x + eps, logs (n,) <- log2(x + eps)."""
-    for i in range(x.size):
-        x[i] += eps
-        logs[i] = log2(x[i])
+@_inline
+def _sharpen(h: Array, low: int, high: int, gamma: Lanes, eps: float) -> None:
+    """Lines low..high-1 of h <- (h + eps)^gamma, normalised."""
+    top = splat(LEAST, gamma)
+    raw, total = splat(0, gamma), splat(0, gamma)
+    for i in range(low * LANES, high * LANES, LANES):
+        mass = load(h, i)
+        log = log2(mass + eps)
+        store(h, i, log)
+        raw, top = raw + mass, larger(log, top)
+    for i in range(low * LANES, high * LANES, LANES):
+        power = exp2(gamma * (load(h, i) - top))
+        store(h, i, power)
+        total = total + power
+    factor = 1 / total + 0 * raw  # log2 gives numbers for NaNs, which must not be lost
+    for i in range(low * LANES, high * LANES, LANES):
+        store(h, i, factor * load(h, i))
 
 
-@njit(**OPTIONS)
+@_inline
+def _unsharpen(
+    g: Array, h: Array, x: Array, low: int, high: int, gamma: Lanes, eps: float
+) -> Lanes:
+    """g, the gradient of the sharpened h -> that of x, which was sharpened. Returns dgamma.
+
+    dx = gamma (g - sum g h) h / (x + eps) and dgamma = sum (g - sum g h) h log(x + eps).
+    """
+    mean, d_gamma = splat(0, gamma), splat(0, gamma)
+    for i in range(low * LANES, high * LANES, LANES):
+        mean = mean + load(g, i) * load(h, i)
+    for i in range(low * LANES, high * LANES, LANES):
+        inner = (load(g, i) - mean) * load(h, i)
+        mass = load(x, i) + eps
+        d_gamma = d_gamma + inner * log2(mass)
+        store(g, i, inner * gamma / mass)
+    return d_gamma * LN2
+
+
+@_inline
 def _unmove(
-    g: Array, old: Array, stay: Array, jump: Array, mass: Array, low: int, high: int, zero: int,
-    d_stay: Array, d_jump: Array, d_old: Array,
-) -> None:  # fmt: skip
-    """Through `_move`: g -> gradients of stay and jump and, in lines low..high-1, of old."""
-    lanes = g.shape[1]
-    share = np.zeros(lanes, g.dtype)  # a jump takes the whole mass: every line has this part
-    d_stay[:] = 0
-    for i in range(3):
-        for v in range(lanes):
-            share[v] += jump[i, v] * g[zero - 1 + i, v]
-            d_jump[i, v] = g[zero - 1 + i, v] * mass[v]
-    for d in range(low, high):
-        for v in range(lanes):
-            left, same, right, h = g[d - 1, v], g[d, v], g[d + 1, v], old[d, v]
-            d_stay[0, v] += left * h
-            d_stay[1, v] += same * h
-            d_stay[2, v] += right * h
-            d_old[d, v] = share[v] + stay[0, v] * left + stay[1, v] * same + stay[2, v] * right
+    g: Array, old: Array, low: int, high: int, zero: int, shares: Shares, mass: Lanes, d_old: Array
+) -> tuple[Any, Any]:  # fmt: skip
+    """Through the move: g -> d_old in lines low..high-1. Returns gradients of stay and jump."""
+    stay, jump, _ = shares
+    at = load(g, (zero - 1) * LANES), load(g, zero * LANES), load(g, (zero + 1) * LANES)
+    share = jump[0] * at[0] + jump[1] * at[1] + jump[2] * at[2]  # of the mass: in every line
+    left, here = load(g, (low - 1) * LANES), load(g, low * LANES)
+    by_left = by_here = by_right = splat(0, left)
+    for i in range(low * LANES, high * LANES, LANES):
+        right, h = load(g, i + LANES), load(old, i)
+        by_left, by_here, by_right = by_left + left * h, by_here + here * h, by_right + right * h
+        store(d_old, i, share + stay[0] * left + stay[1] * here + stay[2] * right)
+        left, here = here, right
+    return (by_left, by_here, by_right), (at[0] * mass, at[1] * mass, at[2] * mass)
 
 
-@njit(nogil=True, cache=True, **OPTIONS)
-def backward(
-    x: Inputs, eps: float, one_sided: bool, out: Array, grad: Array, d: Inputs, rows: range,
-    lanes: int,
-) -> None:  # fmt: skip
-    """Gradients of the rows' inputs -> d, from what `forward` gave and its gradient."""
-    width, dtype = out.shape[3] + 2 * PAD, out.dtype
-    scratch = np.zeros((6, width, lanes), dtype)
-    numbers = np.zeros((5, lanes), dtype)
-    for row in range(rows[0], rows[1], lanes):
-        _backward(x, eps, one_sided, out, grad, d, row, scratch, numbers)
+@_compile
+def forward(x: Inputs, eps: float, size: Sizes, out: Array, rows: Rows, scratch: Array) -> None:
+    """The histograms of the rows -> out (B T C L)."""
+    for first in range(0, rows.row.size, LANES):
+        scratch[:] = 0
+        _forward(x, eps, size, out, _slice(rows, first), scratch)
 
 
-@njit(**OPTIONS)
-def _backward(
-    x: Inputs, eps: float, one_sided: bool, out: Array, grad: Array, d: Inputs, row: int,
-    scratch: Array, numbers: Array,
-) -> None:  # fmt: skip
-    """One block. What was sharpened is computed again from the step before: it is not kept."""
-    steps, first, lanes = x.reset.shape[1], x.start.shape[3], scratch.shape[2]
-    gamma, d_gamma, mass = numbers[0], numbers[1], numbers[2]
-    mean, one = numbers[3], numbers[4]
-    gates = np.zeros((4, 3, lanes), out.dtype)
-    stay, jump, d_stay, d_jump = gates[0], gates[1], gates[2], gates[3]
-    g, carry, raw, logs = scratch[2], scratch[3], scratch[4], scratch[5]
-    _load_gamma(x, row, gamma)
-    d_gamma[:] = 0
-    one[:] = 1
-    carry[:] = 0
-    low, high = _span(steps, steps, first, one_sided)
-    _load(scratch[steps % 2], out, row, steps - 1, low, high, 0)
-    for t in range(steps - 1, -1, -1):
-        now, old = scratch[1 - t % 2], scratch[t % 2]
-        _load(g, grad, row, t, low, high, low - PAD)
-        _add(g, carry, low, high)
-        old_low, old_high = _span(t, steps, first, one_sided)
-        if t:
-            _load(old, out, row, t - 1, old_low, old_high, old_low - PAD)
-        else:
-            _load(old, x.start, row, 0, old_low, old_high, 0)
-        _sum(old, old_low, old_high, mass)
-        _load_gates(x, row, t, one, stay, jump)
+@_inline
+def _forward(x: Inputs, eps: float, size: Sizes, out: Array, rows: Rows, scratch: Array) -> None:
+    low, high = _span(0, size)
+    _load(x.start, rows.start, 0, scratch[0], low, high)
+    mass = _sum(scratch[0], low, high)
+    for t in range(size.steps):
+        old, new = scratch[t % 2], scratch[1 - t % 2]
+        shares = _gates(x, rows.gate, t * size.cursors)
+        mass = _step(old, new, x, rows, t, size, shares, mass)
         if x.gamma.size:
-            _step(old, raw, x, row, t, stay, jump, mass, one_sided)
-            _logs(raw[low:high].reshape(-1), eps, logs[low:high].reshape(-1))
-            live = g[low:high], now[low:high], raw[low:high], logs[low:high]
-            _unsharpen(*live, gamma, mean, d_gamma)
-        zero, count = _origin(x, t, one_sided)
-        _store(g, one, d.source, row, t, zero + 1, zero + 1 + count, 0)
-        if one_sided:
-            g[PAD - 1] = g[PAD]
-        low, high = old_low, old_high
-        _unmove(g, old, stay, jump, mass, low, high, zero, d_stay, d_jump, carry)
-        _store_gates(x, row, t, d_stay, d_jump, d)
-    _store(carry, one, d.start, row, 0, low, high, 0)
+            low, high = _span(t + 1, size)
+            _sharpen(new, low, high, gather(x.gamma, rows.row, 0), eps)
+            mass = splat(1, mass)
+        _store(new, PAD, PAD + size.last, out, rows.out, t * size.cursors * size.last)
+
+
+@_compile
+def backward(
+    x: Inputs, eps: float, size: Sizes, out: Array, grad: Array, d: Inputs, rows: Rows,
+    scratch: Array,
+) -> None:  # fmt: skip
+    """Gradients of the inputs of the rows -> d, from what `forward` gave and its gradient."""
+    for first in range(0, rows.row.size, LANES):
+        scratch[:] = 0
+        _backward(x, eps, size, out, grad, d, _slice(rows, first), scratch)
+
+
+@_inline
+def _recall(
+    x: Inputs, size: Sizes, out: Array, grad: Array, t: int, rows: Rows, old: Array, g: Array
+) -> None:  # fmt: skip
+    """The gradient of step t -> g, the histogram before it -> old; asks for those of step t - 1."""
+    step, bins = size.cursors * size.last, size.last
+    low, high = _span(t + 1, size)
+    _load(grad, rows.out, t * step + low - PAD, g, low, high)
+    low, high = _span(t, size)
+    if t == 0:
+        _load(x.start, rows.start, 0, old, low, high)
+        return
+    _load(out, rows.out, (t - 1) * step + low - PAD, old, low, high)
+    for d in range(low - PAD, min(high - PAD, bins if t > 1 else 0), LINE):
+        prefetch(grad, rows.out, (t - 1) * step + d)
+        prefetch(out, rows.out, (t - 2) * step + d)
+
+
+@_inline
+def _backward(
+    x: Inputs, eps: float, size: Sizes, out: Array, grad: Array, d: Inputs, rows: Rows,
+    scratch: Array,
+) -> None:  # fmt: skip
+    """What was sharpened is computed again from the step before: it is not kept."""
+    g, carry, raw = scratch[2], scratch[3], scratch[4]
+    low, high = _span(size.steps, size)
+    last = (size.steps - 1) * size.cursors * size.last
+    _load(out, rows.out, last + low - PAD, scratch[size.steps % 2], low, high)
+    d_gamma = splat(0, load(carry, 0))
+    for t in range(size.steps - 1, -1, -1):
+        now, old, gate = scratch[1 - t % 2], scratch[t % 2], t * size.cursors
+        _recall(x, size, out, grad, t, rows, old, g)
+        for line in range(low, high):
+            _add(g, line, load(carry, line * LANES))
+        was_low, was_high = _span(t, size)
+        mass = splat(1, d_gamma) if t and x.gamma.size else _sum(old, was_low, was_high)
+        shares = _gates(x, rows.gate, gate)
+        if x.gamma.size:
+            _step(old, raw, x, rows, t, size, shares, mass)
+            gamma = gather(x.gamma, rows.row, 0)
+            d_gamma = d_gamma + _unsharpen(g, now, raw, low, high, gamma, eps)
+        zero, count = _origin(t, size)
+        _store(g, zero + 1, zero + 1 + count, d.source, rows.source, gate * size.sources)
+        if size.one_sided:
+            store(g, (PAD - 1) * LANES, load(g, PAD * LANES))
+        low, high = was_low, was_high
+        d_stay, d_jump = _unmove(g, old, low, high, zero, shares, mass, carry)
+        _store_gates(x, rows.gate, gate, d_stay, d_jump, d)
+    _store(carry, low, high, d.start, rows.start, 0)
     if x.gamma.size:
-        known = d.gamma[row : row + lanes]
-        for v in range(known.size):
-            known[v] = LN2 * d_gamma[v]
+        scatter(d.gamma, rows.row, 0, d_gamma)

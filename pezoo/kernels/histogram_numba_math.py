@@ -1,105 +1,129 @@
-"""log2 and exp2 that a compiler can vectorise, for numba kernels.
+"""log2 and exp2 of vectors, for the numba kernels.
 
-LLVM turns a call of the C library's logf into one call per number; these are polynomials after the
-usual split x = 2^k m, so a loop over them runs on whole vectors. The coefficients are minimax fits
-in relative error: log2(1 + f) / f for 1 + f in [sqrt(1/2), sqrt(2)] to 2.7e-8, and 2^f for f in
-[-1/2, 1/2] to 1.9e-9, both below float32's rounding. float64 calls the C library.
+Polynomials after the usual split x = 2^k m. The coefficients are minimax fits in relative error:
+log2(1 + f) / f for 1 + f in [sqrt(1/2), sqrt(2)] to 2.7e-8, and 2^f for f in [-1/2, 1/2] to 1.9e-9,
+both below float32's rounding. They are summed in pairs (Estrin), which makes shorter chains than
+Horner's rule. float64 calls the C library.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 from llvmlite import ir
 from numba import types
-from numba.extending import intrinsic, overload
+from numba.extending import overload
 
-SINGLE = np.float32
-ONE, HALF, LOWEST = SINGLE(1), SINGLE(0.5), SINGLE(-126)
-L0, L1, L2, L3, L4, L5, L6, L7, L8 = (
-    SINGLE(c)
-    for c in (1.442695003652, -0.721347346802, 0.480910643031, -0.360703683031, 0.287916245071,
-              -0.238944813858, 0.215715630976, -0.207269815672, 0.125837036922)
-)  # fmt: skip
-E1, E2, E3, E4, E5, E6 = (
-    SINGLE(c)
-    for c in (0.693147205737, 0.240226468906, 0.055503287766, 0.009618488959, 0.001339993139,
-              0.000153458120)
-)  # fmt: skip
-INT, FLOAT = ir.IntType(32), ir.FloatType()
-MANTISSA = ir.Constant(INT, 23)
-BELOW_ONE = ir.Constant(INT, 0x3F3504F3)  # the bits of sqrt(1/2)
-BIAS = ir.Constant(INT, 127)
+from pezoo.kernels.histogram_numba_vectors import (
+    FLOATS,
+    INT,
+    INTS,
+    LANES,
+    Vector,
+    intrinsic,
+    ints,
+    larger,
+    splat,
+    where_negative,
+)
+
+LOWEST = -126.0
+L0, L1, L2 = 1.442695003652, -0.721347346802, 0.480910643031
+L3, L4, L5 = -0.360703683031, 0.287916245071, -0.238944813858
+L6, L7, L8 = 0.215715630976, -0.207269815672, 0.125837036922
+E1, E2, E3 = 0.693147205737, 0.240226468906, 0.055503287766
+E4, E5, E6 = 0.009618488959, 0.001339993139, 0.000153458120
+MANTISSA, BIAS = ints(23), ints(127)
+BELOW_ONE = ints(0x3F3504F3)  # the bits of sqrt(1/2)
+SINGLES = Vector(types.float32)
 
 
 @intrinsic
 def _split(typing: Any, x: Any) -> Any:
-    """A normal float32 x > 0 as (k, m) with x = 2^k m, m in [sqrt(1/2), sqrt(2))."""
+    """Normal x > 0 as (k, m) with x = 2^k m, m in [sqrt(1/2), sqrt(2))."""
 
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        bits = builder.bitcast(args[0], INT)
+        bits = builder.bitcast(args[0], INTS)
         k = builder.ashr(builder.sub(bits, BELOW_ONE), MANTISSA)
-        m = builder.bitcast(builder.sub(bits, builder.shl(k, MANTISSA)), FLOAT)
-        return context.make_tuple(builder, signature.return_type, [builder.sitofp(k, FLOAT), m])
+        m = builder.bitcast(builder.sub(bits, builder.shl(k, MANTISSA)), FLOATS)
+        return context.make_tuple(builder, signature.return_type, [builder.sitofp(k, FLOATS), m])
 
-    return types.UniTuple(types.float32, 2)(types.float32), code
+    return types.UniTuple(SINGLES, 2)(SINGLES), code
 
 
 @intrinsic
-def _power_of_two(typing: Any, k: Any) -> Any:
-    """2^k in float32 for an int32 k in -126..127."""
+def _nearest(typing: Any, x: Any) -> Any:
+    """x <= 0 as (k, 2^k) with k the nearest integer, in -126..0."""
 
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.bitcast(builder.shl(builder.add(args[0], BIAS), MANTISSA), FLOAT)
+        half = ir.Constant(FLOATS, [0.5] * LANES)
+        k = builder.fptosi(builder.fsub(args[0], half), INTS)  # rounds towards zero
+        power = builder.bitcast(builder.shl(builder.add(k, BIAS), MANTISSA), FLOATS)
+        return context.make_tuple(
+            builder, signature.return_type, [builder.sitofp(k, FLOATS), power]
+        )
 
-    return types.float32(types.int32), code
+    return types.UniTuple(SINGLES, 2)(SINGLES), code
+
+
+def _library(name: str) -> Any:
+    @intrinsic
+    def function(typing: Any, x: Any) -> Any:
+        def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            call = builder.module.declare_intrinsic(name, [args[0].type.element])
+            out = args[0]
+            for lane in (ir.Constant(INT, i) for i in range(LANES)):
+                number = builder.call(call, [builder.extract_element(args[0], lane)])
+                out = builder.insert_element(out, number, lane)
+            return out
+
+        return x(x), code
+
+    return function
+
+
+_library_log2, _library_exp2 = _library("llvm.log2"), _library("llvm.exp2")
 
 
 def log2(x: Any) -> Any:
-    """Base-2 logarithm of a normal x > 0."""
+    """Base-2 logarithm of a vector of normal x > 0."""
     raise NotImplementedError("for numba kernels")
 
 
 def exp2(x: Any) -> Any:
-    """2^x for x <= 0; what would be smaller than 2^-126 in float32 is 0."""
+    """2^x of a vector of x <= 0; what would be smaller than 2^-126 in float32 is 0."""
     raise NotImplementedError("for numba kernels")
 
 
-@overload(log2, jit_options={"fastmath": True})
+@overload(log2)
 def _log2(x: Any) -> Callable[[Any], Any]:
-    if x == types.float64:
-
-        def double(x: Any) -> Any:
-            return math.log2(x)
-
-        return double
+    def double(x: Any) -> Any:
+        return _library_log2(x)
 
     def single(x: Any) -> Any:
         k, m = _split(x)
-        f = m - ONE
-        p = (((((((L8 * f + L7) * f + L6) * f + L5) * f + L4) * f + L3) * f + L2) * f + L1) * f + L0
-        return k + f * p
+        f = m - 1
+        f2 = f * f
+        low = (L0 + L1 * f) + f2 * (L2 + L3 * f)
+        high = (L4 + L5 * f) + f2 * (L6 + L7 * f)
+        f4 = f2 * f2
+        return k + f * (low + f4 * (high + f4 * L8))
 
-    return single
+    return single if x == SINGLES else double
 
 
-@overload(exp2, jit_options={"fastmath": True})
+@overload(exp2)
 def _exp2(x: Any) -> Callable[[Any], Any]:
-    if x == types.float64:
-
-        def double(x: Any) -> Any:
-            return 2.0**x
-
-        return double
+    def double(x: Any) -> Any:
+        return _library_exp2(x)
 
     def single(x: Any) -> Any:
-        inside = x if x > LOWEST else LOWEST
-        k = np.int32(inside - HALF)  # towards zero: the nearest integer, as x <= 0
-        f = inside - SINGLE(k)
-        p = (((((E6 * f + E5) * f + E4) * f + E3) * f + E2) * f + E1) * f + ONE
-        return _power_of_two(k) * p if x > LOWEST else SINGLE(0)
+        inside = larger(x, splat(LOWEST, x))
+        k, power = _nearest(inside)
+        f = inside - k
+        f2 = f * f
+        p = (1 + E1 * f) + f2 * ((E2 + E3 * f) + f2 * ((E4 + E5 * f) + f2 * E6))
+        return where_negative(x - LOWEST, power * 0, power * p)
 
-    return single
+    return single if x == SINGLES else double

@@ -1,0 +1,252 @@
+"""Vectors for numba: LANES numbers that are loaded, computed with and stored together.
+
+numba leaves vectors to LLVM's loop vectoriser, which finds few of them here: it must assume that
+arrays overlap and that sums live in memory, and calls of the C library stay calls. A `Vector` is a
+value like a float: +, -, * and / take two vectors, or a vector and a number.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any, cast
+
+from llvmlite import ir
+from numba import extending, types
+
+LANES = 8
+FUSED = ("contract",)  # a b + c is rounded once; nothing else that would change a result
+INT, LONG, FLOAT = ir.IntType(32), ir.IntType(64), ir.FloatType()
+INTS, FLOATS = ir.VectorType(INT, LANES), ir.VectorType(FLOAT, LANES)
+
+
+def intrinsic(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that kernels call and that writes LLVM code; `typing` is numba's."""
+    # forget what type checkers know of numba's: the first argument is not the caller's
+    return cast(Callable[..., Any], extending.intrinsic(function))
+
+
+class Vector(types.Type):
+    """LANES numbers of one type."""
+
+    def __init__(self, dtype: Any) -> None:
+        self.dtype = dtype
+        super().__init__(f"Vector({dtype})")
+
+
+@extending.register_model(Vector)
+class _Model(extending.models.PrimitiveModel):
+    def __init__(self, manager: Any, kind: Vector) -> None:
+        number = manager.lookup(kind.dtype).get_value_type()
+        super().__init__(  # type: ignore[no-untyped-call]
+            manager, kind, ir.VectorType(number, LANES)
+        )
+
+
+def ints(x: int) -> ir.Constant:
+    """The vector of an int32."""
+    return ir.Constant(INTS, [x] * LANES)
+
+
+def _index(x: Any) -> Any:
+    """How intrinsics take indices."""
+    return types.intp if isinstance(x, types.Integer) else x
+
+
+@intrinsic
+def splat(typing: Any, x: Any, like: Any) -> Any:
+    """A number -> the vector of it, of the type of the vector `like`."""
+
+    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        kind = context.get_value_type(like)
+        number = context.cast(builder, args[0], x, like.dtype)
+        empty = ir.Constant(kind, ir.Undefined)
+        one = builder.insert_element(empty, number, ir.Constant(INT, 0))
+        return builder.shuffle_vector(one, empty, ints(0))
+
+    return like(x, like), code
+
+
+def _address(context: Any, builder: Any, kind: Any, array: Any, index: Any) -> Any:
+    """Of LANES numbers of an array (n,) from that index on."""
+    data = context.make_array(kind)(context, builder, array).data
+    vector = ir.VectorType(context.get_value_type(kind.dtype), LANES)
+    return builder.bitcast(builder.gep(data, [index]), vector.as_pointer())
+
+
+@intrinsic
+def load(typing: Any, x: Any, i: Any) -> Any:
+    """x[i : i + LANES] of an array (n,)."""
+
+    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        size = context.get_abi_sizeof(context.get_value_type(x.dtype))
+        return builder.load(_address(context, builder, x, *args), align=size)
+
+    return Vector(x.dtype)(x, _index(i)), code
+
+
+@intrinsic
+def store(typing: Any, x: Any, i: Any, value: Any) -> Any:
+    """x[i : i + LANES] = value."""
+
+    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        size = context.get_abi_sizeof(context.get_value_type(x.dtype))
+        builder.store(args[2], _address(context, builder, x, *args[:2]), align=size)
+        return context.get_dummy_value()
+
+    return types.void(x, _index(i), value), code
+
+
+@intrinsic
+def gather(typing: Any, x: Any, at: Any, skip: Any) -> Any:
+    """(x[at[0] + skip], ..., x[at[LANES - 1] + skip]); at is an array of LANES indices."""
+
+    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        out = ir.Constant(context.get_value_type(signature.return_type), ir.Undefined)
+        for lane, place in enumerate(_places(context, builder, signature.args, args)):
+            out = builder.insert_element(out, builder.load(place), ir.Constant(INT, lane))
+        return out
+
+    return Vector(x.dtype)(x, at, _index(skip)), code
+
+
+@intrinsic
+def scatter(typing: Any, x: Any, at: Any, skip: Any, value: Any) -> Any:
+    """x[at[k] + skip] = value[k]."""
+
+    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        for lane, place in enumerate(_places(context, builder, signature.args, args)):
+            builder.store(builder.extract_element(args[3], ir.Constant(INT, lane)), place)
+        return context.get_dummy_value()
+
+    return types.void(x, at, _index(skip), value), code
+
+
+def _places(context: Any, builder: Any, kinds: Any, args: Any) -> list[Any]:
+    """Addresses of x[at[k] + skip] for args x, at, skip."""
+    x, at = (
+        context.make_array(kind)(context, builder, array).data
+        for kind, array in zip(kinds[:2], args[:2], strict=True)
+    )
+    lanes = (builder.gep(at, [ir.Constant(LONG, lane)]) for lane in range(LANES))
+    return [builder.gep(x, [builder.add(builder.load(lane), args[2])]) for lane in lanes]
+
+
+@intrinsic
+def prefetch(typing: Any, x: Any, at: Any, skip: Any) -> Any:
+    """Ask for the cache lines of x[at[k] + skip]."""
+
+    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        byte = ir.IntType(8).as_pointer()
+        kind = ir.FunctionType(ir.VoidType(), [byte, INT, INT, INT])
+        ask = builder.module.declare_intrinsic("llvm.prefetch", [byte], kind)
+        read, keep, data = (ir.Constant(INT, i) for i in (0, 3, 1))
+        for place in _places(context, builder, signature.args, args):
+            builder.call(ask, [builder.bitcast(place, byte), read, keep, data])
+        return context.get_dummy_value()
+
+    return types.void(x, at, _index(skip)), code
+
+
+@intrinsic
+def load_rows(typing: Any, x: Any, at: Any, skip: Any, y: Any, i: Any) -> Any:
+    """Transpose: y[i + LANES j + k] = x[at[k] + skip + j] for j, k < LANES; arrays (n,)."""
+
+    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        rows, lines, size = _tile(context, builder, signature.args, args)
+        values = [builder.load(row, align=size) for row in rows]
+        for value, line in zip(_transpose(builder, values), lines, strict=True):
+            builder.store(value, line, align=size)
+        return context.get_dummy_value()
+
+    return types.void(x, at, _index(skip), y, _index(i)), code
+
+
+@intrinsic
+def store_rows(typing: Any, x: Any, at: Any, skip: Any, y: Any, i: Any) -> Any:
+    """Transpose: x[at[k] + skip + j] = y[i + LANES j + k] for j, k < LANES; arrays (n,)."""
+
+    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        rows, lines, size = _tile(context, builder, signature.args, args)
+        values = [builder.load(line, align=size) for line in lines]
+        for value, row in zip(_transpose(builder, values), rows, strict=True):
+            builder.store(value, row, align=size)
+        return context.get_dummy_value()
+
+    return types.void(x, at, _index(skip), y, _index(i)), code
+
+
+def _tile(context: Any, builder: Any, kinds: Any, args: Any) -> tuple[list[Any], list[Any], int]:
+    """Addresses of the vectors of x and of y in `load_rows`, and the alignment that is known."""
+    lines = [
+        _address(context, builder, kinds[3], args[3], builder.add(args[4], ir.Constant(LONG, j)))
+        for j in range(0, LANES * LANES, LANES)
+    ]
+    places = _places(context, builder, kinds, args)
+    rows = [builder.bitcast(place, lines[0].type) for place in places]
+    return rows, lines, context.get_abi_sizeof(context.get_value_type(kinds[0].dtype))
+
+
+def _transpose(builder: Any, rows: list[Any]) -> list[Any]:
+    """Swaps the off-diagonal blocks of size 1, then 2, then 4."""
+    rows = list(rows)
+    for s in (1, 2, 4):
+        upper = ir.Constant(INTS, [j if not j & s else LANES + j - s for j in range(LANES)])
+        lower = ir.Constant(INTS, [j + s if not j & s else LANES + j for j in range(LANES)])
+        for i in (i for i in range(LANES) if not i & s):
+            pair = rows[i], rows[i + s]
+            rows[i] = builder.shuffle_vector(*pair, upper)
+            rows[i + s] = builder.shuffle_vector(*pair, lower)
+    return rows
+
+
+def _operator(function: Any, instruction: str) -> None:
+    """Let an operator take vectors, or a vector and a number."""
+
+    @intrinsic
+    def operation(typing: Any, a: Any, b: Any) -> Any:
+        def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            return getattr(builder, instruction)(*args, flags=FUSED)
+
+        return a(a, b), code
+
+    @extending.overload(function)
+    def _(a: Any, b: Any) -> Callable[[Any, Any], Any] | None:
+        def both(a: Any, b: Any) -> Any:
+            return operation(a, b)
+
+        def left(a: Any, b: Any) -> Any:
+            return operation(splat(a, b), b)
+
+        def right(a: Any, b: Any) -> Any:
+            return operation(a, splat(b, a))
+
+        vectors = isinstance(a, Vector), isinstance(b, Vector)
+        return {(True, True): both, (False, True): left, (True, False): right}.get(vectors)
+
+
+_operator(operator.add, "fadd")
+_operator(operator.sub, "fsub")
+_operator(operator.mul, "fmul")
+_operator(operator.truediv, "fdiv")
+
+
+@intrinsic
+def larger(typing: Any, a: Any, b: Any) -> Any:
+    """The maximum of each lane."""
+
+    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.select(builder.fcmp_ordered(">", *args), *args)
+
+    return a(a, b), code
+
+
+@intrinsic
+def where_negative(typing: Any, x: Any, a: Any, b: Any) -> Any:
+    """a where x < 0, else b."""
+
+    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        zero = ir.Constant(args[0].type, [0.0] * LANES)
+        return builder.select(builder.fcmp_ordered("<", args[0], zero), *args[1:])
+
+    return a(x, a, b), code

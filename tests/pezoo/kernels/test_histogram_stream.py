@@ -1,0 +1,178 @@
+"""The histogram stream against the scan times its table."""
+
+import doctest
+import math
+import subprocess
+import sys
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pezoo.kernels import histogram_stream as module
+from pezoo.kernels.histogram import Copy, Gates, histogram_scan
+from pezoo.kernels.histogram_stream import histogram_stream
+
+D = torch.float64
+
+
+def draw(b, t, c, seed=0, *, gamma=True, seen=0, copy=False, one_sided=False, d=3):
+    """Arguments of histogram_stream in float64, which want gradients."""
+    torch.manual_seed(seed)
+    moves = torch.randn(b, t, c, 3, dtype=D).softmax(-1)
+    gates = [torch.rand(b, t, c, dtype=D), moves[..., 0], moves[..., 1]]
+    first = seen + 1 if one_sided else 2 * seen + 1
+    given_ = {
+        "gates": Gates(*(x.clone().requires_grad_() for x in gates)),
+        "gamma": (1 + torch.rand(c, dtype=D)).requires_grad_() if gamma else None,
+        "table": torch.randn(first + (1 if one_sided else 2) * t, d, dtype=D, requires_grad=True),
+        "state": torch.rand(b, c, first, dtype=D).softmax(-1).requires_grad_() if seen else None,
+        "copy": None,
+        "one_sided": one_sided,
+    }
+    if copy:
+        later = torch.arange(seen + t) > seen + torch.arange(t)[:, None]
+        shares = torch.randn(b, t, c, seen + t, dtype=D).masked_fill(later[:, None], -math.inf)
+        shares = torch.cat([shares, torch.randn(b, t, c, 1, dtype=D)], -1).softmax(-1)
+        given_["copy"] = Copy(
+            shares[..., -1].clone().requires_grad_(), shares[..., :-1].clone().requires_grad_()
+        )
+    return given_
+
+
+def results(outputs, given_):
+    """Outputs and the gradients of all inputs."""
+    found = (*given_["gates"], given_["gamma"], given_["table"], given_["state"])
+    inputs = [x for x in (*found, *(given_["copy"] or ())) if x is not None]
+    torch.manual_seed(1)
+    weights = [torch.randn(x.shape, dtype=D) for x in outputs]
+    return [*outputs, *torch.autograd.grad(outputs, inputs, weights)]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    size=st.tuples(st.integers(1, 2), st.integers(1, 12), st.integers(1, 3)),
+    seed=st.integers(0, 10**6),
+    chunk=st.none() | st.integers(1, 14),
+    backend=st.sampled_from(["auto", "torch", "reference"]),
+    options=st.fixed_dictionaries(
+        {
+            "gamma": st.booleans(),
+            "seen": st.sampled_from([0, 1, 3]),
+            "copy": st.booleans(),
+            "one_sided": st.booleans(),
+        }
+    ),
+)
+def test_the_stream_is_the_scan_times_the_table(size, seed, chunk, backend, options):
+    given_ = draw(*size, seed, **options)
+    scan = {key: value for key, value in given_.items() if key != "table"}
+    h = histogram_scan(**scan, backend="reference")
+    want = results((h @ given_["table"], h[:, -1]), given_)
+    got = results(histogram_stream(**given_, chunk=chunk, backend=backend), given_)
+    for a, b in zip(got, want, strict=True):
+        torch.testing.assert_close(a, b, atol=1e-9, rtol=1e-7)
+
+
+def test_gradcheck_through_chunks():
+    given_ = draw(1, 5, 1, copy=True, seen=1, d=2)
+
+    def stream(reset, incr, decr, gamma, table, state, none, source):
+        gates, copy = Gates(reset, incr, decr), Copy(none, source)
+        return histogram_stream(gates, gamma, table, state, 1e-3, copy=copy, chunk=2)
+
+    inputs = *given_["gates"], *(given_[key] for key in ("gamma", "table", "state"))
+    assert torch.autograd.gradcheck(stream, (*inputs, *given_["copy"]))
+
+
+def test_inputs_without_gradients_get_none():
+    given_ = draw(2, 7, 2, seen=1, copy=True)
+    want = results(histogram_stream(**given_, chunk=3), given_)
+    given_["table"].requires_grad_(False)
+    given_["state"].requires_grad_(False)
+    e, last = histogram_stream(**given_, chunk=3)
+    inputs = *given_["gates"], given_["gamma"], *given_["copy"]
+    torch.manual_seed(1)
+    got = torch.autograd.grad(
+        (e, last), inputs, (torch.randn(e.shape, dtype=D), torch.randn(last.shape, dtype=D))
+    )
+    for a, b in zip(got, [*want[2:6], *want[8:]], strict=True):
+        torch.testing.assert_close(a, b)
+
+
+def test_only_the_histograms_of_a_chunk_are_computed_at_a_time(monkeypatch):
+    sizes = []
+
+    def scan(*args, **options):
+        h = histogram_scan(*args, **options)
+        sizes.append(h.shape[1])
+        return h
+
+    monkeypatch.setattr(module, "histogram_scan", scan)
+    given_ = draw(1, 10, 1)
+    histogram_stream(**given_)
+    assert sizes == [10]
+    monkeypatch.setattr(module, "SMALL", 0)
+    e, _ = histogram_stream(**given_)
+    assert sizes[1:] == [4, 4, 2]
+    e.sum().backward()
+    assert sizes[4:] == [2, 4, 4]
+
+
+def test_autocast_does_not_round_the_streams():
+    given_ = draw(1, 6, 2)
+    given_ = {
+        "gates": Gates(*(x.detach().float() for x in given_["gates"])),
+        "gamma": given_["gamma"].detach().float(),
+        "table": given_["table"].detach().float(),
+    }
+    want = histogram_stream(**given_, chunk=2)
+    with torch.autocast("cpu", torch.bfloat16):
+        got = histogram_stream(**given_, chunk=2)
+    for a, b in zip(got, want, strict=True):
+        assert torch.equal(a, b)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"table": torch.zeros(10, 3, dtype=D)}, r"table must be \(11, d\), was \(10, 3\)"),
+        ({"table": torch.zeros(11, dtype=D)}, r"table must be \(11, d\), was \(11,\)"),
+        ({"chunk": 0}, "chunk must be at least 1, was 0"),
+        ({"backend": "nubma"}, "unknown back end"),
+    ],
+)
+def test_errors(change, words):
+    with pytest.raises(ValueError, match=words):
+        histogram_stream(**(draw(1, 5, 1) | change))
+
+
+def test_the_examples_run():
+    result = doctest.testmod(module)
+    assert result.attempted >= 4
+    assert result.failed == 0
+
+
+LARGE = """
+import resource, torch
+torch.set_num_threads(1)
+from pezoo.kernels.histogram import Gates
+from pezoo.kernels.histogram_stream import histogram_stream
+b, t, c, d = 16, 512, 140, 64
+moves = torch.randn(b, t, c, 4).softmax(-1)
+gates = Gates(*(moves[..., i].clone().requires_grad_() for i in range(3)))
+gamma = torch.full((c,), 1.5, requires_grad=True)
+e, _ = histogram_stream(gates, gamma, torch.randn(2 * t + 1, d))
+e.square().sum().backward()
+assert gates.reset.grad.isfinite().all() and gamma.grad.isfinite().all()
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="ru_maxrss is in KiB on Linux alone")
+def test_a_large_problem_stays_under_four_gib():
+    """All its histograms are 4.4 GiB."""
+    run = subprocess.run([sys.executable, "-c", LARGE], capture_output=True, text=True, check=True)
+    assert float(run.stdout) < 4

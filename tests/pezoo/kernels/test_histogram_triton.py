@@ -1,0 +1,126 @@
+"""The Triton back end: interpreted on a CPU, and on a GPU where there is one."""
+
+import itertools
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from pezoo.kernels.histogram import Copy, Gates, chosen, histogram_scan
+
+pytest.importorskip("triton")
+
+D = torch.float64
+pytestmark = pytest.mark.filterwarnings("ignore:TRITON_DEFAULT_FP_FUSION")
+VARIANTS = list(itertools.product((False, True), repeat=4))  # gamma, state, copy, one_sided
+
+
+def draw(b, t, c, gamma, state, copy, one_sided, device="cpu"):
+    """Arguments of histogram_scan in float64, which want gradients."""
+    draws = torch.Generator().manual_seed(t)
+
+    def leaf(x):
+        return x.to(device).requires_grad_()
+
+    moves = torch.randn(b, t, c, 4, generator=draws, dtype=D).softmax(-1)
+    seen = 2 if state else 0
+    first = seen + 1 if one_sided else 2 * seen + 1
+    start = torch.rand(b, c, first, generator=draws, dtype=D).softmax(-1) if state else None
+    branch = None
+    if copy:
+        later = torch.arange(seen + t) > seen + torch.arange(t)[:, None]
+        shares = torch.randn(b, t, c, seen + t + 1, generator=draws, dtype=D)
+        shares[..., 1:].masked_fill_(later[:, None], -torch.inf)
+        shares = shares.softmax(-1)
+        branch = Copy(leaf(shares[..., 0]), leaf(shares[..., 1:]))
+    return {
+        "gates": Gates(*(leaf(moves[..., i]) for i in range(3))),
+        "gamma": leaf(1 + torch.rand(c, generator=draws, dtype=D)) if gamma else None,
+        "state": None if start is None else leaf(start),
+        "copy": branch,
+        "one_sided": one_sided,
+    }
+
+
+def gradients(h, given):
+    found = (*given["gates"], given["gamma"], given["state"], *(given["copy"] or ()))
+    weight = torch.randn(h.shape, generator=torch.Generator().manual_seed(1), dtype=D)
+    return torch.autograd.grad(h, [x for x in found if x is not None], weight.to(h.device))
+
+
+def agree(got, want, atol):
+    for a, b in zip(got, want, strict=True):
+        assert (a.cpu() - b.cpu()).abs().max() <= atol * max(1.0, b.abs().max().item())
+
+
+def compare_interpreted():
+    """Runs in a process of its own, as Triton reads TRITON_INTERPRET while it is imported."""
+    from pezoo.kernels import histogram_triton
+
+    for size, variant in itertools.product(((1, 1, 1), (2, 5, 3)), VARIANTS):
+        given = draw(*size, *variant)
+        want = histogram_scan(**given, backend="reference")
+        values = (given[name] for name in ("gates", "gamma", "state", "copy", "one_sided"))
+        gates, gamma, state, copy, one_sided = values
+        got = histogram_triton.scan(gates, gamma, state, 1e-8, copy, one_sided)
+        agree((got, *gradients(got, given)), (want, *gradients(want, given)), 1e-11)
+    print(len(VARIANTS), "variants agree")
+
+
+@pytest.mark.slow
+def test_interpreted_it_equals_the_reference():
+    run = subprocess.run(
+        [sys.executable, __file__],
+        env={**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"},
+        capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.strip() == "16 variants agree"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["_forward", "_backward"])
+@pytest.mark.parametrize(("one_sided", "sharp"), list(itertools.product((False, True), repeat=2)))
+@pytest.mark.parametrize("number", ["fp32", "fp64"])
+def test_it_compiles_for_a_gpu(name, one_sided, sharp, number):
+    """To PTX, which needs no GPU."""
+    import triton
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+
+    from pezoo.kernels import histogram_triton
+
+    kernel = getattr(histogram_triton, name)
+    constants = {"one_sided": one_sided, "sharp": sharp, "block": 128}
+    integers = ("steps", "cursors", "sources", "first", "last")
+    kinds = dict.fromkeys(kernel.arg_names, f"*{number}") | dict.fromkeys(integers, "i32")
+    source = ASTSource(
+        fn=kernel,
+        signature=kinds | dict.fromkeys(constants, "constexpr"),
+        constexprs={(kernel.arg_names.index(key),): value for key, value in constants.items()},
+    )
+    compiled = triton.compile(source, target=GPUTarget("cuda", 90, 32))
+    assert "bar.sync" in compiled.asm["ptx"]  # steps read what other threads wrote
+
+
+def test_it_runs_on_cuda_alone():
+    with pytest.raises(ValueError, match="'triton' runs on cuda, was given cpu"):
+        chosen("triton", torch.zeros(1, 1, 1))
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("size", [(1, 1, 1), (3, 40, 5), (2, 300, 2)])
+def test_on_a_gpu_it_equals_the_reference_on_the_cpu(size, variant):
+    given, there = draw(*size, *variant), draw(*size, *variant, device="cuda")
+    assert chosen("auto", there["gates"].reset) == "triton"
+    want = histogram_scan(**given, backend="torch")
+    got = histogram_scan(**there)
+    agree((got, *gradients(got, there)), (want, *gradients(want, given)), 1e-10)
+
+
+if __name__ == "__main__":
+    compare_interpreted()

@@ -1,0 +1,49 @@
+"""Picture: shapes are checked, and what it is about follows from its axes."""
+
+import doctest
+
+import pytest
+import torch
+
+from pezoo import pictures
+from pezoo.pictures import Axis, Picture
+
+TOKENS, TWO = Axis("token"), Axis("head", ("0", "1"))
+
+
+def picture(values=(2, 3, 2), rows=TOKENS, columns=TWO, **options):
+    names = tuple(f"panel {i}" for i in range(values[0]))
+    return Picture("Title", "Caption.", names, torch.zeros(values), rows, columns, **options)
+
+
+def test_example_in_the_docstring():
+    assert doctest.testmod(pictures).failed == 0
+
+
+def test_a_picture_with_a_token_axis_is_about_tokens():
+    assert picture().of_tokens
+    assert picture(rows=Axis("row", ("a", "b", "c")), columns=Axis("token")).of_tokens
+    assert not picture(rows=Axis("row", ("a", "b", "c"))).of_tokens
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"columns": Axis("head", ("0",))}, r"needs 2 ticks of the columns .* given 1"),
+        ({"rows": Axis("row", ("a",))}, r"needs 3 ticks of the rows .* given 1"),
+        ({"marks": torch.zeros(2, 3)}, r"needs \(2, 2\) marks .* given \(2, 3\)"),
+        ({"weights": torch.zeros(3)}, r"needs \(2,\) weights .* given \(3,\)"),
+        ({"kind": "bars"}, "bars have one row .* 3 rows"),
+        ({"kind": "bars", "values": (2, 1, 2), "columns": TOKENS}, "words for the columns"),
+    ],
+)
+def test_shapes_that_do_not_fit(change, words):
+    with pytest.raises(ValueError, match=words):
+        picture(**change)
+
+
+def test_values_and_panels_that_do_not_fit():
+    with pytest.raises(ValueError, match="panel, row, column"):
+        Picture("Title", "Caption.", ("a",), torch.zeros(3, 2), TOKENS, TWO)
+    with pytest.raises(ValueError, match=r"needs 2 panels .* given 1"):
+        Picture("Title", "Caption.", ("a",), torch.zeros(2, 3, 2), TOKENS, TWO)
