@@ -1,35 +1,68 @@
-"""`pezoo show RUN`: one run in words."""
+"""`pezoo show RUN`: one run in words, and a page of pictures of what it has learned."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from harness.show.page import Run
 
 
 @click.command()
 @click.argument("run")
 @click.option("--runs", default="runs", show_default=True, help="Folder of the runs.")
-def command(run: str, runs: str) -> None:
-    """Print one run's scores, cost and settings. RUN is its hash, or the start of it."""
-    from tabulate import tabulate
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="File of the page.  [default: show.html in the run's folder]",
+)
+@click.option("--prompt", "prompts", multiple=True, help="Show it on this prompt; repeatable.")
+@click.option(
+    "--svg",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Also write every picture as a file of its own into this folder.",
+)
+@click.option("--mode", help="Run it in this mode of its encoding.")
+def command(
+    run: str,
+    runs: str,
+    out: Path | None,
+    prompts: tuple[str, ...],
+    svg: Path | None,
+    mode: str | None,
+) -> None:
+    """Print one run's scores, cost and settings, and write a page of pictures of it.
 
+    RUN is its hash, or the start of it. The page needs no other file and no network.
+
+    pezoo show 3f2a --prompt 8349216=
+    """
     record = find(run, runs)
-    click.echo(
-        f"{record['encoding']} on {record['task']}, seed {record['seed']}, {record['protocol']}"
-    )
+    _print(record)
     if record["status"] == "failed":
-        click.echo(f"failed: {record['reason']}")
         return
-    for name, scores in record["scores"].items():
-        click.echo(f"\n{name} checkpoint")
-        rows = [[s["length"], _exact(s), s["token"], s["method"], s["note"]] for s in scores]
-        click.echo(
-            tabulate(rows, headers=["length", "exact", "token", "method", "note"], floatfmt=".3f")
-        )
-    for part in ("cost", "env"):
-        click.echo(f"\n{part}\n{tabulate(record[part].items())}")
+    loaded, given = _load(record, runs, prompts, mode)
+    if loaded is None:
+        click.echo("no page: the run's checkpoint is gone", err=True)
+        return
+    from harness.files import write
+    from harness.show.page import files, look, page
+
+    out = out or Path(runs) / record["run"] / "show.html"
+    if not out.parent.is_dir():
+        raise click.UsageError(f"--out: there is no folder {out.parent}")
+    shown = look(loaded, given, mode)
+    write(out, page(loaded, shown, mode).encode())
+    click.echo(f"\npage {out}")
+    if svg is not None:
+        svg.mkdir(parents=True, exist_ok=True)
+        for name, content in files(shown).items():
+            write(svg / name, content.encode())
 
 
 def find(run: str, runs: str) -> dict[str, Any]:
@@ -45,6 +78,57 @@ def find(run: str, runs: str) -> dict[str, Any]:
     if record is None:
         raise click.UsageError(f"run {folders[0].name} is not finished")
     return record
+
+
+def _load(
+    record: dict[str, Any], runs: str, texts: tuple[str, ...], mode: str | None
+) -> tuple[Run | None, list[Tensor]]:
+    """The run with its models, None without a checkpoint, and the prompts. Errors: UsageError."""
+    from harness.config import RunConfig
+    from harness.runs import RunFolder
+    from harness.show.examples import read
+    from harness.show.page import Run
+    from harness.train import start
+    from pezoo.spec import unknown
+
+    config = RunConfig.model_validate(record["config"])
+    if config.hash != record["run"]:
+        raise click.UsageError(
+            f"run {record['run']} was made with settings that are no longer read"
+        )
+    on_cpu = config.model_copy(update={"device": "cpu", "attention": "eager"})
+    trainer, untrained = start(on_cpu), start(on_cpu).model
+    modes = trainer.model.encoding.modes
+    if mode is not None and mode not in modes:
+        raise click.UsageError(unknown("mode", mode, modes))
+    prompts = [read(trainer.task, text) for text in texts]
+    try:
+        if RunFolder(Path(runs), config).restore(trainer) is None:
+            return None, prompts
+    except RuntimeError as error:
+        raise click.UsageError(
+            f"the weights of run {config.hash} are of another version of its encoding"
+        ) from error
+    return Run(record, config, trainer.task, trainer.model, untrained), prompts
+
+
+def _print(record: dict[str, Any]) -> None:
+    from tabulate import tabulate
+
+    click.echo(
+        f"{record['encoding']} on {record['task']}, seed {record['seed']}, {record['protocol']}"
+    )
+    if record["status"] == "failed":
+        click.echo(f"failed: {record['reason']}")
+        return
+    for name, scores in record["scores"].items():
+        click.echo(f"\n{name} checkpoint")
+        rows = [[s["length"], _exact(s), s["token"], s["method"], s["note"]] for s in scores]
+        click.echo(
+            tabulate(rows, headers=["length", "exact", "token", "method", "note"], floatfmt=".3f")
+        )
+    for part in ("cost", "env"):
+        click.echo(f"\n{part}\n{tabulate(record[part].items())}")
 
 
 def _exact(score: dict[str, Any]) -> object:

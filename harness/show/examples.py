@@ -1,0 +1,109 @@
+"""The sequences that a run is shown on: a prompt, and what the trained model answers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from harness.backbone import Decoder
+from harness.config import RunConfig
+from harness.evaluate import decode
+from harness.seeds import generator
+from harness.sequences import join
+from harness.tasks.base import Batch, Task, TaskError
+
+
+@dataclass(frozen=True)
+class Example:
+    """ids (1, S): the prompt and the model's own answer, which ends where the model ends it."""
+
+    number: int  # from 1
+    length: int
+    seen: bool  # within the training lengths
+    prompt: int
+    ids: Tensor
+    tokens: tuple[str, ...]  # S words
+    wrong: tuple[bool, ...]  # S, where the answer differs from the truth
+    truth: str
+    planned: int  # tokens that decoding planned for
+
+    @property
+    def right(self) -> bool:
+        return not any(self.wrong)
+
+    @property
+    def title(self) -> str:
+        seen = "seen in training" if self.seen else "longer than in training"
+        return f"example {self.number}: length {self.length}, {seen}"
+
+
+def lengths(task: Task, config: RunConfig) -> list[int]:
+    """The longest training length, and one that is two to three times as long."""
+    low, high = config.train.lengths
+    seen = task.lengths(low, high)[-1]
+    beyond = task.lengths(2 * seen, 3 * seen) or task.lengths(seen + 1, 3 * seen)[-1:]
+    return [seen, *beyond[:1]]
+
+
+def sample(task: Task, length: int) -> Tensor:
+    """(P,) a prompt of that length, the same for every run of the task."""
+    prompt = task.sample(generator("show", task.name, task.version, length), 1, length).prompt[0]
+    return prompt[prompt != task.vocab.pad]
+
+
+def read(task: Task, text: str) -> Tensor:
+    """(P,) a prompt as typed. Errors: TaskError."""
+    prompt = task.vocab.encode(text)
+    problem = TaskError(f"{text!r} is no prompt of {task.name}: expected {task.example}")
+    try:
+        task.solve(prompt.tolist())
+        length = task.measure(prompt.tolist())
+    except Exception as error:
+        raise problem from error
+    task.check_length(length)
+    if prompt[-1] != sample(task, length)[-1]:
+        raise problem
+    return prompt
+
+
+@torch.no_grad()
+def answer(
+    model: Decoder,
+    task: Task,
+    config: RunConfig,
+    prompt: Tensor,
+    number: int = 1,
+    mode: str | None = None,
+) -> Example:
+    """What the model answers to a prompt (P,). Errors: PositionError."""
+    truth, length = task.solve(prompt.tolist()), task.measure(prompt.tolist())
+    batch = join(Batch(prompt[None], torch.tensor([truth])), task.vocab)
+    out = decode(model.eval(), batch, length, positions(length), mode)
+    wrong = (out != batch.ids)[0]
+    ends = (out[0, len(prompt) :] == task.vocab.eos).nonzero()
+    stop = len(prompt) + int(ends[0]) + 1 if len(ends) else out.shape[1]
+    return Example(
+        number,
+        length,
+        length <= config.train.lengths[1],
+        len(prompt),
+        out[:, :stop],
+        tuple(word(task, int(i)) for i in out[0, :stop]),
+        tuple(map(bool, wrong[:stop])),
+        task.vocab.decode(truth),
+        batch.ids.shape[1] - 1,
+    )
+
+
+def positions(length: int) -> torch.Generator:
+    """The same generator of random positions for every pass over an example of that length."""
+    return generator("show", "positions", length)
+
+
+def word(task: Task, token: int) -> str:
+    """A token as a label."""
+    if token < len(task.vocab.symbols):
+        return task.vocab.symbols[token]
+    return {task.vocab.eos: "end", task.vocab.pad: "pad"}.get(token, f"#{token}")
