@@ -180,7 +180,7 @@ def test_sort_by_mouse_and_keyboard_and_follow_the_permalink(visit, example):
     assert visit.names() == names
     page.keyboard.press("Tab")
     page.evaluate("location.hash = '#sort=encoding-desc'")  # a link within the page
-    page.wait_for_function("document.querySelector('.name > a').innerText === 't5'")
+    page.wait_for_function("document.querySelector('.name > a')?.innerText === 't5'")
 
 
 def test_filters_search_and_their_permalink(visit, example):

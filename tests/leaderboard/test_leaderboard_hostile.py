@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import re
+from copy import deepcopy
 from html.parser import HTMLParser
 from xml.etree import ElementTree
 
@@ -124,7 +125,7 @@ def test_check_never_raises_and_names_the_file(data, raw, save):
             if not inner:
                 break
             place = data.draw(st.sampled_from(inner))
-        place[data.draw(st.sampled_from(sorted(place)))] = data.draw(VALUES)
+        place[data.draw(st.sampled_from(sorted(place)))] = deepcopy(data.draw(VALUES))
     folder = save(json.dumps(one))
     report = check([folder], KNOWN)
     records, problems = load([folder])
