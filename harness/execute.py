@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-import resource
-import sys
 import time
+import traceback
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,36 +12,72 @@ from typing import Any
 
 import torch
 
+from harness import cost
 from harness.config import RunConfig
-from harness.environment import environment
+from harness.environment import data_hash, environment
 from harness.evaluate import score_all, validate
-from harness.files import write_json
-from harness.runs import RunFolder
+from harness.files import WriteError, write, write_json
+from harness.runs import Curve, RunFolder
 from harness.train import Diverged, Trainer, start
+from pezoo.base import PositionError
 
 Progress = Callable[[dict[str, Any]], None]
+Stop = Callable[[], bool]
 
 
-def execute(config: RunConfig, root: Path, command: str, report: Progress) -> dict[str, Any]:
+class Stopped(Exception):
+    """Training was asked to stop and did, after saving a checkpoint."""
+
+
+def execute(
+    config: RunConfig, root: Path, command: str, report: Progress, stop: Stop = lambda: False
+) -> dict[str, Any]:
     """Train and evaluate one run in its folder, resuming if it can; the record.
 
-    A run that diverges or runs out of memory is a record too, with status "failed" and the reason.
-    Errors: filelock.Timeout when another process is at it.
+    A run that fails is a record too, with status "failed" and the reason. `stop` is asked after
+    every training step.
+    Errors: filelock.Timeout when another process is at it, WriteError when a file cannot be
+    written, Stopped.
     """
     folder = RunFolder(root, config)
     with folder.lock():
         done = folder.result()
         if done is not None:
             return done
+        folder.tidy()
         write_json(folder.path / "config.json", config.model_dump(mode="json"))
-        record = _frame(config, command)
+        record, final = _frame(config, command), True
         try:
-            record |= _train_and_score(config, folder, report, record["env"])
-        except (Diverged, torch.OutOfMemoryError, MemoryError) as error:
-            record |= {"status": "failed", "reason": f"{type(error).__name__}: {error}"}
-        record["provenance"]["finished"] = datetime.now(UTC).isoformat(timespec="seconds")
-        folder.finish(record)
-        return record
+            _train_and_score(config, folder, report, stop, record)
+        except (Stopped, WriteError):
+            raise
+        except Exception as error:
+            record |= {"status": "failed", "reason": reason(error)}
+            # These would end the same way again; others may depend on the machine or on code.
+            final = isinstance(error, Diverged | PositionError)
+            write(folder.path / "traceback.txt", traceback.format_exc().encode())
+        return _finish(folder, record, final)
+
+
+def fail(config: RunConfig, root: Path, command: str, why: str) -> dict[str, Any]:
+    """The record of a run whose process cannot write one, unless it did. Errors: as `execute`."""
+    folder = RunFolder(root, config)
+    with folder.lock():
+        record = _frame(config, command) | {"status": "failed", "reason": why}
+        return folder.result() or _finish(folder, record, final=False)
+
+
+def reason(error: Exception) -> str:
+    """Why a run failed, on one line; for an unexpected exception also where."""
+    text = " ".join(str(error).split())[:500]
+    if isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in text:
+        return f"out of memory: {text}" if text else "out of memory"
+    if isinstance(error, PositionError):
+        return f"cannot represent: {text}"
+    if isinstance(error, Diverged):
+        return f"Diverged: {text}"
+    at = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__}: {text} ({Path(at.filename).name}:{at.lineno} in {at.name})"
 
 
 def _frame(config: RunConfig, command: str) -> dict[str, Any]:
@@ -56,98 +91,145 @@ def _frame(config: RunConfig, command: str) -> dict[str, Any]:
         "encoding": config.label,
         "seed": config.seed,
         "config": config.model_dump(mode="json"),
+        "backbone_hash": None,
+        "data_hash": None,
+        "scores": {"last": []},
+        "modes": {},
+        "learning": [],
+        "cost": {},
         "env": environment(config),
         "provenance": {"command": command, "finished": ""},
     }
 
 
+def _finish(folder: RunFolder, record: dict[str, Any], final: bool) -> dict[str, Any]:
+    record["provenance"]["finished"] = datetime.now(UTC).isoformat(timespec="seconds")
+    folder.finish(record, final)
+    return record
+
+
 def _train_and_score(
-    config: RunConfig, folder: RunFolder, report: Progress, env: dict[str, Any]
-) -> dict[str, Any]:
+    config: RunConfig, folder: RunFolder, report: Progress, stop: Stop, record: dict[str, Any]
+) -> None:
+    """Fill in the record; what is known so far also when an error ends it."""
+    threads = torch.get_num_threads()
+    cost.forget_peak_memory(config.device)
+    record["data_hash"] = data_hash(config)
     trainer = start(config)
-    env["attention"] = trainer.model.attention
-    env["kernels"] = trainer.model.encoding.kernels()
-    backbone_hash = trainer.model.backbone_hash()
-    curve = folder.restore(trainer) or _new_curve()
-    _train(trainer, folder, curve, report)
-    report({"step": trainer.step, "phase": "evaluating"})
-    began = time.perf_counter()
-    scores = {"last": score_all(trainer.model, trainer.task, config)}
-    modes = {"last": _modes(trainer)}
-    top = sorted(curve["full"], key=_mean_exact)[-config.eval.top :] if config.eval.top else []
-    if top:
-        scores[f"top{config.eval.top}"] = _average(top)
-    if curve["best_step"] == trainer.step:
-        scores["best"], modes["best"] = scores["last"], modes["last"]
-    elif folder.load_model("best.safetensors", curve["best_sha256"], trainer):
-        scores["best"] = score_all(trainer.model, trainer.task, config)
-        modes["best"] = _modes(trainer)
-    return {
-        "backbone_hash": backbone_hash,
-        "chance": trainer.task.chance,
-        "best_step": curve["best_step"],
-        "scores": scores,
-        "modes": {
-            mode: {checkpoint: rows[mode] for checkpoint, rows in modes.items()}
-            for mode in trainer.model.encoding.modes
-        },
-        "learning": curve["points"],
-        "cost": _cost(trainer, curve["seconds"], curve["cpu"], time.perf_counter() - began),
+    record["backbone_hash"] = trainer.model.backbone_hash()
+    record["chance"] = trainer.task.chance
+    curve = _resume(trainer, folder)
+    record["env"] |= {
+        "threads": torch.get_num_threads(),
+        "attention": trainer.model.attention,
+        "kernels": trainer.model.encoding.kernels(),
     }
+    try:
+        _train(trainer, folder, curve, report, stop)
+        report({"step": trainer.step, "phase": "evaluating"})
+        with cost.timed(curve["cost"], "eval"):
+            record["scores"], record["modes"] = _evaluate(trainer, folder, curve)
+    finally:
+        record["learning"], record["best_step"] = curve["points"], curve["best_step"]
+        cost.note_peak_memory(curve["cost"], config.device)
+        record["cost"] = cost.summary(trainer, curve["cost"])
+        torch.set_num_threads(threads)
 
 
-def _modes(trainer: Trainer) -> dict[str, list[dict[str, Any]]]:
-    """The scores of the same weights in every other mode of the encoding: results of their own."""
-    model, task, config = trainer.model, trainer.task, trainer.config
-    return {mode: score_all(model, task, config, mode) for mode in model.encoding.modes}
+def _resume(trainer: Trainer, folder: RunFolder) -> Curve:
+    curve = folder.restore(trainer)
+    if curve is None:
+        return _new_curve()
+    curve["cost"]["sessions"] += 1
+    torch.set_num_threads(curve["cost"]["threads"])  # sums are rounded as they would have been
+    return curve
 
 
-def _new_curve() -> dict[str, Any]:
+def _new_curve() -> Curve:
     return {
         "points": [],
         "full": [],
         "best_step": None,
         "best_exact": -1.0,
         "best_sha256": "",
-        "seconds": 0.0,
-        "cpu": 0.0,
+        "cost": cost.new(),
     }
 
 
-def _train(trainer: Trainer, folder: RunFolder, curve: dict[str, Any], report: Progress) -> None:
-    settings = trainer.config
+def _train(trainer: Trainer, folder: RunFolder, curve: Curve, report: Progress, stop: Stop) -> None:
+    settings, spent = trainer.config, curve["cost"]
+    with cost.counting_tokens(trainer, spent):
+        while trainer.step < settings.train.steps:
+            with cost.timed(spent, "train"):
+                loss = _advance(trainer, curve, report, stop)
+            stopped, last = stop(), trainer.step == settings.train.steps
+            if trainer.step % settings.eval.every == 0 or last:
+                with cost.timed(spent, "eval"):
+                    _measure(trainer, folder, curve, loss)
+            if trainer.step % settings.train.checkpoint_every == 0 or last or stopped:
+                cost.note_peak_memory(spent, settings.device)
+                with cost.timed(spent, "save"):
+                    folder.save(trainer, curve)
+            if stopped:
+                raise Stopped(f"step {trainer.step} of {settings.train.steps}")
+
+
+def _advance(trainer: Trainer, curve: Curve, report: Progress, stop: Stop) -> float:
+    """Steps up to the next one that is measured or saved, or until asked to stop; the last loss."""
+    settings, began, first = trainer.config, time.perf_counter(), trainer.step
+    every = (settings.eval.every, settings.train.checkpoint_every)
+    until = min(settings.train.steps, *(first - first % n + n for n in every))
     loss, told = math.nan, 0.0
-    wall, cpu = time.perf_counter(), time.process_time()
-    while trainer.step < settings.train.steps:
+    while trainer.step < until:
         loss = trainer.advance()
-        last = trainer.step == settings.train.steps
-        if time.perf_counter() - told > 1:
-            told = time.perf_counter()
+        now = time.perf_counter()
+        if now - told > 1:
+            told = now
             points = curve["points"]
             exact = points[-1]["exact"] if points else None
-            rate = trainer.step / (curve["seconds"] + told - wall)
+            rate = (trainer.step - first) / (now - began)
             report({"step": trainer.step, "loss": loss, "exact": exact, "rate": rate})
-        measure = trainer.step % settings.eval.every == 0 or last
-        save = trainer.step % settings.train.checkpoint_every == 0 or last
-        if measure or save:
-            curve["seconds"] += time.perf_counter() - wall
-            curve["cpu"] += time.process_time() - cpu
-            if measure:
-                _measure(trainer, folder, curve, loss)
-            if save:
-                folder.save(trainer, curve)
-            wall, cpu = time.perf_counter(), time.process_time()
+        if stop():
+            break
+    return loss
 
 
-def _measure(trainer: Trainer, folder: RunFolder, curve: dict[str, Any], loss: float) -> None:
+def _measure(trainer: Trainer, folder: RunFolder, curve: Curve, loss: float) -> None:
     """A point of the learning curve; the best model is chosen on training lengths alone."""
     exact = validate(trainer.model, trainer.task, trainer.config)
     curve["points"].append({"step": trainer.step, "loss": loss, "exact": exact})
     if exact >= curve["best_exact"]:
         curve["best_step"], curve["best_exact"] = trainer.step, exact
-        curve["best_sha256"] = folder.save_model("best.safetensors", trainer)
+        curve["best_sha256"] = folder.save_best(trainer)
     if trainer.config.eval.top:
         curve["full"].append(score_all(trainer.model, trainer.task, trainer.config))
+
+
+def _evaluate(
+    trainer: Trainer, folder: RunFolder, curve: Curve
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The scores per checkpoint, and per other mode of the encoding and checkpoint."""
+    model, task, config = trainer.model, trainer.task, trainer.config
+
+    def everything() -> dict[str | None, list[dict[str, Any]]]:
+        return {
+            mode: score_all(model, task, config, mode) for mode in (None, *model.encoding.modes)
+        }
+
+    found = {"last": everything()}
+    if curve["best_step"] == trainer.step:
+        found["best"] = found["last"]
+    else:
+        folder.load_best(trainer, curve)
+        found["best"] = everything()
+    scores = {checkpoint: rows[None] for checkpoint, rows in found.items()}
+    top = sorted(curve["full"], key=_mean_exact)[-config.eval.top :] if config.eval.top else []
+    if top:
+        scores[f"top{config.eval.top}"] = _average(top)
+    return scores, {
+        mode: {checkpoint: rows[mode] for checkpoint, rows in found.items()}
+        for mode in model.encoding.modes
+    }
 
 
 def _mean_exact(scores: list[dict[str, Any]]) -> float:
@@ -167,17 +249,3 @@ def _average(evaluations: list[list[dict[str, Any]]]) -> list[dict[str, Any]]:
             row["token"] = sum(r["token"] for r in same) / len(same)
         rows.append(row)
     return rows
-
-
-def _cost(trainer: Trainer, seconds: float, cpu: float, eval_seconds: float) -> dict[str, Any]:
-    model = trainer.model
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return {
-        "parameters": sum(p.numel() for p in model.parameters()),
-        "encoding_parameters": sum(p.numel() for p in model.encoding.parameters()),
-        "train_seconds": round(seconds, 2),
-        "eval_seconds": round(eval_seconds, 2),
-        "steps_per_second": round(trainer.step / max(seconds, 1e-9), 2),
-        "cpu_seconds": round(cpu, 2),
-        "peak_memory_mb": round(peak / (2**20 if sys.platform == "darwin" else 2**10), 1),
-    }

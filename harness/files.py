@@ -9,29 +9,44 @@ from pathlib import Path
 from typing import Any
 
 
+class WriteError(OSError):
+    """A file could not be written, mostly because the disk is full; what was there is intact."""
+
+
 def write(path: Path, content: bytes) -> str:
-    """Write to a temporary file, flush to disk, rename over `path`; the SHA-256 of the content."""
+    """Write to a temporary file, flush to disk, rename over `path`; the SHA-256 of the content.
+
+    Errors: WriteError.
+    """
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with open(temporary, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+        try:
+            with open(temporary, "wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
+        finally:
+            temporary.unlink(missing_ok=True)
+        flush_folder(path.parent)
+    except OSError as error:
+        reason = f"cannot write {path} ({len(content)} bytes): {error.strerror}"
+        raise WriteError(error.errno, reason) from error
     return hashlib.sha256(content).hexdigest()
 
 
+def flush_folder(folder: Path) -> None:
+    """Make the folder's list of names survive a power cut."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
 def write_json(path: Path, value: Any) -> str:
-    """Readable, sorted, without NaN."""
-    text = json.dumps(value, indent=1, sort_keys=True, allow_nan=False)
-    return write(path, text.encode() + b"\n")
+    """Readable, sorted, without NaN. Errors: WriteError."""
+    return write(path, _text(value))
 
 
 def read_json(path: Path) -> Any | None:
@@ -40,3 +55,26 @@ def read_json(path: Path) -> Any | None:
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
+
+
+def write_sealed(path: Path, value: Any) -> None:
+    """JSON together with its own checksum. Errors: WriteError."""
+    write(path, _sealed(value))
+
+
+def read_sealed(path: Path) -> Any | None:
+    """The value, or None where any byte of the file is not what was written."""
+    try:
+        content = path.read_bytes()
+        value = json.loads(content)["value"]
+        return value if content == _sealed(value) else None
+    except (OSError, ValueError, TypeError, LookupError):
+        return None
+
+
+def _sealed(value: Any) -> bytes:
+    return _text({"sha256": hashlib.sha256(_text(value)).hexdigest(), "value": value})
+
+
+def _text(value: Any) -> bytes:
+    return json.dumps(value, indent=1, sort_keys=True, allow_nan=False).encode() + b"\n"

@@ -7,7 +7,10 @@ from dataclasses import dataclass
 from harness import tasks
 from harness.config import ConfigError, Protocol, RunConfig, load_protocol, parse_seeds, resolve
 from pezoo.registry import check
-from pezoo.spec import Spec, parse_list
+from pezoo.spec import Spec, parse_list, unknown
+
+DEVICES = ("auto", "cpu", "cuda", "mps", "xpu")
+ATTENTION = ("auto", "sdpa", "eager", "flex", "xformers")  # as in pezoo.adapters, without torch
 
 
 @dataclass(frozen=True)
@@ -21,6 +24,8 @@ class Request:
 
     def configs(self, device: str, attention: str) -> list[RunConfig]:
         """Every run, seed by seed, so that a first picture of all encodings comes early."""
+        if attention not in ATTENTION:
+            raise ConfigError(unknown("attention", attention, ATTENTION))
         return [
             resolve(self.protocol, task, encoding, seed, device, attention)
             for task in self.tasks
@@ -35,13 +40,29 @@ def request(pe: str, task: str, protocol: str, seeds: str | None, sets: tuple[st
     names = [tasks.check(name.strip()) for name in task.split(",")]
     for what, given in (("encoding", [str(e) for e in encodings]), ("task", names)):
         if len(set(given)) < len(given):
-            raise ConfigError(f"an {what} is named twice: {', '.join(given)}")
-    chosen = load_protocol(protocol, sets)
+            raise ConfigError(f"one {what} is named twice: {', '.join(given)}")
+    try:
+        chosen = load_protocol(protocol, sets)
+    except OSError as error:
+        raise ConfigError(f"cannot read protocol {protocol[:80]!r}: {error.strerror}") from error
+    if chosen.model.width % chosen.model.heads:
+        raise ConfigError(
+            f"model.width {chosen.model.width} is not a multiple of model.heads "
+            f"{chosen.model.heads}"
+        )
     return Request(encodings, names, chosen, parse_seeds(seeds or chosen.seeds))
 
 
 def check_device(device: str) -> str:
-    """ "auto" becomes cuda or cpu. Errors: ConfigError when torch cannot use the device."""
+    """ "auto" becomes cuda or cpu. Errors: ConfigError when torch cannot use the device.
+
+    A name that is wrong is found before torch is imported.
+    """
+    kind, colon, number = device.partition(":")
+    if kind not in DEVICES or (colon and not number.isdecimal()):
+        raise ConfigError(f"{unknown('device', device, DEVICES)}; a second GPU is cuda:1")
+    if device == "cpu":
+        return device
     import torch
 
     if device == "auto":

@@ -1,14 +1,16 @@
 """One run's folder: runs/<config hash>/.
 
     config.json          what was asked
-    ckpt-00000750.*      model (safetensors) and optimiser (pt) after that step, the last two kept
-    checkpoint.json      which steps are whole, the SHA-256 of both files, the learning curve
-    best.safetensors     the model that did best on the training lengths
-    result.json          the record; written last
-    DONE                 the SHA-256 of result.json
+    ckpt-00000750.*      after that step: model (safetensors), optimiser (pt), and what names both
+                         and the learning curve (json, written last); the last two steps are kept
+    best-00000500.*      the model that did best on the training lengths
+    result.json          the record
+    DONE                 the SHA-256 of result.json, written last; a failure that might not repeat
+                         itself has none
+    traceback.txt        where a failed run failed
 
-Whoever holds the lock is the only writer. A checkpoint counts once checkpoint.json names it with
-matching checksums; a damaged one is passed over for the one before.
+Whoever holds the lock is the only writer. A checkpoint counts once its json is there; where it or a
+file that it names is not what its checksum says, the checkpoint before it is taken.
 """
 
 from __future__ import annotations
@@ -23,12 +25,14 @@ from typing import Any
 import torch
 from filelock import FileLock
 from safetensors.torch import load, save
+from torch import Tensor
 
 from harness.config import RunConfig
-from harness.files import read_json, write, write_json
+from harness.files import flush_folder, read_json, read_sealed, write, write_json, write_sealed
 from harness.train import Trainer
 
 KEEP = 2
+Curve = dict[str, Any]
 
 
 class RunFolder:
@@ -37,7 +41,9 @@ class RunFolder:
     def __init__(self, root: Path, config: RunConfig) -> None:
         self.config = config
         self.path = root / config.hash
-        self.path.mkdir(parents=True, exist_ok=True)
+        if not self.path.is_dir():
+            self.path.mkdir(parents=True, exist_ok=True)
+            flush_folder(root)
 
     def lock(self) -> FileLock:
         """Held by the process that trains this run; the system frees it when that dies."""
@@ -47,9 +53,12 @@ class RunFolder:
         """The finished record, or None when there is none or it is damaged."""
         return finished(self.path)
 
-    def finish(self, record: dict[str, Any]) -> None:
+    def finish(self, record: dict[str, Any], final: bool = True) -> None:
+        """Write the record; one that is not final is tried again by the next command."""
+        (self.path / "DONE").unlink(missing_ok=True)
         digest = write_json(self.path / "result.json", record)
-        write(self.path / "DONE", digest.encode())
+        if final:
+            write(self.path / "DONE", digest.encode())
 
     def clear(self) -> None:
         """Forget everything but the lock."""
@@ -57,57 +66,89 @@ class RunFolder:
             if path.name != ".lock":
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
 
-    def save(self, trainer: Trainer, curve: dict[str, Any]) -> None:
+    def tidy(self) -> None:
+        """Remove what processes that were killed while writing left behind."""
+        for path in self.path.glob(".*"):
+            if path.name != ".lock" and path.is_file():
+                path.unlink(missing_ok=True)
+
+    def save(self, trainer: Trainer, curve: Curve) -> None:
         """A checkpoint after `trainer.step` steps, and the learning curve so far."""
-        stem = f"ckpt-{trainer.step:08d}"
+        stem = _stem(trainer.step)
         buffer = io.BytesIO()
         torch.save(trainer.optimiser.state_dict(), buffer)
-        hashes = {
-            f"{stem}.safetensors": self.save_model(f"{stem}.safetensors", trainer),
+        files = {
+            f"{stem}.safetensors": self._save_model(f"{stem}.safetensors", trainer),
             f"{stem}.pt": write(self.path / f"{stem}.pt", buffer.getvalue()),
         }
-        index = read_json(self.path / "checkpoint.json") or {"checkpoints": []}
-        kept = [c for c in index["checkpoints"] if c["step"] != trainer.step][-(KEEP - 1) :]
-        kept.append({"step": trainer.step, "files": hashes, "curve": curve})
-        write_json(self.path / "checkpoint.json", {"checkpoints": kept})
-        names = {name for c in kept for name in c["files"]}
-        for path in self.path.glob("ckpt-*"):
-            if path.name not in names:
-                path.unlink()
+        if curve["best_step"] is not None:
+            files[_best(curve["best_step"])] = curve["best_sha256"]
+        write_sealed(self.path / f"{stem}.json", {"files": files, "curve": curve})
+        self._drop_old(trainer.step)
 
-    def restore(self, trainer: Trainer) -> dict[str, Any] | None:
-        """Load the newest whole checkpoint into the trainer; its learning curve, or None."""
-        index = read_json(self.path / "checkpoint.json") or {"checkpoints": []}
-        for checkpoint in reversed(index["checkpoints"]):
-            stem = f"ckpt-{checkpoint['step']:08d}"
-            model, optimiser = (
-                self._verified(name, checkpoint["files"][name])
-                for name in (f"{stem}.safetensors", f"{stem}.pt")
-            )
-            if model is None or optimiser is None:
+    def restore(self, trainer: Trainer) -> Curve | None:
+        """Load the newest whole checkpoint into the trainer; its learning curve, or None.
+
+        Errors: RuntimeError for a whole checkpoint whose weights have other names or shapes.
+        """
+        for step in reversed(self._steps()):
+            found = self._read(step)
+            if found is None:
                 warnings.warn(
-                    f"{self.path}: checkpoint {checkpoint['step']} is damaged, taking an older one",
-                    stacklevel=2,
+                    f"{self.path}: checkpoint {step} is damaged, taking an older one", stacklevel=2
                 )
                 continue
-            trainer.model.load_state_dict(load(model))
-            state = torch.load(io.BytesIO(optimiser), weights_only=True, map_location="cpu")
-            trainer.optimiser.load_state_dict(state)
-            trainer.step = checkpoint["step"]
-            return checkpoint["curve"]
+            model, optimiser, curve = found
+            trainer.model.load_state_dict(model)
+            trainer.optimiser.load_state_dict(optimiser)
+            trainer.step = step
+            return curve
         return None
 
-    def save_model(self, name: str, trainer: Trainer) -> str:
-        """The model's weights as one safetensors file; its SHA-256."""
+    def save_best(self, trainer: Trainer) -> str:
+        """The model as it is, as the best of its step; its SHA-256."""
+        return self._save_model(_best(trainer.step), trainer)
+
+    def load_best(self, trainer: Trainer, curve: Curve) -> None:
+        """Load the best model's weights. Errors: OSError when they are missing or damaged."""
+        name = _best(curve["best_step"])
+        content = self._verified(name, curve["best_sha256"])
+        if content is None:
+            raise OSError(f"{self.path / name} is missing or damaged")
+        trainer.model.load_state_dict(load(content))
+
+    def _save_model(self, name: str, trainer: Trainer) -> str:
         state = {k: v.detach().cpu().contiguous() for k, v in trainer.model.state_dict().items()}
         return write(self.path / name, save(state))
 
-    def load_model(self, name: str, sha256: str, trainer: Trainer) -> bool:
-        """Load weights that have that checksum; False when they are missing or damaged."""
-        content = self._verified(name, sha256)
-        if content is not None:
-            trainer.model.load_state_dict(load(content))
-        return content is not None
+    def _steps(self) -> list[int]:
+        names = (path.stem.removeprefix("ckpt-") for path in self.path.glob("ckpt-*.json"))
+        return sorted(int(name) for name in names if name.isdecimal())
+
+    def _read(self, step: int) -> tuple[dict[str, Tensor], dict[str, Any], Curve] | None:
+        """Model, optimiser and curve of a step, if every file that belongs to it is whole."""
+        stem, index = _stem(step), read_sealed(self.path / f"{_stem(step)}.json")
+        if index is None:
+            return None
+        try:
+            files = {name: self._verified(name, sha256) for name, sha256 in index["files"].items()}
+            model, optimiser = files[f"{stem}.safetensors"], files[f"{stem}.pt"]
+            if model is None or optimiser is None or None in files.values():
+                return None
+            state = torch.load(io.BytesIO(optimiser), weights_only=True, map_location="cpu")
+            return load(model), state, index["curve"]
+        except Exception:  # a strange file leads its reader to raise anything
+            return None
+
+    def _drop_old(self, step: int) -> None:
+        """Keep the newest checkpoints up to `step`; later ones were found damaged."""
+        kept: set[str] = set()
+        for one in [s for s in self._steps() if s <= step][-KEEP:]:
+            index = read_sealed(self.path / f"{_stem(one)}.json")
+            kept |= {f"{_stem(one)}.json", *index["files"]} if index else set()
+        for path in (*self.path.glob("ckpt-*"), *self.path.glob("best-*")):
+            if path.name not in kept:
+                path.unlink()
 
     def _verified(self, name: str, sha256: str) -> bytes | None:
         try:
@@ -118,12 +159,27 @@ class RunFolder:
 
 
 def finished(path: Path) -> dict[str, Any] | None:
-    """The record in a run's folder, if it is whole."""
+    """The record in a run's folder, if it is whole and final."""
     try:
         content = (path / "result.json").read_bytes()
         done = (path / "DONE").read_text(encoding="utf-8")
-    except OSError:
+    except (OSError, UnicodeDecodeError):
         return None
     if hashlib.sha256(content).hexdigest() != done:
         return None
     return read_json(path / "result.json")
+
+
+def failed(path: Path) -> dict[str, Any] | None:
+    """The record of a run that failed, also of one that is to be tried again."""
+    record = read_json(path / "result.json")
+    known = isinstance(record, dict) and record.get("status") == "failed"
+    return record if known else None
+
+
+def _stem(step: int) -> str:
+    return f"ckpt-{step:08d}"
+
+
+def _best(step: int) -> str:
+    return f"best-{step:08d}.safetensors"

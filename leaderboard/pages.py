@@ -57,7 +57,7 @@ def run(record: Record) -> dict[str, Any]:
         "record": record,
         "tables": [(title, scores) for title, scores in tables if scores],
         "settings": sorted(flat("", record.config)),
-        "environment": [(key, value) for key, value in flat("", record.env.model_dump())],
+        "environment": list(flat("", record.env.model_dump(exclude_none=True))),
         "cost": [(key, value) for key, value in costs if value is not None],
         "unseen": mean,
         "unseen_words": "failed" if record.status == "failed" else words,

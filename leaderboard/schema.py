@@ -111,7 +111,7 @@ class Lesson(Part):
 
 
 class Cost(Part):
-    """What the run took. Times in seconds, memory in megabytes."""
+    """What the run took. Times in seconds, memory in megabytes, tokens without padding."""
 
     parameters: Count | None = None
     encoding_parameters: Count | None = None
@@ -120,6 +120,10 @@ class Cost(Part):
     steps_per_second: Amount | None = None
     cpu_seconds: Amount | None = None
     peak_memory_mb: Amount | None = None
+    tokens: Count | None = None
+    eval_cpu_seconds: Amount | None = None
+    save_seconds: Amount | None = None
+    sessions: Annotated[int, Field(ge=1, le=10**6)] | None = None  # 1: never interrupted
 
 
 class Env(Part):
@@ -130,7 +134,14 @@ class Env(Part):
     dirty: bool | None = None
     python: Text
     torch: Text
+    numpy: Text | None = None
+    numba: Text | None = None
+    triton: Text | None = None
+    cuda: Text | None = None
+    platform: Text | None = None
     device: Text
+    cpu: Text | None = None
+    cores: Annotated[int, Field(ge=1, le=100_000)] | None = None
     threads: Annotated[int, Field(ge=1, le=10_000)] | None = None
     attention: Text | None = None
     kernels: Plain = None  # which kernel back ends ran

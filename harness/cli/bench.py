@@ -92,13 +92,10 @@ def _run(
 ) -> tuple[list[dict[str, Any]], bool]:
     from harness.cli.progress import Progress
     from harness.engine.pool import run_all
-    from harness.runs import RunFolder, finished
+    from harness.runs import finished
 
     if fresh:
-        for config in configs:
-            run = RunFolder(folder, config)
-            with run.lock():
-                run.clear()
+        _forget(configs, folder)
     records: dict[int, dict[str, Any]] = {}
     for index, config in enumerate(configs):
         record = finished(folder / config.hash)
@@ -117,6 +114,23 @@ def _run(
         failed = progress.failed
     ordered = [records[i] for i in sorted(records)]
     return ordered, failed or any(r["status"] == "failed" for r in ordered)
+
+
+def _forget(configs: list[RunConfig], folder: Path) -> None:
+    from filelock import Timeout
+
+    from harness.runs import RunFolder
+
+    for config in configs:
+        run = RunFolder(folder, config)
+        try:
+            with run.lock():
+                run.clear()
+        except Timeout as error:
+            raise click.UsageError(
+                f"--fresh: another process is training {config.label} on {config.task}, seed "
+                f"{config.seed}; end it first"
+            ) from error
 
 
 def _repeatable(arguments: list[str]) -> list[str]:

@@ -25,6 +25,7 @@ class Progress:
         self.lines: dict[int, str] = {}
         self.failed = False
         self.done = 0
+        self.recorded = finished
         self.console = Console(stderr=True)
         self.live = Live(console=self.console, refresh_per_second=4, transient=True)
         self.told: dict[int, float] = {}
@@ -43,6 +44,13 @@ class Progress:
         trace: TracebackType | None,
     ) -> None:
         self.live.stop()
+        if kind is KeyboardInterrupt:
+            total = self.finished + len(self.configs)
+            self.console.print(
+                f"{self.recorded} of {total} runs done, "
+                f"{total - self.recorded} stopped or not started",
+                highlight=False,
+            )
 
     def update(self, index: int, event: dict[str, Any]) -> None:
         """Show one event of one run."""
@@ -51,6 +59,7 @@ class Progress:
         if final:
             self.lines.pop(index, None)
             self.done += 1
+            self.recorded += "record" in event
             bad = "error" in event or event.get("record", {}).get("status") == "failed"
             self.failed = self.failed or bad
             self.console.print(

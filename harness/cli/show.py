@@ -66,15 +66,15 @@ def command(
 
 
 def find(run: str, runs: str) -> dict[str, Any]:
-    """The finished record whose hash starts with `run`. Errors: UsageError."""
-    from harness.runs import finished
+    """The record of the run whose hash starts with `run`. Errors: UsageError."""
+    from harness.runs import failed, finished
 
     folders = sorted(p for p in Path(runs).glob(f"{run}*") if p.is_dir()) if run.isalnum() else []
     folders = [p for p in folders if (p / "config.json").is_file()]
     if len(folders) != 1:
         found = ", ".join(p.name for p in folders[:5]) or "none"
         raise click.UsageError(f"expected one run starting with {run!r} in {runs}, found {found}")
-    record = finished(folders[0])
+    record = finished(folders[0]) or failed(folders[0])
     if record is None:
         raise click.UsageError(f"run {folders[0].name} is not finished")
     return record

@@ -35,3 +35,8 @@ def print_tables(records: list[dict[str, Any]], form: str) -> None:
             shown.add_row(*row)
         console.width = max(width, 100)
         console.print(shown)
+        for row in table:
+            for seed, reason in row.failures:
+                console.print(
+                    f"{row.label}, seed {seed} failed: {reason}", markup=False, highlight=False
+                )

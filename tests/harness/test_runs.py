@@ -2,33 +2,46 @@
 
 import json
 
+import filelock
 import pytest
 import torch
 
 from harness.config import load_protocol, resolve
-from harness.execute import execute
+from harness.execute import Stopped, execute
 from harness.files import write_json
 from harness.runs import RunFolder, finished
+from harness.soak import same, weights
 from harness.train import Trainer, start
 from pezoo.spec import parse
 
 SMALL = (
-    "train.steps=12",
-    "train.checkpoint_every=4",
-    "eval.every=4",
-    "eval.samples=8",
-    "eval.min_samples=4",
-    "eval.validation_samples=2",
-    "eval.lengths=[10, 20]",
+    *("model.width=16", "model.heads=2", "train.batch=8", "train.lengths=[1, 5]"),
+    *("train.steps=12", "train.checkpoint_every=4", "train.warmup=3", "eval.every=4"),
+    *("eval.samples=8", "eval.min_samples=4", "eval.validation_samples=2", "eval.lengths=[5, 10]"),
 )
+CURSORS = "cursors=1,d_pe=8,hidden=8"
+NOISE = "gate_noise=0.5,state_noise=0.3"
+ENCODINGS = [
+    "rope",
+    "learned",
+    "randomized",
+    "randomized:learned",
+    f"prism({CURSORS})",
+    f"prism({CURSORS},{NOISE},copy_every=2)",
+    f"prism_spectral({CURSORS},{NOISE})",
+]
 
 
 def small(pe="rope", seed=0, extra=()):
     return resolve(load_protocol("quick", SMALL + extra), "copy", parse(pe), seed, "cpu", "auto")
 
 
-class Killed(Exception):
-    """Stands for a process that dies."""
+def run(config, root, **options):
+    return execute(config, root, "test", lambda event: None, **options)
+
+
+class Killed(BaseException):
+    """Stands for a process that dies: nothing in the harness handles it."""
 
 
 def die_at(monkeypatch, step):
@@ -42,87 +55,115 @@ def die_at(monkeypatch, step):
     monkeypatch.setattr(Trainer, "advance", dying)
 
 
-def weights(root, config):
-    trainer = start(config)
-    assert RunFolder(root, config).restore(trainer) is not None
-    return trainer.model.state_dict()
-
-
-@pytest.mark.parametrize("pe", ["rope", "prism(cursors=1,d_pe=8,hidden=8)", "randomized"])
-def test_an_interrupted_run_ends_bit_identical(tmp_path, monkeypatch, pe):
-    config = small(pe)
-    whole = execute(config, tmp_path / "whole", "test", lambda event: None)
+def cut(config, root, monkeypatch, step):
+    """Train up to a step, and die."""
     with monkeypatch.context() as patch:
-        die_at(patch, 7)
+        die_at(patch, step)
         with pytest.raises(Killed):
-            execute(config, tmp_path / "cut", "test", lambda event: None)
+            run(config, root)
+
+
+@pytest.mark.parametrize("pe", ENCODINGS)
+def test_an_interrupted_run_ends_bit_identical(tmp_path, monkeypatch, pe):
+    config = small(pe, extra=("model.dropout=0.1",))
+    whole = run(config, tmp_path / "whole")
+    cut(config, tmp_path / "cut", monkeypatch, 7)
     steps = []
     again = execute(config, tmp_path / "cut", "test", lambda event: steps.append(event["step"]))
     assert min(steps) > 4  # it went on from the checkpoint at 4
-    assert again["scores"] == whole["scores"]
-    assert again["learning"] == whole["learning"]
-    one, two = weights(tmp_path / "whole", config), weights(tmp_path / "cut", config)
-    assert all(torch.equal(one[name], two[name]) for name in one)
+    assert again["cost"]["sessions"] == 2
+    assert same(whole, again)
+    assert weights(tmp_path / "whole", config) == weights(tmp_path / "cut", config)
+    optimisers = [start(config) for _ in range(2)]
+    for trainer, root in zip(optimisers, ("whole", "cut"), strict=True):
+        RunFolder(tmp_path / root, config).restore(trainer)
+    one, two = (list(t.optimiser.state.values()) for t in optimisers)
+    assert all(torch.equal(a[key], b[key]) for a, b in zip(one, two, strict=True) for key in a)
 
 
-def test_a_damaged_checkpoint_gives_way_to_the_one_before(tmp_path, monkeypatch):
-    config = small()
-    with monkeypatch.context() as patch:
-        die_at(patch, 10)
-        with pytest.raises(Killed):
-            execute(config, tmp_path, "test", lambda event: None)
-    newest = tmp_path / config.hash / "ckpt-00000008.safetensors"
-    content = bytearray(newest.read_bytes())
-    content[len(content) // 2] ^= 1
-    newest.write_bytes(bytes(content))
+@pytest.mark.parametrize("step", [1, 4, 5, 12])
+def test_a_run_that_is_asked_to_stop_saves_where_it_is(tmp_path, monkeypatch, step):
+    config, taken = small("randomized"), []
+    advance = Trainer.advance
+
+    def counted(self):
+        loss = advance(self)
+        taken.append(self.step)
+        return loss
+
+    monkeypatch.setattr(Trainer, "advance", counted)
+    with pytest.raises(Stopped, match=f"step {step} of 12"):
+        run(config, tmp_path / "cut", stop=lambda: step in taken)
     trainer = start(config)
-    with pytest.warns(UserWarning, match="damaged"):
-        assert RunFolder(tmp_path, config).restore(trainer) is not None
-    assert trainer.step == 4
+    RunFolder(tmp_path / "cut", config).restore(trainer)
+    assert trainer.step == step
+    assert same(run(config, tmp_path / "whole"), run(config, tmp_path / "cut"))
+
+
+def test_threads_stay_those_of_the_first_session(tmp_path, monkeypatch):
+    config, threads = small(), torch.get_num_threads()
+    cut(config, tmp_path, monkeypatch, 5)
+    try:
+        torch.set_num_threads(threads + 1)
+        assert run(config, tmp_path)["env"]["threads"] == threads
+        assert torch.get_num_threads() == threads + 1
+    finally:
+        torch.set_num_threads(threads)
 
 
 def test_a_finished_run_is_shown_and_not_trained_again(tmp_path, monkeypatch):
     config = small()
-    first = execute(config, tmp_path, "test", lambda event: None)
+    first = run(config, tmp_path)
     die_at(monkeypatch, 0)
-    assert execute(config, tmp_path, "test", lambda event: None) == first
+    assert run(config, tmp_path) == first
 
 
 def test_a_damaged_result_does_not_count(tmp_path):
     config = small()
-    execute(config, tmp_path, "test", lambda event: None)
+    first = run(config, tmp_path)
     path = tmp_path / config.hash
     result = json.loads((path / "result.json").read_text())
     result["scores"]["last"][0]["exact"] = 1.0
     write_json(path / "result.json", result)
     assert finished(path) is None
-
-
-def test_divergence_is_a_record_with_its_reason(tmp_path):
-    record = execute(small(extra=("train.lr=1e30",)), tmp_path, "test", lambda event: None)
-    assert record["status"] == "failed"
-    assert "Diverged" in record["reason"]
+    assert same(run(config, tmp_path), first)
+    (path / "DONE").write_bytes(b"\xff\xfe")
+    assert finished(path) is None
 
 
 def test_a_record_passes_the_leaderboard(tmp_path):
     from leaderboard.records import load
 
-    execute(small("learned"), tmp_path, "test", lambda event: None)
+    run(small("learned"), tmp_path)
     records, problems = load([tmp_path])
     assert (len(records), problems) == (1, [])
     assert [s.status for s in records[0].scores.last] == ["ok", "cannot represent"]
 
 
 def test_top_evaluations_are_averaged(tmp_path):
-    record = execute(small(extra=("eval.top=3",)), tmp_path, "test", lambda event: None)
+    record = run(small(extra=("eval.top=3",)), tmp_path)
     assert [row["count"] for row in record["scores"]["top3"]] == [24, 24]
 
 
-def test_a_run_held_by_another_process_is_left_to_it(tmp_path):
-    import filelock
+def test_what_is_kept(tmp_path, monkeypatch):
+    config = small(extra=("train.checkpoint_every=2",))
+    path = tmp_path / config.hash
+    cut(config, tmp_path, monkeypatch, 7)
+    assert sorted(p.name for p in path.glob("ckpt-*.json")) == [
+        "ckpt-00000004.json",
+        "ckpt-00000006.json",
+    ]
+    (path / ".result.json.999999").write_text("half a fi")  # of a process killed while writing
+    (path / "ckpt-00000099.safetensors").write_bytes(b"half a checkpoint")
+    run(config, tmp_path)
+    names = {p.name.split(".")[0] for p in path.glob("ckpt-*")}
+    assert names == {"ckpt-00000010", "ckpt-00000012"}
+    assert [p.name for p in path.glob(".*")] == [".lock"]
 
+
+def test_a_run_held_by_another_is_left_to_it(tmp_path):
     config = small()
     folder = RunFolder(tmp_path, config)
     with folder.lock(), pytest.raises(filelock.Timeout):
-        execute(config, tmp_path, "test", lambda event: None)
-    assert execute(config, tmp_path, "test", lambda event: None)["status"] == "done"
+        run(config, tmp_path)
+    assert run(config, tmp_path)["status"] == "done"

@@ -107,6 +107,7 @@ def pages(out: Path) -> dict[Path, list[tuple[str, dict[str, str | None]]]]:
 def attack(raw, text):
     """A record that carries the text wherever a text may stand."""
     env = raw()["env"] | {"device": text, "torch": text, "kernels": {text: text}}
+    env |= dict.fromkeys(("numpy", "numba", "triton", "cuda", "platform", "cpu"), text)
     command = {"command": text, "finished": "2026-01-01T00:00:00+00:00"}
     return raw(text, env=env, reason=text, config={"odd": text, text: 1}, data_hash=text) | {
         "provenance": command
@@ -191,6 +192,19 @@ def test_numbers_lead_to_runs_and_refused_files_are_counted(raw, save, failed, t
     record = json.loads((tmp_path / "out" / "record" / f"{good['run']}.json").read_text())
     assert record["scores"]["last"][0]["exact"] == 1.0
     assert record["schema"] == 1
+
+
+def test_a_run_page_shows_what_could_explain_a_difference(raw, save, tmp_path):
+    old, new = raw("rope"), raw("alibi", data_hash="d0d0")
+    new["env"] |= {"numpy": "2.3.4", "triton": "3.5.0", "cpu": "a processor", "cores": 16}
+    new["cost"] |= {"tokens": 123456, "sessions": 3}
+    build(None, save(old, new), tmp_path / "out", None)
+    page = (tmp_path / "out" / "run" / f"{new['run']}.html").read_text()
+    for shown in ("2.3.4", "3.5.0", "a processor", "16", "123456", "3", "d0d0", "weights0"):
+        assert re.search(rf"<(td|code)>{shown}</", page), shown
+    page = (tmp_path / "out" / "run" / f"{old['run']}.html").read_text()
+    assert "None" not in page
+    assert "Training data" not in page
 
 
 def test_every_link_leads_to_a_file_of_the_site(raw, save, tmp_path):

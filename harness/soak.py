@@ -1,0 +1,195 @@
+"""Kill runs at random moments, again and again, and check that nothing was lost.
+
+    python -m harness.soak --kills 200 --root /shared/folder/soak
+
+Every run is trained once without interruption; then again, in processes that are killed (SIGKILL)
+at a random moment, until one gets to the end. After each kill the newest checkpoint must be at
+least as new as the last one that the process had finished saving, and whole. At the end the weights
+of both runs are equal bit for bit, and so are their results. Worth running once on a file system
+that is to hold runs.
+"""
+
+from __future__ import annotations
+
+import random
+import signal
+import sys
+import time
+import warnings
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from itertools import count
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import click
+import torch
+
+from harness.config import RunConfig, load_protocol, resolve
+from harness.engine.pool import fork_server
+from harness.execute import execute
+from harness.runs import RunFolder, finished
+from harness.train import Trainer, start
+from pezoo.spec import parse_list
+
+SETTINGS = (
+    *("model.width=16", "model.heads=2", "train.batch=8", "train.lengths=[1, 5]"),
+    *("train.steps=30", "train.checkpoint_every=3", "train.warmup=5", "eval.every=10"),
+    *("eval.lengths=[5, 8]", "eval.samples=4", "eval.min_samples=4", "eval.validation_samples=2"),
+)
+ENCODINGS = (
+    "rope,learned,randomized,prism(cursors=1,d_pe=8,hidden=8),"
+    "prism_spectral(cursors=1,d_pe=8,hidden=8)"
+)
+_MACHINE = {"env", "provenance", "cost"}  # of a record: what differs however a run was made
+
+
+@dataclass
+class Report:
+    """What happened; the last four must stay 0."""
+
+    kills: int = 0
+    kills_while_saving: int = 0
+    runs: int = 0
+    seconds: float = 0.0
+    lost_checkpoints: int = 0
+    damaged_checkpoints: int = 0
+    lost_records: int = 0
+    other_results: int = 0
+
+    @property
+    def faults(self) -> int:
+        return (
+            self.lost_checkpoints
+            + self.damaged_checkpoints
+            + self.lost_records
+            + self.other_results
+        )
+
+
+def soak(
+    configs: Sequence[RunConfig], root: Path, kills: int, seed: int = 0, minutes: float = 60.0
+) -> Report:
+    """Kill until there are that many kills or minutes; every run that was begun is finished."""
+    report, began, draws = Report(), time.monotonic(), random.Random(seed)
+    spans = {config.hash: _attempt(config, root / "whole").seconds for config in configs}
+    for part in count():
+        for config in configs:
+            folder = root / f"part-{part}"
+            while True:
+                enough = report.kills >= kills or time.monotonic() - began > 60 * minutes
+                delay = None if enough else draws.uniform(0, spans[config.hash])
+                attempt = _attempt(config, folder, delay)
+                if attempt.ended:
+                    break
+                report.kills += 1
+                report.kills_while_saving += attempt.saving
+                _check_checkpoint(config, folder, attempt.saved, report)
+            report.runs += 1
+            _check_result(config, root / "whole", folder, report)
+            if enough:
+                report.seconds = round(time.monotonic() - began, 1)
+                return report
+    raise AssertionError
+
+
+@dataclass
+class _Attempt:
+    """One process; `saved` is the last step whose checkpoint it said to have saved."""
+
+    ended: bool
+    seconds: float
+    saved: int = 0
+    saving: bool = False
+
+
+def _attempt(config: RunConfig, root: Path, delay: float | None = None) -> _Attempt:
+    """Train in a process that is killed after so many seconds, if it still runs then."""
+    context = fork_server()
+    ours, theirs = context.Pipe(duplex=False)
+    process = context.Process(target=_train, args=(config, root, theirs))
+    process.start()
+    theirs.close()
+    ours.recv()
+    began = time.monotonic()
+    process.join(delay)
+    if process.exitcode is None:
+        process.kill()
+        process.join()
+    if process.exitcode not in (0, -signal.SIGKILL):
+        raise RuntimeError(f"run {config.hash} ended with exit code {process.exitcode}")
+    attempt = _Attempt(process.exitcode == 0, time.monotonic() - began)
+    try:
+        while True:
+            what, step = ours.recv()
+            attempt.saving = what == "saving"
+            attempt.saved = step if what == "saved" else attempt.saved
+    except (EOFError, OSError):
+        ours.close()
+        return attempt
+
+
+def _train(config: RunConfig, root: Path, pipe: Connection) -> None:
+    """In the process to be killed: train, and tell what is saved."""
+    torch.set_num_threads(1)
+    save = RunFolder.save
+
+    def told(folder: RunFolder, trainer: Trainer, curve: dict[str, Any]) -> None:
+        pipe.send(("saving", trainer.step))
+        save(folder, trainer, curve)
+        pipe.send(("saved", trainer.step))
+
+    RunFolder.save = told  # type: ignore[method-assign, assignment]
+    pipe.send(("started", 0))
+    execute(config, root, "soak", lambda event: None)
+
+
+def _check_checkpoint(config: RunConfig, root: Path, saved: int, report: Report) -> None:
+    trainer = start(config)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        RunFolder(root, config).restore(trainer)
+    report.damaged_checkpoints += len(caught)
+    report.lost_checkpoints += trainer.step < saved
+
+
+def _check_result(config: RunConfig, whole: Path, cut: Path, report: Report) -> None:
+    one, two = finished(whole / config.hash), finished(cut / config.hash)
+    report.lost_records += two is None
+    report.other_results += not same(one, two) or weights(whole, config) != weights(cut, config)
+
+
+def same(one: dict[str, Any] | None, two: dict[str, Any] | None) -> bool:
+    """Whether two records hold the same results, wherever and however they were made."""
+    if one is None or two is None:
+        return False
+    left, right = ({k: v for k, v in r.items() if k not in _MACHINE} for r in (one, two))
+    return left == right and one["cost"]["tokens"] == two["cost"]["tokens"]
+
+
+def weights(root: Path, config: RunConfig) -> dict[str, bytes]:
+    """The files of the last and of the best model, as they are."""
+    folder, last = root / config.hash, f"ckpt-{config.train.steps:08d}.safetensors"
+    return {path.name: path.read_bytes() for path in (folder / last, *folder.glob("best-*"))}
+
+
+@click.command()
+@click.option("--kills", default=200, show_default=True)
+@click.option("--minutes", default=60.0, show_default=True, help="No more kills after that time.")
+@click.option("--root", type=click.Path(path_type=Path), required=True, help="An empty folder.")
+@click.option("--pe", default=ENCODINGS, help="Encodings, five kinds by default.")
+@click.option("--seed", default=0, show_default=True, help="Of the moments of the kills.")
+def main(kills: int, minutes: float, root: Path, pe: str, seed: int) -> None:
+    """Kill runs at random moments and check that nothing was lost; exit code 1 if it was."""
+    torch.set_num_threads(1)
+    protocol = load_protocol("quick", SETTINGS)
+    configs = [resolve(protocol, "copy", spec, 0, "cpu", "auto") for spec in parse_list(pe)]
+    report = soak(configs, root, kills, seed, minutes)
+    for name, value in asdict(report).items():
+        click.echo(f"{name.replace('_', ' ')}: {value}")
+    sys.exit(1 if report.faults else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,285 @@
+"""What goes wrong in a run or a command is said, recorded, and stops nothing else."""
+
+import json
+import os
+import re
+import resource
+import subprocess
+import sys
+import textwrap
+
+import pytest
+import torch
+from hypothesis import HealthCheck, assume, example, given, settings
+from hypothesis import strategies as st
+
+from harness import tasks
+from harness.cli.main import main
+from harness.cli.tables import print_tables
+from harness.config import ConfigError, load_protocol, protocol_names
+from harness.matrix import ATTENTION, DEVICES, request
+from harness.soak import SETTINGS
+from leaderboard.records import load
+from pezoo import registry
+from pezoo.adapters import BACKENDS
+
+FLAWED = '''
+    import torch
+    from pezoo.base import Encoding, PositionError
+
+    class Raises(Encoding):
+        """Fails in the middle of training, with a message of two lines."""
+        def bias(self, q, k, ctx):
+            if ctx.progress and ctx.progress > 0.4:
+                raise KeyError("no such\\nhead")
+
+    class Hungry(Encoding):
+        """Asks for more memory than any address space holds."""
+        def embed(self, x, ctx):
+            return x + torch.empty(10**16).sum()
+
+    class Exhausted(Encoding):
+        def embed(self, x, ctx):
+            raise MemoryError
+
+    class Short(Encoding):
+        """Cannot represent what it is trained on."""
+        max_len = 3
+        def prepare(self, ctx):
+            if int(ctx.pos.max()) >= 3:
+                raise PositionError("position 3 is beyond max_len=3")
+            return ctx
+
+    class Nan(Encoding):
+        """Its loss is NaN from step 10 of 30 on."""
+        def embed(self, x, ctx):
+            return x * (float("nan") if ctx.progress and ctx.progress >= 1 / 3 else 1)
+
+    class Exits(Encoding):
+        def __init__(self, shape):
+            raise OSError("the table is not there")
+'''
+NAMES = ("raises", "hungry", "exhausted", "short", "nan", "exits")
+
+
+@pytest.fixture
+def flawed(tmp_path, monkeypatch):
+    """Installed plug-ins with one flaw each, and one that cannot be imported."""
+    site = tmp_path / "site"
+    (site / "flawed-1.0.dist-info").mkdir(parents=True)
+    (site / "flawed.py").write_text(textwrap.dedent(FLAWED))
+    points = [f"{name} = flawed:{name.title()}" for name in NAMES]
+    points.append("unimportable = no_such_module_anywhere:Thing")
+    text = "\n".join(["[pezoo.encodings]", *points, "[pezoo.tasks]", "untask = no_such_task:T"])
+    (site / "flawed-1.0.dist-info" / "entry_points.txt").write_text(text)
+    (site / "flawed-1.0.dist-info" / "METADATA").write_text("Name: flawed\nVersion: 1.0\n")
+    monkeypatch.syspath_prepend(site)
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    for cache in (registry.entries, tasks._homes):
+        cache.cache_clear()
+    yield site
+    for cache in (registry.entries, tasks._homes):
+        cache.cache_clear()
+
+
+def call(monkeypatch, capsys, *args):
+    """Exit code, stdout and stderr of `pezoo args`."""
+    monkeypatch.setattr(sys, "argv", ["pezoo", *map(str, args)])
+    code = 0
+    try:
+        main()
+    except SystemExit as error:
+        code = error.code
+    out = capsys.readouterr()
+    return code, out.out, out.err
+
+
+def sets(*settings):
+    return [word for setting in settings for word in ("--set", setting)]
+
+
+def test_failures_are_records_with_reasons_and_the_others_go_on(
+    flawed, monkeypatch, capsys, tmp_path
+):
+    names = [name for name in NAMES if name != "exits"]
+    args = ["bench", "--pe", ",".join([*names, "nope"]), "--task", "copy", "--seeds", "0"]
+    args += [*sets(*SETTINGS), "--runs", tmp_path / "runs", "--device", "cpu", "--format", "json"]
+    code, out, err = call(monkeypatch, capsys, *args)
+    assert code == 1, err
+    assert "Traceback" not in err
+    records = {record["encoding"]: record for record in json.loads(out)}
+    assert records.keys() == {*names, "nope"}
+    assert records["nope"]["status"] == "done"
+    assert {records[name]["status"] for name in names} == {"failed"}
+    reasons = {name: records[name]["reason"] for name in names}
+    assert re.fullmatch(r"KeyError: 'no such\\nhead' \(flawed.py:\d+ in bias\)", reasons["raises"])
+    assert reasons["hungry"].startswith("out of memory: ")
+    assert reasons["exhausted"] == "out of memory"
+    assert reasons["short"] == "cannot represent: position 3 is beyond max_len=3"
+    assert reasons["nan"] == "Diverged: loss is nan at step 10"
+    assert [point["step"] for point in records["raises"]["learning"]] == [10]
+    assert {record["data_hash"] for record in records.values()} == {records["nope"]["data_hash"]}
+    folder = tmp_path / "runs" / records["raises"]["run"]
+    assert 'raise KeyError("no such\\nhead")' in (folder / "traceback.txt").read_text()
+
+    known, problems = load([tmp_path / "runs"])
+    assert (len(known), problems) == (6, [])
+    for form in ("table", "markdown", "csv"):
+        print_tables(list(records.values()), form)
+        assert capsys.readouterr().out.count("failed") >= len(names)
+
+    (flawed / "flawed.py").write_text(  # its author finds the mistake
+        textwrap.dedent(FLAWED).replace("raise KeyError", "return None  # raise KeyError")
+    )
+    code, out, _ = call(monkeypatch, capsys, *args)
+    again = {record["encoding"]: record for record in json.loads(out)}
+    assert code == 1
+    assert (again["raises"]["status"], again["raises"]["cost"]["sessions"]) == ("done", 2)
+    for name in ("short", "nan", "nope"):  # these would end in the same way
+        assert again[name] == records[name]
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["bench", "--pe", "rpoe", "--task", "copy"], "did you mean rope"),
+        (["bench", "--pe", "rope", "--task", "cpoy"], "did you mean copy"),
+        (["bench", "--pe", "rope", "--task", "copy", "--protocol", "qick"], "did you mean quick"),
+        (["bench", "--pe", "rope", "--task", "copy", "--set", "model.width=65"], "multiple of"),
+        (["bench", "--pe", "rope", "--task", "copy", "--device", "cda"], "did you mean cuda"),
+        (
+            ["bench", "--pe", "rope", "--task", "copy", "--device", "cpu", "--attention", "sdp"],
+            "did you mean sdpa",
+        ),
+        (["bench", "--pe", "unimportable", "--task", "copy", "--seeds", "x"], "cannot read seeds"),
+    ],
+)
+def test_bad_input_is_refused_in_no_time(flawed, tmp_path, args, words):
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = subprocess.run(
+        [sys.executable, "-c", "from harness.cli.main import main; main()", *args],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(flawed), *sys.path])},
+    )
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert done.returncode == 2, done.stderr
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr
+    # On the clock it is the same on an idle machine; tests may run on a busy one.
+    assert (after.ru_utime - before.ru_utime) + (after.ru_stime - before.ru_stime) < 0.5
+
+
+def test_a_plugin_that_raises_on_import_is_named_and_all_else_works(flawed, monkeypatch, capsys):
+    code, out, _ = call(monkeypatch, capsys, "list", "encodings")
+    assert code == 0
+    line = next(line for line in out.splitlines() if line.startswith("unimportable"))
+    assert (
+        "failed to import: ModuleNotFoundError: No module named 'no_such_module_anywhere'" in line
+    )
+    assert any(line.startswith("rope ") for line in out.splitlines())
+    code, out, _ = call(monkeypatch, capsys, "list", "tasks")
+    assert code == 0
+    assert "which failed to import: ModuleNotFoundError: No module named 'no_such_task'" in out
+    for pe, task in (("unimportable", "copy"), ("rope", "untask")):
+        code, out, err = call(monkeypatch, capsys, "bench", "--pe", pe, "--task", task)
+        assert code == 2
+        assert "failed to import" in err
+        assert "Traceback" not in err
+
+
+def test_names_that_are_checked_without_torch():
+    assert ("auto", *BACKENDS) == ATTENTION
+    for device in DEVICES[1:]:
+        assert torch.device(device).type == device
+
+
+WORDS = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=40)
+
+
+def refusal(call):
+    """The message with which it is refused, or None; any other exception is a fault."""
+    try:
+        call()
+    except ValueError as error:
+        return str(error)
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@given(place=st.sampled_from(["pe", "task", "protocol", "seeds", "set"]), text=WORDS)
+@example(place="protocol", text="x" * 5000)
+@example(place="protocol", text="/")
+def test_a_command_line_is_right_or_refused_with_a_message(place, text):
+    given = {"pe": "rope", "task": "copy", "protocol": "quick", "seeds": "0", "set": "train.lr=1"}
+    words = given | {place: text}
+    asked = []
+    message = refusal(lambda: asked.append(request(*list(words.values())[:4], (words["set"],))))
+    assert message or (asked[0].encodings and asked[0].tasks and asked[0].seeds)
+
+
+VALUES = st.one_of(
+    st.integers(-(10**9), 10**9),
+    st.floats(),
+    st.booleans(),
+    WORDS,
+    st.lists(st.integers(-3, 50), max_size=3),
+    st.just({}),
+)
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_a_protocol_is_right_or_refused_with_a_message(tmp_path_factory, data):
+    lines = []
+    for line in open_protocol().splitlines():
+        key, equals, _ = line.partition(" = ")
+        if equals and data.draw(st.integers(0, 9)) == 0:
+            line = f"{key} = {toml(data.draw(VALUES))}"
+        lines.append(line)
+    path = tmp_path_factory.mktemp("protocols") / "mine.toml"
+    path.write_text("\n".join(lines), encoding="utf-8")
+    message = refusal(lambda: load_protocol(str(path)))
+    assert message is None or str(path) in message
+
+
+def open_protocol():
+    from harness.config import PROTOCOLS
+
+    name = protocol_names()[0]
+    return (PROTOCOLS / f"{name}.toml").read_text(encoding="utf-8")
+
+
+def toml(value):
+    return (
+        "{}" if value == {} else json.dumps(value).replace("NaN", "nan").replace("Infinity", "inf")
+    )
+
+
+@settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
+@given(content=st.binary(max_size=60))
+def test_a_file_that_is_no_protocol_is_refused(tmp_path_factory, content):
+    path = tmp_path_factory.mktemp("protocols") / "mine.toml"
+    path.write_bytes(content)
+    with pytest.raises(ConfigError, match="protocol"):
+        load_protocol(str(path))
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    option=st.sampled_from(
+        ["--pe", "--task", "--protocol", "--seeds", "--set", "--device", "--attention"]
+    ),
+    text=WORDS,
+)
+def test_bench_refuses_what_is_wrong_with_exit_code_2(option, text, tmp_path_factory):
+    words = {"--pe": "rope", "--task": "copy", "--runs": str(tmp_path_factory.mktemp("runs"))}
+    words |= {"--set": "train.steps=1", "--device": "cpu", option: text}
+    fine = ["rope", "copy", "quick", "", *DEVICES, *ATTENTION]
+    assume(text.strip() not in fine and not re.search(r"^[\w.]*=|^\s*\d|,", text))
+    with pytest.MonkeyPatch.context() as patch:
+        argv = ["pezoo", "bench", *(part for pair in words.items() for part in pair)]
+        patch.setattr(sys, "argv", argv)
+        with pytest.raises(SystemExit) as caught:
+            main()
+    assert caught.value.code == 2
