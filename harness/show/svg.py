@@ -31,7 +31,7 @@ STYLE = (
     ".plot image{image-rendering:pixelated}.plot .empty{fill:var(--empty)}"
     ".plot .frame,.plot .grid{fill:none;stroke:var(--line)}"
     ".plot .divide{stroke:var(--soft);stroke-dasharray:3 2}"
-    ".plot .mark{fill:none;stroke:var(--mark);stroke-width:1.4}"
+    ".plot .mark{fill:none;stroke:var(--mark)}"
     ".plot .bar{fill:var(--bar)}.plot .before{stroke:var(--mark);stroke-width:2}"
     ".plot .curve{fill:none;stroke:var(--bar);stroke-width:2}"
 )
@@ -103,6 +103,8 @@ def bars(
 ) -> str:
     """values (columns,) as bars over a common ground; `before` marks where each one started."""
     across = column_size(len(values)) + (6 if len(values) <= 24 else 2)
+    if len(values) <= 24:  # every bar has its name below it
+        across = max(across, 7.0 * max(map(len, columns.ticks or ("",))) + 5)
     width, height = len(values) * across, 110.0
     low, high = span
 
@@ -177,7 +179,8 @@ def _marks(rows: Tensor, across: float, down: float) -> str:
     """A step in each column through the middle of its row."""
     levels = [(row + 0.5) * down for row in rows.tolist()]
     steps = "".join(f"V{y:g}h{across:g}" for y in levels)
-    return f'<path class="mark" d="M0 {levels[0]:g}{steps}"/>'
+    thin = max(0.6, min(1.4, 0.3 * down))
+    return f'<path class="mark" style="stroke-width:{thin:.1f}" d="M0 {levels[0]:g}{steps}"/>'
 
 
 def _svg(
