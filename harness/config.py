@@ -12,7 +12,16 @@ import tomllib
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PositiveFloat,
+    PositiveInt,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    model_serializer,
+)
 
 from harness import tasks
 from pezoo.registry import check, entries
@@ -79,6 +88,15 @@ class Eval(BaseModel):
     every: PositiveInt = 250
     validation_samples: PositiveInt = 32  # per training length, to choose the best checkpoint
     top: int = Field(0, ge=0)  # also average the top N evaluations, each over all lengths
+    examples: Literal["test", "tuning"] = "test"  # "tuning": a set apart, to choose settings by
+
+    @model_serializer(mode="wrap")
+    def _plain(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Without `examples` where they are the usual ones: runs keep their identity."""
+        values: dict[str, Any] = handler(self)
+        if self.examples == "test":
+            del values["examples"]
+        return values
 
 
 class TaskSettings(BaseModel):

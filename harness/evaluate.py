@@ -57,7 +57,7 @@ def score(
         )
     count = sample_count(task, config, length)
     # One test set for all encodings and seeds, which no training step can draw.
-    draws = generator("test", task.name, task.version, length)
+    draws = generator(config.eval.examples, task.name, task.version, length)
     positions = seed("test", config.seed, length)
     return _score(model, task, length, seen, count, draws, positions, mode)
 

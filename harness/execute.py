@@ -103,6 +103,7 @@ def _frame(config: RunConfig, command: str) -> dict[str, Any]:
 
 
 def _finish(folder: RunFolder, record: dict[str, Any], final: bool) -> dict[str, Any]:
+    record["provenance"] |= folder.origin()
     record["provenance"]["finished"] = datetime.now(UTC).isoformat(timespec="seconds")
     folder.finish(record, final)
     return record

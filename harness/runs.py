@@ -1,6 +1,7 @@
 """One run's folder: runs/<config hash>/.
 
     config.json          what was asked
+    tuning.json          the sweep that chose these settings, if one did
     ckpt-00000750.*      after that step: model (safetensors), optimiser (pt), and what names both
                          and the learning curve (json, written last); the last two steps are kept
     best-00000500.*      the model that did best on the training lengths
@@ -59,6 +60,15 @@ class RunFolder:
         digest = write_json(self.path / "result.json", record)
         if final:
             write(self.path / "DONE", digest.encode())
+
+    def note_tuning(self, tuning: dict[str, Any]) -> None:
+        """Remember, for the record's provenance, the sweep that chose these settings."""
+        write_json(self.path / "tuning.json", tuning)
+
+    def origin(self) -> dict[str, Any]:
+        """What the record's provenance says beside the command: the sweep, if there was one."""
+        tuning = read_json(self.path / "tuning.json")
+        return {} if tuning is None else {"tuning": tuning}
 
     def clear(self) -> None:
         """Forget everything but the lock."""

@@ -19,6 +19,7 @@ from leaderboard.markdown import PICTURES, files
 from leaderboard.records import Record, Score, load, paths_of, read
 from leaderboard.summary import bare
 from leaderboard.tuned import base
+from leaderboard.tuning import MARK
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,7 @@ def stale(records: Path, page: Path) -> list[str]:
 def refusals(record: Record, catalog: Catalog) -> Iterator[str]:
     """Why this record, valid in form, is not to be believed; nothing where it is."""
     yield from _identity(record)
+    yield from _tuning(record)
     yield from _names(record, catalog)
     yield from _provenance(record)
     yield from _cost(record)
@@ -104,6 +106,14 @@ def _identity(record: Record) -> Iterator[str]:
             yield f"{field} is {outside!r}, but config.{key} is {inside!r}"
     if bare(record.plain.spec) != bare(record.encoding):
         yield f"encoding is {record.encoding!r}, but config.encoding is {record.plain.spec!r}"
+
+
+def _tuning(record: Record) -> Iterator[str]:
+    tuning, train = record.provenance.tuning, record.config.get("train")
+    if tuning is not None and isinstance(train, dict):
+        yield from tuning.refusals(record.protocol, train, record.seed)
+    elif MARK in record.protocol:
+        yield f"protocol {record.protocol} needs provenance.tuning, which says what was tried"
 
 
 def _names(record: Record, catalog: Catalog) -> Iterator[str]:

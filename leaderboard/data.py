@@ -10,7 +10,7 @@ from typing import Any
 
 from leaderboard.catalog import Catalog
 from leaderboard.files import slug
-from leaderboard.groups import CHANGED, EARLIER, GRID, PROTOCOL, Group, grouped
+from leaderboard.groups import CHANGED, EARLIER, GRID, PROTOCOL, TUNED, Group, grouped
 from leaderboard.intervals import Stat, quantile
 from leaderboard.looks import Look, last_words, looks, wide
 from leaderboard.records import Record, Score
@@ -115,6 +115,7 @@ def _tuning(group: Group) -> str:
         PROTOCOL: "protocol",
         GRID: "grid",
         CHANGED: group.first.protocol,
+        TUNED: group.first.protocol,
         EARLIER: f"earlier.{group.first.shared_hash}",
     }[group.policy]
 
@@ -178,6 +179,7 @@ def _row(row: Row, asked: int, group: Group, catalog: Catalog) -> dict[str, Any]
         "notes": list(row.notes),
         "tried": list(row.tried),
         "chosen": row.chosen,
+        "tuning": _short(row.tuning_seconds),
     }
 
 

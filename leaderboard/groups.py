@@ -11,9 +11,17 @@ from leaderboard.files import command_text
 from leaderboard.records import Record
 from leaderboard.summary import Row, summarise, table_key
 from leaderboard.tuned import base, best_of_grid, grid_key
+from leaderboard.tuning import values_text
 
 PROTOCOL, EARLIER, CHANGED, GRID = "protocol", "earlier", "changed", "best of grid"
-POLICIES = (PROTOCOL, GRID, CHANGED, EARLIER)  # how the settings were chosen, in the order shown
+TUNED = "tuned"
+POLICIES = (
+    PROTOCOL,
+    TUNED,
+    GRID,
+    CHANGED,
+    EARLIER,
+)  # how the settings were chosen, in the order shown
 
 
 @dataclass(frozen=True)
@@ -21,8 +29,9 @@ class Group:
     """One table: the rows, best first, and the records that they were computed from.
 
     `policy` says how the settings were chosen: the protocol's own; those of an earlier version of
-    the protocol; changed for all encodings alike; or each encoding's best of a grid. `changes` are
-    (setting, value here, the protocol's value).
+    the protocol; changed for all encodings alike; each encoding's best of the runs that are
+    recorded; or tuned, for each encoding the best cell of one grid, chosen on seeds set apart.
+    `changes` are (setting, value here, the protocol's value).
     """
 
     slug: str
@@ -49,8 +58,10 @@ class Group:
             return "the protocol's own"
         if self.policy == GRID:
             return GRID
-        words = ", ".join(f"{key}={value}" for key, value, _ in self.changes)
-        return words or f"settings {self.first.shared_hash}"
+        if tuning := self.first.provenance.tuning:
+            return f"tuned: {tuning.grid_words()}"
+        changes = ", ".join(f"{key}={value}" for key, value, _ in self.changes)
+        return changes or f"settings {self.first.shared_hash}"
 
     def settings(self) -> list[tuple[str, str]]:
         """Every setting that the runs share, as ("protocol.train.steps", "1500")."""
@@ -63,7 +74,9 @@ class Group:
 
 def grouped(records: Sequence[Record], checkpoint: str = "last") -> list[Group]:
     """All tables, sorted by protocol and task, the protocol's own settings first. A title
-    names its settings only where they are not the protocol's own and the name does not tell."""
+    names its settings only where they are not the protocol's own and the name does not tell.
+    Runs that served to choose settings are in none."""
+    records = [record for record in records if not record.tuning_run]
     rows: dict[tuple[str, str, str], list[Row]] = defaultdict(list)
     mine: dict[tuple[str, str, str], list[Record]] = defaultdict(list)
     for row in summarise(records, checkpoint):
@@ -97,10 +110,12 @@ def _group(
     protocol, task, settings = key
     changed = "+" in protocol
     policy = CHANGED if changed else PROTOCOL if key == keys[0] else EARLIER
+    policy = TUNED if records[0].provenance.tuning else policy
     several = policy != PROTOCOL and sum(other[:2] == key[:2] for other in keys) > 1
+    title = f"{base(protocol)} / {task} (tuned)" if policy == TUNED else f"{protocol} / {task}"
     group = Group(
         f"{protocol}.{task}" + (f".{settings}" if several else ""),
-        f"{protocol} / {task}" + (f" (settings {settings})" if several else ""),
+        title + (f" (settings {settings})" if several else ""),
         tuple(rows),
         tuple(records),
         tuple(_warnings(records)),
@@ -113,8 +128,10 @@ def _group(
 
 def _changes(record: Record, own: Record) -> Iterator[tuple[str, str, str]]:
     here, there = (dict(flat("", one.shared())) for one in (record, own))
-    for key in sorted(here.keys() | there.keys()):
-        if key != "protocol" and here.get(key) != there.get(key):
+    tuning = record.provenance.tuning
+    chosen = {f"train.{name}" for name in tuning.grid} if tuning else set()
+    for key in sorted((here.keys() | there.keys()) - chosen):
+        if key != "protocol" and not key.startswith("tuned.") and here.get(key) != there.get(key):
             yield key, here.get(key, "not set"), there.get(key, "not set")
 
 
@@ -122,7 +139,8 @@ def _grids(groups: Sequence[Group]) -> list[Group]:
     """Tables of best settings, for the tables of one protocol and task that form a grid."""
     parts: dict[object, list[Group]] = defaultdict(list)
     for group in groups:
-        parts[grid_key(group.first)].append(group)
+        if group.policy != TUNED:
+            parts[grid_key(group.first)].append(group)
     return [_grid(part) for part in parts.values() if _choice(part)]
 
 
@@ -159,20 +177,31 @@ def _grid(groups: Sequence[Group]) -> Group:
 
 def _warnings(records: Sequence[Record]) -> Iterator[str]:
     """What weakens a comparison within the table."""
-    for what, words in (
-        ("backbone_hash", "the backbones did not start from the same weights"),
-        ("data_hash", "the runs did not see the same data"),
-    ):
+    checks = {"backbone_hash": "the backbones did not start from the same weights"}
+    if records[0].provenance.tuning is None:  # where steps are tuned, data differ in amount
+        checks["data_hash"] = "the runs did not see the same data"
+    for what, text in checks.items():
         for seed in sorted({record.seed for record in records}):
             done = [r for r in records if r.seed == seed and r.status == "done"]
             found = {getattr(record, what) for record in done}
             if len(found - {None} if what == "data_hash" else found) > 1:
-                yield f"seed {seed}: {words}"
+                yield f"seed {seed}: {text}"
     for what in ("device", "torch", "pezoo", "threads", "attention"):
         if len(found := {str(getattr(record.env, what)) for record in records}) > 1:
             yield f"runs differ in {what}: {', '.join(sorted(found))}"
+    yield from _unlike_choices(records)
     if unclean := sum(record.env.dirty is not False for record in records):
         yield f"{unclean} of {len(records)} runs come from code that equals no known commit"
+
+
+def _unlike_choices(records: Sequence[Record]) -> Iterator[str]:
+    found: dict[str, set[str]] = defaultdict(set)
+    for record in records:
+        if tuning := record.provenance.tuning:
+            found[record.plain.spec].add(values_text(tuning.chosen))
+    for spec, chosen in found.items():
+        if len(chosen) > 1:
+            yield f"seeds of {spec} have different settings: {'; '.join(sorted(chosen))}"
 
 
 def flat(prefix: str, value: Any) -> Iterator[tuple[str, str]]:

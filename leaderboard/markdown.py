@@ -12,7 +12,7 @@ from tabulate import tabulate
 from leaderboard.curves import curves
 from leaderboard.data import all_looks
 from leaderboard.files import markdown_text, write
-from leaderboard.groups import CHANGED, EARLIER, GRID, PROTOCOL, Group
+from leaderboard.groups import CHANGED, EARLIER, GRID, PROTOCOL, TUNED, Group
 from leaderboard.pages import how_to_read
 from leaderboard.summary import Row
 from leaderboard.tables import rank_text, rows_as_markdown, unseen_text
@@ -67,7 +67,8 @@ def page(groups: Sequence[Group]) -> str:
     return "\n".join(parts)
 
 
-OTHERS = """Tuned and changed settings, each table with ranks of its own. In "best of grid" every
+OTHERS = """Tuned and changed settings, each table with ranks of its own. In "tuned" every encoding
+has its best cell of one grid, chosen on seeds and examples set apart. In "best of grid" every
 encoding has the setting that did best on the training lengths, of those recorded for it.
 """
 
@@ -104,7 +105,13 @@ def section(group: Group) -> str:
     ]
     if group.policy == PROTOCOL:
         lines.append(f"![Exact match against length]({PICTURES}/{group.slug}.svg)\n")
-    if group.policy in (CHANGED, EARLIER) and group.changes:
+    if tuning := first.provenance.tuning:
+        seeds = ", ".join(map(str, tuning.seeds))
+        lines.append(
+            f"Tuned: every encoding with its best of {len(tuning.cells)} cells, "
+            f"{markdown_text(tuning.grid_words())}; chosen on seed {seeds}.\n"
+        )
+    if group.policy in (CHANGED, EARLIER, TUNED) and group.changes:
         changes = "; ".join(f"{key} = {value} (there {own})" for key, value, own in group.changes)
         lines.append(f"Differs from the protocol in: {markdown_text(changes[:600])}.\n")
     lines.append(rows_as_markdown(group.rows) + "\n")
@@ -123,7 +130,9 @@ def _notes(group: Group) -> list[str]:
         if row.mode:
             texts.append(f"{row.label}: the same trained weights, evaluated in another way")
         if row.chosen:
-            texts.append(f"{row.label}: {row.chosen}, of {len(row.tried)} tried")
+            spent = row.tuning_seconds
+            cost = "" if spent is None else f"; the sweep took {spent:.0f} CPU-seconds"
+            texts.append(f"{row.label}: {row.chosen}, of {len(row.tried)} tried{cost}")
         notes += [f"- {markdown_text(text)}" for text in texts]
     return notes
 

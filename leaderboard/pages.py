@@ -15,6 +15,7 @@ from leaderboard.formula import formula
 from leaderboard.groups import Group, flat
 from leaderboard.records import Record
 from leaderboard.summary import bare
+from leaderboard.tuning import values_text
 
 FORMULAS = ("Formula", "Score", "Stream")
 
@@ -53,7 +54,11 @@ def run(record: Record) -> dict[str, Any]:
         tables.append((f"last step, evaluated {mode}", scores.last))
     mean, words = unseen_of(record.scores.last)
     costs = record.cost.model_dump().items()
+    tuning = record.provenance.tuning
     return {
+        "tuning": tuning,
+        "chosen": values_text(tuning.chosen) if tuning else "",
+        "trials": [(values_text(trial.values), trial) for trial in tuning.cells] if tuning else [],
         "record": record,
         "tables": [(title, scores) for title, scores in tables if scores],
         "settings": sorted(flat("", record.config)),

@@ -14,43 +14,31 @@ from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
-    ConfigDict,
     Field,
     JsonValue,
     PrivateAttr,
     model_validator,
 )
 
-from leaderboard.files import hidden, shown
+from leaderboard.fields import (
+    Amount,
+    Cleaned,
+    Command,
+    Count,
+    Length,
+    Lengths,
+    Moment,
+    Name,
+    Part,
+    Share,
+    Text,
+    Version,
+)
+from leaderboard.files import hidden
+from leaderboard.tuning import Tuning, is_tuning_run
 
 # What may differ within one table. Where it ran is left to a warning beside the table.
 _FREE = {"seed", "label", "encoding", "encoding_version", "device", "attention", "threads"}
-
-
-def _visible(text: str) -> str:
-    if any(hidden(char) for char in text):
-        raise ValueError("holds control or invisible characters")
-    return text
-
-
-def _moment(text: str) -> str:
-    if datetime.fromisoformat(text).tzinfo is None:
-        raise ValueError("needs a time zone, as in 2026-01-01T00:00:00+00:00")
-    return text
-
-
-Text = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_visible)]
-Command = Annotated[str, Field(max_length=2000), AfterValidator(_visible)]
-Cleaned = Annotated[str, Field(max_length=100_000), AfterValidator(shown)]
-Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_+-]{0,63}$")]
-Moment = Annotated[str, Field(max_length=40), AfterValidator(_visible), AfterValidator(_moment)]
-Share = Annotated[float, Field(ge=0, le=1)]
-Amount = Annotated[float, Field(ge=0, le=1e12)]
-Count = Annotated[int, Field(ge=0, le=10**12)]
-Length = Annotated[int, Field(ge=0, le=10**7)]
-Version = Annotated[int, Field(ge=0, lt=2**63)] | Text
-Lengths = Annotated[list[Length], Field(min_length=1, max_length=1000)]
 
 
 def _plain(value: Any) -> Any:
@@ -59,12 +47,6 @@ def _plain(value: Any) -> Any:
 
 
 Plain = Annotated[JsonValue, AfterValidator(_plain)]
-
-
-class Part(BaseModel):
-    """Whatever a record consists of: strict types, finite numbers, unknown fields dropped."""
-
-    model_config = ConfigDict(strict=True, frozen=True, extra="ignore", allow_inf_nan=False)
 
 
 class Score(Part):
@@ -99,7 +81,7 @@ class Scores(Part):
     """The scores after the last step, and those of the checkpoint chosen on validation data."""
 
     last: Annotated[list[Score], Field(max_length=1000)]
-    best: Annotated[list[Score], Field(max_length=1000)] = []
+    best: Annotated[list[Score], Field(max_length=1000, default_factory=list)]
 
 
 class Lesson(Part):
@@ -152,6 +134,7 @@ class Provenance(Part):
 
     command: Command
     finished: Moment
+    tuning: Tuning | None = None  # where the settings were chosen from a grid
 
 
 class Settings(Part):
@@ -220,8 +203,9 @@ class Record(Part):
     chance: Share | None = None
     best_step: Count | None = None
     scores: Scores
-    modes: Annotated[dict[Name, Scores], Field(max_length=20)] = {}  # same weights, other inference
-    learning: Annotated[list[Lesson], Field(max_length=100_000)] = []
+    # The same weights, evaluated in another way.
+    modes: Annotated[dict[Name, Scores], Field(max_length=20, default_factory=dict)]
+    learning: Annotated[list[Lesson], Field(max_length=100_000, default_factory=list)]
     cost: Cost
     env: Env
     provenance: Provenance
@@ -273,8 +257,18 @@ class Record(Part):
         return datetime.fromisoformat(self.provenance.finished)
 
     def shared(self) -> dict[str, JsonValue]:
-        """The settings that all runs of one table have in common."""
-        return {key: value for key, value in self.config.items() if key not in _FREE}
+        """The settings that all runs of one table have in common; of what was tuned, the grid."""
+        settings = {key: value for key, value in self.config.items() if key not in _FREE}
+        train, tuning = settings.get("train"), self.provenance.tuning
+        if tuning is None or not isinstance(train, dict):
+            return settings
+        fixed = {key: value for key, value in train.items() if key not in tuning.grid}
+        return settings | {"train": fixed, "tuned": tuning.sweep()}
+
+    @property
+    def tuning_run(self) -> bool:
+        """Whether this run only served to choose settings: its test examples are its own."""
+        return is_tuning_run(self.config)
 
     @cached_property
     def shared_hash(self) -> str:

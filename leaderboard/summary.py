@@ -15,10 +15,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from statistics import fmean, median
+from typing import Any
 
 from leaderboard.intervals import Stat, over_seeds
 from leaderboard.ranks import ranked
 from leaderboard.records import Record, Score
+from leaderboard.tuning import values_text
 
 PASS = 0.9  # the mean exact match that counts as solving a length
 
@@ -84,6 +86,7 @@ class Row:
     trained: float | None = None  # mean exact match over all training lengths, at the last step
     tried: tuple[str, ...] = ()  # in a table of tuned encodings: the settings to choose from
     chosen: str = ""
+    tuning_seconds: float | None = None  # CPU-seconds that the sweep took for this row
 
 
 def table_key(record: Record) -> tuple[str, str, str]:
@@ -163,7 +166,20 @@ def _row(runs: list[Record], lengths: list[tuple[int, bool]], checkpoint: str) -
         typed=bare(first.encoding) != first.encoding,
         by_seed=tuple(by_seed.items()),
         trained=_trained(done.values(), checkpoint),
+        **_tuned(first),
     )  # fmt: skip
+
+
+def _tuned(run: Record) -> dict[str, Any]:
+    """What was tried and chosen, where the settings come from a sweep."""
+    tuning = run.provenance.tuning
+    if tuning is None:
+        return {}
+    return {
+        "tried": tuple(values_text(trial.values) for trial in tuning.cells),
+        "chosen": values_text(tuning.chosen),
+        "tuning_seconds": tuning.cpu_seconds,
+    }
 
 
 def _trained(runs: Iterable[Record], checkpoint: str) -> float | None:
@@ -180,8 +196,8 @@ def _cell(length: int, seen: bool, scores: dict[int, dict[int, Score]]) -> Cell:
         return Cell(length, seen, "cannot represent")
     good = {seed: score for seed, score in own.items() if score.status == "ok"}
     if not good:
-        words = "no instance" if statuses else "not tested" if scores else "failed"
-        return Cell(length, seen, words)
+        status = "no instance" if statuses else "not tested" if scores else "failed"
+        return Cell(length, seen, status)
     seeds = tuple((seed, score.exact or 0.0) for seed, score in good.items())
     values = [value for _, value in seeds]
     correct = sum(score.correct or 0 for score in good.values())
@@ -198,9 +214,9 @@ def _unseen(cells: Sequence[Cell], done: int) -> tuple[dict[int, float], str | N
     cells = [cell for cell in cells if not cell.seen and cell.status != "no instance"]
     if not done:
         return {}, "failed"
-    for words in ("cannot represent", "not tested"):
-        if any(cell.status == words for cell in cells):
-            return {}, words
+    for status in ("cannot represent", "not tested"):
+        if any(cell.status == status for cell in cells):
+            return {}, status
     if not cells:
         return {}, "no unseen length"
     if any(len(cell.seeds) < done for cell in cells):

@@ -13,6 +13,8 @@ import click
 
 if TYPE_CHECKING:
     from harness.config import RunConfig
+    from harness.matrix import Request
+    from harness.tune import Sweep
 
 FORMATS = ("table", "json", "csv", "markdown")
 
@@ -29,6 +31,13 @@ FORMATS = ("table", "json", "csv", "markdown")
 @click.option("--runs", "root", default="runs", show_default=True, help="Folder of the runs.")
 @click.option("--jobs", type=click.IntRange(min=1), help="Worker processes; one per core up to 2.")
 @click.option("--set", "sets", multiple=True, help="Change a setting: --set train.steps=500.")
+@click.option(
+    "--tune",
+    "tunes",
+    multiple=True,
+    help="Sweep a training setting for every encoding alike: --tune lr=3e-4,1e-3,3e-3.",
+)
+@click.option("--tune-seeds", help="Seeds to choose settings on, 100 by default.")
 @click.option("--dry-run", is_flag=True, help="Print the runs and their expected cost.")
 @click.option("--fresh", is_flag=True, help="Forget earlier results of these runs.")
 @click.option("--format", "form", type=click.Choice(FORMATS), default="table", show_default=True)
@@ -42,6 +51,8 @@ def command(
     root: str,
     jobs: int | None,
     sets: tuple[str, ...],
+    tunes: tuple[str, ...],
+    tune_seeds: str | None,
     dry_run: bool,
     fresh: bool,
     form: str,
@@ -53,19 +64,59 @@ def command(
     from harness.matrix import check_device, request
 
     asked = request(pe, task, protocol, seeds, sets)
+    sweep = _sweep(asked, tunes, tune_seeds)
     folder = _writable(Path(root))
-    configs = asked.configs(check_device(device), attention)
+    device = check_device(device)
+    configs = asked.configs(device, attention)
     _check_builds(configs)
-    jobs = min(jobs or min(2, os.cpu_count() or 1), len(configs))
+    jobs = jobs or min(2, os.cpu_count() or 1)
     if dry_run:
-        _print_cost(configs, jobs)
+        _print_cost(configs, min(jobs, len(configs)))
         return
-    records, failed = _run(configs, folder, jobs, fresh)
+    failed = False
+    if sweep:
+        configs, failed = _tune(asked, sweep, device, attention, folder, jobs, fresh, form)
+    records, failures = _run(configs, folder, jobs, fresh and not sweep)
     _print(records, form)
     if form == "table":
         _write_leaderboard(folder)
-    if failed:
+    if failed or failures:
         sys.exit(1)
+
+
+def _sweep(asked: Request, tunes: tuple[str, ...], seeds: str | None) -> Sweep | None:
+    from harness.tune import sweep
+
+    if not tunes:
+        if seeds:
+            raise click.UsageError("--tune-seeds needs --tune, for example --tune lr=1e-3,3e-3")
+        return None
+    return sweep(tunes, seeds or "100", asked.protocol, asked.seeds)
+
+
+def _tune(
+    asked: Request,
+    sweep: Sweep,
+    device: str,
+    attention: str,
+    folder: Path,
+    jobs: int,
+    fresh: bool,
+    form: str,
+) -> tuple[list[RunConfig], bool]:
+    """Run the sweep, say what it chose; the comparison's runs, and whether something failed."""
+    from harness import tune
+    from harness.cli.tables import print_choices
+
+    runs = tune.configs(asked, sweep, device, attention)
+    records, failed = _run(runs, folder, jobs, fresh)
+    choices = tune.choose(sweep, runs, records)
+    print_choices(choices, aside=form != "table")
+    chosen = tune.tuned(choices, sweep, asked.configs(device, attention))
+    if fresh:
+        _forget([config for config, _ in chosen], folder)
+    tune.note(folder, chosen)
+    return [config for config, _ in chosen], failed
 
 
 def _writable(folder: Path) -> Path:
@@ -110,7 +161,9 @@ def _run(
             if "record" in event:
                 records[waiting[position]] = event["record"]
 
-        run_all([configs[i] for i in waiting], folder, words, jobs, on_event)
+        run_all(
+            [configs[i] for i in waiting], folder, words, max(1, min(jobs, len(waiting))), on_event
+        )
         failed = progress.failed
     ordered = [records[i] for i in sorted(records)]
     return ordered, failed or any(r["status"] == "failed" for r in ordered)

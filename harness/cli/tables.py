@@ -1,7 +1,8 @@
-"""The closing table, from the leaderboard's own summary."""
+"""The closing table, from the leaderboard's own summary; and the table of a sweep."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import groupby
 from typing import Any
 
@@ -9,9 +10,11 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from harness.tune import Choice
 from leaderboard.schema import Record
 from leaderboard.summary import summarise
-from leaderboard.tables import headers, rows_as_csv, rows_as_lists, rows_as_markdown
+from leaderboard.tables import headers, percent, rows_as_csv, rows_as_lists, rows_as_markdown
+from leaderboard.tuning import values_text
 
 
 def print_tables(records: list[dict[str, Any]], form: str) -> None:
@@ -40,3 +43,22 @@ def print_tables(records: list[dict[str, Any]], form: str) -> None:
                 console.print(
                     f"{row.label}, seed {seed} failed: {reason}", markup=False, highlight=False
                 )
+
+
+def print_choices(choices: Sequence[Choice], aside: bool) -> None:
+    """What a sweep chose, every cell's score and what it took; `aside`: on stderr."""
+    console = Console(stderr=aside)
+    console.width = max(console.width, 200) if not console.is_terminal else console.width
+    title = "tuning: mean exact match over all test lengths, on the tuning seeds, in percent"
+    shown = Table(title=title, title_justify="left")
+    cells = [values_text(trial.values) for trial in choices[0].trials]
+    for header in ("encoding", "task", "chosen", *cells, "runs", "CPU-seconds"):
+        shown.add_column(header)
+    for choice in choices:
+        tuning = choice.tuning
+        runs = sum(len(trial.runs) for trial in choice.trials)
+        scores = [percent(trial.exact) for trial in choice.trials]
+        chosen = values_text(tuning["chosen"]) if tuning else "nothing: not all runs are done"
+        spent = f"{tuning['cpu_seconds']:.0f}" if tuning else "-"
+        shown.add_row(choice.encoding, choice.task, chosen, *scores, str(runs), spent)
+    console.print(shown)

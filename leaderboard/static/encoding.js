@@ -25,6 +25,7 @@
     { key: "speed", title: "steps/s", value: ({ row }) => row.speed, cell: ({ row }) => PZ.number(row.speed, 1) },
     { key: "cpu", title: "CPU seconds", value: ({ row }) => row.cpu, cell: ({ row }) => PZ.number(row.cpu), start: "asc" },
     { key: "memory", title: "peak MB", value: ({ row }) => row.memory, cell: ({ row }) => PZ.number(row.memory), start: "asc" },
+    { key: "chosen", title: "tuned to", value: ({ row }) => row.chosen, cell: ({ row }) => el("span", { title: row.tried.join("\n") }, row.chosen, row.chosen && el("small", {}, "of " + row.tried.length + " tried" + (row.tuning === null ? "" : ", " + PZ.number(row.tuning) + " CPU-seconds"))), align: "left", css: "wrap", most: 260 },
     { key: "spec", title: "options", value: ({ row }) => row.spec, cell: ({ row }) => el("code", {}, row.spec), align: "left", css: "wrap", width: 200, most: 380 },
   ];
   const runColumns = [

@@ -1,0 +1,156 @@
+"""Tuned runs: a ranking of their own, and nothing in it that the grid does not explain."""
+
+import copy
+import doctest
+import json
+
+import pytest
+from conftest import raw_record
+
+from leaderboard import check as checks
+from leaderboard import tuning as module
+from leaderboard.data import site_data
+from leaderboard.groups import TUNED, grouped
+from leaderboard.markdown import page
+from leaderboard.records import Record
+from leaderboard.tuning import cells, tuned_name
+
+GRID = {"lr": [0.001, 0.003], "steps": [1000, 1500]}
+NAME = tuned_name("quick", GRID, [100])
+
+
+def tuned_record(encoding="rope", seed=0, lr=0.003, steps=1500, right=None, grid=GRID, **changes):
+    """A record as `pezoo bench --tune` leaves it, with the cell (lr, steps) as the best one."""
+    wanted = {"lr": lr, "steps": steps}
+    trials = [
+        {
+            "values": values,
+            "exact": 0.9 if values == wanted else 0.4,
+            "validation": 1.0,
+            "loss": 0.1,
+            "runs": [f"{at:016x}"],
+        }
+        for at, values in enumerate(cells(grid))
+    ]
+    tuning = {
+        "grid": copy.deepcopy(grid),
+        "seeds": [100],
+        "chosen": wanted,
+        "cells": trials,
+        "cpu_seconds": 120.0,
+        "seconds": 130.0,
+    }
+    train = {"lengths": [1, 10], "lr": lr, "steps": steps}
+    name = changes.pop("protocol", tuned_name("quick", grid, [100]))
+    made = raw_record(encoding, seed, right, protocol=name, config={"train": train}, **changes)
+    cost = made["cost"] | {"train_seconds": steps / made["cost"]["steps_per_second"]}
+    return made | {"provenance": made["provenance"] | {"tuning": tuning}, "cost": cost}
+
+
+def read(raw):
+    return Record.model_validate_json(json.dumps(raw))
+
+
+def test_encodings_with_different_values_share_one_tuned_table_and_no_other():
+    plain = [read(raw_record(e, s)) for e in ("rope", "alibi") for s in (0, 1)]
+    tuned = [read(tuned_record("rope", s)) for s in (0, 1)]
+    tuned += [read(tuned_record("alibi", s, lr=0.001, right={10: 9, 15: 8, 20: 7})) for s in (0, 1)]
+    other = [read(tuned_record("rope", s, grid=GRID | {"lr": [0.003, 0.01]})) for s in (0, 1)]
+    groups = grouped([*plain, *tuned, *other])
+    tables = sorted((tuned, other), key=lambda records: records[0].protocol)
+    assert [(g.policy, {r.run for r in g.records}) for g in groups] == [
+        ("protocol", {r.run for r in plain}),
+        *((TUNED, {r.run for r in records}) for records in tables),
+    ]
+    rows = {row.encoding: row for row in groups[1 + tables.index(tuned)].rows}
+    assert (rows["rope"].chosen, rows["rope"].rank) == ("lr=0.003, steps=1500", 1)
+    assert (rows["alibi"].chosen, rows["alibi"].rank) == ("lr=0.001, steps=1500", 2)
+    assert len(rows["rope"].tried) == 4
+    text = page(groups)
+    assert "quick / copy (tuned)" in text
+    assert "alibi: lr=0.001, steps=1500, of 4 tried" in text.replace("&#46;", ".")
+
+
+def test_the_site_says_what_was_tuned(tmp_path):
+    from leaderboard import catalog, site
+
+    records = [read(tuned_record("rope", s)) for s in (0, 1)]
+    groups = grouped(records)
+    table = site_data(groups, catalog.read())["tables"][0]
+    assert table["policy"] == "tuned"
+    assert table["name"] == "tuned: lr of 0.001, 0.003; steps of 1000, 1500"
+    assert (table["rows"][0]["chosen"], table["rows"][0]["tuning"]) == ("lr=0.003, steps=1500", 120)
+    site.build(groups, records, tmp_path)
+    run = (tmp_path / "run" / f"{records[0].run}.html").read_text(encoding="utf-8")
+    assert "Chosen: <b>lr=0.003, steps=1500</b>, the best of 4 cells" in run
+    assert "120 CPU-seconds" in run
+
+
+def test_runs_that_served_to_choose_are_in_no_table():
+    sweep = raw_record(
+        "rope", 100, config={"eval": {"lengths": [10, 15, 20], "examples": "tuning"}}
+    )
+    plain = raw_record("rope", 0)
+    (group,) = grouped([read(sweep), read(plain)])
+    assert [record.run for record in group.records] == [plain["run"]]
+
+
+def refusals(raw):
+    from leaderboard import catalog
+
+    return "; ".join(checks.refusals(read(raw), catalog.read()))
+
+
+def test_a_tuned_record_is_accepted():
+    assert refusals(tuned_record()) == ""
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda t: t["grid"].update(lr=[0.001, 0.01]), "but the grid and its seeds give"),
+        (lambda t: t.update(seeds=[101]), "but the grid and its seeds give"),
+        (lambda t: t["cells"][0]["values"].update(lr=0.5), "not those of the grid"),
+        (lambda t: t["cells"][0].update(exact=0.95), "the best cell is another"),
+        (lambda t: t["cells"][3].update(exact=None), "the best cell is another"),
+        (lambda t: t["cells"][1].update(runs=[]), "every cell needs 1 runs"),
+    ],
+)
+def test_what_the_grid_does_not_explain_is_refused(change, words):
+    raw = tuned_record()
+    change(raw["provenance"]["tuning"])
+    assert words in refusals(raw)
+
+
+def test_values_other_than_the_chosen_ones_are_refused():
+    raw, other = tuned_record(), tuned_record(lr=0.001)
+    raw["provenance"]["tuning"] = other["provenance"]["tuning"]
+    assert "config.train has other values" in refusals(raw)
+
+
+def test_a_run_on_a_tuning_seed_is_refused():
+    assert "seed 100 is one of the seeds" in refusals(tuned_record(seed=100))
+
+
+def test_a_tuned_name_without_what_was_tried_is_refused():
+    raw = tuned_record()
+    del raw["provenance"]["tuning"]
+    assert "needs provenance.tuning" in refusals(raw)
+
+
+def test_what_was_tried_without_a_tuned_name_is_refused():
+    raw = tuned_record(protocol="quick")
+    assert f"protocol is 'quick', but the grid and its seeds give {NAME}" in refusals(raw)
+
+
+def test_a_grid_of_astronomic_size_is_no_record():
+    raw = tuned_record()
+    raw["provenance"]["tuning"]["grid"] = {f"n{i}": list(range(1000)) for i in range(20)}
+    with pytest.raises(ValueError, match="not those of the grid"):
+        read(raw)
+
+
+def test_the_examples_in_the_docstrings():
+    result = doctest.testmod(module)
+    assert result.attempted == 3
+    assert result.failed == 0
