@@ -86,6 +86,8 @@ def soak(
                 report.kills += 1
                 report.kills_while_saving += attempt.saving
                 _check_checkpoint(config, folder, attempt.saved, report)
+                if attempt.finished:
+                    report.lost_records += finished(folder / config.hash) is None
             report.runs += 1
             _check_result(config, root / "whole", folder, report)
             if enough:
@@ -96,12 +98,13 @@ def soak(
 
 @dataclass
 class _Attempt:
-    """One process; `saved` is the last step whose checkpoint it said to have saved."""
+    """One process, and what it said before its end: the last step saved, whether it was saving."""
 
     ended: bool
     seconds: float
     saved: int = 0
     saving: bool = False
+    finished: bool = False
 
 
 def _attempt(config: RunConfig, root: Path, delay: float | None = None) -> _Attempt:
@@ -125,6 +128,7 @@ def _attempt(config: RunConfig, root: Path, delay: float | None = None) -> _Atte
             what, step = ours.recv()
             attempt.saving = what == "saving"
             attempt.saved = step if what == "saved" else attempt.saved
+            attempt.finished = what == "finished"
     except (EOFError, OSError):
         ours.close()
         return attempt
@@ -143,6 +147,7 @@ def _train(config: RunConfig, root: Path, pipe: Connection) -> None:
     RunFolder.save = told  # type: ignore[method-assign, assignment]
     pipe.send(("started", 0))
     execute(config, root, "soak", lambda event: None)
+    pipe.send(("finished", config.train.steps))
 
 
 def _check_checkpoint(config: RunConfig, root: Path, saved: int, report: Report) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shlex
@@ -126,16 +127,26 @@ def _writable(folder: Path) -> Path:
         probe.touch()
         probe.unlink()
     except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise
         raise click.UsageError(f"cannot write to --runs {folder}: {error.strerror}") from error
     return folder
 
 
 def _check_builds(configs: list[RunConfig]) -> None:
     """Build one model per encoding and task: a wrong option ends here and not in a worker."""
+    from harness.execute import reason
     from harness.train import start
 
     for config in {(c.label, c.task): c for c in configs}.values():
-        start(config.model_copy(update={"device": "cpu"}))
+        try:
+            start(config.model_copy(update={"device": "cpu"}))
+        except ValueError:
+            raise
+        except Exception as error:  # a plug-in may raise anything
+            raise click.UsageError(
+                f"{config.label} on {config.task} cannot be built: {reason(error)}"
+            ) from error
 
 
 def _run(

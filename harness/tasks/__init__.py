@@ -56,6 +56,11 @@ def make(name: str) -> Task:
             f"{type(error).__name__}: {error}"
         ) from error
     if cls:
-        return getattr(loaded, cls)()
+        try:
+            return getattr(loaded, cls)()
+        except Exception as error:
+            raise ValueError(
+                f"task {name!r}, {module}:{cls}, cannot be made: {type(error).__name__}: {error}"
+            ) from error
     own = [v for v in vars(loaded).values() if isinstance(v, type) and issubclass(v, Task)]
     return next(c for c in own if getattr(c, "name", None) == name)()

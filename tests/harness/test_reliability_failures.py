@@ -55,11 +55,19 @@ FLAWED = '''
         def embed(self, x, ctx):
             return x * (float("nan") if ctx.progress and ctx.progress >= 1 / 3 else 1)
 
-    class Exits(Encoding):
+    class Tableless(Encoding):
         def __init__(self, shape):
             raise OSError("the table is not there")
+
+    class Shapeless(Encoding):
+        def __init__(self):
+            raise AssertionError("never called")
+
+    def unmade():
+        raise KeyError("vocabulary")
 '''
-NAMES = ("raises", "hungry", "exhausted", "short", "nan", "exits")
+NAMES = ("raises", "hungry", "exhausted", "short", "nan")
+UNBUILT = ("tableless", "shapeless")
 
 
 @pytest.fixture
@@ -68,9 +76,10 @@ def flawed(tmp_path, monkeypatch):
     site = tmp_path / "site"
     (site / "flawed-1.0.dist-info").mkdir(parents=True)
     (site / "flawed.py").write_text(textwrap.dedent(FLAWED))
-    points = [f"{name} = flawed:{name.title()}" for name in NAMES]
+    points = [f"{name} = flawed:{name.title()}" for name in (*NAMES, *UNBUILT)]
     points.append("unimportable = no_such_module_anywhere:Thing")
     text = "\n".join(["[pezoo.encodings]", *points, "[pezoo.tasks]", "untask = no_such_task:T"])
+    text += "\nunmade = flawed:unmade"
     (site / "flawed-1.0.dist-info" / "entry_points.txt").write_text(text)
     (site / "flawed-1.0.dist-info" / "METADATA").write_text("Name: flawed\nVersion: 1.0\n")
     monkeypatch.syspath_prepend(site)
@@ -101,17 +110,16 @@ def sets(*settings):
 def test_failures_are_records_with_reasons_and_the_others_go_on(
     flawed, monkeypatch, capsys, tmp_path
 ):
-    names = [name for name in NAMES if name != "exits"]
-    args = ["bench", "--pe", ",".join([*names, "nope"]), "--task", "copy", "--seeds", "0"]
+    args = ["bench", "--pe", ",".join([*NAMES, "nope"]), "--task", "copy", "--seeds", "0"]
     args += [*sets(*SETTINGS), "--runs", tmp_path / "runs", "--device", "cpu", "--format", "json"]
     code, out, err = call(monkeypatch, capsys, *args)
     assert code == 1, err
     assert "Traceback" not in err
     records = {record["encoding"]: record for record in json.loads(out)}
-    assert records.keys() == {*names, "nope"}
+    assert records.keys() == {*NAMES, "nope"}
     assert records["nope"]["status"] == "done"
-    assert {records[name]["status"] for name in names} == {"failed"}
-    reasons = {name: records[name]["reason"] for name in names}
+    assert {records[name]["status"] for name in NAMES} == {"failed"}
+    reasons = {name: records[name]["reason"] for name in NAMES}
     assert re.fullmatch(r"KeyError: 'no such\\nhead' \(flawed.py:\d+ in bias\)", reasons["raises"])
     assert reasons["hungry"].startswith("out of memory: ")
     assert reasons["exhausted"] == "out of memory"
@@ -126,7 +134,14 @@ def test_failures_are_records_with_reasons_and_the_others_go_on(
     assert (len(known), problems) == (6, [])
     for form in ("table", "markdown", "csv"):
         print_tables(list(records.values()), form)
-        assert capsys.readouterr().out.count("failed") >= len(names)
+        assert capsys.readouterr().out.count("failed") >= len(NAMES)
+    print_tables(list(records.values()), "table")
+    assert "nan, seed 0 failed: Diverged: loss is nan at step 10" in capsys.readouterr().out
+    code, out, _ = call(
+        monkeypatch, capsys, "show", records["raises"]["run"], "--runs", tmp_path / "runs"
+    )
+    assert code == 0
+    assert "failed: KeyError" in out
 
     (flawed / "flawed.py").write_text(  # its author finds the mistake
         textwrap.dedent(FLAWED).replace("raise KeyError", "return None  # raise KeyError")
@@ -189,6 +204,24 @@ def test_a_plugin_that_raises_on_import_is_named_and_all_else_works(flawed, monk
         assert "Traceback" not in err
 
 
+@pytest.mark.parametrize(
+    ("pe", "task", "words"),
+    [
+        ("tableless", "copy", "tableless on copy cannot be built: OSError: the table is not there"),
+        ("shapeless", "copy", "takes 1 positional argument but 2 were given"),
+        ("rope", "unmade", "task 'unmade', flawed:unmade, cannot be made: KeyError: 'vocabulary'"),
+    ],
+)
+def test_a_plugin_that_cannot_be_built_is_refused(
+    flawed, monkeypatch, capsys, tmp_path, pe, task, words
+):
+    where = ["--device", "cpu", "--runs", tmp_path]
+    code, _, err = call(monkeypatch, capsys, "bench", "--pe", pe, "--task", task, *where)
+    assert code == 2
+    assert words in err
+    assert "Traceback" not in err
+
+
 def test_names_that_are_checked_without_torch():
     assert ("auto", *BACKENDS) == ATTENTION
     for device in DEVICES[1:]:
@@ -228,7 +261,7 @@ VALUES = st.one_of(
 )
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_a_protocol_is_right_or_refused_with_a_message(tmp_path_factory, data):
     lines = []

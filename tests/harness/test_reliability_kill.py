@@ -105,6 +105,7 @@ def test_runs_killed_at_random_moments_lose_nothing(tmp_path):
     assert report.runs >= 1
 
 
+@pytest.mark.slow
 def test_bench_killed_at_random_moments_goes_on(tmp_path):
     configs, root = [config_of(seed=seed) for seed in (0, 1)], tmp_path / "cut"
     for group in (False, True):
@@ -121,6 +122,7 @@ def test_bench_killed_at_random_moments_goes_on(tmp_path):
     assert_like_whole_runs(root, configs, tmp_path)
 
 
+@pytest.mark.slow
 def test_ctrl_c_saves_and_the_same_command_goes_on(tmp_path):
     settings = (*LONG, "train.steps=5000")
     configs = [config_of(seed=seed, settings=settings) for seed in (0, 1)]
@@ -148,6 +150,7 @@ def test_ctrl_c_saves_and_the_same_command_goes_on(tmp_path):
             execute(config, tmp_path, "test", lambda event: None, stop=lambda: True)
 
 
+@pytest.mark.slow
 def test_a_full_disk_ends_bench_with_a_message_and_the_last_good_state(tmp_path):
     config, root = config_of(), tmp_path / "cut"
     asked = []
