@@ -80,15 +80,16 @@ def check_command(paths: tuple[str, ...], records: str | None, markdown: str) ->
 
 
 @command.command("add")
-@click.argument("run")
+@click.argument("run", nargs=-1, required=True)
 @click.option("--runs", default="runs", show_default=True, help="Folder with runs.")
 @_records
-def add_command(run: str, runs: str, records: str | None) -> None:
-    """Put the record of a finished RUN, an id or a folder, among the committed ones."""
+def add_command(run: tuple[str, ...], runs: str, records: str | None) -> None:
+    """Put the record of every finished RUN, an id or a folder, among the committed ones."""
     from leaderboard.add import add
 
-    path = add(run, Path(runs), _folder(records))
-    click.echo(f"added {path}; now: pezoo leaderboard build --runs none")
+    for one in run:
+        click.echo(f"added {add(one, Path(runs), _folder(records))}")
+    click.echo("now: pezoo leaderboard build --runs none")
 
 
 def _folder(records: str | None) -> Path:
