@@ -11,7 +11,7 @@ from typing import Any
 from leaderboard.catalog import Catalog
 from leaderboard.files import slug
 from leaderboard.groups import CHANGED, EARLIER, GRID, PROTOCOL, TUNED, Group, grouped
-from leaderboard.intervals import Stat, quantile
+from leaderboard.intervals import LEVEL, Stat, quantile
 from leaderboard.looks import Look, last_words, looks, wide
 from leaderboard.records import Record, Score
 from leaderboard.summary import Cell, Row, bare
@@ -54,6 +54,7 @@ def site_data(groups: Sequence[Group], catalog: Catalog) -> dict[str, Any]:
         "encodings": {name: _encoding(name, catalog) for name in encodings},
         "tasks": {name: _task(name, catalog) for name in tasks},
         "protocols": _protocols(groups, catalog),
+        "level": _short(1 - LEVEL),
         "t": [_short(quantile(freedom)) for freedom in range(1, 61)],
     }
 
@@ -160,6 +161,7 @@ def _row(row: Row, asked: int, group: Group, catalog: Catalog) -> dict[str, Any]
         "unseen": _stat(row.unseen),
         "note": row.unseen_note or "",
         "by": [[seed, _short(value)] for seed, value in row.by_seed],
+        "step": _short(row.step),
         "token": _short(fmean(tokens)) if row.unseen and tokens else None,
         "reach": _short(row.reach),
         "open": row.reach_open,

@@ -37,10 +37,19 @@ def over_seeds(values: Sequence[float], counts: tuple[int, int] | None = None) -
     return Stat(mean, None, None, 1, "none")
 
 
-def student(values: Sequence[float], floor: float = 0.0) -> tuple[float, float]:
-    """mean -+ t * sd / sqrt(n), clipped to [floor, 1]. Seeds that all agree give zero width."""
-    half = quantile(len(values) - 1) * stdev(values) / sqrt(len(values))
+def student(values: Sequence[float], floor: float = 0.0, step: float = 0.0) -> tuple[float, float]:
+    """mean -+ t * sd / sqrt(n), clipped to [floor, 1], where sd is at least `step`.
+
+    Without a step, seeds that all agree give zero width.
+    """
+    half = quantile(len(values) - 1) * spread(values, step) / sqrt(len(values))
     return max(floor, fmean(values) - half), min(1.0, fmean(values) + half)
+
+
+def spread(values: Sequence[float], step: float = 0.0) -> float:
+    """The standard deviation over seeds, at least `step`; rounding counts as no spread."""
+    sd = stdev(values)
+    return max(sd if sd > 1e-12 else 0.0, step)
 
 
 def quantile(freedom: int) -> float:
@@ -54,17 +63,19 @@ def quantile(freedom: int) -> float:
     return float(stdtrit(freedom, (1 + LEVEL) / 2))
 
 
-def paired(first: Mapping[int, float], second: Mapping[int, float]) -> Stat | None:
+def paired(
+    first: Mapping[int, float], second: Mapping[int, float], step: float = 0.0
+) -> Stat | None:
     """first - second over the seeds that both have; None for fewer than two such seeds.
 
     Runs of one seed share their data and the backbone's initial weights, so that the differences
-    vary less than the scores.
+    vary less than the scores. `step` is the smallest change that a score can have.
     """
     shared = sorted(first.keys() & second.keys())
     if len(shared) < 2:
         return None
     values = [first[seed] - second[seed] for seed in shared]
-    return Stat(fmean(values), *student(values, floor=-1.0), len(values), "paired t")
+    return Stat(fmean(values), *student(values, -1.0, step), len(values), "paired t")
 
 
 def wilson(correct: int, count: int) -> tuple[float, float]:

@@ -14,6 +14,7 @@ from leaderboard.data import all_looks
 from leaderboard.files import markdown_text, write
 from leaderboard.groups import CHANGED, EARLIER, GRID, PROTOCOL, TUNED, Group
 from leaderboard.pages import how_to_read
+from leaderboard.ranks import verdicts
 from leaderboard.summary import Row
 from leaderboard.tables import rank_text, rows_as_markdown, unseen_text
 
@@ -115,11 +116,17 @@ def section(group: Group) -> str:
         changes = "; ".join(f"{key} = {value} (there {own})" for key, value, own in group.changes)
         lines.append(f"Differs from the protocol in: {markdown_text(changes[:600])}.\n")
     lines.append(rows_as_markdown(group.rows) + "\n")
+    lines.append("\n".join(_verdicts(group)) + "\n")
     if notes := list(_notes(group)):
         lines.append("\n".join(notes) + "\n")
     if group.policy != GRID:
         lines += ["Repeat it with:\n", fenced("\n".join(group.commands()))]
     return "\n".join(lines)
+
+
+def _verdicts(group: Group) -> list[str]:
+    first, *rest = verdicts(group.rows)
+    return [first, "", *(f"- {markdown_text(line)}" for line in rest)] if rest else [first]
 
 
 def _notes(group: Group) -> list[str]:

@@ -13,6 +13,7 @@ from leaderboard.data import own_lines, unseen_of
 from leaderboard.files import slug
 from leaderboard.formula import formula
 from leaderboard.groups import Group, flat
+from leaderboard.ranks import verdicts
 from leaderboard.records import Record
 from leaderboard.summary import bare
 from leaderboard.tuning import values_text
@@ -32,7 +33,7 @@ def task(name: str, groups: Sequence[Group], catalog: Catalog) -> dict[str, Any]
     return {
         "name": name,
         "known": known,
-        "groups": groups,
+        "groups": [(group, verdicts(group.rows)) for group in groups],
         "text": _prose(known.doc if known else ""),
     }
 

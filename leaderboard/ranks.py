@@ -6,19 +6,27 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from leaderboard.intervals import Stat, paired
+from leaderboard.comparisons import SAME, Comparison, Scores, compare
 
 if TYPE_CHECKING:
     from leaderboard.summary import Row
 
 
+_WORDS = {
+    1: "better than",
+    0: f"{SAME} from",
+    -1: "worse than",
+    None: "for want of shared seeds not compared with",
+}
+
+
 def ranked(rows: Sequence[Row]) -> list[Row]:
     """The rows, best first, with their places.
 
-    A place counts the rows with a higher mean. The range of places counts only those whose paired
-    difference has an interval beyond 0; without a second shared seed nothing is beyond 0. The
-    intervals are not widened for the number of pairs.
+    A place counts the rows with a higher mean. The range of places counts only those that a paired
+    t test with Holm's correction over all pairs tells from it.
     """
+    found = _signs(comparisons(rows))
 
     def placed(row: Row) -> Row:
         if row.unseen is None:
@@ -26,23 +34,61 @@ def ranked(rows: Sequence[Row]) -> list[Row]:
         rivals = [r for r in rows if r.unseen is not None and r is not row and not r.typed]
         mean = round(row.unseen.mean, 9)
         rank = 1 + sum(round(r.unseen.mean, 9) > mean for r in rivals if r.unseen)
-        signs = [sign(difference(row, rival)) for rival in rivals]
+        signs = [found.get((row.label, rival.label), 0) for rival in rivals]
         worst = 1 + len(rivals) - signs.count(1)
         return replace(row, rank=rank, ranks=(1 + signs.count(-1), worst))
 
     return sorted(map(placed, rows), key=_order)
 
 
-def difference(first: Row, second: Row) -> Stat | None:
-    """first - second in unseen mean, paired by seed; None without two shared seeds."""
-    return paired(dict(first.by_seed), dict(second.by_seed))
+def comparisons(rows: Sequence[Row]) -> list[Comparison]:
+    """Every pair of rows that have a number, corrected for the number of pairs.
+
+    A row with options typed by hand changes no other row's result: its own pairs are corrected as
+    if it were the only such row in the table.
+    """
+    known = [row for row in rows if row.unseen is not None]
+    plain = {row.label: _scores(row) for row in known if not row.typed}
+    found = compare(plain)
+    for row in known:
+        if row.typed:
+            with_it = compare({row.label: _scores(row), **plain})
+            found += [one for one in with_it if one.first == row.label]
+    return found
 
 
-def sign(stat: Stat | None) -> int:
-    """1 or -1 where the interval lies on one side of 0, else 0: not distinguishable."""
-    if stat is None or stat.low is None or stat.high is None:
-        return 0
-    return 1 if stat.low > 0 else -1 if stat.high < 0 else 0
+def verdicts(rows: Sequence[Row]) -> list[str]:
+    """Who is told from whom, in words: the test, then a line for each row but the last."""
+    found = comparisons(rows)
+    tested = sum(one.p is not None for one in found)
+    if not tested:
+        return ["No two encodings share two seeds: nothing is said about their differences."]
+    lines = [
+        f"Paired t test over shared seeds, level 5 %, Holm's correction over {tested} "
+        f"pair{'s' * (tested > 1)}:"
+    ]
+    if not any(one.sign for one in found):
+        return [f"{lines[0]} no two are distinguishable."]
+    signs = _signs([one for one in found if one.p is not None])
+    known = [row.label for row in rows if row.unseen is not None]
+    for at, label in enumerate(known[:-1]):
+        by: dict[int | None, list[str]] = {1: [], 0: [], -1: [], None: []}
+        for other in known[at + 1 :]:
+            by[signs.get((label, other))].append(other)
+        parts = [f"{_WORDS[sign]} {', '.join(others)}" for sign, others in by.items() if others]
+        if parts:
+            lines.append(f"{label}: {'; '.join(parts)}")
+    return lines
+
+
+def _scores(row: Row) -> Scores:
+    return Scores(dict(row.by_seed), row.step)
+
+
+def _signs(found: Sequence[Comparison]) -> dict[tuple[str, str], int]:
+    """1, -1 or 0 for (first, second), both ways round."""
+    there = {(one.first, one.second): one.sign for one in found}
+    return there | {(second, first): -sign for (first, second), sign in there.items()}
 
 
 def _order(row: Row) -> tuple[object, ...]:

@@ -133,6 +133,7 @@ def _environment() -> Environment:
         "command": command_text,
         "percent": tables.percent,
         "times": tables.times,
+        "wilson": tables.wilson_text,
         "slug": slug,
         "json": script_json,
     }

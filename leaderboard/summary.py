@@ -83,6 +83,7 @@ class Row:
     mode: str = ""  # the evaluation mode, where it is not the one of training
     typed: bool = False
     by_seed: tuple[tuple[int, float], ...] = ()  # each seed's mean over the unseen lengths
+    step: float = 0.0  # what one right answer more adds to a seed's mean, at most
     trained: float | None = None  # mean exact match over all training lengths, at the last step
     tried: tuple[str, ...] = ()  # in a table of tuned encodings: the settings to choose from
     chosen: str = ""
@@ -165,6 +166,7 @@ def _row(runs: list[Record], lengths: list[tuple[int, bool]], checkpoint: str) -
         mode=first.mode,
         typed=bare(first.encoding) != first.encoding,
         by_seed=tuple(by_seed.items()),
+        step=_step(cells),
         trained=_trained(done.values(), checkpoint),
         **_tuned(first),
     )  # fmt: skip
@@ -224,6 +226,12 @@ def _unseen(cells: Sequence[Cell], done: int) -> tuple[dict[int, float], str | N
     seeds = [seed for seed, _ in cells[0].seeds]
     by_seed = zip(*([value for _, value in cell.seeds] for cell in cells), strict=True)
     return dict(zip(seeds, map(fmean, by_seed), strict=True)), None
+
+
+def _step(cells: Sequence[Cell]) -> float:
+    """What one right answer more, at the unseen length with fewest examples, adds to the mean."""
+    unseen = [cell.count / len(cell.seeds) for cell in cells if not cell.seen and cell.seeds]
+    return 1 / (len(unseen) * min(unseen)) if unseen else 0.0
 
 
 def _reach(cells: Sequence[Cell], train_length: int, done: bool) -> tuple[float | None, bool]:

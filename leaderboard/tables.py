@@ -10,7 +10,7 @@ from statistics import fmean
 from tabulate import tabulate
 
 from leaderboard.files import csv_text, markdown_text
-from leaderboard.intervals import Stat
+from leaderboard.intervals import Stat, wilson
 from leaderboard.summary import Cell, Row
 
 CSV_HEADERS = [
@@ -48,6 +48,16 @@ def stat_text(stat: Stat, intervals: bool = True) -> str:
     if not intervals or stat.low is None:
         return percent(stat.mean)
     return f"{percent(stat.mean)} [{percent(stat.low)}, {percent(stat.high)}]"
+
+
+def wilson_text(correct: int, count: int) -> str:
+    """Wilson's interval of one run's right answers, in percent.
+
+    >>> wilson_text(8, 10)
+    '[49.0, 94.3]'
+    """
+    low, high = wilson(correct, count)
+    return f"[{percent(low)}, {percent(high)}]"
 
 
 def cell_text(cell: Cell, intervals: bool = True) -> str:

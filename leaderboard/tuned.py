@@ -9,7 +9,7 @@ was tested never enters it.
 from __future__ import annotations
 
 import json
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from statistics import fmean
@@ -49,15 +49,19 @@ def best_of_grid(rows: Iterable[tuple[Row, Sequence[Record]]], names: dict[str, 
     for row, records in rows:
         choices[row.encoding, row.version, row.mode].append((row, records))
     best = []
+    named = Counter((encoding, mode) for encoding, _, mode in choices)
     for options in choices.values():
         row, _ = max(options, key=lambda option: (_fitness(option[1]), option[0].settings))
+        label = row.encoding + (
+            f" (version {row.version})" if named[row.encoding, row.mode] > 1 else ""
+        )
         tried = tuple(sorted(names[other.settings] for other, _ in options))
         best.append(
             replace(
                 row,
                 protocol=base(row.protocol),
                 settings="best-of-grid",
-                label=f"{row.encoding} ({row.mode})" if row.mode else row.encoding,
+                label=f"{label} ({row.mode})" if row.mode else label,
                 tried=tried,
                 chosen=names[row.settings],
             )

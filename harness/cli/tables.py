@@ -11,6 +11,8 @@ from rich.console import Console
 from rich.table import Table
 
 from harness.tune import Choice
+from leaderboard.files import markdown_text
+from leaderboard.ranks import verdicts
 from leaderboard.schema import Record
 from leaderboard.summary import summarise
 from leaderboard.tables import headers, percent, rows_as_csv, rows_as_lists, rows_as_markdown
@@ -26,7 +28,9 @@ def print_tables(records: list[dict[str, Any]], form: str) -> None:
     for (protocol, task), group in groupby(rows, key=lambda row: (row.protocol, row.task)):
         table = list(group)
         if form == "markdown":
-            click.echo(f"### {task} ({protocol})\n\n{rows_as_markdown(table)}")
+            first, *rest = verdicts(table)
+            click.echo(f"### {task} ({protocol})\n\n{rows_as_markdown(table)}\n\n{first}\n")
+            click.echo("".join(f"- {markdown_text(line)}\n" for line in rest), nl=False)
             continue
         console = Console()
         width = console.width if console.is_terminal else 200
@@ -38,6 +42,8 @@ def print_tables(records: list[dict[str, Any]], form: str) -> None:
             shown.add_row(*row)
         console.width = max(width, 100)
         console.print(shown)
+        for line in verdicts(table):
+            console.print(line, markup=False, highlight=False)
         for row in table:
             for seed, reason in row.failures:
                 console.print(

@@ -4,9 +4,9 @@
   const { el, state, percent } = PZ;
 
   const points = (value) => (value === null || value === undefined ? "–" : (value > 0 ? "+" : value < 0 ? "−" : "") + Math.abs(100 * value).toFixed(1));
-  const bounds = (difference) => (!difference || difference.low === null ? "" : "[" + points(difference.low) + ", " + points(difference.high) + "]");
+  const bounds = (difference) => (difference.p === undefined ? "" : "[" + points(difference.low) + ", " + points(difference.high) + "]");
   function verdict(difference, first, second) {
-    if (!difference) return "fewer than two shared seeds: no statement";
+    if (difference.p === undefined) return "fewer than two shared seeds: no statement";
     const sign = PZ.sign(difference);
     return sign === 0 ? "not distinguishable" : (sign > 0 ? first : second) + " is better";
   }
@@ -21,9 +21,10 @@
       { key: "first", title: "first", value: (line) => line.first, align: "left", css: "wrap", most: 220, start: "asc" },
       { key: "second", title: "second", value: (line) => line.second, align: "left", css: "wrap", most: 220, start: "asc" },
       share("a", "first, %"), share("b", "second, %"),
-      { key: "difference", title: "difference", value: (line) => (line.d ? line.d.mean : null), cell: (line) => el("span", {}, points(line.d && line.d.mean), el("small", {}, bounds(line.d))) },
-      { key: "low", title: "low", hide: true, value: (line) => (line.d ? line.d.low : null) },
-      { key: "high", title: "high", hide: true, value: (line) => (line.d ? line.d.high : null) },
+      { key: "difference", title: "difference", value: (line) => line.d.mean ?? null, cell: (line) => el("span", {}, points(line.d.mean), el("small", {}, bounds(line.d))) },
+      { key: "low", title: "low", hide: true, value: (line) => line.d.low ?? null },
+      { key: "high", title: "high", hide: true, value: (line) => line.d.high ?? null },
+      { key: "adjusted", title: "p, corrected", value: (line) => line.d.adjusted ?? null, cell: (line) => (line.d.p === undefined ? "–" : line.d.adjusted < 0.0001 ? "< 0.0001" : line.d.adjusted.toFixed(4)), start: "asc", help: "paired t test, Holm's correction over all pairs of the table" },
       { key: "shared", title: "shared seeds", value: (line) => line.shared },
       { key: "verdict", title: "verdict", value: (line) => verdict(line.d, line.first, line.second), cell: (line) => el("span", { class: PZ.sign(line.d) ? "sure" : "unsure" }, verdict(line.d, line.first, line.second)), align: "left", css: "wrap", fixed: 260 },
     ];
@@ -31,20 +32,27 @@
 
   const sharedSeeds = (a, b) => a.filter(([seed]) => b.some(([other]) => other === seed)).length;
   function taskLines(tables, picked) {
-    return tables.flatMap((table) => pairs(picked).flatMap(([first, second]) => {
+    return tables.flatMap((table) => {
+      const pair = PZ.pairs(table.rows);
+      return pairs(picked).flatMap(([first, second]) => {
       const [a, b] = [first, second].map((label) => table.rows.find((row) => row.label === label));
       if (!a || !b) return [];
-      return [{ task: table.task, first, second, a: a.unseen ? a.unseen[0] : null, a_note: a.note, b: b.unseen ? b.unseen[0] : null, b_note: b.note, d: PZ.paired(a.by, b.by), shared: sharedSeeds(a.by, b.by) }];
-    }));
+      return [{ task: table.task, first, second, a: a.unseen ? a.unseen[0] : null, a_note: a.note, b: b.unseen ? b.unseen[0] : null, b_note: b.note, d: pair(a, b), shared: sharedSeeds(a.by, b.by) }];
+      });
+    });
   }
   function lengthLines(table, picked) {
-    return table.lengths.flatMap((length, at) => pairs(picked).flatMap(([first, second]) => {
+    return table.lengths.flatMap((length, at) => {
+      const rows = new Map(table.rows.map((row) => [row, { by: row.cells[at][5] || [], step: row.cells[at][5] ? row.cells[at][5].length / row.cells[at][7] : 0, typed: row.typed }]));
+      const pair = PZ.pairs([...rows.values()]);
+      return pairs(picked).flatMap(([first, second]) => {
       const [a, b] = [first, second].map((label) => table.rows.find((row) => row.label === label));
       if (!a || !b) return [];
       const [x, y] = [a.cells[at], b.cells[at]];
-      const [own, other] = [x[5] || [], y[5] || []];
-      return [{ length, first, second, a: x[0] ? null : x[1], a_note: x[0], b: y[0] ? null : y[1], b_note: y[0], d: PZ.paired(own, other), shared: sharedSeeds(own, other) }];
-    }));
+      const [own, other] = [rows.get(a), rows.get(b)];
+      return [{ length, first, second, a: x[0] ? null : x[1], a_note: x[0], b: y[0] ? null : y[1], b_note: y[0], d: pair(own, other), shared: sharedSeeds(own.by, other.by) }];
+      });
+    });
   }
 
   function picks(labels, picked) {

@@ -64,23 +64,52 @@ window.PZ = (function () {
 
   // Statistics: Student's t over seeds, as leaderboard/intervals.py has it.
   const mean = (values) => values.reduce((sum, value) => sum + value, 0) / values.length;
-  function stat(values, floor = 0) {
+  const deviation = (values) => Math.sqrt(values.reduce((sum, value) => sum + (value - mean(values)) ** 2, 0) / (values.length - 1));
+  function stat(values, floor = 0, step = 0) {
     const middle = mean(values);
     if (values.length < 2) return { mean: middle, low: null, high: null, n: values.length };
-    const square = values.reduce((sum, value) => sum + (value - middle) ** 2, 0) / (values.length - 1);
     const t = window.DATA.t[Math.min(values.length - 1, window.DATA.t.length) - 1];
-    const half = t * Math.sqrt(square / values.length);
+    const half = (t * Math.max(deviation(values), step)) / Math.sqrt(values.length);
     return { mean: middle, low: Math.max(floor, middle - half), high: Math.min(1, middle + half), n: values.length };
   }
-  // first - second over shared seeds; both are [[seed, value], ...].
-  function paired(first, second) {
-    const other = new Map(second);
-    const values = first.filter(([seed]) => other.has(seed)).map(([seed, value]) => value - other.get(seed));
-    return values.length < 2 ? null : stat(values, -1);
+  // Pairs of {by: [[seed, value], ...], step} by paired t tests with Holm's correction over all of
+  // them, as leaderboard/comparisons.py has it. Each: {first, second, mean, low, high, n, p, adjusted}.
+  function compare(lines) {
+    const found = lines.flatMap((first, at) => lines.slice(at + 1).map((second) => ({ first, second, ...paired(first, second) })));
+    const tested = found.filter((one) => one.p !== undefined).sort((a, b) => a.p - b.p);
+    let highest = 0;
+    tested.forEach((one, at) => (one.adjusted = highest = Math.max(highest, Math.min(1, (tested.length - at) * one.p))));
+    return found;
   }
-  // Beyond rounding: the numbers here have six digits.
-  const sign = (difference) =>
-    !difference || difference.low === null ? 0 : difference.low > 1e-9 ? 1 : difference.high < -1e-9 ? -1 : 0;
+  // (first, second) -> their pair, corrected for all pairs of the table. A line with options typed by
+  // hand changes no other line's result.
+  function pairs(lines) {
+    const plain = lines.filter((line) => !line.typed);
+    const all = compare(plain);
+    return (first, second) => {
+      const typed = [first, second].filter((line) => line.typed);
+      const found = (typed.length ? compare([...typed, ...plain]) : all).find((one) => [one.first, one.second].every((line) => line === first || line === second));
+      return found.first === first || found.p === undefined ? found : { ...found, mean: -found.mean, low: -found.high, high: -found.low };
+    };
+  }
+  function paired(first, second) {
+    const other = new Map(second.by);
+    const values = first.by.filter(([seed]) => other.has(seed)).map(([seed, value]) => value - other.get(seed));
+    if (values.length < 2) return null;
+    const step = Math.max(first.step, second.step);
+    const t = (Math.abs(mean(values)) * Math.sqrt(values.length)) / Math.max(deviation(values), step);
+    return { ...stat(values, -1, step), p: t > 1e-9 ? tail(t, values.length - 1) : 1 };
+  }
+  // Two-sided p of Student's t; exact for whole degrees of freedom (Abramowitz & Stegun 26.7.3-4).
+  function tail(t, freedom) {
+    const angle = Math.atan(t / Math.sqrt(freedom));
+    const [sine, cosine, odd] = [Math.sin(angle), Math.cos(angle), freedom % 2];
+    let term = odd ? cosine : 1, sum = freedom > 1 ? term : 0;
+    for (let k = odd ? 2 : 1; k <= freedom - 3; k += 2) sum += term *= (cosine * cosine * k) / (k + 1);
+    return 1 - (odd ? (2 / Math.PI) * (angle + sine * sum) : sine * sum);
+  }
+  // 1: the first is better, -1: the second, 0: not distinguishable.
+  const sign = (pair) => (pair.p === undefined || pair.adjusted >= window.DATA.level ? 0 : pair.mean > 0 ? 1 : -1);
 
   // Downloads. A text that a spreadsheet could take for a formula gets an apostrophe.
   const FORMULA = /^[\s'"]*[=+\-@\uff1d\uff0b\uff0d\uff20|%]/;
@@ -232,7 +261,7 @@ window.PZ = (function () {
   });
   label();
 
-  return { root, own, el, state, page, number, percent, interval, times, reach, rank, mean, stat, paired, sign,
+  return { root, own, el, state, page, number, percent, interval, times, reach, rank, mean, stat, pairs, sign,
     csv, downloads, save, fileName, plainTable, select, toggle, put, choose, policyWords, href, encodingLink, nameColumn, badges,
     isDark, themed };
 })();

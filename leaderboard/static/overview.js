@@ -17,12 +17,15 @@
     }
     const all = [...by.values()];
     for (const line of all) summarise(line, tables);
-    for (const line of all) place(line, all);
+    const pair = PZ.pairs(all);
+    for (const line of all) place(line, all, pair);
     return all;
   }
 
   function summarise(line, tables) {
     const rows = [...line.rows.values()];
+    line.typed = line.first.typed;
+    line.step = Math.max(...rows.map((row) => row.step)) / tables.length;
     line.few = rows.some((row) => row.few);
     line.old = rows.some((row) => row.old);
     const counted = rows.filter((row) => row.unseen);
@@ -41,12 +44,11 @@
     line.parameters = sizes.length ? Math.max(...sizes) : null;
   }
 
-  function place(line, all) {
+  function place(line, all, pair) {
     line.rank = line.ranks = null;
-    line.typed = line.first.typed;
     if (line.mean === null) return;
     const rivals = all.filter((other) => other !== line && other.mean !== null && !other.first.typed);
-    const signs = rivals.map((rival) => PZ.sign(PZ.paired(line.by, rival.by)));
+    const signs = rivals.map((rival) => PZ.sign(pair(line, rival)));
     line.rank = 1 + rivals.filter((rival) => rival.mean > line.mean + 1e-9).length;
     line.ranks = [1 + signs.filter((sign) => sign < 0).length, 1 + rivals.length - signs.filter((sign) => sign > 0).length];
   }
@@ -85,7 +87,7 @@
     const several = tables.length > 1;
     return [
       PZ.nameColumn({ cell: (line) => PZ.encodingLink({ ...line.first, few: line.few, old: line.old }) }),
-      { key: "rank", title: "rank", value: (line) => line.rank, cell: (line) => PZ.rank(line), start: "asc", help: "by the mean over the tasks shown; [places that paired comparisons leave possible]" },
+      { key: "rank", title: "rank", value: (line) => line.rank, cell: (line) => PZ.rank(line), start: "asc", help: "by the mean over the tasks shown; [places that the tests leave possible]" },
       { key: "unseen", title: several ? "mean, %" : "unseen, %", value: (line) => line.mean, cell: (line) => (line.mean === null ? el("span", { class: "words", title: "only where every task shown has a number" }, line.counted + " of " + tables.length + " tasks") : el("span", {}, percent(line.mean), el("small", {}, interval(line.stat.low, line.stat.high)))), help: "exact match over unseen lengths; [95 % interval over seeds]" },
       { key: "reach", title: "reach", value: (line) => (line.reach ? line.reach[1].reach : null), cell: reachText, help: "smallest and largest over the tasks shown" },
       { key: "parameters", title: "parameters", value: (line) => line.parameters, cell: (line) => PZ.number(line.parameters), start: "asc" },

@@ -7,7 +7,7 @@
 
   const columns = (table) => [
     PZ.nameColumn(),
-    { key: "rank", title: "rank", value: (row) => row.rank, cell: PZ.rank, start: "asc", help: "by unseen mean; [places that paired comparisons leave possible]" },
+    { key: "rank", title: "rank", value: (row) => row.rank, cell: PZ.rank, start: "asc", help: "by unseen mean; [places that the tests leave possible]" },
     ...(table.rows.some((row) => row.chosen) ? [{ key: "chosen", title: "setting", value: (row) => row.chosen, cell: (row) => el("span", { title: row.tried.join("\n") }, row.chosen, el("small", {}, "of " + row.tried.length + " tried" + (row.tuning === null ? "" : ", " + PZ.number(row.tuning) + " CPU-seconds"))), align: "left", css: "wrap", most: 240 }] : []),
     { key: "seeds", title: "seeds", value: (row) => row.seeds.length, cell: (row) => el("span", {}, String(row.seeds.length), row.failures.length ? el("small", { title: row.failures.map(([seed, why]) => "seed " + seed + ": " + why).join("\n") }, row.failures.length + " failed") : "") },
     { key: "unseen", title: "unseen mean, %", value: (row) => (row.unseen ? row.unseen[0] : null), cell: (row, host) => share(host, row.unseen && row.unseen[0], row.unseen ? interval(row.unseen[1], row.unseen[2]) : "", row.note) },

@@ -22,7 +22,7 @@ import pytest
 from leaderboard import site
 from leaderboard.build import build
 from leaderboard.groups import grouped
-from leaderboard.ranks import difference
+from leaderboard.ranks import comparisons
 from leaderboard.records import Record, load
 from leaderboard.tables import percent
 
@@ -209,7 +209,11 @@ def test_filters_search_and_their_permalink(visit, example):
 def test_tuned_and_changed_settings_are_tables_of_their_own(visit, example):
     page = visit.open(example / "site" / "task" / "copy.html")
     options = page.get_by_label("Settings").locator("option").all_inner_texts()
-    assert options == ["the protocol's own", "tuned: best of grid", "changed: train.lr=0.1"]
+    assert options == [
+        "the protocol's own",
+        "best of grid, chosen afterwards",
+        "changed: train.lr=0.1",
+    ]
     page.get_by_label("Settings").select_option("quick+ab12cd")
     assert visit.names() == ["alibi", "rope"]
     assert "changed settings (quick+ab12cd)" in page.inner_text("#facts")
@@ -298,13 +302,23 @@ def test_compare_has_the_paired_differences_of_python(visit, example):
     pick = "#task=copy&pick=prism&pick=alibi&pick=rope&pick=learned"
     page = visit.open(example / "site" / "compare.html", pick)
     groups = {group.slug: group for group in grouped(load([example])[0])}
-    rows = {row.label: row for row in groups["quick.copy"].rows}
+    found = {(c.first, c.second): c for c in comparisons(groups["quick.copy"].rows)}
     lines = page.locator("#table .tabulator-row", has_text="copy").all_inner_texts()
     (line,) = [one for one in lines if "prism" in one and "alibi" in one]
-    stat = difference(rows["prism"], rows["alibi"])
+    pair = found["prism", "alibi"]
+    stat = pair.difference
+    assert f"{pair.adjusted:.4f}" in line or (pair.adjusted < 1e-4 and "< 0.0001" in line)
     assert f"+{percent(stat.mean)}" in line
     assert f"[+{percent(stat.low)}, +{percent(stat.high)}]" in line
-    assert "prism is better" in line
+    checked = 0
+    for pair in found.values():
+        p = pair.adjusted
+        for one in lines:
+            if pair.first in one and pair.second in one:
+                assert pair.verdict in one
+                assert ("< 0.0001" if p < 1e-4 else f"{p:.4f}") in one
+                checked += 1
+    assert checked == 3  # prism, alibi and rope
     (line,) = [one for one in lines if "learned" in one and "rope" in one]
     assert "fewer than two shared seeds: no statement" in line
     assert "cannot represent" in line

@@ -1,0 +1,189 @@
+"""Paired comparisons with Holm's correction, against definitions and simulations."""
+
+import doctest
+import random
+from statistics import fmean
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import binom, ttest_rel
+
+from leaderboard import comparisons
+from leaderboard.comparisons import SAME, UNPAIRED, Scores, compare, holm, paired_p
+from leaderboard.intervals import student, wilson
+from leaderboard.ranks import verdicts
+from leaderboard.summary import summarise
+
+P_VALUES = st.lists(st.floats(0, 1), max_size=8)
+SEEDS = st.dictionaries(st.integers(0, 6), st.floats(0, 1).map(lambda x: round(x, 3)), max_size=6)
+
+
+def rejected(values, alpha):
+    """Holm's procedure as it is defined: smallest first, up to the first that is too large."""
+    left, out = sorted(range(len(values)), key=values.__getitem__), set()
+    while left and values[left[0]] * len(left) <= alpha:
+        out.add(left.pop(0))
+    return out
+
+
+@given(P_VALUES, st.floats(0.001, 0.999))
+def test_holm_rejects_what_the_procedure_rejects(values, alpha):
+    adjusted = holm(values)
+    found = {index for index, p in enumerate(adjusted) if p <= alpha}
+    assert found == rejected(values, alpha)
+    assert all(p <= a <= 1 for p, a in zip(values, adjusted, strict=True))
+
+
+def test_the_examples_in_the_docstrings():
+    assert doctest.testmod(comparisons) == doctest.TestResults(failed=0, attempted=5)
+
+
+def test_holm_by_hand():
+    assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
+    assert holm([0.5, 0.9]) == [1.0, 1.0]
+    assert holm([0.02]) == [0.02]
+    assert holm([]) == []
+
+
+@given(SEEDS, SEEDS)
+def test_the_paired_test_is_scipys(first, second):
+    shared = sorted(first.keys() & second.keys())
+    p = paired_p(Scores(first), Scores(second))
+    if len(shared) < 2:
+        assert p is None
+        return
+    differences = [round(first[seed] - second[seed], 9) for seed in shared]
+    if len(set(differences)) == 1:
+        assert p == (0.0 if differences[0] else 1.0)
+        return
+    oracle = ttest_rel([first[s] for s in shared], [second[s] for s in shared]).pvalue
+    assert p == pytest.approx(oracle, abs=1e-9)
+    assert paired_p(Scores(second), Scores(first)) == pytest.approx(p)
+
+
+def test_equal_differences_are_no_proof_within_a_step():
+    """With one right answer in 160 as the step: t = d sqrt(3) * 160, two degrees of freedom."""
+    ones = Scores(dict.fromkeys(range(3), 1.0), 1 / 160)
+    close, far = (Scores(dict.fromkeys(range(3), value)) for value in (0.99, 0.0))
+    for other, t in ((close, 0.01 * 3**0.5 * 160), (far, 3**0.5 * 160)):
+        assert paired_p(ones, other) == pytest.approx(1 - t / (t * t + 2) ** 0.5)
+    (one,) = compare({"ones": ones, "close": close})
+    assert one.verdict == SAME
+    assert one.difference.low == pytest.approx(0.01 - 4.3027 / 160 / 3**0.5, abs=1e-5)
+    assert compare({"ones": ones, "far": far})[0].verdict == "ones is better"
+
+
+def test_a_table():
+    scores = {
+        "good": Scores({0: 0.9, 1: 0.92, 2: 0.91, 3: 0.9}),
+        "same": Scores({0: 0.91, 1: 0.9, 2: 0.92, 3: 0.9}),
+        "bad": Scores({0: 0.5, 1: 0.51, 2: 0.49, 3: 0.52}),
+        "alone": Scores({7: 1.0, 0: 1.0}),
+    }
+    found = {(c.first, c.second): c for c in compare(scores)}
+    assert list(found) == [
+        ("good", "same"),
+        ("good", "bad"),
+        ("good", "alone"),
+        ("same", "bad"),
+        ("same", "alone"),
+        ("bad", "alone"),
+    ]
+    assert found["good", "same"].verdict == SAME
+    assert found["good", "bad"].verdict == "good is better"
+    assert found["same", "bad"].verdict == "same is better"
+    alone = found["bad", "alone"]
+    assert (alone.difference, alone.p, alone.adjusted, alone.verdict) == (
+        None,
+        None,
+        None,
+        UNPAIRED,
+    )
+    one = found["good", "bad"]
+    assert one.difference.mean == pytest.approx(0.4025)
+    assert one.difference.low < 0.4025 < one.difference.high
+    assert one.adjusted == pytest.approx(3 * one.p)  # the smallest of three
+    swapped = compare({"bad": scores["bad"], "good": scores["good"]})[0]
+    assert swapped.verdict == "good is better"
+
+
+def test_the_interval_and_the_test_agree_for_a_single_pair():
+    draws = random.Random(0)
+    verdicts = set()
+    for _ in range(300):
+        first = {seed: 0.5 + 0.02 * draws.gauss(0, 1) for seed in range(4)}
+        second = {seed: 0.47 + 0.02 * draws.gauss(0, 1) for seed in range(4)}
+        (one,) = compare({"a": Scores(first, 0.005), "b": Scores(second)})
+        beyond = one.difference.low > 0 or one.difference.high < 0
+        assert (one.verdict != SAME) == beyond
+        verdicts.add(one.verdict)
+    assert verdicts == {SAME, "a is better"}
+
+
+def test_equal_encodings_are_seldom_told_apart_in_a_whole_table():
+    draws, tables, false, uncorrected = random.Random(1), 200, 0, 0
+    for _ in range(tables):
+        scores = {
+            name: Scores({seed: draws.gauss(0.5, 0.05) for seed in range(5)}) for name in "abcdef"
+        }
+        found = compare(scores)
+        false += any(one.verdict != SAME for one in found)
+        uncorrected += any(one.p < 0.05 for one in found)
+    assert false / tables < 0.05 + 3 * (0.05 * 0.95 / tables) ** 0.5
+    assert uncorrected / tables > 0.2  # what the correction is for
+
+
+@pytest.mark.parametrize("seeds", [2, 3, 5, 10])
+def test_the_t_interval_covers_95_percent(seeds):
+    values = np.random.default_rng(seeds).normal(0.5, 0.05, (2000, seeds))
+    ends = [student(list(row)) for row in values]
+    assert fmean(low <= 0.5 <= high for low, high in ends) == pytest.approx(0.95, abs=0.02)
+
+
+@pytest.mark.parametrize("count", [32, 128])
+@pytest.mark.parametrize("share", [0.01, 0.1, 0.5, 0.97])
+def test_wilsons_interval_covers_about_95_percent(count, share):
+    """Exact: the chance of every count, summed where its interval holds the true share."""
+    covered = sum(
+        binom.pmf(right, count, share)
+        for right in range(count + 1)
+        if wilson(right, count)[0] <= share <= wilson(right, count)[1]
+    )
+    assert 0.92 < covered < 0.99
+
+
+def seeds(record, name, *values, first=0):
+    return [record(name, first + at, {10: 100, 20: v}) for at, v in enumerate(values)]
+
+
+def test_verdicts_in_words(record):
+    rows = summarise(
+        seeds(record, "a", 90, 91, 92)
+        + seeds(record, "b", 89, 92, 90)
+        + seeds(record, "c", 10, 12, 11)
+        + seeds(record, "d", 5, 5, first=7)
+    )
+    alone = "for want of shared seeds not compared with d"
+    assert verdicts(rows) == [
+        "Paired t test over shared seeds, level 5 %, Holm's correction over 3 pairs:",
+        f"a: better than c; not distinguishable from b; {alone}",
+        f"b: better than c; {alone}",
+        f"c: {alone}",
+    ]
+    assert verdicts(rows[:2]) == [
+        "Paired t test over shared seeds, level 5 %, Holm's correction over 1 pair: "
+        "no two are distinguishable."
+    ]
+    assert verdicts(summarise(seeds(record, "a", 5)))[0].startswith("No two encodings share")
+
+
+def test_a_row_with_typed_options_changes_no_other_verdict(record):
+    plain = seeds(record, "a", 60, 62, 61) + seeds(record, "b", 50, 50, 51)
+    tuned = [one for n in range(9) for one in seeds(record, f"c(n={n})", 60 + n, 61 + 2 * n, 62)]
+    before, after = (
+        {row.label: row.ranks for row in summarise(records)} for records in (plain, plain + tuned)
+    )
+    assert before == {"a": (1, 1), "b": (2, 2)}
+    assert {label: after[label] for label in before} == before
