@@ -18,8 +18,7 @@ from leaderboard.groups import grouped
 from leaderboard.markdown import PICTURES, files
 from leaderboard.records import Record, Score, load, paths_of, read
 from leaderboard.summary import bare
-from leaderboard.tuned import base
-from leaderboard.tuning import MARK
+from leaderboard.tuning import MARK, base
 
 
 @dataclass(frozen=True)

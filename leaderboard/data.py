@@ -10,7 +10,7 @@ from typing import Any
 
 from leaderboard.catalog import Catalog
 from leaderboard.files import slug
-from leaderboard.groups import CHANGED, EARLIER, GRID, PROTOCOL, TUNED, Group, grouped
+from leaderboard.groups import CHANGED, EARLIER, PROTOCOL, TUNED, Group, grouped
 from leaderboard.intervals import LEVEL, Stat, quantile
 from leaderboard.looks import Look, last_words, looks, wide
 from leaderboard.records import Record, Score
@@ -102,7 +102,7 @@ def _tables(groups: Sequence[Group], catalog: Catalog) -> list[dict[str, Any]]:
             tuning = f"{tuning}.{again}"
         found = devices(group.records)
         tables.append(_table(group, group, tuning, catalog) | {"device": "", "devices": found})
-        if len(found) > 1 and group.policy != GRID:
+        if len(found) > 1:
             tables += [
                 _table(part, group, tuning, catalog) | {"device": device, "devices": [device]}
                 for device in found
@@ -114,7 +114,6 @@ def _tables(groups: Sequence[Group], catalog: Catalog) -> list[dict[str, Any]]:
 def _tuning(group: Group) -> str:
     return {
         PROTOCOL: "protocol",
-        GRID: "grid",
         CHANGED: group.first.protocol,
         TUNED: group.first.protocol,
         EARLIER: f"earlier.{group.first.shared_hash}",
@@ -218,7 +217,7 @@ def _task(name: str, catalog: Catalog) -> dict[str, str]:
 
 def _protocols(groups: Sequence[Group], catalog: Catalog) -> dict[str, Any]:
     """The protocols that have runs; those with more runs first."""
-    runs = Counter(g.base for g in groups if g.policy != GRID for _ in g.records)
+    runs = Counter(g.base for g in groups for _ in g.records)
     return {
         name: {
             "runs": count,

@@ -10,18 +10,10 @@ from typing import Any
 from leaderboard.files import command_text
 from leaderboard.records import Record
 from leaderboard.summary import Row, summarise, table_key
-from leaderboard.tuned import base, best_of_grid, grid_key
-from leaderboard.tuning import values_text
+from leaderboard.tuning import base, values_text
 
-PROTOCOL, EARLIER, CHANGED, GRID = "protocol", "earlier", "changed", "best of grid"
-TUNED = "tuned"
-POLICIES = (
-    PROTOCOL,
-    TUNED,
-    GRID,
-    CHANGED,
-    EARLIER,
-)  # how the settings were chosen, in the order shown
+PROTOCOL, TUNED, CHANGED, EARLIER = "protocol", "tuned", "changed", "earlier"
+POLICIES = (PROTOCOL, TUNED, CHANGED, EARLIER)  # how the settings were chosen, in the order shown
 
 
 @dataclass(frozen=True)
@@ -29,8 +21,8 @@ class Group:
     """One table: the rows, best first, and the records that they were computed from.
 
     `policy` says how the settings were chosen: the protocol's own; those of an earlier version of
-    the protocol; changed for all encodings alike; each encoding's best of the runs that are
-    recorded; or tuned, for each encoding the best cell of one grid, chosen on seeds set apart.
+    the protocol; changed for all encodings alike; or tuned, for each encoding the best cell of one
+    grid, chosen on seeds set apart.
     `changes` are (setting, value here, the protocol's value).
     """
 
@@ -56,8 +48,6 @@ class Group:
         """What tells this table from the protocol's own, in words."""
         if self.policy == PROTOCOL:
             return "the protocol's own"
-        if self.policy == GRID:
-            return GRID
         if tuning := self.first.provenance.tuning:
             return f"tuned: {tuning.grid_words()}"
         changes = ", ".join(f"{key}={value}" for key, value, _ in self.changes)
@@ -89,8 +79,7 @@ def grouped(records: Sequence[Record], checkpoint: str = "last") -> list[Group]:
     groups = []
     for family in sorted(families):
         keys = sorted(families[family], key=lambda key: _order(key, mine[key]))
-        own = [_group(key, rows[key], mine[key], keys, mine) for key in keys]
-        groups += own[:1] + _grids(own) + own[1:]
+        groups += [_group(key, rows[key], mine[key], keys, mine) for key in keys]
     return groups
 
 
@@ -133,46 +122,6 @@ def _changes(record: Record, own: Record) -> Iterator[tuple[str, str, str]]:
     for key in sorted((here.keys() | there.keys()) - chosen):
         if key != "protocol" and not key.startswith("tuned.") and here.get(key) != there.get(key):
             yield key, here.get(key, "not set"), there.get(key, "not set")
-
-
-def _grids(groups: Sequence[Group]) -> list[Group]:
-    """Tables of best settings, for the tables of one protocol and task that form a grid."""
-    parts: dict[object, list[Group]] = defaultdict(list)
-    for group in groups:
-        if group.policy != TUNED:
-            parts[grid_key(group.first)].append(group)
-    return [_grid(part) for part in parts.values() if _choice(part)]
-
-
-def _choice(groups: Sequence[Group]) -> bool:
-    """Whether any encoding was tried with more than one of these settings."""
-    names = [(row.encoding, row.version, row.mode) for group in groups for row in group.rows]
-    return len(names) > len(set(names))
-
-
-def _grid(groups: Sequence[Group]) -> Group:
-    by_run = {record.run: record for group in groups for record in group.records}
-    names = {group.first.shared_hash: group.settings_name for group in groups}
-    pairs = [(row, [by_run[run] for run in row.runs]) for group in groups for row in group.rows]
-    rows = best_of_grid(pairs, names)
-    runs = {run for row in rows for run in row.runs}
-    records = tuple(record for run, record in by_run.items() if run in runs)
-    first = groups[0]
-    tried = sorted({len(row.tried) for row in rows})
-    warnings = [
-        "each encoding has the setting that did best on the training lengths: not one setting "
-        "for all, and not the same number of steps where those were part of the grid"
-    ]
-    if len(tried) > 1:
-        warnings.append(f"encodings were tried with {tried[0]} to {tried[-1]} settings")
-    return Group(
-        f"{first.base}.{first.first.task}.best-of-grid.{first.first.shared_hash}",
-        f"{first.base} / {first.first.task} (best of grid)",
-        tuple(rows),
-        records,
-        (*warnings, *_warnings(records)),
-        GRID,
-    )
 
 
 def _warnings(records: Sequence[Record]) -> Iterator[str]:

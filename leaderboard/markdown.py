@@ -12,7 +12,7 @@ from tabulate import tabulate
 from leaderboard.curves import curves
 from leaderboard.data import all_looks
 from leaderboard.files import markdown_text, write
-from leaderboard.groups import CHANGED, EARLIER, GRID, PROTOCOL, TUNED, Group
+from leaderboard.groups import CHANGED, EARLIER, PROTOCOL, TUNED, Group
 from leaderboard.pages import how_to_read
 from leaderboard.ranks import verdicts
 from leaderboard.summary import Row
@@ -69,8 +69,7 @@ def page(groups: Sequence[Group]) -> str:
 
 
 OTHERS = """Tuned and changed settings, each table with ranks of its own. In "tuned" every encoding
-has its best cell of one grid, chosen on seeds and examples set apart. In "best of grid" every
-encoding has the setting that did best on the training lengths, of those recorded for it.
+has its best cell of one grid, chosen on seeds and examples set apart.
 """
 
 
@@ -119,8 +118,7 @@ def section(group: Group) -> str:
     lines.append("\n".join(_verdicts(group)) + "\n")
     if notes := list(_notes(group)):
         lines.append("\n".join(notes) + "\n")
-    if group.policy != GRID:
-        lines += ["Repeat it with:\n", fenced("\n".join(group.commands()))]
+    lines += ["Repeat it with:\n", fenced("\n".join(group.commands()))]
     return "\n".join(lines)
 
 

@@ -192,7 +192,7 @@ window.PZ = (function () {
     const [base, protocol] = select("protocol", "Protocol", bases.map((name) => [name, name]));
     const ofBase = tables.filter((t) => t.base === base);
     const tunings = new Map();
-    for (const policy of ["protocol", "tuned", "best of grid", "changed", "earlier"]) {
+    for (const policy of ["protocol", "tuned", "changed", "earlier"]) {
       for (const t of ofBase) if (t.policy === policy && !tunings.has(t.tuning)) tunings.set(t.tuning, tuningWords(t));
     }
     const [tuning, settings] = select("tuning", "Settings", [...tunings]);
@@ -207,13 +207,11 @@ window.PZ = (function () {
   function tuningWords(table) {
     if (table.policy === "protocol") return "the protocol's own";
     if (table.policy === "tuned") return table.name;
-    if (table.policy === "best of grid") return "best of grid, chosen afterwards";
     return (table.policy === "earlier" ? "earlier version: " : "changed: ") + table.name;
   }
   function policyWords(table) {
     if (table.policy === "protocol") return "All encodings with the protocol's own settings; none is tuned beyond the options that the protocol names.";
     if (table.policy === "tuned") return "Tuned alike: each encoding with its best cell of one grid, chosen on seeds and examples that no run here has (" + table.name + ").";
-    if (table.policy === "best of grid") return "Best of the runs recorded: each encoding with the setting that did best on the training lengths, of those that were tried.";
     return "All encodings alike with changed settings (" + table.protocol + "): " + table.name + ".";
   }
 

@@ -211,16 +211,12 @@ def test_tuned_and_changed_settings_are_tables_of_their_own(visit, example):
     options = page.get_by_label("Settings").locator("option").all_inner_texts()
     assert options == [
         "the protocol's own",
-        "best of grid, chosen afterwards",
         "changed: train.lr=0.1",
     ]
     page.get_by_label("Settings").select_option("quick+ab12cd")
     assert visit.names() == ["alibi", "rope"]
     assert "changed settings (quick+ab12cd)" in page.inner_text("#facts")
     assert page.locator(".table-facts:not([hidden])").inner_text().count("train.lr = 0.1") == 1
-    page.get_by_label("Settings").select_option("grid")
-    assert page.get_by_role("columnheader", name="setting").count() == 1
-    assert "of 2 tried" in page.inner_text("#table")
 
 
 def test_words_are_never_zero(visit, example):

@@ -152,5 +152,5 @@ def test_a_grid_of_astronomic_size_is_no_record():
 
 def test_the_examples_in_the_docstrings():
     result = doctest.testmod(module)
-    assert result.attempted == 3
+    assert result.attempted == 4
     assert result.failed == 0
