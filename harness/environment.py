@@ -68,7 +68,7 @@ def _version(package: str) -> str | None:
 
 
 def _device(device: str) -> str:
-    if device.startswith("cuda"):
+    if device.startswith("cuda") and torch.cuda.is_available():
         return torch.cuda.get_device_name(device)
     return f"{device} {platform.processor() or platform.machine()}"
 

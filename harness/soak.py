@@ -27,7 +27,7 @@ import click
 import torch
 
 from harness.config import RunConfig, load_protocol, resolve
-from harness.engine.pool import fork_server
+from harness.engine.local import fork_server
 from harness.execute import execute
 from harness.runs import RunFolder, finished
 from harness.train import Trainer, start

@@ -14,10 +14,12 @@ import click
 
 if TYPE_CHECKING:
     from harness.config import RunConfig
+    from harness.engine import Engine
     from harness.matrix import Request
     from harness.tune import Sweep
 
 FORMATS = ("table", "json", "csv", "markdown")
+LOCAL_OPTIONS = ("--runs", "--engine", "--address", "--slurm")  # they change no result
 
 
 @click.command()
@@ -30,7 +32,11 @@ FORMATS = ("table", "json", "csv", "markdown")
     "--attention", default="auto", show_default=True, help="auto, sdpa, eager, flex, xformers."
 )
 @click.option("--runs", "root", default="runs", show_default=True, help="Folder of the runs.")
-@click.option("--jobs", type=click.IntRange(min=1), help="Worker processes; one per core up to 2.")
+@click.option("--engine", default="local", show_default=True, help="local, ray or submitit.")
+@click.option("--jobs", type=click.IntRange(min=1), help="Runs at once; here one per core up to 2.")
+@click.option("--threads", type=click.IntRange(min=1), help="CPU threads of each run.")
+@click.option("--address", help="Ray: host:port of the cluster, or auto; a new one by default.")
+@click.option("--slurm", multiple=True, help="Slurm: --slurm partition=gpu --slurm mem_gb=8.")
 @click.option("--set", "sets", multiple=True, help="Change a setting: --set train.steps=500.")
 @click.option(
     "--tune",
@@ -50,7 +56,11 @@ def command(
     device: str,
     attention: str,
     root: str,
+    engine: str,
     jobs: int | None,
+    threads: int | None,
+    address: str | None,
+    slurm: tuple[str, ...],
     sets: tuple[str, ...],
     tunes: tuple[str, ...],
     tune_seeds: str | None,
@@ -62,22 +72,23 @@ def command(
 
     The same command again continues what was interrupted and shows what is finished.
     """
-    from harness.matrix import check_device, request
+    from harness.engine import Options, make
+    from harness.matrix import request
 
     asked = request(pe, task, protocol, seeds, sets)
     sweep = _sweep(asked, tunes, tune_seeds)
+    executor = make(engine, Options(jobs, threads, address, slurm))
     folder = _writable(Path(root))
-    device = check_device(device)
+    device = executor.device(device)
     configs = asked.configs(device, attention)
     _check_builds(configs)
-    jobs = jobs or min(2, os.cpu_count() or 1)
     if dry_run:
-        _print_cost(configs, min(jobs, len(configs)))
+        _print_cost(configs, executor.jobs(configs))
         return
     failed = False
     if sweep:
-        configs, failed = _tune(asked, sweep, device, attention, folder, jobs, fresh, form)
-    records, failures = _run(configs, folder, jobs, fresh and not sweep)
+        configs, failed = _tune(asked, sweep, device, attention, folder, executor, fresh, form)
+    records, failures = _run(configs, folder, executor, fresh and not sweep)
     _print(records, form)
     if form == "table":
         _write_leaderboard(folder)
@@ -101,7 +112,7 @@ def _tune(
     device: str,
     attention: str,
     folder: Path,
-    jobs: int,
+    executor: Engine,
     fresh: bool,
     form: str,
 ) -> tuple[list[RunConfig], bool]:
@@ -110,7 +121,7 @@ def _tune(
     from harness.cli.tables import print_choices
 
     runs = tune.configs(asked, sweep, device, attention)
-    records, failed = _run(runs, folder, jobs, fresh)
+    records, failed = _run(runs, folder, executor, fresh)
     choices = tune.choose(sweep, runs, records)
     print_choices(choices, aside=form != "table")
     chosen = tune.tuned(choices, sweep, asked.configs(device, attention))
@@ -150,10 +161,9 @@ def _check_builds(configs: list[RunConfig]) -> None:
 
 
 def _run(
-    configs: list[RunConfig], folder: Path, jobs: int, fresh: bool
+    configs: list[RunConfig], folder: Path, executor: Engine, fresh: bool
 ) -> tuple[list[dict[str, Any]], bool]:
     from harness.cli.progress import Progress
-    from harness.engine.pool import run_all
     from harness.runs import finished
 
     if fresh:
@@ -172,9 +182,7 @@ def _run(
             if "record" in event:
                 records[waiting[position]] = event["record"]
 
-        run_all(
-            [configs[i] for i in waiting], folder, words, max(1, min(jobs, len(waiting))), on_event
-        )
+        executor.run_all([configs[i] for i in waiting], folder, words, on_event)
         failed = progress.failed
     ordered = [records[i] for i in sorted(records)]
     return ordered, failed or any(r["status"] == "failed" for r in ordered)
@@ -198,13 +206,13 @@ def _forget(configs: list[RunConfig], folder: Path) -> None:
 
 
 def _repeatable(arguments: list[str]) -> list[str]:
-    """The command line that gives these results anywhere: without the folder they went to."""
+    """The command line that gives these results anywhere: without what belongs to one site."""
     kept = []
     words = iter(arguments)
     for word in words:
-        if word == "--runs":
+        if word in LOCAL_OPTIONS:
             next(words, None)
-        elif not word.startswith("--runs="):
+        elif word.partition("=")[0] not in LOCAL_OPTIONS:
             kept.append(word)
     return kept
 

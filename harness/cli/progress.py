@@ -18,7 +18,7 @@ _PLAIN_SECONDS = 15
 
 
 class Progress:
-    """Feed it the pool's events; `failed` tells whether a run ended without a good record."""
+    """Feed it a sweep's events; `failed` tells whether a run ended without a good record."""
 
     def __init__(self, configs: Sequence[RunConfig], finished: int) -> None:
         self.configs, self.finished = configs, finished
@@ -65,6 +65,9 @@ class Progress:
             self.console.print(
                 f"[{self.done}/{len(self.configs)}] {line}", markup=False, highlight=False
             )
+        elif "again" in event:
+            self.lines.pop(index, None)
+            self.console.print(line, markup=False, highlight=False)
         else:
             self.lines[index] = line
         if self.live.is_started:
@@ -72,7 +75,7 @@ class Progress:
             for key in sorted(self.lines):
                 table.add_row(self.lines[key])
             self.live.update(table)
-        elif not final and time.monotonic() - self.told.get(index, 0) > _PLAIN_SECONDS:
+        elif index in self.lines and time.monotonic() - self.told.get(index, 0) > _PLAIN_SECONDS:
             self.told[index] = time.monotonic()
             print(line, file=sys.stderr, flush=True)
 
@@ -87,8 +90,9 @@ class Progress:
             if record["status"] == "failed":
                 return f"{name}: failed: {record['reason']}"
             return f"{name}: {_summary(record)}"
-        if "phase" in event:
-            return f"{name}: {event['phase']}"
+        for key in ("phase", "again"):
+            if key in event:
+                return f"{name}: {event[key]}"
         left = (config.train.steps - event["step"]) / max(event["rate"], 1e-9)
         exact = "-" if event["exact"] is None else f"{event['exact']:.2f}"
         return (

@@ -14,7 +14,8 @@ import torch
 from filelock import Timeout
 
 from harness.config import load_protocol, resolve
-from harness.engine.pool import fork_server, run_all, threads_of
+from harness.engine import Options
+from harness.engine.local import Engine, fork_server, threads_of
 from harness.execute import Stopped, execute
 from harness.runs import RunFolder, finished
 from harness.soak import ENCODINGS, SETTINGS, same, soak, weights
@@ -47,7 +48,7 @@ def everything(configs, root, on_event=lambda index, event: None, jobs=2):
         on_event(index, event)
         last[index] = event
 
-    run_all(configs, root, "test", jobs, note)
+    Engine(Options(jobs)).run_all(configs, root, "test", note)
     return last
 
 

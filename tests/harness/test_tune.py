@@ -156,14 +156,14 @@ def test_nothing_is_chosen_while_a_run_is_missing():
     }
 
 
-def here(configs, root, command, jobs, on_event):
-    """The pool's work in this process: which process does it is not what is tested."""
+def here(configs, root, command, on_event):
+    """The engine's work in this process: which process does it is not what is tested."""
     for index, config in enumerate(configs):
         on_event(index, {"record": execute(config, root, command, lambda event: None)})
 
 
 def test_bench_tunes_resumes_and_records_what_it_chose(monkeypatch, capsys, tmp_path):
-    monkeypatch.setattr("harness.engine.pool.run_all", here)
+    monkeypatch.setattr("harness.engine.local.Engine.run_all", staticmethod(here))
     args = ["bench", "--pe", "nope,learned", "--task", "copy", "--seeds", "0", *TINY]
     args += ["--tune", "lr=1e-3,3e-3", "--tune", "steps=2,1", "--runs", tmp_path]
     code, out, err = call(monkeypatch, capsys, *args, "--format", "json")

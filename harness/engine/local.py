@@ -1,0 +1,196 @@
+"""Worker processes on this machine, one per group of cores or per GPU.
+
+Each takes the next run when it is free. When this process dies, they are gone at once.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import ForkServerContext, ForkServerProcess
+from pathlib import Path
+from typing import Any
+
+from harness.config import RunConfig
+from harness.engine import Options, sweep
+from harness.engine.outcome import outcome
+
+
+@dataclass(frozen=True)
+class Engine:
+    """This machine."""
+
+    options: Options
+
+    def device(self, asked: str) -> str:
+        """ "auto" becomes cuda or cpu. Errors: ConfigError when torch cannot use the device."""
+        from harness.matrix import check_device
+
+        return check_device(asked)
+
+    def jobs(self, configs: Sequence[RunConfig]) -> int:
+        """Workers: one per GPU where several are to be used, else one per core up to 2."""
+        usual = max(_gpus(configs), min(2, cores()))
+        return max(1, min(self.options.jobs or usual, len(configs)))
+
+    def run_all(
+        self, configs: Sequence[RunConfig], root: Path, command: str, on_event: sweep.Event
+    ) -> None:
+        """As `harness.engine.sweep.run_all`; each worker has its share of the cores."""
+        jobs = self.jobs(configs)
+        threads = self.options.threads or threads_of(jobs)
+        workers = Processes(root, command, threads, _gpus(configs))
+        sweep.run_all(workers, configs, root, command, jobs, on_event)
+
+
+def cores() -> int:
+    """The cores that this process may use."""
+    has_affinity = hasattr(os, "sched_getaffinity")
+    return len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count() or 1
+
+
+def threads_of(jobs: int) -> int:
+    """Threads for each of so many workers: the cores shared out, or OMP_NUM_THREADS."""
+    asked = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0]
+    return int(asked) if asked.isdecimal() and int(asked) else max(1, cores() // jobs)
+
+
+def _gpus(configs: Sequence[RunConfig]) -> int:
+    """How many GPUs to spread over: none where a run names its own, cuda:1, or needs none."""
+    if not configs or configs[0].device != "cuda":
+        return 0
+    import torch
+
+    return torch.cuda.device_count()
+
+
+@dataclass
+class _Worker:
+    """A process and the run that it is at."""
+
+    process: ForkServerProcess
+    pipe: Connection
+    seat: int  # 0, 1, ...: the GPU, where there are several
+    run: int = -1
+    evaluating: bool = False
+
+
+class Processes:
+    """The `Workers` of `harness.engine.sweep` on this machine."""
+
+    tries = 2
+
+    def __init__(self, root: Path, command: str, threads: int, gpus: int) -> None:
+        self.root, self.command, self.threads, self.gpus = root, command, threads, gpus
+        self.busy: dict[Connection, _Worker] = {}
+        self.idle: list[_Worker] = []
+        self.stopping = False
+
+    def start(self, run: int, config: RunConfig) -> None:
+        worker = self.idle.pop() if self.idle else self._spawn()
+        worker.run, worker.evaluating = run, False
+        self.busy[worker.pipe] = worker
+        try:
+            worker.pipe.send((config, self.root, self.command))
+        except OSError:  # it died idle; reading from its pipe says so
+            return
+
+    def wait(self, interrupt: int) -> Iterator[tuple[int, dict[str, Any]]]:
+        for ready in wait([*self.busy, interrupt]):
+            if isinstance(ready, Connection):
+                worker = self.busy[ready]
+                yield worker.run, self._event(worker)
+                if worker.evaluating and self.stopping:
+                    worker.process.kill()  # its checkpoints are saved, and it may take minutes
+
+    def stop(self) -> None:
+        self.stopping = True
+        for worker in self.busy.values():
+            worker.process.kill() if worker.evaluating else worker.process.terminate()
+
+    def close(self) -> None:
+        for worker in (*self.busy.values(), *self.idle):
+            worker.process.kill()
+            worker.process.join()
+
+    def _event(self, worker: _Worker) -> dict[str, Any]:
+        try:
+            event: dict[str, Any] = worker.pipe.recv()
+        except (EOFError, OSError):
+            del self.busy[worker.pipe]
+            worker.process.join()
+            return {"died": _words(worker.process.exitcode or 0)}
+        worker.evaluating = event.get("phase") == "evaluating"
+        if event.keys() & sweep.FINAL:
+            self.idle.append(self.busy.pop(worker.pipe))
+        return event
+
+    def _spawn(self) -> _Worker:
+        taken = {worker.seat for worker in self.busy.values()}
+        seat = next(n for n in range(len(taken) + 1) if n not in taken)
+        gpu = seat % self.gpus if self.gpus > 1 else None
+        context = fork_server()
+        ours, theirs = context.Pipe()
+        process = context.Process(target=_work, args=(theirs, self.threads, gpu), daemon=True)
+        # The mask is inherited: Ctrl-C reaches the whole group, and this process alone reacts.
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            process.start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        theirs.close()
+        return _Worker(process, ours, seat)
+
+
+def _words(code: int) -> str:
+    """How a process ended."""
+    if code >= 0:
+        return f"exit code {code}"
+    name = signal.Signals(-code).name
+    return f"{name}, mostly for lack of memory" if name == "SIGKILL" else name
+
+
+def fork_server() -> ForkServerContext:
+    """Processes forked from one that has done nothing but import: they start in no time."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["harness.execute", "torch._dynamo"])  # what training imports
+    return context
+
+
+def _work(pipe: Connection, threads: int, gpu: int | None) -> None:
+    """Take runs from the pipe until it closes; SIGTERM asks for a checkpoint."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    asked: list[int] = []
+    signal.signal(signal.SIGTERM, lambda number, frame: asked.append(number))
+    threading.Thread(target=_leave_with_parent, daemon=True).start()
+    import torch
+
+    if gpu is not None:
+        torch.cuda.set_device(gpu)  # "cuda" in a run's config then means this one
+
+    def report(event: dict[str, Any]) -> None:
+        try:
+            pipe.send(event)
+        except OSError:
+            raise SystemExit(1) from None  # the parent is gone
+
+    while True:
+        try:
+            config, root, command = pipe.recv()
+            torch.set_num_threads(threads)
+            pipe.send(outcome(config, root, command, report, lambda: bool(asked)))
+        except (EOFError, OSError):
+            return
+
+
+def _leave_with_parent() -> None:
+    """Nobody would take the result; and the run is free for whoever starts next."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)

@@ -1,0 +1,37 @@
+"""What becomes of one run, in words that travel from a worker to its sweep."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from harness.config import RunConfig
+
+
+def outcome(
+    config: RunConfig,
+    root: Path,
+    command: str,
+    report: Callable[[dict[str, Any]], None],
+    stop: Callable[[], bool],
+) -> dict[str, Any]:
+    """Execute a run; its last event.
+
+    {"record": ...}; {"busy": text} where another process has the run, or `stop` ended it;
+    {"error": text}, with "halt" where other runs would end the same way.
+    """
+    from filelock import Timeout
+
+    from harness.execute import Stopped, execute
+
+    try:
+        return {"record": execute(config, root, command, report, stop)}
+    except Timeout:
+        return {"busy": "another process is training it"}
+    except Stopped as error:
+        return {"busy": f"stopped at {error}, checkpoint saved"}
+    except OSError as error:  # a run's own errors are in its record
+        return {"error": str(error), "halt": True}
+    except Exception as error:
+        return {"error": f"{type(error).__name__}: {error}"}

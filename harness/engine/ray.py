@@ -1,0 +1,125 @@
+"""Runs as tasks of a Ray cluster: `ray start --head` on one machine, more join it."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import ray
+
+from harness.config import RunConfig
+from harness.engine import EngineError, Options, sweep
+from harness.engine.local import cores
+from harness.engine.remote import Order, Remote
+
+
+@dataclass(frozen=True)
+class Engine:
+    """The cluster at `address` (host:port, auto, ray://...), or one that lives as long as this."""
+
+    options: Options
+
+    @property
+    def threads(self) -> int:
+        return self.options.threads or 1
+
+    @property
+    def address(self) -> str | None:
+        return self.options.address or os.environ.get("RAY_ADDRESS")
+
+    def device(self, asked: str) -> str:
+        """cuda where the cluster has GPUs. Errors: EngineError."""
+        if asked not in ("auto", "cpu", "cuda"):
+            raise EngineError(f"Ray chooses the GPU: expected auto, cpu or cuda, was {asked!r}")
+        self._connect()
+        nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+        gpus, most = (max(n.get(what, 0) for n in nodes) for what in ("GPU", "CPU"))
+        if asked == "cuda" and not gpus:
+            raise EngineError("no machine of this Ray cluster has a GPU (choose auto or cpu)")
+        if self.threads > most:
+            raise EngineError(
+                f"--threads {self.threads}: the largest machine of this cluster has {most:g} cores"
+            )
+        return "cuda" if gpus and asked != "cpu" else "cpu"
+
+    def jobs(self, configs: Sequence[RunConfig]) -> int:
+        """All at once: Ray starts as many as it has room for."""
+        return max(1, min(self.options.jobs or len(configs), len(configs)))
+
+    def run_all(
+        self, configs: Sequence[RunConfig], root: Path, command: str, on_event: sweep.Event
+    ) -> None:
+        """As `harness.engine.sweep.run_all`."""
+        self._connect()
+        workers = Tasks(root, command, self.threads)
+        sweep.run_all(workers, configs, root, command, self.jobs(configs), on_event)
+
+    def _connect(self) -> None:
+        if ray.is_initialized():
+            return
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
+        if self.address is None:
+            small = 100_000_000  # bytes; records are all that is passed
+            ray.init(
+                address="local",
+                num_cpus=cores(),
+                include_dashboard=False,
+                object_store_memory=small,
+                **quiet,
+            )
+            return
+        _check_reachable(self.address)
+        try:
+            ray.init(address=self.address, **quiet)
+        except (ConnectionError, RuntimeError, ValueError) as error:
+            raise EngineError(f"no Ray cluster at --address {self.address}: {error}") from error
+
+
+class Tasks(Remote["ray.ObjectRef[dict[str, Any]]"]):
+    """One task per run. The sweep retries, in the same way for every engine, so Ray does not."""
+
+    def submit(self, order: Order) -> ray.ObjectRef[dict[str, Any]]:
+        gpus = 1 if order.config.device == "cuda" else 0
+        task = ray.remote(_carry_out).options(
+            name=f"{order.config.label} {order.config.task} {order.config.seed}",
+            num_cpus=order.threads,
+            num_gpus=gpus,
+            max_retries=0,
+        )
+        return task.remote(order)
+
+    def ended(self, handle: ray.ObjectRef[dict[str, Any]]) -> dict[str, Any] | None:
+        if not ray.wait([handle], timeout=0)[0]:
+            return None
+        try:
+            event: dict[str, Any] = ray.get(handle)
+        except ray.exceptions.RayTaskError as error:
+            return {"error": str(error.cause)}
+        except ray.exceptions.RayError as error:
+            return {"died": type(error).__name__}
+        return event
+
+    def cancel(self, handle: ray.ObjectRef[dict[str, Any]]) -> None:
+        ray.cancel(handle, force=True)
+
+
+def _carry_out(order: Order) -> dict[str, Any]:
+    return order()
+
+
+def _check_reachable(address: str) -> None:
+    """Ray itself tries for a minute. Errors: EngineError."""
+    host, colon, port = address.removeprefix("ray://").rpartition(":")
+    if address in ("auto", "local"):
+        return
+    if not colon or not port.isdecimal():
+        raise EngineError(f"cannot read --address {address!r}: expected host:port, or auto")
+    try:
+        socket.create_connection((host, int(port)), timeout=3).close()
+    except OSError as error:
+        raise EngineError(f"no Ray cluster at --address {address}: {error}") from error

@@ -1,0 +1,95 @@
+"""A small matrix; whether an engine's runs are those that this process makes without one."""
+
+import os
+import signal
+import time
+
+import pytest
+
+from harness.config import load_protocol, resolve
+from harness.execute import execute
+from harness.runs import finished
+from harness.soak import SETTINGS, same, weights
+from pezoo.spec import parse_list
+
+
+@pytest.fixture(scope="session")
+def matrix():
+    """(settings..., pe) -> one config per encoding."""
+
+    def build(*settings, pe="rope,learned,prism(cursors=1,d_pe=8,hidden=8)"):
+        protocol = load_protocol("quick", (*SETTINGS, *settings))
+        return [resolve(protocol, "copy", spec, 0, "cpu", "auto") for spec in parse_list(pe)]
+
+    return build
+
+
+@pytest.fixture(scope="module")
+def assert_like_here(tmp_path_factory):
+    """(configs, root): weights, scores and learning curves are the same, bit for bit."""
+    here = tmp_path_factory.mktemp("here")
+
+    def check(configs, root):
+        for config in configs:
+            ours = execute(config, here, "test", lambda event: None)
+            theirs = finished(root / config.hash)
+            assert same(ours, theirs)
+            assert weights(here, config) == weights(root, config)
+            assert theirs["env"]["threads"] == ours["env"]["threads"] == 1
+
+    return check
+
+
+@pytest.fixture(scope="session")
+def collect():
+    """(engine, configs, root, on_event) -> the events of each run, in order."""
+
+    def run(engine, configs, root, on_event=lambda index, event: None):
+        events = {index: [] for index in range(len(configs))}
+
+        def note(index, event):
+            events[index].append(event)
+            on_event(index, event)
+
+        engine.run_all(configs, root, "test", note)
+        return events
+
+    return run
+
+
+@pytest.fixture
+def kill_one(tmp_path):
+    """An on_event that kills the first worker it hears of, once that has saved a checkpoint.
+
+    `kill_one.runs` names its run.
+    """
+    runs = []
+
+    def on_event(index, event):
+        if "loss" in event and not runs:
+            runs.append(index)
+            end = time.monotonic() + 300
+            while not list(tmp_path.glob(f"{event['run']}/ckpt-*.json")):
+                assert time.monotonic() < end
+                time.sleep(0.01)
+            os.kill(event["pid"], signal.SIGKILL)
+
+    on_event.runs = runs
+    return on_event
+
+
+@pytest.fixture
+def press_ctrl_c(tmp_path):
+    """An on_event that stands for Ctrl-C at the first sign that a run trains.
+
+    `press_ctrl_c.last` holds the last event of each run.
+    """
+    last = {}
+
+    def on_event(index, event):
+        if "loss" in event and not any("loss" in other for other in last.values()):
+            signal.raise_signal(signal.SIGINT)
+        last[index] = event
+
+    on_event.last = last
+    return on_event

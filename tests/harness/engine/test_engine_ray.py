@@ -1,0 +1,70 @@
+"""A real Ray cluster on this machine: two workers, one of them killed in the middle."""
+
+import os
+import re
+
+import pytest
+
+from harness.engine import EngineError, Options, make
+
+pytestmark = pytest.mark.slow
+LONG = ("train.steps=300", "train.checkpoint_every=10", "eval.every=300")
+SAVED = r"stopped at step (\d+) of 50000, checkpoint saved"
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory):
+    """Connected to a cluster of its own, whose workers compute with one thread."""
+    before = dict(os.environ)
+    os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": os.urandom(16).hex()}
+    os.environ.pop("RAY_ADDRESS", None)
+    import ray
+
+    made = make("ray", Options())
+    ray.init("local", num_cpus=2, include_dashboard=False, object_store_memory=100_000_000)
+    yield made
+    ray.shutdown()
+    os.environ.clear()
+    os.environ.update(before)
+
+
+def test_a_killed_worker_is_replaced_and_the_records_are_the_same(
+    engine, matrix, collect, kill_one, assert_like_here, tmp_path
+):
+    configs = matrix(*LONG, pe="rope,learned,nope")
+    events = collect(engine, configs, tmp_path, kill_one)
+    (killed,) = kill_one.runs
+    assert [i for i in events if any("again" in event for event in events[i])] == [killed]
+    assert all(events[i][-1]["record"]["status"] == "done" for i in events)
+    assert events[killed][-1]["record"]["cost"]["sessions"] == 2  # from its checkpoint
+    assert len({event["pid"] for told in events.values() for event in told if "pid" in event}) >= 3
+    assert not list(tmp_path.glob("*/progress.json"))
+    assert_like_here(configs, tmp_path)
+
+
+def test_ctrl_c_saves(engine, matrix, collect, press_ctrl_c, tmp_path):
+    configs = matrix("train.steps=50000")
+    with pytest.raises(KeyboardInterrupt):
+        collect(engine, configs, tmp_path, press_ctrl_c)
+    busy = [event["busy"] for event in press_ctrl_c.last.values()]
+    steps = [int(found[1]) for text in busy if (found := re.match(SAVED, text))]
+    assert steps
+    assert not list(tmp_path.glob(".stop-*"))
+    assert {int(path.stem[5:]) for path in tmp_path.glob("*/ckpt-*.json")} >= set(steps)
+
+
+def test_what_the_cluster_lacks(engine):
+    assert engine.device("auto") == "cpu"
+    with pytest.raises(EngineError, match="no machine of this Ray cluster has a GPU"):
+        engine.device("cuda")
+    with pytest.raises(EngineError, match="expected auto, cpu or cuda, was 'cuda:1'"):
+        engine.device("cuda:1")
+    with pytest.raises(EngineError, match="largest machine of this cluster has 2 cores"):
+        make("ray", Options(threads=3)).device("auto")
+
+
+@pytest.mark.parametrize(("address", "words"), [("here", "host:port"), ("127.0.0.1:1", "refused")])
+def test_an_address_without_a_cluster(monkeypatch, address, words):
+    monkeypatch.setattr("ray.is_initialized", lambda: False)
+    with pytest.raises(EngineError, match=words):
+        make("ray", Options(address=address)).device("auto")

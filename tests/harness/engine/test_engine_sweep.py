@@ -1,0 +1,85 @@
+"""The rules that every engine shares, with workers that only pretend."""
+
+import signal
+
+import pytest
+
+from harness.engine.sweep import run_all
+
+
+class Scripted:
+    """Workers whose runs go through the given last events, one per start."""
+
+    tries = 4
+
+    def __init__(self, **script):
+        self.script = {int(run[1:]): list(events) for run, events in script.items()}
+        self.busy, self.most, self.order, self.closed = [], 0, [], False
+
+    def start(self, run, config):
+        self.busy.append(run)
+        self.order.append(run)
+        self.most = max(self.most, len(self.busy))
+
+    def wait(self, interrupt):
+        run = self.busy[0]
+        event = self.script[run].pop(0)
+        if event == "ctrl-c":
+            signal.raise_signal(signal.SIGINT)
+            return
+        self.busy.remove(run)
+        yield run, event
+
+    def stop(self):
+        self.script = {run: [{"busy": "saved"}] for run in self.busy}
+
+    def close(self):
+        self.closed = True
+
+
+def outcomes(workers, configs, root, jobs=2):
+    last = {}
+    run_all(workers, configs, root, "test", jobs, last.__setitem__)
+    assert workers.closed
+    return last
+
+
+DONE = {"record": {"status": "done"}}
+
+
+def test_all_are_run_so_many_at_a_time(matrix, tmp_path):
+    workers = Scripted(r0=[DONE], r1=[DONE], r2=[DONE])
+    assert outcomes(workers, matrix(), tmp_path) == {0: DONE, 1: DONE, 2: DONE}
+    assert workers.most == 2
+
+
+def test_a_run_whose_process_dies_is_tried_so_often_and_then_has_failed(matrix, tmp_path):
+    died = {"died": "SIGKILL"}
+    workers = Scripted(r0=[died, DONE], r1=[died] * 4, r2=[DONE])
+    last = outcomes(workers, matrix(), tmp_path)
+    assert last[0] == DONE
+    assert last[1]["record"]["status"] == "failed"
+    assert last[1]["record"]["reason"] == "its process died 4 times, at last by SIGKILL"
+    assert workers.order.count(1) == 4
+
+
+def test_a_run_that_is_held_is_tried_once_more_after_the_others(matrix, tmp_path):
+    held = {"busy": "another process is training it"}
+    workers = Scripted(r0=[dict(held), dict(held)], r1=[DONE], r2=[DONE])
+    assert outcomes(workers, matrix(), tmp_path, 1) == {0: held, 1: DONE, 2: DONE}
+    assert workers.order == [0, 1, 2, 0]
+
+
+def test_a_full_disk_starts_nothing_more(matrix, tmp_path):
+    workers = Scripted(r0=[{"error": "disk full", "halt": True}])
+    last = outcomes(workers, matrix(), tmp_path, 1)
+    assert last == {0: {"error": "disk full; 2 more not started"}}
+
+
+def test_ctrl_c_waits_for_what_is_saved(matrix, tmp_path):
+    workers, last = Scripted(r0=["ctrl-c"], r1=[]), {}
+    with pytest.raises(KeyboardInterrupt):
+        run_all(workers, matrix(), tmp_path, "test", 2, last.__setitem__)
+    assert last == {0: {"busy": "saved"}, 1: {"busy": "saved"}}
+    assert workers.closed
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
