@@ -46,7 +46,7 @@ def execute(
             return done
         folder.tidy()
         write_json(folder.path / "config.json", config.model_dump(mode="json"))
-        record, final = _frame(config, command), True
+        record, final = frame(config, command), True
         try:
             _train_and_score(config, folder, report, stop, record)
         except (Stopped, WriteError):
@@ -63,7 +63,7 @@ def fail(config: RunConfig, root: Path, command: str, why: str) -> dict[str, Any
     """The record of a run whose process cannot write one, unless it did. Errors: as `execute`."""
     folder = RunFolder(root, config)
     with folder.lock():
-        record = _frame(config, command) | {"status": "failed", "reason": why}
+        record = frame(config, command) | {"status": "failed", "reason": why}
         return folder.result() or _finish(folder, record, final=False)
 
 
@@ -80,7 +80,8 @@ def reason(error: Exception) -> str:
     return f"{type(error).__name__}: {text} ({Path(at.filename).name}:{at.lineno} in {at.name})"
 
 
-def _frame(config: RunConfig, command: str) -> dict[str, Any]:
+def frame(config: RunConfig, command: str) -> dict[str, Any]:
+    """A record of a run before its first step."""
     return {
         "schema": 1,
         "run": config.hash,
@@ -98,15 +99,19 @@ def _frame(config: RunConfig, command: str) -> dict[str, Any]:
         "learning": [],
         "cost": {},
         "env": environment(config),
-        "provenance": {"command": command, "finished": ""},
+        "provenance": {"command": command, "finished": _now()},
     }
 
 
 def _finish(folder: RunFolder, record: dict[str, Any], final: bool) -> dict[str, Any]:
     record["provenance"] |= folder.origin()
-    record["provenance"]["finished"] = datetime.now(UTC).isoformat(timespec="seconds")
+    record["provenance"]["finished"] = _now()
     folder.finish(record, final)
     return record
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def _train_and_score(

@@ -16,7 +16,7 @@ import signal
 import sys
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from itertools import count
 from multiprocessing.connection import Connection
@@ -42,6 +42,7 @@ ENCODINGS = (
     "rope,learned,randomized,prism(cursors=1,d_pe=8,hidden=8),"
     "prism_spectral(cursors=1,d_pe=8,hidden=8)"
 )
+MOST = 20  # kills of one run
 _MACHINE = {"env", "provenance", "cost"}  # of a record: what differs however a run was made
 
 
@@ -69,27 +70,32 @@ class Report:
 
 
 def soak(
-    configs: Sequence[RunConfig], root: Path, kills: int, seed: int = 0, minutes: float = 60.0
+    configs: Sequence[RunConfig],
+    root: Path,
+    kills: int,
+    seed: int = 0,
+    minutes: float = 60.0,
+    tell: Callable[[Report], None] = lambda report: None,
 ) -> Report:
-    """Kill until there are that many kills or minutes; every run that was begun is finished."""
+    """Kill until there are that many kills or minutes; every run that was begun is finished.
+
+    A process lives for a time drawn uniformly from half of what a whole run took; after MOST kills
+    a run may end in peace. `tell` is called after each run.
+    """
     report, began, draws = Report(), time.monotonic(), random.Random(seed)
     spans = {config.hash: _attempt(config, root / "whole").seconds for config in configs}
     for part in count():
         for config in configs:
             folder = root / f"part-{part}"
-            while True:
+            for killed in count():
                 enough = report.kills >= kills or time.monotonic() - began > 60 * minutes
-                delay = None if enough else draws.uniform(0, spans[config.hash])
-                attempt = _attempt(config, folder, delay)
-                if attempt.ended:
+                peace = enough or killed == MOST
+                delay = None if peace else draws.uniform(0, spans[config.hash] / 2)
+                if not _killed(config, folder, delay, report):
                     break
-                report.kills += 1
-                report.kills_while_saving += attempt.saving
-                _check_checkpoint(config, folder, attempt.saved, report)
-                if attempt.finished:
-                    report.lost_records += finished(folder / config.hash) is None
             report.runs += 1
             _check_result(config, root / "whole", folder, report)
+            tell(report)
             if enough:
                 report.seconds = round(time.monotonic() - began, 1)
                 return report
@@ -105,6 +111,17 @@ class _Attempt:
     saved: int = 0
     saving: bool = False
     finished: bool = False
+
+
+def _killed(config: RunConfig, root: Path, delay: float | None, report: Report) -> bool:
+    """Whether it took a kill to end the process; then also check what is left."""
+    attempt = _attempt(config, root, delay)
+    if not attempt.ended:
+        report.kills += 1
+        report.kills_while_saving += attempt.saving
+        _check_checkpoint(config, root, attempt.saved, report)
+        report.lost_records += attempt.finished and finished(root / config.hash) is None
+    return not attempt.ended
 
 
 def _attempt(config: RunConfig, root: Path, delay: float | None = None) -> _Attempt:
@@ -190,10 +207,14 @@ def main(kills: int, minutes: float, root: Path, pe: str, seed: int) -> None:
     torch.set_num_threads(1)
     protocol = load_protocol("quick", SETTINGS)
     configs = [resolve(protocol, "copy", spec, 0, "cpu", "auto") for spec in parse_list(pe)]
-    report = soak(configs, root, kills, seed, minutes)
+    report = soak(configs, root, kills, seed, minutes, _tell)
     for name, value in asdict(report).items():
         click.echo(f"{name.replace('_', ' ')}: {value}")
     sys.exit(1 if report.faults else 0)
+
+
+def _tell(report: Report) -> None:
+    click.echo(f"{report.kills} kills, {report.runs} runs, {report.faults} faults", err=True)
 
 
 if __name__ == "__main__":

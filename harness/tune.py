@@ -18,7 +18,6 @@ from pydantic import ValidationError
 
 from harness.config import ConfigError, Protocol, RunConfig, Train, parse_seeds
 from harness.matrix import Request
-from harness.runs import RunFolder
 from leaderboard.tuning import EXAMPLES, RUNS, Trial, Value, best, cells, tuned_name
 from pezoo.spec import unknown
 
@@ -135,6 +134,8 @@ def tuned(
 
 def note(root: Path, runs: Sequence[tuple[RunConfig, Record]]) -> None:
     """Leave in each run's folder where its settings come from, for its record."""
+    from harness.runs import RunFolder
+
     for config, tuning in runs:
         RunFolder(root, config).note_tuning(tuning)
 

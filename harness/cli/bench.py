@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import errno
 import json
-import os
 import shlex
 import sys
 from pathlib import Path
@@ -72,16 +70,17 @@ def command(
 
     The same command again continues what was interrupted and shows what is finished.
     """
+    from harness.cli.ready import check_builds, writable
     from harness.engine import Options, make
     from harness.matrix import request
 
     asked = request(pe, task, protocol, seeds, sets)
     sweep = _sweep(asked, tunes, tune_seeds)
     executor = make(engine, Options(jobs, threads, address, slurm))
-    folder = _writable(Path(root))
+    folder = writable(Path(root))
     device = executor.device(device)
     configs = asked.configs(device, attention)
-    _check_builds(configs)
+    check_builds(configs)
     if dry_run:
         _print_cost(configs, executor.jobs(configs))
         return
@@ -129,35 +128,6 @@ def _tune(
         _forget([config for config, _ in chosen], folder)
     tune.note(folder, chosen)
     return [config for config, _ in chosen], failed
-
-
-def _writable(folder: Path) -> Path:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        probe = folder / f".probe-{os.getpid()}"
-        probe.touch()
-        probe.unlink()
-    except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise
-        raise click.UsageError(f"cannot write to --runs {folder}: {error.strerror}") from error
-    return folder
-
-
-def _check_builds(configs: list[RunConfig]) -> None:
-    """Build one model per encoding and task: a wrong option ends here and not in a worker."""
-    from harness.execute import reason
-    from harness.train import start
-
-    for config in {(c.label, c.task): c for c in configs}.values():
-        try:
-            start(config.model_copy(update={"device": "cpu"}))
-        except ValueError:
-            raise
-        except Exception as error:  # a plug-in may raise anything
-            raise click.UsageError(
-                f"{config.label} on {config.task} cannot be built: {reason(error)}"
-            ) from error
 
 
 def _run(

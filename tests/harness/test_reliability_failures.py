@@ -222,6 +222,24 @@ def test_a_plugin_that_cannot_be_built_is_refused(
     assert "Traceback" not in err
 
 
+@pytest.mark.parametrize(
+    ("setting", "words"),
+    [
+        ("train.lr=1e30", "config: Value error, a number among the settings is not finite"),
+        ("train.clip=inf", "clip.float: Input should be a finite number"),
+        ("name=my protocol", "protocol: String should match pattern"),
+    ],
+)
+def test_what_no_record_can_hold_is_found_before_training(
+    monkeypatch, capsys, tmp_path, setting, words
+):
+    args = ["bench", "--pe", "nope", "--task", "copy", "--device", "cpu", "--runs", tmp_path]
+    code, _, err = call(monkeypatch, capsys, *args, *sets(setting))
+    assert code == 2
+    assert words in " ".join(err.split())
+    assert not list(tmp_path.iterdir())
+
+
 def test_names_that_are_checked_without_torch():
     assert ("auto", *BACKENDS) == ATTENTION
     for device in DEVICES[1:]:

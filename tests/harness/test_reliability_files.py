@@ -81,15 +81,15 @@ def empty(content, draws):
     return b""
 
 
-@pytest.mark.parametrize("damage", [truncate, flip, empty])
 @pytest.mark.parametrize("kind", ["safetensors", "pt", "json"])
-def test_a_damaged_checkpoint_gives_way_to_the_one_before(config, whole, tmp_path, damage, kind):
+def test_a_damaged_checkpoint_gives_way_to_the_one_before(config, whole, tmp_path, kind):
     folder = train_to(config, tmp_path, 10)
     path = folder / f"ckpt-00000009.{kind}"
     content = path.read_bytes()
-    for seed in range(5):
-        path.write_bytes(damage(content, random.Random(seed)))
-        assert newest(config, tmp_path) == (6, 1)
+    for damage in (truncate, flip, empty):
+        for seed in range(5):
+            path.write_bytes(damage(content, random.Random(seed)))
+            assert newest(config, tmp_path) == (6, 1)
     with pytest.warns(UserWarning, match="checkpoint 9 is damaged"):
         record = run(config, tmp_path)
     assert same(record, finished(whole / config.hash))
@@ -103,7 +103,7 @@ def test_every_byte_of_the_small_file_counts(config, tmp_path):
     assert read_sealed(path) is not None
     for place in range(len(content)):
         changed = bytearray(content)
-        changed[place] ^= 1
+        changed[place] ^= 1 << place % 8
         path.write_bytes(changed)
         assert read_sealed(path) is None
 
