@@ -65,8 +65,18 @@ class Block(nn.Module):
         if past is not None:
             k, v = torch.cat([past[0], k], 2), torch.cat([past[1], v], 2)  # (B, H, S, K)
         y = attend(encoding, q, k, v, ctx, mask, backend)
-        x = x + self.drop(self.out(y.transpose(1, 2).flatten(2)))
-        return x + self.drop(self.down(gelu(self.up(self.norm2(x))))), (k, v)
+        x = x + self._drop(self.out(y.transpose(1, 2).flatten(2)), ctx)
+        return x + self._drop(self.down(gelu(self.up(self.norm2(x)))), ctx), (k, v)
+
+    def _drop(self, x: Tensor, ctx: Context) -> Tensor:
+        """Dropout; in a part of a batch with the draws that its rows have in the whole (CPU)."""
+        p = self.drop.p
+        if ctx.part is None or not (self.training and p):
+            dropped: Tensor = self.drop(x)
+            return dropped
+        rows, ours = ctx.whole(len(x))
+        keep = x.new_empty(rows, *x.shape[1:]).bernoulli_(1 - p)[ours]
+        return x * keep.div_(1 - p)
 
 
 class Decoder(nn.Module):
@@ -99,11 +109,12 @@ class Decoder(nn.Module):
         total: int | None = None,
         progress: float | None = None,
         mode: str | None = None,
+        part: tuple[int, int] | None = None,
     ) -> Tensor:
         """Logits (B, T, vocab) of the next token after each of the new ids (B, T) at pos (B|1, T).
 
         With a cache, the new tokens follow those already in it; `total` is the planned length.
-        `progress` and `mode` are those of `pezoo.base.Context`.
+        `progress`, `mode` and `part` are those of `pezoo.base.Context`.
         """
         new = ids.shape[1]
         past = cache or Cache()
@@ -111,7 +122,7 @@ class Decoder(nn.Module):
             pos, ids = torch.cat([past.pos, pos], 1), torch.cat([past.ids, ids], 1)
         x = self.embedding(ids[:, -new:]) * self.model.width**0.5
         ctx = Context(
-            pos, ids, x, 0, new, scale, past.memo, total, generator, progress=progress, mode=mode
+            pos, ids, x, 0, new, scale, past.memo, total, generator, None, progress, mode, part
         )
         mask = attention_mask(ctx)
         ctx = self.encoding.prepare(ctx)

@@ -74,6 +74,15 @@ class Train(BaseModel):
     floor: float = Field(0.05, ge=0, le=1)
     clip: PositiveFloat = 1.0
     checkpoint_every: PositiveInt = 250
+    precision: Literal["float32", "bf16"] = "float32"  # bf16: autocast in training
+
+    @model_serializer(mode="wrap")
+    def _plain(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Without `precision` where it is the usual one: runs keep their identity."""
+        values: dict[str, Any] = handler(self)
+        if self.precision == "float32":
+            del values["precision"]
+        return values
 
 
 class Eval(BaseModel):

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
+from harness.sequences import Sequences
 from harness.train import Trainer
 
 Cost = dict[str, Any]
@@ -68,17 +68,18 @@ def timed(cost: Cost, part: str) -> Iterator[None]:
 @contextmanager
 def counting_tokens(trainer: Trainer, cost: Cost) -> Iterator[None]:
     """Count the tokens, without padding, that the model is trained on."""
-    pad = trainer.task.vocab.pad
+    pad, draw = trainer.task.vocab.pad, trainer.draw
 
-    def count(model: torch.nn.Module, args: tuple[Tensor, ...]) -> None:
-        if model.training:
-            cost["tokens"] += int((args[0] != pad).sum())
+    def count() -> tuple[Sequences, int]:
+        batch, length = draw()
+        cost["tokens"] += int((batch.ids[:, :-1] != pad).sum())
+        return batch, length
 
-    handle = trainer.model.register_forward_pre_hook(count)
+    trainer.draw = count  # type: ignore[method-assign]
     try:
         yield
     finally:
-        handle.remove()
+        trainer.draw = draw  # type: ignore[method-assign]
 
 
 def forget_peak_memory(device: str) -> None:

@@ -110,7 +110,7 @@ def _score(
     batch = join(task.sample(draws, count, length), task.vocab)
     try:
         for start in range(0, count, chunk):
-            part = _rows(batch, start, start + chunk).to(device)
+            part = batch.rows(start, start + chunk).to(device)
             hit = (predict(model, part, length, positions, mode) == part.ids) & part.answer
             correct += int((hit.sum(1) == part.answer.sum(1)).sum())
             right, total = right + int(hit.sum()), total + int(part.answer.sum())
@@ -156,8 +156,3 @@ def decode(
         ids, pos = logits[:, -1:].argmax(-1), batch.pos[:, step : step + 1]
         out.append(ids)
     return torch.cat(out, 1)
-
-
-def _rows(batch: Sequences, start: int, stop: int) -> Sequences:
-    pos = batch.pos if batch.pos.shape[0] == 1 else batch.pos[start:stop]
-    return Sequences(batch.ids[start:stop], pos, batch.answer[start:stop], batch.prompt)

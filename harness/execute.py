@@ -23,6 +23,7 @@ from pezoo.base import PositionError
 
 Progress = Callable[[dict[str, Any]], None]
 Stop = Callable[[], bool]
+Begin = Callable[[RunConfig], Trainer]
 
 
 class Stopped(Exception):
@@ -30,12 +31,17 @@ class Stopped(Exception):
 
 
 def execute(
-    config: RunConfig, root: Path, command: str, report: Progress, stop: Stop = lambda: False
+    config: RunConfig,
+    root: Path,
+    command: str,
+    report: Progress,
+    stop: Stop = lambda: False,
+    begin: Begin = start,
 ) -> dict[str, Any]:
     """Train and evaluate one run in its folder, resuming if it can; the record.
 
     A run that fails is a record too, with status "failed" and the reason. `stop` is asked after
-    every training step.
+    every training step; `begin` makes the trainer.
     Errors: filelock.Timeout when another process is at it, WriteError when a file cannot be
     written, Stopped.
     """
@@ -48,7 +54,7 @@ def execute(
         write_json(folder.path / "config.json", config.model_dump(mode="json"))
         record, final = frame(config, command), True
         try:
-            _train_and_score(config, folder, report, stop, record)
+            _train_and_score(begin, folder, report, stop, record)
         except (Stopped, WriteError):
             raise
         except Exception as error:
@@ -115,13 +121,13 @@ def _now() -> str:
 
 
 def _train_and_score(
-    config: RunConfig, folder: RunFolder, report: Progress, stop: Stop, record: dict[str, Any]
+    begin: Begin, folder: RunFolder, report: Progress, stop: Stop, record: dict[str, Any]
 ) -> None:
     """Fill in the record; what is known so far also when an error ends it."""
-    threads = torch.get_num_threads()
+    config, threads = folder.config, torch.get_num_threads()
     cost.forget_peak_memory(config.device)
     record["data_hash"] = data_hash(config)
-    trainer = start(config)
+    trainer = begin(config)
     record["backbone_hash"] = trainer.model.backbone_hash()
     record["chance"] = trainer.task.chance
     curve = _resume(trainer, folder)
@@ -129,6 +135,7 @@ def _train_and_score(
         "threads": torch.get_num_threads(),
         "attention": trainer.model.attention,
         "kernels": trainer.model.encoding.kernels(),
+        **trainer.spread,
     }
     try:
         _train(trainer, folder, curve, report, stop)

@@ -26,6 +26,11 @@ class Sequences:
     answer: Tensor
     prompt: int  # length of the (padded) prompt
 
+    def rows(self, first: int, stop: int) -> Sequences:
+        """Some of the B rows."""
+        pos = self.pos if self.pos.shape[0] == 1 else self.pos[first:stop]
+        return Sequences(self.ids[first:stop], pos, self.answer[first:stop], self.prompt)
+
     def to(self, device: str) -> Sequences:
         return Sequences(
             self.ids.to(device), self.pos.to(device), self.answer.to(device), self.prompt

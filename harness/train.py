@@ -17,7 +17,7 @@ from harness import tasks
 from harness.backbone import Decoder, shape_of
 from harness.config import RunConfig, Train
 from harness.seeds import generator, seed
-from harness.sequences import join
+from harness.sequences import Sequences, join
 from harness.tasks.base import Task
 from pezoo.registry import make
 
@@ -38,37 +38,61 @@ class Trainer:
 
     def advance(self) -> float:
         """Take one step; the loss. Errors: Diverged."""
-        loss = self._loss()
-        if not math.isfinite(loss.item()):
-            raise Diverged(f"loss is {loss.item()} at step {self.step}")
-        self.optimiser.zero_grad(set_to_none=True)
-        loss.backward()
+        loss = self.backward()
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.config.train.clip)
         factor = rate(self.config.train, self.step)
         for group in self.optimiser.param_groups:
             group["lr"] = group["peak"] * factor
         self.optimiser.step()
         self.step += 1
+        return loss
+
+    @property
+    def spread(self) -> dict[str, int]:
+        """How the sums of a step are spread, for the record."""
+        return {}
+
+    def backward(self) -> float:
+        """Put the gradients of this step's loss in place; the loss. Errors: Diverged."""
+        loss = self.loss(*self.draw())
+        self.check(loss.item())
+        self.optimiser.zero_grad(set_to_none=True)
+        loss.backward()
         return loss.item()
 
-    def _loss(self) -> Tensor:
-        config, device = self.config, self.config.device
-        self.model.train()
-        torch.manual_seed(seed("dropout", config.seed, self.step))
+    def check(self, loss: float) -> None:
+        """Errors: Diverged for a loss that is no finite number."""
+        if not math.isfinite(loss):
+            raise Diverged(f"loss is {loss} at step {self.step}")
+
+    def draw(self) -> tuple[Sequences, int]:
+        """The batch of this step and its length."""
+        config = self.config
         draws = generator("train", config.task, config.task_version, config.seed, self.step)
         length = draw_length(self.task, config.train, self.step, draws)
-        batch = join(self.task.sample(draws, config.train.batch, length), self.task.vocab).to(
-            device
-        )
-        logits = self.model(
-            batch.ids[:, :-1],
-            batch.pos[:, :-1],
-            scale=torch.tensor([length], device=device),
-            generator=generator("positions", config.seed, self.step),
-            progress=self.step / config.train.steps,
-        )
+        sample = self.task.sample(draws, config.train.batch, length)
+        return join(sample, self.task.vocab).to(config.device), length
+
+    def loss(self, batch: Sequences, length: int, first: int = 0, of: int | None = None) -> Tensor:
+        """The mean cross entropy of the answer's tokens, and the encoding's penalty.
+
+        These may be the rows from `first` on of a batch of `of` rows: random numbers are then
+        those that its rows have in the whole.
+        """
+        config, device = self.config, batch.ids.device
+        self.model.train()
+        torch.manual_seed(seed("dropout", config.seed, self.step))
+        with torch.autocast(device.type, torch.bfloat16, config.train.precision == "bf16"):
+            logits = self.model(
+                batch.ids[:, :-1],
+                batch.pos[:, :-1],
+                scale=torch.tensor([length], device=device),
+                generator=generator("positions", config.seed, self.step),
+                progress=self.step / config.train.steps,
+                part=None if of is None else (first, of),
+            )
         answer = batch.answer[:, 1:]
-        loss = cross_entropy(logits[answer], batch.ids[:, 1:][answer])
+        loss = cross_entropy(logits[answer].float(), batch.ids[:, 1:][answer])
         penalty = self.model.encoding.penalty()
         return loss if penalty is None else loss + penalty
 

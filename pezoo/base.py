@@ -61,6 +61,9 @@ class Context:
     distances  (L,) a table that replaces the distance d by sign(d) distances[|d|] (or None).
     progress   the share of training that is done, 0 to 1, for what changes with it (or None).
     mode       one of the encoding's own `modes`, another way to run trained weights (or None).
+    part       (first, of): these B rows are those from `first` on of a batch of `of` rows, which
+               is computed in parts. What is drawn for each row has to be that of the whole batch;
+               see `whole`. None: this is the whole batch.
     """
 
     pos: Tensor
@@ -75,6 +78,16 @@ class Context:
     distances: Tensor | None = None
     progress: float | None = None
     mode: str | None = None
+    part: tuple[int, int] | None = None
+
+    def whole(self, rows: int) -> tuple[int, slice]:
+        """How many rows to draw for these B = `rows`, and which of them are these.
+
+        >>> Context(torch.arange(4)[None], part=(2, 8)).whole(3)
+        (8, slice(2, 5, None))
+        """
+        first, of = self.part or (0, rows)
+        return of, slice(first, first + rows)
 
     @property
     def new(self) -> int:

@@ -267,6 +267,19 @@ def check_batch(factory: Factory) -> None:
     )
 
 
+def check_parts(factory: Factory) -> None:
+    """In training, a batch computed in parts (`Context.part`) gives the rows of the whole one."""
+    encoding, ids = build(factory).train(), tokens(4)
+    whole = _run(encoding, ids, progress=1.0)
+    parts = [_run(encoding, ids[a:b], progress=1.0, part=(a, 4)) for a, b in ((0, 1), (1, 4))]
+    _close(
+        whole,
+        torch.cat(parts),
+        1e-9,
+        "a batch in parts draws other numbers than the whole: draw for the rows of ctx.whole",
+    )
+
+
 def check_left_padding(factory: Factory) -> None:
     """Padding on the left (position -1) moves nothing, in the full pass and while decoding."""
     encoding = build(factory)
@@ -304,6 +317,7 @@ CHECKS: tuple[Check, ...] = (
     check_deterministic,
     check_order,
     check_batch,
+    check_parts,
     check_left_padding,
 )
 

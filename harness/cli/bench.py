@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from harness.tune import Sweep
 
 FORMATS = ("table", "json", "csv", "markdown")
-LOCAL_OPTIONS = ("--runs", "--engine", "--address", "--slurm")  # they change no result
+LOCAL_OPTIONS = ("--runs", "--engine", "--address", "--slurm", "--accumulate")  # of one site
 
 
 @click.command()
@@ -30,11 +30,21 @@ LOCAL_OPTIONS = ("--runs", "--engine", "--address", "--slurm")  # they change no
     "--attention", default="auto", show_default=True, help="auto, sdpa, eager, flex, xformers."
 )
 @click.option("--runs", "root", default="runs", show_default=True, help="Folder of the runs.")
-@click.option("--engine", default="local", show_default=True, help="local, ray or submitit.")
+@click.option("--engine", help="local, ray or submitit; ddp under torchrun.  [default: local]")
 @click.option("--jobs", type=click.IntRange(min=1), help="Runs at once; here one per core up to 2.")
 @click.option("--threads", type=click.IntRange(min=1), help="CPU threads of each run.")
 @click.option("--address", help="Ray: host:port of the cluster, or auto; a new one by default.")
 @click.option("--slurm", multiple=True, help="Slurm: --slurm partition=gpu --slurm mem_gb=8.")
+@click.option(
+    "--accumulate", type=click.IntRange(min=1), help="torchrun: parts of a batch in turn."
+)
+@click.option(
+    "--precision",
+    type=click.Choice(("float32", "bf16")),
+    default="float32",
+    show_default=True,
+    help="Of training; as --set train.precision=bf16.",
+)
 @click.option("--set", "sets", multiple=True, help="Change a setting: --set train.steps=500.")
 @click.option(
     "--tune",
@@ -54,11 +64,13 @@ def command(
     device: str,
     attention: str,
     root: str,
-    engine: str,
+    engine: str | None,
     jobs: int | None,
     threads: int | None,
     address: str | None,
     slurm: tuple[str, ...],
+    accumulate: int | None,
+    precision: str,
     sets: tuple[str, ...],
     tunes: tuple[str, ...],
     tune_seeds: str | None,
@@ -74,9 +86,10 @@ def command(
     from harness.engine import Options, make
     from harness.matrix import request
 
+    sets += (f"train.precision={precision}",) * (precision != "float32")
     asked = request(pe, task, protocol, seeds, sets)
     sweep = _sweep(asked, tunes, tune_seeds)
-    executor = make(engine, Options(jobs, threads, address, slurm))
+    executor = make(engine, Options(jobs, threads, address, slurm, accumulate))
     folder = writable(Path(root))
     device = executor.device(device)
     configs = asked.configs(device, attention)

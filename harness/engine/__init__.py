@@ -1,12 +1,14 @@
-"""Where runs are executed: worker processes here, a Ray cluster, Slurm.
+"""Where runs are executed: worker processes here, a Ray cluster, Slurm, or torchrun's processes.
 
 Which engine it is, and with how many workers, changes no weight and no score: a run depends on its
-config and on the number of threads of its worker, which the record names. An engine is imported
-when it is asked for; its name is that of its module and of the extra that it needs.
+config, and in the last bits on how many threads and processes share its sums, which the record
+names. An engine is imported when it is asked for; its name is that of its module and of the extra
+that it needs.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
     from harness.config import RunConfig
     from harness.engine.sweep import Event
 
-NAMES = ("local", "ray", "submitit")
+NAMES = ("local", "ray", "submitit", "ddp")
 _NEEDS = {"ray": "ray", "submitit": "submitit"}
 
 
@@ -34,6 +36,7 @@ class Options:
     threads: int | None = None  # CPU threads of each worker
     address: str | None = None  # of a Ray cluster
     slurm: tuple[str, ...] = ()  # key=value for submitit
+    accumulate: int | None = None  # parts in which each process computes its batch
 
 
 class Engine(Protocol):
@@ -51,15 +54,20 @@ class Engine(Protocol):
         """As `harness.engine.sweep.run_all`."""
 
 
-def make(name: str, options: Options) -> Engine:
-    """An engine by name. Errors: EngineError names the nearest one, or what is to be installed."""
+def make(name: str | None, options: Options) -> Engine:
+    """An engine by name; by default local, and ddp under torchrun.
+
+    Errors: EngineError names the nearest one, or what is to be installed.
+    """
     from pezoo.spec import unknown
 
+    name = name or ("ddp" if "TORCHELASTIC_RUN_ID" in os.environ else "local")
     if name not in NAMES:
         raise EngineError(unknown("engine", name, NAMES))
     for option, value, owner in (
         ("--address", options.address, "ray"),
         ("--slurm", options.slurm, "submitit"),
+        ("--accumulate", options.accumulate, "ddp"),
     ):
         if value and name != owner:
             raise EngineError(f"{option} belongs to --engine {owner}; the engine is {name}")

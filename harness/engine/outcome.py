@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from harness.config import RunConfig
+
+if TYPE_CHECKING:
+    from harness.train import Trainer
 
 
 def outcome(
@@ -15,8 +18,9 @@ def outcome(
     command: str,
     report: Callable[[dict[str, Any]], None],
     stop: Callable[[], bool],
+    begin: Callable[[RunConfig], Trainer] | None = None,
 ) -> dict[str, Any]:
-    """Execute a run; its last event.
+    """Execute a run, with a trainer that `begin` makes; its last event.
 
     {"record": ...}; {"busy": text} where another process has the run, or `stop` ended it;
     {"error": text}, with "halt" where other runs would end the same way.
@@ -24,9 +28,10 @@ def outcome(
     from filelock import Timeout
 
     from harness.execute import Stopped, execute
+    from harness.train import start
 
     try:
-        return {"record": execute(config, root, command, report, stop)}
+        return {"record": execute(config, root, command, report, stop, begin or start)}
     except Timeout:
         return {"busy": "another process is training it"}
     except Stopped as error:

@@ -60,7 +60,7 @@ def run_all(
     Errors: KeyboardInterrupt after Ctrl-C, when the checkpoints are saved.
     """
     sweep = _Sweep(workers, configs, root, command, on_event)
-    with _interrupts() as interrupt:
+    with interrupts() as interrupt:
         try:
             if sweep.run(jobs, interrupt):
                 return
@@ -110,7 +110,7 @@ class _Sweep:
         """Take what happens; whether Ctrl-C happened too."""
         for run, event in self.workers.wait(interrupt):
             self._take(run, event)
-        return _readable(interrupt)
+        return pressed(interrupt)
 
     def _take(self, run: int, event: dict[str, Any]) -> None:
         if event.keys() & FINAL:
@@ -151,7 +151,7 @@ def _recorded(config: RunConfig, root: Path, command: str, why: str) -> dict[str
 
 
 @contextmanager
-def _interrupts() -> Iterator[int]:
+def interrupts() -> Iterator[int]:
     """A file to read from after each Ctrl-C, which then does not interrupt anything else."""
     reader, writer = os.pipe()
     os.set_blocking(reader, False)
@@ -168,7 +168,8 @@ def _interrupts() -> Iterator[int]:
         os.close(writer)
 
 
-def _readable(interrupt: int) -> bool:
+def pressed(interrupt: int) -> bool:
+    """Whether there was another Ctrl-C."""
     try:
         return bool(os.read(interrupt, 1))
     except BlockingIOError:

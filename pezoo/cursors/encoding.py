@@ -87,7 +87,9 @@ class CursorEncoding(Encoding):
         """One layer of cursors: the scaled streams of each of its layers, into the memo."""
         key = f"{self.name}.{group}"
         past: Past | None = ctx.memo.get(f"{key}.past")
-        e, ctx.memo[f"{key}.past"] = self.layers[group](x, ctx, past)
+        with torch.autocast(x.device.type, enabled=False):  # rounded gates would add up
+            x = x.to(self.alpha.dtype)
+            e, ctx.memo[f"{key}.past"] = self.layers[group](x, ctx, past)
         e = e.view(*e.shape[:2], -1, self.options.cursors, e.shape[-1])  # (B, T, G, C, d_pe)
         e = self._with_absolute(e, ctx)
         e = scaled(e, self._coefficients(group), self.options.norm)

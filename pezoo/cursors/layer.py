@@ -204,7 +204,10 @@ class CursorLayer(nn.Module):
             return None
         ramp = 1.0 if ctx.progress is None else min(1.0, 2 * ctx.progress)
         device = like.device if ctx.generator is None else ctx.generator.device
-        noise = torch.randn(shape, generator=ctx.generator, device=device, dtype=like.dtype)
+        rows, ours = ctx.whole(shape[0])
+        noise = torch.randn(
+            (rows, *shape[1:]), generator=ctx.generator, device=device, dtype=like.dtype
+        )[ours]
         return noise.to(like.device) * (size * ramp)
 
 

@@ -17,7 +17,8 @@ WRAPPED = (
     "randomized:learned",
     "randomized(sample=distances):alibi",
     f"randomized:{PRISM}",
-    "prism(cursors=1,d_pe=8,hidden=6,absolute=true,norm=scale,gamma=1.0)",
+    "prism(cursors=1,d_pe=8,hidden=6,absolute=true,norm=scale,gamma=1.0,"
+    "state_noise=0.2,gate_noise=0.2)",
     "prism(cursors=2,d_pe=8,hidden=6,copy_every=2,controller=conv)",
     "prism(cursors=1,d_pe=8,hidden=6,support=one_sided,similarity=rbf,controller=token)",
     "prism_spectral(cursors=2,d_pe=8,hidden=6,copy_every=3,stride=2,learned_steps=true)",
@@ -83,6 +84,16 @@ class MixesBatch(Encoding):
         return x + x.roll(1, 0)
 
 
+class DrawsForThePart(Encoding):
+    stochastic = True
+
+    def embed(self, x, ctx):
+        if not self.training:
+            return x
+        noise = torch.randn(len(x), 1, 1, generator=ctx.generator, dtype=x.dtype)
+        return x * (1 + noise)
+
+
 class Blind(Encoding):
     pass
 
@@ -122,6 +133,7 @@ BROKEN = [
     (WrongDtype, "check_shapes", "expected torch.float64, got torch.float32"),
     (GlobalDraw, "check_deterministic", "draw from ctx.generator"),
     (MixesBatch, "check_batch", "samples of a batch see each other"),
+    (DrawsForThePart, "check_parts", "a batch in parts draws other numbers"),
     (Blind, "check_order", "set order_blind = True"),
     (Infinite, "check_long", "not finite at four times the training length"),
     (Forgets, "check_state_dict", "a loaded state_dict computes something else"),

@@ -177,3 +177,18 @@ def test_divergence_is_an_error():
 def test_a_vocabulary_that_is_too_small():
     with pytest.raises(ValueError, match=r"has 13 tokens, model.vocab is 12"):
         start(config_of("rope", "model.vocab=12"))
+
+
+@pytest.mark.parametrize("text", ["rope", "alibi", "learned", PRISM])
+def test_bfloat16_is_near_and_a_run_of_its_own(text):
+    config = config_of(text)
+    losses = {}
+    for precision in ("float32", "bf16"):
+        settings = config.train.model_copy(update={"precision": precision})
+        trainer = start(config.model_copy(update={"train": settings}))
+        losses[precision] = [trainer.advance() for _ in range(5)]
+        assert (trainer.config.hash == config.hash) == (precision == "float32")
+        assert all(p.dtype == torch.float32 for p in trainer.model.parameters())
+    assert losses["bf16"] == pytest.approx(losses["float32"], abs=0.02)
+    assert losses["bf16"] != losses["float32"]
+    assert "precision" not in config.model_dump(mode="json")["train"]

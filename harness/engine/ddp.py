@@ -1,0 +1,214 @@
+"""One run on several processes: `torchrun --nproc-per-node 2 -m harness bench ...`.
+
+Process 0 is `pezoo bench`; the others help with every run that it trains. All draw the same batch
+and each computes its rows, in one or more parts. Weighted by its answer tokens, the gradients of
+the parts add up to those of the whole batch, so that the result is that of one process but for
+the rounding of sums.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from harness.config import RunConfig
+from harness.engine import EngineError, Options
+from harness.engine.outcome import outcome
+from harness.engine.sweep import Event, interrupts, pressed
+from harness.sequences import Sequences
+from harness.train import Diverged, Trainer, start
+from pezoo.base import PositionError
+
+PATIENCE = timedelta(days=2)  # the others wait while process 0 evaluates
+
+
+@dataclass(frozen=True)
+class Engine:
+    """The processes that torchrun started."""
+
+    options: Options
+
+    def device(self, asked: str) -> str:
+        """cuda means one GPU for each process. Errors: EngineError."""
+        if not dist.is_initialized():
+            raise EngineError("engine ddp: start torchrun --nproc-per-node 2 -m harness bench ...")
+        if asked not in ("auto", "cpu", "cuda"):
+            raise EngineError(
+                f"torchrun chooses the GPU: expected auto, cpu or cuda, was {asked!r}"
+            )
+        if asked == "cuda" and not torch.cuda.is_available():
+            raise EngineError("device 'cuda' cannot be used here (choose auto or cpu)")
+        return "cuda" if torch.cuda.is_available() and asked != "cpu" else "cpu"
+
+    def jobs(self, configs: Sequence[RunConfig]) -> int:
+        """One: all processes are at the same run."""
+        return 1
+
+    def run_all(
+        self, configs: Sequence[RunConfig], root: Path, command: str, on_event: Event
+    ) -> None:
+        """Execute the runs one after the other; events as in `harness.engine.sweep.run_all`.
+
+        Errors: EngineError for a batch with too few rows; KeyboardInterrupt after Ctrl-C, when a
+        checkpoint is saved; SystemExit where a run ended in process 0 alone, so that the others
+        wait for it in vain.
+        """
+        self._check(configs)
+        torch.set_num_threads(self.options.threads or torch.get_num_threads())
+        with interrupts() as interrupt:
+            team = Team(self.options.accumulate or 1, lambda: pressed(interrupt))
+            for run, config in enumerate(configs):
+                report = partial(on_event, run)
+                report(outcome(config, root, command, report, team.stopped, team.begin))
+                if team.inside:
+                    dist.destroy_process_group()
+                    sys.exit(1)
+                if team.stopping or pressed(interrupt):
+                    raise KeyboardInterrupt
+
+    def _check(self, configs: Sequence[RunConfig]) -> None:
+        parts = dist.get_world_size() * (self.options.accumulate or 1)
+        for config in configs:
+            if (rows := config.train.batch) < parts:
+                raise EngineError(f"train.batch {rows} cannot be split into {parts} parts")
+
+
+@dataclass
+class Team:
+    """What the processes agree about; `asked` in process 0 says whether somebody wants to stop."""
+
+    accumulate: int = 1
+    asked: Callable[[], bool] = lambda: False
+    stopping: bool = False
+    inside: bool = False  # a run was begun together, and not yet ended together
+
+    def stopped(self) -> bool:
+        return self.stopping
+
+    def begin(self, config: RunConfig) -> Parallel:
+        """A trainer for this run."""
+        return Parallel(**vars(start(config)), team=self)
+
+
+@dataclass
+class Parallel(Trainer):
+    """A Trainer that computes its share of every batch. The first step calls the others to help."""
+
+    team: Team = field(default_factory=Team)
+    shared: DistributedDataParallel | None = None
+
+    @property
+    def spread(self) -> dict[str, int]:
+        return {"processes": dist.get_world_size(), "accumulate": self.team.accumulate}
+
+    def backward(self) -> float:
+        if self.shared is None:
+            call(self.config, self.step, self.optimiser.state_dict(), self.team.accumulate)
+            self.join()
+        try:
+            return self._backward()
+        except (Diverged, PositionError):  # in all processes
+            self.team.inside = False
+            raise
+
+    def advance(self) -> float:
+        loss = super().advance()
+        if self.step == self.config.train.steps or self.team.stopping:
+            self.team.inside = False
+        return loss
+
+    def join(self) -> None:
+        """Take the weights of process 0; from here on every process has to take every step."""
+        self.shared = DistributedDataParallel(_Loss(self), find_unused_parameters=True)
+        self.team.inside = True
+
+    def _backward(self) -> float:
+        assert self.shared is not None
+        batch, length = self.draw()
+        rows, size = len(batch.ids), dist.get_world_size()
+        parts, mine = size * self.team.accumulate, dist.get_rank() * self.team.accumulate
+        edges = [rows * part // parts for part in range(parts + 1)]
+        self.optimiser.zero_grad(set_to_none=True)
+        total = torch.zeros(2, dtype=torch.float64, device=batch.ids.device)
+        for part in range(mine, mine + self.team.accumulate):
+            own = batch.rows(edges[part], edges[part + 1])
+            share = own.answer[:, 1:].sum() / batch.answer[:, 1:].sum()
+            last = part == mine + self.team.accumulate - 1
+            with nullcontext() if last else self.shared.no_sync():
+                loss = self.shared(own, length, edges[part], rows) * share
+                (loss * size).backward()  # DDP takes the mean over the processes
+            total[0] += loss.detach()
+        total[1] = self.team.asked()
+        dist.all_reduce(total)
+        self.team.stopping = bool(total[1])
+        self.check(float(total[0]))
+        return float(total[0])
+
+
+class _Loss(nn.Module):
+    """The loss as one module: DDP has to see every use of a parameter."""
+
+    def __init__(self, trainer: Trainer) -> None:
+        super().__init__()
+        self.model, self.loss = trainer.model, trainer.loss
+
+    def forward(self, batch: Sequences, length: int, first: int, of: int) -> Tensor:
+        return self.loss(batch, length, first, of)
+
+
+def enter() -> None:
+    """Join the group that torchrun's environment describes."""
+    backend = "gloo"
+    if torch.cuda.is_available():
+        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+        backend = "cpu:gloo,cuda:nccl"
+    dist.init_process_group(backend, timeout=PATIENCE)
+
+
+def leave() -> None:
+    """Process 0: let the others go, unless they are gone or cannot be reached."""
+    if dist.is_initialized():
+        _broadcast(None)
+        dist.destroy_process_group()
+
+
+def serve() -> None:
+    """The other processes: help with every run of process 0, until it leaves."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # process 0 reacts to Ctrl-C
+    while (job := _broadcast(None)) is not None:
+        config, step, optimiser, accumulate, threads = job
+        torch.set_num_threads(threads)
+        team = Team(accumulate)
+        trainer = team.begin(config)
+        trainer.optimiser.load_state_dict(optimiser)
+        trainer.step = step
+        trainer.join()
+        with suppress(Diverged, PositionError):
+            while team.inside:
+                trainer.advance()
+    dist.destroy_process_group()
+
+
+def call(config: RunConfig, step: int, optimiser: dict[str, Any], accumulate: int) -> None:
+    """Process 0: have the others join a run."""
+    _broadcast((config, step, optimiser, accumulate, torch.get_num_threads()))
+
+
+def _broadcast(message: Any) -> Any:
+    """What process 0 says, in every process."""
+    box = [message]
+    dist.broadcast_object_list(box, src=0, device=torch.device("cpu"))
+    return box[0]

@@ -1,0 +1,135 @@
+"""One run on several processes is the run of one process, up to the rounding of sums."""
+
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from harness.config import load_protocol, resolve
+from harness.engine import EngineError, Options, make
+from harness.engine.ddp import Team
+from harness.execute import execute
+from harness.runs import finished
+from harness.soak import SETTINGS
+from harness.train import start
+from pezoo.spec import parse
+
+NOISY = "prism(cursors=1,d_pe=8,hidden=8,state_noise=0.3,gate_noise=0.2,orthogonal=0.1)"
+ENCODINGS = ["rope", "learned", "randomized:relative", "shifted_sinusoidal", NOISY]
+CURVE = (*SETTINGS, "eval.every=1", "model.dropout=0.1")
+
+
+def config_of(pe, *settings, task="copy"):
+    protocol = load_protocol("quick", (*SETTINGS, *settings))
+    return resolve(protocol, task, parse(pe), 0, "cpu", "auto")
+
+
+@pytest.fixture
+def alone(tmp_path):
+    """A group of this process alone."""
+    store = dist.FileStore(str(tmp_path / "store"), 1)
+    dist.init_process_group("gloo", store=store, rank=0, world_size=1)
+    yield
+    dist.destroy_process_group()
+
+
+@pytest.mark.parametrize("task", ["copy", "addition"])
+@pytest.mark.parametrize("pe", ENCODINGS)
+def test_parts_of_a_batch_add_up_to_the_whole(pe, task, alone):
+    config = config_of(pe, "train.batch=7", "model.dropout=0.1", task=task)  # 2, 2 and 3 rows
+    whole, parts = start(config), Team(accumulate=3).begin(config)
+    for _ in range(3):
+        assert parts.backward() == pytest.approx(whole.backward(), rel=1e-5)
+        for one, two in zip(whole.model.parameters(), parts.model.parameters(), strict=True):
+            torch.testing.assert_close(two.grad, one.grad, rtol=1e-3, atol=1e-6)
+        assert parts.advance() == pytest.approx(whole.advance(), rel=1e-5)
+    assert parts.spread == {"processes": 1, "accumulate": 3}
+
+
+def test_all_steps_are_taken_together_until_somebody_asks_to_stop(alone):
+    config = config_of("rope", "train.steps=3")
+    asked = [False, True]
+    team = Team(asked=lambda: asked.pop(0))
+    trainer = team.begin(config)
+    assert not team.inside
+    trainer.advance()
+    assert (team.inside, team.stopping) == (True, False)
+    trainer.advance()
+    assert (team.inside, team.stopping) == (False, True)
+
+
+def torchrun(root, *words, processes=2):
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(processes)]
+    command += ["--standalone", "-m", "harness", "bench", "--task", "copy", "--seeds", "0"]
+    return subprocess.Popen(
+        [*command, "--device", "cpu", "--threads", "1", "--runs", str(root), *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def sets(settings):
+    return [word for setting in settings for word in ("--set", setting)]
+
+
+@pytest.mark.slow
+def test_two_processes_have_the_loss_curve_of_one(tmp_path):
+    root, labels = tmp_path / "two", ["rope", "learned", NOISY]
+    words = ["--pe", ",".join(labels), "--accumulate", "2", *sets(CURVE), "--format", "json"]
+    out, err = torchrun(root, *words).communicate(timeout=600)
+    for label in labels:
+        config = config_of(label, *CURVE)
+        one, two = execute(config, tmp_path / "one", "test", print), finished(root / config.hash)
+        assert two is not None, err
+        curves = [[point["loss"] for point in record["learning"]] for record in (one, two)]
+        assert len(curves[1]) == config.train.steps == 30
+        assert curves[1] == pytest.approx(curves[0], abs=1e-4)
+        assert (two["env"]["processes"], two["env"]["accumulate"]) == (2, 2)
+        assert one["cost"]["tokens"] == two["cost"]["tokens"]
+        assert one["data_hash"] == two["data_hash"]
+    assert out.count('"run":') == len(labels)  # process 0 alone prints
+
+
+@pytest.mark.slow
+def test_ctrl_c_under_torchrun_saves(tmp_path):
+    settings = (*SETTINGS, "train.steps=50000")
+    config = config_of("rope", "train.steps=50000")
+    process = torchrun(tmp_path, "--pe", "rope", *sets(settings))
+    end = time.monotonic() + 300
+    while not list(tmp_path.glob("*/ckpt-*.json")):
+        assert time.monotonic() < end, process.communicate()
+        time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=300)
+    words = r"stopped at step (\d+) of 50000, checkpoint saved"
+    step = int(re.search(words, " ".join(err.split()))[1])
+    assert (tmp_path / config.hash / f"ckpt-{step:08d}.json").is_file()
+
+
+def test_what_torchrun_is_for():
+    with pytest.raises(EngineError, match="torchrun --nproc-per-node"):
+        make("ddp", Options()).device("auto")
+    with pytest.raises(EngineError, match="--accumulate belongs to --engine ddp"):
+        make("local", Options(accumulate=2))
+
+
+def test_a_batch_needs_a_row_for_every_part(alone, tmp_path):
+    engine = make("ddp", Options(accumulate=9))
+    assert engine.device("auto") == "cpu"
+    with pytest.raises(EngineError, match=r"train.batch 8 cannot be split into 9 parts"):
+        engine.run_all([config_of("rope")], tmp_path, "test", print)
+
+
+def test_runs_of_one_process_and_their_failures(alone, tmp_path):
+    configs = [config_of("rope", "train.steps=2"), config_of("rope", "train.lr=1e30")]
+    events = {}
+    make("ddp", Options()).run_all(configs, tmp_path, "test", events.__setitem__)
+    assert [events[i]["record"]["status"] for i in (0, 1)] == ["done", "failed"]
+    assert "Diverged" in events[1]["record"]["reason"]
