@@ -87,16 +87,22 @@ class Decoder(nn.Module):
     """
 
     def __init__(
-        self, model: Model, encoding: Encoding, seed: int, attention: str = "auto"
+        self,
+        model: Model,
+        encoding: Encoding,
+        seed: int,
+        attention: str = "auto",
+        device: str = "",
     ) -> None:
         super().__init__()
         self.model, self.encoding = model, encoding
-        self.attention = resolve(attention, encoding)
+        self.attention = resolve(attention, encoding, device)
         self.embedding = nn.Embedding(model.vocab, model.width)
         self.blocks = nn.ModuleList(Block(model) for _ in range(model.layers))
         self.norm = nn.LayerNorm(model.width)
         self.unembedding = None if model.tie_embeddings else nn.Linear(model.width, model.vocab)
         self._initialise(seed)
+        self.to(device or "cpu")
 
     def forward(
         self,

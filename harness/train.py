@@ -108,7 +108,7 @@ def start(config: RunConfig) -> Trainer:
     train_len = sum(task.max_tokens(top)) + 1
     torch.manual_seed(seed("encoding", config.seed))
     encoding = make(config.encoding, shape_of(config.model, train_len))
-    model = Decoder(config.model, encoding, config.seed, config.attention).to(config.device)
+    model = Decoder(config.model, encoding, config.seed, config.attention, config.device)
     return Trainer(config, task, model, optimiser_for(model, config.train))
 
 

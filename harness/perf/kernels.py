@@ -73,9 +73,26 @@ def _spectral_call(module: ModuleType, x: Inputs, backend: str) -> Tensor:
     return module.spectral_scan(x["reset"], x["moves"], x["angles"], backend=backend)
 
 
+def _attention_inputs(sizes: Sizes, draws: torch.Generator) -> Inputs:
+    """As a model hands them over: tokens before heads in memory."""
+    shape = sizes["batch"], sizes["tokens"], sizes["heads"], sizes["features"]
+    return {name: torch.randn(shape, generator=draws).transpose(1, 2) for name in "qkv"}
+
+
+def _attention_call(module: ModuleType, x: Inputs, backend: str) -> Tensor:
+    return module.attention(x["q"], x["k"], x["v"], backend=backend)
+
+
 _SIZES = {"batch": 64, "tokens": 22, "cursors": 32}
 
 KERNELS = {
+    "attention": Kernel(
+        "pezoo.kernels.attention",
+        {"batch": 64, "tokens": 22, "heads": 4, "features": 16},
+        _attention_inputs,
+        _attention_call,
+        lambda module, s: module.cost(s["batch"], s["heads"], s["tokens"], s["features"]),
+    ),
     "histogram_scan": Kernel(
         "pezoo.kernels.histogram",
         _SIZES,

@@ -12,21 +12,25 @@ from torch import Tensor
 
 from pezoo.adapters import eager
 from pezoo.base import Context, Encoding
+from pezoo.kernels.attention import installed
 
-BACKENDS = ("sdpa", "eager", "flex", "xformers")
+BACKENDS = ("sdpa", "eager", "flex", "numba", "xformers")
 
 
 class BackendError(ValueError):
     """An attention backend that is unknown, not installed, or cannot run here."""
 
 
-def resolve(backend: str, encoding: Encoding) -> str:
+def resolve(backend: str, encoding: Encoding, device: str = "") -> str:
     """The backend that will run: "auto" is sdpa, or eager where the encoding replaces softmax.
 
+    On the device "cpu", "auto" is numba where that can be imported; a model names its device only
+    if seconds of compilation, once for each machine, are worth it.
     Errors: BackendError for an unknown name, or a fused kernel where softmax is replaced.
     """
     if backend == "auto":
-        return "eager" if encoding.replaces_softmax else "sdpa"
+        fused = "numba" if device == "cpu" and installed() else "sdpa"
+        return "eager" if encoding.replaces_softmax else fused
     if backend not in BACKENDS:
         raise BackendError(f"unknown attention {backend!r}: expected auto, {', '.join(BACKENDS)}")
     if encoding.replaces_softmax and backend != "eager":

@@ -15,11 +15,12 @@ class Relative(Encoding):
     """Score queries against a projected sinusoid of the distance, plus learned global biases.
 
     Formula: a_ij = [(q_i + u) k_j + (q_i + v) (W r_{i-j})] / sqrt(K), r the sinusoid of width D.
-    The bias returned is what this adds to q_i k_j / sqrt(K).
+    The first term is the product of q + u, which `transform` returns, with k, so that it costs
+    nothing in attention; the bias returned is the second.
 
     Example: q = 0, u = 0, K = 1, D = 2, W = (1, 0), v = 1: bias_ij = sin(i - j).
 
-    Shapes: q (B, H, T, K), k (B, H, S, K) -> (B, H, T, S). Per layer: u, v (H, K), at the start
+    Shapes: q, k (B, H, T, K) -> the same, bias (B, H, T, S). Per layer: u, v (H, K), at the start
     N(0, 0.02^2); W (D, H K), at the start uniform in +-1/sqrt(D), like a linear layer. Sinusoids
     are float32 whatever the dtype of q. Distances take both signs, so that it serves encoders too.
     Options: base of the sinusoids.
@@ -46,14 +47,17 @@ class Relative(Encoding):
         self.w = nn.Parameter(torch.empty(layers, width, heads * size))
         nn.init.uniform_(self.w, -1 / math.sqrt(width), 1 / math.sqrt(width))
 
+    def transform(self, q: Tensor, k: Tensor, ctx: Context) -> tuple[Tensor, Tensor]:
+        return q + self.u[ctx.layer][:, None].to(q.dtype), k
+
     def bias(self, q: Tensor, k: Tensor, ctx: Context) -> Tensor:
-        u, v = (p[ctx.layer][:, None].to(q.dtype) for p in (self.u, self.v))  # (H, 1, K)
+        size = self.shape.d_head
+        shift = (self.v - self.u)[ctx.layer][:, None].to(q.dtype)  # (H, 1, K), as q has u already
         distances, index = torch.unique(ctx.distance(), return_inverse=True)  # (n,), (B|1, T, S)
         w = at_least_float32(self.w[ctx.layer])
-        r = sinusoid(distances, self.shape.d_model, self.base).to(w.dtype) @ w
+        r = sinusoid(distances, self.shape.d_model, self.base).to(w.dtype) @ w / math.sqrt(size)
         r = r.to(q.dtype).view(len(r), self.shape.n_heads, -1)  # (n, H, K)
-        content = u @ k.mT  # (H, 1, K) (B, H, K, S) -> (B, H, 1, S)
-        return (content + _scores(q + v, r, index)) / math.sqrt(self.shape.d_head)
+        return _scores(q + shift, r, index)
 
 
 def _scores(q: Tensor, rows: Tensor, index: Tensor) -> Tensor:

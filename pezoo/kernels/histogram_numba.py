@@ -13,7 +13,7 @@ from torch.autograd.function import once_differentiable
 
 from pezoo.kernels import histogram_numba_kernels as kernels
 from pezoo.kernels.histogram import Copy, Gates
-from pezoo.kernels.histogram_numba_vectors import LANES
+from pezoo.kernels.numba_vectors import LANES
 
 
 def scan(

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 import numba
 
-from pezoo.kernels.histogram_numba_math import exp2, log2
-from pezoo.kernels.histogram_numba_vectors import (
+from pezoo.kernels.numba_math import exp2, log2
+from pezoo.kernels.numba_vectors import (
     LANES,
     gather,
     larger,

@@ -232,7 +232,7 @@ def test_without_the_baseline_there_are_no_ratios(monkeypatch):
 # Kernels
 
 
-SIZES = {"batch": 2, "tokens": 5, "cursors": 3, "frequencies": 4}
+SIZES = {"batch": 2, "tokens": 5, "cursors": 3, "frequencies": 4, "heads": 3, "features": 5}
 
 
 @pytest.mark.parametrize("name", kernels.KERNELS)

@@ -114,6 +114,8 @@ def test_cuda_backends_refuse_the_cpu(backend):
 def test_resolve():
     nope = pezoo.make("nope", SHAPE)
     assert resolve("auto", nope) == "sdpa"
+    assert resolve("auto", nope, "cpu") == "numba"
+    assert resolve("auto", nope, "cuda") == "sdpa"
     for backend in BACKENDS:
         assert resolve(backend, nope) == backend
     with pytest.raises(BackendError, match="unknown attention 'flash'"):
@@ -123,8 +125,8 @@ def test_resolve():
 def test_an_encoding_that_replaces_softmax():
     encoding = Hard(SHAPE)
     _, q, k, v, ctx = inputs("nope")
-    assert resolve("auto", encoding) == resolve("eager", encoding) == "eager"
-    for backend in ("sdpa", "flex", "xformers"):
+    assert resolve("auto", encoding, "cpu") == resolve("eager", encoding) == "eager"
+    for backend in ("sdpa", "flex", "numba", "xformers"):
         with pytest.raises(BackendError, match=f"Hard replaces softmax: {backend} cannot"):
             resolve(backend, encoding)
     out = attend(encoding, q, k, v, ctx, None, "eager")

@@ -43,6 +43,7 @@ def from_reference(inputs):
 
 def logits(encoding, q, k, distances=None):
     ctx = Context(pos=torch.arange(q.shape[2])[None], layer=1, distances=distances)
+    q, k = encoding.transform(q, k, ctx)
     return (q @ k.mT + 2 * encoding.bias(q, k, ctx)).detach()
 
 

@@ -10,8 +10,8 @@ numba = pytest.importorskip("numba")
 
 from pezoo.kernels import histogram_numba_kernels as kernels  # noqa: E402
 from pezoo.kernels.histogram import Gates, histogram_scan  # noqa: E402
-from pezoo.kernels.histogram_numba_math import exp2, log2  # noqa: E402
-from pezoo.kernels.histogram_numba_vectors import (  # noqa: E402
+from pezoo.kernels.numba_math import exp2, log2  # noqa: E402
+from pezoo.kernels.numba_vectors import (  # noqa: E402
     LANES,
     gather,
     larger,

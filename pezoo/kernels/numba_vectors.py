@@ -67,9 +67,26 @@ def splat(typing: Any, x: Any, like: Any) -> Any:
     return like(x, like), code
 
 
+@intrinsic
+def pointer(typing: Any, address: Any, like: Any) -> Any:
+    """Numbers of the type of `like` at an address: an array that nobody counts references to."""
+
+    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.inttoptr(args[0], context.get_value_type(like).as_pointer())
+
+    return types.CPointer(like)(_index(address), like), code
+
+
+def _data(context: Any, builder: Any, kind: Any, array: Any) -> Any:
+    """Where an array or a pointer begins."""
+    if isinstance(kind, types.CPointer):
+        return array
+    return context.make_array(kind)(context, builder, array).data
+
+
 def _address(context: Any, builder: Any, kind: Any, array: Any, index: Any) -> Any:
     """Of LANES numbers of an array (n,) from that index on."""
-    data = context.make_array(kind)(context, builder, array).data
+    data = _data(context, builder, kind, array)
     vector = ir.VectorType(context.get_value_type(kind.dtype), LANES)
     return builder.bitcast(builder.gep(data, [index]), vector.as_pointer())
 
@@ -81,6 +98,21 @@ def load(typing: Any, x: Any, i: Any) -> Any:
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         size = context.get_abi_sizeof(context.get_value_type(x.dtype))
         return builder.load(_address(context, builder, x, *args), align=size)
+
+    return Vector(x.dtype)(x, _index(i)), code
+
+
+@intrinsic
+def load_splat(typing: Any, x: Any, i: Any) -> Any:
+    """x[i] in every lane, of an array (n,); an index below 0 does not count from the end."""
+
+    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        data = _data(context, builder, x, args[0])
+        kind = context.get_value_type(signature.return_type)
+        empty = ir.Constant(kind, ir.Undefined)
+        number = builder.load(builder.gep(data, [args[1]]))
+        one = builder.insert_element(empty, number, ir.Constant(INT, 0))
+        return builder.shuffle_vector(one, empty, ints(0))
 
     return Vector(x.dtype)(x, _index(i)), code
 
@@ -250,3 +282,24 @@ def where_negative(typing: Any, x: Any, a: Any, b: Any) -> Any:
         return builder.select(builder.fcmp_ordered("<", args[0], zero), *args[1:])
 
     return a(x, a, b), code
+
+
+def _across(join: Callable[[Any, Any, Any], Any]) -> Callable[..., Any]:
+    """All lanes joined in pairs: a number."""
+
+    @intrinsic
+    def reduce(typing: Any, x: Any) -> Any:
+        def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            value = args[0]
+            for s in (4, 2, 1):
+                order = ir.Constant(INTS, [(lane + s) % LANES for lane in range(LANES)])
+                value = join(builder, value, builder.shuffle_vector(value, value, order))
+            return builder.extract_element(value, ir.Constant(INT, 0))
+
+        return x.dtype(x), code
+
+    return reduce
+
+
+total = _across(lambda builder, a, b: builder.fadd(a, b))
+highest = _across(lambda builder, a, b: builder.select(builder.fcmp_ordered(">", a, b), a, b))

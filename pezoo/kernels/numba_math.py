@@ -15,7 +15,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import overload
 
-from pezoo.kernels.histogram_numba_vectors import (
+from pezoo.kernels.numba_vectors import (
     FLOATS,
     INT,
     INTS,
@@ -119,7 +119,7 @@ def _exp2(x: Any) -> Callable[[Any], Any]:
         return _library_exp2(x)
 
     def single(x: Any) -> Any:
-        inside = larger(x, splat(LOWEST, x))
+        inside = larger(splat(LOWEST, x), x)  # a NaN stays one
         k, power = _nearest(inside)
         f = inside - k
         f2 = f * f

@@ -1,0 +1,141 @@
+"""Attention for a CPU and narrow heads, in numba: compiled on first use."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from pezoo.kernels import attention_numba_kernels as kernels
+from pezoo.kernels.numba_vectors import LANES
+
+
+def attend(
+    q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, mask: Tensor | None, scale: float
+) -> Tensor:
+    """The same as `pezoo.adapters.eager.attend`, without a second derivative."""
+    t, s = q.shape[-2], k.shape[-2]
+    hidden, ends = None, torch.arange(s - t + 1, s + 1)
+    if mask is not None:
+        hidden = torch.where(mask, 0.0, -torch.inf).to(q.dtype)
+        seen = mask.flatten(0, -3).any(0)
+        ends = (seen * torch.arange(1, s + 1)).amax(-1).expand(t)
+    out: Tensor = _Attention.apply(  # type: ignore[no-untyped-call]
+        q, k, v, bias, hidden, ends, scale
+    )
+    return out
+
+
+class _Attention(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, hidden: Tensor | None,
+        ends: Tensor, scale: float,
+    ) -> Tensor:  # fmt: skip
+        out, lse = _like_tokens(q, v.shape[-1]), q.new_empty(q.shape[:3])
+        call = _Call(q, k, v, bias, hidden, ends, scale)
+        call.run(kernels.forward, kernels.Outputs(call.heads(out), lse.data_ptr()))
+        ctx.save_for_backward(q, k, v, bias, hidden, ends, out, lse)
+        ctx.scale = scale
+        return out
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        q, k, v, bias, hidden, ends, out, lse = ctx.saved_tensors
+        call = _Call(q, k, v, bias, hidden, ends, ctx.scale)
+        d = [_like_tokens(x, x.shape[-1]) for x in (q, k, v)]
+        into = _bias_gradients(bias, call) if ctx.needs_input_grad[3] else [None] * call.parts
+        y = kernels.Outputs(call.heads(out), lse.data_ptr())
+        parts = [kernels.Gradients(*map(call.heads, (grad, *d, call.wide(x)))) for x in into]
+        call.run(kernels.backward, y, parts=parts)
+        return *d, _summed(into, bias), None, None, None
+
+
+def _bias_gradients(bias: Tensor, call: _Call) -> list[Tensor]:
+    """Zeros that broadcast like the bias, but over no key; one for each part where parts share."""
+    shape = (1,) * (4 - bias.dim()) + bias.shape
+    shared = math.prod(shape[:2]) < call.rows
+    if bias.dim() == 4 and bias.stride(3) == 1 and shape[3] == call.size.keys and not shared:
+        return [torch.zeros_like(bias)] * call.parts  # in the bias's own order in memory
+    zeros = bias.new_zeros(call.parts if shared else 1, *shape[:3], call.size.keys)
+    return [*zeros] if shared else [zeros[0]] * call.parts
+
+
+def _summed(parts: list[Tensor] | list[None], bias: Tensor | None) -> Tensor | None:
+    """The gradient of the bias from those of the parts, which may be one and the same tensor."""
+    if bias is None or parts[0] is None:
+        return None
+    if parts[0] is parts[-1]:
+        return parts[0].sum_to_size(bias.shape)
+    return torch.stack(parts).sum(0).sum_to_size(bias.shape)
+
+
+def _like_tokens(x: Tensor, width: int) -> Tensor:
+    """An empty (B, H, T, width) with tokens before heads: joining the heads again is no copy."""
+    b, h, t, _ = x.shape
+    return x.new_empty(b, t, h, width).transpose(1, 2)
+
+
+class _Call:
+    """The addresses of tensors, which stay alive as long as this does."""
+
+    def __init__(
+        self, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, hidden: Tensor | None,
+        ends: Tensor, scale: float,
+    ) -> None:  # fmt: skip
+        (b, h, t, width), (s, features) = q.shape, v.shape[2:]
+        self.alive: list[Tensor] = []
+        self.bias_shape = b, h, t, s
+        padded = torch.cat([ends, ends.new_zeros(kernels.QUERIES)])
+        self.alive.append(padded)
+        self.inputs = kernels.Inputs(
+            self.heads(q),
+            self.heads(k),
+            self.heads(v),
+            self.heads(self.wide(bias)),
+            self.heads(self.wide(hidden)),
+            ends=padded.data_ptr(),
+        )
+        self.size = kernels.Sizes(h, t, s, width, features, q.element_size(), scale)
+        self.rows, self.dtype = b * h, q.dtype
+        self.parts = min(torch.get_num_threads(), self.rows)
+
+    def wide(self, x: Tensor | None) -> Tensor | None:
+        return None if x is None else x.expand(self.bias_shape)
+
+    def heads(self, x: Tensor | None) -> kernels.Heads:
+        """The address of a tensor, expanded over heads and samples; a copy where keys have gaps."""
+        if x is None:
+            return kernels.Heads(0, 0, 0, 0)
+        if x.shape[-1] > 1 and x.stride(-1) != 1:
+            x = x.contiguous()
+        self.alive.append(x)
+        return kernels.Heads(x.data_ptr(), *x.stride()[:3])
+
+    def run(self, kernel: Any, *outputs: Any, parts: Sequence[Any] = ()) -> None:
+        """Over all heads, in one part for each of torch's threads; parts[i] is for part i alone."""
+        like = torch.zeros((), dtype=self.dtype).numpy()[()]
+
+        def one(part: int, first: int, last: int) -> None:
+            sizes = kernels.scratch_sizes(self.size)
+            numbers = np.zeros(sum(sizes), like.dtype)
+            numbers[-LANES:] = -1
+            starts = accumulate(sizes[:-1], initial=0)
+            places = kernels.Scratch(*(numbers.ctypes.data + self.size.item * n for n in starts))
+            own = parts[part : part + 1]
+            kernel(self.inputs, self.size, *outputs, *own, places, like, first, last)
+
+        edges = [self.rows * i // self.parts for i in range(self.parts + 1)]
+        if self.parts == 1:
+            one(0, *edges)
+            return
+        with ThreadPoolExecutor(self.parts) as pool:
+            list(pool.map(one, range(self.parts), edges, edges[1:]))

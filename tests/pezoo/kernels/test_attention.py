@@ -1,0 +1,144 @@
+"""Attention in numba computes what attention written out computes."""
+
+import pytest
+import torch
+
+pytest.importorskip("numba")
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pezoo.adapters import BackendError, eager, numba
+from pezoo.kernels.attention import attention, backends, cost
+from pezoo.kernels.attention_numba import attend
+
+torch.set_num_threads(1)
+
+
+def tensors(b, h, t, s, width, features, dtype=torch.float32):
+    """q, k and v as a model hands them over: tokens before heads in memory."""
+    generator = torch.Generator().manual_seed(b + 10 * h + 100 * t + 1000 * s + width)
+    sizes = (t, width), (s, width), (s, features)
+    return [
+        torch.randn(b, n, h, k, generator=generator, dtype=dtype).transpose(1, 2).requires_grad_()
+        for n, k in sizes
+    ]
+
+
+def outcome(function, inputs, mask, scale):
+    """The output and the gradient of every input, for a fixed gradient of the output."""
+    given = [x.detach().clone().requires_grad_() for x in inputs if x is not None]
+    q, k, v, *bias = given
+    out = function(q, k, v, bias[0] if bias else None, mask, scale)
+    weight = torch.linspace(-1, 2, out.numel(), dtype=out.dtype).view(out.shape)
+    return [out.detach(), *torch.autograd.grad((out * weight).sum(), given)]
+
+
+def assert_same(inputs, mask=None, scale=0.3, **tolerance):
+    tolerance = tolerance or {"atol": 2e-5, "rtol": 2e-5}
+    wanted, got = (outcome(f, inputs, mask, scale) for f in (eager.attend, attend))
+    for a, b in zip(got, wanted, strict=True):
+        torch.testing.assert_close(a, b, **tolerance)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    b=st.integers(1, 3),
+    h=st.integers(1, 3),
+    t=st.integers(1, 21),
+    more=st.integers(0, 9),
+    width=st.integers(1, 19),
+    features=st.integers(1, 19),
+)
+def test_it_is_attention_for_all_sizes(b, h, t, more, width, features):
+    mask = eager.causal(t, t + more, torch.device("cpu"))
+    assert_same(tensors(b, h, t, t + more, width, features), mask if more else None)
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 9, 9), (1, 3, 9, 9), (2, 1, 9, 9), (1, 1, 1, 9), ()])
+def test_a_bias_of_every_shape_gets_its_gradient(shape):
+    bias = torch.randn(shape, generator=torch.Generator().manual_seed(0))
+    assert_same([*tensors(2, 3, 9, 9, 5, 5), bias])
+
+
+def test_a_bias_in_any_order_in_memory():
+    bias = torch.randn(9, 3, 2, 9).permute(2, 1, 0, 3)
+    assert_same([*tensors(2, 3, 9, 9, 5, 5), bias])
+    bias = torch.randn(2, 3, 9, 9).mT  # keys are not next to each other
+    assert_same([*tensors(2, 3, 9, 9, 5, 5), bias])
+
+
+def test_masks_per_sample_and_keys_that_a_bias_hides():
+    mask = torch.ones(2, 1, 9, 9, dtype=torch.bool).tril()
+    mask[1, :, :, :4] = False
+    mask |= torch.eye(9, dtype=torch.bool)
+    bias = torch.zeros(3, 9, 9)
+    bias[1, :, 1:] = -torch.inf
+    bias += torch.zeros(9, 9).fill_diagonal_(0.0)
+    assert_same([*tensors(2, 3, 9, 9, 8, 8)], mask)
+    hidden = torch.where(torch.ones(9, 9).tril(-2).bool(), -torch.inf, 0.0)  # the last two alone
+    wanted, got = (f(*tensors(2, 3, 9, 9, 8, 8), hidden, mask, 0.3) for f in (eager.attend, attend))
+    torch.testing.assert_close(got, wanted, atol=2e-5, rtol=2e-5)
+    everything = torch.ones(1, 1, 9, 9, dtype=torch.bool)  # not causal
+    assert_same([*tensors(2, 3, 9, 9, 8, 8)], everything)
+
+
+def test_logits_that_would_overflow_and_rows_with_one_weight():
+    q, k, v = tensors(1, 2, 12, 12, 8, 8)
+    out = attend(q, k, v, None, None, 1e3)
+    torch.testing.assert_close(out, eager.attend(q, k, v, None, None, 1e3))
+
+
+@pytest.mark.parametrize("place", ["q", "k", "v", "bias"])
+def test_nan_is_not_lost(place):
+    inputs = dict(zip("qkv", (x.detach() for x in tensors(1, 2, 9, 9, 8, 8)), strict=True))
+    inputs["bias"] = torch.zeros(1, 2, 9, 9)
+    inputs[place][0, 1, 3, 2] = torch.nan
+    out = attend(*inputs.values(), None, 1.0)
+    assert torch.equal(out.isnan(), eager.attend(*inputs.values(), None, 1.0).isnan())
+
+
+def test_threads_change_nothing():
+    inputs = [*tensors(3, 3, 17, 17, 8, 8), torch.randn(1, 3, 17, 17)]
+    one = outcome(attend, inputs, None, 0.3)
+    torch.set_num_threads(3)
+    try:
+        three = outcome(attend, inputs, None, 0.3)
+    finally:
+        torch.set_num_threads(1)
+    assert all(torch.equal(a, b) for a, b in zip(one[:-1], three[:-1], strict=True))
+    torch.testing.assert_close(one[-1], three[-1])  # summed over samples in another order
+
+
+@pytest.mark.slow
+def test_gradients_in_float64():
+    q, k, v = tensors(1, 2, 5, 5, 3, 4, torch.float64)
+    bias = torch.randn(1, 1, 5, 5, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda *x: attend(*x, None, 0.5), (q, k, v, bias))
+
+
+def test_the_adapter_leaves_what_it_is_slow_at_to_torch(monkeypatch):
+    called = []
+    monkeypatch.setattr(numba.sdpa, "attend", lambda *args: called.append(args[0].shape))
+    q, k, v = tensors(1, 1, 1, 9, 8, 8)
+    numba.attend(q, k, v, None, None, 1.0)
+    q, k, v = tensors(1, 1, 4, numba.KEYS + 1, 8, 8)
+    numba.attend(q, k, v, None, None, 1.0)
+    assert [shape[2] for shape in called] == [1, 4]
+
+
+def test_the_adapter_refuses_half_precision():
+    x = torch.zeros(1, 1, 4, 8, dtype=torch.bfloat16)
+    with pytest.raises(BackendError, match="on a CPU, was given torch"):
+        numba.attend(x, x, x, None, None, 1.0)
+
+
+def test_as_a_kernel():
+    q, k, v = (x.detach() for x in tensors(2, 2, 9, 9, 8, 8))
+    assert set(backends()) == {"numba", "reference", "sdpa"}
+    wanted = attention(q, k, v)
+    for backend in backends():
+        torch.testing.assert_close(attention(q, k, v, backend=backend), wanted)
+    with pytest.raises(ValueError, match="did you mean sdpa"):
+        attention(q, k, v, backend="spda")
+    assert cost(2, 3, 5, 8)[0] == 2 * 3 * 15 * (14 * 8 + 9)
