@@ -127,6 +127,8 @@ def _print(record: dict[str, Any]) -> None:
         click.echo(
             tabulate(rows, headers=["length", "exact", "token", "method", "note"], floatfmt=".3f")
         )
+    hashes = [(name, record.get(name)) for name in ("backbone_hash", "data_hash")]
+    click.echo("\n" + tabulate([pair for pair in hashes if pair[1]]))
     for part in ("cost", "env"):
         click.echo(f"\n{part}\n{tabulate(record[part].items())}")
 

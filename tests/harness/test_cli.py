@@ -87,6 +87,7 @@ def test_bench_prints_records_resumes_and_writes_a_leaderboard(monkeypatch, caps
     code, out, _ = call(monkeypatch, capsys, "show", run[:8], "--runs", tmp_path)
     assert code == 0
     assert "last checkpoint" in out
+    assert records[0]["data_hash"] in out
     code, out, _ = call(monkeypatch, capsys, "try", run, "12=", "--runs", tmp_path)
     assert code == 0
     assert "12=" in out
