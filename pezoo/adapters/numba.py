@@ -1,6 +1,7 @@
 """Attention of narrow heads on a CPU: `pezoo.kernels.attention_numba`, or torch's where that wins.
 
-A few queries over many keys (decoding) and long sequences go to scaled_dot_product_attention.
+A few queries over many keys (decoding), long sequences and half precision go to
+scaled_dot_product_attention.
 """
 
 import torch
@@ -15,18 +16,16 @@ KEYS = 512
 def attend(
     q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, mask: Tensor | None, scale: float
 ) -> Tensor:
-    """The same as `eager.attend`. Errors: BackendError without numba or a CPU, or in half."""
+    """The same as `eager.attend`. Errors: BackendError without numba or a CPU."""
     from pezoo.adapters import BackendError
     from pezoo.kernels.attention import installed
 
-    if q.device.type != "cpu" or q.dtype not in (torch.float32, torch.float64):
-        raise BackendError(
-            f"attention numba computes in float32 or float64 on a CPU, was given {q.dtype} on "
-            f"{q.device}; use sdpa"
-        )
+    if q.device.type != "cpu":
+        raise BackendError(f"attention numba runs on a CPU, was given {q.device}; use sdpa")
     if not installed():
         raise BackendError("numba cannot be imported: pip install numba, or use sdpa")
-    if q.shape[-2] < QUERIES or k.shape[-2] > KEYS:
+    whole = q.dtype in (torch.float32, torch.float64)
+    if not whole or q.shape[-2] < QUERIES or k.shape[-2] > KEYS:
         return sdpa.attend(q, k, v, bias, mask, scale)
     from pezoo.kernels.attention_numba import attend
 

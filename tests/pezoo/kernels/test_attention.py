@@ -8,7 +8,7 @@ pytest.importorskip("numba")
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pezoo.adapters import BackendError, eager, numba
+from pezoo.adapters import BackendError, eager, numba, sdpa
 from pezoo.kernels.attention import attention, backends, cost
 from pezoo.kernels.attention_numba import attend
 
@@ -127,10 +127,12 @@ def test_the_adapter_leaves_what_it_is_slow_at_to_torch(monkeypatch):
     assert [shape[2] for shape in called] == [1, 4]
 
 
-def test_the_adapter_refuses_half_precision():
-    x = torch.zeros(1, 1, 4, 8, dtype=torch.bfloat16)
-    with pytest.raises(BackendError, match="on a CPU, was given torch"):
-        numba.attend(x, x, x, None, None, 1.0)
+def test_half_precision_goes_to_torch_and_another_device_nowhere():
+    inputs = [x.detach().bfloat16() for x in tensors(1, 2, 9, 9, 8, 8)]
+    wanted = sdpa.attend(*inputs, None, None, 1.0)
+    assert torch.equal(numba.attend(*inputs, None, None, 1.0), wanted)
+    with pytest.raises(BackendError, match="runs on a CPU, was given meta"):
+        numba.attend(*(x.to("meta") for x in inputs), None, None, 1.0)
 
 
 def test_as_a_kernel():
