@@ -81,6 +81,11 @@ def sample_count(task: Task, config: RunConfig, length: int) -> int:
     return max(config.eval.min_samples, wanted)
 
 
+def chunk_size(task: Task, length: int) -> int:
+    """How many samples of a length are scored in one forward pass."""
+    return max(1, _CHUNK_TOKENS // (sum(task.max_tokens(length)) + 1))
+
+
 def method(model: Decoder) -> str:
     """How this encoding is scored: "teacher-forced" or "decoded"."""
     encoding = model.encoding
@@ -104,8 +109,7 @@ def _score(
     predict = teacher_forced if how == "teacher-forced" else decode
     device = str(model.embedding.weight.device)
     positions = torch.Generator().manual_seed(position_seed)
-    tokens = sum(task.max_tokens(length)) + 1
-    chunk = max(1, _CHUNK_TOKENS // tokens)
+    chunk = chunk_size(task, length)
     correct, right, total = 0, 0, 0
     batch = join(task.sample(draws, count, length), task.vocab)
     try:

@@ -132,6 +132,15 @@ def tuned(
     return made
 
 
+def costliest(sweep: Sweep, plain: Sequence[RunConfig]) -> list[RunConfig]:
+    """The comparison's runs with the cell that takes longest: most steps, largest batch."""
+    values = max(cells(sweep.grid), key=lambda v: (v.get("steps", 0), v.get("batch", 0)))
+    return [
+        config.model_copy(update={"train": config.train.model_copy(update=values)})
+        for config in plain
+    ]
+
+
 def note(root: Path, runs: Sequence[tuple[RunConfig, Record]]) -> None:
     """Leave in each run's folder where its settings come from, for its record."""
     from harness.runs import RunFolder

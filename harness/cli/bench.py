@@ -95,7 +95,7 @@ def command(
     configs = asked.configs(device, attention)
     check_builds(configs)
     if dry_run:
-        _print_cost(configs, executor.jobs(configs))
+        _print_cost(*_worst(asked, sweep, configs), executor, threads, form)
         return
     failed = False
     if sweep:
@@ -116,6 +116,18 @@ def _sweep(asked: Request, tunes: tuple[str, ...], seeds: str | None) -> Sweep |
             raise click.UsageError("--tune-seeds needs --tune, for example --tune lr=1e-3,3e-3")
         return None
     return sweep(tunes, seeds or "100", asked.protocol, asked.seeds)
+
+
+def _worst(
+    asked: Request, sweep: Sweep | None, configs: list[RunConfig]
+) -> tuple[list[RunConfig], list[RunConfig]]:
+    """The comparison's runs, as costly as the sweep may choose them, and the sweep's runs."""
+    from harness import tune
+
+    if sweep is None:
+        return configs, []
+    device, attention = configs[0].device, configs[0].attention
+    return tune.costliest(sweep, configs), tune.configs(asked, sweep, device, attention)
 
 
 def _tune(
@@ -209,14 +221,22 @@ def _print(records: list[dict[str, Any]], form: str) -> None:
     print_tables(records, form)
 
 
-def _print_cost(configs: list[RunConfig], jobs: int) -> None:
-    from tabulate import tabulate
+def _print_cost(
+    configs: list[RunConfig],
+    swept: list[RunConfig],
+    executor: Engine,
+    threads: int | None,
+    form: str,
+) -> None:
+    from harness.cli.cost import print_forecast, progress
+    from harness.dry_run import probes
+    from harness.engine.local import threads_of
+    from harness.forecast import forecast
 
-    from harness.dry_run import estimate
-
-    rows = estimate(configs, jobs)
-    click.echo(tabulate(rows, headers=["encoding", "task", "runs", "one run"]))
-    click.echo("nothing was trained; the seconds are measured on a few steps of each kind")
+    phases = {"sweep": swept, "comparison": configs} if swept else {"": configs}
+    jobs = max(executor.jobs(runs) for runs in phases.values())
+    found = probes([*swept, *configs], threads or threads_of(jobs), progress)
+    print_forecast(forecast(phases, found, jobs), form)
 
 
 def _write_leaderboard(folder: Path) -> None:

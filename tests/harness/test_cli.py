@@ -111,9 +111,13 @@ def test_the_number_of_workers_changes_no_result(monkeypatch, capsys, tmp_path):
 
 def test_dry_run_trains_nothing(monkeypatch, capsys, tmp_path):
     args = ["bench", "--pe", "nope", "--task", "copy", "--runs", tmp_path, *TINY, "--dry-run"]
-    code, out, _ = call(monkeypatch, capsys, *args)
+    code, out, _ = call(monkeypatch, capsys, *args, "--tune", "lr=1e-3,3e-3", "--seeds", "0-2")
     assert code == 0
-    assert "min with" in out
+    assert [line.split()[:4] for line in out.splitlines()[2:4]] == [
+        ["sweep", "nope", "copy", "2"],
+        ["comparison", "nope", "copy", "3"],
+    ]
+    assert "5 runs" in out
     assert list(tmp_path.iterdir()) == []
 
 
