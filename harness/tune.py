@@ -22,10 +22,10 @@ from leaderboard.tuning import EXAMPLES, RUNS, Trial, Value, best, cells, tuned_
 from pezoo.spec import unknown
 
 Record = dict[str, Any]
-_SINGLE = sorted(  # settings that are one value
+_SINGLE = sorted(  # settings that are one value; how a run is saved and rounded is not tuned
     name
     for name, field in Train.model_fields.items()
-    if get_origin(field.annotation) is not tuple and name != "checkpoint_every"
+    if get_origin(field.annotation) is not tuple and name not in ("checkpoint_every", "precision")
 )
 
 

@@ -45,6 +45,7 @@ def made(*options, seeds="100", apart=(0, 1, 2)):
         (["lrr=1e-3"], "100", "did you mean lr"),
         (["model.width=64"], "100", "unknown setting to tune 'model.width'"),
         (["curriculum=1,2"], "100", "unknown setting"),
+        (["precision=bf16"], "100", "unknown setting"),
         (["lr"], "100", "lr=1e-3,3e-3"),
         (["lr=fast,1e-3"], "100", "lr=fast"),
         (["lr="], "100", "lr="),
