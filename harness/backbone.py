@@ -57,7 +57,9 @@ class Block(nn.Module):
         mask: Tensor | None,
         past: tuple[Tensor, Tensor] | None,
         backend: str,
+        last: int,
     ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        """x (B, T, D) -> the last tokens of the layer's output (B, last, D), and keys and values."""
         b, t, _ = x.shape
         ctx = ctx.at(ctx.layer, x)
         q, k, v = self.qkv(self.norm1(x)).view(b, t, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
@@ -65,6 +67,7 @@ class Block(nn.Module):
         if past is not None:
             k, v = torch.cat([past[0], k], 2), torch.cat([past[1], v], 2)  # (B, H, S, K)
         y = attend(encoding, q, k, v, ctx, mask, backend)
+        x, y = x[:, t - last :], y[:, :, t - last :]  # the rest is done once keys and values are
         x = x + self._drop(self.out(y.transpose(1, 2).flatten(2)), ctx)
         return x + self._drop(self.down(gelu(self.up(self.norm2(x)))), ctx), (k, v)
 
@@ -116,9 +119,11 @@ class Decoder(nn.Module):
         progress: float | None = None,
         mode: str | None = None,
         part: tuple[int, int] | None = None,
+        last: int | None = None,
     ) -> Tensor:
         """Logits (B, T, vocab) of the next token after each of the new ids (B, T) at pos (B|1, T).
 
+        `last` asks for those after the last few tokens alone: (B, last, vocab), for less work.
         With a cache, the new tokens follow those already in it; `total` is the planned length.
         `progress`, `mode` and `part` are those of `pezoo.base.Context`.
         """
@@ -135,7 +140,9 @@ class Decoder(nn.Module):
         x = self.encoding.embed(x, ctx)
         layers = past.layers or [None] * len(self.blocks)
         for i, block in enumerate(self.blocks):
-            x, layers[i] = block(x, self.encoding, ctx.at(i, x), mask, layers[i], self.attention)
+            kept = new if last is None or i + 1 < len(self.blocks) else last
+            here = ctx.at(i, x)
+            x, layers[i] = block(x, self.encoding, here, mask, layers[i], self.attention, kept)
         past.pos, past.ids, past.layers = pos, ids, layers
         x = self.norm(x)
         return linear(x, self.embedding.weight) if self.unembedding is None else self.unembedding(x)

@@ -29,6 +29,7 @@ def new() -> Cost:
         f"{part}_{unit}": 0.0 for part in ("train", "eval", "save") for unit in ("wall", "cpu")
     }
     return parts | {
+        "data_wall": 0.0,
         "tokens": 0,
         "peak_memory_mb": 0.0,
         "sessions": 1,
@@ -37,7 +38,10 @@ def new() -> Cost:
 
 
 def summary(trainer: Trainer, cost: Cost) -> dict[str, Any]:
-    """As in a record: seconds on the clock, and of all threads of the processor."""
+    """As in a record: seconds on the clock, and of all threads of the processor.
+
+    `data_share` is the part of the training time in which batches were drawn.
+    """
     model = trainer.model
     return {
         "parameters": sum(p.numel() for p in model.parameters()),
@@ -45,6 +49,7 @@ def summary(trainer: Trainer, cost: Cost) -> dict[str, Any]:
         "tokens": cost["tokens"],
         "train_seconds": round(cost["train_wall"], 2),
         "cpu_seconds": round(cost["train_cpu"], 2),
+        "data_share": round(cost.get("data_wall", 0.0) / max(cost["train_wall"], 1e-9), 4),
         "steps_per_second": round(trainer.step / max(cost["train_wall"], 1e-9), 2),
         "eval_seconds": round(cost["eval_wall"], 2),
         "eval_cpu_seconds": round(cost["eval_cpu"], 2),
@@ -66,12 +71,14 @@ def timed(cost: Cost, part: str) -> Iterator[None]:
 
 
 @contextmanager
-def counting_tokens(trainer: Trainer, cost: Cost) -> Iterator[None]:
-    """Count the tokens, without padding, that the model is trained on."""
+def watching_data(trainer: Trainer, cost: Cost) -> Iterator[None]:
+    """Time how long batches take to draw, and count their tokens without padding."""
     pad, draw = trainer.task.vocab.pad, trainer.draw
 
     def count() -> tuple[Sequences, int]:
+        began = time.perf_counter()
         batch, length = draw()
+        cost["data_wall"] = cost.get("data_wall", 0.0) + time.perf_counter() - began
         cost["tokens"] += int((batch.ids[:, :-1] != pad).sum())
         return batch, length
 

@@ -171,7 +171,7 @@ def _new_curve() -> Curve:
 
 def _train(trainer: Trainer, folder: RunFolder, curve: Curve, report: Progress, stop: Stop) -> None:
     settings, spent = trainer.config, curve["cost"]
-    with cost.counting_tokens(trainer, spent):
+    with cost.watching_data(trainer, spent):
         while trainer.step < settings.train.steps:
             with cost.timed(spent, "train"):
                 loss = _advance(trainer, curve, report, stop)

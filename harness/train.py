@@ -81,6 +81,7 @@ class Trainer:
         """
         config, device = self.config, batch.ids.device
         self.model.train()
+        last = batch.ids.shape[1] - batch.prompt  # from the prompt's last token on, which asks
         torch.manual_seed(seed("dropout", config.seed, self.step))
         with torch.autocast(device.type, torch.bfloat16, config.train.precision == "bf16"):
             logits = self.model(
@@ -90,9 +91,10 @@ class Trainer:
                 generator=generator("positions", config.seed, self.step),
                 progress=self.step / config.train.steps,
                 part=None if of is None else (first, of),
+                last=last,
             )
-        answer = batch.answer[:, 1:]
-        loss = cross_entropy(logits[answer].float(), batch.ids[:, 1:][answer])
+        answer, truth = batch.answer[:, -last:], batch.ids[:, -last:]
+        loss = cross_entropy(logits[answer].float(), truth[answer])
         penalty = self.model.encoding.penalty()
         return loss if penalty is None else loss + penalty
 
@@ -125,6 +127,7 @@ def optimiser_for(model: Decoder, train: Train) -> torch.optim.AdamW:
         lr=train.lr,
         betas=train.betas,
         weight_decay=train.weight_decay,
+        fused=True,  # one pass over all parameters
     )
     for group in optimiser.param_groups:
         group["peak"] = group["lr"]

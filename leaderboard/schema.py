@@ -103,6 +103,7 @@ class Cost(Part):
     cpu_seconds: Amount | None = None
     peak_memory_mb: Amount | None = None
     tokens: Count | None = None
+    data_share: Share | None = None  # of the training time: to draw batches
     eval_cpu_seconds: Amount | None = None
     save_seconds: Amount | None = None
     sessions: Annotated[int, Field(ge=1, le=10**6)] | None = None  # 1: never interrupted

@@ -51,6 +51,15 @@ def run(model, ids, pos, chunks=None):
         return torch.cat(outs, 1)
 
 
+@pytest.mark.parametrize("text", ["rope", "relative", SMALL["prism"]])
+@pytest.mark.parametrize("last", [1, 4, 9])
+def test_the_last_logits_alone(text, last):
+    model = decoder(text)
+    ids = torch.randint(12, (2, 9), generator=torch.Generator().manual_seed(0))
+    whole = model(ids, torch.arange(9)[None])
+    torch.testing.assert_close(model(ids, torch.arange(9)[None], last=last), whole[:, -last:])
+
+
 @pytest.mark.parametrize("text", TEXTS)
 @pytest.mark.parametrize("padded", [False, True])
 def test_streaming_is_the_full_pass(text, padded):

@@ -97,6 +97,7 @@ def test_a_record_says_how_it_was_made(tmp_path):
     for part in ("train_seconds", "cpu_seconds", "eval_seconds", "eval_cpu_seconds"):
         assert 0 <= spent[part] < 600
     assert spent["train_seconds"] > 0
+    assert 0 < spent["data_share"] < 1
     assert spent["peak_memory_mb"] > 50
     assert spent["sessions"] == 1
     shown = Record.model_validate(record)
