@@ -143,7 +143,7 @@ def costliest(sweep: Sweep, plain: Sequence[RunConfig]) -> list[RunConfig]:
 
 def note(root: Path, runs: Sequence[tuple[RunConfig, Record]]) -> None:
     """Leave in each run's folder where its settings come from, for its record."""
-    from harness.runs import RunFolder
+    from harness.runs import RunFolder  # which imports torch
 
     for config, tuning in runs:
         RunFolder(root, config).note_tuning(tuning)

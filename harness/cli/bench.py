@@ -109,12 +109,12 @@ def command(
 
 
 def _sweep(asked: Request, tunes: tuple[str, ...], seeds: str | None) -> Sweep | None:
-    from harness.tune import sweep
-
     if not tunes:
         if seeds:
             raise click.UsageError("--tune-seeds needs --tune, for example --tune lr=1e-3,3e-3")
         return None
+    from harness.tune import sweep
+
     return sweep(tunes, seeds or "100", asked.protocol, asked.seeds)
 
 
