@@ -18,6 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from test_leaderboard_tuning import tuned_record
 
 from leaderboard import site
 from leaderboard.build import build
@@ -206,13 +207,27 @@ def test_filters_search_and_their_permalink(visit, example):
     assert visit.names() == ["alibi"]
 
 
-def test_tuned_and_changed_settings_are_tables_of_their_own(visit, example):
+def test_a_tuned_table_says_what_was_chosen_and_what_it_cost(visit, raw, save, tmp_path):
+    plain = [raw(name, seed) for name in ("rope", "alibi") for seed in range(2)]
+    tuned = [tuned_record("rope", seed) for seed in range(2)]
+    tuned += [tuned_record("alibi", seed, lr=0.001) for seed in range(2)]
+    build(None, save(*plain, *tuned), tmp_path / "site", None)
+    page = visit.open(tmp_path / "site" / "task" / "copy.html")
+    words = "tuned: lr of 0.001, 0.003; steps of 1000, 1500"
+    page.get_by_label("Settings").select_option(label=words)
+    assert words in page.inner_text("#facts")
+    for name, chosen in (("rope", "lr=0.003, steps=1500"), ("alibi", "lr=0.001, steps=1500")):
+        row = page.locator("#table .tabulator-row", has_text=name).inner_text()
+        assert f"{chosen}of 4 tried, 120 CPU-seconds" in row.replace("\n", "")
+    page = visit.open(tmp_path / "site" / "encoding" / "rope.html")
+    page.get_by_label("Settings").select_option(label=words)
+    assert "lr=0.003, steps=1500of 4 tried" in page.inner_text("#table").replace("\n", "")
+
+
+def test_changed_settings_are_tables_of_their_own(visit, example):
     page = visit.open(example / "site" / "task" / "copy.html")
     options = page.get_by_label("Settings").locator("option").all_inner_texts()
-    assert options == [
-        "the protocol's own",
-        "changed: train.lr=0.1",
-    ]
+    assert options == ["the protocol's own", "changed: train.lr=0.1"]
     page.get_by_label("Settings").select_option("quick+ab12cd")
     assert visit.names() == ["alibi", "rope"]
     assert "changed settings (quick+ab12cd)" in page.inner_text("#facts")
