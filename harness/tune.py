@@ -39,11 +39,15 @@ class Sweep:
 
 @dataclass(frozen=True)
 class Choice:
-    """What was tried for one encoding and task; `tuning` is None where nothing could be chosen."""
+    """What was tried for one encoding and task; `tuning` is None where nothing could be chosen.
+
+    `complete`: every run of the sweep has a record.
+    """
 
     encoding: str
     task: str
     trials: list[Trial]
+    complete: bool
     tuning: Record | None
 
 
@@ -152,8 +156,9 @@ def note(root: Path, runs: Sequence[tuple[RunConfig, Record]]) -> None:
 def _choice(sweep: Sweep, runs: Sequence[RunConfig], records: Sequence[Record]) -> Choice:
     trials = [_trial(values, records) for values in cells(sweep.grid)]
     first, winner = runs[0], best(trials)
-    if winner is None or len(records) < len(runs):
-        return Choice(first.label, first.task, trials, None)
+    complete = len(records) == len(runs)
+    if winner is None or not complete:
+        return Choice(first.label, first.task, trials, complete, None)
     costs = [record["cost"] for record in records]
     tuning = {
         "grid": sweep.grid,
@@ -163,7 +168,7 @@ def _choice(sweep: Sweep, runs: Sequence[RunConfig], records: Sequence[Record]) 
         "cpu_seconds": _sum(costs, "cpu_seconds", "eval_cpu_seconds"),
         "seconds": _sum(costs, "train_seconds", "eval_seconds"),
     }
-    return Choice(first.label, first.task, trials, tuning)
+    return Choice(first.label, first.task, trials, complete, tuning)
 
 
 def _trial(values: dict[str, Value], records: Sequence[Record]) -> Trial:

@@ -152,6 +152,7 @@ def _tune(
     if fresh:
         _forget([config for config, _ in chosen], folder)
     tune.note(folder, chosen)
+    failed = failed or any(choice.tuning is None for choice in choices)
     return [config for config, _ in chosen], failed
 
 

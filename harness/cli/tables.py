@@ -64,7 +64,8 @@ def print_choices(choices: Sequence[Choice], aside: bool) -> None:
         tuning = choice.tuning
         runs = sum(len(trial.runs) for trial in choice.trials)
         scores = [percent(trial.exact) for trial in choice.trials]
-        chosen = values_text(tuning["chosen"]) if tuning else "nothing: not all runs are done"
+        nothing = "every cell failed" if choice.complete else "not all runs are done"
+        chosen = values_text(tuning["chosen"]) if tuning else f"nothing: {nothing}"
         spent = f"{tuning['cpu_seconds']:.0f}" if tuning else "-"
         shown.add_row(choice.encoding, choice.task, chosen, *scores, str(runs), spent)
     console.print(shown)

@@ -96,7 +96,10 @@ def test_every_encoding_and_task_gets_every_cell_on_seeds_and_examples_of_its_ow
 
 def outcome(config, exact, validation=0.5, loss=1.0, status="done"):
     """What a run leaves, as far as choosing reads it."""
-    scores = [{"status": "ok", "exact": exact}, {"status": "cannot represent", "exact": None}]
+    scores = [
+        {"length": 10, "status": "ok", "exact": exact},
+        {"length": 20, "status": "cannot represent", "exact": None},
+    ]
     return {
         "run": config.hash,
         "status": status,
@@ -182,6 +185,27 @@ def test_bench_tunes_resumes_and_records_what_it_chose(monkeypatch, capsys, tmp_
     code, again, err = call(monkeypatch, capsys, *args, "--format", "json")
     assert (code, json.loads(again)) == (0, json.loads(out))
     assert "4 runs are finished already" in err
+
+
+def test_an_encoding_whose_every_cell_fails_is_left_out_and_the_others_go_on(
+    monkeypatch, capsys, tmp_path
+):
+    def fails(configs, root, command, on_event):
+        for index, config in enumerate(configs):
+            status = "failed" if config.label == "nope" else "done"
+            record = outcome(config, 0.5, status=status) | {"reason": "diverged"}
+            if config.eval.examples == "tuning":
+                on_event(index, {"record": record})
+            else:
+                compared.append(config.label)
+
+    compared = []
+    monkeypatch.setattr("harness.engine.local.Engine.run_all", lambda self, *args: fails(*args))
+    args = ["bench", "--pe", "nope,rope", "--task", "copy", "--seeds", "0", *TINY]
+    code, out, _ = call(monkeypatch, capsys, *args, "--tune", "lr=1e-3,3e-3", "--runs", tmp_path)
+    assert code == 1
+    assert "nothing: every cell failed" in " ".join(out.split())
+    assert compared == ["rope"]
 
 
 def test_tuning_seeds_need_a_grid_and_stay_apart(monkeypatch, capsys, tmp_path):
