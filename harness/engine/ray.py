@@ -104,7 +104,7 @@ class Tasks(Remote["ray.ObjectRef[dict[str, Any]]"]):
             return {"died": type(error).__name__}
         return event
 
-    def cancel(self, handle: ray.ObjectRef[dict[str, Any]]) -> None:
+    def cancel(self, handle: ray.ObjectRef[dict[str, Any]], event: dict[str, Any]) -> None:
         ray.cancel(handle, force=True)
 
 

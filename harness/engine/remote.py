@@ -1,7 +1,7 @@
 """Runs on other machines, which share the folder of the runs with this one and nothing else.
 
 A worker writes what it is doing to progress.json in its run's folder, about once a second, and
-looks there for the sweep's stop file. However an order travels, all else is in files.
+trains as long as the file of its sweep exists. However an order travels, all else is in files.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Order:
     root: Path
     command: str
     threads: int
-    stop: Path  # the run saves a checkpoint and ends when this file exists
+    sweep: Path  # the run saves a checkpoint and ends when this file is gone
 
     def __call__(self) -> dict[str, Any]:
         import torch
@@ -44,13 +44,16 @@ class Order:
         if not self.root.is_dir():
             return {"error": f"{self.root} is not on this machine: it must be a shared folder"}
         try:
-            return outcome(self.config, self.root, self.command, self._report, self.stop.exists)
+            return outcome(self.config, self.root, self.command, self._report, self._stop)
         finally:
             self.progress.unlink(missing_ok=True)
 
     @property
     def progress(self) -> Path:
         return self.root / self.config.hash / "progress.json"
+
+    def _stop(self) -> bool:
+        return not self.sweep.exists()
 
     def _report(self, event: dict[str, Any]) -> None:
         """A sign of life; nothing depends on it, so that it may be lost."""
@@ -68,7 +71,8 @@ class Remote(ABC, Generic[Handle]):
 
     def __init__(self, root: Path, command: str, threads: int) -> None:
         self.root, self.command, self.threads = root.resolve(), command, threads
-        self.flag = self.root / f".stop-{uuid4().hex[:12]}"
+        self.sweep = self.root / f".sweep-{uuid4().hex[:12]}"
+        self.stopping = False
         self.running: dict[int, tuple[Handle, Order]] = {}
         self.seen: dict[int, dict[str, Any]] = {}
 
@@ -81,11 +85,12 @@ class Remote(ABC, Generic[Handle]):
         """The last event of an order, {"died": how}, or None while it waits or runs."""
 
     @abstractmethod
-    def cancel(self, handle: Handle) -> None:
-        """End it at once, or take it out of the queue."""
+    def cancel(self, handle: Handle, event: dict[str, Any]) -> None:
+        """End it at once, or take it out of the queue; `event` is the last that it told."""
 
     def start(self, run: int, config: RunConfig) -> None:
-        order = Order(config, self.root, self.command, self.threads, self.flag)
+        self.sweep.touch()
+        order = Order(config, self.root, self.command, self.threads, self.sweep)
         order.progress.unlink(missing_ok=True)
         self.running[run] = (self.submit(order), order)
 
@@ -101,24 +106,21 @@ class Remote(ABC, Generic[Handle]):
             if event and event != self.seen.get(run):
                 self.seen[run] = event
                 yield run, event
-            if self.flag.exists() and not self._training(run):
-                self.cancel(handle)
-                self._forget(run)
+            if self.stopping and "loss" not in self.seen.get(run, {}):
+                self.cancel(handle, self._forget(run))
                 yield run, {"busy": "stopped"}
 
     def stop(self) -> None:
         """Runs that train save a checkpoint; the others have one, or nothing to save."""
-        self.flag.touch()
+        self.stopping = True
+        self.sweep.unlink(missing_ok=True)
 
     def close(self) -> None:
-        for handle, _ in self.running.values():
-            self.cancel(handle)
-        self.running.clear()
-        self.flag.unlink(missing_ok=True)
+        self.sweep.unlink(missing_ok=True)
+        for run, (handle, _) in list(self.running.items()):
+            self.cancel(handle, self._forget(run))
 
-    def _training(self, run: int) -> bool:
-        return "loss" in self.seen.get(run, {})
-
-    def _forget(self, run: int) -> None:
+    def _forget(self, run: int) -> dict[str, Any]:
+        """The last that it told."""
         del self.running[run]
-        self.seen.pop(run, None)
+        return self.seen.pop(run, {})

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import tempfile
 import time
 import tomllib
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -85,7 +88,12 @@ class Jobs(Remote[submitit.Job]):
         self.ends: dict[str, float] = {}  # when a job without a result was first seen to be over
 
     def submit(self, order: Order) -> submitit.Job:
-        return self.executor.submit(Task(order))
+        # The mask is inherited: Ctrl-C reaches the whole group, and this process alone reacts.
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            return self.executor.submit(Task(order))
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
     def ended(self, handle: submitit.Job) -> dict[str, Any] | None:
         if not handle.done():
@@ -97,8 +105,12 @@ class Jobs(Remote[submitit.Job]):
             return None
         return {"died": f"job {handle.job_id} is {handle.state} and left no result"}
 
-    def cancel(self, handle: submitit.Job) -> None:
-        handle.cancel(check=False)
+    def cancel(self, handle: submitit.Job, event: dict[str, Any]) -> None:
+        if self.executor.cluster != "local":
+            handle.cancel(check=False)
+        elif "pid" in event:
+            with suppress(ProcessLookupError):
+                os.kill(event["pid"], signal.SIGKILL)
 
 
 @dataclass(frozen=True)

@@ -49,7 +49,7 @@ def test_ctrl_c_saves(engine, matrix, collect, press_ctrl_c, tmp_path):
     busy = [event["busy"] for event in press_ctrl_c.last.values()]
     steps = [int(found[1]) for text in busy if (found := re.match(SAVED, text))]
     assert steps
-    assert not list(tmp_path.glob(".stop-*"))
+    assert not list(tmp_path.glob(".sweep-*"))
     assert {int(path.stem[5:]) for path in tmp_path.glob("*/ckpt-*.json")} >= set(steps)
 
 

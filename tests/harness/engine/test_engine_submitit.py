@@ -35,7 +35,7 @@ def test_ctrl_c_saves(matrix, collect, press_ctrl_c, tmp_path):
     (busy,) = (event["busy"] for event in press_ctrl_c.last.values())
     step = int(re.match(r"stopped at step (\d+) of 50000, checkpoint saved", busy)[1])
     assert (tmp_path / configs[0].hash / f"ckpt-{step:08d}.json").is_file()
-    assert not list(tmp_path.glob(".stop-*"))
+    assert not list(tmp_path.glob(".sweep-*"))
 
 
 def fake_slurm(folder, monkeypatch):
@@ -62,7 +62,8 @@ def test_an_interrupted_slurm_job_comes_back_with_its_order(matrix, tmp_path):
     from harness.engine.submitit import Task
 
     (config,) = matrix("train.steps=2", pe="rope")
-    task = Task(Order(config, tmp_path, "test", 1, tmp_path / "stop"))
+    (tmp_path / "sweep").touch()
+    task = Task(Order(config, tmp_path, "test", 1, tmp_path / "sweep"))
     assert task.checkpoint().result()["record"]["status"] == "done"
 
 
