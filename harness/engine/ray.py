@@ -59,25 +59,22 @@ class Engine:
         sweep.run_all(workers, configs, root, command, self.jobs(configs), on_event)
 
     def _connect(self) -> None:
+        """Errors: EngineError where there is no cluster, or none can be started."""
         if ray.is_initialized():
             return
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-        quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
+        settings: dict[str, Any] = {"address": self.address}
         if self.address is None:
-            small = 100_000_000  # bytes; records are all that is passed
-            ray.init(
-                address="local",
-                num_cpus=cores(),
-                include_dashboard=False,
-                object_store_memory=small,
-                **quiet,
-            )
-            return
-        _check_reachable(self.address)
+            memory = 100_000_000  # bytes; records are all that is passed
+            settings = {"address": "local", "num_cpus": cores(), "include_dashboard": False}
+            settings["object_store_memory"] = memory
+        else:
+            _check_reachable(self.address)
         try:
-            ray.init(address=self.address, **quiet)
-        except (ConnectionError, RuntimeError, ValueError) as error:
-            raise EngineError(f"no Ray cluster at --address {self.address}: {error}") from error
+            ray.init(log_to_driver=False, logging_level="ERROR", **settings)
+        except Exception as error:  # Ray raises all kinds, a plain Exception too
+            where = f"no Ray cluster at --address {self.address}" if self.address else "Ray"
+            raise EngineError(f"{where}: {' '.join(str(error).split())[:300]}") from error
 
 
 class Tasks(Remote["ray.ObjectRef[dict[str, Any]]"]):
