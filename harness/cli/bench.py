@@ -140,20 +140,22 @@ def _tune(
     fresh: bool,
     form: str,
 ) -> tuple[list[RunConfig], bool]:
-    """Run the sweep, say what it chose; the comparison's runs, and whether something failed."""
+    """Run the sweep, say what it chose; the comparison's runs, and whether any is missing.
+
+    A cell that fails is a result, as long as another one is left to choose.
+    """
     from harness import tune
     from harness.cli.tables import print_choices
 
     runs = tune.configs(asked, sweep, device, attention)
-    records, failed = _run(runs, folder, executor, fresh)
+    records, _ = _run(runs, folder, executor, fresh)
     choices = tune.choose(sweep, runs, records)
     print_choices(choices, aside=form != "table")
     chosen = tune.tuned(choices, sweep, asked.configs(device, attention))
     if fresh:
         _forget([config for config, _ in chosen], folder)
     tune.note(folder, chosen)
-    failed = failed or any(choice.tuning is None for choice in choices)
-    return [config for config, _ in chosen], failed
+    return [config for config, _ in chosen], any(choice.tuning is None for choice in choices)
 
 
 def _run(
