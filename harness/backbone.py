@@ -59,7 +59,7 @@ class Block(nn.Module):
         backend: str,
         last: int,
     ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        """x (B, T, D) -> the last tokens of the layer's output (B, last, D), and keys and values."""
+        """x (B, T, D) -> the layer's output for the last tokens (B, last, D), keys and values."""
         b, t, _ = x.shape
         ctx = ctx.at(ctx.layer, x)
         q, k, v = self.qkv(self.norm1(x)).view(b, t, 3, self.heads, -1).permute(2, 0, 3, 1, 4)

@@ -75,6 +75,7 @@ class Remote(ABC, Generic[Handle]):
         self.stopping = False
         self.running: dict[int, tuple[Handle, Order]] = {}
         self.seen: dict[int, dict[str, Any]] = {}
+        self.refused: list[tuple[int, dict[str, Any]]] = []
 
     @abstractmethod
     def submit(self, order: Order) -> Handle:
@@ -89,15 +90,21 @@ class Remote(ABC, Generic[Handle]):
         """End it at once, or take it out of the queue; `event` is the last that it told."""
 
     def start(self, run: int, config: RunConfig) -> None:
+        self.root.mkdir(parents=True, exist_ok=True)
         self.sweep.touch()
         order = Order(config, self.root, self.command, self.threads, self.sweep)
         order.progress.unlink(missing_ok=True)
-        self.running[run] = (self.submit(order), order)
+        try:
+            self.running[run] = (self.submit(order), order)
+        except Exception as error:  # Slurm takes no more jobs, say
+            self.refused.append((run, _halt("cannot be submitted", error)))
 
     def wait(self, interrupt: int) -> Iterator[tuple[int, dict[str, Any]]]:
         select.select([interrupt], [], [], POLL)
+        while self.refused:
+            yield self.refused.pop()
         for run, (handle, order) in list(self.running.items()):
-            event = self.ended(handle)
+            event = self._ended(handle)
             if event is not None:
                 self._forget(run)
                 yield run, event
@@ -120,7 +127,19 @@ class Remote(ABC, Generic[Handle]):
         for run, (handle, _) in list(self.running.items()):
             self.cancel(handle, self._forget(run))
 
+    def _ended(self, handle: Handle) -> dict[str, Any] | None:
+        try:
+            return self.ended(handle)
+        except Exception as error:  # the cluster is gone
+            return _halt("nothing is known of it any more", error)
+
     def _forget(self, run: int) -> dict[str, Any]:
         """The last that it told."""
         del self.running[run]
         return self.seen.pop(run, {})
+
+
+def _halt(what: str, error: Exception) -> dict[str, Any]:
+    """A run's last event where other runs would end the same way."""
+    text = " ".join(str(error).split())[:300]
+    return {"error": f"{what}: {type(error).__name__}: {text}", "halt": True}

@@ -47,6 +47,10 @@ def call(monkeypatch, capsys, *args):
         (["--pe", "rope", "--task", "copy", "--attention", "flash"], "unknown attention"),
         (["--pe", "rope", "--task", "copy", "--seeds", "3-1"], "seeds"),
         (["--pe", "rope", "--task", "copy", "--runs", "/proc/none"], "cannot write"),
+        (["--pe", "rope", "--task", "copy", "--engine", "rai"], "did you mean ray"),
+        (["--pe", "rope", "--task", "copy", "--engine", "ddp"], "torchrun --nproc-per-node"),
+        (["--pe", "rope", "--task", "copy", "--accumulate", "2"], "belongs to --engine ddp"),
+        (["--pe", "rope", "--task", "copy", "--precision", "fp8"], "bf16"),
         (["--pe", "rope"], "--task"),
     ],
 )

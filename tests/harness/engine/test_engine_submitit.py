@@ -57,6 +57,16 @@ def test_what_slurm_is_asked_for(monkeypatch, matrix, tmp_path):
         assert f"#SBATCH --{words}\n" in asked
 
 
+def test_a_queue_that_takes_no_more_starts_nothing_more(monkeypatch, matrix, collect, tmp_path):
+    fake_slurm(tmp_path, monkeypatch)
+    (tmp_path / "sbatch").write_text("#!/bin/sh\necho too many jobs >&2; exit 1\n")
+    engine, configs = make("submitit", Options(jobs=1)), matrix("train.steps=2")
+    events = collect(engine, configs, tmp_path / "runs")
+    assert [len(events[i]) for i in events] == [1, 0, 0]
+    for words in ("cannot be submitted", "too many jobs", "2 more not started"):
+        assert words in events[0][0]["error"]
+
+
 def test_an_interrupted_slurm_job_comes_back_with_its_order(matrix, tmp_path):
     from harness.engine.remote import Order
     from harness.engine.submitit import Task
