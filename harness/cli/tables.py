@@ -63,7 +63,11 @@ def print_choices(choices: Sequence[Choice], aside: bool) -> None:
     for choice in choices:
         tuning = choice.tuning
         runs = sum(len(trial.runs) for trial in choice.trials)
-        scores = ["failed" if t.exact is None else percent(t.exact) for t in choice.trials]
+        failed = [trial.exact is None and bool(trial.runs) for trial in choice.trials]
+        scores = [
+            "failed" if bad else percent(trial.exact)
+            for bad, trial in zip(failed, choice.trials, strict=True)
+        ]
         nothing = "every cell failed" if choice.complete else "not all runs are done"
         chosen = values_text(tuning["chosen"]) if tuning else f"nothing: {nothing}"
         spent = f"{tuning['cpu_seconds']:.0f}" if tuning else "-"
