@@ -60,7 +60,7 @@ class Stage(BaseModel):
 class Train(BaseModel):
     """Optimisation. One length per batch, uniform over `lengths`."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     steps: PositiveInt
     batch: PositiveInt

@@ -10,7 +10,8 @@ from pezoo.registry import check
 from pezoo.spec import Spec, parse_list, unknown
 
 DEVICES = ("auto", "cpu", "cuda", "mps", "xpu")
-ATTENTION = ("auto", "sdpa", "eager", "flex", "xformers")  # as in pezoo.adapters, without torch
+# As in pezoo.adapters, without torch.
+ATTENTION = ("auto", "sdpa", "eager", "flex", "numba", "xformers")
 
 
 @dataclass(frozen=True)

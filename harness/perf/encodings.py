@@ -52,7 +52,7 @@ class Candidate:
         trainer, device = self.trainer, self.device
         step, _ = clock(trainer.advance, device)
         trainer.optimiser.zero_grad(set_to_none=True)
-        forward, loss = clock(trainer._loss, device)
+        forward, loss = clock(lambda: trainer.loss(*trainer.draw()), device)
         backward, _ = clock(loss.backward, device)
         trainer.optimiser.zero_grad(set_to_none=True)
         cache, tokens = deepcopy(self.cache), self.batch.ids.shape[1] - 1

@@ -147,7 +147,7 @@ def test_list(what):
 def test_check_names_each_check(monkeypatch, capsys):
     code, out, _ = call(monkeypatch, capsys, "check", "alibi")
     assert code == 0
-    assert out.count("ok ") == 13
+    assert out.count("ok ") == 14
 
 
 def test_leaderboard_build(monkeypatch, capsys, tmp_path):

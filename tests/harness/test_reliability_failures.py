@@ -226,7 +226,7 @@ def test_a_plugin_that_cannot_be_built_is_refused(
     ("setting", "words"),
     [
         ("train.lr=1e30", "config: Value error, a number among the settings is not finite"),
-        ("train.clip=inf", "clip.float: Input should be a finite number"),
+        ("train.clip=inf", "train.clip: Input should be a finite number"),
         ("name=my protocol", "protocol: String should match pattern"),
     ],
 )
