@@ -27,7 +27,10 @@ LOCAL_OPTIONS = ("--runs", "--engine", "--address", "--slurm", "--accumulate")  
 @click.option("--seeds", help="For example 0-2 or 0,3,7; the protocol's by default.")
 @click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda or cuda:N.")
 @click.option(
-    "--attention", default="auto", show_default=True, help="auto, sdpa, eager, flex, numba, xformers."
+    "--attention",
+    default="auto",
+    show_default=True,
+    help="auto, sdpa, eager, flex, numba, xformers.",
 )
 @click.option("--runs", "root", default="runs", show_default=True, help="Folder of the runs.")
 @click.option("--engine", help="local, ray or submitit; ddp under torchrun.  [default: local]")
