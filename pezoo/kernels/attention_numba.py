@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from pezoo.kernels import attention_numba_kernels as kernels
+from pezoo.kernels import attention_numba_memory as memory
 from pezoo.kernels.numba_vectors import LANES
 
 
@@ -41,7 +42,7 @@ class _Attention(torch.autograd.Function):
     ) -> Tensor:  # fmt: skip
         out, lse = _like_tokens(q, v.shape[-1]), q.new_empty(q.shape[:3])
         call = _Call(q, k, v, bias, hidden, ends, scale)
-        call.run(kernels.forward, kernels.Outputs(call.heads(out), lse.data_ptr()))
+        call.run(kernels.forward, memory.Outputs(call.heads(out), lse.data_ptr()))
         ctx.save_for_backward(q, k, v, bias, hidden, ends, out, lse)
         ctx.scale = scale
         return out
@@ -53,8 +54,8 @@ class _Attention(torch.autograd.Function):
         call = _Call(q, k, v, bias, hidden, ends, ctx.scale)
         d = [_like_tokens(x, x.shape[-1]) for x in (q, k, v)]
         into = _bias_gradients(bias, call) if ctx.needs_input_grad[3] else [None] * call.parts
-        y = kernels.Outputs(call.heads(out), lse.data_ptr())
-        parts = [kernels.Gradients(*map(call.heads, (grad, *d, call.wide(x)))) for x in into]
+        y = memory.Outputs(call.heads(out), lse.data_ptr())
+        parts = [memory.Gradients(*map(call.heads, (grad, *d, call.wide(x)))) for x in into]
         call.run(kernels.backward, y, parts=parts)
         return *d, _summed(into, bias), None, None, None
 
@@ -94,9 +95,9 @@ class _Call:
         (b, h, t, width), (s, features) = q.shape, v.shape[2:]
         self.alive: list[Tensor] = []
         self.bias_shape = b, h, t, s
-        padded = torch.cat([ends, ends.new_zeros(kernels.QUERIES)])
+        padded = torch.cat([ends, ends.new_zeros(memory.QUERIES)])
         self.alive.append(padded)
-        self.inputs = kernels.Inputs(
+        self.inputs = memory.Inputs(
             self.heads(q),
             self.heads(k),
             self.heads(v),
@@ -104,32 +105,32 @@ class _Call:
             self.heads(self.wide(hidden)),
             ends=padded.data_ptr(),
         )
-        self.size = kernels.Sizes(h, t, s, width, features, q.element_size(), scale)
+        self.size = memory.Sizes(h, t, s, width, features, q.element_size(), scale)
         self.rows, self.dtype = b * h, q.dtype
         self.parts = min(torch.get_num_threads(), self.rows)
 
     def wide(self, x: Tensor | None) -> Tensor | None:
         return None if x is None else x.expand(self.bias_shape)
 
-    def heads(self, x: Tensor | None) -> kernels.Heads:
+    def heads(self, x: Tensor | None) -> memory.Heads:
         """The address of a tensor, expanded over heads and samples; a copy where keys have gaps."""
         if x is None:
-            return kernels.Heads(0, 0, 0, 0)
+            return memory.Heads(0, 0, 0, 0)
         if x.shape[-1] > 1 and x.stride(-1) != 1:
             x = x.contiguous()
         self.alive.append(x)
-        return kernels.Heads(x.data_ptr(), *x.stride()[:3])
+        return memory.Heads(x.data_ptr(), *x.stride()[:3])
 
     def run(self, kernel: Any, *outputs: Any, parts: Sequence[Any] = ()) -> None:
         """Over all heads, in one part for each of torch's threads; parts[i] is for part i alone."""
         like = torch.zeros((), dtype=self.dtype).numpy()[()]
 
         def one(part: int, first: int, last: int) -> None:
-            sizes = kernels.scratch_sizes(self.size)
+            sizes = memory.scratch_sizes(self.size)
             numbers = np.zeros(sum(sizes), like.dtype)
             numbers[-LANES:] = -1
             starts = accumulate(sizes[:-1], initial=0)
-            places = kernels.Scratch(*(numbers.ctypes.data + self.size.item * n for n in starts))
+            places = memory.Scratch(*(numbers.ctypes.data + self.size.item * n for n in starts))
             own = parts[part : part + 1]
             kernel(self.inputs, self.size, *outputs, *own, places, like, first, last)
 

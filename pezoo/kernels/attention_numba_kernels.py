@@ -11,10 +11,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import numba
 
+from pezoo.kernels.attention_numba_memory import (
+    QUERIES,
+    Gradients,
+    Inputs,
+    Outputs,
+    Scratch,
+    Sizes,
+    opened,
+    start_of,
+)
 from pezoo.kernels.attention_numba_rows import (
     Pointer,
     add,
@@ -35,7 +45,6 @@ from pezoo.kernels.attention_numba_rows import (
 from pezoo.kernels.numba_math import exp2, log2
 from pezoo.kernels.numba_vectors import LANES, highest, larger, load, pointer, splat, store, total
 
-QUERIES = 4
 LOG2_E = math.log2(math.e)
 LEAST = -1e30  # below any logit
 
@@ -47,93 +56,6 @@ def _compile(function: Function) -> Function:
     return cast(Function, numba.njit(cache=True, nogil=True)(function))
 
 
-class Heads(NamedTuple):
-    """A tensor (B, H, T, n): its address, 0 if there is none, and the strides of B, H and T."""
-
-    data: int
-    batch: int
-    head: int
-    row: int
-
-
-class Inputs(NamedTuple):
-    """What attention reads; bias and hidden are (B, H, T, S)."""
-
-    q: Heads
-    k: Heads
-    v: Heads
-    bias: Heads
-    hidden: Heads
-    ends: int  # address of T + QUERIES int64, those beyond T are 0
-
-
-class Outputs(NamedTuple):
-    """What forward writes and backward reads: out (B, H, T, n) and log2 sum exp2 (B, H, T)."""
-
-    out: Heads
-    lse: int
-
-
-class Gradients(NamedTuple):
-    """Of the output, which backward reads, and of the inputs, which it writes.
-
-    That of the bias is added to what is there.
-    """
-
-    out: Heads
-    q: Heads
-    k: Heads
-    v: Heads
-    bias: Heads
-
-
-class Sizes(NamedTuple):
-    heads: int
-    queries: int  # T
-    keys: int  # S
-    width: int  # of q and k
-    features: int  # of v
-    item: int  # bytes of a number
-    scale: float
-
-
-def scratch_sizes(size: Sizes) -> list[int]:
-    """How many numbers each array of the scratch holds, in the order of `Scratch`."""
-    wide, step, long = (-(-n // LANES) * LANES for n in (size.width, size.features, size.keys))
-    rows = -(-size.queries // LANES) * LANES + LANES
-    transposed = [size.width * long, size.features * long]
-    keys = [size.keys * wide, size.keys * step, size.keys * wide, size.keys * step]
-    queries = [QUERIES * n for n in (wide, step, step, long, long)]
-    return [*transposed, *keys, *queries, LANES, rows, rows, 2 * LANES]
-
-
-class Scratch(NamedTuple):
-    """Addresses, zeros at first. Names as in `Inputs`; `_t` is features before tokens."""
-
-    k_t: int
-    v_t: int
-    k: int
-    v: int
-    d_k: int
-    d_v: int
-    q: int
-    out: int
-    d_out: int
-    w: int  # logits, then weights
-    d_w: int
-    line: int
-    tops: int  # the largest logit of each query
-    sums: int  # and the sum of powers
-    edge: int  # LANES zeros, then LANES times -1
-
-
-@inline
-def _rows(x: Heads, row: int, i: int, size: Sizes, like: Any) -> Pointer:
-    """Row i of the head number `row`."""
-    skip = row // size.heads * x.batch + row % size.heads * x.head + i * x.row
-    return pointer(x.data + size.item * skip, like)
-
-
 @inline
 def _group(x: Inputs, i: int, size: Sizes) -> tuple[int, int]:
     """How many of the queries i..i+3 there are, and how many keys they see."""
@@ -143,31 +65,20 @@ def _group(x: Inputs, i: int, size: Sizes) -> tuple[int, int]:
 
 
 @inline
-def _open(s: Any, like: Any) -> Any:
-    """Pointers in place of the addresses."""
-    return Scratch(
-        pointer(s.k_t, like), pointer(s.v_t, like), pointer(s.k, like), pointer(s.v, like),
-        pointer(s.d_k, like), pointer(s.d_v, like), pointer(s.q, like), pointer(s.out, like),
-        pointer(s.d_out, like), pointer(s.w, like), pointer(s.d_w, like), pointer(s.line, like),
-        pointer(s.tops, like), pointer(s.sums, like), pointer(s.edge, like),
-    )  # fmt: skip
-
-
-@inline
 def _logits(x: Inputs, size: Sizes, row: int, i: int, s: Any, like: Any) -> None:
     """Of the queries i..i+3 with the keys that they see -> s.w."""
     long, unit = ceil(size.keys), size.scale * LOG2_E
     ends = pointer(x.ends, size.queries)
     count, end = _group(x, i, size)
-    copy(_rows(x.q, row, i, size, like), x.q.row, count, size.width, s.q)
+    copy(start_of(x.q, row, i, size, like), x.q.row, count, size.width, s.q)
     for j in range(0, end, LANES):
         y = products(s.q, ceil(size.width), size.width, s.k_t, long, j)
         store_four(s.w, long, j, (y[0] * unit, y[1] * unit, y[2] * unit, y[3] * unit))
     for n in range(count):
         if x.bias.data:
-            add(s.w, n * long, _rows(x.bias, row, i + n, size, like), 0, end, LOG2_E)
+            add(s.w, n * long, start_of(x.bias, row, i + n, size, like), 0, end, LOG2_E)
         if x.hidden.data:
-            add(s.w, n * long, _rows(x.hidden, row, i + n, size, like), 0, end, 1)
+            add(s.w, n * long, start_of(x.hidden, row, i + n, size, like), 0, end, 1)
         cut(s.w, n * long, ends[i + n], end, s.edge)
 
 
@@ -197,15 +108,15 @@ def forward(
     x: Inputs, size: Sizes, y: Outputs, scratch: Scratch, like: Any, first: int, last: int
 ) -> None:
     """Attention of the heads first..last-1 -> y."""
-    s, long, step = _open(scratch, like), ceil(size.keys), ceil(size.features)
+    s, long, step = opened(scratch, like), ceil(size.keys), ceil(size.features)
     for row in range(first, last):
-        transpose(_rows(x.k, row, 0, size, like), x.k.row, size.keys, size.width, s.k_t)
-        copy(_rows(x.v, row, 0, size, like), x.v.row, size.keys, size.features, s.v)
+        transpose(start_of(x.k, row, 0, size, like), x.k.row, size.keys, size.width, s.k_t)
+        copy(start_of(x.v, row, 0, size, like), x.v.row, size.keys, size.features, s.v)
         for i in range(0, size.queries, QUERIES):
             count, end = _group(x, i, size)
             _logits(x, size, row, i, s, like)
             _powers(s, long, end, i)
-            out, t = _rows(y.out, row, i, size, like), splat_four(s.sums, 1, i)
+            out, t = start_of(y.out, row, i, size, like), splat_four(s.sums, 1, i)
             for f in range(0, size.features, LANES):
                 o = products(s.w, long, end, s.v, step, f)
                 o = o[0] / t[0], o[1] / t[1], o[2] / t[2], o[3] / t[3]
@@ -223,13 +134,15 @@ def _weights(
     long, step = ceil(size.keys), ceil(size.features)
     count, end = _group(x, i, size)
     _logits(x, size, row, i, s, like)
-    copy(_rows(d.out, row, i, size, like), d.out.row, count, size.features, s.d_out)
-    copy(_rows(y.out, row, i, size, like), y.out.row, count, size.features, s.out)
+    copy(start_of(d.out, row, i, size, like), d.out.row, count, size.features, s.d_out)
+    copy(start_of(y.out, row, i, size, like), y.out.row, count, size.features, s.out)
     lse = pointer(y.lse + size.item * (row * size.queries + i), like)
     for n in range(count):
         s.tops[n], s.sums[n] = lse[n], like
         for f in range(size.features):
             s.sums[n] += s.out[n * step + f] * s.d_out[n * step + f]
+    for n in range(count, QUERIES):
+        s.tops[n] = -LEAST  # queries that are not there have no weights
     t, mean = splat_four(s.tops, 1, 0), splat_four(s.sums, 1, 0)
     for j in range(0, end, LANES):
         a = four(s.w, long, j)
@@ -253,13 +166,13 @@ def backward(
     last: int,
 ) -> None:  # fmt: skip
     """Gradients of the heads first..last-1 -> d."""
-    s, scale = _open(scratch, like), size.scale
+    s, scale = opened(scratch, like), size.scale
     wide, step, long = ceil(size.width), ceil(size.features), ceil(size.keys)
     for row in range(first, last):
-        k = _rows(x.k, row, 0, size, like)
+        k = start_of(x.k, row, 0, size, like)
         transpose(k, x.k.row, size.keys, size.width, s.k_t)
         copy(k, x.k.row, size.keys, size.width, s.k)
-        transpose(_rows(x.v, row, 0, size, like), x.v.row, size.keys, size.features, s.v_t)
+        transpose(start_of(x.v, row, 0, size, like), x.v.row, size.keys, size.features, s.v_t)
         _clear(s.d_k, size.keys * wide)
         _clear(s.d_v, size.keys * step)
         for i in range(0, size.queries, QUERIES):
@@ -270,8 +183,8 @@ def backward(
             _weights(x, size, y, d, row, i, s, like)
             if d.bias.data:
                 for n in range(count):
-                    add(_rows(d.bias, row, i + n, size, like), 0, s.d_w, n * long, end, 1)
-            d_q = _rows(d.q, row, i, size, like)
+                    add(start_of(d.bias, row, i + n, size, like), 0, s.d_w, n * long, end, 1)
+            d_q = start_of(d.q, row, i, size, like)
             for f in range(0, size.width, LANES):
                 g = products(s.d_w, long, end, s.k, wide, f)
                 g = g[0] * scale, g[1] * scale, g[2] * scale, g[3] * scale
@@ -279,5 +192,5 @@ def backward(
                 add_outer(s.d_w, long, end, s.q, wide, f, s.d_k)
             for f in range(0, size.features, LANES):
                 add_outer(s.w, long, end, s.d_out, step, f, s.d_v)
-        put_rows(s.d_k, size.keys, size.width, scale, _rows(d.k, row, 0, size, like), d.k.row)
-        put_rows(s.d_v, size.keys, size.features, 1, _rows(d.v, row, 0, size, like), d.v.row)
+        put_rows(s.d_k, size.keys, size.width, scale, start_of(d.k, row, 0, size, like), d.k.row)
+        put_rows(s.d_v, size.keys, size.features, 1, start_of(d.v, row, 0, size, like), d.v.row)
