@@ -7,7 +7,7 @@ import sys
 import pytest
 from click.testing import CliRunner
 
-from harness.cli.main import cli, main
+from harness.cli.main import cli
 
 TINY = [
     *("--set", "train.steps=4"),
@@ -16,18 +16,6 @@ TINY = [
     *("--set", "eval.validation_samples=2"),
     *("--set", "eval.lengths=[10,20]"),
 ]
-
-
-def call(monkeypatch, capsys, *args):
-    """Exit code, stdout and stderr of `pezoo args`."""
-    monkeypatch.setattr(sys, "argv", ["pezoo", *map(str, args)])
-    try:
-        main()
-        code = 0
-    except SystemExit as error:
-        code = error.code
-    out = capsys.readouterr()
-    return code, out.out, out.err
 
 
 @pytest.mark.parametrize(
@@ -54,24 +42,24 @@ def call(monkeypatch, capsys, *args):
         (["--pe", "rope"], "--task"),
     ],
 )
-def test_bad_input_exits_2_with_one_message(monkeypatch, capsys, tmp_path, args, words):
+def test_bad_input_exits_2_with_one_message(call, tmp_path, args, words):
     where = [] if "--runs" in args else ["--runs", tmp_path]
-    code, out, err = call(monkeypatch, capsys, "bench", *args, *where)
+    code, out, err = call("bench", *args, *where)
     assert code == 2
     assert words in err
     assert "Traceback" not in err + out
 
 
-def test_an_unknown_command_names_the_nearest(monkeypatch, capsys):
-    code, _, err = call(monkeypatch, capsys, "bensh")
+def test_an_unknown_command_names_the_nearest(call):
+    code, _, err = call("bensh")
     assert code == 2
     assert "did you mean bench" in err
 
 
-def test_bench_prints_records_resumes_and_writes_a_leaderboard(monkeypatch, capsys, tmp_path):
+def test_bench_prints_records_resumes_and_writes_a_leaderboard(call, tmp_path):
     args = ["bench", "--pe", "nope,learned", "--task", "copy", "--seeds", "0-1"]
     args += ["--runs", tmp_path, *TINY]
-    code, out, err = call(monkeypatch, capsys, *args, "--format", "json")
+    code, out, err = call(*args, "--format", "json")
     assert code == 0, err
     records = json.loads(out)
     assert [(r["encoding"], r["seed"]) for r in records] == [
@@ -82,40 +70,38 @@ def test_bench_prints_records_resumes_and_writes_a_leaderboard(monkeypatch, caps
     ]
     hashes = {(r["seed"], r["backbone_hash"]) for r in records}
     assert len(hashes) == 2  # one backbone per seed, whatever the encoding
-    code, out, _ = call(monkeypatch, capsys, *args, "--format", "json")
+    code, out, _ = call(*args, "--format", "json")
     assert json.loads(out) == records
-    code, out, _ = call(monkeypatch, capsys, *args)
+    code, out, _ = call(*args)
     assert "cannot represent" in out.replace("\n", " ") or "cannot" in out
     assert (tmp_path / "leaderboard" / "index.html").is_file()
     run = records[0]["run"]
-    code, out, _ = call(monkeypatch, capsys, "show", run[:8], "--runs", tmp_path)
+    code, out, _ = call("show", run[:8], "--runs", tmp_path)
     assert code == 0
     assert "last checkpoint" in out
     assert records[0]["data_hash"] in out
-    code, out, _ = call(monkeypatch, capsys, "try", run, "12=", "--runs", tmp_path)
+    code, out, _ = call("try", run, "12=", "--runs", tmp_path)
     assert code == 0
     assert "12=" in out
-    code, _, err = call(monkeypatch, capsys, "try", run, "1a=", "--runs", tmp_path)
+    code, _, err = call("try", run, "1a=", "--runs", tmp_path)
     assert code == 2
     assert "unknown symbol" in err
 
 
-def test_the_number_of_workers_changes_no_result(monkeypatch, capsys, tmp_path):
+def test_the_number_of_workers_changes_no_result(call, tmp_path):
     scores = []
     for jobs in (1, 2):
         args = ["--pe", "rope,randomized", "--task", "reverse", "--seeds", "0", "--jobs", jobs]
         root = tmp_path / str(jobs)
-        _, out, _ = call(
-            monkeypatch, capsys, "bench", *args, "--runs", root, *TINY, "--format", "json"
-        )
+        _, out, _ = call("bench", *args, "--runs", root, *TINY, "--format", "json")
         scores.append([(r["scores"], r["learning"]) for r in json.loads(out)])
     # Thread counts differ between the two, so losses agree to rounding and scores exactly.
     assert [s for s, _ in scores[0]] == [s for s, _ in scores[1]]
 
 
-def test_dry_run_trains_nothing(monkeypatch, capsys, tmp_path):
+def test_dry_run_trains_nothing(call, tmp_path):
     args = ["bench", "--pe", "nope", "--task", "copy", "--runs", tmp_path, *TINY, "--dry-run"]
-    code, out, _ = call(monkeypatch, capsys, *args, "--tune", "lr=1e-3,3e-3", "--seeds", "0-2")
+    code, out, _ = call(*args, "--tune", "lr=1e-3,3e-3", "--seeds", "0-2")
     assert code == 0
     assert [line.split()[:4] for line in out.splitlines()[2:4]] == [
         ["sweep", "nope", "copy", "2"],
@@ -144,22 +130,22 @@ def test_list(what):
     ] in result.output
 
 
-def test_check_names_each_check(monkeypatch, capsys):
-    code, out, _ = call(monkeypatch, capsys, "check", "alibi")
+def test_check_names_each_check(call):
+    code, out, _ = call("check", "alibi")
     assert code == 0
     assert out.count("ok ") == 14
 
 
-def test_leaderboard_build(monkeypatch, capsys, tmp_path):
+def test_leaderboard_build(call, tmp_path):
     records = tmp_path / "records"
     records.mkdir()
     out = [*("--out", tmp_path / "site"), *("--markdown", tmp_path / "LEADERBOARD.md")]
     where = [*("--records", records), *("--runs", tmp_path / "none")]
-    code, text, _ = call(monkeypatch, capsys, "leaderboard", "build", *where, *out)
+    code, text, _ = call("leaderboard", "build", *where, *out)
     assert code == 0
     assert "0 records" in text
     assert (tmp_path / "site" / "index.html").is_file()
-    code, _, err = call(monkeypatch, capsys, "leaderboard", "open", "--out", tmp_path / "nowhere")
+    code, _, err = call("leaderboard", "open", "--out", tmp_path / "nowhere")
     assert code == 2
     assert "leaderboard build" in err
 

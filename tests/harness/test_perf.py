@@ -4,7 +4,6 @@ import csv
 import io
 import json
 import statistics
-import sys
 import time
 from itertools import pairwise
 from types import SimpleNamespace
@@ -15,7 +14,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.cli.main import main
 from harness.config import load_protocol, resolve
 from harness.perf import ceilings, encodings, kernels, timing
 from harness.perf.memory import peak_bytes, state_bytes
@@ -27,18 +25,6 @@ SMALL = ("model.width=16", "model.heads=2", "train.batch=3")
 TINY = ["--repeats", "2", *(word for text in SMALL for word in ("--set", text))]
 PAGE = 4096  # tensors this large are never packed together
 seconds = st.floats(1e-6, 1e3)
-
-
-def call(monkeypatch, capsys, *args):
-    """Exit code, stdout and stderr of `pezoo perf args`."""
-    monkeypatch.setattr(sys, "argv", ["pezoo", "perf", *map(str, args)])
-    try:
-        main()
-        code = 0
-    except SystemExit as error:
-        code = error.code
-    out = capsys.readouterr()
-    return code, out.out, out.err
 
 
 def config(encoding, *, length=None, sets=SMALL):
@@ -266,7 +252,7 @@ def test_every_input_of_a_kernel_is_used_and_gets_a_gradient(name):
         assert not torch.equal(kernels.Candidate(kernel, changed, "reference").run(), output)
 
 
-def test_a_backend_that_is_wrong_or_cannot_run_is_shown(monkeypatch):
+def test_a_backend_that_is_wrong_or_cannot_run_is_shown(call, monkeypatch):
     def call(module, x, backend):
         if backend == "broken":
             raise RuntimeError("needs another processor")
@@ -338,16 +324,16 @@ def test_the_floor_is_bound_by_arithmetic_or_by_memory(flops, size):
         (["--shape", "tokens=3"], "--shape is for kernels"),
     ],
 )
-def test_bad_input_exits_2_with_one_message(monkeypatch, capsys, args, words):
-    code, out, err = call(monkeypatch, capsys, *args)
+def test_bad_input_exits_2_with_one_message(call, args, words):
+    code, out, err = call("perf", *args)
     assert code == 2
     assert words in err
     assert out == ""
     assert "Traceback" not in err
 
 
-def test_json_is_only_json_and_covers_every_encoding(monkeypatch, capsys):
-    code, out, err = call(monkeypatch, capsys, *TINY, "--format", "json")
+def test_json_is_only_json_and_covers_every_encoding(call):
+    code, out, err = call("perf", *TINY, "--format", "json")
     assert code == 0, err
     report = json.loads(out)
     assert sorted(row["encoding"] for row in report["rows"]) == names()
@@ -374,7 +360,7 @@ def test_json_is_only_json_and_covers_every_encoding(monkeypatch, capsys):
         assert row["state_bytes"] > 0
 
 
-def test_protocol_options_typed_options_length_and_batch_apply(monkeypatch, capsys, tmp_path):
+def test_protocol_options_typed_options_length_and_batch_apply(call, tmp_path):
     protocol = tmp_path / "mine.toml"
     protocol.write_text(
         'name = "mine"\ndescription = ""\nseeds = "0"\n'
@@ -384,7 +370,7 @@ def test_protocol_options_typed_options_length_and_batch_apply(monkeypatch, caps
         "[encodings.rope]\nbase = 77.0\n"
     )
     args = ["--protocol", protocol, "--pe", "alibi,learned", "--repeats", "1", "--format", "csv"]
-    code, out, err = call(monkeypatch, capsys, *args, "--length", "9", "--batch", "5")
+    code, out, err = call("perf", *args, "--length", "9", "--batch", "5")
     assert code == 0, err
     rope, alibi, learned = csv.DictReader(io.StringIO(out))
     assert (rope["encoding"], rope["options"]) == ("rope", "rope(base=77.0)")
@@ -396,8 +382,8 @@ def test_protocol_options_typed_options_length_and_batch_apply(monkeypatch, caps
 
 
 @pytest.mark.parametrize("form", ["table", "markdown"])
-def test_tables_have_a_line_per_candidate_of_one_width(monkeypatch, capsys, form):
-    code, out, err = call(monkeypatch, capsys, "--pe", "rope,nope", *TINY, "--format", form)
+def test_tables_have_a_line_per_candidate_of_one_width(call, form):
+    code, out, err = call("perf", "--pe", "rope,nope", *TINY, "--format", form)
     assert code == 0, err
     where, _, *table = out.splitlines()
     assert torch.__version__ in where
@@ -405,9 +391,9 @@ def test_tables_have_a_line_per_candidate_of_one_width(monkeypatch, capsys, form
     assert all(len(a) == len(b) for a, b in pairwise(table)) or form == "table"
 
 
-def test_a_kernel_report_names_its_limits(monkeypatch, capsys):
+def test_a_kernel_report_names_its_limits(call):
     args = ["--kernel", "spectral_scan", "--shape", "batch=2, tokens=4,cursors=2", "--repeats", "1"]
-    code, out, err = call(monkeypatch, capsys, *args, "--format", "json")
+    code, out, err = call("perf", *args, "--format", "json")
     assert code == 0, err
     found = json.loads(out)["settings"]
     assert (found["batch"], found["tokens"], found["cursors"]) == (2, 4, 2)

@@ -91,28 +91,14 @@ def flawed(tmp_path, monkeypatch):
         cache.cache_clear()
 
 
-def call(monkeypatch, capsys, *args):
-    """Exit code, stdout and stderr of `pezoo args`."""
-    monkeypatch.setattr(sys, "argv", ["pezoo", *map(str, args)])
-    code = 0
-    try:
-        main()
-    except SystemExit as error:
-        code = error.code
-    out = capsys.readouterr()
-    return code, out.out, out.err
-
-
 def sets(*settings):
     return [word for setting in settings for word in ("--set", setting)]
 
 
-def test_failures_are_records_with_reasons_and_the_others_go_on(
-    flawed, monkeypatch, capsys, tmp_path
-):
+def test_failures_are_records_with_reasons_and_the_others_go_on(call, flawed, tmp_path):
     args = ["bench", "--pe", ",".join([*NAMES, "nope"]), "--task", "copy", "--seeds", "0"]
     args += [*sets(*SETTINGS), "--runs", tmp_path / "runs", "--device", "cpu", "--format", "json"]
-    code, out, err = call(monkeypatch, capsys, *args)
+    code, out, err = call(*args)
     assert code == 1, err
     assert "Traceback" not in err
     records = {record["encoding"]: record for record in json.loads(out)}
@@ -137,16 +123,14 @@ def test_failures_are_records_with_reasons_and_the_others_go_on(
         assert capsys.readouterr().out.count("failed") >= len(NAMES)
     print_tables(list(records.values()), "table")
     assert "nan, seed 0 failed: Diverged: loss is nan at step 10" in capsys.readouterr().out
-    code, out, _ = call(
-        monkeypatch, capsys, "show", records["raises"]["run"], "--runs", tmp_path / "runs"
-    )
+    code, out, _ = call("show", records["raises"]["run"], "--runs", tmp_path / "runs")
     assert code == 0
     assert "failed: KeyError" in out
 
     (flawed / "flawed.py").write_text(  # its author finds the mistake
         textwrap.dedent(FLAWED).replace("raise KeyError", "return None  # raise KeyError")
     )
-    code, out, _ = call(monkeypatch, capsys, *args)
+    code, out, _ = call(*args)
     again = {record["encoding"]: record for record in json.loads(out)}
     assert code == 1
     assert (again["raises"]["status"], again["raises"]["cost"]["sessions"]) == ("done", 2)
@@ -186,19 +170,19 @@ def test_bad_input_is_refused_in_no_time(flawed, tmp_path, args, words):
     assert (after.ru_utime - before.ru_utime) + (after.ru_stime - before.ru_stime) < 0.5
 
 
-def test_a_plugin_that_raises_on_import_is_named_and_all_else_works(flawed, monkeypatch, capsys):
-    code, out, _ = call(monkeypatch, capsys, "list", "encodings")
+def test_a_plugin_that_raises_on_import_is_named_and_all_else_works(call, flawed):
+    code, out, _ = call("list", "encodings")
     assert code == 0
     line = next(line for line in out.splitlines() if line.startswith("unimportable"))
     assert (
         "failed to import: ModuleNotFoundError: No module named 'no_such_module_anywhere'" in line
     )
     assert any(line.startswith("rope ") for line in out.splitlines())
-    code, out, _ = call(monkeypatch, capsys, "list", "tasks")
+    code, out, _ = call("list", "tasks")
     assert code == 0
     assert "which failed to import: ModuleNotFoundError: No module named 'no_such_task'" in out
     for pe, task in (("unimportable", "copy"), ("rope", "untask")):
-        code, out, err = call(monkeypatch, capsys, "bench", "--pe", pe, "--task", task)
+        code, out, err = call("bench", "--pe", pe, "--task", task)
         assert code == 2
         assert "failed to import" in err
         assert "Traceback" not in err
@@ -212,11 +196,9 @@ def test_a_plugin_that_raises_on_import_is_named_and_all_else_works(flawed, monk
         ("rope", "unmade", "task 'unmade', flawed:unmade, cannot be made: KeyError: 'vocabulary'"),
     ],
 )
-def test_a_plugin_that_cannot_be_built_is_refused(
-    flawed, monkeypatch, capsys, tmp_path, pe, task, words
-):
+def test_a_plugin_that_cannot_be_built_is_refused(call, flawed, tmp_path, pe, task, words):
     where = ["--device", "cpu", "--runs", tmp_path]
-    code, _, err = call(monkeypatch, capsys, "bench", "--pe", pe, "--task", task, *where)
+    code, _, err = call("bench", "--pe", pe, "--task", task, *where)
     assert code == 2
     assert words in err
     assert "Traceback" not in err
@@ -230,11 +212,9 @@ def test_a_plugin_that_cannot_be_built_is_refused(
         ("name=my protocol", "protocol: String should match pattern"),
     ],
 )
-def test_what_no_record_can_hold_is_found_before_training(
-    monkeypatch, capsys, tmp_path, setting, words
-):
+def test_what_no_record_can_hold_is_found_before_training(call, tmp_path, setting, words):
     args = ["bench", "--pe", "nope", "--task", "copy", "--device", "cpu", "--runs", tmp_path]
-    code, _, err = call(monkeypatch, capsys, *args, *sets(setting))
+    code, _, err = call(*args, *sets(setting))
     assert code == 2
     assert words in " ".join(err.split())
     assert not list(tmp_path.iterdir())

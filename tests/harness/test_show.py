@@ -4,7 +4,6 @@ import base64
 import math
 import re
 import struct
-import sys
 import xml.etree.ElementTree as ET
 import zlib
 from dataclasses import replace
@@ -19,7 +18,6 @@ from safetensors.torch import load_file
 import pezoo
 from harness import tasks
 from harness.backbone import Decoder, shape_of
-from harness.cli.main import main
 from harness.cli.show import _load, find
 from harness.config import Model, load_protocol, resolve
 from harness.execute import execute
@@ -56,21 +54,6 @@ def runs(tmp_path_factory):
         for name in (CURSORS, "alibi", "learned")
     }
     return root, made
-
-
-@pytest.fixture
-def call(monkeypatch, capsys):
-    def call(*args):
-        monkeypatch.setattr(sys, "argv", ["pezoo", "show", *map(str, args)])
-        try:
-            main()
-            code = 0
-        except SystemExit as error:
-            code = error.code
-        out = capsys.readouterr()
-        return code, out.out, out.err
-
-    return call
 
 
 # The PNG
@@ -397,7 +380,7 @@ class Page(HTMLParser):
 
 def test_the_page_of_a_run_is_whole_and_needs_nothing_else(call, runs):
     root, made = runs
-    code, out, err = call(made[CURSORS][:8], "--runs", root)
+    code, out, err = call("show", made[CURSORS][:8], "--runs", root)
     assert code == 0, err
     path = root / made[CURSORS] / "show.html"
     assert f"page {path}" in out
@@ -420,7 +403,7 @@ def test_prompts_out_and_single_pictures(call, runs, tmp_path):
     root, made = runs
     out, folder = tmp_path / "page.html", tmp_path / "pictures"
     where = ["--runs", root, "--out", out, "--svg", folder]
-    code, _, err = call(made["alibi"], *where, "--prompt", "4711=", "--prompt", "12=")
+    code, _, err = call("show", made["alibi"], *where, "--prompt", "4711=", "--prompt", "12=")
     assert code == 0, err
     text = out.read_text(encoding="utf-8")
     assert "example 1: length 4, seen in training" in text
@@ -435,7 +418,7 @@ def test_prompts_out_and_single_pictures(call, runs, tmp_path):
 
 def test_a_length_that_cannot_be_represented_is_said(call, runs):
     root, made = runs
-    code, _, err = call(made["learned"], "--runs", root)
+    code, _, err = call("show", made["learned"], "--runs", root)
     assert code == 0, err
     text = (root / made["learned"] / "show.html").read_text(encoding="utf-8")
     assert "Learned represents positions" in text
@@ -447,7 +430,7 @@ def test_hostile_text_in_a_run_stays_text(call, tmp_path):
     evil = "</style><script>alert(1)</script>"
     config = config_of("nope").model_copy(update={"label": evil, "protocol": evil})
     run = execute(config, tmp_path, "test", lambda _: None)["run"]
-    code, _, err = call(run, "--runs", tmp_path)
+    code, _, err = call("show", run, "--runs", tmp_path)
     assert code == 0, err
     page = Page((tmp_path / run / "show.html").read_text(encoding="utf-8"))
     assert "script" not in page.tags
@@ -468,7 +451,7 @@ def test_hostile_text_in_a_run_stays_text(call, tmp_path):
 def test_bad_input_exits_2(call, runs, args, words):
     root, made = runs
     args = [made[CURSORS] if arg == "RUN" else arg for arg in args]
-    code, out, err = call(*args, "--runs", root)
+    code, out, err = call("show", *args, "--runs", root)
     assert code == 2
     assert words in err
     assert "Traceback" not in out + err
@@ -478,7 +461,7 @@ def test_a_run_that_is_not_finished_exits_2(call, tmp_path):
     config = config_of("nope")
     folder = RunFolder(tmp_path, config)
     (folder.path / "config.json").write_text("{}")
-    code, _, err = call(config.hash, "--runs", tmp_path)
+    code, _, err = call("show", config.hash, "--runs", tmp_path)
     assert code == 2
     assert "is not finished" in err
 
@@ -492,11 +475,11 @@ def test_scores_are_shown_when_the_weights_are_gone_or_do_not_fit(call, tmp_path
 
     with monkeypatch.context() as patch:
         patch.setattr(RunFolder, "restore", strange)
-        code, out, err = call(run, "--runs", tmp_path)
+        code, out, err = call("show", run, "--runs", tmp_path)
     assert (code, "last checkpoint" in out, "another version" in err) == (2, True, True)
     for path in (tmp_path / run).glob("ckpt-*"):
         path.unlink()
-    code, out, err = call(run, "--runs", tmp_path)
+    code, out, err = call("show", run, "--runs", tmp_path)
     assert (code, "last checkpoint" in out, "checkpoint is gone" in err) == (0, True, True)
     assert not (tmp_path / run / "show.html").exists()
 
@@ -507,7 +490,7 @@ def test_a_failed_run_is_told_without_a_page(call, tmp_path):
     (folder.path / "config.json").write_text("{}")
     words = {"encoding": "nope", "task": "copy", "seed": 0, "protocol": "quick"}
     folder.finish({**words, "status": "failed", "reason": "Diverged: loss is nan"})
-    code, out, _ = call(config.hash, "--runs", tmp_path)
+    code, out, _ = call("show", config.hash, "--runs", tmp_path)
     assert code == 0
     assert "failed: Diverged" in out
     assert not (folder.path / "show.html").exists()
@@ -518,7 +501,7 @@ def test_a_run_whose_settings_are_not_those_of_its_hash_exits_2(call, tmp_path):
     record = execute(config, tmp_path, "test", lambda _: None)
     record["config"]["seed"] = 1
     RunFolder(tmp_path, config).finish(record)
-    code, _, err = call(config.hash, "--runs", tmp_path)
+    code, _, err = call("show", config.hash, "--runs", tmp_path)
     assert code == 2
     assert "settings that are no longer read" in err
 

@@ -1,12 +1,10 @@
 """The sweep: its grid, its seeds, what is chosen, and what the records then say."""
 
 import json
-import sys
 
 import pytest
 
 from harness import tune
-from harness.cli.main import main
 from harness.config import ConfigError, load_protocol
 from harness.execute import execute
 from harness.matrix import request
@@ -21,18 +19,6 @@ TINY = [
     *("--set", "eval.validation_samples=1"),
     *("--set", "eval.lengths=[10,20]"),
 ]
-
-
-def call(monkeypatch, capsys, *args):
-    """Exit code, stdout and stderr of `pezoo args`."""
-    monkeypatch.setattr(sys, "argv", ["pezoo", *map(str, args)])
-    try:
-        main()
-        code = 0
-    except SystemExit as error:
-        code = error.code
-    out = capsys.readouterr()
-    return code, out.out, out.err
 
 
 def made(*options, seeds="100", apart=(0, 1, 2)):
@@ -166,11 +152,11 @@ def here(configs, root, command, on_event):
         on_event(index, {"record": execute(config, root, command, lambda event: None)})
 
 
-def test_bench_tunes_resumes_and_records_what_it_chose(monkeypatch, capsys, tmp_path):
+def test_bench_tunes_resumes_and_records_what_it_chose(call, monkeypatch, tmp_path):
     monkeypatch.setattr("harness.engine.local.Engine.run_all", staticmethod(here))
     args = ["bench", "--pe", "nope,learned", "--task", "copy", "--seeds", "0", *TINY]
     args += ["--tune", "lr=1e-3,3e-3", "--set", "train.steps=2", "--runs", tmp_path]
-    code, out, err = call(monkeypatch, capsys, *args, "--format", "json")
+    code, out, err = call(*args, "--format", "json")
     assert code == 0, err
     records = [Record.model_validate(one) for one in json.loads(out)]
     assert [(r.encoding, r.seed) for r in records] == [("nope", 0), ("learned", 0)]
@@ -182,13 +168,13 @@ def test_bench_tunes_resumes_and_records_what_it_chose(monkeypatch, capsys, tmp_
         assert len({run for cell in tuning.cells for run in cell.runs}) == 2
         assert tuning.cpu_seconds > 0
     assert "tuning: mean exact match" in err
-    code, again, err = call(monkeypatch, capsys, *args, "--format", "json")
+    code, again, err = call(*args, "--format", "json")
     assert (code, json.loads(again)) == (0, json.loads(out))
     assert "4 runs are finished already" in err
 
 
 def test_an_encoding_whose_every_cell_fails_is_left_out_and_the_others_go_on(
-    monkeypatch, capsys, tmp_path
+    call, monkeypatch, tmp_path
 ):
     def fails(configs, root, command, on_event):
         for index, config in enumerate(configs):
@@ -202,15 +188,15 @@ def test_an_encoding_whose_every_cell_fails_is_left_out_and_the_others_go_on(
     compared = []
     monkeypatch.setattr("harness.engine.local.Engine.run_all", lambda self, *args: fails(*args))
     args = ["bench", "--pe", "nope,rope", "--task", "copy", "--seeds", "0", *TINY]
-    code, out, _ = call(monkeypatch, capsys, *args, "--tune", "lr=1e-3,3e-3", "--runs", tmp_path)
+    code, out, _ = call(*args, "--tune", "lr=1e-3,3e-3", "--runs", tmp_path)
     assert code == 1
     assert "nothing: every cell failed" in " ".join(out.split())
     assert compared == ["rope"]
 
 
-def test_tuning_seeds_need_a_grid_and_stay_apart(monkeypatch, capsys, tmp_path):
+def test_tuning_seeds_need_a_grid_and_stay_apart(call, tmp_path):
     args = ["bench", "--pe", "nope", "--task", "copy", "--runs", tmp_path, "--tune-seeds"]
     for more, words in ((["7"], "needs --tune"), (["0", "--tune", "lr=1e-3"], "share 0")):
-        code, _, err = call(monkeypatch, capsys, *args, *more)
+        code, _, err = call(*args, *more)
         assert code == 2
         assert words in err
