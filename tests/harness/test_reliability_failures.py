@@ -95,7 +95,7 @@ def sets(*settings):
     return [word for setting in settings for word in ("--set", setting)]
 
 
-def test_failures_are_records_with_reasons_and_the_others_go_on(call, flawed, tmp_path):
+def test_failures_are_records_with_reasons_and_the_others_go_on(call, flawed, capsys, tmp_path):
     args = ["bench", "--pe", ",".join([*NAMES, "nope"]), "--task", "copy", "--seeds", "0"]
     args += [*sets(*SETTINGS), "--runs", tmp_path / "runs", "--device", "cpu", "--format", "json"]
     code, out, err = call(*args)
