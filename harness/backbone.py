@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import gelu, linear
 
+from harness.buckets import bucket
 from harness.config import Model
 from harness.seeds import generator
 from pezoo import adapters
@@ -58,8 +59,12 @@ class Block(nn.Module):
         past: tuple[Tensor, Tensor] | None,
         backend: str,
         last: int,
+        skip: int,
     ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        """x (B, T, D) -> the layer's output for the last tokens (B, last, D), keys and values."""
+        """x (B, T, D) -> the layer's output for the last tokens (B, last, D), keys and values.
+
+        Nobody asked for the first `skip` of these tokens: nothing is drawn for them.
+        """
         b, t, _ = x.shape
         ctx = ctx.at(ctx.layer, x)
         q, k, v = self.qkv(self.norm1(x)).view(b, t, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
@@ -68,17 +73,16 @@ class Block(nn.Module):
             k, v = torch.cat([past[0], k], 2), torch.cat([past[1], v], 2)  # (B, H, S, K)
         y = attend(encoding, q, k, v, ctx, mask, backend)
         x, y = x[:, t - last :], y[:, :, t - last :]  # the rest is done once keys and values are
-        x = x + self._drop(self.out(y.transpose(1, 2).flatten(2)), ctx)
-        return x + self._drop(self.down(gelu(self.up(self.norm2(x)))), ctx), (k, v)
+        x = x + self._drop(self.out(y.transpose(1, 2).flatten(2)), ctx, skip)
+        return x + self._drop(self.down(gelu(self.up(self.norm2(x)))), ctx, skip), (k, v)
 
-    def _drop(self, x: Tensor, ctx: Context) -> Tensor:
-        """Dropout; in a part of a batch with the draws that its rows have in the whole (CPU)."""
+    def _drop(self, x: Tensor, ctx: Context, skip: int) -> Tensor:
+        """Dropout; in a part of a batch, or in a padded one, with the draws of the whole (CPU)."""
         p = self.drop.p
-        if ctx.part is None or not (self.training and p):
+        if not (self.training and p) or (ctx.part is None and not (skip or ctx.padding)):
             dropped: Tensor = self.drop(x)
             return dropped
-        rows, ours = ctx.whole(len(x))
-        keep = x.new_empty(rows, *x.shape[1:]).bernoulli_(1 - p)[ours]
+        keep = ctx.drawn(lambda size: x.new_empty(size).bernoulli_(1 - p), tuple(x.shape), skip)
         return x * keep.div_(1 - p)
 
 
@@ -119,11 +123,14 @@ class Decoder(nn.Module):
         progress: float | None = None,
         mode: str | None = None,
         part: tuple[int, int] | None = None,
+        padding: int | None = None,
         last: int | None = None,
     ) -> Tensor:
         """Logits (B, T, vocab) of the next token after each of the new ids (B, T) at pos (B|1, T).
 
         `last` asks for those after the last few tokens alone: (B, last, vocab), for less work.
+        With a `padding`, the number of columns on the right that are no tokens, these may be more
+        than asked for: a size of `harness.buckets`.
         With a cache, the new tokens follow those already in it; `total` is the planned length.
         `progress`, `mode` and `part` are those of `pezoo.base.Context`.
         """
@@ -133,16 +140,20 @@ class Decoder(nn.Module):
             pos, ids = torch.cat([past.pos, pos], 1), torch.cat([past.ids, ids], 1)
         x = self.embedding(ids[:, -new:]) * self.model.width**0.5
         ctx = Context(
-            pos, ids, x, 0, new, scale, past.memo, total, generator, None, progress, mode, part
-        )
+            pos, ids, x, 0, new, scale, past.memo, total, generator, None, progress, mode, part,
+            padding or 0,
+        )  # fmt: skip
         mask = attention_mask(ctx)
         ctx = self.encoding.prepare(ctx)
         x = self.encoding.embed(x, ctx)
         layers = past.layers or [None] * len(self.blocks)
+        last = new if last is None else last
+        few = last if padding is None else min(new, bucket(last))
         for i, block in enumerate(self.blocks):
-            kept = new if last is None or i + 1 < len(self.blocks) else last
-            here = ctx.at(i, x)
-            x, layers[i] = block(x, self.encoding, here, mask, layers[i], self.attention, kept)
+            kept, skip = (few, few - last) if i + 1 == len(self.blocks) else (new, 0)
+            x, layers[i] = block(
+                x, self.encoding, ctx.at(i, x), mask, layers[i], self.attention, kept, skip
+            )
         past.pos, past.ids, past.layers = pos, ids, layers
         x = self.norm(x)
         return linear(x, self.embedding.weight) if self.unembedding is None else self.unembedding(x)

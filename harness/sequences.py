@@ -9,32 +9,48 @@ the shorter one, padded on the left:    ids        _ 8 8 = 8 8 E _
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad as fill
 
 from harness.tasks.base import Batch, Vocab
 
 
 @dataclass(frozen=True)
 class Sequences:
-    """ids (B, S); pos (1|B, S), -1 is padding on the left; answer (B, S) bool, with EOS."""
+    """ids (B, S); pos (1|B, S), -1 is padding on the left; answer (B, S) bool, with EOS.
+
+    `padding` columns on the right are there for the sake of a common size (`harness.buckets`);
+    None means that sizes do not matter.
+    """
 
     ids: Tensor
     pos: Tensor
     answer: Tensor
     prompt: int  # length of the (padded) prompt
+    padding: int | None = None
 
     def rows(self, first: int, stop: int) -> Sequences:
         """Some of the B rows."""
         pos = self.pos if self.pos.shape[0] == 1 else self.pos[first:stop]
-        return Sequences(self.ids[first:stop], pos, self.answer[first:stop], self.prompt)
+        return replace(self, ids=self.ids[first:stop], pos=pos, answer=self.answer[first:stop])
 
     def to(self, device: str) -> Sequences:
-        return Sequences(
-            self.ids.to(device), self.pos.to(device), self.answer.to(device), self.prompt
-        )
+        moved = {name: getattr(self, name).to(device) for name in ("ids", "pos", "answer")}
+        return replace(self, **moved)
+
+    def padded(self, columns: int, pad: int) -> Sequences:
+        """The same with that many columns, S or more: the new ones on the right are padding.
+
+        They are not supervised, and repeat the last position that a model reads in their row: that
+        of the last token but one, as the last token is only predicted.
+        """
+        more = columns - self.ids.shape[1]
+        pos = torch.cat([self.pos[:, :-1], self.pos[:, -2:-1].expand(-1, more + 1)], 1)
+        ids, answer = fill(self.ids, (0, more), value=pad), fill(self.answer, (0, more))
+        return replace(self, ids=ids, pos=pos, answer=answer, padding=(self.padding or 0) + more)
 
 
 def join(batch: Batch, vocab: Vocab) -> Sequences:

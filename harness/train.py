@@ -15,10 +15,12 @@ from torch.nn.functional import cross_entropy
 
 from harness import tasks
 from harness.backbone import Decoder, shape_of
+from harness.buckets import bucket
 from harness.config import RunConfig, Train
 from harness.seeds import generator, seed
 from harness.sequences import Sequences, join
 from harness.tasks.base import Task
+from pezoo.functional import at_least_float32
 from pezoo.registry import make
 
 
@@ -35,6 +37,7 @@ class Trainer:
     model: Decoder
     optimiser: torch.optim.AdamW
     step: int = 0
+    buckets: bool = False  # pad every batch to a size of `harness.buckets`
 
     def advance(self) -> float:
         """Take one step; the loss. Errors: Diverged."""
@@ -71,7 +74,11 @@ class Trainer:
         draws = generator("train", config.task, config.task_version, config.seed, self.step)
         length = draw_length(self.task, config.train, self.step, draws)
         sample = self.task.sample(draws, config.train.batch, length)
-        return join(sample, self.task.vocab).to(config.device), length
+        batch = join(sample, self.task.vocab)
+        if self.buckets and self.model.encoding.prefix_stable:
+            columns = 1 + bucket(batch.ids.shape[1] - 1)  # the model reads all but the last
+            batch = batch.padded(columns, self.task.vocab.pad)
+        return batch.to(config.device), length
 
     def loss(self, batch: Sequences, length: int, first: int = 0, of: int | None = None) -> Tensor:
         """The mean cross entropy of the answer's tokens, and the encoding's penalty.
@@ -91,10 +98,12 @@ class Trainer:
                 generator=generator("positions", config.seed, self.step),
                 progress=self.step / config.train.steps,
                 part=None if of is None else (first, of),
+                padding=batch.padding,
                 last=last,
             )
+        last = logits.shape[1]
         answer, truth = batch.answer[:, -last:], batch.ids[:, -last:]
-        loss = cross_entropy(logits[answer].float(), truth[answer])
+        loss = cross_entropy(at_least_float32(logits[answer]), truth[answer])
         penalty = self.model.encoding.penalty()
         return loss if penalty is None else loss + penalty
 

@@ -9,12 +9,13 @@ Shape letters, used everywhere in this project:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import pad
 
 from pezoo.pictures import Picture
 
@@ -62,8 +63,12 @@ class Context:
     progress   the share of training that is done, 0 to 1, for what changes with it (or None).
     mode       one of the encoding's own `modes`, another way to run trained weights (or None).
     part       (first, of): these B rows are those from `first` on of a batch of `of` rows, which
-               is computed in parts. What is drawn for each row has to be that of the whole batch;
-               see `whole`. None: this is the whole batch.
+               is computed in parts. None: this is the whole batch.
+    padding    so many columns on the right are padding: they repeat their row's last position,
+               and nobody reads what is computed for them.
+
+    What is drawn at random has to be that of the whole batch without such padding; see `drawn`, and
+    `length` for a draw that depends on the number of tokens.
     """
 
     pos: Tensor
@@ -79,15 +84,31 @@ class Context:
     progress: float | None = None
     mode: str | None = None
     part: tuple[int, int] | None = None
+    padding: int = 0
 
-    def whole(self, rows: int) -> tuple[int, slice]:
-        """How many rows to draw for these B = `rows`, and which of them are these.
+    def drawn(
+        self, draw: Callable[[tuple[int, ...]], Tensor], shape: tuple[int, ...], skip: int = 0
+    ) -> Tensor:
+        """Random numbers for x of `shape` (B, T, ...), by draw(size) for the whole batch.
 
-        >>> Context(torch.arange(4)[None], part=(2, 8)).whole(3)
-        (8, slice(2, 5, None))
+        The size has all rows and neither padding on the right nor the first `skip` of the T
+        columns; there the numbers are 0.
+
+        >>> ctx = Context(torch.arange(4)[None], part=(1, 2), padding=1)
+        >>> ctx.drawn(torch.ones, (1, 4), skip=1)
+        tensor([[0., 1., 1., 0.]])
         """
-        first, of = self.part or (0, rows)
-        return of, slice(first, first + rows)
+        first, of = self.part or (0, shape[0])
+        columns = shape[1] - skip - self.padding
+        numbers = draw((of, columns, *shape[2:]))[first : first + shape[0]]
+        if not (skip or self.padding):
+            return numbers
+        return pad(numbers, (0, 0) * (len(shape) - 2) + (skip, self.padding))
+
+    @property
+    def length(self) -> int:
+        """How many tokens there are so far, S, without padding on the right."""
+        return self.pos.shape[1] - self.padding
 
     @property
     def new(self) -> int:

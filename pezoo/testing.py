@@ -276,8 +276,24 @@ def check_parts(factory: Factory) -> None:
         whole,
         torch.cat(parts),
         1e-9,
-        "a batch in parts draws other numbers than the whole: draw for the rows of ctx.whole",
+        "a batch in parts draws other numbers than the whole: draw by ctx.drawn",
     )
+
+
+def check_right_padding(factory: Factory) -> None:
+    """In training, padding on the right (`Context.padding`) changes nothing before it."""
+    encoding, ids = build(factory).train(), tokens(2, 10)
+    if not encoding.prefix_stable:
+        return
+    pos = torch.arange(10)[None].repeat(2, 1)
+    pos[1] = (pos[1] - 2).clamp(min=-1)  # this row begins with two of padding on the left
+    padded = torch.cat([ids, ids[:, :3]], 1), torch.cat([pos, pos[:, -1:].expand(-1, 3)], 1)
+    scale = torch.tensor([5])
+    plain = _run(encoding, ids, pos, scale=scale, progress=1.0)
+    full = _run(encoding, *padded, scale=scale, progress=1.0, padding=3)[:, :10]
+    message = "padding on the right changes what is before it: draw by ctx.drawn or ctx.length"
+    _close(plain[0], full[0], 1e-9, message)
+    _close(plain[1, 2:], full[1, 2:], 1e-9, message)
 
 
 def check_left_padding(factory: Factory) -> None:
@@ -318,6 +334,7 @@ CHECKS: tuple[Check, ...] = (
     check_order,
     check_batch,
     check_parts,
+    check_right_padding,
     check_left_padding,
 )
 

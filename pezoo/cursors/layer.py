@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -204,11 +205,8 @@ class CursorLayer(nn.Module):
             return None
         ramp = 1.0 if ctx.progress is None else min(1.0, 2 * ctx.progress)
         device = like.device if ctx.generator is None else ctx.generator.device
-        rows, ours = ctx.whole(shape[0])
-        noise = torch.randn(
-            (rows, *shape[1:]), generator=ctx.generator, device=device, dtype=like.dtype
-        )[ours]
-        return noise.to(like.device) * (size * ramp)
+        draw = partial(torch.randn, generator=ctx.generator, device=device, dtype=like.dtype)
+        return ctx.drawn(draw, shape).to(like.device) * (size * ramp)
 
 
 def _padding_last(mask: Tensor) -> Tensor:

@@ -76,7 +76,7 @@ class Randomized(Encoding):
         last = int(ctx.pos.max()) + 1
         if "randomized.table" not in ctx.memo:
             ctx.memo["randomized.table"] = self.draw(
-                max(ctx.total or 0, ctx.pos.shape[1], last), ctx.generator
+                max(ctx.total or 0, ctx.length, last), ctx.generator
             ).to(ctx.pos.device)
         table: Tensor = ctx.memo["randomized.table"]
         if last > len(table):

@@ -72,6 +72,6 @@ class ShiftedSinusoidal(Sinusoidal):
         ctx = super().prepare(ctx)
         if not self.training:
             return ctx
-        most = max(0, self.span - ctx.pos.shape[1])
+        most = max(0, self.span - ctx.length)
         offset = int(torch.randint(most + 1, (), generator=ctx.generator, device="cpu"))
         return replace(ctx, pos=torch.where(ctx.key_mask, ctx.pos + offset, ctx.pos))

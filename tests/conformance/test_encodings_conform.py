@@ -94,6 +94,14 @@ class DrawsForThePart(Encoding):
         return x * (1 + noise)
 
 
+class DrawsForPadding(Encoding):
+    stochastic = True
+
+    def embed(self, x, ctx):
+        start = torch.rand(1, generator=ctx.generator) + ctx.pos.shape[1]
+        return x + torch.sin(start)
+
+
 class Blind(Encoding):
     pass
 
@@ -134,6 +142,7 @@ BROKEN = [
     (GlobalDraw, "check_deterministic", "draw from ctx.generator"),
     (MixesBatch, "check_batch", "samples of a batch see each other"),
     (DrawsForThePart, "check_parts", "a batch in parts draws other numbers"),
+    (DrawsForPadding, "check_right_padding", "padding on the right changes what is before it"),
     (Blind, "check_order", "set order_blind = True"),
     (Infinite, "check_long", "not finite at four times the training length"),
     (Forgets, "check_state_dict", "a loaded state_dict computes something else"),
