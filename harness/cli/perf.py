@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import click
@@ -10,9 +11,10 @@ import click
 from harness.cli.bench import FORMATS
 
 if TYPE_CHECKING:
+    from harness.config import RunConfig
     from harness.perf.report import Report
 
-_TRAINING_ONLY = ("pe", "protocol", "task", "length", "batch", "baseline", "sets")
+_TRAINING_ONLY = ("pe", "protocol", "task", "length", "batch", "baseline", "sets", "harness")
 
 
 @click.command()
@@ -23,6 +25,7 @@ _TRAINING_ONLY = ("pe", "protocol", "task", "length", "batch", "baseline", "sets
 @click.option("--batch", type=click.IntRange(min=1), help="The protocol's if unset.")
 @click.option("--baseline", default="rope", show_default=True, help="What ratios are to.")
 @click.option("--set", "sets", multiple=True, help="Change a setting: --set model.width=128.")
+@click.option("--harness", is_flag=True, help="Time training steps alone, beside a reference.")
 @click.option("--kernel", help="Time the back ends of this kernel instead of encodings.")
 @click.option("--shape", help="Sizes for --kernel: batch=64,cursors=32,tokens=82.")
 @click.option("--repeats", type=click.IntRange(min=1), default=15, show_default=True)
@@ -39,6 +42,7 @@ def command(
     batch: int | None,
     baseline: str,
     sets: tuple[str, ...],
+    harness: bool,
     kernel: str | None,
     shape: str | None,
     repeats: int,
@@ -62,7 +66,8 @@ def command(
         if kernel is not None:
             report = _kernel(kernel, shape or "", repeats, device)
         else:
-            report = _encodings(pe, protocol, task, length, batch, baseline, sets, repeats, device)
+            asked = Asked(pe, protocol, task, length, batch, baseline, sets)
+            report = (_throughput if harness else _encodings)(asked, repeats, device)
     click.echo(report.render(form))
 
 
@@ -87,33 +92,59 @@ def _kernel(name: str, shape: str, repeats: int, device: str) -> Report:
     return kernels.measure(name, sizes, repeats, device)
 
 
-def _encodings(
-    pe: str | None,
-    protocol: str,
-    task: str,
-    length: int | None,
-    batch: int | None,
-    baseline: str,
-    sets: tuple[str, ...],
-    repeats: int,
-    device: str,
-) -> Report:
-    from harness import tasks
-    from harness.matrix import request
-    from harness.perf import encodings
-    from pezoo.registry import check, names
-    from pezoo.spec import parse
+@dataclass(frozen=True)
+class Asked:
+    """What was typed about the training to be timed."""
 
-    tasks.check(task)  # one, where request would take several
-    against = check(parse(baseline))
-    asked = request(pe or ",".join(names()), task, protocol, "0", sets)
-    if str(against) not in map(str, asked.encodings):
-        asked.encodings.insert(0, against)
-    configs = asked.configs(device, "auto")
-    if batch is not None:
-        configs = [
-            config.model_copy(update={"train": config.train.model_copy(update={"batch": batch})})
-            for config in configs
-        ]
-    length = length or tasks.make(task).lengths(*configs[0].train.lengths)[-1]
-    return encodings.measure(configs, length, repeats, str(against))
+    pe: str | None
+    protocol: str
+    task: str
+    length: int | None
+    batch: int | None
+    baseline: str
+    sets: tuple[str, ...]
+
+    def configs(self, device: str) -> tuple[list[RunConfig], int, str]:
+        """The runs, the length, and the label of the baseline, which is one of the runs.
+
+        Errors: those of the request.
+        """
+        from harness import tasks
+        from harness.matrix import request
+        from pezoo.registry import check, names
+        from pezoo.spec import parse
+
+        tasks.check(self.task)  # one, where request would take several
+        against = check(parse(self.baseline))
+        wanted = request(self.pe or ",".join(names()), self.task, self.protocol, "0", self.sets)
+        if str(against) not in map(str, wanted.encodings):
+            wanted.encodings.insert(0, against)
+        configs = wanted.configs(device, "auto")
+        if self.batch is not None:
+            configs = [
+                c.model_copy(update={"train": c.train.model_copy(update={"batch": self.batch})})
+                for c in configs
+            ]
+        length = self.length or tasks.make(self.task).lengths(*configs[0].train.lengths)[-1]
+        return configs, length, str(against)
+
+
+def _encodings(asked: Asked, repeats: int, device: str) -> Report:
+    from harness.perf import encodings
+
+    configs, length, baseline = asked.configs(device)
+    return encodings.measure(configs, length, repeats, baseline)
+
+
+def _throughput(asked: Asked, repeats: int, device: str) -> Report:
+    """At the reference's sizes, unless others are typed."""
+    from harness.perf import throughput
+    from harness.perf.reference import reference
+
+    known = reference()
+    asked = replace(asked, pe=asked.pe or ",".join(known.cpu_seconds))
+    asked = replace(asked, sets=(*known.settings, *asked.sets))
+    configs, length, baseline = asked.configs(device)
+    report = throughput.measure(configs, length, repeats, baseline, known)
+    report.settings["reference"] = known.source
+    return report

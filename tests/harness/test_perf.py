@@ -322,6 +322,8 @@ def test_the_floor_is_bound_by_arithmetic_or_by_memory(flops, size):
         (["--kernel", "spectral_scan", "--shape", "tokens=0"], "expected a number"),
         (["--kernel", "spectral_scan", "--pe", "rope"], "--pe is for encodings"),
         (["--shape", "tokens=3"], "--shape is for kernels"),
+        (["--harness", "--pe", "rpoe"], "did you mean rope"),
+        (["--harness", "--kernel", "spectral_scan"], "--harness is for encodings"),
     ],
 )
 def test_bad_input_exits_2_with_one_message(call, args, words):
