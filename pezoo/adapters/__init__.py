@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from importlib import import_module
 from types import ModuleType
 
@@ -13,6 +14,7 @@ from torch import Tensor
 from pezoo.adapters import eager
 from pezoo.base import Context, Encoding
 from pezoo.kernels.attention import installed
+from pezoo.kernels.members import over_rows
 
 BACKENDS = ("sdpa", "eager", "flex", "numba", "xformers")
 
@@ -60,8 +62,12 @@ def attend(
     if backend == "eager":
         return eager.attend(q, k, v, bias, mask, scale, lambda z: encoding.weights(z, ctx))
     module = _module(backend)
-    out: Tensor = module.attend(q, k, v, bias, mask, scale)
-    return out
+    if backend == "numba":
+        out: Tensor = module.attend(q, k, v, bias, mask, scale)
+        return out
+    if bias is not None:
+        bias = bias.view((1,) * (4 - bias.dim()) + bias.shape)
+    return over_rows(partial(module.attend, scale=scale), q, k, v, bias, mask)
 
 
 def attention_mask(ctx: Context) -> Tensor:

@@ -83,9 +83,8 @@ class Recurrent(Controller):
             features: Tensor = self.gru(x, None if state is None else state[None])[0]
             return features
         h = x.new_zeros(x.shape[0], self.size) if state is None else state
-        own = self.gru.get_parameter
-        w_hh, b_hh = own("weight_hh_l0"), own("bias_hh_l0")
-        given = linear(x, own("weight_ih_l0"), own("bias_ih_l0")).view(*x.shape[:2], 3, -1)
+        w_hh, b_hh = self._own("weight_hh"), self._own("bias_hh")
+        given = linear(x, self._own("weight_ih"), self._own("bias_ih")).view(*x.shape[:2], 3, -1)
         rows = []
         for (x_r, x_z, x_n), e in zip(
             zip(*(part.unbind(1) for part in given.unbind(2)), strict=True),
@@ -103,8 +102,13 @@ class Recurrent(Controller):
         return at_count(features, state, count)
 
     def recurrent_blocks(self) -> Tensor:
-        weight: Tensor = self.gru.get_parameter("weight_hh_l0")
+        weight = self._own("weight_hh")
         return weight.view(3, -1, weight.shape[1])
+
+    def _own(self, name: str) -> Tensor:
+        """A parameter of the GRU, or what torch.func.functional_call has put in its place."""
+        found: Tensor = getattr(self.gru, f"{name}_l0")
+        return found
 
 
 def at_count(x: Tensor, before: Tensor, count: Tensor) -> Tensor:

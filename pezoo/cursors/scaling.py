@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from pezoo.kernels.members import Kernel
+
 SMALLEST = 1e-6  # norms below it count as this
 
 
@@ -22,11 +24,11 @@ def scaled(e: Tensor, coefficients: Tensor, norm: str) -> Tensor:
     """
     if norm == "scale":
         return e * (coefficients * math.sqrt(2 / e.shape[-2]))[..., None]
-    out: Tensor = _Frobenius.apply(e, coefficients)  # type: ignore[no-untyped-call]
+    out: Tensor = _Frobenius.apply(e, coefficients)
     return out
 
 
-class _Frobenius(torch.autograd.Function):
+class _Frobenius(Kernel):
     @staticmethod
     def forward(ctx: Any, e: Tensor, a: Tensor) -> Tensor:
         norm = torch.linalg.vector_norm(e.flatten(-2), dim=-1)  # (..., G)

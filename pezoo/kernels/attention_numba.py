@@ -15,6 +15,7 @@ from torch.autograd.function import once_differentiable
 
 from pezoo.kernels import attention_numba_kernels as kernels
 from pezoo.kernels import attention_numba_memory as memory
+from pezoo.kernels.members import Kernel
 from pezoo.kernels.numba_vectors import LANES
 
 
@@ -28,13 +29,11 @@ def attend(
         hidden = torch.where(mask, 0.0, -torch.inf).to(q.dtype)
         seen = mask.flatten(0, -3).any(0)
         ends = (seen * torch.arange(1, s + 1)).amax(-1).expand(t)
-    out: Tensor = _Attention.apply(  # type: ignore[no-untyped-call]
-        q, k, v, bias, hidden, ends, scale
-    )
+    out: Tensor = _Attention.apply(q, k, v, bias, hidden, ends, scale)
     return out
 
 
-class _Attention(torch.autograd.Function):
+class _Attention(Kernel):
     @staticmethod
     def forward(
         ctx: Any, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, hidden: Tensor | None,

@@ -13,6 +13,7 @@ from torch.autograd.function import once_differentiable
 
 from pezoo.kernels import histogram_numba_kernels as kernels
 from pezoo.kernels.histogram import Copy, Gates
+from pezoo.kernels.members import Kernel
 from pezoo.kernels.numba_vectors import LANES
 
 
@@ -30,14 +31,14 @@ def scan(
     copy = copy or Copy(new(b, t, c), new(b, t, c, 0))
     rows = new(0) if gamma is None else gamma.expand(b, c)
     start = new(b, c, 1) if state is None else state
-    out: Tensor = _Scan.apply(  # type: ignore[no-untyped-call]
-        *gates, *copy, rows, start, eps, one_sided
-    )
+    out: Tensor = _Scan.apply(*gates, *copy, rows, start, eps, one_sided)
     return out
 
 
-class _Scan(torch.autograd.Function):
+class _Scan(Kernel):
     """reset, incr, decr, none (B, T, C), source (B, T, C, S), gamma (B, C) or empty, start -> h."""
+
+    by_rows = True
 
     @staticmethod
     def forward(ctx: Any, *args: Any) -> Tensor:

@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from pezoo.kernels.histogram import Copy, Gates, histogram_scan
+from pezoo.kernels.members import Kernel
 
 # reset, incr, decr, gamma, table, state, copy.none, copy.source; and eps, one_sided, backend
 Inputs = Sequence[Any]
@@ -69,9 +70,7 @@ def histogram_stream(
         if chunk >= t:
             return _run(inputs, options)
         start = gates.reset.new_ones(b, c, 1) if state is None else state
-        e, last = _Stream.apply(  # type: ignore[no-untyped-call]
-            chunk, options, *inputs[:5], start, *inputs[6:]
-        )
+        e, last = _Stream.apply(chunk, options, *inputs[:5], start, *inputs[6:])
     return e, last
 
 
@@ -99,7 +98,7 @@ def _cut(inputs: Inputs, state: Tensor, start: int, end: int, one_sided: bool) -
     return *steps[:3], gamma, table, state, steps[3], source
 
 
-class _Stream(torch.autograd.Function):
+class _Stream(Kernel):
     """chunk, options and Inputs -> e, last."""
 
     @staticmethod

@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from pezoo.kernels.histogram import Copy, Gates, _keep
+from pezoo.kernels.members import Kernel
 
 
 def scan(
@@ -34,13 +35,11 @@ def scan(
         source = copy.source.permute(1, 3, 0, 2).reshape(t, -1, b * c)
     start = reset.new_ones(1, b * c) if state is None else state.reshape(b * c, -1).T
     rows = None if gamma is None else gamma.repeat(b)
-    h: Tensor = _Scan.apply(  # type: ignore[no-untyped-call]
-        moves * (1 - reset), moves * reset, source, rows, start, eps, one_sided
-    )
+    h: Tensor = _Scan.apply(moves * (1 - reset), moves * reset, source, rows, start, eps, one_sided)
     return h.view(*h.shape[:2], b, c).permute(2, 0, 3, 1)
 
 
-class _Scan(torch.autograd.Function):
+class _Scan(Kernel):
     """stay, jump (T, 3, R), source (T, S, R) or None, gamma (R) or None, start (L0, R) -> (T, L, R)
 
     stay and jump are the shares of mass that go by -1, 0, 1 from where they are and from offset 0.

@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from pezoo.kernels.histogram import Copy, Gates, _keep
+from pezoo.kernels.members import Kernel
 
 
 def scan(
@@ -36,17 +37,19 @@ def scan(
         moves, source = moves * copy.none[..., None], copy.source
     powers = new(0) if gamma is None else gamma.expand(b, c)
     start = new(b, c, 1) if state is None else state
-    h: Tensor = _Scan.apply(  # type: ignore[no-untyped-call]
+    h: Tensor = _Scan.apply(
         moves * (1 - reset), moves * reset, source, powers, start, eps, one_sided
     )
     return h
 
 
-class _Scan(torch.autograd.Function):
+class _Scan(Kernel):
     """stay, jump (B, T, C, 3), source (B, T, C, S), gamma (B, C) or empty, start (B, C, L0) -> h.
 
     stay and jump are the shares of mass that go by -1, 0, 1 from where they are and from offset 0.
     """
+
+    by_rows = True
 
     @staticmethod
     def forward(ctx: Any, *args: Any) -> Tensor:

@@ -14,9 +14,10 @@ from typing import Any, TypeVar, cast
 
 import numba
 import numpy as np
-import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+
+from pezoo.kernels.members import Kernel
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -38,11 +39,11 @@ def scan(
     reset: Tensor, moves: Tensor, table: Tensor, state: Tensor, copied: Tensor | None
 ) -> Tensor:
     """The same as `scan_reference`, without a second derivative; moves carries Pr(no copy)."""
-    phi: Tensor = _Scan.apply(reset, moves, table, state, copied)  # type: ignore[no-untyped-call]
+    phi: Tensor = _Scan.apply(reset, moves, table, state, copied)
     return phi
 
 
-class _Scan(torch.autograd.Function):
+class _Scan(Kernel):
     @staticmethod
     def forward(
         ctx: Any, reset: Tensor, moves: Tensor, table: Tensor, state: Tensor, copied: Tensor | None

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from pezoo.kernels.members import Kernel
 from pezoo.kernels.spectral import _complex
 
 
@@ -23,12 +24,14 @@ def scan(
     jump = moves * reset[..., None]
     a, b = _complex((moves - jump) @ table), _complex(jump @ table)  # (B, T, C, F)
     b = b if copied is None else b + _complex(copied)
-    phi: Tensor = _Affine.apply(a, b, _complex(state))  # type: ignore[no-untyped-call]
+    phi: Tensor = _Affine.apply(a, b, _complex(state))
     return torch.cat([phi.real, phi.imag], -1)
 
 
-class _Affine(torch.autograd.Function):
+class _Affine(Kernel):
     """x_t = a_t x_{t-1} + b_t for complex a, b (B, T, C, F) from x_0 (B, C, F)."""
+
+    by_rows = True
 
     @staticmethod
     def forward(ctx: Any, a: Tensor, b: Tensor, start: Tensor) -> Tensor:
