@@ -150,6 +150,34 @@ def _forward(  # type: ignore[no-untyped-def]
 
 
 @_compile
+def _step_back(  # type: ignore[no-untyped-def]
+    d, g, here, mass, wide, stay, jump, d_stay, d_jump, zero, last, one_sided: tl.constexpr
+):
+    """The gradient of the old histogram's bins d, and of the move's shares.
+
+    g is that of the new bins, before sharpening. `wide` is where threads see each other's.
+    """
+    tl.store(wide + d, g, mask=d < last)
+    tl.debug_barrier()
+    below = tl.maximum(d - 1, 0) if one_sided else d - 1
+    g_left = tl.load(wide + below, mask=(below >= 0) & (below < last), other=0.0)
+    g_right = tl.load(wide + d + 1, mask=d + 1 < last, other=0.0)
+    tl.debug_barrier()  # before the next step writes there
+    # Each new bin got from its neighbours; bin d gave down to d - 1, up to d + 1.
+    tl.store(d_stay, tl.sum(g_left * here, 0))
+    tl.store(d_stay + 1, tl.sum(g * here, 0))
+    tl.store(d_stay + 2, tl.sum(g_right * here, 0))
+    origin = tl.where(d == zero, 1.0, 0.0)
+    share = 0.0
+    for k in tl.static_range(3):
+        got = tl.sum(origin * (g_left if k == 0 else g if k == 1 else g_right), 0)
+        tl.store(d_jump + k, got * mass)
+        share += got * tl.load(jump + k)
+    down, keep, up = tl.load(stay), tl.load(stay + 1), tl.load(stay + 2)
+    return share + down * g_left + keep * g + up * g_right
+
+
+@_compile
 def _backward(  # type: ignore[no-untyped-def]
     stay, jump, source, gamma, start, eps, out, grad, wide,
     d_stay, d_jump, d_source, d_gamma, d_start, steps, cursors, sources, first, last,
@@ -186,30 +214,10 @@ def _backward(  # type: ignore[no-untyped-def]
         token = d - zero - 1
         used = (token >= 0) & (token < tl.minimum(sources, seen + t + 1))
         tl.store(d_source + at * sources + token, g, mask=used)
-        tl.store(wide + d, g, mask=d < last)
-        tl.debug_barrier()
-        below = d - 1
-        if one_sided:
-            below = tl.maximum(below, 0)
-        g_left = tl.load(wide + below, mask=(below >= 0) & (below < last), other=0.0)
-        g_right = tl.load(wide + d + 1, mask=d + 1 < last, other=0.0)
-        tl.debug_barrier()  # before the next step writes there
-        down, keep, up = (
-            tl.load(stay + at * 3),
-            tl.load(stay + at * 3 + 1),
-            tl.load(stay + at * 3 + 2),
-        )
-        # Each new bin got from its neighbours; bin d gave down to d - 1, up to d + 1.
-        tl.store(d_stay + at * 3, tl.sum(g_left * here, 0))
-        tl.store(d_stay + at * 3 + 1, tl.sum(g * here, 0))
-        tl.store(d_stay + at * 3 + 2, tl.sum(g_right * here, 0))
-        origin = tl.where(d == zero, 1.0, 0.0)
-        share = 0.0
-        for k in tl.static_range(3):
-            got = tl.sum(origin * (g_left if k == 0 else g if k == 1 else g_right), 0)
-            tl.store(d_jump + at * 3 + k, got * mass)
-            share += got * tl.load(jump + at * 3 + k)
-        carry = share + down * g_left + keep * g + up * g_right
+        carry = _step_back(
+            d, g, here, mass, wide, stay + at * 3, jump + at * 3, d_stay + at * 3, d_jump + at * 3,
+            zero, last, one_sided,
+        )  # fmt: skip
         carry = tl.where((d >= low) & (d < high), carry, 0.0)
         at -= cursors
     low, high = _span(0, steps, last, one_sided)
