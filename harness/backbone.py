@@ -67,7 +67,9 @@ class Block(nn.Module):
         """
         b, t, _ = x.shape
         ctx = ctx.at(ctx.layer, x)
-        q, k, v = self.qkv(self.norm1(x)).view(b, t, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
+        # Taken apart where they lie side by side, so that their gradients join in that order.
+        parts = self.qkv(self.norm1(x)).view(b, t, 3, self.heads, -1).unbind(2)
+        q, k, v = (part.transpose(1, 2) for part in parts)  # (B, H, T, K)
         q, k = encoding.transform(q, k, ctx)
         if past is not None:
             k, v = torch.cat([past[0], k], 2), torch.cat([past[1], v], 2)  # (B, H, S, K)

@@ -42,12 +42,22 @@ class RoPE(Encoding):
     def transform(self, q: Tensor, k: Tensor, ctx: Context) -> tuple[Tensor, Tensor]:
         w = inverse_frequencies(self.shape.d_head, self.base, q.device)
         angle = ctx.query_pos[:, None, :, None].float() * w  # (B|1, 1, T, K/2)
-        return self._rotate(q, angle), self._rotate(k, angle)
+        turn = torch.polar(torch.ones_like(angle), angle)  # e^(i angle)
+        return self._rotate(q, turn), self._rotate(k, turn)
 
-    def _rotate(self, x: Tensor, angle: Tensor) -> Tensor:
-        cos, sin = angle.cos(), angle.sin()
+    def _rotate(self, x: Tensor, turn: Tensor) -> Tensor:
+        exact = at_least_float32(x)
         if self.layout == "half":
-            a, b = at_least_float32(x).chunk(2, -1)
-            return torch.cat([a * cos - b * sin, a * sin + b * cos], -1).to(x.dtype)
-        a, b = at_least_float32(x).reshape(*x.shape[:-1], -1, 2).unbind(-1)
-        return torch.stack([a * cos - b * sin, a * sin + b * cos], -1).flatten(-2).to(x.dtype)
+            y = torch.complex(*exact.chunk(2, -1)) * turn
+            return torch.cat([y.real, y.imag], -1).to(x.dtype)
+        y = _neighbours(exact) * turn
+        return torch.view_as_real(y).flatten(-2).to(x.dtype)
+
+
+def _neighbours(x: Tensor) -> Tensor:
+    """(..., K) -> (..., K/2) complex, without a copy where the layout in memory allows it."""
+    pairs = x.reshape(*x.shape[:-1], -1, 2)
+    *steps, last = x.stride()
+    if last != 1 or any(n % 2 for n in (x.storage_offset(), *steps)):
+        pairs = pairs.clone(memory_format=torch.contiguous_format)
+    return torch.view_as_complex(pairs)

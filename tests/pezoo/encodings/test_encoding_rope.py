@@ -46,6 +46,17 @@ def test_rotary_embedding_torch():
         torch.testing.assert_close(y, rotary.rotate_queries_or_keys(x).detach())
 
 
+def test_any_layout_in_memory():
+    x = torch.randn(2, 2, 5, 8)
+    ctx = Context(pos=torch.arange(5)[None])
+    want = RoPE(SHAPE).transform(x, x, ctx)[0]
+    wide = torch.zeros(2, 2, 5, 9)
+    wide[..., :8] = x
+    shifted = torch.zeros(x.numel() + 1)[1:].view_as(x).copy_(x)
+    for y in (wide[..., :8], shifted, x.mT.contiguous().mT):
+        assert torch.equal(RoPE(SHAPE).transform(y, y, ctx)[1], want)
+
+
 def test_the_layouts_differ_by_a_permutation():
     q, k = torch.randn(2, 1, 2, 5, 8).unbind(0)
     ctx, order = Context(pos=torch.arange(5)[None]), [0, 2, 4, 6, 1, 3, 5, 7]
