@@ -13,12 +13,14 @@ from leaderboard.schema import Record, Score
 __all__ = ["Record", "Score", "load", "paths_of", "read"]
 
 LARGEST_FILE = 4_000_000  # bytes
+SITE_TABLES = "leaderboard.json"  # which a built site has beside its pages
 
 
 def load(paths: Iterable[Path | str]) -> tuple[list[Record], list[str]]:
     """Every record in these files and folders, and one line `path: reason` per bad file.
 
-    In a folder that holds a config.json (a run folder) only result.json is read. Of several files
+    In a folder that holds a config.json (a run folder) only result.json is read, and the tables of
+    a built site are passed over. Of several files
     with the same run id the first counts, in the order of `paths`, except that a run that is done
     replaces one that failed. Never raises because of what is in a file.
     """
@@ -60,6 +62,8 @@ def paths_of(paths: Iterable[Path | str], problems: list[str]) -> list[Path]:
 
 
 def _is_record(path: Path) -> bool:
+    if path.name == SITE_TABLES:
+        return False
     return path.name == "result.json" or not (path.parent / "config.json").exists()
 
 

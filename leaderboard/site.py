@@ -16,7 +16,7 @@ from leaderboard.curves import curves
 from leaderboard.data import all_looks, runs_data, script, script_json, site_data
 from leaderboard.files import command_text, slug, write
 from leaderboard.groups import Group
-from leaderboard.records import Record
+from leaderboard.records import SITE_TABLES, Record
 
 FOLDERS = ("task", "encoding", "run", "record")  # pages of earlier builds are removed from these
 _TABLE = ("tabulator.min.js", "data.js", "core.js", "grid.js")
@@ -94,7 +94,7 @@ def _shared(
     looks = all_looks(groups)
     yield "data.js", script("DATA", data)
     yield "runs.js", script("RUNS", runs_data(records))
-    yield "leaderboard.json", script_json(data["tables"]) + "\n"
+    yield SITE_TABLES, script_json(data["tables"]) + "\n"
     yield "leaderboard.csv", tables.rows_as_csv(rows)
     for group in groups:
         yield f"pictures/{group.slug}.svg", curves(group.title, group.rows, looks)

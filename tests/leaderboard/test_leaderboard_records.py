@@ -138,6 +138,14 @@ def test_in_a_run_folder_only_the_result_is_read(raw, tmp_path: Path):
     assert [len(part) for part in load([tmp_path / "runs"])] == [1, 0]
 
 
+def test_the_tables_of_a_site_among_the_runs_are_no_bad_record(raw, save, tmp_path: Path):
+    site = save(raw()) / "leaderboard"
+    site.mkdir()
+    (site / "leaderboard.json").write_text("[]")
+    records, problems = load([site.parent])
+    assert (len(records), problems) == (1, [])
+
+
 JSON = st.recursive(
     st.none() | st.booleans() | st.floats() | st.integers() | st.text(),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
