@@ -72,21 +72,29 @@ def timed(cost: Cost, part: str) -> Iterator[None]:
 
 @contextmanager
 def watching_data(trainer: Trainer, cost: Cost) -> Iterator[None]:
-    """Time how long batches take to draw, and count their tokens without padding."""
-    pad, draw = trainer.task.vocab.pad, trainer.draw
+    """Time how long batches take to make, and count the tokens of those used, without padding."""
+    pad, make, draw = trainer.task.vocab.pad, trainer.make_batch, trainer.draw
+    tokens = 0  # of the batch made last, which is the next to be used
 
-    def count() -> tuple[Sequences, int]:
+    def timed_make() -> tuple[Sequences, int]:
+        nonlocal tokens
         began = time.perf_counter()
-        batch, length = draw()
+        batch, length = make()
         cost["data_wall"] = cost.get("data_wall", 0.0) + time.perf_counter() - began
-        cost["tokens"] += int((batch.ids[:, :-1] != pad).sum())
+        tokens = int((batch.ids[:, :-1] != pad).sum())
         return batch, length
 
-    trainer.draw = count  # type: ignore[method-assign]
+    def counted_draw() -> tuple[Sequences, int]:
+        drawn = draw()
+        cost["tokens"] += tokens
+        return drawn
+
+    trainer.make_batch = timed_make  # type: ignore[method-assign]
+    trainer.draw = counted_draw  # type: ignore[method-assign]
     try:
         yield
     finally:
-        trainer.draw = draw  # type: ignore[method-assign]
+        trainer.make_batch, trainer.draw = make, draw  # type: ignore[method-assign]
 
 
 def forget_peak_memory(device: str) -> None:

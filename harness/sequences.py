@@ -38,8 +38,13 @@ class Sequences:
         return replace(self, ids=self.ids[first:stop], pos=pos, answer=self.answer[first:stop])
 
     def to(self, device: str) -> Sequences:
-        moved = {name: getattr(self, name).to(device) for name in ("ids", "pos", "answer")}
-        return replace(self, **moved)
+        """The same on that device; to a GPU without waiting for it."""
+        if device == "cpu":
+            return self
+        moved = {name: getattr(self, name) for name in ("ids", "pos", "answer")}
+        if device.startswith("cuda"):
+            moved = {name: x.pin_memory() for name, x in moved.items()}
+        return replace(self, **{name: x.to(device, non_blocking=True) for name, x in moved.items()})
 
     def padded(self, columns: int, pad: int) -> Sequences:
         """The same with that many columns, S or more: the new ones on the right are padding.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -24,6 +25,15 @@ from pezoo.functional import at_least_float32
 from pezoo.registry import make
 
 
+class Ready(NamedTuple):
+    """A batch that was drawn before its step."""
+
+    config: RunConfig
+    step: int
+    batch: Sequences
+    length: int
+
+
 class Diverged(RuntimeError):
     """The loss is no longer a finite number."""
 
@@ -38,6 +48,8 @@ class Trainer:
     optimiser: torch.optim.AdamW
     step: int = 0
     buckets: bool = False  # pad every batch to a size of `harness.buckets`
+    early: bool = False  # draw the next batch while a GPU is busy with this step
+    ready: Ready | None = None
 
     def advance(self) -> float:
         """Take one step; the loss. Errors: Diverged."""
@@ -48,6 +60,8 @@ class Trainer:
             group["lr"] = group["peak"] * factor
         self.optimiser.step()
         self.step += 1
+        if self.early and self.step < self.config.train.steps:
+            self.ready = Ready(self.config, self.step, *self.load_batch())
         return loss
 
     @property
@@ -58,10 +72,11 @@ class Trainer:
     def backward(self) -> float:
         """Put the gradients of this step's loss in place; the loss. Errors: Diverged."""
         loss = self.loss(*self.draw())
-        self.check(loss.item())
+        value = loss.item()
+        self.check(value)
         self.optimiser.zero_grad(set_to_none=True)
         loss.backward()
-        return loss.item()
+        return value
 
     def check(self, loss: float) -> None:
         """Errors: Diverged for a loss that is no finite number."""
@@ -69,7 +84,19 @@ class Trainer:
             raise Diverged(f"loss is {loss} at step {self.step}")
 
     def draw(self) -> tuple[Sequences, int]:
-        """The batch of this step and its length."""
+        """The batch of this step and its length, on the run's device."""
+        ready, self.ready = self.ready, None
+        if ready is not None and ready.config is self.config and ready.step == self.step:
+            return ready.batch, ready.length
+        return self.load_batch()
+
+    def load_batch(self) -> tuple[Sequences, int]:
+        """The same, drawn now."""
+        batch, length = self.make_batch()
+        return batch.to(self.config.device), length
+
+    def make_batch(self) -> tuple[Sequences, int]:
+        """The same, still on the CPU."""
         config = self.config
         draws = generator("train", config.task, config.task_version, config.seed, self.step)
         length = draw_length(self.task, config.train, self.step, draws)
@@ -78,7 +105,7 @@ class Trainer:
         if self.buckets and self.model.encoding.prefix_stable:
             columns = 1 + bucket(batch.ids.shape[1] - 1)  # the model reads all but the last
             batch = batch.padded(columns, self.task.vocab.pad)
-        return batch.to(config.device), length
+        return batch, length
 
     def loss(self, batch: Sequences, length: int, first: int = 0, of: int | None = None) -> Tensor:
         """The mean cross entropy of the answer's tokens, and the encoding's penalty.
@@ -120,7 +147,8 @@ def start(config: RunConfig) -> Trainer:
     torch.manual_seed(seed("encoding", config.seed))
     encoding = make(config.encoding, shape_of(config.model, train_len))
     model = Decoder(config.model, encoding, config.seed, config.attention, config.device)
-    return Trainer(config, task, model, optimiser_for(model, config.train))
+    optimiser = optimiser_for(model, config.train)
+    return Trainer(config, task, model, optimiser, early=config.device.startswith("cuda"))
 
 
 def optimiser_for(model: Decoder, train: Train) -> torch.optim.AdamW:

@@ -10,7 +10,7 @@ from typing import Any
 from harness.config import RunConfig
 from harness.perf.reference import Reference
 from harness.perf.report import Report, machine
-from harness.perf.timing import clock, columns, interleave
+from harness.perf.timing import clock, columns, interleave, ratio
 from harness.train import start
 
 _WARMUP = 2
@@ -30,10 +30,11 @@ class Candidate:
         self.trainer.config = self.config.model_copy(update={"train": fixed})
 
     def turn(self) -> dict[str, float]:
-        """Seconds of one step: on the clock, and of all threads of the processor."""
+        """Seconds of one step, on the clock and of all threads of the processor; of one batch."""
         before = time.process_time()
         wall, _ = clock(self.trainer.advance, self.config.device)
-        return {"step": wall, "cpu": time.process_time() - before}
+        cpu = time.process_time() - before
+        return {"step": wall, "cpu": cpu, "data": clock(self.trainer.make_batch, "cpu")[0]}
 
     def first_steps(self, lengths: Sequence[int]) -> float:
         """CPU seconds that the first step at a new length takes more than the next; the median."""
@@ -65,6 +66,7 @@ def measure(
         row |= columns("step", taken["step"], seconds[baseline]["step"])
         row["models_x_steps_per_s"] = 1 / statistics.median(taken["step"])
         row["cpu_s"] = cpu
+        row["data_share"] = ratio(taken["data"], taken["step"])
         row["cpu_s_new_length"] = candidate.first_steps(shorter)
         row["reference_cpu_s"] = theirs
         row["times_cheaper"] = None if theirs is None else theirs / cpu

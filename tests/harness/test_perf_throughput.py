@@ -69,7 +69,7 @@ class Fake:
         self.factor = {"rope": 1.0, "nope": 0.5}[config.label]
 
     def turn(self):
-        return {"step": 4 * self.factor, "cpu": 2 * self.factor}
+        return {"step": 4 * self.factor, "cpu": 2 * self.factor, "data": 0.1}
 
     def first_steps(self, lengths):
         return float(lengths[-1])
@@ -84,6 +84,7 @@ def test_a_row_by_hand(monkeypatch):
     assert nope["step_ratio"] == 0.5
     assert nope["models_x_steps_per_s"] == 0.5
     assert nope["cpu_s"] == 1
+    assert nope["data_share"] == 0.05
     assert nope["cpu_s_new_length"] == 4
     assert (nope["reference_cpu_s"], nope["times_cheaper"]) == (1.24, 1.24)
     assert rope["times_cheaper"] == pytest.approx(1.33 / 2)

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from harness import tasks, train
+from harness import cost, tasks, train
 from harness.config import Stage, load_protocol, resolve
 from harness.seeds import generator
 from harness.sequences import join
@@ -117,6 +117,47 @@ def test_a_run_continues_from_its_state():
         second.advance()
     for a, b in zip(whole.model.parameters(), second.model.parameters(), strict=True):
         assert torch.equal(a, b)
+
+
+@pytest.mark.parametrize("task", ["copy", "addition"])
+def test_batches_drawn_ahead_are_those_of_their_steps(task):
+    config = config_of("learned", "model.dropout=0.1", task=task)
+    plain, early = start(config), start(config)
+    early.early = True
+    spent = [cost.new(), cost.new()]
+    with cost.watching_data(plain, spent[0]), cost.watching_data(early, spent[1]):
+        for step in range(1, 6):
+            assert early.advance() == plain.advance()
+            assert (early.ready is not None) == (step < 5)
+            assert spent[0]["tokens"] == spent[1]["tokens"] > 0
+    for a, b in zip(plain.model.parameters(), early.model.parameters(), strict=True):
+        assert torch.equal(a, b)
+
+
+def test_a_batch_drawn_ahead_is_not_used_for_another_step():
+    trainer = start(config_of("rope"))
+    trainer.early = True
+    trainer.advance()
+    first, _ = trainer.make_batch()
+    trainer.step = 3
+    assert trainer.ready is not None
+    batch, _ = trainer.draw()
+    assert torch.equal(batch.ids, trainer.make_batch()[0].ids)
+    assert not torch.equal(batch.ids, first.ids)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_batches_on_a_gpu_are_those_of_the_cpu():
+    config = config_of("rope")
+    trainer = start(config.model_copy(update={"device": "cuda"}))
+    assert trainer.early
+    for trainer.step in range(5):
+        batch, length = trainer.draw()
+        made, same = trainer.make_batch()
+        assert length == same
+        assert torch.equal(batch.ids.cpu(), made.ids)
+        assert batch.ids.is_cuda
 
 
 def test_the_curriculum():
