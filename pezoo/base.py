@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -149,6 +149,23 @@ class ParamGroup:
     weight_decay: float | None = None
 
 
+class Pairs(NamedTuple):
+    """A bias in factors: bias_ij = reader_i . rows_ij, for positions that all samples share.
+
+    reader (B, H, T, P) and rows (1, T, S, H, P), for any P.
+
+    >>> Pairs(torch.ones(1, 1, 1, 2), torch.tensor([3.0, 4.0]).view(1, 1, 1, 1, 2)).dense()
+    tensor([[[[7.]]]])
+    """
+
+    reader: Tensor
+    rows: Tensor
+
+    def dense(self) -> Tensor:
+        """(B, H, T, S), what `Encoding.bias` returns."""
+        return torch.einsum("bhtp,btshp->bhts", self.reader, self.rows)
+
+
 class Encoding(nn.Module):
     """A positional encoding. As it stands it encodes nothing (NoPE).
 
@@ -199,6 +216,13 @@ class Encoding(nn.Module):
 
     def bias(self, q: Tensor, k: Tensor, ctx: Context) -> Tensor | None:
         """Added to the logits; broadcasts to (B, H, T, S). q and k come from `transform`."""
+        return None
+
+    def pairs(self, q: Tensor, k: Tensor, ctx: Context) -> Pairs | None:
+        """The same bias in factors, for attention that never holds (B, H, T, S) numbers.
+
+        None where it has none, or where samples differ in their positions: `bias` is used.
+        """
         return None
 
     def weights(self, logits: Tensor, ctx: Context) -> Tensor | None:

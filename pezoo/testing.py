@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from pezoo import adapters
 from pezoo.adapters import attention_mask
-from pezoo.base import Context, Encoding, PositionError, Shape
+from pezoo.base import Context, Encoding, Pairs, PositionError, Shape
 
 Factory = Callable[[Shape], Encoding]
 Check = Callable[[Factory], None]
@@ -137,6 +137,59 @@ def check_shapes(factory: Factory) -> None:
             _true(bias.dtype == dtype, f"bias: expected {dtype}, got {bias.dtype}")
             _true(bias.device == q.device, f"bias: on {bias.device}, q on {q.device}")
             bias.expand(b, s.n_heads, t, t)
+
+
+def check_pairs(factory: Factory) -> None:
+    """Where `pairs` gives the bias in factors, it is the bias, with the gradients of `bias`."""
+    encoding, (b, s) = build(factory).double(), (2, 9)
+    shared, own = torch.arange(s)[None], torch.arange(s).clamp(max=7) + torch.tensor([[0], [5]])
+    for pos, n_new, rows in ((shared, s, 1), (shared, 4, 1), (own, s, b), (shared, s, b)):
+        x = torch.randn(b, s, encoding.shape.d_model, dtype=torch.float64)
+        scale = torch.arange(4, 4 + rows)
+        ctx = encoding.prepare(replace(context(tokens(b, s), pos, x=x), scale=scale))
+        ctx = ctx.at(0, x)
+        q, k = torch.randn(2, b, encoding.shape.n_heads, s, encoding.shape.d_head).double()
+        q, k = (x.detach() for x in encoding.transform(q, k, ctx))
+        q, ctx = q[:, :, s - n_new :].requires_grad_(), replace(ctx, n_new=n_new)
+        pairs, bias = encoding.pairs(q, k, ctx), encoding.bias(q, k, ctx)
+        if pairs is None:
+            continue
+        if bias is None:
+            raise AssertionError("pairs gives a bias, but bias gives none")
+        _check_pairs_shape(pairs, (b, encoding.shape.n_heads, n_new, s))
+        _close(pairs.dense().detach(), bias.detach(), 1e-9, "pairs differs from bias")
+        wanted, got = (_gradients(y, encoding, q) for y in (bias, pairs.dense()))
+        for name in wanted:
+            _close(got[name], wanted[name], 1e-9, f"pairs: another gradient of {name} than bias")
+
+
+def _check_pairs_shape(pairs: Pairs, size: tuple[int, int, int, int]) -> None:
+    (b, h, t, s), (reader, rows) = size, pairs
+    p = reader.shape[-1]
+    _true(
+        reader.shape == (b, h, t, p),
+        f"pairs: the reader must be (B, H, T, P) = {(b, h, t, p)}, was {tuple(reader.shape)}",
+    )
+    _true(
+        rows.shape == (1, t, s, h, p),
+        f"pairs: rows must be (1, T, S, H, P) = {(1, t, s, h, p)}, were {tuple(rows.shape)}; "
+        f"return None where samples differ",
+    )
+    _true(
+        reader.dtype == rows.dtype == torch.float64,
+        f"pairs: expected the dtype of q, torch.float64, got {reader.dtype} and {rows.dtype}",
+    )
+
+
+def _gradients(bias: Tensor, encoding: Encoding, q: Tensor) -> dict[str, Tensor]:
+    """Of a weighted sum of the bias, by name."""
+    inputs = {"q": q, **dict(encoding.named_parameters())}
+    weight = torch.linspace(-1, 2, bias.numel(), dtype=bias.dtype).view(bias.shape)
+    found = torch.autograd.grad((bias * weight).sum(), [*inputs.values()], allow_unused=True)
+    return {
+        name: x.new_zeros(x.shape) if g is None else g
+        for (name, x), g in zip(inputs.items(), found, strict=True)
+    }
 
 
 def check_gradients(factory: Factory) -> None:
@@ -324,6 +377,7 @@ CHECKS: tuple[Check, ...] = (
     check_constructible,
     check_state_dict,
     check_shapes,
+    check_pairs,
     check_gradients,
     check_prefix_stability,
     check_streaming,

@@ -11,7 +11,7 @@ from types import ModuleType
 
 from torch import Tensor
 
-from pezoo.adapters import eager
+from pezoo.adapters import eager, numba
 from pezoo.base import Context, Encoding
 from pezoo.kernels.attention import installed
 from pezoo.kernels.members import over_rows
@@ -58,16 +58,23 @@ def attend(
     are divided by sqrt(d_head), also when q and k have been widened.
     """
     scale = encoding.shape.d_head**-0.5
+    backend = running(backend, q, k)
+    pairs = encoding.pairs(q, k, ctx) if backend == "numba" else None
+    if pairs is not None:
+        return numba.attend(q, k, v, pairs, mask, scale)
     bias = encoding.bias(q, k, ctx)
     if backend == "eager":
         return eager.attend(q, k, v, bias, mask, scale, lambda z: encoding.weights(z, ctx))
-    module = _module(backend)
     if backend == "numba":
-        out: Tensor = module.attend(q, k, v, bias, mask, scale)
-        return out
+        return numba.attend(q, k, v, bias, mask, scale)
     if bias is not None:
         bias = bias.view((1,) * (4 - bias.dim()) + bias.shape)
-    return over_rows(partial(module.attend, scale=scale), q, k, v, bias, mask)
+    return over_rows(partial(_module(backend).attend, scale=scale), q, k, v, bias, mask)
+
+
+def running(backend: str, q: Tensor, k: Tensor) -> str:
+    """The backend that runs for these q and k: numba leaves to sdpa what that is faster at."""
+    return "sdpa" if backend == "numba" and not numba.takes(q, k) else backend
 
 
 def attention_mask(ctx: Context) -> Tensor:

@@ -8,13 +8,25 @@ import torch
 from torch import Tensor
 
 from pezoo.adapters import sdpa
+from pezoo.base import Pairs
 
 QUERIES = 4  # the kernel takes them four at a time
 KEYS = 512
 
 
+def takes(q: Tensor, k: Tensor) -> bool:
+    """Whether the kernel runs for these, rather than torch."""
+    whole = q.dtype in (torch.float32, torch.float64)
+    return whole and q.shape[-2] >= QUERIES and k.shape[-2] <= KEYS
+
+
 def attend(
-    q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, mask: Tensor | None, scale: float
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    bias: Tensor | Pairs | None,
+    mask: Tensor | None,
+    scale: float,
 ) -> Tensor:
     """The same as `eager.attend`. Errors: BackendError without numba or a CPU."""
     from pezoo.adapters import BackendError
@@ -24,9 +36,9 @@ def attend(
         raise BackendError(f"attention numba runs on a CPU, was given {q.device}; use sdpa")
     if not installed():
         raise BackendError("numba cannot be imported: pip install numba, or use sdpa")
-    whole = q.dtype in (torch.float32, torch.float64)
-    if not whole or q.shape[-2] < QUERIES or k.shape[-2] > KEYS:
-        return sdpa.attend(q, k, v, bias, mask, scale)
+    if not takes(q, k):
+        dense = bias.dense() if isinstance(bias, Pairs) else bias
+        return sdpa.attend(q, k, v, dense, mask, scale)
     from pezoo.kernels.attention_numba import attend
 
     return attend(q, k, v, bias, mask, scale)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import embedding, gelu
 
-from pezoo.base import Context, Encoding, Shape
+from pezoo.base import Context, Encoding, Pairs, Shape
 from pezoo.functional import at_least_float32, sinusoid
 from pezoo.registry import register
 
@@ -79,9 +79,19 @@ class LBPE(Encoding):
         hidden = gelu(query[:, :, None] + key[:, None] + pair)
         return (hidden @ weight(self.w_out) + weight(self.b_out)).softmax(-1)
 
+    def pairs(self, q: Tensor, k: Tensor, ctx: Context) -> Pairs | None:
+        phi = self.phi(ctx).to(q.dtype)
+        if len(phi) > 1:
+            return None
+        rows = phi @ self._vectors(q.dtype, ctx).flatten(1)
+        return Pairs(q, rows.view(*phi.shape[:3], *self.p.shape[2:]))
+
+    def _vectors(self, dtype: torch.dtype, ctx: Context) -> Tensor:
+        """P / sqrt(K), (values, H, K)."""
+        return self.p[ctx.layer].to(dtype) / math.sqrt(self.shape.d_head)
+
     def bias(self, q: Tensor, k: Tensor, ctx: Context) -> Tensor:
-        p = self.p[ctx.layer].to(q.dtype) / math.sqrt(self.shape.d_head)
-        kinds = torch.einsum("bhtk,vhk->bhtv", q, p)
+        kinds = torch.einsum("bhtk,vhk->bhtv", q, self._vectors(q.dtype, ctx))
         return torch.einsum("bhtv,btsv->bhts", kinds, self.phi(ctx).to(q.dtype))
 
     def _token_width(self) -> int:

@@ -6,7 +6,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from pezoo.base import Context, Encoding, ParamGroup, PositionError, Shape
+from pezoo.base import Context, Encoding, Pairs, ParamGroup, PositionError, Shape
 from pezoo.pictures import Picture
 from pezoo.registry import register
 
@@ -106,6 +106,9 @@ class Randomized(Encoding):
 
     def bias(self, q: Tensor, k: Tensor, ctx: Context) -> Tensor | None:
         return self.inner.bias(q, k, ctx)
+
+    def pairs(self, q: Tensor, k: Tensor, ctx: Context) -> Pairs | None:
+        return self.inner.pairs(q, k, ctx)
 
     def weights(self, logits: Tensor, ctx: Context) -> Tensor | None:
         return self.inner.weights(logits, ctx)

@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from pezoo.base import Context, Encoding, Shape
+from pezoo.base import Context, Encoding, Pairs, Shape
 from pezoo.functional import at_least_float32, sinusoid
 from pezoo.registry import register
 
@@ -51,13 +51,25 @@ class Relative(Encoding):
         return q + self.u[ctx.layer][:, None].to(q.dtype), k
 
     def bias(self, q: Tensor, k: Tensor, ctx: Context) -> Tensor:
-        size = self.shape.d_head
-        shift = (self.v - self.u)[ctx.layer][:, None].to(q.dtype)  # (H, 1, K), as q has u already
-        distances, index = torch.unique(ctx.distance(), return_inverse=True)  # (n,), (B|1, T, S)
-        w = at_least_float32(self.w[ctx.layer])
-        r = sinusoid(distances, self.shape.d_model, self.base).to(w.dtype) @ w / math.sqrt(size)
-        r = r.to(q.dtype).view(len(r), self.shape.n_heads, -1)  # (n, H, K)
-        return _scores(q + shift, r, index)
+        rows, index = self._rows(q.dtype, ctx)
+        return _scores(self._reader(q, ctx), rows, index)
+
+    def pairs(self, q: Tensor, k: Tensor, ctx: Context) -> Pairs | None:
+        if ctx.pos.shape[0] > 1:
+            return None
+        rows, index = self._rows(q.dtype, ctx)
+        return Pairs(self._reader(q, ctx), _picked(rows, index))
+
+    def _reader(self, q: Tensor, ctx: Context) -> Tensor:
+        """q + v; `transform` has added u to q."""
+        return q + (self.v - self.u)[ctx.layer][:, None].to(q.dtype)
+
+    def _rows(self, dtype: torch.dtype, ctx: Context) -> tuple[Tensor, Tensor]:
+        """W r / sqrt(K) for each distance there is (n, H, K), and which one (B|1, T, S) is."""
+        distances, index = torch.unique(ctx.distance(), return_inverse=True)
+        w = at_least_float32(self.w[ctx.layer]) / math.sqrt(self.shape.d_head)
+        r = sinusoid(distances, self.shape.d_model, self.base).to(w.dtype) @ w
+        return r.to(dtype).view(len(r), self.shape.n_heads, -1), index
 
 
 def _scores(q: Tensor, rows: Tensor, index: Tensor) -> Tensor:
@@ -70,5 +82,10 @@ def _scores(q: Tensor, rows: Tensor, index: Tensor) -> Tensor:
     if batch * n <= index.shape[0] * keys * size:
         scores = torch.einsum("bhtk,nhk->bhtn", q, rows)
         return scores.gather(-1, index[:, None].expand(batch, heads, -1, -1))
-    pairs = nn.functional.embedding(index, rows.flatten(1)).view(*index.shape, heads, size)
-    return torch.einsum("bhtk,btshk->bhts", q, pairs)  # a batch of one broadcasts
+    # a batch of one broadcasts
+    return torch.einsum("bhtk,btshk->bhts", q, _picked(rows, index))
+
+
+def _picked(rows: Tensor, index: Tensor) -> Tensor:
+    """rows[index], (B|1, T, S, H, K)."""
+    return nn.functional.embedding(index, rows.flatten(1)).view(*index.shape, *rows.shape[1:])

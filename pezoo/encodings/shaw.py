@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from pezoo.base import Context, Encoding, Shape
+from pezoo.base import Context, Encoding, Pairs, Shape
 from pezoo.registry import register
 
 
@@ -47,7 +47,18 @@ class Shaw(Encoding):
         self.table = nn.Parameter(table)
 
     def bias(self, q: Tensor, k: Tensor, ctx: Context) -> Tensor:
-        row = ctx.distance().clamp(-self.clip, self.clip) + self.clip  # (B|1, T, S)
-        table = self.table[ctx.layer].to(q.dtype) / math.sqrt(self.shape.d_head)
+        row, table = self._rows(q.dtype, ctx)
         scores = torch.einsum("bhtk,nhk->bhtn", q, table)  # n = 2c+1
         return scores.gather(-1, row[:, None].expand(*q.shape[:2], -1, -1))
+
+    def pairs(self, q: Tensor, k: Tensor, ctx: Context) -> Pairs | None:
+        row, table = self._rows(q.dtype, ctx)
+        if len(row) > 1:
+            return None
+        rows = nn.functional.embedding(row, table.flatten(1)).view(*row.shape, *table.shape[1:])
+        return Pairs(q, rows)
+
+    def _rows(self, dtype: torch.dtype, ctx: Context) -> tuple[Tensor, Tensor]:
+        """The row (B|1, T, S) of the table for each pair, and the table over sqrt(K) (n, H, K)."""
+        row = ctx.distance().clamp(-self.clip, self.clip) + self.clip
+        return row, self.table[ctx.layer].to(dtype) / math.sqrt(self.shape.d_head)

@@ -12,7 +12,9 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+from torch.nn.functional import pad
 
+from pezoo.base import Pairs
 from pezoo.kernels import attention_numba_kernels as kernels
 from pezoo.kernels import attention_numba_memory as memory
 from pezoo.kernels.members import Kernel
@@ -20,52 +22,73 @@ from pezoo.kernels.numba_vectors import LANES
 
 
 def attend(
-    q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, mask: Tensor | None, scale: float
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    bias: Tensor | Pairs | None,
+    mask: Tensor | None,
+    scale: float,
 ) -> Tensor:
-    """The same as `pezoo.adapters.eager.attend`, without a second derivative."""
+    """The same as `pezoo.adapters.eager.attend`, without a second derivative.
+
+    A bias in factors never becomes a (B, H, T, S) in memory.
+    """
     t, s = q.shape[-2], k.shape[-2]
     hidden, ends = None, torch.arange(s - t + 1, s + 1)
     if mask is not None:
         hidden = torch.where(mask, 0.0, -torch.inf).to(q.dtype)
         seen = mask.flatten(0, -3).any(0)
         ends = (seen * torch.arange(1, s + 1)).amax(-1).expand(t)
-    out: Tensor = _Attention.apply(q, k, v, bias, hidden, ends, scale)
+    reader = None
+    if isinstance(bias, Pairs):
+        reader = bias.reader.expand(*q.shape[:3], -1)
+        bias = _by_key(bias.rows.expand(1, t, s, -1, reader.shape[-1]))
+    out: Tensor = _Attention.apply(q, k, v, bias, reader, hidden, ends, scale)
     return out
+
+
+def _by_key(rows: Tensor) -> Tensor:
+    """(1, T, S, H, P) -> (1, H, T, P S), S rounded up, so that the numbers of keys are adjacent."""
+    return pad(rows.permute(0, 3, 1, 4, 2), (0, -rows.shape[2] % LANES)).flatten(3)
 
 
 class _Attention(Kernel):
     @staticmethod
     def forward(
-        ctx: Any, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, hidden: Tensor | None,
-        ends: Tensor, scale: float,
+        ctx: Any, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, reader: Tensor | None,
+        hidden: Tensor | None, ends: Tensor, scale: float,
     ) -> Tensor:  # fmt: skip
         out, lse = _like_tokens(q, v.shape[-1]), q.new_empty(q.shape[:3])
-        call = _Call(q, k, v, bias, hidden, ends, scale)
+        call = _Call(q, k, v, bias, reader, hidden, ends, scale)
         call.run(kernels.forward, memory.Outputs(call.heads(out), lse.data_ptr()))
-        ctx.save_for_backward(q, k, v, bias, hidden, ends, out, lse)
+        ctx.save_for_backward(q, k, v, bias, reader, hidden, ends, out, lse)
         ctx.scale = scale
         return out
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> Any:
-        q, k, v, bias, hidden, ends, out, lse = ctx.saved_tensors
-        call = _Call(q, k, v, bias, hidden, ends, ctx.scale)
-        d = [_like_tokens(x, x.shape[-1]) for x in (q, k, v)]
-        into = _bias_gradients(bias, call) if ctx.needs_input_grad[3] else [None] * call.parts
+        q, k, v, bias, reader, hidden, ends, out, lse = ctx.saved_tensors
+        call = _Call(q, k, v, bias, reader, hidden, ends, ctx.scale)
+        *d, d_reader = [x if x is None else _like_tokens(x, x.shape[-1]) for x in (q, k, v, reader)]
+        wanted = reader is not None or ctx.needs_input_grad[3]
+        into = _bias_gradients(bias, call) if wanted else [None] * call.parts
         y = memory.Outputs(call.heads(out), lse.data_ptr())
-        parts = [memory.Gradients(*map(call.heads, (grad, *d, call.wide(x)))) for x in into]
+        parts = [
+            memory.Gradients(*map(call.heads, (grad, *d, call.wide(x, call.row), d_reader)))
+            for x in into
+        ]
         call.run(kernels.backward, y, parts=parts)
-        return *d, _summed(into, bias), None, None, None
+        return *d, _summed(into, bias), d_reader, None, None, None
 
 
 def _bias_gradients(bias: Tensor, call: _Call) -> list[Tensor]:
     """Zeros that broadcast like the bias, but over no key; one for each part where parts share."""
     shape = (1,) * (4 - bias.dim()) + bias.shape
     shared = math.prod(shape[:2]) < call.rows
-    if bias.dim() == 4 and bias.stride(3) == 1 and shape[3] == call.size.keys and not shared:
+    if bias.dim() == 4 and bias.stride(3) == 1 and shape[3] == call.row and not shared:
         return [torch.zeros_like(bias)] * call.parts  # in the bias's own order in memory
-    zeros = bias.new_zeros(call.parts if shared else 1, *shape[:3], call.size.keys)
+    zeros = bias.new_zeros(call.parts if shared else 1, *shape[:3], call.row)
     return [*zeros] if shared else [zeros[0]] * call.parts
 
 
@@ -88,28 +111,31 @@ class _Call:
     """The addresses of tensors, which stay alive as long as this does."""
 
     def __init__(
-        self, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, hidden: Tensor | None,
-        ends: Tensor, scale: float,
+        self, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, reader: Tensor | None,
+        hidden: Tensor | None, ends: Tensor, scale: float,
     ) -> None:  # fmt: skip
         (b, h, t, width), (s, features) = q.shape, v.shape[2:]
+        factors = 0 if reader is None else reader.shape[-1]
         self.alive: list[Tensor] = []
-        self.bias_shape = b, h, t, s
+        self.queries = b, h, t
+        self.row = s if reader is None or bias is None else bias.shape[-1]  # of a bias, numbers
         padded = torch.cat([ends, ends.new_zeros(memory.QUERIES)])
         self.alive.append(padded)
         self.inputs = memory.Inputs(
             self.heads(q),
             self.heads(k),
             self.heads(v),
-            self.heads(self.wide(bias)),
-            self.heads(self.wide(hidden)),
+            self.heads(self.wide(bias, self.row)),
+            self.heads(self.wide(hidden, s)),
+            self.heads(reader),
             ends=padded.data_ptr(),
         )
-        self.size = memory.Sizes(h, t, s, width, features, q.element_size(), scale)
+        self.size = memory.Sizes(h, t, s, width, features, factors, q.element_size(), scale)
         self.rows, self.dtype = b * h, q.dtype
         self.parts = min(torch.get_num_threads(), self.rows)
 
-    def wide(self, x: Tensor | None) -> Tensor | None:
-        return None if x is None else x.expand(self.bias_shape)
+    def wide(self, x: Tensor | None, row: int) -> Tensor | None:
+        return None if x is None else x.expand(*self.queries, row)
 
     def heads(self, x: Tensor | None) -> memory.Heads:
         """The address of a tensor, expanded over heads and samples; a copy where keys have gaps."""

@@ -18,6 +18,7 @@ import numba
 from pezoo.kernels.attention_numba_memory import (
     QUERIES,
     Gradients,
+    Heads,
     Inputs,
     Outputs,
     Scratch,
@@ -29,11 +30,13 @@ from pezoo.kernels.attention_numba_rows import (
     Pointer,
     add,
     add_outer,
+    add_pairs,
     ceil,
     copy,
     cut,
     four,
     inline,
+    pair_gradients,
     products,
     put,
     put_four,
@@ -65,6 +68,14 @@ def _group(x: Inputs, i: int, size: Sizes) -> tuple[int, int]:
 
 
 @inline
+def _factors(
+    reader: Heads, pairs: Heads, size: Sizes, row: int, i: int, like: Any
+) -> tuple[Pointer, Pointer]:
+    """Those of query i of the head number `row`."""
+    return start_of(reader, row, i, size, like), start_of(pairs, row, i, size, like)
+
+
+@inline
 def _logits(x: Inputs, size: Sizes, row: int, i: int, s: Any, like: Any) -> None:
     """Of the queries i..i+3 with the keys that they see -> s.w."""
     long, unit = ceil(size.keys), size.scale * LOG2_E
@@ -75,7 +86,10 @@ def _logits(x: Inputs, size: Sizes, row: int, i: int, s: Any, like: Any) -> None
         y = products(s.q, ceil(size.width), size.width, s.k_t, long, j)
         store_four(s.w, long, j, (y[0] * unit, y[1] * unit, y[2] * unit, y[3] * unit))
     for n in range(count):
-        if x.bias.data:
+        if x.reader.data:
+            reader, pairs = _factors(x.reader, x.bias, size, row, i + n, like)
+            add_pairs(s.w, n * long, reader, pairs, (size.factors, long, end), LOG2_E)
+        elif x.bias.data:
             add(s.w, n * long, start_of(x.bias, row, i + n, size, like), 0, end, LOG2_E)
         if x.hidden.data:
             add(s.w, n * long, start_of(x.hidden, row, i + n, size, like), 0, end, 1)
@@ -160,6 +174,22 @@ def _clear(x: Pointer, count: int) -> None:
         store(x, n, zero)
 
 
+@inline
+def _bias_gradients(
+    x: Inputs, size: Sizes, d: Gradients, row: int, i: int, s: Any, like: Any
+) -> None:
+    """Gradients s.d_w of the logits of the queries i..i+3 -> those of the bias, or its factors."""
+    long = ceil(size.keys)
+    count, end = _group(x, i, size)
+    for n in range(count):
+        if d.reader.data:
+            read = _factors(x.reader, x.bias, size, row, i + n, like)
+            into = _factors(d.reader, d.bias, size, row, i + n, like)
+            pair_gradients(s.d_w, n * long, read, into, (size.factors, long, end))
+        elif d.bias.data:
+            add(start_of(d.bias, row, i + n, size, like), 0, s.d_w, n * long, end, 1)
+
+
 @_compile
 def backward(
     x: Inputs, size: Sizes, y: Outputs, d: Gradients, scratch: Scratch, like: Any, first: int,
@@ -181,9 +211,7 @@ def backward(
                 _clear(s.q, QUERIES * wide)
                 _clear(s.d_out, QUERIES * step)
             _weights(x, size, y, d, row, i, s, like)
-            if d.bias.data:
-                for n in range(count):
-                    add(start_of(d.bias, row, i + n, size, like), 0, s.d_w, n * long, end, 1)
+            _bias_gradients(x, size, d, row, i, s, like)
             d_q = start_of(d.q, row, i, size, like)
             for f in range(0, size.width, LANES):
                 g = products(s.d_w, long, end, s.k, wide, f)

@@ -20,13 +20,17 @@ class Heads(NamedTuple):
 
 
 class Inputs(NamedTuple):
-    """What attention reads; bias and hidden are (B, H, T, S)."""
+    """What attention reads; bias and hidden are (B, H, T, S).
+
+    For a bias in factors, reader is (B, H, T, P) and bias (B, H, T, P S), S rounded up.
+    """
 
     q: Heads
     k: Heads
     v: Heads
     bias: Heads
     hidden: Heads
+    reader: Heads
     ends: int  # address of T + QUERIES int64, those beyond T are 0
 
 
@@ -48,6 +52,7 @@ class Gradients(NamedTuple):
     k: Heads
     v: Heads
     bias: Heads
+    reader: Heads
 
 
 class Sizes(NamedTuple):
@@ -56,6 +61,7 @@ class Sizes(NamedTuple):
     keys: int  # S
     width: int  # of q and k
     features: int  # of v
+    factors: int  # P
     item: int  # bytes of a number
     scale: float
 

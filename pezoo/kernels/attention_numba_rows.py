@@ -17,6 +17,7 @@ from pezoo.kernels.numba_vectors import (
     load_splat,
     splat,
     store,
+    total,
     where_negative,
 )
 
@@ -165,3 +166,35 @@ def cut(w: Pointer, at: int, start: int, end: int, edge: Pointer) -> None:
         store(w, at + first, where_negative(seen, low, load(w, at + first)))
     for j in range(first + LANES, end, LANES):
         store(w, at + j, low)
+
+
+@called
+def add_pairs(
+    w: Pointer, at: int, reader: Pointer, pairs: Pointer, size: tuple[int, int, int], factor: float
+) -> None:
+    """w[at + j] += factor sum_c reader[c] pairs[c, j]; size: of c, of a row of pairs, of j."""
+    count, long, end = size
+    for j in range(0, end, LANES):
+        x = splat(0, load(pairs, j))
+        for c in range(count):
+            x = x + load_splat(reader, c) * load(pairs, c * long + j)
+        store(w, at + j, load(w, at + j) + x * factor)
+
+
+@called
+def pair_gradients(
+    d_w: Pointer,
+    at: int,
+    read: tuple[Pointer, Pointer],
+    into: tuple[Pointer, Pointer],
+    size: tuple[int, int, int],
+) -> None:
+    """Through `add_pairs` with factor 1: that of the reader is written, that of pairs added to."""
+    (reader, pairs), (d_reader, d_pairs), (count, long, end) = read, into, size
+    for c in range(count):
+        own, x = load_splat(reader, c), splat(0, load(d_w, at))
+        for j in range(0, end, LANES):
+            g, row = load(d_w, at + j), c * long + j
+            x = x + g * load(pairs, row)
+            store(d_pairs, row, load(d_pairs, row) + g * own)
+        d_reader[c] = total(x)

@@ -6,7 +6,7 @@ from torch import nn
 
 import pezoo
 from pezoo import testing
-from pezoo.base import Encoding
+from pezoo.base import Encoding, Pairs
 from pezoo.testing import check_encoding, parametrize_with_checks, run_check
 
 PRISM = "prism(cursors=2,d_pe=16,hidden=12)"
@@ -70,6 +70,49 @@ class HalfPositions(Encoding):
 class WrongDtype(Encoding):
     def bias(self, q, k, ctx):
         return -ctx.distance()[:, None].float()
+
+
+class InFactors(Encoding):
+    """q times a sinusoid of the distance."""
+
+    def __init__(self, shape):
+        super().__init__(shape)
+        self.w = nn.Parameter(torch.ones(shape.n_heads, shape.d_head))
+
+    def rows(self, q, ctx):
+        return ctx.distance()[..., None, None].to(q.dtype).sin() * self.w.to(q.dtype)
+
+    def bias(self, q, k, ctx):
+        return torch.einsum("bhtk,btshk->bhts", q, self.rows(q, ctx))
+
+    def pairs(self, q, k, ctx):
+        return Pairs(q, self.rows(q, ctx)) if len(ctx.pos) == 1 else None
+
+
+class OtherPairs(InFactors):
+    def pairs(self, q, k, ctx):
+        return Pairs(q, 2 * self.rows(q, ctx))
+
+
+class PairsOfSamples(InFactors):
+    def pairs(self, q, k, ctx):
+        return Pairs(q, self.rows(q, ctx))
+
+
+class PairsOfAllKeys(InFactors):
+    def pairs(self, q, k, ctx):
+        rows = torch.arange(k.shape[2])[:, None] - torch.arange(k.shape[2])
+        return Pairs(q, rows[None, ..., None, None].to(q.dtype).sin() * self.w.to(q.dtype))
+
+
+class PairsWithoutGradient(InFactors):
+    def pairs(self, q, k, ctx):
+        return Pairs(q, self.rows(q, ctx).detach())
+
+
+class SinglePairs(InFactors):
+    def pairs(self, q, k, ctx):
+        return Pairs(q, self.rows(q.float(), ctx)) if len(ctx.pos) == 1 else None
 
 
 class GlobalDraw(Encoding):
@@ -139,6 +182,11 @@ BROKEN = [
     (UnusedParameter, "check_gradients", "parameter forgotten gets no gradient"),
     (HalfPositions, "check_bfloat16", "in bfloat16 at position 20,000"),
     (WrongDtype, "check_shapes", "expected torch.float64, got torch.float32"),
+    (OtherPairs, "check_pairs", "pairs differs from bias"),
+    (PairsOfSamples, "check_pairs", "return None where samples differ"),
+    (PairsOfAllKeys, "check_pairs", r"rows must be \(1, T, S, H, P\)"),
+    (PairsWithoutGradient, "check_pairs", "another gradient of w than bias"),
+    (SinglePairs, "check_pairs", "expected the dtype of q"),
     (GlobalDraw, "check_deterministic", "draw from ctx.generator"),
     (MixesBatch, "check_batch", "samples of a batch see each other"),
     (DrawsForThePart, "check_parts", "a batch in parts draws other numbers"),
@@ -163,6 +211,10 @@ def test_a_broken_encoding_is_caught(cls, check, words):
 def test_every_check_has_caught_something_broken():
     caught = {check for _, check, _ in BROKEN} | {"check_constructible"}
     assert caught == {check.__name__ for check in testing.CHECKS}
+
+
+def test_a_bias_in_factors_passes():
+    check_encoding(InFactors)
 
 
 def test_not_constructible():

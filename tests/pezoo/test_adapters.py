@@ -1,7 +1,11 @@
 """All attention backends compute the same; here on the CPU."""
 
+from dataclasses import replace
+
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import pezoo
 from pezoo.adapters import BACKENDS, BackendError, attend, flex, resolve, xformers
@@ -13,6 +17,7 @@ D = torch.float64
 TEXTS = ["prism(cursors=2,d_pe=16,hidden=12)" if n == "prism" else n for n in pezoo.names()] + [
     "randomized:rope"
 ]
+IN_FACTORS = ["relative", "shaw", "lbpe", "lbpe_sh", "randomized:relative"]
 
 
 class Hard(Encoding):
@@ -42,18 +47,57 @@ def bias_and_mask(encoding, q, k, ctx, mask):
     return bias.expand(*q.shape[:3], k.shape[2]).masked_fill(~mask, -torch.inf)
 
 
+def outcome(encoding, q, k, v, ctx, mask, backend):
+    """The output, and the gradients of q, k, v and the encoding's parameters (None if unused)."""
+    q, k, v = (x.detach().requires_grad_() for x in (q, k, v))
+    out = attend(encoding, q, k, v, ctx, mask, backend)
+    weight = torch.linspace(-1, 2, out.numel(), dtype=D).view(out.shape)
+    given = [q, k, v, *encoding.parameters()]
+    return [out, *torch.autograd.grad((out * weight).sum(), given, allow_unused=True)]
+
+
+def assert_same(backend, encoding, q, k, v, ctx, mask):
+    wanted, got = (outcome(encoding, q, k, v, ctx, mask, name) for name in ("eager", backend))
+    assert wanted[0].isfinite().all()
+    for a, b in zip(got, wanted, strict=True):
+        assert (a is None) == (b is None)
+        if b is not None:
+            torch.testing.assert_close(a, b, atol=1e-10, rtol=1e-8)
+
+
 @pytest.mark.parametrize("text", TEXTS)
 @pytest.mark.parametrize("case", ["causal", "padded", "last queries"])
-def test_sdpa_equals_eager(text, case):
+@pytest.mark.parametrize("backend", ["sdpa", "numba"])
+def test_backends_equal_eager(text, case, backend):
     encoding, q, k, v, ctx = inputs(text, padded=case == "padded")
     mask = attention_mask(ctx) if case == "padded" else None
     if case == "last queries":
-        ctx = type(ctx)(**{**vars(ctx), "n_new": 3})
-        q, mask = q[:, :, -3:], attention_mask(ctx)
-    with torch.no_grad():
-        outs = [attend(encoding, q, k, v, ctx, mask, backend) for backend in ("eager", "sdpa")]
-    assert outs[0].isfinite().all()
-    torch.testing.assert_close(*outs, atol=1e-12, rtol=1e-10)
+        ctx = replace(ctx, n_new=5)
+        q, mask = q[:, :, -5:], attention_mask(ctx)
+    assert_same(backend, encoding, q, k, v, ctx, mask)
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    text=st.sampled_from(IN_FACTORS),
+    t=st.integers(1, 20),
+    new=st.integers(1, 20),
+    padded=st.booleans(),
+)
+def test_a_bias_in_factors_at_any_length(text, t, new, padded):
+    encoding, q, k, v, ctx = inputs(text, padded, t)
+    ctx = replace(ctx, n_new=min(t, new))
+    assert_same("numba", encoding, q[:, :, -ctx.new :], k, v, ctx, attention_mask(ctx))
+
+
+@pytest.mark.parametrize("text", IN_FACTORS)
+def test_no_bias_is_built_where_samples_share_positions(text, monkeypatch):
+    encoding, q, k, v, ctx = inputs(text)
+    inner = getattr(encoding, "inner", encoding)
+    monkeypatch.setattr(inner, "bias", lambda *args: pytest.fail("a bias was built"))
+    attend(encoding, q, k, v, ctx, None, "numba")
+    ragged = inputs(text, padded=True)[-1]
+    assert encoding.pairs(q, k, ragged) is None
 
 
 @pytest.mark.parametrize("text", ["nope", "alibi", "prism(cursors=1,d_pe=8,hidden=6)"])

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pezoo.adapters import BackendError, eager, numba, sdpa
+from pezoo.base import Pairs
 from pezoo.kernels.attention import attention, backends, cost
 from pezoo.kernels.attention_numba import attend
 
@@ -26,10 +27,16 @@ def tensors(b, h, t, s, width, features, dtype=torch.float32):
 
 
 def outcome(function, inputs, mask, scale):
-    """The output and the gradient of every input, for a fixed gradient of the output."""
+    """The output and the gradient of every input, for a fixed gradient of the output.
+
+    After q, k and v come a bias, or a reader and rows.
+    """
     given = [x.detach().clone().requires_grad_() for x in inputs if x is not None]
-    q, k, v, *bias = given
-    out = function(q, k, v, bias[0] if bias else None, mask, scale)
+    q, k, v, *rest = given
+    bias = Pairs(*rest) if len(rest) == 2 else rest[0] if rest else None
+    if function is eager.attend and isinstance(bias, Pairs):
+        bias = bias.dense()
+    out = function(q, k, v, bias, mask, scale)
     weight = torch.linspace(-1, 2, out.numel(), dtype=out.dtype).view(out.shape)
     return [out.detach(), *torch.autograd.grad((out * weight).sum(), given)]
 
@@ -53,6 +60,36 @@ def assert_same(inputs, mask=None, scale=0.3, **tolerance):
 def test_it_is_attention_for_all_sizes(b, h, t, more, width, features):
     mask = eager.causal(t, t + more, torch.device("cpu"))
     assert_same(tensors(b, h, t, t + more, width, features), mask if more else None)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    b=st.integers(1, 3),
+    h=st.integers(1, 3),
+    t=st.integers(1, 21),
+    more=st.integers(0, 9),
+    width=st.integers(1, 12),
+    factors=st.integers(1, 12),
+    padded=st.booleans(),
+    dtype=st.sampled_from([torch.float32, torch.float64]),
+)
+def test_a_bias_in_factors_is_the_bias(b, h, t, more, width, factors, padded, dtype):
+    inputs = tensors(b, h, t, t + more, width, 3, dtype)
+    generator = torch.Generator().manual_seed(factors)
+    reader = torch.randn(b, t, h, factors, generator=generator, dtype=dtype).transpose(1, 2)
+    rows = torch.randn(1, t, t + more, h, factors, generator=generator, dtype=dtype)
+    mask = eager.causal(t, t + more, torch.device("cpu"))
+    if padded:
+        hidden = torch.arange(t + more) < torch.arange(b)[:, None, None, None]
+        mask = (mask & ~hidden) | mask.triu(more)
+    tolerance = {"atol": 1e-11, "rtol": 1e-11} if dtype == torch.float64 else {}
+    assert_same([*inputs, reader, rows], mask if more or padded else None, **tolerance)
+
+
+def test_factors_in_any_order_in_memory():
+    reader, rows = torch.randn(2, 3, 7, 9).mT, torch.randn(1, 3, 9, 9, 7).permute(0, 2, 3, 1, 4)
+    assert_same([*tensors(2, 3, 9, 9, 5, 5), reader, rows])
+    assert_same([*tensors(2, 3, 9, 9, 5, 5), reader, rows[:, :, :, :1].expand(-1, -1, -1, 3, -1)])
 
 
 @pytest.mark.parametrize("shape", [(2, 3, 9, 9), (1, 3, 9, 9), (2, 1, 9, 9), (1, 1, 1, 9), ()])
@@ -105,8 +142,18 @@ def test_nan_is_not_lost(place):
     assert torch.equal(out.isnan(), eager.attend(*inputs.values(), None, 1.0).isnan())
 
 
-def test_threads_change_nothing():
-    inputs = [*tensors(3, 3, 17, 17, 8, 8), torch.randn(1, 3, 17, 17)]
+def test_rows_of_other_positions_are_refused():
+    q, k, v = tensors(2, 3, 9, 9, 5, 5)
+    for shape in [(2, 9, 9, 3, 5), (1, 9, 8, 3, 5), (1, 9, 9, 3, 4)]:
+        with pytest.raises(RuntimeError, match="expanded size"):
+            attend(q, k, v, Pairs(q, torch.randn(shape)), None, 1.0)
+
+
+@pytest.mark.parametrize(
+    "bias", [[(1, 3, 17, 17)], [(3, 3, 17, 8), (1, 17, 17, 3, 8)]], ids=["dense", "factors"]
+)
+def test_threads_change_nothing(bias):
+    inputs = [*tensors(3, 3, 17, 17, 8, 8), *map(torch.randn, bias)]
     one = outcome(attend, inputs, None, 0.3)
     torch.set_num_threads(3)
     try:
@@ -122,6 +169,13 @@ def test_gradients_in_float64():
     q, k, v = tensors(1, 2, 5, 5, 3, 4, torch.float64)
     bias = torch.randn(1, 1, 5, 5, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(lambda *x: attend(*x, None, 0.5), (q, k, v, bias))
+    reader, rows = (  # broadcast over heads
+        torch.randn(*size, dtype=torch.float64, requires_grad=True)
+        for size in ((1, 1, 5, 2), (1, 5, 5, 1, 2))
+    )
+    assert torch.autograd.gradcheck(
+        lambda q, k, v, *x: attend(q, k, v, Pairs(*x), None, 0.5), (q, k, v, reader, rows)
+    )
 
 
 def test_the_adapter_leaves_what_it_is_slow_at_to_torch(monkeypatch):
@@ -132,6 +186,13 @@ def test_the_adapter_leaves_what_it_is_slow_at_to_torch(monkeypatch):
     q, k, v = tensors(1, 1, 4, numba.KEYS + 1, 8, 8)
     numba.attend(q, k, v, None, None, 1.0)
     assert [shape[2] for shape in called] == [1, 4]
+
+
+def test_factors_become_a_bias_where_torch_takes_over():
+    q, k, v = (x.detach() for x in tensors(2, 2, 2, 9, 8, 8))
+    pairs = Pairs(torch.randn(2, 2, 2, 4), torch.randn(1, 2, 9, 2, 4))
+    wanted = sdpa.attend(q, k, v, pairs.dense(), None, 1.0)
+    assert torch.equal(numba.attend(q, k, v, pairs, None, 1.0), wanted)
 
 
 def test_half_precision_goes_to_torch_and_another_device_nowhere():

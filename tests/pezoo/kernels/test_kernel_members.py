@@ -5,7 +5,7 @@ import torch
 from torch.func import vmap
 
 from pezoo import adapters
-from pezoo.base import Context, Shape
+from pezoo.base import Context, Pairs, Shape
 from pezoo.cursors.scaling import scaled
 from pezoo.encodings.nope import NoPE
 from pezoo.kernels import attention, histogram, spectral
@@ -40,6 +40,14 @@ def cases():
             return adapters.attend(encoding, q, k, v, context, mask, backend)
 
         yield f"attention-{backend}", attend, (q, k, v, numbers(M, 1, 2, T, T))
+
+    def attend_factors(q, k, v, *pairs):
+        encoding.pairs = lambda q, k, ctx: Pairs(*pairs)
+        return adapters.attend(encoding, q, k, v, context, mask, "numba")
+
+    if attention.installed():
+        factors = numbers(M, B, 2, T, 3), numbers(M, 1, T, T, 2, 3)
+        yield "attention-factors", attend_factors, (q, k, v, *factors)
     copy = numbers(M, B, T, C, T + 1).softmax(-1).tril(-1) * 0.5
 
     for name in histogram.backends():
