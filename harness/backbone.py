@@ -60,10 +60,12 @@ class Block(nn.Module):
         backend: str,
         last: int,
         skip: int,
+        ran: set[str],
     ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         """x (B, T, D) -> the layer's output for the last tokens (B, last, D), keys and values.
 
-        Nobody asked for the first `skip` of these tokens: nothing is drawn for them.
+        Nobody asked for the first `skip` of these tokens: nothing is drawn for them. `ran` gets the
+        name of the attention that ran.
         """
         b, t, _ = x.shape
         ctx = ctx.at(ctx.layer, x)
@@ -73,7 +75,7 @@ class Block(nn.Module):
         q, k = encoding.transform(q, k, ctx)
         if past is not None:
             k, v = torch.cat([past[0], k], 2), torch.cat([past[1], v], 2)  # (B, H, S, K)
-        y = attend(encoding, q, k, v, ctx, mask, backend)
+        y = attend(encoding, q, k, v, ctx, mask, backend, ran)
         x, y = x[:, t - last :], y[:, :, t - last :]  # the rest is done once keys and values are
         x = x + self._drop(self.out(y.transpose(1, 2).flatten(2)), ctx, skip)
         return x + self._drop(self.down(gelu(self.up(self.norm2(x)))), ctx, skip), (k, v)
@@ -106,6 +108,7 @@ class Decoder(nn.Module):
         super().__init__()
         self.model, self.encoding = model, encoding
         self.attention = resolve(attention, encoding, device)
+        self.ran: dict[str, set[str]] = {"train": set(), "eval": set()}  # attention, by phase
         self.embedding = nn.Embedding(model.vocab, model.width)
         self.blocks = nn.ModuleList(Block(model) for _ in range(model.layers))
         self.norm = nn.LayerNorm(model.width)
@@ -151,10 +154,11 @@ class Decoder(nn.Module):
         layers = past.layers or [None] * len(self.blocks)
         last = new if last is None else last
         few = last if padding is None else min(new, bucket(last))
+        ran = self.ran["train" if self.training else "eval"]
         for i, block in enumerate(self.blocks):
             kept, skip = (few, few - last) if i + 1 == len(self.blocks) else (new, 0)
             x, layers[i] = block(
-                x, self.encoding, ctx.at(i, x), mask, layers[i], self.attention, kept, skip
+                x, self.encoding, ctx.at(i, x), mask, layers[i], self.attention, kept, skip, ran
             )
         past.pos, past.ids, past.layers = pos, ids, layers
         x = self.norm(x)

@@ -1,6 +1,6 @@
 """What a run costs: seconds, CPU seconds, memory, tokens.
 
-Kept in a dict of plain numbers that goes into every checkpoint, so that it adds up over the
+Kept in a dict of plain data that goes into every checkpoint, so that it adds up over the
 sessions of an interrupted run; work that was lost and done again counts once.
 """
 
@@ -95,6 +95,14 @@ def watching_data(trainer: Trainer, cost: Cost) -> Iterator[None]:
         yield
     finally:
         trainer.make_batch, trainer.draw = make, draw  # type: ignore[method-assign]
+
+
+def note_attention(cost: Cost, trainer: Trainer) -> None:
+    """Remember which attention kernels ran, in training and in evaluating."""
+    known = cost.get("attention", {})
+    cost["attention"] = {
+        phase: sorted(ran.union(known.get(phase, ()))) for phase, ran in trainer.model.ran.items()
+    }
 
 
 def forget_peak_memory(device: str) -> None:

@@ -145,6 +145,8 @@ def _train_and_score(
     finally:
         record["learning"], record["best_step"] = curve["points"], curve["best_step"]
         cost.note_peak_memory(curve["cost"], config.device)
+        cost.note_attention(curve["cost"], trainer)
+        record["env"]["attention_ran"] = curve["cost"]["attention"]
         record["cost"] = cost.summary(trainer, curve["cost"])
         torch.set_num_threads(threads)
 
@@ -181,6 +183,7 @@ def _train(trainer: Trainer, folder: RunFolder, curve: Curve, report: Progress, 
                     _measure(trainer, folder, curve, loss)
             if trainer.step % settings.train.checkpoint_every == 0 or last or stopped:
                 cost.note_peak_memory(spent, settings.device)
+                cost.note_attention(spent, trainer)
                 with cost.timed(spent, "save"):
                     folder.save(trainer, curve)
             if stopped:

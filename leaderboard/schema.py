@@ -127,6 +127,7 @@ class Env(Part):
     cores: Annotated[int, Field(ge=1, le=100_000)] | None = None
     threads: Annotated[int, Field(ge=1, le=10_000)] | None = None
     attention: Text | None = None
+    attention_ran: Plain = None  # in training and in evaluating: what `attention` came to
     kernels: Plain = None  # which kernel back ends ran
 
 

@@ -50,15 +50,20 @@ def attend(
     ctx: Context,
     mask: Tensor | None = None,
     backend: str = "sdpa",
+    ran: set[str] | None = None,
 ) -> Tensor:
     """Attention of T queries over S keys -> (B, H, T, K).
 
     q (B, H, T, K') and k (B, H, S, K') come from `encoding.transform`; v (B, H, S, K). mask
     (B|1, 1, T, S) is True where a query may look; None is the causal mask with T = S. The logits
-    are divided by sqrt(d_head), also when q and k have been widened.
+    are divided by sqrt(d_head), also when q and k have been widened. `ran` gets the name of what
+    ran: numba leaves some inputs to sdpa, which has several kernels.
     """
     scale = encoding.shape.d_head**-0.5
-    backend = running(backend, q, k)
+    if backend == "numba" and not numba.takes(q, k):
+        backend = "sdpa"
+    if ran is not None and backend != "sdpa":
+        ran.add(backend)
     pairs = encoding.pairs(q, k, ctx) if backend == "numba" else None
     if pairs is not None:
         return numba.attend(q, k, v, pairs, mask, scale)
@@ -69,12 +74,10 @@ def attend(
         return numba.attend(q, k, v, bias, mask, scale)
     if bias is not None:
         bias = bias.view((1,) * (4 - bias.dim()) + bias.shape)
-    return over_rows(partial(_module(backend).attend, scale=scale), q, k, v, bias, mask)
-
-
-def running(backend: str, q: Tensor, k: Tensor) -> str:
-    """The backend that runs for these q and k: numba leaves to sdpa what that is faster at."""
-    return "sdpa" if backend == "numba" and not numba.takes(q, k) else backend
+    attend = partial(_module(backend).attend, scale=scale)
+    if backend == "sdpa":
+        attend = partial(attend, ran=ran)
+    return over_rows(attend, q, k, v, bias, mask)
 
 
 def attention_mask(ctx: Context) -> Tensor:

@@ -2,19 +2,31 @@
 
 import torch
 from torch import Tensor
+from torch.nn.attention import SDPBackend
 from torch.nn.functional import scaled_dot_product_attention
 
 from pezoo.adapters.eager import causal
 
 
 def attend(
-    q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, mask: Tensor | None, scale: float
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    bias: Tensor | None,
+    mask: Tensor | None,
+    scale: float,
+    ran: set[str] | None = None,
 ) -> Tensor:
-    """The same as `eager.attend`, in one fused call where torch has one for these inputs."""
-    if bias is None and mask is None:
-        return scaled_dot_product_attention(q, k, v, is_causal=True, scale=scale)
-    if mask is None:
+    """The same as `eager.attend`, in one fused call where torch has one for these inputs.
+
+    `ran` gets the name of torch's kernel; "sdpa math" is attention written out.
+    """
+    plain = bias is None and mask is None
+    if mask is None and not plain:
         mask = causal(q.shape[-2], k.shape[-2], q.device)
-    if bias is not None:
+    if mask is not None and bias is not None:
         mask = torch.where(mask, bias, -torch.inf).to(q.dtype)
-    return scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale)
+    if ran is not None:
+        chosen = torch._fused_sdp_choice(q, k, v, mask, 0.0, plain)
+        ran.add(f"sdpa {SDPBackend(chosen).name.removesuffix('_ATTENTION').lower()}")
+    return scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=plain, scale=scale)

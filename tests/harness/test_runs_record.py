@@ -20,9 +20,9 @@ from pezoo.spec import parse
 PRISM = "prism(cursors=1,d_pe=8,hidden=8)"
 
 
-def config_of(pe="rope", task="copy", seed=0, extra=()):
+def config_of(pe="rope", task="copy", seed=0, extra=(), attention="auto"):
     protocol = load_protocol("quick", (*SETTINGS, "train.steps=10", *extra))
-    return resolve(protocol, task, parse(pe), seed, "cpu", "auto")
+    return resolve(protocol, task, parse(pe), seed, "cpu", attention)
 
 
 @pytest.fixture
@@ -118,3 +118,30 @@ def test_a_run_is_not_charged_for_the_memory_of_those_before():
     assert cost.peak_memory_mb("cpu") < before + 100
     cost.note_peak_memory(spent, "cpu")  # of several sessions the highest counts
     assert spent["peak_memory_mb"] > before + 190
+
+
+@pytest.mark.parametrize(
+    ("pe", "attention", "lengths", "train"),
+    [
+        ("relative", "numba", "[4, 6]", ["numba"]),
+        ("relative", "numba", "[1, 1]", ["sdpa math"]),  # two tokens: too few for numba
+        ("rope", "sdpa", "[4, 6]", ["sdpa flash"]),
+        ("rope", "eager", "[4, 6]", ["eager"]),
+    ],
+)
+def test_the_attention_that_ran_is_in_the_record(pe, attention, lengths, train, tmp_path):
+    pytest.importorskip("numba")
+    config = config_of(pe, extra=(f"train.lengths={lengths}",), attention=attention)
+    env = execute(config, tmp_path, "test", lambda event: None)["env"]
+    assert env["attention"] == attention
+    assert env["attention_ran"]["train"] == train
+    assert set(env["attention_ran"]["eval"]) <= {"numba", "sdpa flash", "sdpa math", attention}
+    assert env["attention_ran"]["eval"]
+
+
+def test_the_attention_of_all_sessions_is_kept():
+    trainer, spent = start(config_of(attention="eager")), cost.new()
+    spent["attention"] = {"train": ["numba"], "eval": []}  # as an earlier session left it
+    trainer.advance()
+    cost.note_attention(spent, trainer)
+    assert spent["attention"] == {"train": ["eager", "numba"], "eval": []}
