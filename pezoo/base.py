@@ -225,6 +225,14 @@ class Encoding(nn.Module):
         """
         return None
 
+    def widened(self, q: Tensor, k: Tensor, ctx: Context) -> tuple[Tensor, Tensor] | None:
+        """q (B, H, T, W) and k (B, H, S, W) whose products hold the bias, for fused attention.
+
+        q' k'^T / sqrt(d_head) = q k^T / sqrt(d_head) + bias. None, also for some positions or
+        sizes, where that cannot be or does not pay: `bias` is used.
+        """
+        return None
+
     def weights(self, logits: Tensor, ctx: Context) -> Tensor | None:
         """Attention weights (B, H, T, S) from masked logits, in place of softmax; None keeps it."""
         return None

@@ -12,7 +12,7 @@ runs every check and raises AssertionError with the first that fails, in plain w
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -139,28 +139,47 @@ def check_shapes(factory: Factory) -> None:
             bias.expand(b, s.n_heads, t, t)
 
 
-def check_pairs(factory: Factory) -> None:
-    """Where `pairs` gives the bias in factors, it is the bias, with the gradients of `bias`."""
-    encoding, (b, s) = build(factory).double(), (2, 9)
-    shared, own = torch.arange(s)[None], torch.arange(s).clamp(max=7) + torch.tensor([[0], [5]])
+def check_bias_forms(factory: Factory) -> None:
+    """Where `pairs` or `widened` give the bias too, they are `bias`, values and gradients."""
+    encoding, (b, s) = build(factory, Shape(12, 3, 4, 2, 40)).double(), (2, 14)
+    shared, own = torch.arange(s)[None], torch.arange(s).clamp(max=9) + torch.tensor([[0], [5]])
     for pos, n_new, rows in ((shared, s, 1), (shared, 4, 1), (own, s, b), (shared, s, b)):
         x = torch.randn(b, s, encoding.shape.d_model, dtype=torch.float64)
         scale = torch.arange(4, 4 + rows)
         ctx = encoding.prepare(replace(context(tokens(b, s), pos, x=x), scale=scale))
         ctx = ctx.at(0, x)
         q, k = torch.randn(2, b, encoding.shape.n_heads, s, encoding.shape.d_head).double()
-        q, k = (x.detach() for x in encoding.transform(q, k, ctx))
-        q, ctx = q[:, :, s - n_new :].requires_grad_(), replace(ctx, n_new=n_new)
-        pairs, bias = encoding.pairs(q, k, ctx), encoding.bias(q, k, ctx)
-        if pairs is None:
-            continue
-        if bias is None:
-            raise AssertionError("pairs gives a bias, but bias gives none")
-        _check_pairs_shape(pairs, (b, encoding.shape.n_heads, n_new, s))
-        _close(pairs.dense().detach(), bias.detach(), 1e-9, "pairs differs from bias")
-        wanted, got = (_gradients(y, encoding, q) for y in (bias, pairs.dense()))
-        for name in wanted:
-            _close(got[name], wanted[name], 1e-9, f"pairs: another gradient of {name} than bias")
+        q, k = (x.detach().requires_grad_() for x in encoding.transform(q, k, ctx))
+        q, ctx = q[:, :, s - n_new :], replace(ctx, n_new=n_new)
+        bias = encoding.bias(q, k, ctx)
+        inputs = {"q": q, "k": k, **dict(encoding.named_parameters())}
+        for name, form, tolerance in _other_forms(encoding, q, k, ctx):
+            if bias is None:
+                raise AssertionError(f"{name} gives a bias, but bias gives none")
+            _close(form.detach(), bias.detach(), tolerance, f"{name} differs from bias")
+            wanted, got = (_gradients(y, inputs) for y in (bias, form))
+            for key in wanted:
+                message = f"{name}: another gradient of {key} than bias"
+                _close(got[key], wanted[key], 10 * tolerance, message)
+
+
+def _other_forms(
+    encoding: Encoding, q: Tensor, k: Tensor, ctx: Context
+) -> Iterator[tuple[str, Tensor, float]]:
+    """Name, bias and tolerance of each that the encoding gives: sinusoids are float32."""
+    (b, h, t, _), s = q.shape, k.shape[2]
+    pairs = encoding.pairs(q, k, ctx)
+    if pairs is not None:
+        _check_pairs_shape(pairs, (b, h, t, s))
+        yield "pairs", pairs.dense(), 1e-9
+    wide = encoding.widened(q, k, ctx)
+    if wide is not None:
+        sizes = [tuple(x.shape) for x in wide]
+        _true(
+            sizes[0][:3] == (b, h, t) and sizes[1] == (b, h, s, sizes[0][-1]),
+            f"widened: q and k must be (B, H, T, W) and (B, H, S, W), were {sizes}",
+        )
+        yield "widened", (wide[0] @ wide[1].mT - q @ k.mT) * encoding.shape.d_head**-0.5, 1e-5
 
 
 def _check_pairs_shape(pairs: Pairs, size: tuple[int, int, int, int]) -> None:
@@ -181,15 +200,19 @@ def _check_pairs_shape(pairs: Pairs, size: tuple[int, int, int, int]) -> None:
     )
 
 
-def _gradients(bias: Tensor, encoding: Encoding, q: Tensor) -> dict[str, Tensor]:
+def _gradients(bias: Tensor, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
     """Of a weighted sum of the bias, by name."""
-    inputs = {"q": q, **dict(encoding.named_parameters())}
     weight = torch.linspace(-1, 2, bias.numel(), dtype=bias.dtype).view(bias.shape)
-    found = torch.autograd.grad((bias * weight).sum(), [*inputs.values()], allow_unused=True)
-    return {
-        name: x.new_zeros(x.shape) if g is None else g
-        for (name, x), g in zip(inputs.items(), found, strict=True)
-    }
+    if not bias.requires_grad:
+        return {name: torch.zeros_like(x) for name, x in inputs.items()}
+    found = torch.autograd.grad(
+        (bias * weight).sum(),
+        [*inputs.values()],
+        retain_graph=True,
+        allow_unused=True,
+        materialize_grads=True,
+    )
+    return dict(zip(inputs, found, strict=True))
 
 
 def check_gradients(factory: Factory) -> None:
@@ -377,7 +400,7 @@ CHECKS: tuple[Check, ...] = (
     check_constructible,
     check_state_dict,
     check_shapes,
-    check_pairs,
+    check_bias_forms,
     check_gradients,
     check_prefix_stability,
     check_streaming,

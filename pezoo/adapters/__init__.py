@@ -67,7 +67,9 @@ def attend(
     pairs = encoding.pairs(q, k, ctx) if backend == "numba" else None
     if pairs is not None:
         return numba.attend(q, k, v, pairs, mask, scale)
-    bias = encoding.bias(q, k, ctx)
+    wide = encoding.widened(q, k, ctx) if backend != "eager" else None
+    q, k = wide or (q, k)
+    bias = encoding.bias(q, k, ctx) if wide is None else None
     if backend == "eager":
         return eager.attend(q, k, v, bias, mask, scale, lambda z: encoding.weights(z, ctx))
     if backend == "numba":

@@ -110,6 +110,9 @@ class Randomized(Encoding):
     def pairs(self, q: Tensor, k: Tensor, ctx: Context) -> Pairs | None:
         return self.inner.pairs(q, k, ctx)
 
+    def widened(self, q: Tensor, k: Tensor, ctx: Context) -> tuple[Tensor, Tensor] | None:
+        return self.inner.widened(q, k, ctx)
+
     def weights(self, logits: Tensor, ctx: Context) -> Tensor | None:
         return self.inner.weights(logits, ctx)
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from pezoo.base import Context, Encoding, Pairs, Shape
-from pezoo.functional import at_least_float32, sinusoid
+from pezoo.functional import at_least_float32, inverse_frequencies, sinusoid
 from pezoo.registry import register
 
 
@@ -59,6 +59,25 @@ class Relative(Encoding):
             return None
         rows, index = self._rows(q.dtype, ctx)
         return Pairs(self._reader(q, ctx), _picked(rows, index))
+
+    def widened(self, q: Tensor, k: Tensor, ctx: Context) -> tuple[Tensor, Tensor] | None:
+        """D columns more: sin(i - j) = sin i cos j - cos i sin j, and so on for the cosine."""
+        if ctx.distances is not None or q.shape[2] < self.shape.d_model:
+            return None  # distances that are no differences; fewer queries than columns
+        w = at_least_float32(self.w[ctx.layer]).view(-1, *self.u.shape[1:])  # (D, H, K)
+        a, b = torch.einsum("bhtk,dhk->bhtd", self._reader(q, ctx).to(w.dtype), w).chunk(2, -1)
+        (sin_i, cos_i), (sin_j, cos_j) = (
+            [x.to(w.dtype) for x in self._waves(pos)] for pos in (ctx.query_pos, ctx.pos)
+        )
+        columns = torch.cat([b * cos_i + a * sin_i, b * sin_i - a * cos_i], -1)
+        waves = torch.cat([cos_j, sin_j], -1).expand(*k.shape[:3], -1)
+        return torch.cat([q, columns.to(q.dtype)], -1), torch.cat([k, waves.to(k.dtype)], -1)
+
+    def _waves(self, pos: Tensor) -> tuple[Tensor, Tensor]:
+        """Sines and cosines of positions, (B|1, 1, T, D/2); exact, as they are no distances yet."""
+        w = inverse_frequencies(self.shape.d_model, self.base, pos.device).double()
+        angle = pos[:, None, :, None] * w
+        return angle.sin(), angle.cos()
 
     def _reader(self, q: Tensor, ctx: Context) -> Tensor:
         """q + v; `transform` has added u to q."""

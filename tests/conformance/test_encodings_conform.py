@@ -115,6 +115,29 @@ class SinglePairs(InFactors):
         return Pairs(q, self.rows(q.float(), ctx)) if len(ctx.pos) == 1 else None
 
 
+class Steep(Encoding):
+    """A bias that grows with the key's position."""
+
+    factor = 1.0
+
+    def bias(self, q, k, ctx):
+        return ctx.pos[:, None, None].to(q.dtype)
+
+    def widened(self, q, k, ctx):
+        slope = torch.full_like(q[..., :1], self.factor * self.shape.d_head**0.5)
+        pos = ctx.pos[:, None, :, None].to(k.dtype).expand(*k.shape[:3], 1)
+        return torch.cat([q, slope], -1), torch.cat([k, pos], -1)
+
+
+class SteepTwice(Steep):
+    factor = 2.0
+
+
+class SteepQueriesAlone(Steep):
+    def widened(self, q, k, ctx):
+        return super().widened(q, k, ctx)[0], k
+
+
 class GlobalDraw(Encoding):
     stochastic = True
 
@@ -182,11 +205,13 @@ BROKEN = [
     (UnusedParameter, "check_gradients", "parameter forgotten gets no gradient"),
     (HalfPositions, "check_bfloat16", "in bfloat16 at position 20,000"),
     (WrongDtype, "check_shapes", "expected torch.float64, got torch.float32"),
-    (OtherPairs, "check_pairs", "pairs differs from bias"),
-    (PairsOfSamples, "check_pairs", "return None where samples differ"),
-    (PairsOfAllKeys, "check_pairs", r"rows must be \(1, T, S, H, P\)"),
-    (PairsWithoutGradient, "check_pairs", "another gradient of w than bias"),
-    (SinglePairs, "check_pairs", "expected the dtype of q"),
+    (OtherPairs, "check_bias_forms", "pairs differs from bias"),
+    (PairsOfSamples, "check_bias_forms", "return None where samples differ"),
+    (PairsOfAllKeys, "check_bias_forms", r"rows must be \(1, T, S, H, P\)"),
+    (PairsWithoutGradient, "check_bias_forms", "another gradient of w than bias"),
+    (SteepTwice, "check_bias_forms", "widened differs from bias"),
+    (SteepQueriesAlone, "check_bias_forms", r"must be \(B, H, T, W\) and \(B, H, S, W\)"),
+    (SinglePairs, "check_bias_forms", "expected the dtype of q"),
     (GlobalDraw, "check_deterministic", "draw from ctx.generator"),
     (MixesBatch, "check_batch", "samples of a batch see each other"),
     (DrawsForThePart, "check_parts", "a batch in parts draws other numbers"),
@@ -215,6 +240,10 @@ def test_every_check_has_caught_something_broken():
 
 def test_a_bias_in_factors_passes():
     check_encoding(InFactors)
+
+
+def test_a_bias_in_columns_passes():
+    check_encoding(Steep)
 
 
 def test_not_constructible():

@@ -56,13 +56,13 @@ def outcome(encoding, q, k, v, ctx, mask, backend):
     return [out, *torch.autograd.grad((out * weight).sum(), given, allow_unused=True)]
 
 
-def assert_same(backend, encoding, q, k, v, ctx, mask):
+def assert_same(backend, encoding, q, k, v, ctx, mask, atol=1e-10, rtol=1e-8):
     wanted, got = (outcome(encoding, q, k, v, ctx, mask, name) for name in ("eager", backend))
     assert wanted[0].isfinite().all()
     for a, b in zip(got, wanted, strict=True):
         assert (a is None) == (b is None)
         if b is not None:
-            torch.testing.assert_close(a, b, atol=1e-10, rtol=1e-8)
+            torch.testing.assert_close(a, b, atol=atol, rtol=rtol)
 
 
 @pytest.mark.parametrize("text", TEXTS)
@@ -88,6 +88,29 @@ def test_a_bias_in_factors_at_any_length(text, t, new, padded):
     encoding, q, k, v, ctx = inputs(text, padded, t)
     ctx = replace(ctx, n_new=min(t, new))
     assert_same("numba", encoding, q[:, :, -ctx.new :], k, v, ctx, attention_mask(ctx))
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    text=st.sampled_from(["relative", "randomized:relative"]),
+    backend=st.sampled_from(["sdpa", "numba"]),
+    t=st.integers(SHAPE.d_model, 32),
+    new=st.integers(1, 32),
+    padded=st.booleans(),
+)
+def test_a_bias_in_columns_at_any_length(text, backend, t, new, padded):
+    encoding, q, k, v, ctx = inputs(text, padded, t)
+    ctx = replace(ctx, n_new=min(t, new))
+    mask = attention_mask(ctx)
+    assert_same(backend, encoding, q[:, :, -ctx.new :], k, v, ctx, mask, atol=1e-4, rtol=1e-3)
+
+
+def test_relative_needs_no_bias_where_a_head_has_room(monkeypatch):
+    encoding, q, k, v, ctx = inputs("relative", padded=True, t=SHAPE.d_model)
+    monkeypatch.setattr(encoding, "bias", lambda *args: pytest.fail("a bias was built"))
+    for backend in ("sdpa", "numba"):
+        attend(encoding, q, k, v, ctx, attention_mask(ctx), backend)
+    assert encoding.widened(q[:, :, 1:], k, replace(ctx, n_new=ctx.new - 1)) is None
 
 
 @pytest.mark.parametrize("text", IN_FACTORS)
