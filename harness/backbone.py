@@ -15,7 +15,7 @@ from harness.config import Model
 from harness.seeds import generator
 from pezoo import adapters
 from pezoo.adapters import attend, resolve
-from pezoo.base import Context, Encoding, Shape
+from pezoo.base import Context, Encoding, Members, Shape
 
 
 @dataclass
@@ -59,13 +59,12 @@ class Block(nn.Module):
         past: tuple[Tensor, Tensor] | None,
         backend: str,
         last: int,
-        skip: int,
+        final: bool,
         ran: set[str],
     ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         """x (B, T, D) -> the layer's output for the last tokens (B, last, D), keys and values.
 
-        Nobody asked for the first `skip` of these tokens: nothing is drawn for them. `ran` gets the
-        name of the attention that ran.
+        `ran` gets the name of the attention that ran.
         """
         b, t, _ = x.shape
         ctx = ctx.at(ctx.layer, x)
@@ -77,17 +76,23 @@ class Block(nn.Module):
             k, v = torch.cat([past[0], k], 2), torch.cat([past[1], v], 2)  # (B, H, S, K)
         y = attend(encoding, q, k, v, ctx, mask, backend, ran)
         x, y = x[:, t - last :], y[:, :, t - last :]  # the rest is done once keys and values are
-        x = x + self._drop(self.out(y.transpose(1, 2).flatten(2)), ctx, skip)
-        return x + self._drop(self.down(gelu(self.up(self.norm2(x)))), ctx, skip), (k, v)
+        x = x + self._drop(self.out(y.transpose(1, 2).flatten(2)), ctx, final)
+        return x + self._drop(self.down(gelu(self.up(self.norm2(x)))), ctx, final), (k, v)
 
-    def _drop(self, x: Tensor, ctx: Context, skip: int) -> Tensor:
-        """Dropout; in a part of a batch, or in a padded one, with the draws of the whole (CPU)."""
+    def _drop(self, x: Tensor, ctx: Context, final: bool) -> Tensor:
+        """Dropout; of a part, of a padded batch and in a stack as in the whole alone (CPU)."""
         p = self.drop.p
-        if not (self.training and p) or (ctx.part is None and not (skip or ctx.padding)):
+        usual = ctx.part is None and ctx.members is None and ctx.dropout is None
+        usual = usual and not ctx.padding and not (final and ctx.asked != x.shape[1])
+        if usual or not (self.training and p):
             dropped: Tensor = self.drop(x)
             return dropped
-        keep = ctx.drawn(lambda size: x.new_empty(size).bernoulli_(1 - p), tuple(x.shape), skip)
-        return x * keep.div_(1 - p)
+
+        def draw(size: tuple[int, ...], one: Context) -> Tensor:
+            empty = torch.empty(size, dtype=x.dtype, device=x.device)
+            return empty.bernoulli_(1 - p, generator=one.dropout)
+
+        return x * (ctx.drawn(draw, tuple(x.shape), final) / (1 - p))
 
 
 class Decoder(nn.Module):
@@ -130,6 +135,7 @@ class Decoder(nn.Module):
         part: tuple[int, int] | None = None,
         padding: int | None = None,
         last: int | None = None,
+        members: Members | None = None,
     ) -> Tensor:
         """Logits (B, T, vocab) of the next token after each of the new ids (B, T) at pos (B|1, T).
 
@@ -137,28 +143,29 @@ class Decoder(nn.Module):
         With a `padding`, the number of columns on the right that are no tokens, these may be more
         than asked for: a size of `harness.buckets`.
         With a cache, the new tokens follow those already in it; `total` is the planned length.
-        `progress`, `mode` and `part` are those of `pezoo.base.Context`.
+        `progress`, `mode`, `part` and `members` are those of `pezoo.base.Context`.
         """
         new = ids.shape[1]
         past = cache or Cache()
         if past.pos is not None and past.ids is not None:
             pos, ids = torch.cat([past.pos, pos], 1), torch.cat([past.ids, ids], 1)
         x = self.embedding(ids[:, -new:]) * self.model.width**0.5
+        last = new if last is None else last
         ctx = Context(
             pos, ids, x, 0, new, scale, past.memo, total, generator, None, progress, mode, part,
-            padding or 0,
+            padding or 0, last, None, members,
         )  # fmt: skip
         mask = attention_mask(ctx)
         ctx = self.encoding.prepare(ctx)
         x = self.encoding.embed(x, ctx)
         layers = past.layers or [None] * len(self.blocks)
-        last = new if last is None else last
         few = last if padding is None else min(new, bucket(last))
         ran = self.ran["train" if self.training else "eval"]
         for i, block in enumerate(self.blocks):
-            kept, skip = (few, few - last) if i + 1 == len(self.blocks) else (new, 0)
+            final = i + 1 == len(self.blocks)
+            here, kept = ctx.at(i, x), few if final else new
             x, layers[i] = block(
-                x, self.encoding, ctx.at(i, x), mask, layers[i], self.attention, kept, skip, ran
+                x, self.encoding, here, mask, layers[i], self.attention, kept, final, ran
             )
         past.pos, past.ids, past.layers = pos, ids, layers
         x = self.norm(x)
@@ -191,6 +198,7 @@ class Decoder(nn.Module):
 
 def attention_mask(ctx: Context) -> Tensor | None:
     """The mask of `pezoo.adapters`, or None where it is plainly causal and kernels need none."""
-    if ctx.new == ctx.pos.shape[1] and not bool((ctx.pos < 0).any()):
+    padded = any(bool((one.pos < 0).any()) for one in ctx.models)
+    if ctx.new == ctx.pos.shape[1] and not padded:
         return None
     return adapters.attention_mask(ctx)

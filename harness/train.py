@@ -55,9 +55,7 @@ class Trainer:
         """Take one step; the loss. Errors: Diverged."""
         loss = self.backward()
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.config.train.clip)
-        factor = rate(self.config.train, self.step)
-        for group in self.optimiser.param_groups:
-            group["lr"] = group["peak"] * factor
+        set_rate(self.optimiser, self.config.train, self.step)
         self.optimiser.step()
         self.step += 1
         if self.early and self.step < self.config.train.steps:
@@ -178,6 +176,13 @@ def rate(train: Train, step: int) -> float:
         return warm
     progress = (step + 1) / train.steps
     return warm * (train.floor + (1 - train.floor) * 0.5 * (1 + math.cos(math.pi * progress)))
+
+
+def set_rate(optimiser: torch.optim.Optimizer, train: Train, step: int) -> None:
+    """Give every group its learning rate of this step."""
+    factor = rate(train, step)
+    for group in optimiser.param_groups:
+        group["lr"] = group["peak"] * factor
 
 
 def draw_length(task: Task, train: Train, step: int, draws: torch.Generator) -> int:

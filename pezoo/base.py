@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
+from pezoo.kernels.members import for_each
 from pezoo.pictures import Picture
 
 
@@ -66,9 +67,12 @@ class Context:
                is computed in parts. None: this is the whole batch.
     padding    so many columns on the right are padding: they repeat their row's last position,
                and nobody reads what is computed for them.
+    asked      so many of the last columns are all that the last layer was asked for (or None).
+    dropout    where the model's dropout draws from; None means torch's default generator.
+    members    the contexts of several models that run as one under torch.func.vmap (or None).
 
-    What is drawn at random has to be that of the whole batch without such padding; see `drawn`, and
-    `length` for a draw that depends on the number of tokens.
+    What is drawn at random has to be that of the whole batch without such padding, and that of each
+    member alone; see `drawn`, and `each` for a draw that depends on the number of tokens.
     """
 
     pos: Tensor
@@ -85,29 +89,51 @@ class Context:
     mode: str | None = None
     part: tuple[int, int] | None = None
     padding: int = 0
+    asked: int | None = None
+    dropout: torch.Generator | None = None
+    members: Members | None = None
 
     def drawn(
-        self, draw: Callable[[tuple[int, ...]], Tensor], shape: tuple[int, ...], skip: int = 0
+        self,
+        draw: Callable[[tuple[int, ...], Context], Tensor],
+        shape: tuple[int, ...],
+        final: bool = False,
     ) -> Tensor:
-        """Random numbers for x of `shape` (B, T, ...), by draw(size) for the whole batch.
+        """Random numbers for x of `shape` (B, T, ...), by draw(size, ctx) for the whole batch.
 
-        The size has all rows and neither padding on the right nor the first `skip` of the T
-        columns; there the numbers are 0.
+        The size has all rows and no padding on the right; `final` says that these are columns of
+        the last layer, and leaves out those not asked for. Where nothing is drawn, numbers are 0.
 
-        >>> ctx = Context(torch.arange(4)[None], part=(1, 2), padding=1)
-        >>> ctx.drawn(torch.ones, (1, 4), skip=1)
+        >>> ctx = Context(torch.arange(4)[None], part=(1, 2), padding=1, asked=3)
+        >>> ctx.drawn(lambda size, ctx: torch.ones(size), (1, 4), final=True)
         tensor([[0., 1., 1., 0.]])
         """
-        first, of = self.part or (0, shape[0])
-        columns = shape[1] - skip - self.padding
-        numbers = draw((of, columns, *shape[2:]))[first : first + shape[0]]
-        if not (skip or self.padding):
-            return numbers
-        return pad(numbers, (0, 0) * (len(shape) - 2) + (skip, self.padding))
+
+        def numbers(one: Context) -> Tensor:
+            first, of = one.part or (0, shape[0])
+            skip = shape[1] - one.asked if final and one.asked is not None else 0
+            columns = shape[1] - skip - one.padding
+            found = draw((of, columns, *shape[2:]), one)[first : first + shape[0]]
+            if not (skip or one.padding):
+                return found
+            return pad(found, (0, 0) * (len(shape) - 2) + (skip, one.padding))
+
+        return self.each(numbers)
+
+    def each(self, draw: Callable[[Context], Tensor]) -> Tensor:
+        """draw(ctx); of several models each has its own draw, and its own ctx."""
+        return draw(self) if self.members is None else self.members.each(draw)
+
+    @property
+    def models(self) -> Sequence[Context]:
+        """This context, or those of the members: to ask for values, as int() and bool() do."""
+        return (self,) if self.members is None else self.members.contexts
 
     @property
     def length(self) -> int:
         """How many tokens there are so far, S, without padding on the right."""
+        if self.members is not None:
+            raise ValueError("lengths differ between the members of a stack: ask within ctx.each")
         return self.pos.shape[1] - self.padding
 
     @property
@@ -137,6 +163,17 @@ class Context:
     def at(self, layer: int, x: Tensor) -> Context:
         """The same context before layer `layer`, whose input is x (B, T, D)."""
         return replace(self, layer=layer, x=x)
+
+
+class Members(NamedTuple):
+    """Several models that run as one: what is each one's own."""
+
+    contexts: Sequence[Context]  # pos, padding, asked, and the generators
+    number: Tensor  # which member this is, (): one number for each under vmap
+
+    def each(self, draw: Callable[[Context], Tensor]) -> Tensor:
+        """draw(ctx) of every member, outside of vmap."""
+        return for_each(lambda number: draw(self.contexts[int(number)]), self.number)
 
 
 @dataclass(frozen=True)
@@ -267,7 +304,7 @@ class Encoding(nn.Module):
     def _check_positions(self, ctx: Context) -> None:
         if self.max_len is None:
             return
-        last = int(ctx.pos.max())
+        last = max(int(one.pos.max()) for one in ctx.models)
         if last >= self.max_len:
             raise PositionError(
                 f"{type(self).__name__} represents positions 0..{self.max_len - 1}, "

@@ -1,9 +1,11 @@
 """Small functions that several encodings share."""
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from pezoo.spec import unknown
 
@@ -55,3 +57,35 @@ def cursor_frequencies(
 def at_least_float32(x: Tensor) -> Tensor:
     """x itself in float32 or float64, and in float32 when it is in half precision."""
     return x.to(torch.promote_types(x.dtype, torch.float32))
+
+
+def distinct(x: Tensor) -> tuple[Tensor, Tensor]:
+    """The different values of x, ascending (n,), and where each one of x stands among them.
+
+    Of a stack under torch.func.vmap, values may be followed by zeros that stand for nothing.
+
+    >>> distinct(torch.tensor([[5, 2], [5, 5]]))
+    (tensor([2, 5]), tensor([[1, 0],
+            [1, 1]]))
+    """
+    found: tuple[Tensor, Tensor] = _Distinct.apply(x)  # type: ignore[no-untyped-call]
+    return found
+
+
+class _Distinct(torch.autograd.Function):
+    """torch.unique, which vmap does not have: how many values there are depends on them."""
+
+    @staticmethod
+    def forward(x: Tensor) -> Any:
+        return torch.unique(x, return_inverse=True)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        pass
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[int], x: Tensor) -> Any:
+        members = x.movedim(in_dims[0], 0)
+        found = [torch.unique(one, return_inverse=True) for one in members]
+        values = pad_sequence([values for values, _ in found], batch_first=True)
+        return (values, torch.stack([index for _, index in found])), (0, 0)

@@ -40,16 +40,25 @@ class CopyBranch(nn.Module):
         nn.init.constant_(self.null.bias, 4.0)
 
     def forward(
-        self, x: Tensor, features: Tensor, mask: Tensor, seen: Seen | None, snapped: bool
+        self,
+        x: Tensor,
+        features: Tensor,
+        mask: Tensor,
+        seen: Seen | None,
+        snapped: bool,
+        whole: bool | None = None,
     ) -> tuple[Copy, Seen]:
         """x (B, T, D), features (B, T, size), mask (B, T) -> none (B, T, C), source (B, T, C, S).
 
-        The last axis of `source` numbers tokens, not columns: padding is left out.
+        The last axis of `source` numbers tokens, not columns: padding is left out. `whole` says
+        whether all of the mask is True; None has a look.
         """
         b, t, _ = x.shape
+        whole = bool(mask.all()) if whole is None else whole
         q = self.query(torch.cat([x, features.to(x.dtype)], -1)).view(b, t, self.cursors, WIDTH)
         k = self.key(x).view(b, t, self.cursors, WIDTH)
         if seen is not None:
+            whole = whole and bool(seen.mask.all())
             k, mask = torch.cat([seen.keys, k], 1), torch.cat([seen.mask, mask], 1)
         s = k.shape[1]
         column = torch.arange(s, device=x.device)
@@ -60,12 +69,11 @@ class CopyBranch(nn.Module):
         p = at_least_float32(torch.cat([scores, null], -1)).softmax(-1)
         if snapped:
             p = one_hot(p.argmax(-1), s + 1).to(p.dtype)
-        return Copy(p[..., -1], _by_number(p[..., :-1], mask)), Seen(k, mask)
+        source = p[..., :-1] if whole else _by_number(p[..., :-1], mask)
+        return Copy(p[..., -1], source), Seen(k, mask)
 
 
 def _by_number(source: Tensor, mask: Tensor) -> Tensor:
     """Column j of source (B, T, C, S) moves to the number that its token has among the tokens."""
-    if bool(mask.all()):
-        return source
     number = (mask.cumsum(1) - 1).clamp(min=0)[:, None, None].expand_as(source)
     return torch.zeros_like(source).scatter_add(-1, number, source)

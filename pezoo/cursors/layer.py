@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -124,7 +123,8 @@ class CursorLayer(nn.Module):
         mask = ctx.key_mask[:, -ctx.new :].expand(x.shape[0], -1)
         count, order = None, None
         tokens = x
-        if not bool(mask.all()):
+        whole = all(bool(one.key_mask[:, -one.new :].all()) for one in ctx.models)
+        if not whole:
             count, order = mask.sum(1), _padding_last(mask)
             tokens = _take(x, order)
         features = self.features(tokens, ctx, past)
@@ -134,7 +134,9 @@ class CursorLayer(nn.Module):
         copy, seen = None, None
         if self.copying:
             back = features if order is None else _take(features, order.argsort(1))
-            copy, seen = self.copy_branch(x, back, mask, past and past.seen, ctx.mode == "snapped")
+            copy, seen = self.copy_branch(
+                x, back, mask, past and past.seen, ctx.mode == "snapped", whole
+            )
             copy = copy if order is None else Copy(*(_take(part, order) for part in copy))
         streams, scans = self._scan(reset, moves, copy, past, count)
         if order is not None:
@@ -204,8 +206,11 @@ class CursorLayer(nn.Module):
         if not (self.training and size):
             return None
         ramp = 1.0 if ctx.progress is None else min(1.0, 2 * ctx.progress)
-        device = like.device if ctx.generator is None else ctx.generator.device
-        draw = partial(torch.randn, generator=ctx.generator, device=device, dtype=like.dtype)
+
+        def draw(size: tuple[int, ...], one: Context) -> Tensor:
+            device = like.device if one.generator is None else one.generator.device
+            return torch.randn(size, generator=one.generator, device=device, dtype=like.dtype)
+
         return ctx.drawn(draw, shape).to(like.device) * (size * ramp)
 
 

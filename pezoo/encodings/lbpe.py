@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn.functional import embedding, gelu
 
 from pezoo.base import Context, Encoding, Pairs, Shape
-from pezoo.functional import at_least_float32, sinusoid
+from pezoo.functional import at_least_float32, distinct, sinusoid
 from pezoo.registry import register
 
 
@@ -73,7 +73,7 @@ class LBPE(Encoding):
         w_query, w_key, w_distance = map(weight, (self.w_query, self.w_key, self.w_distance))
         query = self._token(ctx.query_pos, ctx).to(w_query.dtype) @ w_query
         key = self._token(ctx.pos, ctx).to(w_key.dtype) @ w_key
-        distances, index = torch.unique(ctx.distance(), return_inverse=True)
+        distances, index = distinct(ctx.distance())
         f = sinusoid(distances, self.width, self.base).to(w_distance.dtype)
         pair = embedding(index, f @ w_distance + weight(self.b_hidden))  # (B|1, T, S, hidden)
         hidden = gelu(query[:, :, None] + key[:, None] + pair)

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from pezoo.base import Context, Encoding, Pairs, ParamGroup, PositionError, Shape
 from pezoo.pictures import Picture
@@ -73,18 +74,21 @@ class Randomized(Encoding):
 
     def _table(self, ctx: Context) -> Tensor:
         """(n,) the positions, or the distances from 0, that this pass or this decoding uses."""
-        last = int(ctx.pos.max()) + 1
         if "randomized.table" not in ctx.memo:
-            ctx.memo["randomized.table"] = self.draw(
-                max(ctx.total or 0, ctx.length, last), ctx.generator
-            ).to(ctx.pos.device)
+            ctx.memo["randomized.table"] = ctx.each(self._first_draw).to(ctx.pos.device)
         table: Tensor = ctx.memo["randomized.table"]
+        last = max(int(one.pos.max()) for one in ctx.models) + 1
         if last > len(table):
             raise PositionError(
                 f"randomized drew {len(table)} positions for this sequence, which now has {last}: "
                 f"set Context.total to the final length before the first step"
             )
         return table
+
+    def _first_draw(self, ctx: Context) -> Tensor:
+        n = max(ctx.total or 0, ctx.length, int(ctx.pos.max()) + 1)
+        drawn = self.draw(n, ctx.generator)
+        return pad(drawn, (0, max(0, ctx.pos.shape[1] - n)))  # for padding on the right, any
 
     def draw(self, n: int, generator: torch.Generator | None = None) -> Tensor:
         """(n,) int64, ascending: n of 0..L-1, or 0 and n-1 of 1..L-1."""

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from pezoo.base import Context, Encoding, Pairs, Shape
-from pezoo.functional import at_least_float32, inverse_frequencies, sinusoid
+from pezoo.functional import at_least_float32, distinct, inverse_frequencies, sinusoid
 from pezoo.registry import register
 
 
@@ -85,7 +85,7 @@ class Relative(Encoding):
 
     def _rows(self, dtype: torch.dtype, ctx: Context) -> tuple[Tensor, Tensor]:
         """W r / sqrt(K) for each distance there is (n, H, K), and which one (B|1, T, S) is."""
-        distances, index = torch.unique(ctx.distance(), return_inverse=True)
+        distances, index = distinct(ctx.distance())
         w = at_least_float32(self.w[ctx.layer]) / math.sqrt(self.shape.d_head)
         r = sinusoid(distances, self.shape.d_model, self.base).to(w.dtype) @ w
         return r.to(dtype).view(len(r), self.shape.n_heads, -1), index

@@ -72,6 +72,9 @@ class ShiftedSinusoidal(Sinusoidal):
         ctx = super().prepare(ctx)
         if not self.training:
             return ctx
-        most = max(0, self.span - ctx.length)
-        offset = int(torch.randint(most + 1, (), generator=ctx.generator, device="cpu"))
+        offset = ctx.each(self._offset).to(ctx.pos.device)
         return replace(ctx, pos=torch.where(ctx.key_mask, ctx.pos + offset, ctx.pos))
+
+    def _offset(self, ctx: Context) -> Tensor:
+        most = max(0, self.span - ctx.length)
+        return torch.randint(most + 1, (), generator=ctx.generator, device="cpu")

@@ -35,12 +35,20 @@ class Kernel(torch.autograd.Function):
 def over_rows(function: Callable[..., Tensor], *args: Any) -> Tensor:
     """function(*args), one call for all members of a stack.
 
-    Axis 0 of each tensor numbers rows that the function treats alike, or is 1 for all rows; tensors
-    without elements stay as they are.
+    Axis 0 of each tensor numbers rows that the function treats alike, is 1 for all rows, or 0 for
+    none.
     """
     if not torch._C._are_functorch_transforms_active():
         return function(*args)
     out: Tensor = _Rows.apply(function, *args)  # type: ignore[no-untyped-call]
+    return out
+
+
+def for_each(function: Callable[..., Tensor], *args: Any) -> Tensor:
+    """function(*args), called for each member of a stack with its own tensors."""
+    if not torch._C._are_functorch_transforms_active():
+        return function(*args)
+    out: Tensor = _Each.apply(function, *args)  # type: ignore[no-untyped-call]
     return out
 
 
@@ -84,7 +92,9 @@ def _member(x: Any, dim: Any, i: int) -> Any:
 
 def _flat(x: Any, dim: Any, size: int, rows: int) -> Any:
     """The rows of all members, one after the other."""
-    if not isinstance(x, Tensor) or not x.numel() or (dim is None and x.shape[0] == 1):
-        return x if dim is None else x.select(dim, 0)
+    if not isinstance(x, Tensor) or (dim is None and x.shape[0] == 1):
+        return x
     x = x[None] if dim is None else x.movedim(dim, 0)
+    if not x.shape[1]:
+        return x[0]
     return x.expand(size, rows, *x.shape[2:]).flatten(0, 1)

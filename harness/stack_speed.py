@@ -1,0 +1,41 @@
+"""Whether runs train faster as one stack here: measured, not guessed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from harness.config import RunConfig
+from harness.perf.timing import clock, interleave, ratio
+from harness.stack import Stack
+from harness.train import Trainer, start
+
+ROUNDS = 4
+
+
+def gain(configs: Sequence[RunConfig], rounds: int = ROUNDS) -> float:
+    """Seconds of a step of each run alone, over those of the same steps taken as one.
+
+    Some steps of all parts of the training are taken, in turns, with trainers made for that.
+    Errors: what making or stacking them raises.
+    """
+    alone, stacked = ([start(config) for config in configs] for _ in range(2))
+    stack, device = Stack(stacked), configs[0].device
+    steps = {name: iter(_steps(configs[0], rounds)) for name in ("alone", "stacked")}
+
+    def turn(name: str, trainers: list[Trainer]) -> dict[str, float]:
+        step = next(steps[name])
+        for trainer in trainers:
+            trainer.step = step
+        call = stack.advance if name == "stacked" else lambda: [t.advance() for t in trainers]
+        return {"step": clock(call, device)[0]}
+
+    turns = {"alone": partial(turn, "alone", alone), "stacked": partial(turn, "stacked", stacked)}
+    seconds = interleave(turns, rounds, warmup=1)
+    return ratio(seconds["alone"]["step"], seconds["stacked"]["step"])
+
+
+def _steps(config: RunConfig, rounds: int) -> list[int]:
+    """The last step, whose lengths are the longest, to warm up; then some spread over training."""
+    last = config.train.steps - 1
+    return [last, *(round(last * (i + 1) / (rounds + 1)) for i in range(rounds))]
