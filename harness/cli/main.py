@@ -54,15 +54,15 @@ def cli() -> None:
 
 
 def main() -> None:
-    """Bad input exits 2 with one message, a failed run 1, Ctrl-C 130."""
+    """Bad input exits 2 with one message, a failed run 1, Ctrl-C 130, SIGTERM 143."""
     try:
         cli.main(standalone_mode=False)
     except click.ClickException as error:
         error.show()
         sys.exit(2)
-    except (click.Abort, KeyboardInterrupt):
+    except (click.Abort, KeyboardInterrupt) as error:
         click.echo("interrupted; the same command goes on from the last checkpoint", err=True)
-        sys.exit(130)
+        sys.exit(128 + getattr(error.__cause__, "signal", 2))
     except (ValueError, OSError) as error:  # every wrong input in this project is a ValueError
         click.echo(f"Error: {error}", err=True)
         sys.exit(1 if isinstance(error, OSError) and not isinstance(error, PermissionError) else 2)

@@ -44,7 +44,7 @@ class Progress:
         trace: TracebackType | None,
     ) -> None:
         self.live.stop()
-        if kind is KeyboardInterrupt:
+        if kind is not None and issubclass(kind, KeyboardInterrupt):
             total = self.finished + len(self.configs)
             self.console.print(
                 f"{self.recorded} of {total} runs done, "

@@ -68,8 +68,8 @@ class Engine:
         """
         self._check(configs)
         torch.set_num_threads(self.options.threads or torch.get_num_threads())
-        with interrupts() as interrupt:
-            team = Team(self.options.accumulate or 1, lambda: pressed(interrupt))
+        with interrupts(signal.SIGINT) as interrupt:
+            team = Team(self.options.accumulate or 1, lambda: bool(pressed(interrupt)))
             for run, config in enumerate(configs):
                 report = partial(on_event, run)
                 report(outcome(config, root, command, report, team.stopped, team.begin))

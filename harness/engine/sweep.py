@@ -1,7 +1,8 @@
 """All runs of a matrix, whoever executes them: retries, runs held elsewhere, Ctrl-C.
 
 A run whose process dies goes on in another one, from its checkpoint; when the tries are used up it
-is recorded as failed. On Ctrl-C the workers save what they have; a second one ends them at once.
+is recorded as failed. On Ctrl-C or SIGTERM the workers save what they have; a second one ends them
+at once.
 """
 
 from __future__ import annotations
@@ -19,6 +20,14 @@ from harness.config import RunConfig
 
 Event = Callable[[int, dict[str, Any]], None]
 FINAL = {"record", "error", "busy", "died"}
+
+
+class Interrupted(KeyboardInterrupt):
+    """A sweep ended by a signal, its checkpoints saved."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.signal = number
 
 
 class Workers(Protocol):
@@ -55,19 +64,20 @@ def run_all(
 
     Events: progress from `execute`, {"again": text} where the process of a run has died; at last
     {"record": ...}, {"error": text}, or {"busy": text} where another process holds the run or
-    Ctrl-C stopped it. A run that is held is tried once more after all others. A file that cannot
+    a signal stopped it. A run that is held is tried once more after all others. A file that cannot
     be written ends the sweep.
-    Errors: KeyboardInterrupt after Ctrl-C, when the checkpoints are saved.
+    Errors: Interrupted after Ctrl-C or SIGTERM, when the checkpoints are saved.
     """
     sweep = _Sweep(workers, configs, root, command, on_event)
-    with interrupts() as interrupt:
+    with interrupts(signal.SIGINT, signal.SIGTERM) as interrupt:
         try:
-            if sweep.run(jobs, interrupt):
+            number = sweep.run(jobs, interrupt)
+            if not number:
                 return
             sweep.stop(interrupt)
         finally:
             workers.close()
-    raise KeyboardInterrupt
+    raise Interrupted(number)
 
 
 class _Sweep:
@@ -87,27 +97,27 @@ class _Sweep:
         self.held: set[int] = set()
         self.stopping = False
 
-    def run(self, jobs: int, interrupt: int) -> bool:
-        """Until everything is done: True; or until Ctrl-C: False."""
+    def run(self, jobs: int, interrupt: int) -> int:
+        """Until everything is done: 0; or until a signal: its number."""
         while self.waiting or self.busy:
             while self.waiting and len(self.busy) < jobs:
                 run = self.waiting.popleft()
                 self.busy.add(run)
                 self.workers.start(run, self.configs[run])
-            if self._interrupted(interrupt):
-                return False
-        return True
+            if number := self._interrupted(interrupt):
+                return number
+        return 0
 
     def stop(self, interrupt: int) -> None:
-        """Have every run save what it has; a further Ctrl-C ends the wait."""
+        """Have every run save what it has; a further signal ends the wait."""
         self.stopping = True
         self.workers.stop()
         while self.busy:
             if self._interrupted(interrupt):
                 return
 
-    def _interrupted(self, interrupt: int) -> bool:
-        """Take what happens; whether Ctrl-C happened too."""
+    def _interrupted(self, interrupt: int) -> int:
+        """Take what happens; the signal, if there was one too."""
         for run, event in self.workers.wait(interrupt):
             self._take(run, event)
         return pressed(interrupt)
@@ -151,26 +161,27 @@ def _recorded(config: RunConfig, root: Path, command: str, why: str) -> dict[str
 
 
 @contextmanager
-def interrupts() -> Iterator[int]:
-    """A file to read from after each Ctrl-C, which then does not interrupt anything else."""
+def interrupts(*numbers: int) -> Iterator[int]:
+    """A file to read from after each of these signals, which then interrupt nothing else."""
     reader, writer = os.pipe()
     os.set_blocking(reader, False)
     ours = threading.current_thread() is threading.main_thread()
-    before = signal.getsignal(signal.SIGINT)
-    if ours and before is not signal.SIG_IGN:
-        signal.signal(signal.SIGINT, lambda *_: os.write(writer, b"!"))
+    before = {number: signal.getsignal(number) for number in numbers if ours}
+    for number, handler in before.items():
+        if handler is not signal.SIG_IGN:
+            signal.signal(number, lambda number, _: os.write(writer, bytes([number])))
     try:
         yield reader
     finally:
-        if ours:
-            signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
         os.close(reader)
         os.close(writer)
 
 
-def pressed(interrupt: int) -> bool:
-    """Whether there was another Ctrl-C."""
+def pressed(interrupt: int) -> int:
+    """The number of the next signal that came; 0 if there was none."""
     try:
-        return bool(os.read(interrupt, 1))
+        return os.read(interrupt, 1)[0]
     except BlockingIOError:
-        return False
+        return 0

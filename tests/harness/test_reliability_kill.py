@@ -151,6 +151,21 @@ def test_ctrl_c_saves_and_the_same_command_goes_on(tmp_path):
             execute(config, tmp_path, "test", lambda event: None, stop=lambda: True)
 
 
+def test_sigterm_saves_too(tmp_path):
+    config = config_of(settings=(*LONG, "train.steps=5000"))
+    process = bench(tmp_path, "0", (*LONG, "train.steps=5000"), jobs=1)
+    eventually(lambda: saved(tmp_path, [config]))
+    process.terminate()  # the command alone, as a service manager or `kill` does
+    _, err = process.communicate(timeout=300)
+    err = " ".join(err.split())
+    assert process.returncode == 143, err
+    assert "0 of 1 runs done, 1 stopped or not started" in err
+    step = int(re.search(r"skipped: stopped at step (\d+) of 5000, checkpoint saved", err)[1])
+    resumed = start(config)
+    RunFolder(tmp_path, config).restore(resumed)
+    assert resumed.step == step
+
+
 @pytest.mark.slow
 def test_a_full_disk_ends_bench_with_a_message_and_the_last_good_state(tmp_path):
     config, root = config_of(), tmp_path / "cut"

@@ -24,8 +24,8 @@ class Scripted:
     def wait(self, interrupt):
         run = self.busy[0]
         event = self.script[run].pop(0)
-        if event == "ctrl-c":
-            signal.raise_signal(signal.SIGINT)
+        if isinstance(event, signal.Signals):
+            signal.raise_signal(event)
             return
         self.busy.remove(run)
         yield run, event
@@ -76,10 +76,12 @@ def test_a_full_disk_starts_nothing_more(matrix, tmp_path):
     assert last == {0: {"error": "disk full; 2 more not started"}}
 
 
-def test_ctrl_c_waits_for_what_is_saved(matrix, tmp_path):
-    workers, last = Scripted(r0=["ctrl-c"], r1=[]), {}
-    with pytest.raises(KeyboardInterrupt):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signals_wait_for_what_is_saved(number, matrix, tmp_path):
+    workers, last, before = Scripted(r0=[number], r1=[]), {}, signal.getsignal(number)
+    with pytest.raises(KeyboardInterrupt) as caught:
         run_all(workers, matrix(), tmp_path, "test", 2, last.__setitem__)
+    assert caught.value.signal == number
     assert last == {0: {"busy": "saved"}, 1: {"busy": "saved"}}
     assert workers.closed
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert signal.getsignal(number) is before
