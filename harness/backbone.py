@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -49,6 +50,7 @@ class Block(nn.Module):
         self.up = nn.Linear(width, model.mlp_ratio * width)
         self.down = nn.Linear(model.mlp_ratio * width, width)
         self.drop = nn.Dropout(model.dropout)
+        self.compiled: tuple[Callable[..., Any], Callable[..., Any]] | None = None  # read, feed
 
     def forward(
         self,
@@ -66,18 +68,29 @@ class Block(nn.Module):
 
         `ran` gets the name of the attention that ran.
         """
-        b, t, _ = x.shape
+        t = x.shape[1]
         ctx = ctx.at(ctx.layer, x)
-        # Taken apart where they lie side by side, so that their gradients join in that order.
-        parts = self.qkv(self.norm1(x)).view(b, t, 3, self.heads, -1).unbind(2)
-        q, k, v = (part.transpose(1, 2) for part in parts)  # (B, H, T, K)
+        read, feed = self.compiled if self.compiled and self.training else (self.read, self.feed)
+        q, k, v = read(x)
         q, k = encoding.transform(q, k, ctx)
         if past is not None:
             k, v = torch.cat([past[0], k], 2), torch.cat([past[1], v], 2)  # (B, H, S, K)
         y = attend(encoding, q, k, v, ctx, mask, backend, ran)
         x, y = x[:, t - last :], y[:, :, t - last :]  # the rest is done once keys and values are
         x = x + self._drop(self.out(y.transpose(1, 2).flatten(2)), ctx, final)
-        return x + self._drop(self.down(gelu(self.up(self.norm2(x)))), ctx, final), (k, v)
+        return x + self._drop(feed(x), ctx, final), (k, v)
+
+    def read(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """x (B, T, D) -> q, k and v, each (B, H, T, K)."""
+        b, t, _ = x.shape
+        # Taken apart where they lie side by side, so that their gradients join in that order.
+        q, k, v = self.qkv(self.norm1(x)).view(b, t, 3, self.heads, -1).unbind(2)
+        return q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)
+
+    def feed(self, x: Tensor) -> Tensor:
+        """mlp(LN x)."""
+        y: Tensor = self.down(gelu(self.up(self.norm2(x))))
+        return y
 
     def _drop(self, x: Tensor, ctx: Context, final: bool) -> Tensor:
         """Dropout; of a part, of a padded batch and in a stack as in the whole alone (CPU)."""

@@ -75,13 +75,16 @@ class Train(BaseModel):
     clip: PositiveFloat = 1.0
     checkpoint_every: PositiveInt = 250
     precision: Literal["float32", "bf16"] = "float32"  # bf16: autocast in training
+    compile: bool = False  # train through torch.compile; see `harness.compiled`
 
     @model_serializer(mode="wrap")
     def _plain(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Without `precision` where it is the usual one: runs keep their identity."""
+        """Without `precision` and `compile` where they are usual: runs keep their identity."""
         values: dict[str, Any] = handler(self)
         if self.precision == "float32":
             del values["precision"]
+        if not self.compile:
+            del values["compile"]
         return values
 
 

@@ -113,6 +113,8 @@ class Trainer:
         """
         config, device = self.config, batch.ids.device
         self.model.train()
+        if config.train.compile and device.type == "cuda":
+            torch.compiler.cudagraph_mark_step_begin()
         last = batch.ids.shape[1] - batch.prompt  # from the prompt's last token on, which asks
         torch.manual_seed(seed("dropout", config.seed, self.step))
         with torch.autocast(device.type, torch.bfloat16, config.train.precision == "bf16"):
@@ -145,8 +147,13 @@ def start(config: RunConfig) -> Trainer:
     torch.manual_seed(seed("encoding", config.seed))
     encoding = make(config.encoding, shape_of(config.model, train_len))
     model = Decoder(config.model, encoding, config.seed, config.attention, config.device)
+    if config.train.compile:
+        from harness.compiled import compile_blocks  # torch's compiler takes a second to import
+
+        compile_blocks(model, config.device)
     optimiser = optimiser_for(model, config.train)
-    return Trainer(config, task, model, optimiser, early=config.device.startswith("cuda"))
+    early = config.device.startswith("cuda")
+    return Trainer(config, task, model, optimiser, 0, config.train.compile, early)
 
 
 def optimiser_for(model: Decoder, train: Train) -> torch.optim.AdamW:

@@ -22,10 +22,11 @@ from leaderboard.tuning import EXAMPLES, RUNS, Trial, Value, best, cells, tuned_
 from pezoo.spec import unknown
 
 Record = dict[str, Any]
-_SINGLE = sorted(  # settings that are one value; how a run is saved and rounded is not tuned
+_UNTUNED = ("checkpoint_every", "precision", "compile")  # how a run is saved, rounded, computed
+_SINGLE = sorted(  # settings that are one value
     name
     for name, field in Train.model_fields.items()
-    if get_origin(field.annotation) is not tuple and name not in ("checkpoint_every", "precision")
+    if get_origin(field.annotation) is not tuple and name not in _UNTUNED
 )
 
 

@@ -126,6 +126,7 @@ class Env(Part):
     cpu: Text | None = None
     cores: Annotated[int, Field(ge=1, le=100_000)] | None = None
     threads: Annotated[int, Field(ge=1, le=10_000)] | None = None
+    compiled: bool | None = None  # training, through torch.compile
     attention: Text | None = None
     attention_ran: Plain = None  # in training and in evaluating: what `attention` came to
     kernels: Plain = None  # which kernel back ends ran

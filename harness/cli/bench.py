@@ -48,6 +48,7 @@ LOCAL_OPTIONS = ("--runs", "--engine", "--address", "--slurm", "--accumulate")  
     show_default=True,
     help="Of training; as --set train.precision=bf16.",
 )
+@click.option("--compile", "compiled", is_flag=True, help="Train through torch.compile.")
 @click.option("--set", "sets", multiple=True, help="Change a setting: --set train.steps=500.")
 @click.option(
     "--tune",
@@ -74,6 +75,7 @@ def command(
     slurm: tuple[str, ...],
     accumulate: int | None,
     precision: str,
+    compiled: bool,
     sets: tuple[str, ...],
     tunes: tuple[str, ...],
     tune_seeds: str | None,
@@ -90,6 +92,7 @@ def command(
     from harness.matrix import request
 
     sets += (f"train.precision={precision}",) * (precision != "float32")
+    sets += ("train.compile=true",) * compiled
     asked = request(pe, task, protocol, seeds, sets)
     sweep = _sweep(asked, tunes, tune_seeds)
     executor = make(engine, Options(jobs, threads, address, slurm, accumulate))

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
+import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+
+from harness.config import ConfigError
 
 if TYPE_CHECKING:
     from harness.config import RunConfig
@@ -30,11 +35,30 @@ def writable(folder: Path) -> Path:
 def check_builds(configs: list[RunConfig]) -> None:
     """Build one model per encoding and task: a wrong option ends here and not in a worker.
 
-    A record of it must also be one that the leaderboard reads.
+    A record of it must also be one that the leaderboard reads, and a compiler must be there for
+    what is to be compiled.
     """
+    for device in {config.device for config in configs if config.train.compile}:
+        _check_compiler(device)
     for config in {(c.label, c.task): c for c in configs}.values():
         _check_build(config)
         _check_record(config)
+
+
+def _check_compiler(device: str) -> None:
+    """Errors: ConfigError where what torch.compile needs is missing."""
+    if device.startswith("cuda"):
+        if find_spec("triton") is None:
+            raise ConfigError(
+                "--compile needs Triton on a GPU: pip install triton, or leave it out"
+            )
+        return
+    name = os.environ.get("CXX", "clang++" if sys.platform == "darwin" else "g++")
+    if shutil.which(name) is None:
+        raise ConfigError(
+            f"--compile needs a C++ compiler, and {name!r} is not found: install g++, set CXX to a "
+            f"compiler's path, or leave --compile out"
+        )
 
 
 def _check_build(config: RunConfig) -> None:
