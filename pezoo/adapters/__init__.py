@@ -64,7 +64,8 @@ def attend(
         backend = "sdpa"
     if ran is not None and backend != "sdpa":
         ran.add(backend)
-    pairs = encoding.pairs(q, k, ctx) if backend == "numba" else None
+    many = len(q) >= q.shape[-1]  # else factors are no fewer numbers than a bias
+    pairs = encoding.pairs(q, k, ctx) if backend == "numba" and many else None
     if pairs is not None:
         return numba.attend(q, k, v, pairs, mask, scale)
     wide = encoding.widened(q, k, ctx) if backend != "eager" else None

@@ -1,6 +1,6 @@
 """Attention of narrow heads on a CPU: `pezoo.kernels.attention_numba`, or torch's where that wins.
 
-A few queries over many keys (decoding), long sequences and half precision go to
+A few queries over many keys (decoding), long sequences of wide heads and half precision go to
 scaled_dot_product_attention.
 """
 
@@ -11,13 +11,16 @@ from pezoo.adapters import sdpa
 from pezoo.base import Pairs
 
 QUERIES = 4  # the kernel takes them four at a time
-KEYS = 512
+KEYS = 512  # for any width, and more while a head's keys are
+NUMBERS = 1 << 14  # which the first-level cache about holds
 
 
 def takes(q: Tensor, k: Tensor) -> bool:
     """Whether the kernel runs for these, rather than torch."""
+    keys, width = k.shape[-2:]
     whole = q.dtype in (torch.float32, torch.float64)
-    return whole and q.shape[-2] >= QUERIES and k.shape[-2] <= KEYS
+    short = keys <= KEYS or keys * width <= NUMBERS
+    return whole and q.shape[-2] >= QUERIES and short
 
 
 def attend(

@@ -27,14 +27,14 @@ class Hard(Encoding):
         return torch.nn.functional.one_hot(logits.argmax(-1), logits.shape[-1]).to(logits.dtype)
 
 
-def inputs(text, padded=False, t=10):
+def inputs(text, padded=False, t=10, b=2):
     encoding = build(lambda shape: pezoo.make(text, shape)).double()
-    b, h, k = 2, SHAPE.n_heads, SHAPE.d_head
+    h, k = SHAPE.n_heads, SHAPE.d_head
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(b, t, SHAPE.d_model, generator=generator, dtype=D)
     pos = torch.arange(t)[None]
     if padded:
-        pos = torch.stack([torch.arange(t), (torch.arange(t) - 3).clamp(min=-1)])
+        pos = (torch.arange(t) - 3 * (torch.arange(b)[:, None] % 2)).clamp(min=-1)
     ctx = encoding.prepare(context(tokens(b, t), pos, x=x))
     q, key, v = torch.randn(3, b, h, t, k, generator=generator, dtype=D).unbind(0)
     q, key = encoding.transform(q, key, ctx.at(1, x))
@@ -69,7 +69,8 @@ def assert_same(backend, encoding, q, k, v, ctx, mask, atol=1e-10, rtol=1e-8):
 @pytest.mark.parametrize("case", ["causal", "padded", "last queries"])
 @pytest.mark.parametrize("backend", ["sdpa", "numba"])
 def test_backends_equal_eager(text, case, backend):
-    encoding, q, k, v, ctx = inputs(text, padded=case == "padded")
+    b = SHAPE.d_head if text in IN_FACTORS else 2  # as many samples as factors
+    encoding, q, k, v, ctx = inputs(text, case == "padded", b=b)
     mask = attention_mask(ctx) if case == "padded" else None
     if case == "last queries":
         ctx = replace(ctx, n_new=5)
@@ -85,7 +86,7 @@ def test_backends_equal_eager(text, case, backend):
     padded=st.booleans(),
 )
 def test_a_bias_in_factors_at_any_length(text, t, new, padded):
-    encoding, q, k, v, ctx = inputs(text, padded, t)
+    encoding, q, k, v, ctx = inputs(text, padded, t, SHAPE.d_head)
     ctx = replace(ctx, n_new=min(t, new))
     assert_same("numba", encoding, q[:, :, -ctx.new :], k, v, ctx, attention_mask(ctx))
 
@@ -115,10 +116,14 @@ def test_relative_needs_no_bias_where_a_head_has_room(monkeypatch):
 
 @pytest.mark.parametrize("text", IN_FACTORS)
 def test_no_bias_is_built_where_samples_share_positions(text, monkeypatch):
-    encoding, q, k, v, ctx = inputs(text)
-    inner = getattr(encoding, "inner", encoding)
+    encoding, q, k, v, ctx = inputs(text, b=SHAPE.d_head)
+    inner, bias = getattr(encoding, "inner", encoding), encoding.bias
     monkeypatch.setattr(inner, "bias", lambda *args: pytest.fail("a bias was built"))
     attend(encoding, q, k, v, ctx, None, "numba")
+    asked = []
+    monkeypatch.setattr(inner, "bias", lambda *args: asked.append(args) or bias(*args))
+    attend(encoding, q[1:], k[1:], v[1:], ctx, None, "numba")  # fewer samples than factors
+    assert asked
     ragged = inputs(text, padded=True)[-1]
     assert encoding.pairs(q, k, ragged) is None
 

@@ -183,9 +183,16 @@ def test_the_adapter_leaves_what_it_is_slow_at_to_torch(monkeypatch):
     monkeypatch.setattr(numba.sdpa, "attend", lambda *args: called.append(args[0].shape))
     q, k, v = tensors(1, 1, 1, 9, 8, 8)
     numba.attend(q, k, v, None, None, 1.0)
-    q, k, v = tensors(1, 1, 4, numba.KEYS + 1, 8, 8)
+    q, k, v = tensors(1, 1, 4, numba.NUMBERS // 8 + 1, 8, 8)
     numba.attend(q, k, v, None, None, 1.0)
-    assert [shape[2] for shape in called] == [1, 4]
+    q, k, v = tensors(1, 1, 5, numba.KEYS + 1, 64, 8)
+    numba.attend(q, k, v, None, None, 1.0)
+    assert [shape[2] for shape in called] == [1, 4, 5]
+    for keys, width in [(numba.NUMBERS // 8, 8), (numba.KEYS, 72)]:
+        q, k, v = (x.detach() for x in tensors(1, 1, 4, keys, width, 8))
+        out = numba.attend(q, k, v, None, None, 1.0)
+        torch.testing.assert_close(out, eager.attend(q, k, v, None, None, 1.0))
+    assert len(called) == 3
 
 
 def test_factors_become_a_bias_where_torch_takes_over():

@@ -47,7 +47,8 @@ def cases():
 
     if attention.installed():
         factors = numbers(M, B, 2, T, 3), numbers(M, 1, T, T, 2, 3)
-        yield "attention-factors", attend_factors, (q, k, v, *factors)
+        narrow = (x[..., :B] for x in (q, k, v))  # factors are for many samples
+        yield "attention-factors", attend_factors, (*narrow, *factors)
     copy = numbers(M, B, T, C, T + 1).softmax(-1).tril(-1) * 0.5
 
     for name in histogram.backends():
