@@ -10,7 +10,7 @@ import re
 import resource
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -40,7 +40,9 @@ def new() -> Cost:
 def summary(trainer: Trainer, cost: Cost) -> dict[str, Any]:
     """As in a record: seconds on the clock, and of all threads of the processor.
 
-    `data_share` is the part of the training time in which batches were drawn.
+    `data_share` is the part of the training time in which batches were drawn. `stacked` is the
+    largest number of runs that trained as one stack with this one, itself included: seconds of
+    training are its share of theirs.
     """
     model = trainer.model
     return {
@@ -56,6 +58,7 @@ def summary(trainer: Trainer, cost: Cost) -> dict[str, Any]:
         "save_seconds": round(cost["save_wall"], 2),
         "peak_memory_mb": cost["peak_memory_mb"],
         "sessions": cost["sessions"],
+        "stacked": cost.get("stacked", 1),
     }
 
 
@@ -68,6 +71,20 @@ def timed(cost: Cost, part: str) -> Iterator[None]:
     finally:
         cost[f"{part}_wall"] += time.perf_counter() - wall
         cost[f"{part}_cpu"] += time.process_time() - cpu
+
+
+@contextmanager
+def shared(costs: Sequence[Cost], part: str) -> Iterator[None]:
+    """Add the time inside in equal shares to all of these; and how many they are."""
+    whole = {f"{part}_wall": 0.0, f"{part}_cpu": 0.0}
+    try:
+        with timed(whole, part):
+            yield
+    finally:
+        for cost in costs:
+            cost["stacked"] = max(cost.get("stacked", 1), len(costs))
+            for key, seconds in whole.items():
+                cost[key] += seconds / len(costs)
 
 
 @contextmanager

@@ -50,19 +50,35 @@ def execute(
         done = folder.result()
         if done is not None:
             return done
-        folder.tidy()
-        write_json(folder.path / "config.json", config.model_dump(mode="json"))
-        record, final = frame(config, command), True
-        try:
-            _train_and_score(begin, folder, report, stop, record)
-        except (Stopped, WriteError):
-            raise
-        except Exception as error:
-            record |= {"status": "failed", "reason": reason(error)}
-            # These would end the same way again; others may depend on the machine or on code.
-            final = isinstance(error, Diverged | PositionError)
-            write(folder.path / "traceback.txt", traceback.format_exc().encode())
-        return _finish(folder, record, final)
+        record = opened(folder, command)
+        return settled(
+            folder, record, lambda: _train_and_score(begin, folder, report, stop, record)
+        )
+
+
+def opened(folder: RunFolder, command: str) -> dict[str, Any]:
+    """Make a run's folder ready; the record that is to be filled in."""
+    folder.tidy()
+    write_json(folder.path / "config.json", folder.config.model_dump(mode="json"))
+    return frame(folder.config, command)
+
+
+def settled(folder: RunFolder, record: dict[str, Any], work: Callable[[], None]) -> dict[str, Any]:
+    """Do what fills in the record, and write it; what fails is a record too.
+
+    Errors: WriteError and Stopped, which say nothing about the run.
+    """
+    final = True
+    try:
+        work()
+    except (Stopped, WriteError):
+        raise
+    except Exception as error:
+        record |= {"status": "failed", "reason": reason(error)}
+        # These would end the same way again; others may depend on the machine or on code.
+        final = isinstance(error, Diverged | PositionError)
+        write(folder.path / "traceback.txt", traceback.format_exc().encode())
+    return _finish(folder, record, final)
 
 
 def fail(config: RunConfig, root: Path, command: str, why: str) -> dict[str, Any]:
@@ -124,7 +140,22 @@ def _train_and_score(
     begin: Begin, folder: RunFolder, report: Progress, stop: Stop, record: dict[str, Any]
 ) -> None:
     """Fill in the record; what is known so far also when an error ends it."""
-    config, threads = folder.config, torch.get_num_threads()
+    threads = torch.get_num_threads()
+    trainer, curve = began(begin, folder, record)
+    try:
+        train(trainer, folder, curve, report, stop)
+        score(trainer, folder, curve, report, record)
+    finally:
+        note(trainer, curve, record)
+        torch.set_num_threads(threads)
+
+
+def began(begin: Begin, folder: RunFolder, record: dict[str, Any]) -> tuple[Trainer, Curve]:
+    """The trainer, where its last checkpoint left it, and its learning curve.
+
+    Takes the number of threads of the run's first session, by which sums are rounded.
+    """
+    config = folder.config
     cost.forget_peak_memory(config.device)
     record["data_hash"] = data_hash(config)
     trainer = begin(config)
@@ -137,18 +168,25 @@ def _train_and_score(
         "kernels": trainer.model.encoding.kernels(),
         **trainer.spread,
     }
-    try:
-        _train(trainer, folder, curve, report, stop)
-        report({"step": trainer.step, "phase": "evaluating"})
-        with cost.timed(curve["cost"], "eval"):
-            record["scores"], record["modes"] = _evaluate(trainer, folder, curve)
-    finally:
-        record["learning"], record["best_step"] = curve["points"], curve["best_step"]
-        cost.note_peak_memory(curve["cost"], config.device)
-        cost.note_attention(curve["cost"], trainer)
-        record["env"]["attention_ran"] = curve["cost"]["attention"]
-        record["cost"] = cost.summary(trainer, curve["cost"])
-        torch.set_num_threads(threads)
+    return trainer, curve
+
+
+def score(
+    trainer: Trainer, folder: RunFolder, curve: Curve, report: Progress, record: dict[str, Any]
+) -> None:
+    """Evaluate what training left."""
+    report({"step": trainer.step, "phase": "evaluating"})
+    with cost.timed(curve["cost"], "eval"):
+        record["scores"], record["modes"] = _evaluate(trainer, folder, curve)
+
+
+def note(trainer: Trainer, curve: Curve, record: dict[str, Any]) -> None:
+    """What is known so far, also when an error has ended it."""
+    record["learning"], record["best_step"] = curve["points"], curve["best_step"]
+    cost.note_peak_memory(curve["cost"], trainer.config.device)
+    cost.note_attention(curve["cost"], trainer)
+    record["env"]["attention_ran"] = curve["cost"]["attention"]
+    record["cost"] = cost.summary(trainer, curve["cost"])
 
 
 def _resume(trainer: Trainer, folder: RunFolder) -> Curve:
@@ -171,30 +209,45 @@ def _new_curve() -> Curve:
     }
 
 
-def _train(trainer: Trainer, folder: RunFolder, curve: Curve, report: Progress, stop: Stop) -> None:
+def train(trainer: Trainer, folder: RunFolder, curve: Curve, report: Progress, stop: Stop) -> None:
+    """All steps that are left. Errors: Stopped, and what ends a run."""
     settings, spent = trainer.config, curve["cost"]
     with cost.watching_data(trainer, spent):
         while trainer.step < settings.train.steps:
             with cost.timed(spent, "train"):
                 loss = _advance(trainer, curve, report, stop)
-            stopped, last = stop(), trainer.step == settings.train.steps
-            if trainer.step % settings.eval.every == 0 or last:
-                with cost.timed(spent, "eval"):
-                    _measure(trainer, folder, curve, loss)
-            if trainer.step % settings.train.checkpoint_every == 0 or last or stopped:
-                cost.note_peak_memory(spent, settings.device)
-                cost.note_attention(spent, trainer)
-                with cost.timed(spent, "save"):
-                    folder.save(trainer, curve)
+            stopped = stop()
+            keep(trainer, folder, curve, loss, stopped)
             if stopped:
                 raise Stopped(f"step {trainer.step} of {settings.train.steps}")
 
 
+def keep(
+    trainer: Trainer, folder: RunFolder, curve: Curve, loss: float, stopped: bool = False
+) -> None:
+    """Measure and save, if this is a step to do so; save in any case if training is to stop."""
+    settings, spent = trainer.config, curve["cost"]
+    last = trainer.step == settings.train.steps
+    if trainer.step % settings.eval.every == 0 or last:
+        with cost.timed(spent, "eval"):
+            _measure(trainer, folder, curve, loss)
+    if trainer.step % settings.train.checkpoint_every == 0 or last or stopped:
+        cost.note_peak_memory(spent, settings.device)
+        cost.note_attention(spent, trainer)
+        with cost.timed(spent, "save"):
+            folder.save(trainer, curve)
+
+
+def next_stop(trainer: Trainer) -> int:
+    """The next step after which `keep` has something to do."""
+    settings, step = trainer.config, trainer.step
+    every = (settings.eval.every, settings.train.checkpoint_every)
+    return min(settings.train.steps, *(step - step % n + n for n in every))
+
+
 def _advance(trainer: Trainer, curve: Curve, report: Progress, stop: Stop) -> float:
     """Steps up to the next one that is measured or saved, or until asked to stop; the last loss."""
-    settings, began, first = trainer.config, time.perf_counter(), trainer.step
-    every = (settings.eval.every, settings.train.checkpoint_every)
-    until = min(settings.train.steps, *(first - first % n + n for n in every))
+    began, first, until = time.perf_counter(), trainer.step, next_stop(trainer)
     loss, told = math.nan, 0.0
     while trainer.step < until:
         loss = trainer.advance()

@@ -16,18 +16,12 @@ from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state, vmap
 from torch.nn.functional import cross_entropy
 
-from harness.config import RunConfig
 from harness.seeds import generator, seed
 from harness.sequences import Sequences
+from harness.stack_plan import family
 from harness.train import Trainer, set_rate
 from pezoo.base import Context, Members
 from pezoo.functional import at_least_float32
-
-
-def family(config: RunConfig) -> RunConfig:
-    """What the members of a stack have in common: equal for runs that can be stacked."""
-    train = config.train.model_copy(update={"lr": 1.0})
-    return config.model_copy(update={"seed": 0, "protocol": "", "train": train})
 
 
 @dataclass(frozen=True)
@@ -50,6 +44,8 @@ class Stack:
     def __init__(self, trainers: Sequence[Trainer]) -> None:
         if len({(repr(family(trainer.config)), trainer.step) for trainer in trainers}) > 1:
             raise ValueError("members of a stack differ in more than seed and learning rate")
+        if trainers[0].config.train.compile:
+            raise ValueError("a stack is not compiled")
         if not trainers[0].model.encoding.prefix_stable:
             raise ValueError("an encoding that looks ahead cannot be padded to a common length")
         self.trainers = sorted(trainers, key=lambda trainer: trainer.config.train.lr)

@@ -11,6 +11,19 @@ from harness.stack import Stack
 from harness.train import Trainer, start
 
 ROUNDS = 4
+ENOUGH = 1.1  # as much faster has to be what gives up, in the last bits, being the run alone
+
+
+def advice(configs: Sequence[RunConfig]) -> tuple[bool, str]:
+    """Whether to stack these runs, and why, in words for a user."""
+    try:
+        ratio = gain(configs)
+    except Exception as error:
+        text = " ".join(str(error).split())[:200]
+        return False, f"seeds train apart: they cannot be stacked ({type(error).__name__}: {text})"
+    faster = ratio >= ENOUGH
+    how = "as one stack" if faster else "apart"
+    return faster, f"{len(configs)} runs train {how}: a stack is {ratio:.2f} times as fast"
 
 
 def gain(configs: Sequence[RunConfig], rounds: int = ROUNDS) -> float:

@@ -107,6 +107,7 @@ class Cost(Part):
     eval_cpu_seconds: Amount | None = None
     save_seconds: Amount | None = None
     sessions: Annotated[int, Field(ge=1, le=10**6)] | None = None  # 1: never interrupted
+    stacked: Annotated[int, Field(ge=1, le=10**6)] | None = None  # runs that trained as one
 
 
 class Env(Part):

@@ -42,6 +42,13 @@ LOCAL_OPTIONS = ("--runs", "--engine", "--address", "--slurm", "--accumulate")  
     "--accumulate", type=click.IntRange(min=1), help="torchrun: parts of a batch in turn."
 )
 @click.option(
+    "--stack",
+    type=click.Choice(("auto", "on", "off")),
+    default="auto",
+    show_default=True,
+    help="Train seeds (and learning rates) as one model; auto measures whether that is faster.",
+)
+@click.option(
     "--precision",
     type=click.Choice(("float32", "bf16")),
     default="float32",
@@ -74,6 +81,7 @@ def command(
     address: str | None,
     slurm: tuple[str, ...],
     accumulate: int | None,
+    stack: str,
     precision: str,
     compiled: bool,
     sets: tuple[str, ...],
@@ -95,7 +103,7 @@ def command(
     sets += ("train.compile=true",) * compiled
     asked = request(pe, task, protocol, seeds, sets)
     sweep = _sweep(asked, tunes, tune_seeds)
-    executor = make(engine, Options(jobs, threads, address, slurm, accumulate))
+    executor = make(engine, Options(jobs, threads, address, slurm, accumulate, stack))
     folder = writable(Path(root))
     device = executor.device(device)
     configs = asked.configs(device, attention)

@@ -65,7 +65,7 @@ class Progress:
             self.console.print(
                 f"[{self.done}/{len(self.configs)}] {line}", markup=False, highlight=False
             )
-        elif "again" in event:
+        elif event.keys() & {"again", "note"}:
             self.lines.pop(index, None)
             self.console.print(line, markup=False, highlight=False)
         else:
@@ -90,6 +90,8 @@ class Progress:
             if record["status"] == "failed":
                 return f"{name}: failed: {record['reason']}"
             return f"{name}: {_summary(record)}"
+        if "note" in event:
+            return f"{config.label} · {config.task}: {event['note']}"
         for key in ("phase", "again"):
             if key in event:
                 return f"{name}: {event[key]}"

@@ -37,6 +37,7 @@ class Options:
     address: str | None = None  # of a Ray cluster
     slurm: tuple[str, ...] = ()  # key=value for submitit
     accumulate: int | None = None  # parts in which each process computes its batch
+    stack: str = "auto"  # whether seeds and learning rates train as one model: auto, on or off
 
 
 class Engine(Protocol):
@@ -68,6 +69,7 @@ def make(name: str | None, options: Options) -> Engine:
         ("--address", options.address, "ray"),
         ("--slurm", options.slurm, "submitit"),
         ("--accumulate", options.accumulate, "ddp"),
+        ("--stack on", options.stack == "on", "local"),
     ):
         if value and name != owner:
             raise EngineError(f"{option} belongs to --engine {owner}; the engine is {name}")

@@ -9,8 +9,9 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
@@ -19,6 +20,7 @@ from typing import Any
 from harness.config import RunConfig
 from harness.engine import Options, sweep
 from harness.engine.outcome import outcome
+from harness.stack_plan import plan
 
 
 @dataclass(frozen=True)
@@ -44,8 +46,10 @@ class Engine:
         """As `harness.engine.sweep.run_all`; each worker has its share of the cores."""
         jobs = self.jobs(configs)
         threads = self.options.threads or threads_of(jobs)
-        workers = Processes(root, command, threads, _gpus(configs))
-        sweep.run_all(workers, configs, root, command, jobs, on_event)
+        stack = self.options.stack
+        workers = Processes(root, command, threads, _gpus(configs), measure=stack == "auto")
+        jobs_of = None if stack == "off" else plan(configs, root, jobs)
+        sweep.run_all(workers, configs, root, command, jobs, on_event, jobs_of)
 
 
 def cores() -> int:
@@ -71,12 +75,13 @@ def _gpus(configs: Sequence[RunConfig]) -> int:
 
 @dataclass
 class _Worker:
-    """A process and the run that it is at."""
+    """A process and the runs that it is at."""
 
     process: ForkServerProcess
     pipe: Connection
     seat: int  # 0, 1, ...: the GPU, where there are several
-    run: int = -1
+    runs: sweep.Job = ()
+    left: set[int] = field(default_factory=set)  # of these runs, those without a last event
     evaluating: bool = False
 
 
@@ -85,18 +90,24 @@ class Processes:
 
     tries = 2
 
-    def __init__(self, root: Path, command: str, threads: int, gpus: int) -> None:
+    def __init__(
+        self, root: Path, command: str, threads: int, gpus: int, measure: bool = True
+    ) -> None:
         self.root, self.command, self.threads, self.gpus = root, command, threads, gpus
+        self.measure = measure
         self.busy: dict[Connection, _Worker] = {}
         self.idle: list[_Worker] = []
         self.stopping = False
 
     def start(self, run: int, config: RunConfig) -> None:
+        self.start_stack((run,), [config])
+
+    def start_stack(self, runs: sweep.Job, configs: Sequence[RunConfig]) -> None:
         worker = self.idle.pop() if self.idle else self._spawn()
-        worker.run, worker.evaluating = run, False
+        worker.runs, worker.left, worker.evaluating = runs, set(runs), False
         self.busy[worker.pipe] = worker
         try:
-            worker.pipe.send((config, self.root, self.command))
+            worker.pipe.send((configs, self.root, self.command, self.measure))
         except OSError:  # it died idle; reading from its pipe says so
             return
 
@@ -104,7 +115,7 @@ class Processes:
         for ready in wait([*self.busy, interrupt]):
             if isinstance(ready, Connection):
                 worker = self.busy[ready]
-                yield worker.run, self._event(worker)
+                yield from self._events(worker)
                 if worker.evaluating and self.stopping:
                     worker.process.kill()  # its checkpoints are saved, and it may take minutes
 
@@ -118,17 +129,22 @@ class Processes:
             worker.process.kill()
             worker.process.join()
 
-    def _event(self, worker: _Worker) -> dict[str, Any]:
+    def _events(self, worker: _Worker) -> Iterator[tuple[int, dict[str, Any]]]:
         try:
-            event: dict[str, Any] = worker.pipe.recv()
+            place, event = worker.pipe.recv()
         except (EOFError, OSError):
             del self.busy[worker.pipe]
             worker.process.join()
-            return {"died": _words(worker.process.exitcode or 0)}
+            died = {"died": _words(worker.process.exitcode or 0)}
+            yield from ((run, dict(died)) for run in sorted(worker.left))
+            return
+        run = worker.runs[place]
         worker.evaluating = event.get("phase") == "evaluating"
         if event.keys() & sweep.FINAL:
+            worker.left.discard(run)
+        if not worker.left:
             self.idle.append(self.busy.pop(worker.pipe))
-        return event
+        yield run, event
 
     def _spawn(self) -> _Worker:
         taken = {worker.seat for worker in self.busy.values()}
@@ -173,19 +189,46 @@ def _work(pipe: Connection, threads: int, gpu: int | None) -> None:
     if gpu is not None:
         torch.cuda.set_device(gpu)  # "cuda" in a run's config then means this one
 
-    def report(event: dict[str, Any]) -> None:
+    def report(place: int, event: dict[str, Any]) -> None:
         try:
-            pipe.send(event)
+            pipe.send((place, event))
         except OSError:
             raise SystemExit(1) from None  # the parent is gone
 
     while True:
         try:
-            config, root, command = pipe.recv()
-            torch.set_num_threads(threads)
-            pipe.send(outcome(config, root, command, report, lambda: bool(asked)))
+            configs, root, command, measure = pipe.recv()
         except (EOFError, OSError):
             return
+        torch.set_num_threads(threads)
+        if len(configs) > 1:
+            _stack(configs, root, command, report, lambda: bool(asked), measure)
+            continue
+        event = outcome(*configs, root, command, partial(report, 0), lambda: bool(asked))
+        report(0, event)
+
+
+def _stack(
+    configs: Sequence[RunConfig],
+    root: Path,
+    command: str,
+    report: Callable[[int, dict[str, Any]], None],
+    stop: Callable[[], bool],
+    measure: bool,
+) -> None:
+    """Train runs as one if they were begun so, or that is faster, or need not be measured."""
+    from harness.stack_plan import begun
+    from harness.stack_speed import advice
+    from harness.together import execute_together
+
+    if measure and not any(begun(root / config.hash) for config in configs):
+        faster, words = advice(configs)
+        if not faster:
+            for place in range(len(configs)):
+                report(place, {"apart": words})
+            return
+        report(0, {"note": words})
+    execute_together(configs, root, command, report, stop)
 
 
 def _leave_with_parent() -> None:

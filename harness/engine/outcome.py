@@ -25,18 +25,25 @@ def outcome(
     {"record": ...}; {"busy": text} where another process has the run, or `stop` ended it;
     {"error": text}, with "halt" where other runs would end the same way.
     """
-    from filelock import Timeout
-
-    from harness.execute import Stopped, execute
+    from harness.execute import execute
     from harness.train import start
 
     try:
         return {"record": execute(config, root, command, report, stop, begin or start)}
-    except Timeout:
-        return {"busy": "another process is training it"}
-    except Stopped as error:
-        return {"busy": f"stopped at {error}, checkpoint saved"}
-    except OSError as error:  # a run's own errors are in its record
-        return {"error": str(error), "halt": True}
     except Exception as error:
-        return {"error": f"{type(error).__name__}: {error}"}
+        return ended(error)
+
+
+def ended(error: Exception) -> dict[str, Any]:
+    """The last event of a run that an error ended without a record."""
+    from filelock import Timeout
+
+    from harness.execute import Stopped
+
+    if isinstance(error, Timeout):
+        return {"busy": "another process is training it"}
+    if isinstance(error, Stopped):
+        return {"busy": f"stopped at {error}, checkpoint saved"}
+    if isinstance(error, OSError):  # a run's own errors are in its record
+        return {"error": str(error), "halt": True}
+    return {"error": f"{type(error).__name__}: {error}"}

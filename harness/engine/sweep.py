@@ -19,7 +19,8 @@ from typing import Any, Protocol
 from harness.config import RunConfig
 
 Event = Callable[[int, dict[str, Any]], None]
-FINAL = {"record", "error", "busy", "died"}
+FINAL = {"record", "error", "busy", "died", "apart"}
+Job = tuple[int, ...]  # the runs that one worker trains together, mostly one
 
 
 class Interrupted(KeyboardInterrupt):
@@ -38,11 +39,15 @@ class Workers(Protocol):
     def start(self, run: int, config: RunConfig) -> None:
         """Begin or queue a run."""
 
+    def start_stack(self, runs: Job, configs: Sequence[RunConfig]) -> None:
+        """The same for runs that are to train as one stack."""
+
     def wait(self, interrupt: int) -> Iterable[tuple[int, dict[str, Any]]]:
         """What has happened to which run, waiting a moment for it.
 
         Returns early when the file `interrupt` has something to read. The last event of a run is
-        one of `harness.engine.outcome`, or {"died": how} where its process is gone.
+        one of `harness.engine.outcome`, {"died": how} where its process is gone, or {"apart": why}
+        where runs are better not stacked.
         """
 
     def stop(self) -> None:
@@ -59,16 +64,20 @@ def run_all(
     command: str,
     jobs: int,
     on_event: Event,
+    plan: Sequence[Job] | None = None,
 ) -> None:
     """Execute every run, `jobs` at a time; on_event(index, event) tells what happens.
 
-    Events: progress from `execute`, {"again": text} where the process of a run has died; at last
+    `plan` says which runs are to train as one stack; None means that none are.
+    Events: progress from `execute`, {"again": text} where the process of a run has died, {"note":
+    text}; at last
     {"record": ...}, {"error": text}, or {"busy": text} where another process holds the run or
     a signal stopped it. A run that is held is tried once more after all others. A file that cannot
     be written ends the sweep.
     Errors: Interrupted after Ctrl-C or SIGTERM, when the checkpoints are saved.
     """
     sweep = _Sweep(workers, configs, root, command, on_event)
+    sweep.waiting = deque(plan or [(run,) for run in range(len(configs))])
     with interrupts(signal.SIGINT, signal.SIGTERM) as interrupt:
         try:
             number = sweep.run(jobs, interrupt)
@@ -91,8 +100,8 @@ class _Sweep:
     ) -> None:
         self.workers, self.configs, self.on_event = workers, configs, on_event
         self.root, self.command = root, command
-        self.waiting = deque(range(len(configs)))
-        self.busy: set[int] = set()
+        self.waiting: deque[Job] = deque()
+        self.busy: dict[int, Job] = {}
         self.deaths: Counter[int] = Counter()
         self.held: set[int] = set()
         self.stopping = False
@@ -100,13 +109,19 @@ class _Sweep:
     def run(self, jobs: int, interrupt: int) -> int:
         """Until everything is done: 0; or until a signal: its number."""
         while self.waiting or self.busy:
-            while self.waiting and len(self.busy) < jobs:
-                run = self.waiting.popleft()
-                self.busy.add(run)
-                self.workers.start(run, self.configs[run])
+            while self.waiting and len(set(self.busy.values())) < jobs:
+                self._start(self.waiting.popleft())
             if number := self._interrupted(interrupt):
                 return number
         return 0
+
+    def _start(self, job: Job) -> None:
+        self.busy |= dict.fromkeys(job, job)
+        configs = [self.configs[run] for run in job]
+        if len(job) > 1:
+            self.workers.start_stack(job, configs)
+        else:
+            self.workers.start(*job, *configs)
 
     def stop(self, interrupt: int) -> None:
         """Have every run save what it has; a further signal ends the wait."""
@@ -124,18 +139,32 @@ class _Sweep:
 
     def _take(self, run: int, event: dict[str, Any]) -> None:
         if event.keys() & FINAL:
-            self.busy.discard(run)
+            job = self.busy.pop(run, (run,))
+        if "apart" in event:
+            self._split(job, run, event["apart"])
+            return
         if "died" in event:
             event = self._died(run, event["died"])
         if "busy" in event and not self.stopping and run not in self.held:
             self.held.add(run)
-            self.waiting.append(run)
+            self.waiting.append((run,))
             return
         if event.pop("halt", False):
             if self.waiting:
-                event["error"] += f"; {len(self.waiting)} more not started"
+                event["error"] += f"; {sum(map(len, self.waiting))} more not started"
             self.waiting.clear()
         self.on_event(run, event)
+
+    def _split(self, job: Job, run: int, why: str) -> None:
+        """Train this run by itself, and so those of all stacks of its encoding and task."""
+        if run == job[0]:
+            self.on_event(run, {"note": why})
+            kind = _kind(self.configs[run])
+            jobs = [(j, _kind(self.configs[j[0]]) == kind) for j in self.waiting]
+            self.waiting = deque(
+                one for j, same in jobs for one in ([(r,) for r in j] if same else [j])
+            )
+        self.waiting = deque(sorted([*self.waiting, (run,)]))  # in the order of the matrix
 
     def _died(self, run: int, how: str) -> dict[str, Any]:
         """What the death of a run's process comes to: another try, or a failed record."""
@@ -143,10 +172,14 @@ class _Sweep:
             return {"busy": "stopped"}
         self.deaths[run] += 1
         if self.deaths[run] < self.workers.tries:
-            self.waiting.appendleft(run)
+            self.waiting.appendleft((run,))
             return {"again": f"its process died ({how}), trying again"}
         why = f"its process died {self.workers.tries} times, at last by {how}"
         return _recorded(self.configs[run], self.root, self.command, why)
+
+
+def _kind(config: RunConfig) -> tuple[str, str]:
+    return config.encoding, config.task
 
 
 def _recorded(config: RunConfig, root: Path, command: str, why: str) -> dict[str, Any]:

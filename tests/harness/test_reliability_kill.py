@@ -48,14 +48,15 @@ def everything(configs, root, on_event=lambda index, event: None, jobs=2):
         on_event(index, event)
         last[index] = event
 
-    Engine(Options(jobs)).run_all(configs, root, "test", note)
+    Engine(Options(jobs, stack="off")).run_all(configs, root, "test", note)
     return last
 
 
-def bench(root, seeds, settings=LONG, jobs=2, before=None):
+def bench(root, seeds, settings=LONG, jobs=2, before=None, stack="off"):
     """`pezoo bench` in a process group of its own."""
     words = [*("--pe", "rope", "--task", "copy", "--seeds", seeds, "--device", "cpu")]
     words += [word for setting in settings for word in ("--set", setting)]
+    words += ["--stack", stack]
     code = "from harness.cli.main import main; main()"
     return subprocess.Popen(
         [sys.executable, "-c", code, "bench", *words, "--jobs", str(jobs), "--runs", str(root)],

@@ -7,7 +7,8 @@ import torch
 
 import pezoo
 from harness.config import load_protocol, resolve
-from harness.stack import Stack, family
+from harness.stack import Stack
+from harness.stack_plan import family
 from harness.stack_speed import gain
 from harness.train import start
 from pezoo.spec import parse

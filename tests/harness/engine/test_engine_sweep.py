@@ -85,3 +85,28 @@ def test_signals_wait_for_what_is_saved(number, matrix, tmp_path):
     assert last == {0: {"busy": "saved"}, 1: {"busy": "saved"}}
     assert workers.closed
     assert signal.getsignal(number) is before
+
+
+def test_a_stack_is_split_where_that_is_faster_and_so_are_those_of_its_kind(matrix, tmp_path):
+    (config,) = matrix(pe="rope")
+    configs = [config.model_copy(update={"seed": seed}) for seed in range(4)] + matrix(pe="nope")
+    workers = Scripted(
+        r0=[{"apart": "slower"}, DONE],
+        r1=[{"apart": "slower"}, DONE],
+        **{f"r{run}": [DONE] for run in (2, 3, 4)},
+    )
+    workers.stacks = []
+
+    def start_stack(runs, configs):
+        workers.stacks.append(runs)
+        for run, one in zip(runs, configs, strict=True):
+            workers.start(run, one)
+
+    workers.start_stack = start_stack
+    events = []
+    plan = [(0, 1), (2, 3), (4,)]
+    run_all(workers, configs, tmp_path, "test", 1, lambda *told: events.append(told), plan)
+    assert workers.stacks == [(0, 1)]
+    assert sorted(workers.order) == [0, 0, 1, 1, 2, 3, 4]
+    assert [event for event in events if event[1] != DONE] == [(0, {"note": "slower"})]
+    assert sorted(run for run, event in events if event == DONE) == [0, 1, 2, 3, 4]
