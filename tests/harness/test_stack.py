@@ -30,6 +30,7 @@ MORE = (
 )
 TEXTS = (*(SMALL.get(name, name) for name in pezoo.names()), *MORE)
 QUICK = ("rope",)
+COPIED = ("learned", "randomized", "shifted_sinusoidal", SMALL["prism"])
 LONG = [text if text in QUICK else pytest.param(text, marks=pytest.mark.slow) for text in TEXTS]
 RATES = (1e-3, 3e-3, 1e-3)  # of seeds 0, 1, 2
 
@@ -85,8 +86,12 @@ def test_a_stack_has_the_losses_of_its_members(text):
     )
 
 
-@pytest.mark.parametrize("task", ["copy", "addition"])  # padding on the right; on the left too
-@pytest.mark.parametrize("text", TEXTS)
+@pytest.mark.parametrize(  # padding on the right; on the left too
+    ("text", "task"),
+    [(text, "addition") for text in TEXTS]
+    + [(text, "copy") for text in COPIED]
+    + [pytest.param(t, "copy", marks=pytest.mark.slow) for t in TEXTS if t not in COPIED],
+)
 def test_a_stack_has_the_weights_of_its_members(text, task):
     alone, together = (trainers(text, "model.dropout=0.1", task=task, double=True) for _ in "ab")
     stack = Stack(together)
@@ -95,6 +100,20 @@ def test_a_stack_has_the_weights_of_its_members(text, task):
         assert losses(stack, 1)[0] == pytest.approx(expected, abs=1e-9)
     stack.write_back()
     assert_same_weights(alone, together, 1e-6)
+
+
+@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+@pytest.mark.parametrize("text", ["rope", "relative", "randomized:shaw", "hard_alibi", "t5"])
+def test_other_attention_than_a_cpus_own(text, attention):
+    def made():
+        configs = [config_of(text, seed) for seed in (0, 1)]
+        return [start(c.model_copy(update={"attention": attention})) for c in configs]
+
+    alone, stack = made(), Stack(made())
+    for _ in range(2):
+        expected = [trainer.advance() for trainer in alone]
+        assert stack.advance() == pytest.approx(expected, abs=1e-5)
+    assert {*stack.modules[0].model.ran["train"]} == {*alone[0].model.ran["train"]}
 
 
 @pytest.mark.slow

@@ -166,7 +166,9 @@ def execute_until(config, root):
     assert begun(root / config.hash) == 1
 
 
-@pytest.mark.parametrize("stack", ["on", "auto", "off"])
+@pytest.mark.parametrize(
+    "stack", ["auto", *(pytest.param(stack, marks=pytest.mark.slow) for stack in ("on", "off"))]
+)
 def test_the_local_engine(stack, tmp_path):
     configs, events = configs_of(rates=(1e-3,) * 3), []
     engine = Engine(Options(jobs=1, threads=1, stack=stack))
