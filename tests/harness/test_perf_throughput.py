@@ -67,9 +67,12 @@ class Fake:
     def __init__(self, config, length):
         self.config = config
         self.factor = {"rope": 1.0, "nope": 0.5}[config.label]
+        self.turns = 0
 
     def turn(self):
-        return {"step": 4 * self.factor, "cpu": 2 * self.factor, "data": 0.1}
+        self.turns += 1
+        cpu = (2 if self.turns % 2 else 1.5) * self.factor
+        return {"step": 4 * self.factor, "cpu": cpu, "data": 0.1}
 
     def first_steps(self, lengths):
         return float(lengths[-1])
@@ -83,7 +86,7 @@ def test_a_row_by_hand(monkeypatch):
     assert nope["step_ms"] == 2000
     assert nope["step_ratio"] == 0.5
     assert nope["models_x_steps_per_s"] == 0.5
-    assert nope["cpu_s"] == 1
+    assert (nope["cpu_s"], nope["cpu_s_least"]) == (1, 0.75)
     assert nope["data_share"] == 0.05
     assert nope["cpu_s_new_length"] == 4
     assert (nope["reference_cpu_s"], nope["times_cheaper"]) == (1.24, 1.24)
