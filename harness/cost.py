@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 
+from harness import heap
 from harness.sequences import Sequences
 from harness.train import Trainer
 
@@ -127,6 +128,7 @@ def forget_peak_memory(device: str) -> None:
     if device.startswith("cuda"):
         torch.cuda.reset_peak_memory_stats(device)
         return
+    heap.give_back()
     try:
         Path("/proc/self/clear_refs").write_text("5")
     except OSError:  # elsewhere than on Linux the peak is that of the process

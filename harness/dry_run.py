@@ -12,7 +12,7 @@ from math import ceil, log
 import torch
 from safetensors.torch import save
 
-from harness import cost
+from harness import cost, heap
 from harness.config import RunConfig, Train
 from harness.engine.local import fork_server
 from harness.evaluate import Score, chunk_size, sample_count, score, validate
@@ -57,6 +57,7 @@ def _probe(config: RunConfig, threads: int) -> Probe:
 
 def probe(config: RunConfig) -> Probe:
     """What steps, validation, scoring and a checkpoint of this run take here."""
+    heap.keep()
     cost.forget_peak_memory(config.device)
     trainer = start(config)
     step = _step(trainer)

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from harness import cost
+from harness import cost, heap
 from harness.config import RunConfig
 from harness.environment import data_hash, environment
 from harness.evaluate import score_all, validate
@@ -156,6 +156,7 @@ def began(begin: Begin, folder: RunFolder, record: dict[str, Any]) -> tuple[Trai
     Takes the number of threads of the run's first session, by which sums are rounded.
     """
     config = folder.config
+    heap.keep()
     cost.forget_peak_memory(config.device)
     record["data_hash"] = data_hash(config)
     trainer = begin(config)

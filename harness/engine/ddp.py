@@ -24,6 +24,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from harness import heap
 from harness.config import RunConfig
 from harness.engine import EngineError, Options
 from harness.engine.outcome import outcome
@@ -188,6 +189,7 @@ def leave() -> None:
 def serve() -> None:
     """The other processes: help with every run of process 0, until it leaves."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # process 0 reacts to Ctrl-C
+    heap.keep()
     while (job := _broadcast(None)) is not None:
         config, step, optimiser, accumulate, threads = job
         torch.set_num_threads(threads)

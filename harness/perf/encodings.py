@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from harness import heap
 from harness.backbone import Cache
 from harness.config import RunConfig
 from harness.perf.memory import peak_bytes, state_bytes
@@ -88,6 +89,7 @@ def measure(configs: Sequence[RunConfig], length: int, rounds: int, baseline: st
 
     Errors: TaskError when the task has no instance of that length.
     """
+    heap.keep()  # as a worker does
     candidates: dict[str, Candidate] = {}
     refused: dict[str, str] = {}
     for config in configs:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from harness import heap
 from harness.config import RunConfig
 from harness.perf.reference import Reference
 from harness.perf.report import Report, machine
@@ -54,6 +55,7 @@ def measure(
     Errors: PositionError for an encoding that cannot represent that length, TaskError when the
     task has no instance of it.
     """
+    heap.keep()  # as a worker does
     candidates = {config.label: Candidate(config, length) for config in configs}
     seconds = interleave({k: c.turn for k, c in candidates.items()}, rounds, _WARMUP)
     rows = []
