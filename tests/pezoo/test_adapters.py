@@ -117,7 +117,8 @@ def test_relative_needs_no_bias_where_a_head_has_room(monkeypatch):
 @pytest.mark.parametrize("text", IN_FACTORS)
 def test_no_bias_is_built_where_samples_share_positions(text, monkeypatch):
     encoding, q, k, v, ctx = inputs(text, b=SHAPE.d_head)
-    inner, bias = getattr(encoding, "inner", encoding), encoding.bias
+    inner = getattr(encoding, "inner", encoding)
+    bias = inner.bias
     monkeypatch.setattr(inner, "bias", lambda *args: pytest.fail("a bias was built"))
     attend(encoding, q, k, v, ctx, None, "numba")
     asked = []
