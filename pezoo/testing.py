@@ -142,13 +142,15 @@ def check_shapes(factory: Factory) -> None:
 def check_bias_forms(factory: Factory) -> None:
     """Where `pairs` or `widened` give the bias too, they are `bias`, values and gradients."""
     encoding, (b, s) = build(factory, Shape(12, 3, 4, 2, 40)).double(), (2, 14)
+    generator = torch.Generator().manual_seed(4)
     shared, own = torch.arange(s)[None], torch.arange(s).clamp(max=9) + torch.tensor([[0], [5]])
     for pos, n_new, rows in ((shared, s, 1), (shared, 4, 1), (own, s, b), (shared, s, b)):
-        x = torch.randn(b, s, encoding.shape.d_model, dtype=torch.float64)
+        x = torch.randn(b, s, encoding.shape.d_model, generator=generator).double()
         scale = torch.arange(4, 4 + rows)
         ctx = encoding.prepare(replace(context(tokens(b, s), pos, x=x), scale=scale))
         ctx = ctx.at(0, x)
-        q, k = torch.randn(2, b, encoding.shape.n_heads, s, encoding.shape.d_head).double()
+        size = 2, b, encoding.shape.n_heads, s, encoding.shape.d_head
+        q, k = torch.randn(size, generator=generator).double()
         q, k = (x.detach().requires_grad_() for x in encoding.transform(q, k, ctx))
         q, ctx = q[:, :, s - n_new :], replace(ctx, n_new=n_new)
         bias = encoding.bias(q, k, ctx)
@@ -160,7 +162,8 @@ def check_bias_forms(factory: Factory) -> None:
             wanted, got = (_gradients(y, inputs) for y in (bias, form))
             for key in wanted:
                 message = f"{name}: another gradient of {key} than bias"
-                _close(got[key], wanted[key], 10 * tolerance, message)
+                allowed = 10 * tolerance * max(1.0, float(wanted[key].abs().max()))
+                _close(got[key], wanted[key], allowed, message)
 
 
 def _other_forms(
@@ -179,7 +182,7 @@ def _other_forms(
             sizes[0][:3] == (b, h, t) and sizes[1] == (b, h, s, sizes[0][-1]),
             f"widened: q and k must be (B, H, T, W) and (B, H, S, W), were {sizes}",
         )
-        yield "widened", (wide[0] @ wide[1].mT - q @ k.mT) * encoding.shape.d_head**-0.5, 1e-5
+        yield "widened", (wide[0] @ wide[1].mT - q @ k.mT) * encoding.shape.d_head**-0.5, 1e-4
 
 
 def _check_pairs_shape(pairs: Pairs, size: tuple[int, int, int, int]) -> None:
