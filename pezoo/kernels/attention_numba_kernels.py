@@ -10,10 +10,7 @@ Tensors come as addresses: numba counts references to arrays, which costs more t
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any, TypeVar, cast
-
-import numba
+from typing import Any
 
 from pezoo.kernels.attention_numba_memory import (
     QUERIES,
@@ -45,18 +42,12 @@ from pezoo.kernels.attention_numba_rows import (
     store_four,
     transpose,
 )
+from pezoo.kernels.numba_cache import compiled
 from pezoo.kernels.numba_math import exp2, log2
 from pezoo.kernels.numba_vectors import LANES, highest, larger, load, pointer, splat, store, total
 
 LOG2_E = math.log2(math.e)
 LEAST = -1e30  # below any logit
-
-Function = TypeVar("Function", bound=Callable[..., Any])
-
-
-def _compile(function: Function) -> Function:
-    """Compiled on its first call and cached on disk."""
-    return cast(Function, numba.njit(cache=True, nogil=True)(function))
 
 
 @inline
@@ -117,7 +108,7 @@ def _powers(s: Any, skip: int, end: int, i: int) -> None:
     s.sums[i + 2], s.sums[i + 3] = total(c), total(d)
 
 
-@_compile
+@compiled
 def forward(
     x: Inputs, size: Sizes, y: Outputs, scratch: Scratch, like: Any, first: int, last: int
 ) -> None:
@@ -190,7 +181,7 @@ def _bias_gradients(
             add(start_of(d.bias, row, i + n, size, like), 0, s.d_w, n * long, end, 1)
 
 
-@_compile
+@compiled
 def backward(
     x: Inputs, size: Sizes, y: Outputs, d: Gradients, scratch: Scratch, like: Any, first: int,
     last: int,

@@ -10,11 +10,11 @@ are lines.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, cast
 
 import numba
 
+from pezoo.kernels.numba_cache import Function, compiled
 from pezoo.kernels.numba_math import exp2, log2
 from pezoo.kernels.numba_vectors import (
     LANES,
@@ -38,14 +38,6 @@ LEAST = -1100.0  # below any logarithm
 Array = Any  # (n,) of float32 or float64
 Lanes = Any  # a Vector
 Shares = tuple[Any, Any, Lanes]  # three Lanes, three Lanes, and the sum of all
-
-
-Function = TypeVar("Function", bound=Callable[..., Any])
-
-
-def _compile(function: Function) -> Function:
-    """Compiled on its first call and cached on disk."""
-    return cast(Function, numba.njit(cache=True, nogil=True)(function))
 
 
 def _inline(function: Function) -> Function:
@@ -270,7 +262,7 @@ def _unmove(
     return (by_left, by_here, by_right), (at[0] * mass, at[1] * mass, at[2] * mass)
 
 
-@_compile
+@compiled
 def forward(x: Inputs, eps: float, size: Sizes, out: Array, rows: Rows, scratch: Array) -> None:
     """The histograms of the rows -> out (B T C L)."""
     for first in range(0, rows.row.size, LANES):
@@ -294,7 +286,7 @@ def _forward(x: Inputs, eps: float, size: Sizes, out: Array, rows: Rows, scratch
         _store(new, PAD, PAD + size.last, out, rows.out, t * size.cursors * size.last)
 
 
-@_compile
+@compiled
 def backward(
     x: Inputs, eps: float, size: Sizes, out: Array, grad: Array, d: Inputs, rows: Rows,
     scratch: Array,

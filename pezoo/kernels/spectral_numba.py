@@ -9,8 +9,7 @@ Indices are spelled out and helpers inlined: slices and calls for every row were
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 import numba
 import numpy as np
@@ -18,8 +17,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from pezoo.kernels.members import Kernel
-
-Function = TypeVar("Function", bound=Callable[..., Any])
+from pezoo.kernels.numba_cache import Function, compiled
 
 # Sums may be reordered, so that they become vectors; infinities and NaNs stay what they are.
 FAST = {"reassoc", "contract", "nsz"}
@@ -27,7 +25,7 @@ FAST = {"reassoc", "contract", "nsz"}
 
 def _compile(function: Function) -> Function:
     """Compiled on its first call and cached on disk."""
-    return cast(Function, numba.njit(cache=True, nogil=True, fastmath=FAST)(function))
+    return compiled(function, fastmath=FAST)
 
 
 def _inline(function: Function) -> Function:
