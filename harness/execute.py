@@ -6,7 +6,6 @@ import math
 import time
 import traceback
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +13,12 @@ import torch
 
 from harness import cost, heap
 from harness.config import RunConfig
-from harness.environment import data_hash, environment
+from harness.environment import data_hash
 from harness.evaluate import score_all, validate
 from harness.files import WriteError, write, write_json
+from harness.frame import frame, now, reason
 from harness.runs import Curve, RunFolder
+from harness.scores import scores_of
 from harness.train import Diverged, Trainer, start
 from pezoo.base import PositionError
 
@@ -89,51 +90,11 @@ def fail(config: RunConfig, root: Path, command: str, why: str) -> dict[str, Any
         return folder.result() or _finish(folder, record, final=False)
 
 
-def reason(error: Exception) -> str:
-    """Why a run failed, on one line; for an unexpected exception also where."""
-    text = " ".join(str(error).split())[:500]
-    if isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in text:
-        return f"out of memory: {text}" if text else "out of memory"
-    if isinstance(error, PositionError):
-        return f"cannot represent: {text}"
-    if isinstance(error, Diverged):
-        return f"Diverged: {text}"
-    at = traceback.extract_tb(error.__traceback__)[-1]
-    return f"{type(error).__name__}: {text} ({Path(at.filename).name}:{at.lineno} in {at.name})"
-
-
-def frame(config: RunConfig, command: str) -> dict[str, Any]:
-    """A record of a run before its first step."""
-    return {
-        "schema": 1,
-        "run": config.hash,
-        "status": "done",
-        "reason": None,
-        "protocol": config.protocol,
-        "task": config.task,
-        "encoding": config.label,
-        "seed": config.seed,
-        "config": config.model_dump(mode="json"),
-        "backbone_hash": None,
-        "data_hash": None,
-        "scores": {"last": []},
-        "modes": {},
-        "learning": [],
-        "cost": {},
-        "env": environment(config),
-        "provenance": {"command": command, "finished": _now()},
-    }
-
-
 def _finish(folder: RunFolder, record: dict[str, Any], final: bool) -> dict[str, Any]:
     record["provenance"] |= folder.origin()
-    record["provenance"]["finished"] = _now()
+    record["provenance"]["finished"] = now()
     folder.finish(record, final)
     return record
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def _train_and_score(
@@ -178,7 +139,7 @@ def score(
     """Evaluate what training left."""
     report({"step": trainer.step, "phase": "evaluating"})
     with cost.timed(curve["cost"], "eval"):
-        record["scores"], record["modes"] = _evaluate(trainer, folder, curve)
+        record["scores"], record["modes"] = scores_of(trainer, folder, curve)
 
 
 def note(trainer: Trainer, curve: Curve, record: dict[str, Any]) -> None:
@@ -273,49 +234,3 @@ def _measure(trainer: Trainer, folder: RunFolder, curve: Curve, loss: float) -> 
         curve["best_sha256"] = folder.save_best(trainer)
     if trainer.config.eval.top:
         curve["full"].append(score_all(trainer.model, trainer.task, trainer.config))
-
-
-def _evaluate(
-    trainer: Trainer, folder: RunFolder, curve: Curve
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The scores per checkpoint, and per other mode of the encoding and checkpoint."""
-    model, task, config = trainer.model, trainer.task, trainer.config
-
-    def everything() -> dict[str | None, list[dict[str, Any]]]:
-        return {
-            mode: score_all(model, task, config, mode) for mode in (None, *model.encoding.modes)
-        }
-
-    found = {"last": everything()}
-    if curve["best_step"] == trainer.step:
-        found["best"] = found["last"]
-    else:
-        folder.load_best(trainer, curve)
-        found["best"] = everything()
-    scores = {checkpoint: rows[None] for checkpoint, rows in found.items()}
-    top = sorted(curve["full"], key=_mean_exact)[-config.eval.top :] if config.eval.top else []
-    if top:
-        scores[f"top{config.eval.top}"] = _average(top)
-    return scores, {
-        mode: {checkpoint: rows[mode] for checkpoint, rows in found.items()}
-        for mode in model.encoding.modes
-    }
-
-
-def _mean_exact(scores: list[dict[str, Any]]) -> float:
-    values = [row["exact"] for row in scores if row["exact"] is not None]
-    return sum(values) / len(values) if values else 0.0
-
-
-def _average(evaluations: list[list[dict[str, Any]]]) -> list[dict[str, Any]]:
-    """Per length, counts summed over several evaluations of one run."""
-    rows = []
-    for same in zip(*evaluations, strict=True):
-        row = dict(same[0])
-        if row["status"] == "ok":
-            row["correct"] = sum(r["correct"] for r in same)
-            row["count"] = sum(r["count"] for r in same)
-            row["exact"] = row["correct"] / row["count"]
-            row["token"] = sum(r["token"] for r in same) / len(same)
-        rows.append(row)
-    return rows

@@ -22,6 +22,7 @@ from harness.config import RunConfig
 from harness.engine.outcome import ended
 from harness.execute import Stopped
 from harness.files import WriteError
+from harness.frame import reason
 from harness.runs import Curve, RunFolder
 from harness.stack import Stack
 from harness.train import Diverged, Trainer, start
@@ -166,7 +167,7 @@ class _Team:
 
     def _apart(self, members: list[_Member], error: Exception) -> None:
         """What cannot be computed as one is computed one after the other."""
-        words = f"cannot go on as one stack ({execute.reason(error)}); one after the other"
+        words = f"cannot go on as one stack ({reason(error)}); one after the other"
         for m in members:
             self.report(m.number, {"again": words})
             self.conclude(m, partial(self._alone, m))

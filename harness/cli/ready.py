@@ -62,7 +62,7 @@ def _check_compiler(device: str) -> None:
 
 
 def _check_build(config: RunConfig) -> None:
-    from harness.execute import reason
+    from harness.frame import reason
     from harness.train import start
 
     try:
@@ -78,7 +78,7 @@ def _check_build(config: RunConfig) -> None:
 def _check_record(config: RunConfig) -> None:
     from pydantic import ValidationError
 
-    from harness.execute import frame
+    from harness.frame import frame
     from leaderboard.schema import Record
 
     try:
