@@ -1,14 +1,20 @@
-"""The documentation runs: every python block, in order, one namespace per page.
+"""The documentation runs: every python block of a page, in order, in one namespace.
+
+So does every example of a docstring.
 
 The pages also name no file that does not exist.
 """
 
+import doctest
 import re
+from importlib import import_module
 from pathlib import Path
 
 import pytest
+import torch
 
 ROOT = Path(__file__).parents[1]
+PACKAGES = ("pezoo", "harness", "leaderboard")
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```\s*$", re.MULTILINE | re.DOTALL)
 SPAN = re.compile(r"`([^`\n]+)`")
@@ -35,6 +41,24 @@ def test_python_blocks_run(page: Path) -> None:
     space = {"__name__": "page"}
     for line, code in blocks(page):
         exec(compile("\n" * line + code, str(page), "exec"), space)
+
+
+def modules() -> list[str]:
+    """Those that have an example in a docstring."""
+    found = (path for one in PACKAGES for path in sorted((ROOT / one).rglob("*.py")))
+    return [
+        ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        for path in found
+        if ">>> " in path.read_text(encoding="utf-8")
+    ]
+
+
+@pytest.mark.parametrize("module", modules())
+def test_docstring_examples_run(module: str) -> None:
+    found = import_module(module.removesuffix(".__init__"))
+    result = doctest.testmod(found, extraglobs={"torch": torch})
+    assert result.attempted > 0
+    assert result.failed == 0
 
 
 def test_pages_have_blocks() -> None:

@@ -1,6 +1,5 @@
 """What a matrix is predicted to take: the arithmetic, and the measuring beneath it."""
 
-import doctest
 import json
 from collections import Counter
 
@@ -142,11 +141,6 @@ def test_a_step_is_looked_for_that_draws_the_length():
         for step in (next(steps) for _ in range(3)):
             draws = generator("train", "copy", 1, 0, step)
             assert draw_length(trainer.task, trainer.config.train, step, draws) == length
-
-
-def test_the_examples_in_the_docstrings():
-    for module, count in ((forecast, 1), (cost, 1)):
-        assert doctest.testmod(module) == doctest.TestResults(failed=0, attempted=count)
 
 
 def found_by(monkeypatch, *encodings, **changes):

@@ -1,6 +1,5 @@
 """Paired comparisons with Holm's correction, against definitions and simulations."""
 
-import doctest
 import random
 from statistics import fmean
 
@@ -10,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom, ttest_rel
 
-from leaderboard import comparisons
 from leaderboard.comparisons import SAME, UNPAIRED, Scores, compare, holm, paired_p
 from leaderboard.intervals import student, wilson
 from leaderboard.ranks import verdicts
@@ -34,10 +32,6 @@ def test_holm_rejects_what_the_procedure_rejects(values, alpha):
     found = {index for index, p in enumerate(adjusted) if p <= alpha}
     assert found == rejected(values, alpha)
     assert all(p <= a <= 1 for p, a in zip(values, adjusted, strict=True))
-
-
-def test_the_examples_in_the_docstrings():
-    assert doctest.testmod(comparisons) == doctest.TestResults(failed=0, attempted=5)
 
 
 def test_holm_by_hand():

@@ -1,14 +1,12 @@
 """Tuned runs: a ranking of their own, and nothing in it that the grid does not explain."""
 
 import copy
-import doctest
 import json
 
 import pytest
 from conftest import raw_record
 
 from leaderboard import check as checks
-from leaderboard import tuning as module
 from leaderboard.data import site_data
 from leaderboard.groups import TUNED, grouped
 from leaderboard.markdown import page
@@ -148,9 +146,3 @@ def test_a_grid_of_astronomic_size_is_no_record():
     raw["provenance"]["tuning"]["grid"] = {f"n{i}": list(range(1000)) for i in range(20)}
     with pytest.raises(ValueError, match="not those of the grid"):
         read(raw)
-
-
-def test_the_examples_in_the_docstrings():
-    result = doctest.testmod(module)
-    assert result.attempted == 4
-    assert result.failed == 0

@@ -1,11 +1,8 @@
 """Picture: shapes are checked, and what it is about follows from its axes."""
 
-import doctest
-
 import pytest
 import torch
 
-from pezoo import pictures
 from pezoo.pictures import Axis, Picture
 
 TOKENS, TWO = Axis("token"), Axis("head", ("0", "1"))
@@ -14,10 +11,6 @@ TOKENS, TWO = Axis("token"), Axis("head", ("0", "1"))
 def picture(values=(2, 3, 2), rows=TOKENS, columns=TWO, **options):
     names = tuple(f"panel {i}" for i in range(values[0]))
     return Picture("Title", "Caption.", names, torch.zeros(values), rows, columns, **options)
-
-
-def test_example_in_the_docstring():
-    assert doctest.testmod(pictures).failed == 0
 
 
 def test_a_picture_with_a_token_axis_is_about_tokens():

@@ -84,10 +84,11 @@ def press_ctrl_c(tmp_path):
 
     `press_ctrl_c.last` holds the last event of each run.
     """
-    last = {}
+    last, pressed = {}, []
 
     def on_event(index, event):
-        if "loss" in event and not any("loss" in other for other in last.values()):
+        if "loss" in event and not pressed:
+            pressed.append(index)  # a second Ctrl-C would end the wait for what is saved
             signal.raise_signal(signal.SIGINT)
         last[index] = event
 

@@ -1,6 +1,5 @@
 """The spectral scan against histograms, enumerated distributions, and its own plain loop."""
 
-import doctest
 import math
 import sys
 
@@ -10,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pezoo.functional import sinusoid
-from pezoo.kernels import spectral
 from pezoo.kernels.histogram import Gates, scan_reference
 from pezoo.kernels.spectral import backends, chosen, cost, spectral_scan
 
@@ -309,12 +307,6 @@ def test_auto_runs_the_chosen_one():
     given = inputs(2, 6, 2, 3)
     expected = scan(given, chosen(given[0]))
     torch.testing.assert_close(scan(given, "auto"), expected, atol=0, rtol=0)
-
-
-def test_the_examples_run():
-    result = doctest.testmod(spectral)
-    assert result.attempted >= 4
-    assert result.failed == 0
 
 
 def test_cost_counts_the_arrays():
