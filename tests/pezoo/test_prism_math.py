@@ -1,4 +1,4 @@
-"""The matrix of one move, similarities, sharpening, and all worked examples of the package."""
+"""The matrix of one move, similarities, sharpening, and where every name comes from."""
 
 import itertools
 import math

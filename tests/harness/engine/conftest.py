@@ -82,8 +82,10 @@ def kill_one(tmp_path):
 def press_ctrl_c(tmp_path):
     """An on_event that stands for Ctrl-C at the first sign that a run trains.
 
-    `press_ctrl_c.last` holds the last event of each run.
+    `press_ctrl_c.last` holds the last event of each run. A shell's background jobs ignore the key;
+    the test does not.
     """
+    usual = signal.signal(signal.SIGINT, signal.default_int_handler)
     last, pressed = {}, []
 
     def on_event(index, event):
@@ -93,4 +95,5 @@ def press_ctrl_c(tmp_path):
         last[index] = event
 
     on_event.last = last
-    return on_event
+    yield on_event
+    signal.signal(signal.SIGINT, usual)
