@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -24,11 +25,17 @@ def compiled(function: Function, **options: Any) -> Function:
     """
     config: Any = numba.config
     usual, here = config.CACHE_DIR, Path(__file__).parent
-    config.CACHE_DIR = str(Path(usual or here / "__pycache__") / f"numba-{digest(here)}")
+    config.CACHE_DIR = str(Path(usual or here / "__pycache__") / _name(here))
     try:
         return cast(Function, numba.njit(cache=True, nogil=True, **options)(function))
     finally:
         config.CACHE_DIR = usual
+
+
+@cache
+def _name(folder: Path) -> str:
+    """Of the machine code's folder; the sources are read once in a process."""
+    return f"numba-{digest(folder)}"
 
 
 def digest(folder: Path) -> str:
