@@ -48,17 +48,56 @@ class Convolution(Controller):
         return WINDOW * width
 
     def forward(self, x: Tensor, state: Tensor | None, noise: Tensor | None = None) -> Tensor:
-        x = self._with_tail(x, state)
-        features: Tensor = self.read(x.unfold(1, WINDOW, 1).flatten(2)).tanh()  # (B, T, D, WINDOW)
+        features: Tensor = self.read(self._windows(x, state)).tanh()
         return features
 
     def last(self, x: Tensor, features: Tensor, state: Tensor | None, count: Tensor) -> Tensor:
         index = count[:, None] + torch.arange(WINDOW - 1, device=x.device)
         return self._with_tail(x, state).gather(1, index[..., None].expand(-1, -1, x.shape[-1]))
 
+    def _windows(self, x: Tensor, state: Tensor | None) -> Tensor:
+        """(B, T, D WINDOW) the tokens up to each."""
+        return self._with_tail(x, state).unfold(1, WINDOW, 1).flatten(2)
+
     def _with_tail(self, x: Tensor, state: Tensor | None) -> Tensor:
         tail = x.new_zeros(x.shape[0], WINDOW - 1, x.shape[2]) if state is None else state
         return torch.cat([tail, x], 1)
+
+
+class Latch(Convolution):
+    """tanh(W [x_{t-3}, ..., x_t] + U m_t + b), m_t = max_{s<=t} tanh(V x_s): a running maximum.
+
+    It knows the last tokens and what has occurred so far, neither how often nor how long ago: gates
+    can change at a landmark, and cannot count. No recurrence.
+    """
+
+    def __init__(self, width: int, size: int) -> None:
+        super().__init__(width, size)
+        self.notice = nn.Linear(width, size, bias=False)
+        self.hold = nn.Linear(size, size, bias=False)
+
+    def forward(self, x: Tensor, state: Tensor | None, noise: Tensor | None = None) -> Tensor:
+        tail, before = self._split(state, x)
+        held = torch.maximum(self._noticed(x).cummax(1).values, before[:, None])  # (B, T, size)
+        features: Tensor = (self.read(self._windows(x, tail)) + self.hold(held)).tanh()
+        return features
+
+    def last(self, x: Tensor, features: Tensor, state: Tensor | None, count: Tensor) -> Tensor:
+        tail, before = self._split(state, x)
+        tail = super().last(x, features, tail, count).flatten(1)
+        held = at_count(self._noticed(x).cummax(1).values, before, count).maximum(before)
+        return torch.cat([tail, held], 1)  # (B, (WINDOW - 1) D + size)
+
+    def _noticed(self, x: Tensor) -> Tensor:
+        noticed: Tensor = self.notice(x).tanh()
+        return noticed
+
+    def _split(self, state: Tensor | None, x: Tensor) -> tuple[Tensor | None, Tensor]:
+        """The state's last tokens (B, WINDOW - 1, D) and what it holds (B, size)."""
+        if state is None:
+            return None, x.new_full((x.shape[0], self.size), -1.0)  # the least that tanh can give
+        tail = state[:, : -self.size].reshape(state.shape[0], WINDOW - 1, -1)
+        return tail, state[:, -self.size :]
 
 
 class Recurrent(Controller):
@@ -120,5 +159,6 @@ def at_count(x: Tensor, before: Tensor, count: Tensor) -> Tensor:
 CONTROLLERS: dict[str, type[Controller]] = {
     "gru": Recurrent,
     "conv": Convolution,
+    "latch": Latch,
     "token": Controller,
 }

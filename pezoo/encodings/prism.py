@@ -52,7 +52,7 @@ class PRISM(CursorEncoding):
         absolute    one more cursor, which stands at the true position
     Options of the gates
         before      layers that cursors are computed before, from 0: "0", "0+3"
-        controller  "gru", "conv" or "token", of `hidden` units
+        controller  "gru", "latch", "conv" or "token", of `hidden` units (pezoo.cursors.controllers)
         copy_every  one in so many query cursors has a copy branch; 0 for none
         gate_scale, reset_bias, key_bias   logits = gate_scale (W features + b); b starts with
                     reset_bias on resets and key_bias on the key cursors' increment
@@ -65,7 +65,7 @@ class PRISM(CursorEncoding):
     Paper: Lee 2025, "Position as Probability", Sections 5-6, Algorithms 1-4. The number of cursors
     per layer, eps and the initial gate biases are not given there: each layer has its own
     cursors, eps is 1e-8, resets start rare and key cursors start by counting tokens. Noise,
-    gate_scale, "geometric" and the mode are ours.
+    gate_scale, "geometric", the gate networks but "gru" and the mode are ours.
     """
 
     summary = "learned histograms over relative positions"

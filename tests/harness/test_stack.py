@@ -28,6 +28,7 @@ FAR = "randomized(sample=distances):alibi"
 MORE = (
     COPYING,
     "prism(cursors=1,d_pe=8,hidden=6,controller=conv)",
+    "prism_spectral(cursors=1,d_pe=8,hidden=6,controller=latch)",
     "randomized:learned",
     FAR,
 )

@@ -4,6 +4,8 @@ import math
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pezoo.cursors.controllers import CONTROLLERS, WINDOW, Recurrent, at_count
 
@@ -61,6 +63,48 @@ def test_the_convolution_sees_a_window():
     x = torch.randn(1, 9, 3, dtype=D, requires_grad=True)
     (grad,) = torch.autograd.grad(controller(x, None)[0, 7].sum(), x)
     assert [bool(g.any()) for g in grad[0]] == [8 - WINDOW <= t <= 7 for t in range(9)]
+
+
+def latch_by_hand(latch, x):
+    """One row x (T, D), token by token, with sums and maxima of numbers."""
+    w, b = latch.read.weight.tolist(), latch.read.bias.tolist()
+    v, u = latch.notice.weight.tolist(), latch.hold.weight.tolist()
+
+    def dot(row, column):
+        return sum(a * c for a, c in zip(row, column, strict=True))
+
+    held, rows = [-1.0] * latch.size, []
+    for t, now in enumerate(x.tolist()):
+        held = [max(m, math.tanh(dot(row, now))) for m, row in zip(held, v, strict=True)]
+        tokens = [
+            x[s].tolist() if s >= 0 else [0.0] * len(now) for s in range(t - WINDOW + 1, t + 1)
+        ]
+        window = [token[i] for i in range(len(now)) for token in tokens]
+        rows.append(
+            [math.tanh(dot(w[g], window) + b[g] + dot(u[g], held)) for g in range(latch.size)]
+        )
+    return torch.tensor(rows, dtype=D)
+
+
+def test_the_latch_is_a_window_and_a_running_maximum():
+    latch, x = made("latch"), torch.randn(2, 7, 3, dtype=D)
+    for row, got in zip(x, latch(x, None), strict=True):
+        torch.testing.assert_close(got, latch_by_hand(latch, row))
+
+
+@given(
+    st.lists(st.integers(0, 2), min_size=1, max_size=12),
+    st.lists(st.integers(0, 2), min_size=1, max_size=12),
+)
+def test_the_latch_cannot_count(first, second):
+    """What lies before its window matters only by which tokens there are."""
+    latch, vocabulary = made("latch", size=40), torch.eye(3, dtype=D)
+    one, other = (
+        latch(vocabulary[torch.tensor(start + [2] * WINDOW)][None], None)[0, -1]
+        for start in (first, second)
+    )
+    same = bool((one - other).abs().max() < 1e-9)
+    assert same == (set(first) | {2} == set(second) | {2})
 
 
 @pytest.mark.parametrize("name", CONTROLLERS)

@@ -42,6 +42,7 @@ def score(encoding, x, pos=None, mode=None):
         {"norm": "scale", "absolute": True},
         {"copy_every": 2},
         {"controller": "conv", "before": "0+1"},
+        {"controller": "latch"},
         {"similarity": "rbf", "bandwidth": 2.0},
     ],
     ids=lambda options: ",".join(options) or "plain",
