@@ -14,13 +14,15 @@ Job = tuple[int, ...]
 MOST = 32  # members of a stack
 
 
-def plan(configs: Sequence[RunConfig], root: Path, jobs: int) -> list[Job]:
+def plan(configs: Sequence[RunConfig], root: Path, jobs: int, stack: str = "on") -> list[Job]:
     """All runs, in stacks of one family and alone, in the order of the first of each.
 
     Where there are fewer families than `jobs`, they are parted so that every worker has something
     to do. A run that has a checkpoint of training alone goes on alone, bit for bit; what torch
-    compiles is never stacked.
+    compiles is never stacked, and with `stack` "off" nothing is.
     """
+    if stack == "off":
+        return [(run,) for run in range(len(configs))]
     families: dict[object, list[int]] = {}
     for run, config in enumerate(configs):
         alone = config.train.compile or begun(root / config.hash) == 1

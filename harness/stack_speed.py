@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
+from harness import heap
 from harness.config import RunConfig
 from harness.perf.timing import clock, interleave, ratio
 from harness.stack import Stack
@@ -32,6 +33,7 @@ def gain(configs: Sequence[RunConfig], rounds: int = ROUNDS) -> float:
     Some steps of all parts of the training are taken, in turns, with trainers made for that.
     Errors: what making or stacking them raises.
     """
+    heap.keep()
     alone, stacked = ([start(config) for config in configs] for _ in range(2))
     stack, device = Stack(stacked), configs[0].device
     steps = {name: iter(_steps(configs[0], rounds)) for name in ("alone", "stacked")}

@@ -102,6 +102,10 @@ def command(
     sets += (f"train.precision={precision}",) * (precision != "float32")
     sets += ("train.compile=true",) * compiled
     asked = request(pe, task, protocol, seeds, sets)
+    if stack == "on" and asked.protocol.train.compile:
+        raise click.UsageError(
+            "--stack on: what torch compiles trains run by run; leave --compile out, or --stack on"
+        )
     sweep = _sweep(asked, tunes, tune_seeds)
     executor = make(engine, Options(jobs, threads, address, slurm, accumulate, stack))
     folder = writable(Path(root))

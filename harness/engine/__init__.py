@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from harness.config import RunConfig
     from harness.engine.sweep import Event
+    from harness.stack_plan import Job
 
 NAMES = ("local", "ray", "submitit", "ddp")
 _NEEDS = {"ray": "ray", "submitit": "submitit"}
@@ -49,6 +50,9 @@ class Engine(Protocol):
     def jobs(self, configs: Sequence[RunConfig]) -> int:
         """How many of these runs it has in progress at once."""
 
+    def plan(self, configs: Sequence[RunConfig], root: Path) -> list[Job]:
+        """Which of these runs one worker trains together, as a stack; all others alone."""
+
     def run_all(
         self, configs: Sequence[RunConfig], root: Path, command: str, on_event: Event
     ) -> None:
@@ -69,10 +73,14 @@ def make(name: str | None, options: Options) -> Engine:
         ("--address", options.address, "ray"),
         ("--slurm", options.slurm, "submitit"),
         ("--accumulate", options.accumulate, "ddp"),
-        ("--stack on", options.stack == "on", "local"),
     ):
         if value and name != owner:
             raise EngineError(f"{option} belongs to --engine {owner}; the engine is {name}")
+    if name == "ddp" and options.stack == "on":
+        raise EngineError(
+            "--stack on: torchrun's processes share one model; engines that stack are local, ray "
+            "and submitit"
+        )
     need = _NEEDS.get(name)
     if need and find_spec(need) is None:
         raise EngineError(f'engine {name} is not installed: pip install "pezoo[{name}]"')

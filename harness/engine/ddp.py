@@ -30,6 +30,7 @@ from harness.engine import EngineError, Options
 from harness.engine.outcome import outcome
 from harness.engine.sweep import Event, interrupts, pressed
 from harness.sequences import Sequences
+from harness.stack_plan import Job, plan
 from harness.train import Diverged, Trainer, start
 from pezoo.base import PositionError
 
@@ -57,6 +58,10 @@ class Engine:
     def jobs(self, configs: Sequence[RunConfig]) -> int:
         """One: all processes are at the same run."""
         return 1
+
+    def plan(self, configs: Sequence[RunConfig], root: Path) -> list[Job]:
+        """Each run alone, whatever is faster: the processes share one model."""
+        return plan(configs, root, 1, "off")
 
     def run_all(
         self, configs: Sequence[RunConfig], root: Path, command: str, on_event: Event

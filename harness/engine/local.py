@@ -9,9 +9,8 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
@@ -19,8 +18,8 @@ from typing import Any
 
 from harness.config import RunConfig
 from harness.engine import Options, sweep
-from harness.engine.outcome import outcome
-from harness.stack_plan import plan
+from harness.engine.outcome import outcomes
+from harness.stack_plan import Job, plan
 
 
 @dataclass(frozen=True)
@@ -40,16 +39,19 @@ class Engine:
         usual = max(_gpus(configs), min(2, cores()))
         return max(1, min(self.options.jobs or usual, len(configs)))
 
+    def plan(self, configs: Sequence[RunConfig], root: Path) -> list[Job]:
+        """Something to do for every worker."""
+        return plan(configs, root, self.jobs(configs), self.options.stack)
+
     def run_all(
         self, configs: Sequence[RunConfig], root: Path, command: str, on_event: sweep.Event
     ) -> None:
         """As `harness.engine.sweep.run_all`; each worker has its share of the cores."""
         jobs = self.jobs(configs)
         threads = self.options.threads or threads_of(jobs)
-        stack = self.options.stack
-        workers = Processes(root, command, threads, _gpus(configs), measure=stack == "auto")
-        jobs_of = None if stack == "off" else plan(configs, root, jobs)
-        sweep.run_all(workers, configs, root, command, jobs, on_event, jobs_of)
+        measure = self.options.stack == "auto"
+        workers = Processes(root, command, threads, _gpus(configs), measure)
+        sweep.run_all(workers, configs, root, command, jobs, on_event, self.plan(configs, root))
 
 
 def cores() -> int:
@@ -80,7 +82,7 @@ class _Worker:
     process: ForkServerProcess
     pipe: Connection
     seat: int  # 0, 1, ...: the GPU, where there are several
-    runs: sweep.Job = ()
+    runs: Job = ()
     left: set[int] = field(default_factory=set)  # of these runs, those without a last event
     evaluating: bool = False
 
@@ -99,10 +101,7 @@ class Processes:
         self.idle: list[_Worker] = []
         self.stopping = False
 
-    def start(self, run: int, config: RunConfig) -> None:
-        self.start_stack((run,), [config])
-
-    def start_stack(self, runs: sweep.Job, configs: Sequence[RunConfig]) -> None:
+    def start(self, runs: Job, configs: Sequence[RunConfig]) -> None:
         worker = self.idle.pop() if self.idle else self._spawn()
         worker.runs, worker.left, worker.evaluating = runs, set(runs), False
         self.busy[worker.pipe] = worker
@@ -201,34 +200,7 @@ def _work(pipe: Connection, threads: int, gpu: int | None) -> None:
         except (EOFError, OSError):
             return
         torch.set_num_threads(threads)
-        if len(configs) > 1:
-            _stack(configs, root, command, report, lambda: bool(asked), measure)
-            continue
-        event = outcome(*configs, root, command, partial(report, 0), lambda: bool(asked))
-        report(0, event)
-
-
-def _stack(
-    configs: Sequence[RunConfig],
-    root: Path,
-    command: str,
-    report: Callable[[int, dict[str, Any]], None],
-    stop: Callable[[], bool],
-    measure: bool,
-) -> None:
-    """Train runs as one if they were begun so, or that is faster, or need not be measured."""
-    from harness.stack_plan import begun
-    from harness.stack_speed import advice
-    from harness.together import execute_together
-
-    if measure and not any(begun(root / config.hash) for config in configs):
-        faster, words = advice(configs)
-        if not faster:
-            for place in range(len(configs)):
-                report(place, {"apart": words})
-            return
-        report(0, {"note": words})
-    execute_together(configs, root, command, report, stop)
+        outcomes(configs, root, command, report, lambda: bool(asked), measure)
 
 
 def _leave_with_parent() -> None:

@@ -1,8 +1,9 @@
-"""What becomes of one run, in words that travel from a worker to its sweep."""
+"""What becomes of runs, in words that travel from a worker to its sweep."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,38 @@ from harness.config import RunConfig
 
 if TYPE_CHECKING:
     from harness.train import Trainer
+
+Tell = Callable[[int, dict[str, Any]], None]  # the place of a run among those of a job, an event
+
+
+def outcomes(
+    configs: Sequence[RunConfig],
+    root: Path,
+    command: str,
+    tell: Tell,
+    stop: Callable[[], bool],
+    measure: bool,
+) -> None:
+    """Execute the runs of one job: one alone, several as a stack.
+
+    With `measure`, runs that no checkpoint says were begun are stacked only where that is faster on
+    this machine; otherwise each ends with {"apart": why}. Other last events as of `outcome`.
+    """
+    if len(configs) == 1:
+        tell(0, outcome(*configs, root, command, partial(tell, 0), stop))
+        return
+    from harness.stack_plan import begun
+    from harness.stack_speed import advice
+    from harness.together import execute_together
+
+    if measure and not any(begun(root / config.hash) for config in configs):
+        faster, words = advice(configs)
+        if not faster:
+            for place in range(len(configs)):
+                tell(place, {"apart": words})
+            return
+        tell(0, {"note": words})
+    execute_together(configs, root, command, tell, stop)
 
 
 def outcome(

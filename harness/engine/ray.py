@@ -14,7 +14,8 @@ import ray
 from harness.config import RunConfig
 from harness.engine import EngineError, Options, sweep
 from harness.engine.local import cores
-from harness.engine.remote import Order, Remote
+from harness.engine.remote import Ended, Order, Remote
+from harness.stack_plan import Job, plan
 
 
 @dataclass(frozen=True)
@@ -36,8 +37,7 @@ class Engine:
         if asked not in ("auto", "cpu", "cuda"):
             raise EngineError(f"Ray chooses the GPU: expected auto, cpu or cuda, was {asked!r}")
         self._connect()
-        nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-        gpus, most = (max(n.get(what, 0) for n in nodes) for what in ("GPU", "CPU"))
+        gpus, most = (max(n.get(what, 0) for n in _nodes()) for what in ("GPU", "CPU"))
         if asked == "cuda" and not gpus:
             raise EngineError("no machine of this Ray cluster has a GPU (choose auto or cpu)")
         if self.threads > most:
@@ -50,13 +50,22 @@ class Engine:
         """All at once: Ray starts as many as it has room for."""
         return max(1, min(self.options.jobs or len(configs), len(configs)))
 
+    def plan(self, configs: Sequence[RunConfig], root: Path) -> list[Job]:
+        """Something to do for all that the cluster now has room for, up to `--jobs`."""
+        on_gpu = bool(configs) and configs[0].device == "cuda"
+        what, each = ("GPU", 1) if on_gpu else ("CPU", self.threads)
+        room = sum(int(node.get(what, 0) // each) for node in _nodes())
+        return plan(configs, root, min(room, self.jobs(configs)), self.options.stack)
+
     def run_all(
         self, configs: Sequence[RunConfig], root: Path, command: str, on_event: sweep.Event
     ) -> None:
         """As `harness.engine.sweep.run_all`."""
         self._connect()
-        workers = Tasks(root, command, self.threads)
-        sweep.run_all(workers, configs, root, command, self.jobs(configs), on_event)
+        workers = Tasks(root, command, self.threads, self.options.stack == "auto")
+        sweep.run_all(
+            workers, configs, root, command, self.jobs(configs), on_event, self.plan(configs, root)
+        )
 
     def _connect(self) -> None:
         """Errors: EngineError where there is no cluster, or none can be started."""
@@ -77,36 +86,45 @@ class Engine:
             raise EngineError(f"{where}: {' '.join(str(error).split())[:300]}") from error
 
 
-class Tasks(Remote["ray.ObjectRef[dict[str, Any]]"]):
-    """One task per run. The sweep retries, in the same way for every engine, so Ray does not."""
+Reference = ray.ObjectRef  # to the last events of an order's runs
 
-    def submit(self, order: Order) -> ray.ObjectRef[dict[str, Any]]:
-        gpus = 1 if order.config.device == "cuda" else 0
+
+class Tasks(Remote[Reference]):
+    """One task per order. The sweep retries, in the same way for every engine, so Ray does not."""
+
+    def submit(self, order: Order) -> Reference:
+        first, seeds = order.configs[0], ",".join(str(config.seed) for config in order.configs)
+        gpus = 1 if first.device == "cuda" else 0
         task = ray.remote(_carry_out).options(
-            name=f"{order.config.label} {order.config.task} {order.config.seed}",
+            name=f"{first.label} {first.task} {seeds}",
             num_cpus=order.threads,
             num_gpus=gpus,
             max_retries=0,
         )
         return task.remote(order)
 
-    def ended(self, handle: ray.ObjectRef[dict[str, Any]]) -> dict[str, Any] | None:
+    def ended(self, handle: Reference) -> Ended | None:
         if not ray.wait([handle], timeout=0)[0]:
             return None
         try:
-            event: dict[str, Any] = ray.get(handle)
+            events: list[dict[str, Any]] = ray.get(handle)
         except ray.exceptions.RayTaskError as error:
             return {"error": str(error.cause)}
         except ray.exceptions.RayError as error:
             return {"died": type(error).__name__}
-        return event
+        return events
 
-    def cancel(self, handle: ray.ObjectRef[dict[str, Any]], event: dict[str, Any]) -> None:
+    def cancel(self, handle: Reference, sign: dict[str, Any]) -> None:
         ray.cancel(handle, force=True)
 
 
-def _carry_out(order: Order) -> dict[str, Any]:
+def _carry_out(order: Order) -> list[dict[str, Any]]:
     return order()
+
+
+def _nodes() -> list[dict[str, float]]:
+    """What each machine of the cluster has: CPU, GPU, ..."""
+    return [node["Resources"] for node in ray.nodes() if node["Alive"]]
 
 
 def _check_reachable(address: str) -> None:

@@ -11,57 +11,135 @@ import os
 import select
 import socket
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 from uuid import uuid4
 
 from harness.config import RunConfig
-from harness.engine.outcome import outcome
+from harness.engine import sweep
+from harness.engine.outcome import outcomes
 from harness.files import read_json
+from harness.runs import finished
+from harness.stack_plan import Job
 
 POLL = 0.3  # seconds between two looks at all runs
+PROGRESS = "progress.json"
 
 Handle = TypeVar("Handle")
+Ended = list[dict[str, Any]] | dict[str, Any]  # the last event of each run, or one for all
 
 
 @dataclass(frozen=True)
 class Order:
-    """One run to execute, as it travels; calling it executes the run and gives its last event."""
+    """Runs of one job to execute, as they travel: one, or several as a stack.
 
-    config: RunConfig
+    Calling it executes them and gives the last event of each.
+    """
+
+    configs: tuple[RunConfig, ...]
     root: Path
     command: str
     threads: int
-    sweep: Path  # the run saves a checkpoint and ends when this file is gone
+    sweep: Path  # the runs save a checkpoint and end when this file is gone
+    measure: bool = False  # stack them only where that is faster, as measured where they run
 
-    def __call__(self) -> dict[str, Any]:
+    def __call__(self) -> list[dict[str, Any]]:
         import torch
 
         torch.set_num_threads(self.threads)
         if not self.root.is_dir():
-            return {"error": f"{self.root} is not on this machine: it must be a shared folder"}
+            error = f"{self.root} is not on this machine: it must be a shared folder"
+            return [{"error": error} for _ in self.configs]
+        signs = _Signs(self)
         try:
-            return outcome(self.config, self.root, self.command, self._report, self._stop)
+            outcomes(self.configs, self.root, self.command, signs.tell, self._stop, self.measure)
         finally:
-            self.progress.unlink(missing_ok=True)
+            self.clear()
+        return [signs.last[place] for place in range(len(self.configs))]
 
-    @property
-    def progress(self) -> Path:
-        return self.root / self.config.hash / "progress.json"
+    def path(self, place: int) -> Path:
+        """The folder of one of the runs."""
+        return self.root / self.configs[place].hash
+
+    def clear(self) -> None:
+        """Forget what was told about its runs."""
+        for place in range(len(self.configs)):
+            (self.path(place) / PROGRESS).unlink(missing_ok=True)
 
     def _stop(self) -> bool:
         return not self.sweep.exists()
 
-    def _report(self, event: dict[str, Any]) -> None:
-        """A sign of life; nothing depends on it, so that it may be lost."""
-        where = {"run": self.config.hash, "host": socket.gethostname(), "pid": os.getpid()}
-        temporary = self.progress.with_name(f".progress.{os.getpid()}")
+
+class _Signs:
+    """Signs of life of an order's runs; nothing depends on them, so that they may be lost.
+
+    Each replaces the one before, which nobody may have seen: words for the user, and a record
+    before all runs of a stack have theirs, stay.
+    """
+
+    def __init__(self, order: Order) -> None:
+        self.order = order
+        self.last: dict[int, dict[str, Any]] = {}
+        self.said: dict[int, list[dict[str, Any]]] = {}
+
+    def tell(self, place: int, event: dict[str, Any]) -> None:
+        self.last[place] = event
+        if event.keys() & sweep.FINAL - {"record"}:
+            return
+        said = self.said.setdefault(place, [])
+        if event.keys() & {"note", "again"}:
+            said.append(event)
+        folder = self.order.path(place)
+        where = {"run": folder.name, "host": socket.gethostname(), "pid": os.getpid()}
+        temporary = folder / f".progress.{os.getpid()}"
         with suppress(OSError):
-            temporary.write_text(json.dumps(event | where), encoding="utf-8")
-            os.replace(temporary, self.progress)
+            temporary.write_text(json.dumps(event | where | {"said": said}), encoding="utf-8")
+            os.replace(temporary, folder / PROGRESS)
+
+
+@dataclass
+class _Running(Generic[Handle]):
+    """An order, and those of its runs that have no last event yet, by their place in it."""
+
+    handle: Handle
+    order: Order
+    left: dict[int, int]  # place: run
+    seen: dict[int, dict[str, Any]] = field(default_factory=dict)
+
+    @property
+    def trains(self) -> bool:
+        """Whether, by its last signs, it would save a checkpoint if it was stopped."""
+        seen = [self.seen.get(place, {}) for place in self.left]
+        return any("loss" in one for one in seen) and not any("phase" in one for one in seen)
+
+    @property
+    def sign(self) -> dict[str, Any]:
+        """The last that any of them told; {} before the first."""
+        return next(iter(self.seen.values()), {})
+
+    def told(self) -> Iterator[tuple[int, dict[str, Any]]]:
+        """What is new in the files of its runs."""
+        for place, run in list(self.left.items()):
+            event, before = read_json(self.order.path(place) / PROGRESS), self.seen.get(place, {})
+            if not event or event == before:
+                continue
+            self.seen[place] = event
+            yield from ((run, one) for one in event["said"][len(before.get("said", ())) :])
+            if "record" in event:
+                del self.left[place]
+            if not event.keys() & {"note", "again"}:
+                yield run, event
+
+    def end(self, events: Ended) -> Iterator[tuple[int, dict[str, Any]]]:
+        """The last events of those that are left."""
+        for place, run in self.left.items():
+            event = events[place] if isinstance(events, list) else dict(events)
+            if "died" in event and (record := finished(self.order.path(place))):
+                event = {"record": record}
+            yield run, event
 
 
 class Remote(ABC, Generic[Handle]):
@@ -69,12 +147,12 @@ class Remote(ABC, Generic[Handle]):
 
     tries = 4
 
-    def __init__(self, root: Path, command: str, threads: int) -> None:
+    def __init__(self, root: Path, command: str, threads: int, measure: bool = True) -> None:
         self.root, self.command, self.threads = root.resolve(), command, threads
+        self.measure = measure
         self.sweep = self.root / f".sweep-{uuid4().hex[:12]}"
         self.stopping = False
-        self.running: dict[int, tuple[Handle, Order]] = {}
-        self.seen: dict[int, dict[str, Any]] = {}
+        self.running: list[_Running[Handle]] = []
         self.refused: list[tuple[int, dict[str, Any]]] = []
 
     @abstractmethod
@@ -82,40 +160,39 @@ class Remote(ABC, Generic[Handle]):
         """Send it off."""
 
     @abstractmethod
-    def ended(self, handle: Handle) -> dict[str, Any] | None:
-        """The last event of an order, {"died": how}, or None while it waits or runs."""
+    def ended(self, handle: Handle) -> Ended | None:
+        """What calling the order gave, one last event for all; None while it waits or runs."""
 
     @abstractmethod
-    def cancel(self, handle: Handle, event: dict[str, Any]) -> None:
-        """End it at once, or take it out of the queue; `event` is the last that it told."""
+    def cancel(self, handle: Handle, sign: dict[str, Any]) -> None:
+        """End it at once, or take it out of the queue; `sign` is a sign of life, if there was."""
 
-    def start(self, run: int, config: RunConfig) -> None:
+    def start(self, runs: Job, configs: Sequence[RunConfig]) -> None:
         self.root.mkdir(parents=True, exist_ok=True)
         self.sweep.touch()
-        order = Order(config, self.root, self.command, self.threads, self.sweep)
-        order.progress.unlink(missing_ok=True)
+        measure = self.measure and len(runs) > 1
+        order = Order(tuple(configs), self.root, self.command, self.threads, self.sweep, measure)
+        order.clear()
         try:
-            self.running[run] = (self.submit(order), order)
+            self.running.append(_Running(self.submit(order), order, dict(enumerate(runs))))
         except Exception as error:  # Slurm takes no more jobs, say
-            self.refused.append((run, _halt("cannot be submitted", error)))
+            self.refused += [(run, _halt("cannot be submitted", error)) for run in runs]
 
     def wait(self, interrupt: int) -> Iterator[tuple[int, dict[str, Any]]]:
         select.select([interrupt], [], [], POLL)
         while self.refused:
             yield self.refused.pop()
-        for run, (handle, order) in list(self.running.items()):
-            event = self._ended(handle)
-            if event is not None:
-                self._forget(run)
-                yield run, event
+        for one in list(self.running):
+            events = self._ended(one.handle)
+            if events is not None:
+                self.running.remove(one)
+                yield from one.end(events)
                 continue
-            event = read_json(order.progress)
-            if event and event != self.seen.get(run):
-                self.seen[run] = event
-                yield run, event
-            if self.stopping and "loss" not in self.seen.get(run, {}):
-                self.cancel(handle, self._forget(run))
-                yield run, {"busy": "stopped"}
+            yield from one.told()
+            if self.stopping and not one.trains:
+                self.running.remove(one)
+                self.cancel(one.handle, one.sign)
+                yield from one.end({"busy": "stopped"})
 
     def stop(self) -> None:
         """Runs that train save a checkpoint; the others have one, or nothing to save."""
@@ -124,19 +201,15 @@ class Remote(ABC, Generic[Handle]):
 
     def close(self) -> None:
         self.sweep.unlink(missing_ok=True)
-        for run, (handle, _) in list(self.running.items()):
-            self.cancel(handle, self._forget(run))
+        for one in self.running:
+            self.cancel(one.handle, one.sign)
+        self.running.clear()
 
-    def _ended(self, handle: Handle) -> dict[str, Any] | None:
+    def _ended(self, handle: Handle) -> Ended | None:
         try:
             return self.ended(handle)
         except Exception as error:  # the cluster is gone
             return _halt("nothing is known of it any more", error)
-
-    def _forget(self, run: int) -> dict[str, Any]:
-        """The last that it told."""
-        del self.running[run]
-        return self.seen.pop(run, {})
 
 
 def _halt(what: str, error: Exception) -> dict[str, Any]:

@@ -18,7 +18,8 @@ from submitit.helpers import DelayedSubmission
 
 from harness.config import RunConfig
 from harness.engine import EngineError, Options, sweep
-from harness.engine.remote import Order, Remote
+from harness.engine.remote import Ended, Order, Remote
+from harness.stack_plan import Job, plan
 
 MINUTES = 24 * 60  # of a job, unless --slurm timeout_min says otherwise
 PATIENCE = 15.0  # seconds for a result to appear on a slow file system after its job has ended
@@ -54,14 +55,20 @@ class Engine:
         """All at once: Slurm starts as many as it has room for."""
         return max(1, min(self.options.jobs or len(configs), len(configs)))
 
+    def plan(self, configs: Sequence[RunConfig], root: Path) -> list[Job]:
+        """As few jobs as can be, or up to `--jobs`: what room Slurm has is not known."""
+        return plan(configs, root, self.options.jobs or 1, self.options.stack)
+
     def run_all(
         self, configs: Sequence[RunConfig], root: Path, command: str, on_event: sweep.Event
     ) -> None:
         """As `harness.engine.sweep.run_all`."""
         device = configs[0].device if configs else "cpu"
         executor = self._executor(root.resolve() / "submitit", device)
-        workers = Jobs(root, command, self.threads, executor)
-        sweep.run_all(workers, configs, root, command, self.jobs(configs), on_event)
+        workers = Jobs(root, command, self.threads, executor, self.options.stack == "auto")
+        sweep.run_all(
+            workers, configs, root, command, self.jobs(configs), on_event, self.plan(configs, root)
+        )
 
     def _executor(self, folder: Path, device: str) -> submitit.AutoExecutor:
         settings = {"name": "pezoo", "timeout_min": MINUTES, "cpus_per_task": self.threads}
@@ -78,12 +85,17 @@ class Engine:
 
 
 class Jobs(Remote[submitit.Job]):
-    """One job per run."""
+    """One job per order."""
 
     def __init__(
-        self, root: Path, command: str, threads: int, executor: submitit.AutoExecutor
+        self,
+        root: Path,
+        command: str,
+        threads: int,
+        executor: submitit.AutoExecutor,
+        measure: bool = True,
     ) -> None:
-        super().__init__(root, command, threads)
+        super().__init__(root, command, threads, measure)
         self.executor = executor
         self.ends: dict[str, float] = {}  # when a job without a result was first seen to be over
 
@@ -95,22 +107,25 @@ class Jobs(Remote[submitit.Job]):
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
-    def ended(self, handle: submitit.Job) -> dict[str, Any] | None:
+    def ended(self, handle: submitit.Job) -> Ended | None:
         if not handle.done():
             return None
         if handle.paths.result_pickle.exists():
             error = handle.exception()
-            return handle.result() if error is None else {"died": str(error).splitlines()[-1]}
+            if error is not None:
+                return {"died": str(error).splitlines()[-1]}
+            events: list[dict[str, Any]] = handle.result()
+            return events
         if time.monotonic() - self.ends.setdefault(handle.job_id, time.monotonic()) < PATIENCE:
             return None
         return {"died": f"job {handle.job_id} is {handle.state} and left no result"}
 
-    def cancel(self, handle: submitit.Job, event: dict[str, Any]) -> None:
+    def cancel(self, handle: submitit.Job, sign: dict[str, Any]) -> None:
         if self.executor.cluster != "local":
             handle.cancel(check=False)
-        elif "pid" in event:
+        elif "pid" in sign:
             with suppress(ProcessLookupError):
-                os.kill(event["pid"], signal.SIGKILL)
+                os.kill(sign["pid"], signal.SIGKILL)
 
 
 @dataclass(frozen=True)
@@ -119,7 +134,7 @@ class Task:
 
     order: Order
 
-    def __call__(self) -> dict[str, Any]:
+    def __call__(self) -> list[dict[str, Any]]:
         return self.order()
 
     def checkpoint(self) -> DelayedSubmission:

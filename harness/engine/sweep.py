@@ -1,8 +1,9 @@
 """All runs of a matrix, whoever executes them: retries, runs held elsewhere, Ctrl-C.
 
-A run whose process dies goes on in another one, from its checkpoint; when the tries are used up it
-is recorded as failed. On Ctrl-C or SIGTERM the workers save what they have; a second one ends them
-at once.
+A run whose process dies goes on in another one, from its checkpoint, with those that were stacked
+with it; but alone in its last try, so that a run which kills its process takes no other with it.
+When the tries are used up it is recorded as failed. On Ctrl-C or SIGTERM the workers save what they
+have; a second one ends them at once.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from harness.config import RunConfig
+from harness.stack_plan import Job
 
 Event = Callable[[int, dict[str, Any]], None]
 FINAL = {"record", "error", "busy", "died", "apart"}
-Job = tuple[int, ...]  # the runs that one worker trains together, mostly one
 
 
 class Interrupted(KeyboardInterrupt):
@@ -36,11 +37,8 @@ class Workers(Protocol):
 
     tries: int  # how often a run is started, when its process dies
 
-    def start(self, run: int, config: RunConfig) -> None:
-        """Begin or queue a run."""
-
-    def start_stack(self, runs: Job, configs: Sequence[RunConfig]) -> None:
-        """The same for runs that are to train as one stack."""
+    def start(self, runs: Job, configs: Sequence[RunConfig]) -> None:
+        """Begin or queue a run, or several that are to train as one stack."""
 
     def wait(self, interrupt: int) -> Iterable[tuple[int, dict[str, Any]]]:
         """What has happened to which run, waiting a moment for it.
@@ -64,20 +62,19 @@ def run_all(
     command: str,
     jobs: int,
     on_event: Event,
-    plan: Sequence[Job] | None = None,
+    plan: Sequence[Job],
 ) -> None:
     """Execute every run, `jobs` at a time; on_event(index, event) tells what happens.
 
-    `plan` says which runs are to train as one stack; None means that none are.
+    `plan` says which runs are to train as one stack.
     Events: progress from `execute`, {"again": text} where the process of a run has died, {"note":
-    text}; at last
-    {"record": ...}, {"error": text}, or {"busy": text} where another process holds the run or
-    a signal stopped it. A run that is held is tried once more after all others. A file that cannot
-    be written ends the sweep.
+    text}; at last {"record": ...}, {"error": text}, or {"busy": text} where another process holds
+    the run or a signal stopped it. A run that is held is tried once more after all others. A file
+    that cannot be written ends the sweep.
     Errors: Interrupted after Ctrl-C or SIGTERM, when the checkpoints are saved.
     """
     sweep = _Sweep(workers, configs, root, command, on_event)
-    sweep.waiting = deque(plan or [(run,) for run in range(len(configs))])
+    sweep.waiting = deque(plan)
     with interrupts(signal.SIGINT, signal.SIGTERM) as interrupt:
         try:
             number = sweep.run(jobs, interrupt)
@@ -103,6 +100,7 @@ class _Sweep:
         self.waiting: deque[Job] = deque()
         self.busy: dict[int, Job] = {}
         self.deaths: Counter[int] = Counter()
+        self.lost: dict[Job, list[int]] = {}
         self.held: set[int] = set()
         self.stopping = False
 
@@ -117,11 +115,7 @@ class _Sweep:
 
     def _start(self, job: Job) -> None:
         self.busy |= dict.fromkeys(job, job)
-        configs = [self.configs[run] for run in job]
-        if len(job) > 1:
-            self.workers.start_stack(job, configs)
-        else:
-            self.workers.start(*job, *configs)
+        self.workers.start(job, [self.configs[run] for run in job])
 
     def stop(self, interrupt: int) -> None:
         """Have every run save what it has; a further signal ends the wait."""
@@ -138,13 +132,16 @@ class _Sweep:
         return pressed(interrupt)
 
     def _take(self, run: int, event: dict[str, Any]) -> None:
+        job: Job = ()
         if event.keys() & FINAL:
             job = self.busy.pop(run, (run,))
         if "apart" in event:
             self._split(job, run, event["apart"])
             return
         if "died" in event:
-            event = self._died(run, event["died"])
+            event = self._died(job, run, event["died"])
+        if job not in self.busy.values():
+            self._restart(self.lost.pop(job, []))
         if "busy" in event and not self.stopping and run not in self.held:
             self.held.add(run)
             self.waiting.append((run,))
@@ -166,16 +163,22 @@ class _Sweep:
             )
         self.waiting = deque(sorted([*self.waiting, (run,)]))  # in the order of the matrix
 
-    def _died(self, run: int, how: str) -> dict[str, Any]:
+    def _died(self, job: Job, run: int, how: str) -> dict[str, Any]:
         """What the death of a run's process comes to: another try, or a failed record."""
         if self.stopping:
             return {"busy": "stopped"}
         self.deaths[run] += 1
         if self.deaths[run] < self.workers.tries:
-            self.waiting.appendleft((run,))
+            self.lost.setdefault(job, []).append(run)
             return {"again": f"its process died ({how}), trying again"}
         why = f"its process died {self.workers.tries} times, at last by {how}"
         return _recorded(self.configs[run], self.root, self.command, why)
+
+    def _restart(self, runs: list[int]) -> None:
+        """Runs of one job that died together are the next to be started."""
+        last = any(self.deaths[run] == self.workers.tries - 1 for run in runs)
+        jobs = [(run,) for run in runs] if last else [tuple(runs)] if runs else []
+        self.waiting.extendleft(reversed(jobs))
 
 
 def _kind(config: RunConfig) -> tuple[str, str]:

@@ -46,17 +46,6 @@ def alone(configs, root):
     return [execute(config, root, "test", lambda event: None) for config in configs]
 
 
-def assert_alike(one, two):
-    """Records of one run, but for the rounding of sums."""
-    assert one["run"] == two["run"]
-    for name in ("status", "reason", "backbone_hash", "data_hash", "config"):
-        assert one[name] == two[name], name
-    for a, b in zip(one["learning"], two["learning"], strict=True):
-        assert a["step"] == b["step"]
-        assert a["loss"] == pytest.approx(b["loss"], abs=1e-5)
-    assert one["cost"]["tokens"] == two["cost"]["tokens"]
-
-
 def after(steps):
     """A `stop` that says yes after so many questions."""
     left = [steps]
@@ -68,7 +57,7 @@ def after(steps):
     return stop
 
 
-def test_the_records_are_those_of_runs_alone(tmp_path):
+def test_the_records_are_those_of_runs_alone(assert_alike, tmp_path):
     configs = configs_of()
     events = together(configs, tmp_path / "one")
     for config, told, record in zip(
@@ -84,7 +73,7 @@ def test_the_records_are_those_of_runs_alone(tmp_path):
     assert together(configs, tmp_path / "one")[0] == [events[0][-1]]  # nothing is left to do
 
 
-def test_interrupted_members_catch_up_and_may_go_on_alone(tmp_path):
+def test_interrupted_members_catch_up_and_may_go_on_alone(assert_alike, tmp_path):
     configs, root = configs_of("learned"), tmp_path / "cut"
     events = together(configs, root, after(7))
     assert all("checkpoint saved" in told[-1]["busy"] for told in events.values())
@@ -102,7 +91,7 @@ def test_interrupted_members_catch_up_and_may_go_on_alone(tmp_path):
     assert events[1][-1]["record"]["cost"]["sessions"] == 2
 
 
-def test_a_run_that_diverges_is_a_failed_record_and_leaves_the_others_alone(tmp_path):
+def test_a_run_that_diverges_is_a_failed_record_and_leaves_the_others_alone(assert_alike, tmp_path):
     configs = configs_of(rates=(1e-3, 1e30, 1e-3))
     events = together(configs, tmp_path / "one")
     records = [told[-1]["record"] for told in events.values()]
@@ -112,7 +101,7 @@ def test_a_run_that_diverges_is_a_failed_record_and_leaves_the_others_alone(tmp_
     assert [record["status"] for record in records] == ["done", "failed", "done"]
 
 
-def test_what_cannot_be_stacked_trains_one_after_the_other(tmp_path, monkeypatch):
+def test_what_cannot_be_stacked_trains_one_after_the_other(assert_alike, tmp_path, monkeypatch):
     def refuse(self):
         raise RuntimeError("no rule for this")
 
@@ -187,7 +176,7 @@ def test_the_local_engine(stack, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_stack_that_is_killed_goes_on(tmp_path):
+def test_a_stack_that_is_killed_goes_on(assert_alike, tmp_path):
     configs = configs_of(rates=(1e-3,) * 3)
     killed = []
 

@@ -15,11 +15,15 @@ class Scripted:
     def __init__(self, **script):
         self.script = {int(run[1:]): list(events) for run, events in script.items()}
         self.busy, self.most, self.order, self.closed = [], 0, [], False
+        self.stacks = []
 
-    def start(self, run, config):
-        self.busy.append(run)
-        self.order.append(run)
+    def start(self, runs, configs):
+        assert len(runs) == len(configs)
+        self.busy += runs
+        self.order += runs
         self.most = max(self.most, len(self.busy))
+        if len(runs) > 1:
+            self.stacks.append(runs)
 
     def wait(self, interrupt):
         run = self.busy[0]
@@ -37,9 +41,12 @@ class Scripted:
         self.closed = True
 
 
-def outcomes(workers, configs, root, jobs=2):
+ALONE = [(0,), (1,), (2,)]
+
+
+def outcomes(workers, configs, root, jobs=2, plan=ALONE):
     last = {}
-    run_all(workers, configs, root, "test", jobs, last.__setitem__)
+    run_all(workers, configs, root, "test", jobs, last.__setitem__, plan)
     assert workers.closed
     return last
 
@@ -80,7 +87,7 @@ def test_a_full_disk_starts_nothing_more(matrix, tmp_path):
 def test_signals_wait_for_what_is_saved(number, matrix, tmp_path):
     workers, last, before = Scripted(r0=[number], r1=[]), {}, signal.getsignal(number)
     with pytest.raises(KeyboardInterrupt) as caught:
-        run_all(workers, matrix(), tmp_path, "test", 2, last.__setitem__)
+        run_all(workers, matrix(), tmp_path, "test", 2, last.__setitem__, ALONE)
     assert caught.value.signal == number
     assert last == {0: {"busy": "saved"}, 1: {"busy": "saved"}}
     assert workers.closed
@@ -95,14 +102,6 @@ def test_a_stack_is_split_where_that_is_faster_and_so_are_those_of_its_kind(matr
         r1=[{"apart": "slower"}, DONE],
         **{f"r{run}": [DONE] for run in (2, 3, 4)},
     )
-    workers.stacks = []
-
-    def start_stack(runs, configs):
-        workers.stacks.append(runs)
-        for run, one in zip(runs, configs, strict=True):
-            workers.start(run, one)
-
-    workers.start_stack = start_stack
     events = []
     plan = [(0, 1), (2, 3), (4,)]
     run_all(workers, configs, tmp_path, "test", 1, lambda *told: events.append(told), plan)
@@ -110,3 +109,13 @@ def test_a_stack_is_split_where_that_is_faster_and_so_are_those_of_its_kind(matr
     assert sorted(workers.order) == [0, 0, 1, 1, 2, 3, 4]
     assert [event for event in events if event[1] != DONE] == [(0, {"note": "slower"})]
     assert sorted(run for run, event in events if event == DONE) == [0, 1, 2, 3, 4]
+
+
+def test_a_stack_that_dies_is_tried_as_one_and_at_last_run_by_run(matrix, tmp_path):
+    died = {"died": "SIGKILL"}
+    workers = Scripted(r0=[DONE], r1=[died, died, died, DONE], r2=[died] * 4)
+    last = outcomes(workers, matrix(), tmp_path, 1, [(0, 1, 2)])
+    assert workers.stacks == [(0, 1, 2), (1, 2), (1, 2)]
+    assert workers.order[-2:] == [1, 2]
+    assert (last[0], last[1]) == (DONE, DONE)
+    assert last[2]["record"]["reason"] == "its process died 4 times, at last by SIGKILL"
