@@ -3,125 +3,122 @@
 from __future__ import annotations
 
 import io
+import os
 import signal
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from math import ceil, log
+from tempfile import TemporaryDirectory
+from typing import Any
 
 import torch
 from safetensors.torch import save
 
 from harness import cost, heap
-from harness.config import RunConfig, Train
+from harness.config import RunConfig
+from harness.dry_step import mean_step, timed
 from harness.engine.local import fork_server
 from harness.evaluate import Score, chunk_size, sample_count, score, validate
-from harness.forecast import Kind, Probe, Usage, kind
+from harness.forecast import Kind, Phase, Probe, Usage, kind
 from harness.matrix import check_device
-from harness.seeds import generator
-from harness.tasks.base import Task
-from harness.train import Trainer, draw_length, start
+from harness.stack_plan import Job
+from harness.stack_speed import advice, stackable
+from harness.train import Trainer, start
 
-_REPEATS = 3  # timed steps per length, after one that is not timed
-_SEARCH = 5000  # steps to look through for one that draws a wanted length
 _PATIENCE = 20.0  # seconds that scoring one chunk may be expected to take
 
+Report = Callable[[str], None]
 
-def probes(
-    configs: Sequence[RunConfig], threads: int, report: Callable[[str], None]
-) -> dict[Kind, Probe]:
+
+def measured(
+    phases: Mapping[str, Phase], threads: int, choose: bool, report: Report
+) -> tuple[dict[str, Phase], dict[Kind, Probe]]:
     """One measurement per kind, each in a process like a worker's, with as many threads.
 
+    Of the phases' stacks those remain that can be stacked, and with `choose` those that are faster
+    than their runs alone.
     Errors: ConfigError where this machine does not have the runs' device.
     """
-    check_device(configs[0].device)
-    found: dict[Kind, Probe] = {}
-    with ProcessPoolExecutor(
-        1, fork_server(), _ignore_interrupts, max_tasks_per_child=1
-    ) as process:
-        for config in configs:
-            if kind(config) not in found:
-                report(f"measuring {config.label} on {config.task}")
-                found[kind(config)] = process.submit(_probe, config, threads).result()
-    return found
+    check_device(next(run.device for phase in phases.values() for run in phase.configs))
+    with (
+        ProcessPoolExecutor(1, fork_server(), _ignore_interrupts, max_tasks_per_child=1) as process,
+        TemporaryDirectory() as graphs,
+    ):
+
+        def submit(work: Callable[..., Any], runs: Sequence[RunConfig]) -> Any:
+            return process.submit(_worker, work, runs, threads, graphs).result()
+
+        bench = _Bench(submit, choose, report)
+        settled = {name: bench.settle(phase) for name, phase in phases.items()}
+    return settled, bench.found
+
+
+class _Bench:
+    """What was measured of the kinds seen so far."""
+
+    def __init__(self, submit: Callable[..., Any], choose: bool, report: Report) -> None:
+        self.submit, self.choose, self.report = submit, choose, report
+        self.found: dict[Kind, Probe] = {}
+        self.stacks: dict[tuple[str, str], bool] = {}
+
+    def settle(self, phase: Phase) -> Phase:
+        """The phase with the stacks that are to be; all kinds in it are measured."""
+        plan: list[Job] = []
+        for job in phase.plan:
+            stacked = self._measure([phase.configs[run] for run in job])
+            plan += [job] if stacked else [(run,) for run in job]
+        return Phase(phase.configs, plan)
+
+    def _measure(self, runs: Sequence[RunConfig]) -> bool:
+        """Whether these are one job; if not, they were measured apart."""
+        if kind(runs) in self.found:
+            return True
+        first = runs[0]
+        if len(runs) > 1 and not self._stacks(runs):
+            self._measure(runs[:1])
+            return False
+        together = f", {len(runs)} as one stack" if len(runs) > 1 else ""
+        self.report(f"measuring {first.label} on {first.task}{together}")
+        self.found[kind(runs)] = self.submit(probe, runs)
+        return True
+
+    def _stacks(self, runs: Sequence[RunConfig]) -> bool:
+        name = runs[0].label, runs[0].task
+        if name not in self.stacks:
+            self.stacks[name], words = self.submit(advice if self.choose else stackable, runs)
+            self.report(f"{runs[0].label} · {runs[0].task}: {words}")
+        return self.stacks[name]
 
 
 def _ignore_interrupts() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-def _probe(config: RunConfig, threads: int) -> Probe:
+def _worker(
+    work: Callable[[Sequence[RunConfig]], Any],
+    runs: Sequence[RunConfig],
+    threads: int,
+    graphs: str,
+) -> Any:
+    os.environ["TORCHINDUCTOR_CACHE_DIR"] = graphs  # nothing that was compiled before
     torch.set_num_threads(threads)
-    return probe(config)
+    return work(runs)
 
 
-def probe(config: RunConfig) -> Probe:
-    """What steps, validation, scoring and a checkpoint of this run take here."""
+def probe(runs: Sequence[RunConfig]) -> Probe:
+    """What steps, validation, scoring and a checkpoint of these runs take here, as one stack."""
+    config = runs[0]
     heap.keep()
     cost.forget_peak_memory(config.device)
-    trainer = start(config)
-    step = _step(trainer)
+    trainers = [start(run) for run in runs]
+    trainer = trainers[0]
+    step, compilation = mean_step(trainers)
     scoring, whole = _scoring(trainer)
-    validation = _timed(lambda: validate(trainer.model, trainer.task, config))
-    saving = _timed(lambda: _save(trainer))
+    validation = timed(lambda: validate(trainer.model, trainer.task, config))
+    saving = timed(lambda: _save(trainer))
     memory = cost.peak_memory_mb(config.device)
     modes = len(trainer.model.encoding.modes)
-    return Probe(step, validation, scoring, saving, modes, memory, whole)
-
-
-def _step(trainer: Trainer) -> Usage:
-    """A training step, averaged over the lengths that the whole run draws.
-
-    Steps of the shortest, a middle and the longest length are timed; the lengths between follow
-    the straight lines through them.
-    """
-    task, train = trainer.task, trainer.config.train
-    shares = length_shares(task, train)
-    lengths = sorted(shares)
-    nodes = sorted({lengths[0], lengths[len(lengths) // 2], lengths[-1]}, reverse=True)
-    times = {length: _step_of(trainer, length) for length in nodes}
-    parts = (_between(times, length) * share for length, share in shares.items())
-    return sum(parts, Usage())
-
-
-def length_shares(task: Task, train: Train) -> dict[int, float]:
-    """Which share of a run's steps has which length, with the curriculum."""
-    low, high = train.lengths
-    ends = [(stage.until, stage.max) for stage in train.curriculum] + [(1.0, high)]
-    shares: dict[int, float] = {}
-    began = 0.0
-    for until, longest in sorted(ends):
-        lengths = task.lengths(low, min(high, longest)) or task.lengths(low, high)[:1]
-        for length in lengths:
-            shares[length] = shares.get(length, 0.0) + max(0.0, until - began) / len(lengths)
-        began = max(began, until)
-    return {length: share for length, share in shares.items() if share > 0}
-
-
-def _step_of(trainer: Trainer, length: int) -> Usage:
-    """A few steps of this length, on average; the first of them is not counted."""
-    steps = _steps_with(trainer, length)
-    trainer.step = next(steps)
-    trainer.advance()
-    used = Usage()
-    for _ in range(_REPEATS):
-        trainer.step = next(steps)
-        used += _timed(trainer.advance)
-    return used * (1 / _REPEATS)
-
-
-def _steps_with(trainer: Trainer, length: int) -> Iterator[int]:
-    """Step numbers at which this run trains on that length; one of them again and again if rare."""
-    config = trainer.config
-    found = []
-    for at in range(_SEARCH):
-        step = (config.train.steps // 2 + at) % config.train.steps
-        draws = generator("train", config.task, config.task_version, config.seed, step)
-        if draw_length(trainer.task, config.train, step, draws) == length:
-            found.append(step)
-            yield step
-    while True:
-        yield from found or [config.train.steps // 2]
+    return Probe(step, validation, scoring, saving, modes, memory, whole, compilation)
 
 
 def _scoring(trainer: Trainer) -> tuple[Usage, bool]:
@@ -159,18 +156,8 @@ def _chunk(trainer: Trainer, length: int) -> tuple[Usage, str]:
     few = config.eval.model_copy(update={"samples": count, "min_samples": count})
     one = config.model_copy(update={"eval": few})
     scores: list[Score] = []
-    used = _timed(lambda: scores.append(score(trainer.model, task, one, length)))
+    used = timed(lambda: scores.append(score(trainer.model, task, one, length)))
     return used, scores[0].status
-
-
-def _between(times: dict[int, Usage], length: int) -> Usage:
-    """Linear between the measured lengths around this one."""
-    below = max(n for n in times if n <= length)
-    above = min(n for n in times if n >= length)
-    if below == above:
-        return times[below]
-    share = (length - below) / (above - below)
-    return times[below] * (1 - share) + times[above] * share
 
 
 def _power(times: dict[int, Usage], length: int) -> Usage:
@@ -183,12 +170,6 @@ def _power(times: dict[int, Usage], length: int) -> Usage:
         return first * (length / low) ** power
 
     return Usage(at(times[low].seconds, times[high].seconds), at(times[low].cpu, times[high].cpu))
-
-
-def _timed(call: Callable[[], object]) -> Usage:
-    wall, cpu = time.perf_counter(), time.process_time()
-    call()
-    return Usage(time.perf_counter() - wall, time.process_time() - cpu)
 
 
 def _save(trainer: Trainer) -> None:

@@ -27,6 +27,16 @@ def advice(configs: Sequence[RunConfig]) -> tuple[bool, str]:
     return faster, f"{len(configs)} runs train {how}: a stack is {ratio:.2f} times as fast"
 
 
+def stackable(configs: Sequence[RunConfig]) -> tuple[bool, str]:
+    """Whether these runs can be stacked at all, and what bench does if not."""
+    try:
+        Stack([start(config) for config in configs]).advance()
+    except Exception as error:
+        text = " ".join(str(error).split())[:200]
+        return False, f"cannot train as one stack ({type(error).__name__}: {text})"
+    return True, f"{len(configs)} runs train as one stack"
+
+
 def gain(configs: Sequence[RunConfig], rounds: int = ROUNDS) -> float:
     """Seconds of a step of each run alone, over those of the same steps taken as one.
 

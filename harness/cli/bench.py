@@ -113,7 +113,9 @@ def command(
     configs = asked.configs(device, attention)
     check_builds(configs)
     if dry_run:
-        _print_cost(*_worst(asked, sweep, configs), executor, threads, form)
+        plain, swept = _worst(asked, sweep, configs)
+        phases = {"sweep": swept, "comparison": plain} if swept else {"": plain}
+        _print_cost(phases, executor, folder, threads, stack == "auto", form)
         return
     failed = False
     if sweep:
@@ -243,21 +245,22 @@ def _print(records: list[dict[str, Any]], form: str) -> None:
 
 
 def _print_cost(
-    configs: list[RunConfig],
-    swept: list[RunConfig],
+    phases: dict[str, list[RunConfig]],
     executor: Engine,
+    folder: Path,
     threads: int | None,
+    choose: bool,
     form: str,
 ) -> None:
     from harness.cli.cost import print_forecast, progress
-    from harness.dry_run import probes
+    from harness.dry_run import measured
     from harness.engine.local import threads_of
-    from harness.forecast import forecast
+    from harness.forecast import Phase, forecast
 
-    phases = {"sweep": swept, "comparison": configs} if swept else {"": configs}
-    jobs = max(executor.jobs(runs) for runs in phases.values())
-    found = probes([*swept, *configs], threads or threads_of(jobs), progress)
-    print_forecast(forecast(phases, found, jobs), form)
+    workers = max(executor.jobs(runs) for runs in phases.values())
+    planned = {name: Phase(runs, executor.plan(runs, folder)) for name, runs in phases.items()}
+    settled, found = measured(planned, threads or threads_of(workers), choose, progress)
+    print_forecast(forecast(settled, found, workers), form)
 
 
 def _write_leaderboard(folder: Path) -> None:

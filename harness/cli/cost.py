@@ -9,7 +9,7 @@ from dataclasses import asdict
 import click
 from tabulate import tabulate
 
-from harness.forecast import Forecast, Line
+from harness.forecast import Compilation, Forecast, Line
 
 
 def progress(text: str) -> None:
@@ -23,8 +23,10 @@ def print_forecast(found: Forecast, form: str) -> None:
         click.echo(json.dumps(as_data(found), indent=1))
         return
     phased = any(line.phase for line in found.lines)
-    heads = ["encoding", "task", "runs", "ms/step", "one run", "device-hours", "peak MB"]
-    rows = [[line.phase] * phased + _row(line) for line in found.lines]
+    stacked = any(line.stacked > 1 for line in found.lines)
+    heads = ["ms/step", "one run", "device-hours", "peak MB"]
+    heads = ["encoding", "task", "runs", *["stacked"] * stacked, *heads]
+    rows = [[line.phase] * phased + _row(line, stacked) for line in found.lines]
     click.echo(tabulate(rows, ["phase"] * phased + heads, disable_numparse=True))
     click.echo(
         f"\n{found.runs} runs, {found.device_hours:.2f} device-hours, {duration(found.wall)} with "
@@ -36,6 +38,13 @@ def print_forecast(found: Forecast, form: str) -> None:
             f"this machine was busy with other work: the runs need {found.total.cpu / 3600:.2f} "
             f"hours of processor time, and would take {busy:.1f} times that at the pace measured"
         )
+    if found.compilation.sizes:
+        click.echo(
+            f"of that, {duration(found.compilation.usage.seconds)} for each worker are "
+            f"torch.compile at {len(found.compilation.sizes)} sizes, unless torch has kept them"
+        )
+    if stacked:
+        click.echo("times of stacked runs are their shares; peak MB is that of the stack")
     click.echo("nothing was trained: measured on a few steps and scored chunks of each kind")
     if phased:
         click.echo("the comparison is counted with the sweep's costliest cell")
@@ -51,8 +60,19 @@ def as_data(found: Forecast) -> dict[str, object]:
         "jobs": found.jobs,
         "device": found.device,
         "memory_mb": found.memory_mb,
-        "lines": [asdict(line) for line in found.lines],
+        "compilation": _compilation(found.compilation),
+        "lines": [_line(line) for line in found.lines],
     }
+
+
+def _compilation(found: Compilation) -> dict[str, object]:
+    return asdict(found) | {"sizes": sorted(found.sizes)}
+
+
+def _line(line: Line) -> dict[str, object]:
+    data = asdict(line)
+    data["probe"]["compilation"] = _compilation(line.probe.compilation)
+    return data
 
 
 def duration(seconds: float) -> str:
@@ -68,13 +88,14 @@ def duration(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 60 else f"{seconds / 86400:.1f} days"
 
 
-def _row(line: Line) -> list[str]:
+def _row(line: Line, stacked: bool) -> list[str]:
     memory = f"{line.probe.memory_mb:.0f}" + ("" if line.probe.whole else " or more")
     return [
         line.encoding,
         line.task,
         str(line.runs),
-        f"{1000 * line.probe.step.seconds:.1f}",
+        *[str(line.stacked)] * stacked,
+        f"{1000 * line.probe.step.seconds / line.stacked:.1f}",
         duration(line.run.seconds),
         f"{line.total.seconds / 3600:.2f}",
         memory,
