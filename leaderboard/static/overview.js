@@ -92,7 +92,7 @@
       { key: "reach", title: "reach", value: (line) => (line.reach ? line.reach[1].reach : null), cell: reachText, help: "smallest and largest over the tasks shown" },
       { key: "parameters", title: "parameters", value: (line) => line.parameters, cell: (line) => PZ.number(line.parameters), start: "asc" },
       { key: "speed", title: "steps/s", value: (line) => line.speed, cell: (line) => PZ.number(line.speed, 1), help: "training speed, median over the tasks shown; compare only on one device" },
-      ...tables.map((table) => ({ key: "t_" + table.task, title: table.task + (several ? "" : ": " + WORDS[show]), head: () => el("a", { href: PZ.href(PZ.own(window.DATA.tasks, table.task).page) + location.hash }, breakable(table.task)), value: sortable(value(table, show)), file: value(table, show), cell: cell(table, show), start: show === "rank" ? "asc" : "desc", fixed: tables.length < 5 ? 118 : 92, help: WORDS[show] })),
+      ...tables.map((table) => ({ key: "t_" + table.task, title: table.task + (several ? "" : ": " + WORDS[show]), head: () => el("a", { href: PZ.href(PZ.own(window.DATA.tasks, table.task).page) + location.hash }, breakable(table.task)), value: sortable(value(table, show)), file: value(table, show), cell: cell(table, show), start: show === "rank" ? "asc" : "desc", fixed: tables.length < 5 ? 118 : 98, help: WORDS[show] })),
     ];
   }
 
