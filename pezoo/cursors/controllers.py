@@ -11,21 +11,16 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
-WINDOW = 4  # tokens that the convolution sees
-
 
 class Controller(nn.Module):
     """The interface; as it stands it looks at each token alone: tanh(W x + b)."""
 
     noisy = False  # can take noise inside its recurrence
 
-    def __init__(self, width: int, size: int) -> None:
+    def __init__(self, width: int, size: int, window: int = 1) -> None:
         super().__init__()
         self.size = size
-        self.read = nn.Linear(self._inputs(width), size)
-
-    def _inputs(self, width: int) -> int:
-        return width
+        self.read = nn.Linear(width, size)
 
     def forward(self, x: Tensor, state: Tensor | None, noise: Tensor | None = None) -> Tensor:
         """x (B, T, D), what `last` returned before, noise (B, T, size) -> (B, T, size)."""
@@ -42,37 +37,39 @@ class Controller(nn.Module):
 
 
 class Convolution(Controller):
-    """tanh(W [x_{t-3}, ..., x_t] + b): a bounded memory, no recurrence."""
+    """tanh(W [x_{t-window+1}, ..., x_t] + b): a bounded memory, no recurrence."""
 
-    def _inputs(self, width: int) -> int:
-        return WINDOW * width
+    def __init__(self, width: int, size: int, window: int) -> None:
+        super().__init__(window * width, size)
+        self.window = window
 
     def forward(self, x: Tensor, state: Tensor | None, noise: Tensor | None = None) -> Tensor:
         features: Tensor = self.read(self._windows(x, state)).tanh()
         return features
 
     def last(self, x: Tensor, features: Tensor, state: Tensor | None, count: Tensor) -> Tensor:
-        index = count[:, None] + torch.arange(WINDOW - 1, device=x.device)
+        index = count[:, None] + torch.arange(self.window - 1, device=x.device)
         return self._with_tail(x, state).gather(1, index[..., None].expand(-1, -1, x.shape[-1]))
 
     def _windows(self, x: Tensor, state: Tensor | None) -> Tensor:
-        """(B, T, D WINDOW) the tokens up to each."""
-        return self._with_tail(x, state).unfold(1, WINDOW, 1).flatten(2)
+        """(B, T, D window) the tokens up to each."""
+        return self._with_tail(x, state).unfold(1, self.window, 1).flatten(2)
 
     def _with_tail(self, x: Tensor, state: Tensor | None) -> Tensor:
-        tail = x.new_zeros(x.shape[0], WINDOW - 1, x.shape[2]) if state is None else state
+        tail = x.new_zeros(x.shape[0], self.window - 1, x.shape[2]) if state is None else state
         return torch.cat([tail, x], 1)
 
 
 class Latch(Convolution):
-    """tanh(W [x_{t-3}, ..., x_t] + U m_t + b), m_t = max_{s<=t} tanh(V x_s): a running maximum.
+    """tanh(W [x_{t-window+1}, ..., x_t] + U m_t + b), m_t = max_{s<=t} tanh(V x_s).
 
-    It knows the last tokens and what has occurred so far, neither how often nor how long ago: gates
-    can change at a landmark, and cannot count. No recurrence.
+    It knows the last tokens and, by a running maximum, what has occurred so far; neither how often
+    nor, beyond its window, how long ago. Gates can change at a landmark, and cannot count. No
+    recurrence.
     """
 
-    def __init__(self, width: int, size: int) -> None:
-        super().__init__(width, size)
+    def __init__(self, width: int, size: int, window: int) -> None:
+        super().__init__(width, size, window)
         self.notice = nn.Linear(width, size, bias=False)
         self.hold = nn.Linear(size, size, bias=False)
 
@@ -86,17 +83,17 @@ class Latch(Convolution):
         tail, before = self._split(state, x)
         tail = super().last(x, features, tail, count).flatten(1)
         held = at_count(self._noticed(x).cummax(1).values, before, count).maximum(before)
-        return torch.cat([tail, held], 1)  # (B, (WINDOW - 1) D + size)
+        return torch.cat([tail, held], 1)  # (B, (window - 1) D + size)
 
     def _noticed(self, x: Tensor) -> Tensor:
         noticed: Tensor = self.notice(x).tanh()
         return noticed
 
     def _split(self, state: Tensor | None, x: Tensor) -> tuple[Tensor | None, Tensor]:
-        """The state's last tokens (B, WINDOW - 1, D) and what it holds (B, size)."""
+        """The state's last tokens (B, window - 1, D) and what it holds (B, size)."""
         if state is None:
             return None, x.new_full((x.shape[0], self.size), -1.0)  # the least that tanh can give
-        tail = state[:, : -self.size].reshape(state.shape[0], WINDOW - 1, -1)
+        tail = state[:, : -self.size].reshape(state.shape[0], self.window - 1, x.shape[2])
         return tail, state[:, -self.size :]
 
 
@@ -109,7 +106,7 @@ class Recurrent(Controller):
 
     noisy = True
 
-    def __init__(self, width: int, size: int) -> None:
+    def __init__(self, width: int, size: int, window: int = 1) -> None:
         nn.Module.__init__(self)
         self.size = size
         self.gru = nn.GRU(width, size, batch_first=True)

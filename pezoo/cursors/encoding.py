@@ -139,6 +139,8 @@ def _check(options: CursorOptions) -> None:
         raise ValueError(
             f"cursors must be at least 1 and d_pe even, were {options.cursors} and {options.d_pe}"
         )
+    if options.window < 1:
+        raise ValueError(f"window must be at least 1, was {options.window}")
     if options.norm not in ("frobenius", "scale"):
         raise ValueError(f"norm must be frobenius or scale, was {options.norm!r}")
     options.frequencies(torch.device("cpu"))  # raises for an unknown similarity

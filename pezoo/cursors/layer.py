@@ -26,6 +26,7 @@ class CursorOptions:
     d_pe: int
     hidden: int
     controller: str
+    window: int
     norm: str
     absolute: bool
     before: str
@@ -101,7 +102,7 @@ class CursorLayer(nn.Module):
             raise ValueError(unknown("controller", options.controller, CONTROLLERS))
         self.options = options
         total = 2 * layers * heads * options.cursors
-        self.controller = CONTROLLERS[options.controller](d_model, options.hidden)
+        self.controller = CONTROLLERS[options.controller](d_model, options.hidden, options.window)
         self.gate = GateHead(
             options.hidden,
             total,

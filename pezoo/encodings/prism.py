@@ -53,6 +53,7 @@ class PRISM(CursorEncoding):
     Options of the gates
         before      layers that cursors are computed before, from 0: "0", "0+3"
         controller  "gru", "latch", "conv" or "token", of `hidden` units (pezoo.cursors.controllers)
+        window      tokens that "conv" and "latch" look at
         copy_every  one in so many query cursors has a copy branch; 0 for none
         gate_scale, reset_bias, key_bias   logits = gate_scale (W features + b); b starts with
                     reset_bias on resets and key_bias on the key cursors' increment
@@ -89,6 +90,7 @@ class PRISM(CursorEncoding):
         before: str | int = "0",
         controller: str = "gru",
         hidden: int = 100,
+        window: int = 4,
         copy_every: int = 0,
         gate_scale: float = 1.0,
         reset_bias: float = -2.0,
@@ -103,7 +105,7 @@ class PRISM(CursorEncoding):
             raise ValueError(f"support must be symmetric or one_sided, was {support!r}")
         frequencies = partial(cursor_frequencies, similarity, d_pe, base, bandwidth)
         options = CursorOptions(
-            cursors, d_pe, hidden, controller, norm, absolute, str(before), copy_every, 1,
+            cursors, d_pe, hidden, controller, window, norm, absolute, str(before), copy_every, 1,
             gate_scale, reset_bias, key_bias, gate_noise, state_noise, orthogonal, frequencies,
         )  # fmt: skip
         super().__init__(

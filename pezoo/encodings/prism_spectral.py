@@ -66,6 +66,7 @@ class PRISMSpectral(CursorEncoding):
         before: str | int = "0",
         controller: str = "gru",
         hidden: int = 100,
+        window: int = 4,
         copy_every: int = 0,
         gate_scale: float = 1.5,
         reset_bias: float = -2.5,
@@ -78,8 +79,9 @@ class PRISMSpectral(CursorEncoding):
             raise ValueError(f"stride must be at least 1, was {stride}")
         frequencies = partial(cursor_frequencies, similarity, d_pe, base, bandwidth)
         options = CursorOptions(
-            cursors, d_pe, hidden, controller, norm, absolute, str(before), copy_every, stride,
-            gate_scale, reset_bias, key_bias, gate_noise, state_noise, orthogonal, frequencies,
+            cursors, d_pe, hidden, controller, window, norm, absolute, str(before), copy_every,
+            stride, gate_scale, reset_bias, key_bias, gate_noise, state_noise, orthogonal,
+            frequencies,
         )  # fmt: skip
         super().__init__(shape, options, lambda total: Spectrum(stride, learned_steps, frequencies))
 

@@ -7,14 +7,15 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pezoo.cursors.controllers import CONTROLLERS, WINDOW, Recurrent, at_count
+from pezoo.cursors.controllers import CONTROLLERS, Recurrent, at_count
 
 D = torch.float64
+WINDOW = 4
 
 
-def made(name, width=3, size=5):
+def made(name, width=3, size=5, window=WINDOW):
     torch.manual_seed(0)
-    return CONTROLLERS[name](width, size).double()
+    return CONTROLLERS[name](width, size, window).double()
 
 
 def sigmoid(x):
@@ -107,10 +108,13 @@ def test_the_latch_cannot_count(first, second):
     assert same == (set(first) | {2} == set(second) | {2})
 
 
-@pytest.mark.parametrize("name", CONTROLLERS)
+NETWORKS = [(name, WINDOW) for name in CONTROLLERS] + [("latch", 1)]
+
+
+@pytest.mark.parametrize(("name", "window"), NETWORKS)
 @pytest.mark.parametrize("chunks", [[1] * 8, [3, 5], [2, 1, 5]])
-def test_chunks_equal_the_whole(name, chunks):
-    controller, x = made(name), torch.randn(2, 8, 3, dtype=D)
+def test_chunks_equal_the_whole(name, window, chunks):
+    controller, x = made(name, window=window), torch.randn(2, 8, 3, dtype=D)
     whole, state, rows = controller(x, None), None, []
     for part in x.split(chunks, 1):
         features = controller(part, state)
@@ -120,9 +124,9 @@ def test_chunks_equal_the_whole(name, chunks):
     torch.testing.assert_close(torch.cat(rows, 1), whole)
 
 
-@pytest.mark.parametrize("name", CONTROLLERS)
-def test_what_lies_beyond_a_rows_count_is_never_kept(name):
-    controller = made(name)
+@pytest.mark.parametrize(("name", "window"), NETWORKS)
+def test_what_lies_beyond_a_rows_count_is_never_kept(name, window):
+    controller = made(name, window=window)
     x = torch.randn(3, 6, 3, dtype=D)
     count = torch.tensor([0, 2, 6])
     state = controller.last(x, controller(x, None), None, count)

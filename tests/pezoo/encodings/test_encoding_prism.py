@@ -365,6 +365,7 @@ def test_a_state_continues_the_scan(backend):
         ({"support": "left"}, "support must be"),
         ({"similarity": "cosin"}, "did you mean cosine"),
         ({"controller": "lstm"}, "unknown controller 'lstm'"),
+        ({"controller": "conv", "window": 0}, "window must be at least 1, was 0"),
         ({"before": "1"}, "before must be layers from 0"),
         ({"before": "0+x"}, "before must be layers from 0"),
         ({"before": "0+2"}, "needs 3 layers, the model has 2"),
