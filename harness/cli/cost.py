@@ -45,7 +45,7 @@ def print_forecast(found: Forecast, form: str) -> None:
         )
     if stacked:
         click.echo("times of stacked runs are their shares; peak MB is that of the stack")
-    click.echo("nothing was trained: measured on a few steps and scored chunks of each kind")
+    click.echo("nothing was trained: measured here, on a few steps and scored chunks of each kind")
     if phased:
         click.echo("the comparison is counted with the sweep's costliest cell")
 

@@ -8,6 +8,7 @@ import pytest
 import torch
 from filelock import FileLock
 
+from harness import stack_speed
 from harness.config import load_protocol, resolve
 from harness.engine import Options
 from harness.engine.local import Engine
@@ -156,6 +157,16 @@ def execute_until(config, root):
 
 
 @pytest.mark.parametrize(
+    ("ratio", "measured", "faster"), [(0.8, [2], False), (1.05, [2, 3], False), (1.5, [2, 3], True)]
+)
+def test_all_are_measured_only_where_two_gain(ratio, measured, faster, monkeypatch):
+    sizes = []
+    monkeypatch.setattr(stack_speed, "gain", lambda runs: sizes.append(len(runs)) or ratio)
+    assert stack_speed.advice(configs_of())[0] is faster
+    assert sizes == measured
+
+
+@pytest.mark.parametrize(
     "stack", ["auto", *(pytest.param(stack, marks=pytest.mark.slow) for stack in ("on", "off"))]
 )
 def test_the_local_engine(stack, tmp_path):
@@ -168,7 +179,7 @@ def test_the_local_engine(stack, tmp_path):
     assert sorted(record["seed"] for record in records) == [0, 1, 2]
     if stack == "auto":
         assert len(notes) == 1
-        assert "a stack is" in notes[0]
+        assert "a stack of" in notes[0]
         assert sizes == ({3} if "as one stack" in notes[0] else {1})
     else:
         assert (notes, sizes) == ([], {3} if stack == "on" else {1})
