@@ -11,6 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
+from pezoo.kernels.gru import chosen, gru_recurrence
+
 
 class Controller(nn.Module):
     """The interface; as it stands it looks at each token alone: tanh(W x + b)."""
@@ -115,23 +117,13 @@ class Recurrent(Controller):
                 nn.init.orthogonal_(block)
 
     def forward(self, x: Tensor, state: Tensor | None, noise: Tensor | None = None) -> Tensor:
-        if noise is None:
+        w_hh, b_hh = self._own("weight_hh"), self._own("bias_hh")
+        if noise is None and (not self.training or chosen(w_hh) == "reference"):
             features: Tensor = self.gru(x, None if state is None else state[None])[0]
             return features
         h = x.new_zeros(x.shape[0], self.size) if state is None else state
-        w_hh, b_hh = self._own("weight_hh"), self._own("bias_hh")
-        given = linear(x, self._own("weight_ih"), self._own("bias_ih")).view(*x.shape[:2], 3, -1)
-        rows = []
-        for (x_r, x_z, x_n), e in zip(
-            zip(*(part.unbind(1) for part in given.unbind(2)), strict=True),
-            noise.unbind(1),
-            strict=True,
-        ):
-            h_r, h_z, h_n = linear(h, w_hh, b_hh).chunk(3, -1)
-            n = torch.addcmul(x_n, (x_r + h_r).sigmoid(), h_n).tanh()
-            h = torch.lerp(n, h, (x_z + h_z).sigmoid()) + e
-            rows.append(h)
-        return torch.stack(rows, 1)
+        given = linear(x, self._own("weight_ih"), self._own("bias_ih"))
+        return gru_recurrence(given, w_hh, b_hh, h, noise)
 
     def last(self, x: Tensor, features: Tensor, state: Tensor | None, count: Tensor) -> Tensor:
         state = torch.zeros_like(features[:, 0]) if state is None else state

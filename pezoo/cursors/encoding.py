@@ -14,6 +14,7 @@ from pezoo.cursors.layer import CursorLayer, CursorOptions, Past, Scan
 from pezoo.cursors.pictures import pictures
 from pezoo.cursors.scaling import scaled
 from pezoo.functional import at_least_float32
+from pezoo.kernels.gru import chosen
 from pezoo.pictures import Picture
 
 
@@ -71,17 +72,25 @@ class CursorEncoding(Encoding):
 
     def penalty(self) -> Tensor | None:
         """orthogonal |W W' - 1|^2 over the controllers' hidden-to-hidden blocks W."""
-        layers = [layer for layer in self.layers if isinstance(layer, CursorLayer)]
-        found = [layer.controller.recurrent_blocks() for layer in layers]
-        blocks = [block for block in found if block is not None]
+        blocks = self._recurrent_blocks()
         if not self.options.orthogonal or not blocks:
             return None
         w = torch.cat(blocks)
         eye = torch.eye(w.shape[-1], device=w.device, dtype=w.dtype)
         return (w @ w.mT - eye).square().sum() * self.options.orthogonal
 
+    def kernels(self) -> dict[str, str]:
+        blocks = self._recurrent_blocks()
+        return {"gru_recurrence": chosen(blocks[0])} if blocks else {}
+
     def pictures(self, layers: Sequence[Context]) -> list[Picture]:
         return pictures(self, layers)
+
+    def _recurrent_blocks(self) -> list[Tensor]:
+        """Of the controllers that have them."""
+        layers = [layer for layer in self.layers if isinstance(layer, CursorLayer)]
+        found = [layer.controller.recurrent_blocks() for layer in layers]
+        return [block for block in found if block is not None]
 
     def _run(self, group: int, x: Tensor, ctx: Context) -> None:
         """One layer of cursors: the scaled streams of each of its layers, into the memo."""

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
 from pezoo.functional import at_least_float32
+from pezoo.kernels.gates import probabilities
 
 
 def steps_of(stride: int) -> list[int]:
@@ -43,10 +44,9 @@ class GateHead(nn.Module):
         self, features: Tensor, noise: Tensor | None = None, snapped: bool = False
     ) -> tuple[Tensor, Tensor]:
         """Gates in at least float32; `snapped` rounds each to its likeliest value."""
-        logits = at_least_float32(self.linear(features)) * self.scale
+        logits = at_least_float32(self.linear(features))
         logits = logits.view(*features.shape[:2], self.cursors, self.choices)
-        logits = logits if noise is None else logits + noise
-        reset, moves = logits[..., 0].sigmoid(), logits[..., 1:].softmax(-1)
+        reset, moves = probabilities(logits, noise, self.scale)
         if snapped:
             reset = (reset > 0.5).to(reset.dtype)
             moves = one_hot(moves.argmax(-1), self.choices - 1).to(moves.dtype)

@@ -116,7 +116,8 @@ class PRISM(CursorEncoding):
 
     def kernels(self) -> dict[str, str]:
         one_sided = any(isinstance(m, Histograms) and m.one_sided for m in self.modules())
-        return {"histogram_scan": chosen("auto", at_least_float32(self.mu), one_sided)}
+        scan = chosen("auto", at_least_float32(self.mu), one_sided)
+        return super().kernels() | {"histogram_scan": scan}
 
 
 class Histograms(Scan):

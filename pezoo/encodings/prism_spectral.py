@@ -86,7 +86,7 @@ class PRISMSpectral(CursorEncoding):
         super().__init__(shape, options, lambda total: Spectrum(stride, learned_steps, frequencies))
 
     def kernels(self) -> dict[str, str]:
-        return {"spectral_scan": chosen(at_least_float32(self.mu))}
+        return super().kernels() | {"spectral_scan": chosen(at_least_float32(self.mu))}
 
 
 class Spectrum(Scan):

@@ -1,4 +1,6 @@
-"""log2 and exp2 of vectors, for the numba kernels.
+"""Functions of vectors, for the numba kernels.
+
+log2, exp2, and what they give.
 
 Polynomials after the usual split x = 2^k m. The coefficients are minimax fits in relative error:
 log2(1 + f) / f for 1 + f in [sqrt(1/2), sqrt(2)] to 2.7e-8, and 2^f for f in [-1/2, 1/2] to 1.9e-9,
@@ -8,13 +10,16 @@ Horner's rule. float64 calls the C library.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
+import numba
 from llvmlite import ir
 from numba import types
 from numba.extending import overload
 
+from pezoo.kernels.numba_cache import Function
 from pezoo.kernels.numba_vectors import (
     FLOATS,
     INT,
@@ -29,6 +34,7 @@ from pezoo.kernels.numba_vectors import (
 )
 
 LOWEST = -126.0
+LOG2E = math.log2(math.e)
 L0, L1, L2 = 1.442695003652, -0.721347346802, 0.480910643031
 L3, L4, L5 = -0.360703683031, 0.287916245071, -0.238944813858
 L6, L7, L8 = 0.215715630976, -0.207269815672, 0.125837036922
@@ -127,3 +133,29 @@ def _exp2(x: Any) -> Callable[[Any], Any]:
         return where_negative(x - LOWEST, power * 0, power * p)
 
     return single if x == SINGLES else double
+
+
+def _inline(function: Function) -> Function:
+    """Compiled into its caller."""
+    return cast(Function, numba.njit(forceinline=True)(function))
+
+
+@_inline
+def _decay(x: Any) -> Any:
+    """e^-|x|."""
+    return exp2(LOG2E * where_negative(x, x, 0 - x))
+
+
+@_inline
+def sigmoid(x: Any) -> Any:
+    small = _decay(x)
+    share = 1 / (1 + small)
+    return where_negative(x, small * share, share)
+
+
+@_inline
+def tanh(x: Any) -> Any:
+    """To the rounding of numbers near one, also where it is small."""
+    small = _decay(x + x)
+    size = (1 - small) / (1 + small)
+    return where_negative(x, 0 - size, size)
