@@ -127,7 +127,7 @@ def began(begin: Begin, folder: RunFolder, record: dict[str, Any]) -> tuple[Trai
     record["env"] |= {
         "threads": torch.get_num_threads(),
         "attention": trainer.model.attention,
-        "kernels": trainer.model.encoding.kernels(),
+        "kernels": trainer.model.kernels(),
         **trainer.spread,
     }
     return trainer, curve
