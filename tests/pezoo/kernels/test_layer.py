@@ -92,6 +92,7 @@ def test_writing_for_all_sizes(b, t, width, threads, hidden):
     assert_same(layer.write, plain_write, [x, y], layers)
 
 
+@pytest.mark.slow  # compiled once more, for float64
 def test_gradients_in_double_precision():
     qkv, out, norm, up, down = (module.double() for module in modules(16, 32))
     x, y = torch.randn(2, 7, 16, dtype=torch.float64)
