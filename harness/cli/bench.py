@@ -266,5 +266,9 @@ def _print_cost(
 def _write_leaderboard(folder: Path) -> None:
     from leaderboard.build import RECORDS, build
 
-    report = build(folder, RECORDS, folder / "leaderboard", None)
-    click.echo(f"\nleaderboard: {folder / 'leaderboard' / 'index.html'} ({report.records} records)")
+    site = folder / "leaderboard"
+    try:
+        report = build(folder, RECORDS, site, None)
+    except OSError as error:
+        raise OSError(f"cannot write the leaderboard {site}: {error.strerror}") from error
+    click.echo(f"\nleaderboard: {site / 'index.html'} ({report.records} records)")

@@ -22,6 +22,7 @@ class Progress:
 
     def __init__(self, configs: Sequence[RunConfig], finished: int) -> None:
         self.configs, self.finished = configs, finished
+        self.names = names(configs)
         self.lines: dict[int, str] = {}
         self.failed = False
         self.done = 0
@@ -55,7 +56,7 @@ class Progress:
     def update(self, index: int, event: dict[str, Any]) -> None:
         """Show one event of one run."""
         final = bool(event.keys() & {"record", "error", "busy"})
-        line = self._line(self.configs[index], event)
+        line = self._line(self.names[index], self.configs[index], event)
         if final:
             self.lines.pop(index, None)
             self.done += 1
@@ -79,8 +80,7 @@ class Progress:
             self.told[index] = time.monotonic()
             print(line, file=sys.stderr, flush=True)
 
-    def _line(self, config: RunConfig, event: dict[str, Any]) -> str:
-        name = f"{config.label} · {config.task} · seed {config.seed}"
+    def _line(self, name: str, config: RunConfig, event: dict[str, Any]) -> str:
         if "busy" in event:
             return f"{name}: skipped: {event['busy']}"
         if "error" in event:
@@ -101,6 +101,25 @@ class Progress:
             f"{name}: step {event['step']}/{config.train.steps}, loss {event['loss']:.3f}, "
             f"exact {exact}, {event['rate']:.0f} steps/s, {left:.0f} s left"
         )
+
+
+def names(configs: Sequence[RunConfig]) -> list[str]:
+    """What each run is called: encoding, task, seed, and the settings that a sweep varies."""
+    settings = [config.train.model_dump() for config in configs]
+    varied = [
+        key for key in (settings or [{}])[0] if len({str(one.get(key)) for one in settings}) > 1
+    ]
+    return [
+        " · ".join(
+            [
+                config.label,
+                config.task,
+                f"seed {config.seed}",
+                *(f"{k} {own.get(k)}" for k in varied),
+            ]
+        )
+        for config, own in zip(configs, settings, strict=True)
+    ]
 
 
 def _summary(record: dict[str, Any]) -> str:

@@ -34,7 +34,9 @@ def print_tables(records: list[dict[str, Any]], form: str) -> None:
             continue
         console = Console()
         width = console.width if console.is_terminal else 200
-        title = f"{task} ({protocol}): exact match per length, 95 % interval over seeds"
+        title = (
+            f"{task} ({protocol}): exact match per length, 95 % interval: t, or Wilson's (1 seed)"
+        )
         shown = Table(title=title, title_justify="left")
         for header in headers(table):
             shown.add_column(header)

@@ -72,11 +72,13 @@ def ended(error: Exception) -> dict[str, Any]:
     from filelock import Timeout
 
     from harness.execute import Stopped
+    from harness.files import WriteError
 
     if isinstance(error, Timeout):
         return {"busy": "another process is training it"}
     if isinstance(error, Stopped):
         return {"busy": f"stopped at {error}, checkpoint saved"}
     if isinstance(error, OSError):  # a run's own errors are in its record
-        return {"error": str(error), "halt": True}
+        words = error.strerror if isinstance(error, WriteError) else None
+        return {"error": words or str(error), "halt": True}
     return {"error": f"{type(error).__name__}: {error}"}
