@@ -123,7 +123,7 @@ def began(begin: Begin, folder: RunFolder, record: dict[str, Any]) -> tuple[Trai
     trainer = begin(config)
     record["backbone_hash"] = trainer.model.backbone_hash()
     record["chance"] = trainer.task.chance
-    curve = _resume(trainer, folder)
+    curve = resume(trainer, folder)
     record["env"] |= {
         "threads": torch.get_num_threads(),
         "attention": trainer.model.attention,
@@ -151,8 +151,9 @@ def note(trainer: Trainer, curve: Curve, record: dict[str, Any]) -> None:
     record["cost"] = cost.summary(trainer, curve["cost"])
 
 
-def _resume(trainer: Trainer, folder: RunFolder) -> Curve:
-    curve = folder.restore(trainer)
+def resume(trainer: Trainer, folder: RunFolder, last: int | None = None) -> Curve:
+    """Go on from the newest checkpoint, or the newest up to step `last`; the learning curve."""
+    curve = folder.restore(trainer, last)
     if curve is None:
         return _new_curve()
     curve["cost"]["sessions"] += 1

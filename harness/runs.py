@@ -96,12 +96,15 @@ class RunFolder:
         write_sealed(self.path / f"{stem}.json", {"files": files, "curve": curve})
         self._drop_old(trainer.step)
 
-    def restore(self, trainer: Trainer) -> Curve | None:
+    def restore(self, trainer: Trainer, last: int | None = None) -> Curve | None:
         """Load the newest whole checkpoint into the trainer; its learning curve, or None.
 
+        `last` is the latest step to look at.
         Errors: RuntimeError for a whole checkpoint whose weights have other names or shapes.
         """
-        for step in reversed(self._steps()):
+        for step in reversed(self.steps()):
+            if last is not None and step > last:
+                continue
             found = self._read(step)
             if found is None:
                 warnings.warn(
@@ -131,7 +134,8 @@ class RunFolder:
         state = {k: v.detach().cpu().contiguous() for k, v in trainer.model.state_dict().items()}
         return write(self.path / name, save(state))
 
-    def _steps(self) -> list[int]:
+    def steps(self) -> list[int]:
+        """The steps of all checkpoints, whole or not."""
         names = (path.stem.removeprefix("ckpt-") for path in self.path.glob("ckpt-*.json"))
         return sorted(int(name) for name in names if name.isdecimal())
 
@@ -153,7 +157,7 @@ class RunFolder:
     def _drop_old(self, step: int) -> None:
         """Keep the newest checkpoints up to `step`; later ones were found damaged."""
         kept: set[str] = set()
-        for one in [s for s in self._steps() if s <= step][-KEEP:]:
+        for one in [s for s in self.steps() if s <= step][-KEEP:]:
             index = read_sealed(self.path / f"{_stem(one)}.json")
             kept |= {f"{_stem(one)}.json", *index["files"]} if index else set()
         for path in (*self.path.glob("ckpt-*"), *self.path.glob("best-*")):

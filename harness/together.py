@@ -1,7 +1,8 @@
 """Runs trained as one stack, each in its own folder: checkpoints, learning curve and record.
 
-Members that an interruption has left behind the others catch up first. A member that fails leaves
-the stack; where the stack itself fails, its members train one after the other.
+Where an interruption has left some behind, all go back to the last checkpoint that they share, and
+the stack goes on bit for bit; where they share none, those behind catch up first. A member that
+fails leaves the stack; where the stack itself fails, its members train one after the other.
 """
 
 from __future__ import annotations
@@ -102,6 +103,7 @@ class _Team:
 
     def train(self) -> None:
         """All steps; those who are behind go first."""
+        self._go_back()
         while waiting := [m for m in self.members if m.trainer.step < m.folder.config.train.steps]:
             step = min(m.trainer.step for m in waiting)
             now = [m for m in waiting if m.trainer.step == step]
@@ -113,6 +115,13 @@ class _Team:
                 self._apart(now, error)
             else:
                 self._keep(now)
+
+    def _go_back(self) -> None:
+        """To the step of the last, if there is a checkpoint: a save may have reached only some."""
+        least = min((m.trainer.step for m in self.members), default=0)
+        for m in self.members:
+            if m.trainer.step > least and least in m.folder.steps():
+                m.curve = execute.resume(m.trainer, m.folder, least)
 
     def _advance(self, members: list[_Member], until: int) -> None:
         """Steps up to `until`, or until one fails or all are asked to stop."""

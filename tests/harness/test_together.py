@@ -15,7 +15,7 @@ from harness.engine.local import Engine
 from harness.execute import execute
 from harness.files import WriteError
 from harness.runs import RunFolder, finished
-from harness.soak import SETTINGS
+from harness.soak import SETTINGS, same, weights
 from harness.stack import Stack
 from harness.stack_plan import begun, plan
 from harness.together import execute_together
@@ -90,6 +90,21 @@ def test_interrupted_members_catch_up_and_may_go_on_alone(assert_alike, tmp_path
         assert_alike(events[number][-1]["record"], whole[number])
     assert events[2][-1]["record"]["cost"]["stacked"] == 3
     assert events[1][-1]["record"]["cost"]["sessions"] == 2
+
+
+def test_a_stack_killed_while_it_saved_goes_on_bit_for_bit(tmp_path):
+    configs = configs_of("learned")
+    whole = together(configs, tmp_path / "whole")
+    root = tmp_path / "cut"
+    together(configs, root, after(7))
+    for config in configs[1:]:
+        (root / config.hash / "ckpt-00000006.json").unlink()  # all have step 3
+    events = together(configs, root)
+    for number, config in enumerate(configs):
+        one, two = whole[number][-1]["record"], events[number][-1]["record"]
+        assert same(one, two)
+        assert two["cost"]["sessions"] == 2
+        assert weights(root, config) == weights(tmp_path / "whole", config)
 
 
 def test_a_run_that_diverges_is_a_failed_record_and_leaves_the_others_alone(assert_alike, tmp_path):
