@@ -8,9 +8,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pezoo
-from pezoo.adapters import BACKENDS, BackendError, attend, flex, resolve, xformers
+from pezoo.adapters import (
+    BACKENDS,
+    BackendError,
+    attend,
+    attention_mask,
+    flex,
+    resolve,
+    xformers,
+)
 from pezoo.base import Encoding
-from pezoo.testing import SHAPE, attention_mask, build, context, tokens
+from pezoo.testing import SHAPE, build, context, tokens
 
 torch.set_num_threads(1)
 D = torch.float64

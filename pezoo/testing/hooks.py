@@ -1,0 +1,153 @@
+"""Checks of an encoding's hooks: what they return, and its parameters."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from pezoo.base import Context, Encoding, Pairs, Shape
+from pezoo.testing.probe import SHAPE, Factory, Probe, build, close, context, require, run, tokens
+
+
+def check_constructible(factory: Factory) -> None:
+    """It can be built from a Shape alone, also with one head, one layer and other widths."""
+    for shape in (SHAPE, Shape(16, 1, 16, 1, 6), Shape(30, 5, 6, 3, 40)):
+        encoding = factory(shape)
+        require(
+            isinstance(encoding, Encoding), f"expected an Encoding, got {type(encoding).__name__}"
+        )
+        require(encoding.shape == shape, "self.shape must be the Shape it was given")
+
+
+def check_state_dict(factory: Factory) -> None:
+    """Saved and loaded into a second instance, it computes the same."""
+    first, second = build(factory, seed=1), build(factory, seed=2)
+    buffer = io.BytesIO()
+    torch.save(first.state_dict(), buffer)
+    buffer.seek(0)
+    second.load_state_dict(torch.load(buffer, weights_only=True))
+    ids = tokens()
+    close(run(first, ids), run(second, ids), 0, "a loaded state_dict computes something else")
+
+
+def check_shapes(factory: Factory) -> None:
+    """Hooks keep batch, heads, tokens, dtype and device; q and k stay equally wide."""
+    for dtype in (torch.float32, torch.float64, torch.bfloat16):
+        encoding = build(factory).to(dtype)
+        b, t, s = 2, 9, encoding.shape
+        x = torch.randn(b, t, s.d_model).to(dtype)
+        ctx = encoding.prepare(context(tokens(b, t), x=x))
+        embedded = encoding.embed(x, ctx)
+        require(
+            embedded.shape == x.shape, f"embed: {tuple(x.shape)} became {tuple(embedded.shape)}"
+        )
+        require(embedded.dtype == dtype, f"embed: {dtype} became {embedded.dtype}")
+        q, k = torch.randn(2, b, s.n_heads, t, s.d_head).to(dtype).unbind(0)
+        q, k = encoding.transform(q, k, ctx.at(0, x))
+        require(q.shape == k.shape, f"transform: q {tuple(q.shape)} and k {tuple(k.shape)} differ")
+        require(q.shape[:3] == (b, s.n_heads, t), f"transform: q became {tuple(q.shape)}")
+        require(q.dtype == k.dtype == dtype, f"transform: {dtype} became {q.dtype}, {k.dtype}")
+        bias = encoding.bias(q, k, ctx.at(0, x))
+        if bias is not None:
+            require(bias.dtype == dtype, f"bias: expected {dtype}, got {bias.dtype}")
+            require(bias.device == q.device, f"bias: on {bias.device}, q on {q.device}")
+            bias.expand(b, s.n_heads, t, t)
+
+
+def check_bias_forms(factory: Factory) -> None:
+    """Where `pairs` or `widened` give the bias too, they are `bias`, values and gradients."""
+    encoding, (b, s) = build(factory, Shape(12, 3, 4, 2, 40)).double(), (2, 14)
+    generator = torch.Generator().manual_seed(4)
+    shared, own = torch.arange(s)[None], torch.arange(s).clamp(max=9) + torch.tensor([[0], [5]])
+    for pos, n_new, rows in ((shared, s, 1), (shared, 4, 1), (own, s, b), (shared, s, b)):
+        x = torch.randn(b, s, encoding.shape.d_model, generator=generator).double()
+        scale = torch.arange(4, 4 + rows)
+        ctx = encoding.prepare(replace(context(tokens(b, s), pos, x=x), scale=scale))
+        ctx = ctx.at(0, x)
+        size = 2, b, encoding.shape.n_heads, s, encoding.shape.d_head
+        q, k = torch.randn(size, generator=generator).double()
+        q, k = (x.detach().requires_grad_() for x in encoding.transform(q, k, ctx))
+        q, ctx = q[:, :, s - n_new :], replace(ctx, n_new=n_new)
+        bias = encoding.bias(q, k, ctx)
+        inputs = {"q": q, "k": k, **dict(encoding.named_parameters())}
+        for name, form, tolerance in _other_forms(encoding, q, k, ctx):
+            if bias is None:
+                raise AssertionError(f"{name} gives a bias, but bias gives none")
+            close(form.detach(), bias.detach(), tolerance, f"{name} differs from bias")
+            wanted, got = (_gradients(y, inputs) for y in (bias, form))
+            for key in wanted:
+                message = f"{name}: another gradient of {key} than bias"
+                allowed = 10 * tolerance * max(1.0, float(wanted[key].abs().max()))
+                close(got[key], wanted[key], allowed, message)
+
+
+def _other_forms(
+    encoding: Encoding, q: Tensor, k: Tensor, ctx: Context
+) -> Iterator[tuple[str, Tensor, float]]:
+    """Name, bias and tolerance of each that the encoding gives: sinusoids are float32."""
+    (b, h, t, _), s = q.shape, k.shape[2]
+    pairs = encoding.pairs(q, k, ctx)
+    if pairs is not None:
+        _check_pairs_shape(pairs, (b, h, t, s))
+        yield "pairs", pairs.dense(), 1e-9
+    wide = encoding.widened(q, k, ctx)
+    if wide is not None:
+        sizes = [tuple(x.shape) for x in wide]
+        require(
+            sizes[0][:3] == (b, h, t) and sizes[1] == (b, h, s, sizes[0][-1]),
+            f"widened: q and k must be (B, H, T, W) and (B, H, S, W), were {sizes}",
+        )
+        yield "widened", (wide[0] @ wide[1].mT - q @ k.mT) * encoding.shape.d_head**-0.5, 1e-4
+
+
+def _check_pairs_shape(pairs: Pairs, size: tuple[int, int, int, int]) -> None:
+    (b, h, t, s), (reader, rows) = size, pairs
+    p = reader.shape[-1]
+    require(
+        reader.shape == (b, h, t, p),
+        f"pairs: the reader must be (B, H, T, P) = {(b, h, t, p)}, was {tuple(reader.shape)}",
+    )
+    require(
+        rows.shape == (1, t, s, h, p),
+        f"pairs: rows must be (1, T, S, H, P) = {(1, t, s, h, p)}, were {tuple(rows.shape)}; "
+        f"return None where samples differ",
+    )
+    require(
+        reader.dtype == rows.dtype == torch.float64,
+        f"pairs: expected the dtype of q, torch.float64, got {reader.dtype} and {rows.dtype}",
+    )
+
+
+def _gradients(bias: Tensor, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Of a weighted sum of the bias, by name."""
+    weight = torch.linspace(-1, 2, bias.numel(), dtype=bias.dtype).view(bias.shape)
+    if not bias.requires_grad:
+        return {name: torch.zeros_like(x) for name, x in inputs.items()}
+    found = torch.autograd.grad(
+        (bias * weight).sum(),
+        [*inputs.values()],
+        retain_graph=True,
+        allow_unused=True,
+        materialize_grads=True,
+    )
+    return dict(zip(inputs, found, strict=True))
+
+
+def check_gradients(factory: Factory) -> None:
+    """Every parameter gets a finite gradient, and each tensor of them somewhere not zero."""
+    encoding = build(factory).train()
+    if not any(True for _ in encoding.parameters()):
+        return
+    ids = tokens()
+    out = Probe(encoding)(ids, context(ids))
+    weight = torch.randn(out.shape, dtype=out.dtype, generator=torch.Generator().manual_seed(3))
+    (out * weight).sum().backward()
+    for name, parameter in encoding.named_parameters():
+        require(parameter.grad is not None, f"parameter {name} gets no gradient")
+        assert parameter.grad is not None
+        require(bool(parameter.grad.isfinite().all()), f"the gradient of {name} is not finite")
+        require(bool((parameter.grad != 0).any()), f"the gradient of {name} is zero everywhere")

@@ -1,0 +1,144 @@
+"""A small model around an encoding, and what it computes, for the checks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from pezoo import adapters
+from pezoo.adapters import attention_mask
+from pezoo.base import Context, Encoding, Shape
+
+Factory = Callable[[Shape], Encoding]
+Check = Callable[[Factory], None]
+
+SHAPE = Shape(d_model=24, n_heads=3, d_head=8, n_layers=2, train_len=16)
+VOCAB = 11
+
+
+class Probe(nn.Module):
+    """A small causal attention model around an encoding, with random projections."""
+
+    def __init__(self, encoding: Encoding, dtype: torch.dtype = torch.float64) -> None:
+        super().__init__()
+        shape = encoding.shape
+        generator = torch.Generator().manual_seed(1)
+        size = shape.n_heads * shape.d_head
+
+        def draw(*sizes: int) -> Tensor:
+            return torch.randn(*sizes, generator=generator, dtype=torch.float64).to(dtype)
+
+        self.encoding = encoding.to(dtype)
+        self.table = draw(VOCAB, shape.d_model)
+        self.qkv = draw(shape.n_layers, shape.d_model, 3 * size) * shape.d_model**-0.5
+        self.out = draw(shape.n_layers, size, shape.d_model) * size**-0.5
+
+    def forward(self, ids: Tensor, ctx: Context, cache: list[Any] | None = None) -> Tensor:
+        """ids (B, T) of the new tokens -> (B, T, D); a cache [None] * n_layers is filled."""
+        encoding, shape = self.encoding, self.encoding.shape
+        x = self.table[ids]
+        ctx = encoding.prepare(replace(ctx, x=x, layer=0))
+        x = encoding.embed(x, ctx)
+        for layer in range(shape.n_layers):
+            here = ctx.at(layer, x)
+            q, k, v = (
+                (x @ self.qkv[layer]).view(*ids.shape, 3, shape.n_heads, -1).permute(2, 0, 3, 1, 4)
+            )
+            q, k = encoding.transform(q, k, here)
+            if cache is not None:
+                if cache[layer] is not None:
+                    k, v = (torch.cat(pair, 2) for pair in zip(cache[layer], (k, v), strict=True))
+                cache[layer] = (k, v)
+            y = adapters.attend(encoding, q, k, v, here, attention_mask(here), "eager")
+            x = x + y.transpose(1, 2).flatten(2) @ self.out[layer]
+        return x
+
+
+def context(ids: Tensor, pos: Tensor | None = None, **fields: Any) -> Context:
+    """A context for the ids (B, S), with positions 0..S-1 unless given."""
+    pos = torch.arange(ids.shape[1])[None] if pos is None else pos
+    generator = torch.Generator().manual_seed(5)
+    scale = torch.tensor([max(1, ids.shape[1] // 2)], device=ids.device)
+    return Context(pos=pos, ids=ids, scale=scale, generator=generator, **fields)
+
+
+def tokens(batch: int = 3, length: int = 10, seed: int = 0) -> Tensor:
+    """(batch, length) random ids."""
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randint(VOCAB, (batch, length), generator=generator)
+
+
+def build(factory: Factory, shape: Shape = SHAPE, seed: int = 0) -> Encoding:
+    """The encoding in evaluation mode with every parameter moved off its initial value.
+
+    A parameter that starts at zero would hide what it does from the checks.
+    """
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        encoding = factory(shape)
+        with torch.no_grad():
+            for parameter in encoding.parameters():
+                parameter.add_(0.1 * torch.randn_like(parameter))
+    return encoding.eval()
+
+
+def run(encoding: Encoding, ids: Tensor, pos: Tensor | None = None, **fields: Any) -> Tensor:
+    """What the probe makes of ids (B, T) -> (B, T, D); `fields` are those of a Context."""
+    ctx = replace(context(ids, pos), **fields)
+    with torch.no_grad():
+        out: Tensor = Probe(encoding)(ids, ctx)
+    return out
+
+
+def stream(
+    encoding: Encoding, ids: Tensor, chunks: list[int], pos: Tensor | None = None, **fields: Any
+) -> Tensor:
+    """The same with a cache, in chunks of these sizes."""
+    fields = {"total": ids.shape[1], **fields}
+    whole = replace(context(ids, pos), **fields)
+    cache: list[Any] = [None] * encoding.shape.n_layers
+    probe, outs, end = Probe(encoding), [], 0
+    with torch.no_grad():
+        for size in chunks:
+            start, end = end, end + size
+            ctx = replace(whole, pos=whole.pos[:, :end], ids=ids[:, :end], n_new=size)
+            outs.append(probe(ids[:, start:end], ctx, cache))
+    return torch.cat(outs, 1)
+
+
+def embedded_and_logits(
+    encoding: Encoding, ids: Tensor, pos: Tensor, dtype: torch.dtype
+) -> tuple[Tensor, Tensor]:
+    """The embedding and the first layer's logits for bfloat16 inputs, held in `dtype`."""
+    shape = encoding.shape
+    generator = torch.Generator().manual_seed(2)
+    x = torch.randn(*ids.shape, shape.d_model, generator=generator).bfloat16().to(dtype)
+    q, k = (
+        torch.randn(2, ids.shape[0], shape.n_heads, ids.shape[1], shape.d_head, generator=generator)
+        .bfloat16()
+        .to(dtype)
+        .unbind(0)
+    )
+    with torch.no_grad():
+        ctx = encoding.prepare(context(ids, pos, x=x))
+        embedded = encoding.embed(x, ctx)
+        q, k = encoding.transform(q, k, ctx.at(0, x))
+        bias = encoding.bias(q, k, ctx.at(0, x))
+        logits = (q.float() @ k.float().mT) * shape.d_head**-0.5
+        return embedded.float(), logits if bias is None else logits + bias.float()
+
+
+def require(condition: bool, message: str) -> None:
+    """Errors: AssertionError with that message."""
+    if not condition:
+        raise AssertionError(message)
+
+
+def close(a: Tensor, b: Tensor, tolerance: float, message: str) -> None:
+    """Errors: AssertionError where two numbers differ by more than the tolerance."""
+    gap = float((a - b).abs().max())
+    require(gap <= tolerance, f"{message} (by {gap:.2g}, allowed {tolerance:.2g})")

@@ -1,0 +1,122 @@
+"""Checks of what an encoding makes of tokens: order, length, shift, precision and streaming."""
+
+from __future__ import annotations
+
+import torch
+
+from pezoo.base import PositionError, Shape
+from pezoo.testing.probe import (
+    SHAPE,
+    VOCAB,
+    Factory,
+    build,
+    close,
+    embedded_and_logits,
+    require,
+    run,
+    stream,
+    tokens,
+)
+
+
+def check_prefix_stability(factory: Factory) -> None:
+    """Later tokens change nothing before them."""
+    encoding = build(factory)
+    if not encoding.prefix_stable:
+        return
+    ids = tokens()
+    other = ids.clone()
+    other[:, 6:] = (other[:, 6:] + 1) % VOCAB
+    close(
+        run(encoding, ids)[:, :6],
+        run(encoding, other)[:, :6],
+        1e-9,
+        "later tokens change earlier outputs",
+    )
+    if not (encoding.stochastic or encoding.needs_scale):
+        short = run(encoding, ids[:, :6])
+        close(run(encoding, ids)[:, :6], short, 1e-9, "a longer sequence changes earlier outputs")
+
+
+def check_streaming(factory: Factory) -> None:
+    """Token by token, and in chunks, with a cache, it computes what the full pass does."""
+    encoding = build(factory)
+    if not encoding.prefix_stable:
+        return
+    ids = tokens()
+    full = run(encoding, ids)
+    for chunks in ([1] * 10, [4, 1, 5], [9, 1]):
+        close(full, stream(encoding, ids, chunks), 1e-5, f"decoding in chunks of {chunks} differs")
+
+
+def check_shift_invariance(factory: Factory) -> None:
+    """If it claims to be relative, moving every position by the same amount changes nothing."""
+    encoding = build(factory)
+    ids = tokens()
+    plain = run(encoding, ids)
+    for shift in (1, 7, 1000):
+        if encoding.relative:
+            moved = run(encoding, ids, pos=torch.arange(ids.shape[1])[None] + shift)
+            close(
+                plain, moved, 1e-5, f"it claims to be relative, but a shift by {shift} changes it"
+            )
+
+
+def check_long(factory: Factory) -> None:
+    """Four times the training length works and is finite, or raises PositionError."""
+    encoding = build(factory)
+    ids = tokens(1, 4 * encoding.shape.train_len)
+    try:
+        out = run(encoding, ids)
+    except PositionError as error:
+        require(len(str(error)) > 10, "PositionError must say what can be represented")
+        return
+    require(bool(out.isfinite().all()), "not finite at four times the training length")
+
+
+def check_bfloat16(factory: Factory) -> None:
+    """In bfloat16 at position 20,000 it agrees with float32 to bfloat16's precision.
+
+    Angles, distances and table indices computed in bfloat16 would be wrong by whole positions.
+    """
+    low = build(factory).to(torch.bfloat16)
+    high = build(factory).to(torch.bfloat16).float()
+    ids, pos = tokens(), torch.arange(20_000, 20_010)[None]
+    try:
+        outs = [
+            embedded_and_logits(low, ids, pos, torch.bfloat16),
+            embedded_and_logits(high, ids, pos, torch.float32),
+        ]
+    except PositionError:
+        return
+    for name, a, b in zip(("embed", "logits"), *outs, strict=True):
+        size = b[b.isfinite()].abs().max().clamp(min=1.0)
+        require(
+            bool((a.isfinite() == b.isfinite()).all()), f"{name}: infinite elsewhere in bfloat16"
+        )
+        gap = (a.float() - b)[b.isfinite()].abs().max() / size
+        require(
+            float(gap) < 0.05,
+            f"{name}: off by {float(gap):.3f} of its size in bfloat16 at position 20,000",
+        )
+
+
+def check_deterministic(factory: Factory) -> None:
+    """The same seed gives the same encoding and the same outputs."""
+    ids = tokens()
+    a, b = (run(build(factory, seed=4), ids) for _ in range(2))
+    close(a, b, 0, "two runs with one seed differ: draw from ctx.generator")
+
+
+def check_order(factory: Factory) -> None:
+    """The last token sees in which order the earlier ones stand, unless declared order-blind."""
+    encoding = build(factory)
+    ids = torch.tensor([[1, 2, 3, 4, 5, 6, 7, 8, 9, 10]])
+    swapped = ids[:, [0, 2, 1, 3, 8, 5, 6, 4, 7, 9]]
+    one = Shape(**{**vars(SHAPE), "n_layers": 1})
+    encoding = build(factory, one)
+    gap = float((run(encoding, ids)[:, -1] - run(encoding, swapped)[:, -1]).abs().max())
+    if encoding.order_blind:
+        require(gap < 1e-9, f"declared order-blind, but the order changes its output by {gap:.2g}")
+    else:
+        require(gap > 1e-6, "blind to the order of tokens: set order_blind = True if that is meant")

@@ -1,0 +1,117 @@
+"""All checks, run on one encoding or parametrised over many."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pezoo.testing.batches import (
+    check_batch,
+    check_left_padding,
+    check_parts,
+    check_right_padding,
+)
+from pezoo.testing.hooks import (
+    check_bias_forms,
+    check_constructible,
+    check_gradients,
+    check_shapes,
+    check_state_dict,
+)
+from pezoo.testing.probe import Check, Factory
+from pezoo.testing.sequences import (
+    check_bfloat16,
+    check_deterministic,
+    check_long,
+    check_order,
+    check_prefix_stability,
+    check_shift_invariance,
+    check_streaming,
+)
+
+CHECKS: tuple[Check, ...] = (
+    check_constructible,
+    check_state_dict,
+    check_shapes,
+    check_bias_forms,
+    check_gradients,
+    check_prefix_stability,
+    check_streaming,
+    check_shift_invariance,
+    check_long,
+    check_bfloat16,
+    check_deterministic,
+    check_order,
+    check_batch,
+    check_parts,
+    check_right_padding,
+    check_left_padding,
+)
+
+
+def check_encoding(factory: Factory, *, expected_failures: Mapping[str, str] | None = None) -> None:
+    """Run every check on the encodings that `factory(shape)` makes.
+
+    expected_failures maps a check's name ("check_long") to the written reason why it fails; such a
+    check must fail: once it passes, that is an error too.
+    Errors: AssertionError naming the check, ValueError for an unknown check or an empty reason.
+    """
+    expected = dict(expected_failures or {})
+    _check_reasons(expected)
+    for check in CHECKS:
+        run_check(check, factory, expected.get(check.__name__))
+
+
+def run_check(check: Check, factory: Factory, expected: str | None = None) -> None:
+    """One check, which must fail if a reason to expect that is given."""
+    try:
+        check(factory)
+    except Exception as error:
+        if expected is None:
+            raise AssertionError(f"{check.__name__}: {_plain(check, error)}") from error
+        return
+    if expected is not None:
+        raise AssertionError(
+            f"{check.__name__} passes now, though it was expected to fail ({expected}): "
+            f"remove the expectation"
+        )
+
+
+def parametrize_with_checks(
+    factories: Mapping[str, Factory],
+    expected_failures: Mapping[str, Mapping[str, str]] | None = None,
+) -> Any:
+    """A pytest decorator: the test gets `check` (a callable on a factory) and `factory`."""
+    import pytest
+
+    expected = {name: dict(reasons) for name, reasons in (expected_failures or {}).items()}
+    cases = []
+    for name, factory in factories.items():
+        reasons = expected.pop(name, {})
+        _check_reasons(reasons)
+        for check in CHECKS:
+            bound = _bind(check, reasons.get(check.__name__))
+            cases.append(pytest.param(bound, factory, id=f"{name}-{check.__name__[6:]}"))
+    if expected:
+        raise ValueError(f"expected_failures names no such encoding: {', '.join(expected)}")
+    return pytest.mark.parametrize(("check", "factory"), cases)
+
+
+def _bind(check: Check, expected: str | None) -> Check:
+    return lambda factory: run_check(check, factory, expected)
+
+
+def _check_reasons(expected: Mapping[str, str]) -> None:
+    known = [check.__name__ for check in CHECKS]
+    for name, reason in expected.items():
+        if name not in known:
+            raise ValueError(f"no check is called {name!r}; known: {', '.join(known)}")
+        if not reason.strip():
+            raise ValueError(f"the expected failure of {name} needs a written reason")
+
+
+def _plain(check: Check, error: Exception) -> str:
+    if isinstance(error, AssertionError):
+        return str(error)
+    what = (check.__doc__ or "").splitlines()[0]
+    return f"{type(error).__name__}: {error} (while checking: {what})"
