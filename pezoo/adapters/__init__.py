@@ -13,7 +13,7 @@ from torch import Tensor
 
 from pezoo.adapters import eager, numba
 from pezoo.base import Context, Encoding
-from pezoo.kernels.attention import installed
+from pezoo.kernels.installed import installed
 from pezoo.kernels.members import over_rows
 
 BACKENDS = ("sdpa", "eager", "flex", "numba", "xformers")
@@ -31,7 +31,7 @@ def resolve(backend: str, encoding: Encoding, device: str = "") -> str:
     Errors: BackendError for an unknown name, or a fused kernel where softmax is replaced.
     """
     if backend == "auto":
-        fused = "numba" if device == "cpu" and installed() else "sdpa"
+        fused = "numba" if device == "cpu" and installed("numba") else "sdpa"
         return "eager" if encoding.replaces_softmax else fused
     if backend not in BACKENDS:
         raise BackendError(f"unknown attention {backend!r}: expected auto, {', '.join(BACKENDS)}")

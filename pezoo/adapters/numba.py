@@ -33,11 +33,11 @@ def attend(
 ) -> Tensor:
     """The same as `eager.attend`. Errors: BackendError without numba or a CPU."""
     from pezoo.adapters import BackendError
-    from pezoo.kernels.attention import installed
+    from pezoo.kernels.installed import installed
 
     if q.device.type != "cpu":
         raise BackendError(f"attention numba runs on a CPU, was given {q.device}; use sdpa")
-    if not installed():
+    if not installed("numba"):
         raise BackendError("numba cannot be imported: pip install numba, or use sdpa")
     if not takes(q, k):
         dense = bias.dense() if isinstance(bias, Pairs) else bias

@@ -11,6 +11,7 @@ from importlib import import_module
 
 from torch import Tensor
 
+from pezoo.kernels.installed import installed
 from pezoo.spec import unknown
 
 BACKENDS = ("numba", "reference", "sdpa")
@@ -35,18 +36,9 @@ def attention(
     return out
 
 
-def installed() -> bool:
-    """Whether numba can be imported: one that does not fit the installed numpy cannot."""
-    try:
-        import_module("numba")
-    except ImportError:
-        return False
-    return True
-
-
 def backends() -> list[str]:
     """The back ends that can run here; numba is for a CPU."""
-    return [name for name in BACKENDS if name != "numba" or installed()]
+    return [name for name in BACKENDS if name != "numba" or installed("numba")]
 
 
 def cost(b: int, h: int, t: int, k: int, biased: bool = False, item: int = 4) -> tuple[int, int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from pezoo.kernels.attention import installed
+from pezoo.kernels.installed import installed
 from pezoo.spec import unknown
 
 BACKENDS = ("numba", "reference")
@@ -29,7 +29,7 @@ def probabilities(
     if backend not in (*BACKENDS, "auto"):
         raise ValueError(unknown("back end", backend, (*BACKENDS, "auto")))
     fits = logits.device.type == "cpu" and logits.dtype in (torch.float32, torch.float64)
-    fits = fits and installed()
+    fits = fits and installed("numba")
     if backend == "numba" and not fits:
         raise ValueError(
             "back end 'numba' computes in float32 or float64 on a CPU where numba is installed, "

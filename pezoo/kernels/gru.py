@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import linear
 
-from pezoo.kernels.attention import installed
+from pezoo.kernels.installed import installed
 from pezoo.spec import unknown
 
 BACKENDS = ("numba", "reference")
@@ -87,4 +87,4 @@ def _obstacle(weight: Tensor) -> str:
         return f"computes in float32 or float64, was given {weight.dtype}"
     if weight.shape[-1] < UNITS:
         return f"needs at least {UNITS} units, was given {weight.shape[-1]}"
-    return "" if installed() else "cannot be imported: pip install numba"
+    return "" if installed("numba") else "cannot be imported: pip install numba"

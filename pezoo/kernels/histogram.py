@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from pezoo.kernels.installed import installed
 from pezoo.spec import unknown
 
 BACKENDS = ("numba", "reference", "torch", "triton")
@@ -177,7 +178,7 @@ def _obstacle(backend: str, tensor: Tensor) -> str:
     if backend in ("reference", "torch"):
         return ""
     device = "cuda" if backend == "triton" else "cpu"
-    if not _installed(backend):
+    if not installed(backend):
         return f"cannot be imported: pip install {backend}"
     if tensor.device.type != device:
         return f"runs on {device}, was given {tensor.device}"
@@ -192,17 +193,8 @@ def backends() -> list[str]:
         name
         for name in BACKENDS
         if name in ("reference", "torch")
-        or (_installed(name) and (name != "triton" or torch.cuda.is_available()))
+        or (installed(name) and (name != "triton" or torch.cuda.is_available()))
     ]
-
-
-def _installed(name: str) -> bool:
-    """Whether it can be imported: one that does not fit the installed numpy cannot."""
-    try:
-        import_module(name)
-    except ImportError:
-        return False
-    return True
 
 
 def cost(b: int, t: int, c: int, gamma: bool = True, itemsize: int = 4) -> tuple[int, int]:

@@ -13,14 +13,14 @@ from importlib import import_module
 import torch
 from torch import Tensor, nn
 
-from pezoo.kernels.attention import installed
+from pezoo.kernels.installed import installed
 
 COLUMNS = 16  # what the loops take at a time
 
 
 def suits(width: int, hidden: int, device: str) -> bool:
     """Whether layers of these sizes can be fused on that device."""
-    return device == "cpu" and not (width % COLUMNS or hidden % COLUMNS) and installed()
+    return device == "cpu" and not (width % COLUMNS or hidden % COLUMNS) and installed("numba")
 
 
 def takes(x: Tensor, weight: Tensor) -> bool:

@@ -22,6 +22,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from pezoo.kernels.installed import installed
 from pezoo.spec import unknown
 
 Copied = tuple[Tensor, Tensor]  # none (B, T, C) and copied (B, T, C, 2F)
@@ -103,7 +104,7 @@ def chosen(reset: Tensor, backend: str = "auto") -> str:
     if backend == "auto":
         if reset.device.type != "cpu":
             return "parallel"
-        return "numba" if _has_numba() else "torch"
+        return "numba" if installed("numba") else "torch"
     if backend not in BACKENDS:
         raise ValueError(unknown("back end", backend, (*BACKENDS, "auto")))
     if backend == "numba" and reset.device.type != "cpu":
@@ -113,7 +114,7 @@ def chosen(reset: Tensor, backend: str = "auto") -> str:
 
 def backends() -> list[str]:
     """The back ends that can run here; numba is optional."""
-    return [name for name in BACKENDS if name != "numba" or _has_numba()]
+    return [name for name in BACKENDS if name != "numba" or installed("numba")]
 
 
 def cost(b: int, t: int, c: int, f: int, j: int = 3, itemsize: int = 4) -> tuple[int, int]:
@@ -137,15 +138,6 @@ def _full_precision(device: str) -> AbstractContextManager[Any]:
     """Without autocast, where the device has one: its products would be rounded to bfloat16."""
     available = torch.amp.is_autocast_available(device)
     return torch.autocast(device, enabled=False) if available else nullcontext()
-
-
-def _has_numba() -> bool:
-    """Whether numba can be imported; one that does not fit the installed numpy cannot."""
-    try:
-        import_module("numba")
-    except ImportError:
-        return False
-    return True
 
 
 def _complex(row: Tensor) -> Tensor:

@@ -13,6 +13,7 @@ from pezoo.kernels.gates import probabilities
 from pezoo.kernels.gru import gru_recurrence
 from pezoo.kernels.histogram import Copy, Gates, histogram_scan
 from pezoo.kernels.histogram_stream import histogram_stream
+from pezoo.kernels.installed import installed
 from pezoo.kernels.spectral import spectral_scan
 
 M, B, T, C = 3, 2, 5, 2
@@ -47,7 +48,7 @@ def cases():
         encoding.pairs = lambda q, k, ctx: Pairs(*pairs)
         return adapters.attend(encoding, q, k, v, context, mask, "numba")
 
-    if attention.installed():
+    if installed("numba"):
         factors = numbers(M, B, 2, T, 3), numbers(M, 1, T, T, 2, 3)
         narrow = (x[..., :B] for x in (q, k, v))  # factors are for many samples
         yield "attention-factors", attend_factors, (*narrow, *factors)
