@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from harness import heap
 from harness.config import ConfigError
 from harness.perf.ceilings import ceilings
 from harness.perf.report import Report, machine
@@ -158,6 +159,7 @@ class Candidate:
 def measure(name: str, sizes: Sizes, rounds: int, device: str) -> Report:
     """One row per back end that the kernel offers here. Errors: ConfigError for the name."""
     kernel = find(name)
+    heap.keep()  # as a worker does
     module = import_module(kernel.module)
     draws = generator("perf", name)
     inputs = {k: x.to(device) for k, x in kernel.inputs(sizes, draws).items()}

@@ -18,11 +18,12 @@ from pezoo.kernels.numba_cache import Function, compiled
 from pezoo.kernels.numba_math import exp2, log2
 from pezoo.kernels.numba_vectors import (
     LANES,
+    ask_to_read,
+    ask_to_write,
     gather,
     larger,
     load,
     load_rows,
-    prefetch,
     scatter,
     splat,
     store,
@@ -122,16 +123,34 @@ def _load(tensor: Array, at: Array, skip: int, lines: Array, low: int, high: int
 
 
 @_inline
-def _store(lines: Array, low: int, high: int, tensor: Array, at: Array, skip: int) -> None:
-    """Line low + d below `high` -> tensor[at + skip + d]."""
+def _store(
+    lines: Array, low: int, high: int, tensor: Array, at: Array, skip: int, factor: Lanes
+) -> None:
+    """Line low + d below `high` times a factor -> tensor[at + skip + d]."""
     n = high - low
     if n < LANES:
         for d in range(n):
-            scatter(tensor, at, skip + d, load(lines, (low + d) * LANES))
+            scatter(tensor, at, skip + d, factor * load(lines, (low + d) * LANES))
         return
     for tile in range(0, n, LANES):
         d = min(tile, n - LANES)
-        store_rows(tensor, at, skip + d, lines, (low + d) * LANES)
+        store_rows(tensor, at, skip + d, lines, (low + d) * LANES, factor)
+
+
+@_inline
+def _blank(tensor: Array, at: Array, skip: int, low: int, high: int, size: Sizes) -> None:
+    """Zeros to the bins below `low` and from `high` on, and to some between them."""
+    bins, zero = size.last, splat(0, gather(tensor, at, skip))
+    if bins < LANES:
+        for d in range(bins):
+            scatter(tensor, at, skip + d, zero)
+        return
+    for lane in range(LANES):
+        start = at[lane] + skip
+        for d in range(0, low, LANES):
+            store(tensor, start + min(d, bins - LANES), zero)
+        for d in range(bins - LANES, high - LANES, -LANES):
+            store(tensor, start + max(d, 0), zero)
 
 
 @_inline
@@ -207,36 +226,61 @@ def _step(
 
 
 @_inline
-def _sharpen(h: Array, low: int, high: int, gamma: Lanes, eps: float) -> None:
-    """Lines low..high-1 of h <- (h + eps)^gamma, normalised."""
-    top = splat(LEAST, gamma)
-    raw, total = splat(0, gamma), splat(0, gamma)
+def _place(at: Array, skip: int, i: int) -> int:
+    """Of number i of all cache lines of the rows at + skip: first lines first."""
+    place: int = at[i & (LANES - 1)] + skip + i // LANES * LINE
+    return place
+
+
+@_inline
+def _sharpen(
+    h: Array, low: int, high: int, gamma: Lanes, eps: float, out: Array, at: Array, skip: int
+) -> Lanes:
+    """Lines low..high-1 of h <- (h + eps)^gamma times a number. Returns the sum of these.
+
+    Meanwhile it asks for the memory out[at + skip] that is written next.
+    """
+    top, total = splat(LEAST, gamma), splat(0, gamma)
     for i in range(low * LANES, high * LANES, LANES):
-        mass = load(h, i)
-        log = log2(mass + eps)
+        log = log2(load(h, i) + eps)
         store(h, i, log)
-        raw, top = raw + mass, larger(log, top)
+        top = larger(log, top)
     for i in range(low * LANES, high * LANES, LANES):
+        ask_to_write(out, _place(at, skip, i // LANES - low))
         power = exp2(gamma * (load(h, i) - top))
         store(h, i, power)
         total = total + power
-    factor = 1 / total + 0 * raw  # log2 gives numbers for NaNs, which must not be lost
+    return total
+
+
+@_inline
+def _collect(g: Array, carry: Array, h: Array, low: int, high: int) -> Lanes:
+    """Add what is carried to g; the sum of g h."""
+    mean = splat(0, load(g, 0))
     for i in range(low * LANES, high * LANES, LANES):
-        store(h, i, factor * load(h, i))
+        one = load(g, i) + load(carry, i)
+        store(g, i, one)
+        mean = mean + one * load(h, i)
+    return mean
 
 
 @_inline
 def _unsharpen(
-    g: Array, h: Array, x: Array, low: int, high: int, gamma: Lanes, eps: float
-) -> Lanes:
+    g: Array, h: Array, x: Array, low: int, high: int, mean: Lanes, gamma: Lanes, eps: float,
+    coming: tuple[Array, Array, Array, tuple[int, int]],
+) -> Lanes:  # fmt: skip
     """g, the gradient of the sharpened h -> that of x, which was sharpened. Returns dgamma.
 
-    dx = gamma (g - sum g h) h / (x + eps) and dgamma = sum (g - sum g h) h log(x + eps).
+    dx = gamma (g - mean) h / (x + eps) and dgamma = sum (g - mean) h log(x + eps); mean = sum g h.
+    Meanwhile it asks for `coming`: two tensors, whose rows begin at + skip for one of two skips.
     """
-    mean, d_gamma = splat(0, gamma), splat(0, gamma)
+    d_gamma = splat(0, gamma)
     for i in range(low * LANES, high * LANES, LANES):
-        mean = mean + load(g, i) * load(h, i)
-    for i in range(low * LANES, high * LANES, LANES):
+        number = i // LANES - low
+        if number % 2:
+            ask_to_read(coming[0], _place(coming[2], coming[3][0], number // 2))
+        else:
+            ask_to_read(coming[1], _place(coming[2], coming[3][1], number // 2))
         inner = (load(g, i) - mean) * load(h, i)
         mass = load(x, i) + eps
         d_gamma = d_gamma + inner * log2(mass)
@@ -275,15 +319,21 @@ def _forward(x: Inputs, eps: float, size: Sizes, out: Array, rows: Rows, scratch
     low, high = _span(0, size)
     _load(x.start, rows.start, 0, scratch[0], low, high)
     mass = _sum(scratch[0], low, high)
+    factor = splat(1, mass)  # what the lines have to be multiplied with
     for t in range(size.steps):
-        old, new = scratch[t % 2], scratch[1 - t % 2]
-        shares = _gates(x, rows.gate, t * size.cursors)
-        mass = _step(old, new, x, rows, t, size, shares, mass)
+        old, new, skip = scratch[t % 2], scratch[1 - t % 2], t * size.cursors * size.last
+        stay, jump, total = _gates(x, rows.gate, t * size.cursors)
+        stay = stay[0] * factor, stay[1] * factor, stay[2] * factor
+        mass = _step(old, new, x, rows, t, size, (stay, jump, total), mass)
+        low, high = _span(t + 1, size)
         if x.gamma.size:
-            low, high = _span(t + 1, size)
-            _sharpen(new, low, high, gather(x.gamma, rows.row, 0), eps)
+            gamma = gather(x.gamma, rows.row, 0)
+            sound = mass + load(new, _origin(t, size)[0] * LANES)
+            total = _sharpen(new, low, high, gamma, eps, out, rows.out, skip)
+            factor = 1 / total + 0 * sound  # log2 gives numbers for NaNs, which must not be lost
             mass = splat(1, mass)
-        _store(new, PAD, PAD + size.last, out, rows.out, t * size.cursors * size.last)
+        _blank(out, rows.out, skip, low - PAD, high - PAD, size)
+        _store(new, low, high, out, rows.out, skip + low - PAD, factor)
 
 
 @compiled
@@ -301,8 +351,8 @@ def backward(
 def _recall(
     x: Inputs, size: Sizes, out: Array, grad: Array, t: int, rows: Rows, old: Array, g: Array
 ) -> None:  # fmt: skip
-    """The gradient of step t -> g, the histogram before it -> old; asks for those of step t - 1."""
-    step, bins = size.cursors * size.last, size.last
+    """The gradient of step t -> g, the histogram before it -> old."""
+    step = size.cursors * size.last
     low, high = _span(t + 1, size)
     _load(grad, rows.out, t * step + low - PAD, g, low, high)
     low, high = _span(t, size)
@@ -310,9 +360,6 @@ def _recall(
         _load(x.start, rows.start, 0, old, low, high)
         return
     _load(out, rows.out, (t - 1) * step + low - PAD, old, low, high)
-    for d in range(low - PAD, min(high - PAD, bins if t > 1 else 0), LINE):
-        prefetch(grad, rows.out, (t - 1) * step + d)
-        prefetch(out, rows.out, (t - 2) * step + d)
 
 
 @_inline
@@ -325,26 +372,28 @@ def _backward(
     low, high = _span(size.steps, size)
     last = (size.steps - 1) * size.cursors * size.last
     _load(out, rows.out, last + low - PAD, scratch[size.steps % 2], low, high)
-    d_gamma = splat(0, load(carry, 0))
+    d_gamma, one = splat(0, load(carry, 0)), splat(1, load(carry, 0))
     for t in range(size.steps - 1, -1, -1):
         now, old, gate = scratch[1 - t % 2], scratch[t % 2], t * size.cursors
         _recall(x, size, out, grad, t, rows, old, g)
-        for line in range(low, high):
-            _add(g, line, load(carry, line * LANES))
+        mean = _collect(g, carry, now, low, high)
         was_low, was_high = _span(t, size)
         mass = splat(1, d_gamma) if t and x.gamma.size else _sum(old, was_low, was_high)
         shares = _gates(x, rows.gate, gate)
         if x.gamma.size:
             _step(old, raw, x, rows, t, size, shares, mass)
             gamma = gather(x.gamma, rows.row, 0)
-            d_gamma = d_gamma + _unsharpen(g, now, raw, low, high, gamma, eps)
+            before = (t - 1) * size.cursors * size.last + was_low - PAD
+            skips = before, before - size.cursors * size.last + 1
+            coming = grad, out, rows.out, skips
+            d_gamma = d_gamma + _unsharpen(g, now, raw, low, high, mean, gamma, eps, coming)
         zero, count = _origin(t, size)
-        _store(g, zero + 1, zero + 1 + count, d.source, rows.source, gate * size.sources)
+        _store(g, zero + 1, zero + 1 + count, d.source, rows.source, gate * size.sources, one)
         if size.one_sided:
             store(g, (PAD - 1) * LANES, load(g, PAD * LANES))
         low, high = was_low, was_high
         d_stay, d_jump = _unmove(g, old, low, high, zero, shares, mass, carry)
         _store_gates(x, rows.gate, gate, d_stay, d_jump, d)
-    _store(carry, low, high, d.start, rows.start, 0)
+    _store(carry, low, high, d.start, rows.start, 0, one)
     if x.gamma.size:
         scatter(d.gamma, rows.row, 0, d_gamma)

@@ -33,7 +33,7 @@ from pezoo.kernels.numba_vectors import (
     where_negative,
 )
 
-LOWEST = -126.0
+LOWEST = -127.0  # k for which 2^k has the bits of 0
 LOG2E = math.log2(math.e)
 L0, L1, L2 = 1.442695003652, -0.721347346802, 0.480910643031
 L3, L4, L5 = -0.360703683031, 0.287916245071, -0.238944813858
@@ -60,7 +60,7 @@ def _split(typing: Any, x: Any) -> Any:
 
 @intrinsic
 def _nearest(typing: Any, x: Any) -> Any:
-    """x <= 0 as (k, 2^k) with k the nearest integer, in -126..0."""
+    """-127 <= x <= 0 as (k, 2^k) with k the nearest integer; 2^-127 is 0."""
 
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         half = ir.Constant(FLOATS, [0.5] * LANES)
@@ -98,7 +98,7 @@ def log2(x: Any) -> Any:
 
 
 def exp2(x: Any) -> Any:
-    """2^x of a vector of x <= 0; what would be smaller than 2^-126 in float32 is 0."""
+    """2^x of a vector of x <= 0; what would be smaller than 2^-126.5 in float32 is 0."""
     raise NotImplementedError("for numba kernels")
 
 
@@ -130,7 +130,7 @@ def _exp2(x: Any) -> Callable[[Any], Any]:
         f = inside - k
         f2 = f * f
         p = (1 + E1 * f) + f2 * ((E2 + E3 * f) + f2 * ((E4 + E5 * f) + f2 * E6))
-        return where_negative(x - LOWEST, power * 0, power * p)
+        return power * p
 
     return single if x == SINGLES else double
 

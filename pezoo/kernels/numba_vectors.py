@@ -164,20 +164,26 @@ def _places(context: Any, builder: Any, kinds: Any, args: Any) -> list[Any]:
     return [builder.gep(x, [builder.add(builder.load(lane), args[2])]) for lane in lanes]
 
 
-@intrinsic
-def prefetch(typing: Any, x: Any, at: Any, skip: Any) -> Any:
-    """Ask for the cache lines of x[at[k] + skip]."""
+def _asking(write: bool) -> Callable[..., Any]:
+    @intrinsic
+    def ask(typing: Any, x: Any, i: Any) -> Any:
+        def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            byte = ir.IntType(8).as_pointer()
+            kind = ir.FunctionType(ir.VoidType(), [byte, INT, INT, INT])
+            ask = builder.module.declare_intrinsic("llvm.prefetch", [byte], kind)
+            place = builder.bitcast(_address(context, builder, x, *args), byte)
+            second_level, data = 2, 1  # the first holds what is computed with
+            builder.call(
+                ask, [place, *(ir.Constant(INT, n) for n in (int(write), second_level, data))]
+            )
+            return context.get_dummy_value()
 
-    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        byte = ir.IntType(8).as_pointer()
-        kind = ir.FunctionType(ir.VoidType(), [byte, INT, INT, INT])
-        ask = builder.module.declare_intrinsic("llvm.prefetch", [byte], kind)
-        read, keep, data = (ir.Constant(INT, i) for i in (0, 3, 1))
-        for place in _places(context, builder, signature.args, args):
-            builder.call(ask, [builder.bitcast(place, byte), read, keep, data])
-        return context.get_dummy_value()
+        return types.void(x, _index(i)), code
 
-    return types.void(x, at, _index(skip)), code
+    return ask
+
+
+ask_to_read, ask_to_write = _asking(False), _asking(True)  # (x, i): for the cache line of x[i]
 
 
 @intrinsic
@@ -195,17 +201,17 @@ def load_rows(typing: Any, x: Any, at: Any, skip: Any, y: Any, i: Any) -> Any:
 
 
 @intrinsic
-def store_rows(typing: Any, x: Any, at: Any, skip: Any, y: Any, i: Any) -> Any:
-    """Transpose: x[at[k] + skip + j] = y[i + LANES j + k] for j, k < LANES; arrays (n,)."""
+def store_rows(typing: Any, x: Any, at: Any, skip: Any, y: Any, i: Any, factor: Any) -> Any:
+    """Transpose: x[at[k] + skip + j] = factor[k] y[i + LANES j + k]; j, k < LANES; arrays (n,)."""
 
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         rows, lines, size = _tile(context, builder, signature.args, args)
-        values = [builder.load(line, align=size) for line in lines]
+        values = [builder.fmul(builder.load(line, align=size), args[5]) for line in lines]
         for value, row in zip(_transpose(builder, values), rows, strict=True):
             builder.store(value, row, align=size)
         return context.get_dummy_value()
 
-    return types.void(x, at, _index(skip), y, _index(i)), code
+    return types.void(x, at, _index(skip), y, _index(i), factor), code
 
 
 def _tile(context: Any, builder: Any, kinds: Any, args: Any) -> tuple[list[Any], list[Any], int]:

@@ -13,11 +13,12 @@ from pezoo.kernels.histogram import Gates, histogram_scan  # noqa: E402
 from pezoo.kernels.numba_math import exp2, log2  # noqa: E402
 from pezoo.kernels.numba_vectors import (  # noqa: E402
     LANES,
+    ask_to_read,
+    ask_to_write,
     gather,
     larger,
     load,
     load_rows,
-    prefetch,
     scatter,
     splat,
     store,
@@ -82,20 +83,21 @@ def test_vectors_compute_like_arrays(dtype):
 @types
 def test_rows_are_transposed(dtype):
     x = np.arange(40 * LANES).astype(dtype)
-    at = np.random.default_rng(0).permutation(30)[:LANES] * LANES
+    at = np.random.default_rng(0).permutation(15)[:LANES] * 2 * LANES
     lines, back = np.zeros(LANES * LANES + 1, dtype), np.zeros_like(x)
 
     @numba.njit
-    def turn(x, at, lines, back):
-        prefetch(x, at, 3)
+    def turn(x, at, lines, back, factors):
+        ask_to_read(x, at[0])
+        ask_to_write(back, at[0])
         load_rows(x, at, 3, lines, 1)
-        store_rows(back, at, 3, lines, 1)
+        store_rows(back, at, 3, lines, 1, load(factors, 0))
         scatter(back, at, 2, gather(x, at, 2))
 
-    turn(x, at, lines, back)
+    turn(x, at, lines, back, np.arange(1, LANES + 1).astype(dtype))
     rows = at[:, None] + 3 + np.arange(LANES)
     np.testing.assert_array_equal(lines[1:].reshape(LANES, LANES), x[rows].T)
-    np.testing.assert_array_equal(back[rows], x[rows])
+    np.testing.assert_array_equal(back[rows], x[rows] * np.arange(1, LANES + 1)[:, None])
     np.testing.assert_array_equal(back[at + 2], x[at + 2])
     assert lines[0] == 0
     assert (np.delete(back, [*rows.ravel(), *(at + 2)]) == 0).all()
