@@ -36,4 +36,4 @@ def compile_blocks(
             torch.compile(part, dynamic=False, mode=mode, backend=backend)
             for part in (block.read, block.feed)
         )
-        block.compiled = read, feed
+        block.compiled, block.fused = (read, feed), False

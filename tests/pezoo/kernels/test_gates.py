@@ -5,10 +5,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pezoo.kernels.attention import installed
 from pezoo.kernels.gates import probabilities
+from pezoo.kernels.installed import installed
 
-compiled = pytest.mark.skipif(not installed(), reason="numba is not installed")
+compiled = pytest.mark.skipif(not installed("numba"), reason="numba is not installed")
 
 
 def drawn(*size, seed=0):

@@ -5,11 +5,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pezoo.kernels.attention import installed
 from pezoo.kernels.gru import chosen, gru_recurrence
+from pezoo.kernels.installed import installed
 
 D = torch.float64
-compiled = pytest.mark.skipif(not installed(), reason="numba is not installed")
+compiled = pytest.mark.skipif(not installed("numba"), reason="numba is not installed")
 
 
 def inputs(b, t, h, dtype=D):
