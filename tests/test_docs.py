@@ -36,7 +36,13 @@ def blocks(page: Path) -> list[tuple[int, str]]:
     ]
 
 
-@pytest.mark.parametrize("page", [p for p in PAGES if blocks(p)], ids=name)
+def pages_with_blocks() -> list:
+    """Those of findings measure, which takes its time."""
+    slow = {page: [pytest.mark.slow] for page in PAGES if page.parent.name == "findings"}
+    return [pytest.param(page, marks=slow.get(page, [])) for page in PAGES if blocks(page)]
+
+
+@pytest.mark.parametrize("page", pages_with_blocks(), ids=name)
 def test_python_blocks_run(page: Path) -> None:
     space = {"__name__": "page"}
     for line, code in blocks(page):
