@@ -137,9 +137,8 @@ class Decoder(nn.Module):
         self.ran: dict[str, set[str]] = {"train": set(), "eval": set()}  # attention, by phase
         self.embedding = nn.Embedding(model.vocab, model.width)
         self.blocks = nn.ModuleList(Block(model) for _ in range(model.layers))
-        self.fused = fused and layer.suits(model.width, model.mlp_ratio * model.width, device)
         for block in self.blocks:
-            block.fused = self.fused
+            block.fused = fused and layer.suits(model.width, model.mlp_ratio * model.width, device)
         self.norm = nn.LayerNorm(model.width)
         self.unembedding = None if model.tie_embeddings else nn.Linear(model.width, model.vocab)
         self._initialise(seed)
@@ -197,7 +196,8 @@ class Decoder(nn.Module):
 
     def kernels(self) -> dict[str, str]:
         """The back end that each kernel runs on in training, for records."""
-        return {**self.encoding.kernels(), "layer": "numba" if self.fused else "torch"}
+        fused = all(block.fused for block in self.blocks)
+        return {**self.encoding.kernels(), "layer": "numba" if fused else "torch"}
 
     def backbone_parameters(self) -> dict[str, Tensor]:
         """Every parameter that does not belong to the encoding, by name."""

@@ -26,7 +26,7 @@ def compile_blocks(
 ) -> None:
     """Have a model train through compiled blocks; on a GPU, as CUDA graphs.
 
-    Nothing is compiled before it is needed.
+    Nothing is compiled before it is needed. Layers that are fused give way.
     """
     inductor.compile_threads = 1  # no processes that outlive a run which is killed
     torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, _GRAPHS)

@@ -28,8 +28,7 @@ def advice(configs: Sequence[RunConfig]) -> tuple[bool, str]:
             members = len(configs)
             ratio = gain(configs)
     except Exception as error:
-        text = " ".join(str(error).split())[:200]
-        return False, f"seeds train apart: they cannot be stacked ({type(error).__name__}: {text})"
+        return False, f"seeds train apart: they cannot be stacked ({_short(error)})"
     faster = ratio >= ENOUGH and members == len(configs)
     how = "as one stack" if faster else "apart"
     return (
@@ -43,9 +42,13 @@ def stackable(configs: Sequence[RunConfig]) -> tuple[bool, str]:
     try:
         Stack([start(config) for config in configs]).advance()
     except Exception as error:
-        text = " ".join(str(error).split())[:200]
-        return False, f"cannot train as one stack ({type(error).__name__}: {text})"
+        return False, f"cannot train as one stack ({_short(error)})"
     return True, f"{len(configs)} runs train as one stack"
+
+
+def _short(error: Exception) -> str:
+    """What it is and what it says, on one line."""
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
 
 
 def gain(configs: Sequence[RunConfig], rounds: int = ROUNDS) -> float:
