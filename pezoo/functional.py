@@ -41,8 +41,12 @@ def cursor_frequencies(
         rbf        quantiles of a normal distribution: about exp(-r^2 / (2 bandwidth^2))
         laplacian  quantiles of a Cauchy distribution: about exp(-r / bandwidth)
 
-    (Lee 2025, Section 5.2, for all but `geometric`.) Errors: ValueError for an unknown similarity.
+    (Lee 2025, Section 5.2, for all but `geometric`.) Errors: ValueError for an unknown similarity,
+    and for a base or bandwidth that is not above 0.
     """
+    for name, value in (("base", base), ("bandwidth", bandwidth)):
+        if value <= 0:
+            raise ValueError(f"{name} must be above 0, was {value}")
     if similarity in ("cosine", "geometric"):
         top = 0.9 * math.pi if similarity == "geometric" else 1.0
         return top * inverse_frequencies(width, base, device)

@@ -143,17 +143,20 @@ def _starts(before: Any, n_layers: int) -> list[int]:
     return starts
 
 
+LEAST = {  # the smallest value of an option
+    "cursors": 1, "hidden": 1, "window": 1, "copy_every": 0,
+    "gate_noise": 0, "state_noise": 0, "orthogonal": 0,
+}  # fmt: skip
+
+
 def _check(options: CursorOptions) -> None:
-    if options.cursors < 1 or options.d_pe < 2 or options.d_pe % 2:
-        raise ValueError(
-            f"cursors must be at least 1 and d_pe even, were {options.cursors} and {options.d_pe}"
-        )
-    if options.window < 1:
-        raise ValueError(f"window must be at least 1, was {options.window}")
+    for name, least in LEAST.items():
+        if getattr(options, name) < least:
+            raise ValueError(f"{name} must be at least {least}, was {getattr(options, name)}")
+    if options.d_pe < 2 or options.d_pe % 2:
+        raise ValueError(f"d_pe must be even and at least 2, was {options.d_pe}")
+    if options.gate_scale <= 0:
+        raise ValueError(f"gate_scale must be above 0, was {options.gate_scale}")
     if options.norm not in ("frobenius", "scale"):
         raise ValueError(f"norm must be frobenius or scale, was {options.norm!r}")
-    options.frequencies(torch.device("cpu"))  # raises for an unknown similarity
-    if options.copy_every < 0:
-        raise ValueError(
-            f"copy_every must be at least 0 (no copy branch), was {options.copy_every}"
-        )
+    options.frequencies(torch.device("cpu"))  # raises for what it cannot make

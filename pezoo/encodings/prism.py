@@ -45,7 +45,7 @@ class PRISM(CursorEncoding):
         cursors     C per head and layer, as many for queries as for keys
         d_pe        width of a stream, even
         gamma       initial sharpness, learned per cursor above 1 (1.0 turns sharpening off)
-        eps         added to every bin before sharpening
+        eps         added to every bin before sharpening, above 0
         support     "symmetric" (Algorithm 1) or "one_sided" (Section 5.1: no offset below 0)
         similarity  "cosine", "geometric", "rbf" or "laplacian", with base or bandwidth
         norm        "frobenius" (sqrt(d_pe) over the norm across cursors) or "scale" (sqrt(2/C))
@@ -101,6 +101,8 @@ class PRISM(CursorEncoding):
     ) -> None:
         if gamma < 1:
             raise ValueError(f"gamma must be at least 1, was {gamma}")
+        if eps <= 0:
+            raise ValueError(f"eps must be above 0, was {eps}: sharpening takes logarithms")
         if support not in ("symmetric", "one_sided"):
             raise ValueError(f"support must be symmetric or one_sided, was {support!r}")
         frequencies = partial(cursor_frequencies, similarity, d_pe, base, bandwidth)

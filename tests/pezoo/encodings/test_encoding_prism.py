@@ -369,7 +369,15 @@ def test_a_state_continues_the_scan(backend):
         ({"before": "1"}, "before must be layers from 0"),
         ({"before": "0+x"}, "before must be layers from 0"),
         ({"before": "0+2"}, "needs 3 layers, the model has 2"),
-        ({"copy_every": -1}, "copy_every"),
+        ({"copy_every": -1}, "copy_every must be at least 0, was -1"),
+        ({"eps": 0.0}, "eps must be above 0, was 0"),
+        ({"similarity": "rbf", "bandwidth": 0.0}, "bandwidth must be above 0, was 0"),
+        ({"base": -3.0}, "base must be above 0, was -3"),
+        ({"controller": "token", "hidden": 0}, "hidden must be at least 1, was 0"),
+        ({"gate_scale": 0.0}, "gate_scale must be above 0, was 0"),
+        ({"gate_noise": -0.5}, "gate_noise must be at least 0, was -0.5"),
+        ({"state_noise": -0.5}, "state_noise must be at least 0, was -0.5"),
+        ({"orthogonal": -1.0}, "orthogonal must be at least 0, was -1"),
     ],
 )
 def test_options_out_of_range(options, words):
