@@ -12,6 +12,7 @@ from pezoo.functional import at_least_float32
 from pezoo.kernels.histogram import Copy
 
 WIDTH = 16  # of the copy attention's queries and keys
+TIE = 1e-4  # probabilities that differ by this share count as equal where copies are snapped
 
 
 class Seen(NamedTuple):
@@ -28,7 +29,8 @@ class CopyBranch(nn.Module):
 
     q reads the token and the controller's features, k the token; `null` starts at 4, so that
     copies start rare. Token number j (from 0) stands at offset j + 1, where a cursor stands that
-    only ever counts: the matching key cursors are fixed to that.
+    only ever counts: the matching key cursors are fixed to that. Snapped, it is certain: the
+    likeliest, and the first of those that are equally likely.
     """
 
     def __init__(self, width: int, size: int, cursors: int) -> None:
@@ -68,9 +70,17 @@ class CopyBranch(nn.Module):
         null = self.null(features.to(x.dtype))[..., None]
         p = at_least_float32(torch.cat([scores, null], -1)).softmax(-1)
         if snapped:
-            p = one_hot(p.argmax(-1), s + 1).to(p.dtype)
+            p = one_hot(_first_of_the_likeliest(p), s + 1).to(p.dtype)
         source = p[..., :-1] if whole else _by_number(p[..., :-1], mask)
         return Copy(p[..., -1], source), Seen(k, mask)
+
+
+def _first_of_the_likeliest(p: Tensor) -> Tensor:
+    """p (..., S) -> (...): equal tokens have equal keys, and rounding must not choose among them.
+
+    It differs between a full pass and decoding.
+    """
+    return (p >= (1 - TIE) * p.amax(-1, keepdim=True)).to(torch.int8).argmax(-1)
 
 
 def _by_number(source: Tensor, mask: Tensor) -> Tensor:

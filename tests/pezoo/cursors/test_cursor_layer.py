@@ -149,6 +149,22 @@ def test_the_copy_branch_numbers_tokens_not_columns():
     assert not got.source[:, :, :, 3:].any()
 
 
+def test_a_snapped_copy_of_a_token_that_occurs_twice_is_of_the_first():
+    """The keys of equal tokens are equal but for rounding, which must not choose."""
+    torch.manual_seed(0)
+    branch = CopyBranch(6, 5, 3).double()
+    x, features = torch.randn(1, 5, 6, dtype=D), torch.randn(1, 5, 5, dtype=D)
+    mask = torch.ones(1, 5, dtype=torch.bool)
+    with torch.no_grad():
+        branch.null.bias.fill_(-100.0)
+        for rounding in (1e-9, -1e-9):
+            x[:, 2] = x[:, 1] * (1 + rounding)
+            (_, source), _ = branch(x, features, mask, None, True)
+            assert (source.sum(-1)[:, 1:] == 1).all()
+            assert not source[..., 2].any()
+            assert source[..., 1].any()
+
+
 @pytest.mark.parametrize("cls", KINDS)
 def test_a_copying_cursor_stands_where_the_copied_token_stands(cls):
     """With certain copies and no sharpening, the stream is the wave of the copied token's count."""
