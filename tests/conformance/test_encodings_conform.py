@@ -35,6 +35,25 @@ def test_conformance(check, factory):
     check(factory)
 
 
+TWICE = "cursors=2,d_pe=8,hidden=6,before=0+1,copy_every=2,controller=latch"
+
+
+@pytest.mark.parametrize("text", [f"prism({TWICE},support=one_sided)", f"prism_spectral({TWICE})"])
+@pytest.mark.parametrize(
+    "check",
+    [
+        testing.check_gradients,
+        testing.check_prefix_stability,
+        testing.check_streaming,
+        testing.check_batch,
+        testing.check_left_padding,
+    ],
+)
+def test_two_layers_of_cursors(text, check):
+    """The whole suite wants encodings that also serve one layer."""
+    run_check(check, factory_of(text))
+
+
 class AbsoluteInDisguise(Encoding):
     relative = True
 
