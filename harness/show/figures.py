@@ -108,20 +108,20 @@ def _attention(view: View) -> list[Picture]:
 
 
 def _figure(passes: Sequence[tuple[str, View, Picture]]) -> Figure:
-    """One picture of several passes, each Before or After training; all of them show the panels
-    that matter in the last."""
+    """One picture of several passes, each Before or After training, in the same colours; all of
+    them show the panels that matter in the last."""
     last = passes[-1][2]
     order = list(range(len(last.panels)))
     if last.weights is not None:
         order = last.weights.argsort(descending=True, stable=True).tolist()
-    parts = [_part(_heading(when, view, p), view, p, order) for when, view, p in passes]
+    scale = svg.scale_of(torch.cat([p.values.flatten() for _, _, p in passes]), last.span)
+    parts = [_part(_heading(when, view, p), view, p, order, scale) for when, view, p in passes]
     return Figure(last.title, last.caption, parts)
 
 
-def _part(heading: str, view: View, picture: Picture, order: list[int]) -> Part:
+def _part(heading: str, view: View, picture: Picture, order: list[int], scale: svg.Scale) -> Part:
     words = view.example.tokens
     tokens = Tokens(words[:-1], words[1:], view.example.prompt)
-    scale = svg.scale_of(picture.values, picture.span)
     drawn = []
     for i in [i for i in order if i < len(picture.panels)][: MOST + FOLDED]:
         marks = None if picture.marks is None else picture.marks[i]

@@ -125,7 +125,7 @@ def _gates(seen: Seen, encoding: CursorEncoding) -> Picture:
         f"Gates{seen.suffix}",
         "The probability of each move at each token (paper's Figures 11 and 12): reset is tossed "
         f"first, then one of the others. A row is a cursor, {seen.unit}: q moves for queries, "
-        "k for keys. A dark column is a token at which cursors react.",
+        "k for keys. A column that stands out is a token at which cursors react.",
         ("reset", *(words.get(steps[j], f"step {steps[j]:+d}") for j in order)),
         torch.stack([seen.reset, *values]).mT,
         Axis("cursor", tuple(ticks)),
@@ -180,15 +180,16 @@ def _copies(seen: Seen, encoding: CursorEncoding, group: int) -> list[Picture]:
     assert isinstance(layer, CursorLayer)
     if seen.copy is None:
         return []
-    names = seen.long_names()
+    names, source = seen.long_names(), seen.copy.source[0].transpose(0, 1)
+    later = torch.ones_like(source[0], dtype=torch.bool).triu()
     return [
         Picture(
             f"Copy branch{seen.suffix}",
             "The probability that a query cursor takes the position of an earlier token. A row is "
             "the token at which it would, a column the earlier token; what a row lacks to 1 is the "
-            "probability of no copy.",
+            "probability of no copy. Empty: not an earlier token.",
             tuple(names[c] for c in layer.copying),
-            seen.copy.source[0].transpose(0, 1),
+            source.masked_fill(later, math.nan),
             TOKENS,
             Axis("earlier token"),
             span=(0.0, 1.0),

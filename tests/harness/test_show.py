@@ -329,6 +329,15 @@ def test_panels_that_matter_after_training_come_first_in_every_part():
         assert part.left_out == 0
 
 
+def test_one_colour_means_one_value_before_and_after_training():
+    first, last = seen_with(panels(value=-1.0)), seen_with(panels(value=4.0))
+    before, after = figures([last], [first])[-1].parts
+    assert drawn(before.legend)[1] == drawn(after.legend)[1] == ["-4", "4"]
+    pixels = [re.search(r'href="(data:[^"]+)"', p.panels[0][0][1])[1] for p in (before, after)]
+    levels = [levels_of(uri)[0][0][0] for uri in pixels]
+    assert levels == [1 + round(254 * 3 / 8), 255]
+
+
 def test_neighbours_that_are_read_together_stay_together():
     weights = torch.tensor([1.0, 1, 3, 3, 2, 2])
     figure = figures([seen_with(panels(weights, 6, group=2))], [])[-1]

@@ -139,6 +139,24 @@ def test_pictures_of_every_kind(text, t):
     assert any("gamma" in title for title in found) == sharpens
 
 
+def test_a_copy_is_of_an_earlier_token():
+    """Where none is, the picture is empty; a row and the probability of no copy sum to 1."""
+    encoding = made("prism(cursors=2,d_pe=8,hidden=6,copy_every=3)")
+    (ctx, _), found = run(encoding)
+    (layer,) = encoding.layers
+    with torch.no_grad():
+        mask = torch.ones(1, 7, dtype=torch.bool)
+        copy, _ = layer.copy_branch(ctx.x, layer.features(ctx.x, ctx), mask, None, False)
+    picture = found["Copy branch"]
+    assert picture.panels == tuple(
+        f"layer {i}, head {h}, cursor {c}" for i, h, c in ((0, 0, 0), (0, 1, 1), (1, 1, 0))
+    )
+    earlier = torch.ones(7, 7).tril(-1).bool()
+    assert bool((picture.values.isnan() == ~earlier).all())
+    sums = picture.values.nan_to_num().sum(-1)
+    torch.testing.assert_close(sums, 1 - copy.none[0].T, atol=1e-6, rtol=0)
+
+
 @pytest.mark.parametrize("text", KINDS)
 def test_attention_by_position_alone_is_what_silent_content_gives(text):
     encoding = made(text)
