@@ -15,12 +15,17 @@ from pezoo.cursors.controllers import at_count
 from pezoo.cursors.encoding import CursorEncoding, wave
 from pezoo.cursors.layer import CursorOptions, Scan
 from pezoo.functional import at_least_float32, cursor_frequencies
-from pezoo.kernels.histogram import Copy, Gates, chosen, histogram_scan, update
+from pezoo.kernels.histogram import Copy, Gates, chosen, histogram_scan, sharpen, update
 from pezoo.kernels.histogram_stream import histogram_stream
 from pezoo.prism_math import *  # noqa: F403  (the paper's equations, beside what uses them)
 from pezoo.registry import register
 
-__all__ = ["PRISM", "Histograms", "update", *prism_math.__all__]
+__all__ = [
+    "PRISM",
+    "Histograms",
+    "Copy", "Gates", "histogram_scan", "sharpen", "update",  # Algorithm 1, whole and step by step
+    *prism_math.__all__,
+]  # fmt: skip
 
 
 @register("prism")

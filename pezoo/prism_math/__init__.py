@@ -5,7 +5,7 @@ Nothing here runs in training. Gates are those of `pezoo.kernels.histogram.Gates
     transition.py    M_t, the matrix of one move                            Sections 5.1, 5.1.2
     displacement.py  how far a cursor moves: Equations 3 to 6               Sections 5.0.2, 5.1.1
     origin.py        which reset a coordinate is measured from              Section 5.0.1
-    metric.py        distances from increments: Equations 1 and 2           Section 4.2
+    metric.py        distances from increments, axioms: Equations 1 and 2   Section 4.2
     similarity.py    from distance to similarity: Equation 7                Section 5.2
     features.py      vectors whose inner products are those similarities    Section 5.2
     sharpening.py    n sharpenings in a row                                 Appendix A.2.1
@@ -18,7 +18,12 @@ from pezoo.prism_math.displacement import (
     path_displacement,
 )
 from pezoo.prism_math.features import features, kernel_features
-from pezoo.prism_math.metric import learned_distance, signed_displacement
+from pezoo.prism_math.metric import (
+    Axioms,
+    learned_distance,
+    metric_axioms,
+    signed_displacement,
+)
 from pezoo.prism_math.origin import (
     last_reset,
     last_reset_distribution,
@@ -30,6 +35,7 @@ from pezoo.prism_math.similarity import cosine, expected_similarity, kernel_matr
 from pezoo.prism_math.transition import transition_matrix
 
 __all__ = [
+    "Axioms",
     "cosine",
     "displacement",
     "enumerated_displacement",
@@ -42,6 +48,7 @@ __all__ = [
     "last_reset",
     "last_reset_distribution",
     "learned_distance",
+    "metric_axioms",
     "path_displacement",
     "rbf",
     "relative_coordinate",

@@ -112,7 +112,15 @@ def joint_displacement(
 def enumerated_displacement(incr: Tensor, decr: Tensor, reset: Tensor | None = None) -> Tensor:
     """The sums of Equations 3 (no `reset`) and 4 to 5, path by path: the oracle of the others.
 
-    Gates (n,) -> (2n + 1,), d from -n. Example: as for `path_displacement`.
+    Gates (n,) -> (2n + 1,), d from -n.
+
+    Example: a certain step forward, then one that is tossed; a reset makes the first one vain
+
+        >>> incr, decr = torch.tensor([1.0, 0.5]), torch.tensor([0.0, 0.5])
+        >>> enumerated_displacement(incr, decr)
+        tensor([0.0000, 0.0000, 0.5000, 0.0000, 0.5000])
+        >>> enumerated_displacement(incr, decr, reset=torch.tensor([0.0, 0.2]))
+        tensor([0.0000, 0.1000, 0.4000, 0.1000, 0.4000])
 
     Errors: ValueError for gates that are no probabilities, and beyond 50 000 paths: 6 tokens with
     resets, 9 without.

@@ -12,6 +12,7 @@ from pezoo.prism_math import (
     last_reset,
     last_reset_distribution,
     learned_distance,
+    metric_axioms,
     relative_coordinate,
     same_origin,
     signed_displacement,
@@ -143,6 +144,35 @@ def test_distinct_tokens_are_apart_if_no_increment_is_zero(steps):
     assert (together == 0) == (0 not in steps)
 
 
+@few
+@given(st.integers(1, 5), st.integers(0, 10**6))
+def test_the_axioms_are_the_loops(size, seed):
+    d = torch.randint(-2, 6, (2, size, size), generator=torch.Generator().manual_seed(seed))
+    got = metric_axioms(d.to(D))
+    for row, matrix in enumerate(d.tolist()):
+        every = range(size)
+        triples = itertools.product(every, repeat=3)
+        want = (
+            max(max(0, -matrix[k][n]) for k in every for n in every),
+            max(abs(matrix[k][k]) for k in every),
+            max(abs(matrix[k][n] - matrix[n][k]) for k in every for n in every),
+            max(max(0, matrix[k][n] - matrix[k][m] - matrix[m][n]) for k, m, n in triples),
+            sum(matrix[k][n] == 0 for k in every for n in every if k < n),
+        )
+        assert tuple(gap[row].item() for gap in got) == want
+
+
+@few
+@given(moves)
+def test_learned_distances_keep_the_axioms(steps):
+    increments = torch.tensor(steps, dtype=D)
+    *gaps, together = metric_axioms(learned_distance(increments))
+    assert gaps == [0, 0, 0, 0]
+    assert (together == 0) == (0 not in steps)
+    assert metric_axioms(signed_displacement(increments).abs())[:4] == (0, 0, 0, 0)
+    assert (metric_axioms(signed_displacement(increments)).negative > 0) == any(steps)
+
+
 def test_the_net_displacement_puts_a_return_at_distance_zero():
     steps = torch.tensor([1.0, -1.0])
     assert signed_displacement(steps)[0, 2] == 0
@@ -159,6 +189,7 @@ def test_distances_scale_and_batch():
 @pytest.mark.parametrize(
     ("call", "words"),
     [
+        (lambda: metric_axioms(torch.zeros(2, 3)), r"must be \(\.\.\., T, T\), were \(2, 3\)"),
         (lambda: last_reset(torch.tensor([0.5, 1.0])), "must be 0 or 1.*last_reset_distribution"),
         (lambda: last_reset_distribution(torch.tensor([1.5])), "probabilities in"),
         (lambda: same_origin(torch.tensor([-1])), "probabilities in"),
