@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -78,7 +79,7 @@ class Scan(nn.Module):
 class Past(NamedTuple):
     """What decoding keeps of one layer of cursors."""
 
-    features: Tensor
+    state: Callable[[], Tensor]  # the controller's; only decoding asks for it
     scans: tuple[Tensor, ...]
     seen: Seen | None
 
@@ -128,10 +129,11 @@ class CursorLayer(nn.Module):
         if not whole:
             count, order = mask.sum(1), _padding_last(mask)
             tokens = _take(x, order)
-        features = self.features(tokens, ctx, past)
+        before = past and past.state()
+        features = self.features(tokens, ctx, before)
         reset, moves = self.gates(features, ctx)
         full = mask.sum(1) if count is None else count
-        state = self.controller.last(tokens, features, past and past.features, full)
+        state = partial(self.controller.last, tokens, features, before, full)
         copy, seen = None, None
         if self.copying:
             back = features if order is None else _take(features, order.argsort(1))
@@ -144,14 +146,14 @@ class CursorLayer(nn.Module):
             streams = _take(streams, order.argsort(1))
         return streams, Past(state, scans, seen)
 
-    def features(self, x: Tensor, ctx: Context, past: Past | None = None) -> Tensor:
-        """(B, T, size) what the controller makes of the tokens x (B, T, D)."""
+    def features(self, x: Tensor, ctx: Context, state: Tensor | None = None) -> Tensor:
+        """(B, T, size) what the controller makes of the tokens x (B, T, D) after that state."""
         noise = None
         if self.controller.noisy:
             noise = self._noise(
                 self.options.state_noise, (*x.shape[:2], self.options.hidden), x, ctx
             )
-        features: Tensor = self.controller(x, past and past.features, noise)
+        features: Tensor = self.controller(x, state, noise)
         return features
 
     def gates(self, features: Tensor, ctx: Context) -> tuple[Tensor, Tensor]:

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from pezoo.base import Context, Shape
+from pezoo.cursors.controllers import CONTROLLERS
 from pezoo.cursors.copying import CopyBranch
 from pezoo.cursors.gates import GateHead, steps_of
 from pezoo.encodings.prism import PRISM
@@ -203,6 +204,26 @@ def test_one_in_five_query_cursors_copies(cls):
         fixed = c - 12 in (0, 5, 10)
         assert bool((reset[..., c] == 0).all()) == fixed
         assert bool((moves[..., c, 0] == 1).all()) == fixed
+
+
+@pytest.mark.parametrize("cls", KINDS)
+@pytest.mark.parametrize("controller", CONTROLLERS)
+def test_a_controllers_state_is_for_decoding_alone(cls, controller, monkeypatch):
+    encoding = tiny(cls, controller=controller)
+    kind, asked = CONTROLLERS[controller], []
+    last = kind.last
+    monkeypatch.setattr(kind, "last", lambda *args: asked.append(1) or last(*args))
+    x = torch.randn(1, 5, 6, dtype=D)
+    logits(encoding.train(), x).sum().backward()
+    with torch.no_grad():
+        logits(encoding.eval(), x, mode="snapped")
+        encoding.penalty()
+        assert not asked
+        memo = {}
+        for t in range(5):
+            ctx = Context(torch.arange(t + 1)[None], x=x[:, t : t + 1], n_new=1, memo=memo)
+            encoding.prepare(ctx)
+            assert len(asked) == t
 
 
 @pytest.mark.parametrize("cls", KINDS)
