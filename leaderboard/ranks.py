@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import combinations
 from typing import TYPE_CHECKING
 
 from leaderboard.comparisons import SAME, Comparison, Scores, compare
@@ -62,7 +63,7 @@ def verdicts(rows: Sequence[Row]) -> list[str]:
     found = comparisons(rows)
     tested = sum(one.p is not None for one in found)
     if not tested:
-        return ["No two encodings share two seeds: nothing is said about their differences."]
+        return [f"{_obstacle(rows)}: nothing is said about differences."]
     lines = [
         f"Paired t test over shared seeds, level 5 %, Holm's correction over {tested} "
         f"pair{'s' * (tested > 1)}:"
@@ -79,6 +80,21 @@ def verdicts(rows: Sequence[Row]) -> list[str]:
         if parts:
             lines.append(f"{label}: {'; '.join(parts)}")
     return lines
+
+
+def _obstacle(rows: Sequence[Row]) -> str:
+    """Why no two of the rows were tested against each other."""
+    known = [row for row in rows if row.unseen is not None]
+    if len(rows) == 1:
+        return "There is one encoding alone"
+    if len(known) < 2:
+        return (
+            f"{f'Only {known[0].label}' if known else 'No encoding'} has a score at unseen lengths"
+        )
+    pairs = combinations(known, 2)
+    if any(len(dict(a.by_seed).keys() & dict(b.by_seed).keys()) > 1 for a, b in pairs):
+        return "Any two that share two seeds both have options typed by hand"
+    return "No two encodings share two seeds"
 
 
 def _scores(row: Row) -> Scores:

@@ -170,7 +170,22 @@ def test_verdicts_in_words(record):
         "Paired t test over shared seeds, level 5 %, Holm's correction over 1 pair: "
         "no two are distinguishable."
     ]
-    assert verdicts(summarise(seeds(record, "a", 5)))[0].startswith("No two encodings share")
+
+
+def test_why_nothing_is_compared(record):
+    a, words = seeds(record, "a", 5, 6), "nothing is said about differences."
+    unable = [record("b", n, {10: 99, 20: "cannot represent"}) for n in range(2)]
+    typed = [one for n in range(2) for one in seeds(record, f"c(n={n})", 5, 6)]
+    for records, why in (
+        (a, "There is one encoding alone"),
+        (a + unable, "Only a has a score at unseen lengths"),
+        ([*unable, record("c", 0, {10: 99, 20: "no instance"})], "No encoding has a score at"),
+        (a + seeds(record, "b", 5, 5, first=1), "No two encodings share two seeds"),
+        (typed, "Any two that share two seeds both have options typed by hand"),
+    ):
+        (line,) = verdicts(summarise(records))
+        assert line.startswith(why)
+        assert line.endswith(words)
 
 
 def test_a_row_with_typed_options_changes_no_other_verdict(record):
