@@ -32,24 +32,33 @@ def sinusoid(pos: Tensor, width: int, base: float = 10_000.0) -> Tensor:
 
 
 def cursor_frequencies(
-    similarity: str, width: int, base: float, bandwidth: float, device: torch.device | None = None
+    similarity: str,
+    width: int,
+    base: float,
+    bandwidth: float,
+    device: torch.device | None = None,
+    *,
+    top: float = 0.9,
 ) -> Tensor:
     """(width/2,) float32 frequencies w, so that sum_m cos(w_m r) / (width/2) is a similarity of r.
 
         cosine     base^(-2m/width), the Transformer's grid
-        geometric  0.9 pi base^(-2m/width): its shortest period is just above two offsets
+        geometric  top pi base^(-2m/width): its shortest period is 2 / top offsets; at top = 1,
+                   the most that integers can carry, it tells odd from even offsets
         rbf        quantiles of a normal distribution: about exp(-r^2 / (2 bandwidth^2))
         laplacian  quantiles of a Cauchy distribution: about exp(-r / bandwidth)
 
     (Lee 2025, Section 5.2, for all but `geometric`.) Errors: ValueError for an unknown similarity,
-    and for a base or bandwidth that is not above 0.
+    for a base or bandwidth that is not above 0, and for a top outside (0, 1].
     """
     for name, value in (("base", base), ("bandwidth", bandwidth)):
         if value <= 0:
             raise ValueError(f"{name} must be above 0, was {value}")
+    if not 0 < top <= 1:
+        raise ValueError(f"top must be above 0 and at most 1, was {top}")
     if similarity in ("cosine", "geometric"):
-        top = 0.9 * math.pi if similarity == "geometric" else 1.0
-        return top * inverse_frequencies(width, base, device)
+        highest = top * math.pi if similarity == "geometric" else 1.0
+        return highest * inverse_frequencies(width, base, device)
     share = (torch.arange(width // 2, device=device, dtype=torch.float32) + 0.5) / (width // 2)
     if similarity == "rbf":
         return math.sqrt(2) * torch.erfinv(share) / bandwidth

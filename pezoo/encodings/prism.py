@@ -53,6 +53,7 @@ class PRISM(CursorEncoding):
         eps         added to every bin before sharpening, above 0
         support     "symmetric" (Algorithm 1) or "one_sided" (Section 5.1: no offset below 0)
         similarity  "cosine", "geometric", "rbf" or "laplacian", with base or bandwidth
+        top         the highest frequency of "geometric", in units of pi
         norm        "frobenius" (sqrt(d_pe) over the norm across cursors) or "scale" (sqrt(2/C))
         absolute    one more cursor, which stands at the true position
     Options of the gates
@@ -90,6 +91,7 @@ class PRISM(CursorEncoding):
         similarity: str = "cosine",
         base: float = 10_000.0,
         bandwidth: float = 1.0,
+        top: float = 0.9,
         norm: str = "frobenius",
         absolute: bool = False,
         before: str | int = "0",
@@ -110,7 +112,7 @@ class PRISM(CursorEncoding):
             raise ValueError(f"eps must be above 0, was {eps}: sharpening takes logarithms")
         if support not in ("symmetric", "one_sided"):
             raise ValueError(f"support must be symmetric or one_sided, was {support!r}")
-        frequencies = partial(cursor_frequencies, similarity, d_pe, base, bandwidth)
+        frequencies = partial(cursor_frequencies, similarity, d_pe, base, bandwidth, top=top)
         options = CursorOptions(
             cursors, d_pe, hidden, controller, window, norm, absolute, str(before), copy_every, 1,
             gate_scale, reset_bias, key_bias, gate_noise, state_noise, orthogonal, frequencies,

@@ -59,6 +59,7 @@ class PRISMSpectral(CursorEncoding):
         similarity: str = "geometric",
         base: float = 100.0,
         bandwidth: float = 1.0,
+        top: float = 0.9,
         norm: str = "frobenius",
         absolute: bool = False,
         stride: int = 1,
@@ -77,7 +78,7 @@ class PRISMSpectral(CursorEncoding):
     ) -> None:
         if stride < 1:
             raise ValueError(f"stride must be at least 1, was {stride}")
-        frequencies = partial(cursor_frequencies, similarity, d_pe, base, bandwidth)
+        frequencies = partial(cursor_frequencies, similarity, d_pe, base, bandwidth, top=top)
         options = CursorOptions(
             cursors, d_pe, hidden, controller, window, norm, absolute, str(before), copy_every,
             stride, gate_scale, reset_bias, key_bias, gate_noise, state_noise, orthogonal,

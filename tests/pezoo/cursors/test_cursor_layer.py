@@ -10,6 +10,7 @@ from pezoo.cursors.gates import GateHead, steps_of
 from pezoo.encodings.prism import PRISM
 from pezoo.encodings.prism_spectral import PRISMSpectral
 from pezoo.functional import cursor_frequencies
+from pezoo.registry import make
 
 D = torch.float64
 SMALL = Shape(6, 2, 4, 3, 8)
@@ -265,3 +266,16 @@ def test_frequency_grids():
     torch.testing.assert_close(cosine, torch.tensor([1.0, 0.1, 0.01, 0.001]))
     geometric = cursor_frequencies("geometric", 4, 100.0, 1.0)
     torch.testing.assert_close(geometric, torch.tensor([0.9, 0.09]) * torch.pi)
+
+
+def test_the_highest_frequency_tells_odd_from_even_offsets():
+    w = cursor_frequencies("geometric", 32, 100.0, 1.0, top=1.0)
+    signs = torch.cos(w[0] * torch.arange(2001.0))
+    torch.testing.assert_close(signs, torch.tensor([1.0, -1.0]).repeat(1001)[:2001])
+
+
+@pytest.mark.parametrize("name", ["prism", "prism_spectral"])
+@pytest.mark.parametrize("top", [0.0, 1.5])
+def test_no_frequency_is_above_the_highest_that_integers_carry(name, top):
+    with pytest.raises(ValueError, match=f"top must be above 0 and at most 1, was {top}"):
+        make(f"{name}(similarity=geometric,top={top})", Shape(32, 2, 16, 2, 16))
