@@ -25,12 +25,20 @@ class GateHead(nn.Module):
         logits = scale (W features + b) + noise
 
     features (B, T, size) -> reset (B, T, C), moves (B, T, C, J). Queries' cursors come first, then
-    the keys'. The bias b starts at reset_bias for every reset and at key_bias for the +1 step of
-    the keys' cursors: resets start rare, and keys start by counting tokens.
+    the keys'. The bias b starts at reset_bias for every reset, at key_bias for the +1 step of the
+    keys' cursors, and at query_bias for one step of each of the queries', the steps in turn: resets
+    start rare, keys start by counting tokens, and queries start by moving in different ways.
     """
 
     def __init__(
-        self, size: int, cursors: int, stride: int, scale: float, reset_bias: float, key_bias: float
+        self,
+        size: int,
+        cursors: int,
+        stride: int,
+        scale: float,
+        reset_bias: float,
+        key_bias: float,
+        query_bias: float,
     ) -> None:
         super().__init__()
         self.cursors, self.choices, self.scale = cursors, 2 * stride + 2, scale
@@ -39,6 +47,8 @@ class GateHead(nn.Module):
             bias = self.linear.bias.view(cursors, self.choices)
             bias[:, 0] += reset_bias
             bias[cursors // 2 :, 1] += key_bias
+            query = torch.arange(cursors // 2)
+            bias[query, 1 + query % (self.choices - 1)] += query_bias
 
     def forward(
         self, features: Tensor, noise: Tensor | None = None, snapped: bool = False

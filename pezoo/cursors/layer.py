@@ -36,6 +36,7 @@ class CursorOptions:
     gate_scale: float
     reset_bias: float
     key_bias: float
+    query_bias: float
     gate_noise: float
     state_noise: float
     orthogonal: float
@@ -111,6 +112,7 @@ class CursorLayer(nn.Module):
             options.gate_scale,
             options.reset_bias,
             options.key_bias,
+            options.query_bias,
         )
         every = options.copy_every
         self.copying = list(range(0, total // 2, every)) if every else []

@@ -61,8 +61,9 @@ class PRISM(CursorEncoding):
         controller  "gru", "latch", "conv" or "token", of `hidden` units (pezoo.cursors.controllers)
         window      tokens that "conv" and "latch" look at
         copy_every  one in so many query cursors has a copy branch; 0 for none
-        gate_scale, reset_bias, key_bias   logits = gate_scale (W features + b); b starts with
-                    reset_bias on resets and key_bias on the key cursors' increment
+        gate_scale, reset_bias, key_bias, query_bias   logits = gate_scale (W features + b); b
+                    starts with reset_bias on resets, key_bias on the key cursors' increment and
+                    query_bias on one step of each query cursor, the steps in turn
         gate_noise, state_noise   standard deviations, in training, on the logits and inside the
                     GRU's recurrence; they grow over the first half of training
         orthogonal  weight of the penalty |W W' - 1|^2 on the GRU's hidden-to-hidden blocks
@@ -102,6 +103,7 @@ class PRISM(CursorEncoding):
         gate_scale: float = 1.0,
         reset_bias: float = -2.0,
         key_bias: float = 2.0,
+        query_bias: float = 0.0,
         gate_noise: float = 0.0,
         state_noise: float = 0.0,
         orthogonal: float = 1e-3,
@@ -115,7 +117,8 @@ class PRISM(CursorEncoding):
         frequencies = partial(cursor_frequencies, similarity, d_pe, base, bandwidth, top=top)
         options = CursorOptions(
             cursors, d_pe, hidden, controller, window, norm, absolute, str(before), copy_every, 1,
-            gate_scale, reset_bias, key_bias, gate_noise, state_noise, orthogonal, frequencies,
+            gate_scale, reset_bias, key_bias, query_bias, gate_noise, state_noise, orthogonal,
+            frequencies,
         )  # fmt: skip
         super().__init__(
             shape,

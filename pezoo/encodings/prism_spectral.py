@@ -72,6 +72,7 @@ class PRISMSpectral(CursorEncoding):
         gate_scale: float = 1.5,
         reset_bias: float = -2.5,
         key_bias: float = 2.0,
+        query_bias: float = 0.0,
         gate_noise: float = 1.0,
         state_noise: float = 1.0,
         orthogonal: float = 0.0,
@@ -81,8 +82,8 @@ class PRISMSpectral(CursorEncoding):
         frequencies = partial(cursor_frequencies, similarity, d_pe, base, bandwidth, top=top)
         options = CursorOptions(
             cursors, d_pe, hidden, controller, window, norm, absolute, str(before), copy_every,
-            stride, gate_scale, reset_bias, key_bias, gate_noise, state_noise, orthogonal,
-            frequencies,
+            stride, gate_scale, reset_bias, key_bias, query_bias, gate_noise, state_noise,
+            orthogonal, frequencies,
         )  # fmt: skip
         super().__init__(shape, options, lambda total: Spectrum(stride, learned_steps, frequencies))
 

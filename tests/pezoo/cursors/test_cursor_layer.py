@@ -40,7 +40,7 @@ def logits(encoding, x, layer=0, **fields):
 
 def test_gates_start_where_they_should():
     assert steps_of(1) == [1, -1, 0]
-    head = GateHead(4, 6, 1, 1.0, -3.0, 2.0)
+    head = GateHead(4, 6, 1, 1.0, -3.0, 2.0, 0.0)
     reset, moves = head(torch.zeros(1, 1, 4))
     assert reset.mean().item() == pytest.approx(1 / (1 + 2.718281828**3), abs=0.03)
     assert moves[0, 0, 3:, 0].min() > 0.6  # keys count
@@ -48,9 +48,17 @@ def test_gates_start_where_they_should():
     torch.testing.assert_close(moves.sum(-1), torch.ones(1, 1, 6))
 
 
+def test_queries_can_start_with_the_steps_in_turn():
+    head = GateHead(4, 14, 2, 1.0, -3.0, 2.0, 4.0)
+    _, moves = head(torch.zeros(1, 1, 4))
+    assert moves[0, 0, :7].argmax(-1).tolist() == [0, 1, 2, 3, 4, 0, 1]
+    assert moves[0, 0, :7].max(-1).values.min() > 0.8
+    assert moves[0, 0, 7:].argmax(-1).tolist() == [0] * 7
+
+
 def test_scale_sharpens_the_gates():
     features = torch.randn(2, 3, 4, generator=torch.manual_seed(0))
-    one, two = (GateHead(4, 6, 2, scale, 0.0, 0.0) for scale in (1.0, 2.0))
+    one, two = (GateHead(4, 6, 2, scale, 0.0, 0.0, 0.0) for scale in (1.0, 2.0))
     two.load_state_dict(one.state_dict())
     (r1, m1), (r2, m2) = one(features), two(features)
     torch.testing.assert_close(torch.logit(r2), 2 * torch.logit(r1))
