@@ -45,7 +45,7 @@ class CursorEncoding(Encoding):
         self.norms = nn.ModuleList(nn.LayerNorm(shape.d_model) for _ in self.starts[1:])
         width = options.cursors + options.absolute
         self.alpha = nn.Parameter(torch.ones(shape.n_layers, shape.n_heads, width))
-        self.mu = nn.Parameter(torch.zeros(shape.n_layers, shape.n_heads))
+        self.mu = nn.Parameter(torch.full((shape.n_layers, shape.n_heads), options.mu))
 
     def prepare(self, ctx: Context) -> Context:
         if ctx.x is None:

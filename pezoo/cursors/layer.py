@@ -30,6 +30,7 @@ class CursorOptions:
     window: int
     norm: str
     absolute: bool
+    mu: float
     before: str
     copy_every: int
     stride: int

@@ -56,6 +56,8 @@ class PRISM(CursorEncoding):
         top         the highest frequency of "geometric", in units of pi
         norm        "frobenius" (sqrt(d_pe) over the norm across cursors) or "scale" (sqrt(2/C))
         absolute    one more cursor, which stands at the true position
+        mu          initial hybrid gate before its sigmoid, learned per head; at -4 heads start by
+                    looking at positions alone
     Options of the gates
         before      layers that cursors are computed before, from 0: "0", "0+3"
         controller  "gru", "latch", "conv" or "token", of `hidden` units (pezoo.cursors.controllers)
@@ -95,6 +97,7 @@ class PRISM(CursorEncoding):
         top: float = 0.9,
         norm: str = "frobenius",
         absolute: bool = False,
+        mu: float = 0.0,
         before: str | int = "0",
         controller: str = "gru",
         hidden: int = 100,
@@ -116,8 +119,8 @@ class PRISM(CursorEncoding):
             raise ValueError(f"support must be symmetric or one_sided, was {support!r}")
         frequencies = partial(cursor_frequencies, similarity, d_pe, base, bandwidth, top=top)
         options = CursorOptions(
-            cursors, d_pe, hidden, controller, window, norm, absolute, str(before), copy_every, 1,
-            gate_scale, reset_bias, key_bias, query_bias, gate_noise, state_noise, orthogonal,
+            cursors, d_pe, hidden, controller, window, norm, absolute, mu, str(before), copy_every,
+            1, gate_scale, reset_bias, key_bias, query_bias, gate_noise, state_noise, orthogonal,
             frequencies,
         )  # fmt: skip
         super().__init__(

@@ -62,6 +62,7 @@ class PRISMSpectral(CursorEncoding):
         top: float = 0.9,
         norm: str = "frobenius",
         absolute: bool = False,
+        mu: float = 0.0,
         stride: int = 1,
         learned_steps: bool = False,
         before: str | int = "0",
@@ -81,9 +82,9 @@ class PRISMSpectral(CursorEncoding):
             raise ValueError(f"stride must be at least 1, was {stride}")
         frequencies = partial(cursor_frequencies, similarity, d_pe, base, bandwidth, top=top)
         options = CursorOptions(
-            cursors, d_pe, hidden, controller, window, norm, absolute, str(before), copy_every,
-            stride, gate_scale, reset_bias, key_bias, query_bias, gate_noise, state_noise,
-            orthogonal, frequencies,
+            cursors, d_pe, hidden, controller, window, norm, absolute, mu, str(before),
+            copy_every, stride, gate_scale, reset_bias, key_bias, query_bias, gate_noise,
+            state_noise, orthogonal, frequencies,
         )  # fmt: skip
         super().__init__(shape, options, lambda total: Spectrum(stride, learned_steps, frequencies))
 

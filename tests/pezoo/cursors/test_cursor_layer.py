@@ -66,6 +66,19 @@ def test_scale_sharpens_the_gates():
 
 
 @pytest.mark.parametrize("cls", KINDS)
+@pytest.mark.parametrize(("mu", "same"), [(-60.0, True), (-4.0, False)])
+def test_a_low_mu_leaves_the_score_to_positions(cls, mu, same):
+    encoding = cls(SMALL, cursors=2, d_pe=4, hidden=5, mu=mu).double()
+    ctx = encoding.prepare(context(torch.randn(1, 5, 6, dtype=D)))
+    scores = []
+    for seed in (0, 1):
+        q, k = torch.randn(2, 1, 2, 5, 4, dtype=D, generator=torch.manual_seed(seed))
+        one, two = encoding.transform(q, k, ctx.at(0, ctx.x))
+        scores.append(one @ two.mT)
+    assert torch.allclose(*scores) is same
+
+
+@pytest.mark.parametrize("cls", KINDS)
 def test_snapped_cursors_are_integer_counters(cls):
     encoding = tiny(cls, similarity="cosine").eval()
     x = torch.randn(2, 7, 6, dtype=D)
