@@ -1,36 +1,30 @@
 """The loops of a GRU's recurrence in numba: four samples and LANES units at a time.
 
-A panel is what three vectors of products need of the weights, one line of 3 LANES numbers for each
-number that they are multiplied with: line k of panel p begins at (p depth + k) 3 LANES. Forward
-these are the gates of LANES units, backward 3 LANES units. Where units do not fill the last
-vectors, or samples the last four, some are computed twice.
+The products with the weights are those of gru_numba_products.py. A panel holds, forward, the three
+gates of LANES units, and backward 3 LANES units. Where units do not fill the last vectors, or
+samples the last four, some are computed twice.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple
 
-import numba
-
+from pezoo.kernels.gru_numba_products import (
+    ROWS,
+    Lanes,
+    Pointer,
+    Sums,
+    inline,
+    load_three,
+    places_of,
+    products,
+    store_three,
+)
 from pezoo.kernels.numba_cache import compiled
 from pezoo.kernels.numba_math import sigmoid, tanh
-from pezoo.kernels.numba_vectors import LANES, load, load_splat, pointer, store
+from pezoo.kernels.numba_vectors import LANES, load, pointer, store
 
-ROWS = 4  # samples that share what is read of the weights
 GROUP = 16  # samples that are taken through time together
-Pointer = Any  # to float32 or float64: an array would have its references counted in the loops
-Lanes = Any  # a Vector
-Sums = tuple[Any, ...]  # three Lanes
-Four = tuple[Sums, Sums, Sums, Sums]  # one for each row
-Places = tuple[int, int, int, int]  # where four rows begin
-
-Function = TypeVar("Function", bound=Callable[..., Any])
-
-
-def _inline(function: Function) -> Function:
-    """Compiled into its caller."""
-    return cast(Function, numba.njit(forceinline=True)(function))
 
 
 class Sizes(NamedTuple):
@@ -65,51 +59,13 @@ class Gradients(NamedTuple):
     start: Pointer  # (B H): also what is carried from step to step
 
 
-@_inline
+@inline
 def _opened(x: Any, like: Any) -> Any:
     """Four addresses as pointers to numbers like that."""
     return pointer(x[0], like), pointer(x[1], like), pointer(x[2], like), pointer(x[3], like)
 
 
-@_inline
-def _places(row: int, end: int, step: int, skip: int) -> Places:
-    """Where four rows begin that are `step` apart; the last may be repeated."""
-    last = end - 1
-    return (
-        row * step + skip,
-        min(row + 1, last) * step + skip,
-        min(row + 2, last) * step + skip,
-        min(row + 3, last) * step + skip,
-    )
-
-
-@_inline
-def _add(sums: Sums, x: Lanes, y: Sums) -> Sums:
-    return sums[0] + x * y[0], sums[1] + x * y[1], sums[2] + x * y[2]
-
-
-@_inline
-def _products(
-    sums: tuple[Sums, Sums, Sums, Sums],
-    x: Pointer,
-    at: Places,
-    depth: int,
-    panel: Pointer,
-    skip: int,
-) -> tuple[Sums, Sums, Sums, Sums]:
-    """sums + x[at[i] + k] times line k of a panel that begins at `skip`, for four rows i."""
-    a, b, c, d = sums
-    for k in range(depth):
-        line = skip + k * 3 * LANES
-        y = load(panel, line), load(panel, line + LANES), load(panel, line + 2 * LANES)
-        a = _add(a, load_splat(x, at[0] + k), y)
-        b = _add(b, load_splat(x, at[1] + k), y)
-        c = _add(c, load_splat(x, at[2] + k), y)
-        d = _add(d, load_splat(x, at[3] + k), y)
-    return a, b, c, d
-
-
-@_inline
+@inline
 def _cell(
     x: Inputs, y: Kept, sums: Sums, given: int, before: tuple[Pointer, int], unit: int, size: Sizes
 ) -> None:
@@ -131,7 +87,7 @@ def _cell(
         store(y.gates, kept + 3 * units, sums[2])
 
 
-@_inline
+@inline
 def _step(
     x: Inputs, y: Kept, panels: Pointer, size: Sizes, t: int, h: Pointer, rows: tuple[int, int],
     step: int, skip: int,
@@ -146,10 +102,10 @@ def _step(
             load(x.bias, unit + 2 * units),
         )
         for row in range(rows[0], rows[1], ROWS):
-            at = _places(row, rows[1], step, skip)
+            at = places_of(row, rows[1], step, skip)
             sums = bias, bias, bias, bias
-            sums = _products(sums, h, at, units, panels, panel * units * 3 * LANES)
-            given = _places(row, rows[1], size.steps * 3 * units, t * 3 * units)
+            sums = products(sums, h, at, units, panels, panel * units * 3 * LANES)
+            given = places_of(row, rows[1], size.steps * 3 * units, t * 3 * units)
             _cell(x, y, sums[0], given[0], (h, at[0]), unit, size)
             _cell(x, y, sums[1], given[1], (h, at[1]), unit, size)
             _cell(x, y, sums[2], given[2], (h, at[2]), unit, size)
@@ -170,7 +126,7 @@ def forward(x: Inputs, y: Kept, panels: int, size: Sizes, like: Any, first: int,
             _step(x, y, panels, size, t, y.out, rows, long, (t - 1) * size.units)
 
 
-@_inline
+@inline
 def _cell_back(
     g: Lanes, y: Kept, d: Gradients, before: Lanes, row: int, unit: int, units: int
 ) -> Lanes:
@@ -191,7 +147,7 @@ def _cell_back(
     return stays
 
 
-@_inline
+@inline
 def _pointwise(
     start: Pointer, y: Kept, d: Gradients, size: Sizes, stays: Pointer, t: int,
     rows: tuple[int, int],
@@ -208,19 +164,7 @@ def _pointwise(
             store(stays, (b - first) * units + unit, kept)
 
 
-@_inline
-def _store_three(x: Pointer, at: int, places: tuple[int, int, int], y: Sums) -> None:
-    store(x, at + places[0], y[0])
-    store(x, at + places[1], y[1])
-    store(x, at + places[2], y[2])
-
-
-@_inline
-def _load_three(x: Pointer, at: int, places: tuple[int, int, int]) -> Sums:
-    return load(x, at + places[0]), load(x, at + places[1]), load(x, at + places[2])
-
-
-@_inline
+@inline
 def _carry(
     d: Gradients, stays: Pointer, panels: Pointer, size: Sizes, t: int, rows: tuple[int, int]
 ) -> None:
@@ -230,23 +174,23 @@ def _carry(
         unit, skip = panel * 3 * LANES, panel * depth * 3 * LANES
         places = min(unit, low), min(unit + LANES, low), min(unit + 2 * LANES, low)
         for row in range(rows[0], rows[1], ROWS):
-            own = _places(row - rows[0], rows[1] - rows[0], units, 0)
-            given = _places(row, rows[1], size.steps * depth, t * depth)
-            gated = _places(row, rows[1], size.steps * units, t * units)
+            own = places_of(row - rows[0], rows[1] - rows[0], units, 0)
+            given = places_of(row, rows[1], size.steps * depth, t * depth)
+            gated = places_of(row, rows[1], size.steps * units, t * units)
             sums = (
-                _load_three(stays, own[0], places),
-                _load_three(stays, own[1], places),
-                _load_three(stays, own[2], places),
-                _load_three(stays, own[3], places),
+                load_three(stays, own[0], places),
+                load_three(stays, own[1], places),
+                load_three(stays, own[2], places),
+                load_three(stays, own[3], places),
             )
-            sums = _products(sums, d.given, given, 2 * units, panels, skip)
+            sums = products(sums, d.given, given, 2 * units, panels, skip)
             skip_n = skip + 2 * units * 3 * LANES
-            sums = _products(sums, d.gated, gated, units, panels, skip_n)
-            into = _places(row, rows[1], units, 0)
-            _store_three(d.start, into[0], places, sums[0])
-            _store_three(d.start, into[1], places, sums[1])
-            _store_three(d.start, into[2], places, sums[2])
-            _store_three(d.start, into[3], places, sums[3])
+            sums = products(sums, d.gated, gated, units, panels, skip_n)
+            into = places_of(row, rows[1], units, 0)
+            store_three(d.start, into[0], places, sums[0])
+            store_three(d.start, into[1], places, sums[1])
+            store_three(d.start, into[2], places, sums[2])
+            store_three(d.start, into[3], places, sums[3])
 
 
 @compiled

@@ -73,11 +73,13 @@ def _nearest(typing: Any, x: Any) -> Any:
     return types.UniTuple(SINGLES, 2)(SINGLES), code
 
 
-def _library(name: str) -> Any:
+def lane_by_lane(declare: Callable[[Any, Any], Any]) -> Any:
+    """A function of vectors that calls one of numbers, which declare(module, type) gives."""
+
     @intrinsic
     def function(typing: Any, x: Any) -> Any:
         def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            call = builder.module.declare_intrinsic(name, [args[0].type.element])
+            call = declare(builder.module, args[0].type.element)
             out = args[0]
             for lane in (ir.Constant(INT, i) for i in range(LANES)):
                 number = builder.call(call, [builder.extract_element(args[0], lane)])
@@ -89,7 +91,8 @@ def _library(name: str) -> Any:
     return function
 
 
-_library_log2, _library_exp2 = _library("llvm.log2"), _library("llvm.exp2")
+_library_log2 = lane_by_lane(lambda module, number: module.declare_intrinsic("llvm.log2", [number]))
+_library_exp2 = lane_by_lane(lambda module, number: module.declare_intrinsic("llvm.exp2", [number]))
 
 
 def log2(x: Any) -> Any:

@@ -13,8 +13,8 @@ from typing import Any
 from llvmlite import ir
 from numba.extending import overload
 
-from pezoo.kernels.numba_math import SINGLES, exp2
-from pezoo.kernels.numba_vectors import INT, LANES, intrinsic, larger, where_negative
+from pezoo.kernels.numba_math import SINGLES, exp2, lane_by_lane
+from pezoo.kernels.numba_vectors import larger, where_negative
 
 SLOPE = 0.39
 P0, P1, P2 = 0.151425142117, 0.194449210219, -0.016667664955
@@ -22,20 +22,13 @@ P3, P4, P5 = 0.37520963398, -0.258269915197, 0.053853603412
 HALF_LOG2_E, ROOT_HALF = math.log2(math.e) / 2, math.sqrt(0.5)
 
 
-@intrinsic
-def _erfc(typing: Any, x: Any) -> Any:
-    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        number = args[0].type.element
-        function = builder.module.globals.get("erfc") or ir.Function(
-            builder.module, ir.FunctionType(number, [number]), "erfc"
-        )
-        out = args[0]
-        for lane in (ir.Constant(INT, i) for i in range(LANES)):
-            one = builder.call(function, [builder.extract_element(args[0], lane)])
-            out = builder.insert_element(out, one, lane)
-        return out
+def _declared_erfc(module: Any, number: Any) -> Any:
+    """The C library's, declared once in a module."""
+    kind = ir.FunctionType(number, [number])
+    return module.globals.get("erfc") or ir.Function(module, kind, "erfc")
 
-    return x(x), code
+
+_erfc = lane_by_lane(_declared_erfc)
 
 
 def normal(x: Any) -> Any:
