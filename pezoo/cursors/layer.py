@@ -81,7 +81,7 @@ class Scan(nn.Module):
 class Past(NamedTuple):
     """What decoding keeps of one layer of cursors."""
 
-    state: Callable[[], Tensor]  # the controller's; only decoding asks for it
+    state: Tensor | Callable[[], Tensor]  # the controller's; in training, how to get it
     scans: tuple[Tensor, ...]
     seen: Seen | None
 
@@ -132,11 +132,11 @@ class CursorLayer(nn.Module):
         if not whole:
             count, order = mask.sum(1), _padding_last(mask)
             tokens = _take(x, order)
-        before = past and past.state()
+        before = past and (past.state if isinstance(past.state, Tensor) else past.state())
         features = self.features(tokens, ctx, before)
         reset, moves = self.gates(features, ctx)
         full = mask.sum(1) if count is None else count
-        state = partial(self.controller.last, tokens, features, before, full)
+        last = partial(self.controller.last, tokens, features, before, full)
         copy, seen = None, None
         if self.copying:
             back = features if order is None else _take(features, order.argsort(1))
@@ -147,7 +147,7 @@ class CursorLayer(nn.Module):
         streams, scans = self._scan(reset, moves, copy, past, count)
         if order is not None:
             streams = _take(streams, order.argsort(1))
-        return streams, Past(state, scans, seen)
+        return streams, Past(last if self.training else last(), scans, seen)
 
     def features(self, x: Tensor, ctx: Context, state: Tensor | None = None) -> Tensor:
         """(B, T, size) what the controller makes of the tokens x (B, T, D) after that state."""
