@@ -29,6 +29,11 @@ def column_size(count: int) -> float:
     return max(2.0, round(430 / count, 1))
 
 
+def numbered(count: int) -> bool:
+    """Whether so many tokens leave no room for words, so that an axis counts them."""
+    return column_size(count) < READABLE
+
+
 def row_size(count: int) -> float:
     return float(max(9, min(12, 260 // count))) if count <= 36 else max(2.0, round(340 / count, 1))
 

@@ -14,6 +14,7 @@ from torch import Tensor
 from harness.backbone import Decoder
 from harness.config import RunConfig
 from harness.show import svg
+from harness.show.axes import numbered
 from harness.show.examples import Example, answer, lengths, sample
 from harness.show.figures import Figure, figures
 from harness.show.watch import View, view
@@ -139,8 +140,13 @@ def curves(points: list[dict[str, Any]]) -> list[Markup]:
     ]
 
 
-def words(example: Example) -> list[tuple[str, str]]:
-    """Each token and its class: part of the prompt, right or wrong."""
+def words(example: Example) -> list[tuple[str, str, int | None]]:
+    """Each token and its class: part of the prompt, right or wrong; and of some the number.
+
+    Every tenth has it, where pictures say tokens by number.
+    """
     classes = ["prompt"] * example.prompt
     classes += ["wrong" if bad else "right" for bad in example.wrong[example.prompt :]]
-    return list(zip(example.tokens, classes, strict=True))
+    every = 10 if numbered(len(example.tokens) - 1) else len(example.tokens) + 1
+    marks = [i if i and i % every == 0 else None for i in range(len(example.tokens))]
+    return list(zip(example.tokens, classes, marks, strict=True))

@@ -25,6 +25,7 @@ from harness.runs import RunFolder
 from harness.show import examples, png, svg
 from harness.show.axes import Tokens, round_numbers
 from harness.show.figures import FOLDED, MOST, figures
+from harness.show.page import words
 from harness.show.watch import View, view
 from harness.train import start
 from pezoo.encodings.randomized import Randomized
@@ -406,6 +407,21 @@ def test_the_page_of_a_run_is_whole_and_needs_nothing_else(call, runs):
         assert anchor in page.links
     assert "example 1: length 10, seen in training" in text
     assert "example 2: length 20, longer than in training" in text
+
+
+@pytest.mark.parametrize(("size", "counted"), [(48, False), (54, False), (55, True), (95, True)])
+def test_tokens_that_pictures_count_can_be_found_in_the_example(size, counted):
+    """A picture shows one token less than there are: the last is written, never read."""
+    one = example("1" * (size // 2) + "=" + "1" * (size - size // 2 - 1))
+    assert len(one.tokens) == size + 1
+    numbers = [number for _, _, number in words(one)]
+    axis = svg.heat(
+        "", torch.rand(size, size), Axis("query"), Axis("key"), svg.Scale(0, 1, png.SEQUENTIAL),
+        Tokens(one.tokens[:-1], one.tokens[1:], one.prompt),
+    )  # fmt: skip
+    assert ("key, by number" in drawn(axis)[1]) == counted
+    wanted = [i for i in range(10, size + 1, 10) if counted]
+    assert numbers == [i if i in wanted else None for i in range(size + 1)]
 
 
 def test_prompts_out_and_single_pictures(call, runs, tmp_path):
