@@ -2,6 +2,7 @@
 
 import pytest
 
+from harness import tasks
 from harness.config import ConfigError, load_protocol, parse_seeds, protocol_names, resolve
 from pezoo.spec import parse
 
@@ -12,8 +13,6 @@ def run(pe="rope", task="copy", seed=0, overrides=(), protocol="quick"):
 
 @pytest.mark.parametrize("name", protocol_names())
 def test_every_protocol_resolves_for_every_task(name):
-    from harness import tasks
-
     protocol = load_protocol(name)
     for task in tasks.names():
         config = resolve(protocol, task, parse("prism"), 0, "cpu", "auto")
@@ -61,7 +60,22 @@ def test_seeds():
             parse_seeds(bad)
 
 
+PAPERS = {  # Sections 6.0.1 and 6.2 of PRISM's paper, for all other tasks nothing
+    "dyn_str_cpy": "prism(copy_every=5)",
+    "odds_first": "prism(before=0+3)",
+    "reverse": "prism(copy_every=5)",
+    "scan_cot": "prism(copy_every=5)",
+    "stack_manipulation": "prism(before=0+3)",
+}
+
+
+@pytest.mark.parametrize("task", tasks.names())
+def test_prism_is_the_papers_on_every_task(task):
+    config = run("prism", task=task, protocol="prism2025")
+    assert config.encoding == PAPERS.get(task, "prism")
+    other = run("prism(copy_every=0,before=0)", task=task, protocol="prism2025")
+    assert other.encoding == "prism(before=0,copy_every=0)"
+
+
 def test_a_task_may_change_single_options_of_an_encoding():
-    assert "copy_every" not in run("prism", protocol="prism2025").encoding
-    assert "copy_every=5" in run("prism", task="reverse", protocol="prism2025").encoding
     assert "d_pe=32" in run("prism", task="reverse").encoding
