@@ -13,8 +13,12 @@ from torch.autograd.function import once_differentiable
 
 from pezoo.kernels import histogram_numba_kernels as kernels
 from pezoo.kernels.histogram import Copy, Gates
+from pezoo.kernels.histogram_numba_rows import ARRAYS, PAD, Inputs, Rows, Sizes
 from pezoo.kernels.members import Kernel
 from pezoo.kernels.numba_vectors import LANES
+
+LINE = 64  # bytes, of the processor's cache
+STREAMED = 1 << 25  # bytes of histograms, more than caches hold
 
 
 def scan(
@@ -46,10 +50,9 @@ class _Scan(Kernel):
         b, t, c, sources = inputs[4].shape
         first = inputs[6].shape[-1]
         last = first + (1 if one_sided else 2) * t
-        size = kernels.Sizes(t, c, sources, first, last, one_sided)
-        x = kernels.Inputs(*map(_flat, inputs))
-        # From numpy, which asks for huge pages: touching new memory costs less.
-        out = np.empty(b * t * c * last, x.reset.dtype)
+        x = Inputs(*map(_flat, inputs))
+        out = _empty(b * t * c * last, x.reset.dtype)
+        size = Sizes(t, c, sources, first, last, one_sided, _streamed(c, out))
         eps = out.dtype.type(eps)
         _over_rows(partial(kernels.forward, x, eps, size, out), b, size, out.dtype)
         h = torch.from_numpy(out).view(b, t, c, last)
@@ -62,30 +65,51 @@ class _Scan(Kernel):
     def backward(ctx: Any, grad: Tensor) -> Any:
         *inputs, h = ctx.saved_tensors
         eps, size = ctx.options
-        x = kernels.Inputs(*map(_flat, inputs))
-        d = kernels.Inputs(*map(np.zeros_like, x))
+        x = Inputs(*map(_flat, inputs))
+        d = Inputs(*map(np.zeros_like, x))
         call = partial(kernels.backward, x, eps, size, _flat(h), _flat(grad), d)
         _over_rows(call, h.shape[0], size, eps.dtype)
         grads = (torch.from_numpy(a).view(i.shape) for a, i in zip(d, inputs, strict=True))
         return *grads, None, None
 
 
+def _empty(n: int, dtype: Any) -> Any:
+    """(n,), from the beginning of a cache line on, so that no vector lies in two.
+
+    From numpy, which asks for huge pages: touching new memory costs less.
+    """
+    size = np.dtype(dtype).itemsize
+    out = np.empty(n + LINE // size, dtype)
+    first = -out.ctypes.data % LINE // size
+    return out[first : first + n]
+
+
+def _streamed(cursors: int, out: Any) -> bool:
+    """Whether to write past the caches: what would not stay there, in whole vectors.
+
+    Else each line would be read from memory before it is written.
+    """
+    return cursors % LANES == 0 and out.nbytes >= STREAMED
+
+
 def _flat(x: Tensor) -> Any:
     return x.detach().contiguous().view(-1).numpy()
 
 
-def _over_rows(kernel: Any, b: int, size: kernels.Sizes, dtype: Any) -> None:
+def _over_rows(kernel: Any, b: int, size: Sizes, dtype: Any) -> None:
     """kernel(rows, scratch) over all rows, in one part for each of torch's threads."""
     groups = -(b * size.cursors // -LANES)
     rows = np.minimum(np.arange(groups * LANES), b * size.cursors - 1)
     gate = rows // size.cursors * size.steps * size.cursors + rows % size.cursors
-    places = rows, rows * size.first, gate, gate * size.sources, gate * size.last
+    own = np.arange(groups * LANES) % LANES * size.last
+    places = rows, rows * size.first, gate, gate * size.sources, gate * size.last, own
     parts = min(torch.get_num_threads(), groups)
     edges = [groups * i // parts * LANES for i in range(parts + 1)]
 
     def run(first: int, end: int) -> None:
-        scratch = np.empty((kernels.ARRAYS, (size.last + 2 * kernels.PAD) * LANES), dtype)
-        kernel(kernels.Rows(*(place[first:end] for place in places)), scratch)
+        lines = (size.last + 2 * PAD) * LANES
+        scratch = _empty(ARRAYS * lines, dtype).reshape(ARRAYS, lines)
+        kernel(Rows(*(place[first:end] for place in places)), scratch)
 
     if parts == 1:
         run(*edges)

@@ -130,6 +130,22 @@ def store(typing: Any, x: Any, i: Any, value: Any) -> Any:
 
 
 @intrinsic
+def stream(typing: Any, x: Any, i: Any, value: Any) -> Any:
+    """x[i : i + LANES] = value, past the caches; the address is a multiple of the vector's size."""
+
+    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        size = context.get_abi_sizeof(context.get_value_type(x.dtype))
+        written = builder.store(
+            args[2], _address(context, builder, x, *args[:2]), align=size * LANES
+        )
+        once = builder.module.add_metadata([ir.Constant(INT, 1)])
+        written.set_metadata("nontemporal", once)
+        return context.get_dummy_value()
+
+    return types.void(x, _index(i), value), code
+
+
+@intrinsic
 def gather(typing: Any, x: Any, at: Any, skip: Any) -> Any:
     """(x[at[0] + skip], ..., x[at[LANES - 1] + skip]); at is an array of LANES indices."""
 
@@ -164,26 +180,21 @@ def _places(context: Any, builder: Any, kinds: Any, args: Any) -> list[Any]:
     return [builder.gep(x, [builder.add(builder.load(lane), args[2])]) for lane in lanes]
 
 
-def _asking(write: bool) -> Callable[..., Any]:
-    @intrinsic
-    def ask(typing: Any, x: Any, i: Any) -> Any:
-        def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            byte = ir.IntType(8).as_pointer()
-            kind = ir.FunctionType(ir.VoidType(), [byte, INT, INT, INT])
-            ask = builder.module.declare_intrinsic("llvm.prefetch", [byte], kind)
-            place = builder.bitcast(_address(context, builder, x, *args), byte)
-            second_level, data = 2, 1  # the first holds what is computed with
-            builder.call(
-                ask, [place, *(ir.Constant(INT, n) for n in (int(write), second_level, data))]
-            )
-            return context.get_dummy_value()
+@intrinsic
+def ask_to_read(typing: Any, x: Any, i: Any) -> Any:
+    """Fetch the cache line of x[i], which may lie outside of x, ahead of its use."""
 
-        return types.void(x, _index(i)), code
+    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        byte = ir.IntType(8).as_pointer()
+        kind = ir.FunctionType(ir.VoidType(), [byte, INT, INT, INT])
+        ask = builder.module.declare_intrinsic("llvm.prefetch", [byte], kind)
+        place = builder.bitcast(_address(context, builder, x, *args), byte)
+        read, second_level, data = 0, 2, 1  # the first level holds what is computed with
+        how = [ir.Constant(INT, n) for n in (read, second_level, data)]
+        builder.call(ask, [place, *how])
+        return context.get_dummy_value()
 
-    return ask
-
-
-ask_to_read, ask_to_write = _asking(False), _asking(True)  # (x, i): for the cache line of x[i]
+    return types.void(x, _index(i)), code
 
 
 @intrinsic

@@ -8,13 +8,15 @@ import torch
 
 numba = pytest.importorskip("numba")
 
+from pezoo.kernels import histogram_numba, numba_power  # noqa: E402
 from pezoo.kernels import histogram_numba_kernels as kernels  # noqa: E402
+from pezoo.kernels import histogram_numba_rows as places  # noqa: E402
 from pezoo.kernels.histogram import Gates, histogram_scan  # noqa: E402
+from pezoo.kernels.histogram_numba_rows import Sizes  # noqa: E402
 from pezoo.kernels.numba_math import exp2, log2  # noqa: E402
 from pezoo.kernels.numba_vectors import (  # noqa: E402
     LANES,
     ask_to_read,
-    ask_to_write,
     gather,
     larger,
     load,
@@ -64,10 +66,30 @@ def test_exp2_is_accurate_to_float32():
     assert not run(np.full(LANES, -1e30, np.float32)).any()
 
 
+def test_logarithm_and_power_in_loops_are_accurate_to_float32():
+    x = np.geomspace(1.2e-38, 3e38, 1 << 18, dtype=np.float32)
+    near_one = 1 + np.linspace(-0.5, 1, 1 << 16, dtype=np.float32)
+    log = each_vector(lambda x: numba_power.log2(x, numba_power.log_terms(0 * x)))
+    for values in (x, near_one):
+        want = np.log2(values.astype(np.float64))
+        assert (np.abs(log(values) * 2.0**-23 - want) <= 3e-7 * np.abs(want)).all()
+    x = -np.linspace(-1, 126, 1 << 18, dtype=np.float32)
+    power = each_vector(lambda x: numba_power.exp2(x, numba_power.power_terms(0 * x)))
+    want = np.exp2(x.astype(np.float64))
+    assert (np.abs(power(x) - want) <= 3e-7 * want).all()
+    assert power(np.zeros(LANES, np.float32)).tolist() == [1.0] * LANES
+    assert not power(np.full(LANES, -1e30, np.float32)).any()
+    assert np.isnan(power(np.full(LANES, np.nan, np.float32))).all()
+
+
 def test_float64_calls_the_library():
     x = np.linspace(0.1, 3, 800)
     np.testing.assert_allclose(each_vector(lambda x: log2(x))(x), np.log2(x), rtol=1e-15)
     np.testing.assert_allclose(each_vector(lambda x: exp2(x))(-x), np.exp2(-x), rtol=1e-15)
+    log = each_vector(lambda x: numba_power.log2(x, numba_power.log_terms(0 * x)))
+    np.testing.assert_allclose(log(x), np.log2(x) * 2**23, rtol=1e-15)
+    power = each_vector(lambda x: numba_power.exp2(x, numba_power.power_terms(0 * x)))
+    np.testing.assert_allclose(power(-x), np.exp2(-x), rtol=1e-15)
 
 
 @types
@@ -89,7 +111,6 @@ def test_rows_are_transposed(dtype):
     @numba.njit
     def turn(x, at, lines, back, factors):
         ask_to_read(x, at[0])
-        ask_to_write(back, at[0])
         load_rows(x, at, 3, lines, 1)
         store_rows(back, at, 3, lines, 1, load(factors, 0))
         scatter(back, at, 2, gather(x, at, 2))
@@ -121,19 +142,20 @@ def test_nothing_is_read_or_written_outside_of_the_arrays(dtype, one_sided):
 
         bins = first + (1 if one_sided else 2) * t
         sources = (first - 1 if one_sided else first // 2) + t if copies else 0
-        size = kernels.Sizes(t, c, sources, first, bins, one_sided)
+        size = places.Sizes(t, c, sources, first, bins, one_sided, False)
         n, moves = b * t * c, draws.dirichlet([1, 1, 1, 1], b * t * c)
-        x = kernels.Inputs(
+        x = places.Inputs(
             *(guarded(n, moves[:, i]) for i in range(3)), guarded(n, 0.5),
             guarded(n * sources, 0.5 / max(sources, 1)),
             guarded(b * c if gamma else 0, 2), guarded(b * c * first, 1 / first),
         )  # fmt: skip
-        d = kernels.Inputs(*(guarded(array.size, 0) for array in x))
+        d = places.Inputs(*(guarded(array.size, 0) for array in x))
         out, grad = guarded(n * bins, np.nan), guarded(n * bins, draws.random(n * bins))
         row = np.minimum(np.arange(-(b * c // -LANES) * LANES), b * c - 1)
         gate = row // c * t * c + row % c
-        rows = kernels.Rows(row, row * first, gate, gate * sources, gate * bins)
-        shape = kernels.ARRAYS, (bins + 2 * kernels.PAD) * LANES
+        own = np.arange(row.size) % LANES * bins
+        rows = places.Rows(row, row * first, gate, gate * sources, gate * bins, own)
+        shape = places.ARRAYS, (bins + 2 * places.PAD) * LANES
         scratch = guarded(shape[0] * shape[1], np.nan).reshape(shape)
         kernels.forward(x, dtype(1e-8), size, out, rows, scratch)
         scratch[:] = np.nan
@@ -143,6 +165,19 @@ def test_nothing_is_read_or_written_outside_of_the_arrays(dtype, one_sided):
         for buffer in buffers:
             assert (buffer[:guard] == 12345).all()
             assert (buffer[-guard:] == 12345).all()
+
+
+@types
+def test_what_is_written_past_the_caches_is_the_same(dtype, monkeypatch):
+    x = torch.from_numpy(np.random.default_rng(0).dirichlet([1, 1, 1, 1], (2, 5, 16)).astype(dtype))
+    gates, gamma = Gates(*x.unbind(-1)[:3]), torch.full((16,), 2.0, dtype=x.dtype)
+    usual = histogram_scan(gates, gamma, backend="numba")
+    asked = []
+    monkeypatch.setattr(histogram_numba, "STREAMED", 0)
+    monkeypatch.setattr(histogram_numba, "Sizes", lambda *all: asked.append(all[-1]) or Sizes(*all))
+    assert torch.equal(histogram_scan(gates, gamma, backend="numba"), usual)
+    histogram_scan(Gates(*(gate[..., :9] for gate in gates)), gamma[:9], backend="numba")
+    assert asked == [True, False]  # nine cursors are no whole vectors
 
 
 def test_threads_share_the_rows():
