@@ -35,6 +35,7 @@ from pezoo.kernels.numba_vectors import (
 )
 
 LN2 = math.log(2.0)
+BLOCK = 32  # lines that are summed apart: many small numbers after a large one would be lost
 
 
 @inline
@@ -47,10 +48,13 @@ def _sharpen(h: Array, low: int, high: int, gamma: Lanes, zero: Lanes) -> Lanes:
         top = larger(log, top)
     terms, gamma = power_terms(zero), gamma * UNIT
     shift = 0 - gamma * top
-    for i in range(low * LANES, high * LANES, LANES):
-        one = exp2(shift + gamma * load(h, i), terms)
-        store(h, i, one)
-        power = power + one
+    for start in range(low, high, BLOCK):
+        block = zero
+        for i in range(start * LANES, min(start + BLOCK, high) * LANES, LANES):
+            one = exp2(shift + gamma * load(h, i), terms)
+            store(h, i, one)
+            block = block + one
+        power = power + block
     return power
 
 

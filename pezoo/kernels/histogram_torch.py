@@ -64,6 +64,7 @@ class _Scan(Kernel):
             if gamma is not None and log is not None:
                 torch.log(now + eps, out=_live(log, t, one_sided))
                 torch.softmax(_live(log, t, one_sided) * gamma, 0, out=now)
+                now /= now.sum(0)  # softmax adds in order, and loses what is small
             previous = now
         ctx.save_for_backward(stay, jump, source, gamma, start, h, log)
         ctx.one_sided = one_sided

@@ -255,6 +255,17 @@ def test_a_long_sequence_stays_normalised(backend, one_sided, with_gamma):
 
 
 @fast
+@pytest.mark.parametrize("gamma", [1.0, 1.02])
+def test_many_small_masses_beside_a_large_one_are_not_lost(backend, gamma):
+    """Near gamma = 1, eps leaves mass in all bins that are alive."""
+    given_ = draw(1, 2048, 1, dtype=torch.float32)
+    given_["gamma"] = torch.full((1,), gamma)
+    with torch.no_grad():
+        h = histogram_scan(**given_, backend=backend)
+    assert (h.double().sum(-1) - 1).abs().max() < 1e-5
+
+
+@fast
 @pytest.mark.parametrize("gamma", [None, 1.0, 1.5, 4.0, 30.0])
 def test_float32_is_close_to_float64(backend, gamma):
     wide = draw(4, 60, 5, copy=True, state=3)
