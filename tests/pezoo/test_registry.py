@@ -80,7 +80,7 @@ def test_unknown_names(text, words):
         ("hard_alibi(masked=two)", "option masked of hard_alibi expects int | None"),
         ("prism(norm=3)", "expects str, was given 3"),
         ("prism(gamma=0.5)", "prism(gamma=0.5): gamma must be at least 1"),
-        ("randomized:prism(d_pe=3)", "d_pe even"),
+        ("randomized:prism(d_pe=3)", "d_pe must be even"),
         ("rope:alibi", "rope cannot wrap alibi: only randomized"),
         ("randomized:randomized", "randomized cannot wrap itself"),
         ("randomized(sample=distances):rope", "take sample=positions"),
