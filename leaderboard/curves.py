@@ -144,11 +144,22 @@ def _mark(x: float, y: float, look: Look) -> str:
     )
 
 
+def _shortened(label: str, room: int) -> str:
+    """At most `room` letters, without the middle: labels of one encoding differ at their ends.
+
+    >>> _shortened("prism_spectral(cursors=2,stride=2) (snapped)", 30)
+    'prism_spect…tride=2) (snapped)'
+    """
+    if len(label) <= room:
+        return label
+    head = (room - 1) * 2 // 5
+    return f"{label[:head]}…{label[head + 1 - room :]}"
+
+
 def _legend(at: int, row: Row, look: Look) -> str:
     x, y = LEFT + WIDTH + 20, TOP + 10 + 22 * at
     words = last_words((cell.length, cell.status) for cell in row.cells)
-    room = max(12, 42 - len(words))  # letters
-    label = row.label if len(row.label) <= room else row.label[: room - 1] + "…"
+    label = _shortened(row.label, max(12, 38 - len(words)))
     line = (
         f'<path class="c" d="M{x} {y}h28" stroke="{look.colour}" '
         f'stroke-dasharray="{_DASH[look.dash]}"/>'

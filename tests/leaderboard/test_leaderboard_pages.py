@@ -17,7 +17,7 @@ import pytest
 
 import leaderboard
 from leaderboard.build import build
-from leaderboard.curves import curves
+from leaderboard.curves import _shortened, curves
 from leaderboard.data import script_json
 from leaderboard.files import csv_text, markdown_text, write
 from leaderboard.groups import grouped
@@ -289,6 +289,17 @@ def test_a_curve_ends_where_numbers_end(record):
     line = re.search(r'<path class="c" d="([^"]*)"', svg)
     assert line.group(1).count("M") == 2  # one stretch before the gap, one after
     assert "longest length in training" in svg
+
+
+def test_long_names_that_differ_at_their_ends_stay_apart_in_a_picture():
+    start = "prism_spectral(controller=latch,cursors=2,key_bias=6.0,"
+    labels = [
+        start + end for end in ("window=1)", "window=1) (snapped)", "top=1.0,window=1)", "x)")
+    ]
+    shown = {_shortened(label, 38) for label in labels}
+    assert len(shown) == 4
+    assert all(len(text) == 38 and text.startswith("prism_spectral") for text in shown)
+    assert _shortened("rope", 38) == "rope"
 
 
 def test_a_picture_of_nothing_is_still_a_picture():
