@@ -32,7 +32,6 @@ from pezoo.kernels.attention_numba_rows import (
     copy,
     cut,
     four,
-    inline,
     pair_gradients,
     products,
     put,
@@ -42,7 +41,7 @@ from pezoo.kernels.attention_numba_rows import (
     store_four,
     transpose,
 )
-from pezoo.kernels.numba_cache import compiled
+from pezoo.kernels.numba_cache import compiled, inline
 from pezoo.kernels.numba_math import exp2, log2
 from pezoo.kernels.numba_vectors import LANES, highest, larger, load, pointer, splat, store, total
 

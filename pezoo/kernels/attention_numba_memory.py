@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from pezoo.kernels.attention_numba_rows import Pointer, inline
+from pezoo.kernels.attention_numba_rows import Pointer
+from pezoo.kernels.numba_cache import inline
 from pezoo.kernels.numba_vectors import LANES, pointer
 
 QUERIES = 4

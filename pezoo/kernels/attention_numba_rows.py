@@ -6,11 +6,11 @@ A row in scratch has a multiple of LANES numbers.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 import numba
 
+from pezoo.kernels.numba_cache import Function, inline
 from pezoo.kernels.numba_vectors import (
     LANES,
     load,
@@ -26,17 +26,10 @@ Pointer = Any  # to float32 or float64
 Lanes = Any  # a Vector
 Four = tuple[Any, Any, Any, Any]  # of Lanes, one for each row
 
-Function = TypeVar("Function", bound=Callable[..., Any])
-
 
 def called(function: Function) -> Function:
     """Compiled once for its module: code that is not in the innermost loops compiles faster so."""
     return cast(Function, numba.njit(function))
-
-
-def inline(function: Function) -> Function:
-    """Compiled into its caller."""
-    return cast(Function, numba.njit(forceinline=True)(function))
 
 
 @inline

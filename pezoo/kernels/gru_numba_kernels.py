@@ -14,13 +14,12 @@ from pezoo.kernels.gru_numba_products import (
     Lanes,
     Pointer,
     Sums,
-    inline,
     load_three,
     places_of,
     products,
     store_three,
 )
-from pezoo.kernels.numba_cache import compiled
+from pezoo.kernels.numba_cache import compiled, inline
 from pezoo.kernels.numba_math import sigmoid, tanh
 from pezoo.kernels.numba_vectors import LANES, load, pointer, store
 

@@ -6,11 +6,9 @@ number that they are multiplied with: line k of panel p begins at (p depth + k) 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from typing import Any
 
-import numba
-
+from pezoo.kernels.numba_cache import inline
 from pezoo.kernels.numba_vectors import LANES, load, load_splat, store
 
 ROWS = 4  # samples that share what is read of the weights
@@ -19,13 +17,6 @@ Lanes = Any  # a Vector
 Sums = tuple[Any, ...]  # three Lanes
 Four = tuple[Sums, Sums, Sums, Sums]  # one for each row
 Places = tuple[int, int, int, int]  # where four rows begin
-
-Function = TypeVar("Function", bound=Callable[..., Any])
-
-
-def inline(function: Function) -> Function:
-    """Compiled into its caller."""
-    return cast(Function, numba.njit(forceinline=True)(function))
 
 
 @inline

@@ -33,7 +33,7 @@ def compiled(function: Function, **options: Any) -> Function:
 
 
 def inline(function: Function) -> Function:
-    """The function, compiled into its caller: calls and counts of references would cost a tenth."""
+    """The function, compiled into its caller, which spares calls and counts of references."""
     return cast(Function, numba.njit(forceinline=True)(function))
 
 

@@ -12,14 +12,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
-import numba
 from llvmlite import ir
 from numba import types
 from numba.extending import overload
 
-from pezoo.kernels.numba_cache import Function
+from pezoo.kernels.numba_cache import inline
 from pezoo.kernels.numba_vectors import (
     FLOATS,
     INT,
@@ -138,25 +137,20 @@ def _exp2(x: Any) -> Callable[[Any], Any]:
     return single if x == SINGLES else double
 
 
-def _inline(function: Function) -> Function:
-    """Compiled into its caller."""
-    return cast(Function, numba.njit(forceinline=True)(function))
-
-
-@_inline
+@inline
 def _decay(x: Any) -> Any:
     """e^-|x|."""
     return exp2(LOG2E * where_negative(x, x, 0 - x))
 
 
-@_inline
+@inline
 def sigmoid(x: Any) -> Any:
     small = _decay(x)
     share = 1 / (1 + small)
     return where_negative(x, small * share, share)
 
 
-@_inline
+@inline
 def tanh(x: Any) -> Any:
     """To the rounding of numbers near one, also where it is small."""
     small = _decay(x + x)

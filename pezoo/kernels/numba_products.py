@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from pezoo.kernels.attention_numba_rows import Lanes, Pointer, called, inline
+from pezoo.kernels.attention_numba_rows import Lanes, Pointer, called
+from pezoo.kernels.numba_cache import inline
 from pezoo.kernels.numba_vectors import LANES, load, load_splat, splat, store
 
 COLUMNS = 2 * LANES
