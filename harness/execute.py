@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +16,7 @@ from harness.environment import data_hash
 from harness.evaluate import score_all, validate
 from harness.files import WriteError, write, write_json
 from harness.frame import frame, now, reason
+from harness.pace import Pace
 from harness.runs import Curve, RunFolder
 from harness.scores import scores_of
 from harness.train import Diverged, Trainer, start
@@ -210,16 +210,12 @@ def next_stop(trainer: Trainer) -> int:
 
 def _advance(trainer: Trainer, curve: Curve, report: Progress, stop: Stop) -> float:
     """Steps up to the next one that is measured or saved, or until asked to stop; the last loss."""
-    began, first, until = time.perf_counter(), trainer.step, next_stop(trainer)
-    loss, told = math.nan, 0.0
+    pace, until, loss = Pace(), next_stop(trainer), math.nan
     while trainer.step < until:
         loss = trainer.advance()
-        now = time.perf_counter()
-        if now - told > 1:
-            told = now
+        if rate := pace.due(trainer.step):
             points = curve["points"]
             exact = points[-1]["exact"] if points else None
-            rate = (trainer.step - first) / (now - began)
             report({"step": trainer.step, "loss": loss, "exact": exact, "rate": rate})
         if stop():
             break

@@ -8,7 +8,6 @@ fails leaves the stack; where the stack itself fails, its members train one afte
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from harness.engine.outcome import ended
 from harness.execute import Stopped
 from harness.files import WriteError
 from harness.frame import reason
+from harness.pace import Pace
 from harness.runs import Curve, RunFolder
 from harness.stack import Stack
 from harness.train import Diverged, Trainer, start
@@ -129,7 +129,7 @@ class _Team:
         stack = Stack(trainers) if len(trainers) > 1 else _Single(trainers)
         by_trainer = {id(m.trainer): m for m in members}
         order = [by_trainer[id(trainer)] for trainer in stack.trainers]
-        began, first, told = time.perf_counter(), stack.step, 0.0
+        pace = Pace()
         with ExitStack() as exits:
             exits.callback(stack.write_back)
             exits.enter_context(cost.shared([m.curve["cost"] for m in order], "train"))
@@ -141,10 +141,8 @@ class _Team:
                     m.loss = loss
                 if self.stop() or not all(map(math.isfinite, losses)):
                     return
-                now = time.perf_counter()
-                if now - told > 1:
-                    told = now
-                    self._tell(order, (stack.step - first) / (now - began))
+                if rate := pace.due(stack.step):
+                    self._tell(order, rate)
 
     def _tell(self, members: list[_Member], rate: float) -> None:
         for m in members:

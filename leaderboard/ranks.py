@@ -59,7 +59,7 @@ def comparisons(rows: Sequence[Row]) -> list[Comparison]:
 
 
 def verdicts(rows: Sequence[Row]) -> list[str]:
-    """Who is told from whom, in words: the test, then a line for each row but the last."""
+    """Who is told from whom, in words: the test, a line for each row but the last, what is left."""
     found = comparisons(rows)
     tested = sum(one.p is not None for one in found)
     if not tested:
@@ -71,14 +71,17 @@ def verdicts(rows: Sequence[Row]) -> list[str]:
     if not any(one.sign for one in found):
         return [f"{lines[0]} no two are distinguishable."]
     signs = _signs([one for one in found if one.p is not None])
-    known = [row.label for row in rows if row.unseen is not None]
-    for at, label in enumerate(known[:-1]):
+    known = [row for row in rows if row.unseen is not None]
+    for at, row in enumerate(known[:-1]):
         by: dict[int | None, list[str]] = {1: [], 0: [], -1: [], None: []}
         for other in known[at + 1 :]:
-            by[signs.get((label, other))].append(other)
+            if not (row.typed and other.typed):
+                by[signs.get((row.label, other.label))].append(other.label)
         parts = [f"{_WORDS[sign]} {', '.join(others)}" for sign, others in by.items() if others]
         if parts:
-            lines.append(f"{label}: {'; '.join(parts)}")
+            lines.append(f"{row.label}: {'; '.join(parts)}")
+    if sum(row.typed for row in known) > 1:
+        lines.append("Two that both have options typed by hand are not compared with each other.")
     return lines
 
 

@@ -172,6 +172,16 @@ def test_verdicts_in_words(record):
     ]
 
 
+def test_two_with_typed_options_are_left_out_not_put_down_to_their_seeds(record):
+    typed = [one for n in range(2) for one in seeds(record, f"c(n={n})", 60 + n, 62, 61)]
+    assert verdicts(summarise(seeds(record, "a", 10, 12, 11) + typed)) == [
+        "Paired t test over shared seeds, level 5 %, Holm's correction over 2 pairs:",
+        "c(n=1): better than a",
+        "c(n=0): better than a",
+        "Two that both have options typed by hand are not compared with each other.",
+    ]
+
+
 def test_why_nothing_is_compared(record):
     a, words = seeds(record, "a", 5, 6), "nothing is said about differences."
     unable = [record("b", n, {10: 99, 20: "cannot represent"}) for n in range(2)]
