@@ -49,11 +49,11 @@ def cursor_frequencies(
         laplacian  quantiles of a Cauchy distribution: about exp(-r / bandwidth)
 
     (Lee 2025, Section 5.2, for all but `geometric`.) Errors: ValueError for an unknown similarity,
-    for a base or bandwidth that is not above 0, and for a top outside (0, 1].
+    for a base or bandwidth that is not positive and finite, and for a top outside (0, 1].
     """
     for name, value in (("base", base), ("bandwidth", bandwidth)):
-        if value <= 0:
-            raise ValueError(f"{name} must be above 0, was {value}")
+        if not 0 < value < math.inf:
+            raise ValueError(f"{name} must be above 0 and finite, was {value}")
     if not 0 < top <= 1:
         raise ValueError(f"top must be above 0 and at most 1, was {top}")
     if similarity in ("cosine", "geometric"):

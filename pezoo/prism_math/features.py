@@ -61,8 +61,6 @@ def features(
     Errors: ValueError for an odd d, an unknown similarity, a bandwidth or base not positive.
     """
     check_width(d)
-    check_positive("bandwidth", bandwidth)
-    check_positive("base", base)
     z = at_least_float32(offsets) if offsets.is_floating_point() else offsets.float()
     w = cursor_frequencies(similarity, d, base, bandwidth, offsets.device)
     angle = z[:, None] * w.to(z.dtype)
