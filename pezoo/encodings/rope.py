@@ -42,6 +42,8 @@ class RoPE(Encoding):
     def transform(self, q: Tensor, k: Tensor, ctx: Context) -> tuple[Tensor, Tensor]:
         w = inverse_frequencies(self.shape.d_head, self.base, q.device)
         angle = ctx.query_pos[:, None, :, None].float() * w  # (B|1, 1, T, K/2)
+        if torch.compiler.is_compiling():
+            return self._traced(q, angle), self._traced(k, angle)
         turn = torch.polar(torch.ones_like(angle), angle)  # e^(i angle)
         return self._rotate(q, turn), self._rotate(k, turn)
 
@@ -52,6 +54,15 @@ class RoPE(Encoding):
             return torch.cat([y.real, y.imag], -1).to(x.dtype)
         y = _neighbours(exact) * turn
         return torch.view_as_real(y).flatten(-2).to(x.dtype)
+
+    def _traced(self, x: Tensor, angle: Tensor) -> Tensor:
+        """The same in real numbers: a compiler fuses them, and does not know complex ones."""
+        exact = at_least_float32(x)
+        half = self.layout == "half"
+        a, b = exact.chunk(2, -1) if half else (exact[..., ::2], exact[..., 1::2])
+        sine, cosine = angle.sin(), angle.cos()
+        y = a * cosine - b * sine, a * sine + b * cosine
+        return (torch.cat(y, -1) if half else torch.stack(y, -1).flatten(-2)).to(x.dtype)
 
 
 def _neighbours(x: Tensor) -> Tensor:

@@ -1,0 +1,50 @@
+"""torch.compile takes a model with any encoding in it, and changes nothing."""
+
+import pytest
+import torch
+from torch import nn
+
+import pezoo
+from pezoo.base import Context, Shape
+
+SHAPE = Shape(d_model=8, n_heads=2, d_head=4, n_layers=1, train_len=6)
+SIZES = {"prism": "prism(cursors=1,d_pe=8)", "prism_spectral": "prism_spectral(cursors=1,d_pe=8)"}
+FAST = {"rope", "rope(layout=half)"}
+TEXTS = [*(SIZES.get(name, name) for name in pezoo.names()), "rope(layout=half)", "randomized:rope"]
+
+
+class Model(nn.Module):
+    """One layer, as a user would write it."""
+
+    def __init__(self, encoding):
+        super().__init__()
+        self.encoding, self.qkv = encoding, nn.Linear(8, 24)
+
+    def forward(self, x, pos):
+        encoding = self.encoding
+        ctx = encoding.prepare(Context(pos=pos, x=x, scale=torch.full((1,), 6)))
+        x = encoding.embed(x, ctx)
+        q, k, v = self.qkv(x).unflatten(-1, (3, 2, 4)).permute(2, 0, 3, 1, 4).unbind()
+        q, k = encoding.transform(q, k, ctx := ctx.at(0, x))
+        logits, bias = q @ k.mT / 2, encoding.bias(q, k, ctx)
+        logits = logits if bias is None else logits + bias
+        hidden = torch.ones(6, 6, dtype=torch.bool).triu(1)
+        return logits.masked_fill(hidden, -torch.inf).softmax(-1) @ v
+
+
+@pytest.mark.parametrize(
+    "text", [pytest.param(t, marks=[] if t in FAST else [pytest.mark.slow]) for t in TEXTS]
+)
+def test_a_compiled_model_is_the_model(text):
+    torch._dynamo.reset()
+    model = Model(pezoo.make(text, SHAPE))
+    x, pos = torch.randn(2, 6, 8), torch.arange(6)[None]
+    found = []
+    for run in (model, torch.compile(model, backend="aot_eager")):
+        torch.manual_seed(0)
+        y = run(x, pos)
+        y.square().sum().backward()
+        found.append((y, *(p.grad.clone() for p in model.parameters() if p.grad is not None)))
+        model.zero_grad()
+    assert len(found[0]) > 2
+    torch.testing.assert_close(*found)
