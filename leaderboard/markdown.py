@@ -95,11 +95,13 @@ def section(group: Group) -> str:
     """One table with its facts, picture, warnings and commands."""
     first = group.first
     chance = "unknown" if first.chance is None else f"{100 * first.chance:.1f} %"
+    count = len(group.records)
+    runs = f"{count} run{'s' * (count > 1)}"
     level = "##" if group.policy == PROTOCOL else "###"
     lines = [
         f"{level} {markdown_text(group.title)}\n",
         f"Trained on lengths {min(first.plain.train_lengths)} to {first.train_length}; "
-        f"task version {markdown_text(str(first.plain.task_version))}; {len(group.records)} runs; "
+        f"task version {markdown_text(str(first.plain.task_version))}; {runs}; "
         f"settings {group.rows[0].settings}. A guess that ignores the prompt has token accuracy "
         f"{chance}.\n",
     ]

@@ -60,18 +60,39 @@ def comparisons(rows: Sequence[Row]) -> list[Comparison]:
 
 def verdicts(rows: Sequence[Row]) -> list[str]:
     """Who is told from whom, in words: the test, a line for each row but the last, what is left."""
-    found = comparisons(rows)
-    tested = sum(one.p is not None for one in found)
-    if not tested:
+    found = [one for one in comparisons(rows) if one.p is not None]
+    if not found:
         return [f"{_obstacle(rows)}: nothing is said about differences."]
-    lines = [
-        f"Paired t test over shared seeds, level 5 %, Holm's correction over {tested} "
-        f"pair{'s' * (tested > 1)}:"
-    ]
-    if not any(one.sign for one in found):
-        return [f"{lines[0]} no two are distinguishable."]
-    signs = _signs([one for one in found if one.p is not None])
     known = [row for row in rows if row.unseen is not None]
+    head = f"Paired t test over shared seeds, level 5 %, Holm's correction {_pairs(known, found)}:"
+    if any(one.sign for one in found):
+        lines = [head, *_each(known, found)]
+    else:
+        lines = [f"{head} no two are distinguishable."]
+        tested = {label for one in found for label in (one.first, one.second)}
+        if alone := [row.label for row in known if row.label not in tested]:
+            lines.append(f"Compared with none, for want of shared seeds: {', '.join(alone)}")
+    if sum(row.typed for row in known) > 1:
+        lines.append("Two that both have options typed by hand are not compared with each other")
+    return lines
+
+
+def _pairs(known: Sequence[Row], found: Sequence[Comparison]) -> str:
+    """Over which pairs `comparisons` corrects."""
+    typed = {row.label for row in known if row.typed}
+    plain = sum(not {one.first, one.second} & typed for one in found)
+    if not plain:
+        return "over the pairs of each encoding with options typed by hand"
+    words = f"over {plain} pair{'s' * (plain > 1)}"
+    if plain == len(found):
+        return words
+    these = "these" if plain > 1 else "this one"
+    return f"{words}, for an encoding with options typed by hand over {these} and its own"
+
+
+def _each(known: Sequence[Row], found: Sequence[Comparison]) -> list[str]:
+    """Every row but the last against those below it."""
+    lines, signs = [], _signs(found)
     for at, row in enumerate(known[:-1]):
         by: dict[int | None, list[str]] = {1: [], 0: [], -1: [], None: []}
         for other in known[at + 1 :]:
@@ -80,8 +101,6 @@ def verdicts(rows: Sequence[Row]) -> list[str]:
         parts = [f"{_WORDS[sign]} {', '.join(others)}" for sign, others in by.items() if others]
         if parts:
             lines.append(f"{row.label}: {'; '.join(parts)}")
-    if sum(row.typed for row in known) > 1:
-        lines.append("Two that both have options typed by hand are not compared with each other.")
     return lines
 
 

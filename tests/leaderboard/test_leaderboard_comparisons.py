@@ -174,11 +174,24 @@ def test_verdicts_in_words(record):
 
 def test_two_with_typed_options_are_left_out_not_put_down_to_their_seeds(record):
     typed = [one for n in range(2) for one in seeds(record, f"c(n={n})", 60 + n, 62, 61)]
-    assert verdicts(summarise(seeds(record, "a", 10, 12, 11) + typed)) == [
-        "Paired t test over shared seeds, level 5 %, Holm's correction over 2 pairs:",
+    own = "an encoding with options typed by hand"
+    test = "Paired t test over shared seeds, level 5 %, Holm's correction"
+    left = "Two that both have options typed by hand are not compared with each other"
+    a, b = seeds(record, "a", 10, 12, 11), seeds(record, "b", 11, 10, 12)
+    assert verdicts(summarise(a + typed)) == [
+        f"{test} over the pairs of each encoding with options typed by hand:",
         "c(n=1): better than a",
         "c(n=0): better than a",
-        "Two that both have options typed by hand are not compared with each other.",
+        left,
+    ]
+    words = verdicts(summarise(a + b + typed))
+    assert words[0] == f"{test} over 1 pair, for {own} over this one and its own:"
+    same = [one for n in range(2) for one in seeds(record, f"c(n={n})", 11, 11, 11)]
+    apart = seeds(record, "d(n=3)", 90, 91, first=7)
+    assert verdicts(summarise(a + b + same + apart)) == [
+        f"{test} over 1 pair, for {own} over this one and its own: no two are distinguishable.",
+        "Compared with none, for want of shared seeds: d(n=3)",
+        left,
     ]
 
 
