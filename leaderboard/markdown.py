@@ -69,7 +69,8 @@ def page(groups: Sequence[Group]) -> str:
 
 
 OTHERS = """Tuned and changed settings, each table with ranks of its own. In "tuned" every encoding
-has its best cell of one grid, chosen on seeds and examples set apart.
+has its best cell of one grid, chosen on seeds and examples set apart. The letters behind "+" stand
+for the settings changed, which every table names.
 """
 
 
