@@ -43,7 +43,8 @@ from pezoo.kernels.attention_numba_rows import (
 )
 from pezoo.kernels.numba_cache import compiled, inline
 from pezoo.kernels.numba_math import exp2, log2
-from pezoo.kernels.numba_vectors import LANES, highest, larger, load, pointer, splat, store, total
+from pezoo.kernels.numba_memory import load, pointer, store
+from pezoo.kernels.numba_vectors import LANES, highest, larger, splat, total
 
 LOG2_E = math.log2(math.e)
 LEAST = -1e30  # below any logit

@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 
 from pezoo.kernels.attention_numba_rows import Pointer
 from pezoo.kernels.numba_cache import inline
-from pezoo.kernels.numba_vectors import LANES, pointer
+from pezoo.kernels.numba_memory import pointer
+from pezoo.kernels.numba_vectors import LANES
 
 QUERIES = 4
 

@@ -11,15 +11,8 @@ from typing import Any, cast
 import numba
 
 from pezoo.kernels.numba_cache import Function, inline
-from pezoo.kernels.numba_vectors import (
-    LANES,
-    load,
-    load_splat,
-    splat,
-    store,
-    total,
-    where_negative,
-)
+from pezoo.kernels.numba_memory import load, load_splat, store
+from pezoo.kernels.numba_vectors import LANES, splat, total, where_negative
 
 INFINITY = math.inf
 Pointer = Any  # to float32 or float64

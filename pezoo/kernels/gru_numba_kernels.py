@@ -21,7 +21,8 @@ from pezoo.kernels.gru_numba_products import (
 )
 from pezoo.kernels.numba_cache import compiled, inline
 from pezoo.kernels.numba_math import sigmoid, tanh
-from pezoo.kernels.numba_vectors import LANES, load, pointer, store
+from pezoo.kernels.numba_memory import load, pointer, store
+from pezoo.kernels.numba_vectors import LANES
 
 GROUP = 16  # samples that are taken through time together
 

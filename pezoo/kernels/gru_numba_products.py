@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from pezoo.kernels.numba_cache import inline
-from pezoo.kernels.numba_vectors import LANES, load, load_splat, store
+from pezoo.kernels.numba_memory import load, load_splat, store
+from pezoo.kernels.numba_vectors import LANES
 
 ROWS = 4  # samples that share what is read of the weights
 Pointer = Any  # to float32 or float64: an array would have its references counted in the loops

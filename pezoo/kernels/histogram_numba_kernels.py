@@ -21,18 +21,9 @@ from pezoo.kernels.histogram_numba_rows import (
     store_lines,
 )
 from pezoo.kernels.numba_cache import compiled, inline
+from pezoo.kernels.numba_memory import ask_to_read, gather, load, scatter, store, stream
 from pezoo.kernels.numba_power import UNIT, exp2, log2, log_terms, power_terms
-from pezoo.kernels.numba_vectors import (
-    LANES,
-    ask_to_read,
-    gather,
-    larger,
-    load,
-    scatter,
-    splat,
-    store,
-    stream,
-)
+from pezoo.kernels.numba_vectors import LANES, larger, splat
 
 LN2 = math.log(2.0)
 BLOCK = 32  # lines that are summed apart: many small numbers after a large one would be lost

@@ -16,17 +16,8 @@ from pezoo.kernels.histogram_numba_rows import (
     span,
 )
 from pezoo.kernels.numba_cache import inline
-from pezoo.kernels.numba_vectors import (
-    LANES,
-    ask_to_read,
-    gather,
-    larger,
-    load,
-    scatter,
-    splat,
-    store,
-    where_negative,
-)
+from pezoo.kernels.numba_memory import ask_to_read, gather, load, scatter, store
+from pezoo.kernels.numba_vectors import LANES, larger, splat, where_negative
 
 Shares = tuple[Any, Any, Lanes]  # three Lanes, three Lanes, and the sum of all
 

@@ -12,16 +12,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from pezoo.kernels.numba_cache import inline
-from pezoo.kernels.numba_vectors import (
-    LANES,
-    gather,
-    load,
-    load_rows,
-    scatter,
-    splat,
-    store,
-    store_rows,
-)
+from pezoo.kernels.numba_memory import gather, load, load_rows, scatter, store, store_rows
+from pezoo.kernels.numba_vectors import LANES, splat
 
 PAD = 2  # lines of zeros around the live ones, so that no shift has to look at an edge
 ARRAYS = 5  # of one line for each bin, in the scratch

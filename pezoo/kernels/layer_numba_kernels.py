@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 from pezoo.kernels.attention_numba_rows import Pointer, copy
 from pezoo.kernels.layer_numba_rows import add, add_up, gelu, gelu_backward, norm, norm_backward
 from pezoo.kernels.numba_cache import compiled, inline
+from pezoo.kernels.numba_memory import pointer
 from pezoo.kernels.numba_products import add_outer, multiply
-from pezoo.kernels.numba_vectors import pointer
 
 BLOCK = 48
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 import math
 
 from pezoo.kernels.attention_numba_rows import Pointer, called
+from pezoo.kernels.numba_memory import load, load_splat, store
 from pezoo.kernels.numba_normal import normal
-from pezoo.kernels.numba_vectors import LANES, load, load_splat, splat, store, total
+from pezoo.kernels.numba_vectors import LANES, splat, total
 
 DENSITY = 1 / math.sqrt(2 * math.pi)
 

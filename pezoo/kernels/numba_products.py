@@ -10,7 +10,8 @@ from typing import Any
 
 from pezoo.kernels.attention_numba_rows import Lanes, Pointer, called
 from pezoo.kernels.numba_cache import inline
-from pezoo.kernels.numba_vectors import LANES, load, load_splat, splat, store
+from pezoo.kernels.numba_memory import load, load_splat, store
+from pezoo.kernels.numba_vectors import LANES, splat
 
 COLUMNS = 2 * LANES
 

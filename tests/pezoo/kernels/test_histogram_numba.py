@@ -14,19 +14,16 @@ from pezoo.kernels import histogram_numba_rows as places  # noqa: E402
 from pezoo.kernels.histogram import Gates, histogram_scan  # noqa: E402
 from pezoo.kernels.histogram_numba_rows import Sizes  # noqa: E402
 from pezoo.kernels.numba_math import exp2, log2  # noqa: E402
-from pezoo.kernels.numba_vectors import (  # noqa: E402
-    LANES,
+from pezoo.kernels.numba_memory import (  # noqa: E402
     ask_to_read,
     gather,
-    larger,
     load,
     load_rows,
     scatter,
-    splat,
     store,
     store_rows,
-    where_negative,
 )
+from pezoo.kernels.numba_vectors import LANES, larger, splat, where_negative  # noqa: E402
 
 types = pytest.mark.parametrize("dtype", [np.float32, np.float64])
 
