@@ -15,7 +15,8 @@ from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from traceback import extract_tb
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pezoo.spec import Spec, SpecError, parse, unknown
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from pezoo.base import Encoding, Shape
 
 ENTRY_POINTS = "pezoo.encodings"
+_FOLDER = Path(__file__).parent / "encodings"
 _T = TypeVar("_T", bound="type[Encoding]")
 
 
@@ -35,18 +37,43 @@ class Entry:
     cls: str
     options: tuple[str, ...] | None
     plugin: EntryPoint | None = None
+    fault: str = ""  # why the file cannot be read
 
     def load(self) -> type[Encoding]:
-        """Import the class. Errors: SpecError when a plug-in fails to import."""
-        if self.plugin is None:
-            return cast("type[Encoding]", getattr(import_module(self.module), self.cls))
+        """Import the class. Errors: SpecError when that fails, or when it is no Encoding."""
+        if self.fault:
+            raise SpecError(f"encoding {self.name!r}: {self.fault}")
+        home = f"in {_shown(self.module)}"
+        if self.plugin is not None:
+            home = f"comes from the plug-in {self.plugin.value!r}, which"
         try:
-            return cast("type[Encoding]", self.plugin.load())
+            found = self._found()
         except Exception as error:
             raise SpecError(
-                f"encoding {self.name!r} comes from the plug-in {self.plugin.value!r}, which "
-                f"failed to import: {type(error).__name__}: {error}"
+                f"encoding {self.name!r} {home} failed to import: {type(error).__name__}: {error}"
+                f"{_place(error, self.module)}"
             ) from error
+        from pezoo.base import Encoding
+
+        if not (isinstance(found, type) and issubclass(found, Encoding)):
+            raise SpecError(f"encoding {self.name!r}: {self.cls} must be a subclass of Encoding")
+        return found
+
+    def _found(self) -> Any:
+        if self.plugin is not None:
+            return self.plugin.load()
+        return getattr(import_module(self.module), self.cls)
+
+
+def _shown(module: str) -> str:
+    return module.replace(".", "/") + ".py"
+
+
+def _place(error: Exception, module: str) -> str:
+    """The line of the file itself that led to the error."""
+    file = Path(_shown(module)).name
+    own = [f for f in extract_tb(error.__traceback__) if Path(f.filename).name == file]
+    return f" (line {own[-1].lineno})" if own else ""
 
 
 def register(name: str) -> Callable[[_T], _T]:
@@ -61,10 +88,17 @@ def register(name: str) -> Callable[[_T], _T]:
 
 @cache
 def entries() -> dict[str, Entry]:
-    """Every encoding by name, the built-in ones first. Nothing is imported."""
+    """Every encoding by name, the built-in ones first. Nothing is imported.
+
+    Errors: SpecError where two files use one name.
+    """
     found: dict[str, Entry] = {}
-    for path in sorted((Path(__file__).parent / "encodings").glob("*.py")):
-        found.update(_scan(path))
+    for path in sorted(_FOLDER.glob("*.py")):
+        for name, entry in _scan(path).items():
+            if name in found:
+                homes = " and ".join(_shown(e.module) for e in (found[name], entry))
+                raise SpecError(f"two encodings are called {name!r}, in {homes}: rename one")
+            found[name] = entry
     for point in entry_points(group=ENTRY_POINTS):
         if point.name not in found:
             module, _, cls = point.value.partition(":")
@@ -148,24 +182,35 @@ def _fits(value: Any, kind: Any) -> bool:
 
 def _entry(name: str) -> Entry:
     if name not in entries():
+        if name != "__init__" and (_FOLDER / f"{name}.py").is_file():
+            raise SpecError(
+                f"pezoo/encodings/{name}.py holds no encoding called {name!r}: "
+                f'mark its class @register("{name}"), the name written out'
+            )
         raise SpecError(unknown("encoding", name, names()))
     return entries()[name]
 
 
 def _wrappers() -> list[str]:
-    return [e.name for e in entries().values() if e.plugin is None and e.load().wraps is not None]
+    own = [e for e in entries().values() if e.plugin is None and not e.fault]
+    return [e.name for e in own if e.load().wraps is not None]
 
 
 def _scan(path: Path) -> dict[str, Entry]:
     """The registered classes in one file, with the keyword-only options of their __init__."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    module = f"pezoo.encodings.{path.stem}"
+    try:
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+    except (SyntaxError, UnicodeDecodeError) as error:
+        reason = f"{error.msg}, line {error.lineno}" if isinstance(error, SyntaxError) else error
+        fault = f"{_shown(module)} cannot be read: {reason}"
+        return {path.stem: Entry(path.stem, module, "", None, fault=fault)}
     classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
     found = {}
     for cls in classes.values():
         for decorator in cls.decorator_list:
             match decorator:
                 case ast.Call(func=ast.Name(id="register"), args=[ast.Constant(value=str(name))]):
-                    module = f"pezoo.encodings.{path.stem}"
                     found[name] = Entry(name, module, cls.name, _keywords(cls, classes))
     return found
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator
 from dataclasses import replace
+from inspect import signature
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from pezoo.base import Context, Encoding, Pairs, Shape
 from pezoo.testing.probe import SHAPE, Factory, Probe, build, close, context, require, run, tokens
@@ -21,17 +22,52 @@ def check_constructible(factory: Factory) -> None:
             isinstance(encoding, Encoding), f"expected an Encoding, got {type(encoding).__name__}"
         )
         require(encoding.shape == shape, "self.shape must be the Shape it was given")
+        _check_options(type(encoding))
+
+
+def _check_options(cls: type[Encoding]) -> None:
+    """What `NAME(option=value)` needs; those before the * are the Shape and what is wrapped."""
+    for name, option in signature(cls).parameters.items():
+        required = option.default is option.empty
+        if option.kind is not option.KEYWORD_ONLY:
+            require(required, f"option {name} must be keyword-only: write it after a *")
+            require(
+                option.kind is option.POSITIONAL_OR_KEYWORD,
+                f"options must be named: {option} hides which there are",
+            )
+            continue
+        require(not required, f"option {name} needs a default")
+        require(
+            option.annotation is not option.empty,
+            f"option {name} needs an annotation, such as {name}: {type(option.default).__name__}",
+        )
 
 
 def check_state_dict(factory: Factory) -> None:
     """Saved and loaded into a second instance, it computes the same."""
     first, second = build(factory, seed=1), build(factory, seed=2)
+    _check_registered(first)
     buffer = io.BytesIO()
     torch.save(first.state_dict(), buffer)
     buffer.seek(0)
     second.load_state_dict(torch.load(buffer, weights_only=True))
     ids = tokens()
     close(run(first, ids), run(second, ids), 0, "a loaded state_dict computes something else")
+
+
+def _check_registered(encoding: Encoding) -> None:
+    known = {id(x) for x in (*encoding.parameters(), *encoding.buffers(), *encoding.modules())}
+    for name, module in encoding.named_modules():
+        for key, value in vars(module).items():
+            if key in ("_parameters", "_buffers", "_modules"):
+                continue
+            values = value.values() if isinstance(value, dict) else value
+            parts = list(values) if isinstance(value, list | tuple | dict) else [value]
+            require(
+                all(id(x) in known for x in parts if isinstance(x, Tensor | nn.Module)),
+                f"{f'{name}.{key}'.lstrip('.')} holds a tensor or a module that state_dict() and "
+                f".to() pass over: use nn.Parameter, register_buffer or nn.ModuleList",
+            )
 
 
 def check_shapes(factory: Factory) -> None:
@@ -41,21 +77,42 @@ def check_shapes(factory: Factory) -> None:
         b, t, s = 2, 9, encoding.shape
         x = torch.randn(b, t, s.d_model).to(dtype)
         ctx = encoding.prepare(context(tokens(b, t), x=x))
+        _is("prepare", ctx, Context)
         embedded = encoding.embed(x, ctx)
+        _is("embed", embedded, Tensor)
         require(
             embedded.shape == x.shape, f"embed: {tuple(x.shape)} became {tuple(embedded.shape)}"
         )
         require(embedded.dtype == dtype, f"embed: {dtype} became {embedded.dtype}")
         q, k = torch.randn(2, b, s.n_heads, t, s.d_head).to(dtype).unbind(0)
-        q, k = encoding.transform(q, k, ctx.at(0, x))
+        both = encoding.transform(q, k, ctx.at(0, x))
+        _is("transform", both, tuple)
+        q, k = both
         require(q.shape == k.shape, f"transform: q {tuple(q.shape)} and k {tuple(k.shape)} differ")
         require(q.shape[:3] == (b, s.n_heads, t), f"transform: q became {tuple(q.shape)}")
         require(q.dtype == k.dtype == dtype, f"transform: {dtype} became {q.dtype}, {k.dtype}")
         bias = encoding.bias(q, k, ctx.at(0, x))
         if bias is not None:
+            _is("bias", bias, Tensor)
+            _check_bias_shape(bias, (b, s.n_heads, t, t))
             require(bias.dtype == dtype, f"bias: expected {dtype}, got {bias.dtype}")
             require(bias.device == q.device, f"bias: on {bias.device}, q on {q.device}")
-            bias.expand(b, s.n_heads, t, t)
+
+
+def _is(hook: str, found: object, kind: type) -> None:
+    require(
+        isinstance(found, kind),
+        f"{hook}: expected a {kind.__name__}, got {type(found).__name__}",
+    )
+
+
+def _check_bias_shape(bias: Tensor, size: tuple[int, int, int, int]) -> None:
+    given = tuple(bias.shape)
+    aligned = zip(reversed(given), reversed(size), strict=False)
+    require(
+        len(given) <= 4 and all(n in (1, m) for n, m in aligned),
+        f"bias: expected what broadcasts to (B, H, T, S) = {size}, got {given}",
+    )
 
 
 def check_bias_forms(factory: Factory) -> None:
@@ -144,6 +201,7 @@ def check_gradients(factory: Factory) -> None:
         return
     ids = tokens()
     out = Probe(encoding)(ids, context(ids))
+    require(out.requires_grad, "it has parameters, but no hook returns what depends on them")
     weight = torch.randn(out.shape, dtype=out.dtype, generator=torch.Generator().manual_seed(3))
     (out * weight).sum().backward()
     for name, parameter in encoding.named_parameters():

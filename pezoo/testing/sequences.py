@@ -63,7 +63,7 @@ def check_shift_invariance(factory: Factory) -> None:
 
 
 def check_long(factory: Factory) -> None:
-    """Four times the training length works and is finite, or raises PositionError."""
+    """Four times the training length works, is finite and streams, or raises PositionError."""
     encoding = build(factory)
     ids = tokens(1, 4 * encoding.shape.train_len)
     try:
@@ -72,6 +72,9 @@ def check_long(factory: Factory) -> None:
         require(len(str(error)) > 10, "PositionError must say what can be represented")
         return
     require(bool(out.isfinite().all()), "not finite at four times the training length")
+    if encoding.prefix_stable:
+        where = f"decoding beyond the training length of {encoding.shape.train_len}"
+        close(out, stream(encoding, ids, [40, 1, 23]), 1e-5, f"{where} differs")
 
 
 def check_bfloat16(factory: Factory) -> None:

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
+from traceback import extract_tb
 from typing import Any
+
+import torch
 
 from pezoo.testing.batches import (
     check_batch,
@@ -47,6 +51,14 @@ CHECKS: tuple[Check, ...] = (
     check_right_padding,
     check_left_padding,
 )
+
+_PEZOO = Path(__file__).parents[1]
+_NOT_THEIRS = tuple(
+    str(path)
+    for path in (
+        _PEZOO / "testing", _PEZOO / "adapters", _PEZOO / "registry.py", Path(torch.__file__).parent
+    )
+)  # fmt: skip
 
 
 def check_encoding(factory: Factory, *, expected_failures: Mapping[str, str] | None = None) -> None:
@@ -114,4 +126,12 @@ def _plain(check: Check, error: Exception) -> str:
     if isinstance(error, AssertionError):
         return str(error)
     what = (check.__doc__ or "").splitlines()[0]
-    return f"{type(error).__name__}: {error} (while checking: {what})"
+    return f"{type(error).__name__}: {error}{_place(error)} (while checking: {what})"
+
+
+def _place(error: Exception) -> str:
+    """The line of the encoding that led to an error, where one did."""
+    for frame in reversed(extract_tb(error.__traceback__)):
+        if not frame.filename.startswith(_NOT_THEIRS) and frame.name != "<lambda>":
+            return f", at {Path(frame.filename).name}:{frame.lineno} in {frame.name}"
+    return ""

@@ -137,6 +137,21 @@ def test_check_names_each_check(call):
     assert out.count("ok ") == len(CHECKS)
 
 
+def test_check_says_an_error_once(call, monkeypatch):
+    def bias(self, q, k, ctx):
+        return ctx.querypos
+
+    monkeypatch.setattr("pezoo.encodings.alibi.ALiBi.bias", bias)
+    code, out, _ = call("check", "alibi")
+    assert code == 1
+    assert out.count("querypos") == 1
+    assert "FAIL  check_long: as check_shapes" in out
+    monkeypatch.setattr("pezoo.encodings.alibi.ALiBi.__init__", bias)
+    code, out, _ = call("check", "alibi")
+    assert code == 1
+    assert out.splitlines()[1:] == ["the other checks need one that can be built"]
+
+
 def test_leaderboard_build(call, tmp_path):
     records = tmp_path / "records"
     records.mkdir()

@@ -1,4 +1,5 @@
 import inspect
+import sys
 from importlib.metadata import EntryPoint
 
 import pytest
@@ -137,3 +138,59 @@ def test_a_plugin_that_fails_to_import(plugins):
 def test_a_plugin_cannot_replace_a_built_in(plugins):
     plugins(rope="no_such_package_anywhere:Thing")
     assert pezoo.make("rope", SHAPE).name == "rope"
+
+
+GOOD = """
+from pezoo.base import Encoding
+from pezoo.registry import register
+
+@register("mine")
+class Mine(Encoding):
+    pass
+"""
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A folder of encodings that holds these files, importable as the real one is."""
+
+    def fill(**files):
+        for name, text in files.items():
+            (tmp_path / f"{name}.py").write_text(text)
+        monkeypatch.setattr(registry, "_FOLDER", tmp_path)
+        monkeypatch.setattr("pezoo.encodings.__path__", [str(tmp_path)])
+        registry.entries.cache_clear()
+
+    yield fill
+    registry.entries.cache_clear()
+    for name in [name for name in sys.modules if name.startswith("pezoo.encodings.mine")]:
+        del sys.modules[name]
+
+
+def test_a_file_of_ones_own(folder):
+    folder(mine=GOOD)
+    assert pezoo.make("mine", SHAPE).name == "mine"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (GOOD.replace(":\n", "\n"), "pezoo/encodings/mine.py cannot be read: .*, line 6"),
+        ("import nothing_here\n" + GOOD, "mine.py failed to import: ModuleNotFoundError: .*line 1"),
+        (GOOD.replace("(Encoding)", "(Shape)"), "name 'Shape' is not defined .line 6"),
+        (GOOD.replace("(Encoding)", ""), "Mine must be a subclass of Encoding"),
+        (GOOD.replace('@register("mine")', ""), 'mark its class @register."mine".'),
+        (GOOD.replace('"mine"', "NAME"), 'mark its class @register."mine".'),
+    ],
+)
+def test_a_file_that_is_wrong(folder, text, words):
+    folder(mine=text, other=GOOD.replace("mine", "other"))
+    with pytest.raises(SpecError, match=words):
+        pezoo.make("mine", SHAPE)
+    assert "other" in pezoo.names()
+
+
+def test_two_files_of_one_name(folder):
+    folder(mine=GOOD, zebra=GOOD)
+    with pytest.raises(SpecError, match=r"'mine', in .*/mine.py and .*/zebra.py: rename one"):
+        pezoo.names()
