@@ -91,7 +91,7 @@ def _attention(view: View) -> list[Picture]:
         ),
         Picture(
             "Attention of every head",
-            "The attention weights; each row sums to 1.",
+            "The attention weights; each row sums to 1, or to less without softmax.",
             each, shown.flatten(0, 1), *axes, span=(0.0, 1.0),
         ),
     ]  # fmt: skip

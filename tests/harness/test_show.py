@@ -241,7 +241,9 @@ def test_watching_any_encoding_changes_nothing(text):
         assert (model.encoding, model.attention) == before
         torch.testing.assert_close(logits(), expected)
     assert seen.attention.shape == (2, 2, 9, 9)
-    torch.testing.assert_close(seen.attention.sum(-1), torch.ones(2, 2, 9))
+    if not before[0].replaces_softmax:
+        torch.testing.assert_close(seen.attention.sum(-1), torch.ones(2, 2, 9))
+    assert (seen.attention.sum(-1) < 1 + 1e-5).all()
     assert not bool(seen.attention.triu(1).any())
     found = figures([seen], [seen])
     assert [f.title for f in found[:2]] == [
