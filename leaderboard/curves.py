@@ -1,16 +1,18 @@
 """One table as a picture: exact match against length, as SVG that needs nothing else.
 
 White ground, so that it reads on a light and on a dark page. Text is escaped; nothing in a record
-can add an element or an attribute.
+can add an element or an attribute. Curves that coincide show in turn, the highest in rank on top.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from html import escape
+from itertools import pairwise
 from math import log
 
 from leaderboard.looks import Look, last_words, looks, wide
+from leaderboard.overlaps import ROOM, Curve, Overlaps, Point
 from leaderboard.summary import Cell, Row
 
 LEFT, TOP, WIDTH, HEIGHT = 64, 48, 560, 300  # the plotted area, in pixels
@@ -38,13 +40,13 @@ class Axis:
         self.log = wide(lengths)
         ends = [self._scale(n) for n in (min(lengths, default=0), max(lengths, default=1))]
         self.start, self.span = ends[0], (ends[1] - ends[0]) or 1.0
-        self.inner = WIDTH - 28
+        self.inner = WIDTH - 2 * ROOM
 
     def _scale(self, length: int) -> float:
         return log(max(length, 1)) if self.log else float(length)
 
     def x(self, length: int) -> float:
-        return LEFT + 14 + self.inner * (self._scale(length) - self.start) / self.span
+        return LEFT + ROOM + self.inner * (self._scale(length) - self.start) / self.span
 
 
 def curves(title: str, rows: Sequence[Row], marks: dict[str, Look] | None = None) -> str:
@@ -52,7 +54,7 @@ def curves(title: str, rows: Sequence[Row], marks: dict[str, Look] | None = None
     marks = marks or looks(row.label for row in rows)
     cells = sorted({cell.length for row in rows for cell in row.cells})
     axis = Axis(cells + [row.train_length for row in rows])
-    height = max(TOP + HEIGHT + 60, TOP + 22 * len(rows) + 40)
+    height = max(TOP + HEIGHT + 76, TOP + 22 * len(rows) + 40)
     body = [
         f"<title>{escape(title)}: exact match against length</title>",
         f"<style>{_STYLE}</style>",
@@ -62,7 +64,14 @@ def curves(title: str, rows: Sequence[Row], marks: dict[str, Look] | None = None
     for length in sorted({row.train_length for row in rows}):
         body += _training(axis.x(length))
     body += [_band(row, axis, marks[row.label]) for row in rows]
-    body += [_line(row, axis, marks[row.label]) for row in rows]
+    lines = [_points(row, axis) for row in rows]
+    overlaps = Overlaps(lines)
+    body += [
+        _line(at, lines[at], marks[rows[at].label], overlaps) for at in reversed(range(len(rows)))
+    ]
+    if overlaps:
+        words = "where curves coincide, markers stand side by side and dashes take turns"
+        body.append(_text(LEFT + WIDTH / 2, TOP + HEIGHT + 64, words, "s m"))
     body += [_legend(at, row, marks[row.label]) for at, row in enumerate(rows)]
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {LEFT + WIDTH + LEGEND} {height}" '
@@ -125,16 +134,30 @@ def _band(row: Row, axis: Axis, look: Look) -> str:
     return f'<path d="{"".join(shapes)}" fill="{look.colour}" fill-opacity=".13"/>'
 
 
-def _line(row: Row, axis: Axis, look: Look) -> str:
-    points = [
+def _points(row: Row, axis: Axis) -> list[list[Point]]:
+    return [
         [(axis.x(cell.length), _y(cell.exact.mean)) for cell in part if cell.exact]
         for part in _runs_of_numbers(row.cells)
     ]
-    path = "".join("M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in part) for part in points)
+
+
+def _line(at: int, parts: Curve, look: Look, overlaps: Overlaps) -> str:
+    alone, shared, last = "", [], None
+    for start, end in (pair for part in parts for pair in pairwise(part)):
+        dash = overlaps.dash(at, start, end)
+        path = f"L{end[0]:.1f} {end[1]:.1f}"
+        moved = f"M{start[0]:.1f} {start[1]:.1f}"
+        if dash is None:
+            alone += path if start == last else moved + path
+            last = end
+        else:
+            shared.append(f'<path class="c" d="{moved}{path}" stroke="{look.colour}" {dash}/>')
     line = (
-        f'<path class="c" d="{path}" stroke="{look.colour}" stroke-dasharray="{_DASH[look.dash]}"/>'
+        f'<path class="c" d="{alone}" stroke="{look.colour}" '
+        f'stroke-dasharray="{_DASH[look.dash]}"/>'
     )
-    return line + "".join(_mark(x, y, look) for part in points for x, y in part)
+    marks = (_mark(p[0] + overlaps.aside(at, p), p[1], look) for part in parts for p in part)
+    return "".join([line if alone else "", *shared, *marks])
 
 
 def _mark(x: float, y: float, look: Look) -> str:

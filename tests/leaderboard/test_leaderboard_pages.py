@@ -283,7 +283,8 @@ def test_markdown_page_has_pictures_and_commands(record):
 
 
 def test_a_curve_ends_where_numbers_end(record):
-    row = summarise([record("learned", right={5: 90, 10: 90, 15: "cannot represent", 20: 50})])[0]
+    right = {5: 90, 10: 90, 15: "cannot represent", 20: 50, 30: 40}
+    row = summarise([record("learned", right=right)])[0]
     svg = curves("t", [row])
     assert "learned (cannot represent from 15)" in svg
     line = re.search(r'<path class="c" d="([^"]*)"', svg)
