@@ -60,6 +60,8 @@ def check_device(device: str) -> str:
     A name that is wrong is found before torch is imported.
     """
     kind, colon, number = device.partition(":")
+    if kind == "gpu":  # nearest in spelling is xpu
+        raise ConfigError(f"unknown device {device!r}; did you mean cuda? (or xpu, mps)")
     if kind not in DEVICES or (colon and not number.isdecimal()):
         raise ConfigError(f"{unknown('device', device, DEVICES)}; a second GPU is cuda:1")
     if device == "cpu":

@@ -49,7 +49,7 @@ class Overlaps:
             return None
         on = min(_DASH, dist(start, end) / turn.of)
         off = on * (turn.of - 1)
-        return f'stroke-dasharray="{on:.1f} {off:.1f}" stroke-dashoffset="{-on * turn.place:.1f}"'
+        return f'stroke-dasharray="{on:.2f} {off:.2f}" stroke-dashoffset="{-on * turn.place:.2f}"'
 
 
 def _pixel(point: Point) -> tuple[int, int]:

@@ -43,19 +43,23 @@ def command(
     pezoo show 3f2a --prompt 8349216=
     """
     record = find(run, runs)
-    _print(record)
+    out = out or Path(runs) / record["run"] / "show.html"
+    if not out.parent.is_dir():
+        raise click.UsageError(f"--out: there is no folder {out.parent}")
+    asked = bool(prompts or mode)  # what is asked wrongly is said alone, at once
+    if not asked or record["status"] == "failed":
+        _print(record)
     if record["status"] == "failed":
         return
     loaded, given = _load(record, runs, prompts, mode)
+    if asked:
+        _print(record)
     if loaded is None:
         click.echo("no page: the run's checkpoint is gone", err=True)
         return
     from harness.files import write
     from harness.show.page import files, look, page
 
-    out = out or Path(runs) / record["run"] / "show.html"
-    if not out.parent.is_dir():
-        raise click.UsageError(f"--out: there is no folder {out.parent}")
     shown = look(loaded, given, mode)
     write(out, page(loaded, shown, mode).encode())
     click.echo(f"\npage {out}")
@@ -130,7 +134,16 @@ def _print(record: dict[str, Any]) -> None:
     hashes = [(name, record.get(name)) for name in ("backbone_hash", "data_hash")]
     click.echo("\n" + tabulate([pair for pair in hashes if pair[1]]))
     for part in ("cost", "env"):
-        click.echo(f"\n{part}\n{tabulate(record[part].items())}")
+        click.echo(
+            f"\n{part}\n{tabulate([(key, _words(value)) for key, value in record[part].items()])}"
+        )
+
+
+def _words(value: object) -> object:
+    """Without the marks of Python: {"eval": ["sdpa"]} is `eval: sdpa`."""
+    if isinstance(value, dict):
+        return "; ".join(f"{key}: {_words(part)}" for key, part in value.items())
+    return ", ".join(map(str, value)) if isinstance(value, list) else value
 
 
 def _exact(score: dict[str, Any]) -> object:

@@ -482,6 +482,7 @@ def test_bad_input_exits_2(call, runs, args, words):
     assert code == 2
     assert words in err
     assert "Traceback" not in out + err
+    assert out == ""
 
 
 def test_a_run_that_is_not_finished_exits_2(call, tmp_path):

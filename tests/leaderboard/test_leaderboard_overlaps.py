@@ -1,6 +1,7 @@
 """Curves that coincide in a picture all show."""
 
 import re
+from itertools import combinations
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -44,7 +45,8 @@ def test_every_one_of_many_is_seen(number):
     assert -ROOM < places[0] <= 0 <= places[-1] < ROOM
     parts = [covered(overlaps.dash(at, *FLAT[:2]), 100) for at in range(number)]
     assert all(len(part) >= 4 for part in parts)
-    assert sum(map(len, parts)) == len(set().union(*parts))
+    assert all(len(a & b) <= 1 for a, b in combinations(parts, 2))  # the text has two digits
+    assert len(set().union(*parts)) >= 95
 
 
 def test_a_gap_ends_a_segment():
