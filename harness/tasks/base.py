@@ -116,3 +116,15 @@ class Task:
             near = self.lengths(max(1, length - 10), length + 10) or self.lengths(1, 1000)
             nearest = min(near, key=lambda n: abs(n - length))
             raise TaskError(f"{self.name} has no instance of length {length}; nearest: {nearest}")
+
+
+def pack(tokens: Tensor, keep: Tensor, width: int, pad: int, *, right: bool = False) -> Tensor:
+    """(B, width): the tokens (B, N) to keep, side by side from the left or up to the right.
+
+    >>> pack(torch.tensor([[7, 8, 9]]), torch.tensor([[True, False, True]]), 4, pad=0)
+    tensor([[7, 9, 0, 0]])
+    """
+    first = width - keep.sum(1, keepdim=True) if right else 0
+    column = torch.where(keep, keep.cumsum(1) - 1 + first, width)  # what goes lands in `width`
+    packed = torch.full((len(tokens), width + 1), pad, device=tokens.device)
+    return packed.scatter(1, column, tokens)[:, :width]

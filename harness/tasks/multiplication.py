@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from harness.tasks.base import Batch, Task, Vocab
+from harness.tasks.base import Batch, Task, Vocab, pack
 
 
 class Multiplication(Task):
@@ -56,10 +56,9 @@ class Multiplication(Task):
         in_prompt = torch.cat([in_a, one, in_b, one], dim=1)
         target = torch.cat([a, times, left, terms, right], dim=1)
         in_target = torch.cat([in_a, one, one, in_terms, one], dim=1)
-        missing = widths[0] - in_prompt.sum(1, keepdim=True)
         return Batch(
-            prompt=self._packed(prompt, in_prompt, widths[0], missing),
-            target=self._packed(target, in_target, widths[1], torch.zeros_like(missing)),
+            prompt=pack(prompt, in_prompt, widths[0], self.vocab.pad, right=True),
+            target=pack(target, in_target, widths[1], self.vocab.pad),
         )
 
     def solve(self, prompt: list[int]) -> list[int]:
@@ -100,9 +99,3 @@ class Multiplication(Task):
         start = same & in_b[:, j]
         counts = [start & (i > 0), start, start] + [in_b[:, j]] * 5
         return torch.stack(columns, dim=2).flatten(1), torch.stack(counts, dim=2).flatten(1)
-
-    def _packed(self, tokens: Tensor, keep: Tensor, width: int, first: Tensor) -> Tensor:
-        """(B, width): the tokens to keep, side by side from column `first` (B, 1) on; else pad."""
-        column = torch.where(keep, keep.cumsum(1) - 1 + first, width)  # what goes lands in `width`
-        packed = torch.full((len(tokens), width + 1), self.vocab.pad, device=tokens.device)
-        return packed.scatter(1, column, tokens)[:, :width]

@@ -49,7 +49,7 @@ def test_solver_agrees_with_samples(name, seed, length):
         assert task.measure(bare(task, prompt)) == length
 
 
-@pytest.mark.parametrize("name", sorted(PRISM_SUITE))
+@pytest.mark.parametrize("name", tasks.names())
 @pytest.mark.parametrize("length", [1, 2, 3, 4])
 def test_max_tokens_is_attained(name, length):
     task = tasks.make(name)
@@ -58,7 +58,7 @@ def test_max_tokens_is_attained(name, length):
     assert tuple(longest) == task.max_tokens(length)
 
 
-@pytest.mark.parametrize("name", sorted(PRISM_SUITE))
+@pytest.mark.parametrize("name", tasks.names())
 @pytest.mark.parametrize("length", [0, -3])
 def test_no_instance_without_tokens(name, length):
     task = tasks.make(name)
