@@ -36,7 +36,7 @@ def _tasks() -> list[list[str]]:
     for name in tasks.names():
         try:
             task = tasks.make(name)
-            rows.append([name, task.summary, task.example[:60]])
+            rows.append([name, getattr(task, "summary", ""), getattr(task, "example", "")[:60]])
         except ValueError as error:
             rows.append([name, str(error), ""])
     return rows

@@ -63,4 +63,11 @@ def make(name: str) -> Task:
                 f"task {name!r}, {module}:{cls}, cannot be made: {type(error).__name__}: {error}"
             ) from error
     own = [v for v in vars(loaded).values() if isinstance(v, type) and issubclass(v, Task)]
-    return next(c for c in own if getattr(c, "name", None) == name)()
+    for found in own:
+        if getattr(found, "name", None) == name:
+            return found()
+    others = [repr(c.name) for c in own if getattr(c, "name", None)]
+    raise ValueError(
+        f"{module.replace('.', '/')}.py holds no Task whose name is {name!r}, its file's; "
+        f"there: {', '.join(others) or 'none'}"
+    )

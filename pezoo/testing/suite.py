@@ -35,8 +35,8 @@ from pezoo.testing.sequences import (
 
 CHECKS: tuple[Check, ...] = (
     check_constructible,
-    check_state_dict,
     check_shapes,
+    check_state_dict,
     check_bias_forms,
     check_gradients,
     check_prefix_stability,

@@ -33,6 +33,7 @@ TINY = [
         (["--pe", "rope", "--task", "copy", "--set", "train.stps=1"], "did you mean steps"),
         (["--pe", "rope", "--task", "copy", "--set", "model.width=65"], "multiple"),
         (["--pe", "rope", "--task", "copy", "--device", "warp"], "device 'warp'"),
+        (["--pe", "rope", "--task", "copy", "--device", "gpu"], "did you mean cuda"),
         (["--pe", "rope", "--task", "copy", "--attention", "flash"], "unknown attention"),
         (["--pe", "rope", "--task", "copy", "--seeds", "3-1"], "seeds"),
         (["--pe", "rope", "--task", "copy", "--runs", "/proc/none"], "cannot write"),
@@ -145,7 +146,7 @@ def test_check_says_an_error_once(call, monkeypatch):
     code, out, _ = call("check", "alibi")
     assert code == 1
     assert out.count("querypos") == 1
-    assert "FAIL  check_long: as check_state_dict" in out
+    assert "FAIL  check_long: as check_shapes" in out
     monkeypatch.setattr("pezoo.encodings.alibi.ALiBi.__init__", bias)
     code, out, _ = call("check", "alibi")
     assert code == 1
