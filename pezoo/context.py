@@ -42,6 +42,7 @@ class Context:
 
     What is drawn at random has to be that of the whole batch without such padding, and that of each
     member alone; see `drawn`, and `each` for a draw that depends on the number of tokens.
+    Errors: ValueError for positions that are not two-dimensional or not whole numbers.
     """
 
     pos: Tensor
@@ -61,6 +62,13 @@ class Context:
     asked: int | None = None
     dropout: torch.Generator | None = None
     members: Members | None = None
+
+    def __post_init__(self) -> None:
+        if self.pos.dim() != 2 or self.pos.is_floating_point():
+            raise ValueError(
+                "pos must hold whole numbers, (1, S) or (B, S), such as torch.arange(10)[None]; "
+                f"was given {tuple(self.pos.shape)} of {self.pos.dtype}"
+            )
 
     def drawn(
         self,
