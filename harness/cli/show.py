@@ -43,8 +43,7 @@ def command(
     pezoo show 3f2a --prompt 8349216=
     """
     record = find(run, runs)
-    out = out or Path(runs) / record["run"] / "show.html"
-    if not out.parent.is_dir():
+    if out is not None and not out.parent.is_dir():
         raise click.UsageError(f"--out: there is no folder {out.parent}")
     asked = bool(prompts or mode)  # what is asked wrongly is said alone, at once
     if not asked or record["status"] == "failed":
@@ -60,6 +59,7 @@ def command(
     from harness.files import write
     from harness.show.page import files, look, page
 
+    out = out or Path(runs) / record["run"] / "show.html"
     shown = look(loaded, given, mode)
     write(out, page(loaded, shown, mode).encode())
     click.echo(f"\npage {out}")
