@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from harness.tasks.base import Batch, Task, Vocab
+from harness.tasks.base import Batch, Task, Vocab, operands
 
 
 class Addition(Task):
@@ -38,14 +38,7 @@ class Addition(Task):
 
     def sample(self, generator: torch.Generator, batch: int, length: int) -> Batch:
         self.check_length(length)
-        device = generator.device
-        digits = torch.randint(10, (2, batch, length), generator=generator, device=device)
-        shorter = torch.randint(1, length + 1, (batch, 1), generator=generator, device=device)
-        coin = torch.rand((batch, 1), generator=generator, device=device) < 0.5
-        len_a, len_b = torch.where(coin, length, shorter), torch.where(coin, shorter, length)
-        place = torch.arange(length, device=device)
-        a = torch.where(place < len_a, digits[0], 0)
-        b = torch.where(place < len_b, digits[1], 0)
+        a, b, len_a, len_b = operands(generator, batch, length)
         return Batch(prompt=self._prompts(a, b, len_a, len_b), target=self._targets(a, b))
 
     def solve(self, prompt: list[int]) -> list[int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from harness.tasks.base import Batch, Task, Vocab, pack
+from harness.tasks.base import Batch, Task, Vocab, operands, pack
 
 
 class Multiplication(Task):
@@ -41,12 +41,8 @@ class Multiplication(Task):
 
     def sample(self, generator: torch.Generator, batch: int, length: int) -> Batch:
         self.check_length(length)
-        device = generator.device
-        a, b = torch.randint(10, (2, batch, length), generator=generator, device=device)
-        shorter = torch.randint(1, length + 1, (batch, 1), generator=generator, device=device)
-        coin = torch.rand((batch, 1), generator=generator, device=device) < 0.5
-        len_a, len_b = torch.where(coin, length, shorter), torch.where(coin, shorter, length)
-        place = torch.arange(length, device=device)
+        a, b, len_a, len_b = operands(generator, batch, length)
+        place = torch.arange(length, device=a.device)
         in_a, in_b = place < len_a, place < len_b  # (B, n)
         times, equals, left, right = (self._symbol(c, a) for c in "x=[]")
         one = torch.ones_like(times, dtype=torch.bool)

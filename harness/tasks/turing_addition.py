@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from harness.tasks.base import Batch, Task, Vocab, pack
+from harness.tasks.base import Batch, Task, Vocab, operands, pack
 
 HEAD = 10  # HEAD + d is the digit d under the head
 
@@ -43,13 +43,7 @@ class TuringAddition(Task):
 
     def sample(self, generator: torch.Generator, batch: int, length: int) -> Batch:
         self.check_length(length)
-        device = generator.device
-        digits = torch.randint(10, (2, batch, length), generator=generator, device=device)
-        shorter = torch.randint(1, length + 1, (batch, 1), generator=generator, device=device)
-        coin = torch.rand((batch, 1), generator=generator, device=device) < 0.5
-        len_a, len_b = torch.where(coin, length, shorter), torch.where(coin, shorter, length)
-        place = torch.arange(length, device=device)  # from the least significant one
-        a, b = torch.where(place < len_a, digits[0], 0), torch.where(place < len_b, digits[1], 0)
+        a, b, len_a, len_b = operands(generator, batch, length)
         widths = self.max_tokens(length)
         prompt, kept = self._prompts(a, b, len_a, len_b)
         target, in_target = self._targets(a, b, len_a, len_b)
