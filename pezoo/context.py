@@ -101,6 +101,14 @@ class Context:
         """draw(ctx); of several models each has its own draw, and its own ctx."""
         return draw(self) if self.members is None else self.members.each(draw)
 
+    def scale_for(self, reader: str) -> Tensor:
+        """The scale (B|1,), which an encoding reads. Errors: ValueError when there is none."""
+        if self.scale is None:
+            raise ValueError(
+                f"{reader} reads the scale of the instance: set ctx.scale, (B,) or (1,)"
+            )
+        return self.scale
+
     @property
     def models(self) -> Sequence[Context]:
         """This context, or those of the members: to ask for values, as int() and bool() do."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from harness.tasks.base import Task
 
 ENTRY_POINTS = "pezoo.tasks"
-_NOT_TASKS = {"__init__", "base", "testing"}
+_NOT_TASKS = {"__init__", "base", "digits", "testing"}
 
 
 @cache

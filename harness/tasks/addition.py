@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from harness.tasks.base import Batch, Task, Vocab, operands
+from harness.tasks.base import Batch, Task, Vocab
+from harness.tasks.digits import operands, sums
 
 
 class Addition(Task):
@@ -78,9 +79,7 @@ class Addition(Task):
     def _targets(self, a: Tensor, b: Tensor) -> Tensor:
         """(B, 6n + 2): the steps, the arrow, the sum and the stop, from a, b (B, n)."""
         comma, arrow, stop = map(self.vocab.symbols.index, (",", "->", "."))
-        carry = _carries(a + b)
-        carry_in = torch.nn.functional.pad(carry, (1, -1))
-        digit = (a + b + carry_in) % 10
+        digit, carry = sums(a, b)
         steps = torch.stack([a, b, carry, digit, torch.full_like(a, comma)], dim=2).flatten(1)
         steps[:, -1] = arrow
         last = carry[:, -1:]  # (B, 1): is there a final carry?
@@ -88,14 +87,3 @@ class Addition(Task):
             [torch.where(last == 1, 1, stop), torch.where(last == 1, stop, self.vocab.pad)], dim=1
         )
         return torch.cat([steps, digit, end], dim=1)
-
-
-def _carries(total: Tensor) -> Tensor:
-    """(B, n) carry out of each place, from the sums of its two digits (B, n), all places at once.
-
-    A place whose digits sum to 9 hands on the carry that it gets. So the carry out of a place is
-    made by the last place up to it that does not sum to 9.
-    """
-    place = torch.arange(total.shape[1], device=total.device)
-    maker = torch.where(total == 9, 0, place).cummax(1).values  # 0 sums to 9: no carry to hand on
-    return (total.gather(1, maker) >= 10).long()

@@ -118,24 +118,6 @@ class Task:
             raise TaskError(f"{self.name} has no instance of length {length}; nearest: {nearest}")
 
 
-def operands(
-    generator: torch.Generator, batch: int, length: int
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Two random numbers: their digits a, b (B, n), 0 past the end, and how many there are, (B, 1).
-
-    One has n digits, the other k, k uniform over 1..n; a fair coin says which is which. Digits are
-    uniform.
-    """
-    device = generator.device
-    digits = torch.randint(10, (2, batch, length), generator=generator, device=device)
-    shorter = torch.randint(1, length + 1, (batch, 1), generator=generator, device=device)
-    coin = torch.rand((batch, 1), generator=generator, device=device) < 0.5
-    len_a, len_b = torch.where(coin, length, shorter), torch.where(coin, shorter, length)
-    place = torch.arange(length, device=device)
-    a, b = torch.where(place < len_a, digits[0], 0), torch.where(place < len_b, digits[1], 0)
-    return a, b, len_a, len_b
-
-
 def pack(tokens: Tensor, keep: Tensor, width: int, pad: int, *, right: bool = False) -> Tensor:
     """(B, width): the tokens (B, N) to keep, side by side from the left or up to the right.
 

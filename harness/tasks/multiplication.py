@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from harness.tasks.base import Batch, Task, Vocab, operands, pack
+from harness.tasks.base import Batch, Task, Vocab, pack
+from harness.tasks.digits import operands
 
 
 class Multiplication(Task):

@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from harness.tasks.base import Batch, Task, Vocab, operands, pack
+from harness.tasks.base import Batch, Task, Vocab, pack
+from harness.tasks.digits import operands, sums
 
 HEAD = 10  # HEAD + d is the digit d under the head
 
@@ -69,7 +70,7 @@ class TuringAddition(Task):
         return max(plus - 1, len(prompt) - plus - 2)
 
     def max_tokens(self, length: int) -> tuple[int, int]:
-        steps = 2 * length * length - length * (length - 1) // 2 + 7 * length + length + 9
+        steps = 3 * length * (length + 1) // 2 + 7 * length + 9
         return 2 * length + 3, steps + length + 2
 
     def _id(self, symbol: str) -> int:
@@ -91,15 +92,14 @@ class TuringAddition(Task):
         """
         n = a.shape[1]
         a, b = pad(a, (0, 1)), pad(b, (0, 1))  # (B, n + 1)
-        total, carry = _sums(a, b)
+        total, carry = sums(a, b)
         place = torch.arange(n, -1, -1, device=a.device)
         step = torch.arange(n + 1, device=a.device)[:, None]  # (n + 1, 1)
         size = len(a), n + 1, -1
+        always = torch.ones_like(a, dtype=torch.bool)
 
-        def all_steps(symbol: str) -> tuple[Tensor, Tensor]:
-            return torch.full_like(a, self._id(symbol))[..., None], torch.ones_like(a).bool()[
-                ..., None
-            ]
+        def mark(symbol: str) -> tuple[Tensor, Tensor]:
+            return torch.full_like(a, self._id(symbol))[..., None], always[..., None]
 
         def operand(x: Tensor, length: Tensor) -> tuple[Tensor, Tensor]:
             length = length[..., None]
@@ -109,28 +109,18 @@ class TuringAddition(Task):
 
         so_far = total.flip(1)[:, None].expand(size), (place <= step).expand(size)
         parts = [
-            operand(a, len_a), all_steps("+"), operand(b, len_b), all_steps("("),
-            (carry[..., None], torch.ones_like(carry).bool()[..., None]), all_steps(","),
-            so_far, all_steps(")"), all_steps("|"),
+            operand(a, len_a), mark("+"), operand(b, len_b), mark("("),
+            (carry[..., None], always[..., None]), mark(","),
+            so_far, mark(")"), mark("|"),
         ]  # fmt: skip
-        happens = torch.ones_like(a, dtype=torch.bool)
+        happens = always.clone()
         happens[:, -1] = carry[:, -2] == 1
         tokens = torch.cat([part for part, _ in parts], 2)
         kept = torch.cat([kept for _, kept in parts], 2) & happens[..., None]
         stop = torch.full_like(a[:, :1], self._id("."))
-        in_sum = torch.ones_like(happens)
+        in_sum = always.clone()
         in_sum[:, 0] = happens[:, -1]  # its most significant digit comes first
         return (
             torch.cat([tokens.flatten(1), total.flip(1), stop], 1),
-            torch.cat([kept.flatten(1), in_sum, torch.ones_like(in_sum[:, :1])], 1),
+            torch.cat([kept.flatten(1), in_sum, always[:, :1]], 1),
         )
-
-
-def _sums(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
-    """Digits of a + b and the carry out of each place, both (B, n), least significant first."""
-    carry, carries = torch.zeros_like(a[:, 0]), []
-    for both in (a + b).unbind(1):
-        carry = (both + carry) // 10
-        carries.append(carry)
-    out = torch.stack(carries, 1)
-    return (a + b + pad(out, (1, -1))) % 10, out

@@ -55,12 +55,12 @@ class Ideal(Encoding):
         self.p = nn.Parameter(table.uniform_(-limit, limit))
 
     def prepare(self, ctx: Context) -> Context:
-        _scale(ctx)
+        ctx.scale_for("ideal")
         return super().prepare(ctx)
 
     def phi(self, ctx: Context) -> Tensor:
         """(B|1, T, S) int64: 1 at the key that the query needs."""
-        n = _scale(ctx)[:, None]
+        n = ctx.scale_for("ideal")[:, None]
         t = ctx.query_pos - n
         source = RELATIONS[self.relation](t, n).masked_fill((t < 0) | (t >= n), -2)  # nowhere
         return (ctx.pos[:, None] == source[..., None]).long()
@@ -69,9 +69,3 @@ class Ideal(Encoding):
         rows = self.p[ctx.layer].to(q.dtype) / math.sqrt(self.shape.d_head)
         other, needed = torch.einsum("bhtk,vhk->vbht", q, rows)[..., None]
         return torch.where(self.phi(ctx)[:, None] == 1, needed, other)
-
-
-def _scale(ctx: Context) -> Tensor:
-    if ctx.scale is None:
-        raise ValueError("ideal reads the length of the prompt: set ctx.scale, (B,) or (1,)")
-    return ctx.scale

@@ -121,24 +121,18 @@ class LBPEScaleHint(LBPE):
     needs_scale = True
 
     def prepare(self, ctx: Context) -> Context:
-        _scale(ctx)
+        ctx.scale_for("lbpe_sh")
         return super().prepare(ctx)
 
     def _token_width(self) -> int:
         return 2 * self.width + 1
 
     def _token(self, pos: Tensor, ctx: Context) -> Tensor:
-        n = _scale(ctx)[:, None].expand(-1, pos.shape[1])  # (B|1, T|S)
+        n = ctx.scale_for("lbpe_sh")[:, None].expand(-1, pos.shape[1])  # (B|1, T|S)
         pos = pos.expand(max(len(pos), len(n)), -1)
         n = n.expand(len(pos), -1)
         f = [sinusoid(x, self.width, self.base) for x in (pos, n)]
         return torch.cat([*f, (pos / n.clamp(min=1)).float()[..., None]], -1)
-
-
-def _scale(ctx: Context) -> Tensor:
-    if ctx.scale is None:
-        raise ValueError("lbpe_sh reads the scale of the instance: set ctx.scale, (B,) or (1,)")
-    return ctx.scale
 
 
 def _uniform(limit: float, *size: int) -> nn.Parameter:

@@ -1,0 +1,42 @@
+"""Numbers as rows of digits, for the tasks that calculate with them."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+
+def operands(
+    generator: torch.Generator, batch: int, length: int
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Two random numbers: their digits a, b (B, n), 0 past the end, and how many there are, (B, 1).
+
+    One has n digits, the other k, k uniform over 1..n; a fair coin says which is which. Digits are
+    uniform.
+    """
+    device = generator.device
+    digits = torch.randint(10, (2, batch, length), generator=generator, device=device)
+    shorter = torch.randint(1, length + 1, (batch, 1), generator=generator, device=device)
+    coin = torch.rand((batch, 1), generator=generator, device=device) < 0.5
+    len_a, len_b = torch.where(coin, length, shorter), torch.where(coin, shorter, length)
+    place = torch.arange(length, device=device)
+    a, b = torch.where(place < len_a, digits[0], 0), torch.where(place < len_b, digits[1], 0)
+    return a, b, len_a, len_b
+
+
+def sums(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    """Digits of a + b and the carry out of each place, (B, n), least significant first, as a, b."""
+    carry = _carries(a + b)
+    return (a + b + pad(carry, (1, -1))) % 10, carry
+
+
+def _carries(total: Tensor) -> Tensor:
+    """(B, n) carry out of each place, from the sums of its two digits (B, n), all places at once.
+
+    A place whose digits sum to 9 hands on the carry that it gets. So the carry out of a place is
+    made by the last place up to it that does not sum to 9.
+    """
+    place = torch.arange(total.shape[1], device=total.device)
+    maker = torch.where(total == 9, 0, place).cummax(1).values  # 0 sums to 9: no carry to hand on
+    return (total.gather(1, maker) >= 10).long()
