@@ -5,14 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 
-from harness.buckets import bucket
-from harness.config import Train
+from harness.data.buckets import bucket
+from harness.data.seeds import generator
+from harness.data.sequences import join
 from harness.forecast import Compilation, Usage
-from harness.seeds import generator
-from harness.sequences import join
-from harness.stack import Stack
+from harness.settings.protocol import Train
 from harness.tasks.base import Task
-from harness.train import Trainer, draw_length
+from harness.training.stack import Stack
+from harness.training.trainer import Trainer, draw_length
 
 _REPEATS = 3  # timed steps per length, after one that is not timed
 _SEARCH = 5000  # steps to look through for one that draws a wanted length
@@ -24,7 +24,7 @@ def mean_step(trainers: Sequence[Trainer]) -> tuple[Usage, Compilation]:
 
     Steps of the shortest, a middle and the longest length are timed; the lengths between follow
     the straight lines through them. The length of a stack is the longest that its members draw.
-    Errors: those of `harness.stack.Stack`.
+    Errors: those of `harness.training.stack.Stack`.
     """
     task, train = trainers[0].task, trainers[0].config.train
     shares = length_shares(task, train, len(trainers))

@@ -26,11 +26,11 @@ from typing import Any
 import click
 import torch
 
-from harness.config import RunConfig, load_protocol, resolve
 from harness.engine.local import fork_server
-from harness.execute import execute
-from harness.runs import RunFolder, finished
-from harness.train import Trainer, start
+from harness.runs.execute import execute
+from harness.runs.folder import RunFolder, finished
+from harness.settings.protocol import RunConfig, load_protocol, resolve
+from harness.training.trainer import Trainer, start
 from pezoo.spec import parse_list
 
 SETTINGS = (

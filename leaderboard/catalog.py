@@ -112,10 +112,10 @@ def parse_seeds(text: str) -> int:
     return sum(int(span[-1]) - int(span[0]) + 1 for span in spans)
 
 
-def _folder(package: str, name: str) -> Path | None:
+def _folder(package: str, *names: str) -> Path | None:
     spec = find_spec(package)
     places = spec.submodule_search_locations if spec else None
-    folder = Path(next(iter(places))) / name if places else None
+    folder = Path(next(iter(places))).joinpath(*names) if places else None
     return folder if folder and folder.is_dir() else None
 
 
@@ -215,7 +215,7 @@ def _tasks() -> Iterator[TaskDoc]:
 
 
 def _protocols() -> Iterator[ProtocolDoc]:
-    folder = _folder("harness", "protocols")
+    folder = _folder("harness", "settings", "protocols")
     for path in sorted(folder.glob("*.toml")) if folder else ():
         raw = tomllib.loads(path.read_text(encoding="utf-8"))
         name = str(raw.get("name", path.stem))

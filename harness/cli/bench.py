@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from harness.config import RunConfig
     from harness.engine import Engine
-    from harness.matrix import Request
-    from harness.tune import Sweep
+    from harness.settings.protocol import RunConfig
+    from harness.settings.request import Request
+    from harness.settings.sweep import Sweep
 
 FORMATS = ("table", "json", "csv", "markdown")
 LOCAL_OPTIONS = ("--runs", "--engine", "--address", "--slurm", "--accumulate")  # of one site
@@ -95,9 +95,9 @@ def command(
 
     The same command again continues what was interrupted and shows what is finished.
     """
-    from harness.cli.ready import check_builds, writable
+    from harness.cli.validate import check_builds, writable
     from harness.engine import Options, make
-    from harness.matrix import request
+    from harness.settings.request import request
 
     sets += (f"train.precision={precision}",) * (precision != "float32")
     sets += ("train.compile=true",) * compiled
@@ -133,7 +133,7 @@ def _sweep(asked: Request, tunes: tuple[str, ...], seeds: str | None) -> Sweep |
         if seeds:
             raise click.UsageError("--tune-seeds needs --tune, for example --tune lr=1e-3,3e-3")
         return None
-    from harness.tune import sweep
+    from harness.settings.sweep import sweep
 
     return sweep(tunes, seeds or "100", asked.protocol, asked.seeds)
 
@@ -142,7 +142,7 @@ def _worst(
     asked: Request, sweep: Sweep | None, configs: list[RunConfig]
 ) -> tuple[list[RunConfig], list[RunConfig]]:
     """The comparison's runs, as costly as the sweep may choose them, and the sweep's runs."""
-    from harness import tune
+    from harness.settings import sweep as tune
 
     if sweep is None:
         return configs, []
@@ -164,8 +164,8 @@ def _tune(
 
     A cell that fails is a result, as long as another one is left to choose.
     """
-    from harness import tune
     from harness.cli.tables import print_choices
+    from harness.settings import sweep as tune
 
     runs = tune.configs(asked, sweep, device, attention)
     records, _ = _run(runs, folder, executor, fresh)
@@ -182,7 +182,7 @@ def _run(
     configs: list[RunConfig], folder: Path, executor: Engine, fresh: bool
 ) -> tuple[list[dict[str, Any]], bool]:
     from harness.cli.progress import Progress
-    from harness.runs import finished
+    from harness.runs.folder import finished
 
     if fresh:
         _forget(configs, folder)
@@ -209,7 +209,7 @@ def _run(
 def _forget(configs: list[RunConfig], folder: Path) -> None:
     from filelock import Timeout
 
-    from harness.runs import RunFolder
+    from harness.runs.folder import RunFolder
 
     for config in configs:
         run = RunFolder(folder, config)

@@ -43,6 +43,6 @@ def _tasks() -> list[list[str]]:
 
 
 def _protocols() -> list[list[str]]:
-    from harness.config import load_protocol, protocol_names
+    from harness.settings.protocol import load_protocol, protocol_names
 
     return [[name, load_protocol(name).description] for name in protocol_names()]

@@ -15,7 +15,7 @@ COMMANDS = {
     "list": ("harness.cli.listing", "List encodings, tasks or protocols."),
     "leaderboard": ("harness.cli.leaderboard", "Build and open the leaderboard."),
     "show": ("harness.cli.show", "Show one finished run."),
-    "try": ("harness.cli.attempt", "Give a trained run a prompt and see its answer."),
+    "try": ("harness.cli.try_run", "Give a trained run a prompt and see its answer."),
     "perf": ("harness.cli.perf", "Time encodings, or the back ends of a kernel, side by side."),
     "check": ("harness.cli.check", "Run the conformance checks on an encoding or a task."),
 }

@@ -11,8 +11,8 @@ import click
 from harness.cli.bench import FORMATS
 
 if TYPE_CHECKING:
-    from harness.config import RunConfig
     from harness.perf.report import Report
+    from harness.settings.protocol import RunConfig
 
 _TRAINING_ONLY = ("pe", "protocol", "task", "length", "batch", "baseline", "sets", "harness")
 
@@ -58,8 +58,8 @@ def command(
     _check_combination(ctx, kernel)
     # The profiler that counts memory would log to stderr; it reads this when torch is imported.
     os.environ.setdefault("KINETO_LOG_LEVEL", "6")
-    from harness.matrix import check_device
     from harness.perf import timing
+    from harness.settings.request import check_device
 
     device = check_device(device)
     with timing.threads(threads):
@@ -110,7 +110,7 @@ class Asked:
         Errors: those of the request.
         """
         from harness import tasks
-        from harness.matrix import request
+        from harness.settings.request import request
         from pezoo.registry import check, names
         from pezoo.spec import parse
 

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from harness.config import RunConfig
+from harness.settings.protocol import RunConfig
 
 _PLAIN_SECONDS = 15
 

@@ -56,7 +56,7 @@ def command(
     if loaded is None:
         click.echo("no page: the run's checkpoint is gone", err=True)
         return
-    from harness.files import write
+    from harness.runs.files import write
     from harness.show.page import files, look, page
 
     out = out or Path(runs) / record["run"] / "show.html"
@@ -71,7 +71,7 @@ def command(
 
 def find(run: str, runs: str) -> dict[str, Any]:
     """The record of the run whose hash starts with `run`. Errors: UsageError."""
-    from harness.runs import failed, finished
+    from harness.runs.folder import failed, finished
 
     folders = sorted(p for p in Path(runs).glob(f"{run}*") if p.is_dir()) if run.isalnum() else []
     folders = [p for p in folders if (p / "config.json").is_file()]
@@ -88,11 +88,11 @@ def _load(
     record: dict[str, Any], runs: str, texts: tuple[str, ...], mode: str | None
 ) -> tuple[Run | None, list[Tensor]]:
     """The run with its models, None without a checkpoint, and the prompts. Errors: UsageError."""
-    from harness.config import RunConfig
-    from harness.runs import RunFolder
+    from harness.runs.folder import RunFolder
+    from harness.settings.protocol import RunConfig
     from harness.show.examples import read
     from harness.show.page import Run
-    from harness.train import start
+    from harness.training.trainer import start
     from pezoo.spec import unknown
 
     config = RunConfig.model_validate(record["config"])

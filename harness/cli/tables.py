@@ -10,7 +10,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from harness.tune import Choice
+from harness.settings.sweep import Choice
 from leaderboard.files import markdown_text
 from leaderboard.ranks import verdicts
 from leaderboard.schema import Record

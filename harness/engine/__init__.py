@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from harness.config import RunConfig
-    from harness.engine.sweep import Event
-    from harness.stack_plan import Job
+    from harness.engine.scheduler import Event
+    from harness.settings.protocol import RunConfig
+    from harness.training.stack_plan import Job
 
 NAMES = ("local", "ray", "submitit", "ddp")
 _NEEDS = {"ray": "ray", "submitit": "submitit"}
@@ -56,7 +56,7 @@ class Engine(Protocol):
     def run_all(
         self, configs: Sequence[RunConfig], root: Path, command: str, on_event: Event
     ) -> None:
-        """As `harness.engine.sweep.run_all`."""
+        """As `harness.engine.scheduler.run_all`."""
 
 
 def make(name: str | None, options: Options) -> Engine:

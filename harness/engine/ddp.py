@@ -24,14 +24,14 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from harness import heap
-from harness.config import RunConfig
+from harness.data.sequences import Sequences
 from harness.engine import EngineError, Options
-from harness.engine.outcome import outcome
-from harness.engine.sweep import Event, interrupts, pressed
-from harness.sequences import Sequences
-from harness.stack_plan import Job, plan
-from harness.train import Diverged, Trainer, start
+from harness.engine.events import outcome
+from harness.engine.scheduler import Event, interrupts, pressed
+from harness.runs import heap
+from harness.settings.protocol import RunConfig
+from harness.training.stack_plan import Job, plan
+from harness.training.trainer import Diverged, Trainer, start
 from pezoo.base import PositionError
 
 PATIENCE = timedelta(days=2)  # the others wait while process 0 evaluates
@@ -66,7 +66,7 @@ class Engine:
     def run_all(
         self, configs: Sequence[RunConfig], root: Path, command: str, on_event: Event
     ) -> None:
-        """Execute the runs one after the other; events as in `harness.engine.sweep.run_all`.
+        """Execute the runs one after the other; events as in `harness.engine.scheduler.run_all`.
 
         Errors: EngineError for a batch with too few rows; KeyboardInterrupt after Ctrl-C, when a
         checkpoint is saved; SystemExit where a run ended in process 0 alone, so that the others

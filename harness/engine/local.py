@@ -16,10 +16,10 @@ from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
 from typing import Any
 
-from harness.config import RunConfig
-from harness.engine import Options, sweep
-from harness.engine.outcome import outcomes
-from harness.stack_plan import Job, plan
+from harness.engine import Options, scheduler
+from harness.engine.events import outcomes
+from harness.settings.protocol import RunConfig
+from harness.training.stack_plan import Job, plan
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Engine:
 
     def device(self, asked: str) -> str:
         """ "auto" becomes cuda or cpu. Errors: ConfigError when torch cannot use the device."""
-        from harness.matrix import check_device
+        from harness.settings.request import check_device
 
         return check_device(asked)
 
@@ -44,14 +44,14 @@ class Engine:
         return plan(configs, root, self.jobs(configs), self.options.stack)
 
     def run_all(
-        self, configs: Sequence[RunConfig], root: Path, command: str, on_event: sweep.Event
+        self, configs: Sequence[RunConfig], root: Path, command: str, on_event: scheduler.Event
     ) -> None:
-        """As `harness.engine.sweep.run_all`; each worker has its share of the cores."""
+        """As `harness.engine.scheduler.run_all`; each worker has its share of the cores."""
         jobs = self.jobs(configs)
         threads = self.options.threads or threads_of(jobs)
         measure = self.options.stack == "auto"
         workers = Processes(root, command, threads, _gpus(configs), measure)
-        sweep.run_all(workers, configs, root, command, jobs, on_event, self.plan(configs, root))
+        scheduler.run_all(workers, configs, root, command, jobs, on_event, self.plan(configs, root))
 
 
 def cores() -> int:
@@ -88,7 +88,7 @@ class _Worker:
 
 
 class Processes:
-    """The `Workers` of `harness.engine.sweep` on this machine."""
+    """The `Workers` of `harness.engine.scheduler` on this machine."""
 
     tries = 2
 
@@ -139,7 +139,7 @@ class Processes:
             return
         run = worker.runs[place]
         worker.evaluating = event.get("phase") == "evaluating"
-        if event.keys() & sweep.FINAL:
+        if event.keys() & scheduler.FINAL:
             worker.left.discard(run)
         if not worker.left:
             self.idle.append(self.busy.pop(worker.pipe))
@@ -173,7 +173,7 @@ def _words(code: int) -> str:
 def fork_server() -> ForkServerContext:
     """Processes forked from one that has done nothing but import: they start in no time."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["harness.execute", "torch._dynamo"])  # what training imports
+    context.set_forkserver_preload(["harness.runs.execute", "torch._dynamo"])
     return context
 
 

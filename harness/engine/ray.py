@@ -11,11 +11,11 @@ from typing import Any
 
 import ray
 
-from harness.config import RunConfig
-from harness.engine import EngineError, Options, sweep
+from harness.engine import EngineError, Options, scheduler
 from harness.engine.local import cores
 from harness.engine.remote import Ended, Order, Remote
-from harness.stack_plan import Job, plan
+from harness.settings.protocol import RunConfig
+from harness.training.stack_plan import Job, plan
 
 
 @dataclass(frozen=True)
@@ -58,12 +58,12 @@ class Engine:
         return plan(configs, root, min(room, self.jobs(configs)), self.options.stack)
 
     def run_all(
-        self, configs: Sequence[RunConfig], root: Path, command: str, on_event: sweep.Event
+        self, configs: Sequence[RunConfig], root: Path, command: str, on_event: scheduler.Event
     ) -> None:
-        """As `harness.engine.sweep.run_all`."""
+        """As `harness.engine.scheduler.run_all`."""
         self._connect()
         workers = Tasks(root, command, self.threads, self.options.stack == "auto")
-        sweep.run_all(
+        scheduler.run_all(
             workers, configs, root, command, self.jobs(configs), on_event, self.plan(configs, root)
         )
 

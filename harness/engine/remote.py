@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 from uuid import uuid4
 
-from harness.config import RunConfig
-from harness.engine import sweep
-from harness.engine.outcome import outcomes
-from harness.files import read_json
-from harness.runs import finished
-from harness.stack_plan import Job
+from harness.engine import scheduler
+from harness.engine.events import outcomes
+from harness.runs.files import read_json
+from harness.runs.folder import finished
+from harness.settings.protocol import RunConfig
+from harness.training.stack_plan import Job
 
 POLL = 0.3  # seconds between two looks at all runs
 PROGRESS = "progress.json"
@@ -87,7 +87,7 @@ class _Signs:
 
     def tell(self, place: int, event: dict[str, Any]) -> None:
         self.last[place] = event
-        if event.keys() & sweep.FINAL - {"record"}:
+        if event.keys() & scheduler.FINAL - {"record"}:
             return
         said = self.said.setdefault(place, [])
         if event.keys() & {"note", "again"}:
@@ -143,7 +143,7 @@ class _Running(Generic[Handle]):
 
 
 class Remote(ABC, Generic[Handle]):
-    """The `Workers` of `harness.engine.sweep`, for whatever carries orders to other machines."""
+    """The `Workers` of the scheduler, for whatever carries orders to other machines."""
 
     tries = 4
 

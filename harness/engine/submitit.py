@@ -16,10 +16,10 @@ from typing import Any
 import submitit
 from submitit.helpers import DelayedSubmission
 
-from harness.config import RunConfig
-from harness.engine import EngineError, Options, sweep
+from harness.engine import EngineError, Options, scheduler
 from harness.engine.remote import Ended, Order, Remote
-from harness.stack_plan import Job, plan
+from harness.settings.protocol import RunConfig
+from harness.training.stack_plan import Job, plan
 
 MINUTES = 24 * 60  # of a job, unless --slurm timeout_min says otherwise
 PATIENCE = 15.0  # seconds for a result to appear on a slow file system after its job has ended
@@ -60,13 +60,13 @@ class Engine:
         return plan(configs, root, self.options.jobs or 1, self.options.stack)
 
     def run_all(
-        self, configs: Sequence[RunConfig], root: Path, command: str, on_event: sweep.Event
+        self, configs: Sequence[RunConfig], root: Path, command: str, on_event: scheduler.Event
     ) -> None:
-        """As `harness.engine.sweep.run_all`."""
+        """As `harness.engine.scheduler.run_all`."""
         device = configs[0].device if configs else "cpu"
         executor = self._executor(root.resolve() / "submitit", device)
         workers = Jobs(root, command, self.threads, executor, self.options.stack == "auto")
-        sweep.run_all(
+        scheduler.run_all(
             workers, configs, root, command, self.jobs(configs), on_event, self.plan(configs, root)
         )
 

@@ -9,15 +9,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from harness import heap
-from harness.backbone import Cache
-from harness.config import RunConfig
+from harness.data.seeds import generator
+from harness.data.sequences import join
+from harness.model.decoder import Cache
 from harness.perf.memory import peak_bytes, state_bytes
 from harness.perf.report import Report, machine
 from harness.perf.timing import clock, columns, interleave
-from harness.seeds import generator
-from harness.sequences import join
-from harness.train import start
+from harness.runs import heap
+from harness.settings.protocol import RunConfig
+from harness.training.trainer import start
 from pezoo.base import PositionError
 
 PHASES = ("step", "forward", "backward", "decode")

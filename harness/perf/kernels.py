@@ -16,12 +16,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from harness import heap
-from harness.config import ConfigError
+from harness.data.seeds import generator
 from harness.perf.ceilings import ceilings
 from harness.perf.report import Report, machine
 from harness.perf.timing import Times, Turn, clock, columns, interleave
-from harness.seeds import generator
+from harness.runs import heap
+from harness.settings.protocol import ConfigError
 from pezoo.spec import unknown
 
 BASELINE = "reference"

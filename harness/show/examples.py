@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from harness.backbone import Decoder
-from harness.config import RunConfig
-from harness.evaluate import decode
-from harness.seeds import generator
-from harness.sequences import join
+from harness.data.seeds import generator
+from harness.data.sequences import join
+from harness.model.decoder import Decoder
+from harness.settings.protocol import RunConfig
 from harness.tasks.base import Batch, Task, TaskError
+from harness.training.evaluate import decode
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from jinja2 import Environment, PackageLoader
 from markupsafe import Markup
 from torch import Tensor
 
-from harness.backbone import Decoder
-from harness.config import RunConfig
+from harness.model.decoder import Decoder
+from harness.settings.protocol import RunConfig
 from harness.show import svg
 from harness.show.axes import numbered
 from harness.show.examples import Example, answer, lengths, sample

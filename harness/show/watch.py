@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from harness.backbone import Decoder
+from harness.model.decoder import Decoder
 from harness.show.examples import Example, positions
 from pezoo.base import Context, Encoding
 from pezoo.pictures import Picture

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from harness import dry_run, dry_step, forecast, tasks
 from harness.cli import cost
-from harness.config import Stage, load_protocol, resolve
+from harness.data.seeds import generator
 from harness.forecast import Compilation, Phase, Probe, Usage, kind, makespan, usage
-from harness.seeds import generator
-from harness.train import draw_length
+from harness.settings.protocol import Stage, load_protocol, resolve
+from harness.training.trainer import draw_length
 from pezoo.spec import parse
 
 TINY = (

@@ -6,9 +6,9 @@ import time
 
 import pytest
 
-from harness.config import load_protocol, resolve
-from harness.execute import execute
-from harness.runs import finished
+from harness.runs.execute import execute
+from harness.runs.folder import finished
+from harness.settings.protocol import load_protocol, resolve
 from harness.soak import SETTINGS, same, weights
 from pezoo.spec import parse_list
 

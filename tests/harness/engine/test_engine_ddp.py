@@ -10,13 +10,13 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from harness.config import load_protocol, resolve
 from harness.engine import EngineError, Options, make
 from harness.engine.ddp import Team
-from harness.execute import execute
-from harness.runs import finished
+from harness.runs.execute import execute
+from harness.runs.folder import finished
+from harness.settings.protocol import load_protocol, resolve
 from harness.soak import SETTINGS
-from harness.train import start
+from harness.training.trainer import start
 from pezoo.spec import parse
 
 NOISY = "prism(cursors=1,d_pe=8,hidden=8,state_noise=0.3,gate_noise=0.2,orthogonal=0.1)"

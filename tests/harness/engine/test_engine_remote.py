@@ -4,12 +4,12 @@ import json
 
 import pytest
 
-from harness.config import load_protocol, resolve
 from harness.engine import EngineError, Options, make
 from harness.engine.remote import PROGRESS, Order, Remote
-from harness.execute import execute
-from harness.files import WriteError
-from harness.runs import RunFolder, finished
+from harness.runs.execute import execute
+from harness.runs.files import WriteError
+from harness.runs.folder import RunFolder, finished
+from harness.settings.protocol import load_protocol, resolve
 from harness.soak import SETTINGS
 from pezoo.spec import parse
 
@@ -61,7 +61,9 @@ def test_an_order_trains_a_stack_and_gives_the_last_event_of_each(tmp_path, asse
 
 def test_a_stack_is_measured_where_it_runs(tmp_path, monkeypatch):
     for faster in (True, False):
-        monkeypatch.setattr("harness.stack_speed.advice", lambda configs, f=faster: (f, "why"))
+        monkeypatch.setattr(
+            "harness.training.stack_speed.advice", lambda configs, f=faster: (f, "why")
+        )
         events = order_of(seeds(2), tmp_path, measure=True)()
         if faster:
             assert [event["record"]["cost"]["stacked"] for event in events] == [2, 2]

@@ -4,7 +4,7 @@ import signal
 
 import pytest
 
-from harness.engine.sweep import run_all
+from harness.engine.scheduler import run_all
 
 
 class Scripted:

@@ -1,0 +1,61 @@
+"""`pezoo try RUN`: type a prompt, see the answer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from harness.training.trainer import Trainer
+
+
+@click.command()
+@click.argument("run")
+@click.argument("prompts", nargs=-1)
+@click.option("--runs", default="runs", show_default=True, help="Folder of the runs.")
+def command(run: str, prompts: tuple[str, ...], runs: str) -> None:
+    """Answer PROMPTS (or lines typed in) with a finished run's last checkpoint.
+
+    pezoo try 3f2a 8349216=
+    """
+    from harness.cli.show import find
+    from harness.runs.folder import RunFolder
+    from harness.settings.protocol import RunConfig
+    from harness.training.trainer import start
+
+    config = RunConfig.model_validate(find(run, runs)["config"])
+    trainer = start(config.model_copy(update={"device": "cpu"}))
+    if RunFolder(Path(runs), config).restore(trainer) is None:
+        raise click.UsageError(f"run {config.hash} has no checkpoint left")
+    click.echo(f"{config.label} on {config.task}; for example {trainer.task.example}", err=True)
+    for prompt in prompts or click.get_text_stream("stdin"):
+        if prompt.strip():
+            click.echo(answer(trainer, prompt.strip()))
+
+
+def answer(trainer: Trainer, prompt: str) -> str:
+    """prompt and greedy answer as text, and whether it is right. Errors: TaskError."""
+    import torch
+
+    from harness.data.sequences import join
+    from harness.tasks.base import Batch, TaskError
+    from harness.training.evaluate import decode
+
+    task = trainer.task
+    ids = task.vocab.encode(prompt)
+    try:
+        truth = task.solve(ids.tolist())
+        length = task.measure(ids.tolist())
+    except Exception as error:
+        raise TaskError(
+            f"{prompt!r} is no prompt of {task.name}: expected {task.example}"
+        ) from error
+    batch = join(Batch(ids[None], torch.tensor([truth])), task.vocab)
+    with torch.no_grad():
+        out = decode(trainer.model.eval(), batch, length, torch.Generator().manual_seed(0))
+    verdict = (
+        "right" if torch.equal(out, batch.ids) else f"wrong, expected {task.vocab.decode(truth)}"
+    )
+    return f"{task.vocab.decode([i for i in out[0].tolist() if i < len(task.vocab)])}   ({verdict})"

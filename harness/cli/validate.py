@@ -1,0 +1,91 @@
+"""What can be found wrong before the first training step, so that it is found there."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from harness.settings.protocol import ConfigError
+
+if TYPE_CHECKING:
+    from harness.settings.protocol import RunConfig
+
+
+def writable(folder: Path) -> Path:
+    """The folder, made if need be. Errors: UsageError; OSError where the disk is full."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        probe = folder / f".probe-{os.getpid()}"
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        raise click.UsageError(f"cannot write to --runs {folder}: {error.strerror}") from error
+    return folder
+
+
+def check_builds(configs: list[RunConfig]) -> None:
+    """Build one model per encoding and task: a wrong option ends here and not in a worker.
+
+    A record of it must also be one that the leaderboard reads, and a compiler must be there for
+    what is to be compiled.
+    """
+    for device in {config.device for config in configs if config.train.compile}:
+        _check_compiler(device)
+    for config in {(c.label, c.task): c for c in configs}.values():
+        _check_build(config)
+        _check_record(config)
+
+
+def _check_compiler(device: str) -> None:
+    """Errors: ConfigError where what torch.compile needs is missing."""
+    if device.startswith("cuda"):
+        if find_spec("triton") is None:
+            raise ConfigError(
+                "--compile needs Triton on a GPU: pip install triton, or leave it out"
+            )
+        return
+    name = os.environ.get("CXX", "clang++" if sys.platform == "darwin" else "g++")
+    if shutil.which(name) is None:
+        raise ConfigError(
+            f"--compile needs a C++ compiler, and {name!r} is not found: install g++, set CXX to a "
+            f"compiler's path, or leave --compile out"
+        )
+
+
+def _check_build(config: RunConfig) -> None:
+    from harness.runs.record import reason
+    from harness.training.trainer import start
+
+    try:
+        start(config.model_copy(update={"device": "cpu"}))
+    except ValueError:
+        raise
+    except Exception as error:  # a plug-in may raise anything
+        raise click.UsageError(
+            f"{config.label} on {config.task} cannot be built: {reason(error)}"
+        ) from error
+
+
+def _check_record(config: RunConfig) -> None:
+    from pydantic import ValidationError
+
+    from harness.runs.record import frame
+    from leaderboard.schema import Record
+
+    try:
+        Record.model_validate(frame(config, "pezoo bench") | {"status": "failed", "reason": "-"})
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        field = ".".join(str(part) for part in first["loc"])
+        raise click.UsageError(
+            f"no record can hold these settings: {field}: {first['msg']}"
+        ) from error

@@ -1,0 +1,1 @@
+"""One run from start to record: its folder, its files, its costs."""

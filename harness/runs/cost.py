@@ -1,0 +1,154 @@
+"""What a run costs: seconds, CPU seconds, memory, tokens.
+
+Kept in a dict of plain data that goes into every checkpoint, so that it adds up over the
+sessions of an interrupted run; work that was lost and done again counts once.
+"""
+
+from __future__ import annotations
+
+import re
+import resource
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from harness.data.sequences import Sequences
+from harness.runs import heap
+from harness.training.trainer import Trainer
+
+Cost = dict[str, Any]
+
+
+def new() -> Cost:
+    """The cost of nothing yet; and the number of threads, which every session has to share."""
+    parts = {
+        f"{part}_{unit}": 0.0 for part in ("train", "eval", "save") for unit in ("wall", "cpu")
+    }
+    return parts | {
+        "data_wall": 0.0,
+        "tokens": 0,
+        "peak_memory_mb": 0.0,
+        "sessions": 1,
+        "threads": torch.get_num_threads(),
+    }
+
+
+def summary(trainer: Trainer, cost: Cost) -> dict[str, Any]:
+    """As in a record: seconds on the clock, and of all threads of the processor.
+
+    `data_share` is the part of the training time in which batches were drawn. `stacked` is the
+    largest number of runs that trained as one stack with this one, itself included: seconds of
+    training are its share of theirs.
+    """
+    model = trainer.model
+    return {
+        "parameters": sum(p.numel() for p in model.parameters()),
+        "encoding_parameters": sum(p.numel() for p in model.encoding.parameters()),
+        "tokens": cost["tokens"],
+        "train_seconds": round(cost["train_wall"], 2),
+        "cpu_seconds": round(cost["train_cpu"], 2),
+        "data_share": round(cost.get("data_wall", 0.0) / max(cost["train_wall"], 1e-9), 4),
+        "steps_per_second": round(trainer.step / max(cost["train_wall"], 1e-9), 2),
+        "eval_seconds": round(cost["eval_wall"], 2),
+        "eval_cpu_seconds": round(cost["eval_cpu"], 2),
+        "save_seconds": round(cost["save_wall"], 2),
+        "peak_memory_mb": cost["peak_memory_mb"],
+        "sessions": cost["sessions"],
+        "stacked": cost.get("stacked", 1),
+    }
+
+
+@contextmanager
+def timed(cost: Cost, part: str) -> Iterator[None]:
+    """Add the time inside to "train", "eval" or "save"."""
+    wall, cpu = time.perf_counter(), time.process_time()
+    try:
+        yield
+    finally:
+        cost[f"{part}_wall"] += time.perf_counter() - wall
+        cost[f"{part}_cpu"] += time.process_time() - cpu
+
+
+@contextmanager
+def shared(costs: Sequence[Cost], part: str) -> Iterator[None]:
+    """Add the time inside in equal shares to all of these; and how many they are."""
+    whole = {f"{part}_wall": 0.0, f"{part}_cpu": 0.0}
+    try:
+        with timed(whole, part):
+            yield
+    finally:
+        for cost in costs:
+            cost["stacked"] = max(cost.get("stacked", 1), len(costs))
+            for key, seconds in whole.items():
+                cost[key] += seconds / len(costs)
+
+
+@contextmanager
+def watching_data(trainer: Trainer, cost: Cost) -> Iterator[None]:
+    """Time how long batches take to make, and count the tokens of those used, without padding."""
+    pad, make, draw = trainer.task.vocab.pad, trainer.make_batch, trainer.draw
+    tokens = 0  # of the batch made last, which is the next to be used
+
+    def timed_make() -> tuple[Sequences, int]:
+        nonlocal tokens
+        began = time.perf_counter()
+        batch, length = make()
+        cost["data_wall"] = cost.get("data_wall", 0.0) + time.perf_counter() - began
+        tokens = int((batch.ids[:, :-1] != pad).sum())
+        return batch, length
+
+    def counted_draw() -> tuple[Sequences, int]:
+        drawn = draw()
+        cost["tokens"] += tokens
+        return drawn
+
+    trainer.make_batch = timed_make  # type: ignore[method-assign]
+    trainer.draw = counted_draw  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        trainer.make_batch, trainer.draw = make, draw  # type: ignore[method-assign]
+
+
+def note_attention(cost: Cost, trainer: Trainer) -> None:
+    """Remember which attention kernels ran, in training and in evaluating."""
+    known = cost.get("attention", {})
+    cost["attention"] = {
+        phase: sorted(ran.union(known.get(phase, ()))) for phase, ran in trainer.model.ran.items()
+    }
+
+
+def forget_peak_memory(device: str) -> None:
+    """Start measuring anew, so that a run is not charged for those before it in its process."""
+    if device.startswith("cuda"):
+        torch.cuda.reset_peak_memory_stats(device)
+        return
+    heap.give_back()
+    try:
+        Path("/proc/self/clear_refs").write_text("5")
+    except OSError:  # elsewhere than on Linux the peak is that of the process
+        return
+
+
+def note_peak_memory(cost: Cost, device: str) -> None:
+    """Remember the peak, if it is the highest so far."""
+    cost["peak_memory_mb"] = max(cost["peak_memory_mb"], peak_memory_mb(device))
+
+
+def peak_memory_mb(device: str) -> float:
+    """The most that the process held at one time: in memory, or on the GPU in torch's allocator."""
+    if device.startswith("cuda"):
+        return round(torch.cuda.max_memory_allocated(device) / 2**20, 1)
+    try:
+        status = Path("/proc/self/status").read_text(encoding="utf-8")
+    except OSError:
+        status = ""
+    if found := re.search(r"^VmHWM:\s*(\d+) kB", status, re.MULTILINE):
+        return round(int(found[1]) / 2**10, 1)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return round(peak / (2**20 if sys.platform == "darwin" else 2**10), 1)

@@ -1,0 +1,199 @@
+"""One run's folder: runs/<config hash>/.
+
+    config.json          what was asked
+    tuning.json          the sweep that chose these settings, if one did
+    ckpt-00000750.*      after that step: model (safetensors), optimiser (pt), and what names both
+                         and the learning curve (json, written last); the last two steps are kept
+    best-00000500.*      the model that did best on the training lengths
+    result.json          the record
+    DONE                 the SHA-256 of result.json, written last; a failure that might not repeat
+                         itself has none
+    traceback.txt        where a failed run failed
+
+Whoever holds the lock is the only writer. A checkpoint counts once its json is there; where it or a
+file that it names is not what its checksum says, the checkpoint before it is taken.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import shutil
+import warnings
+from pathlib import Path
+from typing import Any
+
+import torch
+from filelock import FileLock
+from safetensors.torch import load, save
+from torch import Tensor
+
+from harness.runs.files import flush_folder, read_json, read_sealed, write, write_json, write_sealed
+from harness.settings.protocol import RunConfig
+from harness.training.trainer import Trainer
+
+KEEP = 2
+Curve = dict[str, Any]
+
+
+class RunFolder:
+    """The folder of one configuration below `root`."""
+
+    def __init__(self, root: Path, config: RunConfig) -> None:
+        self.config = config
+        self.path = root / config.hash
+        if not self.path.is_dir():
+            self.path.mkdir(parents=True, exist_ok=True)
+            flush_folder(root)
+
+    def lock(self) -> FileLock:
+        """Held by the process that trains this run; the system frees it when that dies."""
+        return FileLock(self.path / ".lock", timeout=0)
+
+    def result(self) -> dict[str, Any] | None:
+        """The finished record, or None when there is none or it is damaged."""
+        return finished(self.path)
+
+    def finish(self, record: dict[str, Any], final: bool = True) -> None:
+        """Write the record; one that is not final is tried again by the next command."""
+        (self.path / "DONE").unlink(missing_ok=True)
+        digest = write_json(self.path / "result.json", record)
+        if final:
+            write(self.path / "DONE", digest.encode())
+
+    def note_tuning(self, tuning: dict[str, Any]) -> None:
+        """Remember, for the record's provenance, the sweep that chose these settings."""
+        write_json(self.path / "tuning.json", tuning)
+
+    def origin(self) -> dict[str, Any]:
+        """What the record's provenance says beside the command: the sweep, if there was one."""
+        tuning = read_json(self.path / "tuning.json")
+        return {} if tuning is None else {"tuning": tuning}
+
+    def clear(self) -> None:
+        """Forget everything but the lock."""
+        for path in self.path.iterdir():
+            if path.name != ".lock":
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+    def tidy(self) -> None:
+        """Remove what processes that were killed while writing left behind."""
+        for path in self.path.glob(".*"):
+            if path.name != ".lock" and path.is_file():
+                path.unlink(missing_ok=True)
+
+    def save(self, trainer: Trainer, curve: Curve) -> None:
+        """A checkpoint after `trainer.step` steps, and the learning curve so far."""
+        stem = _stem(trainer.step)
+        buffer = io.BytesIO()
+        torch.save(trainer.optimiser.state_dict(), buffer)
+        files = {
+            f"{stem}.safetensors": self._save_model(f"{stem}.safetensors", trainer),
+            f"{stem}.pt": write(self.path / f"{stem}.pt", buffer.getvalue()),
+        }
+        if curve["best_step"] is not None:
+            files[_best(curve["best_step"])] = curve["best_sha256"]
+        write_sealed(self.path / f"{stem}.json", {"files": files, "curve": curve})
+        self._drop_old(trainer.step)
+
+    def restore(self, trainer: Trainer, last: int | None = None) -> Curve | None:
+        """Load the newest whole checkpoint into the trainer; its learning curve, or None.
+
+        `last` is the latest step to look at.
+        Errors: RuntimeError for a whole checkpoint whose weights have other names or shapes.
+        """
+        for step in reversed(self.steps()):
+            if last is not None and step > last:
+                continue
+            found = self._read(step)
+            if found is None:
+                warnings.warn(
+                    f"{self.path}: checkpoint {step} is damaged, taking an older one", stacklevel=2
+                )
+                continue
+            model, optimiser, curve = found
+            trainer.model.load_state_dict(model)
+            trainer.optimiser.load_state_dict(optimiser)
+            trainer.step = step
+            return curve
+        return None
+
+    def save_best(self, trainer: Trainer) -> str:
+        """The model as it is, as the best of its step; its SHA-256."""
+        return self._save_model(_best(trainer.step), trainer)
+
+    def load_best(self, trainer: Trainer, curve: Curve) -> None:
+        """Load the best model's weights. Errors: OSError when they are missing or damaged."""
+        name = _best(curve["best_step"])
+        content = self._verified(name, curve["best_sha256"])
+        if content is None:
+            raise OSError(f"{self.path / name} is missing or damaged")
+        trainer.model.load_state_dict(load(content))
+
+    def _save_model(self, name: str, trainer: Trainer) -> str:
+        state = {k: v.detach().cpu().contiguous() for k, v in trainer.model.state_dict().items()}
+        return write(self.path / name, save(state))
+
+    def steps(self) -> list[int]:
+        """The steps of all checkpoints, whole or not."""
+        names = (path.stem.removeprefix("ckpt-") for path in self.path.glob("ckpt-*.json"))
+        return sorted(int(name) for name in names if name.isdecimal())
+
+    def _read(self, step: int) -> tuple[dict[str, Tensor], dict[str, Any], Curve] | None:
+        """Model, optimiser and curve of a step, if every file that belongs to it is whole."""
+        stem, index = _stem(step), read_sealed(self.path / f"{_stem(step)}.json")
+        if index is None:
+            return None
+        try:
+            files = {name: self._verified(name, sha256) for name, sha256 in index["files"].items()}
+            model, optimiser = files[f"{stem}.safetensors"], files[f"{stem}.pt"]
+            if model is None or optimiser is None or None in files.values():
+                return None
+            state = torch.load(io.BytesIO(optimiser), weights_only=True, map_location="cpu")
+            return load(model), state, index["curve"]
+        except Exception:  # a strange file leads its reader to raise anything
+            return None
+
+    def _drop_old(self, step: int) -> None:
+        """Keep the newest checkpoints up to `step`; later ones were found damaged."""
+        kept: set[str] = set()
+        for one in [s for s in self.steps() if s <= step][-KEEP:]:
+            index = read_sealed(self.path / f"{_stem(one)}.json")
+            kept |= {f"{_stem(one)}.json", *index["files"]} if index else set()
+        for path in (*self.path.glob("ckpt-*"), *self.path.glob("best-*")):
+            if path.name not in kept:
+                path.unlink()
+
+    def _verified(self, name: str, sha256: str) -> bytes | None:
+        try:
+            content = (self.path / name).read_bytes()
+        except OSError:
+            return None
+        return content if hashlib.sha256(content).hexdigest() == sha256 else None
+
+
+def finished(path: Path) -> dict[str, Any] | None:
+    """The record in a run's folder, if it is whole and final."""
+    try:
+        content = (path / "result.json").read_bytes()
+        done = (path / "DONE").read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return None
+    if hashlib.sha256(content).hexdigest() != done:
+        return None
+    return read_json(path / "result.json")
+
+
+def failed(path: Path) -> dict[str, Any] | None:
+    """The record of a run that failed, also of one that is to be tried again."""
+    record = read_json(path / "result.json")
+    known = isinstance(record, dict) and record.get("status") == "failed"
+    return record if known else None
+
+
+def _stem(step: int) -> str:
+    return f"ckpt-{step:08d}"
+
+
+def _best(step: int) -> str:
+    return f"best-{step:08d}.safetensors"

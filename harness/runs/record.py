@@ -1,0 +1,56 @@
+"""A record before its run has trained, and the words for why a run failed."""
+
+from __future__ import annotations
+
+import traceback
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from harness.runs.environment import environment
+from harness.settings.protocol import RunConfig
+from harness.training.trainer import Diverged
+from pezoo.base import PositionError
+
+
+def reason(error: Exception) -> str:
+    """Why a run failed, on one line; for an unexpected exception also where."""
+    text = " ".join(str(error).split())[:500]
+    if isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in text:
+        return f"out of memory: {text}" if text else "out of memory"
+    if isinstance(error, PositionError):
+        return f"cannot represent: {text}"
+    if isinstance(error, Diverged):
+        return f"Diverged: {text}"
+    at = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__}: {text} ({Path(at.filename).name}:{at.lineno} in {at.name})"
+
+
+def frame(config: RunConfig, command: str) -> dict[str, Any]:
+    """A record of a run before its first step."""
+    return {
+        "schema": 1,
+        "run": config.hash,
+        "status": "done",
+        "reason": None,
+        "protocol": config.protocol,
+        "task": config.task,
+        "encoding": config.label,
+        "seed": config.seed,
+        "config": config.model_dump(mode="json"),
+        "backbone_hash": None,
+        "data_hash": None,
+        "scores": {"last": []},
+        "modes": {},
+        "learning": [],
+        "cost": {},
+        "env": environment(config),
+        "provenance": {"command": command, "finished": now()},
+    }
+
+
+def now() -> str:
+    """The time in UTC, to the second."""
+    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -1,0 +1,55 @@
+"""The scores of a trained run: of each checkpoint that counts, in each of the encoding's modes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from harness.runs.folder import Curve, RunFolder
+from harness.training.evaluate import score_all
+from harness.training.trainer import Trainer
+
+
+def scores_of(
+    trainer: Trainer, folder: RunFolder, curve: Curve
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The scores per checkpoint, and per other mode of the encoding and checkpoint."""
+    model, task, config = trainer.model, trainer.task, trainer.config
+
+    def everything() -> dict[str | None, list[dict[str, Any]]]:
+        return {
+            mode: score_all(model, task, config, mode) for mode in (None, *model.encoding.modes)
+        }
+
+    found = {"last": everything()}
+    if curve["best_step"] == trainer.step:
+        found["best"] = found["last"]
+    else:
+        folder.load_best(trainer, curve)
+        found["best"] = everything()
+    scores = {checkpoint: rows[None] for checkpoint, rows in found.items()}
+    top = sorted(curve["full"], key=_mean_exact)[-config.eval.top :] if config.eval.top else []
+    if top:
+        scores[f"top{config.eval.top}"] = _average(top)
+    return scores, {
+        mode: {checkpoint: rows[mode] for checkpoint, rows in found.items()}
+        for mode in model.encoding.modes
+    }
+
+
+def _mean_exact(scores: list[dict[str, Any]]) -> float:
+    values = [row["exact"] for row in scores if row["exact"] is not None]
+    return sum(values) / len(values) if values else 0.0
+
+
+def _average(evaluations: list[list[dict[str, Any]]]) -> list[dict[str, Any]]:
+    """Per length, counts summed over several evaluations of one run."""
+    rows = []
+    for same in zip(*evaluations, strict=True):
+        row = dict(same[0])
+        if row["status"] == "ok":
+            row["correct"] = sum(r["correct"] for r in same)
+            row["count"] = sum(r["count"] for r in same)
+            row["exact"] = row["correct"] / row["count"]
+            row["token"] = sum(r["token"] for r in same) / len(same)
+        rows.append(row)
+    return rows

@@ -1,0 +1,1 @@
+"""What a run is: protocols, requests, sweeps."""

@@ -1,0 +1,87 @@
+"""From what a user types to the list of runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from harness import tasks
+from harness.settings.protocol import (
+    ConfigError,
+    Protocol,
+    RunConfig,
+    load_protocol,
+    parse_seeds,
+    resolve,
+)
+from pezoo.registry import check
+from pezoo.spec import Spec, parse_list, unknown
+
+DEVICES = ("auto", "cpu", "cuda", "mps", "xpu")
+# As in pezoo.adapters, without torch.
+ATTENTION = ("auto", "sdpa", "eager", "flex", "numba", "xformers")
+
+
+@dataclass(frozen=True)
+class Request:
+    """A checked command line; `configs` needs torch, all else does not."""
+
+    encodings: list[Spec]
+    tasks: list[str]
+    protocol: Protocol
+    seeds: list[int]
+
+    def configs(self, device: str, attention: str) -> list[RunConfig]:
+        """Every run, seed by seed, so that a first picture of all encodings comes early."""
+        if attention not in ATTENTION:
+            raise ConfigError(unknown("attention", attention, ATTENTION))
+        return [
+            resolve(self.protocol, task, encoding, seed, device, attention)
+            for task in self.tasks
+            for seed in self.seeds
+            for encoding in self.encodings
+        ]
+
+
+def request(pe: str, task: str, protocol: str, seeds: str | None, sets: tuple[str, ...]) -> Request:
+    """Check every part. Errors: SpecError, ConfigError or ValueError name what is wrong."""
+    encodings = [check(spec) for spec in parse_list(pe)]
+    names = [tasks.check(name.strip()) for name in task.split(",")]
+    for what, given in (("encoding", [str(e) for e in encodings]), ("task", names)):
+        if len(set(given)) < len(given):
+            raise ConfigError(f"one {what} is named twice: {', '.join(given)}")
+    try:
+        chosen = load_protocol(protocol, sets)
+    except OSError as error:
+        raise ConfigError(f"cannot read protocol {protocol[:80]!r}: {error.strerror}") from error
+    if chosen.model.width % chosen.model.heads:
+        raise ConfigError(
+            f"model.width {chosen.model.width} is not a multiple of model.heads "
+            f"{chosen.model.heads}"
+        )
+    return Request(encodings, names, chosen, parse_seeds(seeds or chosen.seeds))
+
+
+def check_device(device: str) -> str:
+    """ "auto" becomes cuda or cpu. Errors: ConfigError when torch cannot use the device.
+
+    A name that is wrong is found before torch is imported.
+    """
+    kind, colon, number = device.partition(":")
+    if kind == "gpu":  # nearest in spelling is xpu
+        raise ConfigError(f"unknown device {device!r}; did you mean cuda? (or xpu, mps)")
+    if kind not in DEVICES or (colon and not number.isdecimal()):
+        raise ConfigError(f"{unknown('device', device, DEVICES)}; a second GPU is cuda:1")
+    if device == "cpu":
+        return device
+    import torch
+
+    if device == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise ConfigError(
+            f"device {device!r} cannot be used here: {reason} (choose auto, cpu or cuda)"
+        ) from error
+    return device

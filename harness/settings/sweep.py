@@ -1,0 +1,197 @@
+"""Tuning: the same grid of training settings for every encoding, chosen on seeds set apart.
+
+The runs of the sweep are ordinary runs with a test set of their own. What is chosen, and by which
+rule, is in `leaderboard.tuning`; the record of every run of the comparison says what was tried.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import isfinite
+from pathlib import Path
+from statistics import fmean
+from typing import Any, get_origin
+
+from pydantic import ValidationError
+
+from harness.settings.protocol import ConfigError, Protocol, RunConfig, Train, parse_seeds
+from harness.settings.request import Request
+from leaderboard.tuning import EXAMPLES, RUNS, Trial, Value, best, cells, tuned_name
+from pezoo.spec import unknown
+
+Record = dict[str, Any]
+_UNTUNED = ("checkpoint_every", "precision", "compile")  # how a run is saved, rounded, computed
+_SINGLE = sorted(  # settings that are one value
+    name
+    for name, field in Train.model_fields.items()
+    if get_origin(field.annotation) is not tuple and name not in _UNTUNED
+)
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """A grid, its values sorted, and the seeds to choose on."""
+
+    grid: dict[str, list[Value]]
+    seeds: list[int]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What was tried for one encoding and task; `tuning` is None where nothing could be chosen.
+
+    `complete`: every run of the sweep has a record.
+    """
+
+    encoding: str
+    task: str
+    trials: list[Trial]
+    complete: bool
+    tuning: Record | None
+
+
+def sweep(options: Sequence[str], seeds: str, protocol: Protocol, apart: Sequence[int]) -> Sweep:
+    """A grid from texts like "lr=1e-3,3e-3" and its seeds, none of which is in `apart`.
+
+    Errors: ConfigError for an unknown setting, for a value that it cannot have or that is there
+    twice, and for a seed of the comparison.
+    """
+    grid: dict[str, list[Value]] = {}
+    for option in options:
+        name, equals, values = option.partition("=")
+        name = name.strip().removeprefix("train.")
+        if not equals:
+            raise ConfigError(f"cannot read --tune {option!r}: expected for example lr=1e-3,3e-3")
+        if name not in _SINGLE:
+            raise ConfigError(unknown("setting to tune", name, _SINGLE))
+        if name in grid:
+            raise ConfigError(f"--tune {name} is given twice")
+        grid[name] = _values(name, values, protocol.train)
+    chosen_on = parse_seeds(seeds)
+    if both := sorted(set(chosen_on) & set(apart)):
+        raise ConfigError(
+            f"--tune-seeds {seeds} and --seeds share {', '.join(map(str, both))}: settings have to "
+            f"be chosen on other seeds than those compared, for example {max(apart) + 1}"
+        )
+    return Sweep(dict(sorted(grid.items())), sorted(chosen_on))
+
+
+def _values(name: str, text: str, train: Train) -> list[Value]:
+    values = []
+    for part in text.split(","):
+        try:
+            made = Train.model_validate(train.model_dump() | {name: part.strip()})
+        except ValidationError as error:
+            reason = error.errors()[0]["msg"]
+            raise ConfigError(f"--tune {name}={part.strip()}: {reason}") from error
+        value = getattr(made, name)
+        if isinstance(value, float) and not isfinite(value):
+            raise ConfigError(f"--tune {name}={part.strip()}: expected a finite number")
+        if value in values:
+            raise ConfigError(f"--tune {name} has the value {value} twice")
+        values.append(value)
+    return sorted(values)
+
+
+def configs(asked: Request, sweep: Sweep, device: str, attention: str) -> list[RunConfig]:
+    """Every run of the sweep: for each task and tuning seed, all cells of all encodings."""
+    base = Request(asked.encodings, asked.tasks, asked.protocol, sweep.seeds)
+    return [
+        config.model_copy(
+            update={
+                "protocol": asked.protocol.name + RUNS,
+                "train": config.train.model_copy(update=values),
+                "eval": config.eval.model_copy(update={"examples": EXAMPLES}),
+            }
+        )
+        for config in base.configs(device, attention)
+        for values in cells(sweep.grid)
+    ]
+
+
+def choose(sweep: Sweep, runs: Sequence[RunConfig], records: Sequence[Record]) -> list[Choice]:
+    """The best cell per encoding and task, from the records that there are of the sweep's runs."""
+    by_run = {record["run"]: record for record in records}
+    together: dict[tuple[str, str], list[RunConfig]] = defaultdict(list)
+    for config in runs:
+        together[config.label, config.task].append(config)
+    return [
+        _choice(sweep, own, [by_run[c.hash] for c in own if c.hash in by_run])
+        for own in together.values()
+    ]
+
+
+def tuned(
+    choices: Sequence[Choice], sweep: Sweep, plain: Sequence[RunConfig]
+) -> list[tuple[RunConfig, Record]]:
+    """The comparison's runs, `plain` by the protocol, with what was chosen, and where from."""
+    found = {(choice.encoding, choice.task): choice.tuning for choice in choices}
+    made = []
+    for config in plain:
+        if (tuning := found[config.label, config.task]) is not None:
+            train = config.train.model_copy(update=tuning["chosen"])
+            name = tuned_name(config.protocol, sweep.grid, sweep.seeds)
+            made.append((config.model_copy(update={"protocol": name, "train": train}), tuning))
+    return made
+
+
+def costliest(sweep: Sweep, plain: Sequence[RunConfig]) -> list[RunConfig]:
+    """The comparison's runs with the cell that takes longest: most steps, largest batch."""
+    values = max(cells(sweep.grid), key=lambda v: (v.get("steps", 0), v.get("batch", 0)))
+    return [
+        config.model_copy(update={"train": config.train.model_copy(update=values)})
+        for config in plain
+    ]
+
+
+def note(root: Path, runs: Sequence[tuple[RunConfig, Record]]) -> None:
+    """Leave in each run's folder where its settings come from, for its record."""
+    from harness.runs.folder import RunFolder  # which imports torch
+
+    for config, tuning in runs:
+        RunFolder(root, config).note_tuning(tuning)
+
+
+def _choice(sweep: Sweep, runs: Sequence[RunConfig], records: Sequence[Record]) -> Choice:
+    trials = [_trial(values, records) for values in cells(sweep.grid)]
+    first, winner = runs[0], best(trials)
+    complete = len(records) == len(runs)
+    if winner is None or not complete:
+        return Choice(first.label, first.task, trials, complete, None)
+    costs = [record["cost"] for record in records]
+    tuning = {
+        "grid": sweep.grid,
+        "seeds": sweep.seeds,
+        "chosen": winner.values,
+        "cells": [trial.model_dump() for trial in trials],
+        "cpu_seconds": _sum(costs, "cpu_seconds", "eval_cpu_seconds"),
+        "seconds": _sum(costs, "train_seconds", "eval_seconds"),
+    }
+    return Choice(first.label, first.task, trials, complete, tuning)
+
+
+def _trial(values: dict[str, Value], records: Sequence[Record]) -> Trial:
+    """One cell: means over its runs; nothing where one of them failed."""
+    own = [r for r in records if all(r["config"]["train"][k] == v for k, v in values.items())]
+    runs = [record["run"] for record in own]
+    if not own or any(record["status"] == "failed" for record in own):
+        return Trial(values=values, exact=None, validation=None, loss=None, runs=runs)
+    return Trial(
+        values=values,
+        exact=fmean(_exact(record) for record in own),
+        validation=fmean(record["learning"][-1]["exact"] for record in own),
+        loss=fmean(record["learning"][-1]["loss"] for record in own),
+        runs=runs,
+    )
+
+
+def _exact(record: Record) -> float:
+    """Mean over the test lengths that the encoding can represent; the same ones in every cell."""
+    numbers = [score["exact"] for score in record["scores"]["last"] if score["status"] == "ok"]
+    return fmean(numbers) if numbers else 0.0
+
+
+def _sum(costs: Sequence[Record], *names: str) -> float:
+    return round(sum(cost.get(name) or 0.0 for cost in costs for name in names), 2)

@@ -1,0 +1,162 @@
+"""Whole-answer exact match and token accuracy, per length, on a held-out set.
+
+An answer is right when every token right of "=" is, EOS included. Feeding the true answer
+(teacher forcing) finds exactly the answers that greedy decoding gets right, if earlier logits do
+not depend on later tokens and nothing is drawn at random: until its first mistake, decoding feeds
+itself the true tokens. Encodings that do not promise both are decoded token by token.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from harness.data.seeds import generator, seed
+from harness.data.sequences import Sequences, join
+from harness.model.decoder import Cache, Decoder
+from harness.settings.protocol import RunConfig
+from harness.tasks.base import Task
+from pezoo.base import PositionError
+
+_CHUNK_TOKENS = 6_000  # tokens in one forward pass: keeps long lengths in memory
+
+
+@dataclass(frozen=True)
+class Score:
+    """One length: counts, or the words why there are none."""
+
+    length: int
+    seen: bool
+    status: str  # ok, cannot represent, no instance
+    exact: float | None = None
+    correct: int | None = None
+    count: int | None = None
+    token: float | None = None
+    method: str | None = None
+    note: str | None = None
+
+
+def score_all(
+    model: Decoder, task: Task, config: RunConfig, mode: str | None = None
+) -> list[dict[str, Any]]:
+    """Every test length of the protocol, as plain records; `mode` is one of the encoding's."""
+    return [asdict(score(model, task, config, length, mode)) for length in config.eval.lengths]
+
+
+def score(
+    model: Decoder, task: Task, config: RunConfig, length: int, mode: str | None = None
+) -> Score:
+    """One test length, on samples that depend on nothing but the task and the length."""
+    seen = length <= config.train.lengths[1]
+    if not task.lengths(length, length):
+        return Score(
+            length, seen, "no instance", note=f"{task.name} has no instance of this length"
+        )
+    count = sample_count(task, config, length)
+    # One test set for all encodings and seeds, which no training step can draw.
+    draws = generator(config.eval.examples, task.name, task.version, length)
+    positions = seed("test", config.seed, length)
+    return _score(model, task, length, seen, count, draws, positions, mode)
+
+
+def validate(model: Decoder, task: Task, config: RunConfig) -> float:
+    """Mean exact match over the training lengths, on a set apart from training and test."""
+    low, high = config.train.lengths
+    scores = []
+    for length in task.lengths(low, high):
+        draws = generator("validation", task.name, task.version, length)
+        count = config.eval.validation_samples
+        one = _score(model, task, length, True, count, draws, seed("validation", length))
+        scores.append(one.exact or 0.0)
+    return sum(scores) / len(scores)
+
+
+def sample_count(task: Task, config: RunConfig, length: int) -> int:
+    """How many samples a length gets: fewer when they are long, never below the minimum."""
+    tokens = sum(task.max_tokens(length)) + 1
+    wanted = min(config.eval.samples, config.eval.max_tokens // tokens)
+    return max(config.eval.min_samples, wanted)
+
+
+def chunk_size(task: Task, length: int) -> int:
+    """How many samples of a length are scored in one forward pass."""
+    return max(1, _CHUNK_TOKENS // (sum(task.max_tokens(length)) + 1))
+
+
+def method(model: Decoder) -> str:
+    """How this encoding is scored: "teacher-forced" or "decoded"."""
+    encoding = model.encoding
+    exact = encoding.prefix_stable and not encoding.stochastic
+    return "teacher-forced" if exact else "decoded"
+
+
+@torch.no_grad()
+def _score(
+    model: Decoder,
+    task: Task,
+    length: int,
+    seen: bool,
+    count: int,
+    draws: torch.Generator,
+    position_seed: int,
+    mode: str | None = None,
+) -> Score:
+    model.eval()
+    how = method(model)
+    predict = teacher_forced if how == "teacher-forced" else decode
+    device = str(model.embedding.weight.device)
+    positions = torch.Generator().manual_seed(position_seed)
+    chunk = chunk_size(task, length)
+    correct, right, total = 0, 0, 0
+    batch = join(task.sample(draws, count, length), task.vocab)
+    try:
+        for start in range(0, count, chunk):
+            part = batch.rows(start, start + chunk).to(device)
+            hit = (predict(model, part, length, positions, mode) == part.ids) & part.answer
+            correct += int((hit.sum(1) == part.answer.sum(1)).sum())
+            right, total = right + int(hit.sum()), total + int(part.answer.sum())
+    except PositionError as error:
+        return Score(length, seen, "cannot represent", note=str(error))
+    return Score(length, seen, "ok", correct / count, correct, count, right / total, how)
+
+
+def teacher_forced(
+    model: Decoder,
+    batch: Sequences,
+    length: int,
+    positions: torch.Generator,
+    mode: str | None = None,
+) -> Tensor:
+    """(B, S) the most likely token at every place, given the true tokens before it."""
+    scale = torch.tensor([length], device=batch.ids.device)
+    logits = model(
+        batch.ids[:, :-1], batch.pos[:, :-1], scale=scale, generator=positions, mode=mode
+    )
+    return torch.cat([batch.ids[:, :1], logits.argmax(-1)], 1)
+
+
+def decode(
+    model: Decoder,
+    batch: Sequences,
+    length: int,
+    positions: torch.Generator,
+    mode: str | None = None,
+) -> Tensor:
+    """(B, S) the prompt and what greedy decoding writes after it, one token at a time.
+
+    The planned length is that of the batch, so that randomized encodings draw once and keep it.
+    """
+    scale = torch.tensor([length], device=batch.ids.device)
+    cache, total = Cache(), batch.ids.shape[1] - 1
+    ids, pos = batch.ids[:, : batch.prompt], batch.pos[:, : batch.prompt]
+    out = [ids]
+    for step in range(batch.prompt, batch.ids.shape[1]):
+        logits = model(
+            ids, pos, scale=scale, generator=positions, cache=cache, total=total, mode=mode
+        )
+        ids, pos = logits[:, -1:].argmax(-1), batch.pos[:, step : step + 1]
+        out.append(ids)
+    return torch.cat(out, 1)

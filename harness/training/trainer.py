@@ -1,0 +1,205 @@
+"""Training one run: the model, its optimiser, the schedule, one step.
+
+All state is the model, the optimiser and the step number: what is drawn at a step depends on the
+run's seed and the step alone, and on nothing that happened before.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from harness import tasks
+from harness.data.buckets import bucket
+from harness.data.seeds import generator, seed
+from harness.data.sequences import Sequences, join
+from harness.model.decoder import Decoder, shape_of
+from harness.settings.protocol import RunConfig, Train
+from harness.tasks.base import Task
+from pezoo.functional import at_least_float32
+from pezoo.registry import make
+
+
+class Ready(NamedTuple):
+    """A batch that was drawn before its step."""
+
+    config: RunConfig
+    step: int
+    batch: Sequences
+    length: int
+
+
+class Diverged(RuntimeError):
+    """The loss is no longer a finite number."""
+
+
+@dataclass
+class Trainer:
+    """One run in memory; `step` counts the steps taken."""
+
+    config: RunConfig
+    task: Task
+    model: Decoder
+    optimiser: torch.optim.AdamW
+    step: int = 0
+    buckets: bool = False  # pad every batch to a size of `harness.data.buckets`
+    early: bool = False  # draw the next batch while a GPU is busy with this step
+    ready: Ready | None = None
+
+    def advance(self) -> float:
+        """Take one step; the loss. Errors: Diverged."""
+        loss = self.backward()
+        torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.config.train.clip)
+        set_rate(self.optimiser, self.config.train, self.step)
+        self.optimiser.step()
+        self.step += 1
+        if self.early and self.step < self.config.train.steps:
+            self.ready = Ready(self.config, self.step, *self.load_batch())
+        return loss
+
+    @property
+    def spread(self) -> dict[str, int]:
+        """How the sums of a step are spread, for the record."""
+        return {}
+
+    def backward(self) -> float:
+        """Put the gradients of this step's loss in place; the loss. Errors: Diverged."""
+        loss = self.loss(*self.draw())
+        value = loss.item()
+        self.check(value)
+        self.optimiser.zero_grad(set_to_none=True)
+        loss.backward()
+        return value
+
+    def check(self, loss: float) -> None:
+        """Errors: Diverged for a loss that is no finite number."""
+        if not math.isfinite(loss):
+            raise Diverged(f"loss is {loss} at step {self.step}")
+
+    def draw(self) -> tuple[Sequences, int]:
+        """The batch of this step and its length, on the run's device."""
+        ready, self.ready = self.ready, None
+        if ready is not None and ready.config is self.config and ready.step == self.step:
+            return ready.batch, ready.length
+        return self.load_batch()
+
+    def load_batch(self) -> tuple[Sequences, int]:
+        """The same, drawn now."""
+        batch, length = self.make_batch()
+        return batch.to(self.config.device), length
+
+    def make_batch(self) -> tuple[Sequences, int]:
+        """The same, still on the CPU."""
+        config = self.config
+        draws = generator("train", config.task, config.task_version, config.seed, self.step)
+        length = draw_length(self.task, config.train, self.step, draws)
+        sample = self.task.sample(draws, config.train.batch, length)
+        batch = join(sample, self.task.vocab)
+        if self.buckets and self.model.encoding.prefix_stable:
+            columns = 1 + bucket(batch.ids.shape[1] - 1)  # the model reads all but the last
+            batch = batch.padded(columns, self.task.vocab.pad)
+        return batch, length
+
+    def loss(self, batch: Sequences, length: int, first: int = 0, of: int | None = None) -> Tensor:
+        """The mean cross entropy of the answer's tokens, and the encoding's penalty.
+
+        These may be the rows from `first` on of a batch of `of` rows: random numbers are then
+        those that its rows have in the whole.
+        """
+        config, device = self.config, batch.ids.device
+        self.model.train()
+        if config.train.compile and device.type == "cuda":
+            torch.compiler.cudagraph_mark_step_begin()
+        last = batch.ids.shape[1] - batch.prompt  # from the prompt's last token on, which asks
+        torch.manual_seed(seed("dropout", config.seed, self.step))
+        with torch.autocast(device.type, torch.bfloat16, config.train.precision == "bf16"):
+            logits = self.model(
+                batch.ids[:, :-1],
+                batch.pos[:, :-1],
+                scale=torch.tensor([length], device=device),
+                generator=generator("positions", config.seed, self.step),
+                progress=self.step / config.train.steps,
+                part=None if of is None else (first, of),
+                padding=batch.padding,
+                last=last,
+            )
+        last = logits.shape[1]
+        answer, truth = batch.answer[:, -last:], batch.ids[:, -last:]
+        loss = cross_entropy(at_least_float32(logits[answer]), truth[answer])
+        penalty = self.model.encoding.penalty()
+        return loss if penalty is None else loss + penalty
+
+
+def start(config: RunConfig) -> Trainer:
+    """A new run at step 0. Errors: those of the encoding, the task and the backbone's sizes."""
+    task = tasks.make(config.task)
+    if len(task.vocab) > config.model.vocab:
+        raise ValueError(
+            f"task {task.name} has {len(task.vocab)} tokens, model.vocab is {config.model.vocab}"
+        )
+    top = task.lengths(*config.train.lengths)[-1]
+    train_len = sum(task.max_tokens(top)) + 1
+    torch.manual_seed(seed("encoding", config.seed))
+    encoding = make(config.encoding, shape_of(config.model, train_len))
+    fused = config.train.precision != "bf16"
+    model = Decoder(config.model, encoding, config.seed, config.attention, config.device, fused)
+    if config.train.compile:
+        from harness.model.compiled import (
+            compile_blocks,  # torch's compiler takes a second to import
+        )
+
+        compile_blocks(model, config.device)
+    optimiser = optimiser_for(model, config.train)
+    early = config.device.startswith("cuda")
+    return Trainer(config, task, model, optimiser, 0, config.train.compile, early)
+
+
+def optimiser_for(model: Decoder, train: Train) -> torch.optim.AdamW:
+    """AdamW over the trainer's group and the groups that the encoding declares."""
+    groups, taken = [], set()
+    for group in model.encoding.param_groups():
+        taken.update(map(id, group.params))
+        own = {"lr": group.lr, "betas": group.betas, "weight_decay": group.weight_decay}
+        groups.append({"params": group.params} | {k: v for k, v in own.items() if v is not None})
+    rest = [p for p in model.parameters() if id(p) not in taken]
+    optimiser = torch.optim.AdamW(
+        [{"params": rest}, *groups],
+        lr=train.lr,
+        betas=train.betas,
+        weight_decay=train.weight_decay,
+        fused=True,  # one pass over all parameters
+    )
+    for group in optimiser.param_groups:
+        group["peak"] = group["lr"]
+    return optimiser
+
+
+def rate(train: Train, step: int) -> float:
+    """The share of the peak learning rate at a step: linear warm-up, then the schedule."""
+    warm = min(1.0, (step + 1) / train.warmup) if train.warmup else 1.0
+    if train.schedule == "constant":
+        return warm
+    progress = (step + 1) / train.steps
+    return warm * (train.floor + (1 - train.floor) * 0.5 * (1 + math.cos(math.pi * progress)))
+
+
+def set_rate(optimiser: torch.optim.Optimizer, train: Train, step: int) -> None:
+    """Give every group its learning rate of this step."""
+    factor = rate(train, step)
+    for group in optimiser.param_groups:
+        group["lr"] = group["peak"] * factor
+
+
+def draw_length(task: Task, train: Train, step: int, draws: torch.Generator) -> int:
+    """One length for the batch, uniform over those that the task has and the curriculum allows."""
+    low, high = train.lengths
+    progress = step / train.steps
+    stage = next((s for s in train.curriculum if progress < s.until), None)
+    lengths = task.lengths(low, min(high, stage.max) if stage else high)
+    lengths = lengths or task.lengths(low, high)[:1]
+    return lengths[int(torch.randint(len(lengths), (1,), generator=draws))]

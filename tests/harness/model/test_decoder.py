@@ -1,0 +1,132 @@
+"""The backbone is the same for every encoding, and streams what it computes in full."""
+
+import pytest
+import torch
+
+import pezoo
+from harness.model.decoder import Cache, Decoder, attention_mask, shape_of
+from harness.settings.protocol import Model
+from pezoo.base import Context
+
+torch.set_num_threads(1)
+MODEL = Model(layers=2, heads=2, width=16, vocab=12)
+SMALL = {"prism": "prism(cursors=2,d_pe=8,hidden=6)"}
+TEXTS = [SMALL.get(name, name) for name in pezoo.names()]
+
+
+def decoder(text, seed=0, model=MODEL, attention="auto"):
+    encoding = pezoo.make(text, shape_of(model, 16))
+    return Decoder(model, encoding, seed, attention).eval()
+
+
+def test_one_backbone_for_all_encodings():
+    hashes = {text: decoder(text).backbone_hash() for text in TEXTS}
+    assert len(set(hashes.values())) == 1, hashes
+    assert decoder("rope", seed=1).backbone_hash() not in hashes.values()
+    torch.manual_seed(99)  # nothing is drawn from the global generator
+    assert decoder("nope").backbone_hash() == hashes["nope"]
+
+
+def test_the_hash_sees_the_backbone_alone():
+    model = decoder("learned")
+    before = model.backbone_hash()
+    with torch.no_grad():
+        model.encoding.table.add_(1)
+        assert model.backbone_hash() == before
+        model.blocks[1].up.weight[0, 0] += 1e-3
+    assert model.backbone_hash() != before
+
+
+def run(model, ids, pos, chunks=None):
+    fields = {"scale": torch.tensor([4]), "generator": torch.Generator().manual_seed(3)}
+    with torch.no_grad():
+        if chunks is None:
+            return model(ids, pos, **fields)
+        cache, outs, end = Cache(), [], 0
+        for size in chunks:
+            start, end = end, end + size
+            here = slice(start, end)
+            total = ids.shape[1]
+            outs.append(model(ids[:, here], pos[:, here], cache=cache, total=total, **fields))
+        return torch.cat(outs, 1)
+
+
+@pytest.mark.parametrize("text", ["rope", "relative", SMALL["prism"]])
+@pytest.mark.parametrize("last", [1, 4, 9])
+def test_the_last_logits_alone(text, last):
+    model = decoder(text)
+    ids = torch.randint(12, (2, 9), generator=torch.Generator().manual_seed(0))
+    whole = model(ids, torch.arange(9)[None])
+    torch.testing.assert_close(model(ids, torch.arange(9)[None], last=last), whole[:, -last:])
+
+
+@pytest.mark.parametrize("text", TEXTS)
+@pytest.mark.parametrize("padded", [False, True])
+def test_streaming_is_the_full_pass(text, padded):
+    model = decoder(text).double()
+    ids = torch.randint(12, (2, 9), generator=torch.Generator().manual_seed(0))
+    pos = torch.arange(9)[None]
+    if padded:
+        pos = torch.stack([pos[0], (pos[0] - 2).clamp(min=-1)])
+    full = run(model, ids, pos)
+    assert full.shape == (2, 9, 12)
+    real = (pos >= 0).expand(2, -1)
+    for chunks in ([1] * 9, [4, 1, 4], [9]):
+        torch.testing.assert_close(
+            run(model, ids, pos, chunks)[real], full[real], atol=1e-6, rtol=1e-6
+        )
+
+
+@pytest.mark.parametrize("text", ["rope", "alibi", SMALL["prism"]])
+def test_attention_backends_agree(text):
+    ids, pos = torch.arange(8)[None] % 12, torch.arange(8)[None]
+    models = []
+    for attention in ("eager", "sdpa"):
+        torch.manual_seed(0)
+        models.append(decoder(text, attention=attention).double())
+    a, b = (run(model, ids, pos) for model in models)
+    torch.testing.assert_close(a, b)
+
+
+def test_padding_on_the_left_changes_nothing():
+    model = decoder("sinusoidal").double()
+    ids = torch.randint(12, (1, 6), generator=torch.Generator().manual_seed(1))
+    plain = run(model, ids, torch.arange(6)[None])
+    junk = torch.cat([torch.tensor([[7, 3]]), ids], 1)
+    padded = run(model, junk, torch.tensor([[-1, -1, 0, 1, 2, 3, 4, 5]]))
+    torch.testing.assert_close(padded[:, 2:], plain)
+
+
+def test_tied_weights_are_one_tensor():
+    tied = decoder("nope")
+    assert tied.unembedding is None
+    names = [name for name, _ in tied.named_parameters() if "embedding" in name]
+    assert names == ["embedding.weight"]
+    ids, pos = torch.tensor([[1, 2]]), torch.arange(2)[None]
+    tied(ids, pos).sum().backward()
+    assert (tied.embedding.weight.grad[5] != 0).any()  # as unembedding, though never read as input
+    untied = decoder("nope", model=MODEL.model_copy(update={"tie_embeddings": False}))
+    assert untied.unembedding.weight.data_ptr() != untied.embedding.weight.data_ptr()
+    assert run(untied, ids, pos).shape == (1, 2, 12)
+
+
+def test_attention_mask():
+    assert attention_mask(Context(torch.arange(3)[None])) is None
+    mask = attention_mask(Context(torch.tensor([[-1, 0, 1], [0, 1, 2]])))
+    assert mask.tolist() == [
+        [[[True, False, False], [False, True, False], [False, True, True]]],
+        [[[True, False, False], [True, True, False], [True, True, True]]],
+    ]
+    last = attention_mask(Context(torch.arange(3)[None], n_new=2))
+    assert last.tolist() == [[[[True, True, False], [True, True, True]]]]
+
+
+def test_widths_and_heads_must_fit():
+    with pytest.raises(ValueError, match=r"not a multiple of model\.heads 3"):
+        shape_of(MODEL.model_copy(update={"heads": 3}), 8)
+
+
+def test_logits_start_small_and_finite():
+    logits = run(decoder("nope"), torch.arange(12)[None], torch.arange(12)[None])
+    assert logits.isfinite().all()
+    assert logits.std() < 5

@@ -1,0 +1,403 @@
+"""`pezoo perf`: what it measures, against sums done by hand, and what it prints."""
+
+import csv
+import io
+import json
+import statistics
+import time
+from itertools import pairwise
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from harness.perf import ceilings, encodings, kernels, timing
+from harness.perf.memory import peak_bytes, state_bytes
+from harness.settings.protocol import load_protocol, resolve
+from pezoo.base import PositionError
+from pezoo.registry import names
+from pezoo.spec import parse
+
+SMALL = ("model.width=16", "model.heads=2", "train.batch=3")
+TINY = ["--repeats", "2", *(word for text in SMALL for word in ("--set", text))]
+PAGE = 4096  # tensors this large are never packed together
+seconds = st.floats(1e-6, 1e3)
+
+
+def config(encoding, *, length=None, sets=SMALL):
+    return resolve(load_protocol("quick", sets), "copy", parse(encoding), 0, "cpu", "auto")
+
+
+# Timing
+
+
+def test_candidates_take_turns_and_the_warmup_is_not_counted():
+    order = []
+
+    def turn(name):
+        order.append(name)
+        return {"phase": float(len(order))}
+
+    taken = timing.interleave({n: lambda n=n: turn(n) for n in "abc"}, rounds=2, warmup=1)
+    assert "".join(order) == "abc" * 3
+    assert taken == {"a": {"phase": [4, 7]}, "b": {"phase": [5, 8]}, "c": {"phase": [6, 9]}}
+
+
+@given(st.lists(seconds, min_size=1, max_size=20))
+def test_quartiles_are_numpys(values):
+    expected = np.percentile(values, [50, 25, 75])
+    np.testing.assert_allclose(timing.Times.of(values), expected, rtol=1e-12)
+
+
+@given(st.lists(st.tuples(seconds, st.floats(0.1, 10)), min_size=1, max_size=9))
+def test_a_ratio_survives_any_slowdown_of_whole_rounds(rounds):
+    base = [slow for slow, _ in rounds]
+    these = [slow * factor for slow, factor in rounds]
+    expected = statistics.median(factor for _, factor in rounds)
+    assert timing.ratio(these, base) == pytest.approx(expected)
+
+
+def test_the_clock_sees_a_sleep_and_hands_on_the_result():
+    taken, result = timing.clock(lambda: time.sleep(0.02) or "done", "cpu")
+    assert 0.02 <= taken < 2
+    assert result == "done"
+
+
+def test_threads_are_put_back():
+    before = torch.get_num_threads()
+    with timing.threads(before + 1):
+        assert torch.get_num_threads() == before + 1
+    assert torch.get_num_threads() == before
+
+
+# Memory
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.lists(st.one_of(st.integers(1, 64), st.none()), max_size=12))
+def test_the_peak_is_the_largest_running_sum(plan):
+    """A number allocates that many pages, None releases the oldest tensor that is left."""
+    sizes, live, peak = [], 0, 0
+    for step in plan:
+        if step is not None:
+            sizes.append(step)
+            live += step
+        elif sizes:
+            live -= sizes.pop(0)
+        peak = max(peak, live)
+
+    def run():
+        kept = []
+        for step in plan:
+            if step is not None:
+                kept.append(torch.empty(step * PAGE, dtype=torch.uint8))
+            elif kept:
+                kept.pop(0)
+
+    assert peak_bytes(run, "cpu") == peak * PAGE
+
+
+def test_the_peak_counts_what_autograd_keeps():
+    x = torch.ones(PAGE, requires_grad=True)
+
+    def run():
+        y = x.exp()  # kept for the backward pass of exp
+        z = y.sin()  # keeps y again, nothing new
+        z.sum().backward()
+
+    # y and z stay until the end; beside them live two gradients of that size at the most.
+    assert 3 * 4 * PAGE <= peak_bytes(run, "cpu") <= 5 * 4 * PAGE
+
+
+def test_state_counts_a_storage_once_and_a_view_whole():
+    whole = torch.zeros(100)
+    state = {
+        "views": (whole[:3], whole[5:]),
+        "other": [torch.zeros(7, dtype=torch.float64)],
+        "n": 3,
+    }
+    assert state_bytes(state) == 400 + 56
+    assert state_bytes(None) == 0
+
+
+# Encodings
+
+
+def test_the_decode_step_gives_the_logits_of_the_whole_sequence():
+    candidate = encodings.Candidate(config("alibi"), 4)
+    batch = candidate.batch
+    assert batch.ids.shape == (3, 4 + 1 + 4 + 1)  # digits, "=", digits, EOS
+    model = candidate.trainer.model.eval()
+    with torch.no_grad():
+        whole = model(batch.ids[:, :-1], batch.pos[:, :-1])
+    tokens = batch.ids.shape[1] - 1
+    step = candidate._feed(candidate.cache, tokens - 1, tokens)
+    torch.testing.assert_close(step[:, 0], whole[:, -1])
+
+
+def test_a_turn_trains_at_the_asked_length_and_leaves_the_cache_alone(monkeypatch):
+    candidate = encodings.Candidate(config("nope"), 7)
+    lengths = []
+    sample = type(candidate.trainer.task).sample
+    monkeypatch.setattr(
+        type(candidate.trainer.task),
+        "sample",
+        lambda self, draws, batch, length: (
+            lengths.append(length) or sample(self, draws, batch, length)
+        ),
+    )
+    before = candidate.cache.layers[0][0].clone()
+    first, second = candidate.turn(), candidate.turn()
+    assert lengths == [7] * 4  # a step and a forward pass in each turn
+    assert list(first) == list(encodings.PHASES)
+    assert all(value > 0 for value in [*first.values(), *second.values()])
+    assert candidate.trainer.step == 2
+    assert torch.equal(candidate.cache.layers[0][0], before)
+
+
+def test_a_cache_without_an_encoding_holds_keys_and_values():
+    candidate = encodings.Candidate(config("nope"), 4)
+    tokens, layers, width = 9, 2, 16
+    assert candidate.memory()["state_bytes"] == 2 * layers * tokens * width * 4
+    assert candidate.memory()["parameters"] == 0
+
+
+def test_the_peak_of_a_step_grows_with_the_batch():
+    small, large = (
+        encodings.Candidate(config("nope", sets=(*SMALL, f"train.batch={b}")), 8).memory()
+        for b in (8, 32)
+    )
+    assert 2 < large["peak_bytes"] / small["peak_bytes"] < 4.5
+
+
+class Fake:
+    """Takes 2 s for a step in odd rounds and 20 s in even ones, times its label's factor."""
+
+    def __init__(self, config, length):
+        if config.label == "learned":
+            raise PositionError(f"too far at {length}")
+        self.factor = {"rope": 1.0, "alibi": 3.0}[config.label]
+        self.turns = 0
+
+    def turn(self):
+        self.turns += 1
+        slow = 2.0 if self.turns % 2 else 20.0
+        return dict.fromkeys(encodings.PHASES, slow * self.factor)
+
+    def memory(self):
+        return {"parameters": 5, "peak_bytes": 2**20, "state_bytes": 512}
+
+
+def test_a_row_holds_milliseconds_quartiles_and_the_ratio(monkeypatch):
+    monkeypatch.setattr(encodings, "Candidate", Fake)
+    configs = [config(name) for name in ("alibi", "rope", "learned")]
+    report = encodings.measure(configs, 10, rounds=4, baseline="rope")
+    alibi, rope, learned = report.rows
+    expected = {"step_ms": 33_000.0, "step_q1_ms": 6_000.0, "step_q3_ms": 60_000.0}
+    assert alibi.items() >= expected.items()
+    assert alibi["decode_ratio"] == pytest.approx(3)
+    assert rope["step_ratio"] == 1
+    assert (learned["status"], learned["note"]) == ("cannot represent", "too far at 10")
+    table = report.render("table")
+    assert "33000 (6000-60000)" in table
+    assert "1.00" in table  # MiB
+    assert "learned: too far at 10" in table
+
+
+def test_without_the_baseline_there_are_no_ratios(monkeypatch):
+    monkeypatch.setattr(encodings, "Candidate", Fake)
+    configs = [config(name) for name in ("alibi", "learned")]
+    report = encodings.measure(configs, 10, rounds=2, baseline="learned")
+    assert report.rows[0]["step_ratio"] is None
+    assert "cannot represent" in report.render("markdown")
+
+
+# Kernels
+
+
+SIZES = {"batch": 2, "tokens": 5, "cursors": 3, "frequencies": 4, "heads": 3, "features": 5}
+
+
+@pytest.mark.parametrize("name", kernels.KERNELS)
+def test_every_backend_of_every_kernel_runs_and_agrees(name):
+    kernel = kernels.find(name)
+    sizes = {key: SIZES[key] for key in kernel.sizes}
+    report = kernels.measure(name, sizes, rounds=2, device="cpu")
+    assert report.rows[0]["backend"] == "reference"
+    assert report.rows[0]["both_ratio"] == 1
+    assert len({row["backend"] for row in report.rows}) == len(report.rows) > 1
+    for row in report.rows:
+        if row["status"] == "cannot run" and torch.cuda.is_available():
+            continue  # a back end for the other device
+        assert row["status"] == "ok", row["note"]
+        assert row["difference"] < 1e-5
+        assert row["both_floor"] == pytest.approx(row["both_ms"] / report.settings["floor_ms"])
+
+
+@pytest.mark.parametrize("name", kernels.KERNELS)
+def test_every_input_of_a_kernel_is_used_and_gets_a_gradient(name):
+    kernel = kernels.find(name)
+    sizes = {key: SIZES[key] for key in kernel.sizes}
+    inputs = kernel.inputs(sizes, torch.Generator().manual_seed(0))
+    candidate = kernels.Candidate(kernel, inputs, "reference")
+    output = candidate.run()
+    output.square().sum().backward()
+    got = {key for key, x in candidate.inputs.items() if x.grad is not None}
+    assert got == set(inputs) - kernel.constants
+    for key in inputs:
+        changed = {**inputs, key: inputs[key] * 0.5}
+        assert not torch.equal(kernels.Candidate(kernel, changed, "reference").run(), output)
+
+
+def test_a_backend_that_is_wrong_or_cannot_run_is_shown(call, monkeypatch):
+    def call(module, x, backend):
+        if backend == "broken":
+            raise RuntimeError("needs another processor")
+        return x["a"] * (2.5 if backend == "wrong" else 2)
+
+    fake = kernels.Kernel(
+        "fake",
+        {"n": 3},
+        lambda sizes, draws: {"a": torch.ones(sizes["n"])},
+        call,
+        lambda module, sizes: (sizes["n"], 12 * sizes["n"]),
+    )
+    module = SimpleNamespace(backends=lambda: ["wrong", "reference", "broken"])
+    monkeypatch.setattr(kernels, "KERNELS", {"fake": fake})
+    monkeypatch.setattr(kernels, "import_module", lambda name: module)
+    report = kernels.measure("fake", {"n": 3}, rounds=1, device="cpu")
+    rows = {row["backend"]: row for row in report.rows}
+    assert next(iter(rows)) == "reference"
+    assert rows["wrong"]["difference"] == 0.5
+    assert rows["broken"]["status"] == "cannot run"
+    assert "needs another processor" in rows["broken"]["note"]
+    assert report.settings["bytes"] == 36
+    table = report.render("table")
+    assert "cannot run" in table
+    assert "x floor" in table
+
+
+def test_ceilings_count_what_was_done(monkeypatch):
+    monkeypatch.setattr(ceilings, "clock", lambda run, device: (0.5, run()))
+    monkeypatch.setattr(ceilings, "_COPY_BYTES", 4000)
+    monkeypatch.setattr(ceilings, "_MATMUL", 10)
+    limits = ceilings.ceilings("cpu")
+    assert limits == (2 * 10**3 / 0.5, 2 * 4000 / 0.5)
+
+
+@given(st.floats(1, 1e12), st.floats(1, 1e12))
+def test_the_floor_is_bound_by_arithmetic_or_by_memory(flops, size):
+    floor = ceilings.Ceilings(1e9, 1e10).floor(flops, size)
+    assert floor >= flops / 1e9
+    assert floor >= size / 1e10
+    assert floor in (flops / 1e9, size / 1e10)
+
+
+# The command line
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["--pe", "rpoe"], "did you mean rope"),
+        (["--pe", "rope(bse=3)"], "did you mean base"),
+        (["--pe", "rope,rope"], "twice"),
+        (["--baseline", "rpoe"], "did you mean rope"),
+        (["--task", "cpy"], "did you mean copy"),
+        (["--task", "copy,reverse"], "unknown task"),
+        (["--protocol", "qick"], "did you mean quick"),
+        (["--set", "train.stps=1"], "did you mean steps"),
+        (["--pe", "nope", "--task", "scan_cot", "--length", "5000"], "no instance of length 5000"),
+        (["--device", "warp"], "device 'warp'"),
+        (["--length", "0"], "--length"),
+        (["--repeats", "0"], "--repeats"),
+        (["--threads", "0"], "--threads"),
+        (["--format", "xml"], "--format"),
+        (["--kernel", "spectral_scam"], "did you mean spectral_scan"),
+        (["--kernel", "spectral_scan", "--shape", "token=3"], "did you mean tokens"),
+        (["--kernel", "spectral_scan", "--shape", "tokens"], "expected a number"),
+        (["--kernel", "spectral_scan", "--shape", "tokens=0"], "expected a number"),
+        (["--kernel", "spectral_scan", "--pe", "rope"], "--pe is for encodings"),
+        (["--shape", "tokens=3"], "--shape is for kernels"),
+        (["--harness", "--pe", "rpoe"], "did you mean rope"),
+        (["--harness", "--kernel", "spectral_scan"], "--harness is for encodings"),
+    ],
+)
+def test_bad_input_exits_2_with_one_message(call, args, words):
+    code, out, err = call("perf", *args)
+    assert code == 2
+    assert words in err
+    assert out == ""
+    assert "Traceback" not in err
+
+
+def test_json_is_only_json_and_covers_every_encoding(call):
+    code, out, err = call("perf", *TINY, "--format", "json")
+    assert code == 0, err
+    report = json.loads(out)
+    assert sorted(row["encoding"] for row in report["rows"]) == names()
+    assert (
+        report["settings"].items()
+        >= {
+            "task": "copy",
+            "length": 10,
+            "batch": 3,
+            "rounds": 2,
+            "baseline": "rope",
+            "device": "cpu",
+            "threads": 1,
+            "torch": torch.__version__,
+        }.items()
+    )
+    for row in report["rows"]:
+        assert row["status"] == "ok", row
+        for phase in encodings.PHASES:
+            low, mid, high = (row[f"{phase}{part}_ms"] for part in ("_q1", "", "_q3"))
+            assert 0 < low <= mid <= high
+            assert row[f"{phase}_ratio"] > 0
+        assert row["peak_bytes"] > 0
+        assert row["state_bytes"] > 0
+
+
+def test_protocol_options_typed_options_length_and_batch_apply(call, tmp_path):
+    protocol = tmp_path / "mine.toml"
+    protocol.write_text(
+        'name = "mine"\ndescription = ""\nseeds = "0"\n'
+        "[model]\nlayers = 1\nheads = 2\nwidth = 16\n"
+        "[train]\nsteps = 10\nbatch = 4\nlengths = [1, 6]\n"
+        "[eval]\nlengths = [6]\n"
+        "[encodings.rope]\nbase = 77.0\n"
+    )
+    args = ["--protocol", protocol, "--pe", "alibi,learned", "--repeats", "1", "--format", "csv"]
+    code, out, err = call("perf", *args, "--length", "9", "--batch", "5")
+    assert code == 0, err
+    rope, alibi, learned = csv.DictReader(io.StringIO(out))
+    assert (rope["encoding"], rope["options"]) == ("rope", "rope(base=77.0)")
+    assert {row["length"] for row in (rope, alibi)} == {"9"}
+    assert {row["batch"] for row in (rope, alibi)} == {"5"}
+    # Built for length 6, so 14 positions; length 9 has tokens at 0..18.
+    assert (learned["status"], learned["step_ms"]) == ("cannot represent", "")
+    assert float(alibi["step_ms"]) > 0
+
+
+@pytest.mark.parametrize("form", ["table", "markdown"])
+def test_tables_have_a_line_per_candidate_of_one_width(call, form):
+    code, out, err = call("perf", "--pe", "rope,nope", *TINY, "--format", form)
+    assert code == 0, err
+    where, _, *table = out.splitlines()
+    assert torch.__version__ in where
+    assert [line.strip("| ").split()[0] for line in table[2:]] == ["rope", "nope"]
+    assert all(len(a) == len(b) for a, b in pairwise(table)) or form == "table"
+
+
+def test_a_kernel_report_names_its_limits(call):
+    args = ["--kernel", "spectral_scan", "--shape", "batch=2, tokens=4,cursors=2", "--repeats", "1"]
+    code, out, err = call("perf", *args, "--format", "json")
+    assert code == 0, err
+    found = json.loads(out)["settings"]
+    assert (found["batch"], found["tokens"], found["cursors"]) == (2, 4, 2)
+    floor = max(found["flops"] / found["gflops_limit"], found["bytes"] / found["gbytes_limit"])
+    assert found["floor_ms"] == pytest.approx(floor / 1e6)

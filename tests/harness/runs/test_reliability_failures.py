@@ -1,0 +1,325 @@
+"""What goes wrong in a run or a command is said, recorded, and stops nothing else."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import textwrap
+
+import pytest
+import torch
+from hypothesis import HealthCheck, assume, example, given, settings
+from hypothesis import strategies as st
+
+from harness import tasks
+from harness.cli.main import main
+from harness.cli.tables import print_tables
+from harness.settings.protocol import ConfigError, load_protocol, protocol_names
+from harness.settings.request import ATTENTION, DEVICES, request
+from harness.soak import SETTINGS
+from leaderboard.records import load
+from pezoo import registry
+from pezoo.adapters import BACKENDS
+
+FLAWED = '''
+    import torch
+    from pezoo.base import Encoding, PositionError
+
+    class Raises(Encoding):
+        """Fails in the middle of training, with a message of two lines."""
+        def bias(self, q, k, ctx):
+            if ctx.progress and ctx.progress > 0.4:
+                raise KeyError("no such\\nhead")
+
+    class Hungry(Encoding):
+        """Asks for more memory than any address space holds."""
+        def embed(self, x, ctx):
+            return x + torch.empty(10**16).sum()
+
+    class Exhausted(Encoding):
+        def embed(self, x, ctx):
+            raise MemoryError
+
+    class Short(Encoding):
+        """Cannot represent what it is trained on."""
+        max_len = 3
+        def prepare(self, ctx):
+            if int(ctx.pos.max()) >= 3:
+                raise PositionError("position 3 is beyond max_len=3")
+            return ctx
+
+    class Nan(Encoding):
+        """Its loss is NaN from step 10 of 30 on."""
+        def embed(self, x, ctx):
+            return x * (float("nan") if ctx.progress and ctx.progress >= 1 / 3 else 1)
+
+    class Tableless(Encoding):
+        def __init__(self, shape):
+            raise OSError("the table is not there")
+
+    class Shapeless(Encoding):
+        def __init__(self):
+            raise AssertionError("never called")
+
+    def unmade():
+        raise KeyError("vocabulary")
+'''
+NAMES = ("raises", "hungry", "exhausted", "short", "nan")
+UNBUILT = ("tableless", "shapeless")
+
+
+@pytest.fixture
+def flawed(tmp_path, monkeypatch):
+    """Installed plug-ins with one flaw each, and one that cannot be imported."""
+    site = tmp_path / "site"
+    (site / "flawed-1.0.dist-info").mkdir(parents=True)
+    (site / "flawed.py").write_text(textwrap.dedent(FLAWED))
+    points = [f"{name} = flawed:{name.title()}" for name in (*NAMES, *UNBUILT)]
+    points.append("unimportable = no_such_module_anywhere:Thing")
+    text = "\n".join(["[pezoo.encodings]", *points, "[pezoo.tasks]", "untask = no_such_task:T"])
+    text += "\nunmade = flawed:unmade"
+    (site / "flawed-1.0.dist-info" / "entry_points.txt").write_text(text)
+    (site / "flawed-1.0.dist-info" / "METADATA").write_text("Name: flawed\nVersion: 1.0\n")
+    monkeypatch.syspath_prepend(site)
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    for cache in (registry.entries, tasks._homes):
+        cache.cache_clear()
+    yield site
+    for cache in (registry.entries, tasks._homes):
+        cache.cache_clear()
+
+
+def sets(*settings):
+    return [word for setting in settings for word in ("--set", setting)]
+
+
+def test_failures_are_records_with_reasons_and_the_others_go_on(call, flawed, capsys, tmp_path):
+    args = ["bench", "--pe", ",".join([*NAMES, "nope"]), "--task", "copy", "--seeds", "0"]
+    args += [*sets(*SETTINGS), "--runs", tmp_path / "runs", "--device", "cpu", "--format", "json"]
+    code, out, err = call(*args)
+    assert code == 1, err
+    assert "Traceback" not in err
+    records = {record["encoding"]: record for record in json.loads(out)}
+    assert records.keys() == {*NAMES, "nope"}
+    assert records["nope"]["status"] == "done"
+    assert {records[name]["status"] for name in NAMES} == {"failed"}
+    reasons = {name: records[name]["reason"] for name in NAMES}
+    assert re.fullmatch(r"KeyError: 'no such\\nhead' \(flawed.py:\d+ in bias\)", reasons["raises"])
+    assert reasons["hungry"].startswith("out of memory: ")
+    assert reasons["exhausted"] == "out of memory"
+    assert reasons["short"] == "cannot represent: position 3 is beyond max_len=3"
+    assert reasons["nan"] == "Diverged: loss is nan at step 10"
+    assert [point["step"] for point in records["raises"]["learning"]] == [10]
+    assert {record["data_hash"] for record in records.values()} == {records["nope"]["data_hash"]}
+    folder = tmp_path / "runs" / records["raises"]["run"]
+    assert 'raise KeyError("no such\\nhead")' in (folder / "traceback.txt").read_text()
+
+    known, problems = load([tmp_path / "runs"])
+    assert (len(known), problems) == (6, [])
+    for form in ("table", "markdown", "csv"):
+        print_tables(list(records.values()), form)
+        assert capsys.readouterr().out.count("failed") >= len(NAMES)
+    print_tables(list(records.values()), "table")
+    assert "nan, seed 0 failed: Diverged: loss is nan at step 10" in capsys.readouterr().out
+    code, out, _ = call("show", records["raises"]["run"], "--runs", tmp_path / "runs")
+    assert code == 0
+    assert "failed: KeyError" in out
+
+    (flawed / "flawed.py").write_text(  # its author finds the mistake
+        textwrap.dedent(FLAWED).replace("raise KeyError", "return None  # raise KeyError")
+    )
+    code, out, _ = call(*args)
+    again = {record["encoding"]: record for record in json.loads(out)}
+    assert code == 1
+    assert (again["raises"]["status"], again["raises"]["cost"]["sessions"]) == ("done", 2)
+    for name in ("short", "nan", "nope"):  # these would end in the same way
+        assert again[name] == records[name]
+
+
+MAIN_THEN_HEAVY_IMPORTS = """
+import sys
+from harness.cli.main import main
+
+try:
+    main()
+finally:
+    heavy = ("torch", "numpy", "numba", "scipy", "pandas", "ray", "submitit")
+    print([name for name in heavy if name in sys.modules])
+"""
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["bench", "--pe", "rpoe", "--task", "copy"], "did you mean rope"),
+        (["bench", "--pe", "rope", "--task", "cpoy"], "did you mean copy"),
+        (["bench", "--pe", "rope", "--task", "copy", "--protocol", "qick"], "did you mean quick"),
+        (["bench", "--pe", "rope", "--task", "copy", "--set", "model.width=65"], "multiple of"),
+        (["bench", "--pe", "rope", "--task", "copy", "--device", "cda"], "did you mean cuda"),
+        (
+            ["bench", "--pe", "rope", "--task", "copy", "--device", "cpu", "--attention", "sdp"],
+            "did you mean sdpa",
+        ),
+        (["bench", "--pe", "unimportable", "--task", "copy", "--seeds", "x"], "cannot read seeds"),
+    ],
+)
+def test_bad_input_is_refused_in_no_time(flawed, tmp_path, args, words):
+    done = subprocess.run(
+        [sys.executable, "-c", MAIN_THEN_HEAVY_IMPORTS, *args],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(flawed), *sys.path])},
+    )
+    assert done.returncode == 2, done.stderr
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr
+    # What takes the time is an import: the same on a busy machine as on an idle one.
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_a_plugin_that_raises_on_import_is_named_and_all_else_works(call, flawed):
+    code, out, _ = call("list", "encodings")
+    assert code == 0
+    line = next(line for line in out.splitlines() if line.startswith("unimportable"))
+    assert (
+        "failed to import: ModuleNotFoundError: No module named 'no_such_module_anywhere'" in line
+    )
+    assert any(line.startswith("rope ") for line in out.splitlines())
+    code, out, _ = call("list", "tasks")
+    assert code == 0
+    assert "which failed to import: ModuleNotFoundError: No module named 'no_such_task'" in out
+    for pe, task in (("unimportable", "copy"), ("rope", "untask")):
+        code, out, err = call("bench", "--pe", pe, "--task", task)
+        assert code == 2
+        assert "failed to import" in err
+        assert "Traceback" not in err
+
+
+@pytest.mark.parametrize(
+    ("pe", "task", "words"),
+    [
+        ("tableless", "copy", "tableless on copy cannot be built: OSError: the table is not there"),
+        ("shapeless", "copy", "takes 1 positional argument but 2 were given"),
+        ("rope", "unmade", "task 'unmade', flawed:unmade, cannot be made: KeyError: 'vocabulary'"),
+    ],
+)
+def test_a_plugin_that_cannot_be_built_is_refused(call, flawed, tmp_path, pe, task, words):
+    where = ["--device", "cpu", "--runs", tmp_path]
+    code, _, err = call("bench", "--pe", pe, "--task", task, *where)
+    assert code == 2
+    assert words in err
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize(
+    ("setting", "words"),
+    [
+        ("train.lr=1e30", "config: Value error, a number among the settings is not finite"),
+        ("train.clip=inf", "train.clip: Input should be a finite number"),
+        ("name=my protocol", "protocol: String should match pattern"),
+    ],
+)
+def test_what_no_record_can_hold_is_found_before_training(call, tmp_path, setting, words):
+    args = ["bench", "--pe", "nope", "--task", "copy", "--device", "cpu", "--runs", tmp_path]
+    code, _, err = call(*args, *sets(setting))
+    assert code == 2
+    assert words in " ".join(err.split())
+    assert not list(tmp_path.iterdir())
+
+
+def test_names_that_are_checked_without_torch():
+    assert ("auto", *BACKENDS) == ATTENTION
+    for device in DEVICES[1:]:
+        assert torch.device(device).type == device
+
+
+WORDS = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=40)
+
+
+def refusal(call):
+    """The message with which it is refused, or None; any other exception is a fault."""
+    try:
+        call()
+    except ValueError as error:
+        return str(error)
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@given(place=st.sampled_from(["pe", "task", "protocol", "seeds", "set"]), text=WORDS)
+@example(place="protocol", text="x" * 5000)
+@example(place="protocol", text="/")
+def test_a_command_line_is_right_or_refused_with_a_message(place, text):
+    given = {"pe": "rope", "task": "copy", "protocol": "quick", "seeds": "0", "set": "train.lr=1"}
+    words = given | {place: text}
+    asked = []
+    message = refusal(lambda: asked.append(request(*list(words.values())[:4], (words["set"],))))
+    assert message or (asked[0].encodings and asked[0].tasks and asked[0].seeds)
+
+
+VALUES = st.one_of(
+    st.integers(-(10**9), 10**9),
+    st.floats(),
+    st.booleans(),
+    WORDS,
+    st.lists(st.integers(-3, 50), max_size=3),
+    st.just({}),
+)
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_a_protocol_is_right_or_refused_with_a_message(tmp_path_factory, data):
+    lines = []
+    for line in open_protocol().splitlines():
+        key, equals, _ = line.partition(" = ")
+        if equals and data.draw(st.integers(0, 9)) == 0:
+            line = f"{key} = {toml(data.draw(VALUES))}"
+        lines.append(line)
+    path = tmp_path_factory.mktemp("protocols") / "mine.toml"
+    path.write_text("\n".join(lines), encoding="utf-8")
+    message = refusal(lambda: load_protocol(str(path)))
+    assert message is None or str(path) in message
+
+
+def open_protocol():
+    from harness.settings.protocol import PROTOCOLS
+
+    name = protocol_names()[0]
+    return (PROTOCOLS / f"{name}.toml").read_text(encoding="utf-8")
+
+
+def toml(value):
+    return (
+        "{}" if value == {} else json.dumps(value).replace("NaN", "nan").replace("Infinity", "inf")
+    )
+
+
+@settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
+@given(content=st.binary(max_size=60))
+def test_a_file_that_is_no_protocol_is_refused(tmp_path_factory, content):
+    path = tmp_path_factory.mktemp("protocols") / "mine.toml"
+    path.write_bytes(content)
+    with pytest.raises(ConfigError, match="protocol"):
+        load_protocol(str(path))
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    option=st.sampled_from(
+        ["--pe", "--task", "--protocol", "--seeds", "--set", "--device", "--attention"]
+    ),
+    text=WORDS,
+)
+def test_bench_refuses_what_is_wrong_with_exit_code_2(option, text, tmp_path_factory):
+    words = {"--pe": "rope", "--task": "copy", "--runs": str(tmp_path_factory.mktemp("runs"))}
+    words |= {"--set": "train.steps=1", "--device": "cpu", option: text}
+    fine = ["rope", "copy", "quick", "", *DEVICES, *ATTENTION]
+    assume(text.strip() not in fine and not re.search(r"^[\w.]*=|^\s*\d|,", text))
+    with pytest.MonkeyPatch.context() as patch:
+        argv = ["pezoo", "bench", *(part for pair in words.items() for part in pair)]
+        patch.setattr(sys, "argv", argv)
+        with pytest.raises(SystemExit) as caught:
+            main()
+    assert caught.value.code == 2

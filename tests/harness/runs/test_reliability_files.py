@@ -1,0 +1,224 @@
+"""Files that are damaged, hostile, or cannot be written."""
+
+import errno
+import hashlib
+import os
+import pickle
+import random
+import resource
+import subprocess
+import warnings
+from contextlib import suppress
+
+import pytest
+
+from harness.runs.execute import execute
+from harness.runs.files import WriteError, read_sealed, write, write_json, write_sealed
+from harness.runs.folder import RunFolder, finished
+from harness.settings.protocol import load_protocol, resolve
+from harness.soak import SETTINGS, same, weights
+from harness.training.trainer import Trainer, start
+from pezoo.spec import parse
+
+
+@pytest.fixture(scope="module")
+def config():
+    return resolve(load_protocol("quick", SETTINGS), "copy", parse("learned"), 0, "cpu", "auto")
+
+
+@pytest.fixture(scope="module")
+def whole(config, tmp_path_factory):
+    """The folder with the run as it is without any fault."""
+    root = tmp_path_factory.mktemp("whole")
+    run(config, root)
+    return root
+
+
+def run(config, root, stop=lambda: False):
+    return execute(config, root, "test", lambda event: None, stop)
+
+
+class Killed(BaseException):
+    """Stands for a process that dies: nothing in the harness handles it."""
+
+
+def train_to(config, root, step):
+    """A run that died there."""
+    advance = Trainer.advance
+
+    def dying(self):
+        if self.step == step:
+            raise Killed
+        return advance(self)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Trainer, "advance", dying)
+        with pytest.raises(Killed):
+            run(config, root)
+    return root / config.hash
+
+
+def newest(config, root):
+    """The step that a new process would go on from, and whether something was found damaged."""
+    trainer = start(config)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        RunFolder(root, config).restore(trainer)
+    return trainer.step, sum("damaged" in str(one.message) for one in caught)
+
+
+def truncate(content, draws):
+    return content[: draws.randrange(len(content))]
+
+
+def flip(content, draws):
+    changed = bytearray(content)
+    changed[draws.randrange(len(content))] ^= 1 << draws.randrange(8)
+    return bytes(changed)
+
+
+def empty(content, draws):
+    return b""
+
+
+@pytest.mark.parametrize("kind", ["safetensors", "pt", "json"])
+def test_a_damaged_checkpoint_gives_way_to_the_one_before(config, whole, tmp_path, kind):
+    folder = train_to(config, tmp_path, 10)
+    path = folder / f"ckpt-00000009.{kind}"
+    content = path.read_bytes()
+    for damage in (truncate, flip, empty):
+        for seed in range(5):
+            path.write_bytes(damage(content, random.Random(seed)))
+            assert newest(config, tmp_path) == (6, 1)
+    with pytest.warns(UserWarning, match="checkpoint 9 is damaged"):
+        record = run(config, tmp_path)
+    assert same(record, finished(whole / config.hash))
+    assert weights(tmp_path, config) == weights(whole, config)
+
+
+def test_every_byte_of_the_small_file_counts(config, tmp_path):
+    folder = train_to(config, tmp_path, 10)
+    path = folder / "ckpt-00000009.json"
+    content = path.read_bytes()
+    assert read_sealed(path) is not None
+    for place in range(len(content)):
+        changed = bytearray(content)
+        changed[place] ^= 1 << place % 8
+        path.write_bytes(changed)
+        assert read_sealed(path) is None
+
+
+def test_everything_damaged_means_from_the_start(config, whole, tmp_path):
+    folder = train_to(config, tmp_path, 10)
+    for path in folder.glob("ckpt-*.pt"):
+        path.unlink()
+    assert newest(config, tmp_path) == (0, 2)
+    with pytest.warns(UserWarning, match="damaged"):
+        record = run(config, tmp_path)
+    assert same(record, finished(whole / config.hash))
+    assert len(list(folder.glob("ckpt-*.json"))) == 2
+
+
+def test_a_damaged_best_model_is_made_again(config, whole, tmp_path):
+    folder = train_to(config, tmp_path, 14)
+    best = folder / "best-00000010.safetensors"
+    best.write_bytes(flip(best.read_bytes(), random.Random(0)))
+    assert newest(config, tmp_path) == (9, 1)  # the checkpoint at 12 names it, that at 9 does not
+    with pytest.warns(UserWarning, match="checkpoint 12 is damaged"):
+        record = run(config, tmp_path)
+    assert same(record, finished(whole / config.hash))
+    assert weights(tmp_path, config) == weights(whole, config)
+
+
+class Payload:
+    """What runs if anything unpickles it."""
+
+    def __init__(self, mark):
+        self.mark = mark
+
+    def __reduce__(self):
+        return os.mkdir, (str(self.mark),)
+
+
+@pytest.mark.parametrize("kind", ["safetensors", "pt", "json"])
+def test_a_pickle_in_place_of_a_checkpoint_is_not_executed(config, tmp_path, kind):
+    folder = train_to(config, tmp_path, 10)
+    mark = tmp_path / "executed"
+    content = pickle.dumps(Payload(mark))
+    name = f"ckpt-00000009.{kind}"
+    (folder / name).write_bytes(content)
+    if kind != "json":  # with a checksum that agrees
+        index = read_sealed(folder / "ckpt-00000009.json")
+        index["files"][name] = hashlib.sha256(content).hexdigest()
+        write_sealed(folder / "ckpt-00000009.json", index)
+    assert newest(config, tmp_path) == (6, 1)
+    with pytest.warns(UserWarning, match="damaged"):
+        run(config, tmp_path)
+    assert not mark.exists()
+    pickle.loads(content)  # it would have shown
+    assert mark.exists()
+
+
+def test_weights_of_other_code_are_an_error_with_a_reason(config, tmp_path):
+    train_to(config, tmp_path, 10)
+    other = config.model_copy(update={"encoding": "learned(max_len=64)"})
+    os.rename(tmp_path / config.hash, tmp_path / other.hash)
+    record = run(other, tmp_path)
+    assert record["status"] == "failed"
+    assert "size mismatch for encoding.table" in record["reason"]
+
+
+def test_a_file_that_cannot_be_written(tmp_path):
+    path = tmp_path / "result.json"
+    write(path, b"good")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
+    try:
+        with pytest.raises(
+            WriteError, match=r"cannot write .*result.json \(2000 bytes\)"
+        ) as caught:
+            write(path, bytes(2000))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert caught.value.errno == errno.EFBIG
+    assert path.read_bytes() == b"good"
+    assert list(tmp_path.iterdir()) == [path]
+    with pytest.raises(ValueError, match="Out of range float"):
+        write_json(path, float("nan"))
+    assert path.read_bytes() == b"good"
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A file system of 2 MB."""
+    done = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", tmp_path], capture_output=True
+    )
+    if done.returncode:
+        pytest.skip("mounting a tmpfs needs root; RLIMIT_FSIZE is tested all the same")
+    yield tmp_path
+    subprocess.run(["umount", tmp_path], check=True)
+
+
+def test_a_full_disk_leaves_the_last_good_state(config, whole, small_disk):
+    ballast, asked = small_disk / "ballast", []
+
+    def fill():
+        asked.append(1)
+        if len(asked) == 9:  # after the checkpoint at 6
+            with open(ballast, "wb", buffering=0) as file, suppress(OSError):
+                while file.write(bytes(4096)):
+                    pass
+        return False
+
+    with pytest.raises(WriteError, match=r"cannot write .*No space left on device"):
+        run(config, small_disk, fill)
+    assert newest(config, small_disk) == (6, 0)
+    with pytest.raises(OSError, match="No space left on device"):
+        run(config, small_disk)
+    assert newest(config, small_disk) == (6, 0)
+    ballast.unlink()
+    record = run(config, small_disk)
+    assert record["cost"]["sessions"] == 2
+    assert same(record, finished(whole / config.hash))
+    assert weights(small_disk, config) == weights(whole, config)

@@ -1,0 +1,169 @@
+"""Runs that stop anywhere and go on exactly; files that are whole or not used."""
+
+import json
+
+import filelock
+import pytest
+import torch
+
+from harness.runs.execute import Stopped, execute
+from harness.runs.files import write_json
+from harness.runs.folder import RunFolder, finished
+from harness.settings.protocol import load_protocol, resolve
+from harness.soak import same, weights
+from harness.training.trainer import Trainer, start
+from pezoo.spec import parse
+
+SMALL = (
+    *("model.width=16", "model.heads=2", "train.batch=8", "train.lengths=[1, 5]"),
+    *("train.steps=12", "train.checkpoint_every=4", "train.warmup=3", "eval.every=4"),
+    *("eval.samples=8", "eval.min_samples=4", "eval.validation_samples=2", "eval.lengths=[5, 10]"),
+)
+CURSORS = "cursors=1,d_pe=8,hidden=8"
+NOISE = "gate_noise=0.5,state_noise=0.3"
+ENCODINGS = [
+    "rope",
+    "learned",
+    "randomized",
+    "randomized:learned",
+    f"prism({CURSORS})",
+    f"prism({CURSORS},{NOISE},copy_every=2)",
+    f"prism_spectral({CURSORS},{NOISE})",
+]
+
+
+def small(pe="rope", seed=0, extra=()):
+    return resolve(load_protocol("quick", SMALL + extra), "copy", parse(pe), seed, "cpu", "auto")
+
+
+def run(config, root, **options):
+    return execute(config, root, "test", lambda event: None, **options)
+
+
+class Killed(BaseException):
+    """Stands for a process that dies: nothing in the harness handles it."""
+
+
+def die_at(monkeypatch, step):
+    advance = Trainer.advance
+
+    def dying(self):
+        if self.step == step:
+            raise Killed
+        return advance(self)
+
+    monkeypatch.setattr(Trainer, "advance", dying)
+
+
+def cut(config, root, monkeypatch, step):
+    """Train up to a step, and die."""
+    with monkeypatch.context() as patch:
+        die_at(patch, step)
+        with pytest.raises(Killed):
+            run(config, root)
+
+
+@pytest.mark.parametrize("pe", ENCODINGS)
+def test_an_interrupted_run_ends_bit_identical(tmp_path, monkeypatch, pe):
+    config = small(pe, extra=("model.dropout=0.1",))
+    whole = run(config, tmp_path / "whole")
+    cut(config, tmp_path / "cut", monkeypatch, 7)
+    steps = []
+    again = execute(config, tmp_path / "cut", "test", lambda event: steps.append(event["step"]))
+    assert min(steps) > 4  # it went on from the checkpoint at 4
+    assert again["cost"]["sessions"] == 2
+    assert same(whole, again)
+    assert weights(tmp_path / "whole", config) == weights(tmp_path / "cut", config)
+    optimisers = [start(config) for _ in range(2)]
+    for trainer, root in zip(optimisers, ("whole", "cut"), strict=True):
+        RunFolder(tmp_path / root, config).restore(trainer)
+    one, two = (list(t.optimiser.state.values()) for t in optimisers)
+    assert all(torch.equal(a[key], b[key]) for a, b in zip(one, two, strict=True) for key in a)
+
+
+@pytest.mark.parametrize("step", [1, 5, 12])
+def test_a_run_that_is_asked_to_stop_saves_where_it_is(tmp_path, monkeypatch, step):
+    config, taken = small(), []
+    advance = Trainer.advance
+
+    def counted(self):
+        loss = advance(self)
+        taken.append(self.step)
+        return loss
+
+    monkeypatch.setattr(Trainer, "advance", counted)
+    with pytest.raises(Stopped, match=f"step {step} of 12"):
+        run(config, tmp_path / "cut", stop=lambda: step in taken)
+    trainer = start(config)
+    RunFolder(tmp_path / "cut", config).restore(trainer)
+    assert trainer.step == step
+    assert same(run(config, tmp_path / "whole"), run(config, tmp_path / "cut"))
+
+
+def test_threads_stay_those_of_the_first_session(tmp_path, monkeypatch):
+    config, threads = small(), torch.get_num_threads()
+    cut(config, tmp_path, monkeypatch, 5)
+    try:
+        torch.set_num_threads(threads + 1)
+        assert run(config, tmp_path)["env"]["threads"] == threads
+        assert torch.get_num_threads() == threads + 1
+    finally:
+        torch.set_num_threads(threads)
+
+
+def test_a_finished_run_is_shown_and_not_trained_again(tmp_path, monkeypatch):
+    config = small()
+    first = run(config, tmp_path)
+    die_at(monkeypatch, 0)
+    assert run(config, tmp_path) == first
+
+
+def test_a_damaged_result_does_not_count(tmp_path):
+    config = small()
+    first = run(config, tmp_path)
+    path = tmp_path / config.hash
+    result = json.loads((path / "result.json").read_text())
+    result["scores"]["last"][0]["exact"] = 1.0
+    write_json(path / "result.json", result)
+    assert finished(path) is None
+    assert same(run(config, tmp_path), first)
+    (path / "DONE").write_bytes(b"\xff\xfe")
+    assert finished(path) is None
+
+
+def test_a_record_passes_the_leaderboard(tmp_path):
+    from leaderboard.records import load
+
+    run(small("learned"), tmp_path)
+    records, problems = load([tmp_path])
+    assert (len(records), problems) == (1, [])
+    assert [s.status for s in records[0].scores.last] == ["ok", "cannot represent"]
+
+
+def test_top_evaluations_are_averaged(tmp_path):
+    record = run(small(extra=("eval.top=3",)), tmp_path)
+    assert [row["count"] for row in record["scores"]["top3"]] == [24, 24]
+
+
+def test_what_is_kept(tmp_path, monkeypatch):
+    config = small(extra=("train.checkpoint_every=2",))
+    path = tmp_path / config.hash
+    cut(config, tmp_path, monkeypatch, 7)
+    assert sorted(p.name for p in path.glob("ckpt-*.json")) == [
+        "ckpt-00000004.json",
+        "ckpt-00000006.json",
+    ]
+    (path / ".result.json.999999").write_text("half a fi")  # of a process killed while writing
+    (path / "ckpt-00000099.safetensors").write_bytes(b"half a checkpoint")
+    run(config, tmp_path)
+    names = {p.name.split(".")[0] for p in path.glob("ckpt-*")}
+    assert names == {"ckpt-00000010", "ckpt-00000012"}
+    assert [p.name for p in path.glob(".*")] == [".lock"]
+
+
+def test_a_run_held_by_another_is_left_to_it(tmp_path):
+    config = small()
+    folder = RunFolder(tmp_path, config)
+    with folder.lock(), pytest.raises(filelock.Timeout):
+        run(config, tmp_path)
+    assert run(config, tmp_path)["status"] == "done"

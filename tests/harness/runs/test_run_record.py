@@ -1,0 +1,150 @@
+"""What a record says about how a run was made."""
+
+import hashlib
+import sys
+from importlib.metadata import version
+
+import pytest
+import torch
+
+from harness import tasks
+from harness.data.sequences import join
+from harness.runs import cost
+from harness.runs.environment import HASHED_BATCHES, data_hash
+from harness.runs.execute import execute
+from harness.settings.protocol import load_protocol, resolve
+from harness.soak import SETTINGS
+from harness.training import trainer as trainer_module
+from harness.training.trainer import start
+from leaderboard.schema import Record
+from pezoo.spec import parse
+
+PRISM = "prism(cursors=1,d_pe=8,hidden=8)"
+
+
+def config_of(pe="rope", task="copy", seed=0, extra=(), attention="auto"):
+    protocol = load_protocol("quick", (*SETTINGS, "train.steps=10", *extra))
+    return resolve(protocol, task, parse(pe), seed, "cpu", attention)
+
+
+@pytest.fixture
+def fed(monkeypatch):
+    """The token ids of every training batch, as the trainer makes them."""
+    batches = []
+
+    def record(batch, vocab):
+        sequences = join(batch, vocab)
+        batches.append(sequences.ids)
+        return sequences
+
+    monkeypatch.setattr(trainer_module, "join", record)
+    return batches
+
+
+@pytest.mark.parametrize("task", ["copy", "addition", "scan_cot"])
+def test_the_data_hash_is_of_what_every_encoding_is_trained_on(task, fed):
+    hashes = set()
+    for pe in ("rope", "randomized:learned", PRISM):
+        config = config_of(pe, task)
+        trainer = start(config)
+        fed.clear()
+        for _ in range(HASHED_BATCHES):
+            trainer.advance()
+        digest = hashlib.sha256()
+        for ids in fed:
+            digest.update(str(tuple(ids.shape)).encode())
+            digest.update(b"".join(i.to_bytes(8, sys.byteorder) for i in ids.flatten().tolist()))
+        hashes.add(data_hash(config))
+        assert hashes == {digest.hexdigest()[:16]}
+
+
+def test_the_data_hash_changes_with_the_data_alone():
+    one = data_hash(config_of())
+    same = [config_of("alibi"), config_of(extra=("model.width=32", "train.lr=0.1"))]
+    other = [
+        config_of(seed=1),
+        config_of(task="reverse"),
+        config_of(extra=("train.batch=9",)),
+        config_of(extra=("train.lengths=[1, 6]",)),
+    ]
+    assert {data_hash(config) for config in same} == {one}
+    assert len({one, *map(data_hash, other)}) == 5
+    assert data_hash(config_of(extra=("train.steps=3",)))  # fewer steps than are hashed
+
+
+@pytest.mark.parametrize("task", ["copy", "addition"])
+def test_tokens_are_those_trained_on(task, fed, tmp_path):
+    config = config_of(task=task)
+    record = execute(config, tmp_path, "test", lambda event: None)
+    pad = tasks.make(task).vocab.pad
+    assert len(fed) == 10
+    assert record["cost"]["tokens"] == sum(int((ids[:, :-1] != pad).sum()) for ids in fed)
+
+
+def test_a_record_says_how_it_was_made(tmp_path):
+    config = config_of(PRISM)
+    record = execute(config, tmp_path, "pezoo bench --pe prism", lambda event: None)
+    trainer = start(config)
+    env, spent = record["env"], record["cost"]
+    assert record["config"] == config.model_dump(mode="json")
+    assert record["backbone_hash"] == trainer.model.backbone_hash()
+    assert record["data_hash"] == data_hash(config)
+    assert trainer.model.encoding.kernels()
+    assert env["kernels"] == {**trainer.model.encoding.kernels(), "layer": "numba"}
+    assert env["attention"] == trainer.model.attention == "numba"
+    assert env["threads"] == torch.get_num_threads()
+    for package in ("torch", "numpy", "numba"):
+        assert env[package] == version(package)
+    assert env.keys() >= {"pezoo", "python", "commit", "dirty", "device", "cpu", "cores"}
+    assert spent["parameters"] == sum(p.numel() for p in trainer.model.parameters())
+    for part in ("train_seconds", "cpu_seconds", "eval_seconds", "eval_cpu_seconds"):
+        assert 0 <= spent[part] < 600
+    assert spent["train_seconds"] > 0
+    assert 0 < spent["data_share"] < 1
+    assert spent["peak_memory_mb"] > 50
+    assert spent["sessions"] == 1
+    shown = Record.model_validate(record)
+    assert shown.data_hash == record["data_hash"]
+    assert shown.cost.cpu_seconds == spent["cpu_seconds"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the peak is that of the process")
+def test_a_run_is_not_charged_for_the_memory_of_those_before():
+    cost.forget_peak_memory("cpu")
+    before = cost.peak_memory_mb("cpu")
+    large = b"\1" * (200 << 20)
+    spent = cost.new()
+    cost.note_peak_memory(spent, "cpu")
+    assert spent["peak_memory_mb"] > before + 190
+    del large
+    cost.forget_peak_memory("cpu")
+    assert cost.peak_memory_mb("cpu") < before + 100
+    cost.note_peak_memory(spent, "cpu")  # of several sessions the highest counts
+    assert spent["peak_memory_mb"] > before + 190
+
+
+@pytest.mark.parametrize(
+    ("pe", "attention", "lengths", "train"),
+    [
+        ("relative", "numba", "[4, 6]", ["numba"]),
+        ("relative", "numba", "[1, 1]", ["sdpa math"]),  # two tokens: too few for numba
+        ("rope", "sdpa", "[4, 6]", ["sdpa flash"]),
+        ("rope", "eager", "[4, 6]", ["eager"]),
+    ],
+)
+def test_the_attention_that_ran_is_in_the_record(pe, attention, lengths, train, tmp_path):
+    pytest.importorskip("numba")
+    config = config_of(pe, extra=(f"train.lengths={lengths}",), attention=attention)
+    env = execute(config, tmp_path, "test", lambda event: None)["env"]
+    assert env["attention"] == attention
+    assert env["attention_ran"]["train"] == train
+    assert set(env["attention_ran"]["eval"]) <= {"numba", "sdpa flash", "sdpa math", attention}
+    assert env["attention_ran"]["eval"]
+
+
+def test_the_attention_of_all_sessions_is_kept():
+    trainer, spent = start(config_of(attention="eager")), cost.new()
+    spent["attention"] = {"train": ["numba"], "eval": []}  # as an earlier session left it
+    trainer.advance()
+    cost.note_attention(spent, trainer)
+    assert spent["attention"] == {"train": ["eager", "numba"], "eval": []}

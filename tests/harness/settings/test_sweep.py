@@ -1,0 +1,202 @@
+"""The sweep: its grid, its seeds, what is chosen, and what the records then say."""
+
+import json
+
+import pytest
+
+from harness.runs.execute import execute
+from harness.settings import sweep as tune
+from harness.settings.protocol import ConfigError, load_protocol
+from harness.settings.request import request
+from leaderboard.records import Record
+from leaderboard.tuning import cells
+
+QUICK = load_protocol("quick")
+TINY = [
+    *("--set", "train.batch=4"),
+    *("--set", "eval.samples=4"),
+    *("--set", "eval.min_samples=4"),
+    *("--set", "eval.validation_samples=1"),
+    *("--set", "eval.lengths=[10,20]"),
+]
+
+
+def made(*options, seeds="100", apart=(0, 1, 2)):
+    return tune.sweep(options, seeds, QUICK, apart)
+
+
+@pytest.mark.parametrize(
+    ("options", "seeds", "words"),
+    [
+        (["lrr=1e-3"], "100", "did you mean lr"),
+        (["model.width=64"], "100", "unknown setting to tune 'model.width'"),
+        (["curriculum=1,2"], "100", "unknown setting"),
+        (["precision=bf16"], "100", "unknown setting"),
+        (["lr"], "100", "lr=1e-3,3e-3"),
+        (["lr=fast,1e-3"], "100", "lr=fast"),
+        (["lr="], "100", "lr="),
+        (["lr=inf"], "100", "finite"),
+        (["lr=-1"], "100", "greater than 0"),
+        (["steps=1.5"], "100", "steps=1.5"),
+        (["schedule=cosin"], "100", "'cosine' or 'constant'"),
+        (["lr=1e-3,0.001"], "100", "value 0.001 twice"),
+        (["lr=1e-3", "train.lr=2e-3"], "100", "--tune lr is given twice"),
+        (["lr=1e-3,3e-3"], "2-4", "share 2"),
+        (["lr=1e-3,3e-3"], "x", "cannot read seeds"),
+    ],
+)
+def test_a_wrong_grid_says_what_is_wrong(options, seeds, words):
+    with pytest.raises(ConfigError, match=words):
+        made(*options, seeds=seeds)
+
+
+def test_a_grid_is_the_same_however_it_is_typed():
+    grid = {"lr": [0.001, 0.003], "steps": [10, 20]}
+    assert made("steps=20,10", "train.lr=3e-3, 1e-3").grid == grid
+    assert made("lr=1e-3,3e-3", "steps=10,20") == made("steps=20,10", "lr=0.003,0.001")
+    assert isinstance(made("steps=10").grid["steps"][0], int)
+
+
+def sweep_of(encodings="rope,alibi"):
+    asked = request(encodings, "copy,reverse", "quick", "0-1", ())
+    grid = made("lr=1e-3,3e-3", "steps=10,20", seeds="100-101", apart=asked.seeds)
+    return asked, grid, tune.configs(asked, grid, "cpu", "auto")
+
+
+def test_every_encoding_and_task_gets_every_cell_on_seeds_and_examples_of_its_own():
+    asked, grid, runs = sweep_of()
+    found = {}
+    for run in runs:
+        values = {"lr": run.train.lr, "steps": run.train.steps}
+        found.setdefault((run.label, run.task, run.seed), []).append(values)
+    assert set(found) == {
+        (e, t, s) for e in ("rope", "alibi") for t in ("copy", "reverse") for s in (100, 101)
+    }
+    assert all(tried == cells(grid.grid) for tried in found.values())
+    assert {run.eval.examples for run in runs} == {"tuning"}
+    assert {run.protocol for run in runs} == {"quick+tuning"}
+    plain = asked.configs("cpu", "auto")
+    assert not {run.hash for run in runs} & {run.hash for run in plain}
+    assert all("examples" not in run.model_dump()["eval"] for run in plain)
+
+
+def outcome(config, exact, validation=0.5, loss=1.0, status="done"):
+    """What a run leaves, as far as choosing reads it."""
+    scores = [
+        {"length": 10, "status": "ok", "exact": exact},
+        {"length": 20, "status": "cannot represent", "exact": None},
+    ]
+    return {
+        "run": config.hash,
+        "status": status,
+        "config": config.model_dump(mode="json"),
+        "scores": {"last": scores if status == "done" else []},
+        "learning": [{"exact": validation, "loss": loss}] if status == "done" else [],
+        "cost": {"cpu_seconds": 2.0, "train_seconds": 3.0, "eval_seconds": 1.0},
+    }
+
+
+def chosen(score, encodings="rope"):
+    """encoding, task -> the values chosen where `score(config)` is a run's outcome."""
+    _, grid, runs = sweep_of(encodings)
+    found = tune.choose(grid, runs, [outcome(run, **score(run)) for run in runs])
+    return {(c.encoding, c.task): c.tuning and c.tuning["chosen"] for c in found}
+
+
+def test_the_best_mean_over_tuning_seeds_is_chosen_for_each_encoding_and_task():
+    def score(run):
+        good = run.train.lr == (0.001 if run.task == "copy" else 0.003)
+        lucky = run.seed == 100 and run.train.steps == 10  # one seed alone does not decide
+        return {"exact": (0.6 if good and run.train.steps == 20 else 0.2) + 0.3 * lucky}
+
+    assert chosen(score) == {
+        ("rope", "copy"): {"lr": 0.001, "steps": 20},
+        ("rope", "reverse"): {"lr": 0.003, "steps": 20},
+    }
+
+
+@pytest.mark.parametrize(
+    ("score", "values"),
+    [
+        (lambda run: {"exact": 0.5, "validation": run.train.lr}, {"lr": 0.003, "steps": 10}),
+        (lambda run: {"exact": 0.5, "loss": 1 / run.train.steps}, {"lr": 0.001, "steps": 20}),
+        (lambda run: {"exact": 0.5}, {"lr": 0.001, "steps": 10}),
+        (
+            lambda run: {
+                "exact": run.train.lr,
+                "status": "failed" if run.train.lr == 0.003 and run.seed == 101 else "done",
+            },
+            {"lr": 0.001, "steps": 10},
+        ),
+        (lambda run: {"exact": 0.5, "status": "failed"}, None),
+    ],
+    ids=["validation", "loss", "fewest steps, then the grid", "a failed cell", "all failed"],
+)
+def test_ties_and_failures(score, values):
+    assert set(map(str, chosen(score).values())) == {str(values)}
+
+
+def test_nothing_is_chosen_while_a_run_is_missing():
+    _, grid, runs = sweep_of("rope")
+    records = [outcome(run, 0.5) for run in runs if run.task == "copy"][1:]
+    records += [outcome(run, 0.5) for run in runs if run.task == "reverse"]
+    assert {c.task: c.tuning is not None for c in tune.choose(grid, runs, records)} == {
+        "copy": False,
+        "reverse": True,
+    }
+
+
+def here(configs, root, command, on_event):
+    """The engine's work in this process: which process does it is not what is tested."""
+    for index, config in enumerate(configs):
+        on_event(index, {"record": execute(config, root, command, lambda event: None)})
+
+
+def test_bench_tunes_resumes_and_records_what_it_chose(call, monkeypatch, tmp_path):
+    monkeypatch.setattr("harness.engine.local.Engine.run_all", staticmethod(here))
+    args = ["bench", "--pe", "nope,learned", "--task", "copy", "--seeds", "0", *TINY]
+    args += ["--tune", "lr=1e-3,3e-3", "--set", "train.steps=2", "--runs", tmp_path]
+    code, out, err = call(*args, "--format", "json")
+    assert code == 0, err
+    records = [Record.model_validate(one) for one in json.loads(out)]
+    assert [(r.encoding, r.seed) for r in records] == [("nope", 0), ("learned", 0)]
+    assert len({r.shared_hash for r in records}) == 1
+    for record in records:
+        tuning = record.provenance.tuning
+        assert tuning.refusals(record.protocol, record.config["train"], record.seed) == []
+        assert record.config["train"]["lr"] == tuning.chosen["lr"]
+        assert len({run for cell in tuning.cells for run in cell.runs}) == 2
+        assert tuning.cpu_seconds > 0
+    assert "tuning: mean exact match" in err
+    code, again, err = call(*args, "--format", "json")
+    assert (code, json.loads(again)) == (0, json.loads(out))
+    assert "4 runs are finished already" in err
+
+
+def test_an_encoding_whose_every_cell_fails_is_left_out_and_the_others_go_on(
+    call, monkeypatch, tmp_path
+):
+    def fails(configs, root, command, on_event):
+        for index, config in enumerate(configs):
+            status = "failed" if config.label == "nope" else "done"
+            record = outcome(config, 0.5, status=status) | {"reason": "diverged"}
+            if config.eval.examples == "tuning":
+                on_event(index, {"record": record})
+            else:
+                compared.append(config.label)
+
+    compared = []
+    monkeypatch.setattr("harness.engine.local.Engine.run_all", lambda self, *args: fails(*args))
+    args = ["bench", "--pe", "nope,rope", "--task", "copy", "--seeds", "0", *TINY]
+    code, out, _ = call(*args, "--tune", "lr=1e-3,3e-3", "--runs", tmp_path)
+    assert code == 1
+    assert "nothing: every cell failed" in " ".join(out.split())
+    assert compared == ["rope"]
+
+
+def test_tuning_seeds_need_a_grid_and_stay_apart(call, tmp_path):
+    args = ["bench", "--pe", "nope", "--task", "copy", "--runs", tmp_path, "--tune-seeds"]
+    for more, words in ((["7"], "needs --tune"), (["0", "--tune", "lr=1e-3"], "share 0")):
+        code, _, err = call(*args, *more)
+        assert code == 2
+        assert words in err

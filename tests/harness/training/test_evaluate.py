@@ -1,0 +1,184 @@
+"""Teacher forcing and decoding agree, and what cannot be represented is no zero."""
+
+import pytest
+import torch
+
+from harness import tasks
+from harness.data.seeds import generator
+from harness.data.sequences import Sequences, join
+from harness.model.decoder import Decoder, shape_of
+from harness.settings.protocol import load_protocol, resolve
+from harness.training.evaluate import (
+    decode,
+    method,
+    sample_count,
+    score,
+    score_all,
+    teacher_forced,
+    validate,
+)
+from harness.training.trainer import start
+from pezoo.registry import make
+from pezoo.spec import parse
+
+torch.set_num_threads(1)
+SMALL = ("model.width=16", "model.heads=2", "train.batch=8", "train.warmup=1")
+PRISM = "prism(cursors=1,d_pe=8,hidden=6)"
+STABLE = ["nope", "rope", "alibi", "t5", "sinusoidal", "learned(max_len=99)", "lbpe_sh", PRISM]
+
+
+def config_of(task, encoding, *overrides):
+    sizes = ("train.steps=5", "eval.samples=8", "eval.min_samples=4", "eval.validation_samples=2")
+    protocol = load_protocol("quick", (*SMALL, *sizes, *overrides))
+    return resolve(protocol, task, parse(encoding), 0, "cpu", "auto")
+
+
+def trained(config, steps=3):
+    trainer = start(config)
+    for _ in range(steps):
+        trainer.advance()
+    trainer.model.eval()
+    return trainer
+
+
+def own_answers(model, batch, length):
+    """The batch with what the model answers as the truth, wrong at one place in every odd row."""
+    ids = decode(model, batch, length, torch.Generator())
+    where = {}
+    for row in range(1, ids.shape[0], 2):
+        places = batch.answer[row].nonzero()[:, 0]
+        where[row] = int(places[row % len(places)])
+        ids[row, where[row]] = (ids[row, where[row]] + 1) % 10
+    return Sequences(ids, batch.pos, batch.answer, batch.prompt), where
+
+
+@pytest.mark.parametrize("encoding", STABLE)
+@pytest.mark.parametrize(("name", "length"), [("copy", 6), ("addition", 3)])
+def test_teacher_forcing_is_decoding(encoding, name, length):
+    task = tasks.make(name)
+    model = trained(config_of(name, encoding)).model.double()
+    batch = join(task.sample(generator("here", name), 12, length), task.vocab)
+    if name == "addition":
+        assert (batch.pos < 0).any(), "the prompts must be ragged"
+    with torch.no_grad():
+        batch, wrong = own_answers(model, batch, length)
+        forced = teacher_forced(model, batch, length, torch.Generator())
+        greedy = decode(model, batch, length, torch.Generator())
+    assert forced.shape == greedy.shape == batch.ids.shape
+    exact = [
+        [bool(((out == batch.ids) | ~batch.answer)[row].all()) for row in range(12)]
+        for out in (forced, greedy)
+    ]
+    assert exact[0] == exact[1] == [row not in wrong for row in range(12)]
+    for row in range(12):
+        stop = wrong.get(row, int(batch.answer[row].nonzero()[-1]))
+        here = slice(batch.prompt, stop + 1)
+        assert torch.equal(forced[row, here], greedy[row, here])
+
+
+def test_teacher_forcing_is_decoding_on_true_answers():
+    over = ("train.lengths=[1, 2]", "train.steps=150", "train.batch=64", "train.lr=0.01")
+    config = config_of("copy", "rope", *over)
+    task = tasks.make("copy")
+    model = trained(config, 150).model
+    batch = join(task.sample(generator("here"), 64, 2), task.vocab)
+    hits = []
+    for predict in (teacher_forced, decode):
+        with torch.no_grad():
+            out = predict(model, batch, 2, torch.Generator())
+        hits.append(((out == batch.ids) | ~batch.answer).all(1))
+    assert torch.equal(*hits)
+    assert hits[0].any(), "some answers must be right"
+
+
+def test_methods():
+    for encoding, want in (("rope", "teacher-forced"), ("randomized:rope", "decoded")):
+        model = start(config_of("copy", encoding)).model
+        assert method(model) == want
+        config = config_of("copy", encoding, "eval.lengths=[4]")
+        assert score(model, tasks.make("copy"), config, 4).method == want
+    model.encoding.stochastic = False
+    assert method(model) == "teacher-forced"
+    model.encoding.prefix_stable = False
+    assert method(model) == "decoded"
+
+
+def test_beyond_the_table_there_is_no_score():
+    config = config_of("copy", "learned", "eval.lengths=[10, 50]")
+    trainer = start(config)
+    inside, beyond = score_all(trainer.model, trainer.task, config)
+    assert (inside["status"], inside["count"], inside["seen"]) == ("ok", 8, True)
+    assert (beyond["status"], beyond["seen"]) == ("cannot represent", False)
+    assert beyond["exact"] is beyond["correct"] is beyond["token"] is beyond["count"] is None
+    assert "represents positions 0.." in beyond["note"]
+
+
+def test_the_longest_training_length_fits_a_learned_table():
+    config = config_of("addition", "learned", "eval.lengths=[10]")
+    trainer = start(config)
+    assert score(trainer.model, trainer.task, config, 10).status == "ok"
+
+
+def test_randomized_cannot_represent_more_than_its_range():
+    config = config_of("copy", "randomized(max_len=25):rope", "eval.lengths=[10, 50]")
+    trainer = start(config)
+    assert [s["status"] for s in score_all(trainer.model, trainer.task, config)] == [
+        "ok",
+        "cannot represent",
+    ]
+
+
+def test_scores_repeat_and_depend_on_no_chunks(monkeypatch):
+    config = config_of("addition", "rope")
+    trainer = start(config)
+    first = score(trainer.model, trainer.task, config, 4)
+    assert score(trainer.model, trainer.task, config, 4) == first
+    monkeypatch.setattr("harness.training.evaluate._CHUNK_TOKENS", 100)
+    again = score(trainer.model, trainer.task, config, 4)
+    assert (again.correct, again.count) == (first.correct, first.count)
+    assert again.token == pytest.approx(first.token, abs=0.02)
+    assert first.exact == first.correct / first.count
+
+
+def test_a_length_without_instances():
+    config = config_of("scan_cot", "rope")
+    trainer = start(config)
+    none = score(trainer.model, trainer.task, config, 5000)
+    assert (none.status, none.exact) == ("no instance", None)
+
+
+def test_sample_counts():
+    config = config_of("copy", "rope", "eval.samples=100", "eval.max_tokens=2200")
+    task = tasks.make("copy")
+    assert sample_count(task, config, 5) == 100
+    assert sample_count(task, config, 54) == 2200 // 110
+    assert sample_count(task, config, 10_000) == 4
+
+
+def test_validation_is_a_share():
+    config = config_of("copy", "rope", "train.lengths=[1, 3]")
+    trainer = start(config)
+    assert 0 <= validate(trainer.model, trainer.task, config) <= 1
+
+
+@torch.no_grad()
+def test_a_perfect_model_scores_one():
+    """A model that is told the answers: the count of right answers is not off by one anywhere."""
+    config = config_of("addition", "nope")
+    task = tasks.make("addition")
+
+    class Told(Decoder):
+        def forward(self, ids, pos, **fields):
+            rows = []
+            for row, at in zip(ids.tolist(), pos.expand(len(ids), -1).tolist(), strict=True):
+                text = [i for i, p in zip(row, at, strict=True) if p >= 0]
+                equals = text.index(task.vocab.symbols.index("=")) + 1
+                prompt = text[:equals]
+                full = [*prompt, *task.solve(prompt), task.vocab.eos]
+                nexts = full[1:] + [0] * len(row)
+                rows.append([0] * (len(row) - len(text)) + nexts[: len(text)])
+            return torch.nn.functional.one_hot(torch.tensor(rows), 64).float()
+
+    model = Told(config.model, make("nope", shape_of(config.model, 99)), 0)
+    got = score(model, task, config, 3)
+    assert (got.exact, got.token, got.correct, got.count) == (1.0, 1.0, 8, 8)

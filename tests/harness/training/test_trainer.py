@@ -1,0 +1,263 @@
+"""One step, the schedule and the data order, which no encoding changes."""
+
+import math
+
+import pytest
+import torch
+
+from harness import tasks
+from harness.data.seeds import generator
+from harness.data.sequences import join
+from harness.runs import cost
+from harness.settings.protocol import Stage, load_protocol, resolve
+from harness.training import trainer as trainer_module
+from harness.training.trainer import Diverged, draw_length, rate, start
+from pezoo.kernels import layer
+from pezoo.spec import parse
+
+torch.set_num_threads(1)
+SMALL = ("model.width=16", "model.heads=2", "train.batch=8", "train.warmup=2")
+PRISM = "prism(cursors=1,d_pe=8,hidden=6)"
+
+
+def config_of(encoding, *overrides, task="copy", seed=0):
+    protocol = load_protocol("quick", ("train.steps=5", *SMALL, *overrides))
+    return resolve(protocol, task, parse(encoding), seed, "cpu", "auto")
+
+
+def batches(config, monkeypatch):
+    """The batches of every step, as the model gets them."""
+    seen = []
+
+    def record(batch, vocab):
+        seen.append(join(batch, vocab))
+        return seen[-1]
+
+    monkeypatch.setattr(trainer_module, "join", record)
+    trainer = start(config)
+    for _ in range(config.train.steps):
+        trainer.advance()
+    return [batch.ids for batch in seen]
+
+
+@pytest.mark.parametrize("task", ["copy", "addition"])
+def test_every_encoding_sees_the_same_data(task, monkeypatch):
+    orders = [
+        batches(config_of(text, task=task), monkeypatch)
+        for text in ("rope", "randomized:learned", PRISM, "shifted_sinusoidal")
+    ]
+    for other in orders[1:]:
+        assert all(torch.equal(a, b) for a, b in zip(orders[0], other, strict=True))
+    config = config_of("rope", task=task)
+    for step, ids in enumerate(orders[0]):  # what is drawn depends on seed and step alone
+        draws = generator("train", task, config.task_version, 0, step)
+        made = tasks.make(task)
+        length = draw_length(made, config.train, step, draws)
+        assert torch.equal(join(made.sample(draws, 8, length), made.vocab).ids, ids)
+    other = batches(config_of("rope", task=task, seed=1), monkeypatch)
+    assert any(a.shape != b.shape or (a != b).any() for a, b in zip(orders[0], other, strict=True))
+
+
+def test_the_rate_by_hand():
+    settings = config_of(
+        "rope", "train.steps=100", "train.warmup=10", "train.floor=0.1", "train.schedule=cosine"
+    ).train
+    for step in range(100):
+        cosine = 0.1 + 0.9 * (1 + math.cos(math.pi * (step + 1) / 100)) / 2
+        assert rate(settings, step) == pytest.approx(min(1, (step + 1) / 10) * cosine)
+    assert rate(settings, 99) == pytest.approx(0.1)
+    assert rate(settings, 49) == pytest.approx(0.55)
+    flat = settings.model_copy(update={"schedule": "constant"})
+    assert [rate(flat, step) for step in (0, 4, 9, 99)] == pytest.approx([0.1, 0.5, 1, 1])
+    assert rate(flat.model_copy(update={"warmup": 0}), 0) == 1
+
+
+def test_groups_of_the_optimiser():
+    trainer = start(config_of(PRISM, "train.lr=1e-3"))
+    rest, alpha = trainer.optimiser.param_groups
+    assert alpha["params"] == [trainer.model.encoding.alpha]
+    assert (alpha["peak"], alpha["betas"], alpha["weight_decay"]) == (0.03, (0.8, 0.92), 0.0)
+    assert (rest["peak"], rest["betas"], rest["weight_decay"]) == (1e-3, (0.9, 0.98), 0.01)
+    taken = [id(p) for group in (rest, alpha) for p in group["params"]]
+    assert sorted(taken) == sorted(id(p) for p in trainer.model.parameters())
+    trainer.advance()
+    factor = rate(trainer.config.train, 0)
+    assert [g["lr"] for g in (rest, alpha)] == pytest.approx([1e-3 * factor, 0.03 * factor])
+    (only,) = start(config_of("rope", "train.lr=1e-3")).optimiser.param_groups
+    assert only["peak"] == 1e-3
+
+
+def weights(text, seed=0, noise=0, task="copy"):
+    torch.manual_seed(noise)  # what happened before a run changes nothing
+    torch.rand(noise)
+    trainer = start(config_of(text, "model.dropout=0.1", seed=seed, task=task))
+    losses = [trainer.advance() for _ in range(5)]
+    assert trainer.step == 5
+    return losses, trainer.model.state_dict()
+
+
+@pytest.mark.parametrize("text", ["learned", "randomized:relative", PRISM])
+def test_one_seed_one_result(text):
+    (first, a), (second, b) = weights(text), weights(text, noise=7)
+    assert first == second
+    assert all(torch.equal(a[name], b[name]) for name in a)
+    _, other = weights(text, seed=1)
+    assert any((a[name] != other[name]).any() for name in a)
+
+
+def test_a_run_continues_from_its_state():
+    config = config_of("learned", "model.dropout=0.1")
+    whole, first = start(config), start(config)
+    for _ in range(5):
+        whole.advance()
+    for _ in range(2):
+        first.advance()
+    second = start(config)
+    second.model.load_state_dict(first.model.state_dict())
+    second.optimiser.load_state_dict(first.optimiser.state_dict())
+    second.step = first.step
+    for _ in range(3):
+        second.advance()
+    for a, b in zip(whole.model.parameters(), second.model.parameters(), strict=True):
+        assert torch.equal(a, b)
+
+
+@pytest.mark.parametrize("task", ["copy", "addition"])
+def test_batches_drawn_ahead_are_those_of_their_steps(task):
+    config = config_of("learned", "model.dropout=0.1", task=task)
+    plain, early = start(config), start(config)
+    early.early = True
+    spent = [cost.new(), cost.new()]
+    with cost.watching_data(plain, spent[0]), cost.watching_data(early, spent[1]):
+        for step in range(1, 6):
+            assert early.advance() == plain.advance()
+            assert (early.ready is not None) == (step < 5)
+            assert spent[0]["tokens"] == spent[1]["tokens"] > 0
+    for a, b in zip(plain.model.parameters(), early.model.parameters(), strict=True):
+        assert torch.equal(a, b)
+
+
+def test_a_batch_drawn_ahead_is_not_used_for_another_step():
+    trainer = start(config_of("rope"))
+    trainer.early = True
+    trainer.advance()
+    first, _ = trainer.make_batch()
+    trainer.step = 3
+    assert trainer.ready is not None
+    batch, _ = trainer.draw()
+    assert torch.equal(batch.ids, trainer.make_batch()[0].ids)
+    assert not torch.equal(batch.ids, first.ids)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_batches_on_a_gpu_are_those_of_the_cpu():
+    config = config_of("rope")
+    trainer = start(config.model_copy(update={"device": "cuda"}))
+    assert trainer.early
+    for trainer.step in range(5):
+        batch, length = trainer.draw()
+        made, same = trainer.make_batch()
+        assert length == same
+        assert torch.equal(batch.ids.cpu(), made.ids)
+        assert batch.ids.is_cuda
+
+
+def test_the_curriculum():
+    settings = config_of("rope").train.model_copy(
+        update={
+            "steps": 100,
+            "lengths": (2, 9),
+            "curriculum": (Stage(until=0.2, max=3), Stage(until=0.5, max=5)),
+        }
+    )
+    task = tasks.make("copy")
+    for steps, top in ((range(20), 3), (range(20, 50), 5), (range(50, 100), 9)):
+        lengths = {
+            draw_length(task, settings, step, generator("here", step, i))
+            for step in steps
+            for i in range(8)
+        }
+        assert lengths == set(range(2, top + 1))
+    low = settings.model_copy(update={"curriculum": (Stage(until=1.0, max=1),)})
+    assert draw_length(task, low, 0, generator("here")) == 2  # no length is left: the shortest
+
+
+def test_the_loss_falls():
+    over = ("train.steps=60", "train.warmup=5", "train.batch=32", "train.lengths=[1, 5]")
+    trainer = start(config_of("rope", *over, "train.lr=0.005"))
+    losses = [trainer.advance() for _ in range(60)]
+    assert sum(losses[-5:]) / 5 < 0.75 * sum(losses[:5]) / 5
+
+
+def test_the_answer_alone_is_supervised():
+    trainer = start(config_of("rope"))
+    before = [p.clone() for p in trainer.model.parameters()]
+    loss = trainer.advance()
+    assert loss == pytest.approx(math.log(64), rel=0.6)
+    assert any((a != b).any() for a, b in zip(before, trainer.model.parameters(), strict=True))
+
+
+def test_the_penalty_is_in_the_loss():
+    losses = [
+        start(config_of(f"prism(cursors=1,d_pe=8,hidden=6,orthogonal={weight})"))
+        for weight in (0.0, 10.0)
+    ]
+    for trainer in losses:
+        with torch.no_grad():
+            trainer.model.encoding.layers[0].controller.gru.weight_hh_l0.mul_(1.5)
+    plain, penalised = (trainer.advance() for trainer in losses)
+    assert penalised - plain == pytest.approx(10 * 18 * (1.5**2 - 1) ** 2, rel=1e-3)
+
+
+def test_divergence_is_an_error():
+    trainer = start(config_of("rope"))
+    with torch.no_grad():
+        trainer.model.embedding.weight.fill_(math.nan)
+    with pytest.raises(Diverged, match="loss is nan at step 0"):
+        trainer.advance()
+
+
+def test_a_vocabulary_that_is_too_small():
+    with pytest.raises(ValueError, match=r"has 13 tokens, model.vocab is 12"):
+        start(config_of("rope", "model.vocab=12"))
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.1])
+def test_fused_layers_train_as_their_modules(dropout, monkeypatch):
+    pytest.importorskip("numba")
+    calls = []
+    for name in ("read", "write"):
+        own = getattr(layer, name)
+        monkeypatch.setattr(layer, name, lambda *x, n=name, f=own: calls.append(n) or f(*x))
+    fused, plain = (start(config_of("rope", f"model.dropout={dropout}")) for _ in range(2))
+    for block in plain.model.blocks:
+        block.fused = False
+    for _ in range(5):
+        assert fused.advance() == pytest.approx(plain.advance(), abs=1e-5)
+    steps = 5 * len(plain.model.blocks)
+    assert (calls.count("read"), calls.count("write")) == (steps, 0 if dropout else steps)
+
+
+def test_layers_are_fused_where_they_can_be(monkeypatch):
+    pytest.importorskip("numba")
+    assert start(config_of("rope")).model.kernels() == {"layer": "numba"}
+    for settings in (("train.precision=bf16",), ("model.width=24",)):
+        assert start(config_of("rope", *settings)).model.kernels() == {"layer": "torch"}
+    monkeypatch.setattr(layer, "installed", lambda name: False)
+    assert start(config_of("rope")).model.kernels() == {"layer": "torch"}
+
+
+@pytest.mark.parametrize("text", ["rope", "alibi", "learned", PRISM])
+def test_bfloat16_is_near_and_a_run_of_its_own(text):
+    config = config_of(text)
+    losses = {}
+    for precision in ("float32", "bf16"):
+        settings = config.train.model_copy(update={"precision": precision})
+        trainer = start(config.model_copy(update={"train": settings}))
+        losses[precision] = [trainer.advance() for _ in range(5)]
+        assert (trainer.config.hash == config.hash) == (precision == "float32")
+        assert all(p.dtype == torch.float32 for p in trainer.model.parameters())
+    assert losses["bf16"] == pytest.approx(losses["float32"], abs=0.02)
+    assert losses["bf16"] != losses["float32"]
+    assert "precision" not in config.model_dump(mode="json")["train"]
