@@ -26,14 +26,13 @@ def compile_blocks(
 ) -> None:
     """Have a model train through compiled blocks; on a GPU, as CUDA graphs.
 
-    Nothing is compiled before it is needed. Layers that are fused give way.
+    Nothing is compiled before it is needed.
     """
     inductor.compile_threads = 1  # no processes that outlive a run which is killed
     torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, _GRAPHS)
     mode = "reduce-overhead" if device.startswith("cuda") else None
     for block in model.blocks:
-        read, feed = (
+        block.compiled = tuple(
             torch.compile(part, dynamic=False, mode=mode, backend=backend)
             for part in (block.read, block.feed)
         )
-        block.compiled, block.fused = (read, feed), False

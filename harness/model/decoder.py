@@ -17,7 +17,6 @@ from harness.settings.protocol import Model
 from pezoo import adapters
 from pezoo.adapters import attend, resolve
 from pezoo.base import Context, Encoding, Members, Shape
-from pezoo.kernels import layer
 
 
 @dataclass
@@ -52,7 +51,6 @@ class Block(nn.Module):
         self.down = nn.Linear(model.mlp_ratio * width, width)
         self.drop = nn.Dropout(model.dropout)
         self.compiled: tuple[Callable[..., Any], Callable[..., Any]] | None = None  # read, feed
-        self.fused = False  # read and what follows attention are kernels, where they can be
 
     def forward(
         self,
@@ -73,16 +71,13 @@ class Block(nn.Module):
         t = x.shape[1]
         ctx = ctx.at(ctx.layer, x)
         read, feed = self.compiled if self.compiled and self.training else (self.read, self.feed)
-        fused = self.fused and layer.takes(x, self.up.weight)
-        q, k, v = layer.read(x, self.norm1, self.qkv, self.heads) if fused else read(x)
+        q, k, v = read(x)
         q, k = encoding.transform(q, k, ctx)
         if past is not None:
             k, v = torch.cat([past[0], k], 2), torch.cat([past[1], v], 2)  # (B, H, S, K)
         y = attend(encoding, q, k, v, ctx, mask, backend, ran)
         x, y = x[:, t - last :], y[:, :, t - last :]  # the rest is done once keys and values are
         y = y.transpose(1, 2).flatten(2)
-        if fused and not self.drop.p:
-            return layer.write(x, y, self.out, self.norm2, self.up, self.down), (k, v)
         x = x + self._drop(self.out(y), ctx, final)
         return x + self._drop(feed(x), ctx, final), (k, v)
 
@@ -128,17 +123,13 @@ class Decoder(nn.Module):
         seed: int,
         attention: str = "auto",
         device: str = "",
-        fused: bool = False,
     ) -> None:
-        """`fused` asks for kernels of whole layers, where they suit model and device."""
         super().__init__()
         self.model, self.encoding = model, encoding
         self.attention = resolve(attention, encoding, device)
         self.ran: dict[str, set[str]] = {"train": set(), "eval": set()}  # attention, by phase
         self.embedding = nn.Embedding(model.vocab, model.width)
         self.blocks = nn.ModuleList(Block(model) for _ in range(model.layers))
-        for block in self.blocks:
-            block.fused = fused and layer.suits(model.width, model.mlp_ratio * model.width, device)
         self.norm = nn.LayerNorm(model.width)
         self.unembedding = None if model.tie_embeddings else nn.Linear(model.width, model.vocab)
         self._initialise(seed)
@@ -196,8 +187,7 @@ class Decoder(nn.Module):
 
     def kernels(self) -> dict[str, str]:
         """The back end that each kernel runs on in training, for records."""
-        fused = all(block.fused for block in self.blocks)
-        return {**self.encoding.kernels(), "layer": "numba" if fused else "torch"}
+        return self.encoding.kernels()
 
     def backbone_parameters(self) -> dict[str, Tensor]:
         """Every parameter that does not belong to the encoding, by name."""

@@ -146,8 +146,7 @@ def start(config: RunConfig) -> Trainer:
     train_len = sum(task.max_tokens(top)) + 1
     torch.manual_seed(seed("encoding", config.seed))
     encoding = make(config.encoding, shape_of(config.model, train_len))
-    fused = config.train.precision != "bf16"
-    model = Decoder(config.model, encoding, config.seed, config.attention, config.device, fused)
+    model = Decoder(config.model, encoding, config.seed, config.attention, config.device)
     if config.train.compile:
         from harness.model.compiled import (
             compile_blocks,  # torch's compiler takes a second to import

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
-from pezoo.kernels.gru import chosen, gru_recurrence
+from pezoo.kernels.members import stacked
 
 
 class Controller(nn.Module):
@@ -117,13 +117,22 @@ class Recurrent(Controller):
                 nn.init.orthogonal_(block)
 
     def forward(self, x: Tensor, state: Tensor | None, noise: Tensor | None = None) -> Tensor:
-        w_hh, b_hh = self._own("weight_hh"), self._own("bias_hh")
-        if noise is None and (not self.training or chosen(w_hh) == "reference"):
+        if noise is None and not stacked():  # vmap has no rule for torch's own loop
             features: Tensor = self.gru(x, None if state is None else state[None])[0]
             return features
+        w, b = self._own("weight_hh"), self._own("bias_hh")
         h = x.new_zeros(x.shape[0], self.size) if state is None else state
-        given = linear(x, self._own("weight_ih"), self._own("bias_ih"))
-        return gru_recurrence(given, w_hh, b_hh, h, noise)
+        given = linear(x, self._own("weight_ih"), self._own("bias_ih"))  # (B, T, 3 size)
+        rows = []
+        noises = [None] * x.shape[1] if noise is None else noise.unbind(1)
+        for now, e in zip(given.unbind(1), noises, strict=True):
+            g_r, g_z, g_n = now.chunk(3, -1)
+            h_r, h_z, h_n = linear(h, w, b).chunk(3, -1)
+            n = torch.addcmul(g_n, (g_r + h_r).sigmoid(), h_n).tanh()
+            h = torch.lerp(n, h, (g_z + h_z).sigmoid())
+            h = h if e is None else h + e
+            rows.append(h)
+        return torch.stack(rows, 1)
 
     def last(self, x: Tensor, features: Tensor, state: Tensor | None, count: Tensor) -> Tensor:
         state = torch.zeros_like(features[:, 0]) if state is None else state

@@ -14,7 +14,6 @@ from pezoo.cursors.layer import CursorLayer, CursorOptions, Past, Scan
 from pezoo.cursors.pictures import pictures
 from pezoo.cursors.scaling import scaled
 from pezoo.functional import at_least_float32
-from pezoo.kernels.gru import chosen
 from pezoo.pictures import Picture
 
 
@@ -78,10 +77,6 @@ class CursorEncoding(Encoding):
         w = torch.cat(blocks)
         eye = torch.eye(w.shape[-1], device=w.device, dtype=w.dtype)
         return (w @ w.mT - eye).square().sum() * self.options.orthogonal
-
-    def kernels(self) -> dict[str, str]:
-        blocks = self._recurrent_blocks()
-        return {"gru_recurrence": chosen(blocks[0])} if blocks else {}
 
     def pictures(self, layers: Sequence[Context]) -> list[Picture]:
         return pictures(self, layers)

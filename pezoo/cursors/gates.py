@@ -7,7 +7,6 @@ from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
 from pezoo.functional import at_least_float32
-from pezoo.kernels.gates import probabilities
 
 
 def steps_of(stride: int) -> list[int]:
@@ -56,7 +55,8 @@ class GateHead(nn.Module):
         """Gates in at least float32; `snapped` rounds each to its likeliest value."""
         logits = at_least_float32(self.linear(features))
         logits = logits.view(*features.shape[:2], self.cursors, self.choices)
-        reset, moves = probabilities(logits, noise, self.scale)
+        logits = logits * self.scale if noise is None else logits * self.scale + noise
+        reset, moves = logits[..., 0].sigmoid(), logits[..., 1:].softmax(-1)
         if snapped:
             reset = (reset > 0.5).to(reset.dtype)
             moves = one_hot(moves.argmax(-1), self.choices - 1).to(moves.dtype)

@@ -14,6 +14,11 @@ import torch
 from torch import Tensor
 
 
+def stacked() -> bool:
+    """Whether this runs under torch.func.vmap, or another transform of torch.func."""
+    return bool(torch._C._are_functorch_transforms_active())
+
+
 class Kernel(torch.autograd.Function):
     """An autograd.Function that never sees a stack. Subclasses are written as always.
 
@@ -28,7 +33,7 @@ class Kernel(torch.autograd.Function):
         """The outputs: a tensor or a tuple of tensors."""
         if torch.compiler.is_compiling():  # nor can torch.compile look into it
             return torch.compiler.disable(super().apply)(*args)  # type: ignore[no-untyped-call]
-        if not torch._C._are_functorch_transforms_active():
+        if not stacked():
             return super().apply(*args)  # type: ignore[no-untyped-call]
         caller = _Rows if cls.by_rows else _Each
         return caller.apply(cls.apply, *args)  # type: ignore[no-untyped-call]
@@ -40,7 +45,7 @@ def over_rows(function: Callable[..., Tensor], *args: Any) -> Tensor:
     Axis 0 of each tensor numbers rows that the function treats alike, is 1 for all rows, or 0 for
     none.
     """
-    if not torch._C._are_functorch_transforms_active():
+    if not stacked():
         return function(*args)
     out: Tensor = _Rows.apply(function, *args)  # type: ignore[no-untyped-call]
     return out
@@ -48,7 +53,7 @@ def over_rows(function: Callable[..., Tensor], *args: Any) -> Tensor:
 
 def for_each(function: Callable[..., Tensor], *args: Any) -> Tensor:
     """function(*args), called for each member of a stack with its own tensors."""
-    if not torch._C._are_functorch_transforms_active():
+    if not stacked():
         return function(*args)
     out: Tensor = _Each.apply(function, *args)  # type: ignore[no-untyped-call]
     return out

@@ -18,7 +18,6 @@ from llvmlite import ir
 from numba import types
 from numba.extending import overload
 
-from pezoo.kernels.numba_cache import inline
 from pezoo.kernels.numba_vectors import (
     FLOATS,
     INT,
@@ -29,7 +28,6 @@ from pezoo.kernels.numba_vectors import (
     ints,
     larger,
     splat,
-    where_negative,
 )
 
 LOWEST = -127.0  # k for which 2^k has the bits of 0
@@ -135,24 +133,3 @@ def _exp2(x: Any) -> Callable[[Any], Any]:
         return power * p
 
     return single if x == SINGLES else double
-
-
-@inline
-def _decay(x: Any) -> Any:
-    """e^-|x|."""
-    return exp2(LOG2E * where_negative(x, x, 0 - x))
-
-
-@inline
-def sigmoid(x: Any) -> Any:
-    small = _decay(x)
-    share = 1 / (1 + small)
-    return where_negative(x, small * share, share)
-
-
-@inline
-def tanh(x: Any) -> Any:
-    """To the rounding of numbers near one, also where it is small."""
-    small = _decay(x + x)
-    size = (1 - small) / (1 + small)
-    return where_negative(x, 0 - size, size)

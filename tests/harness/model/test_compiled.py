@@ -37,8 +37,6 @@ def fresh():
 def sizes_seen(trainer, monkeypatch):
     """The sizes that `read` and `feed` are given, which are what is compiled for."""
     seen = {"read": set(), "feed": set()}
-    for block in trainer.model.blocks:
-        block.fused = False
     for name, part in (("read", Block.read), ("feed", Block.feed)):
         for block in trainer.model.blocks:
             own = part.__get__(block)

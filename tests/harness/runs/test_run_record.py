@@ -90,7 +90,7 @@ def test_a_record_says_how_it_was_made(tmp_path):
     assert record["backbone_hash"] == trainer.model.backbone_hash()
     assert record["data_hash"] == data_hash(config)
     assert trainer.model.encoding.kernels()
-    assert env["kernels"] == {**trainer.model.encoding.kernels(), "layer": "numba"}
+    assert env["kernels"] == trainer.model.encoding.kernels()
     assert env["attention"] == trainer.model.attention == "numba"
     assert env["threads"] == torch.get_num_threads()
     for package in ("torch", "numpy", "numba"):

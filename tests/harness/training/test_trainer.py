@@ -12,7 +12,6 @@ from harness.runs import cost
 from harness.settings.protocol import Stage, load_protocol, resolve
 from harness.training import trainer as trainer_module
 from harness.training.trainer import Diverged, draw_length, rate, start
-from pezoo.kernels import layer
 from pezoo.spec import parse
 
 torch.set_num_threads(1)
@@ -221,31 +220,6 @@ def test_divergence_is_an_error():
 def test_a_vocabulary_that_is_too_small():
     with pytest.raises(ValueError, match=r"has 13 tokens, model.vocab is 12"):
         start(config_of("rope", "model.vocab=12"))
-
-
-@pytest.mark.parametrize("dropout", [0.0, 0.1])
-def test_fused_layers_train_as_their_modules(dropout, monkeypatch):
-    pytest.importorskip("numba")
-    calls = []
-    for name in ("read", "write"):
-        own = getattr(layer, name)
-        monkeypatch.setattr(layer, name, lambda *x, n=name, f=own: calls.append(n) or f(*x))
-    fused, plain = (start(config_of("rope", f"model.dropout={dropout}")) for _ in range(2))
-    for block in plain.model.blocks:
-        block.fused = False
-    for _ in range(5):
-        assert fused.advance() == pytest.approx(plain.advance(), abs=1e-5)
-    steps = 5 * len(plain.model.blocks)
-    assert (calls.count("read"), calls.count("write")) == (steps, 0 if dropout else steps)
-
-
-def test_layers_are_fused_where_they_can_be(monkeypatch):
-    pytest.importorskip("numba")
-    assert start(config_of("rope")).model.kernels() == {"layer": "numba"}
-    for settings in (("train.precision=bf16",), ("model.width=24",)):
-        assert start(config_of("rope", *settings)).model.kernels() == {"layer": "torch"}
-    monkeypatch.setattr(layer, "installed", lambda name: False)
-    assert start(config_of("rope")).model.kernels() == {"layer": "torch"}
 
 
 @pytest.mark.parametrize("text", ["rope", "alibi", "learned", PRISM])

@@ -6,6 +6,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch.func import functional_call, stack_module_state, vmap
 
 from pezoo.cursors.controllers import CONTROLLERS, Recurrent, at_count
 
@@ -52,6 +53,16 @@ def test_the_noisy_gru_is_the_textbooks():
         torch.testing.assert_close(got[row], gru_by_hand(controller.gru, x[row], noise[row]))
     quiet = controller(x, None, torch.zeros_like(noise))
     torch.testing.assert_close(quiet, controller(x, None))
+
+
+def test_a_stack_of_grus_computes_what_each_does_alone():
+    members = [made("gru") for _ in range(2)]
+    members[1].gru.weight_hh_l0.data.mul_(0.5)
+    x = torch.randn(2, 4, 6, 3, dtype=D)  # (M, B, T, D)
+    parameters, _ = stack_module_state(members)
+    together = vmap(lambda own, x: functional_call(members[0], own, (x, None)))(parameters, x)
+    for member, rows, got in zip(members, x, together, strict=True):
+        torch.testing.assert_close(got, member(rows, None))
 
 
 def test_the_gru_starts_orthogonal():

@@ -9,8 +9,6 @@ from pezoo.base import Context, Pairs, Shape
 from pezoo.cursors.scaling import scaled
 from pezoo.encodings.nope import NoPE
 from pezoo.kernels import attention, histogram, spectral
-from pezoo.kernels.gates import probabilities
-from pezoo.kernels.gru import gru_recurrence
 from pezoo.kernels.histogram import Copy, Gates, histogram_scan
 from pezoo.kernels.histogram_stream import histogram_stream
 from pezoo.kernels.installed import installed
@@ -77,15 +75,6 @@ def cases():
             lambda *x, name=name: spectral_scan(*x, backend=name),
             (reset, moves, numbers(M, 3, 4)),
         )
-    units = 8
-    sizes = (M, B, T, 3 * units), (M, 3 * units, units), (M, 3 * units), (M, B, units)
-    yield "gru", gru_recurrence, tuple(numbers(*size) for size in sizes)
-
-    def both(logits):
-        reset, moves = probabilities(logits, None, 1.5)
-        return torch.cat([reset[..., None], moves], -1)
-
-    yield "gates", both, (numbers(M, B, T, C, 4),)
     yield "scaled", lambda e, a: scaled(e, a, "frobenius"), (
         numbers(M, B, T, 2, C, 4), numbers(M, 2, C),
     )  # fmt: skip
