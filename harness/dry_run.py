@@ -16,13 +16,13 @@ from safetensors.torch import save
 
 from harness.dry_step import mean_step, timed
 from harness.engine.local import fork_server
+from harness.engine.stack_plan import Job
+from harness.engine.stack_speed import advice, stackable
 from harness.forecast import Kind, Phase, Probe, Usage, kind
 from harness.runs import cost, heap
 from harness.settings.protocol import RunConfig
 from harness.settings.request import check_device
 from harness.training.evaluate import Score, chunk_size, sample_count, score, validate
-from harness.training.stack_plan import Job
-from harness.training.stack_speed import advice, stackable
 from harness.training.trainer import Trainer, start
 
 _PATIENCE = 20.0  # seconds that scoring one chunk may be expected to take

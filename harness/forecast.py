@@ -19,8 +19,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
 
+from harness.engine.stack_plan import Job
 from harness.settings.protocol import RunConfig
-from harness.training.stack_plan import Job
 
 # Encoding, task, batch, runs in a stack: what decides how long a step takes.
 Kind = tuple[str, str, int, int]

@@ -165,6 +165,7 @@ def _tune(
     A cell that fails is a result, as long as another one is left to choose.
     """
     from harness.cli.tables import print_choices
+    from harness.runs.folder import RunFolder
     from harness.settings import sweep as tune
 
     runs = tune.configs(asked, sweep, device, attention)
@@ -174,7 +175,8 @@ def _tune(
     chosen = tune.tuned(choices, sweep, asked.configs(device, attention))
     if fresh:
         _forget([config for config, _ in chosen], folder)
-    tune.note(folder, chosen)
+    for config, tuning in chosen:
+        RunFolder(folder, config).note_tuning(tuning)
     return [config for config, _ in chosen], any(choice.tuning is None for choice in choices)
 
 

@@ -62,7 +62,7 @@ def _check_compiler(device: str) -> None:
 
 
 def _check_build(config: RunConfig) -> None:
-    from harness.runs.record import reason
+    from harness.runs.record import failure_reason
     from harness.training.trainer import start
 
     try:
@@ -71,18 +71,19 @@ def _check_build(config: RunConfig) -> None:
         raise
     except Exception as error:  # a plug-in may raise anything
         raise click.UsageError(
-            f"{config.label} on {config.task} cannot be built: {reason(error)}"
+            f"{config.label} on {config.task} cannot be built: {failure_reason(error)}"
         ) from error
 
 
 def _check_record(config: RunConfig) -> None:
     from pydantic import ValidationError
 
-    from harness.runs.record import frame
+    from harness.runs.record import new_record
     from leaderboard.schema import Record
 
     try:
-        Record.model_validate(frame(config, "pezoo bench") | {"status": "failed", "reason": "-"})
+        failed = {"status": "failed", "reason": "-"}
+        Record.model_validate(new_record(config, "pezoo bench") | failed)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         field = ".".join(str(part) for part in first["loc"])

@@ -26,11 +26,11 @@ from torch.nn.parallel import DistributedDataParallel
 
 from harness.data.sequences import Sequences
 from harness.engine import EngineError, Options
-from harness.engine.events import outcome
 from harness.engine.scheduler import Event, interrupts, pressed
+from harness.engine.stack_plan import Job, plan
 from harness.runs import heap
+from harness.runs.execute import attempt
 from harness.settings.protocol import RunConfig
-from harness.training.stack_plan import Job, plan
 from harness.training.trainer import Diverged, Trainer, start
 from pezoo.base import PositionError
 
@@ -78,7 +78,7 @@ class Engine:
             team = Team(self.options.accumulate or 1, lambda: bool(pressed(interrupt)))
             for run, config in enumerate(configs):
                 report = partial(on_event, run)
-                report(outcome(config, root, command, report, team.stopped, team.begin))
+                report(attempt(config, root, command, report, team.stopped, team.begin))
                 if team.inside:
                     dist.destroy_process_group()
                     sys.exit(1)

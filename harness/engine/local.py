@@ -17,9 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from harness.engine import Options, scheduler
-from harness.engine.events import outcomes
+from harness.engine.job import execute_job
+from harness.engine.stack_plan import Job, plan
+from harness.runs.events import FINAL
 from harness.settings.protocol import RunConfig
-from harness.training.stack_plan import Job, plan
 
 
 @dataclass(frozen=True)
@@ -139,7 +140,7 @@ class Processes:
             return
         run = worker.runs[place]
         worker.evaluating = event.get("phase") == "evaluating"
-        if event.keys() & scheduler.FINAL:
+        if event.keys() & FINAL:
             worker.left.discard(run)
         if not worker.left:
             self.idle.append(self.busy.pop(worker.pipe))
@@ -200,7 +201,7 @@ def _work(pipe: Connection, threads: int, gpu: int | None) -> None:
         except (EOFError, OSError):
             return
         torch.set_num_threads(threads)
-        outcomes(configs, root, command, report, lambda: bool(asked), measure)
+        execute_job(configs, root, command, report, lambda: bool(asked), measure)
 
 
 def _leave_with_parent() -> None:

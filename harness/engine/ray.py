@@ -14,8 +14,8 @@ import ray
 from harness.engine import EngineError, Options, scheduler
 from harness.engine.local import cores
 from harness.engine.remote import Ended, Order, Remote
+from harness.engine.stack_plan import Job, plan
 from harness.settings.protocol import RunConfig
-from harness.training.stack_plan import Job, plan
 
 
 @dataclass(frozen=True)

@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 from uuid import uuid4
 
-from harness.engine import scheduler
-from harness.engine.events import outcomes
+from harness.engine.job import execute_job
+from harness.engine.stack_plan import Job
+from harness.runs.events import FINAL
 from harness.runs.files import read_json
 from harness.runs.folder import finished
 from harness.settings.protocol import RunConfig
-from harness.training.stack_plan import Job
 
 POLL = 0.3  # seconds between two looks at all runs
 PROGRESS = "progress.json"
@@ -55,7 +55,7 @@ class Order:
             return [{"error": error} for _ in self.configs]
         signs = _Signs(self)
         try:
-            outcomes(self.configs, self.root, self.command, signs.tell, self._stop, self.measure)
+            execute_job(self.configs, self.root, self.command, signs.tell, self._stop, self.measure)
         finally:
             self.clear()
         return [signs.last[place] for place in range(len(self.configs))]
@@ -87,7 +87,7 @@ class _Signs:
 
     def tell(self, place: int, event: dict[str, Any]) -> None:
         self.last[place] = event
-        if event.keys() & scheduler.FINAL - {"record"}:
+        if event.keys() & FINAL - {"record"}:
             return
         said = self.said.setdefault(place, [])
         if event.keys() & {"note", "again"}:

@@ -17,11 +17,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
+from harness.engine.stack_plan import Job
+from harness.runs.events import FINAL
 from harness.settings.protocol import RunConfig
-from harness.training.stack_plan import Job
 
 Event = Callable[[int, dict[str, Any]], None]
-FINAL = {"record", "error", "busy", "died", "apart"}
 
 
 class Interrupted(KeyboardInterrupt):
@@ -44,8 +44,7 @@ class Workers(Protocol):
         """What has happened to which run, waiting a moment for it.
 
         Returns early when the file `interrupt` has something to read. The last event of a run is
-        one of `harness.engine.events`, {"died": how} where its process is gone, or {"apart": why}
-        where runs are better not stacked.
+        one of `harness.runs.events`.
         """
 
     def stop(self) -> None:
@@ -188,10 +187,10 @@ def _kind(config: RunConfig) -> tuple[str, str]:
 def _recorded(config: RunConfig, root: Path, command: str, why: str) -> dict[str, Any]:
     from filelock import Timeout
 
-    from harness.runs.execute import fail
+    from harness.runs.execute import record_failure
 
     try:
-        return {"record": fail(config, root, command, why)}
+        return {"record": record_failure(config, root, command, why)}
     except (OSError, Timeout) as error:
         return {"error": f"{why}; and {error}"}
 

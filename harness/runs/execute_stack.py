@@ -1,8 +1,8 @@
 """Runs trained as one stack, each in its own folder: checkpoints, learning curve and record.
 
-Where an interruption has left some behind, all go back to the last checkpoint that they share, and
-the stack goes on bit for bit; where they share none, those behind catch up first. A member that
-fails leaves the stack; where the stack itself fails, its members train one after the other.
+After an interruption all members go back to the last checkpoint that they share, and the stack
+continues bit for bit; where they share none, those behind catch up first. A member that fails
+leaves the stack; where the stack itself fails, its members train one after the other.
 """
 
 from __future__ import annotations
@@ -17,40 +17,39 @@ from typing import Any
 
 import torch
 
-from harness.engine.events import ended
 from harness.runs import cost, execute
-from harness.runs.execute import Stopped
+from harness.runs.events import Event, Stopped, ended_by
 from harness.runs.files import WriteError
 from harness.runs.folder import Curve, RunFolder
-from harness.runs.rate import Pace
-from harness.runs.record import reason
+from harness.runs.rate import Rate
+from harness.runs.record import failure_reason
 from harness.settings.protocol import RunConfig
 from harness.training.stack import Stack
-from harness.training.trainer import Diverged, Trainer, start
+from harness.training.trainer import Diverged, Trainer
 
-Report = Callable[[int, dict[str, Any]], None]
+Report = Callable[[int, Event], None]
 Stop = Callable[[], bool]
 
 
-def execute_together(
+def execute_stack(
     configs: Sequence[RunConfig], root: Path, command: str, report: Report, stop: Stop
 ) -> None:
-    """Train and evaluate runs of one family (`harness.training.stack`), resuming if it can.
+    """Train and evaluate runs of one family (`RunConfig.family`); resume where possible.
 
-    report(i, event) tells what happens to run i; its last event is as `harness.engine.events`'s.
+    report(i, event) says what happens to run i; `harness.runs.events` lists its last events.
     """
     threads = torch.get_num_threads()
     try:
-        with ExitStack() as exits:
-            team = _Team(report, stop)
+        with ExitStack() as locks:
+            runs = _StackedRuns(report, stop)
             for number, config in enumerate(configs):
-                team.admit(exits, number, RunFolder(root, config), command)
+                runs.add(locks, number, RunFolder(root, config), command)
             try:
-                team.train()
+                runs.train()
             except WriteError as error:
-                team.leave_all(error)
-            for member in [*team.members]:
-                team.conclude(member, partial(team.score, member))
+                runs.drop_all(error)
+            for member in [*runs.members]:
+                runs.finish(member, partial(runs.evaluate, member))
     finally:
         torch.set_num_threads(threads)
 
@@ -69,23 +68,23 @@ class _Member:
         return self.trainer, self.folder, self.curve
 
 
-class _Team:
+class _StackedRuns:
     """The members that are neither done nor failed."""
 
     def __init__(self, report: Report, stop: Stop) -> None:
         self.report, self.stop = report, stop
         self.members: list[_Member] = []
 
-    def admit(self, exits: ExitStack, number: int, folder: RunFolder, command: str) -> None:
-        """Take part with this run, unless it is done, held by another process, or fails."""
+    def add(self, locks: ExitStack, number: int, folder: RunFolder, command: str) -> None:
+        """Add this run, unless it is done, locked by another process, or fails to start."""
         try:
-            exits.enter_context(folder.lock())
+            locks.enter_context(folder.lock())
             done = folder.result()
             if done is None:
-                record = execute.opened(folder, command)
+                record = execute.open_record(folder, command)
                 done = self._begin(number, folder, record)
         except Exception as error:
-            self.report(number, ended(error))
+            self.report(number, ended_by(error))
             return
         if done is not None:
             self.report(number, {"record": done})
@@ -93,43 +92,46 @@ class _Team:
     def _begin(
         self, number: int, folder: RunFolder, record: dict[str, Any]
     ) -> dict[str, Any] | None:
-        """Another member; the record where it fails at once."""
+        """Add a member; the record where it fails at once."""
         try:
-            trainer, curve = execute.began(start, folder, record)
+            trainer, curve = execute.begin(folder, record)
         except Exception as error:
-            return execute.settled(folder, record, partial(_fail, error))
+            return execute.close_record(folder, record, partial(_raise, error))
         self.members.append(_Member(number, folder, record, trainer, curve))
         return None
 
     def train(self) -> None:
-        """All steps; those who are behind go first."""
+        """Take all steps; members that are behind go first."""
         self._go_back()
         while waiting := [m for m in self.members if m.trainer.step < m.folder.config.train.steps]:
             step = min(m.trainer.step for m in waiting)
             now = [m for m in waiting if m.trainer.step == step]
             ahead = [m.trainer.step for m in waiting if m.trainer.step > step]
-            until = min([execute.next_stop(now[0].trainer), *ahead])
+            until = min([execute.next_pause(now[0].trainer), *ahead])
             try:
                 self._advance(now, until)
             except Exception as error:
-                self._apart(now, error)
+                self._train_one_by_one(now, error)
             else:
-                self._keep(now)
+                self._validate_and_save(now)
 
     def _go_back(self) -> None:
-        """To the step of the last, if there is a checkpoint: a save may have reached only some."""
+        """Return to the step of the last member where there is a checkpoint of it.
+
+        A process may be killed when only some members are saved.
+        """
         least = min((m.trainer.step for m in self.members), default=0)
         for m in self.members:
             if m.trainer.step > least and least in m.folder.steps():
                 m.curve = execute.resume(m.trainer, m.folder, least)
 
     def _advance(self, members: list[_Member], until: int) -> None:
-        """Steps up to `until`, or until one fails or all are asked to stop."""
+        """Train up to step `until`, until a member diverges, or until asked to stop."""
         trainers = [m.trainer for m in members]
         stack = Stack(trainers) if len(trainers) > 1 else _Single(trainers)
         by_trainer = {id(m.trainer): m for m in members}
         order = [by_trainer[id(trainer)] for trainer in stack.trainers]
-        pace = Pace()
+        rate = Rate()
         with ExitStack() as exits:
             exits.callback(stack.write_back)
             exits.enter_context(cost.shared([m.curve["cost"] for m in order], "train"))
@@ -141,74 +143,70 @@ class _Team:
                     m.loss = loss
                 if self.stop() or not all(map(math.isfinite, losses)):
                     return
-                if rate := pace.due(stack.step):
-                    self._tell(order, rate)
+                if per_second := rate.due(stack.step):
+                    for m in order:
+                        event = execute.training_event(m.trainer, m.curve, m.loss, per_second)
+                        self.report(m.number, event)
 
-    def _tell(self, members: list[_Member], rate: float) -> None:
-        for m in members:
-            points = m.curve["points"]
-            exact = points[-1]["exact"] if points else None
-            event = {"step": m.trainer.step, "loss": m.loss, "exact": exact, "rate": rate}
-            self.report(m.number, event)
-
-    def _keep(self, members: list[_Member]) -> None:
-        """Measure and save those who got here; part with those who failed, or all if asked to."""
+    def _validate_and_save(self, members: list[_Member]) -> None:
+        """Do so for each; drop members that failed, and all members if asked to stop."""
         stopped = self.stop()
         for m in members:
             try:
                 if not math.isfinite(m.loss):
                     raise Diverged(f"loss is {m.loss} at step {m.trainer.step - 1}")
-                execute.keep(*m.parts, m.loss, stopped)
+                execute.validate_and_save(*m.parts, m.loss, stopped)
             except WriteError:
                 raise
             except Exception as error:
-                self.conclude(m, partial(_fail, error))
+                self.finish(m, partial(_raise, error))
         if stopped:
             for m in [*self.members]:
-                self._leave(m, ended(Stopped(_where(m.trainer))))
+                step, steps = m.trainer.step, m.trainer.config.train.steps
+                self._drop(m, ended_by(Stopped(f"step {step} of {steps}")))
 
-    def leave_all(self, error: Exception) -> None:
-        """End every run for this reason."""
-        for m in [*self.members]:
-            self._leave(m, ended(error))
-
-    def _apart(self, members: list[_Member], error: Exception) -> None:
-        """What cannot be computed as one is computed one after the other."""
-        words = f"cannot go on as one stack ({reason(error)}); one after the other"
+    def _train_one_by_one(self, members: list[_Member], error: Exception) -> None:
+        reason = failure_reason(error)
         for m in members:
-            self.report(m.number, {"again": words})
-            self.conclude(m, partial(self._alone, m))
+            text = f"cannot go on as one stack ({reason}); one after the other"
+            self.report(m.number, {"again": text})
+            self.finish(m, partial(self._train_alone, m))
 
-    def _alone(self, m: _Member) -> None:
+    def _train_alone(self, m: _Member) -> None:
         execute.train(*m.parts, partial(self.report, m.number), self.stop)
-        execute.score(*m.parts, partial(self.report, m.number), m.record)
+        self.evaluate(m)
 
-    def score(self, m: _Member) -> None:
-        """Evaluate a member that is trained."""
-        execute.score(*m.parts, partial(self.report, m.number), m.record)
+    def evaluate(self, m: _Member) -> None:
+        """Score a member that is trained."""
+        execute.evaluate(*m.parts, partial(self.report, m.number), m.record)
 
-    def conclude(self, m: _Member, work: Callable[[], None]) -> None:
-        """The last thing to do for a member; its record."""
+    def finish(self, m: _Member, work: Callable[[], None]) -> None:
+        """Do the last work of a member, write its record and drop it."""
 
-        def noted() -> None:
+        def fill() -> None:
             try:
                 work()
             finally:
-                execute.note(m.trainer, m.curve, m.record)
+                execute.note_results(m.trainer, m.curve, m.record)
 
         try:
-            event = {"record": execute.settled(m.folder, m.record, noted)}
+            event = {"record": execute.close_record(m.folder, m.record, fill)}
         except Exception as error:
-            event = ended(error)
-        self._leave(m, event)
+            event = ended_by(error)
+        self._drop(m, event)
 
-    def _leave(self, m: _Member, event: dict[str, Any]) -> None:
+    def drop_all(self, error: Exception) -> None:
+        """End every run for this reason."""
+        for m in [*self.members]:
+            self._drop(m, ended_by(error))
+
+    def _drop(self, m: _Member, event: Event) -> None:
         self.members.remove(m)
         self.report(m.number, event)
 
 
 class _Single:
-    """The one who is left, or behind: the interface of a Stack."""
+    """One trainer behind the interface of a Stack."""
 
     def __init__(self, trainers: Sequence[Trainer]) -> None:
         self.trainers = trainers
@@ -228,9 +226,5 @@ class _Single:
         pass
 
 
-def _fail(error: Exception) -> None:
+def _raise(error: Exception) -> None:
     raise error
-
-
-def _where(trainer: Trainer) -> str:
-    return f"step {trainer.step} of {trainer.config.train.steps}"

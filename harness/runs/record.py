@@ -1,4 +1,4 @@
-"""A record before its run has trained, and the words for why a run failed."""
+"""The record of a run before its first step, and the reason why a run failed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from harness.training.trainer import Diverged
 from pezoo.base import PositionError
 
 
-def reason(error: Exception) -> str:
+def failure_reason(error: Exception) -> str:
     """Why a run failed, on one line; for an unexpected exception also where."""
     text = " ".join(str(error).split())[:500]
     if isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in text:
@@ -28,8 +28,8 @@ def reason(error: Exception) -> str:
     return f"{type(error).__name__}: {text} ({Path(at.filename).name}:{at.lineno} in {at.name})"
 
 
-def frame(config: RunConfig, command: str) -> dict[str, Any]:
-    """A record of a run before its first step."""
+def new_record(config: RunConfig, command: str) -> dict[str, Any]:
+    """The record of a run before its first step."""
     return {
         "schema": 1,
         "run": config.hash,

@@ -161,6 +161,12 @@ class RunConfig(BaseModel):
         text = json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
+    @property
+    def family(self) -> RunConfig:
+        """This run but for its seed and learning rate: equal for runs that can form one stack."""
+        train = self.train.model_copy(update={"lr": 1.0})
+        return self.model_copy(update={"seed": 0, "protocol": "", "train": train})
+
 
 def protocol_names() -> list[str]:
     """The protocols that come with the harness."""

@@ -10,7 +10,6 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isfinite
-from pathlib import Path
 from statistics import fmean
 from typing import Any, get_origin
 
@@ -144,14 +143,6 @@ def costliest(sweep: Sweep, plain: Sequence[RunConfig]) -> list[RunConfig]:
         config.model_copy(update={"train": config.train.model_copy(update=values)})
         for config in plain
     ]
-
-
-def note(root: Path, runs: Sequence[tuple[RunConfig, Record]]) -> None:
-    """Leave in each run's folder where its settings come from, for its record."""
-    from harness.runs.folder import RunFolder  # which imports torch
-
-    for config, tuning in runs:
-        RunFolder(root, config).note_tuning(tuning)
 
 
 def _choice(sweep: Sweep, runs: Sequence[RunConfig], records: Sequence[Record]) -> Choice:

@@ -18,7 +18,6 @@ from torch.nn.functional import cross_entropy
 
 from harness.data.seeds import generator, seed
 from harness.data.sequences import Sequences
-from harness.training.stack_plan import family
 from harness.training.trainer import Trainer, set_rate
 from pezoo.base import Context, Members
 from pezoo.functional import at_least_float32
@@ -42,7 +41,7 @@ class Stack:
     """
 
     def __init__(self, trainers: Sequence[Trainer]) -> None:
-        if len({(repr(family(trainer.config)), trainer.step) for trainer in trainers}) > 1:
+        if len({(trainer.config.family, trainer.step) for trainer in trainers}) > 1:
             raise ValueError("members of a stack differ in more than seed and learning rate")
         if trainers[0].config.train.compile:
             raise ValueError("a stack is not compiled")

@@ -62,7 +62,7 @@ def test_an_order_trains_a_stack_and_gives_the_last_event_of_each(tmp_path, asse
 def test_a_stack_is_measured_where_it_runs(tmp_path, monkeypatch):
     for faster in (True, False):
         monkeypatch.setattr(
-            "harness.training.stack_speed.advice", lambda configs, f=faster: (f, "why")
+            "harness.engine.stack_speed.advice", lambda configs, f=faster: (f, "why")
         )
         events = order_of(seeds(2), tmp_path, measure=True)()
         if faster:

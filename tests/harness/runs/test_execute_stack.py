@@ -8,17 +8,16 @@ import pytest
 import torch
 from filelock import FileLock
 
-from harness.engine import Options
+from harness.engine import Options, stack_speed
 from harness.engine.local import Engine
+from harness.engine.stack_plan import begun, plan
 from harness.runs.execute import execute
-from harness.runs.execute_stack import execute_together
+from harness.runs.execute_stack import execute_stack
 from harness.runs.files import WriteError
 from harness.runs.folder import RunFolder, finished
 from harness.settings.protocol import load_protocol, resolve
 from harness.soak import SETTINGS, same, weights
-from harness.training import stack_speed
 from harness.training.stack import Stack
-from harness.training.stack_plan import begun, plan
 from leaderboard.schema import Record
 from pezoo.spec import parse
 
@@ -37,9 +36,7 @@ def configs_of(pe="rope", rates=(1e-3, 2e-3, 1e-3), *settings):
 def together(configs, root, stop=lambda: False):
     """The events of each run, in order."""
     events = {number: [] for number in range(len(configs))}
-    execute_together(
-        configs, root, "test", lambda number, event: events[number].append(event), stop
-    )
+    execute_stack(configs, root, "test", lambda number, event: events[number].append(event), stop)
     return events
 
 

@@ -6,10 +6,9 @@ import pytest
 import torch
 
 import pezoo
+from harness.engine.stack_speed import gain
 from harness.settings.protocol import load_protocol, resolve
 from harness.training.stack import Stack
-from harness.training.stack_plan import family
-from harness.training.stack_speed import gain
 from harness.training.trainer import start
 from pezoo.spec import parse
 
@@ -187,10 +186,10 @@ def test_bfloat16_is_that_of_the_members():
 
 def test_what_can_be_stacked():
     config = config_of("rope")
-    assert family(config) == family(config_of("rope", 7, 0.5))
-    assert family(config) == family(config_of("rope", 0, 1e-3, "train.lr=3e-3"))
+    assert config.family == config_of("rope", 7, 0.5).family
+    assert config.family == config_of("rope", 0, 1e-3, "train.lr=3e-3").family
     for other in (config_of("nope"), config_of("rope", 0, 1e-3, "train.batch=5")):
-        assert family(config) != family(other)
+        assert config.family != other.family
         with pytest.raises(ValueError, match="differ in more than seed and learning rate"):
             Stack([start(config), start(other)])
     ahead = start(config)

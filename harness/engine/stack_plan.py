@@ -26,16 +26,10 @@ def plan(configs: Sequence[RunConfig], root: Path, jobs: int, stack: str = "on")
     families: dict[object, list[int]] = {}
     for run, config in enumerate(configs):
         alone = config.train.compile or begun(root / config.hash) == 1
-        families.setdefault(run if alone else repr(family(config)), []).append(run)
+        families.setdefault(run if alone else config.family, []).append(run)
     parts = math.ceil(jobs / max(1, len(families)))
     stacks = [stack for runs in families.values() for stack in _parted(runs, parts)]
     return sorted(stacks)
-
-
-def family(config: RunConfig) -> RunConfig:
-    """What the members of a stack have in common: equal for runs that can be stacked."""
-    train = config.train.model_copy(update={"lr": 1.0})
-    return config.model_copy(update={"seed": 0, "protocol": "", "train": train})
 
 
 def begun(path: Path) -> int:

@@ -1,0 +1,45 @@
+"""What a worker does with the runs of one job: train one alone, or several as a stack."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+from harness.engine.stack_plan import begun
+from harness.runs.events import Event
+from harness.settings.protocol import RunConfig
+
+Report = Callable[[int, Event], None]  # the place of a run in its job, what happened to it
+
+
+def execute_job(
+    configs: Sequence[RunConfig],
+    root: Path,
+    command: str,
+    report: Report,
+    stop: Callable[[], bool],
+    measure: bool,
+) -> None:
+    """Execute the runs of one job; `harness.runs.events` lists what each reports.
+
+    With `measure`, runs without a checkpoint are stacked only where that is faster on this machine;
+    otherwise each ends with {"apart": why}.
+    """
+    # What imports torch is imported here: the parent of the workers does not need it.
+    if len(configs) == 1:
+        from harness.runs.execute import attempt
+
+        report(0, attempt(*configs, root, command, partial(report, 0), stop))
+        return
+    from harness.engine.stack_speed import advice
+    from harness.runs.execute_stack import execute_stack
+
+    if measure and not any(begun(root / config.hash) for config in configs):
+        faster, words = advice(configs)
+        if not faster:
+            for place in range(len(configs)):
+                report(place, {"apart": words})
+            return
+        report(0, {"note": words})
+    execute_stack(configs, root, command, report, stop)

@@ -1,0 +1,41 @@
+"""What a run reports: plain dicts that travel from a worker to the command line.
+
+    {"step": 120, "loss": 0.7, "exact": 0.3, "rate": 41.0}    training, about once a second
+    {"step": 500, "phase": "evaluating"}
+    {"note": text}, {"again": text}                            for the user
+
+The last event of a run is one of
+
+    {"record": {...}}      it is done, or failed in a way that a record holds
+    {"busy": text}         another process has it, or it was stopped and saved
+    {"error": text}        no record; with "halt": True other runs would end the same way
+    {"died": text}         its process is gone
+    {"apart": text}        it was part of a stack, and is better trained alone
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from filelock import Timeout
+
+from harness.runs.files import WriteError
+
+Event = dict[str, Any]
+FINAL = {"record", "error", "busy", "died", "apart"}
+
+
+class Stopped(Exception):
+    """Training was asked to stop and did, after saving a checkpoint."""
+
+
+def ended_by(error: Exception) -> Event:
+    """The last event of a run that an error ended without a record."""
+    if isinstance(error, Timeout):
+        return {"busy": "another process is training it"}
+    if isinstance(error, Stopped):
+        return {"busy": f"stopped at {error}, checkpoint saved"}
+    if isinstance(error, OSError):  # a run's own errors are in its record
+        words = error.strerror if isinstance(error, WriteError) else None
+        return {"error": words or str(error), "halt": True}
+    return {"error": f"{type(error).__name__}: {error}"}

@@ -1,0 +1,93 @@
+"""Imports run one way, between the packages, between the rooms of harness/ and between files.
+
+Imports inside functions count, and so do those for type checking alone.
+"""
+
+import ast
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = ("pezoo", "leaderboard", "harness")
+# What is further right may import what is further left.
+ROOMS = (
+    *("pezoo", "leaderboard", "harness.tasks", "harness.settings", "harness.data"),
+    *("harness.model", "harness.training", "harness.runs", "harness.perf", "harness.engine"),
+    *("harness.show", "harness.forecast", "harness.dry_step", "harness.dry_run", "harness.cli"),
+    *("harness.soak", "harness.__main__"),
+)
+
+
+def _files():
+    found = {}
+    for package in PACKAGES:
+        for path in (ROOT / package).rglob("*.py"):
+            parts = path.relative_to(ROOT).with_suffix("").parts
+            found[".".join(parts).removesuffix(".__init__")] = path
+    return found
+
+
+FILES = _files()
+
+
+def imported(text):
+    """The modules of the three packages that a file's text imports."""
+    names = set()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert not node.level, "imports are written from the package on"
+            inside = {f"{node.module}.{alias.name}" for alias in node.names}
+            names |= {name if name in FILES else node.module for name in inside}
+    return names & FILES.keys()
+
+
+IMPORTS = {name: imported(path.read_text("utf-8")) - {name} for name, path in FILES.items()}
+# Files that still import each other; none may be added.
+TANGLED = {
+    *("pezoo.adapters.numba", "pezoo.cursors.pictures", "pezoo.cursors.pictures_constants"),
+    *("leaderboard.ranks",),
+}
+
+
+def room(module):
+    parts = module.split(".")
+    return ".".join(parts[:2]) if parts[0] == "harness" else parts[0]
+
+
+def test_no_file_imports_itself_through_others():
+    graph = {name: others for name, others in IMPORTS.items() if name not in TANGLED}
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        pytest.fail(f"files import each other: {' <- '.join(error.args[1])}")
+
+
+def test_imports_between_rooms_run_one_way():
+    wrong = [
+        f"{name} imports {other}"
+        for name, others in IMPORTS.items()
+        for other in others
+        if name != "harness" and ROOMS.index(room(name)) < ROOMS.index(room(other))
+    ]
+    assert not wrong
+
+
+def test_the_check_sees_every_kind_of_import():
+    text = """
+import pezoo.spec
+from pezoo import registry
+from harness.runs import cost, heap
+if TYPE_CHECKING:
+    from pezoo.base import Encoding
+def function():
+    from leaderboard.records import Record
+    import torch
+"""
+    assert imported(text) == {
+        *("pezoo.spec", "pezoo.registry", "harness.runs.cost", "harness.runs.heap"),
+        *("pezoo.base", "leaderboard.records"),
+    }
