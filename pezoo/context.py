@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from pezoo.kernels.members import for_each
+from pezoo.vmap import for_each
 
 
 @dataclass(frozen=True)

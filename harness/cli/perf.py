@@ -1,4 +1,4 @@
-"""`pezoo perf`: what encodings and kernels cost."""
+"""`pezoo perf`: what encodings cost."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from harness.perf.report import Report
     from harness.settings.protocol import RunConfig
 
-_TRAINING_ONLY = ("pe", "protocol", "task", "length", "batch", "baseline", "sets", "harness")
-
 
 @click.command()
 @click.option("--pe", help='Encodings, for example "rope,prism"; all by default.')
@@ -26,15 +24,11 @@ _TRAINING_ONLY = ("pe", "protocol", "task", "length", "batch", "baseline", "sets
 @click.option("--baseline", default="rope", show_default=True, help="What ratios are to.")
 @click.option("--set", "sets", multiple=True, help="Change a setting: --set model.width=128.")
 @click.option("--harness", is_flag=True, help="Time training steps alone, beside a reference.")
-@click.option("--kernel", help="Time the back ends of this kernel instead of encodings.")
-@click.option("--shape", help="Sizes for --kernel: batch=64,cursors=32,tokens=82.")
 @click.option("--repeats", type=click.IntRange(min=1), default=15, show_default=True)
 @click.option("--threads", type=click.IntRange(min=1), default=1, show_default=True)
 @click.option("--device", default="cpu", show_default=True, help="auto, cpu, cuda or cuda:N.")
 @click.option("--format", "form", type=click.Choice(FORMATS), default="table", show_default=True)
-@click.pass_context
 def command(
-    ctx: click.Context,
     pe: str | None,
     protocol: str,
     task: str,
@@ -43,8 +37,6 @@ def command(
     baseline: str,
     sets: tuple[str, ...],
     harness: bool,
-    kernel: str | None,
-    shape: str | None,
     repeats: int,
     threads: int,
     device: str,
@@ -55,7 +47,6 @@ def command(
     All take turns in one process; a ratio compares times of one round. docs/perf.md says what each
     column means.
     """
-    _check_combination(ctx, kernel)
     # The profiler that counts memory would log to stderr; it reads this when torch is imported.
     os.environ.setdefault("KINETO_LOG_LEVEL", "6")
     from harness.perf import timing
@@ -63,33 +54,9 @@ def command(
 
     device = check_device(device)
     with timing.threads(threads):
-        if kernel is not None:
-            report = _kernel(kernel, shape or "", repeats, device)
-        else:
-            asked = Asked(pe, protocol, task, length, batch, baseline, sets)
-            report = (_throughput if harness else _encodings)(asked, repeats, device)
+        asked = Asked(pe, protocol, task, length, batch, baseline, sets)
+        report = (_throughput if harness else _encodings)(asked, repeats, device)
     click.echo(report.render(form))
-
-
-def _check_combination(ctx: click.Context, kernel: str | None) -> None:
-    """Errors: UsageError for an option that belongs to the other kind of measurement."""
-    typed = {
-        param.name: param.opts[0]
-        for param in ctx.command.params
-        if ctx.get_parameter_source(param.name or "") is click.core.ParameterSource.COMMANDLINE
-    }
-    wrong = [typed[name] for name in _TRAINING_ONLY if name in typed]
-    if kernel is not None and wrong:
-        raise click.UsageError(f"{wrong[0]} is for encodings: leave it out with --kernel")
-    if kernel is None and "shape" in typed:
-        raise click.UsageError("--shape is for kernels: give --kernel, or use --length and --batch")
-
-
-def _kernel(name: str, shape: str, repeats: int, device: str) -> Report:
-    from harness.perf import kernels
-
-    sizes = kernels.parse_sizes(shape, kernels.find(name).sizes)
-    return kernels.measure(name, sizes, repeats, device)
 
 
 @dataclass(frozen=True)

@@ -70,11 +70,7 @@ class Report:
         return [self.key, *times, *(_UNITS[n][0] if n in _UNITS else n for n in self._others())]
 
     def _heads(self, phase: str) -> list[str]:
-        heads = [f"{phase} ms (q1-q3)", f"x {self.settings['baseline']}"]
-        return [*heads, "x floor"] if self._has_floor(phase) else heads
-
-    def _has_floor(self, phase: str) -> bool:
-        return any(row.get(f"{phase}_floor") is not None for row in self.rows)
+        return [f"{phase} ms (q1-q3)", f"x {self.settings['baseline']}"]
 
     def _cells(self, row: dict[str, Any]) -> list[str]:
         cells = [row[self.key]]
@@ -92,13 +88,12 @@ class Report:
         return cells
 
     def _phase(self, row: dict[str, Any], phase: str) -> list[str]:
-        names = ["ratio", "floor"] if self._has_floor(phase) else ["ratio"]
-        numbers = [row.get(f"{phase}_{name}") for name in names]
-        shown = ["" if number is None else f"{number:.3g}" for number in numbers]
+        ratio = row.get(f"{phase}_ratio")
+        shown = "" if ratio is None else f"{ratio:.3g}"
         if f"{phase}_ms" not in row:
-            return ["", *shown]
+            return ["", shown]
         median, q1, q3 = (row[f"{phase}{part}_ms"] for part in ("", "_q1", "_q3"))
-        return [f"{_short(median)} ({_short(q1)}-{_short(q3)})", *shown]
+        return [f"{_short(median)} ({_short(q1)}-{_short(q3)})", shown]
 
 
 def machine(device: str) -> dict[str, Any]:

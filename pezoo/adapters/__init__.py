@@ -13,8 +13,8 @@ from torch import Tensor
 
 from pezoo.adapters import eager, numba
 from pezoo.base import Context, Encoding
-from pezoo.kernels.installed import installed
-from pezoo.kernels.members import over_rows
+from pezoo.kernels.backends import fastest
+from pezoo.vmap import over_rows
 
 BACKENDS = ("sdpa", "eager", "flex", "numba", "xformers")
 
@@ -31,8 +31,9 @@ def resolve(backend: str, encoding: Encoding, device: str = "") -> str:
     Errors: BackendError for an unknown name, or a fused kernel where softmax is replaced.
     """
     if backend == "auto":
-        fused = "numba" if device == "cpu" and installed("numba") else "sdpa"
-        return "eager" if encoding.replaces_softmax else fused
+        if encoding.replaces_softmax:
+            return "eager"
+        return "numba" if fastest("attention", device) == "numba" else "sdpa"
     if backend not in BACKENDS:
         raise BackendError(f"unknown attention {backend!r}: expected auto, {', '.join(BACKENDS)}")
     if encoding.replaces_softmax and backend != "eager":

@@ -1,4 +1,4 @@
-"""Attention of narrow heads on a CPU: `pezoo.kernels.attention_numba`, or torch's where that wins.
+"""Attention of narrow heads on a CPU: `pezoo.kernels.attention`, or torch's where that wins.
 
 A few queries over many keys (decoding), long sequences of wide heads and half precision go to
 scaled_dot_product_attention.
@@ -9,6 +9,7 @@ from torch import Tensor
 
 from pezoo.adapters import sdpa
 from pezoo.base import Pairs
+from pezoo.kernels.backends import missing
 
 QUERIES = 4  # the kernel takes them four at a time
 KEYS = 512  # for any width, and more while a head's keys are
@@ -33,15 +34,12 @@ def attend(
 ) -> Tensor:
     """The same as `eager.attend`. Errors: BackendError without numba or a CPU."""
     from pezoo.adapters import BackendError
-    from pezoo.kernels.installed import installed
 
-    if q.device.type != "cpu":
-        raise BackendError(f"attention numba runs on a CPU, was given {q.device}; use sdpa")
-    if not installed("numba"):
-        raise BackendError("numba cannot be imported: pip install numba, or use sdpa")
+    if obstacle := missing("numba", q.device.type):
+        raise BackendError(f"attention numba {obstacle}; use sdpa")
     if not takes(q, k):
         dense = bias.dense() if isinstance(bias, Pairs) else bias
         return sdpa.attend(q, k, v, dense, mask, scale)
-    from pezoo.kernels.attention_numba import attend
+    from pezoo.kernels.attention.numba import attend
 
     return attend(q, k, v, bias, mask, scale)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
-from pezoo.kernels.members import stacked
+from pezoo.vmap import stacked
 
 
 class Controller(nn.Module):

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pezoo.kernels.members import Kernel
+from pezoo.vmap import Kernel
 
 SMALLEST = 1e-6  # norms below it count as this
 

@@ -15,8 +15,8 @@ from pezoo.cursors.controllers import at_count
 from pezoo.cursors.encoding import CursorEncoding, wave
 from pezoo.cursors.layer import CursorOptions, Scan
 from pezoo.functional import at_least_float32, cursor_frequencies
-from pezoo.kernels.histogram import Copy, Gates, chosen, histogram_scan, sharpen, update
-from pezoo.kernels.histogram_stream import histogram_stream
+from pezoo.kernels.backends import choose
+from pezoo.kernels.histogram import Copy, Gates, histogram_scan, histogram_stream, sharpen, update
 from pezoo.prism_math import *  # noqa: F403  (the paper's equations, beside what uses them)
 from pezoo.registry import register
 
@@ -130,9 +130,7 @@ class PRISM(CursorEncoding):
         )
 
     def kernels(self) -> dict[str, str]:
-        one_sided = any(isinstance(m, Histograms) and m.one_sided for m in self.modules())
-        scan = chosen("auto", at_least_float32(self.mu), one_sided)
-        return super().kernels() | {"histogram_scan": scan}
+        return {"histogram_scan": choose("histogram", at_least_float32(self.mu))}
 
 
 class Histograms(Scan):

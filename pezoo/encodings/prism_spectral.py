@@ -14,8 +14,9 @@ from pezoo.cursors.encoding import CursorEncoding, wave
 from pezoo.cursors.gates import steps_of
 from pezoo.cursors.layer import CursorOptions, Scan
 from pezoo.functional import at_least_float32, cursor_frequencies
+from pezoo.kernels.backends import choose
 from pezoo.kernels.histogram import Copy
-from pezoo.kernels.spectral import chosen, spectral_scan
+from pezoo.kernels.spectral import spectral_scan
 from pezoo.registry import register
 
 
@@ -89,7 +90,7 @@ class PRISMSpectral(CursorEncoding):
         super().__init__(shape, options, lambda total: Spectrum(stride, learned_steps, frequencies))
 
     def kernels(self) -> dict[str, str]:
-        return super().kernels() | {"spectral_scan": chosen(at_least_float32(self.mu))}
+        return {"spectral_scan": choose("spectral", at_least_float32(self.mu))}
 
 
 class Spectrum(Scan):

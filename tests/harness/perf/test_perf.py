@@ -6,7 +6,6 @@ import json
 import statistics
 import time
 from itertools import pairwise
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,7 +13,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.perf import ceilings, encodings, kernels, timing
+from harness.perf import encodings, timing
 from harness.perf.memory import peak_bytes, state_bytes
 from harness.settings.protocol import load_protocol, resolve
 from pezoo.base import PositionError
@@ -215,87 +214,6 @@ def test_without_the_baseline_there_are_no_ratios(monkeypatch):
     assert "cannot represent" in report.render("markdown")
 
 
-# Kernels
-
-
-SIZES = {"batch": 2, "tokens": 5, "cursors": 3, "frequencies": 4, "heads": 3, "features": 5}
-
-
-@pytest.mark.parametrize("name", kernels.KERNELS)
-def test_every_backend_of_every_kernel_runs_and_agrees(name):
-    kernel = kernels.find(name)
-    sizes = {key: SIZES[key] for key in kernel.sizes}
-    report = kernels.measure(name, sizes, rounds=2, device="cpu")
-    assert report.rows[0]["backend"] == "reference"
-    assert report.rows[0]["both_ratio"] == 1
-    assert len({row["backend"] for row in report.rows}) == len(report.rows) > 1
-    for row in report.rows:
-        if row["status"] == "cannot run" and torch.cuda.is_available():
-            continue  # a back end for the other device
-        assert row["status"] == "ok", row["note"]
-        assert row["difference"] < 1e-5
-        assert row["both_floor"] == pytest.approx(row["both_ms"] / report.settings["floor_ms"])
-
-
-@pytest.mark.parametrize("name", kernels.KERNELS)
-def test_every_input_of_a_kernel_is_used_and_gets_a_gradient(name):
-    kernel = kernels.find(name)
-    sizes = {key: SIZES[key] for key in kernel.sizes}
-    inputs = kernel.inputs(sizes, torch.Generator().manual_seed(0))
-    candidate = kernels.Candidate(kernel, inputs, "reference")
-    output = candidate.run()
-    output.square().sum().backward()
-    got = {key for key, x in candidate.inputs.items() if x.grad is not None}
-    assert got == set(inputs) - kernel.constants
-    for key in inputs:
-        changed = {**inputs, key: inputs[key] * 0.5}
-        assert not torch.equal(kernels.Candidate(kernel, changed, "reference").run(), output)
-
-
-def test_a_backend_that_is_wrong_or_cannot_run_is_shown(call, monkeypatch):
-    def call(module, x, backend):
-        if backend == "broken":
-            raise RuntimeError("needs another processor")
-        return x["a"] * (2.5 if backend == "wrong" else 2)
-
-    fake = kernels.Kernel(
-        "fake",
-        {"n": 3},
-        lambda sizes, draws: {"a": torch.ones(sizes["n"])},
-        call,
-        lambda module, sizes: (sizes["n"], 12 * sizes["n"]),
-    )
-    module = SimpleNamespace(backends=lambda: ["wrong", "reference", "broken"])
-    monkeypatch.setattr(kernels, "KERNELS", {"fake": fake})
-    monkeypatch.setattr(kernels, "import_module", lambda name: module)
-    report = kernels.measure("fake", {"n": 3}, rounds=1, device="cpu")
-    rows = {row["backend"]: row for row in report.rows}
-    assert next(iter(rows)) == "reference"
-    assert rows["wrong"]["difference"] == 0.5
-    assert rows["broken"]["status"] == "cannot run"
-    assert "needs another processor" in rows["broken"]["note"]
-    assert report.settings["bytes"] == 36
-    table = report.render("table")
-    assert "cannot run" in table
-    assert "x floor" in table
-
-
-def test_ceilings_count_what_was_done(monkeypatch):
-    monkeypatch.setattr(ceilings, "clock", lambda run, device: (0.5, run()))
-    monkeypatch.setattr(ceilings, "_COPY_BYTES", 4000)
-    monkeypatch.setattr(ceilings, "_MATMUL", 10)
-    limits = ceilings.ceilings("cpu")
-    assert limits == (2 * 10**3 / 0.5, 2 * 4000 / 0.5)
-
-
-@given(st.floats(1, 1e12), st.floats(1, 1e12))
-def test_the_floor_is_bound_by_arithmetic_or_by_memory(flops, size):
-    floor = ceilings.Ceilings(1e9, 1e10).floor(flops, size)
-    assert floor >= flops / 1e9
-    assert floor >= size / 1e10
-    assert floor in (flops / 1e9, size / 1e10)
-
-
 # The command line
 
 
@@ -316,14 +234,7 @@ def test_the_floor_is_bound_by_arithmetic_or_by_memory(flops, size):
         (["--repeats", "0"], "--repeats"),
         (["--threads", "0"], "--threads"),
         (["--format", "xml"], "--format"),
-        (["--kernel", "spectral_scam"], "did you mean spectral_scan"),
-        (["--kernel", "spectral_scan", "--shape", "token=3"], "did you mean tokens"),
-        (["--kernel", "spectral_scan", "--shape", "tokens"], "expected a number"),
-        (["--kernel", "spectral_scan", "--shape", "tokens=0"], "expected a number"),
-        (["--kernel", "spectral_scan", "--pe", "rope"], "--pe is for encodings"),
-        (["--shape", "tokens=3"], "--shape is for kernels"),
         (["--harness", "--pe", "rpoe"], "did you mean rope"),
-        (["--harness", "--kernel", "spectral_scan"], "--harness is for encodings"),
     ],
 )
 def test_bad_input_exits_2_with_one_message(call, args, words):
@@ -391,13 +302,3 @@ def test_tables_have_a_line_per_candidate_of_one_width(call, form):
     assert torch.__version__ in where
     assert [line.strip("| ").split()[0] for line in table[2:]] == ["rope", "nope"]
     assert all(len(a) == len(b) for a, b in pairwise(table)) or form == "table"
-
-
-def test_a_kernel_report_names_its_limits(call):
-    args = ["--kernel", "spectral_scan", "--shape", "batch=2, tokens=4,cursors=2", "--repeats", "1"]
-    code, out, err = call("perf", *args, "--format", "json")
-    assert code == 0, err
-    found = json.loads(out)["settings"]
-    assert (found["batch"], found["tokens"], found["cursors"]) == (2, 4, 2)
-    floor = max(found["flops"] / found["gflops_limit"], found["bytes"] / found["gbytes_limit"])
-    assert found["floor_ms"] == pytest.approx(floor / 1e6)

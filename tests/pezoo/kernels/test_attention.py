@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from pezoo.adapters import BackendError, eager, numba, sdpa
 from pezoo.base import Pairs
-from pezoo.kernels.attention import attention, backends, cost
-from pezoo.kernels.attention_numba import attend
+from pezoo.kernels.attention.numba import attend
 
 torch.set_num_threads(1)
 
@@ -208,14 +207,3 @@ def test_half_precision_goes_to_torch_and_another_device_nowhere():
     assert torch.equal(numba.attend(*inputs, None, None, 1.0), wanted)
     with pytest.raises(BackendError, match="runs on a CPU, was given meta"):
         numba.attend(*(x.to("meta") for x in inputs), None, None, 1.0)
-
-
-def test_as_a_kernel():
-    q, k, v = (x.detach() for x in tensors(2, 2, 9, 9, 8, 8))
-    assert set(backends()) == {"numba", "reference", "sdpa"}
-    wanted = attention(q, k, v)
-    for backend in backends():
-        torch.testing.assert_close(attention(q, k, v, backend=backend), wanted)
-    with pytest.raises(ValueError, match="did you mean sdpa"):
-        attention(q, k, v, backend="spda")
-    assert cost(2, 3, 5, 8)[0] == 2 * 3 * 15 * (14 * 8 + 9)

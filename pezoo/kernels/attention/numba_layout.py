@@ -1,0 +1,116 @@
+"""Where attention's numba kernels find what they read and write."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from pezoo.kernels.attention.numba_rows import Pointer
+from pezoo.kernels.simd.compile import inline
+from pezoo.kernels.simd.memory import pointer
+from pezoo.kernels.simd.vector import LANES
+
+QUERIES = 4
+
+
+class Heads(NamedTuple):
+    """A tensor (B, H, T, n): its address, 0 if there is none, and the strides of B, H and T."""
+
+    data: int
+    batch: int
+    head: int
+    row: int
+
+
+class Inputs(NamedTuple):
+    """What attention reads; bias and hidden are (B, H, T, S).
+
+    For a bias in factors, reader is (B, H, T, P) and bias (B, H, T, P S), S rounded up.
+    """
+
+    q: Heads
+    k: Heads
+    v: Heads
+    bias: Heads
+    hidden: Heads
+    reader: Heads
+    ends: int  # address of T + QUERIES int64, those beyond T are 0
+
+
+class Outputs(NamedTuple):
+    """What forward writes and backward reads: out (B, H, T, n) and log2 sum exp2 (B, H, T)."""
+
+    out: Heads
+    lse: int
+
+
+class Gradients(NamedTuple):
+    """Of the output, which backward reads, and of the inputs, which it writes.
+
+    That of the bias is added to what is there.
+    """
+
+    out: Heads
+    q: Heads
+    k: Heads
+    v: Heads
+    bias: Heads
+    reader: Heads
+
+
+class Sizes(NamedTuple):
+    heads: int
+    queries: int  # T
+    keys: int  # S
+    width: int  # of q and k
+    features: int  # of v
+    factors: int  # P
+    item: int  # bytes of a number
+    scale: float
+
+
+def scratch_sizes(size: Sizes) -> list[int]:
+    """How many numbers each array of the scratch holds, in the order of `Scratch`."""
+    wide, step, long = (-(-n // LANES) * LANES for n in (size.width, size.features, size.keys))
+    rows = -(-size.queries // LANES) * LANES + LANES
+    transposed = [size.width * long, size.features * long]
+    keys = [size.keys * wide, size.keys * step, size.keys * wide, size.keys * step]
+    queries = [QUERIES * n for n in (wide, step, step, long, long)]
+    return [*transposed, *keys, *queries, LANES, rows, rows, 2 * LANES]
+
+
+class Scratch(NamedTuple):
+    """Addresses, zeros at first. Names as in `Inputs`; `_t` is features before tokens."""
+
+    k_t: int
+    v_t: int
+    k: int
+    v: int
+    d_k: int
+    d_v: int
+    q: int
+    out: int
+    d_out: int
+    w: int  # logits, then weights
+    d_w: int
+    line: int
+    tops: int  # the largest logit of each query
+    sums: int  # and the sum of powers
+    edge: int  # LANES zeros, then LANES times -1
+
+
+@inline
+def start_of(x: Heads, row: int, i: int, size: Sizes, like: Any) -> Pointer:
+    """Row i of the head number `row`."""
+    skip = row // size.heads * x.batch + row % size.heads * x.head + i * x.row
+    return pointer(x.data + size.item * skip, like)
+
+
+@inline
+def opened(s: Any, like: Any) -> Any:
+    """Pointers in place of the addresses."""
+    return Scratch(
+        pointer(s.k_t, like), pointer(s.v_t, like), pointer(s.k, like), pointer(s.v, like),
+        pointer(s.d_k, like), pointer(s.d_v, like), pointer(s.q, like), pointer(s.out, like),
+        pointer(s.d_out, like), pointer(s.w, like), pointer(s.d_w, like), pointer(s.line, like),
+        pointer(s.tops, like), pointer(s.sums, like), pointer(s.edge, like),
+    )  # fmt: skip

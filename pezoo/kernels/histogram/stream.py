@@ -1,0 +1,149 @@
+"""Histograms times a table of offsets, without holding all histograms at once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from pezoo.kernels.histogram.reference import Copy, Gates
+from pezoo.kernels.histogram.scan import histogram_scan
+from pezoo.vmap import Kernel
+
+# reset, incr, decr, gamma, table, state, copy.none, copy.source; and eps, one_sided, backend
+Inputs = Sequence[Any]
+Options = tuple[float, bool, str]
+
+SMALL = 1 << 24  # numbers in all histograms, up to which they are held at once
+
+
+def histogram_stream(
+    gates: Gates,
+    gamma: Tensor | None,
+    table: Tensor,
+    state: Tensor | None = None,
+    eps: float = 1e-8,
+    *,
+    copy: Copy | None = None,
+    one_sided: bool = False,
+    backend: str = "auto",
+    chunk: int | None = None,
+) -> tuple[Tensor, Tensor]:
+    """`histogram_scan` times table (L, d): e (B, T, C, d) and the last histogram (B, C, L).
+
+    e_t = sum_i h_t[i] table[i]. The rows of the table are the offsets of the last histogram, -P..P,
+    or 0..P one-sided. The other arguments are those of `histogram_scan`.
+
+    Histograms are computed `chunk` steps at a time, only the state before each chunk is kept, and
+    backward computes the chunk's histograms again: about sqrt(T) of T steps are held at a time, for
+    one more forward pass. None chooses: all steps at once if that is small, else about sqrt(T).
+
+    >>> gates = Gates(*torch.tensor([[[[0.0]]], [[[0.7]]], [[[0.1]]]]))
+    >>> e, last = histogram_stream(gates, None, torch.tensor([[-1.0], [0.0], [1.0]]))
+    >>> e
+    tensor([[[[0.6000]]]])
+    >>> last
+    tensor([[[0.1000, 0.2000, 0.7000]]])
+
+    Errors: ValueError for a table of the wrong length or a chunk below 1, and those of
+    `histogram_scan`.
+
+    Source: Lee 2025, "Position as Probability", Algorithm 2. Keeping one state per chunk is
+    checkpointing (Chen et al. 2016, "Training deep nets with sublinear memory cost").
+    """
+    b, t, c = gates.reset.shape
+    first = 1 if state is None else state.shape[-1]
+    bins = first + (1 if one_sided else 2) * t
+    if table.dim() != 2 or table.shape[0] != bins:
+        raise ValueError(f"table must be ({bins}, d), was {tuple(table.shape)}")
+    if chunk is not None and chunk < 1:
+        raise ValueError(f"chunk must be at least 1, was {chunk}")
+    if chunk is None:
+        chunk = t if b * t * c * bins <= SMALL else math.ceil(math.sqrt(t))
+    options = eps, one_sided, backend
+    with torch.autocast(gates.reset.device.type, enabled=False):
+        inputs = *gates, gamma, table.to(gates.reset.dtype), state, *(copy or (None, None))
+        if chunk >= t:
+            return _run(inputs, options)
+        start = gates.reset.new_ones(b, c, 1) if state is None else state
+        e, last = _Stream.apply(chunk, options, *inputs[:5], start, *inputs[6:])
+    return e, last
+
+
+def _run(inputs: Inputs, options: Options) -> tuple[Tensor, Tensor]:
+    """e and the last histogram, with all histograms in between."""
+    *gates, gamma, table, state, none, source = inputs
+    eps, one_sided, backend = options
+    copy = None if none is None else Copy(none, source)
+    h = histogram_scan(
+        Gates(*gates), gamma, state, eps, copy=copy, one_sided=one_sided, backend=backend
+    )
+    return h @ table, h[:, -1]
+
+
+def _cut(inputs: Inputs, state: Tensor, start: int, end: int, one_sided: bool) -> Inputs:
+    """The inputs of steps start..end-1, which begin with that state."""
+    *gates, gamma, table, _, none, source = inputs
+    bins = state.shape[-1] + (1 if one_sided else 2) * (end - start)
+    seen = bins - 1 if one_sided else bins // 2
+    steps = [None if x is None else x[:, start:end] for x in (*gates, none, source)]
+    if table is not None:
+        skip = 0 if one_sided else (table.shape[0] - bins) // 2
+        table = table[skip : skip + bins]
+    source = None if steps[4] is None else steps[4][..., :seen]
+    return *steps[:3], gamma, table, state, steps[3], source
+
+
+class _Stream(Kernel):
+    """chunk, options and Inputs -> e, last."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, chunk: int, options: Options, *inputs: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        reset, state = inputs[0], inputs[5]
+        assert reset is not None
+        assert state is not None
+        edges = [*range(0, reset.shape[1], chunk), reset.shape[1]]
+        rows, states = [], []
+        for start, end in pairwise(edges):
+            states.append(state)
+            e, last = _run(_cut(inputs, state, start, end, options[1]), options)
+            rows.append(e)
+            state = last.clone()  # a view would keep the chunk's histograms
+        ctx.save_for_backward(*inputs, *states)
+        ctx.edges, ctx.options = edges, options
+        return torch.cat(rows, 1), state
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, d_e: Tensor, d_state: Tensor) -> Any:
+        inputs, states = ctx.saved_tensors[:8], ctx.saved_tensors[8:]
+        one_sided = ctx.options[1]
+        needed = [x is not None and ctx.needs_input_grad[2 + i] for i, x in enumerate(inputs)]
+        grads = [
+            torch.zeros_like(x) if need else None for x, need in zip(inputs, needed, strict=True)
+        ]
+        needed[5] = True  # what comes before needs it
+        for state, (start, end) in reversed([*zip(states, pairwise(ctx.edges), strict=True)]):
+            part = [
+                x.detach().requires_grad_() if need else x
+                for x, need in zip(_cut(inputs, state, start, end, one_sided), needed, strict=True)
+            ]
+            with torch.enable_grad():
+                outputs = _run(part, ctx.options)
+            leaves = [x for x, need in zip(part, needed, strict=True) if need]
+            found = iter(torch.autograd.grad(outputs, leaves, (d_e[:, start:end], d_state)))
+            into = _cut(grads, state, start, end, one_sided)
+            for i, need in enumerate(needed):
+                if need and i == 5:
+                    d_state = next(found)
+                elif need:
+                    into[i].add_(next(found))
+        grads[5] = d_state if ctx.needs_input_grad[7] else None
+        return None, None, *grads

@@ -1,0 +1,1 @@
+"""Vectors for the numba back ends: their arithmetic, memory and compilation."""

@@ -1,0 +1,376 @@
+"""The histogram scan: every back end against a dictionary of offsets, all paths, and each other."""
+
+import itertools
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pezoo.kernels.backends import installed
+from pezoo.kernels.histogram import Copy, Gates, histogram_scan, update
+
+D = torch.float64
+NUMBA = pytest.param("numba", marks=pytest.mark.skipif(not installed("numba"), reason="no numba"))
+each = pytest.mark.parametrize("backend", ["reference", NUMBA])  # triton: test_histogram_triton.py
+fast = pytest.mark.parametrize("backend", [NUMBA])
+sides = pytest.mark.parametrize("one_sided", [False, True])
+
+
+def draw(b, t, c, *, seed=0, gamma=True, state=0, copy=False, one_sided=False, dtype=D, sharp=1.0):
+    """Random arguments of histogram_scan, which all want gradients; a state of `state` tokens."""
+    draws = torch.Generator().manual_seed(seed)
+
+    def random(*size):
+        return torch.randn(size, generator=draws, dtype=D)
+
+    logits = sharp * random(b, t, c, 4)
+    incr, decr, _ = logits[..., 1:].softmax(-1).unbind(-1)
+    gates = Gates(logits[..., 0].sigmoid(), incr, decr)
+    power = 1 + 2 * torch.rand(c, generator=draws, dtype=D) if gamma else None
+    bins = state + 1 if one_sided else 2 * state + 1
+    start = random(b, c, bins).softmax(-1) if state else None
+    branch = None
+    if copy:
+        number, now = torch.arange(state + t), state + torch.arange(t)
+        shares = random(b, t, c, state + t).masked_fill(
+            (number > now[:, None])[:, None], -torch.inf
+        )
+        shares = torch.cat([shares, random(b, t, c, 1)], -1).softmax(-1)
+        branch = Copy(shares[..., -1], shares[..., :-1])
+
+    def leaf(x):
+        return None if x is None else x.to(dtype).requires_grad_()
+
+    return {
+        "gates": Gates(*map(leaf, gates)),
+        "gamma": leaf(power),
+        "state": leaf(start),
+        "copy": branch and Copy(*map(leaf, branch)),
+        "one_sided": one_sided,
+    }
+
+
+def leaves(given):
+    found = (*given["gates"], given["gamma"], given["state"], *(given["copy"] or ()))
+    return [x for x in found if x is not None]
+
+
+def gradients(h, given, seed=1):
+    weight = torch.randn(h.shape, generator=torch.Generator().manual_seed(seed), dtype=D)
+    return torch.autograd.grad(h, leaves(given), weight.to(h.dtype))
+
+
+arguments = st.fixed_dictionaries(
+    {
+        "seed": st.integers(0, 10**6),
+        "gamma": st.booleans(),
+        "state": st.sampled_from([0, 1, 2, 7]),
+        "copy": st.booleans(),
+        "one_sided": st.booleans(),
+        "sharp": st.sampled_from([0.1, 1.0, 10.0]),
+    }
+)
+
+
+def plain(given, eps, row, cursor):
+    """One cursor's histograms as dictionaries, from Algorithm 1 read line by line."""
+    gates = [gate[row, :, cursor].tolist() for gate in given["gates"]]
+    gamma, copy, one_sided = given["gamma"], given["copy"], given["one_sided"]
+    h, first = {0: 1.0}, 0
+    if given["state"] is not None:
+        masses = given["state"][row, cursor].tolist()
+        first = len(masses) - 1 if one_sided else len(masses) // 2
+        h = {i - (0 if one_sided else first): mass for i, mass in enumerate(masses)}
+    rows = []
+    for step, (reset, up, down) in enumerate(zip(*gates, strict=True)):
+        new = {}
+        for offset, mass in h.items():
+            for start, share in ((offset, 1 - reset), (0, reset)):
+                for move, chance in ((1, up), (-1, down), (0, 1 - up - down)):
+                    end = max(start + move, 0) if one_sided else start + move
+                    new[end] = new.get(end, 0.0) + mass * share * chance
+        if copy is not None:
+            none, shares = copy.none[row, step, cursor].item(), copy.source[row, step, cursor]
+            new = {offset: none * mass for offset, mass in new.items()}
+            for token, share in enumerate(shares.tolist()):
+                if share:
+                    new[token + 1] += share
+        if gamma is not None:
+            raised = {d: (mass + eps) ** gamma[cursor].item() for d, mass in new.items()}
+            new = {d: mass / sum(raised.values()) for d, mass in raised.items()}
+        h = new
+        rows.append(h)
+    return rows, first
+
+
+@each
+@settings(max_examples=25, deadline=None)
+@given(size=st.tuples(st.integers(1, 2), st.integers(1, 9), st.integers(1, 3)), options=arguments)
+def test_the_scan_is_algorithm_1(backend, size, options):
+    given_ = draw(*size, **options)
+    with torch.no_grad():
+        h = histogram_scan(**given_, eps=1e-3, backend=backend)
+    b, t, c = size
+    for row, cursor in itertools.product(range(b), range(c)):
+        rows, first = plain(given_, 1e-3, row, cursor)
+        left = 0 if options["one_sided"] else first + t
+        for step, masses in enumerate(rows):
+            want = torch.zeros(h.shape[-1], dtype=D)
+            for offset, mass in masses.items():
+                want[offset + left] = mass
+            torch.testing.assert_close(h[row, step, cursor], want, atol=1e-13, rtol=1e-9)
+
+
+@each
+@sides
+@pytest.mark.parametrize("t", [1, 2, 3])
+def test_without_sharpening_it_sums_all_paths(backend, one_sided, t):
+    given_ = draw(1, t, 2, seed=t, gamma=False, copy=True, one_sided=one_sided)
+    with torch.no_grad():
+        h = histogram_scan(**given_, backend=backend)
+    none, source = given_["copy"]
+    for c in range(2):
+        want = torch.zeros(h.shape[-1], dtype=D)
+        walks = [(reset, move) for reset in (False, True) for move in (-1, 0, 1)]
+        for path in itertools.product([*walks, *range(t)], repeat=t):
+            weight, offset = 1.0, 0
+            for step, action in enumerate(path):
+                r, up, down = (gate[0, step, c].item() for gate in given_["gates"])
+                if isinstance(action, int):
+                    weight, offset = weight * source[0, step, c, action].item(), action + 1
+                    continue
+                reset, move = action
+                weight *= none[0, step, c].item() * (r if reset else 1 - r)
+                weight *= {1: up, -1: down, 0: 1 - up - down}[move]
+                offset = (0 if reset else offset) + move
+                offset = max(offset, 0) if one_sided else offset
+            if weight:
+                want[offset + (0 if one_sided else t)] += weight
+        torch.testing.assert_close(h[0, -1, c], want, atol=1e-14, rtol=0)
+
+
+@fast
+@settings(max_examples=60, deadline=None)
+@given(size=st.tuples(st.integers(1, 3), st.integers(1, 40), st.integers(1, 9)), options=arguments)
+def test_back_ends_agree_in_values_and_gradients(backend, size, options):
+    given_ = draw(*size, **options)
+    want = histogram_scan(**given_, backend="reference")
+    got = histogram_scan(**given_, backend=backend)
+    assert got.shape == want.shape
+    torch.testing.assert_close(got, want, atol=1e-12, rtol=1e-9)
+    for a, b in zip(gradients(got, given_), gradients(want, given_), strict=True):
+        torch.testing.assert_close(a, b, atol=1e-8 * max(1.0, b.abs().max().item()), rtol=1e-6)
+
+
+@each
+@sides
+@pytest.mark.parametrize("with_gamma", [False, True])
+def test_gradcheck(backend, one_sided, with_gamma):
+    given_ = draw(1, 3, 2, seed=5, gamma=with_gamma, state=1, copy=True, one_sided=one_sided)
+
+    def scan(reset, incr, decr, gamma, state, none, source):
+        return histogram_scan(
+            Gates(reset, incr, decr), gamma, state, 1e-3,
+            copy=Copy(none, source), one_sided=one_sided, backend=backend,
+        )  # fmt: skip
+
+    inputs = *given_["gates"], given_["gamma"], given_["state"], *given_["copy"]
+    assert torch.autograd.gradcheck(scan, inputs)
+
+
+@each
+def test_without_a_copy_branch_equals_never_copying(backend):
+    given_ = draw(2, 6, 3)
+    want = histogram_scan(**given_, backend=backend)
+    never = Copy(torch.ones(2, 6, 3, dtype=D), torch.zeros(2, 6, 3, 6, dtype=D))
+    torch.testing.assert_close(histogram_scan(**{**given_, "copy": never}, backend=backend), want)
+
+
+@each
+@sides
+def test_a_copied_position_is_where_a_counting_cursor_stood(backend, one_sided):
+    t = 6
+    zero, one = torch.zeros(1, t, 1, dtype=D), torch.ones(1, t, 1, dtype=D)
+    counting = histogram_scan(Gates(zero, one, zero), None, one_sided=one_sided, backend=backend)
+    for token in range(t):
+        none, source = one.clone(), torch.zeros(1, t, 1, t, dtype=D)
+        none[:, -1], source[:, -1, :, token] = 0, 1
+        h = histogram_scan(
+            Gates(zero, zero, one), None, copy=Copy(none, source), one_sided=one_sided,
+            backend=backend,
+        )  # fmt: skip
+        assert torch.equal(h[:, -1], counting[:, token])
+
+
+@each
+@sides
+def test_a_state_continues_the_scan(backend, one_sided):
+    given_ = draw(2, 9, 3, copy=True, one_sided=one_sided)
+    options = {"one_sided": one_sided, "backend": backend}
+    gates, gamma, (none, source) = given_["gates"], given_["gamma"], given_["copy"]
+    whole = histogram_scan(**given_, backend=backend)
+    copy = Copy(none[:, :4], source[:, :4, :, :4])
+    first = histogram_scan(Gates(*(g[:, :4] for g in gates)), gamma, copy=copy, **options)
+    copy = Copy(none[:, 4:], source[:, 4:])
+    rest = histogram_scan(
+        Gates(*(g[:, 4:] for g in gates)), gamma, first[:, -1], copy=copy, **options
+    )
+    torch.testing.assert_close(rest, whole[:, 4:])
+
+
+@each
+@settings(max_examples=20, deadline=None)
+@given(t=st.integers(1, 30), options=arguments)
+def test_histograms_are_distributions_over_what_can_be_reached(backend, t, options):
+    with torch.no_grad():
+        h = histogram_scan(**draw(2, t, 3, **options), backend=backend)
+    assert (h >= 0).all()
+    torch.testing.assert_close(h.sum(-1), torch.ones(2, t, 3, dtype=D), atol=1e-12, rtol=0)
+    for step in range(t):
+        margin = t - 1 - step
+        assert not h[:, step, :, h.shape[-1] - margin :].any()
+        assert options["one_sided"] or not h[:, step, :, :margin].any()
+
+
+@fast
+@sides
+@pytest.mark.parametrize("with_gamma", [False, True])
+def test_a_long_sequence_stays_normalised(backend, one_sided, with_gamma):
+    given_ = draw(1, 2048, 2, dtype=torch.float32, gamma=with_gamma, one_sided=one_sided)
+    with torch.no_grad():
+        h = histogram_scan(**given_, backend=backend)
+    assert (h.double().sum(-1) - 1).abs().max() < 1e-5
+
+
+@fast
+@pytest.mark.parametrize("gamma", [1.0, 1.02])
+def test_many_small_masses_beside_a_large_one_are_not_lost(backend, gamma):
+    """Near gamma = 1, eps leaves mass in all bins that are alive."""
+    given_ = draw(1, 2048, 1, dtype=torch.float32)
+    given_["gamma"] = torch.full((1,), gamma)
+    with torch.no_grad():
+        h = histogram_scan(**given_, backend=backend)
+    assert (h.double().sum(-1) - 1).abs().max() < 1e-5
+
+
+@fast
+@pytest.mark.parametrize("gamma", [None, 1.0, 1.5, 4.0, 30.0])
+def test_float32_is_close_to_float64(backend, gamma):
+    wide = draw(4, 60, 5, copy=True, state=3)
+    wide["gamma"] = None if gamma is None else torch.full((5,), gamma, dtype=D, requires_grad=True)
+    single = {
+        "gates": Gates(*(x.detach().float().requires_grad_() for x in wide["gates"])),
+        "gamma": None if gamma is None else wide["gamma"].detach().float().requires_grad_(),
+        "state": wide["state"].detach().float().requires_grad_(),
+        "copy": Copy(*(x.detach().float().requires_grad_() for x in wide["copy"])),
+    }
+    want = histogram_scan(**wide, backend="reference")
+    got = histogram_scan(**single, backend=backend)
+    assert got.dtype == torch.float32
+    scale = 1e-5 * (gamma or 1)  # sharpening multiplies relative errors by gamma
+    torch.testing.assert_close(got.double(), want, atol=scale, rtol=scale)
+    for a, b in zip(gradients(got, single), gradients(want, wide), strict=True):
+        assert (a - b).abs().max() <= scale * b.abs().max().clamp(min=1e-6)
+
+
+@each
+def test_saturated_gates_in_float32_are_finite(backend):
+    given_ = draw(16, 20, 16, dtype=torch.float32, sharp=10.0)
+    assert (1 - given_["gates"].incr - given_["gates"].decr).min() < 0  # rounding
+    h = histogram_scan(**given_, backend=backend)
+    assert (h >= 0).all()
+    assert all(grad.isfinite().all() for grad in gradients(h, given_))
+
+
+@each
+def test_sharpening_by_a_large_power_is_finite(backend):
+    given_ = draw(1, 30, 1, dtype=torch.float32, sharp=0.0)
+    given_["gamma"] = torch.full((1,), 500.0, requires_grad=True)
+    h = histogram_scan(**given_, backend=backend)
+    torch.testing.assert_close(h.sum(-1), torch.ones(1, 30, 1))
+    assert all(grad.isfinite().all() for grad in gradients(h, given_))
+
+
+@each
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_a_nan_is_not_hidden(backend, bad):
+    given_ = draw(2, 5, 9, dtype=torch.float32)
+    reset = given_["gates"].reset.detach().clone()
+    reset[1, 2, 4] = bad
+    h = histogram_scan(given_["gates"]._replace(reset=reset), given_["gamma"], backend=backend)
+    wrong = h.isnan().any(-1)
+    want = torch.zeros(2, 5, 9, dtype=torch.bool)
+    want[1, 2:, 4] = True
+    assert torch.equal(wrong, want)
+
+
+@fast
+def test_views_and_expanded_gradients(backend):
+    logits = torch.randn(3, 7, 4, 4, dtype=D, requires_grad=True)
+
+    def total(backend):
+        moves = logits[..., 1:].softmax(-1)
+        gates = Gates(logits[..., 0].sigmoid(), moves[..., 0], moves[..., 1])
+        h = histogram_scan(gates, torch.tensor(2.0, dtype=D).expand(4), backend=backend)
+        return torch.autograd.grad(h[..., 7].sum(), logits)[0]
+
+    torch.testing.assert_close(total(backend), total("reference"))
+
+
+@fast
+def test_gradients_of_a_few_inputs(backend):
+    given_ = draw(2, 6, 3, copy=True, state=2)
+    whole = dict(zip(range(7), gradients(histogram_scan(**given_), given_), strict=True))
+    for index, x in enumerate(leaves(given_)):
+        for y in leaves(given_):
+            y.requires_grad_(y is x)
+        h = histogram_scan(**given_, backend=backend)
+        weight = torch.randn(h.shape, generator=torch.Generator().manual_seed(1), dtype=D)
+        (grad,) = torch.autograd.grad(h, x, weight)
+        torch.testing.assert_close(grad, whole[index])
+
+
+def test_one_sided_mass_at_zero_stays_when_it_steps_back():
+    h = torch.tensor([1.0, 0.0], dtype=D)
+    back = update(h, *torch.tensor([0.0, 0.0, 1.0], dtype=D), one_sided=True)
+    assert back.tolist() == [1.0, 0.0, 0.0]
+    after_reset = update(h.flip(0), *torch.tensor([1.0, 0.25, 0.75], dtype=D), one_sided=True)
+    assert after_reset.tolist() == [0.75, 0.25, 0.0]
+
+
+@sides
+def test_update_keeps_the_mass(one_sided):
+    h = torch.rand(3, 7, dtype=D).softmax(-1)
+    gates = [gate[0, 0] for gate in draw(1, 1, 3)["gates"]]
+    new = update(h, *gates, one_sided=one_sided)
+    assert new.shape == (3, 8 if one_sided else 9)
+    torch.testing.assert_close(new.sum(-1), torch.ones(3, dtype=D))
+
+
+def test_the_reference_has_second_derivatives():
+    given_ = draw(1, 3, 1)
+    h = histogram_scan(given_["gates"], given_["gamma"], backend="reference")
+    (first,) = torch.autograd.grad(h.square().sum(), given_["gamma"], create_graph=True)
+    (second,) = torch.autograd.grad(first.sum(), given_["gamma"])
+    assert second.abs() > 0
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"gates": Gates(*torch.zeros(3, 2, 0, 3))}, "at least one token"),
+        ({"gates": Gates(*torch.zeros(3, 2, 4, 3)[:2], torch.zeros(2, 4, 2))}, "decr must be"),
+        ({"gamma": torch.ones(2)}, r"gamma must be \(3,\), was \(2,\)"),
+        ({"gamma": torch.ones(3, dtype=D)}, "gamma must be torch.float32"),
+        ({"state": torch.ones(2, 2, 1)}, r"state must be \(2, 3, 1\)"),
+        ({"state": torch.ones(2, 3, 4)}, "odd number of bins, was given 4"),
+        ({"copy": Copy(torch.ones(2, 4, 1), torch.zeros(2, 4, 3, 4))}, "copy.none must be"),
+        ({"copy": Copy(torch.ones(2, 4, 3), torch.zeros(2, 4, 1, 4))}, "copy.source must be"),
+    ],
+)
+def test_shapes_and_types_that_do_not_fit(change, words):
+    given_ = {"gates": Gates(*torch.zeros(3, 2, 4, 3)), "gamma": None} | change
+    with pytest.raises(ValueError, match=words):
+        histogram_scan(**given_)

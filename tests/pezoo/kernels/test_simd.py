@@ -1,0 +1,155 @@
+"""The vectors of the numba back ends: arithmetic, memory, and where machine code is kept."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+numba = pytest.importorskip("numba")
+
+from pezoo.kernels.simd import compile  # noqa: E402
+from pezoo.kernels.simd.functions import UNIT, exp2, log2, log_terms, power_terms  # noqa: E402
+from pezoo.kernels.simd.memory import (  # noqa: E402
+    ask_to_read,
+    gather,
+    load,
+    load_rows,
+    scatter,
+    store,
+    store_rows,
+)
+from pezoo.kernels.simd.vector import LANES, larger, splat, where_negative  # noqa: E402
+
+types = pytest.mark.parametrize("dtype", [np.float32, np.float64])
+
+
+def each_vector(function):
+    """A numba function of a vector -> one of arrays."""
+    function = numba.njit(function)
+
+    @numba.njit
+    def run(x, out):
+        for i in range(0, x.size, LANES):
+            store(out, i, function(load(x, i)))
+
+    def call(x):
+        out = np.empty_like(x)
+        run(x, out)
+        return out
+
+    return call
+
+
+def test_logarithm_and_power_are_accurate_to_float32():
+    x = np.geomspace(1.2e-38, 3e38, 1 << 20, dtype=np.float32)
+    near_one = 1 + np.linspace(-0.5, 1, 1 << 16, dtype=np.float32)
+    log = each_vector(lambda x: log2(x, log_terms(0 * x)))
+    for values in (x, near_one):
+        want = np.log2(values.astype(np.float64))
+        assert (np.abs(log(values) * UNIT - want) <= 3e-7 * np.abs(want)).all()
+    x = -np.linspace(-1, 126, 1 << 20, dtype=np.float32)
+    power = each_vector(lambda x: exp2(x, power_terms(0 * x)))
+    want = np.exp2(x.astype(np.float64))
+    assert (np.abs(power(x) - want) <= 3e-7 * want).all()
+    assert power(np.zeros(LANES, np.float32)).tolist() == [1.0] * LANES
+    assert not power(np.full(LANES, -1e30, np.float32)).any()
+    assert np.isnan(power(np.full(LANES, np.nan, np.float32))).all()
+
+
+def test_float64_calls_the_library():
+    x = np.linspace(0.1, 3, 800)
+    log = each_vector(lambda x: log2(x, log_terms(0 * x)))
+    np.testing.assert_allclose(log(x), np.log2(x) / UNIT, rtol=1e-15)
+    power = each_vector(lambda x: exp2(x, power_terms(0 * x)))
+    np.testing.assert_allclose(power(-x), np.exp2(-x), rtol=1e-15)
+
+
+@types
+def test_vectors_compute_like_arrays(dtype):
+    x = np.random.default_rng(0).standard_normal(10 * LANES).astype(dtype)
+    run = each_vector(lambda x: (1 - x) * (x + 2) / (x * x + 3) - 0.5 * splat(4, x))
+    np.testing.assert_allclose(run(x), (1 - x) * (x + 2) / (x * x + 3) - 2, rtol=1e-5)
+    np.testing.assert_array_equal(each_vector(lambda x: larger(x, 0 * x))(x), np.maximum(x, 0))
+    run = each_vector(lambda x: where_negative(x, splat(-1, x), splat(1, x)))
+    np.testing.assert_array_equal(run(x), np.where(x < 0, -1, 1))
+
+
+@types
+def test_rows_are_transposed(dtype):
+    x = np.arange(40 * LANES).astype(dtype)
+    at = np.random.default_rng(0).permutation(15)[:LANES] * 2 * LANES
+    lines, back = np.zeros(LANES * LANES + 1, dtype), np.zeros_like(x)
+
+    @numba.njit
+    def turn(x, at, lines, back, factors):
+        ask_to_read(x, at[0])
+        load_rows(x, at, 3, lines, 1)
+        store_rows(back, at, 3, lines, 1, load(factors, 0))
+        scatter(back, at, 2, gather(x, at, 2))
+
+    turn(x, at, lines, back, np.arange(1, LANES + 1).astype(dtype))
+    rows = at[:, None] + 3 + np.arange(LANES)
+    np.testing.assert_array_equal(lines[1:].reshape(LANES, LANES), x[rows].T)
+    np.testing.assert_array_equal(back[rows], x[rows] * np.arange(1, LANES + 1)[:, None])
+    np.testing.assert_array_equal(back[at + 2], x[at + 2])
+    assert lines[0] == 0
+    assert (np.delete(back, [*rows.ravel(), *(at + 2)]) == 0).all()
+
+
+KERNEL = """
+import sys
+sys.path.insert(0, {folder!r})
+from pezoo.kernels.simd import compile  # noqa: E402
+compile.__file__ = {folder!r} + "/simd/compile.py"  # as if its folder were this one
+import kernel
+print(kernel.twice(21.0))
+"""
+
+
+def test_the_digest_is_of_every_module_s_name_and_content(tmp_path):
+    (tmp_path / "a.py").write_text("x = 1")
+    found = [compile.digest(tmp_path)]
+    (tmp_path / "a.py").write_text("x = 2")
+    found.append(compile.digest(tmp_path))
+    (tmp_path / "b.py").write_text("")
+    found.append(compile.digest(tmp_path))
+    (tmp_path / "b.py").rename(tmp_path / "c.py")
+    found.append(compile.digest(tmp_path))
+    assert len(set(found)) == 4
+    (tmp_path / "notes.txt").write_text("no code")
+    assert compile.digest(tmp_path) == found[-1]
+
+
+def test_compiling_leaves_numba_s_own_setting_alone(tmp_path, monkeypatch):
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
+
+    def twice(x):
+        return 2 * x
+
+    kernel = compile.compiled(twice)
+    assert str(tmp_path) == numba.config.CACHE_DIR
+    assert kernel(4) == 8
+    folder = tmp_path / f"numba-{compile.digest(Path(compile.__file__).parents[1])}"
+    assert Path(kernel.stats.cache_path).parent == folder
+    assert list(folder.rglob("*.nbc"))
+
+
+def test_a_change_in_a_called_function_compiles_the_kernel_anew(tmp_path):
+    (tmp_path / "helper.py").write_text("import numba\n@numba.njit\ndef by(x):\n    return 2 * x\n")
+    (tmp_path / "kernel.py").write_text(
+        "from helper import by\nfrom pezoo.kernels.simd.compile import compiled\n"
+        "@compiled\ndef twice(x):\n    return by(x)\n"
+    )
+    assert run(tmp_path) == "42.0"
+    (tmp_path / "helper.py").write_text("import numba\n@numba.njit\ndef by(x):\n    return 3 * x\n")
+    assert run(tmp_path) == "63.0"
+
+
+def run(folder):
+    """What the kernel says in a process of its own."""
+    code = [sys.executable, "-B", "-c", KERNEL.format(folder=str(folder))]
+    env = {key: value for key, value in os.environ.items() if key != "NUMBA_CACHE_DIR"}
+    return subprocess.run(code, capture_output=True, text=True, check=True, env=env).stdout.strip()
