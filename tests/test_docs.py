@@ -19,7 +19,8 @@ PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```\s*$", re.MULTILINE | re.DOTALL)
 SPAN = re.compile(r"`([^`\n]+)`")
 LINK = re.compile(r"\]\((?!\w+:|#)([^)#\s]+)")
-IN_TREE = re.compile(r"(?:pezoo|harness|leaderboard|benchmarks|tests|docs)/[\w./*-]*\w*|[\w.-]+\.(?:md|toml)")
+FOLDERS = "pezoo|harness|leaderboard|benchmarks|tests|docs"
+IN_TREE = re.compile(rf"(?:{FOLDERS})/[\w./*-]*\w*|[\w.-]+\.(?:md|toml)")
 PLACEHOLDER = re.compile(r"(?<![a-zA-Z])[A-Z]+(?=[_./]|$)(?!\.md)")
 GENERATED = ("leaderboard/site", "leaderboard/LEADERBOARD.md")
 
