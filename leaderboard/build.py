@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from leaderboard import site
-from leaderboard.groups import grouped
 from leaderboard.markdown import write_markdown
 from leaderboard.records import load
+from leaderboard.tables import tables
 
 RECORDS = Path(__file__).parent / "records"
 
@@ -36,8 +36,8 @@ def build(
     same bytes. Bad files do not stop a build; the report names them.
     """
     found, problems = load([records] if runs is None else [records, runs])
-    groups = grouped(found)
-    paths = site.build(groups, found, out, len(problems), source=source)
+    every = tables(found)
+    paths = site.build(every, found, out, len(problems), source=source)
     if markdown is not None:
-        paths += write_markdown(groups, markdown)
+        paths += write_markdown(every, markdown)
     return BuildReport(tuple(paths), len(found), tuple(problems))

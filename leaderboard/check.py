@@ -1,23 +1,24 @@
-"""Whether records deserve to be committed: more than a valid form, also a consistent content."""
+"""What a record must fulfil to be committed: beyond a valid form, content that agrees."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 from leaderboard import catalog as known
 from leaderboard.catalog import Catalog
 from leaderboard.files import command_text, shown
-from leaderboard.groups import grouped
 from leaderboard.markdown import PICTURES, files
-from leaderboard.records import Record, Score, load, paths_of, read
-from leaderboard.summary import bare
+from leaderboard.records import load, paths_of, read
+from leaderboard.rows import bare
+from leaderboard.schema import Record
+from leaderboard.scores import Score
+from leaderboard.tables import tables
 from leaderboard.tuning import MARK, base
 
 
@@ -60,7 +61,7 @@ def _name(path: Path) -> str:
 
 def stale(records: Path, page: Path) -> list[str]:
     """What of LEADERBOARD.md and its pictures is not what the records give, one line each."""
-    expected = files(grouped(load([records])[0]), page.name)
+    expected = files(tables(load([records])[0]), page.name)
     lines = []
     for name, text in expected.items():
         path = page.parent / name
@@ -73,7 +74,7 @@ def stale(records: Path, page: Path) -> list[str]:
 
 
 def refusals(record: Record, catalog: Catalog) -> Iterator[str]:
-    """Why this record, valid in form, is not to be believed; nothing where it is."""
+    """Why a record that is valid in form cannot be true; nothing for a good one."""
     yield from _identity(record)
     yield from _tuning(record)
     yield from _names(record, catalog)
@@ -81,7 +82,7 @@ def refusals(record: Record, catalog: Catalog) -> Iterator[str]:
     yield from _cost(record)
     if record.status == "done":
         yield from _training(record)
-        for mode, scores in {"": record.scores, **record.modes}.items():
+        for mode, scores in record.by_mode.items():
             where = f"modes.{mode}.scores" if mode else "scores"
             for part in ("last", "best"):
                 if own := getattr(scores, part):
@@ -94,17 +95,13 @@ def _identity(record: Record) -> Iterator[str]:
     text = json.dumps(record.config, sort_keys=True, separators=(",", ":"))
     if (digest := hashlib.sha256(text.encode()).hexdigest()[:16]) != record.run:
         yield f"run is {record.run}, but the hash of its config is {digest}"
-    for field, key in (
-        ("protocol", "protocol"),
-        ("task", "task"),
-        ("encoding", "label"),
-        ("seed", "seed"),
-    ):
-        if record.config.get(key) != getattr(record, field):
-            inside, outside = record.config.get(key), getattr(record, field)
+    for field in ("protocol", "task", "encoding", "seed"):
+        key = "label" if field == "encoding" else field
+        inside, outside = record.config.get(key), getattr(record, field)
+        if inside != outside:
             yield f"{field} is {outside!r}, but config.{key} is {inside!r}"
-    if bare(record.plain.spec) != bare(record.encoding):
-        yield f"encoding is {record.encoding!r}, but config.encoding is {record.plain.spec!r}"
+    if bare(spec := record.settings.encoding) != bare(record.encoding):
+        yield f"encoding is {record.encoding!r}, but config.encoding is {spec!r}"
 
 
 def _tuning(record: Record) -> Iterator[str]:
@@ -122,21 +119,17 @@ def _names(record: Record, catalog: Catalog) -> Iterator[str]:
         yield unknown("protocol", record.protocol, catalog.protocols)
     if (task := catalog.tasks.get(record.task)) is None:
         yield unknown("task", record.task, catalog.tasks)
-    elif not _not_newer(record.plain.task_version, task.version):
-        given = record.plain.task_version
+    elif not _not_newer(given := record.settings.task_version, task.version):
         yield f"task version {given} is not known: {record.task} is at version {task.version}"
-    name = bare(record.plain.spec)
+    name = bare(record.settings.encoding)
     if (current := catalog.version(name)) is None:
         yield unknown("encoding", name, catalog.encodings)
-    elif not _not_newer(record.plain.encoding_version, current):
-        given = record.plain.encoding_version
+    elif not _not_newer(given := record.settings.encoding_version, current):
         yield f"encoding version {given} is not known: {name} is at version {current}"
 
 
-def _not_newer(given: int | str, current: int) -> bool:
+def _not_newer(given: int, current: int) -> bool:
     """Whether every part of a version, three digits each, is at most the current one."""
-    if not isinstance(given, int) or given < 1:
-        return False
     while given or current:
         if given % 1000 > current % 1000 or not given % 1000:
             return False
@@ -160,7 +153,7 @@ def _cost(record: Record) -> Iterator[str]:
     cost = record.cost
     if (cost.encoding_parameters or 0) > (cost.parameters or 10**12):
         yield f"the encoding has {cost.encoding_parameters} of only {cost.parameters} parameters"
-    steps = _setting(record, "train", "steps")
+    steps = record.settings.train.steps
     if record.status == "done" and cost.train_seconds and cost.steps_per_second and steps:
         done = cost.train_seconds * cost.steps_per_second
         if cost.train_seconds > 1 and not 0.9 < done / steps < 1.1:
@@ -171,7 +164,7 @@ def _cost(record: Record) -> Iterator[str]:
 
 
 def _training(record: Record) -> Iterator[str]:
-    steps = _setting(record, "train", "steps")
+    steps = record.settings.train.steps
     if not record.learning:
         yield "a run that is done needs a learning curve"
     elif steps and record.learning[-1].step != steps:
@@ -185,13 +178,11 @@ def _training(record: Record) -> Iterator[str]:
         yield "the last loss of learning is missing"
 
 
-def _scores(record: Record, where: str, scores: Iterable[Score]) -> Iterator[str]:
-    scores = list(scores)
-    asked = _setting(record, "eval", "lengths")
-    if isinstance(asked, list) and [score.length for score in scores] != asked:
-        lengths = [score.length for score in scores]
-        yield f"{where} has lengths {lengths}, but config asks for {asked}"
-    samples = _setting(record, "eval", "samples")
+def _scores(record: Record, where: str, scores: Sequence[Score]) -> Iterator[str]:
+    wanted, samples = record.settings.eval.lengths, record.settings.eval.samples
+    lengths = [score.length for score in scores]
+    if wanted is not None and lengths != wanted:
+        yield f"{where} has lengths {lengths}, but config asks for {wanted}"
     for score in scores:
         if samples and (score.count or 0) > samples:
             yield f"{where}, length {score.length}: {score.count} examples of at most {samples}"
@@ -200,12 +191,13 @@ def _scores(record: Record, where: str, scores: Iterable[Score]) -> Iterator[str
 
 
 def _doubts(record: Record, catalog: Catalog) -> Iterator[str]:
-    """What is allowed and weakens the record."""
+    """What is allowed, but weakens the record."""
     if record.env.dirty is not False:
         yield "the code had changes that no commit holds"
-    current = catalog.version(bare(record.plain.spec))
-    if current is not None and record.plain.encoding_version != current:
-        yield f"encoding version {record.plain.encoding_version}; the code is at {current}"
+    settings = record.settings
+    current = catalog.version(bare(settings.encoding))
+    if current is not None and settings.encoding_version != current:
+        yield f"encoding version {settings.encoding_version}; the code is at {current}"
 
 
 def _misplaced(record: Record, path: Path) -> Iterator[str]:
@@ -213,11 +205,3 @@ def _misplaced(record: Record, path: Path) -> Iterator[str]:
         yield f"the file should be named {record.run}.json"
     if [part.name for part in (path.parents[2], path.parents[1])] != [record.protocol, record.task]:
         yield f"the file should be in {record.protocol}/{record.task}/ENCODING/"
-
-
-def _setting(record: Record, part: str, name: str) -> Any:
-    """A setting of a part of the config, where it has a usable type."""
-    section = record.config.get(part)
-    value = section.get(name) if isinstance(section, dict) else None
-    whole = isinstance(value, int) and not isinstance(value, bool) and value > 0
-    return value if whole or isinstance(value, list) else None

@@ -6,14 +6,14 @@ can add an element or an attribute. Curves that coincide show in turn, the highe
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from itertools import pairwise
 from math import log
 
-from leaderboard.looks import Look, last_words, looks, wide
 from leaderboard.overlaps import ROOM, Curve, Overlaps, Point
-from leaderboard.summary import Cell, Row
+from leaderboard.rows import Cell, Row
+from leaderboard.styles import Style, after_the_curve, needs_log, styles
 
 LEFT, TOP, WIDTH, HEIGHT = 64, 48, 560, 300  # the plotted area, in pixels
 LEGEND = 340
@@ -37,7 +37,7 @@ class Axis:
     """Length to pixel, linear, or logarithmic where the lengths spread far."""
 
     def __init__(self, lengths: Sequence[int]) -> None:
-        self.log = wide(lengths)
+        self.log = needs_log(lengths)
         ends = [self._scale(n) for n in (min(lengths, default=0), max(lengths, default=1))]
         self.start, self.span = ends[0], (ends[1] - ends[0]) or 1.0
         self.inner = WIDTH - 2 * ROOM
@@ -49,9 +49,9 @@ class Axis:
         return LEFT + ROOM + self.inner * (self._scale(length) - self.start) / self.span
 
 
-def curves(title: str, rows: Sequence[Row], marks: dict[str, Look] | None = None) -> str:
-    """The SVG text. `marks` keeps colours equal across pictures; else they follow from `rows`."""
-    marks = marks or looks(row.label for row in rows)
+def curves(title: str, rows: Sequence[Row], look: Mapping[str, Style] | None = None) -> str:
+    """The SVG text. `look` keeps styles equal across pictures; else they follow from `rows`."""
+    look = look or styles(rows)
     cells = sorted({cell.length for row in rows for cell in row.cells})
     axis = Axis(cells + [row.train_length for row in rows])
     height = max(TOP + HEIGHT + 76, TOP + 22 * len(rows) + 40)
@@ -63,16 +63,16 @@ def curves(title: str, rows: Sequence[Row], marks: dict[str, Look] | None = None
     ]
     for length in sorted({row.train_length for row in rows}):
         body += _training(axis.x(length))
-    body += [_band(row, axis, marks[row.label]) for row in rows]
+    body += [_band(row, axis, look[row.label]) for row in rows]
     lines = [_points(row, axis) for row in rows]
     overlaps = Overlaps(lines)
     body += [
-        _line(at, lines[at], marks[rows[at].label], overlaps) for at in reversed(range(len(rows)))
+        _line(at, lines[at], look[rows[at].label], overlaps) for at in reversed(range(len(rows)))
     ]
     if overlaps:
         words = "where curves coincide, markers stand side by side and dashes take turns"
         body.append(_text(LEFT + WIDTH / 2, TOP + HEIGHT + 64, words, "s m"))
-    body += [_legend(at, row, marks[row.label]) for at, row in enumerate(rows)]
+    body += [_legend(at, row, look[row.label]) for at, row in enumerate(rows)]
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {LEFT + WIDTH + LEGEND} {height}" '
         f'width="{LEFT + WIDTH + LEGEND}" height="{height}" role="img">\n'
@@ -124,14 +124,14 @@ def _runs_of_numbers(cells: Sequence[Cell]) -> list[list[Cell]]:
     return [part for part in parts if part]
 
 
-def _band(row: Row, axis: Axis, look: Look) -> str:
+def _band(row: Row, axis: Axis, style: Style) -> str:
     shapes = []
     for part in _runs_of_numbers(row.cells):
         ends = [(axis.x(c.length), c.exact.low, c.exact.high) for c in part if c.exact]
         there = [f"{x:.1f} {_y(high):.1f}" for x, _, high in ends if high is not None]
         back = [f"{x:.1f} {_y(low):.1f}" for x, low, _ in reversed(ends) if low is not None]
         shapes.append("M" + "L".join(there + back) + "z")
-    return f'<path d="{"".join(shapes)}" fill="{look.colour}" fill-opacity=".13"/>'
+    return f'<path d="{"".join(shapes)}" fill="{style.colour}" fill-opacity=".13"/>'
 
 
 def _points(row: Row, axis: Axis) -> list[list[Point]]:
@@ -141,7 +141,7 @@ def _points(row: Row, axis: Axis) -> list[list[Point]]:
     ]
 
 
-def _line(at: int, parts: Curve, look: Look, overlaps: Overlaps) -> str:
+def _line(at: int, parts: Curve, style: Style, overlaps: Overlaps) -> str:
     alone, shared, last = "", [], None
     for start, end in (pair for part in parts for pair in pairwise(part)):
         dash = overlaps.dash(at, start, end)
@@ -151,19 +151,19 @@ def _line(at: int, parts: Curve, look: Look, overlaps: Overlaps) -> str:
             alone += path if start == last else moved + path
             last = end
         else:
-            shared.append(f'<path class="c" d="{moved}{path}" stroke="{look.colour}" {dash}/>')
+            shared.append(f'<path class="c" d="{moved}{path}" stroke="{style.colour}" {dash}/>')
     line = (
-        f'<path class="c" d="{alone}" stroke="{look.colour}" '
-        f'stroke-dasharray="{_DASH[look.dash]}"/>'
+        f'<path class="c" d="{alone}" stroke="{style.colour}" '
+        f'stroke-dasharray="{_DASH[style.dash]}"/>'
     )
-    marks = (_mark(p[0] + overlaps.aside(at, p), p[1], look) for part in parts for p in part)
+    marks = (_mark(p[0] + overlaps.aside(at, p), p[1], style) for part in parts for p in part)
     return "".join([line if alone else "", *shared, *marks])
 
 
-def _mark(x: float, y: float, look: Look) -> str:
+def _mark(x: float, y: float, style: Style) -> str:
     return (
-        f'<path d="{_MARK[look.marker]}" transform="translate({x:.1f} {y:.1f})" '
-        f'fill="{look.colour}" stroke="#fff" stroke-width=".7"/>'
+        f'<path d="{_MARK[style.marker]}" transform="translate({x:.1f} {y:.1f})" '
+        f'fill="{style.colour}" stroke="#fff" stroke-width=".7"/>'
     )
 
 
@@ -179,12 +179,12 @@ def _shortened(label: str, room: int) -> str:
     return f"{label[:head]}…{label[head + 1 - room :]}"
 
 
-def _legend(at: int, row: Row, look: Look) -> str:
+def _legend(at: int, row: Row, style: Style) -> str:
     x, y = LEFT + WIDTH + 20, TOP + 10 + 22 * at
-    words = last_words((cell.length, cell.status) for cell in row.cells)
+    words = after_the_curve(row.cells)
     label = _shortened(row.label, max(12, 38 - len(words)))
     line = (
-        f'<path class="c" d="M{x} {y}h28" stroke="{look.colour}" '
-        f'stroke-dasharray="{_DASH[look.dash]}"/>'
+        f'<path class="c" d="M{x} {y}h28" stroke="{style.colour}" '
+        f'stroke-dasharray="{_DASH[style.dash]}"/>'
     )
-    return line + _mark(x + 14, y, look) + _text(x + 36, y + 4, label + words)
+    return line + _mark(x + 14, y, style) + _text(x + 36, y + 4, label + words)

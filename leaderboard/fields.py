@@ -1,11 +1,11 @@
-"""What the fields of a record are made of: texts that can be seen, numbers in range."""
+"""The types of a record's fields: visible text, numbers in range, bounded settings."""
 
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue
 
 from leaderboard.files import hidden, shown
 
@@ -22,17 +22,40 @@ def _moment(text: str) -> str:
     return text
 
 
+def bounded(value: Any, depth: int = 0) -> Any:
+    """The value itself, if it is plain data of bounded size. Errors: ValueError."""
+    if depth > 10:
+        raise ValueError("settings are nested deeper than 10")
+    if isinstance(value, dict | list):
+        if len(value) > 1000:
+            raise ValueError("more than 1000 settings in one place")
+        for key in value if isinstance(value, dict) else ():
+            bounded(key, depth)
+        for item in value.values() if isinstance(value, dict) else value:
+            bounded(item, depth + 1)
+    elif isinstance(value, str) and (len(value) > 2000 or any(hidden(char) for char in value)):
+        raise ValueError("a text among the settings is too long or holds invisible characters")
+    elif isinstance(value, int | float) and not abs(value) <= 2**63:
+        raise ValueError("a number among the settings is not finite or beyond 2**63")
+    return value
+
+
 Text = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_visible)]
 Command = Annotated[str, Field(max_length=2000), AfterValidator(_visible)]
 Cleaned = Annotated[str, Field(max_length=100_000), AfterValidator(shown)]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_+-]{0,63}$")]
+RunId = Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]
 Moment = Annotated[str, Field(max_length=40), AfterValidator(_visible), AfterValidator(_moment)]
 Share = Annotated[float, Field(ge=0, le=1)]
+Loss = Annotated[float, Field(ge=-1e12, le=1e12)]
 Amount = Annotated[float, Field(ge=0, le=1e12)]
 Count = Annotated[int, Field(ge=0, le=10**12)]
+Positive = Annotated[int, Field(ge=1, le=10**12)]
+Seed = Annotated[int, Field(ge=0, lt=2**63)]
 Length = Annotated[int, Field(ge=0, le=10**7)]
-Version = Annotated[int, Field(ge=0, lt=2**63)] | Text
 Lengths = Annotated[list[Length], Field(min_length=1, max_length=1000)]
+Version = Annotated[int, Field(ge=0, lt=2**63)]
+Plain = Annotated[JsonValue, AfterValidator(bounded)]
 
 
 class Part(BaseModel):

@@ -59,7 +59,7 @@ def markdown_text(text: str) -> str:
     >>> markdown_text("odds_first|<b>")
     'odds_first&#124;&#60;b&#62;'
     """
-    kept = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 ,()=%"
+    kept = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 ,'()=%"
     result = []
     for at, char in enumerate(text):
         before, after = text[at - 1 : at], text[at + 1 : at + 2]

@@ -10,13 +10,13 @@ from pathlib import Path
 from tabulate import tabulate
 
 from leaderboard.curves import curves
-from leaderboard.data import all_looks
 from leaderboard.files import markdown_text, write
-from leaderboard.groups import CHANGED, EARLIER, PROTOCOL, TUNED, Group
 from leaderboard.pages import how_to_read
 from leaderboard.ranks import verdicts
-from leaderboard.summary import Row
-from leaderboard.tables import rank_text, rows_as_markdown, unseen_text
+from leaderboard.rows import Row
+from leaderboard.styles import styles
+from leaderboard.tables import PROTOCOL, Table
+from leaderboard.text import rank_text, rows_as_markdown, unseen_text
 
 PICTURES = "pictures"  # the folder beside the page
 
@@ -28,39 +28,43 @@ pezoo leaderboard build
 ```
 """
 
+OTHERS = """Tuned and changed settings; each table has ranks of its own. In "tuned" every encoding
+has its best cell of one grid, chosen on seeds and examples set apart. The letters after "+" are a
+hash of the changed settings, which every table names.
+"""
 
-def write_markdown(groups: Sequence[Group], path: Path) -> list[Path]:
-    """Write the page and its pictures, remove pictures that the page shows no longer, and return
+
+def write_markdown(tables: Sequence[Table], path: Path) -> list[Path]:
+    """Write the page and its pictures, remove pictures that the page no longer shows, and return
     the paths written, the page first."""
-    paths = [write(path.parent / name, text) for name, text in files(groups, path.name).items()]
+    paths = [write(path.parent / name, text) for name, text in files(tables, path.name).items()]
     for old in (path.parent / PICTURES).glob("*.svg"):
         if old not in paths:
             old.unlink()
     return paths
 
 
-def files(groups: Sequence[Group], name: str = "LEADERBOARD.md") -> dict[str, str]:
-    """What belongs into the folder of LEADERBOARD.md, by path from there; the page first."""
-    looks = all_looks(groups)
-    return {name: page(groups)} | {
-        f"{PICTURES}/{group.slug}.svg": curves(group.title, group.rows, looks)
-        for group in groups
-        if group.policy == PROTOCOL
+def files(tables: Sequence[Table], name: str = "LEADERBOARD.md") -> dict[str, str]:
+    """The page and its pictures, {path from the page's folder: content}; the page first."""
+    look = styles(row for table in tables for row in table.rows)
+    return {name: page(tables)} | {
+        f"{PICTURES}/{table.slug}.svg": curves(table.title, table.rows, look)
+        for table in tables
+        if table.policy == PROTOCOL
     }
 
 
-def page(groups: Sequence[Group]) -> str:
+def page(tables: Sequence[Table]) -> str:
     """The text of LEADERBOARD.md."""
     parts = [
         "# Leaderboard\n",
         "Made by `pezoo leaderboard build` from run records; do not edit.\n",
     ]
-    if not groups:
+    if not tables:
         return "\n".join([*parts, EMPTY])
-    main = [group for group in groups if group.policy == PROTOCOL]
-    others = [group for group in groups if group.policy != PROTOCOL]
-    for base, own in groupby(main, key=lambda group: group.base):
-        parts.append(overview(base, list(own)))
+    main = [table for table in tables if table.policy == PROTOCOL]
+    others = [table for table in tables if table.policy != PROTOCOL]
+    parts += [overview(base, list(own)) for base, own in groupby(main, key=lambda t: t.base)]
     parts += ["## How to read this\n", *(f"- {line}" for line in how_to_read()), ""]
     parts += map(section, main)
     if others:
@@ -68,80 +72,69 @@ def page(groups: Sequence[Group]) -> str:
     return "\n".join(parts)
 
 
-OTHERS = """Tuned and changed settings, each table with ranks of its own. In "tuned" every encoding
-has its best cell of one grid, chosen on seeds and examples set apart. The letters behind "+" stand
-for the settings changed, which every table names.
-"""
-
-
-def overview(base: str, groups: Sequence[Group]) -> str:
+def overview(base: str, tables: Sequence[Table]) -> str:
     """Encodings x tasks: unseen mean and rank."""
-    labels = sorted({row.label for group in groups for row in group.rows})
-    by = [{row.label: row for row in group.rows} for group in groups]
 
     def cell(row: Row | None) -> str:
         if row is None:
             return "not run"
         return unseen_text(row, False) + ("" if row.rank is None else f", rank {rank_text(row)}")
 
+    labels = sorted({row.label for table in tables for row in table.rows})
+    by = [{row.label: row for row in table.rows} for table in tables]
     lines = [[markdown_text(label), *(cell(rows.get(label)) for rows in by)] for label in labels]
-    heads = ["encoding", *(markdown_text(group.first.task) for group in groups)]
-    align = ["left", *["right"] * len(groups)]
+    heads = ["encoding", *(markdown_text(table.first.task) for table in tables)]
+    align = ["left", *["right"] * len(tables)]
     table = tabulate(lines, heads, tablefmt="pipe", disable_numparse=True, colalign=align)
-    words = "Mean exact match over the unseen lengths, in percent, and rank. Tables follow."
+    words = "Mean exact match over the unseen lengths, in percent, and rank. The tables follow."
     return f"## {markdown_text(base)}\n\n{words}\n\n{table}\n"
 
 
-def section(group: Group) -> str:
+def section(table: Table) -> str:
     """One table with its facts, picture, warnings and commands."""
-    first = group.first
+    first, own = table.first, table.policy == PROTOCOL
     chance = "unknown" if first.chance is None else f"{100 * first.chance:.1f} %"
-    count = len(group.records)
-    runs = f"{count} run{'s' * (count > 1)}"
-    level = "##" if group.policy == PROTOCOL else "###"
+    count = len(table.records)
     lines = [
-        f"{level} {markdown_text(group.title)}\n",
-        f"Trained on lengths {min(first.plain.train_lengths)} to {first.train_length}; "
-        f"task version {markdown_text(str(first.plain.task_version))}; {runs}; "
-        f"settings {group.rows[0].settings}. A guess that ignores the prompt has token accuracy "
+        f"{'##' if own else '###'} {markdown_text(table.title)}\n",
+        f"Trained on lengths {min(first.settings.train.lengths)} to {first.train_length}; "
+        f"task version {first.settings.task_version}; {count} run{'s' * (count > 1)}; "
+        f"settings {first.shared_hash}. A guess that ignores the prompt has token accuracy "
         f"{chance}.\n",
     ]
-    if group.policy == PROTOCOL:
-        lines.append(f"![Exact match against length]({PICTURES}/{group.slug}.svg)\n")
+    if own:
+        lines.append(f"![Exact match against length]({PICTURES}/{table.slug}.svg)\n")
     if tuning := first.provenance.tuning:
         seeds = ", ".join(map(str, tuning.seeds))
         lines.append(
             f"Tuned: every encoding with its best of {len(tuning.cells)} cells, "
             f"{markdown_text(tuning.grid_words())}; chosen on seed {seeds}.\n"
         )
-    if group.policy in (CHANGED, EARLIER, TUNED) and group.changes:
-        changes = "; ".join(f"{key} = {value} (there {own})" for key, value, own in group.changes)
+    if table.changes:
+        changes = "; ".join(f"{key} = {value} (there {own})" for key, value, own in table.changes)
         lines.append(f"Differs from the protocol in: {markdown_text(changes[:600])}.\n")
-    lines.append(rows_as_markdown(group.rows) + "\n")
-    lines.append("\n".join(_verdicts(group)) + "\n")
-    if notes := list(_notes(group)):
-        lines.append("\n".join(notes) + "\n")
-    lines += ["Repeat it with:\n", fenced("\n".join(group.commands()))]
+    test, *rest = verdicts(table.rows)
+    lines += [rows_as_markdown(table.rows) + "\n", f"{markdown_text(test)}\n"]
+    lines += [_bullets(part) for part in (rest, _notes(table)) if part]
+    lines += ["Repeat it with:\n", fenced("\n".join(table.commands()))]
     return "\n".join(lines)
 
 
-def _verdicts(group: Group) -> list[str]:
-    first, *rest = verdicts(group.rows)
-    return [first, "", *(f"- {markdown_text(line)}" for line in rest)] if rest else [first]
+def _bullets(texts: Sequence[str]) -> str:
+    return "".join(f"- {markdown_text(text)}\n" for text in texts)
 
 
-def _notes(group: Group) -> list[str]:
-    notes = [f"- Warning: {markdown_text(text)}" for text in group.warnings]
-    for row in group.rows:
-        texts = [f"{row.label}: {note}" for note in row.notes]
-        texts += [f"{row.label}, seed {seed} failed: {why[:200]}" for seed, why in row.failures]
+def _notes(table: Table) -> list[str]:
+    notes = [f"Warning: {text}" for text in table.warnings]
+    for row in table.rows:
+        notes += [f"{row.label}: {note}" for note in row.notes]
+        notes += [f"{row.label}, seed {seed} failed: {why[:200]}" for seed, why in row.failures]
         if row.mode:
-            texts.append(f"{row.label}: the same trained weights, evaluated in another way")
+            notes.append(f"{row.label}: the same trained weights, evaluated in another way")
         if row.chosen:
             spent = row.tuning_seconds
             cost = "" if spent is None else f"; the sweep took {spent:.0f} CPU-seconds"
-            texts.append(f"{row.label}: {row.chosen}, of {len(row.tried)} tried{cost}")
-        notes += [f"- {markdown_text(text)}" for text in texts]
+            notes.append(f"{row.label}: {row.chosen}, of {len(row.tried)} tried{cost}")
     return notes
 
 

@@ -8,9 +8,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from leaderboard.files import shown
-from leaderboard.schema import Record, Score
-
-__all__ = ["Record", "Score", "load", "paths_of", "read"]
+from leaderboard.schema import Record
 
 LARGEST_FILE = 4_000_000  # bytes
 SITE_TABLES = "leaderboard.json"  # which a built site has beside its pages
@@ -19,10 +17,9 @@ SITE_TABLES = "leaderboard.json"  # which a built site has beside its pages
 def load(paths: Iterable[Path | str]) -> tuple[list[Record], list[str]]:
     """Every record in these files and folders, and one line `path: reason` per bad file.
 
-    In a folder that holds a config.json (a run folder) only result.json is read, and the tables of
-    a built site are passed over. Of several files
-    with the same run id the first counts, in the order of `paths`, except that a run that is done
-    replaces one that failed. Never raises because of what is in a file.
+    In a run's folder, which holds a config.json, only result.json is read; the tables of a built
+    site are passed over. Of several files with the same run id the first counts, in the order of
+    `paths`, except that a run that is done replaces one that failed. No content of a file raises.
     """
     found: dict[str, Record] = {}
     problems: list[str] = []

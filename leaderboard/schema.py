@@ -1,6 +1,6 @@
 """The record of one run, checked field by field.
 
-A record is taken as hostile until it has passed: numbers must be finite and in range, texts short
+A record counts as hostile until it has passed: numbers must be finite and in range, texts short
 and visible. Fields that this version does not know are dropped; missing ones are an error.
 """
 
@@ -12,84 +12,31 @@ from datetime import datetime
 from functools import cached_property
 from typing import Annotated, Any, Literal
 
-from pydantic import (
-    AfterValidator,
-    Field,
-    JsonValue,
-    PrivateAttr,
-    model_validator,
-)
+from pydantic import AfterValidator, Field, JsonValue, model_validator
 
 from leaderboard.fields import (
     Amount,
     Cleaned,
     Command,
     Count,
-    Length,
     Lengths,
     Moment,
     Name,
     Part,
+    Plain,
+    Positive,
+    RunId,
+    Seed,
     Share,
     Text,
     Version,
+    bounded,
 )
-from leaderboard.files import hidden
-from leaderboard.tuning import Tuning, is_tuning_run
+from leaderboard.scores import Lesson, Scores
+from leaderboard.tuning import EXAMPLES, Tuning
 
-# What may differ within one table. Where it ran is left to a warning beside the table.
+# Runs of one table may differ in these. Where they ran is left to a warning beside the table.
 _FREE = {"seed", "label", "encoding", "encoding_version", "device", "attention", "threads"}
-
-
-def _plain(value: Any) -> Any:
-    _bounded(value, 0)
-    return value
-
-
-Plain = Annotated[JsonValue, AfterValidator(_plain)]
-
-
-class Score(Part):
-    """What one checkpoint did at one length; only status "ok" has numbers."""
-
-    length: Length
-    seen: bool
-    status: Literal["ok", "cannot represent", "no instance"]
-    exact: Share | None = None
-    correct: Count | None = None
-    count: Annotated[int, Field(ge=1, le=10**12)] | None = None
-    token: Share | None = None
-    method: Literal["teacher-forced", "decoded"] | None = None
-    note: Cleaned | None = None
-
-    @model_validator(mode="after")
-    def _agrees(self) -> Score:
-        if self.status != "ok":
-            if any(v is not None for v in (self.exact, self.correct, self.count, self.token)):
-                raise ValueError(f"status {self.status!r} has no exact, correct, count or token")
-            return self
-        if self.exact is None or self.correct is None or self.count is None or not self.method:
-            raise ValueError("status 'ok' needs exact, correct, count and method")
-        if self.correct > self.count:
-            raise ValueError(f"correct={self.correct} is more than count={self.count}")
-        if abs(self.exact - self.correct / self.count) > 1e-3:
-            raise ValueError(f"exact={self.exact} is not correct/count={self.correct}/{self.count}")
-        return self
-
-
-class Scores(Part):
-    """The scores after the last step, and those of the checkpoint chosen on validation data."""
-
-    last: Annotated[list[Score], Field(max_length=1000)]
-    best: Annotated[list[Score], Field(max_length=1000, default_factory=list)]
-
-
-class Lesson(Part):
-    """One point of the learning curve."""
-
-    step: Count
-    loss: Annotated[float, Field(ge=-1e12, le=1e12)] | None = None
-    exact: Share | None = None
 
 
 class Cost(Part):
@@ -106,8 +53,8 @@ class Cost(Part):
     data_share: Share | None = None  # of the training time: to draw batches
     eval_cpu_seconds: Amount | None = None
     save_seconds: Amount | None = None
-    sessions: Annotated[int, Field(ge=1, le=10**6)] | None = None  # 1: never interrupted
-    stacked: Annotated[int, Field(ge=1, le=10**6)] | None = None  # runs that trained as one
+    sessions: Positive | None = None  # 1: never interrupted
+    stacked: Positive | None = None  # runs that trained as one model
 
 
 class Env(Part):
@@ -125,12 +72,12 @@ class Env(Part):
     platform: Text | None = None
     device: Text
     cpu: Text | None = None
-    cores: Annotated[int, Field(ge=1, le=100_000)] | None = None
-    threads: Annotated[int, Field(ge=1, le=10_000)] | None = None
+    cores: Positive | None = None
+    threads: Positive | None = None
     compiled: bool | None = None  # training, through torch.compile
     attention: Text | None = None
-    attention_ran: Plain = None  # in training and in evaluating: what `attention` came to
-    kernels: Plain = None  # which kernel back ends ran
+    attention_ran: Plain = None  # {"train": [...], "eval": [...]}: the kernels that computed it
+    kernels: Plain = None  # {operation: back end}
 
 
 class Provenance(Part):
@@ -141,67 +88,44 @@ class Provenance(Part):
     tuning: Tuning | None = None  # where the settings were chosen from a grid
 
 
+class Train(Part):
+    lengths: Lengths
+    steps: Positive | None = None
+
+
+class Eval(Part):
+    lengths: Lengths | None = None
+    samples: Positive | None = None
+    examples: Text | None = None
+
+
 class Settings(Part):
-    """The few settings that the pages must understand; a run keeps all the others as they are."""
+    """The few settings that the pages must understand; `config` keeps all of them as they are."""
 
-    train_lengths: Lengths
-    spec: Text
-    encoding_version: Version
+    encoding: Text
+    encoding_version: Version = 1
     task_version: Version
+    train: Train
+    eval: Eval = Eval()
 
 
-def _read(config: dict[str, Any]) -> Settings:
-    """Settings as the harness writes them (flat), or grouped by protocol, encoding and task."""
-
-    def part(name: str) -> dict[str, Any]:
-        return value if isinstance(value := config.get(name), dict) else {}
-
-    train = part("train") or part("protocol").get("train")
-    return Settings.model_validate(
-        {
-            "train_lengths": train.get("lengths") if isinstance(train, dict) else None,
-            "spec": part("encoding").get("spec", config.get("encoding")),
-            "encoding_version": part("encoding").get("version", config.get("encoding_version", 1)),
-            "task_version": part("task").get("version", config.get("task_version")),
-        }
-    )
-
-
-def _settings(config: dict[str, Any]) -> dict[str, Any]:
-    _bounded(config, 0)
-    _read(config)
+def _read(config: dict[str, Any]) -> dict[str, Any]:
+    Settings.model_validate(config)
     return config
 
 
-def _bounded(value: Any, depth: int) -> None:
-    """Settings are plain data of bounded size. Errors: ValueError."""
-    if depth > 10:
-        raise ValueError("settings are nested deeper than 10")
-    if isinstance(value, dict | list):
-        if len(value) > 1000:
-            raise ValueError("more than 1000 settings in one place")
-        for key in value if isinstance(value, dict) else ():
-            _bounded(key, depth)
-        for item in value.values() if isinstance(value, dict) else value:
-            _bounded(item, depth + 1)
-    elif isinstance(value, str) and (len(value) > 2000 or any(hidden(char) for char in value)):
-        raise ValueError("a text among the settings is too long or holds invisible characters")
-    elif isinstance(value, int | float) and not abs(value) <= 2**63:
-        raise ValueError("a number among the settings is not finite or beyond 2**63")
-
-
 class Record(Part):
-    """One run: what was asked, what came out, on what, and how to repeat it."""
+    """One run: its settings, its results, where it ran, and the command that repeats it."""
 
     schema_: Annotated[Literal[1], Field(alias="schema")]
-    run: Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]
+    run: RunId
     status: Literal["done", "failed"]
     reason: Cleaned | None = None
     protocol: Name
     task: Name
     encoding: Text
-    seed: Annotated[int, Field(ge=0, lt=2**63)]
-    config: Annotated[dict[str, JsonValue], AfterValidator(_settings)]
+    seed: Seed
+    config: Annotated[dict[str, JsonValue], AfterValidator(bounded), AfterValidator(_read)]
     backbone_hash: Text | None = None
     data_hash: Text | None = None
     chance: Share | None = None
@@ -213,15 +137,13 @@ class Record(Part):
     cost: Cost
     env: Env
     provenance: Provenance
-    _mode: str = PrivateAttr("")
 
     @model_validator(mode="after")
     def _agrees(self) -> Record:
         if self.status == "done" and not self.scores.last:
             raise ValueError("a run that is done needs scores.last")
-        low, high = min(self.plain.train_lengths), self.train_length
-        every = (self.scores, *self.modes.values())
-        for scores in (part for both in every for part in (both.last, both.best)):
+        low, high = min(self.settings.train.lengths), self.train_length
+        for scores in (part for both in self.by_mode.values() for part in (both.last, both.best)):
             if len({score.length for score in scores}) < len(scores):
                 raise ValueError("scores name a length twice")
             for score in scores:
@@ -232,47 +154,37 @@ class Record(Part):
                     )
         return self
 
-    @property
-    def mode(self) -> str:
-        """The evaluation mode that `scores` belong to; "" for the one that training used."""
-        return self._mode
-
-    def views(self) -> list[Record]:
-        """The record as trained, then one view per evaluation mode, with that mode's scores."""
-        views = [self]
-        for mode, scores in sorted(self.modes.items()):
-            view = self.model_copy(update={"scores": scores})
-            view._mode = mode
-            views.append(view)
-        return views
-
     @cached_property
-    def plain(self) -> Settings:
-        """The settings that the pages must understand."""
-        return _read(self.config)
+    def settings(self) -> Settings:
+        return Settings.model_validate(self.config)
+
+    @property
+    def by_mode(self) -> dict[str, Scores]:
+        """The scores of every evaluation mode; "" is the mode that training used."""
+        return {"": self.scores, **dict(sorted(self.modes.items()))}
 
     @property
     def train_length(self) -> int:
-        """The longest length that training used."""
-        return max(self.plain.train_lengths)
+        """The longest length in training."""
+        return max(self.settings.train.lengths)
 
     @property
     def finished(self) -> datetime:
         return datetime.fromisoformat(self.provenance.finished)
 
+    @property
+    def for_tuning(self) -> bool:
+        """Whether the run served to choose settings, on test examples of its own."""
+        return self.settings.eval.examples == EXAMPLES
+
     def shared(self) -> dict[str, JsonValue]:
         """The settings that all runs of one table have in common; of what was tuned, the grid."""
         settings = {key: value for key, value in self.config.items() if key not in _FREE}
-        train, tuning = settings.get("train"), self.provenance.tuning
+        train, tuning = settings["train"], self.provenance.tuning
         if tuning is None or not isinstance(train, dict):
             return settings
         fixed = {key: value for key, value in train.items() if key not in tuning.grid}
         return settings | {"train": fixed, "tuned": tuning.sweep()}
-
-    @property
-    def tuning_run(self) -> bool:
-        """Whether this run only served to choose settings: its test examples are its own."""
-        return is_tuning_run(self.config)
 
     @cached_property
     def shared_hash(self) -> str:

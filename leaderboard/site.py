@@ -10,13 +10,15 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from leaderboard import catalog as known
-from leaderboard import pages, tables
+from leaderboard import pages, text
 from leaderboard.catalog import Catalog
 from leaderboard.curves import curves
-from leaderboard.data import all_looks, runs_data, script, script_json, site_data
+from leaderboard.data import runs_data, script, script_json, site_data
 from leaderboard.files import command_text, slug, write
-from leaderboard.groups import Group
-from leaderboard.records import SITE_TABLES, Record
+from leaderboard.records import SITE_TABLES
+from leaderboard.schema import Record
+from leaderboard.styles import styles
+from leaderboard.tables import Table
 
 FOLDERS = ("task", "encoding", "run", "record")  # pages of earlier builds are removed from these
 _TABLE = ("tabulator.min.js", "data.js", "core.js", "grid.js")
@@ -35,7 +37,7 @@ BESIDE = ("data.js", "runs.js")  # written next to the pages; the others are in 
 
 
 def build(
-    groups: Sequence[Group],
+    tables: Sequence[Table],
     records: Sequence[Record],
     out: Path,
     refused: int = 0,
@@ -48,13 +50,13 @@ def build(
     that shows the repository's files, as in https://host/owner/pezoo/blob/main.
     """
     catalog = catalog or known.read()
-    data = site_data(groups, catalog)
+    data = site_data(tables, catalog)
     common = {"refused": refused, "records": len(records), "source": source, "data": data}
     written = [
         write(out / name, content)
         for part in (
-            _pages(groups, records, catalog, common),
-            _shared(groups, records, data),
+            _pages(tables, records, catalog, common),
+            _shared(tables, records, data),
             _assets(),
         )
         for name, content in part
@@ -64,7 +66,7 @@ def build(
 
 
 def _pages(
-    groups: Sequence[Group], records: Sequence[Record], catalog: Catalog, common: dict[str, Any]
+    tables: Sequence[Table], records: Sequence[Record], catalog: Catalog, common: dict[str, Any]
 ) -> Iterator[tuple[str, str]]:
     environment = _environment()
 
@@ -74,12 +76,12 @@ def _pages(
         return page.render(**common, root=root, scripts=scripts, here=template, **context)
 
     data = common["data"]
-    yield "index.html", render("index", "", groups=groups)
+    yield "index.html", render("index", "", tables=tables)
     for name in ("compare", "cost", "runs"):
         yield f"{name}.html", render(name, "")
     yield "method.html", render("method", "", **pages.method(catalog))
     for name, facts in data["tasks"].items():
-        own = [group for group in groups if group.first.task == name]
+        own = [table for table in tables if table.first.task == name]
         yield facts["page"], render("task", "../", **pages.task(name, own, catalog))
     for name, facts in data["encodings"].items():
         yield facts["page"], render("encoding", "../", **pages.encoding(name, catalog))
@@ -88,16 +90,16 @@ def _pages(
 
 
 def _shared(
-    groups: Sequence[Group], records: Sequence[Record], data: dict[str, Any]
+    tables: Sequence[Table], records: Sequence[Record], data: dict[str, Any]
 ) -> Iterator[tuple[str, str]]:
-    rows = [row for group in groups for row in group.rows]
-    looks = all_looks(groups)
+    rows = [row for table in tables for row in table.rows]
+    look = styles(rows)
     yield "data.js", script("DATA", data)
     yield "runs.js", script("RUNS", runs_data(records))
     yield SITE_TABLES, script_json(data["tables"]) + "\n"
-    yield "leaderboard.csv", tables.rows_as_csv(rows)
-    for group in groups:
-        yield f"pictures/{group.slug}.svg", curves(group.title, group.rows, looks)
+    yield "leaderboard.csv", text.rows_as_csv(rows)
+    for table in tables:
+        yield f"pictures/{table.slug}.svg", curves(table.title, table.rows, look)
     for record in records:
         yield f"record/{record.run}.json", record.model_dump_json(by_alias=True, indent=1) + "\n"
 
@@ -131,9 +133,9 @@ def _environment() -> Environment:
     )
     made.filters |= {
         "command": command_text,
-        "percent": tables.percent,
-        "times": tables.times,
-        "wilson": tables.wilson_text,
+        "percent": text.percent,
+        "times": text.times,
+        "wilson": text.wilson_text,
         "slug": slug,
         "json": script_json,
     }

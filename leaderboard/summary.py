@@ -10,84 +10,23 @@ Three rules keep words from turning into numbers:
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from itertools import groupby
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import groupby, takewhile
 from statistics import fmean, median
 from typing import Any
 
-from leaderboard.intervals import Stat, over_seeds
+from leaderboard.intervals import over_seeds
 from leaderboard.ranks import ranked
-from leaderboard.records import Record, Score
+from leaderboard.rows import Cell, Row, bare
+from leaderboard.schema import Record
+from leaderboard.scores import Score
 from leaderboard.tuning import values_text
 
 PASS = 0.9  # the mean exact match that counts as solving a length
 
-
-@dataclass(frozen=True)
-class Cell:
-    """One encoding at one length. `status` is "ok", or words to show instead of a number:
-    "cannot represent", "no instance", "not tested", "failed"."""
-
-    length: int
-    seen: bool
-    status: str
-    exact: Stat | None = None
-    median: float | None = None
-    token: float | None = None
-    seeds: tuple[tuple[int, float], ...] = ()  # (seed, exact match)
-    correct: int = 0  # over all seeds
-    count: int = 0
-
-
-@dataclass(frozen=True)
-class Row:
-    """One encoding in one table. `rank` is by `unseen`; None where that is None. `ranks` is the
-    first and the last place that the paired comparisons leave possible.
-
-    `typed`: options were typed with the encoding's name, so that it was tuned by hand; such a row
-    counts for no other row's rank, and its own is the place that it would have.
-
-    `reach` is the largest length, as a multiple of the training length, up to which the mean
-    exact match is at least 0.9 at every tested length; 0 where that is not even the training
-    length; None where no run is done. `reach_open`: every tested length passed, so the true reach
-    may be larger.
-    """
-
-    protocol: str
-    task: str
-    settings: str
-    encoding: str
-    spec: str  # the encoding with all its options
-    version: str
-    train_length: int
-    cells: tuple[Cell, ...]
-    unseen: Stat | None
-    unseen_note: str | None
-    reach: float | None
-    reach_open: bool
-    steps_per_second: float | None
-    train_seconds: float | None
-    cpu_seconds: float | None
-    peak_memory_mb: float | None
-    parameters: int | None
-    encoding_parameters: int | None
-    seeds: tuple[int, ...]  # of the runs that are done
-    failures: tuple[tuple[int, str], ...]  # (seed, reason)
-    runs: tuple[str, ...]
-    notes: tuple[str, ...]
-    label: str = ""  # the shortest text that tells this row from the others in its table
-    rank: int | None = None
-    ranks: tuple[int, int] | None = None
-    mode: str = ""  # the evaluation mode, where it is not the one of training
-    typed: bool = False
-    by_seed: tuple[tuple[int, float], ...] = ()  # each seed's mean over the unseen lengths
-    step: float = 0.0  # what one right answer more adds to a seed's mean, at most
-    trained: float | None = None  # mean exact match over all training lengths, at the last step
-    tried: tuple[str, ...] = ()  # in a table of tuned encodings: the settings to choose from
-    chosen: str = ""
-    tuning_seconds: float | None = None  # CPU-seconds that the sweep took for this row
+Results = Mapping[int, Mapping[int, Score]]  # {seed: {length: score}}
+Lengths = Sequence[tuple[int, bool]]  # (length, seen in training)
 
 
 def table_key(record: Record) -> tuple[str, str, str]:
@@ -96,34 +35,30 @@ def table_key(record: Record) -> tuple[str, str, str]:
 
 
 def summarise(records: Iterable[Record], checkpoint: str = "last") -> list[Row]:
-    """One row per table and encoding, best first. `checkpoint` is "last" or "best"."""
+    """One row per table, encoding and evaluation mode, best first.
+
+    `checkpoint` is "last" or "best". Errors: ValueError for any other.
+    """
     if checkpoint not in ("last", "best"):
         raise ValueError(f"checkpoint must be 'last' or 'best', was given {checkpoint!r}")
+    runs = sorted(records, key=lambda r: (*_row_key(r), r.seed, r.finished, r.run))
     rows: list[Row] = []
-    views = [view for record in records for view in record.views()]
-    for _, table in groupby(sorted(views, key=_order), key=table_key):
-        runs = list(table)
-        lengths = sorted({(s.length, s.seen) for r in runs for s in getattr(r.scores, checkpoint)})
-        own = [_row(list(one), lengths, checkpoint) for _, one in groupby(runs, key=_entry)]
-        rows += ranked(_labelled(own))
+    for _, table in groupby(runs, key=table_key):
+        own = list(table)
+        every = [scores for run in own for scores in run.by_mode.values()]
+        lengths = sorted({(s.length, s.seen) for both in every for s in getattr(both, checkpoint)})
+        made = [
+            _row([run for run in same if mode in run.by_mode], mode, checkpoint, lengths)
+            for same in (list(group) for _, group in groupby(own, key=_row_key))
+            for mode in sorted({mode for run in same for mode in run.by_mode})
+        ]
+        rows += ranked(_labelled(made))
     return rows
 
 
-def bare(spec: str) -> str:
-    """The text of an encoding without its options.
-
-    >>> bare("randomized(max_len=512):rope(base=500)")
-    'randomized:rope'
-    """
-    return re.sub(r"\([^()]*\)", "", spec) or spec
-
-
-def _entry(record: Record) -> tuple[str, str, str]:
-    return record.plain.spec, str(record.plain.encoding_version), record.mode
-
-
-def _order(record: Record) -> tuple[object, ...]:
-    return *table_key(record), *_entry(record), record.seed, record.finished, record.run
+def _row_key(record: Record) -> tuple[str, ...]:
+    settings = record.settings
+    return *table_key(record), settings.encoding, str(settings.encoding_version)
 
 
 def _labelled(rows: list[Row]) -> list[Row]:
@@ -140,36 +75,60 @@ def _labelled(rows: list[Row]) -> list[Row]:
     return [replace(row, label=label(row)) for row in rows]
 
 
-def _row(runs: list[Record], lengths: list[tuple[int, bool]], checkpoint: str) -> Row:
+def _row(runs: Sequence[Record], mode: str, checkpoint: str, lengths: Lengths) -> Row:
+    """The row of runs that differ in the seed alone."""
     first, notes = runs[0], []
+    protocol, task, settings, spec, version = _row_key(first)
     done = {run.seed: run for run in runs if run.status == "done"}  # the newest of each seed
     if extra := sum(run.status == "done" for run in runs) - len(done):
         notes.append(f"{extra} older run(s) with an equal seed left out")
-    scores = {s: {x.length: x for x in getattr(r.scores, checkpoint)} for s, r in done.items()}
-    cells = tuple(_cell(length, seen, scores) for length, seen in lengths)
-    if any(x.method == "decoded" for own in scores.values() for x in own.values()):
+    results = {
+        seed: {score.length: score for score in getattr(run.by_mode[mode], checkpoint)}
+        for seed, run in done.items()
+    }
+    if any(score.method == "decoded" for own in results.values() for score in own.values()):
         notes.append("scored by decoding token by token")
-    by_seed, why = _unseen(cells, len(done))
-    costs = [run.cost for run in done.values()]
+    cells = tuple(_cell(length, seen, results) for length, seen in lengths)
+    by_seed, note = _unseen(cells, len(done))
+    tokens = [cell.token for cell in cells if not cell.seen and cell.token is not None]
+    reach, reach_open = _reach(cells, first.train_length) if done else (None, False)
     return Row(
-        *table_key(first), first.encoding, *_entry(first)[:2], first.train_length, cells,
-        over_seeds(list(by_seed.values())) if by_seed else None, why,
-        *_reach(cells, first.train_length, bool(done)),
-        _mean([c.steps_per_second for c in costs]), _mean([c.train_seconds for c in costs]),
-        _mean([c.cpu_seconds for c in costs]), _mean([c.peak_memory_mb for c in costs]),
-        _same([c.parameters for c in costs]),
-        _same([c.encoding_parameters for c in costs]),
-        tuple(done),
-        tuple((r.seed, r.reason or "no reason given") for r in runs if r.status == "failed"),
-        tuple(run.run for run in runs),
-        tuple(notes),
-        mode=first.mode,
-        typed=bare(first.encoding) != first.encoding,
+        protocol=protocol,
+        task=task,
+        settings=settings,
+        encoding=first.encoding,
+        spec=spec,
+        version=version,
+        mode=mode,
+        custom=bare(first.encoding) != first.encoding,
+        train_length=first.train_length,
+        cells=cells,
+        unseen=over_seeds(list(by_seed.values())) if by_seed else None,
+        unseen_note=note,
+        unseen_token=fmean(tokens) if by_seed and tokens else None,
         by_seed=tuple(by_seed.items()),
         step=_step(cells),
-        trained=_trained(done.values(), checkpoint),
+        reach=reach,
+        reach_open=reach_open,
+        trained=None if mode or checkpoint != "last" else _trained(done.values()),
+        seeds=tuple(done),
+        failures=tuple((r.seed, r.reason or "no reason given") for r in runs if r.status != "done"),
+        runs=tuple(run.run for run in runs),
+        notes=tuple(notes),
+        **_cost(done.values()),
         **_tuned(first),
-    )  # fmt: skip
+    )
+
+
+def _cost(runs: Iterable[Record]) -> dict[str, Any]:
+    """Means over the seeds; a number of parameters only where all agree."""
+    costs = [run.cost for run in runs]
+    means = ("steps_per_second", "train_seconds", "cpu_seconds", "peak_memory_mb")
+    found: dict[str, Any] = {name: _mean(getattr(cost, name) for cost in costs) for name in means}
+    for name in ("parameters", "encoding_parameters"):
+        values = {getattr(cost, name) for cost in costs}
+        found[name] = values.pop() if len(values) == 1 else None
+    return found
 
 
 def _tuned(run: Record) -> dict[str, Any]:
@@ -184,73 +143,67 @@ def _tuned(run: Record) -> dict[str, Any]:
     }
 
 
-def _trained(runs: Iterable[Record], checkpoint: str) -> float | None:
+def _trained(runs: Iterable[Record]) -> float | None:
     """The mean over all training lengths at the last step; the learning curve ends with it."""
-    if checkpoint != "last" or any(run.mode or not run.learning for run in runs):
-        return None
-    return _mean([run.learning[-1].exact for run in runs])
+    curves = [run.learning for run in runs]
+    return _mean(curve[-1].exact for curve in curves) if all(curves) else None
 
 
-def _cell(length: int, seen: bool, scores: dict[int, dict[int, Score]]) -> Cell:
-    own = {seed: by[length] for seed, by in scores.items() if length in by}
-    statuses = {score.status for score in own.values()}
-    if "cannot represent" in statuses:
-        return Cell(length, seen, "cannot represent")
+def _cell(length: int, seen: bool, results: Results) -> Cell:
+    own = {seed: by[length] for seed, by in results.items() if length in by}
     good = {seed: score for seed, score in own.items() if score.status == "ok"}
+    if any(score.status == "cannot represent" for score in own.values()):
+        return Cell(length=length, seen=seen, status="cannot represent")
     if not good:
-        status = "no instance" if statuses else "not tested" if scores else "failed"
-        return Cell(length, seen, status)
-    seeds = tuple((seed, score.exact or 0.0) for seed, score in good.items())
-    values = [value for _, value in seeds]
+        status = "no instance" if own else "not tested" if results else "failed"
+        return Cell(length=length, seen=seen, status=status)
+    exact = {seed: score.exact or 0.0 for seed, score in good.items()}
     correct = sum(score.correct or 0 for score in good.values())
     count = sum(score.count or 0 for score in good.values())
-    tokens = [score.token for score in good.values() if score.token is not None]
     return Cell(
-        length, seen, "ok", over_seeds(values, (correct, count)), median(values),
-        fmean(tokens) if tokens else None, seeds, correct, count,
-    )  # fmt: skip
+        length=length,
+        seen=seen,
+        exact=over_seeds(list(exact.values()), (correct, count)),
+        median=median(exact.values()),
+        token=_mean(score.token for score in good.values()),
+        seeds=tuple(exact.items()),
+        correct=correct,
+        count=count,
+    )
 
 
 def _unseen(cells: Sequence[Cell], done: int) -> tuple[dict[int, float], str | None]:
     """Each seed's mean over the unseen lengths; or nothing, and why."""
     cells = [cell for cell in cells if not cell.seen and cell.status != "no instance"]
-    if not done:
-        return {}, "failed"
+    if not done or not cells:
+        return {}, "no unseen length" if done else "failed"
+    statuses = {cell.status for cell in cells}
     for status in ("cannot represent", "not tested"):
-        if any(cell.status == status for cell in cells):
+        if status in statuses:
             return {}, status
-    if not cells:
-        return {}, "no unseen length"
     if any(len(cell.seeds) < done for cell in cells):
         return {}, "not tested with every seed"
-    seeds = [seed for seed, _ in cells[0].seeds]
-    by_seed = zip(*([value for _, value in cell.seeds] for cell in cells), strict=True)
-    return dict(zip(seeds, map(fmean, by_seed), strict=True)), None
+    columns = [dict(cell.seeds) for cell in cells]
+    return {seed: fmean(column[seed] for column in columns) for seed in columns[0]}, None
 
 
 def _step(cells: Sequence[Cell]) -> float:
-    """What one right answer more, at the unseen length with fewest examples, adds to the mean."""
+    """What one more right answer, at the unseen length with fewest examples, adds to the mean."""
     unseen = [cell.count / len(cell.seeds) for cell in cells if not cell.seen and cell.seeds]
     return 1 / (len(unseen) * min(unseen)) if unseen else 0.0
 
 
-def _reach(cells: Sequence[Cell], train_length: int, done: bool) -> tuple[float | None, bool]:
+def _reach(cells: Sequence[Cell], train_length: int) -> tuple[float | None, bool]:
+    """The reach, and whether every tested length passed."""
     tested = [cell for cell in cells if cell.status != "no instance"]
-    if not done or not tested:
+    if not tested:
         return None, False
-    length = 0
-    for cell in tested:
-        if cell.exact is None or cell.exact.mean < PASS - 1e-9:
-            return (length / train_length if length >= train_length else 0.0), False
-        length = cell.length
-    return (length / train_length if length >= train_length else 0.0), length >= train_length
+    solved = list(takewhile(lambda c: c.exact and c.exact.mean >= PASS - 1e-9, tested))
+    length = solved[-1].length if solved else 0
+    reach = length / train_length if length >= train_length else 0.0
+    return reach, reach > 0 and len(solved) == len(tested)
 
 
-def _mean(values: Sequence[float | None]) -> float | None:
+def _mean(values: Iterable[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return fmean(known) if known else None
-
-
-def _same(values: list[int | None]) -> int | None:
-    """The one value that all share, else None."""
-    return values[0] if len(set(values)) == 1 else None

@@ -1,168 +1,188 @@
-"""Rows as text: for a terminal, for Markdown and for a spreadsheet."""
+"""Tables with what a page needs around them: a title, a file name, warnings, the settings."""
 
 from __future__ import annotations
 
-import csv
-import io
-from collections.abc import Iterable, Sequence
-from statistics import fmean
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
 
-from tabulate import tabulate
+from leaderboard.files import command_text
+from leaderboard.rows import Row
+from leaderboard.schema import Record
+from leaderboard.summary import summarise, table_key
+from leaderboard.tuning import base, values_text
 
-from leaderboard.files import csv_text, markdown_text
-from leaderboard.intervals import Stat, wilson
-from leaderboard.summary import Cell, Row
+PROTOCOL, TUNED, CHANGED, EARLIER = "protocol", "tuned", "changed", "earlier"
 
-CSV_HEADERS = [
-    "protocol", "task", "settings", "rank", "encoding", "spec", "version", "length",
-    "times_train_length", "seen", "status", "exact_mean", "exact_low", "exact_high", "interval",
-    "exact_median", "token_mean", "correct", "count", "seeds", "failed", "unseen_mean",
-    "unseen_low", "unseen_high", "unseen_note", "reach", "reach_open", "parameters",
-    "encoding_parameters", "steps_per_second", "rank_first", "rank_last", "mode", "typed_options",
-    "chosen_setting", "settings_tried",
-]  # fmt: skip
+Key = tuple[str, str, str]  # protocol, task, hash of the settings
 
 
-_TAIL = ("unseen mean", "unseen tokens", "reach", "parameters", "steps/s")
+@dataclass(frozen=True)
+class Table:
+    """The rows, best first, and the records that they were computed from.
 
-
-def length_header(cell: Cell, train_length: int) -> str:
-    """`10 (trained)` for a length seen in training, `15 (1.5x)` for one that was not."""
-    return f"{cell.length} ({'trained' if cell.seen else times(cell.length / train_length)})"
-
-
-def times(multiple: float) -> str:
+    `policy` says how the settings were chosen: the protocol's own; those of an earlier version of
+    the protocol; changed for all encodings alike; or tuned, for each encoding the best cell of one
+    grid, chosen on seeds set apart. `changes` are (setting, value here, the protocol's value).
     """
-    >>> times(2.0), times(1.25)
-    ('2x', '1.25x')
+
+    slug: str
+    title: str
+    rows: tuple[Row, ...]
+    records: tuple[Record, ...]
+    warnings: tuple[str, ...]
+    policy: str
+    changes: tuple[tuple[str, str, str], ...]
+
+    @property
+    def first(self) -> Record:
+        return self.records[0]
+
+    @property
+    def base(self) -> str:
+        """The protocol's name without the mark of changed settings."""
+        return base(self.first.protocol)
+
+    @property
+    def settings_name(self) -> str:
+        """What tells this table from the protocol's own, in words."""
+        if self.policy == PROTOCOL:
+            return "the protocol's own"
+        if tuning := self.first.provenance.tuning:
+            return f"tuned: {tuning.grid_words()}"
+        changes = ", ".join(f"{key}={value}" for key, value, _ in self.changes)
+        return changes or f"settings {self.first.shared_hash}"
+
+    def settings(self) -> list[tuple[str, str]]:
+        """Every setting that the runs share, as ("train.steps", "1500")."""
+        return sorted(flat("", self.first.shared()))
+
+    def commands(self) -> list[str]:
+        """The commands that made the runs, each once."""
+        return sorted({command_text(record.provenance.command) for record in self.records})
+
+
+def tables(records: Sequence[Record], checkpoint: str = "last") -> list[Table]:
+    """All tables, sorted by protocol and task, the protocol's own settings first.
+
+    A title names its settings only where they are not the protocol's own and the name does not
+    tell. Runs that served to choose settings are in no table.
     """
-    return f"{round(multiple, 2):g}x"
+    records = [record for record in records if not record.for_tuning]
+    runs: dict[Key, list[Record]] = defaultdict(list)
+    rows: dict[Key, list[Row]] = defaultdict(list)
+    for record in records:
+        runs[table_key(record)].append(record)
+    for row in summarise(records, checkpoint):
+        rows[row.protocol, row.task, row.settings].append(row)
+
+    def order(key: Key) -> tuple[object, ...]:
+        """The protocol itself before its changes; of several versions of it the newest first."""
+        newest = max(record.finished.timestamp() for record in runs[key])
+        return *_family(key), "+" in key[0], 0.0 if "+" in key[0] else -newest, key
+
+    found = []
+    for _, family in groupby(sorted(runs, key=order), key=_family):
+        keys = list(family)
+        own = runs[keys[0]][0]
+        for key in keys:
+            several = [other[:2] for other in keys].count(key[:2]) > 1
+            changes = () if key == keys[0] else tuple(_changes(runs[key][0], own))
+            policy = PROTOCOL if key == keys[0] else EARLIER
+            found.append(_table(rows[key], runs[key], policy, changes, several))
+    return found
 
 
-def percent(value: float | None) -> str:
-    return "-" if value is None else f"{100 * value:.1f}"
+def _family(key: Key) -> tuple[str, str]:
+    return base(key[0]), key[1]
 
 
-def stat_text(stat: Stat, intervals: bool = True) -> str:
-    """`98.2 [95.1, 100.0]`, in percent; only the mean where there is no interval."""
-    if not intervals or stat.low is None:
-        return percent(stat.mean)
-    return f"{percent(stat.mean)} [{percent(stat.low)}, {percent(stat.high)}]"
-
-
-def wilson_text(correct: int, count: int) -> str:
-    """Wilson's interval of one run's right answers, in percent.
-
-    >>> wilson_text(8, 10)
-    '[49.0, 94.3]'
-    """
-    low, high = wilson(correct, count)
-    return f"[{percent(low)}, {percent(high)}]"
-
-
-def cell_text(cell: Cell, intervals: bool = True) -> str:
-    """The mean with its interval, or the words instead of it."""
-    return cell.status if cell.exact is None else stat_text(cell.exact, intervals)
-
-
-def unseen_text(row: Row, intervals: bool = True) -> str:
-    return row.unseen_note or "-" if row.unseen is None else stat_text(row.unseen, intervals)
-
-
-def token_text(row: Row) -> str:
-    """Mean token accuracy over the unseen lengths, in percent; `-` where that mean has gaps."""
-    tokens = [cell.token for cell in row.cells if not cell.seen and cell.token is not None]
-    return percent(fmean(tokens)) if row.unseen is not None and tokens else "-"
-
-
-def reach_text(row: Row) -> str:
-    """`2.5x`, `≥5x` where every tested length passed, `0` for less than the training length."""
-    if row.reach is None:
-        return "-"
-    return "0" if not row.reach else ("≥" if row.reach_open else "") + times(row.reach)
-
-
-def seeds_text(row: Row) -> str:
-    """`3 (t)`, `1 (Wilson)`, `2 (t), 1 failed`: done seeds, kind of interval, failed runs."""
-    n = len(row.seeds)
-    done = f"{n} ({'t' if n > 1 else 'Wilson'})" if n else "0"
-    return done + (f", {len(row.failures)} failed" if row.failures else "")
-
-
-def rank_text(row: Row) -> str:
-    """`2`, `2 [1-3]` with the places that paired comparisons leave possible, `(2)` for a row with
-    options typed by hand, `-` where there is none."""
-    if row.rank is None:
-        return "-"
-    place = f"({row.rank})" if row.typed else str(row.rank)
-    if row.ranks is None or row.ranks[0] == row.ranks[1]:
-        return place
-    return f"{place} [{row.ranks[0]}-{row.ranks[1]}]"
-
-
-def headers(rows: Sequence[Row]) -> list[str]:
-    """The column heads of one table. Errors: ValueError for rows of several tables."""
-    if len({(row.protocol, row.task, row.settings) for row in rows}) > 1:
-        raise ValueError("rows of several protocols, tasks or settings do not share one table")
-    lengths = [length_header(c, r.train_length) for r in rows[:1] for c in r.cells]
-    return ["rank", "encoding", "seeds", "training mean", *lengths, *_TAIL]
-
-
-def rows_as_lists(rows: Sequence[Row], intervals: bool = True) -> list[list[str]]:
-    """The cells of one table as text, in the order of `headers`."""
-    return [
-        [
-            rank_text(row),
-            row.label,
-            seeds_text(row),
-            percent(row.trained),
-            *(cell_text(cell, intervals) for cell in row.cells),
-            unseen_text(row, intervals),
-            token_text(row),
-            reach_text(row),
-            "-" if row.parameters is None else f"{row.parameters}",
-            "-" if row.steps_per_second is None else f"{row.steps_per_second:.1f}",
-        ]
-        for row in rows
-    ]
-
-
-def rows_as_markdown(rows: Sequence[Row], intervals: bool = True) -> str:
-    """One table in Markdown; every text is shown as it is, whatever it holds."""
-    lists = rows_as_lists(rows, intervals)
-    cells = [[row[0], markdown_text(row[1]), *row[2:]] for row in lists]  # the rest is our own text
-    align = ["right", "left", *["right"] * (len(headers(rows)) - 2)]
-    return tabulate(
-        cells, headers(rows), tablefmt="pipe", disable_numparse=True, colalign=align if rows else ()
+def _table(
+    rows: Sequence[Row],
+    records: Sequence[Record],
+    policy: str,
+    changes: tuple[tuple[str, str, str], ...],
+    several: bool,
+) -> Table:
+    """`several`: tables of other settings have the same protocol's name and task."""
+    protocol, task, settings = table_key(records[0])
+    title = f"{protocol} / {task}"
+    if records[0].provenance.tuning:
+        policy, title = TUNED, f"{base(protocol)} / {task} (tuned)"
+    elif "+" in protocol:
+        policy = CHANGED
+    told = policy == PROTOCOL or not several
+    return Table(
+        slug=f"{protocol}.{task}" + ("" if told else f".{settings}"),
+        title=title + ("" if told else f" (settings {settings})"),
+        rows=tuple(rows),
+        records=tuple(records),
+        warnings=tuple(_warnings(records)),
+        policy=policy,
+        changes=changes,
     )
 
 
-def rows_as_csv(rows: Iterable[Row]) -> str:
-    """One line per encoding and length, shares from 0 to 1, for any number of tables."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(CSV_HEADERS)
-    for row in rows:
-        for cell in row.cells:
-            writer.writerow([_csv_cell(value) for value in _csv_line(row, cell)])
-    return out.getvalue()
+def _changes(record: Record, own: Record) -> Iterator[tuple[str, str, str]]:
+    here, there = (dict(flat("", one.shared())) for one in (record, own))
+    tuning = record.provenance.tuning
+    chosen = {f"train.{name}" for name in tuning.grid} if tuning else set()
+    for key in sorted((here.keys() | there.keys()) - chosen):
+        if key != "protocol" and not key.startswith("tuned.") and here.get(key) != there.get(key):
+            yield key, here.get(key, "not set"), there.get(key, "not set")
 
 
-def _csv_line(row: Row, cell: Cell) -> list[object]:
-    exact, unseen = cell.exact, row.unseen
-    return [
-        row.protocol, row.task, f"#{row.settings}", row.rank, row.encoding, row.spec, row.version,
-        cell.length, cell.length / row.train_length, cell.seen, cell.status,
-        *((exact.mean, exact.low, exact.high, exact.method) if exact else [None] * 4),
-        cell.median, cell.token, cell.correct or (0 if exact else None), cell.count or None,
-        len(row.seeds), len(row.failures),
-        *((unseen.mean, unseen.low, unseen.high) if unseen else [None] * 3), row.unseen_note,
-        row.reach, row.reach_open, row.parameters, row.encoding_parameters, row.steps_per_second,
-        *(row.ranks or (None, None)), row.mode, row.typed, row.chosen, len(row.tried) or None,
-    ]  # fmt: skip
+def _warnings(records: Sequence[Record]) -> Iterator[str]:
+    """What weakens a comparison within the table."""
+    checks = {"backbone_hash": "the backbones did not start from the same weights"}
+    if records[0].provenance.tuning is None:  # where steps are tuned, data differ in amount
+        checks["data_hash"] = "the runs did not see the same data"
+    for what, text in checks.items():
+        for seed in sorted({record.seed for record in records}):
+            done = [r for r in records if r.seed == seed and r.status == "done"]
+            found = {getattr(record, what) for record in done}
+            if len(found - {None} if what == "data_hash" else found) > 1:
+                yield f"seed {seed}: {text}"
+    ran: dict[str, set[str]] = defaultdict(set)
+    for record in records:
+        for what in ("device", "torch", "pezoo", "threads", "attention"):
+            ran[what].add(str(getattr(record.env, what)))
+        for operation, back_end in _kernels(record):
+            ran[f"{operation} kernels"].add(back_end)
+    for what, names in ran.items():
+        if len(names) > 1:
+            yield f"runs differ in {what}: {', '.join(sorted(names))}"
+    yield from _unlike_choices(records)
+    if unclean := sum(record.env.dirty is not False for record in records):
+        yield f"{unclean} of {len(records)} runs come from code that equals no known commit"
 
 
-def _csv_cell(value: object) -> object:
-    if isinstance(value, float):
-        return f"{value:.6g}"
-    return csv_text(value) if isinstance(value, str) else value
+def _kernels(record: Record) -> Iterator[tuple[str, str]]:
+    """(operation, back end) for what the record says that ran."""
+    kernels, attention = record.env.kernels, record.env.attention_ran
+    if isinstance(kernels, dict):  # a record that names no other has torch's modules as layers
+        yield from ((name, str(value)) for name, value in {"layer": "torch", **kernels}.items())
+    for phase, words in (("train", "training"), ("eval", "evaluation")):
+        if isinstance(attention, dict) and isinstance(names := attention.get(phase), list):
+            yield f"{words} attention", " with ".join(map(str, names))
+
+
+def _unlike_choices(records: Sequence[Record]) -> Iterator[str]:
+    found: dict[str, set[str]] = defaultdict(set)
+    for record in records:
+        if tuning := record.provenance.tuning:
+            found[record.settings.encoding].add(values_text(tuning.chosen))
+    for spec, chosen in found.items():
+        if len(chosen) > 1:
+            yield f"seeds of {spec} have different settings: {'; '.join(sorted(chosen))}"
+
+
+def flat(prefix: str, value: Any) -> Iterator[tuple[str, str]]:
+    """Nested settings as ("train.steps", "1500")."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from flat(f"{prefix}.{key}" if prefix else key, item)
+    else:
+        yield prefix, str(value)

@@ -17,7 +17,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
-from leaderboard.fields import Amount, Name, Part, Share, Text
+from leaderboard.fields import Amount, Loss, Name, Part, RunId, Seed, Share, Text
 
 MARK = "+tune-"
 RUNS = "+tuning"  # ends the protocol's name of a run that serves to choose
@@ -26,7 +26,7 @@ EXAMPLES = "tuning"  # config.eval.examples of such a run
 Value = Annotated[int, Field(ge=-(2**63), lt=2**63)] | float | Text
 Grid = Annotated[dict[Name, Annotated[list[Value], Field(min_length=1, max_length=1000)]],
                  Field(min_length=1, max_length=20)]  # fmt: skip
-Seeds = Annotated[list[Annotated[int, Field(ge=0, lt=2**63)]], Field(min_length=1, max_length=1000)]
+Seeds = Annotated[list[Seed], Field(min_length=1, max_length=1000)]
 
 
 def base(protocol: str) -> str:
@@ -48,8 +48,8 @@ class Trial(Part):
     values: dict[Name, Value]
     exact: Share | None
     validation: Share | None
-    loss: Annotated[float, Field(ge=-1e12, le=1e12)] | None
-    runs: Annotated[list[Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]], Field(max_length=1000)]
+    loss: Loss | None
+    runs: Annotated[list[RunId], Field(max_length=1000)]
 
 
 class Tuning(Part):
@@ -134,12 +134,6 @@ def best(trials: Sequence[Trial]) -> Trial | None:
         )
 
     return min((trial for trial in trials if trial.exact is not None), key=order, default=None)
-
-
-def is_tuning_run(config: Mapping[str, Any]) -> bool:
-    """Whether a run with this config serves to choose settings and enters no table."""
-    part = config.get("eval")
-    return isinstance(part, Mapping) and part.get("examples") == EXAMPLES
 
 
 def values_text(values: Mapping[str, Value]) -> str:

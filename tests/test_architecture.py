@@ -49,7 +49,6 @@ IMPORTS = {name: imported(path.read_text("utf-8")) - {name} for name, path in FI
 # Files that still import each other; none may be added.
 TANGLED = {
     *("pezoo.adapters.numba", "pezoo.cursors.pictures", "pezoo.cursors.pictures_constants"),
-    *("leaderboard.ranks",),
 }
 
 

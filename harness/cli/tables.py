@@ -15,7 +15,7 @@ from leaderboard.files import markdown_text
 from leaderboard.ranks import verdicts
 from leaderboard.schema import Record
 from leaderboard.summary import summarise
-from leaderboard.tables import headers, percent, rows_as_csv, rows_as_lists, rows_as_markdown
+from leaderboard.text import columns, percent, rows_as_csv, rows_as_markdown
 from leaderboard.tuning import values_text
 
 
@@ -38,10 +38,10 @@ def print_tables(records: list[dict[str, Any]], form: str) -> None:
             f"{task} ({protocol}): exact match per length, 95 % interval: t, or Wilson's (1 seed)"
         )
         shown = Table(title=title, title_justify="left")
-        for header in headers(table):
+        for header in columns(table[0]):
             shown.add_column(header)
-        for row in rows_as_lists(table, intervals=width >= 160):
-            shown.add_row(*row)
+        for row in table:
+            shown.add_row(*columns(row, intervals=width >= 160).values())
         console.width = max(width, 100)
         console.print(shown)
         for line in verdicts(table):

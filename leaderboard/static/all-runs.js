@@ -2,14 +2,14 @@
 // Every run in one table.
 (function () {
   const { el, percent } = PZ;
-  const NAMES = ["run", "protocol", "task", "encoding", "seed", "status", "unseen", "words", "device", "speed", "seconds", "finished", "enc"];
+  const NAMES = ["run", "protocol", "task", "encoding", "seed", "status", "unseen", "words", "device", "speed", "seconds", "finished", "bare"];
   const rows = window.RUNS.map((line) => Object.fromEntries(NAMES.map((name, at) => [name, line[at]])));
   const text = (key, more) => ({ key, title: key, value: (row) => row[key], align: "left", start: "asc", ...more });
   const columns = [
     text("run", { cell: (row) => el("a", { href: PZ.href("run/" + row.run + ".html") }, row.run) }),
     text("protocol"),
     text("task", { cell: (row) => el("a", { href: PZ.href(PZ.own(window.DATA.tasks, row.task).page) }, row.task) }),
-    text("encoding", { cell: (row) => el("a", { href: PZ.href(PZ.own(window.DATA.encodings, row.enc).page) }, row.encoding), css: "wrap", most: 300 }),
+    text("encoding", { cell: (row) => el("a", { href: PZ.href(PZ.own(window.DATA.encodings, row.bare).page) }, row.encoding), css: "wrap", most: 300 }),
     { key: "seed", title: "seed", value: (row) => row.seed, start: "asc" },
     text("status"),
     { key: "unseen", title: "unseen mean, %", value: (row) => row.unseen, cell: (row) => (row.unseen === null ? el("span", { class: "words" }, row.words) : percent(row.unseen)) },

@@ -6,7 +6,7 @@
   // Plotly reads a few tags in texts; a name is never a tag.
   PZ.plain = (text) => String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
   PZ.faded = (hex, alpha) => "rgba(" + [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16)).join() + "," + alpha + ")";
-  PZ.look = (label) => PZ.own(window.DATA.looks, label) || ["#7f7f7f", "solid", "circle"];
+  PZ.look = (label) => PZ.own(window.DATA.styles, label) || ["#7f7f7f", "solid", "circle"];
 
   function colours() {
     const style = getComputedStyle(document.documentElement);
@@ -77,8 +77,8 @@
   function stretches(row) {
     const parts = [[]];
     row.cells.forEach((cell, at) => {
-      if (!cell[0]) parts[parts.length - 1].push(at);
-      else if (cell[0] !== "no instance") parts.push([]);
+      if (cell.exact) parts[parts.length - 1].push(at);
+      else if (cell.status !== "no instance") parts.push([]);
     });
     return parts.filter((part) => part.length);
   }
@@ -88,24 +88,24 @@
     const [colour, dash, marker] = look;
     const group = { legendgroup: name, showlegend: false, hoverinfo: "skip", visible: options.hidden ? "legendonly" : true };
     const x = (index) => options.at(lengths[index]);
-    const shown = row.cells.map((cell, index) => [cell, index]).filter(([cell]) => cell[0] !== "no instance");
+    const shown = row.cells.map((cell, index) => [cell, index]).filter(([cell]) => cell.status !== "no instance");
     const bands = options.bands === false ? [] : stretches(row).map((part) => ({
       ...group, type: "scatter", mode: "lines", fill: "toself", fillcolor: PZ.faded(colour, 0.12), line: { width: 0 },
       x: [...part, ...part.slice().reverse()].map(x),
-      y: [...part.map((index) => row.cells[index][3]), ...part.slice().reverse().map((index) => row.cells[index][2])],
+      y: [...part.map((index) => row.cells[index].exact.high), ...part.slice().reverse().map((index) => row.cells[index].exact.low)],
     }));
     const line = {
-      type: "scatter", mode: "lines+markers", name: PZ.plain(name + row.words), legendgroup: name, connectgaps: false, meta: name,
-      visible: group.visible, x: shown.map(([, index]) => x(index)), y: shown.map(([cell]) => (cell[0] ? null : cell[1])),
+      type: "scatter", mode: "lines+markers", name: PZ.plain(name + row.after), legendgroup: name, connectgaps: false, meta: name,
+      visible: group.visible, x: shown.map(([, index]) => x(index)), y: shown.map(([cell]) => cell.exact?.mean ?? null),
       line: { color: colour, dash, width: 2 }, marker: { symbol: marker, size: 8 },
-      text: shown.map(([cell, index]) => PZ.plain(name) + "<br>length " + lengths[index] + ": " + PZ.percent(cell[1]) + " % " + PZ.interval(cell[2], cell[3]) + "<br>tokens: " + PZ.percent(cell[4]) + " %"),
+      text: shown.map(([cell, index]) => PZ.plain(name) + "<br>length " + lengths[index] + ": " + PZ.percent(cell.exact?.mean) + " % " + PZ.interval(cell.exact?.low, cell.exact?.high) + "<br>tokens: " + PZ.percent(cell.token) + " %"),
       hovertemplate: "%{text}<extra></extra>",
     };
     const dots = options.dots ? [{
       ...group, hoverinfo: "text", type: "scatter", mode: "markers", marker: { color: colour, size: 6, opacity: 0.65, symbol: "circle-open" },
-      x: shown.flatMap(([cell, index]) => (cell[5] || []).map(() => x(index))),
-      y: shown.flatMap(([cell]) => (cell[5] || []).map(([, value]) => value)),
-      text: shown.flatMap(([cell]) => (cell[5] || []).map(([seed, value]) => PZ.plain(name) + ", seed " + seed + ": " + PZ.percent(value) + " %")),
+      x: shown.flatMap(([cell, index]) => cell.seeds.map(() => x(index))),
+      y: shown.flatMap(([cell]) => cell.seeds.map(([, value]) => value)),
+      text: shown.flatMap(([cell]) => cell.seeds.map(([seed, value]) => PZ.plain(name) + ", seed " + seed + ": " + PZ.percent(value) + " %")),
     }] : [];
     return [...bands, ...dots, line];
   };
@@ -113,7 +113,7 @@
   // The lines of the data table beside curves.
   PZ.curveHeads = ["encoding", "length", "exact match", "low", "high", "token accuracy", "seeds", "instead of a number"];
   PZ.curveLines = (row, lengths, name) => row.cells.map((cell, at) =>
-    [name, lengths[at], ...(cell[0] ? [null, null, null, null, null, cell[0]] : [cell[1], cell[2], cell[3], cell[4], cell[5].length, null])]);
+    [name, lengths[at], ...(cell.exact ? [cell.exact.mean, cell.exact.low, cell.exact.high, cell.token, cell.seeds.length, null] : [null, null, null, null, null, cell.status])]);
 
   PZ.lengthAxis = (lengths, log) => ({
     title: "test length" + (log ? ", logarithmic scale" : ""), type: log ? "log" : "linear", tickvals: lengths, ticktext: lengths.map(String),

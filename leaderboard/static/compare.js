@@ -37,20 +37,20 @@
       return pairs(picked).flatMap(([first, second]) => {
       const [a, b] = [first, second].map((label) => table.rows.find((row) => row.label === label));
       if (!a || !b) return [];
-      return [{ task: table.task, first, second, a: a.unseen ? a.unseen[0] : null, a_note: a.note, b: b.unseen ? b.unseen[0] : null, b_note: b.note, d: pair(a, b), shared: sharedSeeds(a.by, b.by) }];
+      return [{ task: table.task, first, second, a: a.unseen?.mean ?? null, a_note: a.unseen_note, b: b.unseen?.mean ?? null, b_note: b.unseen_note, d: pair(a, b), shared: sharedSeeds(a.by_seed, b.by_seed) }];
       });
     });
   }
   function lengthLines(table, picked) {
     return table.lengths.flatMap((length, at) => {
-      const rows = new Map(table.rows.map((row) => [row, { by: row.cells[at][5] || [], step: row.cells[at][5] ? row.cells[at][5].length / row.cells[at][7] : 0, typed: row.typed }]));
+      const rows = new Map(table.rows.map((row) => [row, { by_seed: row.cells[at].seeds, step: row.cells[at].exact ? row.cells[at].seeds.length / row.cells[at].count : 0, custom: row.custom }]));
       const pair = PZ.pairs([...rows.values()]);
       return pairs(picked).flatMap(([first, second]) => {
       const [a, b] = [first, second].map((label) => table.rows.find((row) => row.label === label));
       if (!a || !b) return [];
       const [x, y] = [a.cells[at], b.cells[at]];
       const [own, other] = [rows.get(a), rows.get(b)];
-      return [{ length, first, second, a: x[0] ? null : x[1], a_note: x[0], b: y[0] ? null : y[1], b_note: y[0], d: pair(own, other), shared: sharedSeeds(own.by, other.by) }];
+      return [{ length, first, second, a: x.exact?.mean ?? null, a_note: x.status, b: y.exact?.mean ?? null, b_note: y.status, d: pair(own, other), shared: sharedSeeds(own.by_seed, other.by_seed) }];
       });
     });
   }
@@ -79,8 +79,8 @@
     const table = tables.find((one) => one.task === task);
     const labels = [...new Set(tables.flatMap((one) => one.rows.map((row) => row.label)))].sort();
     const best = table.rows.slice(0, 2).map((row) => row.label);
-    const asked = state.all("pick").filter((label) => label === "-" || labels.includes(label));
-    const picked = (asked.length ? asked : best).filter((label) => label !== "-");
+    const wanted = state.all("pick").filter((label) => label === "-" || labels.includes(label));
+    const picked = (wanted.length ? wanted : best).filter((label) => label !== "-");
     picks(labels, picked);
     const rows = table.rows.filter((row) => picked.includes(row.label));
     PZ.chart("curve", {

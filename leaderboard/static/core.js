@@ -54,10 +54,10 @@ window.PZ = (function () {
   const percent = (value) => (value === null || value === undefined ? "–" : (100 * value).toFixed(1));
   const interval = (low, high) => (low === null || low === undefined ? "" : "[" + percent(low) + ", " + percent(high) + "]");
   const times = (value) => (value === null || value === undefined ? "–" : value === 0 ? "0" : +value.toFixed(2) + "x");
-  const reach = (row) => (row.open && row.reach ? "≥" : "") + times(row.reach);
+  const reach = (row) => (row.reach_open && row.reach ? "≥" : "") + times(row.reach);
   function rank(row) {
     if (row.rank === null) return "–";
-    const place = row.typed ? "(" + row.rank + ")" : String(row.rank);
+    const place = row.custom ? "(" + row.rank + ")" : String(row.rank);
     const [first, last] = row.ranks;
     return first === last ? place : place + " [" + first + "–" + last + "]";
   }
@@ -72,7 +72,7 @@ window.PZ = (function () {
     const half = (t * Math.max(deviation(values), step)) / Math.sqrt(values.length);
     return { mean: middle, low: Math.max(floor, middle - half), high: Math.min(1, middle + half), n: values.length };
   }
-  // Pairs of {by: [[seed, value], ...], step} by paired t tests with Holm's correction over all of
+  // Pairs of {by_seed: [[seed, value], ...], step} by paired t tests with Holm's correction over all of
   // them, as leaderboard/comparisons.py has it. Each: {first, second, mean, low, high, n, p, adjusted}.
   function compare(lines) {
     const found = lines.flatMap((first, at) => lines.slice(at + 1).map((second) => ({ first, second, ...paired(first, second) })));
@@ -81,20 +81,20 @@ window.PZ = (function () {
     tested.forEach((one, at) => (one.adjusted = highest = Math.max(highest, Math.min(1, (tested.length - at) * one.p))));
     return found;
   }
-  // (first, second) -> their pair, corrected for all pairs of the table. A line with options typed by
-  // hand changes no other line's result.
+  // (first, second) -> their pair, corrected for all pairs of the table. A line with custom options
+  // changes no other line's result.
   function pairs(lines) {
-    const plain = lines.filter((line) => !line.typed);
+    const plain = lines.filter((line) => !line.custom);
     const all = compare(plain);
     return (first, second) => {
-      const typed = [first, second].filter((line) => line.typed);
-      const found = (typed.length ? compare([...typed, ...plain]) : all).find((one) => [one.first, one.second].every((line) => line === first || line === second));
+      const custom = [first, second].filter((line) => line.custom);
+      const found = (custom.length ? compare([...custom, ...plain]) : all).find((one) => [one.first, one.second].every((line) => line === first || line === second));
       return found.first === first || found.p === undefined ? found : { ...found, mean: -found.mean, low: -found.high, high: -found.low };
     };
   }
   function paired(first, second) {
-    const other = new Map(second.by);
-    const values = first.by.filter(([seed]) => other.has(seed)).map(([seed, value]) => value - other.get(seed));
+    const other = new Map(second.by_seed);
+    const values = first.by_seed.filter(([seed]) => other.has(seed)).map(([seed, value]) => value - other.get(seed));
     if (values.length < 2) return null;
     const step = Math.max(first.step, second.step);
     const t = (Math.abs(mean(values)) * Math.sqrt(values.length)) / Math.max(deviation(values), step);
@@ -210,8 +210,8 @@ window.PZ = (function () {
     return (table.policy === "earlier" ? "earlier version: " : "changed: ") + table.name;
   }
   function policyWords(table) {
-    if (table.policy === "protocol") return "All encodings with the protocol's own settings; none is tuned beyond the options that the protocol names.";
-    if (table.policy === "tuned") return "Tuned alike: each encoding with its best cell of one grid, chosen on seeds and examples that no run here has (" + table.name + ").";
+    if (table.policy === "protocol") return "All encodings with the protocol's own settings; none is tuned beyond the options that the protocol gives it.";
+    if (table.policy === "tuned") return "All encodings tuned alike: each with its best cell of one grid, chosen on seeds and examples that no run here has (" + table.name + ").";
     return "All encodings alike with changed settings (" + table.protocol + "): " + table.name + ".";
   }
 
@@ -221,13 +221,13 @@ window.PZ = (function () {
     frozen: true, width: narrow ? 110 : 160, most: narrow ? 124 : 240, css: "wrap", ...more });
   const href = (page) => root + page;
   function encodingLink(row) {
-    const known = own(window.DATA.encodings, row.enc);
+    const known = own(window.DATA.encodings, row.bare);
     return el("span", { class: "name" }, known ? el("a", { href: href(known.page) }, row.label) : row.label, badges(row));
   }
   function badges(row) {
     return [
       row.mode && ["mode", "the same trained weights, evaluated in another way"],
-      row.typed && ["own options", "options typed by hand: tuned; counts for no other place"],
+      row.custom && ["custom options", "options typed with the name, so tuned by hand; counts for no other place"],
       row.few && ["few seeds", row.seeds.length + " seed(s); the protocol asks for more"],
       row.old && ["old version", "version " + row.version + " of the encoding; the code has moved on"],
     ].filter(Boolean).map(([words, title]) => el("span", { class: "badge", title }, words));

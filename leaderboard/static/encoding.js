@@ -17,15 +17,15 @@
     { key: "task", title: "task", value: ({ table }) => table.task, cell: ({ table }) => el("a", { href: PZ.href(PZ.own(window.DATA.tasks, table.task).page) + location.hash }, table.task), align: "left", start: "asc", frozen: true },
     { key: "encoding", title: "as", value: ({ row }) => row.label, cell: ({ row }) => el("span", { class: "name" }, row.label, PZ.badges(row)), align: "left", css: "wrap", most: 260, start: "asc" },
     { key: "rank", title: "rank", value: ({ row }) => row.rank, cell: ({ row, table }) => PZ.rank(row) + " of " + table.rows.filter((one) => one.rank !== null).length, start: "asc" },
-    { key: "unseen", title: "unseen mean, %", value: ({ row }) => (row.unseen ? row.unseen[0] : null), cell: ({ row }) => (row.unseen ? el("span", {}, percent(row.unseen[0]), el("small", {}, interval(row.unseen[1], row.unseen[2]))) : el("span", { class: "words" }, row.note)) },
+    { key: "unseen", title: "unseen mean, %", value: ({ row }) => (row.unseen?.mean ?? null), cell: ({ row }) => (row.unseen ? el("span", {}, percent(row.unseen.mean), el("small", {}, interval(row.unseen.low, row.unseen.high))) : el("span", { class: "words" }, row.unseen_note)) },
     { key: "reach", title: "reach", value: ({ row }) => row.reach, cell: ({ row }) => PZ.reach(row) },
     { key: "seeds", title: "seeds", value: ({ row }) => row.seeds.length },
     { key: "parameters", title: "parameters", value: ({ row }) => row.parameters, cell: ({ row }) => PZ.number(row.parameters) },
-    { key: "own_parameters", title: "its own", value: ({ row }) => row.own_parameters, cell: ({ row }) => PZ.number(row.own_parameters), help: "parameters that belong to the encoding" },
-    { key: "speed", title: "steps/s", value: ({ row }) => row.speed, cell: ({ row }) => PZ.number(row.speed, 1) },
-    { key: "cpu", title: "CPU seconds", value: ({ row }) => row.cpu, cell: ({ row }) => PZ.number(row.cpu), start: "asc" },
-    { key: "memory", title: "peak MB", value: ({ row }) => row.memory, cell: ({ row }) => PZ.number(row.memory), start: "asc" },
-    { key: "chosen", title: "tuned to", value: ({ row }) => row.chosen, cell: ({ row }) => el("span", { title: row.tried.join("\n") }, row.chosen, row.chosen && el("small", {}, "of " + row.tried.length + " tried" + (row.tuning === null ? "" : ", " + PZ.number(row.tuning) + " CPU-seconds"))), align: "left", css: "wrap", most: 260 },
+    { key: "own_parameters", title: "its own", value: ({ row }) => row.encoding_parameters, cell: ({ row }) => PZ.number(row.encoding_parameters), help: "parameters that belong to the encoding" },
+    { key: "speed", title: "steps/s", value: ({ row }) => row.steps_per_second, cell: ({ row }) => PZ.number(row.steps_per_second, 1) },
+    { key: "cpu", title: "CPU seconds", value: ({ row }) => row.cpu_seconds, cell: ({ row }) => PZ.number(row.cpu_seconds), start: "asc" },
+    { key: "memory", title: "peak MB", value: ({ row }) => row.peak_memory_mb, cell: ({ row }) => PZ.number(row.peak_memory_mb), start: "asc" },
+    { key: "chosen", title: "tuned to", value: ({ row }) => row.chosen, cell: ({ row }) => el("span", { title: row.tried.join("\n") }, row.chosen, row.chosen && el("small", {}, "of " + row.tried.length + " tried" + (row.tuning_seconds === null ? "" : ", " + PZ.number(row.tuning_seconds) + " CPU-seconds"))), align: "left", css: "wrap", most: 260 },
     { key: "spec", title: "options", value: ({ row }) => row.spec, cell: ({ row }) => el("code", {}, row.spec), align: "left", css: "wrap", width: 200, most: 380 },
   ];
   const runColumns = [
@@ -37,9 +37,9 @@
   ];
 
   PZ.page(function () {
-    const { tables, controls } = PZ.choose((t) => t.rows.some((row) => row.enc === name));
+    const { tables, controls } = PZ.choose((t) => t.rows.some((row) => row.bare === name));
     const [dots, dotsPick] = PZ.toggle("dots", "every seed");
-    const lines = tables.flatMap((table) => table.rows.filter((row) => row.enc === name).map((row) => ({ table, row })));
+    const lines = tables.flatMap((table) => table.rows.filter((row) => row.bare === name).map((row) => ({ table, row })));
     document.querySelectorAll("#h-curve, #h-table, #h-runs").forEach((head) => (head.parentElement.hidden = !lines.length && head.id !== "h-table"));
     PZ.grid("table", { name: name + ".tasks", label: name + " on all tasks", columns, rows: lines, sort: "task-asc", state: true, empty: "No records yet." });
     if (!lines.length) return;
@@ -52,7 +52,7 @@
       x: { title: "test length / longest in training, logarithmic scale", ...PZ.logAxis(lines.flatMap(({ table }) => table.lengths.map((length) => length / table.train))) }, y: PZ.shareAxis, layout: PZ.trained(1, true),
       heads: ["task", ...PZ.curveHeads], lines: lines.flatMap(({ table, row }) => PZ.curveLines(row, table.lengths, row.label).map((line) => [table.task, ...line])),
     });
-    const runs = lines.flatMap(({ table, row }) => row.runs.map((run, index) => ({ run, task: table.task, label: row.label, seed: row.all[index], value: new Map(row.by).get(row.all[index]) ?? null })));
+    const runs = lines.flatMap(({ table, row }) => row.runs.map((run, index) => ({ run, task: table.task, label: row.label, seed: row.run_seeds[index], value: new Map(row.by_seed).get(row.run_seeds[index]) ?? null })));
     PZ.grid("runs", { name: name + ".runs", label: "Runs of " + name, columns: runColumns, rows: runs, sort: "task-asc" });
   });
 })();

@@ -10,7 +10,7 @@
     const by = new Map();
     for (const table of tables) {
       for (const row of table.rows) {
-        if ((row.typed && !options.typed) || (row.mode && !options.modes)) continue;
+        if ((row.custom && !options.custom) || (row.mode && !options.modes)) continue;
         if (!by.has(row.label)) by.set(row.label, { label: row.label, first: row, rows: new Map() });
         by.get(row.label).rows.set(table.task, row);
       }
@@ -24,21 +24,21 @@
 
   function summarise(line, tables) {
     const rows = [...line.rows.values()];
-    line.typed = line.first.typed;
+    line.custom = line.first.custom;
     line.step = Math.max(...rows.map((row) => row.step)) / tables.length;
     line.few = rows.some((row) => row.few);
     line.old = rows.some((row) => row.old);
     const counted = rows.filter((row) => row.unseen);
     line.counted = counted.length;
     line.whole = line.counted === tables.length;
-    line.mean = line.whole ? mean(counted.map((row) => row.unseen[0])) : null;
-    const first = line.whole && counted.length ? counted[0].by.map(([seed]) => seed) : [];
-    const seeds = first.filter((seed) => counted.every((row) => row.by.some(([own]) => own === seed)));
-    line.by = seeds.map((seed) => [seed, mean(counted.map((row) => row.by.find(([own]) => own === seed)[1]))]);
-    line.stat = line.by.length > 1 ? PZ.stat(line.by.map(([, value]) => value)) : { low: null, high: null };
+    line.mean = line.whole ? mean(counted.map((row) => row.unseen.mean)) : null;
+    const first = line.whole && counted.length ? counted[0].by_seed.map(([seed]) => seed) : [];
+    const seeds = first.filter((seed) => counted.every((row) => row.by_seed.some(([own]) => own === seed)));
+    line.by_seed = seeds.map((seed) => [seed, mean(counted.map((row) => row.by_seed.find(([own]) => own === seed)[1]))]);
+    line.stat = line.by_seed.length > 1 ? PZ.stat(line.by_seed.map(([, value]) => value)) : { low: null, high: null };
     const reaches = rows.filter((row) => row.reach !== null).sort((a, b) => a.reach - b.reach);
     line.reach = reaches.length ? [reaches[0], reaches[reaches.length - 1]] : null;
-    const speeds = rows.map((row) => row.speed).filter((speed) => speed !== null).sort((a, b) => a - b);
+    const speeds = rows.map((row) => row.steps_per_second).filter((speed) => speed !== null).sort((a, b) => a - b);
     line.speed = speeds.length ? speeds[Math.floor((speeds.length - 1) / 2)] : null;
     const sizes = rows.map((row) => row.parameters).filter((size) => size !== null);
     line.parameters = sizes.length ? Math.max(...sizes) : null;
@@ -47,7 +47,7 @@
   function place(line, all, pair) {
     line.rank = line.ranks = null;
     if (line.mean === null) return;
-    const rivals = all.filter((other) => other !== line && other.mean !== null && !other.first.typed);
+    const rivals = all.filter((other) => other !== line && other.mean !== null && !other.first.custom);
     const signs = rivals.map((rival) => PZ.sign(pair(line, rival)));
     line.rank = 1 + rivals.filter((rival) => rival.mean > line.mean + 1e-9).length;
     line.ranks = [1 + signs.filter((sign) => sign < 0).length, 1 + rivals.length - signs.filter((sign) => sign > 0).length];
@@ -64,21 +64,21 @@
     return (line, host) => {
       const row = line.rows.get(table.task);
       if (!row) return el("span", { class: "words" }, "not run");
-      if (!row.unseen) return el("span", { class: "words", title: row.failures.map(([seed, why]) => "seed " + seed + ": " + why).join("\n") }, row.note);
+      if (!row.unseen) return el("span", { class: "words", title: row.failures.map(([seed, why]) => "seed " + seed + ": " + why).join("\n") }, row.unseen_note);
       host.classList.add("heat");
-      host.style.setProperty("--share", Math.max(0, Math.min(1, row.unseen[0])).toFixed(3));
+      host.style.setProperty("--share", Math.max(0, Math.min(1, row.unseen.mean)).toFixed(3));
       const rank = "rank " + PZ.rank(row);
-      const more = [row.seeds.length + " seed(s): " + row.by.map(([, value]) => percent(value)).join(", "), rank, "reach " + PZ.reach(row), row.chosen && "chosen: " + row.chosen + " of " + row.tried.length].filter(Boolean).join("\n");
-      const main = { unseen: percent(row.unseen[0]), rank: PZ.rank(row), reach: PZ.reach(row), token: percent(row.token), speed: PZ.number(row.speed, 1) }[show];
-      const sub = show === "unseen" ? interval(row.unseen[1], row.unseen[2]) || (row.seeds.length === 1 ? "1 seed" : "") : percent(row.unseen[0]) + " %";
+      const more = [row.seeds.length + " seed(s): " + row.by_seed.map(([, value]) => percent(value)).join(", "), rank, "reach " + PZ.reach(row), row.chosen && "chosen: " + row.chosen + " of " + row.tried.length].filter(Boolean).join("\n");
+      const main = { unseen: percent(row.unseen.mean), rank: PZ.rank(row), reach: PZ.reach(row), token: percent(row.unseen_token), speed: PZ.number(row.steps_per_second, 1) }[show];
+      const sub = show === "unseen" ? interval(row.unseen.low, row.unseen.high) || (row.seeds.length === 1 ? "1 seed" : "") : percent(row.unseen.mean) + " %";
       return el("span", { title: more }, main, el("small", {}, sub));
     };
   }
   const value = (table, show) => (line) => {
     const row = line.rows.get(table.task);
     if (!row) return "not run";
-    if (!row.unseen) return row.note;
-    return { unseen: row.unseen[0], rank: row.rank, reach: row.reach, token: row.token, speed: row.speed }[show];
+    if (!row.unseen) return row.unseen_note;
+    return { unseen: row.unseen.mean, rank: row.rank, reach: row.reach, token: row.unseen_token, speed: row.steps_per_second }[show];
   };
   // Words sort behind every number.
   const sortable = (given) => (line) => (typeof given(line) === "number" ? given(line) : null);
@@ -116,12 +116,12 @@
     for (const row of table.rows.filter((one) => kept.has(one.label))) {
       let path = "", pen = "M";
       row.cells.forEach((one, at) => {
-        if (one[0] === "no instance") return;
-        if (one[0]) return void (pen = "M");
-        path += pen + x(table.lengths[at]).toFixed(1) + " " + y(one[1]).toFixed(1);
+        if (one.status === "no instance") return;
+        if (!one.exact) return void (pen = "M");
+        path += pen + x(table.lengths[at]).toFixed(1) + " " + y(one.exact.mean).toFixed(1);
         pen = "L";
       });
-      const [colour, dash] = PZ.own(window.DATA.looks, row.label);
+      const [colour, dash] = PZ.own(window.DATA.styles, row.label);
       if (path) parts.push(svg("path", { d: path, stroke: colour, class: "curve", "stroke-dasharray": { solid: "", dash: "7 4", dot: "2 3", dashdot: "8 3 2 3" }[dash] }));
     }
     return svg("svg", { viewBox: "0 0 240 112", "aria-hidden": "true" }, ...parts);
@@ -131,7 +131,7 @@
     const facts = PZ.own(window.DATA.tasks, table.task);
     return el("a", { class: "card", href: PZ.href(facts.page) + location.hash },
       el("b", {}, table.task), el("span", {}, facts.summary), thumbnail(table, kept),
-      el("span", {}, best ? "best: " + best.label + ", " + percent(best.unseen[0]) + " % unseen" : "no number yet", el("br"), "trained to " + table.train + ", tested to " + table.lengths[table.lengths.length - 1]));
+      el("span", {}, best ? "best: " + best.label + ", " + percent(best.unseen.mean) + " % unseen" : "no number yet", el("br"), "trained to " + table.train + ", tested to " + table.lengths[table.lengths.length - 1]));
   }
 
   PZ.page(function () {
@@ -140,11 +140,11 @@
     const { tables, controls } = PZ.choose((t) => !family || PZ.own(window.DATA.tasks, t.task).family === family);
     const [show, showPick] = PZ.select("show", "Cells show", Object.entries(WORDS));
     const has = (test) => tables.some((table) => table.rows.some(test));
-    const [typed, typedPick] = has((row) => row.typed) ? PZ.toggle("typed", "own options", true) : [true, null];
+    const [custom, customPick] = has((row) => row.custom) ? PZ.toggle("custom", "custom options", true) : [true, null];
     const [modes, modesPick] = has((row) => row.mode) ? PZ.toggle("modes", "evaluation modes", true) : [true, null];
-    PZ.put("filters", [...controls, familyPick, showPick, typedPick, modesPick]);
+    PZ.put("filters", [...controls, familyPick, showPick, customPick, modesPick]);
     tables.sort((a, b) => (a.task < b.task ? -1 : 1));
-    const rows = lines(tables, { typed, modes });
+    const rows = lines(tables, { custom, modes });
     const kept = new Set(rows.map((row) => row.label));
     document.getElementById("policy").textContent = tables.length ? PZ.policyWords(tables[0]) + " " + (window.DATA.protocols[tables[0].base].text || "") : "";
     const complete = rows.some((line) => line.mean !== null);

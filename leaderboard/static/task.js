@@ -8,18 +8,18 @@
   const columns = (table) => [
     PZ.nameColumn(),
     { key: "rank", title: "rank", value: (row) => row.rank, cell: PZ.rank, start: "asc", help: "by unseen mean; [places that the tests leave possible]" },
-    ...(table.rows.some((row) => row.chosen) ? [{ key: "chosen", title: "setting", value: (row) => row.chosen, cell: (row) => el("span", { title: row.tried.join("\n") }, row.chosen, el("small", {}, "of " + row.tried.length + " tried" + (row.tuning === null ? "" : ", " + PZ.number(row.tuning) + " CPU-seconds"))), align: "left", css: "wrap", most: 240 }] : []),
+    ...(table.rows.some((row) => row.chosen) ? [{ key: "chosen", title: "setting", value: (row) => row.chosen, cell: (row) => el("span", { title: row.tried.join("\n") }, row.chosen, el("small", {}, "of " + row.tried.length + " tried" + (row.tuning_seconds === null ? "" : ", " + PZ.number(row.tuning_seconds) + " CPU-seconds"))), align: "left", css: "wrap", most: 240 }] : []),
     { key: "seeds", title: "seeds", value: (row) => row.seeds.length, cell: (row) => el("span", {}, String(row.seeds.length), row.failures.length ? el("small", { title: row.failures.map(([seed, why]) => "seed " + seed + ": " + why).join("\n") }, row.failures.length + " failed") : "") },
-    { key: "unseen", title: "unseen mean, %", value: (row) => (row.unseen ? row.unseen[0] : null), cell: (row, host) => share(host, row.unseen && row.unseen[0], row.unseen ? interval(row.unseen[1], row.unseen[2]) : "", row.note) },
+    { key: "unseen", title: "unseen mean, %", value: (row) => (row.unseen?.mean ?? null), cell: (row, host) => share(host, row.unseen?.mean, interval(row.unseen?.low, row.unseen?.high), row.unseen_note) },
     { key: "reach", title: "reach", value: (row) => row.reach, cell: PZ.reach },
     ...table.lengths.map((length, at) => ({
       key: "l" + length, title: length + (table.seen[at] ? " (trained)" : " (" + PZ.times(length / table.train) + ")"), width: 78,
-      value: (row) => (row.cells[at][0] ? null : row.cells[at][1]),
-      cell: (row, host) => share(host, row.cells[at][1] ?? null, interval(row.cells[at][2], row.cells[at][3]), row.cells[at][0], row.cells[at][5]),
+      value: (row) => row.cells[at].exact?.mean ?? null,
+      cell: (row, host) => share(host, row.cells[at].exact?.mean, interval(row.cells[at].exact?.low, row.cells[at].exact?.high), row.cells[at].status, row.cells[at].seeds),
     })),
-    { key: "token", title: "unseen tokens, %", value: (row) => row.token, cell: (row) => percent(row.token), help: table.chance === null ? "" : "chance " + percent(table.chance) + " %" },
+    { key: "token", title: "unseen tokens, %", value: (row) => row.unseen_token, cell: (row) => percent(row.unseen_token), help: table.chance === null ? "" : "chance " + percent(table.chance) + " %" },
     { key: "parameters", title: "parameters", value: (row) => row.parameters, cell: (row) => PZ.number(row.parameters), start: "asc" },
-    { key: "speed", title: "steps/s", value: (row) => row.speed, cell: (row) => PZ.number(row.speed, 1) },
+    { key: "speed", title: "steps/s", value: (row) => row.steps_per_second, cell: (row) => PZ.number(row.steps_per_second, 1) },
     { key: "runs", title: "runs", value: (row) => row.runs.length, cell: (row) => el("span", { class: "runs" }, row.runs.map((run, at) => el("a", { href: PZ.href("run/" + run + ".html"), "aria-label": "Run " + run }, String(at + 1)))), align: "left", sort: false },
   ];
 
@@ -32,7 +32,7 @@
   }
 
   // The same row with token accuracy, which has no interval, in the place of exact match.
-  const tokens = (row) => ({ ...row, cells: row.cells.map((cell) => (cell[0] ? cell : ["", cell[4], null, null, cell[4], []])) });
+  const tokens = (row) => ({ ...row, cells: row.cells.map((cell) => (cell.exact ? { ...cell, exact: { mean: cell.token, low: null, high: null }, seeds: [] } : cell)) });
   const chance = (table) => ({ type: "scatter", mode: "lines", name: "chance", meta: "chance", x: [table.lengths[0], table.lengths.at(-1)], y: [table.chance, table.chance], line: { color: "#808890", dash: "dot", width: 1.5 }, hovertemplate: "chance: %{y:.1%}<extra></extra>" });
 
   function draw(table, options) {
@@ -65,7 +65,7 @@
     document.querySelectorAll(".table-facts").forEach((part) => (part.hidden = !table || part.dataset.table !== table.id));
     if (!table) return;
     const guess = table.chance === null ? "" : " A guess that ignores the prompt gets " + percent(table.chance) + " % of the tokens right, and hardly ever a whole answer.";
-    document.getElementById("facts").textContent = PZ.policyWords(table) + " Trained to length " + table.train + "." + guess + (table.asked ? " The protocol asks for " + table.asked + " seeds." : "");
+    document.getElementById("facts").textContent = PZ.policyWords(table) + " Trained to length " + table.train + "." + guess + (table.protocol_seeds ? " The protocol asks for " + table.protocol_seeds + " seeds." : "");
     draw(table, { dots, bands, measure });
     PZ.grid("table", { name: table.base + "." + name + ".table", label: name + ": encodings", columns: columns(table), rows: table.rows, sort: "unseen-desc", state: true });
   });

@@ -1,105 +1,14 @@
-"""Records for the tests, made the way the harness writes them."""
+"""Records for the tests, as fixtures."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-
-def run_id(config: dict[str, Any]) -> str:
-    """As the harness makes it: a hash of the canonical JSON of the config."""
-    text = json.dumps(config, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def raw_record(
-    encoding: str = "rope",
-    seed: int = 0,
-    right: dict[int, int | str] | None = None,
-    **changes: Any,
-) -> dict[str, Any]:
-    """A valid record as plain data; `right` is correct answers of 100, or a status, per length.
-
-    Keyword changes replace whole top-level fields; `config` is merged.
-    """
-    right = {10: 100, 15: 90, 20: 50} if right is None else right
-    task, protocol = changes.get("task", "copy"), changes.get("protocol", "quick")
-    config = {
-        "protocol": protocol,
-        "task": task,
-        "task_version": 1,
-        "label": encoding,
-        "encoding": encoding,
-        "encoding_version": 1,
-        "seed": seed,
-        "device": "cpu",
-        "train": {"steps": 1500, "lengths": [1, 10]},
-        "eval": {"lengths": list(right)},
-    } | changes.pop("config", {})
-    scores = [_score(length, value) for length, value in right.items()]
-    record: dict[str, Any] = {
-        "schema": 1,
-        "run": run_id(config),
-        "status": "done",
-        "reason": None,
-        "protocol": protocol,
-        "task": task,
-        "encoding": encoding,
-        "seed": seed,
-        "config": config,
-        "backbone_hash": f"weights{seed}",
-        "chance": 0.1,
-        "best_step": 1500,
-        "scores": {"last": scores, "best": scores},
-        "learning": [
-            {"step": 250, "loss": 1.2, "exact": 0.4},
-            {"step": config["train"].get("steps", 1500), "loss": 0.1, "exact": 0.9},
-        ],
-        "cost": {
-            "parameters": 100_000,
-            "encoding_parameters": 1000,
-            "train_seconds": 30.1,
-            "eval_seconds": 5.0,
-            "steps_per_second": 50.0 + seed,
-            "cpu_seconds": 35.0,
-            "peak_memory_mb": 400.0,
-        },
-        "env": {
-            "pezoo": "0.1.0",
-            "commit": "abc1234",
-            "dirty": False,
-            "python": "3.12.1",
-            "torch": "2.13.0",
-            "device": "cpu",
-            "threads": 1,
-            "attention": "sdpa",
-        },
-        "provenance": {
-            "command": f"pezoo bench --protocol {protocol} --pe rope --task {task}",
-            "finished": "2026-01-01T00:00:00+00:00",
-        },
-    }
-    return record | changes
-
-
-def _score(length: int, value: int | str) -> dict[str, Any]:
-    score: dict[str, Any] = dict.fromkeys(["exact", "correct", "count", "token", "method", "note"])
-    score |= {"length": length, "seen": length <= 10, "status": "ok"}
-    if isinstance(value, str):
-        return score | {"status": value}
-    share = value / 100
-    numbers = {"exact": share, "correct": value, "count": 100, "token": (1 + share) / 2}
-    return score | numbers | {"method": "teacher-forced"}
-
-
-def failed_record(encoding: str = "rope", seed: int = 0, reason: str = "loss is not finite") -> Any:
-    scores: dict[str, Any] = {"last": [], "best": []}
-    return raw_record(encoding, seed, status="failed", reason=reason, scores=scores)
+from made_records import failed_record, raw_record
 
 
 @pytest.fixture(scope="session")

@@ -18,14 +18,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from test_leaderboard_tuning import tuned_record
+from made_records import tuned_record
 
 from leaderboard import site
 from leaderboard.build import build
-from leaderboard.groups import grouped
 from leaderboard.ranks import comparisons
 from leaderboard.records import Record, load
-from leaderboard.tables import percent
+from leaderboard.tables import tables
+from leaderboard.text import percent
 
 playwright = pytest.importorskip(
     "playwright.sync_api", reason="browser tests need playwright: pip install -e '.[test]'"
@@ -312,8 +312,8 @@ def test_a_narrow_screen_has_no_sideways_scroll(browser, example):
 def test_compare_has_the_paired_differences_of_python(visit, example):
     pick = "#task=copy&pick=prism&pick=alibi&pick=rope&pick=learned"
     page = visit.open(example / "site" / "compare.html", pick)
-    groups = {group.slug: group for group in grouped(load([example])[0])}
-    found = {(c.first, c.second): c for c in comparisons(groups["quick.copy"].rows)}
+    found = {table.slug: table for table in tables(load([example])[0])}
+    found = {(c.first, c.second): c for c in comparisons(found["quick.copy"].rows)}
     lines = page.locator("#table .tabulator-row", has_text="copy").all_inner_texts()
     (line,) = [one for one in lines if "prism" in one and "alibi" in one]
     pair = found["prism", "alibi"]
@@ -396,7 +396,7 @@ def test_hostile_records_run_nothing_and_ask_for_nothing(visit, raw, tmp_path):
         if at % 3 == 2:
             one |= {"status": "failed", "scores": {"last": []}}
         records.append(Record.model_validate_json(json.dumps(one)))
-    site.build(grouped(records), records, tmp_path)
+    site.build(tables(records), records, tmp_path)
     opened = [path for path in tmp_path.rglob("*.html") if path.stat().st_size]
     hostile = [p for p in opened if p.parent.name != "encoding" or "-" in p.stem]
     for path in hostile:
@@ -427,7 +427,7 @@ def test_five_thousand_runs_load_in_two_seconds(visit, raw, tmp_path):
                 one = raw(name, seed, {10: 100, 15: score, 20: score // 2}, task=task)
                 records.append(Record.model_validate(one))
     assert len(records) == 5000
-    site.build(grouped(records), records, tmp_path)
+    site.build(tables(records), records, tmp_path)
     visit.open(tmp_path / "method.html")  # the browser itself is warm
     for name, rows in (("index", 25), ("task/task0", 25), ("compare", 3), ("runs", 20)):
         assert seconds(visit, tmp_path / f"{name}.html", rows) < 2, name

@@ -18,9 +18,9 @@ from leaderboard.catalog import Catalog, read
 from leaderboard.check import check
 from leaderboard.files import csv_text, slug
 from leaderboard.formula import formula
-from leaderboard.groups import grouped
 from leaderboard.markdown import files
 from leaderboard.records import Record, load
+from leaderboard.tables import tables
 
 SNIPPETS = [
     "<script>alert(1)</script>", "</script><script>alert(1)//", '" onmouseover="alert(1)',
@@ -85,8 +85,8 @@ def test_whatever_a_record_holds_pages_hold_only_our_markup(data, raw, tmp_path_
     drawn = data.draw(st.lists(hostile(raw), min_size=1, max_size=4))
     records = [Record.model_validate_json(json.dumps(one)) for one in drawn]
     out = tmp_path_factory.mktemp("site")
-    groups = grouped(records)
-    for path in site.build(groups, records, out, catalog=Catalog()):
+    found = tables(records)
+    for path in site.build(found, records, out, catalog=Catalog()):
         assert path.resolve().is_relative_to(out.resolve())
         if path.suffix == ".html":
             page = Page()
@@ -100,7 +100,7 @@ def test_whatever_a_record_holds_pages_hold_only_our_markup(data, raw, tmp_path_
         elif path.suffix == ".csv":
             for row in csv.reader(io.StringIO(path.read_text(encoding="utf-8"))):
                 assert not [cell for cell in row if cell[:1] in "=+-@|%" and cell]
-    page_ = files(groups)["LEADERBOARD.md"]
+    page_ = files(found)["LEADERBOARD.md"]
     assert "<" not in re.sub(r"(?ms)^(`{3,})\n.*?^\1\n", "", page_)
 
 

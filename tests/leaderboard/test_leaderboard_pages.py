@@ -20,11 +20,11 @@ from leaderboard.build import build
 from leaderboard.curves import _shortened, curves
 from leaderboard.data import script_json
 from leaderboard.files import csv_text, markdown_text, write
-from leaderboard.groups import grouped
-from leaderboard.looks import looks
 from leaderboard.markdown import page
+from leaderboard.styles import styles
 from leaderboard.summary import summarise
-from leaderboard.tables import headers, rows_as_csv, rows_as_lists, rows_as_markdown
+from leaderboard.tables import tables
+from leaderboard.text import columns, rows_as_csv, rows_as_markdown
 
 HOSTILE = [
     "<script>alert(1)</script>",
@@ -44,23 +44,23 @@ def rows(record):
 
 
 def test_headers_and_cells(rows):
-    assert headers(rows) == [
+    assert list(columns(rows[0])) == [
         "rank", "encoding", "seeds", "training mean", "10 (trained)", "15 (1.5x)", "20 (2x)",
         "unseen mean", "unseen tokens", "reach", "parameters", "steps/s",
     ]  # fmt: skip
-    rope, learned = rows_as_lists(rows)
+    rope, learned = (list(columns(row).values()) for row in rows)
     assert rope[:5] == ["1", "rope", "2 (t)", "90.0", "100.0 [100.0, 100.0]"]
     assert rope[7:] == ["70.0 [70.0, 70.0]", "85.0", "1.5x", "100000", "50.5"]
     assert learned[:3] == ["-", "learned", "1 (Wilson)"]
     assert learned[5:10] == ["cannot represent", "no instance", "cannot represent", "-", "1x"]
-    assert rows_as_lists(rows, intervals=False)[0][4] == "100.0"
+    assert columns(rows[0], intervals=False)["10 (trained)"] == "100.0"
     assert rows_as_markdown(rows).count("\n") == 3
 
 
 def test_rows_of_several_tables_are_refused(record):
     rows = summarise([record("rope"), record("rope", task="odds_first")])
     with pytest.raises(ValueError, match="do not share one table"):
-        headers(rows)
+        rows_as_markdown(rows)
 
 
 def test_csv_has_one_line_per_length_with_raw_numbers(rows):
@@ -276,7 +276,7 @@ def test_the_vendored_files_are_those_of_the_checksums():
 
 
 def test_markdown_page_has_pictures_and_commands(record):
-    text = page(grouped([record("rope"), record("alibi")]))
+    text = page(tables([record("rope"), record("alibi")]))
     assert "## quick / copy" in text
     assert "(pictures/quick.copy.svg)" in text
     assert "```\npezoo bench --protocol quick --pe rope --task copy\n```" in text
@@ -307,10 +307,10 @@ def test_a_picture_of_nothing_is_still_a_picture():
     ElementTree.fromstring(curves("nothing & more", []))
 
 
-def test_looks_differ_and_do_not_depend_on_order():
-    labels = [f"e{at}" for at in range(28)]
-    assert len({(look.colour, look.dash) for look in looks(labels).values()}) == 28
-    assert looks(labels) == looks(labels[::-1])
+def test_styles_differ_and_do_not_depend_on_order(record):
+    rows = summarise([record(f"e{at}") for at in range(28)])
+    assert len({(one.colour, one.dash) for one in styles(rows).values()}) == 28
+    assert styles(rows) == styles(rows[::-1])
 
 
 def test_write_leaves_the_old_file_when_it_fails(tmp_path: Path, monkeypatch):

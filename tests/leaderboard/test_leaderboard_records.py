@@ -9,25 +9,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from leaderboard.records import Record, load
+from leaderboard.records import load
 
 
 def test_a_good_record_keeps_its_settings(record):
     one = record("prism", 3)
-    assert (one.train_length, one.plain.spec, one.plain.task_version) == (10, "prism", 1)
+    assert (one.train_length, one.settings.encoding, one.settings.task_version) == (10, "prism", 1)
     assert one.config["train"] == {"steps": 1500, "lengths": [1, 10]}
-
-
-def test_settings_grouped_by_part_are_read_too(raw):
-    one = raw()
-    one["config"] = {
-        "protocol": {"train": {"lengths": [1, 10]}, "eval": {"lengths": [10]}},
-        "encoding": {"spec": "rope(base=500)"},
-        "task": {"version": "copy-v1"},
-    }
-    plain = Record.model_validate_json(json.dumps(one)).plain
-    assert (plain.train_lengths, plain.spec) == ([1, 10], "rope(base=500)")
-    assert plain.task_version == "copy-v1"
 
 
 BAD = {

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from leaderboard.groups import grouped
 from leaderboard.intervals import paired, student, wilson
 from leaderboard.records import Record
 from leaderboard.summary import summarise
+from leaderboard.tables import tables
 
 
 def only(records, **options):
@@ -117,11 +117,11 @@ def test_ranks_share_places_and_stay_within_a_table(record):
 
 def test_other_settings_make_another_table(record):
     longer = {"train": {"steps": 9999, "lengths": [1, 10]}}
-    groups = grouped([record("rope"), record("alibi", config=longer)])
+    groups = tables([record("rope"), record("alibi", config=longer)])
     assert [len(group.rows) for group in groups] == [1, 1]
     assert ["(settings " in group.title for group in groups] == [False, True]
     assert len({group.slug for group in groups}) == 2
-    assert len(grouped([record("rope"), record("alibi", config={"device": "cuda"})])) == 1
+    assert len(tables([record("rope"), record("alibi", config={"device": "cuda"})])) == 1
 
 
 def test_rank_ranges_follow_paired_differences(record):
@@ -151,12 +151,12 @@ def test_paired_differences_equal_scipy():
     assert paired({0: 1.0}, {0: 0.5, 1: 0.5}) is None
 
 
-def test_options_typed_by_hand_count_for_no_other_rank(record):
+def test_custom_options_count_for_no_other_rank(record):
     rows = summarise(
         [record("rope", right={20: 50}), record("prism(gamma=2)", right={20: 90}),
          record("alibi", right={20: 20})]
     )  # fmt: skip
-    assert [(r.label, r.typed, r.rank) for r in rows] == [
+    assert [(r.label, r.custom, r.rank) for r in rows] == [
         ("prism(gamma=2)", True, 1), ("rope", False, 1), ("alibi", False, 2),
     ]  # fmt: skip
 
@@ -176,7 +176,7 @@ def test_changed_settings_have_a_ranking_of_their_own(record):
         train = {"train": {"steps": 1500, "lengths": [1, 10], "lr": lr}}
         return record(name, right={20: right}, protocol=protocol, config=train)
 
-    own, changed = grouped(
+    own, changed = tables(
         [
             at("rope", 1.0, "quick", 10),
             at("alibi", 1.0, "quick", 40),
@@ -193,7 +193,7 @@ def test_changed_settings_have_a_ranking_of_their_own(record):
 def test_other_training_lengths_make_another_table(record):
     other = {"train": {"steps": 1500, "lengths": [1, 5]}}
     records = [record("rope", right={20: 50}), record("rope", right={20: 50}, config=other)]
-    assert [group.policy for group in grouped(records)] == ["protocol", "earlier"]
+    assert [group.policy for group in tables(records)] == ["protocol", "earlier"]
 
 
 def test_of_two_versions_of_a_protocol_the_newer_is_the_main_one(record):
@@ -202,9 +202,9 @@ def test_of_two_versions_of_a_protocol_the_newer_is_the_main_one(record):
         "rope", config={"train": {"steps": 10, "lengths": [1, 10]}},
         provenance={"command": "pezoo", "finished": "2026-02-01T00:00:00+00:00"},
     )  # fmt: skip
-    policies = {group.first.run: group.policy for group in grouped([old, new]) if group.rows}
+    policies = {group.first.run: group.policy for group in tables([old, new]) if group.rows}
     assert policies[old.run] == "earlier"
-    assert grouped([old, new])[0].first.run == new.run
+    assert tables([old, new])[0].first.run == new.run
 
 
 def test_options_of_one_encoding_make_rows_with_telling_labels(record):
@@ -246,15 +246,60 @@ def test_the_best_checkpoint_is_another_choice(raw):
 
 
 def test_warnings_name_what_weakens_a_comparison(record):
-    (group,) = grouped([record("rope"), record("alibi", backbone_hash="other")])
+    (group,) = tables([record("rope"), record("alibi", backbone_hash="other")])
     assert group.warnings == ("seed 0: the backbones did not start from the same weights",)
     env = record().env.model_dump() | {"device": "NVIDIA", "dirty": True}
-    (group,) = grouped([record("rope"), record("alibi", env=env)])
+    (group,) = tables([record("rope"), record("alibi", env=env)])
     assert group.warnings == (
         "runs differ in device: NVIDIA, cpu",
         "1 of 2 runs come from code that equals no known commit",
     )
 
 
+def test_rows_that_ran_on_different_kernels_are_named(record):
+    def ran(name, seed=0, **changes):
+        return record(name, seed, env=record().env.model_dump() | changes)
+
+    fused = ran("rope", kernels={"layer": "numba"})
+    plain = ran("alibi", kernels={})
+    scan, other = (ran("prism", s, kernels={"scan": b}) for s, b in enumerate(("numba", "triton")))
+    for runs, warnings in (
+        ((plain, scan), ()),  # only prism has a scan
+        ((fused, plain), ("runs differ in layer kernels: numba, torch",)),
+        ((fused, ran("alibi")), ()),  # nothing recorded
+        ((scan, other), ("runs differ in scan kernels: numba, triton",)),
+        (
+            (fused, scan, other),
+            (
+                "runs differ in layer kernels: numba, torch",
+                "runs differ in scan kernels: numba, triton",
+            ),
+        ),
+    ):
+        (table,) = tables(runs)
+        assert table.warnings == warnings
+
+
+def test_attention_that_ran_differently_is_named(record):
+    def ran(name, train, evaluation):
+        env = record().env.model_dump() | {"attention_ran": {"train": train, "eval": evaluation}}
+        return record(name, env=env)
+
+    one, other = ran("rope", ["numba"], ["numba"]), ran("t5", ["numba", "sdpa math"], ["numba"])
+    (table,) = tables([one, other])
+    assert table.warnings == (
+        "runs differ in training attention kernels: numba, numba with sdpa math",
+    )
+    (table,) = tables([one, record("t5")])  # an older record does not say
+    assert table.warnings == ()
+
+
+@pytest.mark.parametrize("kernels", ["text", ["numba"], 3, {"scan": {"a": [1]}}])
+def test_kernels_of_any_form_make_a_table(kernels, record):
+    env = record().env.model_dump() | {"kernels": kernels, "attention_ran": kernels}
+    (table,) = tables([record("rope", env=env), record("t5")])
+    assert len(table.rows) == 2
+
+
 def test_nothing_in_nothing_out():
-    assert (summarise([]), grouped([])) == ([], [])
+    assert (summarise([]), tables([])) == ([], [])

@@ -1,48 +1,15 @@
 """Tuned runs: a ranking of their own, and nothing in it that the grid does not explain."""
 
-import copy
 import json
 
 import pytest
-from conftest import raw_record
+from made_records import GRID, NAME, raw_record, tuned_record
 
 from leaderboard import check as checks
 from leaderboard.data import site_data
-from leaderboard.groups import TUNED, grouped
 from leaderboard.markdown import page
 from leaderboard.records import Record
-from leaderboard.tuning import cells, tuned_name
-
-GRID = {"lr": [0.001, 0.003], "steps": [1000, 1500]}
-NAME = tuned_name("quick", GRID, [100])
-
-
-def tuned_record(encoding="rope", seed=0, lr=0.003, steps=1500, right=None, grid=GRID, **changes):
-    """A record as `pezoo bench --tune` leaves it, with the cell (lr, steps) as the best one."""
-    wanted = {"lr": lr, "steps": steps}
-    trials = [
-        {
-            "values": values,
-            "exact": 0.9 if values == wanted else 0.4,
-            "validation": 1.0,
-            "loss": 0.1,
-            "runs": [f"{at:016x}"],
-        }
-        for at, values in enumerate(cells(grid))
-    ]
-    tuning = {
-        "grid": copy.deepcopy(grid),
-        "seeds": [100],
-        "chosen": wanted,
-        "cells": trials,
-        "cpu_seconds": 120.0,
-        "seconds": 130.0,
-    }
-    train = {"lengths": [1, 10], "lr": lr, "steps": steps}
-    name = changes.pop("protocol", tuned_name("quick", grid, [100]))
-    made = raw_record(encoding, seed, right, protocol=name, config={"train": train}, **changes)
-    cost = made["cost"] | {"train_seconds": steps / made["cost"]["steps_per_second"]}
-    return made | {"provenance": made["provenance"] | {"tuning": tuning}, "cost": cost}
+from leaderboard.tables import TUNED, tables
 
 
 def read(raw):
@@ -54,13 +21,13 @@ def test_encodings_with_different_values_share_one_tuned_table_and_no_other():
     tuned = [read(tuned_record("rope", s)) for s in (0, 1)]
     tuned += [read(tuned_record("alibi", s, lr=0.001, right={10: 9, 15: 8, 20: 7})) for s in (0, 1)]
     other = [read(tuned_record("rope", s, grid=GRID | {"lr": [0.003, 0.01]})) for s in (0, 1)]
-    groups = grouped([*plain, *tuned, *other])
-    tables = sorted((tuned, other), key=lambda records: records[0].protocol)
+    groups = tables([*plain, *tuned, *other])
+    grids = sorted((tuned, other), key=lambda records: records[0].protocol)
     assert [(g.policy, {r.run for r in g.records}) for g in groups] == [
         ("protocol", {r.run for r in plain}),
-        *((TUNED, {r.run for r in records}) for records in tables),
+        *((TUNED, {r.run for r in records}) for records in grids),
     ]
-    rows = {row.encoding: row for row in groups[1 + tables.index(tuned)].rows}
+    rows = {row.encoding: row for row in groups[1 + grids.index(tuned)].rows}
     assert (rows["rope"].chosen, rows["rope"].rank) == ("lr=0.003, steps=1500", 1)
     assert (rows["alibi"].chosen, rows["alibi"].rank) == ("lr=0.001, steps=1500", 2)
     assert len(rows["rope"].tried) == 4
@@ -73,11 +40,14 @@ def test_the_site_says_what_was_tuned(tmp_path):
     from leaderboard import catalog, site
 
     records = [read(tuned_record("rope", s)) for s in (0, 1)]
-    groups = grouped(records)
+    groups = tables(records)
     table = site_data(groups, catalog.read())["tables"][0]
     assert table["policy"] == "tuned"
     assert table["name"] == "tuned: lr of 0.001, 0.003; steps of 1000, 1500"
-    assert (table["rows"][0]["chosen"], table["rows"][0]["tuning"]) == ("lr=0.003, steps=1500", 120)
+    assert (table["rows"][0]["chosen"], table["rows"][0]["tuning_seconds"]) == (
+        "lr=0.003, steps=1500",
+        120,
+    )
     site.build(groups, records, tmp_path)
     run = (tmp_path / "run" / f"{records[0].run}.html").read_text(encoding="utf-8")
     assert "Chosen: <b>lr=0.003, steps=1500</b>, the best of 4 cells" in run
@@ -89,7 +59,7 @@ def test_runs_that_served_to_choose_are_in_no_table():
         "rope", 100, config={"eval": {"lengths": [10, 15, 20], "examples": "tuning"}}
     )
     plain = raw_record("rope", 0)
-    (group,) = grouped([read(sweep), read(plain)])
+    (group,) = tables([read(sweep), read(plain)])
     assert [record.run for record in group.records] == [plain["run"]]
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
+
+from leaderboard.rows import Cell, Row
 
 # Okabe and Ito's colours, which colour-blind readers can tell apart, without yellow and black,
 # which vanish on a light and on a dark page.
@@ -13,7 +15,7 @@ MARKERS = ("circle", "square", "diamond", "triangle-up", "triangle-down")
 
 
 @dataclass(frozen=True)
-class Look:
+class Style:
     """Names as Plotly spells them."""
 
     colour: str
@@ -21,16 +23,17 @@ class Look:
     marker: str
 
 
-def looks(labels: Iterable[str], modes: Mapping[str, str] | None = None) -> dict[str, Look]:
-    """One look per label. The first 140 differ; colour first, then dash, always with a marker.
+def styles(rows: Iterable[Row]) -> dict[str, Style]:
+    """One style per label. The first 140 differ; colour first, then dash, always with a marker.
 
-    `modes` leads from the label of an evaluation mode to the label of the encoding that was
-    trained: it keeps the colour, dotted and with a cross.
+    An evaluation mode keeps its encoding's colour, dotted and with a cross.
     """
-    modes = modes or {}
-    plain = sorted(set(labels) - modes.keys() | set(modes.values()))
+    modes = {
+        row.label: row.label.removesuffix(f" ({row.mode})") if row.mode else "" for row in rows
+    }
+    plain = sorted({encoding or label for label, encoding in modes.items()})
     found = {
-        label: Look(
+        label: Style(
             COLOURS[at % len(COLOURS)],
             DASHES[at // len(COLOURS) % len(DASHES)],
             MARKERS[at % len(MARKERS)],
@@ -38,23 +41,22 @@ def looks(labels: Iterable[str], modes: Mapping[str, str] | None = None) -> dict
         for at, label in enumerate(plain)
     }
     return found | {
-        mode: replace(found[label], dash="dot", marker="cross") for mode, label in modes.items()
+        label: replace(found[encoding], dash="dot", marker="cross")
+        for label, encoding in modes.items()
+        if encoding
     }
 
 
-def wide(lengths: Iterable[int]) -> bool:
+def needs_log(lengths: Iterable[int]) -> bool:
     """Whether lengths spread so far that a logarithmic axis shows them better."""
     positive = [length for length in lengths if length > 0]
     return bool(positive) and max(positive) >= 8 * min(positive)
 
 
-def last_words(cells: Iterable[tuple[int, str]]) -> str:
-    """What a curve cannot show: ` (cannot represent from 15)`, or nothing.
-
-    >>> last_words([(10, "ok"), (15, "cannot represent")])
-    ' (cannot represent from 15)'
-    """
-    for length, status in cells:
-        if status not in ("ok", "no instance"):
-            return " (failed)" if status == "failed" else f" ({status} from {length})"
+def after_the_curve(cells: Iterable[Cell]) -> str:
+    """What a curve cannot show, as in " (cannot represent from 15)"; "" where it shows all."""
+    for cell in cells:
+        if cell.status not in ("ok", "no instance"):
+            where = "" if cell.status == "failed" else f" from {cell.length}"
+            return f" ({cell.status}{where})"
     return ""

@@ -1,0 +1,82 @@
+"""The parts of a table: a row per encoding, a cell per length."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from leaderboard.intervals import Stat
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """One encoding at one length, over its seeds.
+
+    `status` is "ok", or words to show instead of a number: "cannot represent", "no instance",
+    "not tested", "failed".
+    """
+
+    length: int
+    seen: bool  # in training
+    status: str = "ok"
+    exact: Stat | None = None
+    median: float | None = None
+    token: float | None = None  # mean token accuracy
+    seeds: tuple[tuple[int, float], ...] = ()  # (seed, exact match)
+    correct: int = 0  # over all seeds
+    count: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One encoding in one table.
+
+    `reach` is the largest length, as a multiple of the training length, up to which the mean
+    exact match is at least 0.9 at every tested length; 0 where that is not even the training
+    length; None where no run is done. `reach_open`: every tested length passed, so the true reach
+    may be larger.
+    """
+
+    protocol: str
+    task: str
+    settings: str  # a hash; equal only where runs may be compared
+    encoding: str  # as typed
+    spec: str  # with all options
+    version: str
+    label: str = ""  # the shortest text that tells this row from the others in its table
+    mode: str = ""  # the evaluation mode, where it is not the one of training
+    custom: bool = False  # options were typed with the name: it was tuned by hand
+    train_length: int
+    cells: tuple[Cell, ...]
+    unseen: Stat | None  # exact match over the lengths beyond training
+    unseen_note: str | None  # why there is no such mean
+    unseen_token: float | None
+    by_seed: tuple[tuple[int, float], ...]  # each seed's mean over the unseen lengths
+    step: float  # what one more right answer adds to such a mean, at most
+    rank: int | None = None  # by `unseen`
+    ranks: tuple[int, int] | None = None  # first and last place that the tests leave possible
+    reach: float | None
+    reach_open: bool
+    trained: float | None  # exact match over all training lengths, at the last step
+    steps_per_second: float | None
+    train_seconds: float | None
+    cpu_seconds: float | None
+    peak_memory_mb: float | None
+    parameters: int | None
+    encoding_parameters: int | None
+    seeds: tuple[int, ...]  # of the runs that are done
+    failures: tuple[tuple[int, str], ...]  # (seed, reason)
+    runs: tuple[str, ...]
+    notes: tuple[str, ...]
+    tried: tuple[str, ...] = ()  # in a table of tuned encodings: the settings to choose from
+    chosen: str = ""
+    tuning_seconds: float | None = None  # CPU-seconds of the sweep
+
+
+def bare(spec: str) -> str:
+    """The text of an encoding without its options.
+
+    >>> bare("randomized(max_len=512):rope(base=500)")
+    'randomized:rope'
+    """
+    return re.sub(r"\([^()]*\)", "", spec) or spec

@@ -1,0 +1,52 @@
+"""What a run scored: per test length, and while it learned."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from leaderboard.fields import Cleaned, Count, Length, Loss, Part, Positive, Share
+
+
+class Score(Part):
+    """What one checkpoint did at one length; only status "ok" has numbers."""
+
+    length: Length
+    seen: bool
+    status: Literal["ok", "cannot represent", "no instance"]
+    exact: Share | None = None
+    correct: Count | None = None
+    count: Positive | None = None
+    token: Share | None = None
+    method: Literal["teacher-forced", "decoded"] | None = None
+    note: Cleaned | None = None
+
+    @model_validator(mode="after")
+    def _agrees(self) -> Score:
+        if self.status != "ok":
+            if any(v is not None for v in (self.exact, self.correct, self.count, self.token)):
+                raise ValueError(f"status {self.status!r} has no exact, correct, count or token")
+            return self
+        if self.exact is None or self.correct is None or self.count is None or not self.method:
+            raise ValueError("status 'ok' needs exact, correct, count and method")
+        if self.correct > self.count:
+            raise ValueError(f"correct={self.correct} is more than count={self.count}")
+        if abs(self.exact - self.correct / self.count) > 1e-3:
+            raise ValueError(f"exact={self.exact} is not correct/count={self.correct}/{self.count}")
+        return self
+
+
+class Scores(Part):
+    """The scores after the last step, and those of the checkpoint chosen on validation data."""
+
+    last: Annotated[list[Score], Field(max_length=1000)]
+    best: Annotated[list[Score], Field(max_length=1000, default_factory=list)]
+
+
+class Lesson(Part):
+    """One point of the learning curve."""
+
+    step: Count
+    loss: Loss | None = None
+    exact: Share | None = None

@@ -1,0 +1,146 @@
+"""Rows as text: for a terminal, for Markdown and for a spreadsheet."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Sequence
+
+from tabulate import tabulate
+
+from leaderboard.files import csv_text, markdown_text
+from leaderboard.intervals import Stat, wilson
+from leaderboard.rows import Cell, Row
+
+CSV_HEADERS = [
+    "protocol", "task", "settings", "rank", "encoding", "spec", "version", "length",
+    "times_train_length", "seen", "status", "exact_mean", "exact_low", "exact_high", "interval",
+    "exact_median", "token_mean", "correct", "count", "seeds", "failed", "unseen_mean",
+    "unseen_low", "unseen_high", "unseen_note", "reach", "reach_open", "parameters",
+    "encoding_parameters", "steps_per_second", "rank_first", "rank_last", "mode", "typed_options",
+    "chosen_setting", "settings_tried",
+]  # fmt: skip
+
+
+def times(multiple: float) -> str:
+    """
+    >>> times(2.0), times(1.25)
+    ('2x', '1.25x')
+    """
+    return f"{round(multiple, 2):g}x"
+
+
+def percent(value: float | None) -> str:
+    return "-" if value is None else f"{100 * value:.1f}"
+
+
+def stat_text(stat: Stat, intervals: bool = True) -> str:
+    """`98.2 [95.1, 100.0]`, in percent; only the mean where there is no interval."""
+    if not intervals or stat.low is None:
+        return percent(stat.mean)
+    return f"{percent(stat.mean)} [{percent(stat.low)}, {percent(stat.high)}]"
+
+
+def wilson_text(correct: int, count: int) -> str:
+    """Wilson's interval of one run's right answers, in percent.
+
+    >>> wilson_text(8, 10)
+    '[49.0, 94.3]'
+    """
+    low, high = wilson(correct, count)
+    return f"[{percent(low)}, {percent(high)}]"
+
+
+def unseen_text(row: Row, intervals: bool = True) -> str:
+    return row.unseen_note or "-" if row.unseen is None else stat_text(row.unseen, intervals)
+
+
+def reach_text(row: Row) -> str:
+    """`2.5x`, `≥5x` where every tested length passed, `0` for less than the training length."""
+    if row.reach is None:
+        return "-"
+    return "0" if not row.reach else ("≥" if row.reach_open else "") + times(row.reach)
+
+
+def seeds_text(row: Row) -> str:
+    """`3 (t)`, `1 (Wilson)`, `2 (t), 1 failed`: done seeds, kind of interval, failed runs."""
+    n = len(row.seeds)
+    done = f"{n} ({'t' if n > 1 else 'Wilson'})" if n else "0"
+    return done + (f", {len(row.failures)} failed" if row.failures else "")
+
+
+def rank_text(row: Row) -> str:
+    """`2`, `2 [1-3]` with the places that the paired tests leave possible, `(2)` for a row with
+    custom options, `-` where there is none."""
+    if row.rank is None:
+        return "-"
+    place = f"({row.rank})" if row.custom else str(row.rank)
+    if row.ranks is None or row.ranks[0] == row.ranks[1]:
+        return place
+    return f"{place} [{row.ranks[0]}-{row.ranks[1]}]"
+
+
+def columns(row: Row, intervals: bool = True) -> dict[str, str]:
+    """What a table shows of a row, by column; lengths as `10 (trained)` and `15 (1.5x)`."""
+
+    def head(cell: Cell) -> str:
+        return (
+            f"{cell.length} ({'trained' if cell.seen else times(cell.length / row.train_length)})"
+        )
+
+    return {
+        "rank": rank_text(row),
+        "encoding": row.label,
+        "seeds": seeds_text(row),
+        "training mean": percent(row.trained),
+        **{head(c): stat_text(c.exact, intervals) if c.exact else c.status for c in row.cells},
+        "unseen mean": unseen_text(row, intervals),
+        "unseen tokens": percent(row.unseen_token),
+        "reach": reach_text(row),
+        "parameters": "-" if row.parameters is None else f"{row.parameters}",
+        "steps/s": "-" if row.steps_per_second is None else f"{row.steps_per_second:.1f}",
+    }
+
+
+def rows_as_markdown(rows: Sequence[Row], intervals: bool = True) -> str:
+    """The rows of one table in Markdown; every text is shown as it is, whatever it holds.
+
+    Errors: ValueError for rows of several tables.
+    """
+    if len({(row.protocol, row.task, row.settings) for row in rows}) > 1:
+        raise ValueError("rows of several protocols, tasks or settings do not share one table")
+    lines = [columns(row, intervals) for row in rows]
+    cells = [line | {"encoding": markdown_text(line["encoding"])} for line in lines]
+    align = ["right", "left", *["right"] * (len(lines[0]) - 2)]
+    return tabulate(cells, "keys", tablefmt="pipe", disable_numparse=True, colalign=align)
+
+
+def rows_as_csv(rows: Iterable[Row]) -> str:
+    """One line per encoding and length, shares from 0 to 1, for any number of tables."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(CSV_HEADERS)
+    for row in rows:
+        for cell in row.cells:
+            writer.writerow([_csv_cell(value) for value in _csv_line(row, cell)])
+    return out.getvalue()
+
+
+def _csv_line(row: Row, cell: Cell) -> list[object]:
+    exact, unseen = cell.exact, row.unseen
+    return [
+        row.protocol, row.task, f"#{row.settings}", row.rank, row.encoding, row.spec, row.version,
+        cell.length, cell.length / row.train_length, cell.seen, cell.status,
+        *((exact.mean, exact.low, exact.high, exact.method) if exact else [None] * 4),
+        cell.median, cell.token, cell.correct or (0 if exact else None), cell.count or None,
+        len(row.seeds), len(row.failures),
+        *((unseen.mean, unseen.low, unseen.high) if unseen else [None] * 3), row.unseen_note,
+        row.reach, row.reach_open, row.parameters, row.encoding_parameters, row.steps_per_second,
+        *(row.ranks or (None, None)), row.mode, row.custom, row.chosen, len(row.tried) or None,
+    ]  # fmt: skip
+
+
+def _csv_cell(value: object) -> object:
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return csv_text(value) if isinstance(value, str) else value
