@@ -10,8 +10,6 @@ from leaderboard.markdown import write_markdown
 from leaderboard.records import load
 from leaderboard.tables import tables
 
-RECORDS = Path(__file__).parent / "records"
-
 
 @dataclass(frozen=True)
 class BuildReport:

@@ -149,7 +149,7 @@ def _warnings(records: Sequence[Record]) -> Iterator[str]:
     for record in records:
         for what in ("device", "torch", "pezoo", "threads", "attention"):
             ran[what].add(str(getattr(record.env, what)))
-        for operation, back_end in _kernels(record):
+        for operation, back_end in kernels_of(record):
             ran[f"{operation} kernels"].add(back_end)
     for what, names in ran.items():
         if len(names) > 1:
@@ -159,7 +159,7 @@ def _warnings(records: Sequence[Record]) -> Iterator[str]:
         yield f"{unclean} of {len(records)} runs come from code that equals no known commit"
 
 
-def _kernels(record: Record) -> Iterator[tuple[str, str]]:
+def kernels_of(record: Record) -> Iterator[tuple[str, str]]:
     """(operation, back end) for what the record says that ran."""
     kernels, attention = record.env.kernels, record.env.attention_ran
     if isinstance(kernels, dict):  # a record that names no other has torch's modules as layers

@@ -266,7 +266,8 @@ def _print_cost(
 
 
 def _write_leaderboard(folder: Path) -> None:
-    from leaderboard.build import RECORDS, build
+    from leaderboard.build import build
+    from leaderboard.records import RECORDS
 
     site = folder / "leaderboard"
     try:

@@ -93,7 +93,7 @@ def add_command(run: tuple[str, ...], runs: str, records: str | None) -> None:
 
 
 def _folder(records: str | None) -> Path:
-    from leaderboard.build import RECORDS
+    from leaderboard.records import RECORDS
 
     source = Path(records) if records else RECORDS
     if not source.is_dir():

@@ -13,8 +13,9 @@ from click.testing import CliRunner
 from harness.cli.leaderboard import command
 from leaderboard import catalog
 from leaderboard.add import add
-from leaderboard.build import RECORDS, build
+from leaderboard.build import build
 from leaderboard.check import check, stale
+from leaderboard.records import RECORDS
 
 BAD = Path(__file__).parent / "bad_records"
 REASONS = tomllib.loads((BAD / "reasons.toml").read_text(encoding="utf-8"))

@@ -1,0 +1,100 @@
+"""`leaderboard.frame()`: one row per run, evaluation mode and length, with fixed types."""
+
+import subprocess
+import sys
+
+import pandas as pd
+import pytest
+
+import leaderboard
+from leaderboard.dataframe import COLUMNS
+from leaderboard.intervals import wilson
+from leaderboard.records import RECORDS, load
+
+
+def test_a_row_holds_what_its_record_says(raw, save):
+    one = raw("rope(base=500)", 3, {10: 98, 20: "cannot represent"})
+    one["env"]["kernels"] = {"scan": "numba"}
+    folder = save(one)
+    (record,), _ = load([folder])
+    first, second = leaderboard.frame(folder).to_dict("records")
+    assert (first["run"], first["task"], first["seed"], first["mode"]) == (
+        one["run"],
+        "copy",
+        3,
+        "",
+    )
+    assert (first["encoding"], first["label"]) == ("rope", "rope(base=500)")
+    assert first["settings"] == record.shared_hash
+    assert (first["length"], first["seen"], first["train_length"]) == (10, True, 10)
+    assert (first["exact"], first["correct"], first["count"]) == (0.98, 98, 100)
+    assert (first["token"], first["chance"], first["steps"]) == (0.99, 0.1, 1500)
+    assert (first["wilson_low"], first["wilson_high"]) == wilson(98, 100)
+    assert (first["parameters"], first["cpu_seconds"], first["torch"]) == (100_000, 35.0, "2.13.0")
+    assert first["kernels"] == "layer: torch, scan: numba"
+    assert first["finished"] == pd.Timestamp("2026-01-01", tz="UTC")
+    assert second["status"] == "cannot represent"
+    assert all(pd.isna(second[name]) for name in ("exact", "correct", "token", "wilson_low"))
+
+
+def test_modes_checkpoints_and_failures(raw, failed, save):
+    one = raw("prism", 0, {10: 50})
+    one["modes"] = {"snapped": raw(right={10: 90})["scores"]}
+    one["scores"]["best"] = [one["scores"]["last"][0] | {"exact": 0.6, "correct": 60}]
+    folder = save(one, failed("t5", 1, "out of memory"))
+    last = leaderboard.frame(folder).set_index(["label", "mode"])
+    assert last.exact["prism", ""] == 0.5
+    assert last.exact["prism", "snapped"] == 0.9
+    assert last.loc[("t5", ""), ["status", "note"]].tolist() == ["failed", "out of memory"]
+    assert pd.isna(last.length["t5", ""])
+    best = leaderboard.frame(folder, checkpoint="best")
+    assert best.exact.dropna().tolist() == [0.6, 0.9]
+    with pytest.raises(ValueError, match="'last' or 'best', was given 'first'"):
+        leaderboard.frame(folder, checkpoint="first")
+
+
+def test_columns_and_their_types_do_not_depend_on_the_records(raw, save, tmp_path):
+    for scores in (leaderboard.frame(save(raw())), leaderboard.frame(tmp_path / "records" / "..")):
+        assert {name: str(kind) for name, kind in scores.dtypes.items()} == COLUMNS
+    (tmp_path / "empty").mkdir()
+    empty = leaderboard.frame(tmp_path / "empty")
+    assert (len(empty), list(empty.dtypes.astype(str))) == (0, list(COLUMNS.values()))
+
+
+def test_every_column_is_explained():
+    words = leaderboard.frame.__doc__.replace(",", " ").replace(";", " ").replace(":", " ").split()
+    assert [name for name in COLUMNS if name not in words] == []
+
+
+def test_the_committed_records_are_all_there():
+    records, _ = load([RECORDS])
+    scores = leaderboard.frame()
+    expected = sum(len(one.last) for record in records for one in record.by_mode.values())
+    assert len(scores) == expected + sum(record.status == "failed" for record in records)
+    assert not scores.duplicated(["run", "mode", "length"]).any()
+    assert set(scores.run) == {record.run for record in records}
+
+
+def test_bad_files_are_named_and_a_missing_folder_is_an_error(raw, save, tmp_path):
+    with pytest.warns(UserWarning, match=r"001\.json: "):
+        assert len(leaderboard.frame(save(raw(), "{"))) == 3
+    with pytest.raises(FileNotFoundError, match="no such file or folder"):
+        leaderboard.frame(tmp_path / "nowhere")
+
+
+def test_pandas_is_imported_for_the_frame_alone():
+    code = (
+        "import sys, leaderboard, leaderboard.build, harness.cli.tables as shown;"
+        "from harness.cli.main import cli;"
+        "from pathlib import Path;"
+        "from leaderboard.records import load;"
+        "from made_records import raw_record;"
+        "shown.print_tables([raw_record()], 'table');"
+        "shown.print_tables([raw_record()], 'csv');"
+        "assert 'pandas' not in sys.modules, 'too early';"
+        "leaderboard.frame();"
+        "assert 'pandas' in sys.modules"
+    )
+    folder = str(RECORDS.parents[1] / "tests" / "leaderboard")
+    code = f"import sys; sys.path.append({folder!r}); {code}"
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
