@@ -1,4 +1,4 @@
-"""Pictures that an encoding offers of what it has learned; whoever asks for them draws them."""
+"""Pictures of what an encoding has learned: the encoding gives the values, its user draws them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Axis:
-    """What an axis counts, and a word for each place on it; None: the tokens of the sequence."""
+    """The label of an axis, and a word for each place on it; None: the tokens of the sequence."""
 
     label: str
     ticks: tuple[str, ...] | None = None
@@ -18,16 +18,16 @@ class Axis:
 
 @dataclass(frozen=True)
 class Picture:
-    """Panels of one kind that share their axes and their range.
+    """Panels of one kind with the same axes and the same limits.
 
-    values   (panel, row, column); NaN where there is nothing
-    kind     "heat": the first row on top. "bars": one row; its label is that of the height.
-    span     the values at the two ends of the range; None: as far as the values go
-    marks    (panel, column) a row in each column that stands out, int64
-    weights  (panel,) which panels matter most where there are too many to show; None: the first
-    group    so many neighbouring panels are read together, and have equal weights
+    values      (panel, row, column); NaN where there is nothing
+    kind        "heat": the first row on top. "bars": one row, whose label is that of the height.
+    limits      the values at the two ends of the scale; None: the extremes of the values
+    lines       (panel, column) int64, a row in each column, drawn as a line over a heat map
+    importance  (panel,) which panels to show first; None: in their order
+    group       so many neighbouring panels are read together and have equal importance
 
-    A picture with an axis of tokens is about that sequence, any other about the weights alone.
+    A picture with an axis of tokens shows that sequence, any other one the parameters alone.
 
     >>> import torch
     >>> axes = Axis("slope", ("",)), Axis("head", ("0", "1"))
@@ -44,9 +44,9 @@ class Picture:
     rows: Axis
     columns: Axis
     kind: Literal["heat", "bars"] = "heat"
-    span: tuple[float, float] | None = None
-    marks: Tensor | None = None
-    weights: Tensor | None = None
+    limits: tuple[float, float] | None = None
+    lines: Tensor | None = None
+    importance: Tensor | None = None
     group: int = 1
 
     def __post_init__(self) -> None:
@@ -55,22 +55,21 @@ class Picture:
         panels, rows, columns = self.values.shape
         if self.kind == "bars" and (rows != 1 or self.columns.ticks is None):
             raise ValueError(f"bars have one row and words for the columns, were given {rows} rows")
-        expected: list[tuple[str, object, object]] = [("panels", len(self.panels), panels)]
-        for name, axis, size in (("rows", self.rows, rows), ("columns", self.columns, columns)):
-            if axis.ticks is not None:
-                expected.append((f"ticks of the {name}", len(axis.ticks), size))
-        if self.marks is not None:
-            expected.append(("marks", tuple(self.marks.shape), (panels, columns)))
-        if self.weights is not None:
-            expected.append(("weights", tuple(self.weights.shape), (panels,)))
-        for name, given, needed in expected:
-            if given != needed:
+        for name, given, expected in (
+            ("panels", self.panels, panels),
+            ("ticks of the rows", self.rows.ticks, rows),
+            ("ticks of the columns", self.columns.ticks, columns),
+            ("lines", self.lines, (panels, columns)),
+            ("importance", self.importance, (panels,)),
+        ):
+            size = tuple(given.shape) if isinstance(given, Tensor) else len(given or ())
+            if given is not None and size != expected:
                 raise ValueError(
-                    f"{self.title!r} needs {needed} {name} for values {tuple(self.values.shape)}, "
-                    f"was given {given}"
+                    f"{self.title!r} needs {expected} {name} for values "
+                    f"{tuple(self.values.shape)}, was given {size}"
                 )
 
     @property
     def of_tokens(self) -> bool:
-        """True when it is about the sequence, and not about the weights alone."""
+        """True when it is about the sequence, and not about the parameters alone."""
         return self.rows.ticks is None or self.columns.ticks is None

@@ -47,9 +47,7 @@ def imported(text):
 
 IMPORTS = {name: imported(path.read_text("utf-8")) - {name} for name, path in FILES.items()}
 # Files that still import each other; none may be added.
-TANGLED = {
-    *("pezoo.adapters.numba", "pezoo.cursors.pictures", "pezoo.cursors.pictures_constants"),
-}
+TANGLED = {"pezoo.adapters.numba"}
 
 
 def room(module):

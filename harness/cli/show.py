@@ -45,27 +45,27 @@ def command(
     record = find(run, runs)
     if out is not None and not out.parent.is_dir():
         raise click.UsageError(f"--out: there is no folder {out.parent}")
-    asked = bool(prompts or mode)  # what is asked wrongly is said alone, at once
-    if not asked or record["status"] == "failed":
+    check_first = bool(prompts or mode)  # an error in an option is printed without the scores
+    if record["status"] == "failed" or not check_first:
         _print(record)
     if record["status"] == "failed":
         return
     loaded, given = _load(record, runs, prompts, mode)
-    if asked:
+    if check_first:
         _print(record)
     if loaded is None:
         click.echo("no page: the run's checkpoint is gone", err=True)
         return
     from harness.runs.files import write
-    from harness.show.page import files, look, page
+    from harness.show.page import files, inspect, page
 
     out = out or Path(runs) / record["run"] / "show.html"
-    shown = look(loaded, given, mode)
-    write(out, page(loaded, shown, mode).encode())
+    inspection = inspect(loaded, given, mode)
+    write(out, page(loaded, inspection, mode).encode())
     click.echo(f"\npage {out}")
     if svg is not None:
         svg.mkdir(parents=True, exist_ok=True)
-        for name, content in files(shown).items():
+        for name, content in files(inspection).items():
             write(svg / name, content.encode())
 
 
@@ -73,8 +73,8 @@ def find(run: str, runs: str) -> dict[str, Any]:
     """The record of the run whose hash starts with `run`. Errors: UsageError."""
     from harness.runs.folder import failed, finished
 
-    folders = sorted(p for p in Path(runs).glob(f"{run}*") if p.is_dir()) if run.isalnum() else []
-    folders = [p for p in folders if (p / "config.json").is_file()]
+    configs = Path(runs).glob(f"{run}*/config.json") if run.isalnum() else []
+    folders = sorted(path.parent for path in configs)
     if len(folders) != 1:
         found = ", ".join(p.name for p in folders[:5]) or "none"
         raise click.UsageError(f"expected one run starting with {run!r} in {runs}, found {found}")
@@ -125,12 +125,11 @@ def _print(record: dict[str, Any]) -> None:
     if record["status"] == "failed":
         click.echo(f"failed: {record['reason']}")
         return
+    columns = ("length", "exact", "token", "method", "note")
     for name, scores in record["scores"].items():
-        click.echo(f"\n{name} checkpoint")
-        rows = [[s["length"], _exact(s), s["token"], s["method"], s["note"]] for s in scores]
-        click.echo(
-            tabulate(rows, headers=["length", "exact", "token", "method", "note"], floatfmt=".3f")
-        )
+        rows = [s if s["exact"] is not None else s | {"exact": s["status"]} for s in scores]
+        table = [[row[column] for column in columns] for row in rows]
+        click.echo(f"\n{name} checkpoint\n{tabulate(table, columns, floatfmt='.3f')}")
     hashes = [(name, record.get(name)) for name in ("backbone_hash", "data_hash")]
     click.echo("\n" + tabulate([pair for pair in hashes if pair[1]]))
     for part in ("cost", "env"):
@@ -144,7 +143,3 @@ def _words(value: object) -> object:
     if isinstance(value, dict):
         return "; ".join(f"{key}: {_words(part)}" for key, part in value.items())
     return ", ".join(map(str, value)) if isinstance(value, list) else value
-
-
-def _exact(score: dict[str, Any]) -> object:
-    return score["status"] if score["exact"] is None else score["exact"]

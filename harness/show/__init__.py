@@ -1,9 +1,8 @@
 """`pezoo show`: what one trained run has learned, as one page of pictures.
 
-watch.py     a forward pass, watched from inside
-examples.py  the sequences that it is watched on
-figures.py   pictures of several passes, side by side
-svg.py       one panel as SVG
-png.py       a matrix as a small PNG
-page.py      the page
+examples.py     the sequences that the model is run on
+activations.py  what the model computes inside on one of them
+figures.py      pictures of several examples, before and after training
+plots.py        panels as SVG, by matplotlib
+page.py         the page
 """

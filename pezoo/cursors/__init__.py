@@ -5,5 +5,5 @@ gates.py        its features become probabilities of reset, step forward, step b
 copying.py      the optional copy branch: take the position of an earlier token
 layer.py        one layer of cursors: tokens in, position streams out
 encoding.py     streams become widened queries and keys
-pictures.py     what there is to see of them, token by token; pictures_constants.py: for all tokens
+pictures.py     pictures of them, token by token; pictures_constants.py: for all tokens alike
 """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -11,10 +11,8 @@ from torch import Tensor, nn
 
 from pezoo.base import Context, Encoding, ParamGroup, Shape
 from pezoo.cursors.layer import CursorLayer, CursorOptions, Past, Scan
-from pezoo.cursors.pictures import pictures
 from pezoo.cursors.scaling import scaled
 from pezoo.functional import at_least_float32
-from pezoo.pictures import Picture
 
 
 class CursorEncoding(Encoding):
@@ -77,9 +75,6 @@ class CursorEncoding(Encoding):
         w = torch.cat(blocks)
         eye = torch.eye(w.shape[-1], device=w.device, dtype=w.dtype)
         return (w @ w.mT - eye).square().sum() * self.options.orthogonal
-
-    def pictures(self, layers: Sequence[Context]) -> list[Picture]:
-        return pictures(self, layers)
 
     def _recurrent_blocks(self) -> list[Tensor]:
         """Of the controllers that have them."""

@@ -5,85 +5,68 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
+from einops import rearrange, repeat
 from torch import Tensor
 
 from pezoo.base import Context
+from pezoo.cursors.encoding import CursorEncoding
 from pezoo.cursors.gates import steps_of
 from pezoo.cursors.layer import CursorLayer
-from pezoo.cursors.pictures_constants import constants, learned
+from pezoo.cursors.pictures_constants import constants, cursor_names, model_layers, title_suffix
 from pezoo.kernels.histogram import Copy
 from pezoo.pictures import Axis, Picture
-
-if TYPE_CHECKING:
-    from pezoo.cursors.encoding import CursorEncoding
 
 TOKENS = Axis("token")
 VISIBLE = 0.01  # offsets that no cursor holds with more than this are cut off
 
 
 @dataclass(frozen=True)
-class Seen:
-    """One layer of cursors over one sequence: G of them, the queries' first, in T tokens."""
+class Cursors:
+    """One layer of cursors over a sequence of T tokens: G of them, the queries' first."""
 
-    layers: range  # of the model
-    heads: int
-    cursors: int
+    layer: CursorLayer
+    unit: str  # "layer.head" or "layer.head.cursor"
+    names: tuple[str, ...]  # of the G/2 pairs of a query cursor and a key cursor
     suffix: str  # of titles
     reset: Tensor  # (T, G)
     moves: Tensor  # (T, G, J)
     copy: Copy | None
-    held: Tensor  # (T, G, L) Pr(offset)
+    histograms: Tensor  # (T, G, L) Pr(offset)
     offsets: Tensor  # (L,)
     spread: Tensor  # (G/2,)
 
-    def names(self) -> list[str]:
-        """layer.head.cursor for each of the G/2 pairs of a query cursor and a key cursor."""
-        return [
-            f"{layer}.{head}.{cursor}" if self.cursors > 1 else f"{layer}.{head}"
-            for layer in self.layers
-            for head in range(self.heads)
-            for cursor in range(self.cursors)
-        ]
-
-    def long_names(self) -> list[str]:
-        """The same pairs in words."""
-        words = ("layer", "head", "cursor")
-        parts = [zip(words, name.split("."), strict=False) for name in self.names()]
-        return [", ".join(" ".join(pair) for pair in part) for part in parts]
-
     @property
-    def unit(self) -> str:
-        """How to read a name."""
-        return "layer.head.cursor" if self.cursors > 1 else "layer.head"
+    def long_names(self) -> list[str]:
+        """ "layer 0, head 1" for "0.1"."""
+        pairs = [zip(self.unit.split("."), name.split("."), strict=True) for name in self.names]
+        return [", ".join(map(" ".join, pair)) for pair in pairs]
 
 
 @torch.no_grad()
 def pictures(encoding: CursorEncoding, layers: Sequence[Context]) -> list[Picture]:
     """What `Encoding.pictures` promises, for cursors."""
     scores = [_scores(encoding, ctx) for ctx in layers]
-    seen = [_see(encoding, group, layers, scores) for group in range(len(encoding.starts))]
-    found = [constants(encoding)]
-    for group, one in enumerate(seen):
-        found.append([_gates(one, encoding), _modes(one), _histograms(one, encoding, group)])
-        found.append([*_copies(one, encoding, group), *learned(one, encoding, group)])
-    found.append([_by_position(scores)])
-    return [picture for part in found for picture in part]
+    found = constants(encoding)
+    for group in range(len(encoding.starts)):
+        cursors = _cursors(encoding, group, layers, scores)
+        found += [_gates(cursors), _modes(cursors), _histograms(cursors), *_copies(cursors)]
+    return [*found, _attention_by_position(scores)]
 
 
 def _scores(encoding: CursorEncoding, ctx: Context) -> Tensor:
     """(H, C, T, T) what each cursor adds to the logits of one layer (Equation 9)."""
     group = max(i for i, start in enumerate(encoding.starts) if start <= ctx.layer)
     streams = ctx.memo[f"{encoding.name}.{group}.streams"][ctx.layer - encoding.starts[group]]
-    q, k = (e[0].unflatten(-1, (-1, encoding.options.d_pe)) for e in streams)  # (T, H, C, d_pe)
-    return torch.einsum("thcd,shcd->hcts", q, k) / math.sqrt(encoding.shape.d_head)
+    split = "t h (c d) -> h c t d"
+    q, k = (rearrange(e[0], split, d=encoding.options.d_pe) for e in streams)
+    score: Tensor = q @ k.mT
+    return score / math.sqrt(encoding.shape.d_head)
 
 
 def _spread(score: Tensor) -> Tensor:
-    """(H, C) how far a cursor's score (H, C, T, T) tells the keys apart: its deviation over keys,
-    averaged over queries."""
+    """(H, C): the standard deviation of a score (H, C, T, T) over keys, averaged over queries."""
     t = score.shape[-1]
     causal = torch.ones(t, t, dtype=score.dtype, device=score.device).tril()
     count = causal.sum(-1, keepdim=True)
@@ -92,11 +75,11 @@ def _spread(score: Tensor) -> Tensor:
     return variance.sqrt().mean(-1)
 
 
-def _see(
-    encoding: CursorEncoding, group: int, layers: Sequence[Context], scores: list[Tensor]
-) -> Seen:
-    own = range(*[*encoding.starts, len(layers)][group : group + 2])
-    layer, ctx = encoding.layers[group], layers[own.start]
+def _cursors(
+    encoding: CursorEncoding, group: int, layers: Sequence[Context], scores: Sequence[Tensor]
+) -> Cursors:
+    served = model_layers(encoding, group)
+    layer, ctx = encoding.layers[group], layers[served.start]
     assert isinstance(layer, CursorLayer)
     assert ctx.x is not None
     x = ctx.x if group == 0 else encoding.norms[group - 1](ctx.x)
@@ -106,110 +89,104 @@ def _see(
     if layer.copying:
         mask = torch.ones(x.shape[:2], dtype=torch.bool, device=x.device)
         copy, _ = layer.copy_branch(x, features, mask, None, ctx.mode == "snapped")
-    held, offsets = layer.positions(reset, moves, copy)
-    cursors = encoding.options.cursors
-    spread = torch.cat([_spread(scores[i])[:, :cursors].flatten() for i in own])
-    suffix = f", cursors before layer {own.start}" if len(encoding.starts) > 1 else ""
-    return Seen(
-        own, encoding.shape.n_heads, cursors, suffix,
-        reset[0], moves[0], copy, held[0], offsets, spread,
+    histograms, offsets = layer.positions(reset, moves, copy)
+    learned = [_spread(scores[i])[:, : encoding.options.cursors].flatten() for i in served]
+    return Cursors(
+        layer, *cursor_names(encoding, group), title_suffix(encoding, group),
+        reset[0], moves[0], copy, histograms[0], offsets, torch.cat(learned),
     )  # fmt: skip
 
 
-def _gates(seen: Seen, encoding: CursorEncoding) -> Picture:
+def _gates(cursors: Cursors) -> Picture:
     words = {1: "increment", -1: "decrement", 0: "keep"}
-    steps = steps_of(encoding.options.stride)
+    steps = steps_of(cursors.layer.options.stride)
     order = [*range(2), len(steps) - 1, *range(2, len(steps) - 1)]  # increment, decrement, keep
-    values = [seen.moves[..., j] for j in order]
-    ticks = [f"{role} {name}" for role in "qk" for name in seen.names()]
+    gates = [cursors.reset, *(cursors.moves[..., j] for j in order)]
     return Picture(
-        f"Gates{seen.suffix}",
-        "The probability of each move at each token (paper's Figures 11 and 12): reset is tossed "
-        f"first, then one of the others. A row is a cursor, {seen.unit}: q moves for queries, "
-        "k for keys. A column that stands out is a token at which cursors react.",
+        f"Gates{cursors.suffix}",
+        "The probability of each move at each token (paper's Figures 11 and 12): a cursor resets "
+        f"or not, then makes one of the other moves. A row is a cursor, {cursors.unit}: q "
+        "moves for queries, k for keys. A column that stands out is a token that cursors react to.",
         ("reset", *(words.get(steps[j], f"step {steps[j]:+d}") for j in order)),
-        torch.stack([seen.reset, *values]).mT,
-        Axis("cursor", tuple(ticks)),
+        rearrange(gates, "gate token cursor -> gate cursor token"),
+        Axis("cursor", tuple(f"{role} {name}" for role in "qk" for name in cursors.names)),
         TOKENS,
-        span=(0.0, 1.0),
+        limits=(0.0, 1.0),
     )
 
 
-def _modes(seen: Seen) -> Picture:
-    modes = seen.offsets[seen.held.argmax(-1)].float()  # (T, G)
+def _modes(cursors: Cursors) -> Picture:
+    modes = cursors.offsets[cursors.histograms.argmax(-1)].float()  # (T, G)
     return Picture(
-        f"Where every cursor stands{seen.suffix}",
-        "The likeliest offset of each cursor after each token, its mode. A query finds the keys "
-        f"whose cursor of the same name ({seen.unit}) stands where its own does: look for equal "
-        "colours in the two panels.",
+        f"Most probable positions{cursors.suffix}",
+        "The most probable offset of each cursor after each token. A query attends to the keys "
+        f"whose cursor of the same name ({cursors.unit}) has the same offset as its own: "
+        "look for equal colours in the two panels.",
         ("queries", "keys"),
-        modes.T.reshape(2, -1, len(modes)),
-        Axis("cursor", tuple(seen.names())),
+        rearrange(modes, "token (role cursor) -> role cursor token", role=2),
+        Axis("cursor", cursors.names),
         TOKENS,
     )
 
 
-def _histograms(seen: Seen, encoding: CursorEncoding, group: int) -> Picture:
-    layer = encoding.layers[group]
-    assert isinstance(layer, CursorLayer)
-    used = (seen.held > VISIBLE).any(0).any(0).nonzero()[:, 0]
-    first, last = int(used.min()), int(used.max())
-    h = seen.held[..., first : last + 1].flip(-1)  # the largest offset on top
-    offsets = seen.offsets[first : last + 1].flip(0)
-    both = h.permute(1, 2, 0).reshape(2, -1, len(offsets), len(h))  # queries, keys
-    values = both.transpose(0, 1).flatten(0, 1)
+def _histograms(cursors: Cursors) -> Picture:
+    used = (cursors.histograms > VISIBLE).any(0).any(0).nonzero()[:, 0]
+    visible = torch.arange(int(used.max()), int(used.min()) - 1, -1)  # the largest offset on top
+    values = rearrange(
+        cursors.histograms[..., visible],
+        "token (role cursor) offset -> (cursor role) offset token",
+        role=2,
+    )
     return Picture(
-        f"Positions that cursors hold{seen.suffix}",
-        "Pr(offset) after each token, a column each, and its mode as a line (paper's Figures 13 to "
-        f"17), from the {layer.scan.source}. Each pair of panels is a query cursor and the key "
-        "cursor that it is compared with: the query at a token finds the keys at which the second "
-        "line stands as high as the first line does at the query. Pairs are in the order of how "
-        "far their score tells keys apart on the last example.",
-        tuple(f"{name}: {role}" for name in seen.long_names() for role in ("query", "key")),
+        f"Positions that cursors hold{cursors.suffix}",
+        "Pr(offset) after each token, a column each, and the most probable offset as a line "
+        f"(paper's Figures 13 to 17), from the {cursors.layer.scan.source}. Each pair of panels is "
+        "a query cursor and the key cursor that it is compared with: the query at a token finds "
+        "the keys at which the second line is as high as the first line is at the query. Pairs are "
+        "sorted by how far their score tells keys apart on the last example.",
+        tuple(f"{name}: {role}" for name in cursors.long_names for role in ("query", "key")),
         values,
-        Axis("offset", tuple(str(int(d)) for d in offsets)),
+        Axis("offset", tuple(str(int(d)) for d in cursors.offsets[visible])),
         TOKENS,
-        span=(0.0, 1.0),
-        marks=values.argmax(1),
-        weights=seen.spread.repeat_interleave(2),
+        limits=(0.0, 1.0),
+        lines=values.argmax(1),
+        importance=repeat(cursors.spread, "cursor -> (cursor role)", role=2),
         group=2,
     )
 
 
-def _copies(seen: Seen, encoding: CursorEncoding, group: int) -> list[Picture]:
-    layer = encoding.layers[group]
-    assert isinstance(layer, CursorLayer)
-    if seen.copy is None:
+def _copies(cursors: Cursors) -> list[Picture]:
+    if cursors.copy is None:
         return []
-    names, source = seen.long_names(), seen.copy.source[0].transpose(0, 1)
+    source = rearrange(cursors.copy.source[0], "token cursor earlier -> cursor token earlier")
     later = torch.ones_like(source[0], dtype=torch.bool).triu()
     return [
         Picture(
-            f"Copy branch{seen.suffix}",
+            f"Copy branch{cursors.suffix}",
             "The probability that a query cursor takes the position of an earlier token. A row is "
-            "the token at which it would, a column the earlier token; what a row lacks to 1 is the "
-            "probability of no copy. Empty: not an earlier token.",
-            tuple(names[c] for c in layer.copying),
+            "the token at which it does, a column the earlier token; what a row lacks to 1 is the "
+            "probability of no copy. Grey: not an earlier token.",
+            tuple(cursors.long_names[c] for c in cursors.layer.copying),
             source.masked_fill(later, math.nan),
             TOKENS,
             Axis("earlier token"),
-            span=(0.0, 1.0),
+            limits=(0.0, 1.0),
         )
     ]
 
 
-def _by_position(scores: list[Tensor]) -> Picture:
-    total = torch.cat([score.sum(1) for score in scores])  # (layers H, T, T)
-    future = torch.ones_like(total[0], dtype=torch.bool).triu(1)
-    heads = scores[0].shape[0]
-    alone = total.masked_fill(future, -math.inf).softmax(-1)
+def _attention_by_position(scores: Sequence[Tensor]) -> Picture:
+    total = torch.stack([score.sum(1) for score in scores])  # (layers, H, T, T)
+    future = torch.ones_like(total[0, 0], dtype=torch.bool).triu(1)
+    alone = total.masked_fill(future, -math.inf).softmax(-1).masked_fill(future, math.nan)
+    layers, heads = map(range, total.shape[:2])
     return Picture(
         "Attention by position alone",
-        "The softmax of what the cursors of a head add to its logits: where it would look if the "
-        "content of the tokens added nothing. Compare it with the attention above.",
-        tuple(f"layer {i // heads}, head {i % heads}" for i in range(len(total))),
-        alone.masked_fill(future, math.nan),
+        "The softmax of what the cursors of a head add to its logits: its attention if the content "
+        "of the tokens added nothing. Compare it with the attention above.",
+        tuple(f"layer {i}, head {j}" for i in layers for j in heads),
+        rearrange(alone, "layer head query key -> (layer head) query key"),
         Axis("query"),
         Axis("key"),
-        span=(0.0, 1.0),
+        limits=(0.0, 1.0),
     )

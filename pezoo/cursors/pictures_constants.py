@@ -1,84 +1,100 @@
-"""Pictures of what cursors have learned once for all tokens: mu, alpha, gamma, steps."""
+"""Pictures of what cursors learn for all tokens alike: mu, alpha, gamma and step sizes."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
+from einops import rearrange
 
+from pezoo.cursors.encoding import CursorEncoding
 from pezoo.cursors.gates import steps_of
 from pezoo.cursors.layer import CursorLayer
 from pezoo.pictures import Axis, Picture
 
-if TYPE_CHECKING:
-    from pezoo.cursors.encoding import CursorEncoding
-    from pezoo.cursors.pictures import Seen
-
 
 def constants(encoding: CursorEncoding) -> list[Picture]:
-    """The share of content, and the weight of each cursor (Equation 9)."""
+    """The share of content and the weight of each cursor (Equation 9), and what scans learn."""
     layers = tuple(f"layer {i}" for i in range(encoding.shape.n_layers))
-    heads, cursors = range(encoding.shape.n_heads), encoding.options.cursors
-    one = [str(c) for c in range(cursors)] + ["abs"] * encoding.options.absolute
+    heads, one = range(encoding.shape.n_heads), [str(c) for c in range(encoding.options.cursors)]
+    one += ["abs"] * encoding.options.absolute
     names = [f"{head}.{c}" if len(one) > 1 else str(head) for head in heads for c in one]
-    mu = encoding.mu.sigmoid()
+    cursors = Axis("head.cursor" if len(one) > 1 else "head", tuple(names))
+    mu = rearrange(encoding.mu.sigmoid(), "layer head -> layer head 1")
     alpha = encoding.alpha.abs()
+    row = "layer head cursor -> layer 1 (head cursor)"
     return [
         Picture(
             "Content against position: mu",
             "The share mu of content in each head's score, 1 - mu is that of position.",
-            layers, mu[:, None], Axis("mu", ("",)), Axis("head", tuple(map(str, heads))),
+            layers, rearrange(mu, row), Axis("mu", ("",)), Axis("head", tuple(map(str, heads))),
             "bars", (0.0, 1.0),
         ),
         Picture(
             "Weights of the cursors: (1 - mu) |alpha|",
-            "What the score of each cursor is multiplied by (Equation 9).",
-            layers, (alpha * (1 - mu)[..., None]).flatten(1)[:, None],
-            Axis("(1 - mu) |alpha|", ("",)),
-            Axis("head.cursor" if len(one) > 1 else "head", tuple(names)), "bars",
+            "The factor of each cursor's score (Equation 9).",
+            layers, rearrange(alpha * (1 - mu), row), Axis("(1 - mu) |alpha|", ("",)), cursors,
+            "bars",
         ),
         Picture(
             "Weights of the cursors: |alpha|",
             "The learned weight of each cursor within its head.",
-            layers, alpha.flatten(1)[:, None], Axis("|alpha|", ("",)),
-            Axis("head.cursor" if len(one) > 1 else "head", tuple(names)), "bars",
+            layers, rearrange(alpha, row), Axis("|alpha|", ("",)), cursors, "bars",
         ),
+        *[picture for group in range(len(encoding.starts)) for picture in _scans(encoding, group)],
     ]  # fmt: skip
 
 
-def learned(seen: Seen, encoding: CursorEncoding, group: int) -> list[Picture]:
-    """What the scans themselves have learned: sharpness and steps, where they do."""
-    layer = encoding.layers[group]
+def _scans(encoding: CursorEncoding, group: int) -> list[Picture]:
+    """The sharpness and the steps of one layer of cursors, where it learns them."""
+    layer, suffix = encoding.layers[group], title_suffix(encoding, group)
     assert isinstance(layer, CursorLayer)
     scans = [layer.copy_scan, layer.scan] if layer.copying else [layer.scan]
+    gammas = [scan.gamma for scan in scans if scan.gamma is not None]
+    steps = [scan.learned_steps for scan in scans if scan.learned_steps is not None]
     found = []
-    gamma = [scan.gamma for scan in scans]
-    if all(g is not None for g in gamma):
-        order = torch.tensor(layer.order).argsort()
-        values = torch.cat([g for g in gamma if g is not None])[order.to(encoding.mu.device)]
+    if gammas:
+        in_order = torch.cat(gammas)[torch.tensor(layer.order).argsort()]
         found.append(
             Picture(
-                f"Sharpness of the cursors: gamma{seen.suffix}",
-                "After each move a histogram is raised to this power. 1 is the floor: nothing is "
-                "sharpened.",
+                f"Sharpness of the cursors: gamma{suffix}",
+                "After each move a histogram is raised to this power. 1 is the minimum: no "
+                "sharpening.",
                 ("queries", "keys"),
-                values.view(2, 1, -1),
+                rearrange(in_order, "(role cursor) -> role 1 cursor", role=2),
                 Axis("gamma", ("",)),
-                Axis(seen.unit, tuple(seen.names())),
+                Axis(*cursor_names(encoding, group)),
                 "bars",
             )
         )
-    steps = [scan.learned_steps for scan in scans]
-    if all(s is not None for s in steps):
+    if steps:
         found.append(
             Picture(
-                f"Learned steps{seen.suffix}",
+                f"Learned steps{suffix}",
                 "How far each move goes, by the step that it started as.",
                 ("cursors that copy", "other cursors")[-len(steps) :],
-                torch.stack([s for s in steps if s is not None])[:, None],
+                rearrange(steps, "scan move -> scan 1 move"),
                 Axis("step", ("",)),
                 Axis("move", tuple(f"{s:+d}" for s in steps_of(encoding.options.stride))),
                 "bars",
             )
         )
     return found
+
+
+def model_layers(encoding: CursorEncoding, group: int) -> range:
+    """The layers of the model that one layer of cursors serves."""
+    return range(*[*encoding.starts, encoding.shape.n_layers][group : group + 2])
+
+
+def title_suffix(encoding: CursorEncoding, group: int) -> str:
+    start = encoding.starts[group]
+    return f", cursors before layer {start}" if len(encoding.starts) > 1 else ""
+
+
+def cursor_names(encoding: CursorEncoding, group: int) -> tuple[str, tuple[str, ...]]:
+    """What names consist of, and one for each query cursor and the key cursor of its score."""
+    cursors, heads = encoding.options.cursors, range(encoding.shape.n_heads)
+    pairs = [(layer, head) for layer in model_layers(encoding, group) for head in heads]
+    if cursors == 1:
+        return "layer.head", tuple(f"{layer}.{head}" for layer, head in pairs)
+    names = (f"{layer}.{head}.{c}" for layer, head in pairs for c in range(cursors))
+    return "layer.head.cursor", tuple(names)

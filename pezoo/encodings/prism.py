@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import partial
 
 import torch
@@ -10,13 +11,15 @@ from torch import Tensor, nn
 from torch.nn.functional import pad, softplus
 
 from pezoo import prism_math
-from pezoo.base import Shape
+from pezoo.base import Context, Shape
 from pezoo.cursors.controllers import at_count
 from pezoo.cursors.encoding import CursorEncoding, wave
 from pezoo.cursors.layer import CursorOptions, Scan
+from pezoo.cursors.pictures import pictures
 from pezoo.functional import at_least_float32, cursor_frequencies
 from pezoo.kernels.backends import choose
 from pezoo.kernels.histogram import Copy, Gates, histogram_scan, histogram_stream, sharpen, update
+from pezoo.pictures import Picture
 from pezoo.prism_math import *  # noqa: F403  (the paper's equations, beside what uses them)
 from pezoo.registry import register
 
@@ -128,6 +131,9 @@ class PRISM(CursorEncoding):
             options,
             lambda total: Histograms(total, gamma, eps, support == "one_sided", frequencies),
         )
+
+    def pictures(self, layers: Sequence[Context]) -> list[Picture]:
+        return pictures(self, layers)
 
     def kernels(self) -> dict[str, str]:
         return {"histogram_scan": choose("histogram", at_least_float32(self.mu))}

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import partial
 
 import torch
 from torch import Tensor, nn
 
-from pezoo.base import Shape
+from pezoo.base import Context, Shape
 from pezoo.cursors.controllers import at_count
 from pezoo.cursors.encoding import CursorEncoding, wave
 from pezoo.cursors.gates import steps_of
 from pezoo.cursors.layer import CursorOptions, Scan
+from pezoo.cursors.pictures import pictures
 from pezoo.functional import at_least_float32, cursor_frequencies
 from pezoo.kernels.backends import choose
 from pezoo.kernels.histogram import Copy
 from pezoo.kernels.spectral import spectral_scan
+from pezoo.pictures import Picture
 from pezoo.registry import register
 
 
@@ -88,6 +91,9 @@ class PRISMSpectral(CursorEncoding):
             state_noise, orthogonal, frequencies,
         )  # fmt: skip
         super().__init__(shape, options, lambda total: Spectrum(stride, learned_steps, frequencies))
+
+    def pictures(self, layers: Sequence[Context]) -> list[Picture]:
+        return pictures(self, layers)
 
     def kernels(self) -> dict[str, str]:
         return {"spectral_scan": choose("spectral", at_least_float32(self.mu))}

@@ -24,8 +24,8 @@ def test_a_picture_with_a_token_axis_is_about_tokens():
     [
         ({"columns": Axis("head", ("0",))}, r"needs 2 ticks of the columns .* given 1"),
         ({"rows": Axis("row", ("a",))}, r"needs 3 ticks of the rows .* given 1"),
-        ({"marks": torch.zeros(2, 3)}, r"needs \(2, 2\) marks .* given \(2, 3\)"),
-        ({"weights": torch.zeros(3)}, r"needs \(2,\) weights .* given \(3,\)"),
+        ({"lines": torch.zeros(2, 3)}, r"needs \(2, 2\) lines .* given \(2, 3\)"),
+        ({"importance": torch.zeros(3)}, r"needs \(2,\) importance .* given \(3,\)"),
         ({"kind": "bars"}, "bars have one row .* 3 rows"),
         ({"kind": "bars", "values": (2, 1, 2), "columns": TOKENS}, "words for the columns"),
     ],

@@ -77,11 +77,11 @@ def walked(reset, moves, steps, copy=None):
 @pytest.mark.parametrize("t", [1, 2, 9])
 def test_positions_are_those_of_a_walk(text, steps, copying, t):
     scan = made(text).layers[0].scan
-    reset = torch.rand(1, t, 3, dtype=torch.float64)
-    moves = torch.rand(1, t, 3, len(steps), dtype=torch.float64).softmax(-1)
+    reset = torch.rand(1, t, 3)
+    moves = torch.rand(1, t, 3, len(steps)).softmax(-1)
     copy = None
     if copying:
-        p = torch.rand(1, t, 3, t, dtype=torch.float64).tril(-1) / t
+        p = torch.rand(1, t, 3, t).tril(-1) / t
         p = torch.where(torch.arange(t) < torch.arange(t)[:, None, None], p, 0.0)
         copy = Copy(1 - p.sum(-1), p)
     h, offsets = scan.positions(reset, moves, copy)
@@ -123,14 +123,14 @@ def test_pictures_of_every_kind(text, t):
         torch.testing.assert_close(gates.values[1:].sum(0), torch.ones_like(gates.values[0]))
         held, modes = (
             found[f"Positions that cursors hold{suffix}"],
-            found[f"Where every cursor stands{suffix}"],
+            found[f"Most probable positions{suffix}"],
         )
         mass = held.values.sum(1)
         assert bool((mass < 1 + 1e-4).all())
         assert bool((mass > 0.9).all())  # what is cut off is little
         offsets = torch.tensor([float(d) for d in held.rows.ticks])
         assert offsets.tolist() == sorted(offsets.tolist(), reverse=True)
-        at_marks = offsets[held.marks]  # queries and keys in turn
+        at_marks = offsets[held.lines]  # queries and keys in turn
         torch.testing.assert_close(at_marks[0::2], modes.values[0])
         torch.testing.assert_close(at_marks[1::2], modes.values[1])
     assert ("Copy branch" in " ".join(found)) == bool(inner.options.copy_every)
@@ -179,7 +179,7 @@ def test_attention_by_position_alone_is_what_silent_content_gives(text):
     torch.testing.assert_close(values, torch.cat(expected), equal_nan=True, atol=1e-5, rtol=1e-4)
 
 
-def test_the_weights_that_order_panels_are_the_spread_of_each_cursors_score():
+def test_the_importance_of_panels_is_the_spread_of_each_cursors_score():
     encoding = made("prism(cursors=2,d_pe=8,hidden=6)")
     layers, found = run(encoding)
     expected = []
@@ -196,9 +196,9 @@ def test_the_weights_that_order_panels_are_the_spread_of_each_cursors_score():
                     ]
                     deviations.append(torch.tensor(scores).std(correction=0))
                 expected.append(torch.stack(deviations).mean())
-    weights = found["Positions that cursors hold"].weights
-    torch.testing.assert_close(weights[0::2], torch.stack(expected), atol=1e-5, rtol=1e-4)
-    torch.testing.assert_close(weights[0::2], weights[1::2])
+    importance = found["Positions that cursors hold"].importance
+    torch.testing.assert_close(importance[0::2], torch.stack(expected), atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(importance[0::2], importance[1::2])
 
 
 def test_snapped_gates_are_shown_snapped():

@@ -1,9 +1,7 @@
-"""What happens inside a decoder during one forward pass, without changing it."""
+"""What a decoder computes inside during one forward pass."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
@@ -16,7 +14,7 @@ from pezoo.pictures import Picture
 
 
 @dataclass(frozen=True)
-class View:
+class Activations:
     """A model on one example: attention and bias (layers, H, T, T), the encoding's pictures.
 
     bias holds the layers that have one; None where none has.
@@ -28,14 +26,14 @@ class View:
     pictures: list[Picture]
 
 
-class Watch(Encoding):
-    """Another encoding, and a note of what passes through it in each layer."""
+class Recorder(Encoding):
+    """Another encoding, and the context, bias and attention of each layer."""
 
     def __init__(self, inner: Encoding) -> None:
         super().__init__(inner.shape)
         self.inner = inner
         self.contexts: list[Context] = []
-        self.biases: list[Tensor | None] = []
+        self.biases: list[Tensor] = []
         self.attention: list[Tensor] = []
 
     def prepare(self, ctx: Context) -> Context:
@@ -49,8 +47,10 @@ class Watch(Encoding):
         return self.inner.transform(q, k, ctx)
 
     def bias(self, q: Tensor, k: Tensor, ctx: Context) -> Tensor | None:
-        self.biases.append(self.inner.bias(q, k, ctx))
-        return self.biases[-1]
+        bias = self.inner.bias(q, k, ctx)
+        if bias is not None:
+            self.biases.append(bias)
+        return bias
 
     def weights(self, logits: Tensor, ctx: Context) -> Tensor:
         own = self.inner.weights(logits, ctx)
@@ -59,14 +59,16 @@ class Watch(Encoding):
 
 
 @torch.no_grad()
-def view(model: Decoder, example: Example, mode: str | None = None) -> View:
-    """Run the model over the example's tokens but the last, and note what it does.
+def activations(model: Decoder, example: Example, mode: str | None = None) -> Activations:
+    """Run the model over all tokens of the example but the last; the model stays as it was.
 
     Errors: PositionError where the encoding cannot represent the example.
     """
-    with _watched(model.eval()) as watch:
-        ids = example.ids[:, :-1]
-        model(
+    encoding, backend = model.encoding, model.attention
+    recorder, ids = Recorder(encoding), example.ids[:, :-1]
+    model.encoding, model.attention = recorder, "eager"
+    try:
+        model.eval()(
             ids,
             torch.arange(ids.shape[1])[None],
             scale=torch.tensor([example.length]),
@@ -74,19 +76,9 @@ def view(model: Decoder, example: Example, mode: str | None = None) -> View:
             total=example.planned,
             mode=mode,
         )
-        pictures = watch.inner.pictures(watch.contexts)
-    attention = torch.cat(watch.attention)
-    biases = [b for b in watch.biases if b is not None]
-    bias = torch.cat([b.expand_as(attention[:1]) for b in biases]) if biases else None
-    return View(example, attention, bias, pictures)
-
-
-@contextmanager
-def _watched(model: Decoder) -> Iterator[Watch]:
-    encoding, backend = model.encoding, model.attention
-    watch = Watch(encoding)
-    model.encoding, model.attention = watch, "eager"
-    try:
-        yield watch
+        pictures = encoding.pictures(recorder.contexts)
     finally:
         model.encoding, model.attention = encoding, backend
+    attention = torch.cat(recorder.attention)
+    biases = [bias.expand_as(attention[:1]) for bias in recorder.biases]
+    return Activations(example, attention, torch.cat(biases) if biases else None, pictures)

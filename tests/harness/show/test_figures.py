@@ -1,0 +1,110 @@
+"""Figures: which panels are shown, in which order and in which colours."""
+
+import pytest
+import torch
+
+from harness.show import plots
+from harness.show.activations import Activations, activations
+from harness.show.figures import FOLDED, OPEN, figures
+from pezoo.pictures import Axis, Picture
+
+
+def panels(importance=None, count=12, value=0.0, group=1):
+    values = torch.full((count, 2, 2), value)
+    names = tuple(f"panel {i}" for i in range(count))
+    axes = Axis("query"), Axis("key")
+    return Picture("Title", "Caption.", names, values, *axes, importance=importance, group=group)
+
+
+def bars(value):
+    axes, values = (Axis("mu", ("",)), Axis("head", ("0", "1"))), torch.full((1, 1, 2), value)
+    return Picture("Mu", "Caption.", ("layer 0",), values, *axes, kind="bars")
+
+
+@pytest.fixture
+def having(example):
+    """(*pictures) -> the activations of a model with one layer of one head."""
+
+    def make(*pictures):
+        return Activations(example("1="), torch.eye(2)[None, None], None, list(pictures))
+
+    return make
+
+
+@pytest.fixture
+def drawn(monkeypatch):
+    """What matplotlib is told to draw, instead of drawing it."""
+    calls = []
+
+    def record(name):
+        def draw(*args):
+            calls.append((name, *args))
+            return [f"<svg {title}>" for title in args[0]] if name == "heat_maps" else "<svg>"
+
+        return draw
+
+    for name in ("heat_maps", "bars", "colour_bar"):
+        monkeypatch.setattr(plots, name, record(name))
+    return calls
+
+
+def names_of(groups):
+    return [name for group in groups for name, _ in group]
+
+
+def test_panels_that_matter_after_training_come_first_in_every_section(having, drawn):
+    first, last = having(panels(torch.zeros(12))), having(panels(torch.arange(12.0)))
+    figure = figures([last], first)[-1]
+    assert [section.heading.split()[0] for section in figure.sections] == ["Before", "After"]
+    for section in figure.sections:
+        assert names_of(section.open) == [f"panel {i}" for i in range(11, 11 - OPEN, -1)]
+        assert names_of(section.folded) == [f"panel {i}" for i in range(11 - OPEN, -1, -1)]
+        assert section.omitted == 0
+        for name, svg in [panel for group in section.open for panel in group]:
+            assert svg.endswith(f"{section.heading}: {name}>")
+
+
+def test_one_colour_means_one_value_before_and_after_training(having, drawn):
+    figures([having(panels(value=4.0))], having(panels(value=-1.0)))
+    maps = [call for call in drawn if call[0] == "heat_maps"][-2:]
+    bars = [call for call in drawn if call[0] == "colour_bar"][-2:]
+    assert [call[2].unique().item() for call in maps] == [-1.0, 4.0]
+    assert [call[5] for call in maps] == [call[2] for call in bars] == [(-4.0, 4.0, "RdBu_r")] * 2
+
+
+def test_neighbours_that_are_read_together_stay_together(having, drawn):
+    importance = torch.tensor([1.0, 1, 3, 3, 2, 2])
+    figure = figures([having(panels(importance, 6, group=2))], having())[-1]
+    pairs = [[name for name, _ in group] for group in figure.sections[0].open]
+    assert pairs == [["panel 2", "panel 3"], ["panel 4", "panel 5"], ["panel 0", "panel 1"]]
+
+
+def test_what_is_not_drawn_is_counted(having, drawn):
+    section = figures([having(panels(count=OPEN + FOLDED + 5))], having())[-1].sections[0]
+    assert (len(section.open), len(section.folded), section.omitted) == (OPEN, FOLDED, 5)
+
+
+def test_constants_stand_beside_their_start(having, drawn):
+    figure = figures([having(bars(1.0)), having(bars(1.0))], having(bars(0.25)))[-1]
+    assert (figure.title, figure.sections[0].heading) == ("Learned constants", "Mu")
+    (call,) = [call for call in drawn if call[0] == "bars"]
+    assert call[1:5] == ("Mu: layer 0", [1.0, 1.0], [0.25, 0.25], "mu")
+    assert call[6] == (0.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("text", "bias"),
+    [("nope", []), ("alibi", ["all layers"]), ("relative", ["layer 0", "layer 1"])],
+)
+def test_attention_and_bias_of_any_encoding(decoder, example, drawn, text, bias):
+    seen = activations(decoder(text), example())
+    found = figures([seen], seen)
+    titles = ["Attention: maximum over heads", "Attention of every head"]
+    assert [figure.title for figure in found] == titles + ["Bias"] * bool(bias)
+    most, every = ([call for call in drawn if call[0] == "heat_maps"][i][2] for i in (0, 1))
+    future = torch.ones(9, 9, dtype=torch.bool).triu(1)
+    assert bool((every.isnan() == future).all())
+    torch.testing.assert_close(every[:2].nan_to_num().amax(0), most[0].nan_to_num())
+    if bias:
+        names = names_of(found[-1].sections[0].open)
+        assert names == [f"{layer}, head {j}" for layer in bias for j in range(2)]
