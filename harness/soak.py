@@ -29,7 +29,8 @@ import torch
 from harness.engine.local import fork_server
 from harness.runs.execute import execute
 from harness.runs.folder import RunFolder, finished
-from harness.settings.protocol import RunConfig, load_protocol, resolve
+from harness.settings.config import RunConfig
+from harness.settings.protocol import load_protocol, resolve
 from harness.training.trainer import Trainer, start
 from pezoo.spec import parse_list
 

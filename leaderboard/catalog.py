@@ -15,6 +15,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from leaderboard.seeds import parse_seeds
+
 HOOKS = {
     "prepare": "rewrites positions or reads the input once per forward pass",
     "embed": "adds to the token embeddings",
@@ -100,16 +102,6 @@ def read() -> Catalog:
         {one.name: one for one in _tasks()},
         {one.name: one for one in _protocols()},
     )
-
-
-def parse_seeds(text: str) -> int:
-    """How many seeds `0-2,7` are.
-
-    >>> parse_seeds("0-2,7")
-    4
-    """
-    spans = [part.split("-") for part in str(text).split(",")]
-    return sum(int(span[-1]) - int(span[0]) + 1 for span in spans)
 
 
 def _folder(package: str, *names: str) -> Path | None:
@@ -219,7 +211,7 @@ def _protocols() -> Iterator[ProtocolDoc]:
     for path in sorted(folder.glob("*.toml")) if folder else ():
         raw = tomllib.loads(path.read_text(encoding="utf-8"))
         name = str(raw.get("name", path.stem))
-        seeds = parse_seeds(raw.get("seeds", "0"))
+        seeds = len(parse_seeds(str(raw.get("seeds", "0"))))
         yield ProtocolDoc(name, str(raw.get("description", "")), seeds, raw)
 
 

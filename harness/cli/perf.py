@@ -77,7 +77,7 @@ class Asked:
         Errors: those of the request.
         """
         from harness import tasks
-        from harness.settings.request import request
+        from harness.settings.request import parse_request as request
         from pezoo.registry import check, names
         from pezoo.spec import parse
 

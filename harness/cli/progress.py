@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from harness.settings.protocol import RunConfig
+from harness.settings.config import RunConfig
 
 _PLAIN_SECONDS = 15
 

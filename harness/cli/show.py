@@ -89,7 +89,7 @@ def _load(
 ) -> tuple[Run | None, list[Tensor]]:
     """The run with its models, None without a checkpoint, and the prompts. Errors: UsageError."""
     from harness.runs.folder import RunFolder
-    from harness.settings.protocol import RunConfig
+    from harness.settings.config import RunConfig
     from harness.show.examples import read
     from harness.show.page import Run
     from harness.training.trainer import start

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from itertools import groupby
 from typing import Any
@@ -19,8 +20,11 @@ from leaderboard.text import columns, percent, rows_as_csv, rows_as_markdown
 from leaderboard.tuning import values_text
 
 
-def print_tables(records: list[dict[str, Any]], form: str) -> None:
-    """One table per task: table, csv or markdown."""
+def print_records(records: list[dict[str, Any]], form: str) -> None:
+    """The records as JSON, or a table per task: table, csv or markdown."""
+    if form == "json":
+        click.echo(json.dumps(records, indent=1))
+        return
     rows = summarise([Record.model_validate(record) for record in records])
     if form == "csv":
         click.echo(rows_as_csv(rows), nl=False)

@@ -22,11 +22,11 @@ def command(run: str, prompts: tuple[str, ...], runs: str) -> None:
     """
     from harness.cli.show import find
     from harness.runs.folder import RunFolder
-    from harness.settings.protocol import RunConfig
+    from harness.settings.config import RunConfig
     from harness.training.trainer import start
 
     config = RunConfig.model_validate(find(run, runs)["config"])
-    trainer = start(config.model_copy(update={"device": "cpu"}))
+    trainer = start(config.replace(device="cpu"))
     if RunFolder(Path(runs), config).restore(trainer) is None:
         raise click.UsageError(f"run {config.hash} has no checkpoint left")
     click.echo(f"{config.label} on {config.task}; for example {trainer.task.example}", err=True)

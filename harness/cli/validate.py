@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from harness.settings.protocol import ConfigError
+from harness.settings.config import ConfigError
 
 if TYPE_CHECKING:
-    from harness.settings.protocol import RunConfig
+    from harness.settings.config import RunConfig
 
 
 def writable(folder: Path) -> Path:
@@ -66,7 +66,7 @@ def _check_build(config: RunConfig) -> None:
     from harness.training.trainer import start
 
     try:
-        start(config.model_copy(update={"device": "cpu"}))
+        start(config.replace(device="cpu"))
     except ValueError:
         raise
     except Exception as error:  # a plug-in may raise anything

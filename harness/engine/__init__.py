@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from harness.engine.scheduler import Event
     from harness.engine.stack_plan import Job
-    from harness.settings.protocol import RunConfig
+    from harness.settings.config import RunConfig
 
 NAMES = ("local", "ray", "submitit", "ddp")
 _NEEDS = {"ray": "ray", "submitit": "submitit"}

@@ -30,7 +30,7 @@ from harness.engine.scheduler import Event, interrupts, pressed
 from harness.engine.stack_plan import Job, plan
 from harness.runs import heap
 from harness.runs.execute import attempt
-from harness.settings.protocol import RunConfig
+from harness.settings.config import RunConfig
 from harness.training.trainer import Diverged, Trainer, start
 from pezoo.base import PositionError
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from harness.engine.stack_plan import begun
 from harness.runs.events import Event
-from harness.settings.protocol import RunConfig
+from harness.settings.config import RunConfig
 
 Report = Callable[[int, Event], None]  # the place of a run in its job, what happened to it
 

@@ -20,7 +20,7 @@ from harness.engine import Options, scheduler
 from harness.engine.job import execute_job
 from harness.engine.stack_plan import Job, plan
 from harness.runs.events import FINAL
-from harness.settings.protocol import RunConfig
+from harness.settings.config import RunConfig
 
 
 @dataclass(frozen=True)

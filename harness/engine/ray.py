@@ -15,7 +15,7 @@ from harness.engine import EngineError, Options, scheduler
 from harness.engine.local import cores
 from harness.engine.remote import Ended, Order, Remote
 from harness.engine.stack_plan import Job, plan
-from harness.settings.protocol import RunConfig
+from harness.settings.config import RunConfig
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from harness.engine.stack_plan import Job
 from harness.runs.events import FINAL
 from harness.runs.files import read_json
 from harness.runs.folder import finished
-from harness.settings.protocol import RunConfig
+from harness.settings.config import RunConfig
 
 POLL = 0.3  # seconds between two looks at all runs
 PROGRESS = "progress.json"

@@ -19,7 +19,7 @@ from typing import Any, Protocol
 
 from harness.engine.stack_plan import Job
 from harness.runs.events import FINAL
-from harness.settings.protocol import RunConfig
+from harness.settings.config import RunConfig
 
 Event = Callable[[int, dict[str, Any]], None]
 

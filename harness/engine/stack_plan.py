@@ -8,7 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from harness.runs.files import read_sealed
-from harness.settings.protocol import RunConfig
+from harness.settings.config import RunConfig
 
 Job = tuple[int, ...]
 MOST = 32  # members of a stack

@@ -7,7 +7,7 @@ from functools import partial
 
 from harness.perf.timing import clock, interleave, ratio
 from harness.runs import heap
-from harness.settings.protocol import RunConfig
+from harness.settings.config import RunConfig
 from harness.training.stack import Stack
 from harness.training.trainer import Trainer, start
 

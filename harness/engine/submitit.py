@@ -19,7 +19,7 @@ from submitit.helpers import DelayedSubmission
 from harness.engine import EngineError, Options, scheduler
 from harness.engine.remote import Ended, Order, Remote
 from harness.engine.stack_plan import Job, plan
-from harness.settings.protocol import RunConfig
+from harness.settings.config import RunConfig
 
 MINUTES = 24 * 60  # of a job, unless --slurm timeout_min says otherwise
 PATIENCE = 15.0  # seconds for a result to appear on a slow file system after its job has ended

@@ -13,7 +13,7 @@ from torch.nn.functional import gelu, linear
 
 from harness.data.buckets import bucket
 from harness.data.seeds import generator
-from harness.settings.protocol import Model
+from harness.settings.config import Model
 from pezoo import adapters
 from pezoo.adapters import attend, resolve
 from pezoo.base import Context, Encoding, Members, Shape

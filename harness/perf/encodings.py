@@ -16,7 +16,7 @@ from harness.perf.memory import peak_bytes, state_bytes
 from harness.perf.report import Report, machine
 from harness.perf.timing import clock, columns, interleave
 from harness.runs import heap
-from harness.settings.protocol import RunConfig
+from harness.settings.config import RunConfig
 from harness.training.trainer import start
 from pezoo.base import PositionError
 
@@ -34,8 +34,7 @@ class Candidate:
     def __init__(self, config: RunConfig, length: int) -> None:
         self.device = config.device
         self.trainer = start(config)
-        fixed = config.train.model_copy(update={"lengths": (length, length), "curriculum": ()})
-        self.trainer.config = config.model_copy(update={"train": fixed})
+        self.trainer.config = config.replace_train(lengths=(length, length), curriculum=())
         task = self.trainer.task
         draws = generator("perf", task.name, task.version, length)
         self.batch = join(task.sample(draws, config.train.batch, length), task.vocab).to(

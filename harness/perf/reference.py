@@ -6,7 +6,7 @@ import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.settings.protocol import RunConfig
+from harness.settings.config import RunConfig
 
 
 @dataclass(frozen=True)

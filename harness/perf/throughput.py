@@ -11,7 +11,7 @@ from harness.perf.reference import Reference
 from harness.perf.report import Report, machine
 from harness.perf.timing import clock, columns, interleave, ratio
 from harness.runs import heap
-from harness.settings.protocol import RunConfig
+from harness.settings.config import RunConfig
 from harness.training.trainer import start
 
 _WARMUP = 2
@@ -27,8 +27,7 @@ class Candidate:
 
     def turn_to(self, length: int) -> None:
         """From here on batches have that length."""
-        fixed = self.config.train.model_copy(update={"lengths": (length, length), "curriculum": ()})
-        self.trainer.config = self.config.model_copy(update={"train": fixed})
+        self.trainer.config = self.config.replace_train(lengths=(length, length), curriculum=())
 
     def turn(self) -> dict[str, float]:
         """Seconds of one step, on the clock and of all threads of the processor; of one batch."""

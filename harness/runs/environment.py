@@ -18,7 +18,7 @@ import pezoo
 from harness import tasks
 from harness.data.seeds import generator
 from harness.data.sequences import join
-from harness.settings.protocol import RunConfig
+from harness.settings.config import RunConfig
 from harness.training.trainer import draw_length
 
 HASHED_BATCHES = 8

@@ -18,7 +18,7 @@ from harness.runs.folder import Curve, RunFolder
 from harness.runs.rate import Rate
 from harness.runs.record import failure_reason, new_record, now
 from harness.runs.scores import scores_of
-from harness.settings.protocol import RunConfig
+from harness.settings.config import RunConfig
 from harness.training.evaluate import score_all, validate
 from harness.training.trainer import Diverged, Trainer, start
 from pezoo.base import PositionError

@@ -23,7 +23,7 @@ from harness.runs.files import WriteError
 from harness.runs.folder import Curve, RunFolder
 from harness.runs.rate import Rate
 from harness.runs.record import failure_reason
-from harness.settings.protocol import RunConfig
+from harness.settings.config import RunConfig
 from harness.training.stack import Stack
 from harness.training.trainer import Diverged, Trainer
 

@@ -29,7 +29,7 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from harness.runs.files import flush_folder, read_json, read_sealed, write, write_json, write_sealed
-from harness.settings.protocol import RunConfig
+from harness.settings.config import RunConfig
 from harness.training.trainer import Trainer
 
 KEEP = 2

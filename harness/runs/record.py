@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from harness.runs.environment import environment
-from harness.settings.protocol import RunConfig
+from harness.settings.config import RunConfig
 from harness.training.trainer import Diverged
 from pezoo.base import PositionError
 

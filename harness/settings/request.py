@@ -1,18 +1,13 @@
-"""From what a user types to the list of runs."""
+"""What a user typed, checked, and the runs that it means."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from harness import tasks
-from harness.settings.protocol import (
-    ConfigError,
-    Protocol,
-    RunConfig,
-    load_protocol,
-    parse_seeds,
-    resolve,
-)
+from harness.settings.config import ConfigError, Protocol, RunConfig
+from harness.settings.protocol import load_protocol, resolve
+from leaderboard.seeds import parse_seeds
 from pezoo.registry import check
 from pezoo.spec import Spec, parse_list, unknown
 
@@ -23,7 +18,7 @@ ATTENTION = ("auto", "sdpa", "eager", "flex", "numba", "xformers")
 
 @dataclass(frozen=True)
 class Request:
-    """A checked command line; `configs` needs torch, all else does not."""
+    """Encodings, tasks and seeds to compare by a protocol; only `configs` imports torch."""
 
     encodings: list[Spec]
     tasks: list[str]
@@ -42,7 +37,9 @@ class Request:
         ]
 
 
-def request(pe: str, task: str, protocol: str, seeds: str | None, sets: tuple[str, ...]) -> Request:
+def parse_request(
+    pe: str, task: str, protocol: str, seeds: str | None, sets: tuple[str, ...]
+) -> Request:
     """Check every part. Errors: SpecError, ConfigError or ValueError name what is wrong."""
     encodings = [check(spec) for spec in parse_list(pe)]
     names = [tasks.check(name.strip()) for name in task.split(",")]

@@ -15,8 +15,8 @@ from typing import Any, get_origin
 
 from pydantic import ValidationError
 
-from harness.settings.protocol import ConfigError, Protocol, RunConfig, Train, parse_seeds
-from harness.settings.request import Request
+from harness.settings.config import ConfigError, Protocol, RunConfig, Train
+from leaderboard.seeds import parse_seeds
 from leaderboard.tuning import EXAMPLES, RUNS, Trial, Value, best, cells, tuned_name
 from pezoo.spec import unknown
 
@@ -51,11 +51,13 @@ class Choice:
     tuning: Record | None
 
 
-def sweep(options: Sequence[str], seeds: str, protocol: Protocol, apart: Sequence[int]) -> Sweep:
-    """A grid from texts like "lr=1e-3,3e-3" and its seeds, none of which is in `apart`.
+def parse_sweep(
+    options: Sequence[str], seeds: str, protocol: Protocol, compared: Sequence[int]
+) -> Sweep:
+    """A grid from texts like "lr=1e-3,3e-3" and its seeds, none of which is `compared`.
 
-    Errors: ConfigError for an unknown setting, for a value that it cannot have or that is there
-    twice, and for a seed of the comparison.
+    Errors: ConfigError for an unknown setting, an impossible or repeated value, and for a seed of
+    the comparison.
     """
     grid: dict[str, list[Value]] = {}
     for option in options:
@@ -69,10 +71,10 @@ def sweep(options: Sequence[str], seeds: str, protocol: Protocol, apart: Sequenc
             raise ConfigError(f"--tune {name} is given twice")
         grid[name] = _values(name, values, protocol.train)
     chosen_on = parse_seeds(seeds)
-    if both := sorted(set(chosen_on) & set(apart)):
+    if both := sorted(set(chosen_on) & set(compared)):
         raise ConfigError(
             f"--tune-seeds {seeds} and --seeds share {', '.join(map(str, both))}: settings have to "
-            f"be chosen on other seeds than those compared, for example {max(apart) + 1}"
+            f"be chosen on other seeds than those compared, for example {max(compared) + 1}"
         )
     return Sweep(dict(sorted(grid.items())), sorted(chosen_on))
 
@@ -94,18 +96,16 @@ def _values(name: str, text: str, train: Train) -> list[Value]:
     return sorted(values)
 
 
-def configs(asked: Request, sweep: Sweep, device: str, attention: str) -> list[RunConfig]:
-    """Every run of the sweep: for each task and tuning seed, all cells of all encodings."""
-    base = Request(asked.encodings, asked.tasks, asked.protocol, sweep.seeds)
+def sweep_configs(sweep: Sweep, plain: Sequence[RunConfig]) -> list[RunConfig]:
+    """The sweep's runs before a comparison of `plain` runs: every cell of the grid for each
+    encoding and task of theirs, on the tuning seeds and on examples of their own."""
+    kinds = {(config.label, config.task): config for config in plain}.values()
     return [
-        config.model_copy(
-            update={
-                "protocol": asked.protocol.name + RUNS,
-                "train": config.train.model_copy(update=values),
-                "eval": config.eval.model_copy(update={"examples": EXAMPLES}),
-            }
-        )
-        for config in base.configs(device, attention)
+        config.replace(seed=seed, protocol=config.protocol + RUNS)
+        .replace_train(**values)
+        .replace_eval(examples=EXAMPLES)
+        for seed in sweep.seeds
+        for config in kinds
         for values in cells(sweep.grid)
     ]
 
@@ -113,36 +113,32 @@ def configs(asked: Request, sweep: Sweep, device: str, attention: str) -> list[R
 def choose(sweep: Sweep, runs: Sequence[RunConfig], records: Sequence[Record]) -> list[Choice]:
     """The best cell per encoding and task, from the records that there are of the sweep's runs."""
     by_run = {record["run"]: record for record in records}
-    together: dict[tuple[str, str], list[RunConfig]] = defaultdict(list)
+    kinds: dict[tuple[str, str], list[RunConfig]] = defaultdict(list)
     for config in runs:
-        together[config.label, config.task].append(config)
+        kinds[config.label, config.task].append(config)
     return [
         _choice(sweep, own, [by_run[c.hash] for c in own if c.hash in by_run])
-        for own in together.values()
+        for own in kinds.values()
     ]
 
 
-def tuned(
-    choices: Sequence[Choice], sweep: Sweep, plain: Sequence[RunConfig]
+def tuned_configs(
+    sweep: Sweep, choices: Sequence[Choice], plain: Sequence[RunConfig]
 ) -> list[tuple[RunConfig, Record]]:
-    """The comparison's runs, `plain` by the protocol, with what was chosen, and where from."""
+    """The comparison's runs with the settings that were chosen, each with the sweep's record."""
     found = {(choice.encoding, choice.task): choice.tuning for choice in choices}
     made = []
     for config in plain:
         if (tuning := found[config.label, config.task]) is not None:
-            train = config.train.model_copy(update=tuning["chosen"])
             name = tuned_name(config.protocol, sweep.grid, sweep.seeds)
-            made.append((config.model_copy(update={"protocol": name, "train": train}), tuning))
+            made.append((config.replace(protocol=name).replace_train(**tuning["chosen"]), tuning))
     return made
 
 
 def costliest(sweep: Sweep, plain: Sequence[RunConfig]) -> list[RunConfig]:
     """The comparison's runs with the cell that takes longest: most steps, largest batch."""
     values = max(cells(sweep.grid), key=lambda v: (v.get("steps", 0), v.get("batch", 0)))
-    return [
-        config.model_copy(update={"train": config.train.model_copy(update=values)})
-        for config in plain
-    ]
+    return [config.replace_train(**values) for config in plain]
 
 
 def _choice(sweep: Sweep, runs: Sequence[RunConfig], records: Sequence[Record]) -> Choice:

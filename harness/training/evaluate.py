@@ -17,7 +17,7 @@ from torch import Tensor
 from harness.data.seeds import generator, seed
 from harness.data.sequences import Sequences, join
 from harness.model.decoder import Cache, Decoder
-from harness.settings.protocol import RunConfig
+from harness.settings.config import RunConfig
 from harness.tasks.base import Task
 from pezoo.base import PositionError
 

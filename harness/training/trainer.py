@@ -19,7 +19,7 @@ from harness.data.buckets import bucket
 from harness.data.seeds import generator, seed
 from harness.data.sequences import Sequences, join
 from harness.model.decoder import Decoder, shape_of
-from harness.settings.protocol import RunConfig, Train
+from harness.settings.config import RunConfig, Train
 from harness.tasks.base import Task
 from pezoo.functional import at_least_float32
 from pezoo.registry import make

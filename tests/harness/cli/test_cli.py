@@ -168,7 +168,7 @@ def test_leaderboard_build(call, tmp_path):
 
 
 def test_the_recorded_command_leaves_out_where_the_runs_lie():
-    from harness.cli.bench import _repeatable
+    from harness.cli.train import recorded_command
 
     words = ["bench", "--pe", "rope", "--runs", "/some/where", "--seeds", "0", "--runs=here"]
-    assert _repeatable(words) == ["bench", "--pe", "rope", "--seeds", "0"]
+    assert recorded_command(words) == "pezoo bench --pe rope --seeds 0"

@@ -5,7 +5,7 @@ import torch
 
 import pezoo
 from harness.model.decoder import Cache, Decoder, attention_mask, shape_of
-from harness.settings.protocol import Model
+from harness.settings.config import Model
 from pezoo.base import Context
 
 torch.set_num_threads(1)

@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 
 from harness import tasks
 from harness.cli.main import main
-from harness.cli.tables import print_tables
-from harness.settings.protocol import ConfigError, load_protocol, protocol_names
-from harness.settings.request import ATTENTION, DEVICES, request
+from harness.cli.tables import print_records
+from harness.settings.config import ConfigError
+from harness.settings.protocol import load_protocol, protocol_names
+from harness.settings.request import ATTENTION, DEVICES, parse_request
 from harness.soak import SETTINGS
 from leaderboard.records import load
 from pezoo import registry
@@ -118,9 +119,9 @@ def test_failures_are_records_with_reasons_and_the_others_go_on(call, flawed, ca
     known, problems = load([tmp_path / "runs"])
     assert (len(known), problems) == (6, [])
     for form in ("table", "markdown", "csv"):
-        print_tables(list(records.values()), form)
+        print_records(list(records.values()), form)
         assert capsys.readouterr().out.count("failed") >= len(NAMES)
-    print_tables(list(records.values()), "table")
+    print_records(list(records.values()), "table")
     assert "nan, seed 0 failed: Diverged: loss is nan at step 10" in capsys.readouterr().out
     code, out, _ = call("show", records["raises"]["run"], "--runs", tmp_path / "runs")
     assert code == 0
@@ -254,7 +255,9 @@ def test_a_command_line_is_right_or_refused_with_a_message(place, text):
     given = {"pe": "rope", "task": "copy", "protocol": "quick", "seeds": "0", "set": "train.lr=1"}
     words = given | {place: text}
     asked = []
-    message = refusal(lambda: asked.append(request(*list(words.values())[:4], (words["set"],))))
+    message = refusal(
+        lambda: asked.append(parse_request(*list(words.values())[:4], (words["set"],)))
+    )
     assert message or (asked[0].encodings and asked[0].tasks and asked[0].seeds)
 
 

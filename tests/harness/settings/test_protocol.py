@@ -3,13 +3,9 @@
 import pytest
 
 from harness import tasks
-from harness.settings.protocol import (
-    ConfigError,
-    load_protocol,
-    parse_seeds,
-    protocol_names,
-    resolve,
-)
+from harness.settings.config import ConfigError
+from harness.settings.protocol import load_protocol, protocol_names, resolve
+from leaderboard.seeds import parse_seeds
 from pezoo.spec import parse
 
 
@@ -62,7 +58,7 @@ def test_bad_overrides_say_what_is_wrong(override, words):
 def test_seeds():
     assert parse_seeds("0-2,7") == [0, 1, 2, 7]
     for bad in ("", "x", "2-0", "1,1", "-1", "0-99999"):
-        with pytest.raises(ConfigError):
+        with pytest.raises(ValueError, match="seeds"):
             parse_seeds(bad)
 
 

@@ -6,8 +6,8 @@ import pytest
 
 from harness.runs.execute import execute
 from harness.settings import sweep as tune
-from harness.settings.protocol import ConfigError, load_protocol
-from harness.settings.request import request
+from harness.settings.protocol import load_protocol
+from harness.settings.request import parse_request
 from leaderboard.records import Record
 from leaderboard.tuning import cells
 
@@ -21,8 +21,8 @@ TINY = [
 ]
 
 
-def made(*options, seeds="100", apart=(0, 1, 2)):
-    return tune.sweep(options, seeds, QUICK, apart)
+def made(*options, seeds="100", compared=(0, 1, 2)):
+    return tune.parse_sweep(options, seeds, QUICK, compared)
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def made(*options, seeds="100", apart=(0, 1, 2)):
     ],
 )
 def test_a_wrong_grid_says_what_is_wrong(options, seeds, words):
-    with pytest.raises(ConfigError, match=words):
+    with pytest.raises(ValueError, match=words):
         made(*options, seeds=seeds)
 
 
@@ -58,13 +58,14 @@ def test_a_grid_is_the_same_however_it_is_typed():
 
 
 def sweep_of(encodings="rope,alibi"):
-    asked = request(encodings, "copy,reverse", "quick", "0-1", ())
-    grid = made("lr=1e-3,3e-3", "steps=10,20", seeds="100-101", apart=asked.seeds)
-    return asked, grid, tune.configs(asked, grid, "cpu", "auto")
+    request = parse_request(encodings, "copy,reverse", "quick", "0-1", ())
+    grid = made("lr=1e-3,3e-3", "steps=10,20", seeds="100-101", compared=request.seeds)
+    plain = request.configs("cpu", "auto")
+    return plain, grid, tune.sweep_configs(grid, plain)
 
 
 def test_every_encoding_and_task_gets_every_cell_on_seeds_and_examples_of_its_own():
-    asked, grid, runs = sweep_of()
+    plain, grid, runs = sweep_of()
     found = {}
     for run in runs:
         values = {"lr": run.train.lr, "steps": run.train.steps}
@@ -75,7 +76,6 @@ def test_every_encoding_and_task_gets_every_cell_on_seeds_and_examples_of_its_ow
     assert all(tried == cells(grid.grid) for tried in found.values())
     assert {run.eval.examples for run in runs} == {"tuning"}
     assert {run.protocol for run in runs} == {"quick+tuning"}
-    plain = asked.configs("cpu", "auto")
     assert not {run.hash for run in runs} & {run.hash for run in plain}
     assert all("examples" not in run.model_dump()["eval"] for run in plain)
 

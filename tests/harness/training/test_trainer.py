@@ -9,7 +9,8 @@ from harness import tasks
 from harness.data.seeds import generator
 from harness.data.sequences import join
 from harness.runs import cost
-from harness.settings.protocol import Stage, load_protocol, resolve
+from harness.settings.config import Stage
+from harness.settings.protocol import load_protocol, resolve
 from harness.training import trainer as trainer_module
 from harness.training.trainer import Diverged, draw_length, rate, start
 from pezoo.spec import parse

@@ -1,0 +1,247 @@
+"""`pezoo bench --dry-run`: what a comparison will take, from a few steps of each kind of run.
+
+    seconds of a run = steps x step + validations x validation + scorings x scoring
+
+All test lengths are scored once after training, and again in each further mode of the encoding.
+Each encoding, task, batch size and size of stack is measured once, in a process like a worker's.
+Not counted: saving, scoring another model that did best on the training lengths, and what runs
+share (memory bandwidth, a GPU, a disk).
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import signal
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from math import ceil
+from typing import Any
+
+import click
+import numpy as np
+import torch
+
+from harness.engine.local import fork_server
+from harness.engine.stack_plan import Job
+from harness.engine.stack_speed import advice
+from harness.perf.timing import clock
+from harness.runs import cost, heap
+from harness.settings.config import RunConfig
+from harness.training.evaluate import chunk_size, sample_count, score, validate
+from harness.training.stack import Stack
+from harness.training.trainer import Trainer, start
+
+Seconds = np.ndarray  # (2,): on the clock, of the processor (all threads)
+
+_PLACES, _IN_A_ROW = 8, 4  # steps are measured in so many places of the training
+_PATIENCE = 20.0  # seconds of scoring, after which longer test lengths are extrapolated
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One kind of job. `first` is what its first steps took more, to compile kernels and graphs."""
+
+    stacked: int  # runs that train as one
+    step: Seconds  # of all of them
+    first: Seconds
+    validation: Seconds  # of one run, as all below
+    scoring: Seconds
+    modes: int
+    memory_mb: float
+
+    def job(self, config: RunConfig) -> Seconds:
+        """What a job of such runs takes, by the formula above."""
+        validations = ceil(config.train.steps / config.eval.every)
+        scorings = 1 + self.modes + validations * bool(config.eval.top)
+        each = self.validation * validations + self.scoring * scorings
+        return self.step * config.train.steps + each * self.stacked
+
+
+Measure = Callable[[Sequence[RunConfig]], Measured]
+Phases = Mapping[str, tuple[Sequence[RunConfig], Sequence[Job]]]  # by name: runs, jobs
+
+
+def forecast(phases: Phases, workers: int, measure: Measure) -> dict[str, Any]:
+    """Totals, and a line per phase, encoding and task; phases run one after another."""
+    lines: list[dict[str, Any]] = []
+    wall, memory, first, total = 0.0, 0.0, np.zeros(2), np.zeros(2)
+    for phase, (configs, plan) in phases.items():
+        found: dict[tuple[str, str], list[tuple[Measured, Seconds]]] = {}
+        for job in plan:
+            runs = [configs[run] for run in job]
+            one = measure(runs)
+            took = [(one, one.job(run)) for run in runs[:: one.stacked]]
+            found.setdefault((runs[0].label, runs[0].task), []).extend(took)
+        lines += [_line(phase, *name, jobs) for name, jobs in found.items()]
+        every = [job for jobs in found.values() for job in jobs]
+        seconds = [took for _, took in every]
+        total += sum(seconds)
+        wall += max(sum(seconds)[0] / workers, *(took[0] for took in seconds))
+        memory = max(memory, sum(sorted(one.memory_mb for one, _ in every)[-workers:]))
+        first = np.max([first, *(one.first for one, _ in every)], 0)
+    hours = (total + first * workers) / 3600
+    return {
+        "runs": sum(line["runs"] for line in lines),
+        "device_hours": hours[0],
+        "cpu_hours": hours[1],
+        "wall_seconds": wall + first[0],
+        "first_seconds": first[0],  # of wall_seconds; every worker compiles for itself
+        "jobs": workers,
+        "device": next(configs[0].device for configs, _ in phases.values()),
+        "memory_mb": memory,
+        "lines": lines,
+    }
+
+
+def _line(
+    phase: str, encoding: str, task: str, jobs: Sequence[tuple[Measured, Seconds]]
+) -> dict[str, Any]:
+    """Of the longest run: of a stacked one its share, but the memory of its stack."""
+    one, took = max(jobs, key=lambda job: job[1][0] / job[0].stacked)
+    return {
+        "phase": phase,
+        "encoding": encoding,
+        "task": task,
+        "runs": sum(job.stacked for job, _ in jobs),
+        "stacked": one.stacked,
+        "step_ms": 1000 * one.step[0] / one.stacked,
+        "run_seconds": took[0] / one.stacked,
+        "run_cpu_seconds": took[1] / one.stacked,
+        "device_hours": sum(took[0] for _, took in jobs) / 3600,
+        "memory_mb": one.memory_mb,
+    }
+
+
+@contextmanager
+def measuring(threads: int, choose: bool) -> Iterator[Measure]:
+    """A function that measures the job of some runs, each kind of job once.
+
+    With `choose`, runs are stacked only where that is faster, as bench does it.
+    """
+    known: dict[object, Measured] = {}
+    with ProcessPoolExecutor(
+        1, fork_server(), signal.signal, (signal.SIGINT, signal.SIG_IGN), max_tasks_per_child=1
+    ) as process:
+
+        def measure(runs: Sequence[RunConfig]) -> Measured:
+            one = runs[0]
+            kind = one.label, one.task, one.train.batch, len(runs)
+            if kind not in known:
+                click.echo(f"measuring {one.label} on {one.task}", err=True)
+                known[kind] = process.submit(_measure, runs, threads, choose).result()
+            return known[kind]
+
+        yield measure
+
+
+def _measure(runs: Sequence[RunConfig], threads: int, choose: bool) -> Measured:
+    torch.set_num_threads(threads)
+    heap.keep()
+    one = runs[0]
+    if len(runs) > 1 and choose:
+        faster, words = advice(runs)
+        click.echo(f"{one.label} · {one.task}: {words}", err=True)
+        runs = runs if faster else runs[:1]
+    cost.forget_peak_memory(one.device)
+    trainers = [start(run) for run in runs]
+    try:
+        first, step = _steps(trainers)
+    except Exception as error:
+        if len(runs) == 1:
+            raise
+        click.echo(f"{one.label} · {one.task}: cannot train as one stack: {error}", err=True)
+        return _measure(runs[:1], threads, choose)
+    model, task = trainers[0].model, trainers[0].task
+    return Measured(
+        stacked=len(runs),
+        step=step,
+        first=first,
+        validation=_timed(lambda: validate(model, task, one), one.device),
+        scoring=_scoring(trainers[0]),
+        modes=len(model.encoding.modes),
+        memory_mb=cost.peak_memory_mb(one.device),
+    )
+
+
+def _timed(call: Callable[[], object], device: str) -> Seconds:
+    began = time.process_time()
+    seconds, _ = clock(call, device)
+    return np.array([seconds, time.process_time() - began])
+
+
+def _steps(trainers: Sequence[Trainer]) -> tuple[Seconds, Seconds]:
+    """What a first round of steps takes more than a second one; the mean step of the second.
+
+    They are spread over the training, so that their lengths are drawn as it draws them.
+    """
+    stack = Stack(trainers) if len(trainers) > 1 else None
+    advance = stack.advance if stack else trainers[0].advance
+    steps = trainers[0].config.train.steps
+    row = min(_IN_A_ROW, steps)
+
+    def take() -> None:
+        for place in range(_PLACES):
+            for trainer in trainers:
+                trainer.step = (steps - row) * place // (_PLACES - 1)
+            for _ in range(row):
+                advance()
+
+    once, again = (_timed(take, trainers[0].config.device) for _ in range(2))
+    if stack:
+        stack.write_back()
+    return np.maximum(once - again, 0), again / (_PLACES * row)
+
+
+def _scoring(trainer: Trainer) -> Seconds:
+    """Every test length once, by a chunk of each; when patience ends, growing as length²."""
+    task, config = trainer.task, trainer.config
+
+    def chunk(length: int, samples: int) -> Seconds:
+        one = config.replace_eval(samples=samples, min_samples=samples)
+        return _timed(lambda: score(trainer.model, task, one, length), config.device)
+
+    total, took, last = np.zeros(2), np.zeros(2), 0
+    for length in sorted(n for n in config.eval.lengths if task.lengths(n, n)):
+        samples = sample_count(task, config, length)
+        part = min(samples, chunk_size(task, length))
+        if not last:
+            chunk(length, part)  # compiles kernels
+        if total[0] < _PATIENCE:
+            took, last = chunk(length, part), length
+        total += took * (length / last) ** 2 * samples / part
+    return total
+
+
+def render(found: dict[str, Any], form: str) -> str:
+    """A forecast as "table", "json", "csv" or "markdown"."""
+    if form == "json":
+        return json.dumps(found, indent=1)
+    lines = found["lines"]
+    if form == "csv":
+        out = io.StringIO()
+        writer = csv.DictWriter(out, lines[0], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(lines)
+        return out.getvalue().rstrip()
+    from tabulate import tabulate
+
+    style = "github" if form == "markdown" else "simple"
+    heads = [name.replace("_", " ") for name in lines[0]]
+    table = tabulate([line.values() for line in lines], heads, style, floatfmt=".2f")
+    wall, first = (timedelta(seconds=ceil(found[n])) for n in ("wall_seconds", "first_seconds"))
+    notes = [
+        f"{found['runs']} runs, {found['device_hours']:.2f} device-hours, {wall} with "
+        f"{found['jobs']} at a time ({first} of it for first steps), "
+        f"up to {found['memory_mb']:.0f} MB together",
+        f"{found['cpu_hours']:.2f} hours of processor time; the clock counts other work too",
+        "nothing was trained: measured here, on a few steps and scored chunks of each kind",
+    ]
+    if any(line["phase"] for line in lines):
+        notes.append("the comparison is counted with the sweep's costliest cell")
+    return "\n".join([table, "", *notes])

@@ -1,0 +1,90 @@
+"""The runs of `pezoo bench`, those of the sweep and of the comparison, from settings to records."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+from filelock import Timeout
+
+from harness.cli.progress import Progress
+from harness.engine import Engine
+from harness.runs.events import Event
+from harness.runs.folder import RunFolder, finished
+from harness.settings.config import RunConfig
+from harness.settings.sweep import Choice, Sweep, choose, sweep_configs, tuned_configs
+
+LOCAL_OPTIONS = ("--runs", "--engine", "--address", "--slurm", "--accumulate")  # of one site
+
+
+def train(
+    configs: Sequence[RunConfig], folder: Path, engine: Engine, fresh: bool
+) -> tuple[list[dict[str, Any]], bool]:
+    """Execute the runs that are not finished; all records in order, and whether a run failed."""
+    if fresh:
+        _forget(configs, folder)
+    done = (finished(folder / config.hash) for config in configs)
+    records = {run: record for run, record in enumerate(done) if record is not None}
+    waiting = [run for run in range(len(configs)) if run not in records]
+    with Progress([configs[run] for run in waiting], len(records)) as progress:
+
+        def on_event(place: int, event: Event) -> None:
+            progress.update(place, event)
+            if "record" in event:
+                records[waiting[place]] = event["record"]
+
+        engine.run_all(progress.configs, folder, recorded_command(sys.argv[1:]), on_event)
+    ordered = [records[run] for run in sorted(records)]
+    return ordered, progress.failed or any(record["status"] == "failed" for record in ordered)
+
+
+def tune(
+    sweep: Sweep, plain: Sequence[RunConfig], folder: Path, engine: Engine, fresh: bool
+) -> tuple[list[RunConfig], list[Choice]]:
+    """Run the sweep; the comparison's runs with the settings that it chose, and the choices.
+
+    A cell of the grid that fails is a result, as long as another one can be chosen.
+    """
+    configs = sweep_configs(sweep, plain)
+    records, _ = train(configs, folder, engine, fresh)
+    choices = choose(sweep, configs, records)
+    tuned = tuned_configs(sweep, choices, plain)
+    if fresh:
+        _forget([config for config, _ in tuned], folder)
+    for config, tuning in tuned:
+        RunFolder(folder, config).note_tuning(tuning)
+    return [config for config, _ in tuned], choices
+
+
+def recorded_command(arguments: Sequence[str]) -> str:
+    """The command that gives these results anywhere: without the options of one site.
+
+    >>> recorded_command(["bench", "--pe", "rope", "--runs", "/some/where", "--engine=ray"])
+    'pezoo bench --pe rope'
+    """
+    kept = ["pezoo"]
+    words = iter(arguments)
+    for word in words:
+        if word in LOCAL_OPTIONS:
+            next(words, None)
+        elif word.partition("=")[0] not in LOCAL_OPTIONS:
+            kept.append(word)
+    return shlex.join(kept)
+
+
+def _forget(configs: Sequence[RunConfig], folder: Path) -> None:
+    """Empty the folders of these runs. Errors: UsageError where one is being trained."""
+    for config in configs:
+        run = RunFolder(folder, config)
+        try:
+            with run.lock():
+                run.clear()
+        except Timeout as error:
+            raise click.UsageError(
+                f"--fresh: another process is training {config.label} on {config.task}, seed "
+                f"{config.seed}; end it first"
+            ) from error

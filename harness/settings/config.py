@@ -1,0 +1,158 @@
+"""Settings, field by field: of a protocol, and of one run.
+
+A run's identity is the hash of everything that could change its result. Where the same command
+leads to the same hash, the run is continued or its finished result is shown.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any, ClassVar, Literal
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PositiveFloat,
+    PositiveInt,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+)
+
+
+class ConfigError(ValueError):
+    """A setting that does not exist or cannot have that value."""
+
+
+class Settings(BaseModel):
+    """Checked and immutable; `new` are fields that dumps leave out where they have their default.
+
+    So runs keep the identity that they had before these fields were added.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    new: ClassVar[tuple[str, ...]] = ()
+
+    @model_serializer(mode="wrap")
+    def _dump(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        values: dict[str, Any] = handler(self)
+        usual = {name: type(self).model_fields[name].default for name in self.new}
+        return {k: v for k, v in values.items() if k not in usual or v != usual[k]}
+
+
+class Model(Settings):
+    """The backbone's sizes."""
+
+    layers: PositiveInt
+    heads: PositiveInt
+    width: PositiveInt
+    mlp_ratio: PositiveInt = 4
+    dropout: float = Field(0.0, ge=0, lt=1)
+    tie_embeddings: bool = True
+    vocab: PositiveInt = 64
+
+
+class Stage(Settings):
+    """One stage of the length curriculum: up to `until` (a share of all steps) train to `max`."""
+
+    until: float = Field(gt=0, le=1)
+    max: PositiveInt
+
+
+class Train(Settings):
+    """Optimisation. One length per batch, uniform over `lengths`."""
+
+    new = ("precision", "compile")
+
+    steps: PositiveInt
+    batch: PositiveInt
+    lengths: tuple[PositiveInt, PositiveInt]
+    curriculum: tuple[Stage, ...] = ()
+    lr: PositiveFloat = 1e-3
+    betas: tuple[float, float] = (0.9, 0.98)
+    weight_decay: float = Field(0.01, ge=0)
+    warmup: int = Field(200, ge=0)
+    schedule: Literal["cosine", "constant"] = "cosine"
+    floor: float = Field(0.05, ge=0, le=1)
+    clip: PositiveFloat = 1.0
+    checkpoint_every: PositiveInt = 250
+    precision: Literal["float32", "bf16"] = "float32"  # bf16: autocast in training
+    compile: bool = False  # train through torch.compile; see `harness.model.compiled`
+
+
+class Eval(Settings):
+    """Evaluation on a held-out set per length."""
+
+    new = ("examples",)
+
+    lengths: tuple[PositiveInt, ...]
+    samples: PositiveInt = 128
+    min_samples: PositiveInt = 32
+    max_tokens: PositiveInt = 20_000  # per length: beyond it fewer samples, never under min_samples
+    every: PositiveInt = 250
+    validation_samples: PositiveInt = 32  # per training length, to choose the best checkpoint
+    top: int = Field(0, ge=0)  # also average the top N evaluations, each over all lengths
+    examples: Literal["test", "tuning"] = "test"  # "tuning": a set apart, to choose settings by
+
+
+class TaskSettings(Settings):
+    """What a protocol changes for one task."""
+
+    train_lengths: tuple[PositiveInt, PositiveInt] | None = None
+    eval_lengths: tuple[PositiveInt, ...] | None = None
+    curriculum: tuple[Stage, ...] | None = None
+    encodings: dict[str, dict[str, Any]] = {}
+
+
+class Protocol(Settings):
+    """Named settings. `encodings` gives options to an encoding by name; typed options win."""
+
+    name: str
+    description: str
+    seeds: str
+    model: Model
+    train: Train
+    eval: Eval
+    encodings: dict[str, dict[str, Any]] = {}
+    tasks: dict[str, TaskSettings] = {}
+
+
+class RunConfig(Settings):
+    """Everything that decides the result of one run."""
+
+    protocol: str
+    task: str
+    task_version: int
+    label: str  # the encoding as typed
+    encoding: str  # with the protocol's options filled in
+    encoding_version: int
+    seed: int = Field(ge=0)
+    device: str
+    attention: str
+    model: Model
+    train: Train
+    eval: Eval
+
+    @property
+    def hash(self) -> str:
+        """16 hex digits over the canonical JSON of all fields."""
+        text = json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    @property
+    def family(self) -> RunConfig:
+        """This run but for its seed and learning rate: equal for runs that can form one stack."""
+        return self.replace(seed=0, protocol="").replace_train(lr=1.0)
+
+    def replace(self, **changes: Any) -> RunConfig:
+        """The same run with other values of these fields, which are not checked."""
+        return self.model_copy(update=changes)
+
+    def replace_train(self, **changes: Any) -> RunConfig:
+        """The same run with other settings of its training."""
+        return self.replace(train=self.train.model_copy(update=changes))
+
+    def replace_eval(self, **changes: Any) -> RunConfig:
+        """The same run with other settings of its evaluation."""
+        return self.replace(eval=self.eval.model_copy(update=changes))

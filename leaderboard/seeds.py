@@ -1,0 +1,23 @@
+"""Seeds as they are typed."""
+
+MOST = 10_000  # seeds in one span
+
+
+def parse_seeds(text: str) -> list[int]:
+    """The seeds in a text; each stands there once. Errors: ValueError.
+
+    >>> parse_seeds("0-2,7")
+    [0, 1, 2, 7]
+    """
+    seeds: list[int] = []
+    for part in text.split(","):
+        low, dash, high = part.strip().partition("-")
+        if not low.isdecimal() or (dash and not high.isdecimal()):
+            raise ValueError(f"cannot read seeds {text!r}: expected for example 0-2 or 0,3,7")
+        span = range(int(low), int(high if dash else low) + 1)
+        if not span or len(span) > MOST:
+            raise ValueError(f"seeds {part.strip()!r} are {len(span)} seeds: expected 1 to {MOST}")
+        seeds.extend(span)
+    if len(set(seeds)) < len(seeds):
+        raise ValueError(f"seeds {text!r} name a seed twice")
+    return seeds

@@ -1,0 +1,167 @@
+"""What a comparison is forecast to take: the arithmetic, and the measuring beneath it."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+
+from harness.cli import dry_run
+from harness.cli.dry_run import Measured, forecast
+from harness.settings.protocol import load_protocol, resolve
+from pezoo.spec import parse
+
+TINY = (
+    *("train.batch=4", "train.steps=40", "eval.samples=4", "eval.min_samples=4"),
+    *("eval.validation_samples=1", "eval.lengths=[10,20]"),
+)
+
+
+def config(pe="nope", task="copy", seed=0, sets=TINY):
+    return resolve(load_protocol("quick", sets), task, parse(pe), seed, "cpu", "auto")
+
+
+def measured(stacked=1, memory=100.0, modes=0, **seconds):
+    """Each part takes twice as much of the processor as on the clock."""
+    names = ("step", "first", "validation", "scoring")
+    parts = {name: np.array([1, 2]) * seconds.get(name, 0.0) for name in names}
+    return Measured(stacked=stacked, modes=modes, memory_mb=memory, **parts)
+
+
+def alone(configs):
+    return configs, [(run,) for run in range(len(configs))]
+
+
+@pytest.mark.parametrize(("steps", "every"), [(40, 7), (40, 40), (41, 10), (1, 9)])
+@pytest.mark.parametrize("top", [0, 3])
+def test_a_run_adds_up_as_it_would_be_trained(steps, every, top):
+    one = config(sets=(*TINY, f"train.steps={steps}", f"eval.every={every}", f"eval.top={top}"))
+    expected = 3 * 16.0  # in three modes
+    for step in range(1, steps + 1):
+        expected += 1.0
+        if step % every == 0 or step == steps:
+            expected += 0.25 + (16.0 if top else 0)
+    parts = {"step": 1.0, "validation": 0.25, "scoring": 16.0, "modes": 2}
+    assert [*measured(**parts).job(one)] == [expected, 2 * expected]
+    each = expected - steps  # all but the steps, which the three take as one
+    assert measured(3, **parts).job(one)[0] == steps + 3 * each
+
+
+def test_phases_follow_one_another_and_the_largest_runs_need_the_memory():
+    configs = [config("nope", seed=seed) for seed in range(3)] + [config("rope")]
+
+    def measure(runs):
+        rope = runs[0].label == "rope"
+        return measured(step=2.0 if rope else 1.0, memory=300.0 if rope else 100.0)
+
+    found = forecast({"sweep": alone(configs[:3]), "comparison": alone(configs)}, 2, measure)
+    assert [(line["phase"], line["encoding"], line["runs"]) for line in found["lines"]] == [
+        ("sweep", "nope", 3),
+        ("comparison", "nope", 3),
+        ("comparison", "rope", 1),
+    ]
+    assert found["device_hours"] == pytest.approx((3 * 40 + 3 * 40 + 80) / 3600)
+    assert found["cpu_hours"] == 2 * found["device_hours"]
+    assert found["wall_seconds"] == 60 + 100  # shared by two workers
+    assert (found["runs"], found["memory_mb"]) == (7, 400.0)
+
+
+def test_no_comparison_ends_before_its_longest_run():
+    steps = (10, 30, 10)
+    configs = [config(sets=(*TINY, f"train.steps={n}")) for n in steps]
+    found = forecast({"": alone(configs)}, 4, lambda runs: measured(step=1.0))
+    (line,) = found["lines"]
+    assert (line["runs"], line["run_seconds"], found["wall_seconds"]) == (3, 30, 30)
+
+
+def test_a_stack_is_one_job_and_its_runs_have_shares_of_it():
+    configs = [config(seed=seed) for seed in range(5)]
+
+    def measure(runs):
+        return measured(len(runs), 100.0 * len(runs), step={3: 1.5, 2: 1.2}[len(runs)])
+
+    found = forecast({"": (configs, [(0, 1, 2), (3, 4)])}, 2, measure)
+    (line,) = found["lines"]
+    assert (line["runs"], line["stacked"]) == (5, 2)  # 0.6 s of a step is more than 0.5 s
+    assert (line["run_seconds"], line["run_cpu_seconds"]) == (24, 48)
+    assert (found["wall_seconds"], found["memory_mb"]) == (60, 500.0)
+    refused = forecast({"": (configs, [(0, 1, 2), (3, 4)])}, 1, lambda runs: measured(step=1.0))
+    assert (refused["lines"][0]["runs"], refused["wall_seconds"]) == (5, 200)
+
+
+def test_each_worker_compiles_for_itself():
+    configs = [config(seed=seed) for seed in range(3)] + [config(task="reverse")]
+
+    def measure(runs):
+        return measured(step=1.0, first=9.0 if runs[0].task == "copy" else 3.0)
+
+    found = forecast({"": alone(configs)}, 2, measure)
+    assert (found["first_seconds"], found["wall_seconds"]) == (9, 80 + 9)
+    assert found["device_hours"] == pytest.approx((160 + 2 * 9) / 3600)
+
+
+def test_every_part_is_measured():
+    plain, cursors = (dry_run._measure([config(pe)], 1, True) for pe in ("nope", "prism"))
+    for part in (plain.step, plain.validation, plain.scoring):
+        assert (part > 0).all()
+    assert (plain.stacked, plain.modes, cursors.modes) == (1, 0, 1)
+    assert plain.memory_mb > 50
+
+
+def test_lengths_that_cannot_be_represented_cost_next_to_nothing():
+    sets = (*TINY, "eval.lengths=[10,400]", "eval.samples=64")
+    learned, nope = (
+        dry_run._measure([config(pe, sets=sets)], 1, True) for pe in ("learned", "nope")
+    )
+    assert learned.scoring[1] < nope.scoring[1] / 2
+
+
+def test_lengths_beyond_our_patience_grow_as_their_square(monkeypatch):
+    counted = []
+
+    def timed(call, device):
+        call()
+        counted.append(1)
+        return np.array([3.0, 6.0])
+
+    monkeypatch.setattr(dry_run, "_timed", timed)
+    monkeypatch.setattr(dry_run, "_PATIENCE", 4.0)
+    trainer = dry_run.start(config(sets=(*TINY, "eval.lengths=[10,20,40]")))
+    assert [*dry_run._scoring(trainer)] == [3 + 3 + 12, 2 * 18]  # one chunk each
+    assert len(counted) == 3  # the first twice
+
+
+@pytest.mark.parametrize("faster", [True, False])
+def test_runs_are_stacked_as_bench_would(monkeypatch, faster):
+    monkeypatch.setattr(dry_run, "advice", lambda runs: (faster, "as measured"))
+    runs = [config(seed=seed) for seed in range(3)]
+    assert dry_run._measure(runs, 1, True).stacked == (3 if faster else 1)
+    assert dry_run._measure(runs, 1, False).stacked == 3
+
+
+def test_runs_that_cannot_be_stacked_are_measured_alone(monkeypatch, capsys):
+    def refuse(trainers):
+        raise ValueError("looks ahead")
+
+    monkeypatch.setattr(dry_run, "Stack", refuse)
+    assert dry_run._measure([config(seed=seed) for seed in range(3)], 1, False).stacked == 1
+    assert "cannot train as one stack: looks ahead" in capsys.readouterr().err
+
+
+def test_what_is_printed():
+    found = forecast(
+        {"": alone([config("nope"), config("rope")])}, 1, lambda r: measured(step=0.0125)
+    )
+    table = dry_run.render(found, "table")
+    assert "12.50" in table
+    assert "2 runs, 0.00 device-hours, 0:00:01 with 1 at a time" in table
+    assert "up to 100 MB together" in table
+    assert "| nope" in dry_run.render(found, "markdown")
+    data = json.loads(dry_run.render(found, "json"))
+    assert data["wall_seconds"] == 1.0
+    assert data["lines"][1]["step_ms"] == 12.5
+    rows = [*csv.DictReader(dry_run.render(found, "csv").splitlines())]
+    assert [(row["encoding"], row["step_ms"]) for row in rows] == [
+        ("nope", "12.5"),
+        ("rope", "12.5"),
+    ]
