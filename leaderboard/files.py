@@ -14,21 +14,43 @@ _SHELL = re.compile(r"[;&|`$<>\\!#\n]")
 
 
 def write(path: Path, content: str | bytes) -> Path:
-    """Write through a temporary file beside it, so that no reader ever sees half a file.
+    """Write a file and the folders above it, as `write_whole`; return the path.
 
     A file that holds this already is left alone: replacing thousands of files takes minutes.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     data = content.encode("utf-8") if isinstance(content, str) else content
-    if path.is_file() and path.read_bytes() == data:
-        return path
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    if not path.is_file() or path.read_bytes() != data:
+        write_whole(path, data)
+    return path
+
+
+def write_whole(path: Path, content: bytes, durable: bool = False) -> None:
+    """Write a temporary file beside `path` and rename it: `path` is old or new, never half.
+
+    `durable`: return when the file and its name survive a power cut.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        temporary.write_bytes(data)
+        with open(temporary, "wb") as file:
+            file.write(content)
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
-    return path
+    if durable:
+        flush_folder(path.parent)
+
+
+def flush_folder(folder: Path) -> None:
+    """Make the folder's list of names survive a power cut."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def slug(text: str) -> str:

@@ -24,6 +24,7 @@ from harness.runs.events import FINAL
 from harness.runs.files import read_json
 from harness.runs.folder import finished
 from harness.settings.config import RunConfig
+from leaderboard.files import write_whole
 
 POLL = 0.3  # seconds between two looks at all runs
 PROGRESS = "progress.json"
@@ -94,10 +95,9 @@ class _Signs:
             said.append(event)
         folder = self.order.path(place)
         where = {"run": folder.name, "host": socket.gethostname(), "pid": os.getpid()}
-        temporary = folder / f".progress.{os.getpid()}"
         with suppress(OSError):
-            temporary.write_text(json.dumps(event | where | {"said": said}), encoding="utf-8")
-            os.replace(temporary, folder / PROGRESS)
+            text = json.dumps(event | where | {"said": said})
+            write_whole(folder / PROGRESS, text.encode())
 
 
 @dataclass

@@ -6,13 +6,13 @@ import csv
 import io
 import json
 import math
-import platform
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
+
+from harness.runs.machine import processor
 
 _UNITS = {"peak_bytes": ("peak MiB", 2**20, ".2f"), "state_bytes": ("state KiB", 2**10, ".2f")}
 
@@ -100,20 +100,10 @@ def machine(device: str) -> dict[str, Any]:
     """What decides how long the same work takes: device, threads, torch."""
     return {
         "device": device,
-        "processor": torch.cuda.get_device_name(device) if "cuda" in device else _processor(),
+        "processor": torch.cuda.get_device_name(device) if "cuda" in device else processor(),
         "threads": torch.get_num_threads(),
         "torch": torch.__version__,
     }
-
-
-def _processor() -> str:
-    """The CPU's model where Linux tells it, else what Python knows."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        lines = []
-    models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return models[0] if models else platform.processor() or platform.machine()
 
 
 def _short(milliseconds: float) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
-import re
 import subprocess
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -18,6 +17,7 @@ import pezoo
 from harness import tasks
 from harness.data.seeds import generator
 from harness.data.sequences import join
+from harness.runs.machine import processor
 from harness.settings.config import RunConfig
 from harness.training.trainer import draw_length
 
@@ -39,7 +39,7 @@ def environment(config: RunConfig) -> dict[str, Any]:
         "cuda": torch.version.cuda if config.device.startswith("cuda") else None,
         "platform": f"{platform.system()} {platform.machine()}",
         "device": _device(config.device),
-        "cpu": _cpu(),
+        "cpu": processor(),
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
         "attention": config.attention,
@@ -72,16 +72,6 @@ def _device(device: str) -> str:
     if device.startswith("cuda") and torch.cuda.is_available():
         return torch.cuda.get_device_name(device)
     return f"{device} {platform.processor() or platform.machine()}"
-
-
-def _cpu() -> str:
-    """The processor's own name where the system tells it."""
-    try:
-        text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
-    except OSError:
-        text = ""
-    found = re.search(r"^model name\s*:\s*(.+)$", text, re.MULTILINE)
-    return found[1] if found else platform.processor() or platform.machine()
 
 
 @cache

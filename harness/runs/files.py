@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from pathlib import Path
 from typing import Any
+
+from leaderboard.files import write_whole
 
 
 class WriteError(OSError):
@@ -14,34 +15,13 @@ class WriteError(OSError):
 
 
 def write(path: Path, content: bytes) -> str:
-    """Write to a temporary file, flush to disk, rename over `path`; the SHA-256 of the content.
-
-    Errors: WriteError.
-    """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    """Write a file that survives a power cut; the SHA-256 of its content. Errors: WriteError."""
     try:
-        try:
-            with open(temporary, "wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, path)
-        finally:
-            temporary.unlink(missing_ok=True)
-        flush_folder(path.parent)
+        write_whole(path, content, durable=True)
     except OSError as error:
         reason = f"cannot write {path} ({len(content)} bytes): {error.strerror}"
         raise WriteError(error.errno, reason) from error
     return hashlib.sha256(content).hexdigest()
-
-
-def flush_folder(folder: Path) -> None:
-    """Make the folder's list of names survive a power cut."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def write_json(path: Path, value: Any) -> str:

@@ -28,9 +28,10 @@ from filelock import FileLock
 from safetensors.torch import load, save
 from torch import Tensor
 
-from harness.runs.files import flush_folder, read_json, read_sealed, write, write_json, write_sealed
+from harness.runs.files import read_json, read_sealed, write, write_json, write_sealed
 from harness.settings.config import RunConfig
 from harness.training.trainer import Trainer
+from leaderboard.files import flush_folder
 
 KEEP = 2
 Curve = dict[str, Any]
