@@ -5,17 +5,16 @@ Where the packages are missing, or a plug-in brings something, pages do without 
 
 from __future__ import annotations
 
-import ast
 import re
 import tomllib
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from leaderboard.seeds import parse_seeds
+from pezoo.scan import ClassText, classes
 
 HOOKS = {
     "prepare": "rewrites positions or reads the input once per forward pass",
@@ -24,9 +23,6 @@ HOOKS = {
     "bias": "adds to the logits",
     "weights": "replaces the softmax",
 }
-
-
-Classes = dict[str, tuple[ast.ClassDef, dict[str, Any]]]
 
 
 @dataclass(frozen=True)
@@ -111,98 +107,45 @@ def _folder(package: str, *names: str) -> Path | None:
     return folder if folder and folder.is_dir() else None
 
 
-def _classes(package: str, name: str) -> Iterator[tuple[Path, str, ast.ClassDef, dict[str, Any]]]:
-    """(file, its text, class, constant attributes with those of its bases in the package)."""
+def _classes(package: str, name: str) -> Iterator[tuple[Path, ClassText]]:
+    """Every class in the files of a package's folder."""
     folder = _folder(package, name)
-    files: dict[Path, Classes] = {}
     for path in sorted(folder.glob("*.py")) if folder else ():
-        source = path.read_text(encoding="utf-8")
-        for node, found in _read(path, path.parents[1], files).values():
-            yield path, source, node, found
-
-
-def _read(path: Path, package: Path, files: dict[Path, Classes]) -> Classes:
-    """The classes of one file by name; `files` holds those that were read before."""
-    if path in files:
-        return files[path]
-    classes = files[path] = {}
-    imports: dict[str, Path] = {}
-    for node in ast.parse(path.read_text(encoding="utf-8")).body:
-        match node:
-            case ast.ImportFrom(module=str(module)) if module.startswith(f"{package.name}."):
-                file = package.joinpath(*module.split(".")[1:]).with_suffix(".py")
-                imports |= {alias.asname or alias.name: file for alias in node.names}
-            case ast.ClassDef():
-                merged: dict[str, Any] = {}
-                for base in (base.id for base in node.bases if isinstance(base, ast.Name)):
-                    known = classes
-                    if base in imports and base != "Encoding" and imports[base].is_file():
-                        known = _read(imports[base], package, files)
-                    merged |= known[base][1] if base in known else {}
-                classes[node.name] = node, merged | _attributes(node, merged.get("hooks", ()))
-    return classes
-
-
-def _attributes(node: ast.ClassDef, inherited: tuple[str, ...]) -> dict[str, Any]:
-    own: dict[str, Any] = {}
-    for part in node.body:
-        match part:
-            case ast.Assign(targets=[ast.Name(id=name)], value=value):
-                with suppress(ValueError):
-                    own[name] = _constant(value)
-    methods = {part.name for part in node.body if isinstance(part, ast.FunctionDef)}
-    own["hooks"] = tuple(hook for hook in HOOKS if hook in methods or hook in inherited)
-    return own
-
-
-def _constant(node: ast.expr) -> Any:
-    """A literal, or texts joined by "+". Errors: ValueError."""
-    match node:
-        case ast.BinOp(left=left, op=ast.Add(), right=right):
-            return f"{_constant(left)}{_constant(right)}"
-    return ast.literal_eval(node)
+        for found in classes(path, path.parents[1]).values():
+            yield path, found
 
 
 def _encodings() -> Iterator[EncodingDoc]:
-    for path, source, node, found in _classes("pezoo", "encodings"):
-        if not (name := _registered(node)):
-            continue
-        yield EncodingDoc(
-            name,
-            node.name,
-            f"pezoo.encodings.{path.stem}",
-            f"pezoo/encodings/{path.name}",
-            source,
-            ast.get_docstring(node) or "",
-            str(found.get("summary", "")),
-            str(found.get("paper", "")),
-            int(found.get("version", 1)),
-            found.get("wraps"),
-            found["hooks"],
-        )
-
-
-def _registered(node: ast.ClassDef) -> str | None:
-    for decorator in node.decorator_list:
-        match decorator:
-            case ast.Call(func=ast.Name(id="register"), args=[ast.Constant(value=str(name))]):
-                return name
-    return None
+    for path, found in _classes("pezoo", "encodings"):
+        if found.registered:
+            yield EncodingDoc(
+                name=found.registered,
+                cls=found.name,
+                module=f"pezoo.encodings.{path.stem}",
+                path=f"pezoo/encodings/{path.name}",
+                source=path.read_text(encoding="utf-8"),
+                doc=found.doc,
+                summary=found.constants.get("summary", ""),
+                paper=found.constants.get("paper", ""),
+                version=found.constants.get("version", 1),
+                wraps=found.constants.get("wraps"),
+                hooks=tuple(h for h in HOOKS if found.methods.get(h, "Encoding") != "Encoding"),
+            )
 
 
 def _tasks() -> Iterator[TaskDoc]:
-    for path, _, node, found in _classes("harness", "tasks"):
-        if isinstance(name := found.get("name"), str):
-            paper = str(found.get("paper", ""))
+    for path, found in _classes("harness", "tasks"):
+        if isinstance(name := found.constants.get("name"), str):
+            paper = found.constants.get("paper", "")
             yield TaskDoc(
-                name,
-                f"harness/tasks/{path.name}",
-                ast.get_docstring(node) or "",
-                str(found.get("summary", "")),
-                paper,
-                str(found.get("example", "")),
-                str(found.get("family", paper)),
-                int(found.get("version", 1)),
+                name=name,
+                path=f"harness/tasks/{path.name}",
+                doc=found.doc,
+                summary=found.constants.get("summary", ""),
+                paper=paper,
+                example=found.constants.get("example", ""),
+                family=found.constants.get("family", paper),
+                version=found.constants.get("version", 1),
             )
 
 

@@ -7,7 +7,6 @@ theirs with an entry point in the group "pezoo.encodings", `name = "package.modu
 
 from __future__ import annotations
 
-import ast
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -18,6 +17,7 @@ from pathlib import Path
 from traceback import extract_tb
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from pezoo.scan import classes
 from pezoo.spec import Spec, SpecError, parse, unknown
 
 if TYPE_CHECKING:
@@ -200,26 +200,13 @@ def _scan(path: Path) -> dict[str, Entry]:
     """The registered classes in one file, with the keyword-only options of their __init__."""
     module = f"pezoo.encodings.{path.stem}"
     try:
-        tree = ast.parse(path.read_text(encoding="utf-8"))
+        found = classes(path, path.parents[1])
     except (SyntaxError, UnicodeDecodeError) as error:
         reason = f"{error.msg}, line {error.lineno}" if isinstance(error, SyntaxError) else error
         fault = f"{_shown(module)} cannot be read: {reason}"
         return {path.stem: Entry(path.stem, module, "", None, fault=fault)}
-    classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
-    found = {}
-    for cls in classes.values():
-        for decorator in cls.decorator_list:
-            match decorator:
-                case ast.Call(func=ast.Name(id="register"), args=[ast.Constant(value=str(name))]):
-                    found[name] = Entry(name, module, cls.name, _keywords(cls, classes))
-    return found
-
-
-def _keywords(cls: ast.ClassDef, classes: dict[str, ast.ClassDef]) -> tuple[str, ...]:
-    for node in cls.body:
-        if isinstance(node, ast.FunctionDef) and node.name == "__init__":
-            return tuple(arg.arg for arg in node.args.kwonlyargs)
-    for base in cls.bases:
-        if isinstance(base, ast.Name) and base.id in classes:
-            return _keywords(classes[base.id], classes)
-    return ()
+    return {
+        cls.registered: Entry(cls.registered, module, cls.name, cls.options)
+        for cls in found.values()
+        if cls.registered
+    }

@@ -45,7 +45,7 @@ _PATIENCE = 20.0  # seconds of scoring, after which longer test lengths are extr
 
 @dataclass(frozen=True)
 class Measured:
-    """One kind of job. `first` is what its first steps took more, to compile kernels and graphs."""
+    """One kind of job. `first`: what torch.compile adds to its first steps."""
 
     stacked: int  # runs that train as one
     step: Seconds  # of all of them
@@ -176,7 +176,7 @@ def _timed(call: Callable[[], object], device: str) -> Seconds:
 
 
 def _steps(trainers: Sequence[Trainer]) -> tuple[Seconds, Seconds]:
-    """What a first round of steps takes more than a second one; the mean step of the second.
+    """What torch.compile adds to a first round of steps, and the mean step of a second one.
 
     They are spread over the training, so that their lengths are drawn as it draws them.
     """
@@ -195,7 +195,8 @@ def _steps(trainers: Sequence[Trainer]) -> tuple[Seconds, Seconds]:
     once, again = (_timed(take, trainers[0].config.device) for _ in range(2))
     if stack:
         stack.write_back()
-    return np.maximum(once - again, 0), again / (_PLACES * row)
+    compiled = trainers[0].config.train.compile
+    return np.maximum(once - again, 0) * compiled, again / (_PLACES * row)
 
 
 def _scoring(trainer: Trainer) -> Seconds:
@@ -237,7 +238,7 @@ def render(found: dict[str, Any], form: str) -> str:
     wall, first = (timedelta(seconds=ceil(found[n])) for n in ("wall_seconds", "first_seconds"))
     notes = [
         f"{found['runs']} runs, {found['device_hours']:.2f} device-hours, {wall} with "
-        f"{found['jobs']} at a time ({first} of it for first steps), "
+        f"{found['jobs']} at a time ({first} of it to compile), "
         f"up to {found['memory_mb']:.0f} MB together",
         f"{found['cpu_hours']:.2f} hours of processor time; the clock counts other work too",
         "nothing was trained: measured here, on a few steps and scored chunks of each kind",
