@@ -8,7 +8,6 @@ itself the true tokens. Encodings that do not promise both are decoded token by 
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
@@ -19,31 +18,18 @@ from harness.data.sequences import Sequences, join
 from harness.model.decoder import Cache, Decoder
 from harness.settings.config import RunConfig
 from harness.tasks.base import Task
+from leaderboard.scores import Score
 from pezoo.base import PositionError
 
 _CHUNK_TOKENS = 6_000  # tokens in one forward pass: keeps long lengths in memory
-
-
-@dataclass(frozen=True)
-class Score:
-    """One length: counts, or the words why there are none."""
-
-    length: int
-    seen: bool
-    status: str  # ok, cannot represent, no instance
-    exact: float | None = None
-    correct: int | None = None
-    count: int | None = None
-    token: float | None = None
-    method: str | None = None
-    note: str | None = None
 
 
 def score_all(
     model: Decoder, task: Task, config: RunConfig, mode: str | None = None
 ) -> list[dict[str, Any]]:
     """Every test length of the protocol, as plain records; `mode` is one of the encoding's."""
-    return [asdict(score(model, task, config, length, mode)) for length in config.eval.lengths]
+    lengths = config.eval.lengths
+    return [score(model, task, config, length, mode).model_dump() for length in lengths]
 
 
 def score(
@@ -52,9 +38,8 @@ def score(
     """One test length, on samples that depend on nothing but the task and the length."""
     seen = length <= config.train.lengths[1]
     if not task.lengths(length, length):
-        return Score(
-            length, seen, "no instance", note=f"{task.name} has no instance of this length"
-        )
+        note = f"{task.name} has no instance of this length"
+        return Score(length=length, seen=seen, status="no instance", note=note)
     count = sample_count(task, config, length)
     # One test set for all encodings and seeds, which no training step can draw.
     draws = generator(config.eval.examples, task.name, task.version, length)
@@ -119,8 +104,17 @@ def _score(
             correct += int((hit.sum(1) == part.answer.sum(1)).sum())
             right, total = right + int(hit.sum()), total + int(part.answer.sum())
     except PositionError as error:
-        return Score(length, seen, "cannot represent", note=str(error))
-    return Score(length, seen, "ok", correct / count, correct, count, right / total, how)
+        return Score(length=length, seen=seen, status="cannot represent", note=str(error))
+    return Score(
+        length=length,
+        seen=seen,
+        status="ok",
+        exact=correct / count,
+        correct=correct,
+        count=count,
+        token=right / total,
+        method=how,
+    )
 
 
 def teacher_forced(

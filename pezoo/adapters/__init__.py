@@ -13,14 +13,12 @@ from torch import Tensor
 
 from pezoo.adapters import eager, numba
 from pezoo.base import Context, Encoding
-from pezoo.kernels.backends import fastest
+from pezoo.kernels.backends import BackendError, fastest
 from pezoo.vmap import over_rows
 
+__all__ = ["BACKENDS", "BackendError", "attend", "attention_mask", "resolve"]
+
 BACKENDS = ("sdpa", "eager", "flex", "numba", "xformers")
-
-
-class BackendError(ValueError):
-    """An attention backend that is unknown, not installed, or cannot run here."""
 
 
 def resolve(backend: str, encoding: Encoding, device: str = "") -> str:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from pezoo.adapters.eager import causal
+from pezoo.kernels.backends import BackendError
 
 ScoreMod = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
 
@@ -29,8 +30,6 @@ def attend(
     q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, mask: Tensor | None, scale: float
 ) -> Tensor:
     """The same as `eager.attend`. Errors: BackendError without CUDA."""
-    from pezoo.adapters import BackendError
-
     if not q.is_cuda:
         raise BackendError(
             "attention flex needs a CUDA device (its backward pass has no CPU form); use sdpa"

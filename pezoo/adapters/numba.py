@@ -9,7 +9,7 @@ from torch import Tensor
 
 from pezoo.adapters import sdpa
 from pezoo.base import Pairs
-from pezoo.kernels.backends import missing
+from pezoo.kernels.backends import BackendError, missing
 
 QUERIES = 4  # the kernel takes them four at a time
 KEYS = 512  # for any width, and more while a head's keys are
@@ -33,8 +33,6 @@ def attend(
     scale: float,
 ) -> Tensor:
     """The same as `eager.attend`. Errors: BackendError without numba or a CPU."""
-    from pezoo.adapters import BackendError
-
     if obstacle := missing("numba", q.device.type):
         raise BackendError(f"attention numba {obstacle}; use sdpa")
     if not takes(q, k):

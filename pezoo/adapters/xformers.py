@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from pezoo.adapters.eager import causal
+from pezoo.kernels.backends import BackendError
 
 
 def attn_bias(q: Tensor, k: Tensor, bias: Tensor | None, mask: Tensor | None) -> Tensor:
@@ -24,8 +25,6 @@ def attend(
     q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, mask: Tensor | None, scale: float
 ) -> Tensor:
     """The same as `eager.attend`. Errors: BackendError without CUDA or without xformers."""
-    from pezoo.adapters import BackendError
-
     if not q.is_cuda:
         raise BackendError("attention xformers needs a CUDA device; use sdpa")
     try:

@@ -28,6 +28,10 @@ FASTEST = {  # kernel -> device -> back end
 DEVICES = {"numba": ("cpu", "a CPU"), "triton": ("cuda", "a CUDA device")}
 
 
+class BackendError(ValueError):
+    """An attention backend that is unknown, not installed, or cannot run here."""
+
+
 def choose(kernel: str, like: Tensor, backend: str = "auto") -> str:
     """The name of the back end that runs for tensors of this device and type of numbers.
 
