@@ -183,7 +183,7 @@ class Histograms(Scan):
         """The same where every row has all tokens: in chunks that keep memory small."""
         first = 1 if state is None else state.shape[-1]
         size = first + (1 if self.one_sided else 2) * reset.shape[1]
-        gates = Gates(reset, moves[..., 0], moves[..., 1])
+        gates = _gates(reset, moves)
         table = self.table(reset.new_empty(size))
         return histogram_stream(
             gates, self.gamma, table, state, self.eps, copy=copy, one_sided=self.one_sided
@@ -193,7 +193,7 @@ class Histograms(Scan):
         self, reset: Tensor, moves: Tensor, copy: Copy | None = None, state: Tensor | None = None
     ) -> Tensor:
         """(B, T, C, L) histograms after each token; the offsets are those of `table`."""
-        gates = Gates(reset, moves[..., 0], moves[..., 1])
+        gates = _gates(reset, moves)
         return histogram_scan(
             gates, self.gamma, state, self.eps, copy=copy, one_sided=self.one_sided
         )
@@ -211,3 +211,9 @@ class Histograms(Scan):
     def table(self, h: Tensor) -> Tensor:
         """(L, d_pe) the sinusoids of the offsets of histograms h (..., L)."""
         return wave(self.offsets(h), self.frequencies(h.device)).to(h.dtype)
+
+
+def _gates(reset: Tensor, moves: Tensor) -> Gates:
+    """reset (B, T, C), moves (B, T, C, 3): the steps +1, -1 and 0."""
+    incr, decr, _ = moves.movedim(-1, 0)
+    return Gates(reset, incr, decr)
