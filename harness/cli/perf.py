@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,6 +15,24 @@ if TYPE_CHECKING:
     from harness.settings.config import RunConfig
 
 
+@dataclass(frozen=True)
+class PerfOptions:
+    """The options as typed; each is described where click declares it."""
+
+    pe: str | None
+    protocol: str
+    task: str
+    length: int | None
+    batch: int | None
+    baseline: str
+    set: tuple[str, ...]
+    harness: bool
+    repeats: int
+    threads: int
+    device: str
+    format: str
+
+
 @click.command()
 @click.option("--pe", help='Encodings, for example "rope,prism"; all by default.')
 @click.option("--protocol", default="quick", show_default=True, help="A name or a TOML file.")
@@ -22,26 +40,13 @@ if TYPE_CHECKING:
 @click.option("--length", type=click.IntRange(min=1), help="The longest training length if unset.")
 @click.option("--batch", type=click.IntRange(min=1), help="The protocol's if unset.")
 @click.option("--baseline", default="rope", show_default=True, help="What ratios are to.")
-@click.option("--set", "sets", multiple=True, help="Change a setting: --set model.width=128.")
+@click.option("--set", multiple=True, help="Change a setting: --set model.width=128.")
 @click.option("--harness", is_flag=True, help="Time training steps alone, beside a reference.")
 @click.option("--repeats", type=click.IntRange(min=1), default=15, show_default=True)
 @click.option("--threads", type=click.IntRange(min=1), default=1, show_default=True)
 @click.option("--device", default="cpu", show_default=True, help="auto, cpu, cuda or cuda:N.")
-@click.option("--format", "form", type=click.Choice(FORMATS), default="table", show_default=True)
-def command(
-    pe: str | None,
-    protocol: str,
-    task: str,
-    length: int | None,
-    batch: int | None,
-    baseline: str,
-    sets: tuple[str, ...],
-    harness: bool,
-    repeats: int,
-    threads: int,
-    device: str,
-    form: str,
-) -> None:
+@click.option("--format", type=click.Choice(FORMATS), default="table", show_default=True)
+def command(**options: Any) -> None:
     """Time encodings in training and decoding at a protocol's settings, side by side.
 
     All take turns in one process; a ratio compares times of one round. docs/perf.md says what each
@@ -52,66 +57,51 @@ def command(
     from harness.perf import timing
     from harness.settings.request import check_device
 
-    device = check_device(device)
-    with timing.threads(threads):
-        asked = Asked(pe, protocol, task, length, batch, baseline, sets)
-        report = (_throughput if harness else _encodings)(asked, repeats, device)
-    click.echo(report.render(form))
+    typed = PerfOptions(**options)
+    typed = replace(typed, device=check_device(typed.device))
+    with timing.threads(typed.threads):
+        report = (_throughput if typed.harness else _encodings)(typed)
+    click.echo(report.render(typed.format))
 
 
-@dataclass(frozen=True)
-class Asked:
-    """What was typed about the training to be timed."""
-
-    pe: str | None
-    protocol: str
-    task: str
-    length: int | None
-    batch: int | None
-    baseline: str
-    sets: tuple[str, ...]
-
-    def configs(self, device: str) -> tuple[list[RunConfig], int, str]:
-        """The runs, the length, and the label of the baseline, which is one of the runs.
-
-        Errors: those of the request.
-        """
-        from harness import tasks
-        from harness.settings.request import parse_request as request
-        from pezoo.registry import check, names
-        from pezoo.spec import parse
-
-        tasks.check(self.task)  # one, where request would take several
-        against = check(parse(self.baseline))
-        wanted = request(self.pe or ",".join(names()), self.task, self.protocol, "0", self.sets)
-        if str(against) not in map(str, wanted.encodings):
-            wanted.encodings.insert(0, against)
-        configs = wanted.configs(device, "auto")
-        if self.batch is not None:
-            configs = [
-                c.model_copy(update={"train": c.train.model_copy(update={"batch": self.batch})})
-                for c in configs
-            ]
-        length = self.length or tasks.make(self.task).lengths(*configs[0].train.lengths)[-1]
-        return configs, length, str(against)
-
-
-def _encodings(asked: Asked, repeats: int, device: str) -> Report:
+def _encodings(options: PerfOptions) -> Report:
     from harness.perf import encodings
 
-    configs, length, baseline = asked.configs(device)
-    return encodings.measure(configs, length, repeats, baseline)
+    configs, length, baseline = _configs(options)
+    return encodings.measure(configs, length, options.repeats, baseline)
 
 
-def _throughput(asked: Asked, repeats: int, device: str) -> Report:
+def _throughput(options: PerfOptions) -> Report:
     """At the reference's sizes, unless others are typed."""
     from harness.perf import throughput
     from harness.perf.reference import reference
 
     known = reference()
-    asked = replace(asked, pe=asked.pe or ",".join(known.cpu_seconds))
-    asked = replace(asked, sets=(*known.settings, *asked.sets))
-    configs, length, baseline = asked.configs(device)
-    report = throughput.measure(configs, length, repeats, baseline, known)
+    pe, settings = options.pe or ",".join(known.cpu_seconds), (*known.settings, *options.set)
+    configs, length, baseline = _configs(replace(options, pe=pe, set=settings))
+    report = throughput.measure(configs, length, options.repeats, baseline, known)
     report.settings["reference"] = known.source
     return report
+
+
+def _configs(options: PerfOptions) -> tuple[list[RunConfig], int, str]:
+    """The runs, the length, and the label of the baseline, which is one of the runs.
+
+    Errors: those of `parse_request`.
+    """
+    from harness import tasks
+    from harness.settings.request import parse_request
+    from pezoo.registry import check, names
+    from pezoo.spec import parse
+
+    task = tasks.make(options.task)  # one, where a request may have several
+    baseline = check(parse(options.baseline))
+    pe = options.pe or ",".join(names())
+    request = parse_request(pe, options.task, options.protocol, "0", options.set)
+    if str(baseline) not in map(str, request.encodings):
+        request.encodings.insert(0, baseline)
+    configs = request.configs(options.device, "auto")
+    if options.batch is not None:
+        configs = [config.replace_train(batch=options.batch) for config in configs]
+    length = options.length or task.lengths(*configs[0].train.lengths)[-1]
+    return configs, length, str(baseline)

@@ -85,7 +85,7 @@ class PRISM(CursorEncoding):
     paper = "Lee 2025"
     version = 2
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  options of an encoding are keywords
         self,
         shape: Shape,
         *,

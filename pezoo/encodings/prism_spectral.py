@@ -54,7 +54,7 @@ class PRISMSpectral(CursorEncoding):
     summary = "learned positions through their characteristic function"
     paper = "after Lee 2025"
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  options of an encoding are keywords
         self,
         shape: Shape,
         *,
