@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, astuple
@@ -10,22 +9,12 @@ from statistics import fmean
 from typing import Any
 
 from leaderboard.catalog import Catalog
-from leaderboard.files import slug
+from leaderboard.files import script_json, slug
 from leaderboard.intervals import LEVEL, quantile
 from leaderboard.rows import Row, bare
 from leaderboard.schema import Record
 from leaderboard.styles import after_the_curve, needs_log, styles
 from leaderboard.tables import EARLIER, PROTOCOL, Table, tables
-
-
-def script_json(value: Any) -> str:
-    """JSON that ends no script element and no line of JavaScript, whatever texts it holds.
-
-    >>> script_json("</script>")
-    '"\\\\u003c/script\\\\u003e"'
-    """
-    text = json.dumps(value, ensure_ascii=True, allow_nan=False, sort_keys=True)
-    return text.translate({ord(char): f"\\u{ord(char):04x}" for char in "<>&"})
 
 
 def script(name: str, value: Any) -> str:

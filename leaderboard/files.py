@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 import unicodedata
 from pathlib import Path
+from typing import Any
 
 _FORMULA = re.compile(r"[\s'\"]*[=+\-@\uff1d\uff0b\uff0d\uff20|%]")
 _HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
@@ -90,6 +92,16 @@ def markdown_text(text: str) -> str:
         plain = plain or (char == "." and inside and "www" not in text[:at].lower()[-3:])
         result.append(char if plain or ord(char) > 127 else f"&#{ord(char)};")
     return "".join(result)
+
+
+def script_json(value: Any) -> str:
+    """JSON that ends no script element and no line of JavaScript, whatever texts it holds.
+
+    >>> script_json("</script>")
+    '"\\\\u003c/script\\\\u003e"'
+    """
+    text = json.dumps(value, ensure_ascii=True, allow_nan=False, sort_keys=True)
+    return text.translate({ord(char): f"\\u{ord(char):04x}" for char in "<>&"})
 
 
 def csv_text(text: str) -> str:

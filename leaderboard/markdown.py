@@ -13,25 +13,13 @@ from leaderboard.curves import curves
 from leaderboard.files import markdown_text, write
 from leaderboard.pages import how_to_read
 from leaderboard.ranks import verdicts
+from leaderboard.render import render
 from leaderboard.rows import Row
 from leaderboard.styles import styles
 from leaderboard.tables import PROTOCOL, Table
 from leaderboard.text import rank_text, rows_as_markdown, unseen_text
 
 PICTURES = "pictures"  # the folder beside the page
-
-EMPTY = """No records yet. Make one and build the pages again:
-
-```
-pezoo bench --pe nope,rope --task copy
-pezoo leaderboard build
-```
-"""
-
-OTHERS = """Tuned and changed settings; each table has ranks of its own. In "tuned" every encoding
-has its best cell of one grid, chosen on seeds and examples set apart. The letters after "+" are a
-hash of the changed settings, which every table names.
-"""
 
 
 def write_markdown(tables: Sequence[Table], path: Path) -> list[Path]:
@@ -56,23 +44,23 @@ def files(tables: Sequence[Table], name: str = "LEADERBOARD.md") -> dict[str, st
 
 def page(tables: Sequence[Table]) -> str:
     """The text of LEADERBOARD.md."""
-    parts = [
-        "# Leaderboard\n",
-        "Made by `pezoo leaderboard build` from run records; do not edit.\n",
-    ]
-    if not tables:
-        return "\n".join([*parts, EMPTY])
     main = [table for table in tables if table.policy == PROTOCOL]
-    others = [table for table in tables if table.policy != PROTOCOL]
-    parts += [overview(base, list(own)) for base, own in groupby(main, key=lambda t: t.base)]
-    parts += ["## How to read this\n", *(f"- {line}" for line in how_to_read()), ""]
-    parts += map(section, main)
-    if others:
-        parts += ["## Other settings\n", OTHERS, *map(section, others)]
-    return "\n".join(parts)
+    text = render(
+        "leaderboard.md",
+        folder=PICTURES,
+        overviews=[(base, _overview(list(own))) for base, own in groupby(main, lambda t: t.base)],
+        main=main,
+        others=[table for table in tables if table.policy != PROTOCOL],
+        how_to_read=how_to_read(),
+        rows=rows_as_markdown,
+        verdicts=verdicts,
+        notes=_notes,
+        fenced=fenced,
+    )
+    return text.rstrip() + "\n"
 
 
-def overview(base: str, tables: Sequence[Table]) -> str:
+def _overview(tables: Sequence[Table]) -> str:
     """Encodings x tasks: unseen mean and rank."""
 
     def cell(row: Row | None) -> str:
@@ -85,43 +73,7 @@ def overview(base: str, tables: Sequence[Table]) -> str:
     lines = [[markdown_text(label), *(cell(rows.get(label)) for rows in by)] for label in labels]
     heads = ["encoding", *(markdown_text(table.first.task) for table in tables)]
     align = ["left", *["right"] * len(tables)]
-    table = tabulate(lines, heads, tablefmt="pipe", disable_numparse=True, colalign=align)
-    words = "Mean exact match over the unseen lengths, in percent, and rank. The tables follow."
-    return f"## {markdown_text(base)}\n\n{words}\n\n{table}\n"
-
-
-def section(table: Table) -> str:
-    """One table with its facts, picture, warnings and commands."""
-    first, own = table.first, table.policy == PROTOCOL
-    chance = "unknown" if first.chance is None else f"{100 * first.chance:.1f} %"
-    count = len(table.records)
-    lines = [
-        f"{'##' if own else '###'} {markdown_text(table.title)}\n",
-        f"Trained on lengths {min(first.settings.train.lengths)} to {first.train_length}; "
-        f"task version {first.settings.task_version}; {count} run{'s' * (count > 1)}; "
-        f"settings {first.shared_hash}. A guess that ignores the prompt has token accuracy "
-        f"{chance}.\n",
-    ]
-    if own:
-        lines.append(f"![Exact match against length]({PICTURES}/{table.slug}.svg)\n")
-    if tuning := first.provenance.tuning:
-        seeds = ", ".join(map(str, tuning.seeds))
-        lines.append(
-            f"Tuned: every encoding with its best of {len(tuning.cells)} cells, "
-            f"{markdown_text(tuning.grid_words())}; chosen on seed {seeds}.\n"
-        )
-    if table.changes:
-        changes = "; ".join(f"{key} = {value} (there {own})" for key, value, own in table.changes)
-        lines.append(f"Differs from the protocol in: {markdown_text(changes[:600])}.\n")
-    test, *rest = verdicts(table.rows)
-    lines += [rows_as_markdown(table.rows) + "\n", f"{markdown_text(test)}\n"]
-    lines += [_bullets(part) for part in (rest, _notes(table)) if part]
-    lines += ["Repeat it with:\n", fenced("\n".join(table.commands()))]
-    return "\n".join(lines)
-
-
-def _bullets(texts: Sequence[str]) -> str:
-    return "".join(f"- {markdown_text(text)}\n" for text in texts)
+    return tabulate(lines, heads, tablefmt="pipe", disable_numparse=True, colalign=align)
 
 
 def _notes(table: Table) -> list[str]:
@@ -142,8 +94,8 @@ def fenced(text: str) -> str:
     """A code block whose fence is longer than any run of backticks inside.
 
     >>> fenced("a")
-    '```\\na\\n```\\n'
+    '```\\na\\n```'
     """
     longest = max((len(run) for run in re.findall("`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
-    return f"{fence}\n{text}\n{fence}\n"
+    return f"{fence}\n{text}\n{fence}"

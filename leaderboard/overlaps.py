@@ -42,14 +42,14 @@ class Overlaps:
         step = min(_STEP, 0.8 * self._gap / turn.of, 2 * ROOM / (turn.of + 1))
         return step * (turn.place - (turn.of - 1) / 2)
 
-    def dash(self, curve: int, start: Point, end: Point) -> str | None:
-        """SVG attributes that show a curve in its turn along a segment; None where it is alone."""
+    def dash(self, curve: int, start: Point, end: Point) -> tuple[float, float, float] | None:
+        """Length of dash and gap, and offset, that show a curve in its turn along a segment; None
+        where it is alone."""
         turn = _turn(self._segments[_pixel(start), _pixel(end)], curve)
         if turn.of == 1:
             return None
         on = min(_DASH, dist(start, end) / turn.of)
-        off = on * (turn.of - 1)
-        return f'stroke-dasharray="{on:.2f} {off:.2f}" stroke-dashoffset="{-on * turn.place:.2f}"'
+        return on, on * (turn.of - 1), -on * turn.place
 
 
 def _pixel(point: Point) -> tuple[int, int]:

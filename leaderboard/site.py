@@ -7,15 +7,14 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-
 from leaderboard import catalog as known
 from leaderboard import pages, text
 from leaderboard.catalog import Catalog
 from leaderboard.curves import curves
-from leaderboard.data import runs_data, script, script_json, site_data
-from leaderboard.files import command_text, slug, write
+from leaderboard.data import runs_data, script, site_data
+from leaderboard.files import script_json, write
 from leaderboard.records import SITE_TABLES
+from leaderboard.render import render
 from leaderboard.schema import Record
 from leaderboard.styles import styles
 from leaderboard.tables import Table
@@ -68,25 +67,23 @@ def build(
 def _pages(
     tables: Sequence[Table], records: Sequence[Record], catalog: Catalog, common: dict[str, Any]
 ) -> Iterator[tuple[str, str]]:
-    environment = _environment()
-
-    def render(template: str, root: str, **context: Any) -> str:
-        page = environment.get_template(f"{template}.html")
-        scripts = [f"{'' if name in BESIDE else 'static/'}{name}" for name in SCRIPTS[template]]
-        return page.render(**common, root=root, scripts=scripts, here=template, **context)
+    def page(kind: str, root: str, **context: Any) -> str:
+        scripts = [f"{'' if name in BESIDE else 'static/'}{name}" for name in SCRIPTS[kind]]
+        page = {"root": root, "scripts": scripts, "here": kind}
+        return render(f"{kind}.html", **common, **page, **context)
 
     data = common["data"]
-    yield "index.html", render("index", "", tables=tables)
+    yield "index.html", page("index", "", tables=tables)
     for name in ("compare", "cost", "runs"):
-        yield f"{name}.html", render(name, "")
-    yield "method.html", render("method", "", **pages.method(catalog))
+        yield f"{name}.html", page(name, "")
+    yield "method.html", page("method", "", **pages.method(catalog))
     for name, facts in data["tasks"].items():
         own = [table for table in tables if table.first.task == name]
-        yield facts["page"], render("task", "../", **pages.task(name, own, catalog))
+        yield facts["page"], page("task", "../", **pages.task(name, own, catalog))
     for name, facts in data["encodings"].items():
-        yield facts["page"], render("encoding", "../", **pages.encoding(name, catalog))
+        yield facts["page"], page("encoding", "../", **pages.encoding(name, catalog))
     for record in records:
-        yield f"run/{record.run}.html", render("run", "../", **pages.run(record))
+        yield f"run/{record.run}.html", page("run", "../", **pages.run(record))
 
 
 def _shared(
@@ -121,22 +118,3 @@ def _forget(out: Path, written: set[Path]) -> None:
         for path in (out / folder).glob("*.*"):
             if path not in written and path.suffix in (".html", ".json"):
                 path.unlink()
-
-
-def _environment() -> Environment:
-    made = Environment(
-        loader=PackageLoader("leaderboard"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    made.filters |= {
-        "command": command_text,
-        "percent": text.percent,
-        "times": text.times,
-        "wilson": text.wilson_text,
-        "slug": slug,
-        "json": script_json,
-    }
-    return made

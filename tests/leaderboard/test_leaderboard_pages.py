@@ -17,9 +17,8 @@ import pytest
 
 import leaderboard
 from leaderboard.build import build
-from leaderboard.curves import _shortened, curves
-from leaderboard.data import script_json
-from leaderboard.files import csv_text, markdown_text, write
+from leaderboard.curves import curves, shortened
+from leaderboard.files import csv_text, markdown_text, script_json, write
 from leaderboard.markdown import page
 from leaderboard.styles import styles
 from leaderboard.summary import summarise
@@ -297,10 +296,10 @@ def test_long_names_that_differ_at_their_ends_stay_apart_in_a_picture():
     labels = [
         start + end for end in ("window=1)", "window=1) (snapped)", "top=1.0,window=1)", "x)")
     ]
-    shown = {_shortened(label, 38) for label in labels}
+    shown = {shortened(label, 38) for label in labels}
     assert len(shown) == 4
     assert all(len(text) == 38 and text.startswith("prism_spectral") for text in shown)
-    assert _shortened("rope", 38) == "rope"
+    assert shortened("rope", 38) == "rope"
 
 
 def test_a_picture_of_nothing_is_still_a_picture():
