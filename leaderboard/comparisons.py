@@ -1,4 +1,4 @@
-"""Which differences between encodings are more than chance, over the seeds that they share.
+"""Which differences between encodings are significant, over the seeds that they share.
 
 Runs of one seed share data, test examples and initial backbone, so seeds are compared in pairs.
 Every pair of encodings is a test of its own; Holm's correction keeps the chance of even one false
@@ -19,14 +19,14 @@ from itertools import combinations
 from math import sqrt
 from statistics import fmean
 
-from leaderboard.intervals import LEVEL, Stat, paired, spread
+from leaderboard.intervals import LEVEL, Stat, spread, student
 
 SAME, UNPAIRED = "not distinguishable", "fewer than two shared seeds: no statement"
 
 
 @dataclass(frozen=True)
 class Scores:
-    """One encoding's score by seed; `step` is what one right answer more adds to a score."""
+    """One encoding's score by seed; `step` is what one more right answer adds to a score."""
 
     by_seed: Mapping[int, float]
     step: float = 0.0
@@ -42,9 +42,9 @@ class Comparison:
 
     first: str
     second: str
-    difference: Stat | None
-    p: float | None
-    adjusted: float | None
+    difference: Stat | None = None
+    p: float | None = None
+    adjusted: float | None = None
 
     @property
     def sign(self) -> int:
@@ -63,36 +63,33 @@ class Comparison:
 
 def compare(scores: Mapping[str, Scores]) -> list[Comparison]:
     """Every pair of encodings, in the order given."""
-    pairs = [(scores[a], scores[b]) for a, b in combinations(scores, 2)]
-    values = [paired_p(first, second) for first, second in pairs]
-    adjusted = iter(holm([p for p in values if p is not None]))
+    pairs = [(a, b, paired(scores[a], scores[b])) for a, b in combinations(scores, 2)]
+    adjusted = iter(holm([found[1] for _, _, found in pairs if found]))
     return [
-        Comparison(a, b, difference(*pair), p, None if p is None else next(adjusted))
-        for (a, b), pair, p in zip(combinations(scores, 2), pairs, values, strict=True)
+        Comparison(a, b, *found, next(adjusted)) if found else Comparison(a, b)
+        for a, b, found in pairs
     ]
 
 
-def difference(first: Scores, second: Scores) -> Stat | None:
-    """first - second with its own 95 % interval; None for fewer than two shared seeds."""
-    return paired(first.by_seed, second.by_seed, max(first.step, second.step))
+def paired(first: Scores, second: Scores) -> tuple[Stat, float] | None:
+    """first - second over the seeds that both have: its own 95 % interval, and the p value.
 
-
-def paired_p(first: Scores, second: Scores) -> float | None:
-    """Two-sided p of the paired t test, t = mean(d) sqrt(n) / sd(d) with n - 1 degrees of freedom.
-
-    sd(d) is taken to be at least one step: seeds that happen to differ by equal amounts do not make
-    a difference certain. None for fewer than two shared seeds; 1 for equal scores.
+    Two-sided p of the paired t test, t = mean(d) sqrt(n) / sd(d) with n - 1 degrees of freedom; 1
+    for equal scores. sd(d) is taken to be at least one step: seeds that happen to differ by equal
+    amounts do not make a difference certain. None for fewer than two shared seeds.
     """
     from scipy.special import stdtr
 
-    shared = first.by_seed.keys() & second.by_seed.keys()
+    shared = sorted(first.by_seed.keys() & second.by_seed.keys())
     if len(shared) < 2:
         return None
     differences = [first.by_seed[seed] - second.by_seed[seed] for seed in shared]
-    mean, sd = fmean(differences), spread(differences, max(first.step, second.step))
+    step, n = max(first.step, second.step), len(shared)
+    mean, sd = fmean(differences), spread(differences, step)
+    stat = Stat(mean, *student(differences, -1.0, step), n, "paired t")
     if abs(mean) < 1e-12:
-        return 1.0
-    return float(2 * stdtr(len(shared) - 1, -abs(mean) * sqrt(len(shared)) / sd)) if sd else 0.0
+        return stat, 1.0
+    return stat, float(2 * stdtr(n - 1, -abs(mean) * sqrt(n) / sd)) if sd else 0.0
 
 
 def holm(values: Sequence[float]) -> list[float]:

@@ -11,6 +11,11 @@ from pathlib import Path
 from typing import Any
 
 _FORMULA = re.compile(r"[\s'\"]*[=+\-@\uff1d\uff0b\uff0d\uff20|%]")
+_PLAIN = re.compile(  # what Markdown leaves alone, or else one character
+    r"([A-Za-z0-9 ,'()=%]|[^\x00-\x7f]|[:/](?!/)|(?<=[^\W_])[_-](?=[^\W_])"
+    r"|(?<=[^\W_])(?<!www)\.(?=[^\W_]))|.",
+    re.DOTALL | re.IGNORECASE,
+)
 _HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 _SHELL = re.compile(r"[;&|`$<>\\!#\n]")
 
@@ -83,15 +88,7 @@ def markdown_text(text: str) -> str:
     >>> markdown_text("odds_first|<b>")
     'odds_first&#124;&#60;b&#62;'
     """
-    kept = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 ,'()=%"
-    result = []
-    for at, char in enumerate(text):
-        before, after = text[at - 1 : at], text[at + 1 : at + 2]
-        inside = before.isalnum() and after.isalnum() and not before == after == "w"
-        plain = char in kept or (char in "_-" and inside) or (char in ":/" and after != "/")
-        plain = plain or (char == "." and inside and "www" not in text[:at].lower()[-3:])
-        result.append(char if plain or ord(char) > 127 else f"&#{ord(char)};")
-    return "".join(result)
+    return _PLAIN.sub(lambda found: found[1] or f"&#{ord(found[0])};", text)
 
 
 def script_json(value: Any) -> str:

@@ -1,14 +1,14 @@
-"""The intervals that the pages show, and when which one is used. All at 95 %.
+"""The intervals that the pages show, all at 95 %.
 
-With two seeds or more: Student's t over the seeds' scores, clipped to [0, 1]. It speaks about
-other seeds; so does the paired form, over the seeds' differences, clipped to [-1, 1]. With one
-seed: Wilson's interval of its correct/count. It speaks only about other test examples for the
-same trained model, and so says less.
+With two seeds or more: Student's t over the seeds' scores, clipped to [0, 1]; it speaks about
+other seeds. With one seed: Wilson's interval of its correct/count; it speaks only about other test
+examples for the same trained model. Differences between encodings are in
+`leaderboard.comparisons`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import sqrt
 from statistics import fmean, stdev
@@ -61,21 +61,6 @@ def quantile(freedom: int) -> float:
     from scipy.special import stdtrit
 
     return float(stdtrit(freedom, (1 + LEVEL) / 2))
-
-
-def paired(
-    first: Mapping[int, float], second: Mapping[int, float], step: float = 0.0
-) -> Stat | None:
-    """first - second over the seeds that both have; None for fewer than two such seeds.
-
-    Runs of one seed share their data and the backbone's initial weights, so that the differences
-    vary less than the scores. `step` is the smallest change that a score can have.
-    """
-    shared = sorted(first.keys() & second.keys())
-    if len(shared) < 2:
-        return None
-    values = [first[seed] - second[seed] for seed in shared]
-    return Stat(fmean(values), *student(values, -1.0, step), len(values), "paired t")
 
 
 def wilson(correct: int, count: int) -> tuple[float, float]:

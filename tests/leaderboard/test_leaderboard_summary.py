@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from leaderboard.intervals import paired, student, wilson
+from leaderboard.comparisons import Scores, paired
+from leaderboard.intervals import student, wilson
 from leaderboard.records import Record
 from leaderboard.summary import summarise
 from leaderboard.tables import tables
@@ -143,12 +144,12 @@ def test_paired_differences_equal_scipy():
     rng = np.random.default_rng(1)
     for n in (2, 3, 5):
         a, b = rng.uniform(0.3, 0.7, n), rng.uniform(0.3, 0.7, n)
-        got = paired(dict(enumerate(a)), dict(enumerate(b)) | {99: 0.0})
+        got, _ = paired(Scores(dict(enumerate(a))), Scores(dict(enumerate(b)) | {99: 0.0}))
         low, high = stats.ttest_rel(a, b).confidence_interval(0.95)
         assert got.mean == pytest.approx(np.mean(a - b))
         assert (got.low, got.high) == pytest.approx((max(low, -1), min(high, 1)))
         assert got.n == n
-    assert paired({0: 1.0}, {0: 0.5, 1: 0.5}) is None
+    assert paired(Scores({0: 1.0}), Scores({0: 0.5, 1: 0.5})) is None
 
 
 def test_custom_options_count_for_no_other_rank(record):
