@@ -15,7 +15,7 @@ PACKAGES = ("pezoo", "leaderboard", "harness")
 ROOMS = (
     *("pezoo", "leaderboard", "harness.tasks", "harness.settings", "harness.data"),
     *("harness.model", "harness.training", "harness.runs", "harness.perf", "harness.engine"),
-    *("harness.show", "harness.cli", "harness.soak", "harness.__main__"),
+    *("harness.show", "harness.cli", "harness.__main__"),
 )
 
 

@@ -1,18 +1,14 @@
 """The script that compares the back ends of kernels."""
 
 import json
-import sys
-from pathlib import Path
 
+import ceilings
+import kernels
 import pytest
 import torch
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
-import ceilings
-import kernels
 
 SIZES = {"batch": 2, "tokens": 5, "cursors": 3, "frequencies": 4, "heads": 3, "features": 5}
 

@@ -5,11 +5,11 @@ import signal
 import time
 
 import pytest
+from soak import SETTINGS, same, weights
 
 from harness.runs.execute import execute
 from harness.runs.folder import finished
 from harness.settings.protocol import load_protocol, resolve
-from harness.soak import SETTINGS, same, weights
 from pezoo.spec import parse_list
 
 

@@ -9,13 +9,13 @@ import time
 import pytest
 import torch
 import torch.distributed as dist
+from soak import SETTINGS
 
 from harness.engine import EngineError, Options, make
 from harness.engine.ddp import Team
 from harness.runs.execute import execute
 from harness.runs.folder import finished
 from harness.settings.protocol import load_protocol, resolve
-from harness.soak import SETTINGS
 from harness.training.trainer import start
 from pezoo.spec import parse
 

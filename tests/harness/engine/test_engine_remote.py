@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from soak import SETTINGS
 
 from harness.engine import EngineError, Options, make
 from harness.engine.remote import PROGRESS, Order, Remote
@@ -10,7 +11,6 @@ from harness.runs.execute import execute
 from harness.runs.files import WriteError
 from harness.runs.folder import RunFolder, finished
 from harness.settings.protocol import load_protocol, resolve
-from harness.soak import SETTINGS
 from pezoo.spec import parse
 
 

@@ -7,6 +7,7 @@ import signal
 import pytest
 import torch
 from filelock import FileLock
+from soak import SETTINGS, same, weights
 
 from harness.engine import Options, stack_speed
 from harness.engine.local import Engine
@@ -16,7 +17,6 @@ from harness.runs.execute_stack import execute_stack
 from harness.runs.files import WriteError
 from harness.runs.folder import RunFolder, finished
 from harness.settings.protocol import load_protocol, resolve
-from harness.soak import SETTINGS, same, weights
 from harness.training.stack import Stack
 from leaderboard.schema import Record
 from pezoo.spec import parse

@@ -11,6 +11,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
+from soak import SETTINGS
 
 from harness import tasks
 from harness.cli.main import main
@@ -18,7 +19,6 @@ from harness.cli.tables import print_records
 from harness.settings.config import ConfigError
 from harness.settings.protocol import load_protocol, protocol_names
 from harness.settings.request import ATTENTION, DEVICES, parse_request
-from harness.soak import SETTINGS
 from leaderboard.records import load
 from pezoo import registry
 from pezoo.adapters import BACKENDS

@@ -11,12 +11,12 @@ import warnings
 from contextlib import suppress
 
 import pytest
+from soak import SETTINGS, same, weights
 
 from harness.runs.execute import execute
 from harness.runs.files import WriteError, read_sealed, write, write_json, write_sealed
 from harness.runs.folder import RunFolder, finished
 from harness.settings.protocol import load_protocol, resolve
-from harness.soak import SETTINGS, same, weights
 from harness.training.trainer import Trainer, start
 from pezoo.spec import parse
 

@@ -12,13 +12,13 @@ from resource import RLIMIT_FSIZE, setrlimit
 import pytest
 import torch
 from filelock import Timeout
+from soak import ENCODINGS, SETTINGS, same, soak, weights
 
 from harness.engine import Options
 from harness.engine.local import Engine, fork_server, threads_of
 from harness.runs.execute import Stopped, execute
 from harness.runs.folder import RunFolder, finished
 from harness.settings.protocol import load_protocol, resolve
-from harness.soak import ENCODINGS, SETTINGS, same, soak, weights
 from harness.training.trainer import start
 from pezoo.spec import parse, parse_list
 

@@ -5,12 +5,12 @@ import json
 import filelock
 import pytest
 import torch
+from soak import same, weights
 
 from harness.runs.execute import Stopped, execute
 from harness.runs.files import write_json
 from harness.runs.folder import RunFolder, finished
 from harness.settings.protocol import load_protocol, resolve
-from harness.soak import same, weights
 from harness.training.trainer import Trainer, start
 from pezoo.spec import parse
 

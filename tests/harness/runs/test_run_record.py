@@ -6,6 +6,7 @@ from importlib.metadata import version
 
 import pytest
 import torch
+from soak import SETTINGS
 
 from harness import tasks
 from harness.data.sequences import join
@@ -13,7 +14,6 @@ from harness.runs import cost
 from harness.runs.environment import HASHED_BATCHES, data_hash
 from harness.runs.execute import execute
 from harness.settings.protocol import load_protocol, resolve
-from harness.soak import SETTINGS
 from harness.training import trainer as trainer_module
 from harness.training.trainer import start
 from leaderboard.schema import Record

@@ -1,12 +1,12 @@
 """Kill runs at random moments, again and again, and check that nothing was lost.
 
-    python -m harness.soak --kills 200 --root /shared/folder/soak
+    python benchmarks/soak.py --kills 200 --root /shared/folder/soak
 
-Every run is trained once without interruption; then again, in processes that are killed (SIGKILL)
-at a random moment, until one gets to the end. After each kill the newest checkpoint must be at
-least as new as the last one that the process had finished saving, and whole. At the end the weights
-of both runs are equal bit for bit, and so are their results. Worth running once on a file system
-that is to hold runs.
+First every run is trained without interruption. Then it is trained again in processes that are
+killed (SIGKILL) at random moments, until one of them finishes. After each kill the newest
+checkpoint must be whole and at least as new as the last one that the process reported as saved. In
+the end the weights of both runs must be equal bit for bit, and so must their results. Run it once
+on a file system that is to hold runs.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ ENCODINGS = (
     "prism_spectral(cursors=1,d_pe=8,hidden=8)"
 )
 MOST = 20  # kills of one run
-_MACHINE = {"env", "provenance", "cost"}  # of a record: what differs however a run was made
+_MACHINE = {"env", "provenance", "cost"}  # fields of a record that may differ
 
 
 @dataclass
 class Report:
-    """What happened; the last four must stay 0."""
+    """Counts; the last four are faults and must stay 0."""
 
     kills: int = 0
     kills_while_saving: int = 0
@@ -78,10 +78,10 @@ def soak(
     minutes: float = 60.0,
     tell: Callable[[Report], None] = lambda report: None,
 ) -> Report:
-    """Kill until there are that many kills or minutes; every run that was begun is finished.
+    """Kill until there are that many kills or minutes, then finish the run that was begun.
 
-    A process lives for a time drawn uniformly from half of what a whole run took; after MOST kills
-    a run may end in peace. `tell` is called after each run.
+    A process lives for a time drawn uniformly from 0 to half of what a whole run takes. After MOST
+    kills a run is left to finish. `tell` is called after each run.
     """
     report, began, draws = Report(), time.monotonic(), random.Random(seed)
     spans = {config.hash: _attempt(config, root / "whole").seconds for config in configs}
@@ -90,8 +90,8 @@ def soak(
             folder = root / f"part-{part}"
             for killed in count():
                 enough = report.kills >= kills or time.monotonic() - began > 60 * minutes
-                peace = enough or killed == MOST
-                delay = None if peace else draws.uniform(0, spans[config.hash] / 2)
+                spare = enough or killed == MOST
+                delay = None if spare else draws.uniform(0, spans[config.hash] / 2)
                 if not _killed(config, folder, delay, report):
                     break
             report.runs += 1
@@ -105,17 +105,17 @@ def soak(
 
 @dataclass
 class _Attempt:
-    """One process, and what it said before its end: the last step saved, whether it was saving."""
+    """One process, and what it reported before its end."""
 
     ended: bool
     seconds: float
-    saved: int = 0
+    saved: int = 0  # the last step
     saving: bool = False
     finished: bool = False
 
 
 def _killed(config: RunConfig, root: Path, delay: float | None, report: Report) -> bool:
-    """Whether it took a kill to end the process; then also check what is left."""
+    """Train, and whether the process was killed; if so, check what it left."""
     attempt = _attempt(config, root, delay)
     if not attempt.ended:
         report.kills += 1
@@ -126,7 +126,7 @@ def _killed(config: RunConfig, root: Path, delay: float | None, report: Report) 
 
 
 def _attempt(config: RunConfig, root: Path, delay: float | None = None) -> _Attempt:
-    """Train in a process that is killed after so many seconds, if it still runs then."""
+    """Train in a process that is killed after `delay` seconds if it is still running then."""
     context = fork_server()
     ours, theirs = context.Pipe(duplex=False)
     process = context.Process(target=_train, args=(config, root, theirs))
@@ -153,7 +153,7 @@ def _attempt(config: RunConfig, root: Path, delay: float | None = None) -> _Atte
 
 
 def _train(config: RunConfig, root: Path, pipe: Connection) -> None:
-    """In the process to be killed: train, and tell what is saved."""
+    """In the process to be killed: train, and report what is saved."""
     torch.set_num_threads(1)
     save = RunFolder.save
 
@@ -184,7 +184,7 @@ def _check_result(config: RunConfig, whole: Path, cut: Path, report: Report) -> 
 
 
 def same(one: dict[str, Any] | None, two: dict[str, Any] | None) -> bool:
-    """Whether two records hold the same results, wherever and however they were made."""
+    """Whether two records hold the same results, apart from machine, command and time."""
     if one is None or two is None:
         return False
     left, right = ({k: v for k, v in r.items() if k not in _MACHINE} for r in (one, two))
@@ -192,7 +192,7 @@ def same(one: dict[str, Any] | None, two: dict[str, Any] | None) -> bool:
 
 
 def weights(root: Path, config: RunConfig) -> dict[str, bytes]:
-    """The files of the last and of the best model, as they are."""
+    """The bytes of the files of the last and of the best model."""
     folder, last = root / config.hash, f"ckpt-{config.train.steps:08d}.safetensors"
     return {path.name: path.read_bytes() for path in (folder / last, *folder.glob("best-*"))}
 
