@@ -142,13 +142,13 @@ def measuring(threads: int, choose: bool) -> Iterator[Measure]:
 
 def _measure(runs: Sequence[RunConfig], threads: int, choose: bool) -> Measured:
     torch.set_num_threads(threads)
-    heap.keep()
     one = runs[0]
     if len(runs) > 1 and choose:
         faster, words = advice(runs)
         click.echo(f"{one.label} · {one.task}: {words}", err=True)
         runs = runs if faster else runs[:1]
     cost.forget_peak_memory(one.device)
+    heap.keep()
     trainers = [start(run) for run in runs]
     try:
         first, step = _steps(trainers)

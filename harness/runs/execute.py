@@ -132,8 +132,8 @@ def begin(
     Uses as many threads as the run's first session, because sums are rounded by them.
     """
     config = folder.config
-    heap.keep()
     cost.forget_peak_memory(config.device)
+    heap.keep()
     record["data_hash"] = data_hash(config)
     trainer = make_trainer(config)
     record["backbone_hash"] = trainer.model.backbone_hash()

@@ -4,50 +4,56 @@ import os
 import platform
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 pytestmark = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="needs glibc")
 
-BLOCKS = """
+SIZE = 64 << 20
+BLOCKS = f"""
 import ctypes, resource
+from pathlib import Path
 from harness.runs import heap
-libc = ctypes.CDLL(None)
-libc.malloc.restype, size = ctypes.c_void_p, 64 << 20
-print({start})
-def faults():
+libc, size = ctypes.CDLL(None), {SIZE}
+libc.malloc.restype = ctypes.c_void_p
+def block():
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
     block = ctypes.c_void_p(libc.malloc(ctypes.c_size_t(size)))
     ctypes.memset(block, 1, size)
     libc.free(block)
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
-faults()
-print(faults())
-heap.give_back()
-print(faults())
+def resident():
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
 """
 
 
-def said(start, **variables):
-    """What the process says that it did, and the faults of a second block and of a third."""
-    code = BLOCKS.format(start=start)
+def said(code, **variables):
+    """The words that a process of its own prints."""
     environment = {k: v for k, v in os.environ.items() if not k.startswith("MALLOC_")} | variables
     environment.pop("GLIBC_TUNABLES", None)
-    out = subprocess.check_output([sys.executable, "-c", code], env=environment, text=True)
-    first, second, third = out.split()
-    return first, int(second), int(third)
+    command = [sys.executable, "-c", BLOCKS + code]
+    return subprocess.check_output(command, env=environment, text=True).split()
 
 
 def test_a_block_that_was_freed_is_used_again():
-    pages = (64 << 20) // 4096
-    _, usual, _ = said("None")
-    kept, second, third = said("heap.keep()")
-    if usual < pages // 2:
+    pages = SIZE // 4096
+    if int(said("block(); print(block())")[0]) < pages // 2:
         pytest.skip("the system gives pages without faults here")
+    code = "print(heap.keep()); block(); print(block(), resident()); heap.give_back()"
+    kept, faults, before, after = said(f"{code}; print(resident())")
     assert kept == "True"
-    assert second < pages // 100
-    assert third > pages // 2  # it was given back in between
+    assert int(faults) < pages // 100
+    assert int(before) - int(after) > SIZE // 2
+
+
+def test_the_heap_is_asked_for_in_huge_pages():
+    switch = Path("/sys/kernel/mm/transparent_hugepage/enabled")
+    if not switch.exists() or "[never]" in switch.read_text():
+        pytest.skip("the system has no huge pages")
+    flags = "[x.split() for x in Path('/proc/self/smaps').read_text().splitlines() if 'Flags' in x]"
+    assert said(f"heap.keep(); print(any('hg' in x for x in {flags}))") == ["True"]
 
 
 def test_the_environment_wins():
-    assert said("heap.keep()", MALLOC_MMAP_MAX_="9")[0] == "False"
+    assert said("print(heap.keep())", MALLOC_MMAP_MAX_="9") == ["False"]
