@@ -10,16 +10,16 @@ Shape letters, used everywhere in this project:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from pezoo.context import Context, Members
+from pezoo.context import Context
 from pezoo.pictures import Picture
 
-__all__ = ["Context", "Encoding", "Members", "Pairs", "ParamGroup", "PositionError", "Shape"]
+__all__ = ["Columns", "Context", "Encoding", "Pairs", "ParamGroup", "PositionError", "Shape"]
 
 
 class PositionError(ValueError):
@@ -75,6 +75,16 @@ class Pairs(NamedTuple):
         return torch.einsum("bhtp,btshp->bhts", self.reader, self.rows)
 
 
+class Columns(NamedTuple):
+    """A bias in further columns of q and k: q' k'^T / sqrt(d_head) = q k^T / sqrt(d_head) + bias.
+
+    q (B, H, T, W) and k (B, H, S, W), for any W.
+    """
+
+    q: Tensor
+    k: Tensor
+
+
 class Encoding(nn.Module):
     """A positional encoding. As it stands it encodes nothing (NoPE).
 
@@ -83,6 +93,11 @@ class Encoding(nn.Module):
     the new queries and all keys. The logits are q k^T / sqrt(d_head) + bias, also when `transform`
     has widened q and k. While decoding, the model caches the transformed keys and hands the
     extended ctx back with the same memo.
+
+    `draw` runs on the host, before the pass. All other hooks run where the model runs, and are
+    pure: they draw nothing at random and never ask for a value of a tensor, as int(), bool() and
+    .item() do, for which the host would have to wait. They may return float32 for half precision:
+    `pezoo.adapters.attend` casts to the dtype of v.
 
     Class attributes say what the encoding claims; `pezoo.testing` holds it to them.
     """
@@ -99,7 +114,7 @@ class Encoding(nn.Module):
 
     modes: tuple[str, ...] = ()  # other ways to run trained weights; see Context.mode
 
-    max_len: int | None = None  # positions 0..max_len-1; beyond it prepare raises PositionError
+    max_len: int | None = None  # positions 0..max_len-1; beyond it draw raises PositionError
     prefix_stable: bool = True  # False: later tokens change earlier values
     relative: bool = False  # True: shifting every position changes nothing
     reads_distance: bool = False  # True: reads ctx.distance(), never ctx.pos
@@ -110,10 +125,41 @@ class Encoding(nn.Module):
         super().__init__()
         self.shape = shape
 
+    def draw(
+        self,
+        ctx: Context,
+        *,
+        generator: torch.Generator | None = None,
+        length: int | None = None,
+        progress: float | None = None,
+    ) -> dict[str, Tensor]:
+        """All that is random in a pass, and all checks that need values; `prepare` calls it.
+
+        A model calls it itself, and puts the result into ctx.drawn, to say more: the `generator` to
+        draw from (None is torch's own), the `length` planned for the whole sequence while decoding
+        (None is S), the `progress` of training from 0 to 1 (None is 1). Tensors with two axes or
+        more are (B|1, T, ...), an entry for each new token; (n,) and () serve the whole batch.
+        Names are the encoding's own, such as "randomized.table".
+
+        Errors: PositionError for positions or a length that it cannot represent.
+        """
+        last = int(ctx.pos.max()) if self.max_len is not None else -1
+        if self.max_len is not None and last >= self.max_len:
+            raise PositionError(
+                f"{type(self).__name__} represents positions 0..{self.max_len - 1}, "
+                f"was given position {last}"
+            )
+        return {}
+
     def prepare(self, ctx: Context) -> Context:
-        """Check and rewrite positions, compute streams. Called once per forward pass."""
-        self._check_positions(ctx)
-        return ctx
+        """Rewrite positions, compute streams: once per forward pass. Draws, if nobody has.
+
+        Errors: those of `draw`; ValueError without ctx.scale where the encoding reads it.
+        """
+        if self.needs_scale:
+            ctx.scale_for(self.name or type(self).__name__)
+        drawn = self.draw(ctx) if ctx.drawn is None else ctx.drawn
+        return replace(ctx, drawn={name: x.to(ctx.pos.device) for name, x in drawn.items()})
 
     def embed(self, x: Tensor, ctx: Context) -> Tensor:
         """(B, T, D) token embeddings -> (B, T, D)."""
@@ -127,18 +173,13 @@ class Encoding(nn.Module):
         """Added to the logits; broadcasts to (B, H, T, S). q and k come from `transform`."""
         return None
 
-    def pairs(self, q: Tensor, k: Tensor, ctx: Context) -> Pairs | None:
-        """The same bias in factors, for attention that never holds (B, H, T, S) numbers.
+    def fast_bias(
+        self, q: Tensor, k: Tensor, ctx: Context, form: type[Pairs] | type[Columns]
+    ) -> Pairs | Columns | None:
+        """The same bias in the form that a fused kernel can use, which then never holds (T, S).
 
-        None where it has none, or where samples differ in their positions: `bias` is used.
-        """
-        return None
-
-    def widened(self, q: Tensor, k: Tensor, ctx: Context) -> tuple[Tensor, Tensor] | None:
-        """q (B, H, T, W) and k (B, H, S, W) whose products hold the bias, for fused attention.
-
-        q' k'^T / sqrt(d_head) = q k^T / sqrt(d_head) + bias. None, also for some positions or
-        sizes, where that cannot be or does not pay: `bias` is used.
+        None where there is none in this form, for these positions or sizes, or where it does not
+        pay: `bias` is used.
         """
         return None
 
@@ -172,13 +213,3 @@ class Encoding(nn.Module):
 
     def extra_repr(self) -> str:
         return ", ".join(f"{name}={value}" for name, value in vars(self.shape).items())
-
-    def _check_positions(self, ctx: Context) -> None:
-        if self.max_len is None:
-            return
-        last = max(int(one.pos.max()) for one in ctx.models)
-        if last >= self.max_len:
-            raise PositionError(
-                f"{type(self).__name__} represents positions 0..{self.max_len - 1}, "
-                f"was given position {last}"
-            )

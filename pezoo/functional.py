@@ -1,13 +1,12 @@
 """Small functions that several encodings share."""
 
 import math
-from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
 
 from pezoo.spec import unknown
+from pezoo.vmap import stacked
 
 SIMILARITIES = ("cosine", "geometric", "rbf", "laplacian")
 
@@ -75,30 +74,14 @@ def at_least_float32(x: Tensor) -> Tensor:
 def distinct(x: Tensor) -> tuple[Tensor, Tensor]:
     """The different values of x, ascending (n,), and where each one of x stands among them.
 
-    Of a stack under torch.func.vmap, values may be followed by zeros that stand for nothing.
+    Where the number of values would have to be known too early, all count as different: on a GPU,
+    for which the host would have to wait, under torch.func's transforms and in torch.compile.
 
     >>> distinct(torch.tensor([[5, 2], [5, 5]]))
     (tensor([2, 5]), tensor([[1, 0],
             [1, 1]]))
     """
-    found: tuple[Tensor, Tensor] = _Distinct.apply(x)  # type: ignore[no-untyped-call]
-    return found
-
-
-class _Distinct(torch.autograd.Function):
-    """torch.unique, which vmap does not have: how many values there are depends on them."""
-
-    @staticmethod
-    def forward(x: Tensor) -> Any:
-        return torch.unique(x, return_inverse=True)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        pass
-
-    @staticmethod
-    def vmap(info: Any, in_dims: tuple[int], x: Tensor) -> Any:
-        members = x.movedim(in_dims[0], 0)
-        found = [torch.unique(one, return_inverse=True) for one in members]
-        values = pad_sequence([values for values, _ in found], batch_first=True)
-        return (values, torch.stack([index for _, index in found])), (0, 0)
+    if stacked() or torch.compiler.is_compiling() or x.device.type != "cpu":
+        return x.flatten(), torch.arange(x.numel(), device=x.device).view_as(x)
+    values, index = torch.unique(x, return_inverse=True)
+    return values, index

@@ -51,14 +51,6 @@ def over_rows(function: Callable[..., Tensor], *args: Any) -> Tensor:
     return out
 
 
-def for_each(function: Callable[..., Tensor], *args: Any) -> Tensor:
-    """function(*args), called for each member of a stack with its own tensors."""
-    if not stacked():
-        return function(*args)
-    out: Tensor = _Each.apply(function, *args)  # type: ignore[no-untyped-call]
-    return out
-
-
 class _Outside(torch.autograd.Function):
     """A function and its arguments -> its outputs. vmap replaces the call by that of `vmap`."""
 

@@ -15,6 +15,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad as fill
 
+from harness.data import drawn
+from harness.data.drawn import Drawn
 from harness.tasks.base import Batch, Vocab
 
 
@@ -23,7 +25,8 @@ class Sequences:
     """ids (B, S); pos (1|B, S), -1 is padding on the left; answer (B, S) bool, with EOS.
 
     `padding` columns on the right are there for the sake of a common size (`harness.data.buckets`);
-    None means that sizes do not matter.
+    None means that sizes do not matter. `drawn` is what is drawn for all but the last column
+    (`harness.data.drawn`); None before that.
     """
 
     ids: Tensor
@@ -31,20 +34,28 @@ class Sequences:
     answer: Tensor
     prompt: int  # length of the (padded) prompt
     padding: int | None = None
+    drawn: Drawn | None = None
 
     def rows(self, first: int, stop: int) -> Sequences:
         """Some of the B rows."""
-        pos = self.pos if self.pos.shape[0] == 1 else self.pos[first:stop]
-        return replace(self, ids=self.ids[first:stop], pos=pos, answer=self.answer[first:stop])
+        return replace(
+            self,
+            ids=self.ids[first:stop],
+            pos=self.pos if self.pos.shape[0] == 1 else self.pos[first:stop],
+            answer=self.answer[first:stop],
+            drawn=None if self.drawn is None else drawn.rows(self.drawn, first, stop),
+        )
 
     def to(self, device: str) -> Sequences:
         """The same on that device; to a GPU without waiting for it."""
         if device == "cpu":
             return self
-        moved = {name: getattr(self, name) for name in ("ids", "pos", "answer")}
-        if device.startswith("cuda"):
-            moved = {name: x.pin_memory() for name, x in moved.items()}
-        return replace(self, **{name: x.to(device, non_blocking=True) for name, x in moved.items()})
+        own = {"ids": self.ids, "pos": self.pos, "answer": self.answer}
+        return replace(
+            self,
+            **drawn.moved(own, device),
+            drawn=None if self.drawn is None else drawn.moved(self.drawn, device),
+        )
 
     def padded(self, columns: int, pad: int) -> Sequences:
         """The same with that many columns, S or more: the new ones on the right are padding.
@@ -55,7 +66,14 @@ class Sequences:
         more = columns - self.ids.shape[1]
         pos = torch.cat([self.pos[:, :-1], self.pos[:, -2:-1].expand(-1, more + 1)], 1)
         ids, answer = fill(self.ids, (0, more), value=pad), fill(self.answer, (0, more))
-        return replace(self, ids=ids, pos=pos, answer=answer, padding=(self.padding or 0) + more)
+        return replace(
+            self,
+            ids=ids,
+            pos=pos,
+            answer=answer,
+            padding=(self.padding or 0) + more,
+            drawn=None if self.drawn is None else drawn.padded(self.drawn, more),
+        )
 
 
 def join(batch: Batch, vocab: Vocab) -> Sequences:

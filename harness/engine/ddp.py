@@ -31,7 +31,8 @@ from harness.engine.stack_plan import Job, plan
 from harness.runs import heap
 from harness.runs.execute import attempt
 from harness.settings.config import RunConfig
-from harness.training.trainer import Diverged, Trainer, start
+from harness.training.losses import Diverged
+from harness.training.trainer import Trainer, start
 from pezoo.base import PositionError
 
 PATIENCE = timedelta(days=2)  # the others wait while process 0 evaluates
@@ -120,7 +121,7 @@ class Parallel(Trainer):
     def spread(self) -> dict[str, int]:
         return {"processes": dist.get_world_size(), "accumulate": self.team.accumulate}
 
-    def backward(self) -> float:
+    def backward(self) -> Tensor:
         if self.shared is None:
             call(self.config, self.step, self.optimiser.state_dict(), self.team.accumulate)
             self.join()
@@ -130,7 +131,7 @@ class Parallel(Trainer):
             self.team.inside = False
             raise
 
-    def advance(self) -> float:
+    def advance(self) -> Tensor:
         loss = super().advance()
         if self.step == self.config.train.steps or self.team.stopping:
             self.team.inside = False
@@ -141,7 +142,8 @@ class Parallel(Trainer):
         self.shared = DistributedDataParallel(_Loss(self), find_unused_parameters=True)
         self.team.inside = True
 
-    def _backward(self) -> float:
+    def _backward(self) -> Tensor:
+        """What all processes have to know is read at once: whether to stop, and the loss."""
         assert self.shared is not None
         batch, length = self.draw()
         rows, size = len(batch.ids), dist.get_world_size()
@@ -154,14 +156,15 @@ class Parallel(Trainer):
             share = own.answer[:, 1:].sum() / batch.answer[:, 1:].sum()
             last = part == mine + self.team.accumulate - 1
             with nullcontext() if last else self.shared.no_sync():
-                loss = self.shared(own, length, edges[part], rows) * share
+                loss = self.shared(own, length) * share
                 (loss * size).backward()  # DDP takes the mean over the processes
             total[0] += loss.detach()
         total[1] = self.team.asked()
         dist.all_reduce(total)
         self.team.stopping = bool(total[1])
-        self.check(float(total[0]))
-        return float(total[0])
+        self.losses.note(self.step, total[:1])
+        self.read()
+        return total[0]
 
 
 class _Loss(nn.Module):
@@ -171,8 +174,8 @@ class _Loss(nn.Module):
         super().__init__()
         self.model, self.loss = trainer.model, trainer.loss
 
-    def forward(self, batch: Sequences, length: int, first: int, of: int) -> Tensor:
-        return self.loss(batch, length, first, of)
+    def forward(self, batch: Sequences, length: int) -> Tensor:
+        return self.loss(batch, length)
 
 
 def enter() -> None:

@@ -4,29 +4,44 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
+from einops import rearrange
 from torch import Tensor, nn
 from torch.nn.functional import gelu, linear
 
-from harness.data.buckets import bucket
+from harness.data.drawn import DROPOUT, Drawn
 from harness.data.seeds import generator
 from harness.settings.config import Model
 from pezoo import adapters
 from pezoo.adapters import attend, resolve
-from pezoo.base import Context, Encoding, Members, Shape
+from pezoo.base import Context, Encoding, Shape
 
 
 @dataclass
 class Cache:
-    """What decoding keeps: positions (B|1, S), ids (B, S), keys and values per layer, the memo."""
+    """What decoding keeps: positions (B|1, S), ids (B, S), keys and values per layer, the memo.
 
+    `length` is that planned for the whole sequence; None is that of the first pass.
+    """
+
+    length: int | None = None
     pos: Tensor | None = None
     ids: Tensor | None = None
     layers: list[tuple[Tensor, Tensor] | None] = field(default_factory=list)
     memo: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Pass:
+    """What the layers share in one forward pass; `ran` gets the name of the attention that ran."""
+
+    encoding: Encoding
+    mask: Tensor | None
+    backend: str
+    ran: set[str]
 
 
 def shape_of(model: Model, train_len: int) -> Shape:
@@ -49,64 +64,52 @@ class Block(nn.Module):
         self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
         self.up = nn.Linear(width, model.mlp_ratio * width)
         self.down = nn.Linear(model.mlp_ratio * width, width)
-        self.drop = nn.Dropout(model.dropout)
+        self.dropout = model.dropout
         self.compiled: tuple[Callable[..., Any], Callable[..., Any]] | None = None  # read, feed
 
     def forward(
         self,
         x: Tensor,
-        encoding: Encoding,
         ctx: Context,
-        mask: Tensor | None,
+        shared: Pass,
         past: tuple[Tensor, Tensor] | None,
-        backend: str,
         last: int,
-        final: bool,
-        ran: set[str],
+        masks: Tensor | None,
     ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         """x (B, T, D) -> the layer's output for the last tokens (B, last, D), keys and values.
 
-        `ran` gets the name of the attention that ran.
+        masks (B, T, 2, D): dropout after the attention and after the MLP, if any.
         """
         t = x.shape[1]
-        ctx = ctx.at(ctx.layer, x)
         read, feed = self.compiled if self.compiled and self.training else (self.read, self.feed)
         q, k, v = read(x)
-        q, k = encoding.transform(q, k, ctx)
+        q, k = shared.encoding.transform(q, k, ctx)
         if past is not None:
             k, v = torch.cat([past[0], k], 2), torch.cat([past[1], v], 2)  # (B, H, S, K)
-        y = attend(encoding, q, k, v, ctx, mask, backend, ran)
+        y = attend(shared.encoding, q, k, v, ctx, shared.mask, shared.backend, shared.ran)
         x, y = x[:, t - last :], y[:, :, t - last :]  # the rest is done once keys and values are
-        y = y.transpose(1, 2).flatten(2)
-        x = x + self._drop(self.out(y), ctx, final)
-        return x + self._drop(feed(x), ctx, final), (k, v)
+        x = x + self._drop(self.out(rearrange(y, "b h t k -> b t (h k)")), masks, 0)
+        return x + self._drop(feed(x), masks, 1), (k, v)
 
     def read(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """x (B, T, D) -> q, k and v, each (B, H, T, K)."""
-        b, t, _ = x.shape
+        qkv = rearrange(
+            self.qkv(self.norm1(x)), "b t (three h k) -> b t three h k", three=3, h=self.heads
+        )
         # Taken apart where they lie side by side, so that their gradients join in that order.
-        q, k, v = self.qkv(self.norm1(x)).view(b, t, 3, self.heads, -1).unbind(2)
-        return q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)
+        q, k, v = (rearrange(y, "b t h k -> b h t k") for y in qkv.unbind(2))
+        return q, k, v
 
     def feed(self, x: Tensor) -> Tensor:
         """mlp(LN x)."""
         y: Tensor = self.down(gelu(self.up(self.norm2(x))))
         return y
 
-    def _drop(self, x: Tensor, ctx: Context, final: bool) -> Tensor:
-        """Dropout; of a part, of a padded batch and in a stack as in the whole alone (CPU)."""
-        p = self.drop.p
-        usual = ctx.part is None and ctx.members is None and ctx.dropout is None
-        usual = usual and not ctx.padding and not (final and ctx.asked != x.shape[1])
-        if usual or not (self.training and p):
-            dropped: Tensor = self.drop(x)
-            return dropped
-
-        def draw(size: tuple[int, ...], one: Context) -> Tensor:
-            empty = torch.empty(size, dtype=x.dtype, device=x.device)
-            return empty.bernoulli_(1 - p, generator=one.dropout)
-
-        return x * (ctx.drawn(draw, tuple(x.shape), final) / (1 - p))
+    def _drop(self, x: Tensor, masks: Tensor | None, which: int) -> Tensor:
+        if masks is None:
+            return x
+        kept = masks[:, masks.shape[1] - x.shape[1] :, which]
+        return x * (kept.to(x.dtype) / (1 - self.dropout))
 
 
 class Decoder(nn.Module):
@@ -143,47 +146,49 @@ class Decoder(nn.Module):
         scale: Tensor | None = None,
         generator: torch.Generator | None = None,
         cache: Cache | None = None,
-        total: int | None = None,
-        progress: float | None = None,
-        mode: str | None = None,
-        part: tuple[int, int] | None = None,
-        padding: int | None = None,
         last: int | None = None,
-        members: Members | None = None,
+        mode: str | None = None,
+        drawn: Drawn | None = None,
     ) -> Tensor:
         """Logits (B, T, vocab) of the next token after each of the new ids (B, T) at pos (B|1, T).
 
         `last` asks for those after the last few tokens alone: (B, last, vocab), for less work.
-        With a `padding`, the number of columns on the right that are no tokens, these may be more
-        than asked for: a size of `harness.data.buckets`.
-        With a cache, the new tokens follow those already in it; `total` is the planned length.
-        `progress`, `mode`, `part` and `members` are those of `pezoo.base.Context`.
+        With a cache, the new tokens follow those already in it.
+        `scale` and `mode` are those of `pezoo.base.Context`. `drawn` is what was drawn for these
+        tokens (`harness.data.drawn`); without it the encoding draws from `generator`.
+        Errors: ValueError for training with dropout without its masks.
         """
         new = ids.shape[1]
         past = cache or Cache()
         if past.pos is not None and past.ids is not None:
             pos, ids = torch.cat([past.pos, pos], 1), torch.cat([past.ids, ids], 1)
+        ctx = Context(pos=pos, ids=ids, n_new=new, scale=scale, memo=past.memo, mode=mode)
+        if drawn is None:
+            drawn = self.encoding.draw(ctx, generator=generator, length=past.length)
         x = self.embedding(ids[:, -new:]) * self.model.width**0.5
-        last = new if last is None else last
-        ctx = Context(
-            pos, ids, x, 0, new, scale, past.memo, total, generator, None, progress, mode, part,
-            padding or 0, last, None, members,
-        )  # fmt: skip
-        mask = attention_mask(ctx)
-        ctx = self.encoding.prepare(ctx)
+        ctx = self.encoding.prepare(replace(ctx, x=x, drawn=dict(drawn)))
         x = self.encoding.embed(x, ctx)
         layers = past.layers or [None] * len(self.blocks)
-        few = last if padding is None else min(new, bucket(last))
         ran = self.ran["train" if self.training else "eval"]
+        shared = Pass(self.encoding, attention_mask(ctx), self.attention, ran)
+        masks = self._dropout_masks(drawn)
         for i, block in enumerate(self.blocks):
-            final = i + 1 == len(self.blocks)
-            here, kept = ctx.at(i, x), few if final else new
-            x, layers[i] = block(
-                x, self.encoding, here, mask, layers[i], self.attention, kept, final, ran
-            )
+            kept = last if last is not None and i + 1 == len(self.blocks) else new
+            own = None if masks is None else masks[:, :, 2 * i : 2 * i + 2]
+            x, layers[i] = block(x, ctx.at(i, x), shared, layers[i], kept, own)
         past.pos, past.ids, past.layers = pos, ids, layers
         x = self.norm(x)
         return linear(x, self.embedding.weight) if self.unembedding is None else self.unembedding(x)
+
+    def _dropout_masks(self, drawn: Drawn) -> Tensor | None:
+        """(B, T, 2 layers, D) in training with dropout."""
+        if not (self.training and self.model.dropout):
+            return None
+        if DROPOUT not in drawn:
+            raise ValueError(
+                "training with dropout needs its masks: harness.data.drawn.dropout_masks"
+            )
+        return drawn[DROPOUT]
 
     def kernels(self) -> dict[str, str]:
         """The back end that each kernel runs on in training, for records."""
@@ -215,8 +220,10 @@ class Decoder(nn.Module):
 
 
 def attention_mask(ctx: Context) -> Tensor | None:
-    """The mask of `pezoo.adapters`, or None where it is plainly causal and kernels need none."""
-    padded = any(bool((one.pos < 0).any()) for one in ctx.models)
-    if ctx.new == ctx.pos.shape[1] and not padded:
+    """The mask of `pezoo.adapters`, or None where it is plainly causal and kernels need none.
+
+    Rows that share their positions have no padding; a batch of one row may have some.
+    """
+    if ctx.new == ctx.pos.shape[1] and len(ctx.pos) == 1 < ctx.batch:
         return None
     return adapters.attention_mask(ctx)

@@ -41,8 +41,8 @@ class Candidate:
             config.device
         )
         self.length = length
-        self.cache = Cache()
         tokens = self.batch.ids.shape[1] - 1  # the last one is never read
+        self.cache = Cache(length=tokens)
         self._feed(self.cache, 0, tokens - 1)
         self.decoded = deepcopy(self.cache)
         self._feed(self.decoded, tokens - 1, tokens)
@@ -79,7 +79,6 @@ class Candidate:
             scale=torch.tensor([self.length], device=self.device),
             generator=generator("positions", "perf", first),
             cache=cache,
-            total=batch.ids.shape[1] - 1,
         )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -20,7 +19,8 @@ from harness.runs.record import failure_reason, new_record, now
 from harness.runs.scores import scores_of
 from harness.settings.config import RunConfig
 from harness.training.evaluate import score_all, validate
-from harness.training.trainer import Diverged, Trainer, start
+from harness.training.losses import Diverged
+from harness.training.trainer import Trainer, start
 from pezoo.base import PositionError
 
 Record = dict[str, Any]
@@ -180,14 +180,14 @@ def train(trainer: Trainer, folder: RunFolder, curve: Curve, report: Report, sto
 
 def _advance(trainer: Trainer, curve: Curve, report: Report, stop: Stop) -> float:
     """Train to the next pause, or until asked to stop; the last loss."""
-    rate, until, loss = Rate(), next_pause(trainer), math.nan
+    rate, until = Rate(), next_pause(trainer)
     while trainer.step < until:
-        loss = trainer.advance()
+        trainer.advance()
         if per_second := rate.due(trainer.step):
-            report(training_event(trainer, curve, loss, per_second))
+            report(training_event(trainer, curve, trainer.read(), per_second))
         if stop():
             break
-    return loss
+    return trainer.read()
 
 
 def training_event(trainer: Trainer, curve: Curve, loss: float, rate: float) -> Event:

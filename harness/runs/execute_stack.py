@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from harness.runs import cost, execute
 from harness.runs.events import Event, Stopped, ended_by
@@ -24,8 +25,9 @@ from harness.runs.folder import Curve, RunFolder
 from harness.runs.rate import Rate
 from harness.runs.record import failure_reason
 from harness.settings.config import RunConfig
+from harness.training.losses import Diverged
 from harness.training.stack import Stack
-from harness.training.trainer import Diverged, Trainer
+from harness.training.trainer import Trainer
 
 Report = Callable[[int, Event], None]
 Stop = Callable[[], bool]
@@ -62,6 +64,7 @@ class _Member:
     trainer: Trainer
     curve: Curve
     loss: float = math.nan
+    error: Diverged | None = None
 
     @property
     def parts(self) -> tuple[Trainer, RunFolder, Curve]:
@@ -138,23 +141,25 @@ class _StackedRuns:
             for m in order:
                 exits.enter_context(cost.watching_data(m.trainer, m.curve["cost"]))
             while stack.step < until:
-                losses = stack.advance()
-                for m, loss in zip(order, losses, strict=True):
-                    m.loss = loss
-                if self.stop() or not all(map(math.isfinite, losses)):
+                stack.advance()
+                stopped, per_second = self.stop(), rate.due(stack.step)
+                if not (stopped or per_second or stack.step == until):
+                    continue
+                for m, loss, error in zip(order, *stack.read(), strict=True):
+                    m.loss, m.error = loss, error
+                if stopped or any(m.error for m in order):
                     return
-                if per_second := rate.due(stack.step):
-                    for m in order:
-                        event = execute.training_event(m.trainer, m.curve, m.loss, per_second)
-                        self.report(m.number, event)
+                for m in order if per_second else []:
+                    event = execute.training_event(m.trainer, m.curve, m.loss, per_second)
+                    self.report(m.number, event)
 
     def _validate_and_save(self, members: list[_Member]) -> None:
         """Do so for each; drop members that failed, and all members if asked to stop."""
         stopped = self.stop()
         for m in members:
             try:
-                if not math.isfinite(m.loss):
-                    raise Diverged(f"loss is {m.loss} at step {m.trainer.step - 1}")
+                if m.error:
+                    raise m.error
                 execute.validate_and_save(*m.parts, m.loss, stopped)
             except WriteError:
                 raise
@@ -215,12 +220,11 @@ class _Single:
     def step(self) -> int:
         return self.trainers[0].step
 
-    def advance(self) -> list[float]:
-        try:
-            return [self.trainers[0].advance()]
-        except Diverged:
-            self.trainers[0].step += 1
-            return [math.nan]
+    def advance(self) -> Tensor:
+        return self.trainers[0].advance()
+
+    def read(self) -> tuple[list[float], list[Diverged | None]]:
+        return self.trainers[0].losses.read()
 
     def write_back(self) -> None:
         pass

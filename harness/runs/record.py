@@ -11,7 +11,7 @@ import torch
 
 from harness.runs.environment import environment
 from harness.settings.config import RunConfig
-from harness.training.trainer import Diverged
+from harness.training.losses import Diverged
 from pezoo.base import PositionError
 
 

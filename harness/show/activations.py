@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from harness.model.decoder import Decoder
+from harness.model.decoder import Cache, Decoder
 from harness.show.examples import Example, positions
 from pezoo.base import Context, Encoding
 from pezoo.pictures import Picture
@@ -35,6 +36,9 @@ class Recorder(Encoding):
         self.contexts: list[Context] = []
         self.biases: list[Tensor] = []
         self.attention: list[Tensor] = []
+
+    def draw(self, ctx: Context, **plan: Any) -> dict[str, Tensor]:
+        return self.inner.draw(ctx, **plan)
 
     def prepare(self, ctx: Context) -> Context:
         return self.inner.prepare(ctx)
@@ -73,7 +77,7 @@ def activations(model: Decoder, example: Example, mode: str | None = None) -> Ac
             torch.arange(ids.shape[1])[None],
             scale=torch.tensor([example.length]),
             generator=positions(example.length),
-            total=example.planned,
+            cache=Cache(length=example.planned),
             mode=mode,
         )
         pictures = encoding.pictures(recorder.contexts)

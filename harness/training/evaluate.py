@@ -144,13 +144,11 @@ def decode(
     The planned length is that of the batch, so that randomized encodings draw once and keep it.
     """
     scale = torch.tensor([length], device=batch.ids.device)
-    cache, total = Cache(), batch.ids.shape[1] - 1
+    cache = Cache(length=batch.ids.shape[1] - 1)
     ids, pos = batch.ids[:, : batch.prompt], batch.pos[:, : batch.prompt]
     out = [ids]
     for step in range(batch.prompt, batch.ids.shape[1]):
-        logits = model(
-            ids, pos, scale=scale, generator=positions, cache=cache, total=total, mode=mode
-        )
+        logits = model(ids, pos, scale=scale, generator=positions, cache=cache, mode=mode)
         ids, pos = logits[:, -1:].argmax(-1), batch.pos[:, step : step + 1]
         out.append(ids)
     return torch.cat(out, 1)

@@ -8,7 +8,7 @@ if it were alone, so that a member's training is its training alone up to the ro
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 import torch
@@ -16,10 +16,10 @@ from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state, vmap
 from torch.nn.functional import cross_entropy
 
-from harness.data.seeds import generator, seed
+from harness.data.drawn import stacked
 from harness.data.sequences import Sequences
+from harness.training.losses import Diverged, Losses
 from harness.training.trainer import Trainer, set_rate
-from pezoo.base import Context, Members
 from pezoo.functional import at_least_float32
 
 
@@ -50,6 +50,7 @@ class Stack:
         self.trainers = sorted(trainers, key=lambda trainer: trainer.config.train.lr)
         self.modules = [_Logits(trainer.model).train() for trainer in self.trainers]
         self.parameters, self.buffers = stack_module_state(self.modules)  # type: ignore[arg-type]
+        self.noted = Losses()
         self.parts: list[_Part] = []
         self.optimiser = self._optimiser()
 
@@ -58,12 +59,13 @@ class Stack:
         """How many steps the members have taken."""
         return self.trainers[0].step
 
-    def advance(self) -> list[float]:
-        """Take one step; the loss of each of `trainers`.
+    def advance(self) -> Tensor:
+        """Take one step; the losses (M,) of `trainers`, which nobody has looked at: `read` does.
 
         A member whose loss is not finite is of no further use, and does nothing to the others.
         """
         losses = self.losses()
+        self.noted.note(self.step, losses)
         for parameter in self.parameters.values():
             parameter.grad = None
         losses.sum().backward()
@@ -76,7 +78,11 @@ class Stack:
         self.optimiser.step()
         for trainer in self.trainers:
             trainer.step += 1
-        return [float(loss) for loss in losses.tolist()]
+        return losses.detach()
+
+    def read(self) -> tuple[list[float], list[Diverged | None]]:
+        """`Losses.read` for each of `trainers`."""
+        return self.noted.read()
 
     def losses(self) -> Tensor:
         """(M,) what `Trainer.loss` is for each member at this step."""
@@ -84,28 +90,22 @@ class Stack:
         batch = _Batch.of(self.trainers)
 
         def run(
-            parameters: dict[str, Tensor], buffers: dict[str, Tensor], number: Tensor,
-            ids: Tensor, pos: Tensor, scale: Tensor,
+            parameters: dict[str, Tensor], buffers: dict[str, Tensor],
+            ids: Tensor, pos: Tensor, scale: Tensor, drawn: dict[str, Tensor],
         ) -> tuple[Tensor, Tensor]:  # fmt: skip
             found: tuple[Tensor, Tensor] = functional_call(
                 self.modules[0],
                 (parameters, buffers),
                 (ids, pos),
-                {
-                    "scale": scale,
-                    "progress": self.step / config.train.steps,
-                    "last": batch.last,
-                    "members": Members(batch.contexts, number),
-                },
+                {"scale": scale, "last": batch.last, "drawn": drawn},
             )
             return found
 
-        number = torch.arange(len(self.trainers))
-        dims = (0, 0, 0, 0, 0 if batch.pos.dim() == 3 else None, 0)
+        dims = (0, 0, 0, 0 if batch.pos.dim() == 3 else None, 0, 0)
         half = config.train.precision == "bf16"
         with torch.autocast(batch.ids.device.type, torch.bfloat16, half):
             logits, penalties = vmap(run, dims, randomness="error")(
-                self.parameters, self.buffers, number, batch.ids, batch.pos, batch.scale
+                self.parameters, self.buffers, batch.ids, batch.pos, batch.scale, batch.drawn
             )
         return batch.cross_entropy(logits) + penalties
 
@@ -194,25 +194,32 @@ class _Batch:
     scale: Tensor
     truth: Tensor  # (M, B, last)
     answer: Tensor  # (M, B, last) bool
-    contexts: list[Context]
+    drawn: dict[str, Tensor]
     last: int
 
     @classmethod
     def of(cls, trainers: Sequence[Trainer]) -> _Batch:
         """Of their next step."""
-        drawn = [trainer.draw() for trainer in trainers]
-        width = max(batch.ids.shape[1] for batch, _ in drawn)
-        pad = trainers[0].task.vocab.pad
-        batches = [batch.padded(width, pad) for batch, _ in drawn]
+        loaded = [trainer.draw() for trainer in trainers]
+        batches = [batch for batch, _ in loaded]
+        ragged = any(batch.pos.shape[0] > 1 for batch in batches)
+        if ragged:
+            both = zip(trainers, batches, strict=True)
+            batches = [_with_own_positions(trainer, batch) for trainer, batch in both]
+        width, pad = max(batch.ids.shape[1] for batch in batches), trainers[0].task.vocab.pad
+        # Without padding on the left, positions count up in every member: one row for all.
+        longest = max((batch.pos for batch in batches), key=lambda pos: pos.shape[1])
+        batches = [batch.padded(width, pad) for batch in batches]
         last = max(width - batch.prompt for batch in batches)
         whole = torch.stack([batch.ids for batch in batches])
+        pos = torch.stack([batch.pos for batch in batches]) if ragged else longest
         return cls(
             ids=whole[:, :, :-1],
-            pos=_positions([batch for batch, _ in drawn], batches)[..., :-1],
-            scale=torch.tensor([[length] for _, length in drawn], device=whole.device),
+            pos=pos[..., :-1],
+            scale=torch.tensor([[length] for _, length in loaded]).to(whole.device),
             truth=whole[:, :, -last:],
             answer=torch.stack([batch.answer[:, -last:] for batch in batches]),
-            contexts=[_context(t, b) for t, b in zip(trainers, batches, strict=True)],
+            drawn=stacked([batch.drawn or {} for batch in batches]),
             last=last,
         )
 
@@ -224,21 +231,8 @@ class _Batch:
         return counted / self.answer.flatten(1).sum(1)
 
 
-def _context(trainer: Trainer, batch: Sequences) -> Context:
-    """What is a member's own, with the generators that it has alone."""
-    config, device = trainer.config, batch.ids.device
-    dropout = torch.Generator(device).manual_seed(seed("dropout", config.seed, trainer.step))
-    return Context(
-        batch.pos[:, :-1],
-        generator=generator("positions", config.seed, trainer.step),
-        padding=batch.padding or 0,
-        asked=batch.ids.shape[1] - batch.prompt,
-        dropout=dropout,
-    )
-
-
-def _positions(drawn: Sequence[Sequences], padded: Sequence[Sequences]) -> Tensor:
-    """Without padding on the left, positions count up in every member: one row for all."""
-    if all(batch.pos.shape[0] == 1 for batch in drawn):
-        return max((batch.pos for batch in drawn), key=lambda pos: pos.shape[1])
-    return torch.stack([batch.pos.expand_as(batch.ids) for batch in padded])
+def _with_own_positions(trainer: Trainer, batch: Sequences) -> Sequences:
+    """A row of positions for each sequence, and what is then drawn: the same, in that form."""
+    if batch.pos.shape[0] > 1:
+        return batch
+    return trainer.with_drawn(replace(batch, pos=batch.pos.expand_as(batch.ids)))

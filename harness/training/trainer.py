@@ -7,7 +7,8 @@ run's seed and the step alone, and on nothing that happened before.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import torch
@@ -16,13 +17,18 @@ from torch.nn.functional import cross_entropy
 
 from harness import tasks
 from harness.data.buckets import bucket
+from harness.data.drawn import DROPOUT, dropout_masks
 from harness.data.seeds import generator, seed
 from harness.data.sequences import Sequences, join
 from harness.model.decoder import Decoder, shape_of
 from harness.settings.config import RunConfig, Train
 from harness.tasks.base import Task
+from harness.training.losses import Losses
+from pezoo.base import Context, PositionError
 from pezoo.functional import at_least_float32
 from pezoo.registry import make
+
+IGNORED = -100  # a label that adds nothing to the loss
 
 
 class Ready(NamedTuple):
@@ -32,10 +38,6 @@ class Ready(NamedTuple):
     step: int
     batch: Sequences
     length: int
-
-
-class Diverged(RuntimeError):
-    """The loss is no longer a finite number."""
 
 
 @dataclass
@@ -50,36 +52,42 @@ class Trainer:
     buckets: bool = False  # pad every batch to a size of `harness.data.buckets`
     early: bool = False  # draw the next batch while a GPU is busy with this step
     ready: Ready | None = None
+    losses: Losses = field(default_factory=Losses)
 
-    def advance(self) -> float:
-        """Take one step; the loss. Errors: Diverged."""
+    def advance(self) -> Tensor:
+        """Take one step; its loss, which nobody has looked at: `read` does."""
         loss = self.backward()
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.config.train.clip)
         set_rate(self.optimiser, self.config.train, self.step)
         self.optimiser.step()
         self.step += 1
         if self.early and self.step < self.config.train.steps:
-            self.ready = Ready(self.config, self.step, *self.load_batch())
+            with suppress(PositionError):  # its own step will say so
+                self.ready = Ready(self.config, self.step, *self.load_batch())
         return loss
+
+    def read(self) -> float:
+        """The loss of the last step; waits for the device.
+
+        Errors: Diverged where it, or that of an earlier step, was no finite number.
+        """
+        losses, errors = self.losses.read()
+        if any(errors):
+            raise next(error for error in errors if error)
+        return losses[-1] if losses else math.nan
 
     @property
     def spread(self) -> dict[str, int]:
         """How the sums of a step are spread, for the record."""
         return {}
 
-    def backward(self) -> float:
-        """Put the gradients of this step's loss in place; the loss. Errors: Diverged."""
+    def backward(self) -> Tensor:
+        """Put the gradients of this step's loss in place; the loss."""
         loss = self.loss(*self.draw())
-        value = loss.item()
-        self.check(value)
+        self.losses.note(self.step, loss[None])
         self.optimiser.zero_grad(set_to_none=True)
         loss.backward()
-        return value
-
-    def check(self, loss: float) -> None:
-        """Errors: Diverged for a loss that is no finite number."""
-        if not math.isfinite(loss):
-            raise Diverged(f"loss is {loss} at step {self.step}")
+        return loss.detach()
 
     def draw(self) -> tuple[Sequences, int]:
         """The batch of this step and its length, on the run's device."""
@@ -94,43 +102,60 @@ class Trainer:
         return batch.to(self.config.device), length
 
     def make_batch(self) -> tuple[Sequences, int]:
-        """The same, still on the CPU."""
+        """The same, still on the CPU. Errors: PositionError."""
         config = self.config
         draws = generator("train", config.task, config.task_version, config.seed, self.step)
         length = draw_length(self.task, config.train, self.step, draws)
         sample = self.task.sample(draws, config.train.batch, length)
-        batch = join(sample, self.task.vocab)
+        batch = self.with_drawn(join(sample, self.task.vocab))
         if self.buckets and self.model.encoding.prefix_stable:
             columns = 1 + bucket(batch.ids.shape[1] - 1)  # the model reads all but the last
             batch = batch.padded(columns, self.task.vocab.pad)
         return batch, length
 
-    def loss(self, batch: Sequences, length: int, first: int = 0, of: int | None = None) -> Tensor:
-        """The mean cross entropy of the answer's tokens, and the encoding's penalty.
+    def with_drawn(self, batch: Sequences) -> Sequences:
+        """The batch with all that is drawn for it at this step: by the encoding, for dropout."""
+        config, encoding = self.config, self.model.encoding
+        self.model.train()
+        ids, pos = batch.ids[:, :-1], batch.pos[:, :-1]
+        drawn = encoding.draw(
+            Context(pos=pos, ids=ids),
+            generator=generator("positions", config.seed, self.step),
+            progress=self.step / config.train.steps,
+        )
+        if p := config.model.dropout:
+            drops = torch.Generator(config.device)
+            drawn[DROPOUT] = dropout_masks(
+                (*ids.shape, config.model.width),
+                config.model.layers,
+                batch.ids.shape[1] - batch.prompt,
+                p,
+                drops.manual_seed(seed("dropout", config.seed, self.step)),
+            )
+        return replace(batch, drawn=drawn)
 
-        These may be the rows from `first` on of a batch of `of` rows: random numbers are then
-        those that its rows have in the whole.
-        """
+    def loss(self, batch: Sequences, length: int) -> Tensor:
+        """The mean cross entropy of the answer's tokens, and the encoding's penalty."""
         config, device = self.config, batch.ids.device
         self.model.train()
         if config.train.compile and device.type == "cuda":
             torch.compiler.cudagraph_mark_step_begin()
         last = batch.ids.shape[1] - batch.prompt  # from the prompt's last token on, which asks
-        torch.manual_seed(seed("dropout", config.seed, self.step))
+        if batch.padding is not None:
+            last = min(batch.ids.shape[1] - 1, bucket(last))
         with torch.autocast(device.type, torch.bfloat16, config.train.precision == "bf16"):
             logits = self.model(
                 batch.ids[:, :-1],
                 batch.pos[:, :-1],
-                scale=torch.tensor([length], device=device),
-                generator=generator("positions", config.seed, self.step),
-                progress=self.step / config.train.steps,
-                part=None if of is None else (first, of),
-                padding=batch.padding,
+                scale=torch.full((1,), length, device=device),
                 last=last,
+                drawn=batch.drawn,
             )
-        last = logits.shape[1]
-        answer, truth = batch.answer[:, -last:], batch.ids[:, -last:]
-        loss = cross_entropy(at_least_float32(logits[answer]), truth[answer])
+        # By a label to ignore, as choosing the tokens would mean to wait for their number.
+        truth = batch.ids[:, -last:].masked_fill(~batch.answer[:, -last:], IGNORED)
+        loss = cross_entropy(
+            at_least_float32(logits).flatten(0, 1), truth.flatten(), ignore_index=IGNORED
+        )
         penalty = self.model.encoding.penalty()
         return loss if penalty is None else loss + penalty
 
@@ -155,7 +180,7 @@ def start(config: RunConfig) -> Trainer:
         compile_blocks(model, config.device)
     optimiser = optimiser_for(model, config.train)
     early = config.device.startswith("cuda")
-    return Trainer(config, task, model, optimiser, 0, config.train.compile, early)
+    return Trainer(config, task, model, optimiser, buckets=config.train.compile, early=early)
 
 
 def optimiser_for(model: Decoder, train: Train) -> torch.optim.AdamW:

@@ -12,7 +12,7 @@ from types import ModuleType
 from torch import Tensor
 
 from pezoo.adapters import eager, numba
-from pezoo.base import Context, Encoding
+from pezoo.base import Columns, Context, Encoding, Pairs
 from pezoo.kernels.backends import BackendError, fastest
 from pezoo.vmap import over_rows
 
@@ -55,21 +55,24 @@ def attend(
 
     q (B, H, T, K') and k (B, H, S, K') come from `encoding.transform`; v (B, H, S, K). mask
     (B|1, 1, T, S) is True where a query may look; None is the causal mask with T = S. The logits
-    are divided by sqrt(d_head), also when q and k have been widened. `ran` gets the name of what
-    ran: numba leaves some inputs to sdpa, which has several kernels.
+    are divided by sqrt(d_head), also when q and k have been widened. What the encoding returns is
+    cast to the dtype of v. `ran` gets the name of what ran: numba leaves some inputs to sdpa, which
+    has several kernels.
     """
     scale = encoding.shape.d_head**-0.5
+    q, k = q.to(v.dtype), k.to(v.dtype)
     if backend == "numba" and not numba.takes(q, k):
         backend = "sdpa"
     if ran is not None and backend != "sdpa":
         ran.add(backend)
-    many = len(q) >= q.shape[-1]  # else factors are no fewer numbers than a bias
-    pairs = encoding.pairs(q, k, ctx) if backend == "numba" and many else None
-    if pairs is not None:
+    fast = _fast_bias(encoding, q, k, ctx, backend)
+    bias = encoding.bias(q, k, ctx) if fast is None else None
+    bias = None if bias is None else bias.to(v.dtype)
+    if isinstance(fast, Pairs):
+        pairs = Pairs(*(x.to(v.dtype) for x in fast))
         return numba.attend(q, k, v, pairs, mask, scale)
-    wide = encoding.widened(q, k, ctx) if backend != "eager" else None
-    q, k = wide or (q, k)
-    bias = encoding.bias(q, k, ctx) if wide is None else None
+    if isinstance(fast, Columns):
+        q, k = (x.to(v.dtype) for x in fast)
     if backend == "eager":
         return eager.attend(q, k, v, bias, mask, scale, lambda z: encoding.weights(z, ctx))
     if backend == "numba":
@@ -80,6 +83,17 @@ def attend(
     if backend == "sdpa":
         attend = partial(attend, ran=ran)
     return over_rows(attend, q, k, v, bias, mask)
+
+
+def _fast_bias(
+    encoding: Encoding, q: Tensor, k: Tensor, ctx: Context, backend: str
+) -> Pairs | Columns | None:
+    """The first form that the backend can use, and that the encoding has."""
+    forms: list[type[Pairs] | type[Columns]] = [] if backend == "eager" else [Columns]
+    if backend == "numba" and len(q) >= q.shape[-1]:  # else pairs are no fewer numbers than a bias
+        forms.insert(0, Pairs)
+    found = (encoding.fast_bias(q, k, ctx, form) for form in forms)
+    return next((fast for fast in found if fast is not None), None)
 
 
 def attention_mask(ctx: Context) -> Tensor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import torch
+from einops import rearrange
 from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
@@ -19,7 +20,7 @@ class Seen(NamedTuple):
     """What decoding keeps: the copy attention's keys (B, S, C, WIDTH), and where tokens are."""
 
     keys: Tensor
-    mask: Tensor  # (B, S) bool
+    mask: Tensor | None  # (B, S) bool; None where all columns are tokens
 
 
 class CopyBranch(nn.Module):
@@ -42,37 +43,39 @@ class CopyBranch(nn.Module):
         nn.init.constant_(self.null.bias, 4.0)
 
     def forward(
-        self,
-        x: Tensor,
-        features: Tensor,
-        mask: Tensor,
-        seen: Seen | None,
-        snapped: bool,
-        whole: bool | None = None,
+        self, x: Tensor, features: Tensor, mask: Tensor | None, seen: Seen | None, snapped: bool
     ) -> tuple[Copy, Seen]:
         """x (B, T, D), features (B, T, size), mask (B, T) -> none (B, T, C), source (B, T, C, S).
 
-        The last axis of `source` numbers tokens, not columns: padding is left out. `whole` says
-        whether all of the mask is True; None has a look.
+        The last axis of `source` numbers tokens, not columns: columns without a token are left out.
+        The mask is True where a token is; None where all columns are tokens.
         """
-        b, t, _ = x.shape
-        whole = bool(mask.all()) if whole is None else whole
-        q = self.query(torch.cat([x, features.to(x.dtype)], -1)).view(b, t, self.cursors, WIDTH)
-        k = self.key(x).view(b, t, self.cursors, WIDTH)
+        q = self.query(torch.cat([x, features.to(x.dtype)], -1))
+        q, k = (rearrange(y, "b t (c k) -> b t c k", c=self.cursors) for y in (q, self.key(x)))
         if seen is not None:
-            whole = whole and bool(seen.mask.all())
-            k, mask = torch.cat([seen.keys, k], 1), torch.cat([seen.mask, mask], 1)
-        s = k.shape[1]
+            k, mask = torch.cat([seen.keys, k], 1), _joined(seen.mask, mask, seen.keys.shape[1])
+        t, s = q.shape[1], k.shape[1]
         column = torch.arange(s, device=x.device)
-        earlier = column < column[s - t :, None]  # (T, S)
+        visible = (column < column[s - t :, None])[None]  # (1, T, S) what is earlier
+        if mask is not None:
+            visible = visible & mask[:, None]
         scores = torch.einsum("btck,bsck->btcs", q, k) * WIDTH**-0.5
-        scores = scores.masked_fill(~(earlier & mask[:, None])[:, :, None], -torch.inf)
+        scores = scores.masked_fill(~visible[:, :, None], -torch.inf)
         null = self.null(features.to(x.dtype))[..., None]
         p = at_least_float32(torch.cat([scores, null], -1)).softmax(-1)
         if snapped:
             p = one_hot(_first_of_the_likeliest(p), s + 1).to(p.dtype)
-        source = p[..., :-1] if whole else _by_number(p[..., :-1], mask)
+        source = p[..., :-1] if mask is None else _by_number(p[..., :-1], mask)
         return Copy(p[..., -1], source), Seen(k, mask)
+
+
+def _joined(before: Tensor | None, mask: Tensor | None, earlier: int) -> Tensor | None:
+    """The masks of the earlier columns and of the new ones (B, T), in one."""
+    if mask is None:
+        return None
+    if before is None:
+        before = mask.new_ones(len(mask), earlier)
+    return torch.cat([before, mask], 1)
 
 
 def _first_of_the_likeliest(p: Tensor) -> Tensor:

@@ -7,10 +7,12 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from einops import rearrange
 from torch import Tensor, nn
 
 from pezoo.base import Context, Encoding, ParamGroup, Shape
-from pezoo.cursors.layer import CursorLayer, CursorOptions, Past, Scan
+from pezoo.cursors.layer import BACK, ORDER, CursorLayer, Past, Scan
+from pezoo.cursors.options import CursorOptions
 from pezoo.cursors.scaling import scaled
 from pezoo.functional import at_least_float32
 
@@ -30,26 +32,45 @@ class CursorEncoding(Encoding):
 
     def __init__(self, shape: Shape, options: CursorOptions, scan: Callable[[int], Scan]) -> None:
         super().__init__(shape)
-        _check(options)
         self.options = options
         self.relative = not options.absolute
         self.starts = _starts(options.before, shape.n_layers)
         ends = [*self.starts[1:], shape.n_layers]
         self.layers = nn.ModuleList(
-            CursorLayer(shape.d_model, end - start, shape.n_heads, options, scan)
-            for start, end in zip(self.starts, ends, strict=True)
+            CursorLayer(shape, (end - start) * shape.n_heads, options, scan, key=f"cursors.{group}")
+            for group, (start, end) in enumerate(zip(self.starts, ends, strict=True))
         )
         self.norms = nn.ModuleList(nn.LayerNorm(shape.d_model) for _ in self.starts[1:])
         width = options.cursors + options.absolute
         self.alpha = nn.Parameter(torch.ones(shape.n_layers, shape.n_heads, width))
         self.mu = nn.Parameter(torch.full((shape.n_layers, shape.n_heads), options.mu))
 
+    def draw(
+        self,
+        ctx: Context,
+        *,
+        generator: torch.Generator | None = None,
+        length: int | None = None,
+        progress: float | None = None,
+    ) -> dict[str, Tensor]:
+        """The cursors' noise, and where rows may hold less than all tokens, an order of the new."""
+        drawn = super().draw(ctx)
+        if len(ctx.pos) > 1 or bool((ctx.pos < 0).any()):
+            order = (ctx.query_pos < 0).to(torch.int8).argsort(dim=1, stable=True)
+            drawn |= {ORDER: order, BACK: order.argsort(1)}  # tokens first, and back again
+        ramp = 1.0 if progress is None else min(1.0, 2 * progress)
+        for layer in self._cursor_layers():
+            drawn |= layer.noise((ctx.batch, ctx.new), ramp, generator)
+        return drawn
+
     def prepare(self, ctx: Context) -> Context:
-        if ctx.x is None:
+        x = ctx.x
+        if x is None:
             raise ValueError(
                 f"{self.name} reads the token embeddings: prepare needs ctx.x (B, T, D)"
             )
-        self._run(0, ctx.x, ctx)
+        ctx = super().prepare(ctx)
+        self._run(0, x, ctx)
         return ctx
 
     def transform(self, q: Tensor, k: Tensor, ctx: Context) -> tuple[Tensor, Tensor]:
@@ -78,9 +99,11 @@ class CursorEncoding(Encoding):
 
     def _recurrent_blocks(self) -> list[Tensor]:
         """Of the controllers that have them."""
-        layers = [layer for layer in self.layers if isinstance(layer, CursorLayer)]
-        found = [layer.controller.recurrent_blocks() for layer in layers]
+        found = [layer.controller.recurrent_blocks() for layer in self._cursor_layers()]
         return [block for block in found if block is not None]
+
+    def _cursor_layers(self) -> list[CursorLayer]:
+        return [layer for layer in self.layers if isinstance(layer, CursorLayer)]
 
     def _run(self, group: int, x: Tensor, ctx: Context) -> None:
         """One layer of cursors: the scaled streams of each of its layers, into the memo."""
@@ -89,13 +112,12 @@ class CursorEncoding(Encoding):
         with torch.autocast(x.device.type, enabled=False):  # rounded gates would add up
             x = x.to(self.alpha.dtype)
             e, ctx.memo[f"{key}.past"] = self.layers[group](x, ctx, past)
-        e = e.view(*e.shape[:2], -1, self.options.cursors, e.shape[-1])  # (B, T, G, C, d_pe)
+        e = rearrange(e, "b t (g c) d -> b t g c d", c=self.options.cursors)
         e = self._with_absolute(e, ctx)
         e = scaled(e, self._coefficients(group), self.options.norm)
-        e = e.view(*e.shape[:2], -1, self.shape.n_heads, e.shape[-2] * e.shape[-1])
-        both = e.unbind(2)  # (B, T, H, C d_pe) each, queries' layers first
-        half = len(both) // 2
-        ctx.memo[f"{key}.streams"] = list(zip(both[:half], both[half:], strict=True))
+        heads = "b t (role layer h) c d -> role layer b t h (c d)"  # the queries' come first
+        queries, keys = rearrange(e, heads, role=2, h=self.shape.n_heads)
+        ctx.memo[f"{key}.streams"] = list(zip(queries, keys, strict=True))
 
     def _coefficients(self, group: int) -> Tensor:
         """(G, C): (1 - mu) |alpha_c| sqrt(K / (C d_pe)) for queries, 1 for keys (Equation 9)."""
@@ -131,22 +153,3 @@ def _starts(before: Any, n_layers: int) -> list[int]:
     if starts[-1] >= n_layers:
         raise ValueError(f"before={before} needs {starts[-1] + 1} layers, the model has {n_layers}")
     return starts
-
-
-LEAST = {  # the smallest value of an option
-    "cursors": 1, "hidden": 1, "window": 1, "copy_every": 0,
-    "gate_noise": 0, "state_noise": 0, "orthogonal": 0,
-}  # fmt: skip
-
-
-def _check(options: CursorOptions) -> None:
-    for name, least in LEAST.items():
-        if getattr(options, name) < least:
-            raise ValueError(f"{name} must be at least {least}, was {getattr(options, name)}")
-    if options.d_pe < 2 or options.d_pe % 2:
-        raise ValueError(f"d_pe must be even and at least 2, was {options.d_pe}")
-    if options.gate_scale <= 0:
-        raise ValueError(f"gate_scale must be above 0, was {options.gate_scale}")
-    if options.norm not in ("frobenius", "scale"):
-        raise ValueError(f"norm must be frobenius or scale, was {options.norm!r}")
-    options.frequencies(torch.device("cpu"))  # raises for what it cannot make

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+from einops import rearrange
 from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
@@ -33,6 +34,7 @@ class GateHead(nn.Module):
         self,
         size: int,
         cursors: int,
+        *,
         stride: int,
         scale: float,
         reset_bias: float,
@@ -54,7 +56,7 @@ class GateHead(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         """Gates in at least float32; `snapped` rounds each to its likeliest value."""
         logits = at_least_float32(self.linear(features))
-        logits = logits.view(*features.shape[:2], self.cursors, self.choices)
+        logits = rearrange(logits, "b t (c j) -> b t c j", c=self.cursors)
         logits = logits * self.scale if noise is None else logits * self.scale + noise
         # torch's softmax over a short last axis is twenty times slower than over a leading one.
         logits = logits.movedim(-1, 0).contiguous()  # (1 + J, B, T, C)

@@ -87,8 +87,7 @@ def _cursors(
     reset, moves = layer.gates(features, ctx)
     copy = None
     if layer.copying:
-        mask = torch.ones(x.shape[:2], dtype=torch.bool, device=x.device)
-        copy, _ = layer.copy_branch(x, features, mask, None, ctx.mode == "snapped")
+        copy, _ = layer.copy_branch(x, features, None, None, ctx.mode == "snapped")
     histograms, offsets = layer.positions(reset, moves, copy)
     learned = [_spread(scores[i])[:, : encoding.options.cursors].flatten() for i in served]
     return Cursors(

@@ -52,7 +52,9 @@ def _scans(encoding: CursorEncoding, group: int) -> list[Picture]:
     steps = [scan.learned_steps for scan in scans if scan.learned_steps is not None]
     found = []
     if gammas:
-        in_order = torch.cat(gammas)[torch.tensor(layer.order).argsort()]
+        in_order = torch.cat(gammas)
+        if layer.copying:
+            in_order = in_order[layer.order(in_order.device).argsort()]
         found.append(
             Picture(
                 f"Sharpness of the cursors: gamma{suffix}",

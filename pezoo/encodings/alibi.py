@@ -17,7 +17,7 @@ class ALiBi(Encoding):
 
     Example: H = 8, first head: m = 1/2; the token three back gets -1.5, asymmetric -1.25.
 
-    Shapes: -> (B|1, H, T, S), no parameters. Distances are integers, products float32 at least.
+    Shapes: -> (B|1, H, T, S), no parameters. Distances are integers, products float32.
     Options: asymmetric.
 
     Paper: Press et al. 2022, Section 3, and the released code for other head counts. It is for
@@ -36,20 +36,17 @@ class ALiBi(Encoding):
 
     def bias(self, q: Tensor, k: Tensor, ctx: Context) -> Tensor:
         distance = ctx.distance()[:, None]  # (B|1, 1, T, S)
-        exact = torch.promote_types(q.dtype, torch.float32)
-        far = distance.abs().to(exact)
-        if self.asymmetric:
-            far = far - 0.5 * (distance > 0)
-        m = torch.tensor(slopes(self.shape.n_heads), dtype=exact, device=q.device)
-        return (-m[:, None, None] * far).to(q.dtype)
+        far = distance.abs() - 0.5 * (distance > 0) if self.asymmetric else distance.abs()
+        return -slopes(self.shape.n_heads, q.device)[:, None, None] * far
 
 
-def slopes(heads: int) -> list[float]:
-    """m_h for each head.
+def slopes(heads: int, device: torch.device | None = None) -> Tensor:
+    """(H,) m_h for each head.
 
     >>> slopes(2), slopes(3)
-    ([0.0625, 0.00390625], [0.0625, 0.00390625, 0.25])
+    (tensor([0.0625, 0.0039]), tensor([0.0625, 0.0039, 0.2500]))
     """
     power = 1 << heads.bit_length() - 1
-    own = [2 ** (-8 * h / power) for h in range(1, power + 1)]
-    return own if power == heads else own + slopes(2 * power)[::2][: heads - power]
+    own = torch.arange(1, power + 1, device=device) / power
+    rest = torch.arange(1, 2 * power, 2, device=device) / (2 * power)
+    return torch.exp2(-8 * torch.cat([own, rest])[:heads])

@@ -44,4 +44,4 @@ class HardALiBi(Encoding):
         distance = ctx.distance()[:, None]  # (B|1, 1, T, S)
         window = torch.arange(1, self.shape.n_heads + 1, device=q.device)[:, None, None]
         hidden = (distance >= window) & (window <= self.masked)
-        return torch.zeros_like(hidden, dtype=q.dtype).masked_fill(hidden, -torch.inf)
+        return torch.where(hidden, -torch.inf, 0.0)

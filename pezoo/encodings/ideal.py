@@ -54,10 +54,6 @@ class Ideal(Encoding):
         table = torch.empty(shape.n_layers, 2, shape.n_heads, shape.d_head)
         self.p = nn.Parameter(table.uniform_(-limit, limit))
 
-    def prepare(self, ctx: Context) -> Context:
-        ctx.scale_for("ideal")
-        return super().prepare(ctx)
-
     def phi(self, ctx: Context) -> Tensor:
         """(B|1, T, S) int64: 1 at the key that the query needs."""
         n = ctx.scale_for("ideal")[:, None]

@@ -54,10 +54,10 @@ class Kerple(Encoding):
         p, a = (x[:, None, None] for x in self.constants(ctx.layer))
         d = ctx.distance().abs()[:, None].to(p.dtype)  # (B|1, 1, T, S)
         if self.form == "log":
-            return (-p * torch.log1p(a * d)).to(q.dtype)
+            return -p * torch.log1p(a * d)
         # 0^p is 0, and its gradient too; autograd would take log 0 there.
         far = torch.where(d == 0, 0.0, d.clamp(min=1) ** p)
-        return (-a * far).to(q.dtype)
+        return -a * far
 
 
 def _before_softplus(y: Tensor) -> Tensor:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import embedding, gelu
 
-from pezoo.base import Context, Encoding, Pairs, Shape
+from pezoo.base import Columns, Context, Encoding, Pairs, Shape
 from pezoo.functional import at_least_float32, distinct, sinusoid
 from pezoo.registry import register
 
@@ -79,7 +79,11 @@ class LBPE(Encoding):
         hidden = gelu(query[:, :, None] + key[:, None] + pair)
         return (hidden @ weight(self.w_out) + weight(self.b_out)).softmax(-1)
 
-    def pairs(self, q: Tensor, k: Tensor, ctx: Context) -> Pairs | None:
+    def fast_bias(
+        self, q: Tensor, k: Tensor, ctx: Context, form: type[Pairs] | type[Columns]
+    ) -> Pairs | None:
+        if form is not Pairs:
+            return None
         phi = self.phi(ctx).to(q.dtype)
         if len(phi) > 1:
             return None
@@ -119,10 +123,6 @@ class LBPEScaleHint(LBPE):
 
     summary = "lbpe that also knows the scale n of the instance"
     needs_scale = True
-
-    def prepare(self, ctx: Context) -> Context:
-        ctx.scale_for("lbpe_sh")
-        return super().prepare(ctx)
 
     def _token_width(self) -> int:
         return 2 * self.width + 1

@@ -14,7 +14,8 @@ from pezoo import prism_math
 from pezoo.base import Context, Shape
 from pezoo.cursors.controllers import at_count
 from pezoo.cursors.encoding import CursorEncoding, wave
-from pezoo.cursors.layer import CursorOptions, Scan
+from pezoo.cursors.layer import Scan
+from pezoo.cursors.options import CursorOptions
 from pezoo.cursors.pictures import pictures
 from pezoo.functional import at_least_float32, cursor_frequencies
 from pezoo.kernels.backends import choose
@@ -122,9 +123,11 @@ class PRISM(CursorEncoding):
             raise ValueError(f"support must be symmetric or one_sided, was {support!r}")
         frequencies = partial(cursor_frequencies, similarity, d_pe, base, bandwidth, top=top)
         options = CursorOptions(
-            cursors, d_pe, hidden, controller, window, norm, absolute, mu, str(before), copy_every,
-            1, gate_scale, reset_bias, key_bias, query_bias, gate_noise, state_noise, orthogonal,
-            frequencies,
+            cursors=cursors, d_pe=d_pe, norm=norm, absolute=absolute, mu=mu, before=str(before),
+            controller=controller, hidden=hidden, window=window, copy_every=copy_every,
+            gate_scale=gate_scale, reset_bias=reset_bias, key_bias=key_bias, query_bias=query_bias,
+            gate_noise=gate_noise, state_noise=state_noise, orthogonal=orthogonal,
+            frequencies=frequencies,
         )  # fmt: skip
         super().__init__(
             shape,

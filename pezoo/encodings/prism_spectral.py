@@ -13,7 +13,8 @@ from pezoo.base import Context, Shape
 from pezoo.cursors.controllers import at_count
 from pezoo.cursors.encoding import CursorEncoding, wave
 from pezoo.cursors.gates import steps_of
-from pezoo.cursors.layer import CursorOptions, Scan
+from pezoo.cursors.layer import Scan
+from pezoo.cursors.options import CursorOptions
 from pezoo.cursors.pictures import pictures
 from pezoo.functional import at_least_float32, cursor_frequencies
 from pezoo.kernels.backends import choose
@@ -86,9 +87,11 @@ class PRISMSpectral(CursorEncoding):
             raise ValueError(f"stride must be at least 1, was {stride}")
         frequencies = partial(cursor_frequencies, similarity, d_pe, base, bandwidth, top=top)
         options = CursorOptions(
-            cursors, d_pe, hidden, controller, window, norm, absolute, mu, str(before),
-            copy_every, stride, gate_scale, reset_bias, key_bias, query_bias, gate_noise,
-            state_noise, orthogonal, frequencies,
+            cursors=cursors, d_pe=d_pe, norm=norm, absolute=absolute, mu=mu, before=str(before),
+            controller=controller, hidden=hidden, window=window, copy_every=copy_every,
+            stride=stride, gate_scale=gate_scale, reset_bias=reset_bias, key_bias=key_bias,
+            query_bias=query_bias, gate_noise=gate_noise, state_noise=state_noise,
+            orthogonal=orthogonal, frequencies=frequencies,
         )  # fmt: skip
         super().__init__(shape, options, lambda total: Spectrum(stride, learned_steps, frequencies))
 
@@ -137,7 +140,8 @@ class Spectrum(Scan):
         N odd and no smaller than the support: exact where all steps are integers. Where learned
         steps are not, every offset collects its neighbourhood with Fejer's non-negative weights.
         """
-        reach = math.ceil(float(self._steps().detach().abs().max()) * max(1, reset.shape[1])) + 1
+        longest = float(self._steps(reset.device).detach().abs().max())
+        reach = math.ceil(longest * max(1, reset.shape[1])) + 1
         n = torch.arange(reach + 1, device=reset.device)
         w = (2 * math.pi / (2 * reach + 1)) * n
         phi = torch.complex(*self._scan(w, reset, moves, copy, None).chunk(2, -1))
@@ -146,14 +150,19 @@ class Spectrum(Scan):
         h = torch.fft.irfft(phi.conj(), n=2 * reach + 1).roll(reach, -1).clamp(min=0)
         return h, torch.arange(-reach, reach + 1, device=reset.device)
 
-    def _steps(self) -> Tensor:
-        return torch.tensor(steps_of(self.stride)) if self.steps is None else self.steps
+    def _steps(self, device: torch.device) -> Tensor:
+        """(J,) `steps_of` in the same order, made where they are needed."""
+        if self.steps is not None:
+            return self.steps
+        number = torch.arange(2 * self.stride + 1, device=device)
+        size = number // 2 + 1
+        return torch.where(number % 2 == 0, size, -size) * (size <= self.stride)
 
     def _scan(
         self, w: Tensor, reset: Tensor, moves: Tensor, copy: Copy | None, state: Tensor | None
     ) -> Tensor:
         """The characteristic function at the frequencies w (F,): (B, T, C, 2F)."""
-        angles = (self._steps().to(w)[:, None] * w).to(reset.dtype)  # (J, F)
+        angles = (self._steps(w.device).to(w)[:, None] * w).to(reset.dtype)  # (J, F)
         copied = None
         if copy is not None:
             number = torch.arange(1, copy.source.shape[-1] + 1, device=w.device)

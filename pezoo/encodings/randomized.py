@@ -5,11 +5,12 @@ from dataclasses import replace
 
 import torch
 from torch import Tensor
-from torch.nn.functional import pad
 
-from pezoo.base import Context, Encoding, Pairs, ParamGroup, PositionError, Shape
+from pezoo.base import Columns, Context, Encoding, Pairs, ParamGroup, PositionError, Shape
 from pezoo.pictures import Picture
 from pezoo.registry import register
+
+TABLE = "randomized.table"
 
 
 @register("randomized")
@@ -24,15 +25,15 @@ class Randomized(Encoding):
     more. At L = n nothing is left to draw: the inner encoding, unchanged.
 
     Shapes: those of the inner encoding, which is built for train_len = L. One draw for the whole
-    batch, one per forward pass, at evaluation as in training, from ctx.generator on the CPU. n is
-    the longer of S and ctx.total: decoding keeps the first draw, in ctx.memo. Padding stays -1.
+    batch, one per forward pass, at evaluation as in training, on the CPU. n is the longer of S and
+    the planned length: decoding keeps the first draw, in ctx.memo. -1, no token, stays -1.
     Options: max_len, which is L; sample "positions" or "distances".
     Errors: PositionError for n > L, and when decoding runs beyond the length it was planned for;
     ValueError for an unknown sample, or distances around an encoding that reads positions.
 
     Paper: Ruoss et al. 2023, Section 3, L = 2048: "positions". Its code draws "distances" for the
     relative and ALiBi forms, anew in each layer; here one draw serves all layers. The code's
-    relative table has half of the rows it is asked for, so that all distances on one side read
+    relative table has half of the rows it should have, so that all distances on one side read
     the same row: not reproduced.
     """
 
@@ -64,43 +65,50 @@ class Randomized(Encoding):
         for claim in ("prefix_stable", "needs_scale", "causal_only", "order_blind", "modes"):
             setattr(self, claim, getattr(self.inner, claim))
 
-    def prepare(self, ctx: Context) -> Context:
-        self._check_positions(ctx)
-        table = self._table(ctx)
-        if self.sample == "distances":
-            return self.inner.prepare(replace(ctx, distances=table))
-        pos = torch.where(ctx.key_mask, table[ctx.pos.clamp(min=0)], ctx.pos)
-        return self.inner.prepare(replace(ctx, pos=pos))
-
-    def _table(self, ctx: Context) -> Tensor:
-        """(n,) the positions, or the distances from 0, that this pass or this decoding uses."""
-        if "randomized.table" not in ctx.memo:
-            ctx.memo["randomized.table"] = ctx.each(self._first_draw).to(ctx.pos.device)
-        table: Tensor = ctx.memo["randomized.table"]
-        last = max(int(one.pos.max()) for one in ctx.models) + 1
+    def draw(
+        self,
+        ctx: Context,
+        *,
+        generator: torch.Generator | None = None,
+        length: int | None = None,
+        progress: float | None = None,
+    ) -> dict[str, Tensor]:
+        super().draw(ctx)
+        last = int(ctx.pos.max()) + 1
+        n = max(length or 0, ctx.pos.shape[1], last)
+        table = ctx.memo.get(TABLE)
+        table = ctx.memo[TABLE] = self.table(n, generator) if table is None else table
         if last > len(table):
             raise PositionError(
                 f"randomized drew {len(table)} positions for this sequence, which now has {last}: "
-                f"set Context.total to the final length before the first step"
+                f"give draw the final length before the first step"
             )
-        return table
+        inner = self._inner_ctx(ctx, table.to(ctx.pos.device))
+        drawn = self.inner.draw(inner, generator=generator, length=length, progress=progress)
+        return {TABLE: table, **drawn}
 
-    def _first_draw(self, ctx: Context) -> Tensor:
-        n = max(ctx.total or 0, ctx.length, int(ctx.pos.max()) + 1)
-        drawn = self.draw(n, ctx.generator)
-        return pad(drawn, (0, max(0, ctx.pos.shape[1] - n)))  # for padding on the right, any
-
-    def draw(self, n: int, generator: torch.Generator | None = None) -> Tensor:
+    def table(self, n: int, generator: torch.Generator | None = None) -> Tensor:
         """(n,) int64, ascending: n of 0..L-1, or 0 and n-1 of 1..L-1."""
-        length = self.max_len or 0
-        if n > length:
+        size = self.max_len or 0
+        if n > size:
             raise PositionError(
-                f"randomized(max_len={length}) represents {length} positions, was asked for {n}"
+                f"randomized(max_len={size}) represents {size} positions, needs {n}"
             )
         if self.sample == "positions":
-            return _shuffled(length, generator)[:n].sort().values
-        far = 1 + _shuffled(length - 1, generator)[: n - 1].sort().values
+            return _shuffled(size, generator)[:n].sort().values
+        far = 1 + _shuffled(size - 1, generator)[: n - 1].sort().values
         return torch.cat([far.new_zeros(1), far])
+
+    def prepare(self, ctx: Context) -> Context:
+        ctx = super().prepare(ctx)
+        assert ctx.drawn is not None
+        return self.inner.prepare(self._inner_ctx(ctx, ctx.drawn[TABLE]))
+
+    def _inner_ctx(self, ctx: Context, table: Tensor) -> Context:
+        """What the inner encoding gets to know, which is the table's positions or distances."""
+        if self.sample == "distances":
+            return replace(ctx, distances=table)
+        return replace(ctx, pos=torch.where(ctx.key_mask, table[ctx.pos.clamp(min=0)], ctx.pos))
 
     def embed(self, x: Tensor, ctx: Context) -> Tensor:
         return self.inner.embed(x, ctx)
@@ -111,11 +119,10 @@ class Randomized(Encoding):
     def bias(self, q: Tensor, k: Tensor, ctx: Context) -> Tensor | None:
         return self.inner.bias(q, k, ctx)
 
-    def pairs(self, q: Tensor, k: Tensor, ctx: Context) -> Pairs | None:
-        return self.inner.pairs(q, k, ctx)
-
-    def widened(self, q: Tensor, k: Tensor, ctx: Context) -> tuple[Tensor, Tensor] | None:
-        return self.inner.widened(q, k, ctx)
+    def fast_bias(
+        self, q: Tensor, k: Tensor, ctx: Context, form: type[Pairs] | type[Columns]
+    ) -> Pairs | Columns | None:
+        return self.inner.fast_bias(q, k, ctx, form)
 
     def weights(self, logits: Tensor, ctx: Context) -> Tensor | None:
         return self.inner.weights(logits, ctx)

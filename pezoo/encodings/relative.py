@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from pezoo.base import Context, Encoding, Pairs, Shape
+from pezoo.base import Columns, Context, Encoding, Pairs, Shape
 from pezoo.functional import at_least_float32, distinct, inverse_frequencies, sinusoid
 from pezoo.registry import register
 
@@ -54,13 +54,17 @@ class Relative(Encoding):
         rows, index = self._rows(q.dtype, ctx)
         return _scores(self._reader(q, ctx), rows, index)
 
-    def pairs(self, q: Tensor, k: Tensor, ctx: Context) -> Pairs | None:
-        if ctx.pos.shape[0] > 1:
+    def fast_bias(
+        self, q: Tensor, k: Tensor, ctx: Context, form: type[Pairs] | type[Columns]
+    ) -> Pairs | Columns | None:
+        if form is Columns:
+            return self._columns(q, k, ctx)
+        if len(ctx.pos) > 1:
             return None
         rows, index = self._rows(q.dtype, ctx)
         return Pairs(self._reader(q, ctx), _picked(rows, index))
 
-    def widened(self, q: Tensor, k: Tensor, ctx: Context) -> tuple[Tensor, Tensor] | None:
+    def _columns(self, q: Tensor, k: Tensor, ctx: Context) -> Columns | None:
         """D columns more: sin(i - j) = sin i cos j - cos i sin j, and so on for the cosine."""
         if ctx.distances is not None or q.shape[2] < self.shape.d_model:
             return None  # distances that are no differences; fewer queries than columns
@@ -71,7 +75,9 @@ class Relative(Encoding):
         )
         columns = torch.cat([b * cos_i + a * sin_i, b * sin_i - a * cos_i], -1)
         waves = torch.cat([cos_j, sin_j], -1).expand(*k.shape[:3], -1)
-        return torch.cat([q, columns.to(q.dtype)], -1), torch.cat([k, waves.to(k.dtype)], -1)
+        return Columns(
+            torch.cat([q, columns.to(q.dtype)], -1), torch.cat([k, waves.to(k.dtype)], -1)
+        )
 
     def _waves(self, pos: Tensor) -> tuple[Tensor, Tensor]:
         """Sines and cosines of positions, (B|1, 1, T, D/2); exact, as they are no distances yet."""

@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from pezoo.base import Context, Encoding, Pairs, Shape
+from pezoo.base import Columns, Context, Encoding, Pairs, Shape
 from pezoo.registry import register
 
 
@@ -51,10 +51,12 @@ class Shaw(Encoding):
         scores = torch.einsum("bhtk,nhk->bhtn", q, table)  # n = 2c+1
         return scores.gather(-1, row[:, None].expand(*q.shape[:2], -1, -1))
 
-    def pairs(self, q: Tensor, k: Tensor, ctx: Context) -> Pairs | None:
-        row, table = self._rows(q.dtype, ctx)
-        if len(row) > 1:
+    def fast_bias(
+        self, q: Tensor, k: Tensor, ctx: Context, form: type[Pairs] | type[Columns]
+    ) -> Pairs | None:
+        if form is not Pairs or len(ctx.pos) > 1:
             return None
+        row, table = self._rows(q.dtype, ctx)
         rows = nn.functional.embedding(row, table.flatten(1)).view(*row.shape, *table.shape[1:])
         return Pairs(q, rows)
 

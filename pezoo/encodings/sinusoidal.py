@@ -9,6 +9,8 @@ from pezoo.base import Context, Encoding, Shape
 from pezoo.functional import sinusoid
 from pezoo.registry import register
 
+OFFSET = "shifted_sinusoidal.offset"
+
 
 @register("sinusoidal")
 class Sinusoidal(Encoding):
@@ -49,7 +51,7 @@ class ShiftedSinusoidal(Sinusoidal):
 
     Example: span = 2048 and S = 40: a batch sees positions o..o+39, o drawn from 0..2008.
 
-    Shapes: x (B, T, D) -> the same. Padding stays -1. A new offset is drawn in every `prepare`:
+    Shapes: x (B, T, D) -> the same. -1, no token, stays -1. A new offset is drawn for every pass:
     decoding token by token is for evaluation.
     Options: span, one more than the largest position seen in training; base.
     Errors: ValueError for an odd D or a span below 1.
@@ -68,13 +70,23 @@ class ShiftedSinusoidal(Sinusoidal):
             raise ValueError(f"span must be at least 1, was {span}")
         self.span = span
 
+    def draw(
+        self,
+        ctx: Context,
+        *,
+        generator: torch.Generator | None = None,
+        length: int | None = None,
+        progress: float | None = None,
+    ) -> dict[str, Tensor]:
+        drawn = super().draw(ctx)
+        if self.training:
+            most = max(0, self.span - ctx.pos.shape[1])
+            drawn[OFFSET] = torch.randint(most + 1, (), generator=generator, device="cpu")
+        return drawn
+
     def prepare(self, ctx: Context) -> Context:
         ctx = super().prepare(ctx)
-        if not self.training:
+        offset = (ctx.drawn or {}).get(OFFSET)
+        if offset is None:
             return ctx
-        offset = ctx.each(self._offset).to(ctx.pos.device)
         return replace(ctx, pos=torch.where(ctx.key_mask, ctx.pos + offset, ctx.pos))
-
-    def _offset(self, ctx: Context) -> Tensor:
-        most = max(0, self.span - ctx.length)
-        return torch.randint(most + 1, (), generator=ctx.generator, device="cpu")

@@ -3,6 +3,7 @@
 import math
 
 import torch
+from einops import rearrange
 from torch import Tensor, nn
 
 from pezoo.base import Context, Encoding, Shape
@@ -67,4 +68,4 @@ class T5(Encoding):
 
     def bias(self, q: Tensor, k: Tensor, ctx: Context) -> Tensor:
         values = nn.functional.embedding(self.bucket(ctx.distance()), self.table)  # (B|1, T, S, H)
-        return values.permute(0, 3, 1, 2).to(q.dtype)
+        return rearrange(values, "b t s h -> b h t s")

@@ -15,6 +15,7 @@ from pezoo.testing.batches import (
     check_parts,
     check_right_padding,
 )
+from pezoo.testing.drawing import check_drawn, check_pure
 from pezoo.testing.hooks import (
     check_bias_forms,
     check_constructible,
@@ -59,6 +60,7 @@ __all__ = [
     "check_bias_forms",
     "check_constructible",
     "check_deterministic",
+    "check_drawn",
     "check_encoding",
     "check_gradients",
     "check_left_padding",
@@ -66,6 +68,7 @@ __all__ = [
     "check_order",
     "check_parts",
     "check_prefix_stability",
+    "check_pure",
     "check_right_padding",
     "check_shapes",
     "check_shift_invariance",

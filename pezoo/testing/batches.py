@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import torch
+from torch import Tensor
 
-from pezoo.testing.probe import Factory, build, close, run, stream, tokens
+from pezoo.testing.probe import Factory, build, close, context, draws, run, stream, tokens
+
+CONVENTION = "draw returns (B|1, T, ...), or (n,) and () for the whole batch"
 
 
 def check_batch(factory: Factory) -> None:
@@ -20,32 +23,44 @@ def check_batch(factory: Factory) -> None:
 
 
 def check_parts(factory: Factory) -> None:
-    """In training, a batch computed in parts (`Context.part`) gives the rows of the whole one."""
+    """In training, some rows of a batch, with their share of what is drawn, are those rows."""
     encoding, ids = build(factory).train(), tokens(4)
-    whole = run(encoding, ids, progress=1.0)
-    parts = [run(encoding, ids[a:b], progress=1.0, part=(a, 4)) for a, b in ((0, 1), (1, 4))]
-    close(
-        whole,
-        torch.cat(parts),
-        1e-9,
-        "a batch in parts draws other numbers than the whole: draw by ctx.drawn",
-    )
+    drawn = encoding.draw(context(ids), generator=draws(), progress=1.0)
+    whole = run(encoding, ids, drawn=drawn)
+    parts = [run(encoding, ids[a:b], drawn=_rows(drawn, a, b)) for a, b in ((0, 1), (1, 4))]
+    close(whole, torch.cat(parts), 1e-9, f"a batch in parts is not the whole: {CONVENTION}")
 
 
 def check_right_padding(factory: Factory) -> None:
-    """In training, padding on the right (`Context.padding`) changes nothing before it."""
+    """In training, columns on the right, for which 0 is drawn, change nothing before them."""
     encoding, ids = build(factory).train(), tokens(2, 10)
     if not encoding.prefix_stable:
         return
     pos = torch.arange(10)[None].repeat(2, 1)
     pos[1] = (pos[1] - 2).clamp(min=-1)  # this row begins with two of padding on the left
-    padded = torch.cat([ids, ids[:, :3]], 1), torch.cat([pos, pos[:, -1:].expand(-1, 3)], 1)
     scale = torch.tensor([5])
-    plain = run(encoding, ids, pos, scale=scale, progress=1.0)
-    full = run(encoding, *padded, scale=scale, progress=1.0, padding=3)[:, :10]
-    message = "padding on the right changes what is before it: draw by ctx.drawn or ctx.length"
+    drawn = encoding.draw(context(ids, pos, scale=scale), generator=draws(), progress=1.0)
+    padded = torch.cat([ids, ids[:, :3]], 1), torch.cat([pos, pos[:, -1:].expand(-1, 3)], 1)
+    plain = run(encoding, ids, pos, scale=scale, drawn=drawn)
+    full = run(encoding, *padded, scale=scale, drawn=_columns(drawn, 3))[:, :10]
+    message = f"padding on the right changes what is before it: {CONVENTION}"
     close(plain[0], full[0], 1e-9, message)
     close(plain[1, 2:], full[1, 2:], 1e-9, message)
+
+
+def _rows(drawn: dict[str, Tensor], first: int, stop: int) -> dict[str, Tensor]:
+    return {n: x[first:stop] if x.dim() > 1 and len(x) > 1 else x for n, x in drawn.items()}
+
+
+def _columns(drawn: dict[str, Tensor], more: int) -> dict[str, Tensor]:
+    """With that many more columns of zeros; (n,) becomes longer too."""
+
+    def longer(x: Tensor) -> Tensor:
+        axis = min(1, x.dim() - 1)
+        size = [more if i == axis else n for i, n in enumerate(x.shape)]
+        return torch.cat([x, x.new_zeros(size)], axis) if size else x
+
+    return {name: longer(x) for name, x in drawn.items()}
 
 
 def check_left_padding(factory: Factory) -> None:
@@ -61,10 +76,10 @@ def check_left_padding(factory: Factory) -> None:
     )  # one row padded, one with junk after it
     pos[1, 10:] = torch.arange(10, 13)
     scale = torch.tensor([5])
-    plain = run(encoding, ids, scale=scale, total=13)
-    full = run(encoding, padded, pos, scale=scale, total=13)
+    plain = run(encoding, ids, scale=scale, length=13)
+    full = run(encoding, padded, pos, scale=scale)
     close(plain[:1], full[:1, 3:], 1e-5, "padding on the left moves positions")
     close(plain[1:], full[1:, :10], 1e-5, "a row without padding changes beside one with padding")
     if encoding.prefix_stable:
-        chunks = stream(encoding, padded, [2, 4, 1, 6], pos, scale=scale, total=13)
+        chunks = stream(encoding, padded, [2, 4, 1, 6], pos, scale=scale)
         close(plain[:1], chunks[:1, 3:], 1e-5, "padding on the left moves positions while decoding")

@@ -10,7 +10,7 @@ from inspect import signature
 import torch
 from torch import Tensor, nn
 
-from pezoo.base import Context, Encoding, Pairs, Shape
+from pezoo.base import Columns, Context, Encoding, Pairs, Shape
 from pezoo.testing.probe import SHAPE, Factory, Probe, build, close, context, require, run, tokens
 
 
@@ -71,7 +71,7 @@ def _check_registered(encoding: Encoding) -> None:
 
 
 def check_shapes(factory: Factory) -> None:
-    """Hooks keep batch, heads, tokens, dtype and device; q and k stay equally wide."""
+    """Hooks keep batch, heads, tokens and device; q and k stay equally wide, nothing loses bits."""
     for dtype in (torch.float32, torch.float64, torch.bfloat16):
         encoding = build(factory).to(dtype)
         b, t, s = 2, 9, encoding.shape
@@ -90,13 +90,22 @@ def check_shapes(factory: Factory) -> None:
         q, k = both
         require(q.shape == k.shape, f"transform: q {tuple(q.shape)} and k {tuple(k.shape)} differ")
         require(q.shape[:3] == (b, s.n_heads, t), f"transform: q became {tuple(q.shape)}")
-        require(q.dtype == k.dtype == dtype, f"transform: {dtype} became {q.dtype}, {k.dtype}")
+        for x in (q, k):
+            require(_precise(x, dtype), f"transform: {dtype} became {x.dtype}, less precise")
         bias = encoding.bias(q, k, ctx.at(0, x))
         if bias is not None:
             _is("bias", bias, Tensor)
             _check_bias_shape(bias, (b, s.n_heads, t, t))
-            require(bias.dtype == dtype, f"bias: expected {dtype}, got {bias.dtype}")
+            require(
+                _precise(bias, dtype),
+                f"bias: expected {dtype} as q, float32 or float64, got {bias.dtype}",
+            )
             require(bias.device == q.device, f"bias: on {bias.device}, q on {q.device}")
+
+
+def _precise(x: Tensor, dtype: torch.dtype) -> bool:
+    """`attend` casts, and float32 is enough for positions, whatever the dtype of the model."""
+    return x.dtype in (dtype, torch.float32, torch.float64)
 
 
 def _is(hook: str, found: object, kind: type) -> None:
@@ -116,7 +125,7 @@ def _check_bias_shape(bias: Tensor, size: tuple[int, int, int, int]) -> None:
 
 
 def check_bias_forms(factory: Factory) -> None:
-    """Where `pairs` or `widened` give the bias too, they are `bias`, values and gradients."""
+    """Where `fast_bias` gives the bias too, it is `bias`, values and gradients."""
     encoding, (b, s) = build(factory, Shape(12, 3, 4, 2, 40)).double(), (2, 14)
     generator = torch.Generator().manual_seed(4)
     shared, own = torch.arange(s)[None], torch.arange(s).clamp(max=9) + torch.tensor([[0], [5]])
@@ -147,18 +156,22 @@ def _other_forms(
 ) -> Iterator[tuple[str, Tensor, float]]:
     """Name, bias and tolerance of each that the encoding gives: sinusoids are float32."""
     (b, h, t, _), s = q.shape, k.shape[2]
-    pairs = encoding.pairs(q, k, ctx)
+    pairs = encoding.fast_bias(q, k, ctx, Pairs)
     if pairs is not None:
+        _is("fast_bias", pairs, Pairs)
+        assert isinstance(pairs, Pairs)
         _check_pairs_shape(pairs, (b, h, t, s))
-        yield "pairs", pairs.dense(), 1e-9
-    wide = encoding.widened(q, k, ctx)
+        yield "Pairs", pairs.dense(), 1e-9
+    wide = encoding.fast_bias(q, k, ctx, Columns)
     if wide is not None:
+        _is("fast_bias", wide, Columns)
+        assert isinstance(wide, Columns)
         sizes = [tuple(x.shape) for x in wide]
         require(
             sizes[0][:3] == (b, h, t) and sizes[1] == (b, h, s, sizes[0][-1]),
-            f"widened: q and k must be (B, H, T, W) and (B, H, S, W), were {sizes}",
+            f"Columns: q and k must be (B, H, T, W) and (B, H, S, W), were {sizes}",
         )
-        yield "widened", (wide[0] @ wide[1].mT - q @ k.mT) * encoding.shape.d_head**-0.5, 1e-4
+        yield "Columns", (wide.q @ wide.k.mT - q @ k.mT) * encoding.shape.d_head**-0.5, 1e-4
 
 
 def _check_pairs_shape(pairs: Pairs, size: tuple[int, int, int, int]) -> None:
@@ -166,16 +179,16 @@ def _check_pairs_shape(pairs: Pairs, size: tuple[int, int, int, int]) -> None:
     p = reader.shape[-1]
     require(
         reader.shape == (b, h, t, p),
-        f"pairs: the reader must be (B, H, T, P) = {(b, h, t, p)}, was {tuple(reader.shape)}",
+        f"Pairs: the reader must be (B, H, T, P) = {(b, h, t, p)}, was {tuple(reader.shape)}",
     )
     require(
         rows.shape == (1, t, s, h, p),
-        f"pairs: rows must be (1, T, S, H, P) = {(1, t, s, h, p)}, were {tuple(rows.shape)}; "
+        f"Pairs: rows must be (1, T, S, H, P) = {(1, t, s, h, p)}, were {tuple(rows.shape)}; "
         f"return None where samples differ",
     )
     require(
         reader.dtype == rows.dtype == torch.float64,
-        f"pairs: expected the dtype of q, torch.float64, got {reader.dtype} and {rows.dtype}",
+        f"Pairs: expected the dtype of q, torch.float64, got {reader.dtype} and {rows.dtype}",
     )
 
 

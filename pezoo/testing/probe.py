@@ -61,9 +61,13 @@ class Probe(nn.Module):
 def context(ids: Tensor, pos: Tensor | None = None, **fields: Any) -> Context:
     """A context for the ids (B, S), with positions 0..S-1 unless given."""
     pos = torch.arange(ids.shape[1])[None] if pos is None else pos
-    generator = torch.Generator().manual_seed(5)
     scale = torch.tensor([max(1, ids.shape[1] // 2)], device=ids.device)
-    return Context(pos=pos, ids=ids, scale=scale, generator=generator, **fields)
+    return Context(pos=pos, ids=ids, **{"scale": scale, **fields})
+
+
+def draws() -> torch.Generator:
+    """A generator for `Encoding.draw`, the same each time."""
+    return torch.Generator().manual_seed(5)
 
 
 def tokens(batch: int = 3, length: int = 10, seed: int = 0) -> Tensor:
@@ -86,9 +90,18 @@ def build(factory: Factory, shape: Shape = SHAPE, seed: int = 0) -> Encoding:
     return encoding.eval()
 
 
-def run(encoding: Encoding, ids: Tensor, pos: Tensor | None = None, **fields: Any) -> Tensor:
+def run(
+    encoding: Encoding,
+    ids: Tensor,
+    pos: Tensor | None = None,
+    *,
+    length: int | None = None,
+    **fields: Any,
+) -> Tensor:
     """What the probe makes of ids (B, T) -> (B, T, D); `fields` are those of a Context."""
-    ctx = replace(context(ids, pos), **fields)
+    ctx = context(ids, pos, **fields)
+    if ctx.drawn is None:
+        ctx = replace(ctx, drawn=encoding.draw(ctx, generator=draws(), length=length))
     with torch.no_grad():
         out: Tensor = Probe(encoding)(ids, ctx)
     return out
@@ -98,15 +111,15 @@ def stream(
     encoding: Encoding, ids: Tensor, chunks: list[int], pos: Tensor | None = None, **fields: Any
 ) -> Tensor:
     """The same with a cache, in chunks of these sizes."""
-    fields = {"total": ids.shape[1], **fields}
-    whole = replace(context(ids, pos), **fields)
+    whole, generator = context(ids, pos, **fields), draws()
     cache: list[Any] = [None] * encoding.shape.n_layers
     probe, outs, end = Probe(encoding), [], 0
     with torch.no_grad():
         for size in chunks:
             start, end = end, end + size
             ctx = replace(whole, pos=whole.pos[:, :end], ids=ids[:, :end], n_new=size)
-            outs.append(probe(ids[:, start:end], ctx, cache))
+            drawn = encoding.draw(ctx, generator=generator, length=ids.shape[1])
+            outs.append(probe(ids[:, start:end], replace(ctx, drawn=drawn), cache))
     return torch.cat(outs, 1)
 
 

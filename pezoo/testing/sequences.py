@@ -108,7 +108,7 @@ def check_deterministic(factory: Factory) -> None:
     """The same seed gives the same encoding and the same outputs."""
     ids = tokens()
     a, b = (run(build(factory, seed=4), ids) for _ in range(2))
-    close(a, b, 0, "two runs with one seed differ: draw from ctx.generator")
+    close(a, b, 0, "two runs with one seed differ: draw from the generator of draw")
 
 
 def check_order(factory: Factory) -> None:

@@ -15,6 +15,7 @@ from pezoo.testing.batches import (
     check_parts,
     check_right_padding,
 )
+from pezoo.testing.drawing import check_drawn, check_pure
 from pezoo.testing.hooks import (
     check_bias_forms,
     check_constructible,
@@ -50,6 +51,8 @@ CHECKS: tuple[Check, ...] = (
     check_parts,
     check_right_padding,
     check_left_padding,
+    check_drawn,
+    check_pure,
 )
 
 _PEZOO = Path(__file__).parents[1]

@@ -1,12 +1,14 @@
 """Every encoding passes the conformance suite, and the suite catches encodings that are broken."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import nn
 
 import pezoo
 from pezoo import testing
-from pezoo.base import Encoding, Pairs
+from pezoo.base import Columns, Encoding, Pairs
 from pezoo.testing import check_encoding, parametrize_with_checks, run_check
 
 PRISM = "prism(cursors=2,d_pe=16,hidden=12)"
@@ -88,7 +90,7 @@ class HalfPositions(Encoding):
 
 class WrongDtype(Encoding):
     def bias(self, q, k, ctx):
-        return -ctx.distance()[:, None].float()
+        return -ctx.distance()[:, None].bfloat16()
 
 
 class InFactors(Encoding):
@@ -104,6 +106,9 @@ class InFactors(Encoding):
     def bias(self, q, k, ctx):
         return torch.einsum("bhtk,btshk->bhts", q, self.rows(q, ctx))
 
+    def fast_bias(self, q, k, ctx, form):
+        return self.pairs(q, k, ctx) if form is Pairs else None
+
     def pairs(self, q, k, ctx):
         return Pairs(q, self.rows(q, ctx)) if len(ctx.pos) == 1 else None
 
@@ -116,6 +121,11 @@ class OtherPairs(InFactors):
 class PairsOfSamples(InFactors):
     def pairs(self, q, k, ctx):
         return Pairs(q, self.rows(q, ctx))
+
+
+class PairsInAnyForm(InFactors):
+    def fast_bias(self, q, k, ctx, form):
+        return self.pairs(q, k, ctx)
 
 
 class PairsOfAllKeys(InFactors):
@@ -142,7 +152,10 @@ class Steep(Encoding):
     def bias(self, q, k, ctx):
         return ctx.pos[:, None, None].to(q.dtype)
 
-    def widened(self, q, k, ctx):
+    def fast_bias(self, q, k, ctx, form):
+        return Columns(*self.columns(q, k, ctx)) if form is Columns else None
+
+    def columns(self, q, k, ctx):
         slope = torch.full_like(q[..., :1], self.factor * self.shape.d_head**0.5)
         pos = ctx.pos[:, None, :, None].to(k.dtype).expand(*k.shape[:3], 1)
         return torch.cat([q, slope], -1), torch.cat([k, pos], -1)
@@ -153,8 +166,8 @@ class SteepTwice(Steep):
 
 
 class SteepQueriesAlone(Steep):
-    def widened(self, q, k, ctx):
-        return super().widened(q, k, ctx)[0], k
+    def columns(self, q, k, ctx):
+        return super().columns(q, k, ctx)[0], k
 
 
 class GlobalDraw(Encoding):
@@ -169,22 +182,68 @@ class MixesBatch(Encoding):
         return x + x.roll(1, 0)
 
 
-class DrawsForThePart(Encoding):
+class Draws(Encoding):
+    """What a subclass draws in training is added to the embedding."""
+
     stochastic = True
 
-    def embed(self, x, ctx):
-        if not self.training:
-            return x
-        noise = torch.randn(len(x), 1, 1, generator=ctx.generator, dtype=x.dtype)
-        return x * (1 + noise)
+    def draw(self, ctx, *, generator=None, length=None, progress=None):
+        drawn = super().draw(ctx)
+        return {"draws.noise": self.noise(ctx, generator)} if self.training else drawn
 
-
-class DrawsForPadding(Encoding):
-    stochastic = True
+    def noise(self, ctx, generator):
+        return torch.randn(ctx.batch, ctx.new, 1, generator=generator)
 
     def embed(self, x, ctx):
-        start = torch.rand(1, generator=ctx.generator) + ctx.pos.shape[1]
-        return x + torch.sin(start)
+        return x + ctx.drawn["draws.noise"].to(x.dtype) if self.training else x
+
+
+class DrawsForThePart(Draws):
+    """A number for each row, which is no size that a row can be told from."""
+
+    def noise(self, ctx, generator):
+        return torch.randn(ctx.batch, generator=generator)
+
+    def embed(self, x, ctx):
+        noise = ctx.drawn["draws.noise"][: len(x), None, None] if self.training else 0
+        return x + noise
+
+
+class DrawsForPadding(Draws):
+    def embed(self, x, ctx):
+        return super().embed(x, ctx) / ctx.pos.shape[1]
+
+
+class DrawsTheWrongSize(Draws):
+    def noise(self, ctx, generator):
+        return torch.randn(ctx.new, ctx.batch, generator=generator)
+
+
+class DrawsFromItsOwn(Draws):
+    def noise(self, ctx, generator):
+        return torch.randn(ctx.batch, ctx.new, 1)
+
+
+class DrawsTwice(Draws):
+    def embed(self, x, ctx):
+        return super().embed(x, ctx) + 0.1 * torch.randn(1)
+
+
+class DrawsForNobody(Draws):
+    def prepare(self, ctx):
+        return replace(ctx, drawn=ctx.drawn or {"draws.noise": torch.zeros(1)})
+
+
+class AsksForValues(Encoding):
+    def bias(self, q, k, ctx):
+        return -ctx.distance()[:, None].float() / float(ctx.pos.max())
+
+
+class ChoosesByAMask(Encoding):
+    def bias(self, q, k, ctx):
+        far = -ctx.distance()[:, None].float()
+        far[far > 0] = 1.0
+        return far - (far[far > 0].sum() if len(far[far > 0]) else 0)
 
 
 class Blind(Encoding):
@@ -279,17 +338,25 @@ BROKEN = [
     (DependsOnLength, "check_prefix_stability", "a longer sequence changes earlier outputs"),
     (UnusedParameter, "check_gradients", "parameter forgotten gets no gradient"),
     (HalfPositions, "check_bfloat16", "in bfloat16 at position 20,000"),
-    (WrongDtype, "check_shapes", "expected torch.float64, got torch.float32"),
-    (OtherPairs, "check_bias_forms", "pairs differs from bias"),
+    (WrongDtype, "check_shapes", "as q, float32 or float64, got torch.bfloat16"),
+    (OtherPairs, "check_bias_forms", "Pairs differs from bias"),
     (PairsOfSamples, "check_bias_forms", "return None where samples differ"),
+    (PairsInAnyForm, "check_bias_forms", "fast_bias: expected a Columns, got Pairs"),
     (PairsOfAllKeys, "check_bias_forms", r"rows must be \(1, T, S, H, P\)"),
     (PairsWithoutGradient, "check_bias_forms", "another gradient of w than bias"),
-    (SteepTwice, "check_bias_forms", "widened differs from bias"),
+    (SteepTwice, "check_bias_forms", "Columns differs from bias"),
     (SteepQueriesAlone, "check_bias_forms", r"must be \(B, H, T, W\) and \(B, H, S, W\)"),
     (SinglePairs, "check_bias_forms", "expected the dtype of q"),
-    (GlobalDraw, "check_deterministic", "draw from ctx.generator"),
+    (GlobalDraw, "check_deterministic", "draw from the generator of draw"),
     (MixesBatch, "check_batch", "samples of a batch see each other"),
-    (DrawsForThePart, "check_parts", "a batch in parts draws other numbers"),
+    (DrawsForThePart, "check_parts", "a batch in parts is not the whole"),
+    (DrawsTheWrongSize, "check_drawn", r"must be \(B\|1, T, ...\) with B, T = 3, 10"),
+    (DrawsFromItsOwn, "check_drawn", "use the generator it is given"),
+    (DrawsTwice, "check_drawn", "all randomness belongs in draw"),
+    (DrawsForNobody, "check_drawn", r"prepare must begin with super\(\).prepare"),
+    (DrawsTwice, "check_pure", "randn draws random numbers: do that in draw"),
+    (AsksForValues, "check_pure", "_local_scalar_dense asks for values of a tensor"),
+    (ChoosesByAMask, "check_pure", "index asks for values of a tensor"),
     (DrawsForPadding, "check_right_padding", "padding on the right changes what is before it"),
     (Blind, "check_order", "set order_blind = True"),
     (Infinite, "check_long", "not finite at four times the training length"),

@@ -44,10 +44,10 @@ def test_parts_of_a_batch_add_up_to_the_whole(pe, task, alone):
     config = config_of(pe, "train.batch=7", "model.dropout=0.1", task=task)  # 2, 2 and 3 rows
     whole, parts = start(config), Team(accumulate=3).begin(config)
     for _ in range(3):
-        assert parts.backward() == pytest.approx(whole.backward(), rel=1e-5)
+        assert parts.backward() == pytest.approx(float(whole.backward()), rel=1e-5)
         for one, two in zip(whole.model.parameters(), parts.model.parameters(), strict=True):
             torch.testing.assert_close(two.grad, one.grad, rtol=1e-3, atol=1e-6)
-        assert parts.advance() == pytest.approx(whole.advance(), rel=1e-5)
+        assert parts.advance() == pytest.approx(float(whole.advance()), rel=1e-5)
     assert parts.spread == {"processes": 1, "accumulate": 3}
 
 

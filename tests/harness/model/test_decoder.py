@@ -42,12 +42,11 @@ def run(model, ids, pos, chunks=None):
     with torch.no_grad():
         if chunks is None:
             return model(ids, pos, **fields)
-        cache, outs, end = Cache(), [], 0
+        cache, outs, end = Cache(length=ids.shape[1]), [], 0
         for size in chunks:
             start, end = end, end + size
             here = slice(start, end)
-            total = ids.shape[1]
-            outs.append(model(ids[:, here], pos[:, here], cache=cache, total=total, **fields))
+            outs.append(model(ids[:, here], pos[:, here], cache=cache, **fields))
         return torch.cat(outs, 1)
 
 
@@ -111,7 +110,10 @@ def test_tied_weights_are_one_tensor():
 
 
 def test_attention_mask():
-    assert attention_mask(Context(torch.arange(3)[None])) is None
+    ids = torch.zeros(2, 3, dtype=torch.long)
+    assert attention_mask(Context(torch.arange(3)[None], ids)) is None
+    alone = attention_mask(Context(torch.tensor([[-1, 0, 1]]), ids[:1]))
+    assert alone.tolist() == [[[[True, False, False], [False, True, False], [False, True, True]]]]
     mask = attention_mask(Context(torch.tensor([[-1, 0, 1], [0, 1, 2]])))
     assert mask.tolist() == [
         [[[True, False, False], [False, True, False], [False, True, True]]],

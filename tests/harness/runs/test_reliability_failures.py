@@ -29,9 +29,10 @@ FLAWED = '''
 
     class Raises(Encoding):
         """Fails in the middle of training, with a message of two lines."""
-        def bias(self, q, k, ctx):
-            if ctx.progress and ctx.progress > 0.4:
+        def draw(self, ctx, progress=None, **plan):
+            if progress and progress > 0.4:
                 raise KeyError("no such\\nhead")
+            return {}
 
     class Hungry(Encoding):
         """Asks for more memory than any address space holds."""
@@ -45,15 +46,18 @@ FLAWED = '''
     class Short(Encoding):
         """Cannot represent what it is trained on."""
         max_len = 3
-        def prepare(self, ctx):
+        def draw(self, ctx, **plan):
             if int(ctx.pos.max()) >= 3:
                 raise PositionError("position 3 is beyond max_len=3")
-            return ctx
+            return {}
 
     class Nan(Encoding):
         """Its loss is NaN from step 10 of 30 on."""
+        def draw(self, ctx, progress=None, **plan):
+            wrong = progress and progress >= 1 / 3
+            return {"nan.factor": torch.tensor(float("nan") if wrong else 1.0)}
         def embed(self, x, ctx):
-            return x * (float("nan") if ctx.progress and ctx.progress >= 1 / 3 else 1)
+            return x * ctx.drawn["nan.factor"]
 
     class Tableless(Encoding):
         def __init__(self, shape):
@@ -106,7 +110,7 @@ def test_failures_are_records_with_reasons_and_the_others_go_on(call, flawed, ca
     assert records["nope"]["status"] == "done"
     assert {records[name]["status"] for name in NAMES} == {"failed"}
     reasons = {name: records[name]["reason"] for name in NAMES}
-    assert re.fullmatch(r"KeyError: 'no such\\nhead' \(flawed.py:\d+ in bias\)", reasons["raises"])
+    assert re.fullmatch(r"KeyError: 'no such\\nhead' \(flawed.py:\d+ in draw\)", reasons["raises"])
     assert reasons["hungry"].startswith("out of memory: ")
     assert reasons["exhausted"] == "out of memory"
     assert reasons["short"] == "cannot represent: position 3 is beyond max_len=3"

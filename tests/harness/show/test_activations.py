@@ -7,6 +7,7 @@ import torch
 
 import pezoo
 from harness import tasks
+from harness.model.decoder import Cache
 from harness.show import examples
 from harness.show.activations import activations
 from pezoo.encodings.randomized import Randomized
@@ -38,7 +39,7 @@ def test_recording_any_encoding_changes_nothing(decoder, example, text):
     def logits():
         pos, scale = torch.arange(ids.shape[1])[None], torch.tensor([one.length])
         draws = examples.positions(one.length)
-        return model(ids, pos, scale=scale, generator=draws, total=one.planned)
+        return model(ids, pos, scale=scale, generator=draws, cache=Cache(length=one.planned))
 
     with torch.no_grad():
         expected = logits()
@@ -61,8 +62,8 @@ def test_an_encoding_is_restored_when_it_cannot_represent_the_example(decoder, e
 
 
 def test_random_positions_are_those_that_the_answer_was_given_with(decoder, config_of, monkeypatch):
-    drawn, draw = [], Randomized.draw
-    monkeypatch.setattr(Randomized, "draw", lambda *args: drawn.append(draw(*args)) or drawn[-1])
+    drawn, draw = [], Randomized.table
+    monkeypatch.setattr(Randomized, "table", lambda *args: drawn.append(draw(*args)) or drawn[-1])
     task, config = tasks.make("copy"), config_of("randomized:alibi")
     model = decoder("randomized:alibi")
     one = examples.answer(model, task, config, task.vocab.encode("4711="))

@@ -57,7 +57,9 @@ def losses(stack, steps):
     """By seed, one list a step."""
     found = []
     for _ in range(steps):
-        by_seed = zip([t.config.seed for t in stack.trainers], stack.advance(), strict=True)
+        by_seed = zip(
+            [t.config.seed for t in stack.trainers], stack.advance().tolist(), strict=True
+        )
         found.append([loss for _, loss in sorted(by_seed)])
     return found
 
@@ -83,7 +85,7 @@ def test_a_stack_has_the_losses_of_its_members(text):
     gradient is nothing but rounding, as that of a key's bias, goes where rounding sends it.
     """
     alone, stack = trainers(text), Stack(trainers(text))
-    expected = torch.tensor([[trainer.advance() for trainer in alone] for _ in range(50)])
+    expected = torch.tensor([[float(trainer.advance()) for trainer in alone] for _ in range(50)])
     tolerance = 2e-3 if text == FAR else 1e-5
     torch.testing.assert_close(torch.tensor(losses(stack, 50)), expected, rtol=0, atol=tolerance)
 
@@ -98,7 +100,7 @@ def test_a_stack_has_the_weights_of_its_members(text, task):
     alone, together = (trainers(text, "model.dropout=0.1", task=task, double=True) for _ in "ab")
     stack = Stack(together)
     for _ in range(3):
-        expected = [trainer.advance() for trainer in alone]
+        expected = [float(trainer.advance()) for trainer in alone]
         assert losses(stack, 1)[0] == pytest.approx(expected, abs=1e-9)
     stack.write_back()
     assert_same_weights(alone, together, 1e-6)
@@ -111,8 +113,8 @@ def test_a_stack_on_a_gpu(text):
     configs = [config_of(text, seed).model_copy(update={"device": "cuda"}) for seed in (0, 1, 2)]
     alone, stack = [start(config) for config in configs], Stack([start(c) for c in configs])
     for _ in range(3):
-        expected = [trainer.advance() for trainer in alone]
-        assert stack.advance() == pytest.approx(expected, abs=1e-4)
+        expected = [float(trainer.advance()) for trainer in alone]
+        assert stack.advance().tolist() == pytest.approx(expected, abs=1e-4)
     stack.write_back()
 
 
@@ -125,8 +127,8 @@ def test_other_attention_than_a_cpus_own(text, attention):
 
     alone, stack = made(), Stack(made())
     for _ in range(2):
-        expected = [trainer.advance() for trainer in alone]
-        assert stack.advance() == pytest.approx(expected, abs=1e-5)
+        expected = [float(trainer.advance()) for trainer in alone]
+        assert stack.advance().tolist() == pytest.approx(expected, abs=1e-5)
     assert {*stack.modules[0].model.ran["train"]} == {*alone[0].model.ran["train"]}
 
 
@@ -135,7 +137,7 @@ def test_other_attention_than_a_cpus_own(text, attention):
 def test_weights_after_fifty_steps(text):
     alone, together = (trainers(text, double=True) for _ in "ab")
     stack = Stack(together)
-    expected = [[trainer.advance() for trainer in alone] for _ in range(50)]
+    expected = [[float(trainer.advance()) for trainer in alone] for _ in range(50)]
     torch.testing.assert_close(
         torch.tensor(losses(stack, 50)), torch.tensor(expected), rtol=0, atol=1e-5
     )
@@ -170,7 +172,7 @@ def test_a_member_that_diverges_changes_no_other():
         together[1].model.embedding.weight.fill_(math.nan)
     stack = Stack(together)
     for _ in range(3):
-        expected = [trainer.advance() for trainer in alone]
+        expected = [float(trainer.advance()) for trainer in alone]
         found = losses(stack, 1)[0]
         assert math.isnan(found[1])
         assert [found[0], found[2]] == pytest.approx([expected[0], expected[2]], abs=1e-9)
@@ -180,7 +182,7 @@ def test_a_member_that_diverges_changes_no_other():
 
 def test_bfloat16_is_that_of_the_members():
     alone, together = (trainers("rope", "train.precision=bf16") for _ in "ab")
-    expected = [trainer.advance() for trainer in alone]
+    expected = [float(trainer.advance()) for trainer in alone]
     assert losses(Stack(together), 1)[0] == pytest.approx(expected, abs=0.02)
 
 

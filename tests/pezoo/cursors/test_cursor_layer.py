@@ -1,5 +1,7 @@
 """Gates, noise, snapping, the copy branch and several layers of cursors."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -26,12 +28,18 @@ def tiny(cls, seed=0, **options):
     return encoding
 
 
+def gate_head(*sizes, **options):
+    usual = {"stride": 1, "scale": 1.0, "reset_bias": -3.0, "key_bias": 2.0, "query_bias": 0.0}
+    return GateHead(*sizes, **usual | options)
+
+
 def context(x, **fields):
     return Context(pos=torch.arange(x.shape[1])[None], x=x, **fields)
 
 
-def logits(encoding, x, layer=0, **fields):
-    ctx = encoding.prepare(context(x, **fields))
+def logits(encoding, x, layer=0, **plan):
+    ctx = context(x)
+    ctx = encoding.prepare(replace(ctx, drawn=encoding.draw(ctx, **plan)))
     q, k = torch.randn(2, 1, 2, x.shape[1], 4, dtype=D, generator=torch.manual_seed(3)).unbind(0)
     for below in range(layer + 1):
         out = encoding.transform(q, k, ctx.at(below, x * (below + 1)))
@@ -40,7 +48,7 @@ def logits(encoding, x, layer=0, **fields):
 
 def test_gates_start_where_they_should():
     assert steps_of(1) == [1, -1, 0]
-    head = GateHead(4, 6, 1, 1.0, -3.0, 2.0, 0.0)
+    head = gate_head(4, 6)
     reset, moves = head(torch.zeros(1, 1, 4))
     assert reset.mean().item() == pytest.approx(1 / (1 + 2.718281828**3), abs=0.03)
     assert moves[0, 0, 3:, 0].min() > 0.6  # keys count
@@ -49,7 +57,7 @@ def test_gates_start_where_they_should():
 
 
 def test_queries_can_start_with_the_steps_in_turn():
-    head = GateHead(4, 14, 2, 1.0, -3.0, 2.0, 4.0)
+    head = gate_head(4, 14, stride=2, query_bias=4.0)
     _, moves = head(torch.zeros(1, 1, 4))
     assert moves[0, 0, :7].argmax(-1).tolist() == [0, 1, 2, 3, 4, 0, 1]
     assert moves[0, 0, :7].max(-1).values.min() > 0.8
@@ -58,7 +66,9 @@ def test_queries_can_start_with_the_steps_in_turn():
 
 def test_scale_sharpens_the_gates():
     features = torch.randn(2, 3, 4, generator=torch.manual_seed(0))
-    one, two = (GateHead(4, 6, 2, scale, 0.0, 0.0, 0.0) for scale in (1.0, 2.0))
+    one, two = (
+        gate_head(4, 6, stride=2, scale=scale, reset_bias=0.0, key_bias=0.0) for scale in (1.0, 2.0)
+    )
     two.load_state_dict(one.state_dict())
     (r1, m1), (r2, m2) = one(features), two(features)
     torch.testing.assert_close(torch.logit(r2), 2 * torch.logit(r1))
@@ -148,13 +158,12 @@ def test_the_copy_branch_is_causal_attention():
     torch.manual_seed(0)
     branch = CopyBranch(6, 5, 3).double()
     x, features = torch.randn(2, 5, 6, dtype=D), torch.randn(2, 5, 5, dtype=D)
-    mask = torch.ones(2, 5, dtype=torch.bool)
     with torch.no_grad():
-        got, _ = branch(x, features, mask, None, False)
+        got, _ = branch(x, features, None, None, False)
         none, source = copy_by_hand(branch, x, features)
     torch.testing.assert_close(got.none, none)
     torch.testing.assert_close(got.source, source)
-    hard, _ = branch(x, features, mask, None, True)
+    hard, _ = branch(x, features, None, None, True)
     assert set(hard.source.unique().tolist()) | set(hard.none.unique().tolist()) == {0.0, 1.0}
     assert CopyBranch(6, 5, 3).null.bias.tolist() == [4.0] * 3  # copies start rare
 
@@ -166,7 +175,7 @@ def test_the_copy_branch_numbers_tokens_not_columns():
     mask = torch.tensor([[True, False, True, False, True]])
     with torch.no_grad():
         got, _ = branch(x, features, mask, None, False)
-        want, _ = branch(x[:, ::2], features[:, ::2], mask[:, ::2], None, False)
+        want, _ = branch(x[:, ::2], features[:, ::2], None, None, False)
     torch.testing.assert_close(got.none[:, ::2], want.none)
     torch.testing.assert_close(got.source[:, ::2, :, :3], want.source)
     assert not got.source[:, :, :, 3:].any()
@@ -177,12 +186,11 @@ def test_a_snapped_copy_of_a_token_that_occurs_twice_is_of_the_first():
     torch.manual_seed(0)
     branch = CopyBranch(6, 5, 3).double()
     x, features = torch.randn(1, 5, 6, dtype=D), torch.randn(1, 5, 5, dtype=D)
-    mask = torch.ones(1, 5, dtype=torch.bool)
     with torch.no_grad():
         branch.null.bias.fill_(-100.0)
         for rounding in (1e-9, -1e-9):
             x[:, 2] = x[:, 1] * (1 + rounding)
-            (_, source), _ = branch(x, features, mask, None, True)
+            (_, source), _ = branch(x, features, None, None, True)
             assert (source.sum(-1)[:, 1:] == 1).all()
             assert not source[..., 2].any()
             assert source[..., 1].any()
@@ -198,9 +206,7 @@ def test_a_copying_cursor_stands_where_the_copied_token_stands(cls):
         layer.copy_branch.null.bias.fill_(-1e4)
         layer.copy_branch.null.weight.zero_()
         streams, past = layer(x, context(x), None)
-        copy, _ = layer.copy_branch(
-            x, layer.features(x, context(x)), torch.ones(1, 6, dtype=torch.bool), None, False
-        )
+        copy, _ = layer.copy_branch(x, layer.features(x, context(x)), None, None, False)
     w = encoding.options.frequencies(torch.device("cpu")).to(D)
     total = layer.gate.cursors // 2
     for t in range(1, 6):

@@ -32,8 +32,8 @@ def made(text, seed=0):
 def run(encoding, t=7, mode=None):
     """The contexts of both layers after a pass over t tokens, and the encoding's pictures."""
     x = torch.randn(1, t, SHAPE.d_model)
-    generator = torch.Generator().manual_seed(0)
-    ctx = Context(torch.arange(t)[None], x=x, generator=generator, mode=mode)
+    ctx = Context(torch.arange(t)[None], x=x, mode=mode)
+    ctx = replace(ctx, drawn=encoding.draw(ctx, generator=torch.Generator().manual_seed(0)))
     layers = []
     with torch.no_grad():
         ctx = encoding.prepare(ctx)

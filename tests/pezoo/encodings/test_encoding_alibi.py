@@ -16,11 +16,13 @@ def bias(heads, t, asymmetric=False, distances=None, pos=None, dtype=torch.float
 
 @pytest.mark.parametrize("heads", [1, 2, 3, 4, 6, 8, 12, 16])
 def test_reference_slopes(reference, heads):
-    assert slopes(heads) == pytest.approx(reference["alibi"]["slopes"][str(heads)].tolist())
+    torch.testing.assert_close(
+        slopes(heads), reference["alibi"]["slopes"][str(heads)], rtol=1e-6, atol=0
+    )
 
 
 def test_slopes_of_8_heads_as_in_the_paper():
-    assert slopes(8) == [2**-h for h in range(1, 9)]
+    assert slopes(8).tolist() == [2**-h for h in range(1, 9)]
 
 
 @pytest.mark.parametrize("asymmetric", [False, True])
@@ -50,13 +52,12 @@ def test_reference_plain_and_sampled(reference):
     torch.testing.assert_close(both, want["sampled_both_sides"])
 
 
-def test_half_precision_rounds_the_result_alone():
+def test_half_precision_rounds_nothing_before_attention():
     pos = torch.arange(30_000, 30_020)[None]
-    low = bias(3, 20, pos=pos, dtype=torch.bfloat16)
-    assert torch.equal(low, bias(3, 20, pos=pos).bfloat16())
+    assert torch.equal(bias(3, 20, pos=pos, dtype=torch.bfloat16), bias(3, 20, pos=pos))
 
 
 @given(heads=st.integers(1, 40), shift=st.integers(0, 10**6))
 def test_a_shift_changes_nothing(heads, shift):
     assert torch.equal(bias(heads, 5), bias(heads, 5, pos=torch.arange(5)[None] + shift))
-    assert len(slopes(heads)) == len(set(slopes(heads))) == heads
+    assert len(slopes(heads)) == len(set(slopes(heads).tolist())) == heads

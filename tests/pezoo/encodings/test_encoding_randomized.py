@@ -1,4 +1,5 @@
 import itertools
+from dataclasses import replace
 
 import pytest
 import torch
@@ -17,16 +18,21 @@ def seeded(seed):
     return torch.Generator().manual_seed(seed)
 
 
-def context(pos=None, seed=0, **fields):
-    pos = torch.arange(6)[None] if pos is None else pos
-    return Context(pos=pos, generator=seeded(seed), **fields)
+def context(pos=None, **fields):
+    return Context(pos=torch.arange(6)[None] if pos is None else pos, **fields)
+
+
+def prepare(encoding, ctx=None, seed=0, length=None):
+    ctx = context() if ctx is None else ctx
+    drawn = encoding.draw(ctx, generator=seeded(seed), length=length)
+    return encoding.prepare(replace(ctx, drawn=drawn))
 
 
 def hooks(encoding, ctx):
     """What an attention layer sees: embeddings and logits of fixed q and k."""
     x = torch.randn(2, 6, 8, generator=seeded(7))
     q, k = torch.randn(2, 2, 2, 6, 4, generator=seeded(8)).unbind(0)
-    ctx = encoding.prepare(ctx)
+    ctx = prepare(encoding, ctx)
     q, k = encoding.transform(q, k, ctx)
     bias = encoding.bias(q, k, ctx)
     return encoding.embed(x, ctx), q @ k.mT / 2 + (0 if bias is None else bias)
@@ -46,7 +52,7 @@ def with_weights_of(encoding, plain):
 )
 def test_draws_are_ascending_distinct_and_in_range(size, data, seed, sample):
     n = data.draw(st.integers(1, size))
-    drawn = make("randomized", SHAPE, max_len=size, sample=sample).draw(n, seeded(seed)).tolist()
+    drawn = make("randomized", SHAPE, max_len=size, sample=sample).table(n, seeded(seed)).tolist()
     assert len(drawn) == n
     assert drawn == sorted(set(drawn))
     assert 0 <= drawn[0] <= drawn[-1] < size
@@ -57,7 +63,7 @@ def test_draws_are_ascending_distinct_and_in_range(size, data, seed, sample):
 def test_every_choice_is_equally_likely(sample):
     first = 0 if sample == "positions" else 1
     encoding, generator = make("randomized", SHAPE, max_len=5, sample=sample), seeded(0)
-    draws = [tuple(encoding.draw(2 + first, generator).tolist()[first:]) for _ in range(2000)]
+    draws = [tuple(encoding.table(2 + first, generator).tolist()[first:]) for _ in range(2000)]
     choices = list(itertools.combinations(range(first, 5), 2))
     assert set(draws) == set(choices)
     share = 2000 / len(choices)
@@ -88,17 +94,17 @@ def test_the_same_in_distances(inner):
 def test_one_draw_for_the_batch_in_training_and_evaluation(training):
     encoding = make("randomized(max_len=40):rope", SHAPE).train(training)
     pos = torch.tensor([[0, 1, 2, 3, 4, 5], [-1, -1, 0, 1, 2, 3], [0, 1, 2, -1, -1, -1]])
-    new = encoding.prepare(context(pos)).pos
+    new = prepare(encoding, context(pos)).pos
     table = new[0]
     assert not torch.equal(table, pos[0])
     assert torch.equal(new, torch.where(pos < 0, -1, table[pos.clamp(min=0)]))
-    again = [encoding.prepare(context(pos, seed)).pos for seed in (0, 1)]
+    again = [prepare(encoding, context(pos), seed).pos for seed in (0, 1)]
     assert torch.equal(again[0], new)
     assert not torch.equal(again[1], new)
 
 
 def test_sampled_distances_depend_on_the_offset_alone():
-    ctx = make("randomized(max_len=40,sample=distances)", SHAPE).prepare(context())
+    ctx = prepare(make("randomized(max_len=40,sample=distances)", SHAPE))
     d = ctx.distance()[0]
     assert torch.equal(d, -d.T)
     assert torch.equal(d[1:, 1:], d[:-1, :-1])
@@ -110,19 +116,19 @@ def test_sampled_distances_depend_on_the_offset_alone():
 @pytest.mark.parametrize("sample", ["positions", "distances"])
 def test_decoding_keeps_the_one_draw(sample):
     encoding, memo = make("randomized", SHAPE, sample=sample), {}
-    whole = encoding.prepare(context(total=6))
+    whole = prepare(encoding)
     for length in range(1, 7):
-        step = context(torch.arange(length)[None], n_new=1, total=6, memo=memo)
-        step = encoding.prepare(step)
+        step = context(torch.arange(length)[None], n_new=1, memo=memo)
+        step = prepare(encoding, step, length=6) if length == 1 else encoding.prepare(step)
         assert torch.equal(step.distance()[:, -1], whole.distance()[:, length - 1, :length])
-    with pytest.raises(PositionError, match=r"set Context\.total"):
+    with pytest.raises(PositionError, match="give draw the final length"):
         encoding.prepare(context(torch.arange(7)[None], n_new=1, memo=memo))
 
 
 def test_more_positions_than_the_range_is_an_error():
     encoding = make("randomized(max_len=6):rope", SHAPE)
-    with pytest.raises(PositionError, match="represents 6 positions, was asked for 7"):
-        encoding.prepare(context(total=7))
+    with pytest.raises(PositionError, match="represents 6 positions, needs 7"):
+        prepare(encoding, length=7)
     with pytest.raises(PositionError, match="represents positions"):
         encoding.prepare(context(torch.arange(7)[None]))
 

@@ -1,0 +1,74 @@
+"""What is drawn at random for a step, for the whole batch, before anything is computed.
+
+All tensors keep to the convention of `pezoo.base.Encoding.draw`: (B|1, T, ...) has an entry for
+each row and each token that the model reads, (n,) and () serve the whole batch. So a part of a
+batch, a batch padded to a common size and a stack of batches have the random numbers that the
+whole batch has alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+Drawn = Mapping[str, Tensor]
+DROPOUT = "dropout"  # (B, T, 2 layers, D) bool, True where a number is kept
+
+
+def dropout_masks(
+    size: tuple[int, int, int], layers: int, last: int, p: float, generator: torch.Generator
+) -> Tensor:
+    """Masks for x of `size` (B, T, D): after the attention and after the MLP of each layer.
+
+    The last layer needs the `last` tokens alone; the others' masks are not drawn.
+    """
+    b, t, d = size
+    masks = torch.ones(2 * layers, b, t, d, dtype=torch.bool, device=generator.device)
+    for number, mask in enumerate(masks):
+        columns = last if number >= 2 * (layers - 1) else t
+        kept = torch.empty(b, columns, d, dtype=torch.bool, device=generator.device)
+        mask[:, t - columns :] = kept.bernoulli_(1 - p, generator=generator)
+    return masks.permute(1, 2, 0, 3)
+
+
+def rows(drawn: Drawn, first: int, stop: int) -> Drawn:
+    """The share of some of the B rows."""
+    return {n: x[first:stop] if x.dim() > 1 and len(x) > 1 else x for n, x in drawn.items()}
+
+
+def padded(drawn: Drawn, more: int) -> Drawn:
+    """With zeros for so many more columns on the right."""
+    return {name: _longer(x, x.shape[1] + more) if x.dim() > 1 else x for name, x in drawn.items()}
+
+
+def moved(drawn: Drawn, device: str) -> Drawn:
+    """The same on that device; to a GPU without waiting for it."""
+    pinned = device.startswith("cuda")
+    return {
+        name: (x.pin_memory() if pinned and not x.is_cuda else x).to(device, non_blocking=True)
+        for name, x in drawn.items()
+    }
+
+
+def stacked(members: Sequence[Drawn]) -> dict[str, Tensor]:
+    """(M, ...) of several members, equally long; shorter tables (n,) get zeros on the right.
+
+    Errors: ValueError where not all draw the same things.
+    """
+    if len({frozenset(drawn) for drawn in members}) > 1:
+        raise ValueError("members of a stack draw different things")
+    found = {}
+    for name, first in members[0].items():
+        own = [drawn[name] for drawn in members]
+        if first.dim() == 1:
+            size = max(map(len, own))
+            own = [pad(x, (0, size - len(x))) for x in own]
+        found[name] = torch.stack(own)
+    return found
+
+
+def _longer(x: Tensor, columns: int) -> Tensor:
+    return pad(x, (0, 0) * (x.dim() - 2) + (0, columns - x.shape[1]))

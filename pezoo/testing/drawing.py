@@ -1,0 +1,84 @@
+"""Checks that all randomness is in `draw`, and that the other hooks ask for no values."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from pezoo.base import Encoding
+from pezoo.testing.probe import Factory, Probe, build, close, context, draws, require, tokens
+
+
+def check_drawn(factory: Factory) -> None:
+    """`draw` uses the generator it is given, and `prepare` calls it where nobody has."""
+    for encoding in (build(factory), build(factory).train()):
+        ids, before = tokens(), torch.get_rng_state()
+        drawn = encoding.draw(context(ids), generator=draws(), progress=1.0)
+        require(
+            torch.equal(before, torch.get_rng_state()),
+            "draw takes numbers from torch's default generator: use the generator it is given",
+        )
+        _check_sizes(drawn, tuple(ids.shape))
+        one, two = (_seeded(seed, encoding, ids, drawn) for seed in (0, 1))
+        close(one, two, 0, "two passes with one `drawn` differ: all randomness belongs in draw")
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            drawn = encoding.draw(context(ids))
+        one, two = (_seeded(0, encoding, ids, x) for x in (drawn, None))
+        close(one, two, 0, "without ctx.drawn it differs: prepare must begin with super().prepare")
+
+
+def _seeded(seed: int, encoding: Encoding, ids: Tensor, drawn: dict[str, Tensor] | None) -> Tensor:
+    """A pass under a seed of torch's default generator; without `drawn`, prepare has to draw."""
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        torch.manual_seed(seed)
+        out: Tensor = Probe(encoding)(ids, context(ids, drawn=drawn))
+    return out
+
+
+def _check_sizes(drawn: dict[str, Tensor], size: tuple[int, ...]) -> None:
+    b, t = size
+    for name, x in drawn.items():
+        require(isinstance(x, Tensor), f"draw: {name} must be a Tensor, is a {type(x).__name__}")
+        require(
+            x.dim() < 2 or (x.shape[0] in (1, b) and x.shape[1] == t),
+            f"draw: {name} must be (B|1, T, ...) with B, T = {b}, {t}, or (n,) or (), is "
+            f"{tuple(x.shape)}",
+        )
+
+
+def check_pure(factory: Factory) -> None:
+    """After `draw`, no hook draws, or asks for a value: a GPU would have to be waited for."""
+    encoding, ids = build(factory).train(), tokens(2, 10)
+    pos = torch.arange(10)[None].repeat(2, 1)
+    pos[1] = (pos[1] - 2).clamp(min=-1)
+    for ctx in (context(ids), context(ids, pos)):
+        ctx = replace(ctx, drawn=encoding.draw(ctx, generator=draws(), progress=1.0))
+        probe = Probe(encoding)
+        with torch.no_grad(), _Pure():  # type: ignore[no-untyped-call]
+            probe(ids, ctx)
+
+
+class _Pure(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Refuses operations that draw, or whose result a host has to wait for."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        waits = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape} & {*func.tags}
+        name = func.overloadpacket.__name__
+        if name == "index":  # by numbers it has the size of the numbers
+            waits = {x for x in args[1] if x is not None and x.dtype in (torch.bool, torch.uint8)}
+        # `pezoo.functional.distinct` uses unique on a CPU alone.
+        require(
+            not waits or name.startswith(("_unique", "unique")),
+            f"{name} asks for values of a tensor, as int(), bool(), .item() and x[mask] do, for "
+            f"which the host waits: do that in draw",
+        )
+        require(
+            torch.Tag.nondeterministic_seeded not in func.tags,
+            f"{name} draws random numbers: do that in draw",
+        )
+        return func(*args, **(kwargs or {}))
