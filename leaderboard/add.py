@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 
 from leaderboard import catalog
@@ -18,12 +17,14 @@ def add(run: str, runs: Path, records: Path) -> Path:
     for no such run, one that is not finished, a damaged result, or a record that `check` refuses.
     """
     folder = find(run, runs)
-    data = result(folder)
-    record = read(folder / "result.json")
+    result = folder / "result.json"
+    if not (folder / "DONE").is_file() or not result.is_file():
+        raise ValueError(f"{folder} is not a finished run: it needs result.json and DONE")
+    data, record = result.read_bytes(), read(result)
     if isinstance(record, str):
-        raise ValueError(f"{folder / 'result.json'}: {record}")
+        raise ValueError(f"{result}: {record}")
     if reasons := list(refusals(record, catalog.read())):
-        raise ValueError(f"{folder / 'result.json'}: {'; '.join(reasons)}")
+        raise ValueError(f"{result}: {'; '.join(reasons)}")
     name = f"{record.run}.json"
     path = records / record.protocol / record.task / slug(record.encoding) / name
     others = [other for other in records.rglob(name) if other != path]
@@ -41,14 +42,3 @@ def find(run: str, runs: Path) -> Path:
         few = ", ".join(path.name for path in found[:5]) or "none"
         raise ValueError(f"expected a run's folder or its id in {runs}, was {run!r}; found: {few}")
     return found[0]
-
-
-def result(folder: Path) -> bytes:
-    """The bytes of result.json, as DONE confirms them. Errors: ValueError."""
-    done, path = folder / "DONE", folder / "result.json"
-    if not done.is_file() or not path.is_file():
-        raise ValueError(f"{folder} is not a finished run: it needs result.json and DONE")
-    data = path.read_bytes()
-    if hashlib.sha256(data).hexdigest().encode() != done.read_bytes().strip():
-        raise ValueError(f"{path} is not what DONE says: the file was changed or damaged")
-    return data

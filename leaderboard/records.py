@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import hashlib
+import os
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -12,15 +14,17 @@ from leaderboard.schema import Record
 
 RECORDS = Path(__file__).parent / "records"  # the committed ones
 LARGEST_FILE = 4_000_000  # bytes
-SITE_TABLES = "leaderboard.json"  # which a built site has beside its pages
+SITE_TABLES = "leaderboard.json"  # marks a built site, whose copies of records are not read
+SITE_RECORDS = "record"  # the folder of these copies
 
 
 def load(paths: Iterable[Path | str]) -> tuple[list[Record], list[str]]:
     """Every record in these files and folders, and one line `path: reason` per bad file.
 
-    In a run's folder, which holds a config.json, only result.json is read; the tables of a built
-    site are passed over. Of several files with the same run id the first counts, in the order of
-    `paths`, except that a run that is done replaces one that failed. No content of a file raises.
+    In a run's folder, which holds a config.json, only result.json is read, if DONE confirms it; a
+    built site's copies are passed over. Of several files with the same run id the first counts, in
+    the order of `paths`, except that a run that is done replaces one that failed. No content of a
+    file raises.
     """
     found: dict[str, Record] = {}
     problems: list[str] = []
@@ -51,7 +55,7 @@ def paths_of(paths: Iterable[Path | str], problems: list[str]) -> list[Path]:
     files: list[Path] = []
     for path in map(Path, paths):
         if path.is_dir():
-            files += (p for p in sorted(path.rglob("*.json")) if _is_record(p))
+            files += sorted(_files(path))
         elif path.is_file():
             files.append(path)
         else:
@@ -59,10 +63,14 @@ def paths_of(paths: Iterable[Path | str], problems: list[str]) -> list[Path]:
     return files
 
 
-def _is_record(path: Path) -> bool:
-    if path.name == SITE_TABLES:
-        return False
-    return path.name == "result.json" or not (path.parent / "config.json").exists()
+def _files(folder: Path) -> Iterator[Path]:
+    for at, folders, names in os.walk(folder):
+        if SITE_TABLES in names:
+            names.remove(SITE_TABLES)
+            folders[:] = [name for name in folders if name != SITE_RECORDS]
+        for name in (*folders, *names):  # a folder with the name of a record is a mistake to report
+            if name == "result.json" or (name.endswith(".json") and "config.json" not in names):
+                yield Path(at, name)
 
 
 def _read(path: Path) -> Record:
@@ -70,7 +78,14 @@ def _read(path: Path) -> Record:
         raise ValueError("not a regular file")
     if (size := path.stat().st_size) > LARGEST_FILE:
         raise ValueError(f"{size} bytes; a record has at most {LARGEST_FILE}")
-    return Record.model_validate_json(path.read_bytes())
+    data, done = path.read_bytes(), path.with_name("DONE")
+    if done.is_file() and hashlib.sha256(data).hexdigest().encode() != done.read_bytes().strip():
+        raise ValueError("not what DONE says: the file was changed or damaged")
+    record = Record.model_validate_json(data)
+    in_run = path.with_name("config.json").exists()
+    if in_run and record.status == "done" and not done.is_file():
+        raise ValueError("the run is not finished: there is no DONE")
+    return record
 
 
 def _reason(error: Exception) -> str:

@@ -13,13 +13,13 @@ from leaderboard.catalog import Catalog
 from leaderboard.curves import curves
 from leaderboard.data import runs_data, script, site_data
 from leaderboard.files import script_json, write
-from leaderboard.records import SITE_TABLES
+from leaderboard.records import SITE_RECORDS, SITE_TABLES
 from leaderboard.render import render
 from leaderboard.schema import Record
 from leaderboard.styles import styles
 from leaderboard.tables import Table
 
-FOLDERS = ("task", "encoding", "run", "record")  # pages of earlier builds are removed from these
+FOLDERS = ("task", "encoding", "run", SITE_RECORDS)  # from these, pages of earlier builds go
 _TABLE = ("tabulator.min.js", "data.js", "core.js", "grid.js")
 _CHART = (*_TABLE, "chart.js")  # which loads plotly.min.js
 SCRIPTS = {  # what each kind of page loads, besides theme.js
@@ -98,7 +98,8 @@ def _shared(
     for table in tables:
         yield f"pictures/{table.slug}.svg", curves(table.title, table.rows, look)
     for record in records:
-        yield f"record/{record.run}.json", record.model_dump_json(by_alias=True, indent=1) + "\n"
+        as_json = record.model_dump_json(by_alias=True, indent=1)
+        yield f"{SITE_RECORDS}/{record.run}.json", as_json + "\n"
 
 
 def _assets() -> Iterator[tuple[str, str | bytes]]:

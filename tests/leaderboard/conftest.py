@@ -37,7 +37,7 @@ def save(tmp_path: Path) -> Callable[..., Path]:
     def write(*records: Any, folder: str = "records") -> Path:
         for at, one in enumerate(records):
             path = tmp_path / folder / f"{at:03}.json"
-            path.parent.mkdir(exist_ok=True)
+            path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(one if isinstance(one, str) else json.dumps(one), encoding="utf-8")
         return tmp_path / folder
 

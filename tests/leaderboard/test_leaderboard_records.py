@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 
@@ -122,14 +123,21 @@ def test_in_a_run_folder_only_the_result_is_read(raw, tmp_path: Path):
     (run / "config.json").write_text("{}")
     (run / "env.json").write_text("{}")
     assert load([tmp_path / "runs"]) == ([], [])
-    (run / "result.json").write_text(json.dumps(raw()))
+    result = json.dumps(raw())
+    (run / "result.json").write_text(result)
+    assert "there is no DONE" in load([tmp_path / "runs"])[1][0]
+    (run / "DONE").write_text(hashlib.sha256(result.encode()).hexdigest())
     assert [len(part) for part in load([tmp_path / "runs"])] == [1, 0]
+    (run / "result.json").write_text(json.dumps(raw() | {"chance": 0.2}))
+    records, problems = load([tmp_path / "runs"])
+    assert (records, "not what DONE says" in problems[0]) == ([], True)
 
 
 def test_the_tables_of_a_site_among_the_runs_are_no_bad_record(raw, save, tmp_path: Path):
     site = save(raw()) / "leaderboard"
     site.mkdir()
     (site / "leaderboard.json").write_text("[]")
+    save("{}", json.dumps(raw("alibi")), folder="records/leaderboard/record")
     records, problems = load([site.parent])
     assert (len(records), problems) == (1, [])
 
