@@ -39,7 +39,7 @@ class Pass:
     """What the layers share in one forward pass; `ran` gets the name of the attention that ran."""
 
     encoding: Encoding
-    mask: Tensor | None
+    mask: Tensor | str
     backend: str
     ran: set[str]
 
@@ -219,11 +219,11 @@ class Decoder(nn.Module):
             parameter.copy_(draw * std)
 
 
-def attention_mask(ctx: Context) -> Tensor | None:
-    """The mask of `pezoo.adapters`, or None where it is plainly causal and kernels need none.
+def attention_mask(ctx: Context) -> Tensor | str:
+    """The mask of `pezoo.adapters`, or CAUSAL where kernels need none.
 
     Rows that share their positions have no padding; a batch of one row may have some.
     """
     if ctx.new == ctx.pos.shape[1] and len(ctx.pos) == 1 < ctx.batch:
-        return None
+        return adapters.CAUSAL
     return adapters.attention_mask(ctx)

@@ -9,16 +9,18 @@ from functools import partial
 from importlib import import_module
 from types import ModuleType
 
+import torch
 from torch import Tensor
 
 from pezoo.adapters import eager, numba
 from pezoo.base import Columns, Context, Encoding, Pairs
 from pezoo.kernels.backends import BackendError, fastest
-from pezoo.vmap import over_rows
+from pezoo.vmap import over_rows, stacked
 
-__all__ = ["BACKENDS", "BackendError", "attend", "attention_mask", "resolve"]
+__all__ = ["BACKENDS", "CAUSAL", "BackendError", "attend", "attention_mask", "resolve"]
 
 BACKENDS = ("sdpa", "eager", "flex", "numba", "xformers")
+CAUSAL = "causal"  # a mask that needs no numbers: T = S, and no row has padding
 
 
 def resolve(backend: str, encoding: Encoding, device: str = "") -> str:
@@ -47,20 +49,27 @@ def attend(
     k: Tensor,
     v: Tensor,
     ctx: Context,
-    mask: Tensor | None = None,
+    mask: Tensor | str | None = None,
     backend: str = "sdpa",
     ran: set[str] | None = None,
 ) -> Tensor:
     """Attention of T queries over S keys -> (B, H, T, K).
 
-    q (B, H, T, K') and k (B, H, S, K') come from `encoding.transform`; v (B, H, S, K). mask
-    (B|1, 1, T, S) is True where a query may look; None is the causal mask with T = S. The logits
-    are divided by sqrt(d_head), also when q and k have been widened. What the encoding returns is
-    cast to the dtype of v. `ran` gets the name of what ran: numba leaves some inputs to sdpa, which
-    has several kernels.
+    q (B, H, T, K') and k (B, G, S, K') come from `encoding.transform`; v (B, G, S, K). With fewer
+    key-value heads G than query heads (grouped-query attention), H/G queries in turn share one.
+    mask (B|1, 1, T, S) is True where a query may look; None is `attention_mask(ctx)`: causal, the
+    last query beside the last key, and no padding. CAUSAL says that T = S without padding, which
+    spares the look at ctx.pos. The logits are divided by sqrt(d_head), also when q and k have been
+    widened. What the encoding returns is cast to the dtype of v. `ran` gets the name of what ran:
+    numba leaves some inputs to sdpa, which has several kernels.
+
+    Errors: ValueError where ctx does not hold the positions of all keys, and for heads that G does
+    not divide; BackendError for a backend that cannot run here.
     """
+    _check(q, k, v, ctx)
     scale = encoding.shape.d_head**-0.5
-    q, k = q.to(v.dtype), k.to(v.dtype)
+    q, k, v = q.to(v.dtype), _for_each_head(k.to(v.dtype), q), _for_each_head(v, q)
+    seen = _seen(ctx, mask)
     if backend == "numba" and not numba.takes(q, k):
         backend = "sdpa"
     if ran is not None and backend != "sdpa":
@@ -70,19 +79,59 @@ def attend(
     bias = None if bias is None else bias.to(v.dtype)
     if isinstance(fast, Pairs):
         pairs = Pairs(*(x.to(v.dtype) for x in fast))
-        return numba.attend(q, k, v, pairs, mask, scale)
+        return numba.attend(q, k, v, pairs, seen, scale)
     if isinstance(fast, Columns):
         q, k = (x.to(v.dtype) for x in fast)
     if backend == "eager":
-        return eager.attend(q, k, v, bias, mask, scale, lambda z: encoding.weights(z, ctx))
+        return eager.attend(q, k, v, bias, seen, scale, lambda z: encoding.weights(z, ctx))
     if backend == "numba":
-        return numba.attend(q, k, v, bias, mask, scale)
+        return numba.attend(q, k, v, bias, seen, scale)
     if bias is not None:
         bias = bias.view((1,) * (4 - bias.dim()) + bias.shape)
     attend = partial(_module(backend).attend, scale=scale)
     if backend == "sdpa":
         attend = partial(attend, ran=ran)
-    return over_rows(attend, q, k, v, bias, mask)
+    return over_rows(attend, q, k, v, bias, seen)
+
+
+def _check(q: Tensor, k: Tensor, v: Tensor, ctx: Context) -> None:
+    heads, t, s = q.shape[1], q.shape[2], k.shape[2]
+    if ctx.pos.shape[1] != s or ctx.new != t or v.shape[2] != s:
+        raise ValueError(
+            f"ctx needs the positions of all {s} keys and n_new={t}, the number of queries; it has "
+            f"{ctx.pos.shape[1]} positions and n_new={ctx.new}. While decoding, extend ctx.pos by "
+            "the new tokens and set n_new to their number"
+        )
+    for name, x in (("k", k), ("v", v)):
+        if heads % x.shape[1]:
+            raise ValueError(
+                f"{heads} query heads cannot share the {x.shape[1]} heads of {name}: expected a "
+                "divisor"
+            )
+
+
+def _for_each_head(x: Tensor, q: Tensor) -> Tensor:
+    """Keys or values (B, G, S, K) -> (B, H, S, K)."""
+    share = q.shape[1] // x.shape[1]
+    return x if share == 1 else x.repeat_interleave(share, 1)
+
+
+def _seen(ctx: Context, mask: Tensor | str | None) -> Tensor | None:
+    """The mask that kernels get; None where it is CAUSAL."""
+    if isinstance(mask, Tensor):
+        return mask
+    if mask is None and not _plainly_causal(ctx):
+        return attention_mask(ctx)
+    if mask is not None and mask != CAUSAL:
+        raise ValueError(f"mask must be a tensor, None or {CAUSAL!r}, was {mask!r}")
+    return None
+
+
+def _plainly_causal(ctx: Context) -> bool:
+    """Whether T = S without padding; on a GPU the host does not look, and the answer is no."""
+    whole = ctx.new == ctx.pos.shape[1] and ctx.pos.device.type == "cpu"
+    known = whole and not (torch.compiler.is_compiling() or stacked())
+    return known and not bool((ctx.pos < 0).any())
 
 
 def _fast_bias(

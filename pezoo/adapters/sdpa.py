@@ -21,9 +21,10 @@ def attend(
 
     `ran` gets the name of torch's kernel; "sdpa math" is attention written out.
     """
-    plain = bias is None and mask is None
+    t, s = q.shape[-2], k.shape[-2]
+    plain = bias is None and mask is None and t == s  # torch's is_causal starts at the first key
     if mask is None and not plain:
-        mask = causal(q.shape[-2], k.shape[-2], q.device)
+        mask = causal(t, s, q.device)
     if mask is not None and bias is not None:
         mask = torch.where(mask, bias, -torch.inf).to(q.dtype)
     if ran is not None:

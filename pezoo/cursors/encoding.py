@@ -78,8 +78,16 @@ class CursorEncoding(Encoding):
         if group and ctx.layer == self.starts[group]:
             assert ctx.x is not None
             self._run(group, self.norms[group - 1](ctx.x), ctx)
-        e_q, e_k = ctx.memo[f"{self.name}.{group}.streams"][ctx.layer - self.starts[group]]
+        streams = ctx.memo.get(f"{self.name}.{group}.streams")
+        if streams is None:
+            raise ValueError(
+                f"{self.name} found no streams: call ctx = encoding.prepare(ctx) once per forward "
+                "pass, and every layer in turn with ctx.at(layer, x)"
+            )
+        e_q, e_k = streams[ctx.layer - self.starts[group]]
         mu = at_least_float32(self.mu[ctx.layer]).sigmoid()[:, None, None]  # (H, 1, 1)
+        # Of grouped-query attention, each query head gets keys of its own: their streams differ.
+        k = k.repeat_interleave(q.shape[1] // k.shape[1], 1) if k.shape[1] < q.shape[1] else k
         # Joined in the order in which both lie in memory, tokens before heads.
         q = torch.cat([(q * mu.to(q.dtype)).transpose(1, 2), e_q.to(q.dtype)], -1)
         k = torch.cat([k.transpose(1, 2), e_k.to(k.dtype)], -1)

@@ -6,6 +6,7 @@ import torch
 import pezoo
 from harness.model.decoder import Cache, Decoder, attention_mask, shape_of
 from harness.settings.config import Model
+from pezoo.adapters import CAUSAL
 from pezoo.base import Context
 
 torch.set_num_threads(1)
@@ -111,7 +112,7 @@ def test_tied_weights_are_one_tensor():
 
 def test_attention_mask():
     ids = torch.zeros(2, 3, dtype=torch.long)
-    assert attention_mask(Context(torch.arange(3)[None], ids)) is None
+    assert attention_mask(Context(torch.arange(3)[None], ids)) == CAUSAL
     alone = attention_mask(Context(torch.tensor([[-1, 0, 1]]), ids[:1]))
     assert alone.tolist() == [[[[True, False, False], [False, True, False], [False, True, True]]]]
     mask = attention_mask(Context(torch.tensor([[-1, 0, 1], [0, 1, 2]])))

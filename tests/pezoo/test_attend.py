@@ -1,0 +1,111 @@
+"""What `attend` promises to somebody's own model: the mask it builds, shared heads, its errors."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import pezoo
+from pezoo.adapters import attend, attention_mask
+from pezoo.testing import SHAPE, build, context, tokens
+
+torch.set_num_threads(1)
+D = torch.float64
+TEXTS = ["nope", "rope", "alibi", "relative", "t5", "prism(cursors=1,d_pe=8,hidden=6)", "geometric"]
+
+
+def backends(encoding):
+    return ["eager"] if encoding.replaces_softmax else ["eager", "sdpa", "numba"]
+
+
+def setting(text, t=12, groups=SHAPE.n_heads, pos=None):
+    encoding = build(lambda shape: pezoo.make(text, shape)).double().eval()
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(2, t, SHAPE.d_model, generator=generator, dtype=D)
+    ctx = encoding.prepare(
+        context(tokens(2, t), torch.arange(t)[None] if pos is None else pos, x=x)
+    )
+    q = torch.randn(2, SHAPE.n_heads, t, SHAPE.d_head, generator=generator, dtype=D)
+    k, v = torch.randn(2, 2, groups, t, SHAPE.d_head, generator=generator, dtype=D)
+    return encoding, q, k, v, ctx.at(1, x)
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_without_a_mask_the_last_query_stands_beside_the_last_key(text):
+    encoding, q, k, v, ctx = setting(text)
+    q, k = encoding.transform(q, k, ctx)
+    whole = attend(encoding, q, k, v, ctx, None, "eager")
+    for backend in backends(encoding):
+        for new in (1, 5, 12):
+            out = attend(encoding, q[:, :, -new:], k, v, replace(ctx, n_new=new), None, backend)
+            torch.testing.assert_close(out, whole[:, :, -new:])
+
+
+@pytest.mark.parametrize("text", TEXTS)
+@pytest.mark.parametrize("rows", [1, 2])
+def test_without_a_mask_padding_is_hidden(text, rows):
+    pos = (torch.arange(12) - 3).clamp(min=-1).expand(rows, -1)
+    encoding, q, k, v, ctx = setting(text, pos=pos)
+    q, k = encoding.transform(q, k, ctx)
+    changed = v.clone()
+    changed[:, :, :3] = 100.0
+    for backend in backends(encoding):
+        want, got = (attend(encoding, q, k, x, ctx, None, backend) for x in (v, changed))
+        torch.testing.assert_close(got[:, :, 3:], want[:, :, 3:])
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    text=st.sampled_from(TEXTS),
+    groups=st.sampled_from([g for g in range(1, SHAPE.n_heads + 1) if SHAPE.n_heads % g == 0]),
+    new=st.integers(1, 12),
+)
+def test_grouped_queries_equal_repeated_heads(text, groups, new):
+    encoding, q, k, v, ctx = setting(text, groups=groups)
+    share = SHAPE.n_heads // groups
+    repeated = [x.repeat_interleave(share, 1) for x in (k, v)]
+    for backend in backends(encoding):
+        out = []
+        for key, value in ((k, v), repeated):
+            a, b = encoding.transform(q, key, ctx)
+            here = replace(ctx, n_new=new)
+            out.append(attend(encoding, a[:, :, -new:], b, value, here, None, backend))
+        torch.testing.assert_close(*out)
+
+
+def test_heads_that_cannot_be_shared_are_refused():
+    encoding, q, k, v, ctx = setting("rope")
+    few = SHAPE.n_heads - 1
+    for backend in backends(encoding):
+        with pytest.raises(ValueError, match=f"cannot share the {few} heads of k"):
+            attend(encoding, q, k[:, :few], v[:, :few], ctx, None, backend)
+
+
+@pytest.mark.parametrize("text", ["alibi", "t5", "kerple", "rope"])
+def test_positions_of_the_new_tokens_alone_are_refused(text):
+    encoding, q, k, v, ctx = setting(text)
+    alone = replace(ctx, pos=ctx.pos[:, -1:], n_new=1)
+    for backend in backends(encoding):
+        with pytest.raises(ValueError, match=r"positions of all 12 keys.*has 1 positions"):
+            attend(encoding, q[:, :, -1:], k, v, alone, None, backend)
+
+
+def test_an_unknown_mask_is_refused():
+    encoding, q, k, v, ctx = setting("rope")
+    with pytest.raises(ValueError, match="a tensor, None or 'causal', was 'full'"):
+        attend(encoding, q, k, v, ctx, "full")
+
+
+def test_causal_spares_the_look_at_positions():
+    encoding, q, k, v, ctx = setting("rope")
+    for backend in backends(encoding):
+        got = attend(encoding, q, k, v, ctx, "causal", backend)
+        torch.testing.assert_close(got, attend(encoding, q, k, v, ctx, attention_mask(ctx)))
+
+
+def test_a_forgotten_prepare_is_said():
+    encoding, q, k, _, ctx = setting("prism(cursors=1,d_pe=8,hidden=6)")
+    with pytest.raises(ValueError, match=r"call ctx = encoding.prepare\(ctx\)"):
+        encoding.transform(q, k, replace(ctx, memo={}))
