@@ -25,10 +25,12 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from harness.data.sequences import Sequences
-from harness.engine import EngineError, Options
-from harness.engine.scheduler import Event, interrupts, pressed
+from harness.engine import base
+from harness.engine.base import EngineError
+from harness.engine.scheduler import interrupts, pressed
 from harness.engine.stack_plan import Job, plan
 from harness.runs import heap
+from harness.runs.events import ReportOf
 from harness.runs.execute import attempt
 from harness.settings.config import RunConfig
 from harness.training.losses import Diverged
@@ -38,23 +40,20 @@ from pezoo.base import PositionError
 PATIENCE = timedelta(days=2)  # the others wait while process 0 evaluates
 
 
-@dataclass(frozen=True)
-class Engine:
+class Engine(base.Engine):
     """The processes that torchrun started."""
 
-    options: Options
-
-    def device(self, asked: str) -> str:
+    def device(self, requested: str) -> str:
         """cuda means one GPU for each process. Errors: EngineError."""
         if not dist.is_initialized():
             raise EngineError("engine ddp: start torchrun --nproc-per-node 2 -m harness bench ...")
-        if asked not in ("auto", "cpu", "cuda"):
+        if requested not in ("auto", "cpu", "cuda"):
             raise EngineError(
-                f"torchrun chooses the GPU: expected auto, cpu or cuda, was {asked!r}"
+                f"torchrun chooses the GPU: expected auto, cpu or cuda, was {requested!r}"
             )
-        if asked == "cuda" and not torch.cuda.is_available():
+        if requested == "cuda" and not torch.cuda.is_available():
             raise EngineError("device 'cuda' cannot be used here (choose auto or cpu)")
-        return "cuda" if torch.cuda.is_available() and asked != "cpu" else "cpu"
+        return "cuda" if torch.cuda.is_available() and requested != "cpu" else "cpu"
 
     def jobs(self, configs: Sequence[RunConfig]) -> int:
         """One: all processes are at the same run."""
@@ -65,9 +64,9 @@ class Engine:
         return plan(configs, root, 1, "off")
 
     def run_all(
-        self, configs: Sequence[RunConfig], root: Path, command: str, on_event: Event
+        self, configs: Sequence[RunConfig], root: Path, command: str, report: ReportOf
     ) -> None:
-        """Execute the runs one after the other; events as in `harness.engine.scheduler.run_all`.
+        """Execute the runs one after the other.
 
         Errors: EngineError for a batch with too few rows; KeyboardInterrupt after Ctrl-C, when a
         checkpoint is saved; SystemExit where a run ended in process 0 alone, so that the others
@@ -78,8 +77,8 @@ class Engine:
         with interrupts(signal.SIGINT) as interrupt:
             team = Team(self.options.accumulate or 1, lambda: bool(pressed(interrupt)))
             for run, config in enumerate(configs):
-                report = partial(on_event, run)
-                report(attempt(config, root, command, report, team.stopped, team.begin))
+                tell = partial(report, run)
+                tell(attempt(config, root, command, tell, team.stopped, team.begin))
                 if team.inside:
                     dist.destroy_process_group()
                     sys.exit(1)

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
 from harness.engine.stack_plan import begun
-from harness.runs.events import Event
+from harness.runs.events import ReportOf, Stop
 from harness.settings.config import RunConfig
-
-Report = Callable[[int, Event], None]  # the place of a run in its job, what happened to it
 
 
 def execute_job(
     configs: Sequence[RunConfig],
     root: Path,
     command: str,
-    report: Report,
-    stop: Callable[[], bool],
+    report: ReportOf,
+    stop: Stop,
     measure: bool,
 ) -> None:
     """Execute the runs of one job; `harness.runs.events` lists what each reports.

@@ -14,29 +14,24 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
-from typing import Any
 
-from harness.engine import Options, scheduler
+from harness.engine import scheduler
 from harness.engine.job import execute_job
 from harness.engine.stack_plan import Job, plan
-from harness.runs.events import FINAL
+from harness.runs.events import FINAL, Event
 from harness.settings.config import RunConfig
+from harness.settings.request import check_device
 
 
-@dataclass(frozen=True)
-class Engine:
+class Engine(scheduler.Engine):
     """This machine."""
 
-    options: Options
-
-    def device(self, asked: str) -> str:
+    def device(self, requested: str) -> str:
         """ "auto" becomes cuda or cpu. Errors: ConfigError when torch cannot use the device."""
-        from harness.settings.request import check_device
-
-        return check_device(asked)
+        return check_device(requested)
 
     def jobs(self, configs: Sequence[RunConfig]) -> int:
-        """Workers: one per GPU where several are to be used, else one per core up to 2."""
+        """One per GPU where several are to be used, else one per core up to 2."""
         usual = max(_gpus(configs), min(2, cores()))
         return max(1, min(self.options.jobs or usual, len(configs)))
 
@@ -44,15 +39,15 @@ class Engine:
         """Something to do for every worker."""
         return plan(configs, root, self.jobs(configs), self.options.stack)
 
-    def run_all(
-        self, configs: Sequence[RunConfig], root: Path, command: str, on_event: scheduler.Event
-    ) -> None:
-        """As `harness.engine.scheduler.run_all`; each worker has its share of the cores."""
-        jobs = self.jobs(configs)
-        threads = self.options.threads or threads_of(jobs)
-        measure = self.options.stack == "auto"
-        workers = Processes(root, command, threads, _gpus(configs), measure)
-        scheduler.run_all(workers, configs, root, command, jobs, on_event, self.plan(configs, root))
+    def workers(self, configs: Sequence[RunConfig], root: Path, command: str) -> Processes:
+        """Processes that share the cores."""
+        return Processes(
+            root,
+            command,
+            threads=self.options.threads or threads_of(self.jobs(configs)),
+            gpus=_gpus(configs),
+            measure=self.options.stack == "auto",
+        )
 
 
 def cores() -> int:
@@ -63,8 +58,8 @@ def cores() -> int:
 
 def threads_of(jobs: int) -> int:
     """Threads for each of so many workers: the cores shared out, or OMP_NUM_THREADS."""
-    asked = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0]
-    return int(asked) if asked.isdecimal() and int(asked) else max(1, cores() // jobs)
+    given = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0]
+    return int(given) if given.isdecimal() and int(given) else max(1, cores() // jobs)
 
 
 def _gpus(configs: Sequence[RunConfig]) -> int:
@@ -78,13 +73,13 @@ def _gpus(configs: Sequence[RunConfig]) -> int:
 
 @dataclass
 class _Worker:
-    """A process and the runs that it is at."""
+    """A process and the job that it executes."""
 
     process: ForkServerProcess
     pipe: Connection
     seat: int  # 0, 1, ...: the GPU, where there are several
-    runs: Job = ()
-    left: set[int] = field(default_factory=set)  # of these runs, those without a last event
+    job: Job = ()
+    left: set[int] = field(default_factory=set)  # runs without a last event
     evaluating: bool = False
 
 
@@ -102,16 +97,16 @@ class Processes:
         self.idle: list[_Worker] = []
         self.stopping = False
 
-    def start(self, runs: Job, configs: Sequence[RunConfig]) -> None:
+    def start(self, job: Job, configs: Sequence[RunConfig]) -> None:
         worker = self.idle.pop() if self.idle else self._spawn()
-        worker.runs, worker.left, worker.evaluating = runs, set(runs), False
+        worker.job, worker.left, worker.evaluating = job, set(job), False
         self.busy[worker.pipe] = worker
         try:
             worker.pipe.send((configs, self.root, self.command, self.measure))
         except OSError:  # it died idle; reading from its pipe says so
             return
 
-    def wait(self, interrupt: int) -> Iterator[tuple[int, dict[str, Any]]]:
+    def wait(self, interrupt: int) -> Iterator[tuple[int, Event]]:
         for ready in wait([*self.busy, interrupt]):
             if isinstance(ready, Connection):
                 worker = self.busy[ready]
@@ -129,16 +124,16 @@ class Processes:
             worker.process.kill()
             worker.process.join()
 
-    def _events(self, worker: _Worker) -> Iterator[tuple[int, dict[str, Any]]]:
+    def _events(self, worker: _Worker) -> Iterator[tuple[int, Event]]:
         try:
             place, event = worker.pipe.recv()
         except (EOFError, OSError):
             del self.busy[worker.pipe]
             worker.process.join()
-            died = {"died": _words(worker.process.exitcode or 0)}
+            died = {"died": _ending(worker.process.exitcode or 0)}
             yield from ((run, dict(died)) for run in sorted(worker.left))
             return
-        run = worker.runs[place]
+        run = worker.job[place]
         worker.evaluating = event.get("phase") == "evaluating"
         if event.keys() & FINAL:
             worker.left.discard(run)
@@ -163,7 +158,7 @@ class Processes:
         return _Worker(process, ours, seat)
 
 
-def _words(code: int) -> str:
+def _ending(code: int) -> str:
     """How a process ended."""
     if code >= 0:
         return f"exit code {code}"
@@ -181,15 +176,15 @@ def fork_server() -> ForkServerContext:
 def _work(pipe: Connection, threads: int, gpu: int | None) -> None:
     """Take runs from the pipe until it closes; SIGTERM asks for a checkpoint."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    asked: list[int] = []
-    signal.signal(signal.SIGTERM, lambda number, frame: asked.append(number))
+    stop: list[int] = []
+    signal.signal(signal.SIGTERM, lambda number, frame: stop.append(number))
     threading.Thread(target=_leave_with_parent, daemon=True).start()
     import torch
 
     if gpu is not None:
         torch.cuda.set_device(gpu)  # "cuda" in a run's config then means this one
 
-    def report(place: int, event: dict[str, Any]) -> None:
+    def report(place: int, event: Event) -> None:
         try:
             pipe.send((place, event))
         except OSError:
@@ -201,7 +196,7 @@ def _work(pipe: Connection, threads: int, gpu: int | None) -> None:
         except (EOFError, OSError):
             return
         torch.set_num_threads(threads)
-        execute_job(configs, root, command, report, lambda: bool(asked), measure)
+        execute_job(configs, root, command, report, lambda: bool(stop), measure)
 
 
 def _leave_with_parent() -> None:

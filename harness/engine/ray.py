@@ -5,50 +5,40 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import ray
 
-from harness.engine import EngineError, Options, scheduler
+from harness.engine import remote
+from harness.engine.base import EngineError
 from harness.engine.local import cores
-from harness.engine.remote import Ended, Order, Remote
+from harness.engine.remote import Ended, RemoteJob, RemoteWorkers
 from harness.engine.stack_plan import Job, plan
+from harness.runs.events import Event
 from harness.settings.config import RunConfig
 
 
-@dataclass(frozen=True)
-class Engine:
+class Engine(remote.Engine):
     """The cluster at `address` (host:port, auto, ray://...), or one that lives as long as this."""
-
-    options: Options
-
-    @property
-    def threads(self) -> int:
-        return self.options.threads or 1
 
     @property
     def address(self) -> str | None:
         return self.options.address or os.environ.get("RAY_ADDRESS")
 
-    def device(self, asked: str) -> str:
+    def device(self, requested: str) -> str:
         """cuda where the cluster has GPUs. Errors: EngineError."""
-        if asked not in ("auto", "cpu", "cuda"):
-            raise EngineError(f"Ray chooses the GPU: expected auto, cpu or cuda, was {asked!r}")
+        if requested not in ("auto", "cpu", "cuda"):
+            raise EngineError(f"Ray chooses the GPU: expected auto, cpu or cuda, was {requested!r}")
         self._connect()
         gpus, most = (max(n.get(what, 0) for n in _nodes()) for what in ("GPU", "CPU"))
-        if asked == "cuda" and not gpus:
+        if requested == "cuda" and not gpus:
             raise EngineError("no machine of this Ray cluster has a GPU (choose auto or cpu)")
         if self.threads > most:
             raise EngineError(
                 f"--threads {self.threads}: the largest machine of this cluster has {most:g} cores"
             )
-        return "cuda" if gpus and asked != "cpu" else "cpu"
-
-    def jobs(self, configs: Sequence[RunConfig]) -> int:
-        """All at once: Ray starts as many as it has room for."""
-        return max(1, min(self.options.jobs or len(configs), len(configs)))
+        return "cuda" if gpus and requested != "cpu" else "cpu"
 
     def plan(self, configs: Sequence[RunConfig], root: Path) -> list[Job]:
         """Something to do for all that the cluster now has room for, up to `--jobs`."""
@@ -57,15 +47,9 @@ class Engine:
         room = sum(int(node.get(what, 0) // each) for node in _nodes())
         return plan(configs, root, min(room, self.jobs(configs)), self.options.stack)
 
-    def run_all(
-        self, configs: Sequence[RunConfig], root: Path, command: str, on_event: scheduler.Event
-    ) -> None:
-        """As `harness.engine.scheduler.run_all`."""
+    def workers(self, configs: Sequence[RunConfig], root: Path, command: str) -> Tasks:
         self._connect()
-        workers = Tasks(root, command, self.threads, self.options.stack == "auto")
-        scheduler.run_all(
-            workers, configs, root, command, self.jobs(configs), on_event, self.plan(configs, root)
-        )
+        return Tasks(root, command, self.threads, self.options.stack == "auto")
 
     def _connect(self) -> None:
         """Errors: EngineError where there is no cluster, or none can be started."""
@@ -86,40 +70,39 @@ class Engine:
             raise EngineError(f"{where}: {' '.join(str(error).split())[:300]}") from error
 
 
-Reference = ray.ObjectRef  # to the last events of an order's runs
+Reference = ray.ObjectRef  # to the last events of a job's runs
 
 
-class Tasks(Remote[Reference]):
-    """One task per order. The sweep retries, in the same way for every engine, so Ray does not."""
+class Tasks(RemoteWorkers[Reference]):
+    """One task per job. The scheduler retries, in the same way for every engine; Ray does not."""
 
-    def submit(self, order: Order) -> Reference:
-        first, seeds = order.configs[0], ",".join(str(config.seed) for config in order.configs)
-        gpus = 1 if first.device == "cuda" else 0
-        task = ray.remote(_carry_out).options(
+    def submit(self, job: RemoteJob) -> Reference:
+        first, seeds = job.configs[0], ",".join(str(config.seed) for config in job.configs)
+        task = ray.remote(_execute).options(
             name=f"{first.label} {first.task} {seeds}",
-            num_cpus=order.threads,
-            num_gpus=gpus,
+            num_cpus=job.threads,
+            num_gpus=1 if first.device == "cuda" else 0,
             max_retries=0,
         )
-        return task.remote(order)
+        return task.remote(job)
 
     def ended(self, handle: Reference) -> Ended | None:
         if not ray.wait([handle], timeout=0)[0]:
             return None
         try:
-            events: list[dict[str, Any]] = ray.get(handle)
+            events: list[Event] = ray.get(handle)
         except ray.exceptions.RayTaskError as error:
             return {"error": str(error.cause)}
         except ray.exceptions.RayError as error:
             return {"died": type(error).__name__}
         return events
 
-    def cancel(self, handle: Reference, sign: dict[str, Any]) -> None:
+    def cancel(self, handle: Reference, progress: Event) -> None:
         ray.cancel(handle, force=True)
 
 
-def _carry_out(order: Order) -> list[dict[str, Any]]:
-    return order()
+def _execute(job: RemoteJob) -> list[Event]:
+    return job()
 
 
 def _nodes() -> list[dict[str, float]]:

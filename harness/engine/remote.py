@@ -1,7 +1,7 @@
-"""Runs on other machines, which share the folder of the runs with this one and nothing else.
+"""Runs on other machines, which share nothing with this one but the folder of the runs.
 
-A worker writes what it is doing to progress.json in its run's folder, about once a second, and
-trains as long as the file of its sweep exists. However an order travels, all else is in files.
+A worker writes its last event to progress.json in its run's folder, about once a second, and trains
+as long as a file exists that this process made. However a job travels, all else is in files.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 from uuid import uuid4
 
+from harness.engine import scheduler
 from harness.engine.job import execute_job
 from harness.engine.stack_plan import Job
-from harness.runs.events import FINAL
+from harness.runs.events import FINAL, Event
 from harness.runs.files import read_json
 from harness.runs.folder import finished
 from harness.settings.config import RunConfig
@@ -30,100 +31,110 @@ POLL = 0.3  # seconds between two looks at all runs
 PROGRESS = "progress.json"
 
 Handle = TypeVar("Handle")
-Ended = list[dict[str, Any]] | dict[str, Any]  # the last event of each run, or one for all
+Ended = list[Event] | Event  # the last event of each run, or one for all
+
+
+class Engine(scheduler.Engine):
+    """An engine that hands jobs to a cluster."""
+
+    @property
+    def threads(self) -> int:
+        return self.options.threads or 1
+
+    def jobs(self, configs: Sequence[RunConfig]) -> int:
+        """All at once, or up to `--jobs`: the cluster starts as many as it has room for."""
+        return max(1, min(self.options.jobs or len(configs), len(configs)))
 
 
 @dataclass(frozen=True)
-class Order:
-    """Runs of one job to execute, as they travel: one, or several as a stack.
-
-    Calling it executes them and gives the last event of each.
-    """
+class RemoteJob:
+    """A job as it travels: calling it executes its runs and returns the last event of each."""
 
     configs: tuple[RunConfig, ...]
     root: Path
     command: str
     threads: int
-    sweep: Path  # the runs save a checkpoint and end when this file is gone
-    measure: bool = False  # stack them only where that is faster, as measured where they run
+    alive: Path  # the runs save a checkpoint and end when this file is gone
+    measure: bool = False  # stack the runs only where that is faster, as measured where they run
 
-    def __call__(self) -> list[dict[str, Any]]:
+    def __call__(self) -> list[Event]:
         import torch
 
         torch.set_num_threads(self.threads)
         if not self.root.is_dir():
             error = f"{self.root} is not on this machine: it must be a shared folder"
             return [{"error": error} for _ in self.configs]
-        signs = _Signs(self)
+        progress = _Progress(self)
         try:
-            execute_job(self.configs, self.root, self.command, signs.tell, self._stop, self.measure)
+            execute_job(
+                self.configs, self.root, self.command, progress.report, self._stop, self.measure
+            )
         finally:
             self.clear()
-        return [signs.last[place] for place in range(len(self.configs))]
+        return [progress.last[place] for place in range(len(self.configs))]
 
-    def path(self, place: int) -> Path:
+    def folder(self, place: int) -> Path:
         """The folder of one of the runs."""
         return self.root / self.configs[place].hash
 
     def clear(self) -> None:
-        """Forget what was told about its runs."""
+        """Remove the progress of its runs."""
         for place in range(len(self.configs)):
-            (self.path(place) / PROGRESS).unlink(missing_ok=True)
+            (self.folder(place) / PROGRESS).unlink(missing_ok=True)
 
     def _stop(self) -> bool:
-        return not self.sweep.exists()
+        return not self.alive.exists()
 
 
-class _Signs:
-    """Signs of life of an order's runs; nothing depends on them, so that they may be lost.
+class _Progress:
+    """Writes what happens to a job's runs. Nothing depends on it, so a lost file does no harm.
 
-    Each replaces the one before, which nobody may have seen: words for the user, and a record
-    before all runs of a stack have theirs, stay.
+    An event replaces the one before, which nobody may have read; messages for the user are kept in
+    "said". A run's record is written too: the runs stacked with it may still train.
     """
 
-    def __init__(self, order: Order) -> None:
-        self.order = order
-        self.last: dict[int, dict[str, Any]] = {}
-        self.said: dict[int, list[dict[str, Any]]] = {}
+    def __init__(self, job: RemoteJob) -> None:
+        self.job = job
+        self.last: dict[int, Event] = {}
+        self.said: dict[int, list[Event]] = {}
 
-    def tell(self, place: int, event: dict[str, Any]) -> None:
+    def report(self, place: int, event: Event) -> None:
         self.last[place] = event
         if event.keys() & FINAL - {"record"}:
             return
         said = self.said.setdefault(place, [])
         if event.keys() & {"note", "again"}:
             said.append(event)
-        folder = self.order.path(place)
+        folder = self.job.folder(place)
         where = {"run": folder.name, "host": socket.gethostname(), "pid": os.getpid()}
         with suppress(OSError):
-            text = json.dumps(event | where | {"said": said})
-            write_whole(folder / PROGRESS, text.encode())
+            write_whole(folder / PROGRESS, json.dumps(event | where | {"said": said}).encode())
 
 
 @dataclass
 class _Running(Generic[Handle]):
-    """An order, and those of its runs that have no last event yet, by their place in it."""
+    """A job, and those of its runs that have no last event yet, by their place in it."""
 
     handle: Handle
-    order: Order
+    job: RemoteJob
     left: dict[int, int]  # place: run
-    seen: dict[int, dict[str, Any]] = field(default_factory=dict)
+    seen: dict[int, Event] = field(default_factory=dict)
 
     @property
     def trains(self) -> bool:
-        """Whether, by its last signs, it would save a checkpoint if it was stopped."""
+        """Whether, by its last events, it would save a checkpoint if it was stopped."""
         seen = [self.seen.get(place, {}) for place in self.left]
         return any("loss" in one for one in seen) and not any("phase" in one for one in seen)
 
     @property
-    def sign(self) -> dict[str, Any]:
-        """The last that any of them told; {} before the first."""
+    def progress(self) -> Event:
+        """The last event of any of its runs; {} before the first."""
         return next(iter(self.seen.values()), {})
 
-    def told(self) -> Iterator[tuple[int, dict[str, Any]]]:
+    def news(self) -> Iterator[tuple[int, Event]]:
         """What is new in the files of its runs."""
         for place, run in list(self.left.items()):
-            event, before = read_json(self.order.path(place) / PROGRESS), self.seen.get(place, {})
+            event, before = read_json(self.job.folder(place) / PROGRESS), self.seen.get(place, {})
             if not event or event == before:
                 continue
             self.seen[place] = event
@@ -133,52 +144,58 @@ class _Running(Generic[Handle]):
             if not event.keys() & {"note", "again"}:
                 yield run, event
 
-    def end(self, events: Ended) -> Iterator[tuple[int, dict[str, Any]]]:
+    def end(self, events: Ended) -> Iterator[tuple[int, Event]]:
         """The last events of those that are left."""
         for place, run in self.left.items():
             event = events[place] if isinstance(events, list) else dict(events)
-            if "died" in event and (record := finished(self.order.path(place))):
+            if "died" in event and (record := finished(self.job.folder(place))):
                 event = {"record": record}
             yield run, event
 
 
-class Remote(ABC, Generic[Handle]):
-    """The `Workers` of the scheduler, for whatever carries orders to other machines."""
+class RemoteWorkers(ABC, Generic[Handle]):
+    """The scheduler's `Workers`, for whatever carries jobs to other machines."""
 
     tries = 4
 
     def __init__(self, root: Path, command: str, threads: int, measure: bool = True) -> None:
         self.root, self.command, self.threads = root.resolve(), command, threads
         self.measure = measure
-        self.sweep = self.root / f".sweep-{uuid4().hex[:12]}"
+        self.alive = self.root / f".sweep-{uuid4().hex[:12]}"
         self.stopping = False
         self.running: list[_Running[Handle]] = []
-        self.refused: list[tuple[int, dict[str, Any]]] = []
+        self.refused: list[tuple[int, Event]] = []
 
     @abstractmethod
-    def submit(self, order: Order) -> Handle:
+    def submit(self, job: RemoteJob) -> Handle:
         """Send it off."""
 
     @abstractmethod
     def ended(self, handle: Handle) -> Ended | None:
-        """What calling the order gave, one last event for all; None while it waits or runs."""
+        """What calling the job returned, or one last event for all; None while it is not over."""
 
     @abstractmethod
-    def cancel(self, handle: Handle, sign: dict[str, Any]) -> None:
-        """End it at once, or take it out of the queue; `sign` is a sign of life, if there was."""
+    def cancel(self, handle: Handle, progress: dict[str, Any]) -> None:
+        """End it at once, or take it out of the queue; `progress` is its last event, if any."""
 
-    def start(self, runs: Job, configs: Sequence[RunConfig]) -> None:
+    def start(self, job: Job, configs: Sequence[RunConfig]) -> None:
         self.root.mkdir(parents=True, exist_ok=True)
-        self.sweep.touch()
-        measure = self.measure and len(runs) > 1
-        order = Order(tuple(configs), self.root, self.command, self.threads, self.sweep, measure)
-        order.clear()
+        self.alive.touch()
+        remote = RemoteJob(
+            configs=tuple(configs),
+            root=self.root,
+            command=self.command,
+            threads=self.threads,
+            alive=self.alive,
+            measure=self.measure and len(job) > 1,
+        )
+        remote.clear()
         try:
-            self.running.append(_Running(self.submit(order), order, dict(enumerate(runs))))
+            self.running.append(_Running(self.submit(remote), remote, dict(enumerate(job))))
         except Exception as error:  # Slurm takes no more jobs, say
-            self.refused += [(run, _halt("cannot be submitted", error)) for run in runs]
+            self.refused += [(run, _halt("cannot be submitted", error)) for run in job]
 
-    def wait(self, interrupt: int) -> Iterator[tuple[int, dict[str, Any]]]:
+    def wait(self, interrupt: int) -> Iterator[tuple[int, Event]]:
         select.select([interrupt], [], [], POLL)
         while self.refused:
             yield self.refused.pop()
@@ -188,21 +205,21 @@ class Remote(ABC, Generic[Handle]):
                 self.running.remove(one)
                 yield from one.end(events)
                 continue
-            yield from one.told()
+            yield from one.news()
             if self.stopping and not one.trains:
                 self.running.remove(one)
-                self.cancel(one.handle, one.sign)
+                self.cancel(one.handle, one.progress)
                 yield from one.end({"busy": "stopped"})
 
     def stop(self) -> None:
         """Runs that train save a checkpoint; the others have one, or nothing to save."""
         self.stopping = True
-        self.sweep.unlink(missing_ok=True)
+        self.alive.unlink(missing_ok=True)
 
     def close(self) -> None:
-        self.sweep.unlink(missing_ok=True)
+        self.alive.unlink(missing_ok=True)
         for one in self.running:
-            self.cancel(one.handle, one.sign)
+            self.cancel(one.handle, one.progress)
         self.running.clear()
 
     def _ended(self, handle: Handle) -> Ended | None:
@@ -212,7 +229,7 @@ class Remote(ABC, Generic[Handle]):
             return _halt("nothing is known of it any more", error)
 
 
-def _halt(what: str, error: Exception) -> dict[str, Any]:
+def _halt(what: str, error: Exception) -> Event:
     """A run's last event where other runs would end the same way."""
     text = " ".join(str(error).split())[:300]
     return {"error": f"{what}: {type(error).__name__}: {text}", "halt": True}

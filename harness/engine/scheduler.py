@@ -1,9 +1,9 @@
-"""All runs of a matrix, whoever executes them: retries, runs held elsewhere, Ctrl-C.
+"""The loop of every engine with workers: retries, runs locked elsewhere, Ctrl-C.
 
-A run whose process dies goes on in another one, from its checkpoint, with those that were stacked
-with it; but alone in its last try, so that a run which kills its process takes no other with it.
-When the tries are used up it is recorded as failed. On Ctrl-C or SIGTERM the workers save what they
-have; a second one ends them at once.
+A run whose process dies continues from its checkpoint in another one, with those that were stacked
+with it; in its last try alone, so that a run which kills its process takes no other with it. After
+that it is recorded as failed. On Ctrl-C or SIGTERM the workers save their runs; a second signal
+ends them at once.
 """
 
 from __future__ import annotations
@@ -11,21 +11,24 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from abc import abstractmethod
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
+from filelock import Timeout
+
+from harness.engine import base
 from harness.engine.stack_plan import Job
-from harness.runs.events import FINAL
+from harness.runs.events import FINAL, Event, ReportOf
 from harness.settings.config import RunConfig
-
-Event = Callable[[int, dict[str, Any]], None]
 
 
 class Interrupted(KeyboardInterrupt):
-    """A sweep ended by a signal, its checkpoints saved."""
+    """A signal ended the comparison, its checkpoints saved."""
 
     def __init__(self, number: int) -> None:
         super().__init__()
@@ -33,166 +36,162 @@ class Interrupted(KeyboardInterrupt):
 
 
 class Workers(Protocol):
-    """Somewhere to execute runs. A run is named by its place in the matrix."""
+    """Somewhere to execute jobs. A run is named by its place among all runs."""
 
-    tries: int  # how often a run is started, when its process dies
+    tries: int  # how often a run is started when its process dies
 
-    def start(self, runs: Job, configs: Sequence[RunConfig]) -> None:
+    def start(self, job: Job, configs: Sequence[RunConfig]) -> None:
         """Begin or queue a run, or several that are to train as one stack."""
 
-    def wait(self, interrupt: int) -> Iterable[tuple[int, dict[str, Any]]]:
-        """What has happened to which run, waiting a moment for it.
+    def wait(self, interrupt: int) -> Iterable[tuple[int, Event]]:
+        """Wait a moment; what happened to which run, as in `harness.runs.events`.
 
-        Returns early when the file `interrupt` has something to read. The last event of a run is
-        one of `harness.runs.events`.
+        Returns early when the file `interrupt` has something to read.
         """
 
     def stop(self) -> None:
-        """Ask every run to save a checkpoint and end; `wait` goes on to tell what happens."""
+        """Ask every run to save a checkpoint and end; `wait` goes on to report."""
 
     def close(self) -> None:
         """End what is left at once, and free everything."""
 
 
-def run_all(
-    workers: Workers,
-    configs: Sequence[RunConfig],
-    root: Path,
-    command: str,
-    jobs: int,
-    on_event: Event,
-    plan: Sequence[Job],
-) -> None:
-    """Execute every run, `jobs` at a time; on_event(index, event) tells what happens.
+class Engine(base.Engine):
+    """An engine with workers."""
 
-    `plan` says which runs are to train as one stack.
-    Events: progress from `execute`, {"again": text} where the process of a run has died, {"note":
-    text}; at last {"record": ...}, {"error": text}, or {"busy": text} where another process holds
-    the run or a signal stopped it. A run that is held is tried once more after all others. A file
-    that cannot be written ends the sweep.
-    Errors: Interrupted after Ctrl-C or SIGTERM, when the checkpoints are saved.
-    """
-    sweep = _Sweep(workers, configs, root, command, on_event)
-    sweep.waiting = deque(plan)
-    with interrupts(signal.SIGINT, signal.SIGTERM) as interrupt:
-        try:
-            number = sweep.run(jobs, interrupt)
-            if not number:
-                return
-            sweep.stop(interrupt)
-        finally:
-            workers.close()
-    raise Interrupted(number)
+    @abstractmethod
+    def workers(self, configs: Sequence[RunConfig], root: Path, command: str) -> Workers:
+        """The workers for these runs."""
 
-
-class _Sweep:
-    def __init__(
-        self,
-        workers: Workers,
-        configs: Sequence[RunConfig],
-        root: Path,
-        command: str,
-        on_event: Event,
+    def run_all(
+        self, configs: Sequence[RunConfig], root: Path, command: str, report: ReportOf
     ) -> None:
-        self.workers, self.configs, self.on_event = workers, configs, on_event
-        self.root, self.command = root, command
-        self.waiting: deque[Job] = deque()
-        self.busy: dict[int, Job] = {}
-        self.deaths: Counter[int] = Counter()
-        self.lost: dict[Job, list[int]] = {}
-        self.held: set[int] = set()
-        self.stopping = False
+        Jobs(
+            workers=self.workers(configs, root, command),
+            configs=configs,
+            waiting=deque(self.plan(configs, root)),
+            most=self.jobs(configs),
+            root=root,
+            command=command,
+            report=report,
+        ).run_all()
 
-    def run(self, jobs: int, interrupt: int) -> int:
+
+@dataclass
+class Jobs:
+    """Jobs that wait, those that run, `most` at a time, and what became of their runs.
+
+    A run that another process has locked is tried once more after all others. A file that cannot be
+    written ends everything.
+    """
+
+    workers: Workers
+    configs: Sequence[RunConfig]
+    waiting: deque[Job]
+    most: int
+    root: Path
+    command: str
+    report: ReportOf
+    running: dict[int, Job] = field(default_factory=dict)  # the job of each run
+    deaths: Counter[int] = field(default_factory=Counter)
+    died: dict[Job, list[int]] = field(default_factory=dict)  # of a job that still runs
+    locked: set[int] = field(default_factory=set)
+    stopping: bool = False
+
+    def run_all(self) -> None:
+        """Execute everything. Errors: Interrupted after a signal."""
+        with interrupts(signal.SIGINT, signal.SIGTERM) as interrupt:
+            try:
+                number = self._run(interrupt)
+                if number:
+                    self._stop(interrupt)
+            finally:
+                self.workers.close()
+        if number:
+            raise Interrupted(number)
+
+    def _run(self, interrupt: int) -> int:
         """Until everything is done: 0; or until a signal: its number."""
-        while self.waiting or self.busy:
-            while self.waiting and len(set(self.busy.values())) < jobs:
-                self._start(self.waiting.popleft())
-            if number := self._interrupted(interrupt):
+        while self.waiting or self.running:
+            while self.waiting and len(set(self.running.values())) < self.most:
+                job = self.waiting.popleft()
+                self.running |= dict.fromkeys(job, job)
+                self.workers.start(job, [self.configs[run] for run in job])
+            if number := self._wait(interrupt):
                 return number
         return 0
 
-    def _start(self, job: Job) -> None:
-        self.busy |= dict.fromkeys(job, job)
-        self.workers.start(job, [self.configs[run] for run in job])
-
-    def stop(self, interrupt: int) -> None:
-        """Have every run save what it has; a further signal ends the wait."""
+    def _stop(self, interrupt: int) -> None:
+        """Have every run saved; a further signal ends the wait."""
         self.stopping = True
         self.workers.stop()
-        while self.busy:
-            if self._interrupted(interrupt):
+        while self.running:
+            if self._wait(interrupt):
                 return
 
-    def _interrupted(self, interrupt: int) -> int:
-        """Take what happens; the signal, if there was one too."""
+    def _wait(self, interrupt: int) -> int:
+        """Handle what happens; the signal, if there was one."""
         for run, event in self.workers.wait(interrupt):
-            self._take(run, event)
+            self._handle(run, event)
         return pressed(interrupt)
 
-    def _take(self, run: int, event: dict[str, Any]) -> None:
+    def _handle(self, run: int, event: Event) -> None:
         job: Job = ()
         if event.keys() & FINAL:
-            job = self.busy.pop(run, (run,))
+            job = self.running.pop(run, (run,))
         if "apart" in event:
             self._split(job, run, event["apart"])
             return
         if "died" in event:
-            event = self._died(job, run, event["died"])
-        if job not in self.busy.values():
-            self._restart(self.lost.pop(job, []))
-        if "busy" in event and not self.stopping and run not in self.held:
-            self.held.add(run)
+            event = self._retry(job, run, event["died"])
+        if job not in self.running.values():
+            self._restart(self.died.pop(job, []))
+        if "busy" in event and not self.stopping and run not in self.locked:
+            self.locked.add(run)
             self.waiting.append((run,))
             return
         if event.pop("halt", False):
             if self.waiting:
                 event["error"] += f"; {sum(map(len, self.waiting))} more not started"
             self.waiting.clear()
-        self.on_event(run, event)
+        self.report(run, event)
 
     def _split(self, job: Job, run: int, why: str) -> None:
-        """Train this run by itself, and so those of all stacks of its encoding and task."""
+        """Train this run alone, and the runs of all stacks of its encoding and task."""
         if run == job[0]:
-            self.on_event(run, {"note": why})
-            kind = _kind(self.configs[run])
-            jobs = [(j, _kind(self.configs[j[0]]) == kind) for j in self.waiting]
+            self.report(run, {"note": why})
+            kind = self._kind(run)
             self.waiting = deque(
-                one for j, same in jobs for one in ([(r,) for r in j] if same else [j])
+                one
+                for job in self.waiting
+                for one in ([(r,) for r in job] if self._kind(job[0]) == kind else [job])
             )
-        self.waiting = deque(sorted([*self.waiting, (run,)]))  # in the order of the matrix
+        self.waiting = deque(sorted([*self.waiting, (run,)]))  # in the order of the runs
 
-    def _died(self, job: Job, run: int, how: str) -> dict[str, Any]:
-        """What the death of a run's process comes to: another try, or a failed record."""
+    def _kind(self, run: int) -> tuple[str, str]:
+        return self.configs[run].encoding, self.configs[run].task
+
+    def _retry(self, job: Job, run: int, how: str) -> Event:
+        """Note the death of a run's process for `_restart`; a failed record after the last try."""
         if self.stopping:
             return {"busy": "stopped"}
         self.deaths[run] += 1
         if self.deaths[run] < self.workers.tries:
-            self.lost.setdefault(job, []).append(run)
+            self.died.setdefault(job, []).append(run)
             return {"again": f"its process died ({how}), trying again"}
         why = f"its process died {self.workers.tries} times, at last by {how}"
-        return _recorded(self.configs[run], self.root, self.command, why)
+        from harness.runs.execute import record_failure  # with torch
+
+        try:
+            return {"record": record_failure(self.configs[run], self.root, self.command, why)}
+        except (OSError, Timeout) as error:
+            return {"error": f"{why}; and {error}"}
 
     def _restart(self, runs: list[int]) -> None:
-        """Runs of one job that died together are the next to be started."""
+        """Start runs of one job that died together next; alone if it is their last try."""
         last = any(self.deaths[run] == self.workers.tries - 1 for run in runs)
         jobs = [(run,) for run in runs] if last else [tuple(runs)] if runs else []
         self.waiting.extendleft(reversed(jobs))
-
-
-def _kind(config: RunConfig) -> tuple[str, str]:
-    return config.encoding, config.task
-
-
-def _recorded(config: RunConfig, root: Path, command: str, why: str) -> dict[str, Any]:
-    from filelock import Timeout
-
-    from harness.runs.execute import record_failure
-
-    try:
-        return {"record": record_failure(config, root, command, why)}
-    except (OSError, Timeout) as error:
-        return {"error": f"{why}; and {error}"}
 
 
 @contextmanager

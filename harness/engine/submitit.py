@@ -16,9 +16,11 @@ from typing import Any
 import submitit
 from submitit.helpers import DelayedSubmission
 
-from harness.engine import EngineError, Options, scheduler
-from harness.engine.remote import Ended, Order, Remote
+from harness.engine import remote
+from harness.engine.base import EngineError
+from harness.engine.remote import Ended, RemoteJob, RemoteWorkers
 from harness.engine.stack_plan import Job, plan
+from harness.runs.events import Event
 from harness.settings.config import RunConfig
 
 MINUTES = 24 * 60  # of a job, unless --slurm timeout_min says otherwise
@@ -26,49 +28,34 @@ PATIENCE = 15.0  # seconds for a result to appear on a slow file system after it
 SHARED = ("name", "timeout_min", "mem_gb", "nodes", "cpus_per_task", "gpus_per_node")
 
 
-@dataclass(frozen=True)
-class Engine:
+class Engine(remote.Engine):
     """The cluster that submitit finds; options.slurm holds its settings."""
-
-    options: Options
-
-    @property
-    def threads(self) -> int:
-        return self.options.threads or 1
 
     @property
     def settings(self) -> dict[str, Any]:
         """For submitit's executor, and "cluster": slurm or local. Errors: EngineError."""
         return dict(map(_setting, self.options.slurm))
 
-    def device(self, asked: str) -> str:
+    def device(self, requested: str) -> str:
         """What the jobs will have: cuda where they are given GPUs. Errors: EngineError."""
-        if asked not in ("auto", "cpu", "cuda"):
-            raise EngineError(f"Slurm chooses the GPU: expected auto, cpu or cuda, was {asked!r}")
-        device = "cuda" if asked == "auto" and "gpus_per_node" in self.settings else asked
-        device = "cpu" if device == "auto" else device
+        if requested not in ("auto", "cpu", "cuda"):
+            raise EngineError(
+                f"Slurm chooses the GPU: expected auto, cpu or cuda, was {requested!r}"
+            )
+        gpus = requested == "auto" and "gpus_per_node" in self.settings
+        device = "cuda" if gpus or requested == "cuda" else "cpu"
         with tempfile.TemporaryDirectory() as folder:
             self._executor(Path(folder), device)  # a wrong setting ends here
         return device
 
-    def jobs(self, configs: Sequence[RunConfig]) -> int:
-        """All at once: Slurm starts as many as it has room for."""
-        return max(1, min(self.options.jobs or len(configs), len(configs)))
-
     def plan(self, configs: Sequence[RunConfig], root: Path) -> list[Job]:
-        """As few jobs as can be, or up to `--jobs`: what room Slurm has is not known."""
+        """As few jobs as possible, or up to `--jobs`: what room Slurm has is not known."""
         return plan(configs, root, self.options.jobs or 1, self.options.stack)
 
-    def run_all(
-        self, configs: Sequence[RunConfig], root: Path, command: str, on_event: scheduler.Event
-    ) -> None:
-        """As `harness.engine.scheduler.run_all`."""
+    def workers(self, configs: Sequence[RunConfig], root: Path, command: str) -> Jobs:
         device = configs[0].device if configs else "cpu"
         executor = self._executor(root.resolve() / "submitit", device)
-        workers = Jobs(root, command, self.threads, executor, self.options.stack == "auto")
-        scheduler.run_all(
-            workers, configs, root, command, self.jobs(configs), on_event, self.plan(configs, root)
-        )
+        return Jobs(root, command, self.threads, self.options.stack == "auto", executor)
 
     def _executor(self, folder: Path, device: str) -> submitit.AutoExecutor:
         settings = {"name": "pezoo", "timeout_min": MINUTES, "cpus_per_task": self.threads}
@@ -84,26 +71,26 @@ class Engine:
         return executor
 
 
-class Jobs(Remote[submitit.Job]):
-    """One job per order."""
+class Jobs(RemoteWorkers[submitit.Job]):
+    """One Slurm job per job."""
 
     def __init__(
         self,
         root: Path,
         command: str,
         threads: int,
+        measure: bool,
         executor: submitit.AutoExecutor,
-        measure: bool = True,
     ) -> None:
         super().__init__(root, command, threads, measure)
         self.executor = executor
         self.ends: dict[str, float] = {}  # when a job without a result was first seen to be over
 
-    def submit(self, order: Order) -> submitit.Job:
+    def submit(self, job: RemoteJob) -> submitit.Job:
         # The mask is inherited: Ctrl-C reaches the whole group, and this process alone reacts.
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
-            return self.executor.submit(Task(order))
+            return self.executor.submit(Requeued(job))
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
@@ -114,28 +101,28 @@ class Jobs(Remote[submitit.Job]):
             error = handle.exception()
             if error is not None:
                 return {"died": str(error).splitlines()[-1]}
-            events: list[dict[str, Any]] = handle.result()
+            events: list[Event] = handle.result()
             return events
         if time.monotonic() - self.ends.setdefault(handle.job_id, time.monotonic()) < PATIENCE:
             return None
         return {"died": f"job {handle.job_id} is {handle.state} and left no result"}
 
-    def cancel(self, handle: submitit.Job, sign: dict[str, Any]) -> None:
+    def cancel(self, handle: submitit.Job, progress: Event) -> None:
         if self.executor.cluster != "local":
             handle.cancel(check=False)
-        elif "pid" in sign:
+        elif "pid" in progress:
             with suppress(ProcessLookupError):
-                os.kill(sign["pid"], signal.SIGKILL)
+                os.kill(progress["pid"], signal.SIGKILL)
 
 
 @dataclass(frozen=True)
-class Task:
-    """An order that Slurm may interrupt: requeued, it goes on from the run's last checkpoint."""
+class Requeued:
+    """A job that Slurm may interrupt: requeued, it continues from its runs' last checkpoints."""
 
-    order: Order
+    job: RemoteJob
 
-    def __call__(self) -> list[dict[str, Any]]:
-        return self.order()
+    def __call__(self) -> list[Event]:
+        return self.job()
 
     def checkpoint(self) -> DelayedSubmission:
         return DelayedSubmission(self)

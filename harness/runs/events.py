@@ -15,6 +15,7 @@ The last event of a run is one of
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from filelock import Timeout
@@ -22,6 +23,9 @@ from filelock import Timeout
 from harness.runs.files import WriteError
 
 Event = dict[str, Any]
+Report = Callable[[Event], None]
+ReportOf = Callable[[int, Event], None]  # of run i of several
+Stop = Callable[[], bool]
 FINAL = {"record", "error", "busy", "died", "apart"}
 
 

@@ -11,7 +11,7 @@ import torch
 
 from harness.runs import cost, heap
 from harness.runs.environment import data_hash
-from harness.runs.events import Event, Stopped, ended_by
+from harness.runs.events import Event, Report, Stop, Stopped, ended_by
 from harness.runs.files import WriteError, write, write_json
 from harness.runs.folder import Curve, RunFolder
 from harness.runs.rate import Rate
@@ -24,8 +24,6 @@ from harness.training.trainer import Trainer, start
 from pezoo.base import PositionError
 
 Record = dict[str, Any]
-Report = Callable[[Event], None]
-Stop = Callable[[], bool]
 MakeTrainer = Callable[[RunConfig], Trainer]
 
 

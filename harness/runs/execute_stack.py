@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from harness.runs import cost, execute
-from harness.runs.events import Event, Stopped, ended_by
+from harness.runs.events import Event, ReportOf, Stop, Stopped, ended_by
 from harness.runs.files import WriteError
 from harness.runs.folder import Curve, RunFolder
 from harness.runs.rate import Rate
@@ -29,12 +29,9 @@ from harness.training.losses import Diverged
 from harness.training.stack import Stack
 from harness.training.trainer import Trainer
 
-Report = Callable[[int, Event], None]
-Stop = Callable[[], bool]
-
 
 def execute_stack(
-    configs: Sequence[RunConfig], root: Path, command: str, report: Report, stop: Stop
+    configs: Sequence[RunConfig], root: Path, command: str, report: ReportOf, stop: Stop
 ) -> None:
     """Train and evaluate runs of one family (`RunConfig.family`); resume where possible.
 
@@ -74,7 +71,7 @@ class _Member:
 class _StackedRuns:
     """The members that are neither done nor failed."""
 
-    def __init__(self, report: Report, stop: Stop) -> None:
+    def __init__(self, report: ReportOf, stop: Stop) -> None:
         self.report, self.stop = report, stop
         self.members: list[_Member] = []
 

@@ -61,13 +61,13 @@ def test_a_worker_takes_the_gpu_of_the_one_that_died(monkeypatch, matrix, tmp_pa
     workers, (config, *_) = Processes(tmp_path, "test", 1, gpus=2), matrix()
     for run in range(3):
         workers.start((run,), [config])
-    seats = {worker.runs[0]: worker.process.args[2] for worker in workers.busy.values()}
+    seats = {worker.job[0]: worker.process.args[2] for worker in workers.busy.values()}
     assert seats == {0: 0, 1: 1, 2: 0}
-    (dead,) = (pipe for pipe, worker in workers.busy.items() if worker.runs == (1,))
+    (dead,) = (pipe for pipe, worker in workers.busy.items() if worker.job == (1,))
     died = {"died": "SIGKILL, mostly for lack of memory"}
     assert [*workers._events(workers.busy[dead])] == [(1, died)]
     workers.start((3,), [config])
-    assert [w.process.args[2] for w in workers.busy.values() if w.runs == (3,)] == [1]
+    assert [w.process.args[2] for w in workers.busy.values() if w.job == (3,)] == [1]
 
 
 @pytest.mark.parametrize(

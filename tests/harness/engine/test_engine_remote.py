@@ -1,4 +1,4 @@
-"""Orders that travel: several runs in one, and what is heard of them."""
+"""Jobs that travel: several runs in one, and what is heard of them."""
 
 import json
 
@@ -6,7 +6,7 @@ import pytest
 from soak import SETTINGS
 
 from harness.engine import EngineError, Options, make
-from harness.engine.remote import PROGRESS, Order, Remote
+from harness.engine.remote import PROGRESS, RemoteJob, RemoteWorkers
 from harness.runs.execute import execute
 from harness.runs.files import WriteError
 from harness.runs.folder import RunFolder, finished
@@ -19,28 +19,28 @@ def seeds(count, *settings, pe="rope"):
     return [resolve(protocol, "copy", parse(pe), seed, "cpu", "auto") for seed in range(count)]
 
 
-def order_of(configs, root, measure=False):
-    sweep = root / "sweep"
-    sweep.touch()
-    return Order(tuple(configs), root.resolve(), "test", 1, sweep, measure)
+def job_of(configs, root, measure=False):
+    alive = root / "alive"
+    alive.touch()
+    return RemoteJob(tuple(configs), root.resolve(), "test", 1, alive, measure)
 
 
-class Here(Remote):
-    """Executes an order when it is submitted; `lose` ends it as a machine that is gone."""
+class Here(RemoteWorkers):
+    """Executes a job when it is submitted; `lose` ends it as a machine that is gone."""
 
     def __init__(self, root, lose=False):
         super().__init__(root, "test", 1, measure=False)
         self.lose, self.cancelled = lose, []
 
-    def submit(self, order):
-        events = order()
+    def submit(self, job):
+        events = job()
         return {"died": "gone"} if self.lose else events
 
     def ended(self, handle):
         return handle
 
-    def cancel(self, handle, sign):
-        self.cancelled.append(sign)
+    def cancel(self, handle, progress):
+        self.cancelled.append(progress)
 
 
 def heard(workers, times=1):
@@ -48,9 +48,9 @@ def heard(workers, times=1):
         return [event for _ in range(times) for event in workers.wait(nothing.fileno())]
 
 
-def test_an_order_trains_a_stack_and_gives_the_last_event_of_each(tmp_path, assert_alike):
+def test_a_job_trains_a_stack_and_gives_the_last_event_of_each(tmp_path, assert_alike):
     configs = [*seeds(2), seeds(1, "train.lr=1e30")[0]]
-    events = order_of(configs, tmp_path)()
+    events = job_of(configs, tmp_path)()
     records = [event["record"] for event in events]
     assert [record["status"] for record in records] == ["done", "done", "failed"]
     assert records[0]["cost"]["stacked"] == 3
@@ -64,7 +64,7 @@ def test_a_stack_is_measured_where_it_runs(tmp_path, monkeypatch):
         monkeypatch.setattr(
             "harness.engine.stack_speed.advice", lambda configs, f=faster: (f, "why")
         )
-        events = order_of(seeds(2), tmp_path, measure=True)()
+        events = job_of(seeds(2), tmp_path, measure=True)()
         if faster:
             assert [event["record"]["cost"]["stacked"] for event in events] == [2, 2]
             for config in seeds(2):
@@ -74,14 +74,14 @@ def test_a_stack_is_measured_where_it_runs(tmp_path, monkeypatch):
 
 
 def test_a_sweep_that_ends_has_every_member_save(tmp_path):
-    order = order_of(seeds(2), tmp_path)
-    order.sweep.unlink()
+    job = job_of(seeds(2), tmp_path)
+    job.alive.unlink()
     busy = {"busy": "stopped at step 1 of 4, checkpoint saved"}
-    assert order() == [busy, busy]
+    assert job() == [busy, busy]
     assert len(list(tmp_path.glob("*/ckpt-00000001.json"))) == 2
 
 
-def test_a_member_of_a_lost_order_that_has_its_record_keeps_it(tmp_path, monkeypatch):
+def test_a_member_of_a_lost_job_that_has_its_record_keeps_it(tmp_path, monkeypatch):
     def full(self, record, final=True):
         raise WriteError("no space")
 
@@ -91,7 +91,7 @@ def test_a_member_of_a_lost_order_that_has_its_record_keeps_it(tmp_path, monkeyp
     workers.start((3, 5), configs)
     assert heard(workers) == [(3, {"died": "gone"}), (5, {"died": "gone"})]
     monkeypatch.undo()
-    (event,) = order_of(configs[:1], tmp_path)()
+    (event,) = job_of(configs[:1], tmp_path)()
     workers.start((3, 5), configs)
     RunFolder(tmp_path, configs[1]).clear()
     assert heard(workers) == [(3, event), (5, {"died": "gone"})]
@@ -100,7 +100,7 @@ def test_a_member_of_a_lost_order_that_has_its_record_keeps_it(tmp_path, monkeyp
 
 def test_words_are_heard_although_a_step_was_told_since(tmp_path):
     workers, (config, other) = Here(tmp_path), seeds(2)
-    workers.submit, workers.ended = (lambda order: None), (lambda handle: None)
+    workers.submit, workers.ended = (lambda job: None), (lambda handle: None)
     workers.start((0, 1), [config, other])
     path = RunFolder(tmp_path, config).path / PROGRESS
     note, step = {"note": "a stack is faster"}, {"step": 1, "loss": 0.5}
@@ -116,9 +116,9 @@ def test_words_are_heard_although_a_step_was_told_since(tmp_path):
 
 
 @pytest.mark.parametrize("phase", ["training", "evaluating"])
-def test_an_order_that_is_stopped_is_waited_for_while_it_trains(phase, tmp_path):
+def test_a_job_that_is_stopped_is_waited_for_while_it_trains(phase, tmp_path):
     workers, configs = Here(tmp_path), seeds(2)
-    workers.submit, workers.ended = (lambda order: None), (lambda handle: None)
+    workers.submit, workers.ended = (lambda job: None), (lambda handle: None)
     workers.start((0, 1), configs)
     for config, phased in zip(configs, (phase == "evaluating", False), strict=True):
         sign = {"step": 4, "phase": phase} if phased else {"step": 4, "loss": 0.5}

@@ -73,13 +73,13 @@ def test_a_queue_that_takes_no_more_starts_nothing_more(monkeypatch, matrix, col
         assert words in events[0][0]["error"]
 
 
-def test_an_interrupted_slurm_job_comes_back_with_its_order(matrix, tmp_path):
-    from harness.engine.remote import Order
-    from harness.engine.submitit import Task
+def test_an_interrupted_slurm_job_comes_back_with_its_job(matrix, tmp_path):
+    from harness.engine.remote import RemoteJob
+    from harness.engine.submitit import Requeued
 
     (config,) = matrix("train.steps=2", pe="rope")
     (tmp_path / "sweep").touch()
-    task = Task(Order((config,), tmp_path, "test", 1, tmp_path / "sweep"))
+    task = Requeued(RemoteJob((config,), tmp_path, "test", 1, tmp_path / "sweep"))
     (event,) = task.checkpoint().result()
     assert event["record"]["status"] == "done"
 

@@ -1,10 +1,11 @@
 """The rules that every engine shares, with workers that only pretend."""
 
 import signal
+from collections import deque
 
 import pytest
 
-from harness.engine.scheduler import run_all
+from harness.engine.scheduler import Jobs
 
 
 class Scripted:
@@ -44,9 +45,13 @@ class Scripted:
 ALONE = [(0,), (1,), (2,)]
 
 
-def outcomes(workers, configs, root, jobs=2, plan=ALONE):
+def run_all(workers, configs, root, most, report, plan):
+    Jobs(workers, configs, deque(plan), most, root, "test", report).run_all()
+
+
+def last_events(workers, configs, root, most=2, plan=ALONE):
     last = {}
-    run_all(workers, configs, root, "test", jobs, last.__setitem__, plan)
+    run_all(workers, configs, root, most, last.__setitem__, plan)
     assert workers.closed
     return last
 
@@ -56,14 +61,14 @@ DONE = {"record": {"status": "done"}}
 
 def test_all_are_run_so_many_at_a_time(matrix, tmp_path):
     workers = Scripted(r0=[DONE], r1=[DONE], r2=[DONE])
-    assert outcomes(workers, matrix(), tmp_path) == {0: DONE, 1: DONE, 2: DONE}
+    assert last_events(workers, matrix(), tmp_path) == {0: DONE, 1: DONE, 2: DONE}
     assert workers.most == 2
 
 
 def test_a_run_whose_process_dies_is_tried_so_often_and_then_has_failed(matrix, tmp_path):
     died = {"died": "SIGKILL"}
     workers = Scripted(r0=[died, DONE], r1=[died] * 4, r2=[DONE])
-    last = outcomes(workers, matrix(), tmp_path)
+    last = last_events(workers, matrix(), tmp_path)
     assert last[0] == DONE
     assert last[1]["record"]["status"] == "failed"
     assert last[1]["record"]["reason"] == "its process died 4 times, at last by SIGKILL"
@@ -73,13 +78,13 @@ def test_a_run_whose_process_dies_is_tried_so_often_and_then_has_failed(matrix, 
 def test_a_run_that_is_held_is_tried_once_more_after_the_others(matrix, tmp_path):
     held = {"busy": "another process is training it"}
     workers = Scripted(r0=[dict(held), dict(held)], r1=[DONE], r2=[DONE])
-    assert outcomes(workers, matrix(), tmp_path, 1) == {0: held, 1: DONE, 2: DONE}
+    assert last_events(workers, matrix(), tmp_path, 1) == {0: held, 1: DONE, 2: DONE}
     assert workers.order == [0, 1, 2, 0]
 
 
 def test_a_full_disk_starts_nothing_more(matrix, tmp_path):
     workers = Scripted(r0=[{"error": "disk full", "halt": True}])
-    last = outcomes(workers, matrix(), tmp_path, 1)
+    last = last_events(workers, matrix(), tmp_path, 1)
     assert last == {0: {"error": "disk full; 2 more not started"}}
 
 
@@ -87,7 +92,7 @@ def test_a_full_disk_starts_nothing_more(matrix, tmp_path):
 def test_signals_wait_for_what_is_saved(number, matrix, tmp_path):
     workers, last, before = Scripted(r0=[number], r1=[]), {}, signal.getsignal(number)
     with pytest.raises(KeyboardInterrupt) as caught:
-        run_all(workers, matrix(), tmp_path, "test", 2, last.__setitem__, ALONE)
+        run_all(workers, matrix(), tmp_path, 2, last.__setitem__, ALONE)
     assert caught.value.signal == number
     assert last == {0: {"busy": "saved"}, 1: {"busy": "saved"}}
     assert workers.closed
@@ -104,7 +109,7 @@ def test_a_stack_is_split_where_that_is_faster_and_so_are_those_of_its_kind(matr
     )
     events = []
     plan = [(0, 1), (2, 3), (4,)]
-    run_all(workers, configs, tmp_path, "test", 1, lambda *told: events.append(told), plan)
+    run_all(workers, configs, tmp_path, 1, lambda *told: events.append(told), plan)
     assert workers.stacks == [(0, 1)]
     assert sorted(workers.order) == [0, 0, 1, 1, 2, 3, 4]
     assert [event for event in events if event[1] != DONE] == [(0, {"note": "slower"})]
@@ -114,7 +119,7 @@ def test_a_stack_is_split_where_that_is_faster_and_so_are_those_of_its_kind(matr
 def test_a_stack_that_dies_is_tried_as_one_and_at_last_run_by_run(matrix, tmp_path):
     died = {"died": "SIGKILL"}
     workers = Scripted(r0=[DONE], r1=[died, died, died, DONE], r2=[died] * 4)
-    last = outcomes(workers, matrix(), tmp_path, 1, [(0, 1, 2)])
+    last = last_events(workers, matrix(), tmp_path, 1, [(0, 1, 2)])
     assert workers.stacks == [(0, 1, 2), (1, 2), (1, 2)]
     assert workers.order[-2:] == [1, 2]
     assert (last[0], last[1]) == (DONE, DONE)
