@@ -29,7 +29,7 @@ import torch
 
 from harness.engine.local import fork_server
 from harness.engine.stack_plan import Job
-from harness.engine.stack_speed import advice
+from harness.engine.stack_speed import faster_stacked
 from harness.perf.timing import clock
 from harness.runs import cost, heap
 from harness.settings.config import RunConfig
@@ -144,7 +144,7 @@ def _measure(runs: Sequence[RunConfig], threads: int, choose: bool) -> Measured:
     torch.set_num_threads(threads)
     one = runs[0]
     if len(runs) > 1 and choose:
-        faster, words = advice(runs)
+        faster, words = faster_stacked(runs)
         click.echo(f"{one.label} · {one.task}: {words}", err=True)
         runs = runs if faster else runs[:1]
     cost.forget_peak_memory(one.device)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from harness.engine.stack_plan import begun
+from harness.engine.stack_plan import stack_size
 from harness.runs.events import ReportOf, Stop
 from harness.settings.config import RunConfig
 
@@ -22,7 +22,7 @@ def execute_job(
     """Execute the runs of one job; `harness.runs.events` lists what each reports.
 
     With `measure`, runs without a checkpoint are stacked only where that is faster on this machine;
-    otherwise each ends with {"apart": why}.
+    otherwise each ends with {"unstack": why}.
     """
     # What imports torch is imported here: the parent of the workers does not need it.
     if len(configs) == 1:
@@ -30,14 +30,14 @@ def execute_job(
 
         report(0, attempt(*configs, root, command, partial(report, 0), stop))
         return
-    from harness.engine.stack_speed import advice
+    from harness.engine.stack_speed import faster_stacked
     from harness.runs.execute_stack import execute_stack
 
-    if measure and not any(begun(root / config.hash) for config in configs):
-        faster, words = advice(configs)
+    if measure and not any(stack_size(root / config.hash) for config in configs):
+        faster, words = faster_stacked(configs)
         if not faster:
             for place in range(len(configs)):
-                report(place, {"apart": words})
+                report(place, {"unstack": words})
             return
         report(0, {"note": words})
     execute_stack(configs, root, command, report, stop)

@@ -139,8 +139,8 @@ class Jobs:
         job: Job = ()
         if event.keys() & FINAL:
             job = self.running.pop(run, (run,))
-        if "apart" in event:
-            self._split(job, run, event["apart"])
+        if "unstack" in event:
+            self._split(job, run, event["unstack"])
             return
         if "died" in event:
             event = self._retry(job, run, event["died"])

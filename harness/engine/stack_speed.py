@@ -1,4 +1,4 @@
-"""Whether runs train faster as one stack here: measured, not guessed."""
+"""Whether runs train faster as one stack on this machine, by measurement."""
 
 from __future__ import annotations
 
@@ -12,58 +12,46 @@ from harness.training.stack import Stack
 from harness.training.trainer import Trainer, start
 
 ROUNDS = 4
-ENOUGH = 1.1  # as much faster has to be what gives up, in the last bits, being the run alone
+ENOUGH = 1.1  # a stack must be faster by this factor: it changes the last bits of each run
 
 
-def advice(configs: Sequence[RunConfig]) -> tuple[bool, str]:
-    """Whether to stack these runs, and why, in words for a user.
+def faster_stacked(configs: Sequence[RunConfig]) -> tuple[bool, str]:
+    """Whether to stack these runs, and why, as a message.
 
-    All are measured only where two of them are faster as a stack: many large models need much
-    memory, and gain nothing.
+    Two are measured first: many large models need much memory and gain nothing.
     """
     members = min(2, len(configs))
     try:
-        ratio = gain(configs[:members])
-        if ratio >= 1 and len(configs) > members:
+        gain = speedup(configs[:members])
+        if gain >= 1 and len(configs) > members:
             members = len(configs)
-            ratio = gain(configs)
+            gain = speedup(configs)
     except Exception as error:
-        return False, f"seeds train apart: they cannot be stacked ({_short(error)})"
-    faster = ratio >= ENOUGH and members == len(configs)
-    how = "as one stack" if faster else "apart"
+        reason = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+        return False, f"seeds train apart: they cannot be stacked ({reason})"
+    faster = gain >= ENOUGH and members == len(configs)
+    how = "as one stack" if faster else "unstack"
     return (
         faster,
-        f"{len(configs)} runs train {how}: a stack of {members} is {ratio:.2f} times as fast",
+        f"{len(configs)} runs train {how}: a stack of {members} is {gain:.2f} times as fast",
     )
 
 
-def stackable(configs: Sequence[RunConfig]) -> tuple[bool, str]:
-    """Whether these runs can be stacked at all, and what bench does if not."""
-    try:
-        Stack([start(config) for config in configs]).advance()
-    except Exception as error:
-        return False, f"cannot train as one stack ({_short(error)})"
-    return True, f"{len(configs)} runs train as one stack"
-
-
-def _short(error: Exception) -> str:
-    """What it is and what it says, on one line."""
-    return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
-
-
-def gain(configs: Sequence[RunConfig], rounds: int = ROUNDS) -> float:
+def speedup(configs: Sequence[RunConfig], rounds: int = ROUNDS) -> float:
     """Seconds of a step of each run alone, over those of the same steps taken as one.
 
-    Some steps of all parts of the training are taken, in turns, with trainers made for that.
+    New trainers take steps spread over the training, in turns.
     Errors: what making or stacking them raises.
     """
     heap.keep()
     alone, stacked = ([start(config) for config in configs] for _ in range(2))
     stack, device = Stack(stacked), configs[0].device
-    steps = {name: iter(_steps(configs[0], rounds)) for name in ("alone", "stacked")}
+    last = configs[0].train.steps - 1  # has the longest lengths, and warms up
+    steps = [last, *(round(last * (i + 1) / (rounds + 1)) for i in range(rounds))]
+    left = {"alone": iter(steps), "stacked": iter(steps)}
 
     def turn(name: str, trainers: list[Trainer]) -> dict[str, float]:
-        step = next(steps[name])
+        step = next(left[name])
         for trainer in trainers:
             trainer.step = step
         call = stack.advance if name == "stacked" else lambda: [t.advance() for t in trainers]
@@ -72,9 +60,3 @@ def gain(configs: Sequence[RunConfig], rounds: int = ROUNDS) -> float:
     turns = {"alone": partial(turn, "alone", alone), "stacked": partial(turn, "stacked", stacked)}
     seconds = interleave(turns, rounds, warmup=1)
     return ratio(seconds["alone"]["step"], seconds["stacked"]["step"])
-
-
-def _steps(config: RunConfig, rounds: int) -> list[int]:
-    """The last step, whose lengths are the longest, to warm up; then some spread over training."""
-    last = config.train.steps - 1
-    return [last, *(round(last * (i + 1) / (rounds + 1)) for i in range(rounds))]

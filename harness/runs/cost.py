@@ -1,7 +1,7 @@
 """What a run costs: seconds, CPU seconds, memory, tokens.
 
-Kept in a dict of plain data that goes into every checkpoint, so that it adds up over the
-sessions of an interrupted run; work that was lost and done again counts once.
+A dict of plain data that every checkpoint holds, so that costs add up over the sessions of an
+interrupted run; work that was lost and repeated counts once.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Cost = dict[str, Any]
 
 
 def new() -> Cost:
-    """The cost of nothing yet; and the number of threads, which every session has to share."""
+    """Zero cost, and the number of threads that every session has to use."""
     parts = {
         f"{part}_{unit}": 0.0 for part in ("train", "eval", "save") for unit in ("wall", "cpu")
     }
@@ -39,11 +39,10 @@ def new() -> Cost:
 
 
 def summary(trainer: Trainer, cost: Cost) -> dict[str, Any]:
-    """As in a record: seconds on the clock, and of all threads of the processor.
+    """The cost as a record has it: seconds on the clock, and of all threads of the processor.
 
-    `data_share` is the part of the training time in which batches were drawn. `stacked` is the
-    largest number of runs that trained as one stack with this one, itself included: seconds of
-    training are its share of theirs.
+    `data_share` is the share of training time spent on drawing batches. `stacked` is the largest
+    size of the stacks that the run trained in; its seconds of training are its share of theirs.
     """
     model = trainer.model
     return {
@@ -76,7 +75,7 @@ def timed(cost: Cost, part: str) -> Iterator[None]:
 
 @contextmanager
 def shared(costs: Sequence[Cost], part: str) -> Iterator[None]:
-    """Add the time inside in equal shares to all of these; and how many they are."""
+    """Add the time inside to all of these in equal shares, and note how many they are."""
     whole = {f"{part}_wall": 0.0, f"{part}_cpu": 0.0}
     try:
         with timed(whole, part):
@@ -90,7 +89,7 @@ def shared(costs: Sequence[Cost], part: str) -> Iterator[None]:
 
 @contextmanager
 def watching_data(trainer: Trainer, cost: Cost) -> Iterator[None]:
-    """Time how long batches take to make, and count the tokens of those used, without padding."""
+    """Time the drawing of batches, and count the tokens of those used, without padding."""
     pad, make, draw = trainer.task.vocab.pad, trainer.make_batch, trainer.draw
     tokens = 0  # of the batch made last, which is the next to be used
 
@@ -116,7 +115,7 @@ def watching_data(trainer: Trainer, cost: Cost) -> Iterator[None]:
 
 
 def note_attention(cost: Cost, trainer: Trainer) -> None:
-    """Remember which attention kernels ran, in training and in evaluating."""
+    """Note which attention kernels ran in training and in evaluation."""
     known = cost.get("attention", {})
     cost["attention"] = {
         phase: sorted(ran.union(known.get(phase, ()))) for phase, ran in trainer.model.ran.items()
@@ -124,7 +123,7 @@ def note_attention(cost: Cost, trainer: Trainer) -> None:
 
 
 def forget_peak_memory(device: str) -> None:
-    """Start measuring anew, so that a run is not charged for those before it in its process."""
+    """Start again, so that a run is not charged for those before it in its process."""
     if device.startswith("cuda"):
         torch.cuda.reset_peak_memory_stats(device)
         return
@@ -136,12 +135,12 @@ def forget_peak_memory(device: str) -> None:
 
 
 def note_peak_memory(cost: Cost, device: str) -> None:
-    """Remember the peak, if it is the highest so far."""
+    """Note the peak, where it is the highest so far."""
     cost["peak_memory_mb"] = max(cost["peak_memory_mb"], peak_memory_mb(device))
 
 
 def peak_memory_mb(device: str) -> float:
-    """The most that the process held at one time: in memory, or on the GPU in torch's allocator."""
+    """The most memory that the process held at one time; on a GPU, that torch allocated."""
     if device.startswith("cuda"):
         return round(torch.cuda.max_memory_allocated(device) / 2**20, 1)
     try:

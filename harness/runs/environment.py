@@ -25,7 +25,7 @@ HASHED_BATCHES = 8
 
 
 def environment(config: RunConfig) -> dict[str, Any]:
-    """Versions, commit, device, threads and the attention backend that was asked for."""
+    """Versions, commit, device, threads and the requested attention backend."""
     commit, dirty = _commit()
     return {
         "pezoo": pezoo.__version__,
@@ -50,7 +50,7 @@ def environment(config: RunConfig) -> dict[str, Any]:
 def data_hash(config: RunConfig) -> str:
     """SHA-256 over the token ids of the first 8 training batches, 16 hex digits.
 
-    Equal for all encodings at one protocol, task and seed: `Trainer` draws what is drawn here.
+    Equal for all encodings at one protocol, task and seed; `Trainer` draws the same batches.
     """
     task, digest = tasks.make(config.task), hashlib.sha256()
     for step in range(min(HASHED_BATCHES, config.train.steps)):

@@ -10,7 +10,7 @@ The last event of a run is one of
     {"busy": text}         another process has it, or it was stopped and saved
     {"error": text}        no record; with "halt": True other runs would end the same way
     {"died": text}         its process is gone
-    {"apart": text}        it was part of a stack, and is better trained alone
+    {"unstack": text}      it was part of a stack, and is better trained alone
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Event = dict[str, Any]
 Report = Callable[[Event], None]
 ReportOf = Callable[[int, Event], None]  # of run i of several
 Stop = Callable[[], bool]
-FINAL = {"record", "error", "busy", "died", "apart"}
+FINAL = {"record", "error", "busy", "died", "unstack"}
 
 
 class Stopped(Exception):

@@ -11,7 +11,7 @@ from leaderboard.files import write_whole
 
 
 class WriteError(OSError):
-    """A file could not be written, mostly because the disk is full; what was there is intact."""
+    """A file could not be written, mostly because the disk is full; the old file is intact."""
 
 
 def write(path: Path, content: bytes) -> str:
@@ -43,7 +43,7 @@ def write_sealed(path: Path, value: Any) -> None:
 
 
 def read_sealed(path: Path) -> Any | None:
-    """The value, or None where any byte of the file is not what was written."""
+    """The value, or None where any byte of the file has changed."""
     try:
         content = path.read_bytes()
         value = json.loads(content)["value"]

@@ -1,17 +1,17 @@
 """One run's folder: runs/<config hash>/.
 
-    config.json          what was asked
-    tuning.json          the sweep that chose these settings, if one did
+    config.json          the settings
+    tuning.json          the sweep that chose them, if one did
     ckpt-00000750.*      after that step: model (safetensors), optimiser (pt), and what names both
                          and the learning curve (json, written last); the last two steps are kept
     best-00000500.*      the model that did best on the training lengths
     result.json          the record
-    DONE                 the SHA-256 of result.json, written last; a failure that might not repeat
-                         itself has none
+    DONE                 the SHA-256 of result.json, written last; missing after a failure that
+                         might not happen again
     traceback.txt        where a failed run failed
 
-Whoever holds the lock is the only writer. A checkpoint counts once its json is there; where it or a
-file that it names is not what its checksum says, the checkpoint before it is taken.
+The holder of the lock is the only writer. A checkpoint counts once its json is there; where it or a
+file that it names does not match its checksum, the checkpoint before it is used.
 """
 
 from __future__ import annotations
@@ -48,37 +48,37 @@ class RunFolder:
             flush_folder(root)
 
     def lock(self) -> FileLock:
-        """Held by the process that trains this run; the system frees it when that dies."""
+        """For the process that trains this run; the system releases it when that dies."""
         return FileLock(self.path / ".lock", timeout=0)
 
     def result(self) -> dict[str, Any] | None:
-        """The finished record, or None when there is none or it is damaged."""
+        """The finished record; None where there is none or it is damaged."""
         return finished(self.path)
 
     def finish(self, record: dict[str, Any], final: bool = True) -> None:
-        """Write the record; one that is not final is tried again by the next command."""
+        """Write the record; the next command repeats a run whose record is not final."""
         (self.path / "DONE").unlink(missing_ok=True)
         digest = write_json(self.path / "result.json", record)
         if final:
             write(self.path / "DONE", digest.encode())
 
     def note_tuning(self, tuning: dict[str, Any]) -> None:
-        """Remember, for the record's provenance, the sweep that chose these settings."""
+        """Keep the sweep that chose these settings, for the record's provenance."""
         write_json(self.path / "tuning.json", tuning)
 
     def origin(self) -> dict[str, Any]:
-        """What the record's provenance says beside the command: the sweep, if there was one."""
+        """What the record's provenance has beside the command: the sweep, if there was one."""
         tuning = read_json(self.path / "tuning.json")
         return {} if tuning is None else {"tuning": tuning}
 
     def clear(self) -> None:
-        """Forget everything but the lock."""
+        """Delete everything but the lock."""
         for path in self.path.iterdir():
             if path.name != ".lock":
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
 
     def tidy(self) -> None:
-        """Remove what processes that were killed while writing left behind."""
+        """Delete what killed processes had not finished writing."""
         for path in self.path.glob(".*"):
             if path.name != ".lock" and path.is_file():
                 path.unlink(missing_ok=True)
@@ -98,9 +98,8 @@ class RunFolder:
         self._drop_old(trainer.step)
 
     def restore(self, trainer: Trainer, last: int | None = None) -> Curve | None:
-        """Load the newest whole checkpoint into the trainer; its learning curve, or None.
+        """Load the newest whole checkpoint, at most of step `last`; its learning curve, or None.
 
-        `last` is the latest step to look at.
         Errors: RuntimeError for a whole checkpoint whose weights have other names or shapes.
         """
         for step in reversed(self.steps()):
@@ -120,11 +119,11 @@ class RunFolder:
         return None
 
     def save_best(self, trainer: Trainer) -> str:
-        """The model as it is, as the best of its step; its SHA-256."""
+        """Save the model as the best so far; the file's SHA-256."""
         return self._save_model(_best(trainer.step), trainer)
 
     def load_best(self, trainer: Trainer, curve: Curve) -> None:
-        """Load the best model's weights. Errors: OSError when they are missing or damaged."""
+        """Load the weights of the best model. Errors: OSError where they are missing or damaged."""
         name = _best(curve["best_step"])
         content = self._verified(name, curve["best_sha256"])
         if content is None:
@@ -156,7 +155,7 @@ class RunFolder:
             return None
 
     def _drop_old(self, step: int) -> None:
-        """Keep the newest checkpoints up to `step`; later ones were found damaged."""
+        """Delete all but the newest checkpoints up to `step`; later ones are damaged."""
         kept: set[str] = set()
         for one in [s for s in self.steps() if s <= step][-KEEP:]:
             index = read_sealed(self.path / f"{_stem(one)}.json")
@@ -174,7 +173,7 @@ class RunFolder:
 
 
 def finished(path: Path) -> dict[str, Any] | None:
-    """The record in a run's folder, if it is whole and final."""
+    """The record in a run's folder, where it is whole and final."""
     try:
         content = (path / "result.json").read_bytes()
         done = (path / "DONE").read_text(encoding="utf-8")
@@ -186,7 +185,7 @@ def finished(path: Path) -> dict[str, Any] | None:
 
 
 def failed(path: Path) -> dict[str, Any] | None:
-    """The record of a run that failed, also of one that is to be tried again."""
+    """The record of a run that failed, final or not."""
     record = read_json(path / "result.json")
     known = isinstance(record, dict) and record.get("status") == "failed"
     return record if known else None

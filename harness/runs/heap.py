@@ -1,9 +1,9 @@
-"""glibc's heap: what tensors have freed is kept for the next ones, in huge pages.
+"""glibc's heap: memory that tensors free is kept for the next ones, in huge pages.
 
-Blocks above 32 MiB otherwise come fresh from the system and go back to it at every step, and each
-of their pages is a fault: a quarter of PRISM's training step at 80 tokens. Huge pages spare the
+Otherwise glibc takes blocks above 32 MiB from the system and returns them at every step, with a
+fault for each of their pages: a quarter of PRISM's training step at 80 tokens. Huge pages spare the
 processor look-ups of addresses: a twentieth of a step of the `quick` decoder
-(docs/findings/attention-bias.md). Elsewhere than with glibc nothing happens.
+(docs/findings/attention-bias.md). Without glibc, nothing happens.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SETTINGS = ("GLIBC_TUNABLES", "MALLOC_MMAP_MAX_", "MALLOC_TRIM_THRESHOLD_")
 
 
 def keep() -> bool:
-    """From here on this process keeps its heap, unless the environment sets limits; whether so."""
+    """Have this process keep its heap, unless the environment sets limits; whether it does."""
     libc = _glibc()
     if libc is None or any(name in os.environ for name in SETTINGS):
         return False
@@ -31,7 +31,7 @@ def keep() -> bool:
 
 
 def give_back() -> None:
-    """Free memory goes back to the system, once, and with it what `keep` asked for."""
+    """Return free memory to the system, once, and huge pages with it."""
     libc = _glibc()
     if libc is not None:
         libc.malloc_trim(0)

@@ -1,4 +1,4 @@
-"""The scores of a trained run: of each checkpoint that counts, in each of the encoding's modes."""
+"""The scores of a trained run: of its last and best model, in every mode of the encoding."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from harness.training.trainer import Trainer
 def scores_of(
     trainer: Trainer, folder: RunFolder, curve: Curve
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The scores per checkpoint, and per other mode of the encoding and checkpoint."""
+    """Scores by checkpoint, and by further mode of the encoding and checkpoint."""
     model, task, config = trainer.model, trainer.task, trainer.config
 
     def everything() -> dict[str | None, list[dict[str, Any]]]:
@@ -42,7 +42,7 @@ def _mean_exact(scores: list[dict[str, Any]]) -> float:
 
 
 def _average(evaluations: list[list[dict[str, Any]]]) -> list[dict[str, Any]]:
-    """Per length, counts summed over several evaluations of one run."""
+    """For each length, the counts summed over several evaluations of one run."""
     rows = []
     for same in zip(*evaluations, strict=True):
         row = dict(same[0])

@@ -1,7 +1,7 @@
-"""Tuning: the same grid of training settings for every encoding, chosen on seeds set apart.
+"""Tuning: one grid of training settings for every encoding, with seeds of its own to choose on.
 
-The runs of the sweep are ordinary runs with a test set of their own. What is chosen, and by which
-rule, is in `leaderboard.tuning`; the record of every run of the comparison says what was tried.
+The runs of the sweep are ordinary runs with test examples of their own. `leaderboard.tuning` has
+the rule that chooses a cell of the grid; every record of the comparison says what was tried.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ class Sweep:
 
 @dataclass(frozen=True)
 class Choice:
-    """What was tried for one encoding and task; `tuning` is None where nothing could be chosen.
+    """What was tried for one encoding and task, and what goes into records about it.
 
-    `complete`: every run of the sweep has a record.
+    `tuning` is None where nothing could be chosen; `complete`: every run has a record.
     """
 
     encoding: str
@@ -111,7 +111,7 @@ def sweep_configs(sweep: Sweep, plain: Sequence[RunConfig]) -> list[RunConfig]:
 
 
 def choose(sweep: Sweep, runs: Sequence[RunConfig], records: Sequence[Record]) -> list[Choice]:
-    """The best cell per encoding and task, from the records that there are of the sweep's runs."""
+    """The best cell for each encoding and task, by the records of the sweep's runs so far."""
     by_run = {record["run"]: record for record in records}
     kinds: dict[tuple[str, str], list[RunConfig]] = defaultdict(list)
     for config in runs:
@@ -136,7 +136,7 @@ def tuned_configs(
 
 
 def costliest(sweep: Sweep, plain: Sequence[RunConfig]) -> list[RunConfig]:
-    """The comparison's runs with the cell that takes longest: most steps, largest batch."""
+    """The comparison's runs with the slowest cell: most steps, then the largest batch."""
     values = max(cells(sweep.grid), key=lambda v: (v.get("steps", 0), v.get("batch", 0)))
     return [config.replace_train(**values) for config in plain]
 
@@ -175,7 +175,7 @@ def _trial(values: dict[str, Value], records: Sequence[Record]) -> Trial:
 
 
 def _exact(record: Record) -> float:
-    """Mean over the test lengths that the encoding can represent; the same ones in every cell."""
+    """The mean over the test lengths that the encoding can represent, the same in every cell."""
     numbers = [score["exact"] for score in record["scores"]["last"] if score["status"] == "ok"]
     return fmean(numbers) if numbers else 0.0
 

@@ -133,7 +133,7 @@ def test_lengths_beyond_our_patience_grow_as_their_square(monkeypatch):
 
 @pytest.mark.parametrize("faster", [True, False])
 def test_runs_are_stacked_as_bench_would(monkeypatch, faster):
-    monkeypatch.setattr(dry_run, "advice", lambda runs: (faster, "as measured"))
+    monkeypatch.setattr(dry_run, "faster_stacked", lambda runs: (faster, "as measured"))
     runs = [config(seed=seed) for seed in range(3)]
     assert dry_run._measure(runs, 1, True).stacked == (3 if faster else 1)
     assert dry_run._measure(runs, 1, False).stacked == 3

@@ -62,7 +62,7 @@ def test_a_job_trains_a_stack_and_gives_the_last_event_of_each(tmp_path, assert_
 def test_a_stack_is_measured_where_it_runs(tmp_path, monkeypatch):
     for faster in (True, False):
         monkeypatch.setattr(
-            "harness.engine.stack_speed.advice", lambda configs, f=faster: (f, "why")
+            "harness.engine.stack_speed.faster_stacked", lambda configs, f=faster: (f, "why")
         )
         events = job_of(seeds(2), tmp_path, measure=True)()
         if faster:
@@ -70,7 +70,7 @@ def test_a_stack_is_measured_where_it_runs(tmp_path, monkeypatch):
             for config in seeds(2):
                 RunFolder(tmp_path, config).clear()
         else:
-            assert events == [{"apart": "why"}] * 2
+            assert events == [{"unstack": "why"}] * 2
 
 
 def test_a_sweep_that_ends_has_every_member_save(tmp_path):

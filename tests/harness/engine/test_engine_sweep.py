@@ -103,8 +103,8 @@ def test_a_stack_is_split_where_that_is_faster_and_so_are_those_of_its_kind(matr
     (config,) = matrix(pe="rope")
     configs = [config.model_copy(update={"seed": seed}) for seed in range(4)] + matrix(pe="nope")
     workers = Scripted(
-        r0=[{"apart": "slower"}, DONE],
-        r1=[{"apart": "slower"}, DONE],
+        r0=[{"unstack": "slower"}, DONE],
+        r1=[{"unstack": "slower"}, DONE],
         **{f"r{run}": [DONE] for run in (2, 3, 4)},
     )
     events = []

@@ -11,7 +11,7 @@ from soak import SETTINGS, same, weights
 
 from harness.engine import Options, stack_speed
 from harness.engine.local import Engine
-from harness.engine.stack_plan import begun, plan
+from harness.engine.stack_plan import plan, stack_size
 from harness.runs.execute import execute
 from harness.runs.execute_stack import execute_stack
 from harness.runs.files import WriteError
@@ -75,7 +75,7 @@ def test_interrupted_members_catch_up_and_may_go_on_alone(assert_alike, tmp_path
     configs, root = configs_of("learned"), tmp_path / "cut"
     events = together(configs, root, after(7))
     assert all("checkpoint saved" in told[-1]["busy"] for told in events.values())
-    assert [begun(root / config.hash) for config in configs] == [3, 3, 3]
+    assert [stack_size(root / config.hash) for config in configs] == [3, 3, 3]
     for path in (root / configs[0].hash).glob("ckpt-*"):
         path.unlink()  # this one starts again, and finds the others ahead
     last = max((root / configs[1].hash).glob("ckpt-*.json"))
@@ -159,13 +159,13 @@ def test_the_plan(tmp_path):
     many = [ropes[0].model_copy(update={"seed": seed}) for seed in range(100)]
     assert [len(job) for job in plan(many, tmp_path, 1)] == [25] * 4
     execute_until(ropes[1], tmp_path)
-    assert plan(ropes, tmp_path, 1) == [(0, 2), (1,)]  # begun alone, it goes on alone
+    assert plan(ropes, tmp_path, 1) == [(0, 2), (1,)]  # begun alone, it continues alone
 
 
 def execute_until(config, root):
     with pytest.raises(Exception, match="step"):
         execute(config, root, "test", lambda event: None, stop=after(3))
-    assert begun(root / config.hash) == 1
+    assert stack_size(root / config.hash) == 1
 
 
 @pytest.mark.parametrize(
@@ -173,8 +173,8 @@ def execute_until(config, root):
 )
 def test_all_are_measured_only_where_two_gain(ratio, measured, faster, monkeypatch):
     sizes = []
-    monkeypatch.setattr(stack_speed, "gain", lambda runs: sizes.append(len(runs)) or ratio)
-    assert stack_speed.advice(configs_of())[0] is faster
+    monkeypatch.setattr(stack_speed, "speedup", lambda runs: sizes.append(len(runs)) or ratio)
+    assert stack_speed.faster_stacked(configs_of())[0] is faster
     assert sizes == measured
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import pezoo
-from harness.engine.stack_speed import gain
+from harness.engine.stack_speed import speedup
 from harness.settings.protocol import load_protocol, resolve
 from harness.training.stack import Stack
 from harness.training.trainer import start
@@ -204,5 +204,5 @@ def test_what_can_be_stacked():
 
 
 def test_the_gain_is_measured_with_trainers_of_its_own():
-    ratio = gain([config_of("nope", seed) for seed in (0, 1)], rounds=1)
+    ratio = speedup([config_of("nope", seed) for seed in (0, 1)], rounds=1)
     assert 0.05 < ratio < 50
