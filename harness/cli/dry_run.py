@@ -10,8 +10,6 @@ share (memory bandwidth, a GPU, a disk).
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import signal
 import time
@@ -30,6 +28,7 @@ import torch
 from harness.engine.local import fork_server
 from harness.engine.stack_plan import Job
 from harness.engine.stack_speed import faster_stacked
+from harness.perf.report import as_csv
 from harness.perf.timing import clock
 from harness.runs import cost, heap
 from harness.settings.config import RunConfig
@@ -225,11 +224,7 @@ def render(found: dict[str, Any], form: str) -> str:
         return json.dumps(found, indent=1)
     lines = found["lines"]
     if form == "csv":
-        out = io.StringIO()
-        writer = csv.DictWriter(out, lines[0], lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(lines)
-        return out.getvalue().rstrip()
+        return as_csv(lines)
     from tabulate import tabulate
 
     style = "github" if form == "markdown" else "simple"

@@ -6,7 +6,7 @@ import csv
 import io
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,7 +34,7 @@ class Report:
         if form == "json":
             return json.dumps({"settings": self.settings, "rows": self.rows}, indent=1)
         if form == "csv":
-            return self._csv()
+            return as_csv(self.rows, self.settings)
         from tabulate import tabulate
 
         kind = "github" if form == "markdown" else "simple"
@@ -49,14 +49,6 @@ class Report:
         notes = [f"{r[self.key]}: {r['note']}" for r in self.rows if r["note"]]
         where = ", ".join(f"{k} {_plain(v)}" for k, v in self.settings.items() if v is not None)
         return "\n\n".join([where, table, *notes])
-
-    def _csv(self) -> str:
-        names = list(dict.fromkeys(name for row in self.rows for name in row))
-        out = io.StringIO()
-        writer = csv.DictWriter(out, [*names, *self.settings], lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(row | self.settings for row in self.rows)
-        return out.getvalue().removesuffix("\n")
 
     def _others(self) -> list[str]:
         """The columns of a table that are neither names nor times."""
@@ -94,6 +86,16 @@ class Report:
             return ["", shown]
         median, q1, q3 = (row[f"{phase}{part}_ms"] for part in ("", "_q1", "_q3"))
         return [f"{_short(median)} ({_short(q1)}-{_short(q3)})", shown]
+
+
+def as_csv(rows: Sequence[dict[str, Any]], common: Mapping[str, Any] | None = None) -> str:
+    """Rows below a line of names, each with what they have in common; no newline at the end."""
+    names = dict.fromkeys(name for row in (*rows, common or {}) for name in row)
+    out = io.StringIO()
+    writer = csv.DictWriter(out, names, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows({**row, **(common or {})} for row in rows)
+    return out.getvalue().removesuffix("\n")
 
 
 def machine(device: str) -> dict[str, Any]:
