@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,6 @@ from pezoo.kernels.histogram.reference import Copy, Gates
 from pezoo.kernels.simd.vector import LANES
 from pezoo.vmap import Kernel
 
-LINE = 64  # bytes, of the processor's cache
 STREAMED = 1 << 25  # bytes of histograms, more than caches hold
 
 
@@ -29,13 +28,13 @@ def scan(
     copy: Copy | None,
     one_sided: bool,
 ) -> Tensor:
-    """The same as `scan_reference`, without a second derivative, on torch's number of threads."""
+    """The same as `reference.scan`, without a second derivative, on torch's number of threads."""
     b, t, c = gates.reset.shape
     new = gates.reset.new_ones
     copy = copy or Copy(new(b, t, c), new(b, t, c, 0))
-    rows = new(0) if gamma is None else gamma.expand(b, c)
+    powers = new(0) if gamma is None else gamma.expand(b, c)
     start = new(b, c, 1) if state is None else state
-    out: Tensor = _Scan.apply(*gates, *copy, rows, start, eps, one_sided)
+    out: Tensor = _Scan.apply(*gates, *copy, powers, start, eps, one_sided)
     return out
 
 
@@ -47,15 +46,16 @@ class _Scan(Kernel):
     @staticmethod
     def forward(ctx: Any, *args: Any) -> Tensor:
         *inputs, eps, one_sided = args
+        inputs = [x.contiguous() for x in inputs]
         b, t, c, sources = inputs[4].shape
         first = inputs[6].shape[-1]
         last = first + (1 if one_sided else 2) * t
-        x = Inputs(*map(_flat, inputs))
-        out = _empty(b * t * c * last, x.reset.dtype)
-        size = Sizes(t, c, sources, first, last, one_sided, _streamed(c, out))
-        eps = out.dtype.type(eps)
-        _over_rows(partial(loops.forward, x, eps, size, out), b, size, out.dtype)
-        h = torch.from_numpy(out).view(b, t, c, last)
+        h: Tensor = inputs[0].new_empty(b, t, c, last)
+        # What no cache holds is written past the caches, in whole vectors: else each line would
+        # be read from memory before it is written.
+        streamed = c % LANES == 0 and h.nbytes >= STREAMED
+        size = Sizes(t, c, sources, first, last, one_sided, inputs[5].numel() > 0, streamed)
+        _run(loops.forward, _addresses(inputs), eps, size, h)
         ctx.save_for_backward(*inputs, h)
         ctx.options = eps, size
         return h
@@ -65,54 +65,40 @@ class _Scan(Kernel):
     def backward(ctx: Any, grad: Tensor) -> Any:
         *inputs, h = ctx.saved_tensors
         eps, size = ctx.options
-        x = Inputs(*map(_flat, inputs))
-        d = Inputs(*map(np.zeros_like, x))
-        call = partial(loops.backward, x, eps, size, _flat(h), _flat(grad), d)
-        _over_rows(call, h.shape[0], size, eps.dtype)
-        grads = (torch.from_numpy(a).view(i.shape) for a, i in zip(d, inputs, strict=True))
+        grads, grad = [torch.zeros_like(x) for x in inputs], grad.contiguous()
+        more = grad.data_ptr(), _addresses(grads)
+        _run(loops.backward, _addresses(inputs), eps, size, h, *more)
         return *grads, None, None
 
 
-def _empty(n: int, dtype: Any) -> Any:
-    """(n,), from the beginning of a cache line on, so that no vector lies in two.
-
-    From numpy, which asks for huge pages: touching new memory costs less.
-    """
-    size = np.dtype(dtype).itemsize
-    out = np.empty(n + LINE // size, dtype)
-    first = -out.ctypes.data % LINE // size
-    return out[first : first + n]
+def _addresses(tensors: Sequence[Tensor]) -> Inputs:
+    return Inputs(*(x.data_ptr() for x in tensors))
 
 
-def _streamed(cursors: int, out: Any) -> bool:
-    """Whether to write past the caches: what would not stay there, in whole vectors.
-
-    Else each line would be read from memory before it is written.
-    """
-    return cursors % LANES == 0 and out.nbytes >= STREAMED
-
-
-def _flat(x: Tensor) -> Any:
-    return x.detach().contiguous().view(-1).numpy()
-
-
-def _over_rows(kernel: Any, b: int, size: Sizes, dtype: Any) -> None:
-    """kernel(rows, scratch) over all rows, in one part for each of torch's threads."""
-    groups = -(b * size.cursors // -LANES)
-    rows = np.minimum(np.arange(groups * LANES), b * size.cursors - 1)
-    gate = rows // size.cursors * size.steps * size.cursors + rows % size.cursors
-    own = np.arange(groups * LANES) % LANES * size.last
-    places = rows, rows * size.first, gate, gate * size.sources, gate * size.last, own
+def _run(kernel: Any, x: Inputs, eps: float, size: Sizes, h: Tensor, *more: Any) -> None:
+    """A kernel over all rows, in one part for each of torch's threads."""
+    count = h.shape[0] * size.cursors
+    groups = -(count // -LANES)
+    starts = row_starts(count, groups, size)
+    number = h.new_tensor(eps).numpy()[()]
     parts = min(torch.get_num_threads(), groups)
     edges = [groups * i // parts * LANES for i in range(parts + 1)]
 
     def run(first: int, end: int) -> None:
-        lines = (size.last + 2 * PAD) * LANES
-        scratch = _empty(ARRAYS * lines, dtype).reshape(ARRAYS, lines)
-        kernel(Rows(*(place[first:end] for place in places)), scratch)
+        scratch = h.new_empty(ARRAYS, size.last + 2 * PAD, LANES)
+        rows = Rows(*(place[first:].ctypes.data for place in starts))
+        kernel(x, number, size, h.data_ptr(), *more, rows, end - first, scratch.data_ptr())
 
     if parts == 1:
         run(*edges)
         return
     with ThreadPoolExecutor(parts) as pool:
         list(pool.map(run, edges, edges[1:]))
+
+
+def row_starts(count: int, groups: int, size: Sizes) -> Any:
+    """What `Rows` point at, whole groups of LANES rows: the last row is repeated."""
+    row = np.minimum(np.arange(groups * LANES), count - 1)
+    gate = row // size.cursors * size.steps * size.cursors + row % size.cursors
+    own = np.arange(groups * LANES) % LANES * size.last
+    return np.stack([row, row * size.first, gate, gate * size.sources, gate * size.last, own])

@@ -6,15 +6,19 @@ import math
 
 from pezoo.kernels.histogram.numba_move import move, shares, store_gates, total, unmove
 from pezoo.kernels.histogram.numba_rows import (
+    ARRAYS,
     PAD,
-    Array,
     Inputs,
     Lanes,
+    Pointer,
     Rows,
     Sizes,
     blank,
+    clear,
     coming,
+    lines_of,
     load_lines,
+    opened,
     origin,
     part,
     span,
@@ -22,7 +26,16 @@ from pezoo.kernels.histogram.numba_rows import (
 )
 from pezoo.kernels.simd.compile import compiled, inline
 from pezoo.kernels.simd.functions import UNIT, exp2, log2, log_terms, power_terms
-from pezoo.kernels.simd.memory import ask_to_read, gather, load, scatter, store, stream
+from pezoo.kernels.simd.memory import (
+    ask_to_read,
+    beyond,
+    gather,
+    load,
+    pointer,
+    scatter,
+    store,
+    stream,
+)
 from pezoo.kernels.simd.vector import LANES, larger, splat
 
 LN2 = math.log(2.0)
@@ -30,7 +43,7 @@ BLOCK = 32  # lines that are summed apart: many small numbers after a large one 
 
 
 @inline
-def _sharpen(h: Array, low: int, high: int, gamma: Lanes, zero: Lanes) -> Lanes:
+def _sharpen(h: Pointer, low: int, high: int, gamma: Lanes, zero: Lanes) -> Lanes:
     """Lines low..high-1 of h <- h^gamma times a number. Returns the sum of these."""
     terms, top, power = log_terms(zero), zero - math.inf, zero
     for i in range(low * LANES, high * LANES, LANES):
@@ -51,8 +64,8 @@ def _sharpen(h: Array, low: int, high: int, gamma: Lanes, zero: Lanes) -> Lanes:
 
 @inline
 def _unsharpen(
-    g: Array, h: Array, x: Array, low: int, high: int, mean: Lanes, gamma: Lanes, zero: Lanes,
-    out: Array, at: Array, skip: int
+    g: Pointer, h: Pointer, x: Pointer, low: int, high: int, mean: Lanes, gamma: Lanes, zero: Lanes,
+    out: Pointer, at: Pointer, skip: int
 ) -> Lanes:  # fmt: skip
     """g, the gradient of the sharpened h -> that of x, which was sharpened. Returns dgamma.
 
@@ -70,41 +83,41 @@ def _unsharpen(
 
 
 @compiled
-def forward(x: Inputs, eps: float, size: Sizes, out: Array, rows: Rows, scratch: Array) -> None:
-    """The histograms of the rows -> out (B T C L)."""
-    for first in range(0, rows.row.size, LANES):
-        scratch[:] = 0
-        # Two copies: with both ways in one loop numba counts references to arrays at every step.
-        if size.streamed:
-            _forward(x, eps, size, out, part(rows, first), scratch, True)
-        else:
-            _forward(x, eps, size, out, part(rows, first), scratch, False)
+def forward(
+    x: Inputs, eps: float, size: Sizes, out: int, rows: Rows, count: int, scratch: int
+) -> None:
+    """The histograms of that many rows -> out (B T C L). Tensors come as addresses."""
+    for first in range(0, count, LANES):
+        lines = pointer(scratch, eps)
+        clear(lines, ARRAYS * lines_of(size))
+        _forward(opened(x, eps), eps, size, pointer(out, eps), part(rows, first), lines)
 
 
 @inline
 def _forward(
-    x: Inputs, eps: float, size: Sizes, out: Array, rows: Rows, scratch: Array, streamed: bool
+    x: Inputs, eps: float, size: Sizes, out: Pointer, rows: Rows, scratch: Pointer
 ) -> None:
     low, high = span(0, size)
-    load_lines(x.start, rows.start, 0, scratch[0], low, high)
-    mass, step = total(scratch[0], low, high), size.cursors * size.last
+    load_lines(x.start, rows.start, 0, scratch, low, high)
+    mass, step, long = total(scratch, low, high), size.cursors * size.last, lines_of(size)
     zero = 0 * splat(eps, mass)
-    gamma = gather(x.gamma, rows.row, 0) if x.gamma.size else zero
-    floor = zero + eps if x.gamma.size else zero
+    gamma = gather(x.gamma, rows.row, 0) if size.sharpened else zero
+    floor = zero + eps if size.sharpened else zero
     factor = zero + 1  # what the lines have to be multiplied with
     for t in range(size.steps):
-        old, new, stage = scratch[t % 2], scratch[1 - t % 2], scratch[2]
+        old, new = beyond(scratch, t % 2 * long), beyond(scratch, (1 - t % 2) * long)
         stay, jump, kept = shares(x, rows.gate, t * size.cursors)
         stay = stay[0] * factor, stay[1] * factor, stay[2] * factor
         mass = move(old, new, x, rows, t, size, (stay, jump, kept), mass, floor)
         low, high = span(t + 1, size)
-        if x.gamma.size:
+        if size.sharpened:
             sound = mass + load(new, origin(t, size)[0] * LANES)
             power = _sharpen(new, low, high, gamma, zero)
             factor = 1 / power + 0 * sound  # log2 gives numbers for NaNs, which must not be lost
             mass = zero + 1
         skip = low - PAD
-        if streamed:
+        if size.streamed:
+            stage = beyond(scratch, 2 * long)
             store_lines(new, low, high, stage, rows.own, skip, factor)
             start = rows.out[0] + t * step
             for i in range(0, size.last * LANES, LANES):
@@ -116,25 +129,26 @@ def _forward(
 
 @compiled
 def backward(
-    x: Inputs, eps: float, size: Sizes, out: Array, grad: Array, d: Inputs, rows: Rows,
-    scratch: Array,
+    x: Inputs, eps: float, size: Sizes, out: int, grad: int, d: Inputs, rows: Rows, count: int,
+    scratch: int,
 ) -> None:  # fmt: skip
     """Gradients of the inputs of the rows -> d, from what `forward` gave and its gradient."""
-    for first in range(0, rows.row.size, LANES):
-        scratch[:] = 0
-        _backward(x, eps, size, out, grad, d, part(rows, first), scratch)
+    for first in range(0, count, LANES):
+        lines, both = pointer(scratch, eps), (pointer(out, eps), pointer(grad, eps))
+        clear(lines, ARRAYS * lines_of(size))
+        _backward(opened(x, eps), eps, size, *both, opened(d, eps), part(rows, first), lines)
 
 
 @inline
 def _recall(
-    x: Inputs, size: Sizes, out: Array, grad: Array, t: int, rows: Rows, h: Array, g: Array
+    x: Inputs, size: Sizes, out: Pointer, grad: Pointer, t: int, rows: Rows, h: Pointer, g: Pointer
 ) -> None:  # fmt: skip
     """The histogram after t steps -> h, its gradient -> g."""
     step = size.cursors * size.last
     low, high = span(t, size)
     if t == 0:
         load_lines(x.start, rows.start, 0, h, low, high)
-        g[:] = 0
+        clear(g, lines_of(size))
         return
     skip = (t - 1) * step + low - PAD
     load_lines(out, rows.out, skip, h, low, high)
@@ -143,32 +157,29 @@ def _recall(
 
 @inline
 def _backward(
-    x: Inputs, eps: float, size: Sizes, out: Array, grad: Array, d: Inputs, rows: Rows,
-    scratch: Array,
+    x: Inputs, eps: float, size: Sizes, out: Pointer, grad: Pointer, d: Inputs, rows: Rows,
+    scratch: Pointer,
 ) -> None:  # fmt: skip
     """What was sharpened is computed again from the step before: it is not kept."""
-    zero = 0 * splat(eps, load(scratch[0], 0))
-    gamma = gather(x.gamma, rows.row, 0) if x.gamma.size else zero
-    floor = zero + eps if x.gamma.size else zero
-    raw, d_gamma, mean, last = scratch[4], zero, zero, size.steps % 2
+    zero, long = 0 * splat(eps, load(scratch, 0)), lines_of(size)
+    gamma = gather(x.gamma, rows.row, 0) if size.sharpened else zero
+    floor = zero + eps if size.sharpened else zero
+    raw, d_gamma, mean, last = beyond(scratch, 4 * long), zero, zero, size.steps % 2
     low, high = span(size.steps, size)
-    _recall(x, size, out, grad, size.steps, rows, scratch[last], scratch[2 + last])
+    now, g = beyond(scratch, last * long), beyond(scratch, (2 + last) * long)
+    _recall(x, size, out, grad, size.steps, rows, now, g)
     for i in range(low * LANES, high * LANES, LANES):
-        mean = mean + load(scratch[last], i) * load(scratch[2 + last], i)
+        mean = mean + load(now, i) * load(g, i)
     for t in range(size.steps - 1, -1, -1):
-        now, old, g, before = (
-            scratch[1 - t % 2],
-            scratch[t % 2],
-            scratch[3 - t % 2],
-            scratch[2 + t % 2],
-        )
+        now, old = beyond(scratch, (1 - t % 2) * long), beyond(scratch, t % 2 * long)
+        g, before = beyond(scratch, (3 - t % 2) * long), beyond(scratch, (2 + t % 2) * long)
         gate = t * size.cursors
         _recall(x, size, out, grad, t, rows, old, before)
         was_low, was_high = span(t, size)
-        mass = zero + 1 if t and x.gamma.size else total(old, was_low, was_high)
+        mass = zero + 1 if t and size.sharpened else total(old, was_low, was_high)
         ahead = (t - 2) * size.cursors * size.last + was_low + 1 - PAD
         shared = shares(x, rows.gate, gate)
-        if x.gamma.size:
+        if size.sharpened:
             move(old, raw, x, rows, t, size, shared, mass, floor)
             d_gamma = d_gamma + _unsharpen(
                 g, now, raw, low, high, mean, gamma, zero, grad, rows.out, ahead
@@ -183,6 +194,6 @@ def _backward(
             g, old, low, high, place, shared, mass, before, out, rows.out, ahead
         )
         store_gates(x, rows.gate, gate, d_stay, d_jump, d)
-    store_lines(scratch[2], low, high, d.start, rows.start, 0, zero + 1)
-    if x.gamma.size:
+    store_lines(beyond(scratch, 2 * long), low, high, d.start, rows.start, 0, zero + 1)
+    if size.sharpened:
         scatter(d.gamma, rows.row, 0, d_gamma)

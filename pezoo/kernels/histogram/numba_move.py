@@ -6,9 +6,9 @@ from typing import Any
 
 from pezoo.kernels.histogram.numba_rows import (
     PAD,
-    Array,
     Inputs,
     Lanes,
+    Pointer,
     Rows,
     Sizes,
     coming,
@@ -23,7 +23,7 @@ Shares = tuple[Any, Any, Lanes]  # three Lanes, three Lanes, and the sum of all
 
 
 @inline
-def shares(x: Inputs, at: Array, skip: int) -> Shares:
+def shares(x: Inputs, at: Pointer, skip: int) -> Shares:
     """The shares of mass that go by -1, 0, 1, from where they are and from offset 0; their sum."""
     incr, decr, none = gather(x.incr, at, skip), gather(x.decr, at, skip), gather(x.none, at, skip)
     room = 1 - incr - decr
@@ -35,7 +35,7 @@ def shares(x: Inputs, at: Array, skip: int) -> Shares:
 
 
 @inline
-def store_gates(x: Inputs, at: Array, skip: int, d_stay: Any, d_jump: Any, d: Inputs) -> None:
+def store_gates(x: Inputs, at: Pointer, skip: int, d_stay: Any, d_jump: Any, d: Inputs) -> None:
     """Gradients of the shares -> gradients of the gates."""
     reset, none = gather(x.reset, at, skip), gather(x.none, at, skip)
     incr, decr = gather(x.incr, at, skip), gather(x.decr, at, skip)
@@ -52,12 +52,12 @@ def store_gates(x: Inputs, at: Array, skip: int, d_stay: Any, d_jump: Any, d: In
 
 
 @inline
-def _add(lines: Array, d: int, value: Lanes) -> None:
+def _add(lines: Pointer, d: int, value: Lanes) -> None:
     store(lines, d * LANES, load(lines, d * LANES) + value)
 
 
 @inline
-def total(lines: Array, low: int, high: int) -> Lanes:
+def total(lines: Pointer, low: int, high: int) -> Lanes:
     """The sum of lines."""
     found = load(lines, low * LANES)
     for d in range(low + 1, high):
@@ -67,8 +67,8 @@ def total(lines: Array, low: int, high: int) -> Lanes:
 
 @inline
 def move(
-    old: Array, new: Array, x: Inputs, rows: Rows, t: int, size: Sizes, shared: Shares, mass: Lanes,
-    eps: Lanes,
+    old: Pointer, new: Pointer, x: Inputs, rows: Rows, t: int, size: Sizes, shared: Shares,
+    mass: Lanes, eps: Lanes,
 ) -> Lanes:  # fmt: skip
     """The move and the copy of step t: old, of that mass, -> new + eps. Returns the mass of new.
 
@@ -98,8 +98,8 @@ def move(
 
 @inline
 def unmove(
-    g: Array, old: Array, low: int, high: int, zero: int, shared: Shares, mass: Lanes,
-    before: Array, out: Array, rows: Array, skip: int,
+    g: Pointer, old: Pointer, low: int, high: int, zero: int, shared: Shares, mass: Lanes,
+    before: Pointer, out: Pointer, rows: Pointer, skip: int,
 ) -> tuple[Any, Any, Lanes]:  # fmt: skip
     """Through the move: from g added to `before` in lines low..high-1, the gradient of old.
 

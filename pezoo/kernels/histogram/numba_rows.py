@@ -2,7 +2,7 @@
 
 A row is one cursor of one sample, number i C + c. LANES rows run side by side in scratch that stays
 in the first-level cache, bin after bin: a line is one bin of LANES rows, a `Vector`, so a shift is
-the next line and no sum crosses lanes. Tensors are (B, T, C, bins), here as flat arrays, and are
+the next line and no sum crosses lanes. Tensors are (B, T, C, bins), here as flat memory, and are
 transposed while they are loaded or stored. Bin d of a histogram is line d + PAD; `low` and `high`
 are lines.
 """
@@ -12,26 +12,35 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from pezoo.kernels.simd.compile import inline
-from pezoo.kernels.simd.memory import gather, load, load_rows, scatter, store, store_rows
+from pezoo.kernels.simd.memory import (
+    beyond,
+    gather,
+    load,
+    load_rows,
+    pointer,
+    scatter,
+    store,
+    store_rows,
+)
 from pezoo.kernels.simd.vector import LANES, splat
 
 PAD = 2  # lines of zeros around the live ones, so that no shift has to look at an edge
 ARRAYS = 5  # of one line for each bin, in the scratch
 CACHE_LINE = 16  # float32 numbers
-Array = Any  # (n,) of float32 or float64
+Pointer = Any  # to float32 or float64, or to integers: an array would have its references counted
 Lanes = Any  # a Vector
 
 
 class Inputs(NamedTuple):
-    """What the scan reads, or the gradients of it."""
+    """What the scan reads, or the gradients of it: addresses, and pointers once `opened`."""
 
-    reset: Array  # (B T C), like incr, decr and none
-    incr: Array
-    decr: Array
-    none: Array
-    source: Array  # (B T C S); S = 0 without a copy branch
-    gamma: Array  # (B C); empty without sharpening
-    start: Array  # (B C L0)
+    reset: Pointer  # (B T C), like incr, decr and none
+    incr: Pointer
+    decr: Pointer
+    none: Pointer
+    source: Pointer  # (B T C S); S = 0 without a copy branch
+    gamma: Pointer  # (B C), read where it sharpens
+    start: Pointer  # (B C L0)
 
 
 class Sizes(NamedTuple):
@@ -41,32 +50,57 @@ class Sizes(NamedTuple):
     first: int  # L0
     last: int  # L
     one_sided: bool
+    sharpened: bool
     streamed: bool  # histograms are written past the caches
 
 
 class Rows(NamedTuple):
-    """Where each row begins. Step t is t C numbers, or t C S and t C L, further."""
+    """Where each row begins: addresses of integers, then pointers.
 
-    row: Array  # (n,) integers, n a multiple of LANES: the last rows may be repeated
-    start: Array
-    gate: Array
-    source: Array
-    out: Array
-    own: Array  # among LANES rows of L numbers
+    Step t is t C numbers, or t C S and t C L, further.
+    """
+
+    row: Pointer
+    start: Pointer
+    gate: Pointer
+    source: Pointer
+    out: Pointer
+    own: Pointer  # among LANES rows of L numbers
+
+
+@inline
+def opened(x: Inputs, like: Any) -> Inputs:
+    """Pointers to numbers of that type in place of the addresses."""
+    return Inputs(
+        pointer(x.reset, like), pointer(x.incr, like), pointer(x.decr, like), pointer(x.none, like),
+        pointer(x.source, like), pointer(x.gamma, like), pointer(x.start, like),
+    )  # fmt: skip
 
 
 @inline
 def part(rows: Rows, first: int) -> Rows:
-    """LANES of the rows."""
-    end = first + LANES
+    """Pointers to LANES of the rows."""
     return Rows(
-        rows.row[first:end],
-        rows.start[first:end],
-        rows.gate[first:end],
-        rows.source[first:end],
-        rows.out[first:end],
-        rows.own[first:end],
+        beyond(pointer(rows.row, first), first),
+        beyond(pointer(rows.start, first), first),
+        beyond(pointer(rows.gate, first), first),
+        beyond(pointer(rows.source, first), first),
+        beyond(pointer(rows.out, first), first),
+        beyond(pointer(rows.own, first), first),
     )
+
+
+@inline
+def lines_of(size: Sizes) -> int:
+    """The numbers of one array of the scratch: a line for each bin, and zeros around."""
+    return (size.last + 2 * PAD) * LANES
+
+
+@inline
+def clear(x: Pointer, count: int) -> None:
+    zero = 0 * splat(0, load(x, 0))
+    for i in range(0, count, LANES):
+        store(x, i, zero)
 
 
 @inline
@@ -86,14 +120,16 @@ def origin(t: int, size: Sizes) -> tuple[int, int]:
 
 
 @inline
-def coming(at: Array, skip: int, i: int) -> int:
+def coming(at: Pointer, skip: int, i: int) -> int:
     """Of number i of all cache lines of the rows at + skip: first lines first."""
     place: int = at[i & (LANES - 1)] + skip + i // LANES * CACHE_LINE
     return place
 
 
 @inline
-def load_lines(tensor: Array, at: Array, skip: int, lines: Array, low: int, high: int) -> None:
+def load_lines(
+    tensor: Pointer, at: Pointer, skip: int, lines: Pointer, low: int, high: int
+) -> None:
     """tensor[at + skip + d] -> line low + d below `high`; zeros around."""
     n, zero = high - low, splat(0, load(lines, 0))
     for d in range(PAD):
@@ -110,7 +146,7 @@ def load_lines(tensor: Array, at: Array, skip: int, lines: Array, low: int, high
 
 @inline
 def store_lines(
-    lines: Array, low: int, high: int, tensor: Array, at: Array, skip: int, factor: Lanes
+    lines: Pointer, low: int, high: int, tensor: Pointer, at: Pointer, skip: int, factor: Lanes
 ) -> None:
     """Line low + d below `high` times a factor -> tensor[at + skip + d]."""
     n = high - low
@@ -124,7 +160,7 @@ def store_lines(
 
 
 @inline
-def blank(tensor: Array, at: Array, skip: int, low: int, high: int, size: Sizes) -> None:
+def blank(tensor: Pointer, at: Pointer, skip: int, low: int, high: int, size: Sizes) -> None:
     """Zeros to the bins below `low` and from `high` on, and to some between them."""
     bins, zero = size.last, splat(0, gather(tensor, at, skip))
     if bins < LANES:

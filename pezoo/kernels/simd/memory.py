@@ -28,6 +28,16 @@ def pointer(typing: Any, address: Any, like: Any) -> Any:
     return types.CPointer(like)(_index(address), like), code
 
 
+@intrinsic
+def beyond(typing: Any, x: Any, n: Any) -> Any:
+    """A pointer -> one to the number n further."""
+
+    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.gep(args[0], [args[1]])
+
+    return x(x, _index(n)), code
+
+
 def _data(context: Any, builder: Any, kind: Any, array: Any) -> Any:
     """Where an array or a pointer begins."""
     if isinstance(kind, types.CPointer):
@@ -123,10 +133,7 @@ def scatter(typing: Any, x: Any, at: Any, skip: Any, value: Any) -> Any:
 
 def _places(context: Any, builder: Any, kinds: Any, args: Any) -> list[Any]:
     """Addresses of x[at[k] + skip] for args x, at, skip."""
-    x, at = (
-        context.make_array(kind)(context, builder, array).data
-        for kind, array in zip(kinds[:2], args[:2], strict=True)
-    )
+    x, at = (_data(context, builder, kinds[i], args[i]) for i in (0, 1))
     lanes = (builder.gep(at, [ir.Constant(LONG, lane)]) for lane in range(LANES))
     return [builder.gep(x, [builder.add(builder.load(lane), args[2])]) for lane in lanes]
 

@@ -17,6 +17,10 @@ from pezoo.kernels.simd.vector import LANES
 types = pytest.mark.parametrize("dtype", [np.float32, np.float64])
 
 
+def addresses(kind, arrays):
+    return kind(*(array.ctypes.data for array in arrays))
+
+
 @types
 @pytest.mark.parametrize("one_sided", [False, True])
 def test_nothing_is_read_or_written_outside_of_the_arrays(dtype, one_sided):
@@ -35,7 +39,7 @@ def test_nothing_is_read_or_written_outside_of_the_arrays(dtype, one_sided):
 
         bins = first + (1 if one_sided else 2) * t
         sources = (first - 1 if one_sided else first // 2) + t if copies else 0
-        size = places.Sizes(t, c, sources, first, bins, one_sided, False)
+        size = places.Sizes(t, c, sources, first, bins, one_sided, gamma, False)
         n, moves = b * t * c, draws.dirichlet([1, 1, 1, 1], b * t * c)
         x = places.Inputs(
             *(guarded(n, moves[:, i]) for i in range(3)), guarded(n, 0.5),
@@ -44,15 +48,14 @@ def test_nothing_is_read_or_written_outside_of_the_arrays(dtype, one_sided):
         )  # fmt: skip
         d = places.Inputs(*(guarded(array.size, 0) for array in x))
         out, grad = guarded(n * bins, np.nan), guarded(n * bins, draws.random(n * bins))
-        row = np.minimum(np.arange(-(b * c // -LANES) * LANES), b * c - 1)
-        gate = row // c * t * c + row % c
-        own = np.arange(row.size) % LANES * bins
-        rows = places.Rows(row, row * first, gate, gate * sources, gate * bins, own)
-        shape = places.ARRAYS, (bins + 2 * places.PAD) * LANES
-        scratch = guarded(shape[0] * shape[1], np.nan).reshape(shape)
-        loops.forward(x, dtype(1e-8), size, out, rows, scratch)
+        groups = -(b * c // -LANES)
+        rows = module.row_starts(b * c, groups, size)
+        scratch = guarded(places.ARRAYS * (bins + 2 * places.PAD) * LANES, np.nan)
+        more = addresses(places.Rows, rows), groups * LANES, scratch.ctypes.data
+        given = addresses(places.Inputs, x), dtype(1e-8), size, out.ctypes.data
+        loops.forward(*given, *more)
         scratch[:] = np.nan
-        loops.backward(x, dtype(1e-8), size, out, grad, d, rows, scratch)
+        loops.backward(*given, grad.ctypes.data, addresses(places.Inputs, d), *more)
         assert np.isfinite(out).all()
         assert all(np.isfinite(array).all() for array in d)
         for buffer in buffers:
