@@ -5,7 +5,6 @@ Where the packages are missing, or a plug-in brings something, pages do without 
 
 from __future__ import annotations
 
-import re
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -14,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from leaderboard.seeds import parse_seeds
-from pezoo.scan import ClassText, classes
+from pezoo.scan import classes
 
 HOOKS = {
     "prepare": "rewrites positions or reads the input once per forward pass",
@@ -23,11 +22,12 @@ HOOKS = {
     "bias": "adds to the logits",
     "weights": "replaces the softmax",
 }
+DESCRIBED = ("summary", "paper", "example", "family", "version", "wraps")
 
 
-@dataclass(frozen=True)
-class EncodingDoc:
-    """One encoding's class as its file describes it."""
+@dataclass(frozen=True, kw_only=True)
+class ClassDoc:
+    """An encoding's or a task's class as its file describes it."""
 
     name: str
     cls: str
@@ -35,25 +35,13 @@ class EncodingDoc:
     path: str  # from the root of the repository
     source: str
     doc: str
-    summary: str
-    paper: str
-    version: int
-    wraps: str | None
     hooks: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class TaskDoc:
-    """One task's class as its file describes it. `family` groups tasks: by default, its source."""
-
-    name: str
-    path: str
-    doc: str
-    summary: str
-    paper: str
-    example: str
-    family: str
-    version: int
+    summary: str = ""
+    paper: str = ""
+    example: str = ""
+    family: str = ""  # groups tasks; by default, those of one paper
+    version: int = 1
+    wraps: str | None = None
 
 
 @dataclass(frozen=True)
@@ -70,11 +58,11 @@ class ProtocolDoc:
 class Catalog:
     """Everything known, by name."""
 
-    encodings: dict[str, EncodingDoc] = field(default_factory=dict)
-    tasks: dict[str, TaskDoc] = field(default_factory=dict)
+    encodings: dict[str, ClassDoc] = field(default_factory=dict)
+    tasks: dict[str, ClassDoc] = field(default_factory=dict)
     protocols: dict[str, ProtocolDoc] = field(default_factory=dict)
 
-    def parts(self, encoding: str) -> list[EncodingDoc]:
+    def parts(self, encoding: str) -> list[ClassDoc]:
         """The known parts of `randomized:rope`, from the outside."""
         return [self.encodings[name] for name in encoding.split(":") if name in self.encodings]
 
@@ -94,8 +82,8 @@ class Catalog:
 def read() -> Catalog:
     """The catalogue of the packages beside this one."""
     return Catalog(
-        {one.name: one for one in _encodings()},
-        {one.name: one for one in _tasks()},
+        {one.name: one for one in _classes("pezoo", "encodings")},
+        {one.name: one for one in _classes("harness", "tasks")},
         {one.name: one for one in _protocols()},
     )
 
@@ -107,46 +95,24 @@ def _folder(package: str, *names: str) -> Path | None:
     return folder if folder and folder.is_dir() else None
 
 
-def _classes(package: str, name: str) -> Iterator[tuple[Path, ClassText]]:
-    """Every class in the files of a package's folder."""
-    folder = _folder(package, name)
-    for path in sorted(folder.glob("*.py")) if folder else ():
-        for found in classes(path, path.parents[1]).values():
-            yield path, found
-
-
-def _encodings() -> Iterator[EncodingDoc]:
-    for path, found in _classes("pezoo", "encodings"):
-        if found.registered:
-            yield EncodingDoc(
-                name=found.registered,
-                cls=found.name,
-                module=f"pezoo.encodings.{path.stem}",
-                path=f"pezoo/encodings/{path.name}",
-                source=path.read_text(encoding="utf-8"),
-                doc=found.doc,
-                summary=found.constants.get("summary", ""),
-                paper=found.constants.get("paper", ""),
-                version=found.constants.get("version", 1),
-                wraps=found.constants.get("wraps"),
-                hooks=tuple(h for h in HOOKS if found.methods.get(h, "Encoding") != "Encoding"),
-            )
-
-
-def _tasks() -> Iterator[TaskDoc]:
-    for path, found in _classes("harness", "tasks"):
-        if isinstance(name := found.constants.get("name"), str):
-            paper = found.constants.get("paper", "")
-            yield TaskDoc(
-                name=name,
-                path=f"harness/tasks/{path.name}",
-                doc=found.doc,
-                summary=found.constants.get("summary", ""),
-                paper=paper,
-                example=found.constants.get("example", ""),
-                family=found.constants.get("family", paper),
-                version=found.constants.get("version", 1),
-            )
+def _classes(package: str, folder: str) -> Iterator[ClassDoc]:
+    """The registered encodings, or the tasks, in a package's folder."""
+    found = _folder(package, folder)
+    for path in sorted(found.glob("*.py")) if found else ():
+        for one in classes(path, path.parents[1]).values():
+            known = {key: one.constants[key] for key in DESCRIBED if key in one.constants}
+            name = one.registered if folder == "encodings" else one.constants.get("name")
+            if isinstance(name, str):
+                yield ClassDoc(
+                    name=name,
+                    cls=one.name,
+                    module=f"{package}.{folder}.{path.stem}",
+                    path=f"{package}/{folder}/{path.name}",
+                    source=path.read_text(encoding="utf-8"),
+                    doc=one.doc,
+                    hooks=tuple(h for h in HOOKS if one.methods.get(h, "Encoding") != "Encoding"),
+                    **known,
+                )
 
 
 def _protocols() -> Iterator[ProtocolDoc]:
@@ -156,18 +122,3 @@ def _protocols() -> Iterator[ProtocolDoc]:
         name = str(raw.get("name", path.stem))
         seeds = len(parse_seeds(str(raw.get("seeds", "0"))))
         yield ProtocolDoc(name, str(raw.get("description", "")), seeds, raw)
-
-
-def sections(doc: str) -> list[tuple[str, str]]:
-    """The paragraphs of a docstring with their headings; "" before the first.
-
-    >>> sections("Turn it.\\n\\nFormula: b = 1\\n\\nPaper: A 2020.")
-    [('', 'Turn it.'), ('Formula', 'b = 1'), ('Paper', 'A 2020.')]
-    """
-    found: list[tuple[str, str]] = []
-    for paragraph in doc.split("\n\n"):
-        lines = re.split(r"\n(?=[A-Z][a-z]+: )", paragraph)
-        for line in lines:
-            head = re.match(r"([A-Z][a-z]+): (?=\S)", line)
-            found.append((head[1], line[head.end() :]) if head else ("", line))
-    return found

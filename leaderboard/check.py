@@ -12,7 +12,7 @@ from pathlib import Path
 
 from leaderboard import catalog as known
 from leaderboard.catalog import Catalog
-from leaderboard.files import command_text, shown
+from leaderboard.escape import command_text, shown
 from leaderboard.markdown import PICTURES, files
 from leaderboard.records import load, paths_of, read
 from leaderboard.rows import bare
@@ -105,9 +105,8 @@ def _identity(record: Record) -> Iterator[str]:
 
 
 def _tuning(record: Record) -> Iterator[str]:
-    tuning, train = record.provenance.tuning, record.config.get("train")
-    if tuning is not None and isinstance(train, dict):
-        yield from tuning.refusals(record.protocol, train, record.seed)
+    if tuning := record.provenance.tuning:
+        yield from tuning.refusals(record.protocol, record.config["train"], record.seed)
     elif MARK in record.protocol:
         yield f"protocol {record.protocol} needs provenance.tuning, which says what was tried"
 

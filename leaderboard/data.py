@@ -9,7 +9,8 @@ from statistics import fmean
 from typing import Any
 
 from leaderboard.catalog import Catalog
-from leaderboard.files import script_json, slug
+from leaderboard.escape import script_json
+from leaderboard.files import slug
 from leaderboard.intervals import LEVEL, quantile
 from leaderboard.rows import Row, bare
 from leaderboard.schema import Record
@@ -138,7 +139,7 @@ def _task(name: str, catalog: Catalog) -> dict[str, str]:
     return {
         "page": f"task/{slug(name)}.html",
         "summary": known.summary if known else "",
-        "family": (known.family if known else "") or "other",
+        "family": (known and (known.family or known.paper)) or "other",
     }
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue
 
-from leaderboard.files import hidden, shown
+from leaderboard.escape import hidden, shown
 
 
 def _visible(text: str) -> str:

@@ -1,23 +1,11 @@
-"""Files that are either whole or not there, and names and texts made safe for where they go."""
+"""Files that are either whole or not there, and safe names for them."""
 
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import re
-import unicodedata
 from pathlib import Path
-from typing import Any
-
-_FORMULA = re.compile(r"[\s'\"]*[=+\-@\uff1d\uff0b\uff0d\uff20|%]")
-_PLAIN = re.compile(  # what Markdown leaves alone, or else one character
-    r"([A-Za-z0-9 ,'()=%]|[^\x00-\x7f]|[:/](?!/)|(?<=[^\W_])[_-](?=[^\W_])"
-    r"|(?<=[^\W_])(?<!www)\.(?=[^\W_]))|.",
-    re.DOTALL | re.IGNORECASE,
-)
-_HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
-_SHELL = re.compile(r"[;&|`$<>\\!#\n]")
 
 
 def write(path: Path, content: str | bytes) -> Path:
@@ -70,48 +58,3 @@ def slug(text: str) -> str:
     if clean == text and clean:
         return clean
     return f"{clean or 'x'}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
-
-
-def hidden(char: str) -> bool:
-    """Control, direction-changing, unassigned and other characters that a reader cannot see."""
-    return unicodedata.category(char) in _HIDDEN
-
-
-def shown(text: str, limit: int = 2000) -> str:
-    """The text on one line: every run of space or hidden characters becomes one space."""
-    return " ".join("".join(" " if hidden(char) else char for char in text[:limit]).split())
-
-
-def markdown_text(text: str) -> str:
-    """Text that Markdown shows as it is: no tags, links, emphasis, mentions or table bars.
-
-    >>> markdown_text("odds_first|<b>")
-    'odds_first&#124;&#60;b&#62;'
-    """
-    return _PLAIN.sub(lambda found: found[1] or f"&#{ord(found[0])};", text)
-
-
-def script_json(value: Any) -> str:
-    """JSON that ends no script element and no line of JavaScript, whatever texts it holds.
-
-    >>> script_json("</script>")
-    '"\\\\u003c/script\\\\u003e"'
-    """
-    text = json.dumps(value, ensure_ascii=True, allow_nan=False, sort_keys=True)
-    return text.translate({ord(char): f"\\u{ord(char):04x}" for char in "<>&"})
-
-
-def csv_text(text: str) -> str:
-    """Text for a CSV cell that no spreadsheet takes for a formula.
-
-    >>> csv_text("=1+1")
-    "'=1+1"
-    """
-    return f"'{text}" if _FORMULA.match(text) else text
-
-
-def command_text(command: str) -> str:
-    """A command that may be shown for copying; one with shell operators is withheld."""
-    if _SHELL.search(command) or not command.strip():
-        return "(not shown: the recorded command is empty or holds shell operators)"
-    return command

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
@@ -10,14 +9,13 @@ from pathlib import Path
 from tabulate import tabulate
 
 from leaderboard.curves import curves
-from leaderboard.files import markdown_text, write
-from leaderboard.pages import how_to_read
-from leaderboard.ranks import verdicts
+from leaderboard.escape import markdown_text
+from leaderboard.files import write
 from leaderboard.render import render
 from leaderboard.rows import Row
 from leaderboard.styles import styles
 from leaderboard.tables import PROTOCOL, Table
-from leaderboard.text import rank_text, rows_as_markdown, unseen_text
+from leaderboard.text import rank_text, unseen_text
 
 PICTURES = "pictures"  # the folder beside the page
 
@@ -51,11 +49,6 @@ def page(tables: Sequence[Table]) -> str:
         overviews=[(base, _overview(list(own))) for base, own in groupby(main, lambda t: t.base)],
         main=main,
         others=[table for table in tables if table.policy != PROTOCOL],
-        how_to_read=how_to_read(),
-        rows=rows_as_markdown,
-        verdicts=verdicts,
-        notes=_notes,
-        fenced=fenced,
     )
     return text.rstrip() + "\n"
 
@@ -74,28 +67,3 @@ def _overview(tables: Sequence[Table]) -> str:
     heads = ["encoding", *(markdown_text(table.first.task) for table in tables)]
     align = ["left", *["right"] * len(tables)]
     return tabulate(lines, heads, tablefmt="pipe", disable_numparse=True, colalign=align)
-
-
-def _notes(table: Table) -> list[str]:
-    notes = [f"Warning: {text}" for text in table.warnings]
-    for row in table.rows:
-        notes += [f"{row.label}: {note}" for note in row.notes]
-        notes += [f"{row.label}, seed {seed} failed: {why[:200]}" for seed, why in row.failures]
-        if row.mode:
-            notes.append(f"{row.label}: the same trained weights, evaluated in another way")
-        if row.chosen:
-            spent = row.tuning_seconds
-            cost = "" if spent is None else f"; the sweep took {spent:.0f} CPU-seconds"
-            notes.append(f"{row.label}: {row.chosen}, of {len(row.tried)} tried{cost}")
-    return notes
-
-
-def fenced(text: str) -> str:
-    """A code block whose fence is longer than any run of backticks inside.
-
-    >>> fenced("a")
-    '```\\na\\n```'
-    """
-    longest = max((len(run) for run in re.findall("`+", text)), default=0)
-    fence = "`" * max(3, longest + 1)
-    return f"{fence}\n{text}\n{fence}"

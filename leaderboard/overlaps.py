@@ -6,20 +6,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from math import dist
-from typing import Any, NamedTuple
+from typing import Any
 
 Point = tuple[float, float]  # in pixels
 Curve = Sequence[Sequence[Point]]  # stretches without a gap
 
 _STEP, _DASH = 7.0, 8.0  # between markers, and length of a dash, at most
 ROOM = 30.0  # markers reach no farther than this to either side
-
-
-class Turn(NamedTuple):
-    """The place of a curve among those that coincide here, from 0; of 1 where it is alone."""
-
-    place: int = 0
-    of: int = 1
 
 
 class Overlaps:
@@ -38,18 +31,18 @@ class Overlaps:
 
     def aside(self, curve: int, point: Point) -> float:
         """How far the marker stands beside its point, in pixels: markers of one point in a row."""
-        turn = _turn(self._points[_pixel(point)], curve)
-        step = min(_STEP, 0.8 * self._gap / turn.of, 2 * ROOM / (turn.of + 1))
-        return step * (turn.place - (turn.of - 1) / 2)
+        owners = self._points[_pixel(point)]
+        step = min(_STEP, 0.8 * self._gap / len(owners), 2 * ROOM / (len(owners) + 1))
+        return step * (owners.index(curve) - (len(owners) - 1) / 2)
 
     def dash(self, curve: int, start: Point, end: Point) -> tuple[float, float, float] | None:
         """Length of dash and gap, and offset, that show a curve in its turn along a segment; None
         where it is alone."""
-        turn = _turn(self._segments[_pixel(start), _pixel(end)], curve)
-        if turn.of == 1:
+        owners = self._segments[_pixel(start), _pixel(end)]
+        if len(owners) == 1:
             return None
-        on = min(_DASH, dist(start, end) / turn.of)
-        return on, on * (turn.of - 1), -on * turn.place
+        on = min(_DASH, dist(start, end) / len(owners))
+        return on, on * (len(owners) - 1), -on * owners.index(curve)
 
 
 def _pixel(point: Point) -> tuple[int, int]:
@@ -62,7 +55,3 @@ def _owners(curves: Iterable[Iterable[Any]]) -> dict[Any, list[int]]:
         for key in keys:
             found[key].append(number)
     return found
-
-
-def _turn(owners: list[int], curve: int) -> Turn:
-    return Turn(owners.index(curve), len(owners))

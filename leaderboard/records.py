@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from leaderboard.files import shown
+from leaderboard.escape import shown
 from leaderboard.schema import Record
 
 RECORDS = Path(__file__).parent / "records"  # the committed ones

@@ -177,13 +177,12 @@ class Record(Part):
         """Whether the run served to choose settings, on test examples of its own."""
         return self.settings.eval.examples == EXAMPLES
 
-    def shared(self) -> dict[str, JsonValue]:
+    def shared(self) -> dict[str, Any]:
         """The settings that all runs of one table have in common; of what was tuned, the grid."""
         settings = {key: value for key, value in self.config.items() if key not in _FREE}
-        train, tuning = settings["train"], self.provenance.tuning
-        if tuning is None or not isinstance(train, dict):
+        if (tuning := self.provenance.tuning) is None:
             return settings
-        fixed = {key: value for key, value in train.items() if key not in tuning.grid}
+        fixed = {key: value for key, value in settings["train"].items() if key not in tuning.grid}
         return settings | {"train": fixed, "tuned": tuning.sweep()}
 
     @cached_property

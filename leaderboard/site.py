@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from leaderboard import catalog as known
-from leaderboard import pages, text
-from leaderboard.catalog import Catalog
+from leaderboard import text
+from leaderboard.catalog import HOOKS, Catalog
 from leaderboard.curves import curves
-from leaderboard.data import runs_data, script, site_data
-from leaderboard.files import script_json, write
+from leaderboard.data import runs_data, script, site_data, unseen_of
+from leaderboard.escape import script_json
+from leaderboard.files import write
 from leaderboard.records import SITE_RECORDS, SITE_TABLES
 from leaderboard.render import render
 from leaderboard.schema import Record
@@ -20,19 +21,6 @@ from leaderboard.styles import styles
 from leaderboard.tables import Table
 
 FOLDERS = ("task", "encoding", "run", SITE_RECORDS)  # from these, pages of earlier builds go
-_TABLE = ("tabulator.min.js", "data.js", "core.js", "grid.js")
-_CHART = (*_TABLE, "chart.js")  # which loads plotly.min.js
-SCRIPTS = {  # what each kind of page loads, besides theme.js
-    "index": (*_TABLE, "overview.js"),
-    "task": (*_CHART, "task.js"),
-    "encoding": (*_CHART, "encoding.js"),
-    "compare": (*_CHART, "compare.js"),
-    "cost": (*_CHART, "cost.js"),
-    "runs": (*_TABLE, "runs.js", "all-runs.js"),
-    "run": ("core.js", "chart.js", "run.js"),
-    "method": ("core.js",),
-}
-BESIDE = ("data.js", "runs.js")  # written next to the pages; the others are in static/
 
 
 def build(
@@ -67,23 +55,21 @@ def build(
 def _pages(
     tables: Sequence[Table], records: Sequence[Record], catalog: Catalog, common: dict[str, Any]
 ) -> Iterator[tuple[str, str]]:
-    def page(kind: str, root: str, **context: Any) -> str:
-        scripts = [f"{'' if name in BESIDE else 'static/'}{name}" for name in SCRIPTS[kind]]
-        page = {"root": root, "scripts": scripts, "here": kind}
-        return render(f"{kind}.html", **common, **page, **context)
-
     data = common["data"]
-    yield "index.html", page("index", "", tables=tables)
-    for name in ("compare", "cost", "runs"):
-        yield f"{name}.html", page(name, "")
-    yield "method.html", page("method", "", **pages.method(catalog))
+    top, below = common | {"root": ""}, common | {"root": "../"}
+    yield "index.html", render("index.html", tables=tables, **top)
+    for name in ("compare.html", "cost.html", "runs.html"):
+        yield name, render(name, **top)
+    yield "method.html", render("method.html", protocols=catalog.protocols.values(), **top)
     for name, facts in data["tasks"].items():
-        own = [table for table in tables if table.first.task == name]
-        yield facts["page"], page("task", "../", **pages.task(name, own, catalog))
+        known, own = catalog.tasks.get(name), [t for t in tables if t.first.task == name]
+        yield facts["page"], render("task.html", name=name, known=known, tables=own, **below)
     for name, facts in data["encodings"].items():
-        yield facts["page"], page("encoding", "../", **pages.encoding(name, catalog))
+        parts = catalog.parts(name)
+        yield facts["page"], render("encoding.html", name=name, parts=parts, hooks=HOOKS, **below)
     for record in records:
-        yield f"run/{record.run}.html", page("run", "../", **pages.run(record))
+        page = render("run.html", record=record, unseen=unseen_of(record), **below)
+        yield f"run/{record.run}.html", page
 
 
 def _shared(

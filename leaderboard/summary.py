@@ -34,21 +34,16 @@ def table_key(record: Record) -> tuple[str, str, str]:
     return record.protocol, record.task, record.shared_hash
 
 
-def summarise(records: Iterable[Record], checkpoint: str = "last") -> list[Row]:
-    """One row per table, encoding and evaluation mode, best first.
-
-    `checkpoint` is "last" or "best". Errors: ValueError for any other.
-    """
-    if checkpoint not in ("last", "best"):
-        raise ValueError(f"checkpoint must be 'last' or 'best', was given {checkpoint!r}")
+def summarise(records: Iterable[Record]) -> list[Row]:
+    """One row per table, encoding and evaluation mode, best first; scores of the last step."""
     runs = sorted(records, key=lambda r: (*_row_key(r), r.seed, r.finished, r.run))
     rows: list[Row] = []
     for _, table in groupby(runs, key=table_key):
         own = list(table)
-        every = [scores for run in own for scores in run.by_mode.values()]
-        lengths = sorted({(s.length, s.seen) for both in every for s in getattr(both, checkpoint)})
+        every = [score for run in own for both in run.by_mode.values() for score in both.last]
+        lengths = sorted({(score.length, score.seen) for score in every})
         made = [
-            _row([run for run in same if mode in run.by_mode], mode, checkpoint, lengths)
+            _row([run for run in same if mode in run.by_mode], mode, lengths)
             for same in (list(group) for _, group in groupby(own, key=_row_key))
             for mode in sorted({mode for run in same for mode in run.by_mode})
         ]
@@ -75,7 +70,7 @@ def _labelled(rows: list[Row]) -> list[Row]:
     return [replace(row, label=label(row)) for row in rows]
 
 
-def _row(runs: Sequence[Record], mode: str, checkpoint: str, lengths: Lengths) -> Row:
+def _row(runs: Sequence[Record], mode: str, lengths: Lengths) -> Row:
     """The row of runs that differ in the seed alone."""
     first, notes = runs[0], []
     protocol, task, settings, spec, version = _row_key(first)
@@ -83,7 +78,7 @@ def _row(runs: Sequence[Record], mode: str, checkpoint: str, lengths: Lengths) -
     if extra := sum(run.status == "done" for run in runs) - len(done):
         notes.append(f"{extra} older run(s) with an equal seed left out")
     results = {
-        seed: {score.length: score for score in getattr(run.by_mode[mode], checkpoint)}
+        seed: {score.length: score for score in run.by_mode[mode].last}
         for seed, run in done.items()
     }
     if any(score.method == "decoded" for own in results.values() for score in own.values()):
@@ -110,7 +105,7 @@ def _row(runs: Sequence[Record], mode: str, checkpoint: str, lengths: Lengths) -
         step=_step(cells),
         reach=reach,
         reach_open=reach_open,
-        trained=None if mode or checkpoint != "last" else _trained(done.values()),
+        trained=None if mode else _trained(done.values()),
         seeds=tuple(done),
         failures=tuple((r.seed, r.reason or "no reason given") for r in runs if r.status != "done"),
         runs=tuple(run.run for run in runs),

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-from leaderboard.files import command_text
+from leaderboard.escape import command_text
 from leaderboard.rows import Row
 from leaderboard.schema import Record
 from leaderboard.summary import summarise, table_key
@@ -64,7 +64,7 @@ class Table:
         return sorted({command_text(record.provenance.command) for record in self.records})
 
 
-def tables(records: Sequence[Record], checkpoint: str = "last") -> list[Table]:
+def tables(records: Sequence[Record]) -> list[Table]:
     """All tables, sorted by protocol and task, the protocol's own settings first.
 
     A title names its settings only where they are not the protocol's own and the name does not
@@ -75,7 +75,7 @@ def tables(records: Sequence[Record], checkpoint: str = "last") -> list[Table]:
     rows: dict[Key, list[Row]] = defaultdict(list)
     for record in records:
         runs[table_key(record)].append(record)
-    for row in summarise(records, checkpoint):
+    for row in summarise(records):
         rows[row.protocol, row.task, row.settings].append(row)
 
     def order(key: Key) -> tuple[object, ...]:

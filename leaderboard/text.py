@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from tabulate import tabulate
 
-from leaderboard.files import csv_text, markdown_text
+from leaderboard.escape import csv_text, markdown_text
 from leaderboard.intervals import Stat, wilson
 from leaderboard.rows import Cell, Row
 

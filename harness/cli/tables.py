@@ -1,4 +1,4 @@
-"""The closing table, from the leaderboard's own summary; and the table of a sweep."""
+"""The tables that `pezoo bench` prints: the results, and what a sweep chose."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from rich.console import Console
 from rich.table import Table
 
 from harness.settings.sweep import Choice
-from leaderboard.files import markdown_text
+from leaderboard.escape import markdown_text
 from leaderboard.ranks import verdicts
+from leaderboard.rows import Row
 from leaderboard.schema import Record
 from leaderboard.summary import summarise
 from leaderboard.text import columns, percent, rows_as_csv, rows_as_markdown
@@ -29,36 +30,35 @@ def print_records(records: list[dict[str, Any]], form: str) -> None:
     if form == "csv":
         click.echo(rows_as_csv(rows), nl=False)
         return
-    for (protocol, task), group in groupby(rows, key=lambda row: (row.protocol, row.task)):
-        table = list(group)
-        if form == "markdown":
-            first, *rest = verdicts(table)
-            click.echo(f"### {task} ({protocol})\n\n{rows_as_markdown(table)}\n\n{first}\n")
-            click.echo("".join(f"- {markdown_text(line)}\n" for line in rest), nl=False)
-            continue
-        console = Console()
-        width = console.width if console.is_terminal else 200
-        title = (
-            f"{task} ({protocol}): exact match per length, 95 % interval: t, or Wilson's (1 seed)"
-        )
-        shown = Table(title=title, title_justify="left")
-        for header in columns(table[0]):
-            shown.add_column(header)
-        for row in table:
-            shown.add_row(*columns(row, intervals=width >= 160).values())
-        console.width = max(width, 100)
-        console.print(shown)
-        for line in verdicts(table):
-            console.print(line, markup=False, highlight=False)
-        for row in table:
-            for seed, reason in row.failures:
-                console.print(
-                    f"{row.label}, seed {seed} failed: {reason}", markup=False, highlight=False
-                )
+    for _, table in groupby(rows, key=lambda row: (row.protocol, row.task)):
+        (_print_markdown if form == "markdown" else _print_table)(list(table))
+
+
+def _print_markdown(rows: Sequence[Row]) -> None:
+    test, *lines = map(markdown_text, verdicts(rows))
+    click.echo(f"### {rows[0].task} ({rows[0].protocol})\n\n{rows_as_markdown(rows)}\n\n{test}\n")
+    click.echo("".join(f"- {line}\n" for line in lines), nl=False)
+
+
+def _print_table(rows: Sequence[Row]) -> None:
+    console = Console()
+    width = console.width if console.is_terminal else 200
+    words = "exact match per length, 95 % interval: t, or Wilson's (1 seed)"
+    shown = Table(title=f"{rows[0].task} ({rows[0].protocol}): {words}", title_justify="left")
+    for header in columns(rows[0]):
+        shown.add_column(header)
+    for row in rows:
+        shown.add_row(*columns(row, intervals=width >= 160).values())
+    console.width = max(width, 100)
+    console.print(shown)
+    failures = [(row.label, seed, reason) for row in rows for seed, reason in row.failures]
+    failed = [f"{label}, seed {seed} failed: {reason}" for label, seed, reason in failures]
+    for line in [*verdicts(rows), *failed]:
+        console.print(line, markup=False, highlight=False)
 
 
 def print_choices(choices: Sequence[Choice], aside: bool) -> None:
-    """What a sweep chose, every cell's score and what it took; `aside`: on stderr."""
+    """What a sweep chose, the score of every cell, and the cost; `aside`: on stderr."""
     console = Console(stderr=aside)
     console.width = max(console.width, 200) if not console.is_terminal else console.width
     title = "tuning: mean exact match over all test lengths, on the tuning seeds, in percent"

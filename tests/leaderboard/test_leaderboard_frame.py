@@ -83,18 +83,19 @@ def test_bad_files_are_named_and_a_missing_folder_is_an_error(raw, save, tmp_pat
 
 
 def test_pandas_is_imported_for_the_frame_alone():
-    code = (
-        "import sys, leaderboard, leaderboard.build, harness.cli.tables as shown;"
-        "from harness.cli.main import cli;"
-        "from pathlib import Path;"
-        "from leaderboard.records import load;"
-        "from made_records import raw_record;"
-        "shown.print_tables([raw_record()], 'table');"
-        "shown.print_tables([raw_record()], 'csv');"
-        "assert 'pandas' not in sys.modules, 'too early';"
-        "leaderboard.frame();"
-        "assert 'pandas' in sys.modules"
-    )
     folder = str(RECORDS.parents[1] / "tests" / "leaderboard")
-    code = f"import sys; sys.path.append({folder!r}); {code}"
-    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+    code = f"""
+import sys
+sys.path.append({folder!r})
+import leaderboard, leaderboard.build
+from harness.cli.main import cli
+from harness.cli.tables import print_records
+from made_records import raw_record
+for form in ("table", "csv", "markdown", "json"):
+    print_records([raw_record(), raw_record("alibi")], form)
+assert "pandas" not in sys.modules
+leaderboard.frame()
+assert "pandas" in sys.modules
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

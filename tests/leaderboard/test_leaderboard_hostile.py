@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from leaderboard import site
 from leaderboard.catalog import Catalog, read
 from leaderboard.check import check
-from leaderboard.files import csv_text, slug
+from leaderboard.escape import csv_text
+from leaderboard.files import slug
 from leaderboard.formula import formula
 from leaderboard.markdown import files
 from leaderboard.records import Record, load

@@ -18,7 +18,8 @@ import pytest
 import leaderboard
 from leaderboard.build import build
 from leaderboard.curves import curves, shortened
-from leaderboard.files import csv_text, markdown_text, script_json, write
+from leaderboard.escape import csv_text, markdown_text, script_json
+from leaderboard.files import write
 from leaderboard.markdown import page
 from leaderboard.styles import styles
 from leaderboard.summary import summarise

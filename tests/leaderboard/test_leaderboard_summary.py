@@ -15,8 +15,8 @@ from leaderboard.summary import summarise
 from leaderboard.tables import tables
 
 
-def only(records, **options):
-    (row,) = summarise(records, **options)
+def only(records):
+    (row,) = summarise(records)
     return row
 
 
@@ -235,15 +235,6 @@ def test_a_length_that_one_encoding_lacks_is_not_tested(record):
     )
     assert rows[1].label == "b"
     assert (rows[1].cells[1].status, rows[1].unseen_note) == ("not tested", "not tested")
-
-
-def test_the_best_checkpoint_is_another_choice(raw):
-    one = raw(right={20: 50})
-    one["scores"]["best"] = [one["scores"]["last"][0] | {"exact": 0.8, "correct": 80}]
-    records = [Record.model_validate_json(json.dumps(one))]
-    assert only(records, checkpoint="best").unseen.mean == 0.8
-    with pytest.raises(ValueError, match="'last' or 'best'"):
-        summarise(records, checkpoint="first")
 
 
 def test_warnings_name_what_weakens_a_comparison(record):
