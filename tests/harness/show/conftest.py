@@ -14,7 +14,7 @@ MODEL = Model(layers=2, heads=2, width=16)
 SET = (
     "train.steps=3", "train.batch=4", "eval.samples=2", "eval.min_samples=2",
     "eval.validation_samples=1", "eval.lengths=[10,20]",
-    "model.layers=1", "model.width=16", "model.heads=2",
+    "model.layers=1", "model.width=16", "model.heads=1",
 )  # fmt: skip
 
 

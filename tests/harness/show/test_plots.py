@@ -57,7 +57,7 @@ def paths(root, colour):
     return [p for p in root.iter(f"{SVG}path") if colour in p.get("style", "")]
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(
     st.lists(
         st.lists(st.floats(-2, 2) | st.sampled_from([math.nan, math.inf]), min_size=3, max_size=3),
@@ -94,7 +94,7 @@ def test_colours_of_a_scale():
 words = st.sampled_from(["<b>", "&", '"x"', "1", "]]>", "walk", "$x^2$", "\\n", "_"])
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(st.lists(words, min_size=3, max_size=70))
 def test_a_heat_map_shows_every_token_as_it_is(example, words):
     count = len(words) - 1

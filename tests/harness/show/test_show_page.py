@@ -109,7 +109,7 @@ def test_prompts_out_and_single_pictures(call, runs, tmp_path):
     assert "Gates" not in text
     names = {path.name for path in folder.iterdir()}
     assert "bias-1-all-layers-head-0.svg" in names
-    assert "attention-of-every-head-2-layer-0-head-1.svg" in names
+    assert "attention-of-every-head-2-layer-0-head-0.svg" in names
     for path in folder.iterdir():
         root = ElementTree.fromstring(path.read_text(encoding="utf-8"))
         assert root.get("aria-label")
