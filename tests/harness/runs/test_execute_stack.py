@@ -198,7 +198,6 @@ def test_the_local_engine(stack, tmp_path):
     assert all(math.isfinite(record["learning"][-1]["loss"]) for record in records)
 
 
-@pytest.mark.slow
 def test_a_stack_that_is_killed_goes_on(assert_alike, tmp_path):
     configs = configs_of(rates=(1e-3,) * 3)
     killed = []

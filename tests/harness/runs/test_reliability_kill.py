@@ -107,10 +107,12 @@ def test_runs_killed_at_random_moments_lose_nothing(tmp_path):
     assert report.runs >= 1
 
 
-@pytest.mark.slow
-def test_bench_killed_at_random_moments_goes_on(tmp_path):
+@pytest.mark.parametrize(
+    "groups", [(False,), pytest.param((False, True, False), marks=pytest.mark.slow)]
+)
+def test_bench_killed_at_random_moments_goes_on(groups, tmp_path):
     configs, root = [config_of(seed=seed) for seed in (0, 1)], tmp_path / "cut"
-    for group in (False, True):
+    for group in groups:
         before = saved(root, configs)
         process = bench(root, "0-1")
         eventually(lambda before=before: saved(root, configs) - before)
