@@ -417,6 +417,7 @@ def test_hostile_records_run_nothing_and_ask_for_nothing(visit, raw, tmp_path):
     assert page.evaluate("({}).pwned") is None
 
 
+@pytest.mark.slow
 def test_five_thousand_runs_load_in_two_seconds(visit, raw, tmp_path):
     records = []
     tasks = [f"task{at}" for at in range(8)]

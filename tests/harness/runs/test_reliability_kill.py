@@ -97,7 +97,6 @@ def assert_like_whole_runs(root, configs, tmp_path):
         assert weights(tmp_path / "whole", config) == weights(root, config)
 
 
-@pytest.mark.slow
 def test_runs_killed_at_random_moments_lose_nothing(tmp_path):
     protocol = load_protocol("quick", SETTINGS)
     configs = [resolve(protocol, "copy", s, 0, "cpu", "auto") for s in parse_list(ENCODINGS)]
@@ -126,7 +125,6 @@ def test_bench_killed_at_random_moments_goes_on(groups, tmp_path):
     assert_like_whole_runs(root, configs, tmp_path)
 
 
-@pytest.mark.slow
 def test_ctrl_c_saves_and_the_same_command_goes_on(tmp_path):
     settings = (*LONG, "train.steps=5000")
     configs = [config_of(seed=seed, settings=settings) for seed in (0, 1)]
@@ -169,7 +167,6 @@ def test_sigterm_saves_too(tmp_path):
     assert resumed.step == step
 
 
-@pytest.mark.slow
 def test_a_full_disk_ends_bench_with_a_message_and_the_last_good_state(tmp_path):
     config, root = config_of(), tmp_path / "cut"
     asked = []
