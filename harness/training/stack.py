@@ -216,7 +216,7 @@ class _Batch:
         return cls(
             ids=whole[:, :, :-1],
             pos=pos[..., :-1],
-            scale=torch.tensor([[length] for _, length in loaded]).to(whole.device),
+            scale=torch.stack([whole.new_full((1,), length) for _, length in loaded]),
             truth=whole[:, :, -last:],
             answer=torch.stack([batch.answer[:, -last:] for batch in batches]),
             drawn=stacked([batch.drawn or {} for batch in batches]),

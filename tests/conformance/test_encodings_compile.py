@@ -9,7 +9,7 @@ from pezoo.base import Context, Shape
 
 SHAPE = Shape(d_model=8, n_heads=2, d_head=4, n_layers=1, train_len=6)
 SIZES = {"prism": "prism(cursors=1,d_pe=8)", "prism_spectral": "prism_spectral(cursors=1,d_pe=8)"}
-FAST = {"rope", "rope(layout=half)"}
+FAST = {"rope"}
 TEXTS = [*(SIZES.get(name, name) for name in pezoo.names()), "rope(layout=half)", "randomized:rope"]
 
 

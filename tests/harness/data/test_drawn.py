@@ -1,0 +1,51 @@
+"""What is drawn for a batch, for its parts, in padding and in a stack."""
+
+import pytest
+import torch
+
+from harness.data.drawn import dropout_masks, padded, rows, stacked
+
+DRAWN = {
+    "own": torch.arange(24.0).view(4, 3, 2),
+    "shared": torch.arange(6).view(1, 3, 2),
+    "table": torch.arange(5),
+    "number": torch.tensor(7),
+}
+
+
+def test_rows_take_their_share_of_what_rows_have():
+    part = rows(DRAWN, 1, 3)
+    assert torch.equal(part["own"], DRAWN["own"][1:3])
+    for name in ("shared", "table", "number"):
+        assert part[name] is DRAWN[name]
+
+
+def test_padding_adds_columns_of_zeros():
+    longer = padded(DRAWN, 2)
+    for name in ("own", "shared"):
+        assert torch.equal(longer[name][:, :3], DRAWN[name])
+        assert longer[name].shape[1] == 5
+        assert not longer[name][:, 3:].any()
+    assert longer["table"] is DRAWN["table"]
+    assert longer["number"] is DRAWN["number"]
+
+
+def test_a_stack_has_an_axis_for_its_members():
+    other = DRAWN | {"table": torch.arange(3) + 10, "number": torch.tensor(8)}
+    found = stacked([DRAWN, other])
+    assert found["own"].shape == (2, 4, 3, 2)
+    assert found["table"].tolist() == [[0, 1, 2, 3, 4], [10, 11, 12, 0, 0]]
+    assert found["number"].tolist() == [7, 8]
+    with pytest.raises(ValueError, match="draw different things"):
+        stacked([DRAWN, {"own": DRAWN["own"]}])
+    assert stacked([{}, {}]) == {}
+
+
+def test_dropout_is_that_of_torch_layer_by_layer():
+    """The last layer draws for its last tokens alone."""
+    masks = dropout_masks((2, 5, 8), 2, 3, 0.25, torch.Generator().manual_seed(0))
+    assert masks.shape == (2, 5, 4, 8)
+    torch.manual_seed(0)
+    for number, columns in enumerate((5, 5, 3, 3)):
+        want = torch.nn.functional.dropout(torch.ones(2, columns, 8), 0.25) > 0
+        assert torch.equal(masks[:, 5 - columns :, number], want)
