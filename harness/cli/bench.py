@@ -65,7 +65,7 @@ class BenchOptions:
 @click.option("--runs", default="runs", show_default=True, help="Folder of the runs.")
 @click.option("--engine", help="local, ray or submitit; ddp under torchrun.  [default: local]")
 @click.option("--jobs", type=click.IntRange(min=1), help="Runs at once; here one per core up to 2.")
-@click.option("--threads", type=click.IntRange(min=1), help="CPU threads of each run.")
+@click.option("--threads", type=click.IntRange(1, 1024), help="CPU threads of each run.")
 @click.option("--address", help="Ray: host:port of the cluster, or auto; a new one by default.")
 @click.option("--slurm", multiple=True, help="Slurm: --slurm partition=gpu --slurm mem_gb=8.")
 @click.option(
@@ -106,7 +106,7 @@ def command(**options: Any) -> None:
 
 def bench(options: BenchOptions) -> None:
     """Check everything, then train, evaluate, print; exit code 1 where a run failed."""
-    from harness.cli.validate import check_builds, writable
+    from harness.cli.validate import check_builds, check_records, writable
 
     request, sweep = _request(options)
     engine = _engine(options)
@@ -114,11 +114,15 @@ def bench(options: BenchOptions) -> None:
     folder = writable(Path(options.runs))
     configs = request.configs(device, options.attention)
     check_builds(configs)
+    from harness.cli.train import recorded_command, train, tune
+    from harness.settings.sweep import possible_configs, sweep_configs
+
+    kinds = sweep_configs(sweep, configs) + possible_configs(sweep, configs) if sweep else configs
+    check_records(kinds, recorded_command(sys.argv[1:]))
     if options.dry_run:
         _print_forecast(options, configs, sweep, engine)
         return
     from harness.cli.tables import print_choices, print_records
-    from harness.cli.train import train, tune
 
     missing = False
     if sweep:
@@ -156,7 +160,9 @@ def _request(options: BenchOptions) -> tuple[Request, Sweep | None]:
 
 def _engine(options: BenchOptions) -> Engine:
     from harness.engine import Options, make
+    from harness.engine.local import threads_of
 
+    threads_of(1)  # which may be more than any machine starts
     return make(
         options.engine,
         Options(

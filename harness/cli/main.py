@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from importlib import import_module
 
 import click
@@ -55,6 +56,7 @@ def cli() -> None:
 
 def main() -> None:
     """Bad input exits 2 with one message, a failed run 1, Ctrl-C 130, SIGTERM 143."""
+    warnings.formatwarning = lambda message, *_: f"warning: {message}\n"
     try:
         cli.main(standalone_mode=False)
     except click.ClickException as error:
@@ -63,6 +65,10 @@ def main() -> None:
     except (click.Abort, KeyboardInterrupt) as error:
         click.echo("interrupted; the same command goes on from the last checkpoint", err=True)
         sys.exit(128 + getattr(error.__cause__, "signal", 2))
+    except (MemoryError, RecursionError) as error:
+        words = "more memory" if isinstance(error, MemoryError) else "a deeper nesting"
+        click.echo(f"Error: this asks for {words} than there is: {error}", err=True)
+        sys.exit(2)
     except (ValueError, OSError) as error:  # every wrong input in this project is a ValueError
         click.echo(f"Error: {error}", err=True)
         sys.exit(1 if isinstance(error, OSError) and not isinstance(error, PermissionError) else 2)

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from leaderboard.escape import hidden
+
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from harness.settings.config import RunConfig
     from harness.show.page import Run
+    from harness.training.trainer import Trainer
 
 
 @click.command()
@@ -84,58 +89,79 @@ def find(run: str, runs: str) -> dict[str, Any]:
     return record
 
 
+def config_of(record: dict[str, Any]) -> RunConfig:
+    """The settings of a record. Errors: UsageError where they are those of other code."""
+    from harness.settings.config import RunConfig
+
+    with suppress(ValueError):
+        config = RunConfig.model_validate(record["config"])
+        if config.hash == record["run"]:
+            return config
+    raise click.UsageError(f"run {record['run']} was made with settings that are no longer read")
+
+
+def restore(trainer: Trainer, config: RunConfig, runs: str) -> bool:
+    """Load the newest checkpoint; False where there is none. Says so if it is not the last.
+
+    Errors: UsageError where it does not fit the model.
+    """
+    from harness.runs.folder import RunFolder
+
+    try:
+        if RunFolder(Path(runs), config).restore(trainer) is None:
+            return False
+    except RuntimeError as error:
+        raise click.UsageError(
+            f"the weights of run {config.hash} are of another version of its encoding"
+        ) from error
+    if trainer.step < config.train.steps:
+        steps = f"step {trainer.step} of {config.train.steps}"
+        click.echo(f"warning: this is {steps}: later checkpoints are gone or damaged", err=True)
+    return True
+
+
 def _load(
     record: dict[str, Any], runs: str, texts: tuple[str, ...], mode: str | None
 ) -> tuple[Run | None, list[Tensor]]:
     """The run with its models, None without a checkpoint, and the prompts. Errors: UsageError."""
-    from harness.runs.folder import RunFolder
-    from harness.settings.config import RunConfig
     from harness.show.examples import read
     from harness.show.page import Run
     from harness.training.trainer import start
     from pezoo.spec import unknown
 
-    config = RunConfig.model_validate(record["config"])
-    if config.hash != record["run"]:
-        raise click.UsageError(
-            f"run {record['run']} was made with settings that are no longer read"
-        )
-    on_cpu = config.model_copy(update={"device": "cpu", "attention": "eager"})
+    config = config_of(record)
+    on_cpu = config.replace(device="cpu", attention="eager")
     trainer, untrained = start(on_cpu), start(on_cpu).model
     modes = trainer.model.encoding.modes
     if mode is not None and mode not in modes:
         raise click.UsageError(unknown("mode", mode, modes))
     prompts = [read(trainer.task, text) for text in texts]
-    try:
-        if RunFolder(Path(runs), config).restore(trainer) is None:
-            return None, prompts
-    except RuntimeError as error:
-        raise click.UsageError(
-            f"the weights of run {config.hash} are of another version of its encoding"
-        ) from error
+    if not restore(trainer, config, runs):
+        return None, prompts
     return Run(record, config, trainer.task, trainer.model, untrained), prompts
 
 
 def _print(record: dict[str, Any]) -> None:
     from tabulate import tabulate
 
-    click.echo(
-        f"{record['encoding']} on {record['task']}, seed {record['seed']}, {record['protocol']}"
-    )
+    say(f"{record['encoding']} on {record['task']}, seed {record['seed']}, {record['protocol']}")
     if record["status"] == "failed":
-        click.echo(f"failed: {record['reason']}")
+        say(f"failed: {record['reason']}")
         return
     columns = ("length", "exact", "token", "method", "note")
     for name, scores in record["scores"].items():
         rows = [s if s["exact"] is not None else s | {"exact": s["status"]} for s in scores]
         table = [[row[column] for column in columns] for row in rows]
-        click.echo(f"\n{name} checkpoint\n{tabulate(table, columns, floatfmt='.3f')}")
+        say(f"\n{name} checkpoint\n{tabulate(table, columns, floatfmt='.3f')}")
     hashes = [(name, record.get(name)) for name in ("backbone_hash", "data_hash")]
-    click.echo("\n" + tabulate([pair for pair in hashes if pair[1]]))
+    say("\n" + tabulate([pair for pair in hashes if pair[1]]))
     for part in ("cost", "env"):
-        click.echo(
-            f"\n{part}\n{tabulate([(key, _words(value)) for key, value in record[part].items()])}"
-        )
+        say(f"\n{part}\n{tabulate([(key, _words(value)) for key, value in record[part].items()])}")
+
+
+def say(text: str, err: bool = False) -> None:
+    """Print without what would steer a terminal: a record may be a stranger's."""
+    click.echo("".join(" " if hidden(c) and c != "\n" else c for c in text), err=err)
 
 
 def _words(value: object) -> object:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import resource
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +16,16 @@ from filelock import Timeout
 from harness.cli.progress import Progress
 from harness.engine import Engine
 from harness.runs.events import Event
-from harness.runs.folder import RunFolder, finished
+from harness.runs.folder import RunFolder
 from harness.settings.config import RunConfig
-from harness.settings.sweep import Choice, Sweep, choose, sweep_configs, tuned_configs
+from harness.settings.sweep import (
+    Choice,
+    Sweep,
+    choose,
+    possible_configs,
+    sweep_configs,
+    tuned_configs,
+)
 
 LOCAL_OPTIONS = ("--runs", "--engine", "--address", "--slurm", "--accumulate")  # of one site
 
@@ -27,7 +36,7 @@ def train(
     """Execute the runs that are not finished; all records in order, and whether a run failed."""
     if fresh:
         _forget(configs, folder)
-    done = (finished(folder / config.hash) for config in configs)
+    done = [RunFolder(folder, config).result() for config in configs]
     records = {run: record for run, record in enumerate(done) if record is not None}
     waiting = [run for run in range(len(configs)) if run not in records]
     with Progress([configs[run] for run in waiting], len(records)) as progress:
@@ -50,6 +59,9 @@ def tune(
     A cell of the grid that fails is a result, as long as another one can be chosen.
     """
     configs = sweep_configs(sweep, plain)
+    if fresh:  # before anything is forgotten, whatever will be chosen
+        with _held(possible_configs(sweep, plain), folder):
+            pass
     records, _ = train(configs, folder, engine, fresh)
     choices = choose(sweep, configs, records)
     tuned = tuned_configs(sweep, choices, plain)
@@ -77,14 +89,29 @@ def recorded_command(arguments: Sequence[str]) -> str:
 
 
 def _forget(configs: Sequence[RunConfig], folder: Path) -> None:
-    """Empty the folders of these runs. Errors: UsageError where one is being trained."""
-    for config in configs:
-        run = RunFolder(folder, config)
-        try:
-            with run.lock():
-                run.clear()
-        except Timeout as error:
-            raise click.UsageError(
-                f"--fresh: another process is training {config.label} on {config.task}, seed "
-                f"{config.seed}; end it first"
-            ) from error
+    """Empty the folders of these runs, or none. Errors: as `_held`."""
+    with _held(configs, folder) as runs:
+        for run in runs:
+            run.clear()
+
+
+@contextmanager
+def _held(configs: Sequence[RunConfig], folder: Path) -> Iterator[list[RunFolder]]:
+    """Those of these runs that have a folder, locked.
+
+    Errors: UsageError where another process is training one, ConfigError for a link.
+    """
+    runs = [run for config in configs if (run := RunFolder(folder, config)).path.is_dir()]
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)  # a lock is an open file
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, len(runs) + 200)), hard))
+    with ExitStack() as locks:
+        for run in runs:
+            try:
+                locks.enter_context(run.lock())
+            except Timeout as error:
+                config = run.config
+                raise click.UsageError(
+                    f"--fresh: another process is training {config.label} on {config.task}, seed "
+                    f"{config.seed}; end it first"
+                ) from error
+        yield runs

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -20,16 +19,14 @@ def command(run: str, prompts: tuple[str, ...], runs: str) -> None:
 
     pezoo try 3f2a 8349216=
     """
-    from harness.cli.show import find
-    from harness.runs.folder import RunFolder
-    from harness.settings.config import RunConfig
+    from harness.cli.show import config_of, find, restore, say
     from harness.training.trainer import start
 
-    config = RunConfig.model_validate(find(run, runs)["config"])
+    config = config_of(find(run, runs))
     trainer = start(config.replace(device="cpu"))
-    if RunFolder(Path(runs), config).restore(trainer) is None:
+    if not restore(trainer, config, runs):
         raise click.UsageError(f"run {config.hash} has no checkpoint left")
-    click.echo(f"{config.label} on {config.task}; for example {trainer.task.example}", err=True)
+    say(f"{config.label} on {config.task}; for example {trainer.task.example}", err=True)
     for prompt in prompts or click.get_text_stream("stdin"):
         if prompt.strip():
             click.echo(answer(trainer, prompt.strip()))

@@ -9,6 +9,7 @@ import multiprocessing
 import os
 import signal
 import threading
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
@@ -16,6 +17,7 @@ from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
 
 from harness.engine import scheduler
+from harness.engine.base import EngineError
 from harness.engine.job import execute_job
 from harness.engine.stack_plan import Job, plan
 from harness.runs.events import FINAL, Event
@@ -57,8 +59,13 @@ def cores() -> int:
 
 
 def threads_of(jobs: int) -> int:
-    """Threads for each of so many workers: the cores shared out, or OMP_NUM_THREADS."""
+    """Threads for each of so many workers: the cores shared out, or OMP_NUM_THREADS.
+
+    Errors: EngineError for more than 1024, of which a process may die.
+    """
     given = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0]
+    if given.isdecimal() and int(given) > 1024:
+        raise EngineError(f"OMP_NUM_THREADS is {given}: expected at most 1024 threads")
     return int(given) if given.isdecimal() and int(given) else max(1, cores() // jobs)
 
 
@@ -176,6 +183,7 @@ def fork_server() -> ForkServerContext:
 def _work(pipe: Connection, threads: int, gpu: int | None) -> None:
     """Take runs from the pipe until it closes; SIGTERM asks for a checkpoint."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    warnings.formatwarning = lambda message, *_: f"warning: {message}\n"
     stop: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, frame: stop.append(number))
     threading.Thread(target=_leave_with_parent, daemon=True).start()

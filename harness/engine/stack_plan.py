@@ -35,7 +35,7 @@ def stack_size(path: Path) -> int:
     """The size of the stack that saved a run's last checkpoint; 1: alone, 0: no checkpoint."""
     for index in sorted(path.glob("ckpt-*.json"), reverse=True):
         found = read_sealed(index)
-        if found is not None:
+        if found is not None and found.get("run") == path.name:
             return int(found["curve"]["cost"].get("stacked", 1))
     return 0
 

@@ -24,6 +24,13 @@ def write(path: Path, content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
+def read(path: Path) -> bytes:
+    """What a file holds. Errors: OSError, also for a pipe or a device, which might never end."""
+    if path.exists() and not path.is_file():
+        raise OSError(f"{path} is no regular file")
+    return path.read_bytes()
+
+
 def write_json(path: Path, value: Any) -> str:
     """Readable, sorted, without NaN. Errors: WriteError."""
     return write(path, _text(value))
@@ -32,8 +39,8 @@ def write_json(path: Path, value: Any) -> str:
 def read_json(path: Path) -> Any | None:
     """The content, or None for a file that is missing or damaged."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        return json.loads(read(path))
+    except (OSError, ValueError, RecursionError):
         return None
 
 
@@ -45,10 +52,10 @@ def write_sealed(path: Path, value: Any) -> None:
 def read_sealed(path: Path) -> Any | None:
     """The value, or None where any byte of the file has changed."""
     try:
-        content = path.read_bytes()
+        content = read(path)
         value = json.loads(content)["value"]
         return value if content == _sealed(value) else None
-    except (OSError, ValueError, TypeError, LookupError):
+    except (OSError, ValueError, TypeError, LookupError, RecursionError):
         return None
 
 

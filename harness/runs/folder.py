@@ -11,7 +11,8 @@
     traceback.txt        where a failed run failed
 
 The holder of the lock is the only writer. A checkpoint counts once its json is there; where it or a
-file that it names does not match its checksum, the checkpoint before it is used.
+file that it names does not match its checksum, the checkpoint before it is used. Checkpoint and
+record name their run: in the folder of another one they do not count.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ from filelock import FileLock
 from safetensors.torch import load, save
 from torch import Tensor
 
-from harness.runs.files import read_json, read_sealed, write, write_json, write_sealed
-from harness.settings.config import RunConfig
+from harness.runs.files import read, read_json, read_sealed, write, write_json, write_sealed
+from harness.settings.config import ConfigError, RunConfig
 from harness.training.trainer import Trainer
 from leaderboard.files import flush_folder
 
@@ -38,17 +39,17 @@ Curve = dict[str, Any]
 
 
 class RunFolder:
-    """The folder of one configuration below `root`."""
+    """The folder of one configuration below `root`. Errors: ConfigError where it is a link."""
 
     def __init__(self, root: Path, config: RunConfig) -> None:
         self.config = config
         self.path = root / config.hash
-        if not self.path.is_dir():
-            self.path.mkdir(parents=True, exist_ok=True)
-            flush_folder(root)
+        if self.path.is_symlink():
+            raise ConfigError(f"{self.path} is a link: a run must be in {root} itself")
 
     def lock(self) -> FileLock:
         """For the process that trains this run; the system releases it when that dies."""
+        self._make()
         return FileLock(self.path / ".lock", timeout=0)
 
     def result(self) -> dict[str, Any] | None:
@@ -64,6 +65,7 @@ class RunFolder:
 
     def note_tuning(self, tuning: dict[str, Any]) -> None:
         """Keep the sweep that chose these settings, for the record's provenance."""
+        self._make()
         write_json(self.path / "tuning.json", tuning)
 
     def origin(self) -> dict[str, Any]:
@@ -75,13 +77,19 @@ class RunFolder:
         """Delete everything but the lock."""
         for path in self.path.iterdir():
             if path.name != ".lock":
-                shutil.rmtree(path) if path.is_dir() else path.unlink()
+                real = path.is_dir() and not path.is_symlink()
+                shutil.rmtree(path) if real else path.unlink()
 
     def tidy(self) -> None:
         """Delete what killed processes had not finished writing."""
         for path in self.path.glob(".*"):
             if path.name != ".lock" and path.is_file():
                 path.unlink(missing_ok=True)
+
+    def _make(self) -> None:
+        if not self.path.is_dir():
+            self.path.mkdir(parents=True, exist_ok=True)
+            flush_folder(self.path.parent)
 
     def save(self, trainer: Trainer, curve: Curve) -> None:
         """A checkpoint after `trainer.step` steps, and the learning curve so far."""
@@ -94,7 +102,8 @@ class RunFolder:
         }
         if curve["best_step"] is not None:
             files[_best(curve["best_step"])] = curve["best_sha256"]
-        write_sealed(self.path / f"{stem}.json", {"files": files, "curve": curve})
+        index = {"run": self.config.hash, "files": files, "curve": curve}
+        write_sealed(self.path / f"{stem}.json", index)
         self._drop_old(trainer.step)
 
     def restore(self, trainer: Trainer, last: int | None = None) -> Curve | None:
@@ -107,9 +116,8 @@ class RunFolder:
                 continue
             found = self._read(step)
             if found is None:
-                warnings.warn(
-                    f"{self.path}: checkpoint {step} is damaged, taking an older one", stacklevel=2
-                )
+                text = f"{self.path}: checkpoint {step} is damaged or of another run, not used"
+                warnings.warn(text, stacklevel=2)
                 continue
             model, optimiser, curve = found
             trainer.model.load_state_dict(model)
@@ -142,7 +150,7 @@ class RunFolder:
     def _read(self, step: int) -> tuple[dict[str, Tensor], dict[str, Any], Curve] | None:
         """Model, optimiser and curve of a step, if every file that belongs to it is whole."""
         stem, index = _stem(step), read_sealed(self.path / f"{_stem(step)}.json")
-        if index is None:
+        if index is None or index.get("run") != self.config.hash:
             return None
         try:
             files = {name: self._verified(name, sha256) for name, sha256 in index["files"].items()}
@@ -166,29 +174,33 @@ class RunFolder:
 
     def _verified(self, name: str, sha256: str) -> bytes | None:
         try:
-            content = (self.path / name).read_bytes()
+            content = read(self.path / name)
         except OSError:
             return None
         return content if hashlib.sha256(content).hexdigest() == sha256 else None
 
 
 def finished(path: Path) -> dict[str, Any] | None:
-    """The record in a run's folder, where it is whole and final."""
+    """The record in a run's folder, where it is whole, final and this run's."""
     try:
-        content = (path / "result.json").read_bytes()
-        done = (path / "DONE").read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError):
+        content, done = read(path / "result.json"), read(path / "DONE")
+    except OSError:
         return None
-    if hashlib.sha256(content).hexdigest() != done:
-        return None
-    return read_json(path / "result.json")
+    return _record(path) if hashlib.sha256(content).hexdigest().encode() == done else None
 
 
 def failed(path: Path) -> dict[str, Any] | None:
     """The record of a run that failed, final or not."""
+    record = _record(path)
+    return record if record and record.get("status") == "failed" else None
+
+
+def _record(path: Path) -> dict[str, Any] | None:
     record = read_json(path / "result.json")
-    known = isinstance(record, dict) and record.get("status") == "failed"
-    return record if known else None
+    if isinstance(record, dict) and record.get("run") != path.name:
+        warnings.warn(f"{path / 'result.json'} is of another run, not used", stacklevel=3)
+        return None
+    return record if isinstance(record, dict) else None
 
 
 def _stem(step: int) -> str:

@@ -51,6 +51,18 @@ def new_record(config: RunConfig, command: str) -> dict[str, Any]:
     }
 
 
+def blank_record(config: RunConfig, command: str) -> dict[str, Any]:
+    """A record as long as the finished one, with nothing in it that training finds out."""
+    high, every = config.train.lengths[1], config.eval.every
+    scores = [
+        {"length": length, "seen": length <= high, "status": "no instance"}
+        for length in config.eval.lengths
+    ]
+    steps = range(every, config.train.steps + 1, every)[:1_000_000]  # more than any record holds
+    learning = [{"step": step} for step in steps]
+    return new_record(config, command) | {"scores": {"last": scores}, "learning": learning}
+
+
 def now() -> str:
     """The time in UTC, to the second."""
     return datetime.now(UTC).isoformat(timespec="seconds")

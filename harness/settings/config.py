@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import (
     BaseModel,
@@ -19,6 +19,8 @@ from pydantic import (
     SerializerFunctionWrapHandler,
     model_serializer,
 )
+
+Length = Annotated[PositiveInt, Field(le=10**7)]
 
 
 class ConfigError(ValueError):
@@ -57,7 +59,7 @@ class Stage(Settings):
     """One stage of the length curriculum: up to `until` (a share of all steps) train to `max`."""
 
     until: float = Field(gt=0, le=1)
-    max: PositiveInt
+    max: Length
 
 
 class Train(Settings):
@@ -67,7 +69,7 @@ class Train(Settings):
 
     steps: PositiveInt
     batch: PositiveInt
-    lengths: tuple[PositiveInt, PositiveInt]
+    lengths: tuple[Length, Length]
     curriculum: tuple[Stage, ...] = ()
     lr: PositiveFloat = 1e-3
     betas: tuple[float, float] = (0.9, 0.98)
@@ -86,7 +88,7 @@ class Eval(Settings):
 
     new = ("examples",)
 
-    lengths: tuple[PositiveInt, ...]
+    lengths: tuple[Length, ...]
     samples: PositiveInt = 128
     min_samples: PositiveInt = 32
     max_tokens: PositiveInt = 20_000  # per length: beyond it fewer samples, never under min_samples
@@ -99,8 +101,8 @@ class Eval(Settings):
 class TaskSettings(Settings):
     """What a protocol changes for one task."""
 
-    train_lengths: tuple[PositiveInt, PositiveInt] | None = None
-    eval_lengths: tuple[PositiveInt, ...] | None = None
+    train_lengths: tuple[Length, Length] | None = None
+    eval_lengths: tuple[Length, ...] | None = None
     curriculum: tuple[Stage, ...] | None = None
     encodings: dict[str, dict[str, Any]] = {}
 

@@ -135,6 +135,16 @@ def tuned_configs(
     return made
 
 
+def possible_configs(sweep: Sweep, plain: Sequence[RunConfig]) -> list[RunConfig]:
+    """The comparison's runs with every cell of the grid, of which each encoding gets one."""
+    return [
+        config.replace(protocol=name).replace_train(**values)
+        for config in plain
+        for name in [tuned_name(config.protocol, sweep.grid, sweep.seeds)]
+        for values in cells(sweep.grid)
+    ]
+
+
 def costliest(sweep: Sweep, plain: Sequence[RunConfig]) -> list[RunConfig]:
     """The comparison's runs with the slowest cell: most steps, then the largest batch."""
     values = max(cells(sweep.grid), key=lambda v: (v.get("steps", 0), v.get("batch", 0)))

@@ -1,25 +1,49 @@
 """What `pezoo bench` leaves behind is what the other commands may trust."""
 
+import json
 import shutil
+import warnings
 
 import pytest
 from soak import SETTINGS
 
+from harness.cli import train
+from harness.runs.execute import execute
+from harness.runs.folder import RunFolder
+from harness.settings.protocol import load_protocol, resolve
+from pezoo.spec import parse
+
 SMALL = [word for setting in SETTINGS for word in ("--set", setting)]
+BENCH = ["bench", "--pe", "rope", "--task", "copy", "--device", "cpu", *SMALL]
+
+
+@pytest.fixture(autouse=True)
+def empty_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+
+
+def config_of(seed=0):
+    return resolve(load_protocol("quick", SETTINGS), "copy", parse("rope"), seed, "cpu", "auto")
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A folder with a finished run, as text and bytes."""
+    root = tmp_path_factory.mktemp("trained")
+    execute(config_of(), root, "pezoo bench", lambda event: None)
+    return root
 
 
 @pytest.fixture
-def bench(call, tmp_path, monkeypatch):
-    """(*args) -> exit code, stdout and stderr of a small comparison in an empty folder."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    words = ["bench", "--pe", "rope", "--task", "copy", "--seeds", "0", "--device", "cpu"]
-    return lambda *args: call(*words, *SMALL, *args)
+def run(trained, tmp_path):
+    """A copy of that run's folder in runs/."""
+    return shutil.copytree(trained, tmp_path / "runs") / config_of().hash
 
 
 @pytest.mark.slow
-def test_the_site_of_a_bench_is_no_source_of_records(bench, call, tmp_path):
-    code, out, err = bench()
+def test_the_site_of_a_bench_is_no_source_of_records(call, tmp_path):
+    code, out, err = call(*BENCH, "--seeds", "0")
     assert code == 0, err
     count = int(out.rpartition("(")[2].split()[0])
     assert (tmp_path / "runs/leaderboard/record").is_dir()
@@ -30,3 +54,58 @@ def test_the_site_of_a_bench_is_no_source_of_records(bench, call, tmp_path):
     shutil.rmtree(folder)  # a run that was deleted is nowhere
     code, out, err = call("leaderboard", "build", "--out", "runs/leaderboard", "--markdown", "L.md")
     assert f"{count - 1} records" in out, err
+
+
+def test_a_refused_fresh_deletes_nothing(call, run):
+    before = {path.name: path.read_bytes() for path in run.iterdir()}
+    with RunFolder(run.parent, config_of(1)).lock():
+        code, _, err = call(*BENCH, "--seeds", "0-1", "--fresh")
+    assert (code, "another process is training rope on copy, seed 1" in err) == (2, True)
+    assert {path.name: path.read_bytes() for path in run.iterdir()} == before
+    shutil.move(run, run.parent.parent / "elsewhere")
+    run.symlink_to(run.parent.parent / "elsewhere")
+    for fresh in (["--fresh"], []):
+        code, _, err = call(*BENCH, "--seeds", "0", *fresh)
+        assert (code, "is a link: a run must be in runs itself" in err) == (2, True)
+    assert {path.name: path.read_bytes() for path in run.iterdir()} == before
+
+
+def test_fresh_forgets_all_or_nothing_of_a_sweep(call, run, monkeypatch):
+    asked = []
+    monkeypatch.setattr(train, "train", lambda *args: asked.append(args))
+    tuned = ["--tune", "lr=1e-3,3e-3", "--fresh"]
+    monkeypatch.setattr(train, "possible_configs", lambda *args: [config_of(1)])
+    with RunFolder(run.parent, config_of(1)).lock():
+        code, _, err = call(*BENCH, *tuned)
+    assert (code, "another process is training" in err, asked) == (2, True, [])
+
+
+def test_show_and_try_say_when_they_use_an_older_checkpoint(call, run):
+    show, answer = ("show", run.name), ("try", run.name, "12=")
+    assert call(*show)[0] == call(*answer)[0] == 0
+    (run / "ckpt-00000030.pt").write_bytes(b"")
+    for words in (show, answer):
+        with pytest.warns(UserWarning, match="checkpoint 30 is damaged"):
+            code, _, err = call(*words)
+        assert (code, err.count("warning: this is step 27 of 30")) == (0, 1)
+    assert warnings.formatwarning("a", UserWarning, "x.py", 1) == "warning: a\n"
+    (run / "ckpt-00000030.json").unlink()
+    for words in (show, answer):
+        assert "warning: this is step 27 of 30" in call(*words)[2]
+
+
+def test_a_strangers_record_does_not_steer_the_terminal(call, run):
+    record = json.loads((run / "result.json").read_text())
+    failed = record | {"status": "failed", "reason": "a\x1b[2Jb", "encoding": "\x1b]0;title\x07"}
+    (run / "result.json").write_text(json.dumps(failed))
+    code, out, _ = call("show", run.name)
+    assert (code, "a [2Jb" in out, "\x1b" in out) == (0, True, False)
+
+
+def test_try_makes_no_folder(call, run):
+    record = json.loads((run / "result.json").read_text()) | {"status": "failed"}
+    record["config"]["seed"] = 5
+    (run / "result.json").write_text(json.dumps(record))
+    code, _, err = call("try", run.name, "12=")
+    assert (code, "settings that are no longer read" in err) == (2, True)
+    assert list(run.parent.iterdir()) == [run]

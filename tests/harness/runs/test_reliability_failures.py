@@ -224,6 +224,12 @@ def test_a_plugin_that_cannot_be_built_is_refused(call, flawed, tmp_path, pe, ta
         ("train.lr=1e30", "config: Value error, a number among the settings is not finite"),
         ("train.clip=inf", "train.clip: Input should be a finite number"),
         ("name=my protocol", "protocol: String should match pattern"),
+        (f"description={'x' * 2100}", "provenance.command: String should have at most 2000"),
+        ("description=a\x07b", "provenance.command: Value error, holds control"),
+        ("eval.lengths=[]", "config.eval.lengths: List should have at least 1"),
+        ("eval.lengths=[10,10]", "record: Value error, scores name a length twice"),
+        ("train.lengths=[1,999999999]", "train.lengths.1: Input should be less than"),
+        (f"seeds='{2**63}'", "seed: Input should be less than"),
     ],
 )
 def test_what_no_record_can_hold_is_found_before_training(call, tmp_path, setting, words):
@@ -232,6 +238,13 @@ def test_what_no_record_can_hold_is_found_before_training(call, tmp_path, settin
     assert code == 2
     assert words in " ".join(err.split())
     assert not list(tmp_path.iterdir())
+
+
+def test_more_threads_than_a_process_survives_are_refused(call, tmp_path, monkeypatch):
+    args = ["bench", "--pe", "nope", "--task", "copy", "--device", "cpu", "--runs", tmp_path]
+    monkeypatch.setenv("OMP_NUM_THREADS", "20000")
+    code, _, err = call(*args)
+    assert (code, "OMP_NUM_THREADS is 20000: expected at most 1024" in err) == (2, True)
 
 
 def test_names_that_are_checked_without_torch():

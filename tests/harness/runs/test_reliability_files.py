@@ -6,6 +6,7 @@ import os
 import pickle
 import random
 import resource
+import shutil
 import subprocess
 import warnings
 from contextlib import suppress
@@ -16,6 +17,7 @@ from soak import SETTINGS, same, weights
 from harness.runs.execute import execute
 from harness.runs.files import WriteError, read_sealed, write, write_json, write_sealed
 from harness.runs.folder import RunFolder, finished
+from harness.settings.config import ConfigError
 from harness.settings.protocol import load_protocol, resolve
 from harness.training.trainer import Trainer, start
 from pezoo.spec import parse
@@ -163,9 +165,55 @@ def test_weights_of_other_code_are_an_error_with_a_reason(config, tmp_path):
     train_to(config, tmp_path, 10)
     other = config.model_copy(update={"encoding": "learned(max_len=64)"})
     os.rename(tmp_path / config.hash, tmp_path / other.hash)
+    for path in (tmp_path / other.hash).glob("ckpt-*.json"):
+        write_sealed(path, read_sealed(path) | {"run": other.hash})
     record = run(other, tmp_path)
     assert record["status"] == "failed"
     assert "size mismatch for encoding.table" in record["reason"]
+
+
+def test_files_of_another_run_are_not_taken(config, whole, tmp_path):
+    other = config.replace(seed=1)
+    train_to(other, tmp_path, 10)
+    os.rename(tmp_path / other.hash, tmp_path / config.hash)
+    assert newest(config, tmp_path) == (0, 2)
+    run(other, tmp_path)
+    for name in ("result.json", "DONE"):
+        shutil.copy(tmp_path / other.hash / name, tmp_path / config.hash)
+    with pytest.warns(UserWarning, match="result.json is of another run, not used"):
+        assert finished(tmp_path / config.hash) is None
+    with pytest.warns(UserWarning, match="of another run"):
+        record = run(config, tmp_path)
+    assert same(record, finished(whole / config.hash))
+
+
+def test_a_link_in_place_of_a_run_is_refused_and_not_followed(config, tmp_path):
+    root, outside = tmp_path / "runs", tmp_path / "outside"
+    root.mkdir()
+    outside.mkdir()
+    (outside / ".notes").touch()
+    (root / config.hash).symlink_to(outside)
+    with pytest.raises(ConfigError, match="is a link"):
+        run(config, root)
+    (root / config.hash).unlink()
+    folder = RunFolder(root, config)
+    with folder.lock():
+        (folder.path / "pictures").symlink_to(outside)
+        (folder.path / ".held").symlink_to(outside / ".notes")
+        folder.tidy()
+        folder.clear()
+    assert [path.name for path in folder.path.iterdir()] == [".lock"]
+    assert [path.name for path in outside.iterdir()] == [".notes"]
+
+
+@pytest.mark.parametrize("name", ["result.json", "DONE", "ckpt-00000009.json", "ckpt-00000009.pt"])
+def test_a_pipe_in_place_of_a_file_is_not_waited_for(config, tmp_path, name):
+    folder = train_to(config, tmp_path, 10)
+    (folder / "result.json").touch()
+    (folder / name).unlink(missing_ok=True)
+    os.mkfifo(folder / name)
+    assert finished(folder) is None
+    assert newest(config, tmp_path) == ((6, 1) if "ckpt" in name else (9, 0))
 
 
 def test_a_file_that_cannot_be_written(tmp_path):
