@@ -30,8 +30,8 @@ from harness.engine.base import EngineError
 from harness.engine.scheduler import interrupts, pressed
 from harness.engine.stack_plan import Job, plan
 from harness.runs import heap
-from harness.runs.events import ReportOf
-from harness.runs.execute import attempt
+from harness.runs.events import Event, ReportOf
+from harness.runs.execute import execute_all
 from harness.settings.config import RunConfig
 from harness.training.losses import Diverged
 from harness.training.trainer import Trainer, start
@@ -77,8 +77,8 @@ class Engine(base.Engine):
         with interrupts(signal.SIGINT) as interrupt:
             team = Team(self.options.accumulate or 1, lambda: bool(pressed(interrupt)))
             for run, config in enumerate(configs):
-                tell = partial(report, run)
-                tell(attempt(config, root, command, tell, team.stopped, team.begin))
+                here = partial(_report_as, run, report)
+                execute_all([config], root, command, here, team.stopped, team.begin)
                 if team.inside:
                     dist.destroy_process_group()
                     sys.exit(1)
@@ -92,14 +92,18 @@ class Engine(base.Engine):
                 raise EngineError(f"train.batch {rows} cannot be split into {parts} parts")
 
 
+def _report_as(run: int, report: ReportOf, place: int, event: Event) -> None:
+    report(run, event)
+
+
 @dataclass
 class Team:
-    """What the processes agree about; `asked` in process 0 says whether somebody wants to stop."""
+    """What the processes agree on; `interrupted` in process 0 says whether a signal came."""
 
     accumulate: int = 1
-    asked: Callable[[], bool] = lambda: False
+    interrupted: Callable[[], bool] = lambda: False
     stopping: bool = False
-    inside: bool = False  # a run was begun together, and not yet ended together
+    inside: bool = False  # all processes have begun a run, which none has ended
 
     def stopped(self) -> bool:
         return self.stopping
@@ -158,7 +162,7 @@ class Parallel(Trainer):
                 loss = self.shared(own, length) * share
                 (loss * size).backward()  # DDP takes the mean over the processes
             total[0] += loss.detach()
-        total[1] = self.team.asked()
+        total[1] = self.team.interrupted()
         dist.all_reduce(total)
         self.team.stopping = bool(total[1])
         self.losses.note(self.step, total[:1])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 
 from harness.engine.stack_plan import stack_size
@@ -24,20 +23,15 @@ def execute_job(
     With `measure`, runs without a checkpoint are stacked only where that is faster on this machine;
     otherwise each ends with {"unstack": why}.
     """
-    # What imports torch is imported here: the parent of the workers does not need it.
-    if len(configs) == 1:
-        from harness.runs.execute import attempt
+    from harness.engine.stack_speed import faster_stacked  # imports torch
+    from harness.runs.execute import execute_all
 
-        report(0, attempt(*configs, root, command, partial(report, 0), stop))
-        return
-    from harness.engine.stack_speed import faster_stacked
-    from harness.runs.execute_stack import execute_stack
-
-    if measure and not any(stack_size(root / config.hash) for config in configs):
+    new = not any(stack_size(root / config.hash) for config in configs)
+    if measure and new and len(configs) > 1:
         faster, words = faster_stacked(configs)
         if not faster:
             for place in range(len(configs)):
                 report(place, {"unstack": words})
             return
         report(0, {"note": words})
-    execute_stack(configs, root, command, report, stop)
+    execute_all(configs, root, command, report, stop)

@@ -1,34 +1,37 @@
-"""One run from start, or from where it stopped, to its record."""
+"""From settings to records: one run, or several that train as a stack, each in its own folder.
+
+After an interruption the runs of a stack go back to the last checkpoint that they share, and the
+stack continues bit for bit; where they share none, those behind catch up first. A run that fails
+leaves the stack; where the stack itself fails, its runs train one after the other.
+"""
 
 from __future__ import annotations
 
-import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import torch
+from torch import Tensor
 
-from harness.runs import cost, heap
-from harness.runs.environment import data_hash
-from harness.runs.events import Event, Report, Stop, Stopped, ended_by
-from harness.runs.files import WriteError, write, write_json
-from harness.runs.folder import Curve, RunFolder
+from harness.runs import cost
+from harness.runs.events import Report, ReportOf, Stop, Stopped, ended_by
+from harness.runs.files import WriteError
+from harness.runs.folder import RunFolder
 from harness.runs.rate import Rate
-from harness.runs.record import failure_reason, new_record, now
-from harness.runs.scores import scores_of
+from harness.runs.record import failure_reason, new_record
+from harness.runs.run import MakeTrainer, Record, Run, close_record, open_record, write_record
 from harness.settings.config import RunConfig
-from harness.training.evaluate import score_all, validate
 from harness.training.losses import Diverged
+from harness.training.stack import Stack
 from harness.training.trainer import Trainer, start
-from pezoo.base import PositionError
 
-Record = dict[str, Any]
-MakeTrainer = Callable[[RunConfig], Trainer]
+Finish = Callable[[int, Record | Exception], None]
 
 
 def never() -> bool:
-    """A `stop` that lets a run train to its end."""
+    """A `stop` that lets runs train to their end."""
     return False
 
 
@@ -47,39 +50,34 @@ def execute(
     Errors: filelock.Timeout when another process trains this run, WriteError when a file cannot be
     written, Stopped.
     """
-    folder = RunFolder(root, config)
-    with folder.lock():
-        done = folder.result()
-        if done is not None:
-            return done
-        record = open_record(folder, command)
-
-        def fill() -> None:
-            threads = torch.get_num_threads()
-            trainer, curve = begin(folder, record, make_trainer)
-            try:
-                train(trainer, folder, curve, report, stop)
-                evaluate(trainer, folder, curve, report, record)
-            finally:
-                note_results(trainer, curve, record)
-                torch.set_num_threads(threads)
-
-        return close_record(folder, record, fill)
+    ended: list[Record | Exception] = []
+    runs = _Runs(lambda _, event: report(event), stop, lambda _, result: ended.append(result))
+    runs.execute([config], root, command, make_trainer)
+    (result,) = ended
+    if isinstance(result, Exception):
+        raise result
+    return result
 
 
-def attempt(
-    config: RunConfig,
+def execute_all(
+    configs: Sequence[RunConfig],
     root: Path,
     command: str,
-    report: Report,
-    stop: Stop = never,
+    report: ReportOf,
+    stop: Stop,
     make_trainer: MakeTrainer = start,
-) -> Event:
-    """As `execute`, but it returns the run's last event, whatever error ended it."""
-    try:
-        return {"record": execute(config, root, command, report, stop, make_trainer)}
-    except Exception as error:
-        return ended_by(error)
+) -> None:
+    """As `execute` for one run, or for several of one family (`RunConfig.family`) as a stack.
+
+    report(i, event) says what happens to run i; its last event is a record or an error, as
+    `harness.runs.events` lists them.
+    """
+
+    def finish(number: int, result: Record | Exception) -> None:
+        failed = isinstance(result, Exception)
+        report(number, ended_by(result) if failed else {"record": result})
+
+    _Runs(report, stop, finish).execute(configs, root, command, make_trainer)
 
 
 def record_failure(config: RunConfig, root: Path, command: str, reason: str) -> Record:
@@ -87,161 +85,163 @@ def record_failure(config: RunConfig, root: Path, command: str, reason: str) -> 
     folder = RunFolder(root, config)
     with folder.lock():
         record = new_record(config, command) | {"status": "failed", "reason": reason}
-        return folder.result() or _write(folder, record, final=False)
+        return folder.result() or write_record(folder, record, final=False)
 
 
-def open_record(folder: RunFolder, command: str) -> Record:
-    """Prepare a run's folder; the record to be filled in."""
-    folder.tidy()
-    write_json(folder.path / "config.json", folder.config.model_dump(mode="json"))
-    return new_record(folder.config, command)
+class _Runs:
+    """The runs, by number, that have neither a record nor an error yet.
 
-
-def close_record(folder: RunFolder, record: Record, fill: Callable[[], None]) -> Record:
-    """Call `fill`, which completes the record, and write it; with the reason where `fill` fails.
-
-    Errors: WriteError and Stopped, which say nothing about the run.
+    A single run is trained as it is; several, as one stack while they are at the same step.
     """
-    final = True
-    try:
-        fill()
-    except (Stopped, WriteError):
-        raise
-    except Exception as error:
-        record |= {"status": "failed", "reason": failure_reason(error)}
-        # These would happen again; other errors may depend on the machine or on code.
-        final = isinstance(error, Diverged | PositionError)
-        write(folder.path / "traceback.txt", traceback.format_exc().encode())
-    return _write(folder, record, final)
+
+    def __init__(self, report: ReportOf, stop: Stop, finish: Finish) -> None:
+        self.report, self.stop, self.finish = report, stop, finish
+        self.runs: dict[int, Run] = {}
+        self.alone: set[int] = set()  # those that failed as a stack
+
+    def execute(
+        self, configs: Sequence[RunConfig], root: Path, command: str, make_trainer: MakeTrainer
+    ) -> None:
+        """Call `finish` once for each run."""
+        threads = torch.get_num_threads()
+        try:
+            with ExitStack() as locks:
+                for number, config in enumerate(configs):
+                    try:
+                        folder = RunFolder(root, config)
+                        locks.enter_context(folder.lock())
+                        self._begin(number, folder, command, make_trainer)
+                    except Exception as error:
+                        self.finish(number, error)
+                self._train()
+                for number, run in [*self.runs.items()]:
+                    self._close(number, partial(run.evaluate, partial(self.report, number)))
+        finally:
+            torch.set_num_threads(threads)
+
+    def _begin(
+        self, number: int, folder: RunFolder, command: str, make_trainer: MakeTrainer
+    ) -> None:
+        """Add a run, unless it is done or fails at once."""
+        done = folder.result()
+        if done is None:
+            record = open_record(folder, command)
+            try:
+                self.runs[number] = Run.begin(folder, record, make_trainer)
+                return
+            except Exception as error:
+                done = close_record(folder, record, partial(_raise, error))
+        self.finish(number, done)
+
+    def _train(self) -> None:
+        """Take all steps; runs that are behind go first."""
+        least = min((run.step for run in self.runs.values()), default=0)
+        for run in self.runs.values():  # their process may have died when only some were saved
+            if run.step > least and least in run.folder.steps():
+                run.restore(least)
+        while waiting := {n: run for n, run in self.runs.items() if run.step < run.steps}:
+            step = min(run.step for run in waiting.values())
+            behind = [number for number, run in waiting.items() if run.step == step]
+            behind = [number for number in behind if number in self.alone][:1] or behind
+            ahead = [run.step for run in waiting.values() if run.step > step]
+            until = min([waiting[behind[0]].next_pause, *ahead])
+            try:
+                self._advance([waiting[number] for number in behind], until)
+            except Exception as error:
+                self._unstack(behind, error)
+            else:
+                self._validate_and_save(behind)
+
+    def _advance(self, runs: list[Run], until: int) -> None:
+        """Train up to step `until`, until a run diverges, or until asked to stop."""
+        trainers = [run.trainer for run in runs]
+        stack = Stack(trainers) if len(runs) > 1 else _Single(trainers)
+        order = {id(trainer): place for place, trainer in enumerate(stack.trainers)}
+        runs = sorted(runs, key=lambda run: order[id(run.trainer)])
+        rate = Rate()
+        with ExitStack() as exits:
+            exits.callback(stack.write_back)
+            exits.enter_context(cost.shared([run.spent for run in runs], "train"))
+            for run in runs:
+                exits.enter_context(cost.watching_data(run.trainer, run.spent))
+            while stack.step < until:
+                stack.advance()
+                stopped, per_second = self.stop(), rate.due(stack.step)
+                if not (stopped or per_second or stack.step == until):
+                    continue
+                for run, loss, diverged in zip(runs, *stack.read(), strict=True):
+                    run.loss, run.diverged = loss, diverged
+                if stopped or any(run.diverged for run in runs):
+                    return
+                for number, run in self.runs.items() if per_second else ():
+                    if run in runs:
+                        self.report(number, run.event(per_second))
+
+    def _validate_and_save(self, numbers: list[int]) -> None:
+        """Do so for each; remove runs that failed, and all runs if asked to stop."""
+        stopped = self.stop()
+        for number in numbers:
+            try:
+                self.runs[number].validate_and_save(stopped)
+            except WriteError as error:
+                for other in [*self.runs]:
+                    self._remove(other, error)
+                return
+            except Exception as error:
+                self._close(number, partial(_raise, error))
+        if stopped:
+            for number, run in [*self.runs.items()]:
+                self._remove(number, Stopped(f"step {run.step} of {run.steps}"))
+
+    def _unstack(self, numbers: list[int], error: Exception) -> None:
+        """What failed as a stack is trained one by one; what failed alone has failed."""
+        if len(numbers) == 1:
+            self._close(numbers[0], partial(_raise, error))
+            return
+        self.alone.update(numbers)
+        text = f"cannot go on as one stack ({failure_reason(error)}); one after the other"
+        for number in numbers:
+            self.report(number, {"again": text})
+
+    def _close(self, number: int, work: Callable[[], None]) -> None:
+        """Do the last work of a run, write its record and remove it."""
+        run = self.runs[number]
+
+        def fill() -> None:
+            try:
+                work()
+            finally:
+                run.note_results()
+
+        try:
+            self._remove(number, close_record(run.folder, run.record, fill))
+        except Exception as error:
+            self._remove(number, error)
+
+    def _remove(self, number: int, result: Record | Exception) -> None:
+        del self.runs[number]
+        self.finish(number, result)
 
 
-def _write(folder: RunFolder, record: Record, final: bool) -> Record:
-    record["provenance"] |= folder.origin()
-    record["provenance"]["finished"] = now()
-    folder.finish(record, final)
-    return record
+class _Single:
+    """One trainer behind the interface of a Stack."""
+
+    def __init__(self, trainers: Sequence[Trainer]) -> None:
+        self.trainers = trainers
+
+    @property
+    def step(self) -> int:
+        return self.trainers[0].step
+
+    def advance(self) -> Tensor:
+        return self.trainers[0].advance()
+
+    def read(self) -> tuple[list[float], list[Diverged | None]]:
+        return self.trainers[0].losses.read()
+
+    def write_back(self) -> None:
+        pass
 
 
-def begin(
-    folder: RunFolder, record: Record, make_trainer: MakeTrainer = start
-) -> tuple[Trainer, Curve]:
-    """The trainer, restored from its last checkpoint, and its learning curve.
-
-    Uses as many threads as the run's first session, because sums are rounded by them.
-    """
-    config = folder.config
-    cost.forget_peak_memory(config.device)
-    heap.keep()
-    record["data_hash"] = data_hash(config)
-    trainer = make_trainer(config)
-    record["backbone_hash"] = trainer.model.backbone_hash()
-    record["chance"] = trainer.task.chance
-    curve = resume(trainer, folder)
-    record["env"] |= {
-        "threads": torch.get_num_threads(),
-        "attention": trainer.model.attention,
-        "kernels": trainer.model.kernels(),
-        **trainer.spread,
-    }
-    return trainer, curve
-
-
-def resume(trainer: Trainer, folder: RunFolder, last: int | None = None) -> Curve:
-    """Restore the newest checkpoint (at most step `last`); the learning curve so far."""
-    curve = folder.restore(trainer, last)
-    if curve is None:
-        return {
-            "points": [],
-            "full": [],
-            "best_step": None,
-            "best_exact": -1.0,
-            "best_sha256": "",
-            "cost": cost.new(),
-        }
-    curve["cost"]["sessions"] += 1
-    torch.set_num_threads(curve["cost"]["threads"])
-    return curve
-
-
-def train(trainer: Trainer, folder: RunFolder, curve: Curve, report: Report, stop: Stop) -> None:
-    """Take all steps that are left. Errors: Stopped, and what makes a run fail."""
-    steps, spent = trainer.config.train.steps, curve["cost"]
-    with cost.watching_data(trainer, spent):
-        while trainer.step < steps:
-            with cost.timed(spent, "train"):
-                loss = _advance(trainer, curve, report, stop)
-            stopped = stop()
-            validate_and_save(trainer, folder, curve, loss, stopped)
-            if stopped:
-                raise Stopped(f"step {trainer.step} of {steps}")
-
-
-def _advance(trainer: Trainer, curve: Curve, report: Report, stop: Stop) -> float:
-    """Train to the next pause, or until asked to stop; the last loss."""
-    rate, until = Rate(), next_pause(trainer)
-    while trainer.step < until:
-        trainer.advance()
-        if per_second := rate.due(trainer.step):
-            report(training_event(trainer, curve, trainer.read(), per_second))
-        if stop():
-            break
-    return trainer.read()
-
-
-def training_event(trainer: Trainer, curve: Curve, loss: float, rate: float) -> Event:
-    """Where training stands, with the last validation."""
-    points = curve["points"]
-    exact = points[-1]["exact"] if points else None
-    return {"step": trainer.step, "loss": loss, "exact": exact, "rate": rate}
-
-
-def next_pause(trainer: Trainer) -> int:
-    """The next step after which `validate_and_save` has something to do."""
-    settings, step = trainer.config, trainer.step
-    every = (settings.eval.every, settings.train.checkpoint_every)
-    return min(settings.train.steps, *(step - step % n + n for n in every))
-
-
-def validate_and_save(
-    trainer: Trainer, folder: RunFolder, curve: Curve, loss: float, stopped: bool = False
-) -> None:
-    """Validate and save a checkpoint where this step is due; save anyway if training stops."""
-    settings, spent = trainer.config, curve["cost"]
-    last = trainer.step == settings.train.steps
-    if trainer.step % settings.eval.every == 0 or last:
-        with cost.timed(spent, "eval"):
-            _validate(trainer, folder, curve, loss)
-    if trainer.step % settings.train.checkpoint_every == 0 or last or stopped:
-        cost.note_peak_memory(spent, settings.device)
-        cost.note_attention(spent, trainer)
-        with cost.timed(spent, "save"):
-            folder.save(trainer, curve)
-
-
-def _validate(trainer: Trainer, folder: RunFolder, curve: Curve, loss: float) -> None:
-    """Add a point to the learning curve; training lengths alone choose the best model."""
-    exact = validate(trainer.model, trainer.task, trainer.config)
-    curve["points"].append({"step": trainer.step, "loss": loss, "exact": exact})
-    if exact >= curve["best_exact"]:
-        curve["best_step"], curve["best_exact"] = trainer.step, exact
-        curve["best_sha256"] = folder.save_best(trainer)
-    if trainer.config.eval.top:
-        curve["full"].append(score_all(trainer.model, trainer.task, trainer.config))
-
-
-def evaluate(
-    trainer: Trainer, folder: RunFolder, curve: Curve, report: Report, record: Record
-) -> None:
-    """Score the trained models at every test length."""
-    report({"step": trainer.step, "phase": "evaluating"})
-    with cost.timed(curve["cost"], "eval"):
-        record["scores"], record["modes"] = scores_of(trainer, folder, curve)
-
-
-def note_results(trainer: Trainer, curve: Curve, record: Record) -> None:
-    """Put what is known into the record, also where an error ended the run."""
-    record["learning"], record["best_step"] = curve["points"], curve["best_step"]
-    cost.note_peak_memory(curve["cost"], trainer.config.device)
-    cost.note_attention(curve["cost"], trainer)
-    record["env"]["attention_ran"] = curve["cost"]["attention"]
-    record["cost"] = cost.summary(trainer, curve["cost"])
+def _raise(error: Exception) -> None:
+    raise error

@@ -53,8 +53,8 @@ def test_parts_of_a_batch_add_up_to_the_whole(pe, task, alone):
 
 def test_all_steps_are_taken_together_until_somebody_asks_to_stop(alone):
     config = config_of("rope", "train.steps=3")
-    asked = [False, True]
-    team = Team(asked=lambda: asked.pop(0))
+    signals = [False, True]
+    team = Team(interrupted=lambda: signals.pop(0))
     trainer = team.begin(config)
     assert not team.inside
     trainer.advance()

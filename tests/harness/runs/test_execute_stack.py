@@ -12,8 +12,7 @@ from soak import SETTINGS, same, weights
 from harness.engine import Options, stack_speed
 from harness.engine.local import Engine
 from harness.engine.stack_plan import plan, stack_size
-from harness.runs.execute import execute
-from harness.runs.execute_stack import execute_stack
+from harness.runs.execute import execute, execute_all
 from harness.runs.files import WriteError
 from harness.runs.folder import RunFolder, finished
 from harness.settings.protocol import load_protocol, resolve
@@ -36,7 +35,7 @@ def configs_of(pe="rope", rates=(1e-3, 2e-3, 1e-3), *settings):
 def together(configs, root, stop=lambda: False):
     """The events of each run, in order."""
     events = {number: [] for number in range(len(configs))}
-    execute_stack(configs, root, "test", lambda number, event: events[number].append(event), stop)
+    execute_all(configs, root, "test", lambda number, event: events[number].append(event), stop)
     return events
 
 
