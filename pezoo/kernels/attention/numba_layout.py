@@ -103,14 +103,3 @@ def start_of(x: Heads, row: int, i: int, size: Sizes, like: Any) -> Pointer:
     """Row i of the head number `row`."""
     skip = row // size.heads * x.batch + row % size.heads * x.head + i * x.row
     return pointer(x.data + size.item * skip, like)
-
-
-@inline
-def opened(s: Any, like: Any) -> Any:
-    """Pointers in place of the addresses."""
-    return Scratch(
-        pointer(s.k_t, like), pointer(s.v_t, like), pointer(s.k, like), pointer(s.v, like),
-        pointer(s.d_k, like), pointer(s.d_v, like), pointer(s.q, like), pointer(s.out, like),
-        pointer(s.d_out, like), pointer(s.w, like), pointer(s.d_w, like), pointer(s.line, like),
-        pointer(s.tops, like), pointer(s.sums, like), pointer(s.edge, like),
-    )  # fmt: skip

@@ -20,7 +20,6 @@ from pezoo.kernels.attention.numba_layout import (
     Outputs,
     Scratch,
     Sizes,
-    opened,
     start_of,
 )
 from pezoo.kernels.attention.numba_rows import (
@@ -44,7 +43,7 @@ from pezoo.kernels.attention.numba_rows import (
 )
 from pezoo.kernels.simd.compile import compiled, inline
 from pezoo.kernels.simd.functions import UNIT, exp2, log2, log_terms, power_terms
-from pezoo.kernels.simd.memory import load, pointer, store
+from pezoo.kernels.simd.memory import load, opened, pointer, store
 from pezoo.kernels.simd.vector import LANES, highest, larger, splat, total
 
 LOG2_E = math.log2(math.e)
@@ -125,7 +124,7 @@ def forward(
     x: Inputs, size: Sizes, y: Outputs, scratch: Scratch, like: Any, first: int, last: int
 ) -> None:
     """Attention of the heads first..last-1 -> y."""
-    s, long, step = opened(scratch, like), ceil(size.keys), ceil(size.features)
+    s, long, step = opened(scratch, like, 0), ceil(size.keys), ceil(size.features)
     terms = power_terms(load(s.edge, 0))
     for row in range(first, last):
         transpose(start_of(x.k, row, 0, size, like), x.k.row, size.keys, size.width, s.k_t)
@@ -210,7 +209,7 @@ def backward(
     last: int,
 ) -> None:  # fmt: skip
     """Gradients of the heads first..last-1 -> d."""
-    s, scale = opened(scratch, like), size.scale
+    s, scale = opened(scratch, like, 0), size.scale
     wide, step, long = ceil(size.width), ceil(size.features), ceil(size.keys)
     terms = power_terms(load(s.edge, 0))
     for row in range(first, last):

@@ -18,9 +18,7 @@ from pezoo.kernels.histogram.numba_rows import (
     coming,
     lines_of,
     load_lines,
-    opened,
     origin,
-    part,
     span,
     store_lines,
 )
@@ -31,6 +29,7 @@ from pezoo.kernels.simd.memory import (
     beyond,
     gather,
     load,
+    opened,
     pointer,
     scatter,
     store,
@@ -90,7 +89,7 @@ def forward(
     for first in range(0, count, LANES):
         lines = pointer(scratch, eps)
         clear(lines, ARRAYS * lines_of(size))
-        _forward(opened(x, eps), eps, size, pointer(out, eps), part(rows, first), lines)
+        _forward(opened(x, eps, 0), eps, size, pointer(out, eps), opened(rows, first, first), lines)
 
 
 @inline
@@ -136,7 +135,15 @@ def backward(
     for first in range(0, count, LANES):
         lines, both = pointer(scratch, eps), (pointer(out, eps), pointer(grad, eps))
         clear(lines, ARRAYS * lines_of(size))
-        _backward(opened(x, eps), eps, size, *both, opened(d, eps), part(rows, first), lines)
+        _backward(
+            opened(x, eps, 0),
+            eps,
+            size,
+            *both,
+            opened(d, eps, 0),
+            opened(rows, first, first),
+            lines,
+        )
 
 
 @inline

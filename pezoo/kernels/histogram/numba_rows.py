@@ -13,11 +13,9 @@ from typing import Any, NamedTuple
 
 from pezoo.kernels.simd.compile import inline
 from pezoo.kernels.simd.memory import (
-    beyond,
     gather,
     load,
     load_rows,
-    pointer,
     scatter,
     store,
     store_rows,
@@ -66,28 +64,6 @@ class Rows(NamedTuple):
     source: Pointer
     out: Pointer
     own: Pointer  # among LANES rows of L numbers
-
-
-@inline
-def opened(x: Inputs, like: Any) -> Inputs:
-    """Pointers to numbers of that type in place of the addresses."""
-    return Inputs(
-        pointer(x.reset, like), pointer(x.incr, like), pointer(x.decr, like), pointer(x.none, like),
-        pointer(x.source, like), pointer(x.gamma, like), pointer(x.start, like),
-    )  # fmt: skip
-
-
-@inline
-def part(rows: Rows, first: int) -> Rows:
-    """Pointers to LANES of the rows."""
-    return Rows(
-        beyond(pointer(rows.row, first), first),
-        beyond(pointer(rows.start, first), first),
-        beyond(pointer(rows.gate, first), first),
-        beyond(pointer(rows.source, first), first),
-        beyond(pointer(rows.out, first), first),
-        beyond(pointer(rows.own, first), first),
-    )
 
 
 @inline

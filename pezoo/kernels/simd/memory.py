@@ -9,6 +9,7 @@ from typing import Any
 
 from llvmlite import ir
 from numba import types
+from numba.core import cgutils
 
 from pezoo.kernels.simd.vector import INT, INTS, LANES, LONG, Vector, intrinsic, ints
 
@@ -26,6 +27,20 @@ def pointer(typing: Any, address: Any, like: Any) -> Any:
         return builder.inttoptr(args[0], context.get_value_type(like).as_pointer())
 
     return types.CPointer(like)(_index(address), like), code
+
+
+@intrinsic
+def opened(typing: Any, places: Any, like: Any, skip: Any) -> Any:
+    """A named tuple of addresses -> pointers, `skip` numbers further, of the type of `like`."""
+
+    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        kind = context.get_value_type(like).as_pointer()
+        addresses = cgutils.unpack_tuple(builder, args[0], places.count)
+        pointers = [builder.gep(builder.inttoptr(x, kind), [args[2]]) for x in addresses]
+        return context.make_tuple(builder, signature.return_type, pointers)
+
+    pointers = types.NamedUniTuple(types.CPointer(like), places.count, places.instance_class)
+    return pointers(places, like, _index(skip)), code
 
 
 @intrinsic
