@@ -16,7 +16,8 @@ from leaderboard.seeds import parse_seeds
 from pezoo.scan import classes
 
 HOOKS = {
-    "prepare": "rewrites positions or reads the input once per forward pass",
+    "draw": "draws what is random and checks positions, before a forward pass",
+    "prepare": "rewrites positions or reads the input, once per forward pass",
     "embed": "adds to the token embeddings",
     "transform": "rotates, scales or widens queries and keys",
     "bias": "adds to the logits",

@@ -13,12 +13,10 @@ from pathlib import Path
 from leaderboard import catalog as known
 from leaderboard.catalog import Catalog
 from leaderboard.escape import command_text, shown
-from leaderboard.markdown import PICTURES, files
-from leaderboard.records import load, paths_of, read
+from leaderboard.records import paths_of, read
 from leaderboard.rows import bare
 from leaderboard.schema import Record
 from leaderboard.scores import Score
-from leaderboard.tables import tables
 from leaderboard.tuning import MARK, base
 
 
@@ -57,20 +55,6 @@ def check(paths: Sequence[Path], catalog: Catalog | None = None, tree: bool = Fa
 
 def _name(path: Path) -> str:
     return shown(str(path)).replace(": ", ":")
-
-
-def stale(records: Path, page: Path) -> list[str]:
-    """What of LEADERBOARD.md and its pictures is not what the records give, one line each."""
-    expected = files(tables(load([records])[0]), page.name)
-    lines = []
-    for name, text in expected.items():
-        path = page.parent / name
-        if not path.is_file() or path.read_text(encoding="utf-8") != text:
-            lines.append(f"{path} is not up to date: run pezoo leaderboard build --runs none")
-    for path in sorted((page.parent / PICTURES).glob("*.svg")):
-        if f"{PICTURES}/{path.name}" not in expected:
-            lines.append(f"{path} belongs to no table: run pezoo leaderboard build --runs none")
-    return lines
 
 
 def refusals(record: Record, catalog: Catalog) -> Iterator[str]:

@@ -40,6 +40,22 @@ def files(tables: Sequence[Table], name: str = "LEADERBOARD.md") -> dict[str, st
     }
 
 
+def stale(tables: Sequence[Table], path: Path) -> list[str]:
+    """What of the page and its pictures is not what the records give, one line each."""
+    expected = files(tables, path.name)
+    there = sorted((path.parent / PICTURES).glob("*.svg"))
+    needless = [one for one in there if f"{PICTURES}/{one.name}" not in expected]
+    changed = [
+        path.parent / name
+        for name, text in expected.items()
+        if not (path.parent / name).is_file() or (path.parent / name).read_text("utf-8") != text
+    ]
+    hint = "run pezoo leaderboard build --runs none"
+    return [f"{one} is not up to date: {hint}" for one in changed] + [
+        f"{one} belongs to no table: {hint}" for one in needless
+    ]
+
+
 def page(tables: Sequence[Table]) -> str:
     """The text of LEADERBOARD.md."""
     main = [table for table in tables if table.policy == PROTOCOL]

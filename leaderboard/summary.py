@@ -25,9 +25,6 @@ from leaderboard.tuning import values_text
 
 PASS = 0.9  # the mean exact match that counts as solving a length
 
-Results = Mapping[int, Mapping[int, Score]]  # {seed: {length: score}}
-Lengths = Sequence[tuple[int, bool]]  # (length, seen in training)
-
 
 def table_key(record: Record) -> tuple[str, str, str]:
     """Records with equal keys belong into one table."""
@@ -70,7 +67,7 @@ def _labelled(rows: list[Row]) -> list[Row]:
     return [replace(row, label=label(row)) for row in rows]
 
 
-def _row(runs: Sequence[Record], mode: str, lengths: Lengths) -> Row:
+def _row(runs: Sequence[Record], mode: str, lengths: Iterable[tuple[int, bool]]) -> Row:
     """The row of runs that differ in the seed alone."""
     first, notes = runs[0], []
     protocol, task, settings, spec, version = _row_key(first)
@@ -144,7 +141,8 @@ def _trained(runs: Iterable[Record]) -> float | None:
     return _mean(curve[-1].exact for curve in curves) if all(curves) else None
 
 
-def _cell(length: int, seen: bool, results: Results) -> Cell:
+def _cell(length: int, seen: bool, results: Mapping[int, Mapping[int, Score]]) -> Cell:
+    """`results` are {seed: {length: score}}."""
     own = {seed: by[length] for seed, by in results.items() if length in by}
     good = {seed: score for seed, score in own.items() if score.status == "ok"}
     if any(score.status == "cannot represent" for score in own.values()):

@@ -14,10 +14,13 @@ from harness.cli.leaderboard import command
 from leaderboard import catalog
 from leaderboard.add import add
 from leaderboard.build import build
-from leaderboard.check import check, stale
-from leaderboard.records import RECORDS
+from leaderboard.check import check
+from leaderboard.markdown import stale
+from leaderboard.records import RECORDS, load
+from leaderboard.tables import tables
 
 BAD = Path(__file__).parent / "bad_records"
+KNOWN = catalog.read()
 REASONS = tomllib.loads((BAD / "reasons.toml").read_text(encoding="utf-8"))
 
 
@@ -37,7 +40,7 @@ def test_the_folder_of_bad_records_is_whole():
 
 @pytest.mark.parametrize("name", REASONS)
 def test_each_bad_record_is_refused_with_its_reason(name):
-    report = check([BAD / f"{name}.json"])
+    report = check([BAD / f"{name}.json"], KNOWN)
     assert len(report.refused) == 1
     path, _, reason = report.refused[0].partition(": ")
     assert path.endswith(f"{name}.json")
@@ -100,7 +103,8 @@ def test_a_record_of_an_older_version_is_a_note(raw, save, monkeypatch):
 def test_an_outdated_page_or_picture_is_refused(raw, save, tmp_path):
     records, page = save(raw()), tmp_path / "md" / "LEADERBOARD.md"
     build(None, records, tmp_path / "out", page)
-    assert stale(records, page) == []
+    found = tables(load([records])[0])
+    assert stale(found, page) == []
     good = run("check", "--records", records, "--markdown", page)
     assert "000.json: the file should be named" in good.stderr
     assert "not up to date" not in good.stderr
@@ -108,7 +112,7 @@ def test_an_outdated_page_or_picture_is_refused(raw, save, tmp_path):
     picture.write_text(picture.read_text() + " ")
     (picture.parent / "old.svg").write_text("<svg/>")
     page.write_text("# Leaderboard")
-    lines = stale(records, page)
+    lines = stale(found, page)
     assert [line.split(" ")[0] for line in lines] == [
         str(page),
         str(picture),

@@ -5,11 +5,14 @@ import json
 import pytest
 from made_records import GRID, NAME, raw_record, tuned_record
 
+from leaderboard import catalog, site
 from leaderboard import check as checks
 from leaderboard.data import site_data
 from leaderboard.markdown import page
 from leaderboard.records import Record
 from leaderboard.tables import TUNED, tables
+
+KNOWN = catalog.read()
 
 
 def read(raw):
@@ -37,11 +40,9 @@ def test_encodings_with_different_values_share_one_tuned_table_and_no_other():
 
 
 def test_the_site_says_what_was_tuned(tmp_path):
-    from leaderboard import catalog, site
-
     records = [read(tuned_record("rope", s)) for s in (0, 1)]
     groups = tables(records)
-    table = site_data(groups, catalog.read())["tables"][0]
+    table = site_data(groups, KNOWN)["tables"][0]
     assert table["policy"] == "tuned"
     assert table["name"] == "tuned: lr of 0.001, 0.003; steps of 1000, 1500"
     assert (table["rows"][0]["chosen"], table["rows"][0]["tuning_seconds"]) == (
@@ -64,9 +65,7 @@ def test_runs_that_served_to_choose_are_in_no_table():
 
 
 def refusals(raw):
-    from leaderboard import catalog
-
-    return "; ".join(checks.refusals(read(raw), catalog.read()))
+    return "; ".join(checks.refusals(read(raw), KNOWN))
 
 
 def test_a_tuned_record_is_accepted():
