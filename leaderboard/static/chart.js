@@ -128,7 +128,7 @@
     for (let power = Math.floor(Math.log10(low)); power <= Math.log10(high); power += decades > 7 ? 2 : 1) {
       for (const step of decades > 3 ? [1] : [1, 2, 5]) if (step * 10 ** power >= low && step * 10 ** power <= high) ticks.push(step * 10 ** power);
     }
-    return positive.length ? { type: "log", tickvals: ticks, ticktext: ticks.map((tick) => String(+tick.toPrecision(3)).replace(/\B(?=(\d{3})+$)/g, ",")), range: [Math.log10(low), Math.log10(high)] } : {};
+    return positive.length ? { type: "log", tickvals: ticks, ticktext: ticks.map((tick) => (tick < 1 ? String(+tick.toPrecision(3)) : tick.toLocaleString("en"))), range: [Math.log10(low), Math.log10(high)] } : {};
   };
   // The longest length in training, as shapes and a note.
   PZ.trained = (train, log) => ({

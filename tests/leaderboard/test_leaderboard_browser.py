@@ -334,6 +334,13 @@ def test_compare_has_the_paired_differences_of_python(visit, example):
     assert "pick=alibi" not in page.url
 
 
+def test_ticks_of_a_logarithmic_axis_are_numbers(visit, example):
+    page = visit.open(example / "site" / "cost.html")
+    small = page.evaluate("PZ.logAxis([0.0005, 0.05]).ticktext")
+    assert [float(text) for text in small] == [0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05]
+    assert page.evaluate("PZ.logAxis([900, 2500]).ticktext") == ["1,000", "2,000"]
+
+
 def test_cost_follows_the_choice_of_cost(visit, example):
     page = visit.open(example / "site" / "cost.html")
     page.get_by_role("combobox", name="Cost").select_option("parameters")
