@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from leaderboard import site
+from leaderboard import catalog, site
 from leaderboard.markdown import write_markdown
 from leaderboard.records import load
 from leaderboard.tables import tables
@@ -34,8 +34,9 @@ def build(
     same bytes. Bad files do not stop a build; the report names them.
     """
     found, problems = load([records] if runs is None else [records, runs])
-    every = tables(found)
-    paths = site.build(every, found, out, len(problems), source=source)
+    known = catalog.read()
+    every = tables(found, known)
+    paths = site.build(every, found, out, len(problems), known, source)
     if markdown is not None:
         paths += write_markdown(every, markdown)
     return BuildReport(tuple(paths), len(found), tuple(problems))

@@ -5,6 +5,7 @@ Where the packages are missing, or a plug-in brings something, pages do without 
 
 from __future__ import annotations
 
+import json
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -12,6 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from leaderboard.schema import Record
 from leaderboard.seeds import parse_seeds
 from pezoo.scan import classes
 
@@ -47,12 +49,20 @@ class ClassDoc:
 
 @dataclass(frozen=True)
 class ProtocolDoc:
-    """A protocol's TOML file; `seeds` is how many a published table should have."""
+    """A protocol's TOML file; `seeds` is how many a published table should have.
+
+    `known`: by task ("*": all others) `Record.protocol_hash` of every version that there was.
+    """
 
     name: str
     description: str
     seeds: int
     settings: dict[str, Any]
+    known: dict[str, list[str]]
+
+    def made(self, record: Record) -> bool:
+        """Whether the record has the settings of some version of this protocol."""
+        return record.protocol_hash in self.known.get(record.task, self.known.get("*", ()))
 
 
 @dataclass(frozen=True)
@@ -62,6 +72,11 @@ class Catalog:
     encodings: dict[str, ClassDoc] = field(default_factory=dict)
     tasks: dict[str, ClassDoc] = field(default_factory=dict)
     protocols: dict[str, ProtocolDoc] = field(default_factory=dict)
+
+    def foreign(self, record: Record) -> bool:
+        """Whether a record has the name of a known protocol, but settings of no version of it."""
+        protocol = self.protocols.get(record.protocol)
+        return protocol is not None and not protocol.made(record)
 
     def parts(self, encoding: str) -> list[ClassDoc]:
         """The known parts of `randomized:rope`, from the outside."""
@@ -118,8 +133,9 @@ def _classes(package: str, folder: str) -> Iterator[ClassDoc]:
 
 def _protocols() -> Iterator[ProtocolDoc]:
     folder = _folder("harness", "settings", "protocols")
+    known = json.loads((folder / "known.json").read_text(encoding="utf-8")) if folder else {}
     for path in sorted(folder.glob("*.toml")) if folder else ():
         raw = tomllib.loads(path.read_text(encoding="utf-8"))
         name = str(raw.get("name", path.stem))
         seeds = len(parse_seeds(str(raw.get("seeds", "0"))))
-        yield ProtocolDoc(name, str(raw.get("description", "")), seeds, raw)
+        yield ProtocolDoc(name, str(raw.get("description", "")), seeds, raw, known.get(name, {}))

@@ -100,6 +100,8 @@ def _names(record: Record, catalog: Catalog) -> Iterator[str]:
 
     if base(record.protocol) not in catalog.protocols:
         yield unknown("protocol", record.protocol, catalog.protocols)
+    if catalog.foreign(record):
+        yield f"the settings are those of no version of protocol {record.protocol}"
     if (task := catalog.tasks.get(record.task)) is None:
         yield unknown("task", record.task, catalog.tasks)
     elif not _not_newer(given := record.settings.task_version, task.version):

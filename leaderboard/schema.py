@@ -186,6 +186,12 @@ class Record(Part):
         return settings | {"train": fixed, "tuned": tuning.sweep()}
 
     @cached_property
+    def protocol_hash(self) -> str:
+        """Eight hexadecimal digits of what the protocol sets: model, training, evaluation."""
+        settings = {name: self.config.get(name) for name in ("model", "train", "eval")}
+        return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:8]
+
+    @cached_property
     def shared_hash(self) -> str:
         """Eight hexadecimal digits; equal only where runs may be compared."""
         text = json.dumps(self.shared(), sort_keys=True)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
+from leaderboard.catalog import Catalog
 from leaderboard.escape import command_text
 from leaderboard.rows import Row
 from leaderboard.schema import Record
@@ -64,8 +65,11 @@ class Table:
         return sorted({command_text(record.provenance.command) for record in self.records})
 
 
-def tables(records: Sequence[Record]) -> list[Table]:
+def tables(records: Sequence[Record], catalog: Catalog | None = None) -> list[Table]:
     """All tables, sorted by protocol and task, the protocol's own settings first.
+
+    Records with the name of a protocol in `catalog`, but settings of no version of it, are in a
+    table of changed settings.
 
     A title names its settings only where they are not the protocol's own and the name does not
     tell. Runs that served to choose settings are in no table.
@@ -81,7 +85,11 @@ def tables(records: Sequence[Record]) -> list[Table]:
     def order(key: Key) -> tuple[object, ...]:
         """The protocol itself before its changes; of several versions of it the newest first."""
         newest = max(record.finished.timestamp() for record in runs[key])
-        return *_family(key), "+" in key[0], 0.0 if "+" in key[0] else -newest, key
+        changed = "+" in key[0] or foreign(key)
+        return *_family(key), changed, 0.0 if changed else -newest, key
+
+    def foreign(key: Key) -> bool:
+        return catalog is not None and catalog.foreign(runs[key][0])
 
     found = []
     for _, family in groupby(sorted(runs, key=order), key=_family):
@@ -91,6 +99,8 @@ def tables(records: Sequence[Record]) -> list[Table]:
             several = [other[:2] for other in keys].count(key[:2]) > 1
             changes = () if key == keys[0] else tuple(_changes(runs[key][0], own))
             policy = PROTOCOL if key == keys[0] else EARLIER
+            if foreign(key):
+                policy, several = CHANGED, True
             found.append(_table(rows[key], runs[key], policy, changes, several))
     return found
 

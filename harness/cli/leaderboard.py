@@ -65,6 +65,7 @@ def open_command(out: str) -> None:
 def check_command(paths: tuple[str, ...], records: str | None, markdown: str) -> None:
     """Validate every record in PATHS; without PATHS the committed ones, and that LEADERBOARD.md
     is what they give. Exit code 1 where something is refused."""
+    from leaderboard import catalog
     from leaderboard.check import check
     from leaderboard.markdown import stale
     from leaderboard.records import load
@@ -74,7 +75,7 @@ def check_command(paths: tuple[str, ...], records: str | None, markdown: str) ->
     report = check([Path(path) for path in paths] or [folder], tree=not paths)
     refused = [*report.refused]
     if not paths:
-        refused += stale(tables(load([folder])[0]), Path(markdown))
+        refused += stale(tables(load([folder])[0], catalog.read()), Path(markdown))
     for note, count in Counter(line.split(": ", 1)[1] for line in report.warnings).items():
         click.echo(f"note: {count} records: {note}")
     for line in refused:

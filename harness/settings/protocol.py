@@ -20,6 +20,7 @@ from harness.settings.config import (
     TaskSettings,
     Train,
 )
+from leaderboard.tuning import base
 from pezoo.registry import check, entries
 from pezoo.spec import Spec, parse, unknown
 
@@ -34,19 +35,20 @@ def protocol_names() -> list[str]:
 def load_protocol(name: str, overrides: tuple[str, ...] = ()) -> Protocol:
     """A protocol by name or by the path of a TOML file, with `key.sub=value` overrides.
 
+    One of the names here stands for the settings here alone: a file that has the name and other
+    settings is `name+hash`, as one with overrides is.
     Errors: ConfigError says which key or value is wrong and what is nearest.
     """
     path = Path(name) if name.endswith(".toml") else PROTOCOLS / f"{name}.toml"
     if not path.is_file():
         raise ConfigError(unknown("protocol", name, protocol_names()))
-    try:
-        raw = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"protocol {path} is not TOML: {error}") from error
-    raw.setdefault("name", path.stem)
+    raw = _read(path)
     for override in overrides:
         _override(raw, override)
-    if overrides:
+    if isinstance(raw["name"], str):
+        raw["name"] = base(raw["name"])
+    known = raw["name"] in protocol_names()
+    if overrides or (known and raw != _read(PROTOCOLS / f"{raw['name']}.toml")):
         text = json.dumps(raw, sort_keys=True, default=str)
         raw["name"] = f"{raw['name']}+{hashlib.sha256(text.encode()).hexdigest()[:6]}"
     try:
@@ -55,6 +57,14 @@ def load_protocol(name: str, overrides: tuple[str, ...] = ()) -> Protocol:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
         raise ConfigError(f"protocol {name}, {where}: {first['msg']}") from error
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        raw = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"protocol {path} is not TOML: {error}") from error
+    return {"name": path.stem} | raw
 
 
 def resolve(

@@ -11,6 +11,14 @@ import pytest
 from made_records import failed_record, raw_record
 
 
+@pytest.fixture(autouse=True)
+def made_up_settings_are_a_protocols_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That they must be is shown in test_reliability_protocols.py."""
+    from leaderboard.catalog import Catalog
+
+    monkeypatch.setattr(Catalog, "foreign", lambda self, record: False)
+
+
 @pytest.fixture(scope="session")
 def raw() -> Callable[..., dict[str, Any]]:
     return raw_record
