@@ -34,6 +34,7 @@ class Sequences:
     answer: Tensor
     prompt: int  # length of the (padded) prompt
     padding: int | None = None
+    tokens: int = 0  # that a model reads, without padding; 0 until they are counted
     drawn: Drawn | None = None
 
     def rows(self, first: int, stop: int) -> Sequences:

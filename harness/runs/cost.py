@@ -17,7 +17,6 @@ from typing import Any
 
 import torch
 
-from harness.data.sequences import Sequences
 from harness.runs import heap
 from harness.training.trainer import Trainer
 
@@ -88,30 +87,14 @@ def shared(costs: Sequence[Cost], part: str) -> Iterator[None]:
 
 
 @contextmanager
-def watching_data(trainer: Trainer, cost: Cost) -> Iterator[None]:
-    """Time the drawing of batches, and count the tokens of those used, without padding."""
-    pad, make, draw = trainer.task.vocab.pad, trainer.make_batch, trainer.draw
-    tokens = 0  # of the batch made last, which is the next to be used
-
-    def timed_make() -> tuple[Sequences, int]:
-        nonlocal tokens
-        began = time.perf_counter()
-        batch, length = make()
-        cost["data_wall"] = cost.get("data_wall", 0.0) + time.perf_counter() - began
-        tokens = int((batch.ids[:, :-1] != pad).sum())
-        return batch, length
-
-    def counted_draw() -> tuple[Sequences, int]:
-        drawn = draw()
-        cost["tokens"] += tokens
-        return drawn
-
-    trainer.make_batch = timed_make  # type: ignore[method-assign]
-    trainer.draw = counted_draw  # type: ignore[method-assign]
+def drawing(trainer: Trainer, cost: Cost) -> Iterator[None]:
+    """Add the tokens that the trainer uses inside, and the seconds it spends on drawing batches."""
+    tokens, seconds = trainer.tokens, trainer.data_seconds
     try:
         yield
     finally:
-        trainer.make_batch, trainer.draw = make, draw  # type: ignore[method-assign]
+        cost["tokens"] += trainer.tokens - tokens
+        cost["data_wall"] = cost.get("data_wall", 0.0) + trainer.data_seconds - seconds
 
 
 def note_attention(cost: Cost, trainer: Trainer) -> None:

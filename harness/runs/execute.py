@@ -163,7 +163,7 @@ class _Runs:
             exits.callback(stack.write_back)
             exits.enter_context(cost.shared([run.spent for run in runs], "train"))
             for run in runs:
-                exits.enter_context(cost.watching_data(run.trainer, run.spent))
+                exits.enter_context(cost.drawing(run.trainer, run.spent))
             while stack.step < until:
                 stack.advance()
                 stopped, per_second = self.stop(), rate.due(stack.step)

@@ -7,6 +7,7 @@ run's seed and the step alone, and on nothing that happened before.
 from __future__ import annotations
 
 import math
+import time
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
@@ -53,6 +54,8 @@ class Trainer:
     early: bool = False  # draw the next batch while a GPU is busy with this step
     ready: Ready | None = None
     losses: Losses = field(default_factory=Losses)
+    tokens: int = 0  # of the batches used, without padding
+    data_seconds: float = 0.0  # spent on drawing batches
 
     def advance(self) -> Tensor:
         """Take one step; its loss, which nobody has looked at: `read` does."""
@@ -93,8 +96,11 @@ class Trainer:
         """The batch of this step and its length, on the run's device."""
         ready, self.ready = self.ready, None
         if ready is not None and ready.config is self.config and ready.step == self.step:
-            return ready.batch, ready.length
-        return self.load_batch()
+            batch, length = ready.batch, ready.length
+        else:
+            batch, length = self.load_batch()
+        self.tokens += batch.tokens
+        return batch, length
 
     def load_batch(self) -> tuple[Sequences, int]:
         """The same, drawn now."""
@@ -103,14 +109,17 @@ class Trainer:
 
     def make_batch(self) -> tuple[Sequences, int]:
         """The same, still on the CPU. Errors: PositionError."""
-        config = self.config
+        began, config = time.perf_counter(), self.config
         draws = generator("train", config.task, config.task_version, config.seed, self.step)
         length = draw_length(self.task, config.train, self.step, draws)
         sample = self.task.sample(draws, config.train.batch, length)
         batch = self.with_drawn(join(sample, self.task.vocab))
+        tokens = int((batch.ids[:, :-1] != self.task.vocab.pad).sum())
+        batch = replace(batch, tokens=tokens)
         if self.buckets and self.model.encoding.prefix_stable:
             columns = 1 + bucket(batch.ids.shape[1] - 1)  # the model reads all but the last
             batch = batch.padded(columns, self.task.vocab.pad)
+        self.data_seconds += time.perf_counter() - began
         return batch, length
 
     def with_drawn(self, batch: Sequences) -> Sequences:
