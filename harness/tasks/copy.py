@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import torch
+from torch import Tensor
 
-from harness.tasks.base import Batch, Task, Vocab
+from harness.tasks.digits import DigitStrings
 
 
-class Copy(Task):
+class Copy(DigitStrings):
     """n random digits, then the same digits.
 
     8349216=8349216
@@ -23,21 +23,9 @@ class Copy(Task):
     summary = "repeat the digits"
     paper = "PRISM, Table 3"
     example = "8349216=8349216"
-    vocab = Vocab((*"0123456789", "="))
-    chance = 0.1
 
-    def sample(self, generator: torch.Generator, batch: int, length: int) -> Batch:
-        self.check_length(length)
-        device = generator.device
-        x = torch.randint(10, (batch, length), generator=generator, device=device)
-        equals = torch.full((batch, 1), self.vocab.symbols.index("="), device=device)
-        return Batch(prompt=torch.cat([x, equals], dim=1), target=x)
+    def rearranged(self, x: Tensor) -> Tensor:
+        return x
 
     def solve(self, prompt: list[int]) -> list[int]:
         return prompt[:-1]
-
-    def measure(self, prompt: list[int]) -> int:
-        return len(prompt) - 1
-
-    def max_tokens(self, length: int) -> tuple[int, int]:
-        return length + 1, length

@@ -1,10 +1,39 @@
-"""Numbers as rows of digits, for the tasks that calculate with them."""
+"""What tasks over digits share: strings of them to rearrange, numbers to calculate with."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
+
+from harness.tasks.base import Batch, Task, Vocab
+
+
+class DigitStrings(Task):
+    """n random digits, "=", and the same digits in another order, which `rearranged` says.
+
+    Length n: the number of digits. Chance: an answer token is a uniformly random digit, so 1/10.
+    """
+
+    vocab = Vocab((*"0123456789", "="))
+    chance = 0.1
+
+    def rearranged(self, x: Tensor) -> Tensor:
+        """The target (B, n) of the digits x (B, n)."""
+        raise NotImplementedError
+
+    def sample(self, generator: torch.Generator, batch: int, length: int) -> Batch:
+        self.check_length(length)
+        device = generator.device
+        x = torch.randint(10, (batch, length), generator=generator, device=device)
+        equals = torch.full((batch, 1), self.vocab.symbols.index("="), device=device)
+        return Batch(prompt=torch.cat([x, equals], dim=1), target=self.rearranged(x))
+
+    def measure(self, prompt: list[int]) -> int:
+        return len(prompt) - 1
+
+    def max_tokens(self, length: int) -> tuple[int, int]:
+        return length + 1, length
 
 
 def operands(

@@ -9,50 +9,28 @@ from typing import Any
 
 import torch
 
-from pezoo.testing.batches import (
-    check_batch,
-    check_left_padding,
-    check_parts,
-    check_right_padding,
-)
-from pezoo.testing.drawing import check_drawn, check_pure
-from pezoo.testing.hooks import (
-    check_bias_forms,
-    check_constructible,
-    check_gradients,
-    check_shapes,
-    check_state_dict,
-)
+from pezoo.testing import batches, drawing, hooks, sequences
 from pezoo.testing.probe import Check, Factory
-from pezoo.testing.sequences import (
-    check_bfloat16,
-    check_deterministic,
-    check_long,
-    check_order,
-    check_prefix_stability,
-    check_shift_invariance,
-    check_streaming,
-)
 
 CHECKS: tuple[Check, ...] = (
-    check_constructible,
-    check_shapes,
-    check_state_dict,
-    check_bias_forms,
-    check_gradients,
-    check_prefix_stability,
-    check_streaming,
-    check_shift_invariance,
-    check_long,
-    check_bfloat16,
-    check_deterministic,
-    check_order,
-    check_batch,
-    check_parts,
-    check_right_padding,
-    check_left_padding,
-    check_drawn,
-    check_pure,
+    hooks.check_constructible,
+    hooks.check_shapes,
+    hooks.check_state_dict,
+    hooks.check_bias_forms,
+    hooks.check_gradients,
+    sequences.check_prefix_stability,
+    sequences.check_streaming,
+    sequences.check_shift_invariance,
+    sequences.check_long,
+    sequences.check_bfloat16,
+    sequences.check_deterministic,
+    sequences.check_order,
+    batches.check_batch,
+    batches.check_parts,
+    batches.check_right_padding,
+    batches.check_left_padding,
+    drawing.check_drawn,
+    drawing.check_pure,
 )
 
 _PEZOO = Path(__file__).parents[1]

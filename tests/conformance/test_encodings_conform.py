@@ -9,7 +9,14 @@ from torch import nn
 import pezoo
 from pezoo import testing
 from pezoo.base import Columns, Encoding, Pairs
-from pezoo.testing import check_encoding, parametrize_with_checks, run_check
+from pezoo.testing import (
+    batches,
+    check_encoding,
+    hooks,
+    parametrize_with_checks,
+    run_check,
+    sequences,
+)
 
 PRISM = "prism(cursors=2,d_pe=16,hidden=12)"
 SPECTRAL = "prism_spectral(cursors=1,d_pe=16,hidden=12)"
@@ -44,11 +51,11 @@ TWICE = "cursors=2,d_pe=8,hidden=6,before=0+1,copy_every=2,controller=latch"
 @pytest.mark.parametrize(
     "check",
     [
-        testing.check_gradients,
-        testing.check_prefix_stability,
-        testing.check_streaming,
-        testing.check_batch,
-        testing.check_left_padding,
+        hooks.check_gradients,
+        sequences.check_prefix_stability,
+        sequences.check_streaming,
+        batches.check_batch,
+        batches.check_left_padding,
     ],
 )
 def test_two_layers_of_cursors(text, check):
@@ -417,7 +424,7 @@ def test_a_lie_about_order_blindness_is_caught():
             return super().bias(q, k, ctx).to(q.dtype)
 
     with pytest.raises(AssertionError, match="declared order-blind, but the order changes"):
-        run_check(testing.check_order, Liar)
+        run_check(sequences.check_order, Liar)
 
 
 def test_expected_failures():
