@@ -47,6 +47,7 @@ class BenchOptions:
     tune_seeds: str | None
     dry_run: bool
     fresh: bool
+    wait: bool
     format: str
 
 
@@ -95,6 +96,7 @@ class BenchOptions:
 @click.option("--tune-seeds", help="Seeds to choose settings on, 100 by default.")
 @click.option("--dry-run", is_flag=True, help="Print the runs and their expected cost.")
 @click.option("--fresh", is_flag=True, help="Forget earlier results of these runs.")
+@click.option("--wait", is_flag=True, help="Wait for runs that other processes are training.")
 @click.option("--format", type=click.Choice(FORMATS), default="table", show_default=True)
 def command(**options: Any) -> None:
     """Train identical decoders that differ in the encoding alone, and test them on longer inputs.
@@ -105,7 +107,7 @@ def command(**options: Any) -> None:
 
 
 def bench(options: BenchOptions) -> None:
-    """Check everything, then train, evaluate, print; exit code 1 where a run failed."""
+    """Check all, then train, evaluate, print; exit code 1 where a run failed or is missing."""
     from harness.cli.validate import check_builds, check_records, writable
 
     request, sweep = _request(options)
@@ -126,10 +128,10 @@ def bench(options: BenchOptions) -> None:
 
     missing = False
     if sweep:
-        configs, choices = tune(sweep, configs, folder, engine, options.fresh)
+        configs, choices = tune(sweep, configs, folder, engine, options.fresh, options.wait)
         print_choices(choices, aside=options.format != "table")
         missing = any(choice.tuning is None for choice in choices)
-    records, failed = train(configs, folder, engine, options.fresh and not sweep)
+    records, failed = train(configs, folder, engine, options.fresh and not sweep, options.wait)
     print_records(records, options.format)
     if options.format == "table":
         _write_leaderboard(folder)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import resource
 import shlex
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -27,13 +28,15 @@ from harness.settings.sweep import (
     tuned_configs,
 )
 
+WAIT = 10.0  # seconds between two looks at runs that other processes hold
 LOCAL_OPTIONS = ("--runs", "--engine", "--address", "--slurm", "--accumulate")  # of one site
 
 
 def train(
-    configs: Sequence[RunConfig], folder: Path, engine: Engine, fresh: bool
+    configs: Sequence[RunConfig], folder: Path, engine: Engine, fresh: bool, wait: bool = False
 ) -> tuple[list[dict[str, Any]], bool]:
-    """Execute the runs that are not finished; all records in order, and whether a run failed."""
+    """Execute the runs that are not finished; all records in order, and whether a run failed or is
+    missing. With `wait`, runs that other processes hold are waited for."""
     if fresh:
         _forget(configs, folder)
     done = [RunFolder(folder, config).result() for config in configs]
@@ -47,12 +50,25 @@ def train(
                 records[waiting[place]] = event["record"]
 
         engine.run_all(progress.configs, folder, recorded_command(sys.argv[1:]), on_event)
+    missing = len(configs) - len(records)
+    if missing and wait and not progress.failed:
+        time.sleep(WAIT)
+        return train(configs, folder, engine, fresh=False, wait=True)
+    if missing:
+        click.echo(f"warning: {missing} of {len(configs)} runs have no record yet", err=True)
     ordered = [records[run] for run in sorted(records)]
-    return ordered, progress.failed or any(record["status"] == "failed" for record in ordered)
+    return ordered, bool(missing) or progress.failed or any(
+        record["status"] == "failed" for record in ordered
+    )
 
 
 def tune(
-    sweep: Sweep, plain: Sequence[RunConfig], folder: Path, engine: Engine, fresh: bool
+    sweep: Sweep,
+    plain: Sequence[RunConfig],
+    folder: Path,
+    engine: Engine,
+    fresh: bool,
+    wait: bool = False,
 ) -> tuple[list[RunConfig], list[Choice]]:
     """Run the sweep; the comparison's runs with the settings that it chose, and the choices.
 
@@ -62,7 +78,7 @@ def tune(
     if fresh:  # before anything is forgotten, whatever will be chosen
         with _held(possible_configs(sweep, plain), folder):
             pass
-    records, _ = train(configs, folder, engine, fresh)
+    records, _ = train(configs, folder, engine, fresh, wait)
     choices = choose(sweep, configs, records)
     tuned = tuned_configs(sweep, choices, plain)
     if fresh:
@@ -83,7 +99,7 @@ def recorded_command(arguments: Sequence[str]) -> str:
     for word in words:
         if word in LOCAL_OPTIONS:
             next(words, None)
-        elif word.partition("=")[0] not in LOCAL_OPTIONS:
+        elif word != "--wait" and word.partition("=")[0] not in LOCAL_OPTIONS:
             kept.append(word)
     return shlex.join(kept)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import tempfile
 import threading
 import warnings
 from collections.abc import Iterator, Sequence
@@ -174,7 +175,12 @@ def _ending(code: int) -> str:
 
 
 def fork_server() -> ForkServerContext:
-    """Processes forked from one that has done nothing but import: they start in no time."""
+    """Processes forked from one that has done nothing but import: they start in no time.
+
+    Their sockets lie in the folder for temporary files, but the path of one has at most 107 bytes.
+    """
+    if len(os.fsencode(tempfile.gettempdir())) > 60:
+        tempfile.tempdir = "/tmp"
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["harness.runs.execute", "torch._dynamo"])
     return context

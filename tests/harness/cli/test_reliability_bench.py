@@ -1,7 +1,10 @@
 """What `pezoo bench` leaves behind is what the other commands may trust."""
 
 import json
+import os
 import shutil
+import subprocess
+import sys
 import warnings
 
 import pytest
@@ -78,6 +81,49 @@ def test_fresh_forgets_all_or_nothing_of_a_sweep(call, run, monkeypatch):
     with RunFolder(run.parent, config_of(1)).lock():
         code, _, err = call(*BENCH, *tuned)
     assert (code, "another process is training" in err, asked) == (2, True, [])
+
+
+class OtherProcess:
+    """An engine for which another process holds every run, and finishes it after two looks."""
+
+    looks = 0
+
+    def run_all(self, configs, root, command, on_event):
+        self.looks += bool(configs)
+        for place, config in enumerate(configs):
+            on_event(place, {"busy": "another process is training it"})
+            if self.looks == 2:
+                execute(config, root, command, lambda event: None)
+
+
+def test_runs_that_another_process_holds_are_missing_or_waited_for(run, capsys, monkeypatch):
+    monkeypatch.setattr(train, "WAIT", 0.01)
+    configs, engine = [config_of(0), config_of(1)], OtherProcess()
+    records, bad = train.train(configs, run.parent, engine, fresh=False)
+    assert ([record["seed"] for record in records], bad) == ([0], True)
+    assert "1 of 2 runs have no record yet" in capsys.readouterr().err
+    records, bad = train.train(configs, run.parent, engine, fresh=False, wait=True)
+    assert ([record["seed"] for record in records], bad, engine.looks) == ([0, 1], False, 2)
+    assert train.recorded_command(["bench", "--wait", "--pe", "rope"]) == "pezoo bench --pe rope"
+
+
+def test_workers_start_where_the_folder_for_temporary_files_has_a_long_path(tmp_path):
+    folder = tmp_path / ("x" * 120)
+    folder.mkdir()
+    code = (
+        "from harness.engine.local import fork_server\n"
+        "if __name__ == '__main__':\n"
+        "    context = fork_server()\n"
+        "    context.set_forkserver_preload([])\n"
+        "    process = context.Process(target=print, args=('started',))\n"
+        "    process.start(); process.join(); raise SystemExit(process.exitcode)\n"
+    )
+    (tmp_path / "start.py").write_text(code)
+    path = os.pathsep.join(sys.path)
+    environment = {**os.environ, "TMPDIR": str(folder), "PYTHONPATH": path}
+    words = [sys.executable, tmp_path / "start.py"]
+    done = subprocess.run(words, env=environment, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "started\n"), done.stderr
 
 
 def test_show_and_try_say_when_they_use_an_older_checkpoint(call, run):
