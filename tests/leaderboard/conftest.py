@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +11,14 @@ import pytest
 from made_records import failed_record, raw_record
 
 
-@pytest.fixture(autouse=True)
-def made_up_settings_are_a_protocols_own(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(scope="module", autouse=True)
+def made_up_settings_are_a_protocols_own() -> Iterator[None]:
     """That they must be is shown in test_reliability_protocols.py."""
     from leaderboard.catalog import Catalog
 
-    monkeypatch.setattr(Catalog, "foreign", lambda self, record: False)
+    with pytest.MonkeyPatch.context() as patch:  # for sites that are built once per module, too
+        patch.setattr(Catalog, "foreign", lambda self, record: False)
+        yield
 
 
 @pytest.fixture(scope="session")
