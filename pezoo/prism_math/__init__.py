@@ -13,7 +13,6 @@ Nothing here runs in training. Gates are those of `pezoo.kernels.histogram.Gates
 
 from pezoo.prism_math.displacement import (
     displacement,
-    enumerated_displacement,
     joint_displacement,
     path_displacement,
 )
@@ -38,7 +37,6 @@ __all__ = [
     "Axioms",
     "cosine",
     "displacement",
-    "enumerated_displacement",
     "expected_similarity",
     "features",
     "joint_displacement",

@@ -25,17 +25,12 @@ independent. docs/findings/prism-displacement.md has the proof and numbers. All 
 sharpening: sharpened histograms are not the marginals of any such path.
 """
 
-from itertools import product
-from math import prod
-
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
 from pezoo.prism_math._checks import check_gates, check_probability
 from pezoo.prism_math.transition import transition_matrix
-
-PATHS = 50_000  # as many as `enumerated_displacement` lists: about a second
 
 
 def displacement(h_from: Tensor, h_to: Tensor) -> Tensor:
@@ -107,44 +102,6 @@ def joint_displacement(
     ends = _walk(start, *(gate[..., None, :] for gate in (reset, incr, decr)))  # (..., L, S)
     law = displacement(pad(start, (n, n)), ends)  # (..., L, 2S - 1)
     return (h_from[..., None] * law).sum(-2)
-
-
-def enumerated_displacement(incr: Tensor, decr: Tensor, reset: Tensor | None = None) -> Tensor:
-    """The sums of Equations 3 (no `reset`) and 4 to 5, path by path: the oracle of the others.
-
-    Gates (n,) -> (2n + 1,), d from -n.
-
-    Example: a certain step forward, then one that is tossed; a reset makes the first one vain
-
-        >>> incr, decr = torch.tensor([1.0, 0.5]), torch.tensor([0.0, 0.5])
-        >>> enumerated_displacement(incr, decr)
-        tensor([0.0000, 0.0000, 0.5000, 0.0000, 0.5000])
-        >>> enumerated_displacement(incr, decr, reset=torch.tensor([0.0, 0.2]))
-        tensor([0.0000, 0.1000, 0.4000, 0.1000, 0.4000])
-
-    Errors: ValueError for gates that are no probabilities, and beyond 50 000 paths: 6 tokens with
-    resets, 9 without.
-    """
-    zero = torch.zeros_like(incr)
-    check_gates(zero if reset is None else reset, incr, decr)
-    if incr.dim() != 1:
-        raise ValueError(f"one cursor at a time: gates must be (n,), were {tuple(incr.shape)}")
-    n, actions = incr.shape[0], 3 if reset is None else 6
-    if actions**n > PATHS:
-        raise ValueError(f"{actions}^{n} paths are too many to list; use path_displacement")
-    p_reset = [[1.0, 0.0]] * n if reset is None else [[1 - r, r] for r in reset.tolist()]
-    p_move = [[1 - u - d, u, d] for u, d in zip(incr.tolist(), decr.tolist(), strict=True)]
-    law = [0.0] * (2 * n + 1)
-    for resets in product((0,) if reset is None else (0, 1), repeat=n):
-        for moves in product((0, 1, -1), repeat=n):
-            weight = prod(p_reset[t][resets[t]] * p_move[t][moves[t]] for t in range(n))
-            law[_effective(resets, moves) + n] += weight
-    return torch.tensor(law, dtype=incr.dtype, device=incr.device)
-
-
-def _effective(resets: tuple[int, ...], moves: tuple[int, ...]) -> int:
-    """sum_t Δ_t prod_{u > t} (1 - R_u), as Equation 5 writes it."""
-    return sum(move * prod(1 - r for r in resets[t + 1 :]) for t, move in enumerate(moves))
 
 
 def _walk(h: Tensor, reset: Tensor, incr: Tensor, decr: Tensor) -> Tensor:
