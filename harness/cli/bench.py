@@ -77,7 +77,7 @@ class BenchOptions:
     type=click.Choice(("auto", "on", "off")),
     default="auto",
     show_default=True,
-    help="Train seeds (and learning rates) as one model; auto measures whether that is faster.",
+    help="Train seeds (and learning rates) as one model; auto does so on a GPU.",
 )
 @click.option(
     "--precision",
@@ -192,7 +192,7 @@ def _print_forecast(
         phases = {"sweep": sweep_configs(sweep, configs), "comparison": costliest(sweep, configs)}
     workers = max(engine.jobs(runs) for runs in phases.values())
     planned = {name: (runs, engine.plan(runs, Path(options.runs))) for name, runs in phases.items()}
-    with measuring(options.threads or threads_of(workers), options.stack == "auto") as measure:
+    with measuring(options.threads or threads_of(workers)) as measure:
         click.echo(render(forecast(planned, workers, measure), options.format))
 
 

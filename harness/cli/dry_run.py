@@ -4,8 +4,8 @@
 
 All test lengths are scored once after training, and again in each further mode of the encoding.
 Each encoding, task, batch size and size of stack is measured once, in a process like a worker's.
-Not counted: saving, scoring another model that did best on the training lengths, and what runs
-share (memory bandwidth, a GPU, a disk).
+Not counted: what torch.compile adds to the first steps, saving, scoring another model that did best
+on the training lengths, and what runs share (memory bandwidth, a GPU, a disk).
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ import torch
 
 from harness.engine.local import fork_server
 from harness.engine.stack_plan import Job
-from harness.engine.stack_speed import faster_stacked
 from harness.perf.report import as_csv
 from harness.perf.timing import clock
 from harness.runs import cost, heap
@@ -44,11 +43,10 @@ _PATIENCE = 20.0  # seconds of scoring, after which longer test lengths are extr
 
 @dataclass(frozen=True)
 class Measured:
-    """One kind of job. `first`: what torch.compile adds to its first steps."""
+    """One kind of job."""
 
     stacked: int  # runs that train as one
     step: Seconds  # of all of them
-    first: Seconds
     validation: Seconds  # of one run, as all below
     scoring: Seconds
     modes: int
@@ -69,7 +67,7 @@ Phases = Mapping[str, tuple[Sequence[RunConfig], Sequence[Job]]]  # by name: run
 def forecast(phases: Phases, workers: int, measure: Measure) -> dict[str, Any]:
     """Totals, and a line per phase, encoding and task; phases run one after another."""
     lines: list[dict[str, Any]] = []
-    wall, memory, first, total = 0.0, 0.0, np.zeros(2), np.zeros(2)
+    wall, memory, total = 0.0, 0.0, np.zeros(2)
     for phase, (configs, plan) in phases.items():
         found: dict[tuple[str, str], list[tuple[Measured, Seconds]]] = {}
         for job in plan:
@@ -83,14 +81,12 @@ def forecast(phases: Phases, workers: int, measure: Measure) -> dict[str, Any]:
         total += sum(seconds)
         wall += max(sum(seconds)[0] / workers, *(took[0] for took in seconds))
         memory = max(memory, sum(sorted(one.memory_mb for one, _ in every)[-workers:]))
-        first = np.max([first, *(one.first for one, _ in every)], 0)
-    hours = (total + first * workers) / 3600
+    hours = total / 3600
     return {
         "runs": sum(line["runs"] for line in lines),
         "device_hours": hours[0],
         "cpu_hours": hours[1],
-        "wall_seconds": wall + first[0],
-        "first_seconds": first[0],  # of wall_seconds; every worker compiles for itself
+        "wall_seconds": wall,
         "jobs": workers,
         "device": next(configs[0].device for configs, _ in phases.values()),
         "memory_mb": memory,
@@ -118,11 +114,8 @@ def _line(
 
 
 @contextmanager
-def measuring(threads: int, choose: bool) -> Iterator[Measure]:
-    """A function that measures the job of some runs, each kind of job once.
-
-    With `choose`, runs are stacked only where that is faster, as bench does it.
-    """
+def measuring(threads: int) -> Iterator[Measure]:
+    """A function that measures the job of some runs, each kind of job once."""
     known: dict[object, Measured] = {}
     with ProcessPoolExecutor(
         1, fork_server(), signal.signal, (signal.SIGINT, signal.SIG_IGN), max_tasks_per_child=1
@@ -133,34 +126,29 @@ def measuring(threads: int, choose: bool) -> Iterator[Measure]:
             kind = one.label, one.task, one.train.batch, len(runs)
             if kind not in known:
                 click.echo(f"measuring {one.label} on {one.task}", err=True)
-                known[kind] = process.submit(_measure, runs, threads, choose).result()
+                known[kind] = process.submit(_measure, runs, threads).result()
             return known[kind]
 
         yield measure
 
 
-def _measure(runs: Sequence[RunConfig], threads: int, choose: bool) -> Measured:
+def _measure(runs: Sequence[RunConfig], threads: int) -> Measured:
     torch.set_num_threads(threads)
     one = runs[0]
-    if len(runs) > 1 and choose:
-        faster, words = faster_stacked(runs)
-        click.echo(f"{one.label} · {one.task}: {words}", err=True)
-        runs = runs if faster else runs[:1]
     cost.forget_peak_memory(one.device)
     heap.keep()
     trainers = [start(run) for run in runs]
     try:
-        first, step = _steps(trainers)
+        step = _step(trainers)
     except Exception as error:
         if len(runs) == 1:
             raise
         click.echo(f"{one.label} · {one.task}: cannot train as one stack: {error}", err=True)
-        return _measure(runs[:1], threads, choose)
+        return _measure(runs[:1], threads)
     model, task = trainers[0].model, trainers[0].task
     return Measured(
         stacked=len(runs),
         step=step,
-        first=first,
         validation=_timed(lambda: validate(model, task, one), one.device),
         scoring=_scoring(trainers[0]),
         modes=len(model.encoding.modes),
@@ -174,10 +162,10 @@ def _timed(call: Callable[[], object], device: str) -> Seconds:
     return np.array([seconds, time.process_time() - began])
 
 
-def _steps(trainers: Sequence[Trainer]) -> tuple[Seconds, Seconds]:
-    """What torch.compile adds to a first round of steps, and the mean step of a second one.
+def _step(trainers: Sequence[Trainer]) -> Seconds:
+    """The mean step of a second round, once the first has compiled what there is to compile.
 
-    They are spread over the training, so that their lengths are drawn as it draws them.
+    Steps are spread over the training, so that their lengths are drawn as it draws them.
     """
     stack = Stack(trainers) if len(trainers) > 1 else None
     advance = stack.advance if stack else trainers[0].advance
@@ -191,11 +179,11 @@ def _steps(trainers: Sequence[Trainer]) -> tuple[Seconds, Seconds]:
             for _ in range(row):
                 advance()
 
-    once, again = (_timed(take, trainers[0].config.device) for _ in range(2))
+    take()
+    took = _timed(take, trainers[0].config.device)
     if stack:
         stack.write_back()
-    compiled = trainers[0].config.train.compile
-    return np.maximum(once - again, 0) * compiled, again / (_PLACES * row)
+    return took / (_PLACES * row)
 
 
 def _scoring(trainer: Trainer) -> Seconds:
@@ -230,11 +218,10 @@ def render(found: dict[str, Any], form: str) -> str:
     style = "github" if form == "markdown" else "simple"
     heads = [name.replace("_", " ") for name in lines[0]]
     table = tabulate([line.values() for line in lines], heads, style, floatfmt=".2f")
-    wall, first = (timedelta(seconds=ceil(found[n])) for n in ("wall_seconds", "first_seconds"))
+    wall = timedelta(seconds=ceil(found["wall_seconds"]))
     notes = [
         f"{found['runs']} runs, {found['device_hours']:.2f} device-hours, {wall} with "
-        f"{found['jobs']} at a time ({first} of it to compile), "
-        f"up to {found['memory_mb']:.0f} MB together",
+        f"{found['jobs']} at a time, up to {found['memory_mb']:.0f} MB together",
         f"{found['cpu_hours']:.2f} hours of processor time; the clock counts other work too",
         "nothing was trained: measured here, on a few steps and scored chunks of each kind",
     ]

@@ -60,7 +60,7 @@ class Progress:
             self.recorded += "record" in event
             self.failed |= "error" in event or event.get("record", {}).get("status") == "failed"
             self._print(f"[{self.done}/{len(self.configs)}] {line}")
-        elif event.keys() & {"again", "note"}:
+        elif "again" in event:
             self.lines.pop(run, None)
             self._print(line)
         else:
@@ -78,10 +78,7 @@ class Progress:
         self.console.print(line, markup=False, highlight=False)
 
     def _line(self, run: int, event: Event) -> str:
-        config = self.configs[run]
-        if "note" in event:
-            return f"{config.label} · {config.task}: {event['note']}"
-        return f"{self.names[run]}: {_text(event, config.train.steps)}"
+        return f"{self.names[run]}: {_text(event, self.configs[run].train.steps)}"
 
 
 def _text(event: Event, steps: int) -> str:

@@ -19,7 +19,6 @@ from pathlib import Path
 
 from harness.engine import scheduler
 from harness.engine.base import EngineError
-from harness.engine.job import execute_job
 from harness.engine.stack_plan import Job, plan
 from harness.runs.events import FINAL, Event
 from harness.settings.config import RunConfig
@@ -49,7 +48,6 @@ class Engine(scheduler.Engine):
             command,
             threads=self.options.threads or threads_of(self.jobs(configs)),
             gpus=_gpus(configs),
-            measure=self.options.stack == "auto",
         )
 
 
@@ -96,11 +94,8 @@ class Processes:
 
     tries = 2
 
-    def __init__(
-        self, root: Path, command: str, threads: int, gpus: int, measure: bool = True
-    ) -> None:
+    def __init__(self, root: Path, command: str, threads: int, gpus: int) -> None:
         self.root, self.command, self.threads, self.gpus = root, command, threads, gpus
-        self.measure = measure
         self.busy: dict[Connection, _Worker] = {}
         self.idle: list[_Worker] = []
         self.stopping = False
@@ -110,7 +105,7 @@ class Processes:
         worker.job, worker.left, worker.evaluating = job, set(job), False
         self.busy[worker.pipe] = worker
         try:
-            worker.pipe.send((configs, self.root, self.command, self.measure))
+            worker.pipe.send((configs, self.root, self.command))
         except OSError:  # it died idle; reading from its pipe says so
             return
 
@@ -195,6 +190,8 @@ def _work(pipe: Connection, threads: int, gpu: int | None) -> None:
     threading.Thread(target=_leave_with_parent, daemon=True).start()
     import torch
 
+    from harness.runs.execute import execute_all  # imports torch
+
     if gpu is not None:
         torch.cuda.set_device(gpu)  # "cuda" in a run's config then means this one
 
@@ -206,11 +203,11 @@ def _work(pipe: Connection, threads: int, gpu: int | None) -> None:
 
     while True:
         try:
-            configs, root, command, measure = pipe.recv()
+            configs, root, command = pipe.recv()
         except (EOFError, OSError):
             return
         torch.set_num_threads(threads)
-        execute_job(configs, root, command, report, lambda: bool(stop), measure)
+        execute_all(configs, root, command, report, lambda: bool(stop))
 
 
 def _leave_with_parent() -> None:

@@ -49,7 +49,7 @@ class Engine(remote.Engine):
 
     def workers(self, configs: Sequence[RunConfig], root: Path, command: str) -> Tasks:
         self._connect()
-        return Tasks(root, command, self.threads, self.options.stack == "auto")
+        return Tasks(root, command, self.threads)
 
     def _connect(self) -> None:
         """Errors: EngineError where there is no cluster, or none can be started."""

@@ -19,7 +19,6 @@ from typing import Any, Generic, TypeVar
 from uuid import uuid4
 
 from harness.engine import scheduler
-from harness.engine.job import execute_job
 from harness.engine.stack_plan import Job
 from harness.runs.events import FINAL, Event
 from harness.runs.files import read_json
@@ -55,10 +54,11 @@ class RemoteJob:
     command: str
     threads: int
     alive: Path  # the runs save a checkpoint and end when this file is gone
-    measure: bool = False  # stack the runs only where that is faster, as measured where they run
 
     def __call__(self) -> list[Event]:
         import torch
+
+        from harness.runs.execute import execute_all  # imports torch
 
         torch.set_num_threads(self.threads)
         if not self.root.is_dir():
@@ -66,9 +66,7 @@ class RemoteJob:
             return [{"error": error} for _ in self.configs]
         progress = _Progress(self)
         try:
-            execute_job(
-                self.configs, self.root, self.command, progress.report, self._stop, self.measure
-            )
+            execute_all(self.configs, self.root, self.command, progress.report, self._stop)
         finally:
             self.clear()
         return [progress.last[place] for place in range(len(self.configs))]
@@ -103,7 +101,7 @@ class _Progress:
         if event.keys() & FINAL - {"record"}:
             return
         said = self.said.setdefault(place, [])
-        if event.keys() & {"note", "again"}:
+        if "again" in event:
             said.append(event)
         folder = self.job.folder(place)
         where = {"run": folder.name, "host": socket.gethostname(), "pid": os.getpid()}
@@ -141,7 +139,7 @@ class _Running(Generic[Handle]):
             yield from ((run, one) for one in event["said"][len(before.get("said", ())) :])
             if "record" in event:
                 del self.left[place]
-            if not event.keys() & {"note", "again"}:
+            if "again" not in event:
                 yield run, event
 
     def end(self, events: Ended) -> Iterator[tuple[int, Event]]:
@@ -158,9 +156,8 @@ class RemoteWorkers(ABC, Generic[Handle]):
 
     tries = 4
 
-    def __init__(self, root: Path, command: str, threads: int, measure: bool = True) -> None:
+    def __init__(self, root: Path, command: str, threads: int) -> None:
         self.root, self.command, self.threads = root.resolve(), command, threads
-        self.measure = measure
         self.alive = self.root / f".sweep-{uuid4().hex[:12]}"
         self.stopping = False
         self.running: list[_Running[Handle]] = []
@@ -187,7 +184,6 @@ class RemoteWorkers(ABC, Generic[Handle]):
             command=self.command,
             threads=self.threads,
             alive=self.alive,
-            measure=self.measure and len(job) > 1,
         )
         remote.clear()
         try:

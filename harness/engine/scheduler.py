@@ -139,9 +139,6 @@ class Jobs:
         job: Job = ()
         if event.keys() & FINAL:
             job = self.running.pop(run, (run,))
-        if "unstack" in event:
-            self._split(job, run, event["unstack"])
-            return
         if "died" in event:
             event = self._retry(job, run, event["died"])
         if job not in self.running.values():
@@ -155,21 +152,6 @@ class Jobs:
                 event["error"] += f"; {sum(map(len, self.waiting))} more not started"
             self.waiting.clear()
         self.report(run, event)
-
-    def _split(self, job: Job, run: int, why: str) -> None:
-        """Train this run alone, and the runs of all stacks of its encoding and task."""
-        if run == job[0]:
-            self.report(run, {"note": why})
-            kind = self._kind(run)
-            self.waiting = deque(
-                one
-                for job in self.waiting
-                for one in ([(r,) for r in job] if self._kind(job[0]) == kind else [job])
-            )
-        self.waiting = deque(sorted([*self.waiting, (run,)]))  # in the order of the runs
-
-    def _kind(self, run: int) -> tuple[str, str]:
-        return self.configs[run].encoding, self.configs[run].task
 
     def _retry(self, job: Job, run: int, how: str) -> Event:
         """Note the death of a run's process for `_restart`; a failed record after the last try."""

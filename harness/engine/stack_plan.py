@@ -19,13 +19,16 @@ def plan(configs: Sequence[RunConfig], root: Path, jobs: int, stack: str = "on")
 
     Fewer families than `jobs` are divided until every worker has something to do. A run whose
     checkpoint is of training alone continues alone, bit for bit; compiled runs are never stacked,
-    and with `stack` "off" no run is.
+    and with `stack` "off" no run is. "auto" begins stacks on a GPU alone: on a CPU they are slower
+    (docs/findings/stacked-training.md).
     """
     if stack == "off":
         return [(run,) for run in range(len(configs))]
     families: dict[object, list[int]] = {}
     for run, config in enumerate(configs):
-        alone = config.train.compile or stack_size(root / config.hash) == 1
+        size = stack_size(root / config.hash)
+        begin = stack == "on" or config.device.startswith("cuda")
+        alone = config.train.compile or size == 1 or (size == 0 and not begin)
         families.setdefault(run if alone else config.family, []).append(run)
     parts = math.ceil(jobs / max(1, len(families)))
     return sorted(job for runs in families.values() for job in _divided(runs, parts))

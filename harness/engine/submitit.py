@@ -55,7 +55,7 @@ class Engine(remote.Engine):
     def workers(self, configs: Sequence[RunConfig], root: Path, command: str) -> Jobs:
         device = configs[0].device if configs else "cpu"
         executor = self._executor(root.resolve() / "submitit", device)
-        return Jobs(root, command, self.threads, self.options.stack == "auto", executor)
+        return Jobs(root, command, self.threads, executor)
 
     def _executor(self, folder: Path, device: str) -> submitit.AutoExecutor:
         settings = {"name": "pezoo", "timeout_min": MINUTES, "cpus_per_task": self.threads}
@@ -75,14 +75,9 @@ class Jobs(RemoteWorkers[submitit.Job]):
     """One Slurm job per job."""
 
     def __init__(
-        self,
-        root: Path,
-        command: str,
-        threads: int,
-        measure: bool,
-        executor: submitit.AutoExecutor,
+        self, root: Path, command: str, threads: int, executor: submitit.AutoExecutor
     ) -> None:
-        super().__init__(root, command, threads, measure)
+        super().__init__(root, command, threads)
         self.executor = executor
         self.ends: dict[str, float] = {}  # when a job without a result was first seen to be over
 

@@ -2,7 +2,7 @@
 
     {"step": 120, "loss": 0.7, "exact": 0.3, "rate": 41.0}    training, about once a second
     {"step": 500, "phase": "evaluating"}
-    {"note": text}, {"again": text}                            for the user
+    {"again": text}                                            for the user
 
 The last event of a run is one of
 
@@ -10,7 +10,6 @@ The last event of a run is one of
     {"busy": text}         another process has it, or it was stopped and saved
     {"error": text}        no record; with "halt": True other runs would end the same way
     {"died": text}         its process is gone
-    {"unstack": text}      it was part of a stack, and is better trained alone
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ Event = dict[str, Any]
 Report = Callable[[Event], None]
 ReportOf = Callable[[int, Event], None]  # of run i of several
 Stop = Callable[[], bool]
-FINAL = {"record", "error", "busy", "died", "unstack"}
+FINAL = {"record", "error", "busy", "died"}
 
 
 class Stopped(Exception):

@@ -23,7 +23,7 @@ def config(pe="nope", task="copy", seed=0, sets=TINY):
 
 def measured(stacked=1, memory=100.0, modes=0, **seconds):
     """Each part takes twice as much of the processor as on the clock."""
-    names = ("step", "first", "validation", "scoring")
+    names = ("step", "validation", "scoring")
     parts = {name: np.array([1, 2]) * seconds.get(name, 0.0) for name in names}
     return Measured(stacked=stacked, modes=modes, memory_mb=memory, **parts)
 
@@ -89,19 +89,8 @@ def test_a_stack_is_one_job_and_its_runs_have_shares_of_it():
     assert (refused["lines"][0]["runs"], refused["wall_seconds"]) == (5, 200)
 
 
-def test_each_worker_compiles_for_itself():
-    configs = [config(seed=seed) for seed in range(3)] + [config(task="reverse")]
-
-    def measure(runs):
-        return measured(step=1.0, first=9.0 if runs[0].task == "copy" else 3.0)
-
-    found = forecast({"": alone(configs)}, 2, measure)
-    assert (found["first_seconds"], found["wall_seconds"]) == (9, 80 + 9)
-    assert found["device_hours"] == pytest.approx((160 + 2 * 9) / 3600)
-
-
 def test_every_part_is_measured():
-    plain, cursors = (dry_run._measure([config(pe)], 1, True) for pe in ("nope", "prism"))
+    plain, cursors = (dry_run._measure([config(pe)], 1) for pe in ("nope", "prism"))
     for part in (plain.step, plain.validation, plain.scoring):
         assert (part > 0).all()
     assert (plain.stacked, plain.modes, cursors.modes) == (1, 0, 1)
@@ -110,9 +99,7 @@ def test_every_part_is_measured():
 
 def test_lengths_that_cannot_be_represented_cost_next_to_nothing():
     sets = (*TINY, "eval.lengths=[10,400]", "eval.samples=64")
-    learned, nope = (
-        dry_run._measure([config(pe, sets=sets)], 1, True) for pe in ("learned", "nope")
-    )
+    learned, nope = (dry_run._measure([config(pe, sets=sets)], 1) for pe in ("learned", "nope"))
     assert learned.scoring[1] < nope.scoring[1] / 2
 
 
@@ -131,12 +118,9 @@ def test_lengths_beyond_our_patience_grow_as_their_square(monkeypatch):
     assert len(counted) == 3  # the first twice
 
 
-@pytest.mark.parametrize("faster", [True, False])
-def test_runs_are_stacked_as_bench_would(monkeypatch, faster):
-    monkeypatch.setattr(dry_run, "faster_stacked", lambda runs: (faster, "as measured"))
+def test_a_stack_is_measured_as_one():
     runs = [config(seed=seed) for seed in range(3)]
-    assert dry_run._measure(runs, 1, True).stacked == (3 if faster else 1)
-    assert dry_run._measure(runs, 1, False).stacked == 3
+    assert dry_run._measure(runs, 1).stacked == 3
 
 
 def test_runs_that_cannot_be_stacked_are_measured_alone(monkeypatch, capsys):
@@ -144,7 +128,7 @@ def test_runs_that_cannot_be_stacked_are_measured_alone(monkeypatch, capsys):
         raise ValueError("looks ahead")
 
     monkeypatch.setattr(dry_run, "Stack", refuse)
-    assert dry_run._measure([config(seed=seed) for seed in range(3)], 1, False).stacked == 1
+    assert dry_run._measure([config(seed=seed) for seed in range(3)], 1).stacked == 1
     assert "cannot train as one stack: looks ahead" in capsys.readouterr().err
 
 

@@ -19,17 +19,17 @@ def seeds(count, *settings, pe="rope"):
     return [resolve(protocol, "copy", parse(pe), seed, "cpu", "auto") for seed in range(count)]
 
 
-def job_of(configs, root, measure=False):
+def job_of(configs, root):
     alive = root / "alive"
     alive.touch()
-    return RemoteJob(tuple(configs), root.resolve(), "test", 1, alive, measure)
+    return RemoteJob(tuple(configs), root.resolve(), "test", 1, alive)
 
 
 class Here(RemoteWorkers):
     """Executes a job when it is submitted; `lose` ends it as a machine that is gone."""
 
     def __init__(self, root, lose=False):
-        super().__init__(root, "test", 1, measure=False)
+        super().__init__(root, "test", 1)
         self.lose, self.cancelled = lose, []
 
     def submit(self, job):
@@ -57,20 +57,6 @@ def test_a_job_trains_a_stack_and_gives_the_last_event_of_each(tmp_path, assert_
     for config, record in zip(configs, records, strict=True):
         assert_alike(record, execute(config, tmp_path / "alone", "test", lambda event: None))
     assert not list(tmp_path.glob(f"*/{PROGRESS}"))
-
-
-def test_a_stack_is_measured_where_it_runs(tmp_path, monkeypatch):
-    for faster in (True, False):
-        monkeypatch.setattr(
-            "harness.engine.stack_speed.faster_stacked", lambda configs, f=faster: (f, "why")
-        )
-        events = job_of(seeds(2), tmp_path, measure=True)()
-        if faster:
-            assert [event["record"]["cost"]["stacked"] for event in events] == [2, 2]
-            for config in seeds(2):
-                RunFolder(tmp_path, config).clear()
-        else:
-            assert events == [{"unstack": "why"}] * 2
 
 
 def test_a_sweep_that_ends_has_every_member_save(tmp_path):
@@ -103,7 +89,8 @@ def test_words_are_heard_although_a_step_was_told_since(tmp_path):
     workers.submit, workers.ended = (lambda job: None), (lambda handle: None)
     workers.start((0, 1), [config, other])
     path = RunFolder(tmp_path, config).path / PROGRESS
-    note, step = {"note": "a stack is faster"}, {"step": 1, "loss": 0.5}
+    path.parent.mkdir(exist_ok=True)
+    note, step = {"again": "its process died"}, {"step": 1, "loss": 0.5}
     path.write_text(json.dumps(step | {"said": [note]}))
     assert [event for _, event in heard(workers)] == [note, step | {"said": [note]}]
     path.write_text(json.dumps(step | {"step": 2, "said": [note]}))
@@ -122,7 +109,9 @@ def test_a_job_that_is_stopped_is_waited_for_while_it_trains(phase, tmp_path):
     workers.start((0, 1), configs)
     for config, phased in zip(configs, (phase == "evaluating", False), strict=True):
         sign = {"step": 4, "phase": phase} if phased else {"step": 4, "loss": 0.5}
-        (RunFolder(tmp_path, config).path / PROGRESS).write_text(json.dumps(sign | {"said": []}))
+        path = RunFolder(tmp_path, config).path / PROGRESS
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(json.dumps(sign | {"said": []}))
     workers.stop()
     told = heard(workers)
     assert bool(workers.cancelled) == (phase == "evaluating")

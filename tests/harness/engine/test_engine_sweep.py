@@ -99,23 +99,6 @@ def test_signals_wait_for_what_is_saved(number, matrix, tmp_path):
     assert signal.getsignal(number) is before
 
 
-def test_a_stack_is_split_where_that_is_faster_and_so_are_those_of_its_kind(matrix, tmp_path):
-    (config,) = matrix(pe="rope")
-    configs = [config.model_copy(update={"seed": seed}) for seed in range(4)] + matrix(pe="nope")
-    workers = Scripted(
-        r0=[{"unstack": "slower"}, DONE],
-        r1=[{"unstack": "slower"}, DONE],
-        **{f"r{run}": [DONE] for run in (2, 3, 4)},
-    )
-    events = []
-    plan = [(0, 1), (2, 3), (4,)]
-    run_all(workers, configs, tmp_path, 1, lambda *told: events.append(told), plan)
-    assert workers.stacks == [(0, 1)]
-    assert sorted(workers.order) == [0, 0, 1, 1, 2, 3, 4]
-    assert [event for event in events if event[1] != DONE] == [(0, {"note": "slower"})]
-    assert sorted(run for run, event in events if event == DONE) == [0, 1, 2, 3, 4]
-
-
 def test_a_stack_that_dies_is_tried_as_one_and_at_last_run_by_run(matrix, tmp_path):
     died = {"died": "SIGKILL"}
     workers = Scripted(r0=[DONE], r1=[died, died, died, DONE], r2=[died] * 4)

@@ -7,7 +7,6 @@ import torch
 
 import pezoo
 from harness import tasks
-from harness.engine.stack_speed import speedup
 from harness.settings.protocol import load_protocol, resolve
 from harness.training.stack import Stack
 from harness.training.trainer import start
@@ -221,8 +220,3 @@ def test_what_can_be_stacked():
     ahead.model.encoding.prefix_stable = False
     with pytest.raises(ValueError, match="looks ahead"):
         Stack([ahead])
-
-
-def test_the_gain_is_measured_with_trainers_of_its_own():
-    ratio = speedup([config_of("nope", seed) for seed in (0, 1)], rounds=1)
-    assert 0.05 < ratio < 50
