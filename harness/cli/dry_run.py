@@ -60,6 +60,7 @@ class Measured:
         return self.step * config.train.steps + each * self.stacked
 
 
+Took = tuple[Measured, Seconds]
 Measure = Callable[[Sequence[RunConfig]], Measured]
 Phases = Mapping[str, tuple[Sequence[RunConfig], Sequence[Job]]]  # by name: runs, jobs
 
@@ -69,7 +70,7 @@ def forecast(phases: Phases, workers: int, measure: Measure) -> dict[str, Any]:
     lines: list[dict[str, Any]] = []
     wall, memory, total = 0.0, 0.0, np.zeros(2)
     for phase, (configs, plan) in phases.items():
-        found: dict[tuple[str, str], list[tuple[Measured, Seconds]]] = {}
+        found: dict[tuple[str, str], list[Took]] = {}
         for job in plan:
             runs = [configs[run] for run in job]
             one = measure(runs)
@@ -94,9 +95,7 @@ def forecast(phases: Phases, workers: int, measure: Measure) -> dict[str, Any]:
     }
 
 
-def _line(
-    phase: str, encoding: str, task: str, jobs: Sequence[tuple[Measured, Seconds]]
-) -> dict[str, Any]:
+def _line(phase: str, encoding: str, task: str, jobs: Sequence[Took]) -> dict[str, Any]:
     """Of the longest run: of a stacked one its share, but the memory of its stack."""
     one, took = max(jobs, key=lambda job: job[1][0] / job[0].stacked)
     return {

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Sequence
-from types import TracebackType
 from typing import Any
 
 from rich.console import Console
@@ -39,12 +38,7 @@ class Progress:
             self.live.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self.live.stop()
         if kind is not None and issubclass(kind, KeyboardInterrupt):
             total = self.finished + len(self.configs)
@@ -53,7 +47,7 @@ class Progress:
 
     def update(self, run: int, event: Event) -> None:
         """Show one event of one run."""
-        line = self._line(run, event)
+        line = f"{self.names[run]}: {_text(event, self.configs[run].train.steps)}"
         if event.keys() & {"record", "error", "busy"}:
             self.lines.pop(run, None)
             self.done += 1
@@ -76,9 +70,6 @@ class Progress:
 
     def _print(self, line: str) -> None:
         self.console.print(line, markup=False, highlight=False)
-
-    def _line(self, run: int, event: Event) -> str:
-        return f"{self.names[run]}: {_text(event, self.configs[run].train.steps)}"
 
 
 def _text(event: Event, steps: int) -> str:

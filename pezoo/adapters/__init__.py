@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from functools import partial
 from importlib import import_module
-from types import ModuleType
 
 import torch
 from torch import Tensor
@@ -88,7 +87,7 @@ def attend(
         return numba.attend(q, k, v, bias, seen, scale)
     if bias is not None:
         bias = bias.view((1,) * (4 - bias.dim()) + bias.shape)
-    attend = partial(_module(backend).attend, scale=scale)
+    attend = partial(import_module(f"pezoo.adapters.{backend}").attend, scale=scale)
     if backend == "sdpa":
         attend = partial(attend, ran=ran)
     return over_rows(attend, q, k, v, bias, seen)
@@ -150,7 +149,3 @@ def attention_mask(ctx: Context) -> Tensor:
     causal = eager.causal(ctx.new, ctx.pos.shape[1], ctx.pos.device)
     itself = causal.triu(ctx.pos.shape[1] - ctx.new)
     return (causal & ctx.key_mask[:, None, None, :]) | itself
-
-
-def _module(backend: str) -> ModuleType:
-    return import_module(f"pezoo.adapters.{backend}")
