@@ -164,7 +164,8 @@ def _training(record: Record) -> Iterator[str]:
 
 
 def _scores(record: Record, where: str, scores: Sequence[Score]) -> Iterator[str]:
-    wanted, samples = record.settings.eval.lengths, record.settings.eval.samples
+    given = record.settings.eval
+    wanted, samples = given.lengths, given.samples and max(given.samples, given.min_samples)
     lengths = [score.length for score in scores]
     if wanted is not None and lengths != wanted:
         yield f"{where} has lengths {lengths}, but config asks for {wanted}"

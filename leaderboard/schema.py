@@ -96,6 +96,7 @@ class Train(Part):
 class Eval(Part):
     lengths: Lengths | None = None
     samples: Positive | None = None
+    min_samples: Positive = 1
     examples: Text | None = None
 
 

@@ -49,7 +49,7 @@ def attend(
     v: Tensor,
     ctx: Context,
     mask: Tensor | str | None = None,
-    backend: str = "sdpa",
+    backend: str = "auto",
     ran: set[str] | None = None,
 ) -> Tensor:
     """Attention of T queries over S keys -> (B, H, T, K).
@@ -66,6 +66,7 @@ def attend(
     not divide; BackendError for a backend that cannot run here.
     """
     _check(q, k, v, ctx)
+    backend = resolve(backend, encoding)
     scale = encoding.shape.d_head**-0.5
     q, k, v = q.to(v.dtype), _for_each_head(k.to(v.dtype), q), _for_each_head(v, q)
     seen = _seen(ctx, mask)
@@ -102,10 +103,10 @@ def _check(q: Tensor, k: Tensor, v: Tensor, ctx: Context) -> None:
             "the new tokens and set n_new to their number"
         )
     for name, x in (("k", k), ("v", v)):
-        if heads % x.shape[1]:
+        if heads % x.shape[1] or len(x) != len(q) or (x is k and x.shape[3] != q.shape[3]):
             raise ValueError(
-                f"{heads} query heads cannot share the {x.shape[1]} heads of {name}: expected a "
-                "divisor"
+                f"q {tuple(q.shape)} and {name} {tuple(x.shape)} do not fit: expected as many "
+                f"samples, a divisor of {heads} heads and, of k, as many columns"
             )
 
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pezoo
-from pezoo.adapters import attend, attention_mask
+from pezoo.adapters import BackendError, attend, attention_mask
 from pezoo.testing import SHAPE, build, context, tokens
 
 torch.set_num_threads(1)
@@ -79,7 +79,7 @@ def test_heads_that_cannot_be_shared_are_refused():
     encoding, q, k, v, ctx = setting("rope")
     few = SHAPE.n_heads - 1
     for backend in backends(encoding):
-        with pytest.raises(ValueError, match=f"cannot share the {few} heads of k"):
+        with pytest.raises(ValueError, match=r"k \(2, .* do not fit: expected .* a divisor"):
             attend(encoding, q, k[:, :few], v[:, :few], ctx, None, backend)
 
 
@@ -109,3 +109,22 @@ def test_a_forgotten_prepare_is_said():
     encoding, q, k, _, ctx = setting("prism(cursors=1,d_pe=8,hidden=6)")
     with pytest.raises(ValueError, match=r"call ctx = encoding.prepare\(ctx\)"):
         encoding.transform(q, k, replace(ctx, memo={}))
+
+
+def test_by_default_an_encoding_that_replaces_softmax_runs_eagerly():
+    encoding, q, k, v, ctx = setting("geometric")
+    torch.testing.assert_close(
+        attend(encoding, q, k, v, ctx), attend(encoding, q, k, v, ctx, None, "eager")
+    )
+    with pytest.raises(BackendError, match="replaces softmax: sdpa cannot run it, eager can"):
+        attend(encoding, q, k, v, ctx, None, "sdpa")
+    with pytest.raises(BackendError, match="unknown attention 'flash'"):
+        attend(setting("rope")[0], q, k, v, ctx, None, "flash")
+
+
+@pytest.mark.parametrize("backend", ["eager", "sdpa", "numba"])
+def test_shapes_that_do_not_fit_are_refused_before_memory_is_touched(backend):
+    encoding, q, k, v, ctx = setting("rope")
+    for a, b, c in ((q[..., :-1], k, v), (q, k[..., :-1], v), (q[:1], k, v), (q, k[:1], v[:1])):
+        with pytest.raises(ValueError, match="do not fit: expected as many samples"):
+            attend(encoding, a, b, c, ctx, None, backend)

@@ -168,6 +168,7 @@ def test_bad_input_exits_2(call, runs, args, words):
 def test_a_run_that_is_not_finished_exits_2(call, config_of, tmp_path):
     config = config_of("nope")
     folder = RunFolder(tmp_path, config)
+    folder.path.mkdir()
     (folder.path / "config.json").write_text("{}")
     code, _, err = call("show", config.hash, "--runs", tmp_path)
     assert code == 2
@@ -193,8 +194,10 @@ def test_scores_are_shown_when_the_weights_are_gone_or_do_not_fit(call, copied, 
 def test_a_failed_run_is_told_without_a_page(call, config_of, tmp_path):
     config = config_of("nope")
     folder = RunFolder(tmp_path, config)
+    folder.path.mkdir()
     (folder.path / "config.json").write_text("{}")
     words = {"encoding": "nope", "task": "copy", "seed": 0, "protocol": "quick"}
+    words["run"] = config.hash
     folder.finish({**words, "status": "failed", "reason": "Diverged: loss is nan"})
     code, out, _ = call("show", config.hash, "--runs", tmp_path)
     assert code == 0
