@@ -152,7 +152,7 @@ class Encoding(nn.Module):
         return {}
 
     def prepare(self, ctx: Context) -> Context:
-        """Rewrite positions, compute streams: once per forward pass. Draws, if nobody has.
+        """Rewrite positions, compute streams: once per forward pass; calls `draw` if needed.
 
         Errors: those of `draw`; ValueError without ctx.scale where the encoding reads it.
         """

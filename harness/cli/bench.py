@@ -140,7 +140,7 @@ def bench(options: BenchOptions) -> None:
 
 
 def _request(options: BenchOptions) -> tuple[Request, Sweep | None]:
-    """What to compare, and the sweep before it. Errors: what was typed wrongly, as a ValueError."""
+    """What to compare, and the sweep before it. Errors: ValueError names the wrong option."""
     from harness.settings.request import parse_request
     from harness.settings.sweep import parse_sweep
 
@@ -164,7 +164,7 @@ def _engine(options: BenchOptions) -> Engine:
     from harness.engine import Options, make
     from harness.engine.local import threads_of
 
-    threads_of(1)  # which may be more than any machine starts
+    threads_of(1)  # refuses an OMP_NUM_THREADS that no machine can start
     return make(
         options.engine,
         Options(
