@@ -55,10 +55,11 @@ def test_stacks_survive_a_killed_worker(engine, assert_stacks_survive):
 def test_stacks_are_as_many_as_there_is_room(engine, matrix, tmp_path):
     configs = matrix(pe="rope", seeds=range(6))
     for options, sizes in (
-        (Options(), [3, 3]),  # two cores
-        (Options(threads=2), [6]),
-        (Options(jobs=1), [6]),
+        (Options(stack="on"), [3, 3]),  # two cores
+        (Options(stack="on", threads=2), [6]),
+        (Options(stack="on", jobs=1), [6]),
         (Options(stack="off"), [1] * 6),
+        (Options(), [1] * 6),  # auto, on a CPU
     ):
         assert [len(job) for job in make("ray", options).plan(configs, tmp_path)] == sizes
 
