@@ -118,6 +118,7 @@ class Encoding(nn.Module):
     prefix_stable: bool = True  # False: later tokens change earlier values
     relative: bool = False  # True: shifting every position changes nothing
     reads_distance: bool = False  # True: reads ctx.distance(), never ctx.pos
+    random_distances: bool = False  # True: `randomized` draws distances around it by default
     stochastic: bool = False  # True: draws at evaluation too
     needs_scale: bool = False  # True: reads ctx.scale
 

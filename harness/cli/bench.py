@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
+    from harness.cli.train import Records
     from harness.engine import Engine
     from harness.settings.config import RunConfig
     from harness.settings.request import Request
@@ -33,6 +34,7 @@ class BenchOptions:
     device: str
     attention: str
     runs: str
+    known: str | None
     engine: str | None
     jobs: int | None
     threads: int | None
@@ -64,6 +66,7 @@ class BenchOptions:
     help="auto, sdpa, eager, flex, numba, xformers.",
 )
 @click.option("--runs", default="runs", show_default=True, help="Folder of the runs.")
+@click.option("--known", help="A folder of records, as leaderboard/records: these runs are done.")
 @click.option("--engine", help="local, ray or submitit; ddp under torchrun.  [default: local]")
 @click.option("--jobs", type=click.IntRange(min=1), help="Runs at once; here one per core up to 2.")
 @click.option("--threads", type=click.IntRange(1, 1024), help="CPU threads of each run.")
@@ -116,22 +119,24 @@ def bench(options: BenchOptions) -> None:
     folder = writable(Path(options.runs))
     configs = request.configs(device, options.attention)
     check_builds(configs)
-    from harness.cli.train import recorded_command, train, tune
+    from harness.cli.train import known_records, recorded_command, train, tune
     from harness.settings.sweep import possible_configs, sweep_configs
 
     kinds = sweep_configs(sweep, configs) + possible_configs(sweep, configs) if sweep else configs
     check_records(kinds, recorded_command(sys.argv[1:]))
+    known = known_records(Path(options.known), kinds) if options.known else {}
     if options.dry_run:
-        _print_forecast(options, configs, sweep, engine)
+        _print_forecast(options, configs if sweep else _open(configs, folder, known), sweep, engine)
         return
     from harness.cli.tables import print_choices, print_records
 
     missing = False
     if sweep:
-        configs, choices = tune(sweep, configs, folder, engine, options.fresh, options.wait)
+        configs, choices = tune(sweep, configs, folder, engine, options.fresh, options.wait, known)
         print_choices(choices, aside=options.format != "table")
         missing = any(choice.tuning is None for choice in choices)
-    records, failed = train(configs, folder, engine, options.fresh and not sweep, options.wait)
+    fresh = options.fresh and not sweep
+    records, failed = train(configs, folder, engine, fresh, options.wait, known)
     print_records(records, options.format)
     if options.format == "table":
         _write_leaderboard(folder)
@@ -144,6 +149,8 @@ def _request(options: BenchOptions) -> tuple[Request, Sweep | None]:
     from harness.settings.request import parse_request
     from harness.settings.sweep import parse_sweep
 
+    if options.fresh and options.known:
+        raise click.UsageError("--fresh trains anew what --known calls done: leave one of them out")
     sets = options.set
     sets += (f"train.precision={options.precision}",) * (options.precision != "float32")
     sets += ("train.compile=true",) * options.compile
@@ -158,6 +165,13 @@ def _request(options: BenchOptions) -> tuple[Request, Sweep | None]:
     if options.tune_seeds:
         raise click.UsageError("--tune-seeds needs --tune, for example --tune lr=1e-3,3e-3")
     return request, None
+
+
+def _open(configs: list[RunConfig], folder: Path, known: Records) -> list[RunConfig]:
+    """The runs that are not finished."""
+    from harness.runs.folder import RunFolder
+
+    return [c for c in configs if c.hash not in known and RunFolder(folder, c).result() is None]
 
 
 def _engine(options: BenchOptions) -> Engine:
@@ -186,6 +200,9 @@ def _print_forecast(
     from harness.settings.request import check_device
     from harness.settings.sweep import costliest, sweep_configs
 
+    if not configs:
+        click.echo("nothing to do: every run is finished", err=options.format != "table")
+        return
     check_device(configs[0].device)  # an engine may have another than this machine
     phases = {"": configs}
     if sweep:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import resource
 import shlex
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import click
@@ -18,7 +20,7 @@ from harness.cli.progress import Progress
 from harness.engine import Engine
 from harness.runs.events import Event
 from harness.runs.folder import RunFolder
-from harness.settings.config import RunConfig
+from harness.settings.config import ConfigError, RunConfig
 from harness.settings.sweep import (
     Choice,
     Sweep,
@@ -29,17 +31,31 @@ from harness.settings.sweep import (
 )
 
 WAIT = 10.0  # seconds between two looks at runs that other processes hold
-LOCAL_OPTIONS = ("--runs", "--engine", "--address", "--slurm", "--accumulate")  # of one site
+LOCAL_OPTIONS = (
+    "--runs",
+    "--known",
+    "--engine",
+    "--address",
+    "--slurm",
+    "--accumulate",
+)  # of one site
+Records = Mapping[str, dict[str, Any]]  # by the hash of the run
 
 
 def train(
-    configs: Sequence[RunConfig], folder: Path, engine: Engine, fresh: bool, wait: bool = False
+    configs: Sequence[RunConfig],
+    folder: Path,
+    engine: Engine,
+    fresh: bool,
+    wait: bool = False,
+    known: Records = MappingProxyType({}),
 ) -> tuple[list[dict[str, Any]], bool]:
     """Execute the runs that are not finished; all records in order, and whether a run failed or is
-    missing. With `wait`, runs that other processes hold are waited for."""
+    missing. `known` runs need no folder. With `wait`, other processes' runs are waited for.
+    """
     if fresh:
         _forget(configs, folder)
-    done = [RunFolder(folder, config).result() for config in configs]
+    done = [RunFolder(folder, run).result() or known.get(run.hash) for run in configs]
     records = {run: record for run, record in enumerate(done) if record is not None}
     waiting = [run for run in range(len(configs)) if run not in records]
     with Progress([configs[run] for run in waiting], len(records)) as progress:
@@ -53,7 +69,7 @@ def train(
     missing = len(configs) - len(records)
     if missing and wait and not progress.failed:
         time.sleep(WAIT)
-        return train(configs, folder, engine, fresh=False, wait=True)
+        return train(configs, folder, engine, fresh=False, wait=True, known=known)
     if missing:
         click.echo(f"warning: {missing} of {len(configs)} runs have no record yet", err=True)
     ordered = [records[run] for run in sorted(records)]
@@ -69,6 +85,7 @@ def tune(
     engine: Engine,
     fresh: bool,
     wait: bool = False,
+    known: Records = MappingProxyType({}),
 ) -> tuple[list[RunConfig], list[Choice]]:
     """Run the sweep; the comparison's runs with the settings that it chose, and the choices.
 
@@ -78,7 +95,7 @@ def tune(
     if fresh:  # before anything is forgotten, whatever will be chosen
         with _held(possible_configs(sweep, plain), folder):
             pass
-    records, _ = train(configs, folder, engine, fresh, wait)
+    records, _ = train(configs, folder, engine, fresh, wait, known)
     choices = choose(sweep, configs, records)
     tuned = tuned_configs(sweep, choices, plain)
     if fresh:
@@ -86,6 +103,28 @@ def tune(
     for config, tuning in tuned:
         RunFolder(folder, config).note_tuning(tuning)
     return [config for config, _ in tuned], choices
+
+
+def known_records(folder: Path, configs: Sequence[RunConfig]) -> Records:
+    """The finished ones of these runs in a folder of records, as `leaderboard add` keeps them.
+
+    Errors: ConfigError for no such folder, or for a record of one of these runs that is damaged.
+    """
+    from leaderboard.records import read
+
+    if not folder.is_dir():
+        raise ConfigError(f"--known: {folder} is no folder of records")
+    wanted = {config.hash for config in configs}
+    found = {}
+    for path in folder.rglob("*.json"):
+        if path.stem in wanted:
+            record = read(path)
+            if isinstance(record, str) or record.run != path.stem:
+                why = record if isinstance(record, str) else f"it is of run {record.run}"
+                raise ConfigError(f"--known: {path}: {why}")
+            if record.status == "done":
+                found[path.stem] = json.loads(path.read_text(encoding="utf-8"))
+    return found
 
 
 def recorded_command(arguments: Sequence[str]) -> str:

@@ -17,19 +17,19 @@ class StackManipulation(Task):
     0110422=11020000    stack 0110, PUSH 1, POP, POP leaves 011: read from the top 110
 
     The answer has the final stack, the terminator 2 and zeros up to n + 1 tokens. POP on an empty
-    stack does nothing. The first stack has k bits, k uniform over 1..n; bits and actions are
-    uniform.
+    stack does nothing. The first stack has k bits, k uniform over 1..n-1, and actions follow; a
+    prompt of length 1 is one bit. Bits and actions are uniform.
 
     Vocabulary: 0 and 1 (bits), 2 (POP; in the answer the terminator), 3 (PUSH 0), 4 (PUSH 1),
     "=" (ids 0..5). Length n: bits and actions together.
     Chance: the free tokens are the bits of the final stack, which are fair coins: 1/2.
 
-    Paper: PRISM, Table 3, after Delétang et al. (2023). Deviation: the table does not say how the
-    stack's height is drawn; this is the reference code's way.
+    Paper: PRISM, Table 3, after Delétang et al. (2023), whose code draws the stack's height in this
+    way; the table does not say.
     """
 
     name = "stack_manipulation"
-    version = 1
+    version = 2
     summary = "push and pop on a stack of bits"
     paper = "PRISM, Table 3"
     example = "0110422=11020000"
@@ -40,7 +40,8 @@ class StackManipulation(Task):
         self.check_length(length)
         device = generator.device
         shape = (batch, length)
-        height = torch.randint(1, length + 1, (batch, 1), generator=generator, device=device)
+        highest = max(1, length - 1)
+        height = torch.randint(1, highest + 1, (batch, 1), generator=generator, device=device)
         bits = torch.randint(2, shape, generator=generator, device=device)
         actions = torch.randint(POP, POP + 3, shape, generator=generator, device=device)
         initial = torch.arange(length, device=device) < height  # (B, n)

@@ -23,12 +23,14 @@ class ALiBi(Encoding):
     Paper: Press et al. 2022, Section 3, and the released code for other head counts. It is for
     decoders; |i - j| is the usual symmetric form for encoders, `asymmetric` the one in the code of
     Ruoss et al. 2023. With a causal mask the latter adds m_h/2 to all keys but the token itself.
+    Their randomized form draws the bias values, that is distances, not positions.
     """
 
     summary = "a penalty linear in the distance, one slope per head"
     paper = "Press et al. 2022"
     relative = True
     reads_distance = True
+    random_distances = True
 
     def __init__(self, shape: Shape, *, asymmetric: bool = False) -> None:
         super().__init__(shape)

@@ -18,8 +18,9 @@ class HardALiBi(Encoding):
 
     Shapes: -> (B|1, H, T, S), 0 or -inf, no parameters. No row is -inf throughout: every query
     sees itself.
-    Options: masked, the number M; None means three quarters of the heads, rounded down (6 of 8, the
-    paper's choice).
+    Options: masked, the number M; None means half of the heads, rounded down. Of 16 heads, Jelassi
+    et al. mask 8 to copy; Hou et al. 8 for Turing machines, 7 for multiplication and SGD, 6 for
+    addition.
     Errors: ValueError for an M outside 0..H.
 
     Paper: Jelassi et al. 2024, "Repeat After Me", with the windows of Hou et al. 2024, "Universal
@@ -31,10 +32,11 @@ class HardALiBi(Encoding):
     paper = "Jelassi et al. 2024; Hou et al. 2024"
     relative = True
     reads_distance = True
+    version = 2
 
     def __init__(self, shape: Shape, *, masked: int | None = None) -> None:
         super().__init__(shape)
-        self.masked = 3 * shape.n_heads // 4 if masked is None else masked
+        self.masked = shape.n_heads // 2 if masked is None else masked
         if not 0 <= self.masked <= shape.n_heads:
             raise ValueError(
                 f"masked must be within 0..{shape.n_heads}, the number of heads, was {masked}"

@@ -27,20 +27,22 @@ class Randomized(Encoding):
     Shapes: those of the inner encoding, which is built for train_len = L. One draw for the whole
     batch, one per forward pass, at evaluation as in training, on the CPU. n is the longer of S and
     the planned length: decoding keeps the first draw, in ctx.memo. -1, no token, stays -1.
-    Options: max_len, which is L; sample "positions" or "distances".
+    Options: max_len, which is L; sample "positions" or "distances", by default what the paper
+    draws: distances around ALiBi, positions around everything else.
     Errors: PositionError for n > L, and when decoding runs beyond the length it was planned for;
     ValueError for an unknown sample, or distances around an encoding that reads positions.
 
-    Paper: Ruoss et al. 2023, Section 3, L = 2048: "positions". Its code draws "distances" for the
-    relative and ALiBi forms, anew in each layer; here one draw serves all layers. The code's
-    relative table has half of the rows it should have, so that all distances on one side read
-    the same row: not reproduced.
+    Paper: Ruoss et al. 2023, Section 3, L = 2048. The paper draws from 1..L; here from 0..L-1, as
+    positions count from 0. Its code draws "distances" for the relative form too, anew in each
+    layer; here one draw serves all layers. The code's relative table has half of the rows it should
+    have, so that all distances on one side read the same row: not reproduced.
     """
 
     summary = "another encoding at random ordered positions"
     paper = "Ruoss et al. 2023"
     wraps = "relative"
     stochastic = True
+    version = 2
 
     def __init__(
         self,
@@ -48,12 +50,14 @@ class Randomized(Encoding):
         make_inner: Callable[[Shape], Encoding],
         *,
         max_len: int = 2048,
-        sample: str = "positions",
+        sample: str | None = None,
     ) -> None:
         super().__init__(shape)
-        if sample not in ("positions", "distances"):
+        if sample not in (None, "positions", "distances"):
             raise ValueError(f"sample must be positions or distances, was {sample!r}")
         self.inner = make_inner(replace(shape, train_len=max_len))
+        usual = "distances" if self.inner.random_distances else "positions"
+        sample = usual if sample is None else sample
         if isinstance(self.inner, Randomized):
             raise ValueError("randomized cannot wrap itself: one draw is enough")
         if sample == "distances" and not self.inner.reads_distance:

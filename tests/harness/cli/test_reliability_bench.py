@@ -155,3 +155,20 @@ def test_try_makes_no_folder(call, run):
     code, _, err = call("try", run.name, "12=")
     assert (code, "settings that are no longer read" in err) == (2, True)
     assert list(run.parent.iterdir()) == [run]
+
+
+def test_known_records_are_not_trained_again(call, run, tmp_path):
+    (tmp_path / "kept").mkdir()
+    record = shutil.copy(run / "result.json", tmp_path / "kept" / f"{run.name}.json")
+    shutil.rmtree(run)
+    code, out, err = call(*BENCH, "--seeds", "0", "--known", "kept", "--format", "json")
+    assert (code, [one["run"] for one in json.loads(out)]) == (0, [run.name]), err
+    assert not run.exists()
+    assert call(*BENCH, "--seeds", "0", "--known", "kept", "--dry-run")[1].startswith("nothing")
+    code, _, err = call(*BENCH, "--seeds", "0", "--known", "kept", "--fresh")
+    assert (code, "leave one of them out" in err) == (2, True)
+    code, _, err = call(*BENCH, "--seeds", "0", "--known", "none")
+    assert (code, "none is no folder of records" in err) == (2, True)
+    record.write_text("{}")
+    code, _, err = call(*BENCH, "--seeds", "0", "--known", "kept")
+    assert (code, record.name in err) == (2, True)

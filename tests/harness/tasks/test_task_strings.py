@@ -44,8 +44,10 @@ def test_stack_heights_and_tokens_are_uniform():
     task, n = tasks.make("stack_manipulation"), 6
     prompt = task.sample(torch.Generator().manual_seed(0), 30_000, n).prompt[:, :-1]
     heights = torch.bincount((prompt < 2).sum(1), minlength=n + 1)
-    assert heights[0] == 0
-    assert torch.allclose(heights[1:] / 30_000, torch.full((n,), 1 / n), atol=0.01)
+    assert (heights[0], heights[n]) == (0, 0)  # at least one bit and one action
+    assert torch.allclose(heights[1:n] / 30_000, torch.full((n - 1,), 1 / (n - 1)), atol=0.01)
+    alone = task.sample(torch.Generator().manual_seed(0), 100, 1).prompt
+    assert set(alone[:, 0].tolist()) == {0, 1}
     count = torch.bincount(prompt.flatten()).double()
     assert torch.allclose(count[:2] / count[:2].sum(), torch.tensor(1 / 2).double(), atol=0.01)
     assert torch.allclose(count[2:] / count[2:].sum(), torch.tensor(1 / 3).double(), atol=0.01)

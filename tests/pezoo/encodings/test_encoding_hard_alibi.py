@@ -36,8 +36,8 @@ def test_example():
     assert (seen & causal)[2, 3].all()
 
 
-@pytest.mark.parametrize(("heads", "masked"), [(8, 6), (4, 3), (3, 2), (2, 1), (1, 0)])
-def test_default_is_three_quarters(heads, masked):
+@pytest.mark.parametrize(("heads", "masked"), [(16, 8), (8, 4), (4, 2), (3, 1), (1, 0)])
+def test_default_is_half_of_the_heads(heads, masked):
     assert HardALiBi(shape(heads)).masked == masked
 
 

@@ -184,3 +184,10 @@ def test_errors():
         make("randomized:randomized:rope", SHAPE)
     with pytest.raises(SpecError, match="max_len"):
         make("randomized(max_len=0)", SHAPE)
+
+
+def test_by_default_draws_what_the_paper_draws():
+    assert make("randomized:alibi", SHAPE).sample == "distances"
+    assert make("randomized(sample=positions):alibi", SHAPE).sample == "positions"
+    for inner in ("relative", "rope", "sinusoidal", "t5"):
+        assert make(f"randomized:{inner}", SHAPE).sample == "positions"
