@@ -110,7 +110,6 @@ class Encoding(nn.Module):
     summary: ClassVar[str] = ""
     paper: ClassVar[str] = ""
     causal_only: ClassVar[bool] = False  # meaningless without a causal mask
-    order_blind: ClassVar[bool] = False  # the order of the earlier tokens changes nothing
 
     modes: tuple[str, ...] = ()  # other ways to run trained weights; see Context.mode
 
@@ -119,6 +118,7 @@ class Encoding(nn.Module):
     relative: bool = False  # True: shifting every position changes nothing
     reads_distance: bool = False  # True: reads ctx.distance(), never ctx.pos
     random_distances: bool = False  # True: `randomized` draws distances around it by default
+    order_blind: bool = False  # the order of the earlier tokens changes nothing
     stochastic: bool = False  # True: draws at evaluation too
     needs_scale: bool = False  # True: reads ctx.scale
 

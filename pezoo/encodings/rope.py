@@ -1,14 +1,19 @@
 """Rotary position embedding."""
 
+from __future__ import annotations
+
 import torch
 from einops import rearrange
 from torch import Tensor
 
+from pezoo import rope_scaling
 from pezoo.base import Context, Encoding, Shape
 from pezoo.functional import at_least_float32, inverse_frequencies
 from pezoo.registry import register
+from pezoo.spec import unknown
 
 LAYOUTS = {"interleaved": "m two", "half": "two m"}
+TURN = "rope.turn"
 
 
 @register("rope")
@@ -21,31 +26,106 @@ class RoPE(Encoding):
     Example: K = 2, w_0 = 1: q = (1, 0) at position p becomes (cos p, sin p).
 
     Shapes: q, k (B, H, T, K) -> the same, float32 at least. Angles are float32.
-    Options: base; layout "interleaved" pairs (2m, 2m+1), as in the paper, "half" pairs
-    (m, m + K/2), as in most released language models. The two differ by a permutation of K.
-    Errors: ValueError for an odd K or an unknown layout.
 
-    Paper: Su et al. 2021, "RoFormer", Equation 15.
+    Options
+        base      of the frequencies
+        layout    "interleaved" pairs (2m, 2m+1), as in the paper, "half" pairs (m, m + K/2), as in
+                  most released language models. The two differ by a permutation of K.
+        scaling   "default" leaves w_m as they are; "linear", "ntk", "dynamic", "yarn", "llama3",
+                  "longrope" and "proportional" (p-RoPE) are the functions of pezoo.rope_scaling,
+                  with formulas. The options after it are theirs; 0 and () are what the scaling
+                  itself takes. original_max_position_embeddings is train_len unless given.
+        drop      DroPE: positions are dropped once this share of the training is done, so that the
+                  rest recalibrates the model without them; evaluation is always without. Of a
+                  trained model that is at hand, the encoding `nope` does the same.
+    "dynamic" and "longrope" depend on the length of the text, one more than the row's last
+    position: later tokens change earlier values, and keys must not be cached.
+
+    Errors: ValueError for an odd K, an unknown layout or scaling, options that the scaling lacks or
+    does not take, and drop outside (0, 1].
+
+    Paper: Su et al. 2021, "RoFormer", Equation 15. DroPE: Gelberg et al. 2025; there the dropped
+    phase has a learning rate schedule of its own. transformers recomputes the frequencies of
+    "dynamic" from the longest text of the batch and keeps the keys in its cache as they were turned
+    for a shorter one; here each row has its own length, and nothing is kept.
     """
 
     summary = "rotates pairs of q and k by their position"
     paper = "Su et al. 2021"
     relative = True
 
-    def __init__(
-        self, shape: Shape, *, base: float = 10_000.0, layout: str = "interleaved"
+    def __init__(  # noqa: PLR0913  options of an encoding are keywords
+        self,
+        shape: Shape,
+        *,
+        base: float = 10_000.0,
+        layout: str = "interleaved",
+        scaling: str = "default",
+        factor: float = 0.0,
+        original_max_position_embeddings: int = 0,
+        attention_factor: float = 0.0,
+        beta_fast: float = 0.0,
+        beta_slow: float = 0.0,
+        truncate: bool = True,
+        low_freq_factor: float = 0.0,
+        high_freq_factor: float = 0.0,
+        short_factor: tuple[float, ...] = (),
+        long_factor: tuple[float, ...] = (),
+        partial_rotary_factor: float = 0.0,
+        drop: float = 1.0,
     ) -> None:
         super().__init__(shape)
         if shape.d_head % 2:
             raise ValueError(f"rope needs an even d_head, was given {shape.d_head}")
         if layout not in LAYOUTS:
-            raise ValueError(f"layout must be interleaved or half, was {layout!r}")
-        self.base, self.layout = base, LAYOUTS[layout]
+            raise ValueError(unknown("layout", layout, LAYOUTS))
+        if not 0 < drop <= 1:
+            raise ValueError(f"drop must be above 0 and at most 1, was {drop}")
+        options = {
+            "factor": factor, "attention_factor": attention_factor,
+            "original_max_position_embeddings": original_max_position_embeddings,
+            "beta_fast": beta_fast, "beta_slow": beta_slow,
+            "low_freq_factor": low_freq_factor, "high_freq_factor": high_freq_factor,
+            "short_factor": short_factor, "long_factor": long_factor,
+            "partial_rotary_factor": partial_rotary_factor,
+        }  # fmt: skip
+        given = {name: value for name, value in options.items() if value}
+        given |= {} if truncate else {"truncate": False}
+        known = {"base": base, "original_max_position_embeddings": shape.train_len}
+        self.scaled = rope_scaling.choose(scaling, given, **known)
+        self.base, self.layout, self.drop = base, LAYOUTS[layout], drop
+        self.reads_length = rope_scaling.reads_length(scaling)
+        self.frequencies(Context(pos=torch.zeros(1, 1, dtype=torch.long)))  # its errors, now
+        self.prefix_stable = self.relative = not self.reads_length
+        self.order_blind = drop < 1
+
+    def draw(
+        self,
+        ctx: Context,
+        *,
+        generator: torch.Generator | None = None,
+        length: int | None = None,
+        progress: float | None = None,
+    ) -> dict[str, Tensor]:
+        drawn = super().draw(ctx)
+        if self.drop < 1:
+            drawn[TURN] = torch.tensor(float(progress is not None and progress < self.drop))
+        return drawn
+
+    def frequencies(self, ctx: Context) -> tuple[Tensor, float]:
+        """w (K/2,), or (B|1, K/2) where each row has its own, and the attention factor."""
+        w = inverse_frequencies(self.shape.d_head, self.base, ctx.pos.device)
+        if self.reads_length:
+            return self.scaled(w, length=ctx.pos.amax(1) + 1)
+        return self.scaled(w)
 
     def transform(self, q: Tensor, k: Tensor, ctx: Context) -> tuple[Tensor, Tensor]:
-        w = inverse_frequencies(self.shape.d_head, self.base, q.device)
+        w, factor = self.frequencies(ctx)
+        if self.drop < 1:
+            w = w * (ctx.drawn or {}).get(TURN, 0.0)
+        w = w if w.dim() == 1 else w[:, None, None]
         angle = ctx.query_pos[:, None, :, None].float() * w  # (B|1, 1, T, K/2)
-        turn = torch.polar(torch.ones_like(angle), angle)  # e^(i p w)
+        turn = torch.polar(torch.full_like(angle, factor), angle)  # e^(i p w)
         return self._rotate(q, turn), self._rotate(k, turn)
 
     def _rotate(self, x: Tensor, turn: Tensor) -> Tensor:

@@ -69,5 +69,5 @@ def test_the_layouts_differ_by_a_permutation():
 def test_errors():
     with pytest.raises(ValueError, match="even d_head, was given 7"):
         RoPE(Shape(7, 1, 7, 1, 4))
-    with pytest.raises(ValueError, match="layout must be"):
+    with pytest.raises(ValueError, match="unknown layout"):
         RoPE(SHAPE, layout="neox")

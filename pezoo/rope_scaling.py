@@ -1,0 +1,192 @@
+"""The scalings of RoPE: slower rotations, for texts longer than those a model was trained on.
+
+Each function takes the frequencies w_m = base^(-2m/K), m = 0..K/2-1, and returns the new ones with
+the attention factor, by which q and k are both multiplied. Names of scalings and options are those
+of transformers' `rope_parameters`. L stands for original_max_position_embeddings, the length in
+training; s for factor.
+
+>>> w = torch.tensor([1.0, 0.1])
+>>> linear(w, factor=4.0)
+(tensor([0.2500, 0.0250]), 1.0)
+"""
+
+import inspect
+import math
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pezoo.spec import unknown
+
+Scaled = tuple[Tensor, float]
+
+
+def default(w: Tensor) -> Scaled:
+    """w itself."""
+    return w, 1.0
+
+
+def linear(w: Tensor, *, factor: float) -> Scaled:
+    """Position interpolation: w / s, as if positions were p / s (Chen et al. 2023, Equation 4).
+
+    Example: s = 4: position 40 turns as position 10 did.
+    """
+    return w / factor, 1.0
+
+
+def ntk(w: Tensor, *, factor: float) -> Scaled:
+    """NTK-aware: base becomes base s^(K/(K-2)), so that w_m becomes w_m s^(-2m/(K-2)).
+
+    The highest frequency stays, the lowest is divided by s (Peng et al. 2023, Equation 16, after
+    bloc97). Example: K = 4, s = 4: w_0 stays, w_1 becomes w_1 / 4.
+    """
+    m = torch.arange(len(w), device=w.device)
+    return w * (1.0 * factor) ** (-m / max(len(w) - 1, 1)), 1.0
+
+
+def dynamic(
+    w: Tensor, *, factor: float, original_max_position_embeddings: int, length: Tensor
+) -> Scaled:
+    """Dynamic NTK: `ntk` with s n / L - (s - 1) for s, for a text of n > L tokens, else w.
+
+    length (B|1,) is n -> (B|1, K/2). Example: s = 2, L = 100: n = 100 has 1, n = 150 has 2 for s.
+    (Peng et al. 2023, Section 3.3, "Dynamic NTK", with transformers' factor, after emozilla.)
+    """
+    n = length.clamp(min=original_max_position_embeddings).to(w.dtype)
+    grown = factor * n / original_max_position_embeddings - (factor - 1)  # (B|1,)
+    m = torch.arange(len(w), device=w.device)
+    return w * grown[:, None] ** (-m / max(len(w) - 1, 1)), 1.0
+
+
+def yarn(
+    w: Tensor,
+    *,
+    factor: float,
+    original_max_position_embeddings: int,
+    base: float,
+    attention_factor: float = 0.0,
+    beta_fast: float = 32.0,
+    beta_slow: float = 1.0,
+    truncate: bool = True,
+) -> Scaled:
+    """YaRN: pairs that turn often in L tokens keep w, those that turn seldom get w / s.
+
+    Between the pairs with beta_fast and beta_slow turns in L tokens a linear ramp over m; its ends
+    are rounded outwards unless `truncate` is false (Peng et al. 2023, Equations 19 to 23, the
+    ramp over m as in the released code). The attention factor is 0.1 ln s + 1 (Equation 22).
+
+    Example: L = 4096, base = 10000, K = 128: m <= 20 keeps w, m >= 46 gets w / s.
+    """
+
+    def pair(turns: float) -> float:
+        share = original_max_position_embeddings / (turns * 2 * math.pi)
+        return len(w) * math.log(share) / math.log(base)
+
+    low, high = pair(beta_fast), pair(beta_slow)
+    if truncate:
+        low, high = math.floor(low), math.ceil(high)
+    low, high = max(low, 0), min(high, 2 * len(w) - 1)
+    m = torch.arange(len(w), device=w.device)
+    ramp = ((m - low) / max(high - low, 0.001)).clamp(0, 1)
+    return w / factor * ramp + w * (1 - ramp), attention_factor or _grown(factor, 0.1)
+
+
+def llama3(
+    w: Tensor,
+    *,
+    factor: float,
+    original_max_position_embeddings: int,
+    low_freq_factor: float = 1.0,
+    high_freq_factor: float = 4.0,
+) -> Scaled:
+    """Llama 3.1: as `yarn`, with a ramp over the number of turns in L tokens, L w / 2 pi.
+
+    From high_freq_factor turns up w stays, up to low_freq_factor it is divided by s; between, the
+    two are mixed linearly in the number of turns (Dubey et al. 2024, the released code).
+
+    Example: L = 8192: a wavelength of 2048 tokens (4 turns) stays, one of 8192 (1 turn) becomes 8 s
+    times 1024.
+    """
+    turns = original_max_position_embeddings * w / (2 * math.pi)
+    keep = ((turns - low_freq_factor) / (high_freq_factor - low_freq_factor)).clamp(0, 1)
+    return w / factor * (1 - keep) + w * keep, 1.0
+
+
+def longrope(
+    w: Tensor,
+    *,
+    short_factor: tuple[float, ...],
+    long_factor: tuple[float, ...],
+    original_max_position_embeddings: int,
+    length: Tensor,
+    factor: float = 1.0,
+    attention_factor: float = 0.0,
+) -> Scaled:
+    """LongRoPE: w_m / short_factor_m for texts of up to L tokens, w_m / long_factor_m beyond.
+
+    length (B|1,) -> (B|1, K/2). The factors, one per pair, were searched for (Ding et al. 2024,
+    Equation 3). The attention factor is sqrt(1 + ln s / ln L), for any length.
+
+    Example: L = 10, factors (1, 1) and (1, 2): with the 11th token w_1 is halved, everywhere.
+    """
+    for name, given in (("short_factor", short_factor), ("long_factor", long_factor)):
+        if len(given) != len(w):
+            raise ValueError(f"{name} needs d_head / 2 = {len(w)} numbers, was given {len(given)}")
+    short, long = (torch.tensor(x, device=w.device).float() for x in (short_factor, long_factor))
+    beyond = (length > original_max_position_embeddings)[:, None]
+    own = math.sqrt(_grown(factor, 1 / math.log(original_max_position_embeddings)))
+    return w / torch.where(beyond, long, short), attention_factor or own
+
+
+def proportional(w: Tensor, *, partial_rotary_factor: float, factor: float = 1.0) -> Scaled:
+    """p-RoPE: the highest p = partial_rotary_factor of the frequencies turn, the others do not.
+
+    (Barbero et al. 2024, Section 6.) Example: K = 8, p = 0.75: w_0, w_1, w_2, 0.
+    """
+    turning = torch.arange(len(w), device=w.device) < int(partial_rotary_factor * len(w))
+    return w * turning / factor, 1.0
+
+
+SCALINGS: dict[str, Callable[..., Scaled]] = {
+    f.__name__: f for f in (default, linear, ntk, dynamic, yarn, llama3, longrope, proportional)
+}
+
+
+def choose(scaling: str, given: Mapping[str, Any], **known: Any) -> Callable[..., Scaled]:
+    """The function of that name with the options given, and those known that it takes.
+
+    Errors: ValueError for an unknown scaling, and for options that it lacks or does not take.
+    """
+    if scaling not in SCALINGS:
+        raise ValueError(unknown("scaling", scaling, SCALINGS))
+    parameters = _options(scaling)
+    for name in given:
+        if name not in parameters:
+            takers = [other for other in SCALINGS if name in _options(other)]
+            raise ValueError(f"scaling={scaling} takes no {name}, which is for {', '.join(takers)}")
+    for name in ("factor", "partial_rotary_factor"):
+        if given.get(name, 1.0) <= 0:
+            raise ValueError(f"{name} must be above 0, was {given[name]}")
+    for name, parameter in parameters.items():
+        if parameter.default is parameter.empty and name not in {*given, *known, "length"}:
+            raise ValueError(f"scaling={scaling} needs {name}")
+    both = {**known, **given}
+    return partial(SCALINGS[scaling], **{k: v for k, v in both.items() if k in parameters})
+
+
+def reads_length(scaling: str) -> bool:
+    """Whether its frequencies depend on the length of the text."""
+    return "length" in _options(scaling)
+
+
+def _options(scaling: str) -> dict[str, inspect.Parameter]:
+    parameters = inspect.signature(SCALINGS[scaling]).parameters
+    return {name: p for name, p in parameters.items() if p.kind is p.KEYWORD_ONLY}
+
+
+def _grown(factor: float, rate: float) -> float:
+    """1 + rate ln(factor), and 1 where nothing grows."""
+    return 1.0 + rate * math.log(factor) if factor > 1 else 1.0
