@@ -16,10 +16,19 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from pezoo.context import Context
+from pezoo.context import Context, Memo
 from pezoo.pictures import Picture
 
-__all__ = ["Columns", "Context", "Encoding", "Pairs", "ParamGroup", "PositionError", "Shape"]
+__all__ = [
+    "Columns",
+    "Context",
+    "Encoding",
+    "Memo",
+    "Pairs",
+    "ParamGroup",
+    "PositionError",
+    "Shape",
+]
 
 
 class PositionError(ValueError):

@@ -11,6 +11,26 @@ from typing import Any
 from torch import Tensor
 
 
+class Memo(dict[str, Any]):
+    """What an encoding carries through decoding. It follows the model's cache of keys and values.
+
+    Values with methods `reorder(rows)` and `crop(length)` are replaced by what these return; any
+    other value serves every row and every length.
+
+    Example: `memo.reorder(torch.tensor([1, 1]))` goes on with row 1 twice, as beam search does;
+    `memo.crop(7)` keeps the first 7 tokens, `memo.crop(-2)` all but the last 2, as assisted
+    decoding does. The model's own cache, positions and ids are reordered and cropped beside it.
+    """
+
+    def reorder(self, rows: Tensor) -> None:
+        """Row i becomes what row rows[i] is; rows (n,) may repeat rows and leave some out."""
+        self.update({k: v.reorder(rows) for k, v in self.items() if hasattr(v, "reorder")})
+
+    def crop(self, length: int) -> None:
+        """Keep the first `length` tokens, padding counted; all but the last -length below 0."""
+        self.update({k: v.crop(length) for k, v in self.items() if hasattr(v, "crop")})
+
+
 @dataclass(frozen=True)
 class Context:
     """Everything an encoding may know about the tokens in front of it.
@@ -21,7 +41,7 @@ class Context:
     layer      index of that layer, from 0.
     n_new      T; None means that all S tokens are new.
     scale      (B|1,) the instance scale n, for encodings with a scale hint (or None).
-    memo       what the encoding carries through a forward pass and through decoding.
+    memo       what the encoding carries through a forward pass and through decoding, a Memo.
     distances  (L,) a table that replaces the distance d by sign(d) distances[|d|] (or None).
     mode       one of the encoding's own `modes`, another way to run trained weights (or None).
     drawn      what `Encoding.draw` returned for this pass; None until somebody has called it.
@@ -35,7 +55,7 @@ class Context:
     layer: int = 0
     n_new: int | None = None
     scale: Tensor | None = None
-    memo: dict[str, Any] = field(default_factory=dict)
+    memo: Memo = field(default_factory=Memo)
     distances: Tensor | None = None
     mode: str | None = None
     drawn: dict[str, Tensor] | None = None

@@ -17,7 +17,7 @@ from harness.data.seeds import generator
 from harness.settings.config import Model
 from pezoo import adapters
 from pezoo.adapters import attend, resolve
-from pezoo.base import Context, Encoding, Shape
+from pezoo.base import Context, Encoding, Memo, Shape
 
 
 @dataclass
@@ -31,7 +31,7 @@ class Cache:
     pos: Tensor | None = None
     ids: Tensor | None = None
     layers: list[tuple[Tensor, Tensor] | None] = field(default_factory=list)
-    memo: dict[str, Any] = field(default_factory=dict)
+    memo: Memo = field(default_factory=Memo)
 
 
 @dataclass(frozen=True)

@@ -30,8 +30,8 @@ class Controller(nn.Module):
         return features
 
     def last(self, x: Tensor, features: Tensor, state: Tensor | None, count: Tensor) -> Tensor:
-        """What the next chunk needs, after each row's first count (B,) tokens."""
-        return features.new_zeros(0)
+        """(B, ...) what the next chunk needs, after each row's first count (B,) tokens."""
+        return features.new_zeros(len(features), 0)
 
     def recurrent_blocks(self) -> Tensor | None:
         """(n, size, size) hidden-to-hidden matrices that training keeps orthogonal, or None."""

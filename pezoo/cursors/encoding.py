@@ -11,7 +11,8 @@ from einops import rearrange
 from torch import Tensor, nn
 
 from pezoo.base import Context, Encoding, ParamGroup, Shape
-from pezoo.cursors.layer import BACK, ORDER, CursorLayer, Past, Scan
+from pezoo.cursors.layer import CursorLayer, Scan, tokens_first
+from pezoo.cursors.memory import Memory
 from pezoo.cursors.options import CursorOptions
 from pezoo.cursors.scaling import scaled
 from pezoo.functional import at_least_float32
@@ -56,8 +57,7 @@ class CursorEncoding(Encoding):
         """The cursors' noise, and where rows may hold less than all tokens, an order of the new."""
         drawn = super().draw(ctx)
         if len(ctx.pos) > 1 or bool((ctx.pos < 0).any()):
-            order = (ctx.query_pos < 0).to(torch.int8).argsort(dim=1, stable=True)
-            drawn |= {ORDER: order, BACK: order.argsort(1)}  # tokens first, and back again
+            drawn |= tokens_first(ctx.query_pos)
         ramp = 1.0 if progress is None else min(1.0, 2 * progress)
         for layer in self._cursor_layers():
             drawn |= layer.noise((ctx.batch, ctx.new), ramp, generator)
@@ -78,8 +78,8 @@ class CursorEncoding(Encoding):
         if group and ctx.layer == self.starts[group]:
             assert ctx.x is not None
             self._run(group, self.norms[group - 1](ctx.x), ctx)
-        streams = ctx.memo.get(f"{self.name}.{group}.streams")
-        if streams is None:
+        streams = self.memory(group, ctx).streams
+        if not streams:
             raise ValueError(
                 f"{self.name} found no streams: call ctx = encoding.prepare(ctx) once per forward "
                 "pass, and every layer in turn with ctx.at(layer, x)"
@@ -115,17 +115,23 @@ class CursorEncoding(Encoding):
 
     def _run(self, group: int, x: Tensor, ctx: Context) -> None:
         """One layer of cursors: the scaled streams of each of its layers, into the memo."""
-        key = f"{self.name}.{group}"
-        past: Past | None = ctx.memo.get(f"{key}.past")
+        memory = self.memory(group, ctx).before(x, ctx.pos.shape[1] - ctx.new, self.name)
+        read, past = memory.marks[-1] if memory.marks else (0, None)
         with torch.autocast(x.device.type, enabled=False):  # rounded gates would add up
-            x = x.to(self.alpha.dtype)
-            e, ctx.memo[f"{key}.past"] = self.layers[group](x, ctx, past)
-        e = rearrange(e, "b t (g c) d -> b t g c d", c=self.options.cursors)
+            x = memory.joined(x.to(self.alpha.dtype))
+            e, past = self.layers[group](x[:, read:], ctx, past)
+        e = rearrange(e[:, -ctx.new :], "b t (g c) d -> b t g c d", c=self.options.cursors)
         e = self._with_absolute(e, ctx)
         e = scaled(e, self._coefficients(group), self.options.norm)
         heads = "b t (role layer h) c d -> role layer b t h (c d)"  # the queries' come first
         queries, keys = rearrange(e, heads, role=2, h=self.shape.n_heads)
-        ctx.memo[f"{key}.streams"] = list(zip(queries, keys, strict=True))
+        streams = tuple(zip(queries, keys, strict=True))
+        ctx.memo[f"{self.name}.{group}"] = memory.after(x, past, streams)
+
+    def memory(self, group: int, ctx: Context) -> Memory:
+        """What that layer of cursors keeps in ctx.memo."""
+        found: Memory = ctx.memo.get(f"{self.name}.{group}", Memory())
+        return found
 
     def _coefficients(self, group: int) -> Tensor:
         """(G, C): (1 - mu) |alpha_c| sqrt(K / (C d_pe)) for queries, 1 for keys (Equation 9)."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -12,8 +11,9 @@ from torch.nn.functional import pad
 
 from pezoo.base import Context, Shape
 from pezoo.cursors.controllers import CONTROLLERS
-from pezoo.cursors.copying import CopyBranch, Seen
+from pezoo.cursors.copying import CopyBranch
 from pezoo.cursors.gates import GateHead
+from pezoo.cursors.memory import Past
 from pezoo.cursors.options import CursorOptions
 from pezoo.kernels.histogram import Copy
 from pezoo.spec import unknown
@@ -54,14 +54,6 @@ class Scan(nn.Module):
     def positions(self, reset: Tensor, moves: Tensor, copy: Copy | None) -> tuple[Tensor, Tensor]:
         """Pr(offset) after each token of whole sequences (B, T, C, L), and the offsets (L,)."""
         raise NotImplementedError
-
-
-class Past(NamedTuple):
-    """What decoding keeps of one layer of cursors."""
-
-    state: Tensor | Callable[[], Tensor]  # the controller's; in training, how to get it
-    scans: tuple[Tensor, ...]
-    seen: Seen | None
 
 
 class CursorLayer(nn.Module):
@@ -126,11 +118,12 @@ class CursorLayer(nn.Module):
         return found
 
     def forward(self, x: Tensor, ctx: Context, past: Past | None) -> tuple[Tensor, Past]:
-        order, back = (ctx.drawn or {}).get(ORDER), (ctx.drawn or {}).get(BACK)
-        mask = None if order is None else ctx.key_mask[:, -ctx.new :].expand(len(x), -1)
+        """x may begin with tokens that are read again, before the ctx.new ones."""
+        order, back = _order(ctx, x.shape[1])
+        mask = None if order is None else ctx.key_mask[:, -x.shape[1] :].expand(len(x), -1)
         count = None if mask is None else mask.sum(1)
         tokens = _take(x, order)
-        before = past and (past.state if isinstance(past.state, Tensor) else past.state())
+        before = past and past.known()
         features = self.features(tokens, ctx, before)
         reset, moves = self.gates(features, ctx)
         full = x.new_full((len(x),), x.shape[1], dtype=torch.long) if count is None else count
@@ -147,13 +140,13 @@ class CursorLayer(nn.Module):
 
     def features(self, x: Tensor, ctx: Context, state: Tensor | None = None) -> Tensor:
         """(B, T, size) what the controller makes of the tokens x (B, T, D) after that state."""
-        noise = (ctx.drawn or {}).get(f"{self.key}.state_noise")
+        noise = self._noise("state_noise", ctx, x.shape[1])
         features: Tensor = self.controller(x, state, noise)
         return features
 
     def gates(self, features: Tensor, ctx: Context) -> tuple[Tensor, Tensor]:
         """reset (B, T, C) and moves (B, T, C, J); key cursors of a copy branch only count."""
-        noise = (ctx.drawn or {}).get(f"{self.key}.gate_noise")
+        noise = self._noise("gate_noise", ctx, features.shape[1])
         reset, moves = self.gate(features, noise, ctx.mode == "snapped")
         if self.copying:
             fixed = self._copies(features.device).roll(self.gate.cursors // 2)
@@ -161,6 +154,13 @@ class CursorLayer(nn.Module):
             reset = reset.masked_fill(fixed, 0.0)
             moves = torch.where(fixed[:, None], count.to(moves.dtype), moves)
         return reset, moves
+
+    def _noise(self, which: str, ctx: Context, t: int) -> Tensor | None:
+        """(B, t, ...) what was drawn; none for tokens that are read again."""
+        noise = (ctx.drawn or {}).get(f"{self.key}.{which}")
+        if noise is None or noise.shape[1] == t:
+            return noise
+        return pad(noise, (0, 0) * (noise.dim() - 2) + (t - noise.shape[1], 0))
 
     def _scan(
         self,
@@ -202,6 +202,20 @@ class CursorLayer(nn.Module):
         one, two = pad(one, (max(missing, 0),) * 2), pad(two, (max(-missing, 0),) * 2)
         both = torch.cat([one, two], 2)[:, :, order.argsort()]
         return both, offsets if missing >= 0 else own
+
+
+def tokens_first(pos: Tensor) -> dict[str, Tensor]:
+    """Of positions (B|1, T), the order that has padding last, and the way back."""
+    order = (pos < 0).to(torch.int8).argsort(dim=1, stable=True)
+    return {ORDER: order, BACK: order.argsort(1)}
+
+
+def _order(ctx: Context, t: int) -> tuple[Tensor | None, Tensor | None]:
+    """ORDER and BACK of the last t tokens, if `draw` found that they are needed."""
+    drawn = ctx.drawn or {}
+    if t > ctx.new:
+        drawn = tokens_first(ctx.pos[:, -t:])
+    return drawn.get(ORDER), drawn.get(BACK)
 
 
 def _take(x: Tensor, order: Tensor | None) -> Tensor:

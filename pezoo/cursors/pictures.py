@@ -58,7 +58,7 @@ def pictures(encoding: CursorEncoding, layers: Sequence[Context]) -> list[Pictur
 def _scores(encoding: CursorEncoding, ctx: Context) -> Tensor:
     """(H, C, T, T) what each cursor adds to the logits of one layer (Equation 9)."""
     group = max(i for i, start in enumerate(encoding.starts) if start <= ctx.layer)
-    streams = ctx.memo[f"{encoding.name}.{group}.streams"][ctx.layer - encoding.starts[group]]
+    streams = encoding.memory(group, ctx).streams[ctx.layer - encoding.starts[group]]
     split = "t h (c d) -> h c t d"
     q, k = (rearrange(e[0], split, d=encoding.options.d_pe) for e in streams)
     score: Tensor = q @ k.mT

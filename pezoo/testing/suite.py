@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from pezoo.testing import batches, drawing, hooks, sequences
+from pezoo.testing import batches, caches, drawing, hooks, sequences
 from pezoo.testing.probe import Check, Factory
 
 CHECKS: tuple[Check, ...] = (
@@ -20,6 +20,7 @@ CHECKS: tuple[Check, ...] = (
     hooks.check_gradients,
     sequences.check_prefix_stability,
     sequences.check_streaming,
+    caches.check_cache,
     sequences.check_shift_invariance,
     sequences.check_long,
     sequences.check_bfloat16,

@@ -11,6 +11,7 @@ from pezoo import testing
 from pezoo.base import Columns, Encoding, Pairs
 from pezoo.testing import (
     batches,
+    caches,
     check_encoding,
     hooks,
     parametrize_with_checks,
@@ -54,6 +55,7 @@ TWICE = "cursors=2,d_pe=8,hidden=6,before=0+1,copy_every=2,controller=latch"
         hooks.check_gradients,
         sequences.check_prefix_stability,
         sequences.check_streaming,
+        caches.check_cache,
         batches.check_batch,
         batches.check_left_padding,
     ],
@@ -334,6 +336,27 @@ class CountsPadding(Encoding):
         return x + index[..., None].to(x.dtype)
 
 
+class StaysWithTheRow(Encoding):
+    """Adds up the tokens in a tensor of the memo, which nobody can reorder."""
+
+    keep = staticmethod(lambda sums: sums)
+
+    def embed(self, x, ctx):
+        before = torch.as_tensor(ctx.memo.get("sum", 0.0))
+        sums = before + x[..., :1].cumsum(1)
+        ctx.memo["sum"] = self.keep(sums[:, -1:])
+        return x + sums
+
+
+class Uncropped(torch.Tensor):
+    def reorder(self, rows):
+        return self[rows]
+
+
+class StaysWithTheLength(StaysWithTheRow):
+    keep = staticmethod(lambda sums: sums.as_subclass(Uncropped))
+
+
 class CountsChunks(Encoding):
     def embed(self, x, ctx):
         return x + torch.arange(x.shape[1], dtype=x.dtype)[None, :, None]
@@ -378,6 +401,8 @@ BROKEN = [
     (Unannotated, "check_constructible", "option width needs an annotation, such as width: int"),
     (Positional, "check_constructible", "option width must be keyword-only"),
     (CountsPadding, "check_left_padding", "padding on the left moves positions"),
+    (StaysWithTheRow, "check_cache", r"decoding differs after ctx.memo.reorder, see .*Memo"),
+    (StaysWithTheLength, "check_cache", r"decoding differs after ctx.memo.crop\(-2\)"),
     (CountsChunks, "check_streaming", "decoding in chunks of"),
 ]
 

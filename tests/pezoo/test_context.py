@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from pezoo import Context
+from pezoo.base import Context, Memo
 
 
 @pytest.mark.parametrize(
@@ -15,3 +15,27 @@ from pezoo import Context
 def test_positions_of_another_shape_or_kind_are_refused(pos, given):
     with pytest.raises(ValueError, match=rf"pos must hold whole numbers.*{given}"):
         Context(pos=pos)
+
+
+class Sums:
+    """The sum of every token's row so far, in the order of the tokens."""
+
+    def __init__(self, values):
+        self.values = values
+
+    def reorder(self, rows):
+        return Sums(self.values[rows])
+
+    def crop(self, length):
+        return Sums(self.values[:, :length])
+
+
+def test_a_memo_passes_on_what_happens_to_the_cache():
+    table = torch.arange(9)
+    memo = Memo({"sums": Sums(torch.tensor([[1, 2, 3], [4, 5, 6]])), "table": table})
+    memo.reorder(torch.tensor([1, 1, 0]))
+    memo.crop(-1)
+    assert memo["sums"].values.tolist() == [[4, 5], [4, 5], [1, 2]]
+    memo.crop(1)
+    assert memo["sums"].values.tolist() == [[4], [4], [1]]
+    assert memo["table"] is table

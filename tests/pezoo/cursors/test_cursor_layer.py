@@ -251,7 +251,7 @@ def test_a_training_step_leaves_the_controllers_state_alone(cls, controller, mon
         for t in range(5):
             ctx = Context(torch.arange(t + 1)[None], x=x[:, t : t + 1], n_new=1, memo=memo)
             encoding.prepare(ctx)
-        return memo[f"{encoding.name}.0.streams"][0][0]
+        return memo[f"{encoding.name}.0"].streams[0][0]
 
     quiet = {"gate_noise": 0.0, "state_noise": 0.0}
     encoding = tiny(cls, controller=controller, **quiet)
@@ -275,7 +275,7 @@ def test_later_layers_of_cursors_read_the_residual_stream(cls):
     want = e * (4**0.5 / e.flatten(-2).norm(dim=-1))[..., None, None]
     ctx = encoding.prepare(context(x))
     encoding.transform(*torch.randn(2, 1, 2, 5, 4, dtype=D), ctx.at(2, 3 * x))
-    ((_, keys),) = ctx.memo[f"{encoding.name}.1.streams"]
+    ((_, keys),) = encoding.memory(1, ctx).streams
     torch.testing.assert_close(keys, want[:, :, 1].flatten(-2))
 
 

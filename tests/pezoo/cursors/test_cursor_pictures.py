@@ -164,9 +164,6 @@ def test_attention_by_position_alone_is_what_silent_content_gives(text):
     expected = []
     zeros = torch.zeros(1, SHAPE.n_heads, 7, SHAPE.d_head)
     for ctx in layers:
-        # A layer of cursors that stands before this one is to start anew.
-        memo = {k: v for k, v in ctx.memo.items() if not k.endswith(".past")}
-        ctx = replace(ctx, memo=memo)
         with torch.no_grad():
             q, k = encoding.transform(zeros, zeros, ctx)
         score = (q @ k.mT)[0] / SHAPE.d_head**0.5
@@ -184,7 +181,7 @@ def test_the_importance_of_panels_is_the_spread_of_each_cursors_score():
     layers, found = run(encoding)
     expected = []
     for ctx in layers:
-        e_q, e_k = ctx.memo["prism.0.streams"][ctx.layer]
+        e_q, e_k = encoding.memory(0, ctx).streams[ctx.layer]
         for head in range(SHAPE.n_heads):
             for c in range(2):
                 own = slice(8 * c, 8 * c + 8)
