@@ -6,13 +6,13 @@ Where the packages are missing, or a plug-in brings something, pages do without 
 from __future__ import annotations
 
 import json
-import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from leaderboard.protocols import read_settings
 from leaderboard.schema import Record
 from leaderboard.seeds import parse_seeds
 from pezoo.scan import classes
@@ -135,7 +135,7 @@ def _protocols() -> Iterator[ProtocolDoc]:
     folder = _folder("harness", "settings", "protocols")
     known = json.loads((folder / "known.json").read_text(encoding="utf-8")) if folder else {}
     for path in sorted(folder.glob("*.toml")) if folder else ():
-        raw = tomllib.loads(path.read_text(encoding="utf-8"))
-        name = str(raw.get("name", path.stem))
+        raw = read_settings(path, folder)
+        name = str(raw["name"])
         seeds = len(parse_seeds(str(raw.get("seeds", "0"))))
         yield ProtocolDoc(name, str(raw.get("description", "")), seeds, raw, known.get(name, {}))

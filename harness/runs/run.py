@@ -119,8 +119,13 @@ class Run:
         if exact >= curve["best_exact"]:
             curve["best_step"], curve["best_exact"] = self.step, exact
             curve["best_sha256"] = self.folder.save_best(trainer)
-        if trainer.config.eval.top:
+        if trainer.config.eval.top and self._has_learned():
             curve["full"].append(score_all(trainer.model, trainer.task, trainer.config))
+
+    def _has_learned(self) -> bool:
+        """Whether a loss of the curve was below the threshold from which evaluations count."""
+        below = self.trainer.config.eval.top_below
+        return below is None or any(point["loss"] < below for point in self.curve["points"])
 
     def evaluate(self, report: Report) -> None:
         """Score the trained models at every test length."""

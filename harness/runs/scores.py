@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from harness.runs.folder import Curve, RunFolder
@@ -27,13 +28,22 @@ def scores_of(
         folder.load_best(trainer, curve)
         found["best"] = everything()
     scores = {checkpoint: rows[None] for checkpoint, rows in found.items()}
-    top = sorted(curve["full"], key=_mean_exact)[-config.eval.top :] if config.eval.top else []
-    if top:
-        scores[f"top{config.eval.top}"] = _average(top)
+    if config.eval.top and curve["full"]:
+        scores |= _top(curve["full"], config.eval.top)
     return scores, {
         mode: {checkpoint: rows[mode] for checkpoint, rows in found.items()}
         for mode in model.encoding.modes
     }
+
+
+def _top(evaluations: list[list[dict[str, Any]]], n: int) -> dict[str, list[dict[str, Any]]]:
+    """Both readings of "the average of the top n": n evaluations over all lengths, or n of each."""
+    best = sorted(evaluations, key=_mean_exact)[-n:]
+    rows = [
+        sorted(same, key=lambda row: row["exact"] or 0.0)[-n:]
+        for same in zip(*evaluations, strict=True)
+    ]
+    return {f"top{n}": _average(best), f"top{n}_each": _average([*zip(*rows, strict=True)])}
 
 
 def _mean_exact(scores: list[dict[str, Any]]) -> float:
@@ -41,7 +51,7 @@ def _mean_exact(scores: list[dict[str, Any]]) -> float:
     return sum(values) / len(values) if values else 0.0
 
 
-def _average(evaluations: list[list[dict[str, Any]]]) -> list[dict[str, Any]]:
+def _average(evaluations: Sequence[Sequence[dict[str, Any]]]) -> list[dict[str, Any]]:
     """For each length, the counts summed over several evaluations of one run."""
     rows = []
     for same in zip(*evaluations, strict=True):

@@ -63,14 +63,19 @@ class Stage(Settings):
 
 
 class Train(Settings):
-    """Optimisation. One length per batch, uniform over `lengths`."""
+    """Optimisation. One length per batch, from `lengths`.
 
-    new = ("precision", "compile")
+    `draw`: "lengths" are equally likely, or "instances" are, where a task can list them: a length
+    comes up in proportion to how many it has.
+    """
+
+    new = ("precision", "compile", "draw")
 
     steps: PositiveInt
     batch: PositiveInt
     lengths: tuple[Length, Length]
     curriculum: tuple[Stage, ...] = ()
+    draw: Literal["lengths", "instances"] = "lengths"
     lr: PositiveFloat = 1e-3
     betas: tuple[float, float] = (0.9, 0.98)
     weight_decay: float = Field(0.01, ge=0)
@@ -84,9 +89,9 @@ class Train(Settings):
 
 
 class Eval(Settings):
-    """Evaluation on a held-out set per length."""
+    """Evaluation on a held-out set per length: all instances where `samples` has room for them."""
 
-    new = ("examples",)
+    new = ("examples", "top_below")
 
     lengths: tuple[Length, ...]
     samples: PositiveInt = 128
@@ -94,7 +99,8 @@ class Eval(Settings):
     max_tokens: PositiveInt = 20_000  # per length: beyond it fewer samples, never under min_samples
     every: PositiveInt = 250
     validation_samples: PositiveInt = 32  # per training length, to choose the best checkpoint
-    top: int = Field(0, ge=0)  # also average the top N evaluations, each over all lengths
+    top: int = Field(0, ge=0)  # also average the top N evaluations: over all lengths, and of each
+    top_below: PositiveFloat | None = None  # evaluations count from the first loss below it on
     examples: Literal["test", "tuning"] = "test"  # "tuning": a set apart, to choose settings by
 
 
@@ -104,6 +110,7 @@ class TaskSettings(Settings):
     train_lengths: tuple[Length, Length] | None = None
     eval_lengths: tuple[Length, ...] | None = None
     curriculum: tuple[Stage, ...] | None = None
+    draw: Literal["lengths", "instances"] | None = None
     encodings: dict[str, dict[str, Any]] = {}
 
 

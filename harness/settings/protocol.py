@@ -20,6 +20,7 @@ from harness.settings.config import (
     TaskSettings,
     Train,
 )
+from leaderboard.protocols import read_settings
 from leaderboard.tuning import base
 from pezoo.registry import check, entries
 from pezoo.spec import Spec, parse, unknown
@@ -61,10 +62,9 @@ def load_protocol(name: str, overrides: tuple[str, ...] = ()) -> Protocol:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        raw = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"protocol {path} is not TOML: {error}") from error
-    return {"name": path.stem} | raw
+        return read_settings(path, PROTOCOLS)
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
 
 
 def resolve(
@@ -77,6 +77,12 @@ def resolve(
     made = tasks.make(task)
     if not made.lengths(low, high):
         raise ConfigError(f"task {task} has no instance of length {low} to {high}")
+    draw = own.draw or protocol.train.draw
+    if draw == "instances" and made.instances(made.lengths(low, high)[0]) is None:
+        raise ConfigError(
+            f'train.draw = "instances" needs a task that lists its instances; {task} does not: '
+            f'take "lengths"'
+        )
     options = {
         name: {**protocol.encodings.get(name, {}), **own.encodings.get(name, {})}
         for name in {**protocol.encodings, **own.encodings}
@@ -93,7 +99,9 @@ def resolve(
         device=device,
         attention=attention,
         model=protocol.model,
-        train=protocol.train.model_copy(update={"lengths": (low, high), "curriculum": curriculum}),
+        train=protocol.train.model_copy(
+            update={"lengths": (low, high), "curriculum": curriculum, "draw": draw}
+        ),
         eval=protocol.eval.model_copy(
             update={"lengths": own.eval_lengths or protocol.eval.lengths}
         ),

@@ -98,6 +98,10 @@ class Task:
         """
         raise NotImplementedError
 
+    def instances(self, length: int) -> Batch | None:
+        """Every instance of that length, once; None where there are too many to list."""
+        return None
+
     def solve(self, prompt: list[int]) -> list[int]:
         """The target of one unpadded prompt, in plain Python, written independently of sample."""
         raise NotImplementedError

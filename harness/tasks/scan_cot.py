@@ -38,8 +38,8 @@ class ScanCot(Task):
 
     Vocabulary: the 13 words of SCAN, its 6 actions, "=", "+", "->", ":" and "."; a space between
     symbols. Length n: the number of actions, 1 to 48; there is no command with 23, 29, 31, 34, 35,
-    37..39 or 41..47. A sample is uniform over the commands with exactly n actions. All 20,910
-    commands come from the grammar.
+    37..39 or 41..47. A sample is uniform over the commands with exactly n actions, of which there
+    are 6 (n = 1) to 1,696 (n = 10). All 20,910 commands come from the grammar.
     Chance: all answer tokens are free. Over the answers to all commands the commonest token is
     I_TURN_LEFT (or I_TURN_RIGHT, which occurs as often): 0.095 of them, by counting.
 
@@ -47,7 +47,8 @@ class ScanCot(Task):
     the example is garbled (its first clause runs into the second and a fourth "walk around left"
     follows) and is mended here. The table says that all actions follow after "->"; in its example
     they stand behind their clauses, which is followed. The paper trains on one side of the
-    official split; here the protocol chooses lengths, and `length_split` gives the split.
+    official split and tests on all of the other; a protocol does so with train_lengths = [1, 22],
+    draw = "instances" and the lengths above 22. `length_split` gives the split itself.
     """
 
     name = "scan_cot"
@@ -79,6 +80,10 @@ class ScanCot(Task):
         prompts, targets = _tables(length, generator.device)
         row = torch.randint(len(prompts), (batch,), generator=generator, device=prompts.device)
         return Batch(prompt=prompts[row], target=targets[row])
+
+    def instances(self, length: int) -> Batch:
+        self.check_length(length)
+        return Batch(*_tables(length, torch.device("cpu")))
 
     def solve(self, prompt: list[int]) -> list[int]:
         words = [self.vocab.symbols[i] for i in prompt[:-1]]

@@ -17,7 +17,7 @@ from harness.data.seeds import generator, seed
 from harness.data.sequences import Sequences, join
 from harness.model.decoder import Cache, Decoder
 from harness.settings.config import RunConfig
-from harness.tasks.base import Task
+from harness.tasks.base import Batch, Task
 from leaderboard.scores import Score
 from pezoo.base import PositionError
 
@@ -44,7 +44,10 @@ def score(
     # One test set for all encodings and seeds, which no training step can draw.
     draws = generator(config.eval.examples, task.name, task.version, length)
     positions = seed("test", config.seed, length)
-    return _score(model, task, length, seen, count, draws, positions, mode)
+    sample = task.instances(length)
+    if sample is None or len(sample.prompt) > count:
+        sample = task.sample(draws, count, length)
+    return _score(model, task, length, seen, sample, positions, mode)
 
 
 def validate(model: Decoder, task: Task, config: RunConfig) -> float:
@@ -54,13 +57,14 @@ def validate(model: Decoder, task: Task, config: RunConfig) -> float:
     for length in task.lengths(low, high):
         draws = generator("validation", task.name, task.version, length)
         count = config.eval.validation_samples
-        one = _score(model, task, length, True, count, draws, seed("validation", length))
+        sample = task.sample(draws, count, length)
+        one = _score(model, task, length, True, sample, seed("validation", length))
         scores.append(one.exact or 0.0)
     return sum(scores) / len(scores)
 
 
 def sample_count(task: Task, config: RunConfig, length: int) -> int:
-    """How many samples a length gets: fewer when they are long, never below the minimum."""
+    """How many samples a length gets at most: fewer when they are long, never below the minimum."""
     tokens = sum(task.max_tokens(length)) + 1
     wanted = min(config.eval.samples, config.eval.max_tokens // tokens)
     return max(config.eval.min_samples, wanted)
@@ -84,8 +88,7 @@ def _score(
     task: Task,
     length: int,
     seen: bool,
-    count: int,
-    draws: torch.Generator,
+    sample: Batch,
     position_seed: int,
     mode: str | None = None,
 ) -> Score:
@@ -96,7 +99,7 @@ def _score(
     positions = torch.Generator().manual_seed(position_seed)
     chunk = chunk_size(task, length)
     correct, right, total = 0, 0, 0
-    batch = join(task.sample(draws, count, length), task.vocab)
+    count, batch = len(sample.prompt), join(sample, task.vocab)
     try:
         for start in range(0, count, chunk):
             part = batch.rows(start, start + chunk).to(device)

@@ -229,10 +229,14 @@ def set_rate(optimiser: torch.optim.Optimizer, train: Train, step: int) -> None:
 
 
 def draw_length(task: Task, train: Train, step: int, draws: torch.Generator) -> int:
-    """One length for the batch, uniform over those that the task has and the curriculum allows."""
+    """One length for the batch, of those that the task has and the curriculum allows."""
     low, high = train.lengths
     progress = step / train.steps
     stage = next((s for s in train.curriculum if progress < s.until), None)
     lengths = task.lengths(low, min(high, stage.max) if stage else high)
     lengths = lengths or task.lengths(low, high)[:1]
+    if train.draw == "instances":
+        found = [task.instances(length) for length in lengths]
+        counts = torch.tensor([len(one.prompt) for one in found if one], dtype=torch.float64)
+        return lengths[int(torch.multinomial(counts, 1, generator=draws))]
     return lengths[int(torch.randint(len(lengths), (1,), generator=draws))]

@@ -76,10 +76,11 @@ class PRISM(CursorEncoding):
     Mode "snapped": gates are rounded, so that every cursor is an integer counter.
     Errors: ValueError without ctx.x or for an option out of range.
 
-    Paper: Lee 2025, "Position as Probability", Sections 5-6, Algorithms 1-4. The number of cursors
-    per layer, eps and the initial gate biases are not given there: each layer has its own
-    cursors, eps is 1e-8, resets start rare and key cursors start by counting tokens. Noise,
-    gate_scale, "geometric", the gate networks but "gru" and the mode are ours.
+    Paper: Lee 2025, "Position as Probability", Sections 5-6, Algorithms 1-4. How cursors are
+    spread over layers and eps are not given there: each layer has its own cursors, eps is 1e-8.
+    Deviation: there all actions start equally likely (Figure 11; reset_bias=0, key_bias=0), here
+    resets start rare and key cursors count tokens. Noise, gate_scale, "geometric", the gate
+    networks but "gru" and the mode are ours.
     """
 
     summary = "learned histograms over relative positions"

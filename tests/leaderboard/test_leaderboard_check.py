@@ -29,7 +29,7 @@ def run(*arguments):
 
 
 def test_a_good_record_passes(raw, save):
-    report = check([save(raw("rope"), raw("randomized", config={"encoding_version": 1001}))])
+    report = check([save(raw("rope"), raw("randomized", config={"encoding_version": 2001}))])
     assert (report.records, report.refused, report.warnings) == (2, (), ())
 
 

@@ -10,6 +10,7 @@ from soak import same, weights
 from harness.runs.execute import Stopped, execute
 from harness.runs.files import write_json
 from harness.runs.folder import RunFolder, finished
+from harness.runs.scores import _top
 from harness.settings.protocol import load_protocol, resolve
 from harness.training.trainer import Trainer, start
 from pezoo.spec import parse
@@ -143,6 +144,26 @@ def test_a_record_passes_the_leaderboard(tmp_path):
 def test_top_evaluations_are_averaged(tmp_path):
     record = run(small(extra=("eval.top=3",)), tmp_path)
     assert [row["count"] for row in record["scores"]["top3"]] == [24, 24]
+    each = [row["correct"] for row in record["scores"]["top3_each"]]
+    assert all(a >= b["correct"] for a, b in zip(each, record["scores"]["top3"], strict=True))
+
+
+def test_the_top_over_all_lengths_and_of_each():
+    def evaluation(*correct):
+        rows = [{"length": n, "status": "ok", "count": 4, "token": 1.0} for n in (1, 2)]
+        pairs = zip(rows, correct, strict=True)
+        return [row | {"correct": right, "exact": right / 4} for row, right in pairs]
+
+    found = _top([evaluation(4, 0), evaluation(3, 2), evaluation(0, 3)], 1)
+    assert {key: [row["exact"] for row in rows] for key, rows in found.items()} == {
+        "top1": [0.75, 0.5],
+        "top1_each": [1.0, 0.75],
+    }
+
+
+def test_evaluations_count_from_the_first_small_loss_on(tmp_path):
+    record = run(small(extra=("eval.top=3", "eval.top_below=1e-9")), tmp_path)
+    assert "top3" not in record["scores"]
 
 
 def test_what_is_kept(tmp_path, monkeypatch):

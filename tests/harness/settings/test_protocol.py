@@ -5,6 +5,7 @@ import pytest
 from harness import tasks
 from harness.settings.config import ConfigError
 from harness.settings.protocol import load_protocol, protocol_names, resolve
+from harness.training.trainer import start
 from leaderboard.seeds import parse_seeds
 from pezoo.spec import parse
 
@@ -63,20 +64,64 @@ def test_seeds():
 
 
 PAPERS = {  # Sections 6.0.1 and 6.2 of PRISM's paper, for all other tasks nothing
-    "dyn_str_cpy": "prism(copy_every=5)",
-    "odds_first": "prism(before=0+3)",
-    "reverse": "prism(copy_every=5)",
-    "scan_cot": "prism(copy_every=5)",
-    "stack_manipulation": "prism(before=0+3)",
+    "dyn_str_cpy": {"copy_every": 5},
+    "odds_first": {"before": "0+3"},
+    "reverse": {"copy_every": 5},
+    "scan_cot": {"copy_every": 5},
+    "stack_manipulation": {"before": "0+3"},
 }
+UNDECIDED = {"key_bias": 0.0, "reset_bias": 0.0}  # Figure 11
 
 
+@pytest.mark.parametrize("name", ["prism", "prism_spectral"])
 @pytest.mark.parametrize("task", tasks.names())
-def test_prism_is_the_papers_on_every_task(task):
-    config = run("prism", task=task, protocol="prism2025")
-    assert config.encoding == PAPERS.get(task, "prism")
-    other = run("prism(copy_every=0,before=0)", task=task, protocol="prism2025")
-    assert other.encoding == "prism(before=0,copy_every=0)"
+def test_prism_is_the_papers_on_every_task(task, name):
+    spec = parse(run(name, task=task, protocol="prism2025").encoding)
+    assert (spec.name, spec.options) == (name, PAPERS.get(task, {}) | UNDECIDED)
+    typed = {"copy_every": 0, "before": 0, "key_bias": 1.0, "reset_bias": -1.0}
+    words = ",".join(f"{key}={value}" for key, value in typed.items())
+    other = run(f"{name}({words})", task=task, protocol="prism2025")
+    assert parse(other.encoding).options == typed
+
+
+def test_a_fresh_cursor_of_the_papers_prism_is_undecided():
+    config = run("prism", protocol="prism2025")
+    made = start(config.replace(model=config.model.model_copy(update={"layers": 1})))
+    gate = made.model.encoding.layers[0].gate
+    assert gate.linear.bias.abs().max() <= 0.1  # 1/sqrt(100), where the usual one adds 2
+
+
+def test_a_protocol_extends_another(tmp_path):
+    path = tmp_path / "mine.toml"
+    path.write_text('extends = "quick"\n[train]\nsteps = 7\n[tasks.copy]\ntrain_lengths = [1, 5]')
+    mine, quick = load_protocol(str(path)), load_protocol("quick")
+    assert mine.name == "mine"
+    assert mine.train == quick.train.model_copy(update={"steps": 7})
+    assert mine.tasks.keys() == quick.tasks.keys() | {"copy"}
+    assert (mine.encodings, mine.eval) == (quick.encodings, quick.eval)
+    for base, words in (("quik", "can extend one of .*quick"), ("prism2025-variants", "extends")):
+        path.write_text(f'extends = "{base}"')
+        with pytest.raises(ConfigError, match=words):
+            load_protocol(str(path))
+
+
+def test_the_papers_baseline_and_other_training_lengths():
+    base = load_protocol("prism2025")
+    assert load_protocol("prism2025-baseline").model.width == 512
+    assert load_protocol("prism2025-baseline").train == base.train
+    lengths = {
+        task: run(task=task, protocol="prism2025-variants").train.lengths
+        for task in ("copy", "dyn_str_cpy", "addition", "reverse")
+    }
+    assert lengths == {
+        "copy": (1, 40), "dyn_str_cpy": (1, 5), "addition": (1, 40), "reverse": (1, 40),
+    }  # fmt: skip
+
+
+def test_drawing_instances_needs_a_task_that_lists_them():
+    with pytest.raises(ConfigError, match='copy does not: take "lengths"'):
+        run(overrides=("train.draw=instances",))
+    assert run(task="scan_cot", protocol="prism2025").train.draw == "instances"
 
 
 def test_a_task_may_change_single_options_of_an_encoding():

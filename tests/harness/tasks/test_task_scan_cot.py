@@ -6,8 +6,13 @@ from collections import Counter
 import pytest
 import torch
 
+from harness import tasks
+from harness.settings.protocol import load_protocol, resolve
 from harness.tasks.base import TaskError
-from harness.tasks.scan_cot import ScanCot, commands, length_split
+from harness.tasks.scan_cot import LONGEST_TRAINED, ScanCot, commands, length_split
+from harness.training.evaluate import sample_count
+from harness.training.trainer import draw_length
+from pezoo.spec import parse
 
 LEFT, RIGHT = "I_TURN_LEFT", "I_TURN_RIGHT"
 
@@ -86,3 +91,29 @@ def test_chance_is_the_share_of_the_commonest_token():
     tokens = Counter(word for c in commands() for word in c.thought.split())
     share = tokens.most_common(1)[0][1] / tokens.total()
     assert share == pytest.approx(ScanCot.chance, abs=0.001)
+
+
+def test_the_test_side_of_the_official_split_is_tested_whole():
+    config = resolve(load_protocol("prism2025"), "scan_cot", parse("nope"), 0, "cpu", "auto")
+    task, (_, test) = tasks.make("scan_cot"), length_split()
+    above = [n for n in config.eval.lengths if n > LONGEST_TRAINED]
+    shown = [tuple(row) for n in above for row in _texts(task, task.instances(n))]
+    assert len(shown) == len(test) == len(set(shown))
+    assert {prompt for prompt, _ in shown} == {f"{command.words} =" for command in test}
+    assert all(sample_count(task, config, n) >= len(task.instances(n).prompt) for n in above)
+
+
+def test_training_draws_every_command_of_the_split_alike():
+    config = resolve(load_protocol("prism2025"), "scan_cot", parse("nope"), 0, "cpu", "auto")
+    task, draws, late = tasks.make("scan_cot"), torch.Generator().manual_seed(0), 100_000
+    drawn = [draw_length(task, config.train, late, draws) for _ in range(3000)]
+    counts = torch.tensor([len(task.instances(n).prompt) for n in range(1, 23)])
+    share = torch.bincount(torch.tensor(drawn), minlength=23)[1:] / len(drawn)
+    assert torch.allclose(share, counts / counts.sum(), atol=0.02)
+    early = [draw_length(task, config.train, 7_000, draws) for _ in range(300)]
+    assert max(early) == 10  # at most 10 for the second 5,000 steps
+
+
+def _texts(task, batch):
+    for prompt, target in zip(batch.prompt, batch.target, strict=True):
+        yield task.vocab.decode(prompt), task.vocab.decode(target)
