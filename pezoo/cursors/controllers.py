@@ -7,6 +7,9 @@ fewer tokens than T: the first `count` of each row are real, the rest is never l
 
 from __future__ import annotations
 
+import math
+from typing import cast
+
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
@@ -36,6 +39,10 @@ class Controller(nn.Module):
     def recurrent_blocks(self) -> Tensor | None:
         """(n, size, size) hidden-to-hidden matrices that training keeps orthogonal, or None."""
         return None
+
+    def constrain(self, w_hh: str) -> None:
+        """Keep them orthogonal or normalised. Errors: ValueError where there are none."""
+        raise ValueError(f"w_hh={w_hh} needs a recurrence, which controller=gru has")
 
 
 class Convolution(Controller):
@@ -102,6 +109,8 @@ class Latch(Convolution):
 class Recurrent(Controller):
     """A GRU (Section 5.0.5), started with orthogonal hidden-to-hidden matrices.
 
+    W_hh is free, orthogonal block by block (a parametrisation), or normalised: its Frobenius norm
+    is c sqrt(3 size) with a learned c that starts at 1, the norm of three orthogonal blocks.
     Noise e_t enters inside the recurrence, h_t = GRU(x_t, h_{t-1}) + e_t: a state that has to be
     remembered must then be an attractor, or it is lost during training already.
     """
@@ -112,15 +121,18 @@ class Recurrent(Controller):
         nn.Module.__init__(self)
         self.size = size
         self.gru = nn.GRU(width, size, batch_first=True)
+        self.blocks: nn.Module | None = None  # its weight (3, size, size) is orthogonal
+        self.norm: nn.Parameter | None = None  # c
         with torch.no_grad():
             for block in self.recurrent_blocks():
                 nn.init.orthogonal_(block)
 
     def forward(self, x: Tensor, state: Tensor | None, noise: Tensor | None = None) -> Tensor:
-        if noise is None and not stacked():  # vmap has no rule for torch's own loop
+        free = self.blocks is None and self.norm is None
+        if noise is None and free and not stacked():  # vmap has no rule for torch's own loop
             features: Tensor = self.gru(x, None if state is None else state[None])[0]
             return features
-        w, b = self._own("weight_hh"), self._own("bias_hh")
+        w, b = self.recurrent_blocks().flatten(0, 1), self._own("bias_hh")
         h = x.new_zeros(x.shape[0], self.size) if state is None else state
         given = linear(x, self._own("weight_ih"), self._own("bias_ih"))  # (B, T, 3 size)
         rows = []
@@ -139,8 +151,23 @@ class Recurrent(Controller):
         return at_count(features, state, count)
 
     def recurrent_blocks(self) -> Tensor:
-        weight = self._own("weight_hh")
-        return weight.view(3, -1, weight.shape[1])
+        if self.blocks is not None:
+            return cast(Tensor, self.blocks.weight)
+        weight = self._own("weight_hh").view(3, self.size, self.size)
+        if self.norm is not None:
+            weight = weight * (self.norm * math.sqrt(3 * self.size) / weight.norm())
+        return weight
+
+    def constrain(self, w_hh: str) -> None:
+        if w_hh == "normalised":
+            self.norm = nn.Parameter(torch.ones(()))
+            return
+        from torch.nn.utils.parametrizations import orthogonal
+
+        blocks = nn.Module()
+        blocks.weight = nn.Parameter(self.recurrent_blocks().detach().clone())
+        self.blocks = orthogonal(blocks, "weight")
+        del self.gru.weight_hh_l0
 
     def _own(self, name: str) -> Tensor:
         """A parameter of the GRU, or what torch.func.functional_call has put in its place."""

@@ -99,7 +99,7 @@ class CursorEncoding(Encoding):
     def penalty(self) -> Tensor | None:
         """orthogonal |W W' - 1|^2 over the controllers' hidden-to-hidden blocks W."""
         blocks = self._recurrent_blocks()
-        if not self.options.orthogonal or not blocks:
+        if not self.options.orthogonal or not blocks or self.options.w_hh != "free":
             return None
         w = torch.cat(blocks)
         eye = torch.eye(w.shape[-1], device=w.device, dtype=w.dtype)
@@ -143,10 +143,11 @@ class CursorEncoding(Encoding):
         return torch.cat([queries, torch.ones_like(queries)])
 
     def _with_absolute(self, e: Tensor, ctx: Context) -> Tensor:
-        """Append a cursor that stands at the true position, if asked for."""
+        """Append a cursor that stands at the true position, or zeros, if asked for."""
         if not self.options.absolute:
             return e
         f = wave(ctx.query_pos, self.options.frequencies(e.device)).to(e.dtype)
+        f = torch.zeros_like(f) if self.options.ablate_absolute else f
         return torch.cat([e, f[:, :, None, None].expand(*e.shape[:3], 1, -1)], -2)
 
 

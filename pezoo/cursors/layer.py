@@ -79,6 +79,8 @@ class CursorLayer(nn.Module):
         total = 2 * heads * options.cursors
         make = CONTROLLERS[options.controller]
         self.controller = make(shape.d_model, options.hidden, options.window)
+        if options.w_hh != "free":
+            self.controller.constrain(options.w_hh)
         self.gate = GateHead(
             options.hidden,
             total,
@@ -145,10 +147,10 @@ class CursorLayer(nn.Module):
         return features
 
     def gates(self, features: Tensor, ctx: Context) -> tuple[Tensor, Tensor]:
-        """reset (B, T, C) and moves (B, T, C, J); key cursors of a copy branch only count."""
+        """reset (B, T, C) and moves (B, T, C, J); fixed key cursors of a copy branch only count."""
         noise = self._noise("gate_noise", ctx, features.shape[1])
         reset, moves = self.gate(features, noise, ctx.mode == "snapped")
-        if self.copying:
+        if self.copying and self.options.copy_keys == "fixed":
             fixed = self._copies(features.device).roll(self.gate.cursors // 2)
             count = torch.arange(self.gate.choices - 1, device=moves.device) == 0
             reset = reset.masked_fill(fixed, 0.0)

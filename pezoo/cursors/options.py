@@ -25,9 +25,11 @@ class CursorOptions:
     window: int
     norm: str
     absolute: bool
+    ablate_absolute: bool
     mu: float
     before: str
     copy_every: int
+    copy_keys: str
     stride: int = 1
     gate_scale: float
     reset_bias: float
@@ -36,6 +38,7 @@ class CursorOptions:
     gate_noise: float
     state_noise: float
     orthogonal: float
+    w_hh: str
     frequencies: Callable[[torch.device], Tensor] = field(repr=False)
 
     def __post_init__(self) -> None:
@@ -48,4 +51,10 @@ class CursorOptions:
             raise ValueError(f"gate_scale must be above 0, was {self.gate_scale}")
         if self.norm not in ("frobenius", "scale"):
             raise ValueError(f"norm must be frobenius or scale, was {self.norm!r}")
+        if self.copy_keys not in ("fixed", "trained"):
+            raise ValueError(f"copy_keys must be fixed or trained, was {self.copy_keys!r}")
+        if self.w_hh not in ("free", "orthogonal", "normalised"):
+            raise ValueError(f"w_hh must be free, orthogonal or normalised, was {self.w_hh!r}")
+        if self.ablate_absolute and not self.absolute:
+            raise ValueError("ablate_absolute needs absolute=true: it puts zeros in that place")
         self.frequencies(torch.device("cpu"))  # raises for what it cannot make

@@ -59,7 +59,8 @@ class PRISM(CursorEncoding):
         similarity  "cosine", "geometric", "rbf" or "laplacian", with base or bandwidth
         top         the highest frequency of "geometric", in units of pi
         norm        "frobenius" (sqrt(d_pe) over the norm across cursors) or "scale" (sqrt(2/C))
-        absolute    one more cursor, which stands at the true position
+        absolute    one more cursor, which stands at the true position; with ablate_absolute zeros
+                    take its place (Algorithm 3's flag)
         mu          initial hybrid gate before its sigmoid, learned per head; at -4 heads start by
                     looking at positions alone
     Options of the gates
@@ -67,12 +68,15 @@ class PRISM(CursorEncoding):
         controller  "gru", "latch", "conv" or "token", of `hidden` units (pezoo.cursors.controllers)
         window      tokens that "conv" and "latch" look at
         copy_every  one in so many query cursors has a copy branch; 0 for none
+        copy_keys   "fixed": the key cursors that are copied only count; "trained": they learn
         gate_scale, reset_bias, key_bias, query_bias   logits = gate_scale (W features + b); b
                     starts with reset_bias on resets, key_bias on the key cursors' increment and
                     query_bias on one step of each query cursor, the steps in turn
         gate_noise, state_noise   standard deviations, in training, on the logits and inside the
                     GRU's recurrence; they grow over the first half of training
-        orthogonal  weight of the penalty |W W' - 1|^2 on the GRU's hidden-to-hidden blocks
+        w_hh        the GRU's hidden-to-hidden blocks W: "free", "orthogonal" (parametrised) or
+                    "normalised" (in Frobenius norm, footnote 8)
+        orthogonal  weight of the penalty |W W' - 1|^2 where they are free
     Mode "snapped": gates are rounded, so that every cursor is an integer counter.
     Errors: ValueError without ctx.x or for an option out of range.
 
@@ -102,12 +106,14 @@ class PRISM(CursorEncoding):
         top: float = 0.9,
         norm: str = "frobenius",
         absolute: bool = False,
+        ablate_absolute: bool = False,
         mu: float = 0.0,
         before: str | int = "0",
         controller: str = "gru",
         hidden: int = 100,
         window: int = 4,
         copy_every: int = 0,
+        copy_keys: str = "fixed",
         gate_scale: float = 1.0,
         reset_bias: float = -2.0,
         key_bias: float = 2.0,
@@ -115,6 +121,7 @@ class PRISM(CursorEncoding):
         gate_noise: float = 0.0,
         state_noise: float = 0.0,
         orthogonal: float = 1e-3,
+        w_hh: str = "free",
     ) -> None:
         if gamma < 1:
             raise ValueError(f"gamma must be at least 1, was {gamma}")
@@ -125,9 +132,10 @@ class PRISM(CursorEncoding):
         frequencies = partial(cursor_frequencies, similarity, d_pe, base, bandwidth, top=top)
         options = CursorOptions(
             cursors=cursors, d_pe=d_pe, norm=norm, absolute=absolute, mu=mu, before=str(before),
-            controller=controller, hidden=hidden, window=window, copy_every=copy_every,
+            ablate_absolute=ablate_absolute, copy_every=copy_every, copy_keys=copy_keys,
+            controller=controller, hidden=hidden, window=window,
             gate_scale=gate_scale, reset_bias=reset_bias, key_bias=key_bias, query_bias=query_bias,
-            gate_noise=gate_noise, state_noise=state_noise, orthogonal=orthogonal,
+            gate_noise=gate_noise, state_noise=state_noise, orthogonal=orthogonal, w_hh=w_hh,
             frequencies=frequencies,
         )  # fmt: skip
         super().__init__(

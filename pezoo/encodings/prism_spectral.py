@@ -67,6 +67,7 @@ class PRISMSpectral(CursorEncoding):
         top: float = 0.9,
         norm: str = "frobenius",
         absolute: bool = False,
+        ablate_absolute: bool = False,
         mu: float = 0.0,
         stride: int = 1,
         learned_steps: bool = False,
@@ -75,6 +76,7 @@ class PRISMSpectral(CursorEncoding):
         hidden: int = 100,
         window: int = 4,
         copy_every: int = 0,
+        copy_keys: str = "fixed",
         gate_scale: float = 1.5,
         reset_bias: float = -2.5,
         key_bias: float = 2.0,
@@ -82,16 +84,18 @@ class PRISMSpectral(CursorEncoding):
         gate_noise: float = 1.0,
         state_noise: float = 1.0,
         orthogonal: float = 0.0,
+        w_hh: str = "free",
     ) -> None:
         if stride < 1:
             raise ValueError(f"stride must be at least 1, was {stride}")
         frequencies = partial(cursor_frequencies, similarity, d_pe, base, bandwidth, top=top)
         options = CursorOptions(
             cursors=cursors, d_pe=d_pe, norm=norm, absolute=absolute, mu=mu, before=str(before),
-            controller=controller, hidden=hidden, window=window, copy_every=copy_every,
+            ablate_absolute=ablate_absolute, copy_every=copy_every, copy_keys=copy_keys,
+            controller=controller, hidden=hidden, window=window,
             stride=stride, gate_scale=gate_scale, reset_bias=reset_bias, key_bias=key_bias,
             query_bias=query_bias, gate_noise=gate_noise, state_noise=state_noise,
-            orthogonal=orthogonal, frequencies=frequencies,
+            orthogonal=orthogonal, w_hh=w_hh, frequencies=frequencies,
         )  # fmt: skip
         super().__init__(shape, options, lambda total: Spectrum(stride, learned_steps, frequencies))
 

@@ -152,3 +152,48 @@ def test_at_count():
     x = torch.arange(6.0).view(2, 3, 1)
     got = at_count(x, torch.full((2, 1), -1.0), torch.tensor([0, 2]))
     assert got.tolist() == [[-1.0], [4.0]]
+
+
+def constrained(w_hh):
+    controller = made("gru")
+    controller.constrain(w_hh)
+    return controller
+
+
+@pytest.mark.parametrize("w_hh", ["orthogonal", "normalised"])
+def test_a_constrained_gru_starts_as_a_free_one_and_holds_its_constraint(w_hh):
+    controller, x = constrained(w_hh), torch.randn(2, 7, 3, dtype=D)
+    torch.testing.assert_close(controller(x, None), made("gru")(x, None))
+    optimiser = torch.optim.SGD(controller.parameters(), lr=0.5)
+    before = controller.recurrent_blocks().detach().clone()
+    for _ in range(5):
+        optimiser.zero_grad()
+        controller(x, None).square().sum().backward()
+        assert all(p.grad is not None for p in controller.parameters())
+        optimiser.step()
+    blocks = controller.recurrent_blocks().detach()
+    assert (blocks - before).abs().max() > 1e-3
+    if w_hh == "orthogonal":
+        eye = torch.eye(5, dtype=D).expand(3, 5, 5)
+        torch.testing.assert_close(blocks @ blocks.mT, eye, atol=1e-6, rtol=0)
+    else:
+        assert blocks.norm().item() == pytest.approx(controller.norm.item() * 15**0.5)
+
+
+@pytest.mark.parametrize("w_hh", ["orthogonal", "normalised"])
+def test_a_constrained_gru_goes_through_its_state_dict_and_a_stack(w_hh):
+    one, two = constrained(w_hh), constrained(w_hh)
+    with torch.no_grad():
+        for p in one.parameters():
+            p.add_(0.3 * torch.randn_like(p))
+    x = torch.randn(2, 7, 3, dtype=D)
+    parameters, buffers = stack_module_state([one, two])
+    together = vmap(lambda p, b: functional_call(one, (p, b), (x, None)))(parameters, buffers)
+    torch.testing.assert_close(together, torch.stack([one(x, None), two(x, None)]))
+    two.load_state_dict(one.state_dict())
+    torch.testing.assert_close(two(x, None), one(x, None))
+
+
+def test_only_a_recurrence_can_be_constrained():
+    with pytest.raises(ValueError, match="w_hh=orthogonal needs a recurrence"):
+        CONTROLLERS["conv"](3, 5, WINDOW).constrain("orthogonal")

@@ -235,6 +235,16 @@ def test_one_in_five_query_cursors_copies(cls):
 
 
 @pytest.mark.parametrize("cls", KINDS)
+def test_the_keys_of_a_copy_branch_may_be_trained(cls):
+    encoding = tiny(cls, copy_every=5, copy_keys="trained")
+    layer = encoding.layers[0]
+    x = torch.randn(1, 4, 6, dtype=D)
+    reset, moves = layer.gates(layer.features(x, context(x)), context(x))
+    assert reset.min() > 0
+    assert moves.max() < 1
+
+
+@pytest.mark.parametrize("cls", KINDS)
 @pytest.mark.parametrize("controller", CONTROLLERS)
 def test_a_training_step_leaves_the_controllers_state_alone(cls, controller, monkeypatch):
     encoding = tiny(cls, controller=controller)

@@ -253,7 +253,7 @@ def oracle(prism, x, q, k, layer):
                 waves = [[p * v for v in wave(d)] for d, p in rows[step].items()]
                 e.append([sum(column) for column in zip(*waves, strict=True)])
             if own.absolute:
-                e.append(wave(step))
+                e.append([0.0 if own.ablate_absolute else v for v in wave(step)])
             if own.norm == "scale":
                 factor = math.sqrt(2 / c_all)
             else:
@@ -280,11 +280,14 @@ def oracle(prism, x, q, k, layer):
 
 
 @pytest.mark.parametrize("norm", ["frobenius", "scale"])
-@pytest.mark.parametrize("absolute", [False, True])
+@pytest.mark.parametrize("absolute", [False, True, "ablated"])
 @pytest.mark.parametrize("gamma", [1.0, 2.0])
 @pytest.mark.parametrize("support", ["symmetric", "one_sided"])
 def test_the_score_is_equation_9(norm, absolute, gamma, support):
-    prism = tiny(norm=norm, absolute=absolute, gamma=gamma, support=support)
+    ablated = absolute == "ablated"
+    prism = tiny(
+        norm=norm, absolute=bool(absolute), ablate_absolute=ablated, gamma=gamma, support=support
+    )
     x = torch.randn(2, 5, 6, dtype=D)
     q, k = torch.randn(2, 2, 2, 5, 4, dtype=D).unbind(0)
     with torch.no_grad():
@@ -316,6 +319,7 @@ def test_the_penalty():
     prism.penalty().backward()
     assert recurrent.grad.abs().max() > 0
     assert PRISM(SMALL, cursors=1, d_pe=4, hidden=6, controller="conv").penalty() is None
+    assert tiny(orthogonal=0.25, w_hh="orthogonal").penalty() is None
 
 
 def test_sharpness_starts_at_gamma():
@@ -379,6 +383,10 @@ def test_a_state_continues_the_scan(backend):
         ({"gate_scale": 0.0}, "gate_scale must be above 0, was 0"),
         ({"gate_noise": -0.5}, "gate_noise must be at least 0, was -0.5"),
         ({"state_noise": -0.5}, "state_noise must be at least 0, was -0.5"),
+        ({"w_hh": "loose"}, "w_hh must be free, orthogonal or normalised, was 'loose'"),
+        ({"w_hh": "orthogonal", "controller": "latch"}, "needs a recurrence"),
+        ({"copy_keys": "free"}, "copy_keys must be fixed or trained"),
+        ({"ablate_absolute": True}, "ablate_absolute needs absolute"),
         ({"orthogonal": -1.0}, "orthogonal must be at least 0, was -1"),
     ],
 )
