@@ -1,6 +1,8 @@
 """Small functions that several encodings share."""
 
 import math
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -69,6 +71,12 @@ def cursor_frequencies(
 def at_least_float32(x: Tensor) -> Tensor:
     """x itself in float32 or float64, and in float32 when it is in half precision."""
     return x.to(torch.promote_types(x.dtype, torch.float32))
+
+
+def full_precision(device: str) -> AbstractContextManager[Any]:
+    """Without autocast, where the device has one: sums of rounded products would drift."""
+    available = torch.amp.is_autocast_available(device)
+    return torch.autocast(device, enabled=False) if available else nullcontext()
 
 
 def distinct(x: Tensor) -> tuple[Tensor, Tensor]:

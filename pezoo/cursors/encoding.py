@@ -15,7 +15,7 @@ from pezoo.cursors.layer import CursorLayer, Scan, tokens_first
 from pezoo.cursors.memory import Memory
 from pezoo.cursors.options import CursorOptions
 from pezoo.cursors.scaling import scaled
-from pezoo.functional import at_least_float32
+from pezoo.functional import at_least_float32, full_precision
 
 
 class CursorEncoding(Encoding):
@@ -117,7 +117,7 @@ class CursorEncoding(Encoding):
         """One layer of cursors: the scaled streams of each of its layers, into the memo."""
         memory = self.memory(group, ctx).before(x, ctx.pos.shape[1] - ctx.new, self.name)
         read, past = memory.marks[-1] if memory.marks else (0, None)
-        with torch.autocast(x.device.type, enabled=False):  # rounded gates would add up
+        with full_precision(x.device.type):  # rounded gates would add up
             x = memory.joined(x.to(self.alpha.dtype))
             e, past = self.layers[group](x[:, read:], ctx, past)
         e = rearrange(e[:, -ctx.new :], "b t (g c) d -> b t g c d", c=self.options.cursors)

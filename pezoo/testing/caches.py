@@ -41,7 +41,7 @@ class _Decoding:
         self.encoding, self.ids, self.pos, self.end = encoding, ids, pos, 0
         self.cache: list[Any] = [None] * encoding.shape.n_layers
         self.memo, self.generator = Memo(), draws()
-        self.fields = {"scale": torch.tensor([5])}
+        self.fields: dict[str, Any] = {"scale": torch.tensor([5])}
 
     def feed(self, new: int, when: str = "") -> None:
         """The next tokens; where it says when, compared with a full pass."""

@@ -1,17 +1,24 @@
-"""Checks of an encoding's hooks: what they return, and its parameters."""
+"""Checks of how an encoding is built and of what its hooks return."""
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator
 from dataclasses import replace
 from inspect import signature
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from pezoo.base import Columns, Context, Encoding, Pairs, Shape
-from pezoo.testing.probe import SHAPE, Factory, Probe, build, close, context, require, run, tokens
+from pezoo.testing.probe import (
+    SHAPE,
+    Factory,
+    build,
+    close,
+    context,
+    require,
+    tokens,
+)
 
 
 def check_constructible(factory: Factory) -> None:
@@ -41,33 +48,6 @@ def _check_options(cls: type[Encoding]) -> None:
             option.annotation is not option.empty,
             f"option {name} needs an annotation, such as {name}: {type(option.default).__name__}",
         )
-
-
-def check_state_dict(factory: Factory) -> None:
-    """Saved and loaded into a second instance, it computes the same."""
-    first, second = build(factory, seed=1), build(factory, seed=2)
-    _check_registered(first)
-    buffer = io.BytesIO()
-    torch.save(first.state_dict(), buffer)
-    buffer.seek(0)
-    second.load_state_dict(torch.load(buffer, weights_only=True))
-    ids = tokens()
-    close(run(first, ids), run(second, ids), 0, "a loaded state_dict computes something else")
-
-
-def _check_registered(encoding: Encoding) -> None:
-    known = {id(x) for x in (*encoding.parameters(), *encoding.buffers(), *encoding.modules())}
-    for name, module in encoding.named_modules():
-        for key, value in vars(module).items():
-            if key in ("_parameters", "_buffers", "_modules"):
-                continue
-            values = value.values() if isinstance(value, dict) else value
-            parts = list(values) if isinstance(value, list | tuple | dict) else [value]
-            require(
-                all(id(x) in known for x in parts if isinstance(x, Tensor | nn.Module)),
-                f"{f'{name}.{key}'.lstrip('.')} holds a tensor or a module that state_dict() and "
-                f".to() pass over: use nn.Parameter, register_buffer or nn.ModuleList",
-            )
 
 
 def check_shapes(factory: Factory) -> None:
@@ -129,10 +109,19 @@ def check_bias_forms(factory: Factory) -> None:
     encoding, (b, s) = build(factory, Shape(12, 3, 4, 2, 40)).double(), (2, 14)
     generator = torch.Generator().manual_seed(4)
     shared, own = torch.arange(s)[None], torch.arange(s).clamp(max=9) + torch.tensor([[0], [5]])
-    for pos, n_new, rows in ((shared, s, 1), (shared, 4, 1), (own, s, b), (shared, s, b)):
+    cases = [
+        (shared, s, 1, False),
+        (shared, 4, 1, False),
+        (own, s, b, False),
+        (shared, s, b, False),
+    ]
+    cases += [(shared, s, 1, True)] * encoding.reads_distance
+    for pos, n_new, rows, twice in cases:
+        distances = 2 * torch.arange(s) if twice else None
         x = torch.randn(b, s, encoding.shape.d_model, generator=generator).double()
         scale = torch.arange(4, 4 + rows)
-        ctx = encoding.prepare(replace(context(tokens(b, s), pos, x=x), scale=scale))
+        ctx = context(tokens(b, s), pos, x=x, scale=scale, distances=distances)
+        ctx = encoding.prepare(ctx)
         ctx = ctx.at(0, x)
         size = 2, b, encoding.shape.n_heads, s, encoding.shape.d_head
         q, k = torch.randn(size, generator=generator).double()
@@ -205,20 +194,3 @@ def _gradients(bias: Tensor, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
         materialize_grads=True,
     )
     return dict(zip(inputs, found, strict=True))
-
-
-def check_gradients(factory: Factory) -> None:
-    """Every parameter gets a finite gradient, and each tensor of them somewhere not zero."""
-    encoding = build(factory).train()
-    if not any(True for _ in encoding.parameters()):
-        return
-    ids = tokens()
-    out = Probe(encoding)(ids, context(ids))
-    require(out.requires_grad, "it has parameters, but no hook returns what depends on them")
-    weight = torch.randn(out.shape, dtype=out.dtype, generator=torch.Generator().manual_seed(3))
-    (out * weight).sum().backward()
-    for name, parameter in encoding.named_parameters():
-        require(parameter.grad is not None, f"parameter {name} gets no gradient")
-        assert parameter.grad is not None
-        require(bool(parameter.grad.isfinite().all()), f"the gradient of {name} is not finite")
-        require(bool((parameter.grad != 0).any()), f"the gradient of {name} is zero everywhere")

@@ -96,6 +96,7 @@ def run(
     pos: Tensor | None = None,
     *,
     length: int | None = None,
+    dtype: torch.dtype = torch.float64,
     **fields: Any,
 ) -> Tensor:
     """What the probe makes of ids (B, T) -> (B, T, D); `fields` are those of a Context."""
@@ -103,14 +104,31 @@ def run(
     if ctx.drawn is None:
         ctx = replace(ctx, drawn=encoding.draw(ctx, generator=draws(), length=length))
     with torch.no_grad():
-        out: Tensor = Probe(encoding)(ids, ctx)
+        out: Tensor = Probe(encoding, dtype)(ids, ctx)
     return out
 
 
+def repeated(encoding: Encoding, ids: Tensor) -> Tensor:
+    """`run`, twice. Errors: AssertionError where the second pass gives something else."""
+    one, two = (run(encoding, ids) for _ in range(2))
+    message = (
+        "two passes over the same tokens differ: draw at random in draw alone, from the generator "
+        "it is given, and keep no state in self"
+    )
+    close(one, two, 0, message)
+    return one
+
+
 def stream(
-    encoding: Encoding, ids: Tensor, chunks: list[int], pos: Tensor | None = None, **fields: Any
+    encoding: Encoding,
+    ids: Tensor,
+    chunks: list[int],
+    pos: Tensor | None = None,
+    *,
+    between: Callable[[], object] = lambda: None,
+    **fields: Any,
 ) -> Tensor:
-    """The same with a cache, in chunks of these sizes."""
+    """The same with a cache, in chunks of these sizes; `between` is called after each."""
     whole, generator = context(ids, pos, **fields), draws()
     cache: list[Any] = [None] * encoding.shape.n_layers
     probe, outs, end = Probe(encoding), [], 0
@@ -120,6 +138,7 @@ def stream(
             ctx = replace(whole, pos=whole.pos[:, :end], ids=ids[:, :end], n_new=size)
             drawn = encoding.draw(ctx, generator=generator, length=ids.shape[1])
             outs.append(probe(ids[:, start:end], replace(ctx, drawn=drawn), cache))
+            between()
     return torch.cat(outs, 1)
 
 

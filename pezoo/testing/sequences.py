@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 
-from pezoo.base import PositionError, Shape
+from pezoo.base import PositionError
 from pezoo.testing.probe import (
     SHAPE,
     VOCAB,
@@ -12,6 +14,7 @@ from pezoo.testing.probe import (
     build,
     close,
     embedded_and_logits,
+    repeated,
     require,
     run,
     stream,
@@ -104,20 +107,35 @@ def check_bfloat16(factory: Factory) -> None:
         )
 
 
+def check_far(factory: Factory) -> None:
+    """At positions around 50,000 it is finite, also in half precision, or raises PositionError."""
+    ids = tokens(2, 10)
+    near = torch.arange(10)[None]
+    pos = near + 50_000 * (near >= 4)  # four tokens at the start, and six far away
+    for dtype in (torch.float32, torch.bfloat16, torch.float16):
+        try:
+            out = run(build(factory), ids, pos, dtype=dtype)
+        except PositionError:
+            return
+        require(
+            bool(out.isfinite().all()),
+            f"not finite at position 50,000 in {dtype}: keep factors and products of positions "
+            "within its range, or set max_len",
+        )
+
+
 def check_deterministic(factory: Factory) -> None:
-    """The same seed gives the same encoding and the same outputs."""
+    """The same seed gives the same encoding, and the same tokens the same outputs."""
     ids = tokens()
-    a, b = (run(build(factory, seed=4), ids) for _ in range(2))
-    close(a, b, 0, "two runs with one seed differ: draw from the generator of draw")
+    a, b = (repeated(build(factory, seed=4), ids) for _ in range(2))
+    close(a, b, 0, "two built under one seed differ: draw initial values from torch's generator")
 
 
 def check_order(factory: Factory) -> None:
     """The last token sees in which order the earlier ones stand, unless declared order-blind."""
-    encoding = build(factory)
     ids = torch.tensor([[1, 2, 3, 4, 5, 6, 7, 8, 9, 10]])
     swapped = ids[:, [0, 2, 1, 3, 8, 5, 6, 4, 7, 9]]
-    one = Shape(**{**vars(SHAPE), "n_layers": 1})
-    encoding = build(factory, one)
+    encoding = build(factory, replace(SHAPE, n_layers=1, n_heads=4))  # heads may differ in pairs
     gap = float((run(encoding, ids)[:, -1] - run(encoding, swapped)[:, -1]).abs().max())
     if encoding.order_blind:
         require(gap < 1e-9, f"declared order-blind, but the order changes its output by {gap:.2g}")

@@ -9,29 +9,50 @@ from typing import Any
 
 import torch
 
-from pezoo.testing import batches, caches, drawing, hooks, sequences
+from pezoo.testing import (
+    batches,
+    caches,
+    claims,
+    devices,
+    drawing,
+    hooks,
+    parameters,
+    sequences,
+    state,
+)
 from pezoo.testing.probe import Check, Factory
 
 CHECKS: tuple[Check, ...] = (
     hooks.check_constructible,
     hooks.check_shapes,
-    hooks.check_state_dict,
+    sequences.check_deterministic,
+    parameters.check_state_dict,
     hooks.check_bias_forms,
-    hooks.check_gradients,
+    parameters.check_gradients,
+    parameters.check_layers,
+    parameters.check_training,
     sequences.check_prefix_stability,
     sequences.check_streaming,
     caches.check_cache,
     sequences.check_shift_invariance,
     sequences.check_long,
+    sequences.check_far,
     sequences.check_bfloat16,
-    sequences.check_deterministic,
     sequences.check_order,
     batches.check_batch,
     batches.check_parts,
     batches.check_right_padding,
     batches.check_left_padding,
+    claims.check_positions,
+    claims.check_distances,
+    claims.check_max_len,
+    claims.check_scale,
+    claims.check_stochastic,
+    state.check_inputs,
+    state.check_stateless,
     drawing.check_drawn,
     drawing.check_pure,
+    devices.check_device,
 )
 
 _PEZOO = Path(__file__).parents[1]

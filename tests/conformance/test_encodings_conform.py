@@ -1,6 +1,7 @@
 """Every encoding passes the conformance suite, and the suite catches encodings that are broken."""
 
 from dataclasses import replace
+from time import time_ns
 
 import pytest
 import torch
@@ -8,12 +9,12 @@ from torch import nn
 
 import pezoo
 from pezoo import testing
-from pezoo.base import Columns, Encoding, Pairs
+from pezoo.base import Columns, Encoding, Pairs, ParamGroup
 from pezoo.testing import (
     batches,
     caches,
     check_encoding,
-    hooks,
+    parameters,
     parametrize_with_checks,
     run_check,
     sequences,
@@ -52,7 +53,7 @@ TWICE = "cursors=2,d_pe=8,hidden=6,before=0+1,copy_every=2,controller=latch"
 @pytest.mark.parametrize(
     "check",
     [
-        hooks.check_gradients,
+        parameters.check_gradients,
         sequences.check_prefix_stability,
         sequences.check_streaming,
         caches.check_cache,
@@ -174,6 +175,19 @@ class SteepTwice(Steep):
     factor = 2.0
 
 
+class IgnoresTheTable(Steep):
+    relative = reads_distance = True
+
+    def bias(self, q, k, ctx):
+        return -ctx.distance()[:, None].to(q.dtype)
+
+    def columns(self, q, k, ctx):
+        pos = ctx.query_pos[:, None, :, None].to(q.dtype).expand(*q.shape[:3], 1)
+        q, k = super().columns(q, k, ctx)
+        root = self.shape.d_head**0.5
+        return torch.cat([q, -root * pos], -1), torch.cat([k, torch.ones_like(k[..., :1])], -1)
+
+
 class SteepQueriesAlone(Steep):
     def columns(self, q, k, ctx):
         return super().columns(q, k, ctx)[0], k
@@ -184,6 +198,170 @@ class GlobalDraw(Encoding):
 
     def bias(self, q, k, ctx):
         return torch.rand(q.shape[1], 1, k.shape[2]).to(q.dtype)
+
+
+class RandomStart(Encoding):
+    def __init__(self, shape):
+        super().__init__(shape)
+        self.w = nn.Parameter(torch.rand(1, generator=torch.Generator().manual_seed(time_ns())))
+
+    def embed(self, x, ctx):
+        return x * self.w.to(x.dtype)
+
+
+class OwnColumns(Encoding):
+    """A distance between columns, counted from the end of both: right in every cache."""
+
+    relative = True
+
+    def bias(self, q, k, ctx):
+        return -self.columns(ctx).abs().to(q.dtype)[None, None]
+
+    def columns(self, ctx):
+        column = torch.arange(ctx.pos.shape[1], device=ctx.pos.device)
+        return column[-ctx.new :, None] - column
+
+
+class ReadsPositions(Encoding):
+    relative = reads_distance = True
+
+    def bias(self, q, k, ctx):
+        return -(ctx.query_pos[:, :, None] - ctx.pos[:, None]).abs()[:, None].to(q.dtype)
+
+
+class FirstLayerAlone(Encoding):
+    def __init__(self, shape):
+        super().__init__(shape)
+        self.raw = nn.Parameter(torch.ones(shape.n_layers, shape.n_heads))
+
+    def bias(self, q, k, ctx):
+        return self.raw[0][:, None, None].to(q.dtype) * ctx.distance()[:, None]
+
+
+class NoLongest(Encoding):
+    max_len = 12
+
+    def prepare(self, ctx):
+        return replace(ctx, drawn=ctx.drawn or {})
+
+
+class DrawsUnchecked(Encoding):
+    max_len = 12
+
+    def draw(self, ctx, *, generator=None, length=None, progress=None):
+        return {}
+
+
+class CountsFromOne(Encoding):
+    max_len = 12
+
+    def draw(self, ctx, *, generator=None, length=None, progress=None):
+        return super().draw(replace(ctx, pos=ctx.pos + 1))
+
+
+class AddsInPlace(Encoding):
+    def embed(self, x, ctx):
+        return x.add_(ctx.query_pos[..., None])
+
+
+class ScalesInPlace(Encoding):
+    def transform(self, q, k, ctx):
+        q[..., 0] *= 2
+        return q, k
+
+
+class CountsPasses(Encoding):
+    def __init__(self, shape):
+        super().__init__(shape)
+        self.register_buffer("seen", torch.zeros(1))
+
+    def prepare(self, ctx):
+        self.seen += 1
+        return super().prepare(ctx)
+
+
+class RemembersTheLast(Encoding):
+    """The longest sequence so far divides the distance."""
+
+    longest = 1
+
+    def bias(self, q, k, ctx):
+        self.longest = max(self.longest, ctx.pos.shape[1])
+        return -ctx.distance()[:, None].to(q.dtype) / self.longest
+
+
+class RemembersChunks(Encoding):
+    """The sum of the tokens so far, in self and not in ctx.memo."""
+
+    def embed(self, x, ctx):
+        first = ctx.new == ctx.pos.shape[1]
+        sums = x.cumsum(1) + (0 if first else self.total)
+        self.total = sums[:1, -1:] if len(x) == 1 else sums[:, -1:]
+        return sums * (ctx.query_pos >= 0)[..., None]
+
+
+class Overflows(Encoding):
+    """xPos: keys grow as queries shrink."""
+
+    relative = True
+
+    def transform(self, q, k, ctx):
+        power = torch.tensor(0.3, dtype=q.dtype).log() / 512
+        grow = ctx.query_pos[:, None, :, None].to(q.dtype)
+        return q * (grow * power).exp(), k * (-grow * power).exp()
+
+
+class OverflowsInHalf(Encoding):
+    def embed(self, x, ctx):
+        return x * (1 + 2 * ctx.query_pos[..., None]).to(x.dtype)
+
+
+class ReadsScale(Encoding):
+    def bias(self, q, k, ctx):
+        return (ctx.pos / ctx.scale[:, None])[:, None, None].to(q.dtype)
+
+
+class DoesWithoutScale(ReadsScale):
+    needs_scale = True
+
+    def prepare(self, ctx):
+        scale = ctx.pos.new_ones(1) if ctx.scale is None else ctx.scale
+        return super().prepare(replace(ctx, scale=scale))
+
+
+class OnTheCPU(Encoding):
+    def embed(self, x, ctx):
+        return x + torch.linspace(0, 1, x.shape[-1], dtype=x.dtype)
+
+
+class RowsOnTheCPU(Encoding):
+    def __init__(self, shape):
+        super().__init__(shape)
+        self.table = nn.Parameter(torch.ones(99, shape.d_model))
+
+    def embed(self, x, ctx):
+        rows = torch.arange(x.shape[1])
+        return x + nn.functional.embedding(rows, self.table).to(x.dtype)
+
+
+class AlwaysOnTheCPU(Encoding):
+    def bias(self, q, k, ctx):
+        return torch.zeros(q.shape[2], k.shape[2], dtype=q.dtype)
+
+
+class GroupsOthers(FirstLayerAlone):
+    def param_groups(self):
+        return [ParamGroup([nn.Parameter(torch.ones(1))], lr=0.1)]
+
+
+class GroupsTwice(FirstLayerAlone):
+    def param_groups(self):
+        return [ParamGroup([self.raw], lr=0.1), ParamGroup([self.raw], weight_decay=0.0)]
+
+
+class PenaltyOfRows(FirstLayerAlone):
+    def penalty(self):
+        return self.raw.square()
 
 
 class MixesBatch(Encoding):
@@ -236,6 +414,21 @@ class DrawsFromItsOwn(Draws):
 class DrawsTwice(Draws):
     def embed(self, x, ctx):
         return super().embed(x, ctx) + 0.1 * torch.randn(1)
+
+
+class DrawsInEvaluation(Draws):
+    stochastic = False
+
+    def draw(self, ctx, *, generator=None, length=None, progress=None):
+        return {"draws.noise": self.noise(ctx, generator)}
+
+    def embed(self, x, ctx):
+        return x + ctx.drawn["draws.noise"].to(x.dtype)
+
+
+class DrawnForNobody(Encoding):
+    def prepare(self, ctx):
+        return ctx
 
 
 class DrawsForNobody(Draws):
@@ -377,7 +570,33 @@ BROKEN = [
     (SteepTwice, "check_bias_forms", "Columns differs from bias"),
     (SteepQueriesAlone, "check_bias_forms", r"must be \(B, H, T, W\) and \(B, H, S, W\)"),
     (SinglePairs, "check_bias_forms", "expected the dtype of q"),
-    (GlobalDraw, "check_deterministic", "draw from the generator of draw"),
+    (GlobalDraw, "check_deterministic", "draw at random in draw alone"),
+    (GlobalDraw, "check_state_dict", "two passes over the same tokens differ"),
+    (RandomStart, "check_deterministic", "draw initial values from torch's generator"),
+    (OwnColumns, "check_positions", "take positions from ctx.pos and ctx.distance"),
+    (ReadsPositions, "check_distances", "reads_distance is claimed, but ctx.distances"),
+    (IgnoresTheTable, "check_bias_forms", "Columns differs from bias"),
+    (FirstLayerAlone, "check_layers", r"rows \[1, 2, 3, 4\] get no gradient: index it"),
+    (NoLongest, "check_max_len", r"prepare takes position 12 .* ctx = super\(\).prepare\(ctx\)"),
+    (DrawsUnchecked, "check_max_len", r"draw takes position 12 .* super\(\).draw\(ctx\)"),
+    (CountsFromOne, "check_max_len", "max_len is 12, but draw refuses 11"),
+    (AddsInPlace, "check_inputs", "embed changes x in place, which the model still needs"),
+    (ScalesInPlace, "check_inputs", "transform changes q in place"),
+    (CountsPasses, "check_inputs", "prepare changes seen in place"),
+    (RemembersTheLast, "check_stateless", "a pass changes the passes after it"),
+    (RemembersChunks, "check_stateless", "decoding changes when other passes come between"),
+    (Overflows, "check_far", "not finite at position 50,000 in torch.float32"),
+    (OverflowsInHalf, "check_far", "not finite at position 50,000 in torch.float16"),
+    (ReadsScale, "check_scale", "set needs_scale = True"),
+    (DoesWithoutScale, "check_scale", r"begin it with ctx = super\(\).prepare\(ctx\)"),
+    (DrawsInEvaluation, "check_stochastic", "set stochastic = True"),
+    (OnTheCPU, "check_device", "add meets tensors of two devices: make tensors with device"),
+    (RowsOnTheCPU, "check_device", "embedding meets tensors of two devices"),
+    (AlwaysOnTheCPU, "check_device", "bias: on the CPU, q elsewhere"),
+    (GroupsOthers, "check_training", "a tensor that is none of its parameters"),
+    (GroupsTwice, "check_training", "holds a parameter twice"),
+    (PenaltyOfRows, "check_training", "expected a finite scalar tensor"),
+    (DrawnForNobody, "check_drawn", "prepare leaves ctx.drawn empty"),
     (MixesBatch, "check_batch", "samples of a batch see each other"),
     (DrawsForThePart, "check_parts", "a batch in parts is not the whole"),
     (DrawsTheWrongSize, "check_drawn", r"must be \(B\|1, T, ...\) with B, T = 3, 10"),

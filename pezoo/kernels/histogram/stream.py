@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from pezoo.functional import full_precision
 from pezoo.kernels.histogram.reference import Copy, Gates
 from pezoo.kernels.histogram.scan import histogram_scan
 from pezoo.vmap import Kernel
@@ -66,7 +67,7 @@ def histogram_stream(
     if chunk is None:
         chunk = t if b * t * c * bins <= SMALL else math.ceil(math.sqrt(t))
     options = eps, one_sided, backend
-    with torch.autocast(gates.reset.device.type, enabled=False):
+    with full_precision(gates.reset.device.type):
         inputs = *gates, gamma, table.to(gates.reset.dtype), state, *(copy or (None, None))
         if chunk >= t:
             return _run(inputs, options)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module
-from typing import Any
 
 import torch
 from torch import Tensor
 
+from pezoo.functional import full_precision
 from pezoo.kernels.backends import choose
 
 Copied = tuple[Tensor, Tensor]  # none (B, T, C) and copied (B, T, C, 2F)
@@ -48,7 +47,7 @@ def spectral_scan(
     """
     _check(reset, moves, angles, state, copy)
     name = choose("spectral", reset, backend)
-    with _full_precision(reset.device.type):
+    with full_precision(reset.device.type):
         table = torch.cat([angles.cos(), angles.sin()], -1)  # (J, 2F)
         if state is None:
             state = torch.cat([torch.ones_like(angles[0]), torch.zeros_like(angles[0])])
@@ -59,12 +58,6 @@ def spectral_scan(
             moves = moves * none[..., None]  # the same factor of M
         scan: Callable[..., Tensor] = import_module(f"pezoo.kernels.spectral.{name}").scan
         return scan(reset, moves, table, state, copied)
-
-
-def _full_precision(device: str) -> AbstractContextManager[Any]:
-    """Without autocast, where the device has one: its products would be rounded to bfloat16."""
-    available = torch.amp.is_autocast_available(device)
-    return torch.autocast(device, enabled=False) if available else nullcontext()
 
 
 def _check(

@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import pytest
+import torch
 from click.testing import CliRunner
 
 from harness.cli.main import cli
@@ -151,6 +152,17 @@ def test_check_says_an_error_once(call, monkeypatch):
     code, out, _ = call("check", "alibi")
     assert code == 1
     assert out.splitlines()[1:] == ["the other checks need one that can be built"]
+
+
+def test_check_stops_at_an_encoding_that_is_random(call, monkeypatch):
+    def bias(self, q, k, ctx):
+        return torch.rand(q.shape[2], k.shape[2]).to(q.dtype)
+
+    monkeypatch.setattr("pezoo.encodings.alibi.ALiBi.bias", bias)
+    code, out, _ = call("check", "alibi")
+    assert code == 1
+    assert "FAIL  check_deterministic: two passes over the same tokens differ: draw at" in out
+    assert out.splitlines()[-1] == "the other checks need one that computes the same twice"
 
 
 def test_leaderboard_build(call, tmp_path):

@@ -1,0 +1,106 @@
+"""Checks of what an encoding claims about itself, and of how it reads a context."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from pezoo.base import Encoding, PositionError
+from pezoo.testing.probe import Factory, build, close, context, draws, require, run, stream, tokens
+
+
+def check_positions(factory: Factory) -> None:
+    """Positions come from ctx.pos: a column of padding between two tokens moves nothing."""
+    encoding, ids, scale = build(factory), tokens(2, 10), torch.tensor([5])
+    is_token = torch.ones(13, dtype=torch.bool)
+    is_token[[4, 5, 9]] = False
+    pos, padded = torch.full((1, 13), -1), torch.zeros(2, 13, dtype=torch.long)
+    pos[:, is_token], padded[:, is_token] = torch.arange(10), ids
+    plain = run(encoding, ids, scale=scale, length=13)
+    message = (
+        "padding between tokens moves them: take positions from ctx.pos and ctx.distance(), not "
+        "from a token's column"
+    )
+    close(plain, run(encoding, padded, pos, scale=scale)[:, is_token], 1e-5, message)
+    if encoding.prefix_stable:
+        chunks = stream(encoding, padded, [3, 5, 1, 4], pos, scale=scale)
+        close(plain, chunks[:, is_token], 1e-5, f"while decoding, {message}")
+
+
+def check_distances(factory: Factory) -> None:
+    """If it claims to read distances, a table that doubles them is as good as doubled positions."""
+    encoding, ids = build(factory), tokens(2, 8)
+    if not encoding.reads_distance:
+        return
+    double = 2 * torch.arange(8)
+    close(
+        run(encoding, ids, distances=double),
+        run(encoding, ids, pos=double[None]),
+        1e-5,
+        "reads_distance is claimed, but ctx.distances does not decide alone: read ctx.distance(), "
+        "never ctx.pos, or set reads_distance = False",
+    )
+
+
+def check_max_len(factory: Factory) -> None:
+    """`draw` and `prepare` take positions up to max_len - 1, and no more."""
+    encoding = build(factory)
+    n = encoding.max_len
+    if n is None:
+        return
+    begin = {
+        "draw": "begin it with super().draw(ctx)",
+        "prepare": "begin it with ctx = super().prepare(ctx)",
+    }
+    for hook, remedy in begin.items():
+        require(not _refuses(encoding, hook, n - 1), f"max_len is {n}, but {hook} refuses {n - 1}")
+        require(
+            _refuses(encoding, hook, n),
+            f"max_len is {n}, but {hook} takes position {n} without a PositionError: {remedy}",
+        )
+
+
+def _refuses(encoding: Encoding, hook: str, last: int) -> bool:
+    ids = tokens(2, 2)
+    x = torch.zeros(2, 2, encoding.shape.d_model)
+    ctx = context(ids, torch.tensor([[max(0, last - 1), last]]), x=x)
+    try:
+        encoding.draw(ctx, generator=draws()) if hook == "draw" else encoding.prepare(ctx)
+    except PositionError:
+        return True
+    return False
+
+
+def check_scale(factory: Factory) -> None:
+    """ctx.scale matters to those alone that claim to need it, and they say when it is missing."""
+    encoding, ids = build(factory), tokens()
+    ctx = context(ids, x=torch.zeros(*ids.shape, encoding.shape.d_model), scale=None)
+    if not encoding.needs_scale:
+        one, two = (run(encoding, ids, scale=torch.tensor([n])) for n in (5, 9))
+        close(one, two, 0, "ctx.scale changes its output: set needs_scale = True")
+        run(encoding, ids, scale=None)
+        return
+    try:
+        encoding.prepare(replace(ctx, drawn={}))
+    except ValueError:
+        return
+    raise AssertionError(
+        "needs_scale is claimed, but prepare takes a context without scale: begin it with "
+        "ctx = super().prepare(ctx)"
+    )
+
+
+def check_stochastic(factory: Factory) -> None:
+    """In evaluation, what is drawn changes nothing, unless it claims to be stochastic."""
+    encoding, ids = build(factory), tokens()
+    if encoding.stochastic:
+        return
+
+    def output(seed: int) -> Tensor:
+        generator = torch.Generator().manual_seed(seed)
+        return run(encoding, ids, drawn=encoding.draw(context(ids), generator=generator))
+
+    message = "what draw returns in evaluation changes the output: set stochastic = True"
+    close(output(0), output(1), 0, message)

@@ -1,0 +1,110 @@
+"""Checks of an encoding's parameters: saved, trained, in every layer."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+
+import torch
+from torch import Tensor, nn
+
+from pezoo.base import Encoding
+from pezoo.testing.probe import (
+    SHAPE,
+    Factory,
+    Probe,
+    build,
+    close,
+    context,
+    repeated,
+    require,
+    run,
+    tokens,
+)
+
+
+def check_state_dict(factory: Factory) -> None:
+    """Saved and loaded into a second instance, it computes the same."""
+    first, second = build(factory, seed=1), build(factory, seed=2)
+    _check_registered(first)
+    buffer = io.BytesIO()
+    torch.save(first.state_dict(), buffer)
+    buffer.seek(0)
+    second.load_state_dict(torch.load(buffer, weights_only=True))
+    ids = tokens()
+    close(repeated(first, ids), run(second, ids), 0, "a loaded state_dict computes something else")
+
+
+def _check_registered(encoding: Encoding) -> None:
+    known = {id(x) for x in (*encoding.parameters(), *encoding.buffers(), *encoding.modules())}
+    for name, module in encoding.named_modules():
+        for key, value in vars(module).items():
+            if key in ("_parameters", "_buffers", "_modules"):
+                continue
+            values = value.values() if isinstance(value, dict) else value
+            parts = list(values) if isinstance(value, list | tuple | dict) else [value]
+            require(
+                all(id(x) in known for x in parts if isinstance(x, Tensor | nn.Module)),
+                f"{f'{name}.{key}'.lstrip('.')} holds a tensor or a module that state_dict() and "
+                f".to() pass over: use nn.Parameter, register_buffer or nn.ModuleList",
+            )
+
+
+def check_gradients(factory: Factory) -> None:
+    """Every parameter gets a finite gradient, and each tensor of them somewhere not zero."""
+    encoding = build(factory).train()
+    if not any(True for _ in encoding.parameters()):
+        return
+    _backward(encoding)
+    for name, parameter in encoding.named_parameters():
+        require(parameter.grad is not None, f"parameter {name} gets no gradient")
+        assert parameter.grad is not None
+        require(bool(parameter.grad.isfinite().all()), f"the gradient of {name} is not finite")
+        require(bool((parameter.grad != 0).any()), f"the gradient of {name} is zero everywhere")
+
+
+def check_layers(factory: Factory) -> None:
+    """A parameter with a row for each layer uses them all."""
+    deep, deeper = (build(factory, replace(SHAPE, n_layers=n)).train() for n in (5, 7))
+    rows = {name: len(x) if x.dim() else 0 for name, x in deeper.named_parameters()}
+    own = {name: x for name, x in deep.named_parameters() if x.dim() and len(x) == 5}
+    own = {name: x for name, x in own.items() if rows.get(name) == 7}
+    if not own:
+        return
+    _backward(deep)
+    for name, x in own.items():
+        if x.grad is None:
+            continue  # check_gradients says so
+        unused = [i for i, row in enumerate(x.grad) if not bool((row != 0).any())]
+        require(
+            not unused,
+            f"parameter {name} has a row for each of 5 layers, but rows {unused} get no gradient: "
+            f"index it with ctx.layer",
+        )
+
+
+def _backward(encoding: Encoding) -> None:
+    """The gradients of a weighted sum of a pass."""
+    ids = tokens()
+    out = Probe(encoding)(ids, context(ids))
+    require(out.requires_grad, "it has parameters, but no hook returns what depends on them")
+    weight = torch.randn(out.shape, dtype=out.dtype, generator=torch.Generator().manual_seed(3))
+    (out * weight).sum().backward()
+
+
+def check_training(factory: Factory) -> None:
+    """`param_groups` holds parameters of its own, each once; `penalty` is a finite scalar."""
+    encoding = build(factory).train()
+    own = {id(x) for x in encoding.parameters()}
+    grouped = [id(x) for group in encoding.param_groups() for x in group.params]
+    require(
+        own.issuperset(grouped),
+        "param_groups: holds a tensor that is none of its parameters: list self's nn.Parameters",
+    )
+    require(len(set(grouped)) == len(grouped), "param_groups: holds a parameter twice")
+    penalty = encoding.penalty()
+    if penalty is not None:
+        require(
+            isinstance(penalty, Tensor) and penalty.dim() == 0 and bool(penalty.isfinite()),
+            f"penalty: expected a finite scalar tensor, got {penalty}",
+        )
