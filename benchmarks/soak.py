@@ -29,9 +29,9 @@ import torch
 from harness.engine.local import fork_server
 from harness.runs.execute import execute
 from harness.runs.folder import RunFolder, finished
-from harness.settings.config import RunConfig
 from harness.settings.protocol import load_protocol, resolve
 from harness.training.trainer import Trainer, start
+from leaderboard.config import RunConfig
 from pezoo.spec import parse_list
 
 SETTINGS = (

@@ -5,17 +5,19 @@ Where the packages are missing, or a plug-in brings something, pages do without 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from leaderboard.config import Protocol, Train
 from leaderboard.protocols import read_settings
 from leaderboard.schema import Record
 from leaderboard.seeds import parse_seeds
+from leaderboard.tuning import MARK
 from pezoo.scan import classes
+from pezoo.spec import SpecError, parse
 
 HOOKS = {
     "draw": "draws what is random and checks positions, before a forward pass",
@@ -51,18 +53,25 @@ class ClassDoc:
 class ProtocolDoc:
     """A protocol's TOML file; `seeds` is how many a published table should have.
 
-    `known`: by task ("*": all others) `Record.protocol_hash` of every version that there was.
+    `versions`: the file itself, and those of protocols/earlier/ with its name.
     """
 
     name: str
     description: str
     seeds: int
     settings: dict[str, Any]
-    known: dict[str, list[str]]
+    versions: tuple[Protocol, ...]
 
-    def made(self, record: Record) -> bool:
-        """Whether the record has the settings of some version of this protocol."""
-        return record.protocol_hash in self.known.get(record.task, self.known.get("*", ()))
+    def version_of(self, record: Record) -> Protocol | None:
+        """The version whose settings the record has, apart from those that a sweep chose."""
+        given, tuning = record.config, record.provenance.tuning
+        tuned = set(tuning.grid) if tuning else None
+        for version in self.versions:
+            model, train, test = version.settings(record.task)
+            same = given.train == train if tuned is None else _alike(given.train, train, tuned)
+            if same and given.model == model and given.eval == test:
+                return version
+        return None
 
 
 @dataclass(frozen=True)
@@ -75,8 +84,21 @@ class Catalog:
 
     def foreign(self, record: Record) -> bool:
         """Whether a record has the name of a known protocol, but settings of no version of it."""
-        protocol = self.protocols.get(record.protocol)
-        return protocol is not None and not protocol.made(record)
+        protocol = self._protocol(record)
+        return protocol is not None and protocol.version_of(record) is None
+
+    def strange_options(self, record: Record) -> bool:
+        """Whether its encoding has others than those typed and those of the known protocol."""
+        protocol = self._protocol(record)
+        version = protocol and protocol.version_of(record)
+        try:
+            filled = version and str(version.fill(record.task, parse(record.encoding)))
+        except SpecError:
+            return True
+        return version is not None and filled != record.config.encoding
+
+    def _protocol(self, record: Record) -> ProtocolDoc | None:
+        return self.protocols.get(record.protocol.partition(MARK)[0])
 
     def parts(self, encoding: str) -> list[ClassDoc]:
         """The known parts of `randomized:rope`, from the outside."""
@@ -133,9 +155,16 @@ def _classes(package: str, folder: str) -> Iterator[ClassDoc]:
 
 def _protocols() -> Iterator[ProtocolDoc]:
     folder = _folder("harness", "settings", "protocols")
-    known = json.loads((folder / "known.json").read_text(encoding="utf-8")) if folder else {}
+    old = sorted(folder.glob("earlier/*.toml")) if folder else []
+    earlier = [Protocol.model_validate(read_settings(path, path.parent)) for path in old]
     for path in sorted(folder.glob("*.toml")) if folder else ():
         raw = read_settings(path, folder)
-        name = str(raw["name"])
-        seeds = len(parse_seeds(str(raw.get("seeds", "0"))))
-        yield ProtocolDoc(name, str(raw.get("description", "")), seeds, raw, known.get(name, {}))
+        now = Protocol.model_validate(raw)
+        versions = (now, *(one for one in earlier if one.name == now.name))
+        yield ProtocolDoc(now.name, now.description, len(parse_seeds(now.seeds)), raw, versions)
+
+
+def _alike(one: Train, two: Train, apart: set[str]) -> bool:
+    """Whether two settings of training are equal but for those named."""
+    left, right = one.model_dump(), two.model_dump()
+    return all(left.get(key) == right.get(key) for key in {*left, *right} - apart)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -76,21 +74,20 @@ def refusals(record: Record, catalog: Catalog) -> Iterator[str]:
 
 
 def _identity(record: Record) -> Iterator[str]:
-    text = json.dumps(record.config, sort_keys=True, separators=(",", ":"))
-    if (digest := hashlib.sha256(text.encode()).hexdigest()[:16]) != record.run:
+    if (digest := record.config.hash) != record.run:
         yield f"run is {record.run}, but the hash of its config is {digest}"
     for field in ("protocol", "task", "encoding", "seed"):
         key = "label" if field == "encoding" else field
-        inside, outside = record.config.get(key), getattr(record, field)
+        inside, outside = getattr(record.config, key), getattr(record, field)
         if inside != outside:
             yield f"{field} is {outside!r}, but config.{key} is {inside!r}"
-    if bare(spec := record.settings.encoding) != bare(record.encoding):
+    if bare(spec := record.config.encoding) != bare(record.encoding):
         yield f"encoding is {record.encoding!r}, but config.encoding is {spec!r}"
 
 
 def _tuning(record: Record) -> Iterator[str]:
     if tuning := record.provenance.tuning:
-        yield from tuning.refusals(record.protocol, record.config["train"], record.seed)
+        yield from tuning.refusals(record.protocol, record.config.train.model_dump(), record.seed)
     elif MARK in record.protocol:
         yield f"protocol {record.protocol} needs provenance.tuning, which says what was tried"
 
@@ -102,14 +99,17 @@ def _names(record: Record, catalog: Catalog) -> Iterator[str]:
         yield unknown("protocol", record.protocol, catalog.protocols)
     if catalog.foreign(record):
         yield f"the settings are those of no version of protocol {record.protocol}"
+    elif catalog.strange_options(record):
+        given, typed = record.config.encoding, record.encoding
+        yield f"protocol {record.protocol} makes another encoding of {typed!r} than {given!r}"
     if (task := catalog.tasks.get(record.task)) is None:
         yield unknown("task", record.task, catalog.tasks)
-    elif not _not_newer(given := record.settings.task_version, task.version):
+    elif not _not_newer(given := record.config.task_version, task.version):
         yield f"task version {given} is not known: {record.task} is at version {task.version}"
-    name = bare(record.settings.encoding)
+    name = bare(record.config.encoding)
     if (current := catalog.version(name)) is None:
         yield unknown("encoding", name, catalog.encodings)
-    elif not _not_newer(given := record.settings.encoding_version, current):
+    elif not _not_newer(given := record.config.encoding_version, current):
         yield f"encoding version {given} is not known: {name} is at version {current}"
 
 
@@ -138,8 +138,8 @@ def _cost(record: Record) -> Iterator[str]:
     cost = record.cost
     if (cost.encoding_parameters or 0) > (cost.parameters or 10**12):
         yield f"the encoding has {cost.encoding_parameters} of only {cost.parameters} parameters"
-    steps = record.settings.train.steps
-    if record.status == "done" and cost.train_seconds and cost.steps_per_second and steps:
+    steps = record.config.train.steps
+    if record.status == "done" and cost.train_seconds and cost.steps_per_second:
         done = cost.train_seconds * cost.steps_per_second
         if cost.train_seconds > 1 and not 0.9 < done / steps < 1.1:
             yield (
@@ -149,29 +149,29 @@ def _cost(record: Record) -> Iterator[str]:
 
 
 def _training(record: Record) -> Iterator[str]:
-    steps = record.settings.train.steps
-    if not record.learning:
+    steps, every = record.config.train.steps, record.config.eval.every
+    order, points = [point.step for point in record.learning], -(-steps // every)
+    if not order:
         yield "a run that is done needs a learning curve"
-    elif steps and record.learning[-1].step != steps:
-        yield f"learning ends at step {record.learning[-1].step}, but config asks for {steps}"
-    order = [point.step for point in record.learning]
-    if order != sorted(set(order)):
-        yield "the steps of learning do not rise"
-    if steps and (record.best_step or 0) > steps:
-        yield f"best_step {record.best_step} is beyond the last step {steps}"
-    if record.learning and record.learning[-1].loss is None:
+    elif order[-1] != steps:
+        yield f"learning ends at step {order[-1]}, but config asks for {steps}"
+    elif len(order) != points or order != [*range(every, steps, every), steps]:
+        yield f"learning needs a point every {every} steps: {points}, was {len(order)}"
+    elif record.learning[-1].loss is None:
         yield "the last loss of learning is missing"
+    best = record.best_step or steps
+    if best != steps and (best % every or best > steps):
+        yield f"best_step {best} is no step of learning"
 
 
 def _scores(record: Record, where: str, scores: Sequence[Score]) -> Iterator[str]:
-    given = record.settings.eval
-    wanted, samples = given.lengths, given.samples and max(given.samples, given.min_samples)
-    lengths = [score.length for score in scores]
-    if wanted is not None and lengths != wanted:
-        yield f"{where} has lengths {lengths}, but config asks for {wanted}"
+    given = record.config.eval
+    most = max(given.samples, given.min_samples)
+    if (lengths := [score.length for score in scores]) != [*given.lengths]:
+        yield f"{where} has lengths {lengths}, but config asks for {[*given.lengths]}"
     for score in scores:
-        if samples and (score.count or 0) > samples:
-            yield f"{where}, length {score.length}: {score.count} examples of at most {samples}"
+        if (score.count or 0) > most:
+            yield f"{where}, length {score.length}: {score.count} examples of at most {most}"
         if score.exact == 1 and (score.token or 1.0) < 1 - 1e-6:
             yield f"{where}, length {score.length}: every answer is right, but not every token"
 
@@ -180,7 +180,7 @@ def _doubts(record: Record, catalog: Catalog) -> Iterator[str]:
     """What is allowed, but weakens the record."""
     if record.env.dirty is not False:
         yield "the code had changes that no commit holds"
-    settings = record.settings
+    settings = record.config
     current = catalog.version(bare(settings.encoding))
     if current is not None and settings.encoding_version != current:
         yield f"encoding version {settings.encoding_version}; the code is at {current}"

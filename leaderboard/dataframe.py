@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
+from dataclasses import asdict
 from datetime import UTC
 from pathlib import Path
 from typing import Any
@@ -101,7 +102,7 @@ def _rows(record: Record, checkpoint: str) -> Iterator[dict[str, Any]]:
         return
     for mode, scores in record.by_mode.items():
         for score in getattr(scores, checkpoint):
-            row = run | {"mode": mode} | score.model_dump()
+            row = run | {"mode": mode} | asdict(score)
             if score.status == "ok":
                 row["wilson_low"], row["wilson_high"] = wilson(score.correct, score.count)
             yield row
@@ -109,7 +110,7 @@ def _rows(record: Record, checkpoint: str) -> Iterator[dict[str, Any]]:
 
 def _run(record: Record) -> dict[str, Any]:
     """What all rows of a run share; `DataFrame` drops what is no column."""
-    settings = record.settings
+    settings = record.config
     return {
         **record.cost.model_dump(),
         **record.env.model_dump(),

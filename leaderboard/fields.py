@@ -10,8 +10,12 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue
 from leaderboard.escape import hidden, shown
 
 
+def _hides(text: str) -> bool:
+    return not text.isprintable() and any(hidden(char) for char in text)
+
+
 def _visible(text: str) -> str:
-    if any(hidden(char) for char in text):
+    if _hides(text):
         raise ValueError("holds control or invisible characters")
     return text
 
@@ -33,7 +37,7 @@ def bounded(value: Any, depth: int = 0) -> Any:
             bounded(key, depth)
         for item in value.values() if isinstance(value, dict) else value:
             bounded(item, depth + 1)
-    elif isinstance(value, str) and (len(value) > 2000 or any(hidden(char) for char in value)):
+    elif isinstance(value, str) and (len(value) > 2000 or _hides(value)):
         raise ValueError("a text among the settings is too long or holds invisible characters")
     elif isinstance(value, int | float) and not abs(value) <= 2**63:
         raise ValueError("a number among the settings is not finite or beyond 2**63")
@@ -53,12 +57,13 @@ Count = Annotated[int, Field(ge=0, le=10**12)]
 Positive = Annotated[int, Field(ge=1, le=10**12)]
 Seed = Annotated[int, Field(ge=0, lt=2**63)]
 Length = Annotated[int, Field(ge=0, le=10**7)]
-Lengths = Annotated[list[Length], Field(min_length=1, max_length=1000)]
-Version = Annotated[int, Field(ge=0, lt=2**63)]
 Plain = Annotated[JsonValue, AfterValidator(bounded)]
+
+
+CHECKED = ConfigDict(strict=True, extra="ignore", allow_inf_nan=False)
 
 
 class Part(BaseModel):
     """Whatever a record consists of: strict types, finite numbers, unknown fields dropped."""
 
-    model_config = ConfigDict(strict=True, frozen=True, extra="ignore", allow_inf_nan=False)
+    model_config = ConfigDict(**CHECKED, frozen=True)

@@ -12,14 +12,14 @@ from datetime import datetime
 from functools import cached_property
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, JsonValue, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
+from leaderboard.config import RunConfig
 from leaderboard.fields import (
     Amount,
     Cleaned,
     Command,
     Count,
-    Lengths,
     Moment,
     Name,
     Part,
@@ -29,7 +29,6 @@ from leaderboard.fields import (
     Seed,
     Share,
     Text,
-    Version,
     bounded,
 )
 from leaderboard.scores import Lesson, Scores
@@ -88,31 +87,9 @@ class Provenance(Part):
     tuning: Tuning | None = None  # where the settings were chosen from a grid
 
 
-class Train(Part):
-    lengths: Lengths
-    steps: Positive | None = None
-
-
-class Eval(Part):
-    lengths: Lengths | None = None
-    samples: Positive | None = None
-    min_samples: Positive = 1
-    examples: Text | None = None
-
-
-class Settings(Part):
-    """The few settings that the pages must understand; `config` keeps all of them as they are."""
-
-    encoding: Text
-    encoding_version: Version = 1
-    task_version: Version
-    train: Train
-    eval: Eval = Eval()
-
-
-def _read(config: dict[str, Any]) -> dict[str, Any]:
-    Settings.model_validate(config)
-    return config
+def _read(config: Any) -> RunConfig:
+    """Settings as `harness` writes them: every one there, of its type, and none beside."""
+    return RunConfig.model_validate_json(json.dumps(bounded(config)), strict=True)
 
 
 class Record(Part):
@@ -126,7 +103,7 @@ class Record(Part):
     task: Name
     encoding: Text
     seed: Seed
-    config: Annotated[dict[str, JsonValue], AfterValidator(bounded), AfterValidator(_read)]
+    config: Annotated[RunConfig, BeforeValidator(_read)]
     backbone_hash: Text | None = None
     data_hash: Text | None = None
     chance: Share | None = None
@@ -143,7 +120,7 @@ class Record(Part):
     def _agrees(self) -> Record:
         if self.status == "done" and not self.scores.last:
             raise ValueError("a run that is done needs scores.last")
-        low, high = min(self.settings.train.lengths), self.train_length
+        low, high = self.config.train.lengths
         for scores in (part for both in self.by_mode.values() for part in (both.last, both.best)):
             if len({score.length for score in scores}) < len(scores):
                 raise ValueError("scores name a length twice")
@@ -155,9 +132,10 @@ class Record(Part):
                     )
         return self
 
-    @cached_property
-    def settings(self) -> Settings:
-        return Settings.model_validate(self.config)
+    @classmethod
+    def of(cls, data: dict[str, Any]) -> Record:
+        """A record that is in memory, as if it had been read from its file."""
+        return cls.model_validate_json(json.dumps(data))
 
     @property
     def by_mode(self) -> dict[str, Scores]:
@@ -167,7 +145,7 @@ class Record(Part):
     @property
     def train_length(self) -> int:
         """The longest length in training."""
-        return max(self.settings.train.lengths)
+        return self.config.train.lengths[1]
 
     @property
     def finished(self) -> datetime:
@@ -176,21 +154,16 @@ class Record(Part):
     @property
     def for_tuning(self) -> bool:
         """Whether the run served to choose settings, on test examples of its own."""
-        return self.settings.eval.examples == EXAMPLES
+        return self.config.eval.examples == EXAMPLES
 
     def shared(self) -> dict[str, Any]:
         """The settings that all runs of one table have in common; of what was tuned, the grid."""
-        settings = {key: value for key, value in self.config.items() if key not in _FREE}
+        config = self.config.model_dump(mode="json")
+        settings = {key: value for key, value in config.items() if key not in _FREE}
         if (tuning := self.provenance.tuning) is None:
             return settings
         fixed = {key: value for key, value in settings["train"].items() if key not in tuning.grid}
         return settings | {"train": fixed, "tuned": tuning.sweep()}
-
-    @cached_property
-    def protocol_hash(self) -> str:
-        """Eight hexadecimal digits of what the protocol sets: model, training, evaluation."""
-        settings = {name: self.config.get(name) for name in ("model", "train", "eval")}
-        return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:8]
 
     @cached_property
     def shared_hash(self) -> str:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
+from pydantic.dataclasses import dataclass
 
-from leaderboard.fields import Cleaned, Count, Length, Loss, Part, Positive, Share
+from leaderboard.fields import CHECKED, Cleaned, Count, Length, Loss, Part, Positive, Share
 
 
-class Score(Part):
+@dataclass(config=CHECKED, frozen=True, slots=True, kw_only=True)
+class Score:
     """What one checkpoint did at one length; only status "ok" has numbers."""
 
     length: Length
@@ -44,7 +46,8 @@ class Scores(Part):
     best: Annotated[list[Score], Field(max_length=1000, default_factory=list)]
 
 
-class Lesson(Part):
+@dataclass(config=CHECKED, frozen=True, slots=True, kw_only=True)
+class Lesson:
     """One point of the learning curve."""
 
     step: Count

@@ -49,7 +49,7 @@ def summarise(records: Iterable[Record]) -> list[Row]:
 
 
 def _row_key(record: Record) -> tuple[str, ...]:
-    settings = record.settings
+    settings = record.config
     return *table_key(record), settings.encoding, str(settings.encoding_version)
 
 

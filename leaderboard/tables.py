@@ -69,12 +69,13 @@ def tables(records: Sequence[Record], catalog: Catalog | None = None) -> list[Ta
     """All tables, sorted by protocol and task, the protocol's own settings first.
 
     Records with the name of a protocol in `catalog`, but settings of no version of it, are in a
-    table of changed settings.
+    table of changed settings. An encoding with options that the protocol does not give it is shown
+    as if they had been typed.
 
     A title names its settings only where they are not the protocol's own and the name does not
     tell. Runs that served to choose settings are in no table.
     """
-    records = [record for record in records if not record.for_tuning]
+    records = [_called(record, catalog) for record in records if not record.for_tuning]
     runs: dict[Key, list[Record]] = defaultdict(list)
     rows: dict[Key, list[Row]] = defaultdict(list)
     for record in records:
@@ -96,13 +97,19 @@ def tables(records: Sequence[Record], catalog: Catalog | None = None) -> list[Ta
         keys = list(family)
         own = runs[keys[0]][0]
         for key in keys:
-            several = [other[:2] for other in keys].count(key[:2]) > 1
+            several = [other[:2] for other in keys if not foreign(other)].count(key[:2]) > 1
             changes = () if key == keys[0] else tuple(_changes(runs[key][0], own))
             policy = PROTOCOL if key == keys[0] else EARLIER
             if foreign(key):
                 policy, several = CHANGED, True
             found.append(_table(rows[key], runs[key], policy, changes, several))
     return found
+
+
+def _called(record: Record, catalog: Catalog | None) -> Record:
+    if catalog is None or not catalog.strange_options(record):
+        return record
+    return record.model_copy(update={"encoding": record.config.encoding})
 
 
 def _family(key: Key) -> tuple[str, str]:
@@ -119,7 +126,7 @@ def _table(
     """`several`: tables of other settings have the same protocol's name and task."""
     protocol, task, settings = table_key(records[0])
     title = f"{protocol} / {task}"
-    if records[0].provenance.tuning:
+    if records[0].provenance.tuning and policy != CHANGED:
         policy, title = TUNED, f"{base(protocol)} / {task} (tuned)"
     elif "+" in protocol:
         policy = CHANGED
@@ -183,7 +190,7 @@ def _unlike_choices(records: Sequence[Record]) -> Iterator[str]:
     found: dict[str, set[str]] = defaultdict(set)
     for record in records:
         if tuning := record.provenance.tuning:
-            found[record.settings.encoding].add(values_text(tuning.chosen))
+            found[record.config.encoding].add(values_text(tuning.chosen))
     for spec, chosen in found.items():
         if len(chosen) > 1:
             yield f"seeds of {spec} have different settings: {'; '.join(sorted(chosen))}"

@@ -16,8 +16,9 @@ from math import inf, prod
 from typing import Annotated, Any
 
 from pydantic import Field, model_validator
+from pydantic.dataclasses import dataclass
 
-from leaderboard.fields import Amount, Loss, Name, Part, RunId, Seed, Share, Text
+from leaderboard.fields import CHECKED, Amount, Loss, Name, Part, RunId, Seed, Share, Text
 
 MARK = "+tune-"
 RUNS = "+tuning"  # ends the protocol's name of a run that serves to choose
@@ -38,7 +39,8 @@ def base(protocol: str) -> str:
     return protocol.split("+")[0]
 
 
-class Trial(Part):
+@dataclass(config=CHECKED, frozen=True, slots=True, kw_only=True)
+class Trial:
     """One cell of the grid: means over the tuning seeds. A cell with a failed run has no `exact`.
 
     `exact`: exact match over all test lengths that have a number; `validation`: over the training

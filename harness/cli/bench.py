@@ -16,9 +16,9 @@ import click
 if TYPE_CHECKING:
     from harness.cli.train import Records
     from harness.engine import Engine
-    from harness.settings.config import RunConfig
     from harness.settings.request import Request
     from harness.settings.sweep import Sweep
+    from leaderboard.config import RunConfig
 
 FORMATS = ("table", "json", "csv", "markdown")
 

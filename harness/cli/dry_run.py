@@ -30,10 +30,10 @@ from harness.engine.stack_plan import Job
 from harness.perf.report import as_csv
 from harness.perf.timing import clock
 from harness.runs import cost, heap
-from harness.settings.config import RunConfig
 from harness.training.evaluate import chunk_size, sample_count, score, validate
 from harness.training.stack import Stack
 from harness.training.trainer import Trainer, start
+from leaderboard.config import RunConfig
 
 Seconds = np.ndarray  # (2,): on the clock, of the processor (all threads)
 

@@ -12,7 +12,7 @@ from harness.cli.bench import FORMATS
 
 if TYPE_CHECKING:
     from harness.perf.report import Report
-    from harness.settings.config import RunConfig
+    from leaderboard.config import RunConfig
 
 
 @dataclass(frozen=True)

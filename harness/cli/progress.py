@@ -12,7 +12,7 @@ from rich.live import Live
 from rich.table import Table
 
 from harness.runs.events import Event
-from harness.settings.config import RunConfig
+from leaderboard.config import RunConfig
 
 _PLAIN_SECONDS = 15
 

@@ -26,7 +26,7 @@ def print_records(records: list[dict[str, Any]], form: str) -> None:
     if form == "json":
         click.echo(json.dumps(records, indent=1))
         return
-    rows = summarise([Record.model_validate(record) for record in records])
+    rows = summarise([Record.of(record) for record in records])
     if form == "csv":
         click.echo(rows_as_csv(rows), nl=False)
         return

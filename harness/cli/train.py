@@ -20,7 +20,6 @@ from harness.cli.progress import Progress
 from harness.engine import Engine
 from harness.runs.events import Event
 from harness.runs.folder import RunFolder
-from harness.settings.config import ConfigError, RunConfig
 from harness.settings.sweep import (
     Choice,
     Sweep,
@@ -29,6 +28,7 @@ from harness.settings.sweep import (
     sweep_configs,
     tuned_configs,
 )
+from leaderboard.config import ConfigError, RunConfig
 
 WAIT = 10.0  # seconds between two looks at runs that other processes hold
 LOCAL_OPTIONS = (

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from harness.settings.config import ConfigError
+from leaderboard.config import ConfigError
 
 if TYPE_CHECKING:
-    from harness.settings.config import RunConfig
+    from leaderboard.config import RunConfig
 
 
 def writable(folder: Path) -> Path:
@@ -83,7 +83,7 @@ def check_records(configs: list[RunConfig], command: str) -> None:
     last = sorted(configs, key=lambda config: config.seed)  # the largest seed of each kind
     for config in {(c.label, c.task, c.protocol): c for c in last}.values():
         try:
-            Record.model_validate(blank_record(config, command))
+            Record.of(blank_record(config, command))
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             field = ".".join(str(part) for part in first["loc"]) or "record"

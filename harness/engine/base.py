@@ -9,7 +9,7 @@ from pathlib import Path
 
 from harness.engine.stack_plan import Job
 from harness.runs.events import ReportOf
-from harness.settings.config import RunConfig
+from leaderboard.config import RunConfig
 
 
 class EngineError(ValueError):

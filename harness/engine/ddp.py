@@ -32,9 +32,9 @@ from harness.engine.stack_plan import Job, plan
 from harness.runs import heap
 from harness.runs.events import Event, ReportOf
 from harness.runs.execute import execute_all
-from harness.settings.config import RunConfig
 from harness.training.losses import Diverged
 from harness.training.trainer import Trainer, start
+from leaderboard.config import RunConfig
 from pezoo.base import PositionError
 
 PATIENCE = timedelta(days=2)  # the others wait while process 0 evaluates

@@ -21,8 +21,8 @@ from harness.engine import scheduler
 from harness.engine.base import EngineError
 from harness.engine.stack_plan import Job, plan
 from harness.runs.events import FINAL, Event
-from harness.settings.config import RunConfig
 from harness.settings.request import check_device
+from leaderboard.config import RunConfig
 
 
 class Engine(scheduler.Engine):

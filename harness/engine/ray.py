@@ -16,7 +16,7 @@ from harness.engine.local import cores
 from harness.engine.remote import Ended, RemoteJob, RemoteWorkers
 from harness.engine.stack_plan import Job, plan
 from harness.runs.events import Event
-from harness.settings.config import RunConfig
+from leaderboard.config import RunConfig
 
 
 class Engine(remote.Engine):

@@ -23,7 +23,7 @@ from harness.engine.stack_plan import Job
 from harness.runs.events import FINAL, Event
 from harness.runs.files import read_json
 from harness.runs.folder import finished
-from harness.settings.config import RunConfig
+from leaderboard.config import RunConfig
 from leaderboard.files import write_whole
 
 POLL = 0.3  # seconds between two looks at all runs

@@ -24,7 +24,7 @@ from filelock import Timeout
 from harness.engine import base
 from harness.engine.stack_plan import Job
 from harness.runs.events import FINAL, Event, ReportOf
-from harness.settings.config import RunConfig
+from leaderboard.config import RunConfig
 
 
 class Interrupted(KeyboardInterrupt):

@@ -8,7 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from harness.runs.files import read_sealed
-from harness.settings.config import RunConfig
+from leaderboard.config import RunConfig
 
 Job = tuple[int, ...]  # runs, by their place among all
 MOST = 32  # members of a stack

@@ -21,7 +21,7 @@ from harness.engine.base import EngineError
 from harness.engine.remote import Ended, RemoteJob, RemoteWorkers
 from harness.engine.stack_plan import Job, plan
 from harness.runs.events import Event
-from harness.settings.config import RunConfig
+from leaderboard.config import RunConfig
 
 MINUTES = 24 * 60  # of a job, unless --slurm timeout_min says otherwise
 PATIENCE = 15.0  # seconds for a result to appear on a slow file system after its job has ended

@@ -14,7 +14,7 @@ from torch.nn.functional import gelu, linear
 
 from harness.data.drawn import DROPOUT, Drawn
 from harness.data.seeds import generator
-from harness.settings.config import Model
+from leaderboard.config import Model
 from pezoo import adapters
 from pezoo.adapters import attend, resolve
 from pezoo.base import Context, Encoding, Memo, Shape

@@ -16,8 +16,8 @@ from harness.perf.memory import peak_bytes, state_bytes
 from harness.perf.report import Report, machine
 from harness.perf.timing import clock, columns, interleave
 from harness.runs import heap
-from harness.settings.config import RunConfig
 from harness.training.trainer import start
+from leaderboard.config import RunConfig
 from pezoo.base import PositionError
 
 PHASES = ("step", "forward", "backward", "decode")

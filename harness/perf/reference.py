@@ -6,7 +6,7 @@ import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.settings.config import RunConfig
+from leaderboard.config import RunConfig
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,8 @@ from harness import tasks
 from harness.data.seeds import generator
 from harness.data.sequences import join
 from harness.runs.machine import processor
-from harness.settings.config import RunConfig
 from harness.training.trainer import draw_length
+from leaderboard.config import RunConfig
 
 HASHED_BATCHES = 8
 

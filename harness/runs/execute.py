@@ -22,10 +22,10 @@ from harness.runs.folder import RunFolder
 from harness.runs.rate import Rate
 from harness.runs.record import failure_reason, new_record
 from harness.runs.run import MakeTrainer, Record, Run, close_record, open_record, write_record
-from harness.settings.config import RunConfig
 from harness.training.losses import Diverged
 from harness.training.stack import Stack
 from harness.training.trainer import Trainer, start
+from leaderboard.config import RunConfig
 
 Finish = Callable[[int, Record | Exception], None]
 

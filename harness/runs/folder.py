@@ -30,8 +30,8 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from harness.runs.files import read, read_json, read_sealed, write, write_json, write_sealed
-from harness.settings.config import ConfigError, RunConfig
 from harness.training.trainer import Trainer
+from leaderboard.config import ConfigError, RunConfig
 from leaderboard.files import flush_folder
 
 KEEP = 2

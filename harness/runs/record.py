@@ -10,8 +10,8 @@ from typing import Any
 import torch
 
 from harness.runs.environment import environment
-from harness.settings.config import RunConfig
 from harness.training.losses import Diverged
+from leaderboard.config import RunConfig
 from pezoo.base import PositionError
 
 

@@ -17,10 +17,10 @@ from harness.runs.files import WriteError, write, write_json
 from harness.runs.folder import Curve, RunFolder
 from harness.runs.record import failure_reason, new_record, now
 from harness.runs.scores import scores_of
-from harness.settings.config import RunConfig
 from harness.training.evaluate import score_all, validate
 from harness.training.losses import Diverged
 from harness.training.trainer import Trainer
+from leaderboard.config import RunConfig
 from pezoo.base import PositionError
 
 Record = dict[str, Any]

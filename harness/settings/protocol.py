@@ -11,13 +11,12 @@ from typing import Any
 from pydantic import ValidationError
 
 from harness import tasks
-from harness.settings.config import (
+from leaderboard.config import (
     ConfigError,
     Eval,
     Model,
     Protocol,
     RunConfig,
-    TaskSettings,
     Train,
 )
 from leaderboard.protocols import read_settings
@@ -57,7 +56,9 @@ def load_protocol(name: str, overrides: tuple[str, ...] = ()) -> Protocol:
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
-        raise ConfigError(f"protocol {name}, {where}: {first['msg']}") from error
+        raise ConfigError(
+            f"protocol {name}, {where}: {first['msg'].removeprefix('Value error, ')}"
+        ) from error
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -71,23 +72,17 @@ def resolve(
     protocol: Protocol, task: str, encoding: Spec, seed: int, device: str, attention: str
 ) -> RunConfig:
     """One run of a protocol. Errors: ConfigError, TaskError or SpecError."""
-    own = protocol.tasks.get(task, TaskSettings())
-    low, high = own.train_lengths or protocol.train.lengths
-    curriculum = protocol.train.curriculum if own.curriculum is None else own.curriculum
+    model, train, test = protocol.settings(task)
+    low, high = train.lengths
     made = tasks.make(task)
     if not made.lengths(low, high):
         raise ConfigError(f"task {task} has no instance of length {low} to {high}")
-    draw = own.draw or protocol.train.draw
-    if draw == "instances" and made.instances(made.lengths(low, high)[0]) is None:
+    if train.draw == "instances" and made.instances(made.lengths(low, high)[0]) is None:
         raise ConfigError(
             f'train.draw = "instances" needs a task that lists its instances; {task} does not: '
             f'take "lengths"'
         )
-    options = {
-        name: {**protocol.encodings.get(name, {}), **own.encodings.get(name, {})}
-        for name in {**protocol.encodings, **own.encodings}
-    }
-    full = check(_with_options(encoding, options))
+    full = check(protocol.fill(task, encoding))
     return RunConfig(
         protocol=protocol.name,
         task=task,
@@ -98,19 +93,10 @@ def resolve(
         seed=seed,
         device=device,
         attention=attention,
-        model=protocol.model,
-        train=protocol.train.model_copy(
-            update={"lengths": (low, high), "curriculum": curriculum, "draw": draw}
-        ),
-        eval=protocol.eval.model_copy(
-            update={"lengths": own.eval_lengths or protocol.eval.lengths}
-        ),
+        model=model,
+        train=train,
+        eval=test,
     )
-
-
-def _with_options(spec: Spec, options: dict[str, dict[str, Any]]) -> Spec:
-    inner = spec.inner and _with_options(spec.inner, options)
-    return Spec(spec.name, {**options.get(spec.name, {}), **spec.options}, inner)
 
 
 def _version(spec: Spec) -> int:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from harness import tasks
-from harness.settings.config import ConfigError, Protocol, RunConfig
 from harness.settings.protocol import load_protocol, resolve
+from leaderboard.config import ConfigError, Protocol, RunConfig
 from leaderboard.seeds import parse_seeds
 from pezoo.registry import check
 from pezoo.spec import Spec, parse_list, unknown
@@ -50,11 +50,6 @@ def parse_request(
         chosen = load_protocol(protocol, sets)
     except OSError as error:
         raise ConfigError(f"cannot read protocol {protocol[:80]!r}: {error.strerror}") from error
-    if chosen.model.width % chosen.model.heads:
-        raise ConfigError(
-            f"model.width {chosen.model.width} is not a multiple of model.heads "
-            f"{chosen.model.heads}"
-        )
     return Request(encodings, names, chosen, parse_seeds(seeds or chosen.seeds))
 
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from math import isfinite
 from statistics import fmean
 from typing import Any, get_origin
 
 from pydantic import ValidationError
 
-from harness.settings.config import ConfigError, Protocol, RunConfig, Train
+from leaderboard.config import ConfigError, Protocol, RunConfig, Train
 from leaderboard.seeds import parse_seeds
 from leaderboard.tuning import EXAMPLES, RUNS, Trial, Value, best, cells, tuned_name
 from pezoo.spec import unknown
@@ -162,7 +162,7 @@ def _choice(sweep: Sweep, runs: Sequence[RunConfig], records: Sequence[Record]) 
         "grid": sweep.grid,
         "seeds": sweep.seeds,
         "chosen": winner.values,
-        "cells": [trial.model_dump() for trial in trials],
+        "cells": [asdict(trial) for trial in trials],
         "cpu_seconds": _sum(costs, "cpu_seconds", "eval_cpu_seconds"),
         "seconds": _sum(costs, "train_seconds", "eval_seconds"),
     }

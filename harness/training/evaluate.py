@@ -8,6 +8,7 @@ itself the true tokens. Encodings that do not promise both are decoded token by 
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 import torch
@@ -16,8 +17,8 @@ from torch import Tensor
 from harness.data.seeds import generator, seed
 from harness.data.sequences import Sequences, join
 from harness.model.decoder import Cache, Decoder
-from harness.settings.config import RunConfig
 from harness.tasks.base import Batch, Task
+from leaderboard.config import RunConfig
 from leaderboard.scores import Score
 from pezoo.base import PositionError
 
@@ -29,7 +30,7 @@ def score_all(
 ) -> list[dict[str, Any]]:
     """Every test length of the protocol, as plain records; `mode` is one of the encoding's."""
     lengths = config.eval.lengths
-    return [score(model, task, config, length, mode).model_dump() for length in lengths]
+    return [asdict(score(model, task, config, length, mode)) for length in lengths]
 
 
 def score(

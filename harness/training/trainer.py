@@ -22,9 +22,9 @@ from harness.data.drawn import DROPOUT, dropout_masks
 from harness.data.seeds import generator, seed
 from harness.data.sequences import Sequences, join
 from harness.model.decoder import Decoder, shape_of
-from harness.settings.config import RunConfig, Train
 from harness.tasks.base import Task
 from harness.training.losses import Losses
+from leaderboard.config import RunConfig, Train
 from pezoo.base import Context, PositionError
 from pezoo.functional import at_least_float32
 from pezoo.registry import make

@@ -35,9 +35,7 @@ def failed() -> Callable[..., dict[str, Any]]:
 def record() -> Callable[..., Any]:
     from leaderboard.records import Record
 
-    return lambda *args, **changes: Record.model_validate_json(
-        json.dumps(raw_record(*args, **changes))
-    )
+    return lambda *args, **changes: Record.of(raw_record(*args, **changes))
 
 
 @pytest.fixture

@@ -43,7 +43,7 @@ def hostile(draw, raw):
     """A record that passes the schema and is as bad as that allows."""
     text = lambda: draw(texts)  # noqa: E731
     right = {10: draw(shares), 20: draw(shares | st.just("cannot represent"))}
-    one = raw(text(), draw(st.integers(0, 3)), right, config={"note": text()})
+    one = raw(text(), draw(st.integers(0, 3)), right, config={"attention": text()})
     one["env"] |= {"device": text(), "torch": text(), "commit": text(), "kernels": text()}
     one["reason"], one["provenance"]["command"] = text(), text()
     if draw(st.booleans()):
@@ -84,7 +84,7 @@ NAMES = {
 @given(data=st.data())
 def test_whatever_a_record_holds_pages_hold_only_our_markup(data, raw, tmp_path_factory):
     drawn = data.draw(st.lists(hostile(raw), min_size=1, max_size=4))
-    records = [Record.model_validate_json(json.dumps(one)) for one in drawn]
+    records = [Record.of(one) for one in drawn]
     out = tmp_path_factory.mktemp("site")
     found = tables(records)
     for path in site.build(found, records, out, catalog=Catalog()):

@@ -108,10 +108,9 @@ def attack(raw, text):
     """A record that carries the text wherever a text may stand."""
     env = raw()["env"] | {"device": text, "torch": text, "kernels": {text: text}}
     env |= dict.fromkeys(("numpy", "numba", "triton", "cuda", "platform", "cpu"), text)
+    config = {"attention": text, "train": {"batch": sum(map(ord, text))}}
     command = {"command": text, "finished": "2026-01-01T00:00:00+00:00"}
-    return raw(text, env=env, reason=text, config={"odd": text, text: 1}, data_hash=text) | {
-        "provenance": command
-    }
+    return raw(text, env=env, reason=text, config=config, data_hash=text) | {"provenance": command}
 
 
 def test_hostile_texts_stay_texts_everywhere(raw, save, tmp_path):

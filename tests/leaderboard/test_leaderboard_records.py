@@ -15,8 +15,8 @@ from leaderboard.records import load
 
 def test_a_good_record_keeps_its_settings(record):
     one = record("prism", 3)
-    assert (one.train_length, one.settings.encoding, one.settings.task_version) == (10, "prism", 1)
-    assert one.config["train"] == {"steps": 1500, "lengths": [1, 10]}
+    assert (one.train_length, one.config.encoding, one.config.task_version) == (10, "prism", 1)
+    assert (one.config.train.steps, one.config.train.lengths) == (1500, (1, 10))
 
 
 BAD = {

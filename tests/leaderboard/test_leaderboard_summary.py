@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 from scipy import stats
@@ -165,7 +163,7 @@ def test_custom_options_count_for_no_other_rank(record):
 def test_a_mode_keeps_its_scores_apart(raw):
     one = raw("prism", right={10: 100, 20: 10})
     one["modes"] = {"snapped": raw(right={10: 100, 20: 90})["scores"]}
-    rows = summarise([Record.model_validate_json(json.dumps(one))])
+    rows = summarise([Record.of(one)])
     assert [(r.label, r.mode, r.unseen.mean) for r in rows] == [
         ("prism (snapped)", "snapped", 0.9), ("prism", "", 0.1),
     ]  # fmt: skip

@@ -1,7 +1,5 @@
 """Tuned runs: a ranking of their own, and nothing in it that the grid does not explain."""
 
-import json
-
 import pytest
 from made_records import GRID, NAME, raw_record, tuned_record
 
@@ -16,7 +14,7 @@ KNOWN = catalog.read()
 
 
 def read(raw):
-    return Record.model_validate_json(json.dumps(raw))
+    return Record.of(raw)
 
 
 def test_encodings_with_different_values_share_one_tuned_table_and_no_other():

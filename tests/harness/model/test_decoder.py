@@ -5,7 +5,7 @@ import torch
 
 import pezoo
 from harness.model.decoder import Cache, Decoder, attention_mask, shape_of
-from harness.settings.config import Model
+from leaderboard.config import Model
 from pezoo.adapters import CAUSAL
 from pezoo.base import Context
 

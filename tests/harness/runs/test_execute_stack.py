@@ -66,7 +66,7 @@ def test_the_records_are_those_of_runs_alone(assert_alike, tmp_path):
         assert mine["env"]["attention_ran"] == record["env"]["attention_ran"]
         assert mine["cost"]["stacked"] == 3
         assert record["cost"]["stacked"] == 1
-        assert Record.model_validate(mine).cost.stacked == 3
+        assert Record.of(mine).cost.stacked == 3
     assert together(configs, tmp_path / "one")[0] == [events[0][-1]]  # nothing is left to do
 
 

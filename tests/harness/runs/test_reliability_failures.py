@@ -16,9 +16,9 @@ from soak import SETTINGS
 from harness import tasks
 from harness.cli.main import main
 from harness.cli.tables import print_records
-from harness.settings.config import ConfigError
 from harness.settings.protocol import load_protocol, protocol_names
 from harness.settings.request import ATTENTION, DEVICES, parse_request
+from leaderboard.config import ConfigError
 from leaderboard.records import load
 from pezoo import registry
 from pezoo.adapters import BACKENDS

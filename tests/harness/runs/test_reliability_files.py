@@ -17,9 +17,9 @@ from soak import SETTINGS, same, weights
 from harness.runs.execute import execute
 from harness.runs.files import WriteError, read_sealed, write, write_json, write_sealed
 from harness.runs.folder import RunFolder, finished
-from harness.settings.config import ConfigError
 from harness.settings.protocol import load_protocol, resolve
 from harness.training.trainer import Trainer, start
+from leaderboard.config import ConfigError
 from pezoo.spec import parse
 
 

@@ -103,7 +103,7 @@ def test_a_record_says_how_it_was_made(tmp_path):
     assert 0 < spent["data_share"] < 1
     assert spent["peak_memory_mb"] > 50
     assert spent["sessions"] == 1
-    shown = Record.model_validate(record)
+    shown = Record.of(record)
     assert shown.data_hash == record["data_hash"]
     assert shown.cost.cpu_seconds == spent["cpu_seconds"]
 

@@ -3,9 +3,9 @@
 import pytest
 
 from harness import tasks
-from harness.settings.config import ConfigError
 from harness.settings.protocol import load_protocol, protocol_names, resolve
 from harness.training.trainer import start
+from leaderboard.config import ConfigError
 from leaderboard.seeds import parse_seeds
 from pezoo.spec import parse
 

@@ -1,15 +1,16 @@
 """A protocol's name stands for its settings: what else calls itself that is in another table."""
 
-import hashlib
 import json
 import re
 
 import pytest
 
 from harness import tasks
+from harness.runs.record import blank_record
 from harness.settings.protocol import PROTOCOLS, load_protocol, protocol_names, resolve
 from leaderboard import catalog
 from leaderboard.check import refusals
+from leaderboard.config import RunConfig
 from leaderboard.records import RECORDS, load
 from leaderboard.schema import Record
 from leaderboard.tables import PROTOCOL, tables
@@ -38,29 +39,82 @@ def test_a_changed_copy_is_not_called_as_the_protocol(name, tmp_path):
     assert changed == load_protocol("quick", ("train.steps=20",))
 
 
+def forged(record, change):
+    """The record with a changed config, made to fit it, and newer than all others."""
+    raw = json.loads(record.model_dump_json(by_alias=True))
+    change(raw)
+    raw["run"] = RunConfig.model_validate(raw["config"]).hash
+    raw["provenance"]["finished"] = "2026-11-01T00:00:00+00:00"
+    return Record.of(raw)
+
+
+def first(records, protocol, encoding):
+    return next(r for r in records if (r.protocol, r.encoding) == (protocol, encoding))
+
+
 def test_a_record_with_other_settings_never_enters_the_protocols_table(committed, known):
-    raw = json.loads(next(r for r in committed if r.protocol == "quick").model_dump_json())
-    raw["schema"] = raw.pop("schema_")
-    raw["config"]["train"]["steps"] = raw["learning"][-1]["step"] = 2001
-    text = json.dumps(raw["config"], sort_keys=True, separators=(",", ":"))
-    raw["run"] = hashlib.sha256(text.encode()).hexdigest()[:16]
-    raw["provenance"]["finished"] = "2026-11-01T00:00:00+00:00"  # newer than all others
-    forged = Record.model_validate(raw)
-    assert "the settings are those of no version of protocol quick" in list(refusals(forged, known))
+    def longer(raw):
+        raw["config"]["train"]["steps"] = raw["learning"][-1]["step"] = 2001
+
+    false = forged(first(committed, "quick", "rope"), longer)
+    assert "the settings are those of no version of protocol quick" in list(refusals(false, known))
     before = [table for table in tables(committed, known) if table.policy == PROTOCOL]
-    after = [table for table in tables([*committed, forged], known) if table.policy == PROTOCOL]
+    after = [table for table in tables([*committed, false], known) if table.policy == PROTOCOL]
     assert [table.records for table in after] == [table.records for table in before]
-    (alone,) = tables([forged], known)
-    assert (alone.policy, alone.slug) == ("changed", f"quick.copy.{forged.shared_hash}")
+    (alone,) = tables([false], known)
+    assert (alone.policy, alone.slug) == ("changed", f"quick.copy.{false.shared_hash}")
 
 
-def test_the_known_settings_are_those_of_the_protocols_and_of_the_committed_records(known):
+def test_a_tuned_record_has_the_protocols_settings_but_for_the_tuned(committed, known):
+    def larger(raw):
+        raw["config"]["train"]["batch"] += 1
+
+    tuned = first(committed, "quick+tune-27014962", "rope")
+    false = forged(tuned, larger)
+    assert list(refusals(tuned, known)) == []
+    (reason,) = refusals(false, known)
+    assert reason == f"the settings are those of no version of protocol {false.protocol}"
+    before = [(table.slug, table.title, table.records) for table in tables(committed, known)]
+    after = tables([*committed, false], known)
+    assert [(t.slug, t.title, t.records) for t in after if false not in t.records] == before
+    (alone,) = (table for table in after if false in table.records)
+    assert (alone.policy, len(alone.records)) == ("changed", 1)
+
+
+def test_options_that_the_protocol_does_not_give_are_shown_as_typed(committed, known):
+    def wider(raw):
+        raw["config"]["encoding"] = raw["config"]["encoding"].replace("d_pe=32", "d_pe=320")
+
+    false = forged(first(committed, "quick", "prism"), wider)
+    (reason,) = refusals(false, known)
+    assert reason.startswith("protocol quick makes another encoding of 'prism' than 'prism(base=")
+    (table,) = (t for t in tables([*committed, false], known) if t.policy == PROTOCOL)
+    (row,) = (row for row in table.rows if false.run in row.runs and not row.mode)
+    assert (row.label, row.custom) == (false.config.encoding, True)
+
+
+def test_an_earlier_version_of_a_protocol_is_known(committed, known, tmp_path, monkeypatch):
+    text = (PROTOCOLS / "earlier" / "quick-1.toml").read_text(encoding="utf-8")
+    (tmp_path / "quick.toml").write_text(text.replace("steps = 2000", "steps = 3000"))
+    monkeypatch.setattr(catalog, "_folder", lambda *names: tmp_path)
+    record = first(committed, "quick", "prism")
+
+    def now():
+        return catalog.Catalog(protocols={one.name: one for one in catalog._protocols()})
+
+    assert now().foreign(record)
+    (tmp_path / "earlier").mkdir()
+    (tmp_path / "earlier" / "quick-1.toml").write_text(text)
+    assert not now().foreign(record)
+    assert not now().strange_options(record)
+
+
+def test_the_committed_records_and_what_the_harness_makes_are_of_known_versions(known):
     records, _ = load([RECORDS])
-    assert not [record.run for record in records if known.foreign(record)]
     for name in protocol_names():
         for task in tasks.names():
-            run = resolve(load_protocol(name), task, parse("rope"), 0, "cpu", "auto")
-            config = run.model_dump(mode="json")
-            made = Record.model_construct(protocol=name, task=task, config=config)
-            words = f"{made.protocol_hash} of {name}, {task} belongs into protocols/known.json"
-            assert not known.foreign(made), words
+            for pe in ("rope", "randomized:prism(cursors=3)"):
+                run = resolve(load_protocol(name), task, parse(pe), 0, "cpu", "auto")
+                records.append(Record.of(blank_record(run, "pezoo bench")))
+    assert not [record.run for record in records if known.foreign(record)]
+    assert not [record.run for record in records if known.strange_options(record)]

@@ -158,13 +158,13 @@ def test_bench_tunes_resumes_and_records_what_it_chose(call, monkeypatch, tmp_pa
     args += ["--tune", "lr=1e-3,3e-3", "--set", "train.steps=2", "--runs", tmp_path]
     code, out, err = call(*args, "--format", "json")
     assert code == 0, err
-    records = [Record.model_validate(one) for one in json.loads(out)]
+    records = [Record.of(one) for one in json.loads(out)]
     assert [(r.encoding, r.seed) for r in records] == [("nope", 0), ("learned", 0)]
     assert len({r.shared_hash for r in records}) == 1
     for record in records:
-        tuning = record.provenance.tuning
-        assert tuning.refusals(record.protocol, record.config["train"], record.seed) == []
-        assert record.config["train"]["lr"] == tuning.chosen["lr"]
+        tuning, train = record.provenance.tuning, record.config.train.model_dump()
+        assert tuning.refusals(record.protocol, train, record.seed) == []
+        assert train["lr"] == tuning.chosen["lr"]
         assert len({run for cell in tuning.cells for run in cell.runs}) == 2
         assert tuning.cpu_seconds > 0
     assert "tuning: mean exact match" in err

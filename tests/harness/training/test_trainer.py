@@ -9,11 +9,11 @@ from harness import tasks
 from harness.data.seeds import generator
 from harness.data.sequences import join
 from harness.runs import cost
-from harness.settings.config import Stage
 from harness.settings.protocol import load_protocol, resolve
 from harness.training import trainer as trainer_module
 from harness.training.losses import Diverged
 from harness.training.trainer import draw_length, rate, start
+from leaderboard.config import Stage
 from pezoo.spec import parse
 
 torch.set_num_threads(1)

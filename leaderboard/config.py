@@ -1,4 +1,4 @@
-"""Settings, field by field: of a protocol, and of one run.
+"""Settings, field by field: of a protocol, and of one run, as its record has them.
 
 A run's identity is the hash of everything that could change its result. Where the same command
 leads to the same hash, the run is continued or its finished result is shown.
@@ -18,7 +18,10 @@ from pydantic import (
     PositiveInt,
     SerializerFunctionWrapHandler,
     model_serializer,
+    model_validator,
 )
+
+from pezoo.spec import Spec
 
 Length = Annotated[PositiveInt, Field(le=10**7)]
 
@@ -53,6 +56,12 @@ class Model(Settings):
     dropout: float = Field(0.0, ge=0, lt=1)
     tie_embeddings: bool = True
     vocab: PositiveInt = 64
+
+    @model_validator(mode="after")
+    def _agrees(self) -> Model:
+        if self.width % self.heads:
+            raise ValueError(f"width {self.width} is not a multiple of heads {self.heads}")
+        return self
 
 
 class Stage(Settings):
@@ -126,6 +135,19 @@ class Protocol(Settings):
     encodings: dict[str, dict[str, Any]] = {}
     tasks: dict[str, TaskSettings] = {}
 
+    def settings(self, task: str) -> tuple[Model, Train, Eval]:
+        """What all encodings share on a task."""
+        own = self.tasks.get(task, TaskSettings())
+        train = {"lengths": own.train_lengths, "curriculum": own.curriculum, "draw": own.draw}
+        test = {"lengths": own.eval_lengths}
+        return self.model, _changed(self.train, train), _changed(self.eval, test)
+
+    def fill(self, task: str, typed: Spec) -> Spec:
+        """An encoding as typed, with the options that this protocol gives it on a task."""
+        own = self.tasks.get(task, TaskSettings()).encodings.get(typed.name, {})
+        options = {**self.encodings.get(typed.name, {}), **own, **typed.options}
+        return Spec(typed.name, options, typed.inner and self.fill(task, typed.inner))
+
 
 class RunConfig(Settings):
     """Everything that decides the result of one run."""
@@ -165,3 +187,7 @@ class RunConfig(Settings):
     def replace_eval(self, **changes: Any) -> RunConfig:
         """The same run with other settings of its evaluation."""
         return self.replace(eval=self.eval.model_copy(update=changes))
+
+
+def _changed(settings: Any, changes: dict[str, Any]) -> Any:
+    return settings.model_copy(update={k: v for k, v in changes.items() if v is not None})
