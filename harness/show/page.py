@@ -17,6 +17,7 @@ from harness.show import plots
 from harness.show.activations import Activations, activations
 from harness.show.examples import Example, answer, lengths, sample
 from harness.show.figures import Figure, figures
+from harness.show.lengths import length_panels
 from harness.tasks.base import Task
 from pezoo.base import PositionError
 
@@ -74,6 +75,7 @@ def page(run: Run, inspection: Inspection, mode: str | None = None) -> str:
         mode=mode,
         scores=scores(run.record),
         curves=curves(run.record["learning"]),
+        lengths=length_panels(run.task, run.config),
         inspection=inspection,
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from html import escape
 from io import StringIO
@@ -13,7 +13,7 @@ import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 from matplotlib.transforms import Bbox
 from torch import Tensor
 
@@ -130,6 +130,28 @@ def curve(name: str, points: Sequence[tuple[int, float]], label: str, top: float
         axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
         axes.set_xlabel("step", LABEL)
         _label_height(axes, label)
+        return _svg(axes, name, _box(axes))
+
+
+def histograms(name: str, shares: Mapping[str, Sequence[float]], label: str, log: bool) -> str:
+    """Shares by whole number, from 0: the first filled, a second one as an outline."""
+    with _axes(270, 110) as axes:
+        for (what, values), colour in zip(shares.items(), (BLUE, ORANGE), strict=True):
+            edges, fill = np.arange(len(values) + 1) - 0.5, colour == BLUE
+            axes.stairs(values, edges, fill=fill, color=colour, linewidth=1.4, label=what)
+        first = min(next(i for i, x in enumerate(values) if x) for values in shares.values())
+        axes.set_xlim(first - 1, max(map(len, shares.values())))
+        axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+        axes.set_xlabel(label, LABEL)
+        _label_height(axes, "share, logarithmic" if log else "share")
+        if log:
+            some = [x for values in shares.values() for x in values if x]
+            axes.set_yscale("log")
+            axes.set_ylim(min(min(some) / 2, max(some) / 20), 2 * max(some))
+            axes.yaxis.set_major_locator(LogLocator(numticks=5))
+            axes.yaxis.set_major_formatter("{x:g}")
+            axes.yaxis.set_minor_locator(NullLocator())
+        axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, frameon=False, fontsize=10)
         return _svg(axes, name, _box(axes))
 
 

@@ -41,14 +41,21 @@ def score(
     if not task.lengths(length, length):
         note = f"{task.name} has no instance of this length"
         return Score(length=length, seen=seen, status="no instance", note=note)
-    count = sample_count(task, config, length)
-    # One test set for all encodings and seeds, which no training step can draw.
-    draws = generator(config.eval.examples, task.name, task.version, length)
     positions = seed("test", config.seed, length)
-    sample = task.instances(length)
-    if sample is None or len(sample.prompt) > count:
-        sample = task.sample(draws, count, length)
-    return _score(model, task, length, seen, sample, positions, mode)
+    return _score(model, task, length, seen, examples(task, config, length), positions, mode)
+
+
+def examples(task: Task, config: RunConfig, length: int) -> Batch:
+    """What a length is tested on, the same for all encodings and seeds: all instances if they fit.
+
+    Else samples that no training step draws. Where a task can list its instances, those that
+    settings are chosen on ("tuning") are samples of the same.
+    """
+    count, every = sample_count(task, config, length), task.instances(length)
+    if every is not None and len(every.prompt) <= count and config.eval.examples == "test":
+        return every
+    draws = generator(config.eval.examples, task.name, task.version, length)
+    return task.sample(draws, count, length)
 
 
 def validate(model: Decoder, task: Task, config: RunConfig) -> float:

@@ -1,0 +1,54 @@
+"""Histograms of the lengths in tokens."""
+
+from xml.etree import ElementTree
+
+import pytest
+import torch
+
+from harness import tasks
+from harness.settings.protocol import load_protocol, resolve
+from harness.show import lengths, plots
+from harness.tasks.scan_cot import length_split
+from pezoo.spec import parse
+
+
+def drawn(monkeypatch, task, protocol, *settings):
+    """What is drawn: per panel, the shares in training and in the test."""
+    shown = []
+    monkeypatch.setattr(plots, "histograms", lambda name, shares, *_, **__: shown.append(shares))
+    config = resolve(load_protocol(protocol, settings), task, parse("nope"), 0, "cpu", "auto")
+    lengths.length_panels(tasks.make(task), config)
+    return shown
+
+
+def test_copy(monkeypatch):
+    whole, answer, prompt = drawn(monkeypatch, "copy", "quick", "eval.lengths=[10,20]")
+    # n digits, "=", n digits and EOS; lengths 1..10 alike; 128 samples of either test length
+    for n in range(1, 11):
+        assert prompt["training"][n + 1] == pytest.approx(0.1)
+        assert answer["training"][n + 1] == pytest.approx(0.1)
+        assert whole["training"][2 * n + 2] == pytest.approx(0.1)
+    assert (prompt["test"][11], prompt["test"][21]) == pytest.approx((0.5, 0.5))
+
+
+def test_scan_by_hand(monkeypatch):
+    """The paper's Figures 21 to 23: every command of the split's two sides counts once."""
+    found = drawn(monkeypatch, "scan_cot", "prism2025", "tasks.scan_cot.eval_lengths=[24,48]")
+    train, test = length_split()
+    test = [c for c in test if len(c.actions.split()) in (24, 48)]
+    for when, commands in (("training", train), ("test", test)):
+        answers = [len(c.thought.split()) + 1 for c in commands]
+        prompts = [len(c.words.split()) + 1 for c in commands]
+        both = [a + p for a, p in zip(answers, prompts, strict=True)]
+        for shares, tokens in zip(found, (both, answers, prompts), strict=True):
+            want = torch.bincount(torch.tensor(tokens)) / len(commands)
+            assert shares[when] == pytest.approx(want.tolist(), abs=1e-6)
+
+
+@pytest.mark.parametrize("log", [False, True])
+def test_the_picture(log):
+    shares = {"training": [0, 0, 0.5, 0.5], "test": [0, 0, 0, 0, 1.0]}
+    svg = plots.histograms("x", shares, "tokens of the prompt", log)
+    texts = {text.text for text in ElementTree.fromstring(svg).iter() if text.text}
+    assert {"training", "test", "tokens of the prompt"} <= texts
+    assert ("share, logarithmic" in texts) == log
