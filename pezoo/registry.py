@@ -40,7 +40,7 @@ class Entry:
     fault: str = ""  # why the file cannot be read
 
     def load(self) -> type[Encoding]:
-        """Import the class. Errors: SpecError when that fails, or when it is no Encoding."""
+        """Import the class. Errors: SpecError: that fails, no Encoding, or one of another name."""
         if self.fault:
             raise SpecError(f"encoding {self.name!r}: {self.fault}")
         home = f"in {_shown(self.module)}"
@@ -57,6 +57,11 @@ class Entry:
 
         if not (isinstance(found, type) and issubclass(found, Encoding)):
             raise SpecError(f"encoding {self.name!r}: {self.cls} must be a subclass of Encoding")
+        if found.name not in (self.name, ""):
+            raise SpecError(
+                f"the entry point {self.name} = {self.module}:{self.cls} has another name than its "
+                f'class, {found.name!r}: mark the class @register("{self.name}")'
+            )
         return found
 
     def _found(self) -> Any:

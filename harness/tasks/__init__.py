@@ -57,16 +57,22 @@ def make(name: str) -> Task:
         ) from error
     if cls:
         try:
-            return getattr(loaded, cls)()
+            task: Task = getattr(loaded, cls)()
         except Exception as error:
             raise ValueError(
                 f"task {name!r}, {module}:{cls}, cannot be made: {type(error).__name__}: {error}"
             ) from error
-    own = [v for v in vars(loaded).values() if isinstance(v, type) and issubclass(v, Task)]
-    for found in own:
+        if (own := getattr(task, "name", "")) != name:
+            raise ValueError(
+                f"the entry point {name} = {module}:{cls} has another name than its class, "
+                f"{own!r}: records need one, make them equal"
+            )
+        return task
+    there = [v for v in vars(loaded).values() if isinstance(v, type) and issubclass(v, Task)]
+    for found in there:
         if getattr(found, "name", None) == name:
             return found()
-    others = [repr(c.name) for c in own if getattr(c, "name", None)]
+    others = [repr(c.name) for c in there if getattr(c, "name", None)]
     raise ValueError(
         f"{module.replace('.', '/')}.py holds no Task whose name is {name!r}, its file's; "
         f"there: {', '.join(others) or 'none'}"

@@ -30,6 +30,7 @@ def check_task(
         _check_batch(task, made, batch, length)
         for prompt, target in _rows(task, made):
             _check_instance(task, prompt, target, length)
+    _check_chance(task, max(offered), seed)
     _check_randomness(task, batch, max(offered), seed)
     _check_missing_lengths(task)
     _check_example(task, _sample(task, 1, offered[-1], seed))
@@ -86,6 +87,20 @@ def _check_instance(task: Task, prompt: list[int], target: list[int], length: in
         f"{task.name}: sample and solve disagree on {text!r} (length {length}):\n"
         f"  sample: {task.vocab.decode(target)!r} {target}\n"
         f"  solve:  {task.vocab.decode(solved)!r} {solved}"
+    )
+
+
+def _check_chance(task: Task, length: int, seed: int) -> None:
+    """Between the best guess at the hardest place of an answer and the best at every place."""
+    target = _sample(task, 2000, length, seed).target
+    counts = torch.stack([(target == i).sum(0) for i in range(task.vocab.pad)])  # (symbols, Q)
+    best, there = counts.amax(0), counts.sum(0)
+    low = min(float((best / there)[there > 200].min()), float(counts.sum(1).max() / there.sum()))
+    high = float(best.sum() / there.sum())
+    assert 0.75 * low <= task.chance <= 1.1 * high + 0.01, (
+        f"{task.name}: chance {task.chance} is wrong: at length {length} the best guess that "
+        f"ignores the prompt gets {low:.2f} of the tokens at the hardest place of the answer and "
+        f"{high:.2f} at all places together; chance lies between the two"
     )
 
 

@@ -125,6 +125,16 @@ def test_a_plugin(plugins, monkeypatch):
     assert isinstance(pezoo.make("randomized:outside", SHAPE).inner, Outside)
 
 
+def test_a_plugin_whose_class_has_another_name(plugins):
+    plugins(rotary="pezoo.encodings.rope:RoPE")
+    with pytest.raises(SpecError) as caught:
+        pezoo.make("rotary", SHAPE)
+    assert str(caught.value) == (
+        "the entry point rotary = pezoo.encodings.rope:RoPE has another name than its class, "
+        "'rope': mark the class @register(\"rotary\")"
+    )
+
+
 def test_a_plugin_that_fails_to_import(plugins):
     plugins(broken="no_such_package_anywhere:Thing")
     assert "broken" in pezoo.names()

@@ -76,6 +76,14 @@ class NoPaper(Reverse):
     paper = ""
 
 
+class Hopeful(Reverse):
+    chance = 0.5
+
+
+class Humble(Reverse):
+    chance = 0.01
+
+
 @pytest.mark.parametrize(
     ("broken", "message"),
     [
@@ -91,6 +99,11 @@ class NoPaper(Reverse):
         (WrongExample, "sample and solve disagree on '12='"),
         (SpacedExample, "comes back from the vocab as '1 2 = 2 1'"),
         (NoPaper, "NoPaper.paper is empty"),
+        (
+            Hopeful,
+            r"chance 0.5 is wrong: .* 0.1\d of the tokens at the hardest place .* and 0.1\d at all",
+        ),
+        (Humble, "chance 0.01 is wrong: at length 13"),
     ],
 )
 def test_broken_task_is_caught(broken, message):

@@ -37,3 +37,9 @@ def test_a_class_of_another_name(mine):
 def test_a_task_without_words_is_listed(mine):
     mine("mine")
     assert _tasks() == [["mine", "", ""]]
+
+
+def test_an_entry_point_of_another_name(monkeypatch):
+    monkeypatch.setattr(tasks, "_homes", lambda: {"backwards": "harness.tasks.reverse:Reverse"})
+    with pytest.raises(ValueError, match=r"backwards = .* has another name than its class, 'rev"):
+        tasks.make("backwards")
