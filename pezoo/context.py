@@ -8,7 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 
 class Memo(dict[str, Any]):
@@ -35,7 +37,8 @@ class Memo(dict[str, Any]):
 class Context:
     """Everything an encoding may know about the tokens in front of it.
 
-    pos        (B|1, S) int64. The last T belong to the queries. -1 marks padding: no token.
+    pos        (B|1, S) int64. The last T belong to the queries. -1 marks padding: no token. Where
+               they do not rise, a new document begins (see `document`).
     ids        (B, S) token ids, for encodings that read the text (or None).
     x          (B, T, D) input of the layer about to run; in `prepare` the token embeddings.
     layer      index of that layer, from 0.
@@ -95,6 +98,26 @@ class Context:
     def key_mask(self) -> Tensor:
         """(B|1, S) bool, True where a token is."""
         return self.pos >= 0
+
+    @property
+    def document(self) -> Tensor:
+        """(B|1, S) int64: in which of its row's documents a token is, from 0.
+
+        A document begins at a token whose position is not above that of the token before it:
+        positions 0 1 2 0 1 are documents 0 0 0 1 1. Padding belongs to the document before it.
+        """
+        column = torch.arange(self.pos.shape[1], device=self.pos.device)
+        token = torch.where(self.key_mask, column, -1).cummax(1).values  # the last one up to here
+        before = pad(token[:, :-1], (1, 0), value=-1)
+        falls = self.pos <= self.pos.gather(1, before.clamp(min=0))
+        return (falls & self.key_mask & (before >= 0)).cumsum(1)
+
+    @property
+    def packed(self) -> bool:
+        """Whether a row holds several documents. It asks for values: for `draw`, not the hooks."""
+        highest = self.pos.cummax(1).values[:, :-1]
+        later = self.pos[:, 1:]
+        return bool(((later <= highest) & (later >= 0)).any())
 
     def distance(self) -> Tensor:
         """(B|1, T, S) int64: i - j for query position i and key position j."""

@@ -19,7 +19,7 @@ from pezoo.vmap import over_rows, stacked
 __all__ = ["BACKENDS", "CAUSAL", "BackendError", "attend", "attention_mask", "resolve"]
 
 BACKENDS = ("sdpa", "eager", "flex", "numba", "xformers")
-CAUSAL = "causal"  # a mask that needs no numbers: T = S, and no row has padding
+CAUSAL = "causal"  # a mask that needs no numbers: T = S, no padding, one document a row
 
 
 def resolve(backend: str, encoding: Encoding, device: str = "") -> str:
@@ -57,10 +57,11 @@ def attend(
     q (B, H, T, K') and k (B, G, S, K') come from `encoding.transform`; v (B, G, S, K). With fewer
     key-value heads G than query heads (grouped-query attention), H/G queries in turn share one.
     mask (B|1, 1, T, S) is True where a query may look; None is `attention_mask(ctx)`: causal, the
-    last query beside the last key, and no padding. CAUSAL says that T = S without padding, which
-    spares the look at ctx.pos. The logits are divided by sqrt(d_head), also when q and k have been
-    widened. What the encoding returns is cast to the dtype of v. `ran` gets the name of what ran:
-    numba leaves some inputs to sdpa, which has several kernels.
+    last query beside the last key, no padding, and of packed documents its own. CAUSAL says that
+    T = S, without padding and with one document a row, which spares the look at ctx.pos. The logits
+    are divided by sqrt(d_head), also when q and k have been widened. What the encoding returns is
+    cast to the dtype of v. `ran` gets the name of what ran: numba leaves some inputs to sdpa, which
+    has several kernels.
 
     Errors: ValueError where ctx does not hold the positions of all keys, and for heads that G does
     not divide; BackendError for a backend that cannot run here.
@@ -128,10 +129,12 @@ def _seen(ctx: Context, mask: Tensor | str | None) -> Tensor | None:
 
 
 def _plainly_causal(ctx: Context) -> bool:
-    """Whether T = S without padding; on a GPU the host does not look, and the answer is no."""
+    """Whether positions rise, with T = S; on a GPU the host does not look, and the answer is no."""
     whole = ctx.new == ctx.pos.shape[1] and ctx.pos.device.type == "cpu"
-    known = whole and not (torch.compiler.is_compiling() or stacked())
-    return known and not bool((ctx.pos < 0).any())
+    if not whole or torch.compiler.is_compiling() or stacked():
+        return False
+    rise = (ctx.pos[:, 1:] > ctx.pos[:, :-1]).all() & (ctx.pos[:, :1] >= 0).all()
+    return bool(rise)
 
 
 def _fast_bias(
@@ -146,7 +149,9 @@ def _fast_bias(
 
 
 def attention_mask(ctx: Context) -> Tensor:
-    """(B|1, 1, T, S): causal, no padding, and every token may look at itself."""
+    """(B|1, 1, T, S): causal, no padding, no other document; every token may look at itself."""
     causal = eager.causal(ctx.new, ctx.pos.shape[1], ctx.pos.device)
     itself = causal.triu(ctx.pos.shape[1] - ctx.new)
-    return (causal & ctx.key_mask[:, None, None, :]) | itself
+    document = ctx.document
+    own = document[:, document.shape[1] - ctx.new :, None] == document[:, None]  # (B|1, T, S)
+    return (causal & (own & ctx.key_mask[:, None])[:, None]) | itself

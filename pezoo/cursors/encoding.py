@@ -11,6 +11,7 @@ from einops import rearrange
 from torch import Tensor, nn
 
 from pezoo.base import Context, Encoding, ParamGroup, Shape
+from pezoo.cursors.documents import DOCUMENTS, by_document, documents
 from pezoo.cursors.layer import CursorLayer, Scan, tokens_first
 from pezoo.cursors.memory import Memory
 from pezoo.cursors.options import CursorOptions
@@ -55,7 +56,9 @@ class CursorEncoding(Encoding):
         progress: float | None = None,
     ) -> dict[str, Tensor]:
         """The cursors' noise, and where rows may hold less than all tokens, an order of the new."""
-        drawn = super().draw(ctx)
+        memory, earlier = self.memory(0, ctx), ctx.pos.shape[1] - ctx.new
+        read = memory.crop(earlier).marks[-1].length if earlier and memory.marks else 0
+        drawn = super().draw(ctx) | documents(ctx, read)
         if len(ctx.pos) > 1 or bool((ctx.pos < 0).any()):
             drawn |= tokens_first(ctx.query_pos)
         ramp = 1.0 if progress is None else min(1.0, 2 * progress)
@@ -119,7 +122,10 @@ class CursorEncoding(Encoding):
         read, past = memory.marks[-1] if memory.marks else (0, None)
         with full_precision(x.device.type):  # rounded gates would add up
             x = memory.joined(x.to(self.alpha.dtype))
-            e, past = self.layers[group](x[:, read:], ctx, past)
+            if DOCUMENTS in (ctx.drawn or {}):
+                e, past = by_document(self._cursor_layers()[group], x, ctx)
+            else:
+                e, past = self.layers[group](x[:, read:], ctx, past)
         e = rearrange(e[:, -ctx.new :], "b t (g c) d -> b t g c d", c=self.options.cursors)
         e = self._with_absolute(e, ctx)
         e = scaled(e, self._coefficients(group), self.options.norm)

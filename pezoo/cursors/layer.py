@@ -124,7 +124,7 @@ class CursorLayer(nn.Module):
         order, back = _order(ctx, x.shape[1])
         mask = None if order is None else ctx.key_mask[:, -x.shape[1] :].expand(len(x), -1)
         count = None if mask is None else mask.sum(1)
-        tokens = _take(x, order)
+        tokens = take(x, order)
         before = past and past.known()
         features = self.features(tokens, ctx, before)
         reset, moves = self.gates(features, ctx)
@@ -133,11 +133,11 @@ class CursorLayer(nn.Module):
         copy, seen = None, None
         if self.copying:
             copy, seen = self.copy_branch(
-                x, _take(features, back), mask, past and past.seen, ctx.mode == "snapped"
+                x, take(features, back), mask, past and past.seen, ctx.mode == "snapped"
             )
-            copy = Copy(*(_take(part, order) for part in copy))
+            copy = Copy(*(take(part, order) for part in copy))
         streams, scans = self._scan(reset, moves, copy, past, count)
-        streams = _take(streams, back)
+        streams = take(streams, back)
         return streams, Past(last if self.training else last(), scans, seen)
 
     def features(self, x: Tensor, ctx: Context, state: Tensor | None = None) -> Tensor:
@@ -220,9 +220,10 @@ def _order(ctx: Context, t: int) -> tuple[Tensor | None, Tensor | None]:
     return drawn.get(ORDER), drawn.get(BACK)
 
 
-def _take(x: Tensor, order: Tensor | None) -> Tensor:
-    """x (B, T, ...) with its second axis in that order (B|1, T); None leaves it as it is."""
+def take(x: Tensor, order: Tensor | None) -> Tensor:
+    """Of x (B, T, ...) these columns (B|1, n); None leaves it as it is."""
     if order is None:
         return x
-    index = order.expand(len(x), -1).reshape(*x.shape[:2], *[1] * (x.dim() - 2))
+    index = order.expand(len(x), -1)
+    index = index.reshape(*index.shape, *[1] * (x.dim() - 2))
     return x.gather(1, index.expand(-1, -1, *x.shape[2:]))

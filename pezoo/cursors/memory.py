@@ -24,12 +24,11 @@ class Past(NamedTuple):
 
     def reorder(self, rows: Tensor) -> Past:
         """Of these rows (n,)."""
-        seen = self.seen
+        state, seen = self.state, self.seen
+        state = state[rows] if isinstance(state, Tensor) else lambda: self.known()[rows]
         if seen is not None:
-            mask = None if seen.mask is None else seen.mask.index_select(0, rows)
-            seen = Seen(seen.keys.index_select(0, rows), mask)
-        scans = tuple(x.index_select(0, rows) for x in self.scans)
-        return Past(self.known().index_select(0, rows), scans, seen)
+            seen = Seen(seen.keys[rows], None if seen.mask is None else seen.mask[rows])
+        return Past(state, tuple(x[rows] for x in self.scans), seen)
 
 
 class Mark(NamedTuple):
@@ -57,7 +56,7 @@ class Memory(NamedTuple):
             return self
         rows = rows.to(self.x.device)
         marks = tuple(Mark(mark.length, mark.past.reorder(rows)) for mark in self.marks)
-        return Memory(self.x.index_select(0, rows), marks)
+        return Memory(self.x[rows], marks)
 
     def crop(self, length: int) -> Memory:
         """The first `length` tokens; a negative length leaves out so many at the end."""

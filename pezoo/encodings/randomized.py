@@ -26,7 +26,8 @@ class Randomized(Encoding):
 
     Shapes: those of the inner encoding, which is built for train_len = L. One draw for the whole
     batch, one per forward pass, at evaluation as in training, on the CPU. n is the longer of S and
-    the planned length: decoding keeps the first draw, in ctx.memo. -1, no token, stays -1.
+    the planned length (of packed documents, instead of S, the highest position + 1): decoding keeps
+    the first draw, in ctx.memo. -1, no token, stays -1.
     Options: max_len, which is L; sample "positions" or "distances", by default what the paper
     draws: distances around ALiBi, positions around everything else.
     Errors: PositionError for n > L, and when decoding runs beyond the length it was planned for;
@@ -79,7 +80,7 @@ class Randomized(Encoding):
     ) -> dict[str, Tensor]:
         super().draw(ctx)
         last = int(ctx.pos.max()) + 1
-        n = max(length or 0, ctx.pos.shape[1], last)
+        n = max(length or 0, last, 0 if ctx.packed else ctx.pos.shape[1])
         table = ctx.memo.get(TABLE)
         table = ctx.memo[TABLE] = self.table(n, generator) if table is None else table
         if last > len(table):

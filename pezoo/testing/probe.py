@@ -126,6 +126,7 @@ def stream(
     pos: Tensor | None = None,
     *,
     between: Callable[[], object] = lambda: None,
+    length: int | None = None,
     **fields: Any,
 ) -> Tensor:
     """The same with a cache, in chunks of these sizes; `between` is called after each."""
@@ -136,7 +137,7 @@ def stream(
         for size in chunks:
             start, end = end, end + size
             ctx = replace(whole, pos=whole.pos[:, :end], ids=ids[:, :end], n_new=size)
-            drawn = encoding.draw(ctx, generator=generator, length=ids.shape[1])
+            drawn = encoding.draw(ctx, generator=generator, length=length or ids.shape[1])
             outs.append(probe(ids[:, start:end], replace(ctx, drawn=drawn), cache))
             between()
     return torch.cat(outs, 1)

@@ -14,6 +14,7 @@ from pezoo.testing import (
     batches,
     caches,
     check_encoding,
+    packing,
     parameters,
     parametrize_with_checks,
     run_check,
@@ -59,6 +60,7 @@ TWICE = "cursors=2,d_pe=8,hidden=6,before=0+1,copy_every=2,controller=latch"
         caches.check_cache,
         batches.check_batch,
         batches.check_left_padding,
+        packing.check_documents,
     ],
 )
 def test_two_layers_of_cursors(text, check):
@@ -550,6 +552,10 @@ class StaysWithTheLength(StaysWithTheRow):
     keep = staticmethod(lambda sums: sums.as_subclass(Uncropped))
 
 
+class ReadsOn(StaysWithTheRow):
+    """Adds up the tokens of all documents."""
+
+
 class CountsChunks(Encoding):
     def embed(self, x, ctx):
         return x + torch.arange(x.shape[1], dtype=x.dtype)[None, :, None]
@@ -622,6 +628,7 @@ BROKEN = [
     (CountsPadding, "check_left_padding", "padding on the left moves positions"),
     (StaysWithTheRow, "check_cache", r"decoding differs after ctx.memo.reorder, see .*Memo"),
     (StaysWithTheLength, "check_cache", r"decoding differs after ctx.memo.crop\(-2\)"),
+    (ReadsOn, "check_documents", r"packed documents see each other: begin anew where ctx.document"),
     (CountsChunks, "check_streaming", "decoding in chunks of"),
 ]
 

@@ -44,6 +44,27 @@ def test_without_a_mask_the_last_query_stands_beside_the_last_key(text):
 
 
 @pytest.mark.parametrize("text", TEXTS)
+def test_without_a_mask_other_documents_are_hidden(text):
+    pos = torch.tensor([[*range(5), *range(7)]])
+    encoding, q, k, v, ctx = setting(text, pos=pos)
+    q, k = encoding.transform(q, k, ctx)
+    last = replace(ctx, pos=pos[:, 5:])
+    for backend in backends(encoding):
+        out = attend(encoding, q, k, v, ctx, None, backend)
+        alone = attend(encoding, *(x[:, :, 5:] for x in (q, k, v)), last, None, backend)
+        torch.testing.assert_close(out[:, :, 5:], alone)
+        for new in (1, 6):
+            part = attend(encoding, q[:, :, -new:], k, v, replace(ctx, n_new=new), None, backend)
+            torch.testing.assert_close(part, out[:, :, -new:])
+
+
+def test_positions_that_rise_need_no_mask(monkeypatch):
+    encoding, q, k, v, ctx = setting("rope")
+    monkeypatch.setattr(pezoo.adapters, "attention_mask", None)
+    assert attend(encoding, q, k, v, ctx, None, "sdpa").shape == v.shape
+
+
+@pytest.mark.parametrize("text", TEXTS)
 @pytest.mark.parametrize("rows", [1, 2])
 def test_without_a_mask_padding_is_hidden(text, rows):
     pos = (torch.arange(12) - 3).clamp(min=-1).expand(rows, -1)

@@ -39,3 +39,23 @@ def test_a_memo_passes_on_what_happens_to_the_cache():
     memo.crop(1)
     assert memo["sums"].values.tolist() == [[4], [4], [1]]
     assert memo["table"] is table
+
+
+@pytest.mark.parametrize(
+    ("pos", "documents"),
+    [
+        ([0, 1, 2, 3], [0, 0, 0, 0]),
+        ([0, 1, 2, 0, 1], [0, 0, 0, 1, 1]),
+        ([0, 0, 0], [0, 1, 2]),
+        ([7, 9, 8, 9], [0, 0, 1, 1]),
+        ([-1, -1, 0, 1], [0, 0, 0, 0]),
+        ([-1, 4, -1, 5, -1], [0, 0, 0, 0, 0]),
+        ([-1, 4, -1, 4, -1], [0, 0, 0, 1, 1]),
+        ([5, 6, 0, 1, 6, -1, 2], [0, 0, 1, 1, 1, 1, 2]),
+        ([-1, -1], [0, 0]),
+    ],
+)
+def test_a_document_begins_where_positions_do_not_rise(pos, documents):
+    ctx = Context(torch.tensor([pos]))
+    assert ctx.document.tolist() == [documents]
+    assert ctx.packed is (max(documents) > 0)

@@ -191,3 +191,11 @@ def test_by_default_draws_what_the_paper_draws():
     assert make("randomized(sample=positions):alibi", SHAPE).sample == "positions"
     for inner in ("relative", "rope", "sinusoidal", "t5"):
         assert make(f"randomized:{inner}", SHAPE).sample == "positions"
+
+
+def test_packed_documents_need_no_more_positions_than_the_longest():
+    pos = torch.arange(5).repeat(9)[None]
+    encoding = make("randomized(max_len=20):rope", SHAPE)
+    ctx = prepare(encoding, context(pos))
+    assert len(ctx.drawn["randomized.table"]) == 5
+    assert torch.equal(ctx.pos, ctx.pos[:, :5].repeat(1, 9))  # one draw serves every document
