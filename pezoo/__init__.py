@@ -5,7 +5,8 @@
 >>> pezoo.make("rope", shape)
 RoPE(d_model=64, n_heads=4, d_head=16, n_layers=2, train_len=32)
 
-torch is imported only when a name that needs it is first used, so that `import pezoo` is cheap.
+The classes of the encodings are here too: `from pezoo import RoPE`. torch is imported only when a
+name that needs it is first used, so that `import pezoo` is cheap.
 """
 
 from importlib import import_module
@@ -30,10 +31,27 @@ _HOME = {
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module 'pezoo' has no attribute {name!r}")
-    return getattr(import_module(_HOME[name]), name)
+    home = _HOME.get(name) or (None if name.startswith("_") else _encodings().get(name))
+    if home is None:
+        raise AttributeError(_no_such(name))
+    return getattr(import_module(home), name)
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_HOME])
+    return sorted([*globals(), *_HOME, *_encodings()])
+
+
+def _encodings() -> dict[str, str]:
+    """The module of each encoding's class, read as text."""
+    from pezoo.registry import entries
+
+    return {e.cls: e.module for e in entries().values() if e.plugin is None and e.cls}
+
+
+def _no_such(name: str) -> str:
+    message = f"module 'pezoo' has no attribute {name!r}"
+    if name.startswith("_"):
+        return message
+    from pezoo.spec import nearest
+
+    return message + nearest(name, [*_HOME, *_encodings()])

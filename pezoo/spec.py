@@ -63,9 +63,18 @@ def unknown(what: str, given: str, known: Iterable[str]) -> str:
     "unknown encoding 'rpoe'; did you mean rope? (known: alibi, rope)"
     """
     known = list(known)
-    near = get_close_matches(given, known, n=1, cutoff=0.5)
-    hint = f"; did you mean {near[0]}?" if near else ""
-    return f"unknown {what} {given!r}{hint} (known: {', '.join(known) or 'none'})"
+    return f"unknown {what} {given!r}{nearest(given, known)} (known: {', '.join(known) or 'none'})"
+
+
+def nearest(given: str, known: Iterable[str]) -> str:
+    """The end of a message that asks whether the nearest name was meant; empty without one.
+
+    >>> nearest("Rope", ["RoPE", "ALiBi"])
+    '; did you mean RoPE?'
+    """
+    names = {name.lower(): name for name in known}
+    near = get_close_matches(given.lower(), names, n=1, cutoff=0.5)
+    return f"; did you mean {names[near[0]]}?" if near else ""
 
 
 def _options(name: str, text: str | None) -> dict[str, Any]:
