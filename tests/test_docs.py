@@ -22,6 +22,7 @@ LINK = re.compile(r"\]\((?!\w+:|#)([^)#\s]+)")
 FOLDERS = "pezoo|harness|leaderboard|benchmarks|tests|docs"
 IN_TREE = re.compile(rf"(?:{FOLDERS})/[\w./*-]*\w*|[\w.-]+\.(?:md|toml)")
 PLACEHOLDER = re.compile(r"(?<![a-zA-Z])[A-Z]+(?=[_./]|$)(?!\.md)")
+OPTIONAL = ("transformers", "x_transformers")
 GENERATED = ("leaderboard/site", "leaderboard/LEADERBOARD.md")
 
 
@@ -46,6 +47,9 @@ def pages_with_blocks() -> list:
 @pytest.mark.parametrize("page", pages_with_blocks(), ids=name)
 def test_python_blocks_run(page: Path) -> None:
     space = {"__name__": "page"}
+    for extra in OPTIONAL:
+        if any(f"from {extra} import" in code for _, code in blocks(page)):
+            pytest.importorskip(extra)
     for line, code in blocks(page):
         exec(compile("\n" * line + code, str(page), "exec"), space)
 

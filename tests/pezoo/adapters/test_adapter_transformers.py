@@ -1,0 +1,401 @@
+"""Models of transformers with an encoding of the zoo in place of their own positions."""
+
+import copy
+import re
+from pathlib import Path
+
+import pytest
+import torch
+
+pytest.importorskip("transformers", minversion="5.20")
+from transformers import (  # after the skip
+    CohereConfig,
+    CohereModel,
+    DynamicCache,
+    GPT2Config,
+    GPT2LMHeadModel,
+    LlamaConfig,
+    LlamaForCausalLM,
+    MistralConfig,
+    MistralForCausalLM,
+    Qwen2Config,
+    Qwen2ForCausalLM,
+    Qwen3Config,
+    Qwen3ForCausalLM,
+    Trainer,
+    TrainingArguments,
+)
+
+import pezoo
+from pezoo import registry
+from pezoo.adapters import transformers as adapter
+from pezoo.adapters.transformers import load, use
+from pezoo.base import PositionError
+from pezoo.context import Memo
+from pezoo.encodings.nope import NoPE
+from pezoo.spec import Spec, SpecError, parse
+
+SIZES = {
+    "vocab_size": 31,
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 64,
+    "pad_token_id": 0,
+    "bos_token_id": 1,
+    "eos_token_id": None,
+    "initializer_range": 0.3,
+}
+GPT2 = {
+    "vocab_size": 31,
+    "n_embd": 32,
+    "n_layer": 2,
+    "n_head": 4,
+    "n_positions": 64,
+    "pad_token_id": 0,
+    "bos_token_id": 1,
+    "eos_token_id": None,
+    "initializer_range": 0.3,
+}
+PRISM = "prism(cursors=2,d_pe=16,hidden=12,copy_every=2)"
+TWICE = "prism(cursors=1,d_pe=8,hidden=6,before=0+1)"
+IDS = torch.randint(2, 31, (3, 9), generator=torch.Generator().manual_seed(3))
+MASK = torch.ones_like(IDS)
+MASK[0, :4] = 0  # the first row has padding on the left
+MAKERS = {
+    "llama": lambda **k: LlamaForCausalLM(LlamaConfig(**{**SIZES, **k})),
+    "qwen2": lambda **k: Qwen2ForCausalLM(Qwen2Config(**{**SIZES, **k})),
+    "qwen3": lambda **k: Qwen3ForCausalLM(Qwen3Config(head_dim=8, **{**SIZES, **k})),
+    "gpt2": lambda **k: GPT2LMHeadModel(GPT2Config(**GPT2, **k)),
+}
+
+
+def build(maker, **options):
+    """In float64, so that the same computed twice is the same to a few digits."""
+    torch.manual_seed(0)
+    return MAKERS[maker](**options).eval().double()
+
+
+def generated(model, **options):
+    """Tokens, and the beams' scores, which tell more."""
+    torch.manual_seed(1)
+    settings = {"max_new_tokens": 8, "do_sample": False, "num_beams": 3, **options}
+    return model.generate(
+        IDS, attention_mask=MASK, return_dict_in_generate=True, output_scores=True, **settings
+    )
+
+
+@pytest.mark.parametrize("maker", ["llama", "qwen2", "qwen3"])
+def test_rope_is_the_models_own(maker):
+    with torch.no_grad():
+        model = build(maker, initializer_range=0.02).float()
+        want = model(IDS).logits
+        torch.testing.assert_close(use(model, "rope")(IDS).logits, want, atol=3e-7, rtol=0)
+
+
+FACTORS = [1.0, 1.5, 2.0, 3.0]
+TRAINED = {"rope_theta": 500.0, "original_max_position_embeddings": 16}
+
+
+@pytest.mark.parametrize(
+    ("text", "parameters"),
+    [
+        ("rope(scaling=linear,factor=4)", {"rope_type": "linear", "factor": 4.0}),
+        (
+            "rope(scaling=yarn,factor=4,original_max_position_embeddings=16)",
+            {"rope_type": "yarn", "factor": 4.0, **TRAINED},
+        ),
+        (
+            "rope(scaling=llama3,factor=8,original_max_position_embeddings=16)",
+            {
+                "rope_type": "llama3",
+                "factor": 8.0,
+                **TRAINED,
+                "low_freq_factor": 1.0,
+                "high_freq_factor": 4.0,
+            },
+        ),
+        (
+            "rope(scaling=longrope,factor=4,original_max_position_embeddings=16,"
+            "short_factor=[1,1,1,1],long_factor=[1,1.5,2,3])",
+            {
+                "rope_type": "longrope",
+                "factor": 4.0,
+                **TRAINED,
+                "short_factor": [1.0] * 4,
+                "long_factor": FACTORS,
+            },
+        ),
+    ],
+    ids=lambda x: x if isinstance(x, str) else "",
+)
+def test_a_trained_model_gets_a_scaling(text, parameters):
+    """The same weights as a model that transformers made with the scaling."""
+    parameters = {"rope_theta": 500.0, **parameters}
+    ids = torch.randint(2, 31, (1, 40), generator=torch.Generator().manual_seed(4))
+    with torch.no_grad():
+        scaled = build("llama", rope_parameters=parameters)
+        want = scaled(ids).logits
+        plain = build("llama", rope_parameters={"rope_type": "default", "rope_theta": 500.0})
+        assert (plain(ids).logits - want).abs().max() > 1e-3
+        given = use(plain, text)(ids, use_cache=False).logits
+        own = use(scaled, "rope")(ids, use_cache=False).logits
+    torch.testing.assert_close(given, want, atol=2e-5, rtol=0)
+    torch.testing.assert_close(own, want, atol=2e-5, rtol=0)
+
+
+def test_positions_are_dropped_and_gpt2_keeps_its_table():
+    with torch.no_grad():
+        model = use(use(build("llama"), "rope"), "nope")
+        turned = model(IDS[:, [1, 0, 2, 3]]).logits[:, -1]
+        assert isinstance(model.base_model.encoding, NoPE)
+        other = use(build("llama"), "nope")(IDS[:, [1, 0, 2, 3]]).logits[:, -1]
+        assert torch.equal(turned, other)
+        gpt2 = build("gpt2")
+        want, table = gpt2(IDS).logits, gpt2.transformer.wpe.weight.clone()
+        model = use(gpt2, "learned")
+        model.base_model.encoding.table.copy_(table)
+        torch.testing.assert_close(model(IDS).logits, want)
+
+
+@pytest.mark.parametrize("maker", ["llama", "qwen3", "gpt2"])
+@pytest.mark.parametrize("text", ["rope", "t5", "sinusoidal", "geometric", PRISM, TWICE])
+def test_beams_with_and_without_a_cache(maker, text):
+    model = use(build(maker), text)
+    a, b = generated(model, use_cache=True), generated(model, use_cache=False)
+    assert torch.equal(a.sequences, b.sequences)
+    torch.testing.assert_close(a.sequences_scores, b.sequences_scores)
+    greedy = [generated(model, use_cache=c, num_beams=1) for c in (True, False)]
+    assert torch.equal(greedy[0].sequences, greedy[1].sequences)
+    for x, y in zip(greedy[0].scores, greedy[1].scores, strict=True):
+        torch.testing.assert_close(x, y)
+    with torch.no_grad():  # a padded row is the row alone
+        alone = model(IDS[:1, 4:]).logits
+        torch.testing.assert_close(model(IDS, attention_mask=MASK).logits[:1, 4:], alone)
+
+
+def test_a_memo_that_stays_behind_is_seen(monkeypatch):
+    """That the tests here are sharp enough."""
+    model = use(build("llama"), PRISM)
+    want = generated(model, use_cache=True).sequences_scores
+    monkeypatch.setattr(Memo, "reorder", lambda memo, rows: None)
+    assert (generated(model, use_cache=True).sequences_scores - want).abs().max() > 1e-6
+
+
+def assisted(model):
+    row = IDS[1:2].repeat(1, 3)
+    torch.manual_seed(2)
+    draft = use(MAKERS["llama"]().eval().double(), "prism(cursors=1,d_pe=8,hidden=6)")
+    options = {"max_new_tokens": 12, "do_sample": False}
+    want = model.generate(row, use_cache=False, **options)
+    assert torch.equal(model.generate(row, assistant_model=draft, **options), want)
+    assert torch.equal(model.generate(row, prompt_lookup_num_tokens=3, **options), want)
+
+
+@pytest.mark.parametrize("text", [PRISM, TWICE])
+def test_assisted_decoding_crops(text):
+    assisted(use(build("llama"), text))
+
+
+def test_a_cache_of_the_users_own():
+    model, cache = use(build("llama"), PRISM), DynamicCache()
+    with torch.no_grad():
+        want = model(IDS, attention_mask=MASK).logits
+        one = model(IDS[:, :4], attention_mask=MASK[:, :4], past_key_values=cache).logits
+        two = model(IDS[:, 4:8], attention_mask=MASK[:, :8], past_key_values=cache).logits
+        cache.crop(-2)
+        again = model(IDS[:, 6:], attention_mask=MASK, past_key_values=cache).logits
+    got = torch.cat([one, two[:, :2], again], 1)
+    torch.testing.assert_close(got[1:], want[1:])
+    torch.testing.assert_close(got[0, 4:], want[0, 4:])
+    cache.batch_repeat_interleave(2)
+    cache.batch_select_indices(torch.tensor([0, 3]))
+    assert cache.layers[-1].pos.shape == (2, 9)
+    cache.reset()
+    assert cache.get_seq_length() == cache.layers[-1].get_seq_length() == 0
+
+
+def test_documents_side_by_side():
+    """position_ids that begin anew tell documents apart, and so does a mask (B, 1, T, S)."""
+    model = use(build("qwen2"), "rope")
+    pos = torch.tensor([[0, 1, 2, 3, 0, 1, 2, 3, 4]])
+    mask = torch.ones(9, 9, dtype=torch.bool).tril()
+    mask[4:, :4] = False
+    with torch.no_grad():
+        apart = torch.cat([model(IDS[:1, :4]).logits, model(IDS[:1, 4:]).logits], 1)
+        packed = model(IDS[:1], position_ids=pos, use_cache=False).logits
+        masked = model(IDS[:1], attention_mask=mask[None, None], position_ids=pos).logits
+        added = torch.where(mask, 0.0, -torch.inf).double()[None, None]
+        floats = model(IDS[:1], attention_mask=added, position_ids=pos).logits
+    for got in (packed, masked, floats):
+        torch.testing.assert_close(got, apart)
+
+
+@pytest.mark.parametrize(("maker", "text"), [("llama", TWICE), ("gpt2", "learned(max_len=64)")])
+def test_saved_and_loaded(tmp_path, maker, text):
+    model = use(build(maker), text, length=30)
+    for parameter in model.base_model.encoding.parameters():
+        torch.nn.init.normal_(parameter)
+    model.save_pretrained(tmp_path)
+    other = load(tmp_path, dtype=torch.float64)
+    assert other.state_dict().keys() == model.state_dict().keys()
+    assert other.config.pezoo == {"encoding": text, "length": 30}
+    with torch.no_grad():
+        torch.testing.assert_close(other(IDS).logits, model(IDS).logits)
+    plain = type(model).from_pretrained(tmp_path)
+    with pytest.raises(ValueError, match=re.escape(f"was saved with {text}, whose weights")):
+        use(plain, "rope")
+
+
+def test_every_encoding_loads(tmp_path):
+    for text in set(pezoo.names()) - {"ideal", "lbpe_sh"}:  # those are refused
+        model = use(build("llama"), text, length=30)
+        model.save_pretrained(tmp_path / text)
+        other = load(tmp_path / text, dtype=torch.float64)
+        for name, x in model.state_dict().items():
+            assert torch.equal(x, other.state_dict()[name]), (text, name)
+        if not model.base_model.encoding.stochastic:
+            with torch.no_grad():
+                torch.testing.assert_close(other(IDS).logits, model(IDS).logits)
+
+
+def test_attention_dropout_is_that_of_gpt2():
+    torch.manual_seed(0)
+    model = MAKERS["gpt2"](attn_implementation="eager").train()
+    torch.manual_seed(5)
+    want = model(IDS).logits
+    with torch.no_grad():
+        table = model.transformer.wpe.weight.clone()
+        use(model, "learned").base_model.encoding.table.copy_(table)
+    torch.manual_seed(5)
+    torch.testing.assert_close(model(IDS).logits, want, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("text", [PRISM, TWICE, "alibi"])
+def test_gradient_checkpointing(text):
+    model = use(build("llama"), text).train()
+    twin = copy.deepcopy(model)
+    twin.activation_checkpointing_enable()
+    for one in (model, twin):
+        one(IDS, labels=IDS).loss.backward()
+    for (name, a), b in zip(model.named_parameters(), twin.parameters(), strict=True):
+        assert a.grad is None or torch.equal(a.grad, b.grad), name
+    assert model.base_model.encoding is not twin.base_model.encoding
+
+
+def test_the_trainer(tmp_path):
+    model = use(build("llama").float(), PRISM)
+    before = copy.deepcopy(model.base_model.encoding.state_dict())
+    rows = [{"input_ids": row, "labels": row} for row in IDS.repeat(4, 1)]
+    settings = TrainingArguments(
+        output_dir=str(tmp_path), max_steps=10, per_device_train_batch_size=3, learning_rate=1e-2,
+        report_to=[], save_steps=10, logging_steps=10, disable_tqdm=True, use_cpu=True,
+        eval_strategy="steps", eval_steps=10,
+    )  # fmt: skip
+    trainer = Trainer(model, settings, train_dataset=rows, eval_dataset=rows)
+    with torch.no_grad():
+        first = model(IDS, labels=IDS).loss
+    trainer.train()
+    with torch.no_grad():
+        assert model.eval()(IDS, labels=IDS).loss < 0.8 * first
+        logits = load(tmp_path / "checkpoint-10")(IDS).logits
+        torch.testing.assert_close(logits, model(IDS).logits)
+    assert (model.base_model.encoding.alpha != before["alpha"]).any()
+
+
+def contributed():
+    """The example of docs/add-an-encoding.md, as it stands there."""
+    page = Path(__file__).parents[3] / "docs" / "add-an-encoding.md"
+    space = {"__name__": "page"}
+    exec(re.search(r"```python\n(.*?)```", page.read_text("utf-8"), re.DOTALL)[1], space)
+    return space["Slope"]
+
+
+def test_a_contributed_encoding(monkeypatch, tmp_path):
+    slope = contributed()
+    by_class = use(build("llama"), slope)
+    monkeypatch.setattr(
+        registry, "_entry", lambda name: registry.Entry(name, "page", "Slope", None)
+    )
+    monkeypatch.setattr(registry.Entry, "load", lambda entry: slope)
+    by_name = use(build("llama"), "slope(start=-2.0)")
+    a, b = generated(by_class, use_cache=True), generated(by_name, use_cache=False)
+    torch.testing.assert_close(a.sequences_scores, b.sequences_scores)
+    by_class.save_pretrained(tmp_path)
+    with torch.no_grad():
+        other = load(tmp_path, slope, dtype=torch.float64)
+        torch.testing.assert_close(other(IDS).logits, by_class(IDS).logits)
+
+
+def test_planned_lengths():
+    model = use(build("llama"), "randomized:rope")
+    with pytest.raises(PositionError, match="give draw the final length"):
+        generated(model, num_beams=1)
+    model = use(build("llama"), "randomized:rope", length=17)
+    assert generated(model).sequences.shape == (3, 17)
+
+
+def test_half_precision():
+    model = use(build("llama").bfloat16(), PRISM)
+    assert model.base_model.encoding.alpha.dtype == torch.bfloat16
+    assert generated(model).sequences.shape == (3, 17)
+    with torch.no_grad():
+        assert model(IDS).logits.dtype == torch.bfloat16
+
+
+def test_errors():
+    with pytest.raises(ValueError, match="MistralForCausalLM is no decoder that pezoo knows"):
+        use(MistralForCausalLM(MistralConfig(**SIZES, sliding_window=4)), "rope")
+    with pytest.raises(ValueError, match="lbpe_sh reads the scale of the instance"):
+        use(build("llama"), "lbpe_sh")
+    with pytest.raises(SpecError, match="did you mean rope"):
+        use(build("llama"), "ropee")
+    with pytest.raises(ValueError, match="with use_cache=False"):
+        generated(use(build("llama"), "rope(scaling=dynamic,factor=2)"))
+    model = build("llama")
+    with torch.no_grad():
+        cache = model(IDS).past_key_values
+    model = use(model, "alibi")
+    with pytest.raises(ValueError, match="filled without the encoding"):
+        model(IDS, past_key_values=cache)
+    with pytest.raises(ValueError, match="expected a DynamicCache of whole texts"):
+        generated(model, cache_implementation="static", num_beams=1)
+    with pytest.raises(ValueError, match="either input_ids or inputs_embeds"):
+        model.base_model()
+
+
+def test_a_config_of_two_models():
+    plain = build("llama")
+    config, want = plain.config, plain(IDS).logits
+    both = [use(LlamaForCausalLM(config).double(), text) for text in ("alibi", "nope")]
+    assert [model.config.pezoo["encoding"] for model in both] == ["alibi", "nope"]
+    assert all(layer.self_attn.config is both[0].config for layer in both[0].model.layers)
+    torch.testing.assert_close(plain(IDS).logits, want)
+    with pytest.raises(ValueError, match="this config is of a model with an encoding"):
+        LlamaForCausalLM(both[0].config)(IDS)
+
+
+def test_a_folder_without_an_encoding(tmp_path):
+    build("llama").save_pretrained(tmp_path)
+    with pytest.raises(ValueError, match="names no encoding"):
+        load(tmp_path)
+
+
+def test_the_rotation_of_the_model():
+    def spec(text, base):
+        return adapter._as_trained(parse(text), base)
+
+    rope = {"rope_type": "yarn", "factor": None, "original_max_position_embeddings": 16}
+    base = build("llama", rope_parameters={**rope, "truncate": False}).model
+    own = {"scaling": "yarn", "original_max_position_embeddings": 16, "factor": 4.0}
+    options = {"layout": "half", "base": 7, "truncate": False, **own}
+    assert spec("randomized:rope(base=7)", base).inner == Spec("rope", options)
+    assert spec("alibi", base) == Spec("alibi")
+    assert spec("rope", build("gpt2").transformer) == Spec("rope")
+    cohere = CohereModel(CohereConfig(**SIZES))
+    assert spec("rope", cohere).options["layout"] == "interleaved"
+    base.config.rope_parameters = {"rope_type": "default", "partial_rotary_factor": 0.5}
+    with pytest.raises(ValueError, match="rotates a part of each head"):
+        spec("rope", base)
