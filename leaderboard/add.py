@@ -26,7 +26,7 @@ def add(run: str, runs: Path, records: Path) -> Path:
     if reasons := list(refusals(record, catalog.read())):
         raise ValueError(f"{result}: {'; '.join(reasons)}")
     name = f"{record.run}.json"
-    path = records / record.protocol / record.task / slug(record.encoding) / name
+    path = records / record.protocol / slug(record.task) / slug(record.encoding) / name
     others = [other for other in records.rglob(name) if other != path]
     if others or (path.is_file() and path.read_bytes() != data):
         raise ValueError(f"run {record.run} is there with another content: {(*others, path)[0]}")

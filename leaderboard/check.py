@@ -11,11 +11,12 @@ from pathlib import Path
 from leaderboard import catalog as known
 from leaderboard.catalog import Catalog
 from leaderboard.escape import command_text, shown
+from leaderboard.files import slug
 from leaderboard.records import paths_of, read
-from leaderboard.rows import bare
 from leaderboard.schema import Record
 from leaderboard.scores import Score
 from leaderboard.tuning import MARK, base
+from pezoo.spec import bare
 
 
 @dataclass(frozen=True)
@@ -102,7 +103,7 @@ def _names(record: Record, catalog: Catalog) -> Iterator[str]:
     elif catalog.strange_options(record):
         given, typed = record.config.encoding, record.encoding
         yield f"protocol {record.protocol} makes another encoding of {typed!r} than {given!r}"
-    if (task := catalog.tasks.get(record.task)) is None:
+    if (task := catalog.tasks.get(bare(record.task))) is None:
         yield unknown("task", record.task, catalog.tasks)
     elif not _not_newer(given := record.config.task_version, task.version):
         yield f"task version {given} is not known: {record.task} is at version {task.version}"
@@ -189,5 +190,6 @@ def _doubts(record: Record, catalog: Catalog) -> Iterator[str]:
 def _misplaced(record: Record, path: Path) -> Iterator[str]:
     if path.stem != record.run:
         yield f"the file should be named {record.run}.json"
-    if [part.name for part in (path.parents[2], path.parents[1])] != [record.protocol, record.task]:
-        yield f"the file should be in {record.protocol}/{record.task}/ENCODING/"
+    home = [record.protocol, slug(record.task)]
+    if [part.name for part in (path.parents[2], path.parents[1])] != home:
+        yield f"the file should be in {'/'.join(home)}/ENCODING/"

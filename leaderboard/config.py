@@ -21,7 +21,7 @@ from pydantic import (
     model_validator,
 )
 
-from pezoo.spec import Spec
+from pezoo.spec import Spec, bare
 
 Length = Annotated[PositiveInt, Field(le=10**7)]
 
@@ -137,14 +137,18 @@ class Protocol(Settings):
 
     def settings(self, task: str) -> tuple[Model, Train, Eval]:
         """What all encodings share on a task."""
-        own = self.tasks.get(task, TaskSettings())
+        own = self._own(task)
         train = {"lengths": own.train_lengths, "curriculum": own.curriculum, "draw": own.draw}
         test = {"lengths": own.eval_lengths}
         return self.model, _changed(self.train, train), _changed(self.eval, test)
 
+    def _own(self, task: str) -> TaskSettings:
+        """Those of a task with exactly its options, else those of its name."""
+        return self.tasks.get(task) or self.tasks.get(bare(task)) or TaskSettings()
+
     def fill(self, task: str, typed: Spec) -> Spec:
         """An encoding as typed, with the options that this protocol gives it on a task."""
-        own = self.tasks.get(task, TaskSettings()).encodings.get(typed.name, {})
+        own = self._own(task).encodings.get(typed.name, {})
         options = {**self.encodings.get(typed.name, {}), **own, **typed.options}
         return Spec(typed.name, options, typed.inner and self.fill(task, typed.inner))
 

@@ -12,10 +12,11 @@ from leaderboard.catalog import Catalog
 from leaderboard.escape import script_json
 from leaderboard.files import slug
 from leaderboard.intervals import LEVEL, quantile
-from leaderboard.rows import Row, bare
+from leaderboard.rows import Row
 from leaderboard.schema import Record
 from leaderboard.styles import after_the_curve, needs_log, styles
 from leaderboard.tables import EARLIER, PROTOCOL, Table, tables
+from pezoo.spec import bare
 
 
 def script(name: str, value: Any) -> str:
@@ -135,7 +136,7 @@ def _encoding(name: str, catalog: Catalog) -> dict[str, str]:
 
 
 def _task(name: str, catalog: Catalog) -> dict[str, str]:
-    known = catalog.tasks.get(name)
+    known = catalog.tasks.get(bare(name))
     return {
         "page": f"task/{slug(name)}.html",
         "summary": known.summary if known else "",

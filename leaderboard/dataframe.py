@@ -13,9 +13,9 @@ import pandas as pd
 
 from leaderboard.intervals import wilson
 from leaderboard.records import RECORDS, load
-from leaderboard.rows import bare
 from leaderboard.schema import Record
 from leaderboard.tables import kernels_of
+from pezoo.spec import bare
 
 _COLUMNS = (
     ("string", "run protocol task settings encoding label spec mode checkpoint"),

@@ -12,9 +12,9 @@ from leaderboard.escape import command_text, markdown_text, script_json
 from leaderboard.files import slug
 from leaderboard.prose import prose
 from leaderboard.ranks import verdicts
-from leaderboard.rows import bare
 from leaderboard.tables import flat
 from leaderboard.tuning import values_text
+from pezoo.spec import bare
 
 
 def lines_of(name: str) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 from leaderboard.intervals import Stat
@@ -71,12 +70,3 @@ class Row:
     tried: tuple[str, ...] = ()  # in a table of tuned encodings: the settings to choose from
     chosen: str = ""
     tuning_seconds: float | None = None  # CPU-seconds of the sweep
-
-
-def bare(spec: str) -> str:
-    """The text of an encoding without its options.
-
-    >>> bare("randomized(max_len=512):rope(base=500)")
-    'randomized:rope'
-    """
-    return re.sub(r"\([^()]*\)", "", spec) or spec

@@ -28,6 +28,7 @@ from leaderboard.fields import (
     RunId,
     Seed,
     Share,
+    TaskText,
     Text,
     bounded,
 )
@@ -100,7 +101,7 @@ class Record(Part):
     status: Literal["done", "failed"]
     reason: Cleaned | None = None
     protocol: Name
-    task: Name
+    task: TaskText
     encoding: Text
     seed: Seed
     config: Annotated[RunConfig, BeforeValidator(_read)]

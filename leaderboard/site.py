@@ -19,6 +19,7 @@ from leaderboard.render import render
 from leaderboard.schema import Record
 from leaderboard.styles import styles
 from leaderboard.tables import Table
+from pezoo.spec import bare
 
 FOLDERS = ("task", "encoding", "run", SITE_RECORDS)  # from these, pages of earlier builds go
 
@@ -62,7 +63,7 @@ def _pages(
         yield name, render(name, **top)
     yield "method.html", render("method.html", protocols=catalog.protocols.values(), **top)
     for name, facts in data["tasks"].items():
-        known, own = catalog.tasks.get(name), [t for t in tables if t.first.task == name]
+        known, own = catalog.tasks.get(bare(name)), [t for t in tables if t.first.task == name]
         yield facts["page"], render("task.html", name=name, known=known, tables=own, **below)
     for name, facts in data["encodings"].items():
         parts = catalog.parts(name)

@@ -18,10 +18,11 @@ from typing import Any
 
 from leaderboard.intervals import over_seeds
 from leaderboard.ranks import ranked
-from leaderboard.rows import Cell, Row, bare
+from leaderboard.rows import Cell, Row
 from leaderboard.schema import Record
 from leaderboard.scores import Score
 from leaderboard.tuning import values_text
+from pezoo.spec import bare
 
 PASS = 0.9  # the mean exact match that counts as solving a length
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from leaderboard.catalog import Catalog
 from leaderboard.escape import command_text
+from leaderboard.files import slug
 from leaderboard.rows import Row
 from leaderboard.schema import Record
 from leaderboard.summary import summarise, table_key
@@ -132,7 +133,7 @@ def _table(
         policy = CHANGED
     told = policy == PROTOCOL or not several
     return Table(
-        slug=f"{protocol}.{task}" + ("" if told else f".{settings}"),
+        slug=f"{protocol}.{slug(task)}" + ("" if told else f".{settings}"),
         title=title + ("" if told else f" (settings {settings})"),
         rows=tuple(rows),
         records=tuple(records),

@@ -141,7 +141,7 @@ def make(name: str | Spec, shape: Shape, **options: Any) -> Encoding:
     spec = parse(name) if isinstance(name, str) else name
     spec = check(replace(spec, options={**spec.options, **options}))
     cls = _entry(spec.name).load()
-    _check_values(spec, cls)
+    check_values(spec, cls)
     if spec.inner is not None and cls.wraps is None:
         raise SpecError(
             f"{spec.name} cannot wrap {spec.inner.name}: only "
@@ -162,7 +162,8 @@ def _build(cls: type[Encoding], spec: Spec, *args: Any) -> Encoding:
         raise SpecError(f"{spec}: {error}") from error
 
 
-def _check_values(spec: Spec, cls: type[Encoding]) -> None:
+def check_values(spec: Spec, cls: type) -> None:
+    """Whether a class takes these options. Errors: SpecError with the nearest one, or a type."""
     parameters = inspect.signature(cls, eval_str=True).parameters
     known = tuple(p.name for p in parameters.values() if p.kind is p.KEYWORD_ONLY)
     for option, value in spec.options.items():

@@ -56,6 +56,15 @@ def parse_list(text: str) -> list[Spec]:
     return [parse(part) for part in _split(text, ",")]
 
 
+def bare(spec: str) -> str:
+    """The text of an encoding or a task without its options.
+
+    >>> bare("randomized(max_len=512):rope(base=500)")
+    'randomized:rope'
+    """
+    return re.sub(r"\([^()]*\)", "", spec) or spec
+
+
 def unknown(what: str, given: str, known: Iterable[str]) -> str:
     """The message for a name that does not exist, with the nearest one that does.
 

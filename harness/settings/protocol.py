@@ -72,9 +72,9 @@ def resolve(
     protocol: Protocol, task: str, encoding: Spec, seed: int, device: str, attention: str
 ) -> RunConfig:
     """One run of a protocol. Errors: ConfigError, TaskError or SpecError."""
+    task, made = tasks.canonical(task), tasks.make(task)
     model, train, test = protocol.settings(task)
     low, high = train.lengths
-    made = tasks.make(task)
     if not made.lengths(low, high):
         raise ConfigError(f"task {task} has no instance of length {low} to {high}")
     if train.draw == "instances" and made.instances(made.lengths(low, high)[0]) is None:
@@ -114,7 +114,7 @@ def _override(raw: dict[str, Any], text: str) -> None:
     table = raw
     for name in path:
         if not isinstance(table.get(name), dict):
-            if len(path) > 1 or name not in ("encodings", "tasks"):
+            if path[0] not in ("encodings", "tasks"):
                 tables = sorted(key for key, value in raw.items() if isinstance(value, dict))
                 raise ConfigError(unknown("setting", name, tables))
             table[name] = {}

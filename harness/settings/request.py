@@ -42,7 +42,7 @@ def parse_request(
 ) -> Request:
     """Check every part. Errors: SpecError, ConfigError or ValueError name what is wrong."""
     encodings = [check(spec) for spec in parse_list(pe)]
-    names = [tasks.check(name.strip()) for name in task.split(",")]
+    names = [tasks.check(str(spec)) for spec in parse_list(task)]
     for what, given in (("encoding", [str(e) for e in encodings]), ("task", names)):
         if len(set(given)) < len(given):
             raise ConfigError(f"one {what} is named twice: {', '.join(given)}")

@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 
 from harness.data.seeds import generator
-from harness.settings.config import RunConfig
 from harness.show import plots
 from harness.tasks.base import Batch, Task
 from harness.training.evaluate import examples
+from leaderboard.config import RunConfig
 
 DRAWN = 200  # instances of a length whose instances are too many to list
 PARTS = ("whole sequence", "answer, EOS included", "prompt")

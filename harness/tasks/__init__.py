@@ -9,10 +9,12 @@ from __future__ import annotations
 from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
+from inspect import signature
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
-from pezoo.spec import unknown
+from pezoo.registry import check_values
+from pezoo.spec import Spec, parse, unknown
 
 if TYPE_CHECKING:
     from harness.tasks.base import Task
@@ -36,42 +38,72 @@ def names() -> list[str]:
     return sorted(_homes())
 
 
-def check(name: str) -> str:
-    """The name itself, if there is such a task. Errors: ValueError with the nearest name."""
-    if name not in _homes():
-        raise ValueError(unknown("task", name, names()))
-    return name
+def check(text: str) -> str:
+    """The text itself, if it names a task. Errors: ValueError with the nearest name."""
+    spec = parse(text)
+    if spec.inner is not None:
+        raise ValueError(f"task {text!r}: a task stands alone, without a colon")
+    if spec.name not in _homes():
+        raise ValueError(unknown("task", spec.name, names()))
+    return text
 
 
-def make(name: str) -> Task:
-    """The task of that name. Errors: ValueError for an unknown name or a broken plug-in."""
+def make(text: str) -> Task:
+    """The task of that name, with its options: `make("odds_first(symbols=2)")`.
+
+    Errors: ValueError for an unknown name or option, a wrong value, or a broken plug-in.
+    """
+    spec = parse(check(text))
+    cls = _load(spec.name)
+    check_values(spec, cls)
+    try:
+        return cls(**spec.options)
+    except ValueError as error:
+        raise ValueError(f"task {spec}: {error}") from error
+    except Exception as error:
+        raise ValueError(
+            f"task {spec.name!r}, {cls.__module__}:{cls.__name__}, cannot be made: "
+            f"{type(error).__name__}: {error}"
+        ) from error
+
+
+def canonical(text: str) -> str:
+    """The one text of a task: options in order, without those that have their usual value.
+
+    >>> canonical("odds_first( symbols=10 )")
+    'odds_first'
+    """
+    spec = parse(check(text))
+    cls = _load(spec.name)
+    check_values(spec, cls)
+    usual = {name: p.default for name, p in signature(cls).parameters.items()}
+    own = {key: value for key, value in spec.options.items() if value != usual[key]}
+    return str(Spec(spec.name, own))
+
+
+def _load(name: str) -> type[Task]:
     from harness.tasks.base import Task
 
-    module, _, cls = _homes()[check(name)].partition(":")
+    module, _, cls = _homes()[name].partition(":")
     try:
         loaded = import_module(module)
+        named = cast("type[Task]", getattr(loaded, cls)) if cls else None
     except Exception as error:
         raise ValueError(
             f"task {name!r} comes from {module!r}, which failed to import: "
             f"{type(error).__name__}: {error}"
         ) from error
-    if cls:
-        try:
-            task: Task = getattr(loaded, cls)()
-        except Exception as error:
-            raise ValueError(
-                f"task {name!r}, {module}:{cls}, cannot be made: {type(error).__name__}: {error}"
-            ) from error
-        if (own := getattr(task, "name", "")) != name:
+    if named is not None:
+        if (own := getattr(named, "name", "")) != name:
             raise ValueError(
                 f"the entry point {name} = {module}:{cls} has another name than its class, "
                 f"{own!r}: records need one, make them equal"
             )
-        return task
+        return named
     there = [v for v in vars(loaded).values() if isinstance(v, type) and issubclass(v, Task)]
     for found in there:
         if getattr(found, "name", None) == name:
-            return found()
+            return found
     others = [repr(c.name) for c in there if getattr(c, "name", None)]
     raise ValueError(
         f"{module.replace('.', '/')}.py holds no Task whose name is {name!r}, its file's; "

@@ -73,6 +73,9 @@ class Batch:
 class Task:
     """One task. A subclass fills in everything below; see any file in this folder.
 
+    Options are keyword arguments of `__init__` with defaults and types, as those of encodings are:
+    `odds_first(symbols=2)`.
+
     The prompt ends with the symbol after which the model answers. The target holds the answer
     alone; the decoder track appends EOS itself.
     """
@@ -81,9 +84,9 @@ class Task:
     version: ClassVar[int] = 1  # raised when the data changes
     summary: ClassVar[str]
     paper: ClassVar[str]
-    example: ClassVar[str]  # the text of one prompt and its target
-    vocab: ClassVar[Vocab]
-    chance: ClassVar[float]  # token accuracy of the best guess that ignores the prompt
+    example: str  # the text of one prompt and its target; options may change it, as the next two
+    vocab: Vocab
+    chance: float  # token accuracy of the best guess that ignores the prompt
     max_length: ClassVar[int | None] = None  # None: there is no longest instance
 
     def lengths(self, low: int, high: int) -> list[int]:

@@ -13,6 +13,7 @@ class Copy(DigitStrings):
     8349216=8349216
 
     Vocabulary: the digits 0..9 (ids 0..9) and "=". Length n: the number of digits.
+    Options: symbols, how many of the digits occur.
     Chance: every answer token is a uniformly random digit, so 1/10.
 
     Paper: PRISM, Table 3. Deviation: none. Digits may repeat, or no n above 10 would exist.

@@ -12,11 +12,24 @@ from harness.tasks.base import Batch, Task, Vocab
 class DigitStrings(Task):
     """n random digits, "=", and the same digits in another order, which `rearranged` says.
 
-    Length n: the number of digits. Chance: an answer token is a uniformly random digit, so 1/10.
+    Length n: the number of digits. Chance: an answer token is a uniformly random digit, so 1/10, or
+    1/symbols.
     """
 
     vocab = Vocab((*"0123456789", "="))
     chance = 0.1
+
+    def __init__(self, *, symbols: int = 10) -> None:
+        """`symbols` of the ten digits are used: at 2 the strings are binary."""
+        if not 2 <= symbols <= 10:
+            raise ValueError(f"symbols must be within 2..10, was {symbols}")
+        self.symbols = symbols
+        if symbols < 10:
+            self.vocab = Vocab((*"0123456789"[:symbols], "="))
+            self.chance = 1 / symbols
+            prompt = [int(digit) % symbols for digit in self.example.partition("=")[0]]
+            prompt.append(symbols)
+            self.example = self.vocab.decode([*prompt, *self.solve(prompt)])
 
     def rearranged(self, x: Tensor) -> Tensor:
         """The target (B, n) of the digits x (B, n)."""
@@ -25,7 +38,7 @@ class DigitStrings(Task):
     def sample(self, generator: torch.Generator, batch: int, length: int) -> Batch:
         self.check_length(length)
         device = generator.device
-        x = torch.randint(10, (batch, length), generator=generator, device=device)
+        x = torch.randint(self.symbols, (batch, length), generator=generator, device=device)
         equals = torch.full((batch, 1), self.vocab.symbols.index("="), device=device)
         return Batch(prompt=torch.cat([x, equals], dim=1), target=self.rearranged(x))
 
@@ -37,16 +50,18 @@ class DigitStrings(Task):
 
 
 def operands(
-    generator: torch.Generator, batch: int, length: int
+    generator: torch.Generator, batch: int, length: int, *, square: bool = False
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Two random numbers: their digits a, b (B, n), 0 past the end, and how many there are, (B, 1).
 
     One has n digits, the other k, k uniform over 1..n; a fair coin says which is which. Digits are
-    uniform.
+    uniform. `square`: both have n digits.
     """
     device = generator.device
     digits = torch.randint(10, (2, batch, length), generator=generator, device=device)
-    shorter = torch.randint(1, length + 1, (batch, 1), generator=generator, device=device)
+    shorter = torch.randint(
+        length if square else 1, length + 1, (batch, 1), generator=generator, device=device
+    )
     coin = torch.rand((batch, 1), generator=generator, device=device) < 0.5
     len_a, len_b = torch.where(coin, length, shorter), torch.where(coin, shorter, length)
     place = torch.arange(length, device=device)

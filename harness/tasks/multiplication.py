@@ -20,6 +20,7 @@ class Multiplication(Task):
     is not asked for. One operand has n digits, the other k, k uniform over 1..n; a fair coin says
     which is which. All digits are uniform, so the most significant ones may be 0.
 
+    Options: square, where both operands have n digits, as in the paper's Figure 9.
     Vocabulary: the digits 0..9 (ids 0..9), "=", "x", "[", "]", "*", "(", ")", "->" (one symbol) and
     "+". Length n: the number of digits of the longer operand.
     Chance: the free tokens are the digits of a and b that the answer repeats, uniformly random, so
@@ -40,9 +41,14 @@ class Multiplication(Task):
     vocab = Vocab((*"0123456789", *"=x[]*()", "->", "+"))
     chance = 0.1
 
+    def __init__(self, *, square: bool = False) -> None:
+        self.square = square
+        if square:
+            self.example = "67x12=67x[1*(1->1)(2->0)+2*(2->1)]"
+
     def sample(self, generator: torch.Generator, batch: int, length: int) -> Batch:
         self.check_length(length)
-        a, b, len_a, len_b = operands(generator, batch, length)
+        a, b, len_a, len_b = operands(generator, batch, length, square=self.square)
         place = torch.arange(length, device=a.device)
         in_a, in_b = place < len_a, place < len_b  # (B, n)
         times, equals, left, right = (self._symbol(c, a) for c in "x=[]")

@@ -14,6 +14,7 @@ class OddsFirst(DigitStrings):
     012345=135024
 
     Vocabulary: the tokens 0..9 (ids 0..9) and "=". Length n: the number of tokens.
+    Options: symbols; `symbols=2` is the task of Ruoss et al. (2023).
     Chance: every answer token is a uniformly random digit, so 1/10.
 
     Paper: PRISM, Table 3, with V = 10. Deviation: the table's text says "odd indices (1-based)",

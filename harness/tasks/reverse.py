@@ -13,6 +13,7 @@ class Reverse(DigitStrings):
     8349216=6129438
 
     Vocabulary: the digits 0..9 (ids 0..9) and "=". Length n: the number of digits.
+    Options: symbols; `symbols=2` is reverse_string of Ruoss et al. (2023).
     Chance: every answer token is a uniformly random digit, so 1/10.
 
     Paper: PRISM, Table 3. Deviation: none.

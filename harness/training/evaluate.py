@@ -54,7 +54,7 @@ def examples(task: Task, config: RunConfig, length: int) -> Batch:
     count, every = sample_count(task, config, length), task.instances(length)
     if every is not None and len(every.prompt) <= count and config.eval.examples == "test":
         return every
-    draws = generator(config.eval.examples, task.name, task.version, length)
+    draws = generator(config.eval.examples, config.task, task.version, length)
     return task.sample(draws, count, length)
 
 
@@ -63,7 +63,7 @@ def validate(model: Decoder, task: Task, config: RunConfig) -> float:
     low, high = config.train.lengths
     scores = []
     for length in task.lengths(low, high):
-        draws = generator("validation", task.name, task.version, length)
+        draws = generator("validation", config.task, task.version, length)
         count = config.eval.validation_samples
         sample = task.sample(draws, count, length)
         one = _score(model, task, length, True, sample, seed("validation", length))

@@ -118,6 +118,16 @@ def test_the_papers_baseline_and_other_training_lengths():
     }  # fmt: skip
 
 
+def test_a_task_with_options_is_a_run_of_its_own():
+    plain, binary = run(), run(task="copy(symbols=2)")
+    assert (binary.task, run(task="copy(symbols=10)").hash) == ("copy(symbols=2)", plain.hash)
+    assert binary.hash != plain.hash
+    square = run(task="multiplication(square=true)", protocol="prism2025")
+    assert square.train.lengths == (1, 9)  # those of multiplication, where there are no others
+    own = run(task="copy(symbols=2)", overrides=("tasks.copy.train_lengths=[1,4]",))
+    assert own.train.lengths == (1, 4)
+
+
 def test_drawing_instances_needs_a_task_that_lists_them():
     with pytest.raises(ConfigError, match='copy does not: take "lengths"'):
         run(overrides=("train.draw=instances",))

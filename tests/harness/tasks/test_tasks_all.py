@@ -19,6 +19,9 @@ PRISM_SUITE = {
     "scan_cot",
     "stack_manipulation",
 }
+WITH_OPTIONS = ["copy(symbols=3)", "odds_first(symbols=2)", "reverse(symbols=2)"]
+WITH_OPTIONS += ["multiplication(square=true)"]
+ALL = [*tasks.names(), *WITH_OPTIONS]
 
 
 def bare(task, row):
@@ -29,12 +32,12 @@ def test_the_prism_suite_is_there():
     assert set(tasks.names()) >= PRISM_SUITE
 
 
-@pytest.mark.parametrize("name", tasks.names())
+@pytest.mark.parametrize("name", ALL)
 def test_contract(name):
     check_task(tasks.make(name))
 
 
-@pytest.mark.parametrize("name", tasks.names())
+@pytest.mark.parametrize("name", ALL)
 @settings(max_examples=30, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1), length=st.integers(1, 48))
 def test_solver_agrees_with_samples(name, seed, length):
@@ -49,7 +52,7 @@ def test_solver_agrees_with_samples(name, seed, length):
         assert task.measure(bare(task, prompt)) == length
 
 
-@pytest.mark.parametrize("name", tasks.names())
+@pytest.mark.parametrize("name", ALL)
 @pytest.mark.parametrize("length", [1, 2, 3, 4])
 def test_max_tokens_is_attained(name, length):
     task = tasks.make(name)
@@ -58,7 +61,7 @@ def test_max_tokens_is_attained(name, length):
     assert tuple(longest) == task.max_tokens(length)
 
 
-@pytest.mark.parametrize("name", tasks.names())
+@pytest.mark.parametrize("name", ALL)
 @pytest.mark.parametrize("length", [0, -3])
 def test_no_instance_without_tokens(name, length):
     task = tasks.make(name)

@@ -3,6 +3,7 @@
 import sys
 
 import pytest
+import torch
 
 from harness import tasks
 from harness.cli.listing import _tasks
@@ -43,3 +44,30 @@ def test_an_entry_point_of_another_name(monkeypatch):
     monkeypatch.setattr(tasks, "_homes", lambda: {"backwards": "harness.tasks.reverse:Reverse"})
     with pytest.raises(ValueError, match=r"backwards = .* has another name than its class, 'rev"):
         tasks.make("backwards")
+
+
+def test_options_of_a_task():
+    assert tasks.make("odds_first(symbols=2)").vocab.symbols == ("0", "1", "=")
+    assert tasks.make("odds_first(symbols=2)").chance == 0.5
+    assert tasks.make("reverse(symbols=2)").example == "0101010=0101010"
+    assert tasks.canonical("odds_first( symbols = 2 )") == "odds_first(symbols=2)"
+    assert tasks.canonical("odds_first(symbols=10)") == "odds_first"
+    prompt = tasks.make("multiplication(square=true)").sample(torch.Generator(), 9, 4).prompt
+    assert (prompt[:, 4] == 11).all()  # "x" after four digits, in every row
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("odds_frist(symbols=2)", "did you mean odds_first"),
+        ("odds_first(symbls=2)", "unknown option of odds_first 'symbls'; did you mean symbols"),
+        ("odds_first(symbols=two)", "option symbols of odds_first expects int"),
+        ("odds_first(symbols=11)", r"symbols must be within 2..10, was 11"),
+        ("odds_first:copy", "a task stands alone"),
+        ("addition(symbols=2)", "unknown option of addition"),
+        ("copy(", "unbalanced parentheses"),
+    ],
+)
+def test_wrong_options_of_a_task(text, words):
+    with pytest.raises(ValueError, match=words):
+        tasks.make(text)
