@@ -25,7 +25,6 @@ import transformers
 from torch import Tensor, nn
 from transformers import AttentionInterface, AutoConfig, DynamicCache, PreTrainedModel
 from transformers.cache_utils import DynamicLayer
-from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 
 from pezoo import adapters
 from pezoo.adapters import attend, eager
@@ -152,7 +151,6 @@ def _put(model: PreTrainedModel, encoding: str | Factory, length: int | None) ->
     text = encoding if isinstance(encoding, str) else None
     setattr(config, NAME, {"encoding": text, "length": length})
     AttentionInterface.register(NAME, _attention)
-    AttentionMaskInterface.register(NAME, sdpa_mask)
     model.set_attn_implementation(NAME)
     return model
 
@@ -261,11 +259,11 @@ def _attention(
     q, k = (x.to(value.dtype) for x in encoding.transform(q, key, ctx))
     if step.cache is not None:
         k, value = step.cache.update(k, value, module.layer_idx)
-    mask = attention_mask
-    if mask is not None:  # a query that sees nothing would get NaN: it sees itself
+    mask = attention_mask  # (B, 1, T, S) of the caller's own, or None: `attend` knows from ctx
+    if mask is not None:
         mask = mask if mask.dtype == torch.bool else mask == 0
-        diagonal = mask.shape[3] - mask.shape[2]
-        mask = mask | torch.ones_like(mask).triu(diagonal).tril(diagonal)
+        blind = ~mask.any(3, keepdim=True)  # would get NaN
+        mask = mask | blind & adapters.attention_mask(ctx)
     if not dropout:
         return attend(encoding, q, k, value, ctx, mask).transpose(1, 2), None
     k, value = (x.repeat_interleave(q.shape[1] // x.shape[1], 1) for x in (k, value))

@@ -53,7 +53,8 @@ class CopyBranch(nn.Module):
         q = self.query(torch.cat([x, features.to(x.dtype)], -1))
         q, k = (rearrange(y, "b t (c k) -> b t c k", c=self.cursors) for y in (q, self.key(x)))
         if seen is not None:
-            k, mask = torch.cat([seen.keys, k], 1), _joined(seen.mask, mask, seen.keys.shape[1])
+            mask = _joined(seen, mask, k)
+            k = torch.cat([seen.keys, k], 1)
         t, s = q.shape[1], k.shape[1]
         column = torch.arange(s, device=x.device)
         visible = (column < column[s - t :, None])[None]  # (1, T, S) what is earlier
@@ -69,13 +70,15 @@ class CopyBranch(nn.Module):
         return Copy(p[..., -1], source), Seen(k, mask)
 
 
-def _joined(before: Tensor | None, mask: Tensor | None, earlier: int) -> Tensor | None:
-    """The masks of the earlier columns and of the new ones (B, T), in one."""
-    if mask is None:
+def _joined(seen: Seen, mask: Tensor | None, k: Tensor) -> Tensor | None:
+    """The masks of the earlier columns and of the new ones k (B, T, C, WIDTH), in one."""
+    if mask is None and seen.mask is None:
         return None
-    if before is None:
-        before = mask.new_ones(len(mask), earlier)
-    return torch.cat([before, mask], 1)
+    before, new = (
+        torch.ones(x.shape[:2], dtype=torch.bool, device=x.device) if own is None else own
+        for x, own in ((seen.keys, seen.mask), (k, mask))
+    )
+    return torch.cat([before, new], 1)
 
 
 def _first_of_the_likeliest(p: Tensor) -> Tensor:

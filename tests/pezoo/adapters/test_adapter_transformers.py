@@ -217,20 +217,35 @@ def test_a_cache_of_the_users_own():
     assert cache.get_seq_length() == cache.layers[-1].get_seq_length() == 0
 
 
-def test_documents_side_by_side():
-    """position_ids that begin anew tell documents apart, and so does a mask (B, 1, T, S)."""
-    model = use(build("qwen2"), "rope")
-    pos = torch.tensor([[0, 1, 2, 3, 0, 1, 2, 3, 4]])
+@pytest.mark.parametrize("text", ["rope", PRISM])
+def test_documents_side_by_side(text):
+    """position_ids that do not rise begin a document, with a cache too."""
+    model = use(build("qwen2"), text)
+    ids, pos = IDS[:1], torch.tensor([[0, 1, 2, 3, 0, 1, 2, 3, 4]])
+    with torch.no_grad():
+        apart = torch.cat([model(ids[:, :4]).logits, model(ids[:, 4:]).logits], 1)
+        packed = model(ids, position_ids=pos, use_cache=False).logits
+        first = model(ids[:, :6], position_ids=pos[:, :6])
+        later = {"position_ids": pos[:, 6:], "past_key_values": first.past_key_values}
+        cached = torch.cat([first.logits, model(ids[:, 6:], **later).logits], 1)
+        masked = model(ids, attention_mask=torch.ones_like(ids), position_ids=pos).logits
+    for got in (packed, cached, masked):
+        torch.testing.assert_close(got, apart)
+
+
+def test_a_mask_of_the_callers_own():
+    model = use(build("llama"), "alibi")
     mask = torch.ones(9, 9, dtype=torch.bool).tril()
     mask[4:, :4] = False
+    added = torch.where(mask, 0.0, -torch.inf).double()
+    blind = mask.clone()
+    blind[2] = False
     with torch.no_grad():
-        apart = torch.cat([model(IDS[:1, :4]).logits, model(IDS[:1, 4:]).logits], 1)
-        packed = model(IDS[:1], position_ids=pos, use_cache=False).logits
-        masked = model(IDS[:1], attention_mask=mask[None, None], position_ids=pos).logits
-        added = torch.where(mask, 0.0, -torch.inf).double()[None, None]
-        floats = model(IDS[:1], attention_mask=added, position_ids=pos).logits
-    for got in (packed, masked, floats):
-        torch.testing.assert_close(got, apart)
+        want = model(IDS[:1, 4:]).logits
+        for own in (mask, added, blind):
+            got = model(IDS[:1], attention_mask=own[None, None]).logits
+            torch.testing.assert_close(got[:, 4:], want)
+            assert got.isfinite().all()
 
 
 @pytest.mark.parametrize(("maker", "text"), [("llama", TWICE), ("gpt2", "learned(max_len=64)")])
