@@ -73,6 +73,11 @@ def at_least_float32(x: Tensor) -> Tensor:
     return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
+def has_float64(device: torch.device) -> bool:
+    """All but Apple's GPUs (mps)."""
+    return device.type != "mps"
+
+
 def full_precision(device: str) -> AbstractContextManager[Any]:
     """Without autocast, where the device has one: sums of rounded products would drift."""
     available = torch.amp.is_autocast_available(device)

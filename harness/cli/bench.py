@@ -58,7 +58,7 @@ class BenchOptions:
 @click.option("--task", required=True, help="Tasks, separated by commas.")
 @click.option("--protocol", default="quick", show_default=True, help="A name or a TOML file.")
 @click.option("--seeds", help="For example 0-2 or 0,3,7; the protocol's by default.")
-@click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda or cuda:N.")
+@click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda, cuda:N or mps.")
 @click.option(
     "--attention",
     default="auto",

@@ -45,10 +45,10 @@ def padded(drawn: Drawn, more: int) -> Drawn:
 
 
 def moved(drawn: Drawn, device: str) -> Drawn:
-    """The same on that device; to a GPU without waiting for it."""
-    pinned = device.startswith("cuda")
+    """The same on that device; to CUDA, from pinned memory, without waiting for it."""
+    cuda = device.startswith("cuda")
     return {
-        name: (x.pin_memory() if pinned and not x.is_cuda else x).to(device, non_blocking=True)
+        name: (x.pin_memory() if cuda and not x.is_cuda else x).to(device, non_blocking=cuda)
         for name, x in drawn.items()
     }
 

@@ -48,7 +48,7 @@ class Sequences:
         )
 
     def to(self, device: str) -> Sequences:
-        """The same on that device; to a GPU without waiting for it."""
+        """The same on that device."""
         if device == "cpu":
             return self
         own = {"ids": self.ids, "pos": self.pos, "answer": self.answer}

@@ -29,7 +29,7 @@ class Engine(scheduler.Engine):
     """This machine."""
 
     def device(self, requested: str) -> str:
-        """ "auto" becomes cuda or cpu. Errors: ConfigError when torch cannot use the device."""
+        """As `check_device`. Errors: ConfigError when torch cannot use the device."""
         return check_device(requested)
 
     def jobs(self, configs: Sequence[RunConfig]) -> int:

@@ -20,7 +20,8 @@ def peak_bytes(call: Callable[[], object], device: str) -> int:
 
     On the CPU: the running sum over every allocation and release that torch's profiler sees, which
     is exact for tensors, the same in every repetition, and blind to memory that a library takes
-    past torch's allocator. On CUDA: the allocator's own peak above what was allocated before.
+    past torch's allocator. On CUDA: the allocator's own peak above what was allocated before. On
+    Apple's GPU: what its driver holds for torch after the call above what it held before.
     """
     if device.startswith("cuda"):
         torch.cuda.synchronize(device)
@@ -28,6 +29,13 @@ def peak_bytes(call: Callable[[], object], device: str) -> int:
         torch.cuda.reset_peak_memory_stats(device)
         call()
         return torch.cuda.max_memory_allocated(device) - before
+    if device.startswith("mps"):
+        torch.mps.synchronize()
+        torch.mps.empty_cache()
+        before = torch.mps.driver_allocated_memory()
+        call()
+        torch.mps.synchronize()
+        return torch.mps.driver_allocated_memory() - before
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiled:
         call()
     with tempfile.TemporaryDirectory() as folder:

@@ -112,3 +112,5 @@ def _no_collector() -> Iterator[None]:
 def _synchronise(device: str) -> None:
     if device.startswith("cuda"):
         torch.cuda.synchronize(device)
+    elif device.startswith("mps"):
+        torch.mps.synchronize()

@@ -110,6 +110,9 @@ def forget_peak_memory(device: str) -> None:
     if device.startswith("cuda"):
         torch.cuda.reset_peak_memory_stats(device)
         return
+    if device.startswith("mps"):
+        torch.mps.empty_cache()
+        return
     heap.give_back()
     try:
         Path("/proc/self/clear_refs").write_text("5")
@@ -123,9 +126,14 @@ def note_peak_memory(cost: Cost, device: str) -> None:
 
 
 def peak_memory_mb(device: str) -> float:
-    """The most memory that the process held at one time; on a GPU, that torch allocated."""
+    """The most memory that the process held at one time; on a GPU, that torch allocated.
+
+    On Apple's GPU, what its driver holds for torch, which keeps freed memory for later use.
+    """
     if device.startswith("cuda"):
         return round(torch.cuda.max_memory_allocated(device) / 2**20, 1)
+    if device.startswith("mps"):
+        return round(torch.mps.driver_allocated_memory() / 2**20, 1)
     try:
         status = Path("/proc/self/status").read_text(encoding="utf-8")
     except OSError:

@@ -54,7 +54,7 @@ def parse_request(
 
 
 def check_device(device: str) -> str:
-    """ "auto" becomes cuda or cpu. Errors: ConfigError when torch cannot use the device.
+    """ "auto" becomes cuda, mps or cpu. Errors: ConfigError when torch cannot use the device.
 
     A name that is wrong is found before torch is imported.
     """
@@ -68,12 +68,14 @@ def check_device(device: str) -> str:
     import torch
 
     if device == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
+        if torch.cuda.is_available():
+            return "cuda"
+        return "mps" if torch.backends.mps.is_available() else "cpu"
     try:
         torch.empty(1, device=device)
     except (RuntimeError, AssertionError) as error:
         reason = str(error).splitlines()[0]
         raise ConfigError(
-            f"device {device!r} cannot be used here: {reason} (choose auto, cpu or cuda)"
+            f"device {device!r} cannot be used here: {reason} (choose auto, cpu, cuda or mps)"
         ) from error
     return device

@@ -29,7 +29,7 @@ class Losses:
     def note(self, step: int, losses: Tensor) -> None:
         """The losses (M,) of that step; nothing waits for them."""
         losses = losses.detach()
-        now = torch.full_like(losses, step, dtype=torch.float64)
+        now = torch.full_like(losses, step, dtype=torch.int64)
         if self._last is None or self._steps is None:
             self._last, self._steps = losses, now
             return
@@ -41,9 +41,9 @@ class Losses:
         """The losses, and for each that is not finite the error. Waits for the device."""
         if self._last is None or self._steps is None:
             return [], []
-        losses, steps = torch.stack([self._last.double(), self._steps]).tolist()
+        losses = self._last.tolist()
         errors = [
-            None if math.isfinite(loss) else Diverged(f"loss is {loss} at step {int(step)}")
-            for loss, step in zip(losses, steps, strict=True)
+            None if math.isfinite(loss) else Diverged(f"loss is {loss} at step {step}")
+            for loss, step in zip(losses, self._steps.tolist(), strict=True)
         ]
         return losses, errors

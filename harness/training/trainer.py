@@ -133,7 +133,8 @@ class Trainer:
             progress=self.step / config.train.steps,
         )
         if p := config.model.dropout:
-            drops = torch.Generator(config.device)
+            cuda = config.device.startswith("cuda")  # elsewhere the CPU draws
+            drops = torch.Generator(config.device if cuda else "cpu")
             drawn[DROPOUT] = dropout_masks(
                 (*ids.shape, config.model.width),
                 config.model.layers,

@@ -28,6 +28,13 @@ def attend(
     if mask is not None and bias is not None:
         mask = torch.where(mask, bias, -torch.inf).to(q.dtype)
     if ran is not None:
-        chosen = torch._fused_sdp_choice(q, k, v, mask, 0.0, plain)
-        ran.add(f"sdpa {SDPBackend(chosen).name.removesuffix('_ATTENTION').lower()}")
+        ran.add(f"sdpa {_kernel(q, k, v, mask, plain)}")
     return scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=plain, scale=scale)
+
+
+def _kernel(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, plain: bool) -> str:
+    """The name of torch's kernel; where there is no choice, as on mps, that of the device."""
+    if q.device.type not in ("cpu", "cuda"):
+        return q.device.type
+    chosen = torch._fused_sdp_choice(q, k, v, mask, 0.0, plain)
+    return SDPBackend(chosen).name.removesuffix("_ATTENTION").lower()

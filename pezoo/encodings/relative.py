@@ -6,7 +6,13 @@ import torch
 from torch import Tensor, nn
 
 from pezoo.base import Columns, Context, Encoding, Pairs, Shape
-from pezoo.functional import at_least_float32, distinct, inverse_frequencies, sinusoid
+from pezoo.functional import (
+    at_least_float32,
+    distinct,
+    has_float64,
+    inverse_frequencies,
+    sinusoid,
+)
 from pezoo.registry import register
 
 
@@ -68,6 +74,8 @@ class Relative(Encoding):
         """D columns more: sin(i - j) = sin i cos j - cos i sin j, and so on for the cosine."""
         if ctx.distances is not None or q.shape[2] < self.shape.d_model:
             return None  # distances that are no differences; fewer queries than columns
+        if not has_float64(ctx.pos.device):
+            return None
         w = at_least_float32(self.w[ctx.layer]).view(-1, *self.u.shape[1:])  # (D, H, K)
         a, b = torch.einsum("bhtk,dhk->bhtd", self._reader(q, ctx).to(w.dtype), w).chunk(2, -1)
         (sin_i, cos_i), (sin_j, cos_j) = (

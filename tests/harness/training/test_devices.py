@@ -1,0 +1,53 @@
+"""Training where there is neither a CPU nor CUDA, as on Apple's GPUs: `meta` has shapes alone."""
+
+from contextlib import nullcontext
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+import pezoo
+from harness.settings.protocol import load_protocol, resolve
+from harness.training import trainer as trainer_module
+from harness.training.trainer import start
+from pezoo.encodings import relative
+from pezoo.functional import has_float64
+from pezoo.spec import parse
+
+SMALL = {"prism": "prism(cursors=1,d_pe=8,hidden=6,gate_noise=0.1)"}
+TEXTS = [*(SMALL.get(name, name) for name in pezoo.names()), "randomized:rope"]
+
+
+class NoFloat64(TorchDispatchMode):
+    """Refuses what Apple's GPUs lack; a look at a value is an error on meta."""
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        out = func(*args, **(kwargs or {}))
+        made = [x for x in tree_leaves(out) if isinstance(x, torch.Tensor)]
+        assert all(x.dtype != torch.float64 for x in made if x.is_meta), func
+        return out
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_a_step_on_another_device(text, monkeypatch):
+    monkeypatch.setattr(relative, "has_float64", lambda device: device.type != "meta")
+    monkeypatch.setattr(torch, "autocast", lambda *args, **options: nullcontext())  # meta has none
+    sets = ("model.width=16", "model.heads=2", "train.batch=4", "model.dropout=0.1")
+    config = resolve(load_protocol("quick", sets), "copy", parse(text), 0, "meta", "auto")
+    monkeypatch.setattr(trainer_module, "optimiser_for", lambda *args: None)  # not fused on meta
+    trainer = start(config)
+    batch, length = trainer.draw()
+    assert batch.ids.is_meta
+    with NoFloat64():
+        loss = trainer.loss(batch, length)
+        trainer.losses.note(0, loss[None])
+        loss.backward()
+    assert all(p.grad is not None and p.grad.is_meta for p in trainer.model.parameters())
+    assert trainer.model.ran["train"] <= {"sdpa meta", "eager"}
+    assert not {"numba", "triton"} & {*trainer.model.kernels().values()}
+
+
+def test_apples_gpu_has_no_float64():
+    assert not has_float64(torch.device("mps"))
+    assert has_float64(torch.device("cuda:1"))
