@@ -42,8 +42,10 @@ class Settings(BaseModel):
     @model_serializer(mode="wrap")
     def _dump(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         values: dict[str, Any] = handler(self)
-        usual = {name: type(self).model_fields[name].default for name in self.new}
-        return {k: v for k, v in values.items() if k not in usual or v != usual[k]}
+        for name in self.new:
+            if values[name] == type(self).model_fields[name].default:
+                del values[name]
+        return values
 
 
 class Model(Settings):

@@ -112,8 +112,8 @@ def _run(record: Record) -> dict[str, Any]:
     """What all rows of a run share; `DataFrame` drops what is no column."""
     settings = record.config
     return {
-        **record.cost.model_dump(),
-        **record.env.model_dump(),
+        **asdict(record.cost),
+        **asdict(record.env),
         "run": record.run,
         "protocol": record.protocol,
         "task": record.task,

@@ -30,7 +30,7 @@ def bounded(value: Any, depth: int = 0) -> Any:
     """The value itself, if it is plain data of bounded size. Errors: ValueError."""
     if depth > 10:
         raise ValueError("settings are nested deeper than 10")
-    if isinstance(value, dict | list):
+    if isinstance(value, dict | list | tuple):
         if len(value) > 1000:
             raise ValueError("more than 1000 settings in one place")
         for key in value if isinstance(value, dict) else ():

@@ -13,7 +13,8 @@ def write(path: Path, content: str | bytes) -> Path:
 
     A file that holds this already is left alone: replacing thousands of files takes minutes.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    if not path.parent.is_dir():
+        path.parent.mkdir(parents=True, exist_ok=True)
     data = content.encode("utf-8") if isinstance(content, str) else content
     if not path.is_file() or path.read_bytes() != data:
         write_whole(path, data)
@@ -33,8 +34,9 @@ def write_whole(path: Path, content: bytes, durable: bool = False) -> None:
                 file.flush()
                 os.fsync(file.fileno())
         os.replace(temporary, path)
-    finally:
+    except BaseException:
         temporary.unlink(missing_ok=True)
+        raise
     if durable:
         flush_folder(path.parent)
 

@@ -81,7 +81,7 @@ def _read(path: Path) -> Record:
     data, done = path.read_bytes(), path.with_name("DONE")
     if done.is_file() and hashlib.sha256(data).hexdigest().encode() != done.read_bytes().strip():
         raise ValueError("not what DONE says: the file was changed or damaged")
-    record = Record.model_validate_json(data)
+    record = Record.parse(data)
     in_run = path.with_name("config.json").exists()
     if in_run and record.status == "done" and not done.is_file():
         raise ValueError("the run is not finished: there is no DONE")

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import fields
+from functools import lru_cache
 from importlib.resources import files
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
+from markupsafe import Markup, escape
 
 from leaderboard import text
 from leaderboard.escape import command_text, markdown_text, script_json
 from leaderboard.files import slug
 from leaderboard.prose import prose
 from leaderboard.ranks import verdicts
+from leaderboard.scores import Score
 from leaderboard.tables import flat
 from leaderboard.tuning import values_text
 from pezoo.spec import bare
@@ -20,6 +25,38 @@ from pezoo.spec import bare
 def lines_of(name: str) -> list[str]:
     """The lines of a text in templates/."""
     return (files("leaderboard") / "templates" / name).read_text(encoding="utf-8").splitlines()
+
+
+def known(part: Any) -> list[tuple[str, str]]:
+    """What a part of a record has a value for, by name."""
+    values = {field.name: getattr(part, field.name) for field in fields(part)}
+    return list(flat("", {name: value for name, value in values.items() if value is not None}))
+
+
+def pairs(items: Iterable[tuple[str, Any]]) -> Markup:
+    """Rows of a table of names and values."""
+    return Markup("".join(_pair(name, str(value)) for name, value in items))
+
+
+@lru_cache(10_000)  # settings and machines are those of thousands of runs
+def _pair(name: str, value: str) -> str:
+    return f'<tr><th scope="row">{escape(name)}</th><td>{escape(value)}</td></tr>\n'
+
+
+def score_rows(scores: Iterable[Score], train_length: int) -> Markup:
+    """Rows of a run's table of scores. Of what they hold, a note alone can be any text."""
+    return Markup("".join(_score_row(score, train_length) for score in scores))
+
+
+def _score_row(score: Score, train_length: int) -> str:
+    times = text.times(score.length / train_length) + " (trained)" * score.seen
+    row = f'<tr><th scope="row">{score.length}</th><td>{times}</td>'
+    if score.count is None or score.correct is None:
+        note = f": {escape(score.note)}" if score.note else ""
+        return f'{row}<td class="words" colspan="6">{score.status}{note}</td></tr>\n'
+    cells = text.percent(score.exact), text.wilson_text(score.correct, score.count), score.correct
+    cells += score.count, text.percent(score.token), score.method
+    return f"{row}{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>\n"
 
 
 _TEMPLATES = Environment(
@@ -34,11 +71,14 @@ _TEMPLATES.filters |= {
     "bare": bare,
     "command": command_text,
     "json": script_json,
+    "known": known,
     "md": markdown_text,
+    "pairs": pairs,
     "percent": text.percent,
     "prose": prose,
     "px": "{:.1f}".format,
     "rows_as_markdown": text.rows_as_markdown,
+    "score_rows": score_rows,
     "slug": slug,
     "times": text.times,
     "values": values_text,

@@ -9,13 +9,15 @@ from __future__ import annotations
 import hashlib
 import json
 from datetime import datetime
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
+from pydantic.dataclasses import dataclass
 
-from leaderboard.config import RunConfig
+from leaderboard.config import RunConfig, Settings
 from leaderboard.fields import (
+    CHECKED,
     Amount,
     Cleaned,
     Command,
@@ -39,7 +41,8 @@ from leaderboard.tuning import EXAMPLES, Tuning
 _FREE = {"seed", "label", "encoding", "encoding_version", "device", "attention", "threads"}
 
 
-class Cost(Part):
+@dataclass(config=CHECKED, frozen=True, slots=True, kw_only=True)
+class Cost:
     """What the run took. Times in seconds, memory in megabytes, tokens without padding."""
 
     parameters: Count | None = None
@@ -57,7 +60,8 @@ class Cost(Part):
     stacked: Positive | None = None  # runs that trained as one model
 
 
-class Env(Part):
+@dataclass(config=CHECKED, frozen=True, slots=True, kw_only=True)
+class Env:
     """What the run ran on."""
 
     pezoo: Text
@@ -88,9 +92,16 @@ class Provenance(Part):
     tuning: Tuning | None = None  # where the settings were chosen from a grid
 
 
-def _read(config: Any) -> RunConfig:
-    """Settings as `harness` writes them: every one there, of its type, and none beside."""
-    return RunConfig.model_validate_json(json.dumps(bounded(config)), strict=True)
+def _bounded(config: RunConfig) -> RunConfig:
+    """The settings, if they are of bounded size; equal parts of many records are one object."""
+    bounded(config.model_dump())
+    parts = {"model": config.model, "train": config.train, "eval": config.eval}
+    return config.replace(**{name: _shared(part) for name, part in parts.items()})
+
+
+@lru_cache(1000)
+def _shared(part: Settings) -> Settings:
+    return part
 
 
 class Record(Part):
@@ -104,7 +115,7 @@ class Record(Part):
     task: TaskText
     encoding: Text
     seed: Seed
-    config: Annotated[RunConfig, BeforeValidator(_read)]
+    config: Annotated[RunConfig, AfterValidator(_bounded)]
     backbone_hash: Text | None = None
     data_hash: Text | None = None
     chance: Share | None = None
@@ -134,9 +145,14 @@ class Record(Part):
         return self
 
     @classmethod
+    def parse(cls, text: bytes | str) -> Record:
+        """The record in a JSON text. Errors: ValidationError."""
+        return cls.model_validate_json(text, strict=True)
+
+    @classmethod
     def of(cls, data: dict[str, Any]) -> Record:
         """A record that is in memory, as if it had been read from its file."""
-        return cls.model_validate_json(json.dumps(data))
+        return cls.parse(json.dumps(data))
 
     @property
     def by_mode(self) -> dict[str, Scores]:

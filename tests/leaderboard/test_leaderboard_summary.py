@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -238,7 +240,7 @@ def test_a_length_that_one_encoding_lacks_is_not_tested(record):
 def test_warnings_name_what_weakens_a_comparison(record):
     (group,) = tables([record("rope"), record("alibi", backbone_hash="other")])
     assert group.warnings == ("seed 0: the backbones did not start from the same weights",)
-    env = record().env.model_dump() | {"device": "NVIDIA", "dirty": True}
+    env = asdict(record().env) | {"device": "NVIDIA", "dirty": True}
     (group,) = tables([record("rope"), record("alibi", env=env)])
     assert group.warnings == (
         "runs differ in device: NVIDIA, cpu",
@@ -248,7 +250,7 @@ def test_warnings_name_what_weakens_a_comparison(record):
 
 def test_rows_that_ran_on_different_kernels_are_named(record):
     def ran(name, seed=0, **changes):
-        return record(name, seed, env=record().env.model_dump() | changes)
+        return record(name, seed, env=asdict(record().env) | changes)
 
     fused = ran("rope", kernels={"layer": "numba"})
     plain = ran("alibi", kernels={})
@@ -272,7 +274,7 @@ def test_rows_that_ran_on_different_kernels_are_named(record):
 
 def test_attention_that_ran_differently_is_named(record):
     def ran(name, train, evaluation):
-        env = record().env.model_dump() | {"attention_ran": {"train": train, "eval": evaluation}}
+        env = asdict(record().env) | {"attention_ran": {"train": train, "eval": evaluation}}
         return record(name, env=env)
 
     one, other = ran("rope", ["numba"], ["numba"]), ran("t5", ["numba", "sdpa math"], ["numba"])
@@ -286,7 +288,7 @@ def test_attention_that_ran_differently_is_named(record):
 
 @pytest.mark.parametrize("kernels", ["text", ["numba"], 3, {"scan": {"a": [1]}}])
 def test_kernels_of_any_form_make_a_table(kernels, record):
-    env = record().env.model_dump() | {"kernels": kernels, "attention_ran": kernels}
+    env = asdict(record().env) | {"kernels": kernels, "attention_ran": kernels}
     (table,) = tables([record("rope", env=env), record("t5")])
     assert len(table.rows) == 2
 
