@@ -16,7 +16,7 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from pezoo.context import Context, Memo
+from pezoo.context import UNKNOWN_LAYER, Context, Memo
 from pezoo.pictures import Picture
 
 __all__ = [
@@ -164,12 +164,26 @@ class Encoding(nn.Module):
     def prepare(self, ctx: Context) -> Context:
         """Rewrite positions, compute streams: once per forward pass; calls `draw` if needed.
 
-        Errors: those of `draw`; ValueError without ctx.scale where the encoding reads it.
+        Errors: those of `draw`; ValueError without ctx.scale where the encoding reads it, for a
+        context that prepare has returned, and for ctx.drawn of another pass.
         """
+        if ctx.prepared:
+            raise ValueError(
+                "this context comes from prepare: give prepare the one that you made, with the "
+                "positions of the new tokens after the others'"
+            )
         if self.needs_scale:
             ctx.scale_for(self.name or type(self).__name__)
         drawn = self.draw(ctx) if ctx.drawn is None else ctx.drawn
-        return replace(ctx, drawn={name: x.to(ctx.pos.device) for name, x in drawn.items()})
+        for name, x in drawn.items():
+            if x.dim() > 1 and x.shape[1] != ctx.new:
+                raise ValueError(
+                    f"ctx.drawn is of another pass: {name} has {x.shape[1]} tokens, ctx has "
+                    f"{ctx.new} new ones; call draw for every pass"
+                )
+        drawn = {name: x.to(ctx.pos.device) for name, x in drawn.items()}
+        layer = 0 if self.shape.n_layers == 1 else UNKNOWN_LAYER
+        return replace(ctx, drawn=drawn, layer=layer, prepared=True)
 
     def embed(self, x: Tensor, ctx: Context) -> Tensor:
         """(B, T, D) token embeddings -> (B, T, D)."""

@@ -33,6 +33,23 @@ class Memo(dict[str, Any]):
         self.update({k: v.crop(length) for k, v in self.items() if hasattr(v, "crop")})
 
 
+class _UnknownLayer:
+    """Stands for the layer between `prepare` and `at`; whoever uses it is told what is missing."""
+
+    def _refuse(self, *_: object) -> Any:
+        raise ValueError("no layer is known yet: give the hooks of each layer ctx.at(layer, x)")
+
+    # As an index, torch asks for the length of what is no number.
+    __index__ = __int__ = __len__ = __getitem__ = _refuse
+    __lt__ = __le__ = __gt__ = __ge__ = _refuse
+
+    def __repr__(self) -> str:
+        return "unknown"
+
+
+UNKNOWN_LAYER: Any = _UnknownLayer()
+
+
 @dataclass(frozen=True)
 class Context:
     """Everything an encoding may know about the tokens in front of it.
@@ -41,13 +58,14 @@ class Context:
                they do not rise, a new document begins (see `document`).
     ids        (B, S) token ids, for encodings that read the text (or None).
     x          (B, T, D) input of the layer about to run; in `prepare` the token embeddings.
-    layer      index of that layer, from 0.
+    layer      index of that layer, from 0; after `prepare`, unknown until `at`.
     n_new      T; None means that all S tokens are new.
     scale      (B|1,) the instance scale n, for encodings with a scale hint (or None).
     memo       what the encoding carries through a forward pass and through decoding, a Memo.
     distances  (L,) a table that replaces the distance d by sign(d) distances[|d|] (or None).
     mode       one of the encoding's own `modes`, another way to run trained weights (or None).
     drawn      what `Encoding.draw` returned for this pass; None until somebody has called it.
+    prepared   whether `Encoding.prepare` has returned it; a wrapper sets it back for what it wraps.
 
     Errors: ValueError for positions that are not two-dimensional or not whole numbers.
     """
@@ -62,6 +80,7 @@ class Context:
     distances: Tensor | None = None
     mode: str | None = None
     drawn: dict[str, Tensor] | None = None
+    prepared: bool = False
 
     def __post_init__(self) -> None:
         if self.pos.dim() != 2 or self.pos.is_floating_point():
@@ -128,6 +147,18 @@ class Context:
         index = d.abs().clamp(max=self.distances.shape[0] - 1)
         return d.sign() * self.distances[index]
 
+    def check_prepared(self) -> None:
+        """Errors: ValueError for a context that does not come from `prepare`."""
+        if not self.prepared:
+            raise ValueError(
+                "this context does not come from prepare: call ctx = encoding.prepare(ctx) once "
+                "per forward pass, and give the hooks what it returns"
+            )
+
     def at(self, layer: int, x: Tensor) -> Context:
-        """The same context before layer `layer`, whose input is x (B, T, D)."""
+        """The same context before layer `layer`, whose input is x (B, T, D).
+
+        Errors: ValueError for a context that does not come from `prepare`.
+        """
+        self.check_prepared()
         return replace(self, layer=layer, x=x)

@@ -63,9 +63,10 @@ def attend(
     cast to the dtype of v. `ran` gets the name of what ran: numba leaves some inputs to sdpa, which
     has several kernels.
 
-    Errors: ValueError where ctx does not hold the positions of all keys, and for heads that G does
-    not divide; BackendError for a backend that cannot run here.
+    Errors: ValueError where ctx does not come from `prepare` or does not hold the positions of all
+    keys, and for heads that G does not divide; BackendError for a backend that cannot run here.
     """
+    ctx.check_prepared()
     _check(q, k, v, ctx)
     backend = resolve(backend, encoding)
     scale = encoding.shape.d_head**-0.5

@@ -77,6 +77,7 @@ class CursorEncoding(Encoding):
         return ctx
 
     def transform(self, q: Tensor, k: Tensor, ctx: Context) -> tuple[Tensor, Tensor]:
+        ctx.check_prepared()
         group = max(i for i, start in enumerate(self.starts) if start <= ctx.layer)
         if group and ctx.layer == self.starts[group]:
             assert ctx.x is not None
@@ -84,8 +85,8 @@ class CursorEncoding(Encoding):
         streams = self.memory(group, ctx).streams
         if not streams:
             raise ValueError(
-                f"{self.name} found no streams: call ctx = encoding.prepare(ctx) once per forward "
-                "pass, and every layer in turn with ctx.at(layer, x)"
+                f"{self.name} computes its streams before layer {self.starts[group]}, which was "
+                f"left out: call the layers in turn"
             )
         e_q, e_k = streams[ctx.layer - self.starts[group]]
         mu = at_least_float32(self.mu[ctx.layer]).sigmoid()[:, None, None]  # (H, 1, 1)

@@ -35,5 +35,6 @@ class Learned(Encoding):
         self.table = nn.Parameter(0.02 * torch.randn(self.max_len, shape.d_model))
 
     def embed(self, x: Tensor, ctx: Context) -> Tensor:
+        ctx.check_prepared()  # which is where positions beyond the table are refused
         row = ctx.query_pos.clamp(min=0)  # -1, no token, reads row 0, and attention masks it
         return x + nn.functional.embedding(row, self.table).to(x.dtype)

@@ -111,17 +111,21 @@ class Randomized(Encoding):
 
     def _inner_ctx(self, ctx: Context, table: Tensor) -> Context:
         """What the inner encoding gets to know, which is the table's positions or distances."""
+        ctx = replace(ctx, prepared=False)
         if self.sample == "distances":
             return replace(ctx, distances=table)
         return replace(ctx, pos=torch.where(ctx.key_mask, table[ctx.pos.clamp(min=0)], ctx.pos))
 
     def embed(self, x: Tensor, ctx: Context) -> Tensor:
+        ctx.check_prepared()
         return self.inner.embed(x, ctx)
 
     def transform(self, q: Tensor, k: Tensor, ctx: Context) -> tuple[Tensor, Tensor]:
+        ctx.check_prepared()
         return self.inner.transform(q, k, ctx)
 
     def bias(self, q: Tensor, k: Tensor, ctx: Context) -> Tensor | None:
+        ctx.check_prepared()
         return self.inner.bias(q, k, ctx)
 
     def fast_bias(

@@ -90,3 +90,7 @@ class ShiftedSinusoidal(Sinusoidal):
         if offset is None:
             return ctx
         return replace(ctx, pos=torch.where(ctx.key_mask, ctx.pos + offset, ctx.pos))
+
+    def embed(self, x: Tensor, ctx: Context) -> Tensor:
+        ctx.check_prepared()
+        return super().embed(x, ctx)

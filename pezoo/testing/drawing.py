@@ -23,13 +23,11 @@ def check_drawn(factory: Factory) -> None:
             "draw takes numbers from torch's default generator: use the generator it is given",
         )
         _check_sizes(drawn, tuple(ids.shape))
+        x = torch.zeros(*ids.shape, encoding.shape.d_model)
+        ctx = encoding.prepare(context(ids, x=x, drawn=drawn))
+        require(ctx.prepared, "prepare must begin with ctx = super().prepare(ctx)")
         one, two = (_seeded(seed, encoding, ids, drawn) for seed in (0, 1))
         close(one, two, 0, "two passes with one `drawn` differ: all randomness belongs in draw")
-        x = torch.zeros(*ids.shape, encoding.shape.d_model, dtype=torch.float64)
-        require(
-            encoding.prepare(context(ids, x=x)).drawn is not None,
-            "prepare leaves ctx.drawn empty: it must begin with ctx = super().prepare(ctx)",
-        )
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
             drawn = encoding.draw(context(ids))

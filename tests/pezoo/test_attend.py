@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 import pezoo
 from pezoo.adapters import BackendError, attend, attention_mask
+from pezoo.base import Context
 from pezoo.testing import SHAPE, build, context, tokens
 
 torch.set_num_threads(1)
@@ -126,10 +127,65 @@ def test_causal_spares_the_look_at_positions():
         torch.testing.assert_close(got, attend(encoding, q, k, v, ctx, attention_mask(ctx)))
 
 
-def test_a_forgotten_prepare_is_said():
-    encoding, q, k, _, ctx = setting("prism(cursors=1,d_pe=8,hidden=6)")
-    with pytest.raises(ValueError, match=r"call ctx = encoding.prepare\(ctx\)"):
-        encoding.transform(q, k, replace(ctx, memo={}))
+@pytest.mark.parametrize("text", TEXTS)
+def test_a_forgotten_prepare_is_said(text):
+    encoding, q, k, v, ctx = setting(text)
+    fresh = Context(ctx.pos, x=ctx.x)
+    for forgetful in (lambda: fresh.at(1, ctx.x), lambda: attend(encoding, q, k, v, fresh)):
+        with pytest.raises(
+            ValueError, match=r"call ctx = encoding.prepare\(ctx\) once per forward"
+        ):
+            forgetful()
+
+
+@pytest.mark.parametrize(
+    ("text", "hook"),
+    [
+        ("learned", "embed"),
+        ("shifted_sinusoidal", "embed"),
+        ("randomized:sinusoidal", "embed"),
+        ("randomized:rope", "transform"),
+        ("randomized", "bias"),
+        (TEXTS[5], "transform"),
+        (TEXTS[5].replace("prism", "prism_spectral"), "transform"),
+    ],
+)
+def test_an_encoding_that_needs_prepare_says_so_in_its_first_hook(text, hook):
+    encoding, q, k, _, ctx = setting(text)
+    given = (ctx.x,) if hook == "embed" else (q, k)
+    with pytest.raises(ValueError, match=r"call ctx = encoding.prepare\(ctx\) once per forward"):
+        getattr(encoding, hook)(*given, replace(ctx, prepared=False))
+
+
+@pytest.mark.parametrize("text", [*TEXTS, "learned", "randomized:rope"])
+def test_a_context_that_prepare_returned_is_not_prepared_again(text):
+    """What was drawn is of its own pass, and positions may have been rewritten."""
+    encoding, _, _, _, ctx = setting(text)
+    longer = torch.arange(13)[None]
+    for again in (ctx, replace(ctx, pos=longer, x=ctx.x[:, :1], n_new=1)):
+        with pytest.raises(ValueError, match="give prepare the one that you made"):
+            encoding.prepare(again)
+
+
+def test_what_was_drawn_for_another_pass_is_refused():
+    encoding, _, _, _, ctx = setting("prism(cursors=1,d_pe=8,hidden=6,state_noise=1)")
+    drawn = encoding.train().draw(ctx)
+    ctx = replace(ctx, pos=torch.arange(13)[None], x=ctx.x[:, :1], n_new=1, prepared=False)
+    with pytest.raises(ValueError, match=r"is of another pass: .* has 12 tokens, ctx has 1 new"):
+        encoding.prepare(replace(ctx, drawn=drawn))
+
+
+@pytest.mark.parametrize(
+    "text", ["relative", "shaw", "kerple", "lbpe", "geometric", "randomized", TEXTS[5]]
+)
+def test_a_forgotten_layer_is_said(text):
+    encoding, q, k, v, _ = setting(text)
+    ctx = encoding.prepare(context(tokens(2, 12), x=torch.zeros(2, 12, SHAPE.d_model, dtype=D)))
+    with pytest.raises(ValueError, match=r"give the hooks of each layer ctx.at\(layer, x\)"):
+        attend(encoding, *encoding.transform(q, k, ctx), v, ctx)
+    one = build(lambda shape: pezoo.make(text, replace(shape, n_layers=1))).double()
+    ctx = one.prepare(context(tokens(2, 12), x=torch.zeros(2, 12, SHAPE.d_model, dtype=D)))
+    attend(one, *one.transform(q, k, ctx), v, ctx)  # with one layer there is no doubt
 
 
 def test_by_default_an_encoding_that_replaces_softmax_runs_eagerly():

@@ -101,10 +101,11 @@ sys.path.insert(0, sys.argv[1])
 from test_import import results
 torch.save(results(), sys.argv[2])
 from pezoo.adapters import attend
-shape = pezoo.Shape(4, 1, 4, 1, 8)
+nope = pezoo.NoPE(pezoo.Shape(4, 1, 4, 1, 8))
+ctx = nope.prepare(pezoo.Context(torch.arange(8)[None]))
 q = torch.zeros(1, 1, 8, 4)
 try:
-    attend(pezoo.NoPE(shape), q, q, q, pezoo.Context(torch.arange(8)[None]), backend="numba")
+    attend(nope, q, q, q, ctx, backend="numba")
 except ValueError as error:
     print(error)
 """

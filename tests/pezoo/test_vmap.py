@@ -31,7 +31,8 @@ def cases():
     q, k, v = numbers(3, M, B, 2, T, 4).unbind()
     sharp = 1 + numbers(M, C).square()
     encoding = NoPE(Shape(8, 2, 4, 1, T))
-    context, mask = Context(torch.arange(T)[None]), torch.ones(B, 1, T, T).tril().bool()
+    context = encoding.prepare(Context(torch.arange(T)[None]))
+    mask = torch.ones(B, 1, T, T).tril().bool()
     for backend in ("eager", "sdpa", *compiled):
 
         def attend(q, k, v, bias, backend=backend):

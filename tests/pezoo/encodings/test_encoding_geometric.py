@@ -46,7 +46,8 @@ def made(**options):
 
 @pytest.mark.parametrize("causal", [True, False])
 def test_it_walks_outwards_and_stops(causal):
-    encoding, ctx = made(), Context(pos=torch.arange(7)[None], layer=1)
+    encoding = made()
+    ctx = encoding.prepare(Context(pos=torch.arange(7)[None])).at(1, None)
     q, k = torch.randn(2, 2, 2, 7, 4, dtype=torch.float64).unbind(0)
     v = torch.eye(7, dtype=torch.float64).expand(2, 2, 7, 7)
     mask = attention_mask(ctx) if causal else torch.ones(1, 1, 7, 7, dtype=torch.bool)
@@ -83,7 +84,7 @@ def test_far_logits_neither_overflow_nor_vanish():
 
 def test_gradients():
     encoding = made()
-    ctx = Context(pos=torch.arange(4)[None], layer=1)
+    ctx = encoding.prepare(Context(pos=torch.arange(4)[None])).at(1, None)
     q, k, v = (torch.randn(1, 2, 4, 4, dtype=torch.float64, requires_grad=True) for _ in range(3))
 
     def out(*_):

@@ -41,7 +41,7 @@ def test_it_is_the_formula(hint, batch):
     q, k = torch.randn(3, 2, 2, 4), torch.randn(3, 2, 4, 4)
     pos = torch.tensor([[0, 1, 2, 3], [2, 3, 5, 8], [-1, -1, 0, 1]])[:batch]
     scale = torch.tensor([4, 9, 2])[:batch] if hint else None
-    ctx = encoding.prepare(Context(pos=pos, n_new=2, layer=1, scale=scale))
+    ctx = encoding.prepare(Context(pos=pos, n_new=2, scale=scale)).at(1, None)
     assert encoding.phi(ctx).shape == (batch, 2, 4, 5)
     got = encoding.bias(q, k, ctx)
     for b in range(3):

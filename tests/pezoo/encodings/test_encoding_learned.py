@@ -9,7 +9,7 @@ SHAPE = Shape(d_model=8, n_heads=2, d_head=4, n_layers=1, train_len=5)
 
 def test_each_position_gets_its_row():
     encoding, x = Learned(SHAPE), torch.randn(2, 3, 8)
-    out = encoding.embed(x, Context(pos=torch.tensor([[0, 1, 2], [-1, 4, 3]])))
+    out = encoding.embed(x, encoding.prepare(Context(torch.tensor([[0, 1, 2], [-1, 4, 3]]))))
     for b, t, p in [(0, 0, 0), (0, 2, 2), (1, 1, 4), (1, 2, 3)]:
         assert torch.equal(out[b, t], x[b, t] + encoding.table[p])
 
@@ -39,6 +39,6 @@ def test_initial_spread():
 
 def test_gradients():
     encoding = Learned(SHAPE).double()
-    ctx = Context(pos=torch.tensor([[0, 1, 1], [4, 0, 2]]))
+    ctx = encoding.prepare(Context(pos=torch.tensor([[0, 1, 1], [4, 0, 2]])))
     x = torch.randn(2, 3, 8, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(lambda x, _: encoding.embed(x, ctx), (x, encoding.table))

@@ -410,11 +410,11 @@ def test_a_row_of_padding_alone_keeps_its_state():
         for end in (2, 4, 6):
             now = x[:, end - 2 : end]
             ctx = Context(pos=pos[:, :end], x=now, n_new=2, memo=memo)
-            ctx = prism.prepare(ctx)
+            ctx = prism.prepare(ctx).at(0, now)
         got = prism.transform(q, q, ctx)
         for end, now in ((2, x[1:, :2]), (4, x[1:, 4:])):
             ctx = Context(pos=torch.arange(end)[None], x=now, n_new=2, memo=short)
-            ctx = prism.prepare(ctx)
+            ctx = prism.prepare(ctx).at(0, now)
         want = prism.transform(q[1:], q[1:], ctx)
     for a, b in zip(got, want, strict=True):
         torch.testing.assert_close(a[1:], b)

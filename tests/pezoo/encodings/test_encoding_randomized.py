@@ -32,7 +32,7 @@ def hooks(encoding, ctx):
     """What an attention layer sees: embeddings and logits of fixed q and k."""
     x = torch.randn(2, 6, 8, generator=seeded(7))
     q, k = torch.randn(2, 2, 2, 6, 4, generator=seeded(8)).unbind(0)
-    ctx = prepare(encoding, ctx)
+    ctx = prepare(encoding, ctx).at(0, x)
     q, k = encoding.transform(q, k, ctx)
     bias = encoding.bias(q, k, ctx)
     return encoding.embed(x, ctx), q @ k.mT / 2 + (0 if bias is None else bias)

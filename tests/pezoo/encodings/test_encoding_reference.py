@@ -1,5 +1,7 @@
 """Attention and a whole encoder around our encodings, against those of Ruoss et al. 2023."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch.nn.functional import layer_norm
@@ -111,7 +113,7 @@ def test_encoder(reference, there, ours, sample):
 def encode(encoding, ids, params, ctx):
     """The reference's post-LN encoder: logits (B, T, 2)."""
     x = params["embed_W"][ids] * 8**0.5
-    ctx = encoding.prepare(ctx.at(0, x))
+    ctx = encoding.prepare(replace(ctx, x=x))
     x = encoding.embed(x, ctx)
     for index, layer in enumerate(params["layers"]):
         x = x + attention(encoding, x, layer, ctx.at(index, x))[1]
