@@ -9,6 +9,7 @@ The classes of the encodings are here too: `from pezoo import RoPE`. torch is im
 name that needs it is first used, so that `import pezoo` is cheap.
 """
 
+from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -31,27 +32,23 @@ _HOME = {
 
 
 def __getattr__(name: str) -> Any:
-    home = _HOME.get(name) or (None if name.startswith("_") else _encodings().get(name))
-    if home is None:
-        raise AttributeError(_no_such(name))
-    return getattr(import_module(home), name)
+    # Python asks here for submodules too, which are in lower case.
+    classes = _HOME | (_encodings() if name[:1].isupper() else {})
+    if name in classes:
+        return getattr(import_module(classes[name]), name)
+    from pezoo.spec import nearest
+
+    hint = "" if name.startswith("_") else nearest(name, classes)
+    raise AttributeError(f"module 'pezoo' has no attribute {name!r}{hint}")
 
 
 def __dir__() -> list[str]:
     return sorted([*globals(), *_HOME, *_encodings()])
 
 
+@cache
 def _encodings() -> dict[str, str]:
     """The module of each encoding's class, read as text."""
-    from pezoo.registry import entries
+    from pezoo.registry import built_in
 
-    return {e.cls: e.module for e in entries().values() if e.plugin is None and e.cls}
-
-
-def _no_such(name: str) -> str:
-    message = f"module 'pezoo' has no attribute {name!r}"
-    if name.startswith("_"):
-        return message
-    from pezoo.spec import nearest
-
-    return message + nearest(name, [*_HOME, *_encodings()])
+    return {entry.cls: entry.module for entry in built_in().values() if entry.cls}

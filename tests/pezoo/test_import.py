@@ -44,7 +44,13 @@ def test_the_classes_of_encodings_are_in_the_package():
     for name, entry in entries().items():
         assert getattr(pezoo, entry.cls).name == name
         assert entry.cls in dir(pezoo)
-    code = "import sys, pezoo; assert 'RoPE' in dir(pezoo); print('torch' in sys.modules)"
+    code = """
+import sys, pezoo
+assert not hasattr(pezoo, "no_such_module")
+assert "pezoo.registry" not in sys.modules, "which would look for plug-ins"
+assert "RoPE" in dir(pezoo)
+print("torch" in sys.modules)
+"""
     assert run(code) == "False"
 
 
