@@ -24,6 +24,7 @@ from pydantic import (
 from pezoo.spec import Spec, bare
 
 Length = Annotated[PositiveInt, Field(le=10**7)]
+Lengths = Annotated[tuple[Length, ...], Field(min_length=1, max_length=1000)]
 
 
 class ConfigError(ValueError):
@@ -104,7 +105,7 @@ class Eval(Settings):
 
     new = ("examples", "top_below")
 
-    lengths: tuple[Length, ...]
+    lengths: Lengths
     samples: PositiveInt = 128
     min_samples: PositiveInt = 32
     max_tokens: PositiveInt = 20_000  # per length: beyond it fewer samples, never under min_samples
@@ -119,7 +120,7 @@ class TaskSettings(Settings):
     """What a protocol changes for one task."""
 
     train_lengths: tuple[Length, Length] | None = None
-    eval_lengths: tuple[Length, ...] | None = None
+    eval_lengths: Lengths | None = None
     curriculum: tuple[Stage, ...] | None = None
     draw: Literal["lengths", "instances"] | None = None
     encodings: dict[str, dict[str, Any]] = {}

@@ -123,7 +123,7 @@ def bench(options: BenchOptions) -> None:
     from harness.settings.sweep import possible_configs, sweep_configs
 
     kinds = sweep_configs(sweep, configs) + possible_configs(sweep, configs) if sweep else configs
-    check_records(kinds, recorded_command(sys.argv[1:]))
+    check_records(kinds, recorded_command(sys.argv[1:]), sweep)
     known = known_records(Path(options.known), kinds) if options.known else {}
     if options.dry_run:
         _print_forecast(options, configs if sweep else _open(configs, folder, known), sweep, engine)

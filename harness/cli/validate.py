@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import shutil
 import sys
@@ -15,6 +16,7 @@ import click
 from leaderboard.config import ConfigError
 
 if TYPE_CHECKING:
+    from harness.settings.sweep import Sweep
     from leaderboard.config import RunConfig
 
 
@@ -73,17 +75,28 @@ def _check_build(config: RunConfig) -> None:
         ) from error
 
 
-def check_records(configs: list[RunConfig], command: str) -> None:
+def check_records(configs: list[RunConfig], command: str, sweep: Sweep | None = None) -> None:
     """A record with these settings must be one that the leaderboard reads. Errors: UsageError."""
     from pydantic import ValidationError
 
     from harness.runs.record import blank_record
+    from harness.settings.sweep import blank_tuning
+    from leaderboard.records import LARGEST_FILE
     from leaderboard.schema import Record
+
+    origin = {"tuning": blank_tuning(sweep)} if sweep else {}
 
     last = sorted(configs, key=lambda config: config.seed)  # the largest seed of each kind
     for config in {(c.label, c.task, c.protocol): c for c in last}.values():
+        record = blank_record(config, command)
+        record["provenance"] |= origin
+        if (size := len(json.dumps(record, indent=1))) > LARGEST_FILE:
+            raise click.UsageError(
+                f"no record can hold these settings: it would have {size} bytes of at most "
+                f"{LARGEST_FILE}"
+            )
         try:
-            Record.of(blank_record(config, command))
+            Record.of(record)
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             field = ".".join(str(part) for part in first["loc"]) or "record"

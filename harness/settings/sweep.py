@@ -151,21 +151,33 @@ def costliest(sweep: Sweep, plain: Sequence[RunConfig]) -> list[RunConfig]:
     return [config.replace_train(**values) for config in plain]
 
 
+def blank_tuning(sweep: Sweep) -> Record:
+    """What a record says about a sweep, as long as it will be, before anything has run."""
+    runs = ["0" * 16] * len(sweep.seeds)
+    blank = {"exact": 1 / 3, "validation": 1 / 3, "loss": 1 / 3, "runs": runs}
+    trials = [{"values": values} | blank for values in cells(sweep.grid)]
+    return _tuning(sweep, trials, trials[0], [])
+
+
+def _tuning(sweep: Sweep, trials: list[Record], winner: Record, costs: Sequence[Record]) -> Record:
+    return {
+        "grid": sweep.grid,
+        "seeds": sweep.seeds,
+        "chosen": winner["values"],
+        "cells": trials,
+        "cpu_seconds": _sum(costs, "cpu_seconds", "eval_cpu_seconds"),
+        "seconds": _sum(costs, "train_seconds", "eval_seconds"),
+    }
+
+
 def _choice(sweep: Sweep, runs: Sequence[RunConfig], records: Sequence[Record]) -> Choice:
     trials = [_trial(values, records) for values in cells(sweep.grid)]
     first, winner = runs[0], best(trials)
     complete = len(records) == len(runs)
     if winner is None or not complete:
         return Choice(first.label, first.task, trials, complete, None)
-    costs = [record["cost"] for record in records]
-    tuning = {
-        "grid": sweep.grid,
-        "seeds": sweep.seeds,
-        "chosen": winner.values,
-        "cells": [asdict(trial) for trial in trials],
-        "cpu_seconds": _sum(costs, "cpu_seconds", "eval_cpu_seconds"),
-        "seconds": _sum(costs, "train_seconds", "eval_seconds"),
-    }
+    tried = [asdict(trial) for trial in trials]
+    tuning = _tuning(sweep, tried, asdict(winner), [record["cost"] for record in records])
     return Choice(first.label, first.task, trials, complete, tuning)
 
 

@@ -226,9 +226,10 @@ def test_a_plugin_that_cannot_be_built_is_refused(call, flawed, tmp_path, pe, ta
         ("name=my protocol", "protocol: String should match pattern"),
         (f"description={'x' * 2100}", "provenance.command: String should have at most 2000"),
         ("description=a\x07b", "provenance.command: Value error, holds control"),
-        ("eval.lengths=[]", "config.eval.lengths: List should have at least 1"),
+        ("eval.lengths=[]", "eval.lengths: Tuple should have at least 1"),
         ("eval.lengths=[10,10]", "record: Value error, scores name a length twice"),
         ("train.lengths=[1,999999999]", "train.lengths.1: Input should be less than"),
+        ("train.steps=20000000", "bytes of at most 4000000"),
         (f"seeds='{2**63}'", "seed: Input should be less than"),
     ],
 )
@@ -237,6 +238,14 @@ def test_what_no_record_can_hold_is_found_before_training(call, tmp_path, settin
     code, _, err = call(*args, *sets(setting))
     assert code == 2
     assert words in " ".join(err.split())
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_no_record_can_say_of_a_sweep_is_found_before_it(call, tmp_path):
+    args = ["bench", "--pe", "nope", "--task", "copy", "--device", "cpu", "--runs", tmp_path]
+    code, _, err = call(*args, "--tune", "lr=1e-3,3e-3", "--tune-seeds", "100-1100")
+    assert code == 2
+    assert "provenance.tuning.seeds: List should have at most 1000" in " ".join(err.split())
     assert not list(tmp_path.iterdir())
 
 
