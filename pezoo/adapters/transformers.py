@@ -232,9 +232,20 @@ def _enter(index: int, layer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     names = list(inspect.signature(layer.forward).parameters)
     given = dict(zip(names[1:], args[1:], strict=False)) | kwargs
     x = args[0] if args else given.pop(names[0])
-    step: Step = given[NAME]
-    step = replace(step, ctx=step.ctx.at(index, x))
-    return (x,), {**given, "past_key_values": None, NAME: step}
+    step = _step(given)
+    past = "layer_past" if "layer_past" in names else "past_key_values"
+    return (x,), {**given, past: None, NAME: replace(step, ctx=step.ctx.at(index, x))}
+
+
+def _step(kwargs: dict[str, Any]) -> Step:
+    step: Step | None = kwargs.get(NAME)
+    if step is None:
+        raise ValueError(
+            "attention was told of no encoding: either the model was made from the config of a "
+            "model that has one, and use(model, encoding) is missing, or its layers do not hand on "
+            "keyword arguments, as those of Llama, Qwen and GPT-2 do"
+        )
+    return step
 
 
 def _attention(
@@ -248,10 +259,11 @@ def _attention(
     **kwargs: Any,
 ) -> tuple[Tensor, None]:
     """New q (B, H, T, K), k and v (B, G, T, K) -> (B, T, H, K)."""
-    step: Step | None = kwargs.get(NAME)
-    if step is None:
-        raise ValueError("this config is of a model with an encoding: use(model, encoding) first")
+    step = _step(kwargs)
     encoding, ctx = step.encoding, step.ctx
+    for name in ("softcap", "s_aux", "sliding_window"):
+        if kwargs.get(name) is not None:
+            raise ValueError(f"pezoo's attention has no {name}, which this model needs")
     if step.replayed:
         ctx = replace(ctx, memo=Memo(ctx.memo))
     own = encoding.shape.d_head**-0.5

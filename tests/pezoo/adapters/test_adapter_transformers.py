@@ -8,6 +8,7 @@ import pytest
 import torch
 
 pytest.importorskip("transformers", minversion="5.20")
+import transformers
 from transformers import (  # after the skip
     CohereConfig,
     CohereModel,
@@ -31,7 +32,7 @@ from pezoo import registry
 from pezoo.adapters import transformers as adapter
 from pezoo.adapters.transformers import load, use
 from pezoo.base import PositionError
-from pezoo.context import Memo
+from pezoo.context import Context, Memo
 from pezoo.encodings.nope import NoPE
 from pezoo.spec import Spec, SpecError, parse
 
@@ -160,8 +161,13 @@ def test_positions_are_dropped_and_gpt2_keeps_its_table():
         torch.testing.assert_close(model(IDS).logits, want)
 
 
-@pytest.mark.parametrize("maker", ["llama", "qwen3", "gpt2"])
-@pytest.mark.parametrize("text", ["rope", "t5", "sinusoidal", "geometric", PRISM, TWICE])
+@pytest.mark.parametrize(
+    ("maker", "text"),
+    [
+        *[(maker, text) for maker in ("llama", "gpt2") for text in ("rope", PRISM)],
+        *[("llama", "t5"), ("qwen3", "geometric"), ("gpt2", "sinusoidal"), ("qwen2", TWICE)],
+    ],
+)
 def test_beams_with_and_without_a_cache(maker, text):
     model = use(build(maker), text)
     a, b = generated(model, use_cache=True), generated(model, use_cache=False)
@@ -264,16 +270,24 @@ def test_saved_and_loaded(tmp_path, maker, text):
         use(plain, "rope")
 
 
-def test_every_encoding_loads(tmp_path):
-    for text in set(pezoo.names()) - {"ideal", "lbpe_sh"}:  # those are refused
-        model = use(build("llama"), text, length=30)
-        model.save_pretrained(tmp_path / text)
-        other = load(tmp_path / text, dtype=torch.float64)
-        for name, x in model.state_dict().items():
-            assert torch.equal(x, other.state_dict()[name]), (text, name)
-        if not model.base_model.encoding.stochastic:
-            with torch.no_grad():
-                torch.testing.assert_close(other(IDS).logits, model(IDS).logits)
+@pytest.mark.parametrize("text", sorted(set(pezoo.names()) - {"ideal", "lbpe_sh"}))
+def test_every_encoding(tmp_path, text):
+    """It decodes with a cache, of which tokens are taken back, and is saved and loaded."""
+    model = use(build("llama"), text, length=9)
+    model.save_pretrained(tmp_path)
+    other = load(tmp_path, dtype=torch.float64)
+    for name, x in model.state_dict().items():
+        assert torch.equal(x, other.state_dict()[name]), name
+    if model.base_model.encoding.stochastic:
+        return
+    with torch.no_grad():
+        want = model(IDS, attention_mask=MASK, use_cache=False).logits
+        torch.testing.assert_close(other(IDS, attention_mask=MASK).logits, want)
+        first = model(IDS[:, :7], attention_mask=MASK[:, :7])
+        first.past_key_values.crop(-2)
+        options = {"attention_mask": MASK, "past_key_values": first.past_key_values}
+        later = model(IDS[:, 5:], **options).logits
+    torch.testing.assert_close(later, want[:, 5:], atol=1e-6, rtol=1e-6)
 
 
 def test_attention_dropout_is_that_of_gpt2():
@@ -360,7 +374,32 @@ def test_half_precision():
         assert model(IDS).logits.dtype == torch.bfloat16
 
 
+@pytest.mark.parametrize(
+    ("cls", "options"),
+    [("Cohere", {}), ("Granite", {"attention_multiplier": 0.2}), ("GPTNeoX", {})],
+)
+def test_other_families(cls, options):
+    """Interleaved pairs; a scale of its own; a cache of another name."""
+    config = getattr(transformers, f"{cls}Config")(**SIZES, **options)
+    torch.manual_seed(0)
+    model = getattr(transformers, f"{cls}ForCausalLM")(config).eval().double()
+    want = model(IDS).logits
+    if cls != "GPTNeoX":  # which turns a part of each head
+        got = use(model, "rope")(IDS).logits
+        torch.testing.assert_close(got, want, atol=1e-4, rtol=0)
+    use(model, PRISM)
+    a, b = generated(model, use_cache=True), generated(model, use_cache=False)
+    torch.testing.assert_close(a.sequences_scores, b.sequences_scores)
+
+
 def test_errors():
+    model = use(build("llama"), "rope")
+    ctx = Context(torch.zeros(1, 1, dtype=torch.long))
+    told = {"pezoo": adapter.Step(model.model.encoding, ctx), "softcap": 50.0}
+    cos_sin = (torch.ones(1, 1, 1).double(), torch.zeros(1, 1, 1).double())
+    x = torch.zeros(1, 1, 32).double()
+    with pytest.raises(ValueError, match="pezoo's attention has no softcap"):
+        model.model.layers[0].self_attn(x, position_embeddings=cos_sin, **told)
     with pytest.raises(ValueError, match="MistralForCausalLM is no decoder that pezoo knows"):
         use(MistralForCausalLM(MistralConfig(**SIZES, sliding_window=4)), "rope")
     with pytest.raises(ValueError, match="lbpe_sh reads the scale of the instance"):
@@ -388,7 +427,7 @@ def test_a_config_of_two_models():
     assert [model.config.pezoo["encoding"] for model in both] == ["alibi", "nope"]
     assert all(layer.self_attn.config is both[0].config for layer in both[0].model.layers)
     torch.testing.assert_close(plain(IDS).logits, want)
-    with pytest.raises(ValueError, match="this config is of a model with an encoding"):
+    with pytest.raises(ValueError, match="attention was told of no encoding"):
         LlamaForCausalLM(both[0].config)(IDS)
 
 
