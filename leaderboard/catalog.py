@@ -69,6 +69,7 @@ class ProtocolDoc:
         for version in self.versions:
             model, train, test = version.settings(record.task)
             same = given.train == train if tuned is None else _alike(given.train, train, tuned)
+            same = same and given.track == version.track
             if same and given.model == model and given.eval == test:
                 return version
         return None

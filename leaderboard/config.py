@@ -50,7 +50,9 @@ class Settings(BaseModel):
 
 
 class Model(Settings):
-    """The backbone's sizes."""
+    """The backbone: its sizes, and how a layer is built."""
+
+    new = ("norm", "activation", "attention_bias", "embedding_std")
 
     layers: PositiveInt
     heads: PositiveInt
@@ -59,12 +61,19 @@ class Model(Settings):
     dropout: float = Field(0.0, ge=0, lt=1)
     tie_embeddings: bool = True
     vocab: PositiveInt = 64
+    norm: Literal["pre", "post"] = "pre"  # before attention and MLP, or after their sums
+    activation: Literal["gelu", "relu"] = "gelu"
+    attention_bias: bool = True  # in the projections to q, k, v and back
+    embedding_std: PositiveFloat | None = None  # at the start; None: width^-0.5
 
     @model_validator(mode="after")
     def _agrees(self) -> Model:
         if self.width % self.heads:
             raise ValueError(f"width {self.width} is not a multiple of heads {self.heads}")
         return self
+
+
+Track = Literal["decoder", "encoder"]  # causal, with whole answers; or both ways, in one pass
 
 
 class Stage(Settings):
@@ -132,6 +141,7 @@ class Protocol(Settings):
     name: str
     description: str
     seeds: str
+    track: Track = "decoder"
     model: Model
     train: Train
     eval: Eval
@@ -159,6 +169,8 @@ class Protocol(Settings):
 class RunConfig(Settings):
     """Everything that decides the result of one run."""
 
+    new = ("track",)
+
     protocol: str
     task: str
     task_version: int
@@ -168,6 +180,7 @@ class RunConfig(Settings):
     seed: int = Field(ge=0)
     device: str
     attention: str
+    track: Track = "decoder"
     model: Model
     train: Train
     eval: Eval

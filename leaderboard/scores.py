@@ -21,7 +21,7 @@ class Score:
     correct: Count | None = None
     count: Positive | None = None
     token: Share | None = None
-    method: Literal["teacher-forced", "decoded"] | None = None
+    method: Literal["teacher-forced", "decoded", "one pass"] | None = None
     note: Cleaned | None = None
 
     @model_validator(mode="after")

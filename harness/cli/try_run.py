@@ -36,9 +36,9 @@ def answer(trainer: Trainer, prompt: str) -> str:
     """prompt and greedy answer as text, and whether it is right. Errors: TaskError."""
     import torch
 
-    from harness.data.sequences import join
+    from harness.data.sequences import lay_out
     from harness.tasks.base import Batch, TaskError
-    from harness.training.evaluate import decode
+    from harness.training.evaluate import written
 
     task = trainer.task
     ids = task.vocab.encode(prompt)
@@ -49,10 +49,10 @@ def answer(trainer: Trainer, prompt: str) -> str:
         raise TaskError(
             f"{prompt!r} is no prompt of {task.name}: expected {task.example}"
         ) from error
-    batch = join(Batch(ids[None], torch.tensor([truth])), task.vocab)
+    batch = lay_out(Batch(ids[None], torch.tensor([truth])), task, trainer.config.track)
     with torch.no_grad():
-        out = decode(trainer.model.eval(), batch, length, torch.Generator().manual_seed(0))
-    verdict = (
-        "right" if torch.equal(out, batch.ids) else f"wrong, expected {task.vocab.decode(truth)}"
-    )
-    return f"{task.vocab.decode([i for i in out[0].tolist() if i < len(task.vocab)])}   ({verdict})"
+        out = written(trainer.model.eval(), batch, length, torch.Generator().manual_seed(0))
+    right = torch.equal(out, batch.labels[:, -batch.last :])
+    verdict = "right" if right else f"wrong, expected {task.vocab.decode(truth)}"
+    whole = [*ids.tolist(), *(i for i in out[0].tolist() if i < len(task.vocab))]
+    return f"{task.vocab.decode(whole)}   ({verdict})"

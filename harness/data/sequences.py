@@ -1,10 +1,12 @@
-"""From a task's prompts and targets to the decoder's sequences.
+"""From a task's prompts and targets to the sequences of a decoder or an encoder.
 
 copy, prompts of 3 and 2 digits:        ids        4 7 1 = 4 7 1 E
                                         supervised . . . . x x x x
                                         position   0 1 2 3 4 5 6 7
 the shorter one, padded on the left:    ids        _ 8 8 = 8 8 E _
                                         position  -1 0 1 2 3 4 5 6
+in an encoder, which has no "=":        input      4 7 1 E E E
+                                        label      . . . 4 7 1
 """
 
 from __future__ import annotations
@@ -17,33 +19,51 @@ from torch.nn.functional import pad as fill
 
 from harness.data import drawn
 from harness.data.drawn import Drawn
-from harness.tasks.base import Batch, Vocab
+from harness.tasks.base import Batch, Task, Vocab
 
 
 @dataclass(frozen=True)
 class Sequences:
-    """ids (B, S); pos (1|B, S), -1 is padding on the left; answer (B, S) bool, with EOS.
+    """inputs (B, T) and the labels (B, T) they are to predict; pos (1|B, T), -1 is no token.
 
+    answer (B, T) bool says which labels are supervised, counted which the accuracy counts: the
+    same, unless the task says otherwise. Decoders predict the next token, and columns that are
+    added on the right repeat the last position; encoders predict the token in its place.
     `padding` columns on the right are there for the sake of a common size (`harness.data.buckets`);
-    None means that sizes do not matter. `drawn` is what is drawn for all but the last column
+    None means that sizes do not matter. `drawn` is what is drawn for the inputs
     (`harness.data.drawn`); None before that.
     """
 
-    ids: Tensor
+    inputs: Tensor
+    labels: Tensor
     pos: Tensor
     answer: Tensor
     prompt: int  # length of the (padded) prompt
+    counted: Tensor
+    causal: bool = True
     padding: int | None = None
     tokens: int = 0  # that a model reads, without padding; 0 until they are counted
     drawn: Drawn | None = None
+
+    @property
+    def ids(self) -> Tensor:
+        """(B, T + 1) of a decoder: prompt, answer and EOS."""
+        return torch.cat([self.inputs, self.labels[:, -1:]], 1)
+
+    @property
+    def last(self) -> int:
+        """How many columns, from the one on that predicts the first token of an answer."""
+        return self.inputs.shape[1] + 1 - self.prompt
 
     def rows(self, first: int, stop: int) -> Sequences:
         """Some of the B rows."""
         return replace(
             self,
-            ids=self.ids[first:stop],
+            inputs=self.inputs[first:stop],
+            labels=self.labels[first:stop],
             pos=self.pos if self.pos.shape[0] == 1 else self.pos[first:stop],
             answer=self.answer[first:stop],
+            counted=self.counted[first:stop],
             drawn=None if self.drawn is None else drawn.rows(self.drawn, first, stop),
         )
 
@@ -51,30 +71,33 @@ class Sequences:
         """The same on that device."""
         if device == "cpu":
             return self
-        own = {"ids": self.ids, "pos": self.pos, "answer": self.answer}
+        names = ("inputs", "labels", "pos", "answer", "counted")
+        own = drawn.moved({name: getattr(self, name) for name in names}, device)
         return replace(
-            self,
-            **drawn.moved(own, device),
-            drawn=None if self.drawn is None else drawn.moved(self.drawn, device),
+            self, **own, drawn=None if self.drawn is None else drawn.moved(self.drawn, device)
         )
 
     def padded(self, columns: int, pad: int) -> Sequences:
-        """The same with that many columns, S or more: the new ones on the right are padding.
-
-        They are not supervised, and repeat the last position that a model reads in their row: that
-        of the last token but one, as the last token is only predicted.
-        """
-        more = columns - self.ids.shape[1]
-        pos = torch.cat([self.pos[:, :-1], self.pos[:, -2:-1].expand(-1, more + 1)], 1)
-        ids, answer = fill(self.ids, (0, more), value=pad), fill(self.answer, (0, more))
+        """The same with that many columns, T or more: the new ones on the right are padding."""
+        more = columns - self.inputs.shape[1]
+        inputs, labels = (fill(x, (0, more), value=pad) for x in (self.inputs, self.labels))
+        answer, counted = (fill(x, (0, more)) for x in (self.answer, self.counted))
+        after = self.pos[:, -1:] if self.causal else torch.full_like(self.pos[:, -1:], -1)
         return replace(
             self,
-            ids=ids,
-            pos=pos,
+            inputs=inputs,
+            labels=labels,
+            pos=torch.cat([self.pos, after.expand(-1, more)], 1),
             answer=answer,
+            counted=counted,
             padding=(self.padding or 0) + more,
             drawn=None if self.drawn is None else drawn.padded(self.drawn, more),
         )
+
+
+def lay_out(batch: Batch, task: Task, track: str) -> Sequences:
+    """As the decoder or the encoder reads them."""
+    return join(batch, task.vocab) if track == "decoder" else blank(batch, task)
 
 
 def join(batch: Batch, vocab: Vocab) -> Sequences:
@@ -84,8 +107,33 @@ def join(batch: Batch, vocab: Vocab) -> Sequences:
     length = (batch.target != vocab.pad).sum(1, keepdim=True)
     target = target.scatter(1, length, vocab.eos)
     ids = torch.cat([batch.prompt, target], 1)
+    answer = _answer(target, p, vocab)[:, 1:]
+    pos = positions(batch.prompt, target.shape[1], vocab)
+    return Sequences(ids[:, :-1], ids[:, 1:], pos[:, :-1], answer, p, answer)
+
+
+def blank(batch: Batch, task: Task) -> Sequences:
+    """The prompt without the symbol that asks, then an empty token for each one of the answer.
+
+    EOS, which an encoder does not write, stands for the empty token.
+    """
+    b, p = batch.prompt.shape
+    prompt, vocab = batch.prompt[:, :-1], task.vocab
+    answer = batch.target != vocab.pad
+    empty = torch.where(answer, vocab.eos, vocab.pad)
+    inputs = torch.cat([prompt, empty], 1)
+    labels = torch.cat([torch.full_like(prompt, vocab.pad), batch.target], 1)
+    before = prompt.new_zeros(b, p - 1, dtype=torch.bool)
+    is_token = inputs != vocab.pad
+    pos = torch.where(is_token, is_token.cumsum(1) - 1, -1)
     return Sequences(
-        ids, positions(batch.prompt, target.shape[1], vocab), _answer(target, p, vocab), p
+        inputs,
+        labels,
+        pos[:1] if bool(is_token.all()) else pos,
+        torch.cat([before, answer], 1),
+        p,
+        torch.cat([before, answer & task.counted(batch.target)], 1),
+        causal=False,
     )
 
 

@@ -149,14 +149,14 @@ class Parallel(Trainer):
         """What all processes have to know is read at once: whether to stop, and the loss."""
         assert self.shared is not None
         batch, length = self.draw()
-        rows, size = len(batch.ids), dist.get_world_size()
+        rows, size = len(batch.inputs), dist.get_world_size()
         parts, mine = size * self.team.accumulate, dist.get_rank() * self.team.accumulate
         edges = [rows * part // parts for part in range(parts + 1)]
         self.optimiser.zero_grad(set_to_none=True)
-        total = torch.zeros(2, dtype=torch.float64, device=batch.ids.device)
+        total = torch.zeros(2, dtype=torch.float64, device=batch.inputs.device)
         for part in range(mine, mine + self.team.accumulate):
             own = batch.rows(edges[part], edges[part + 1])
-            share = own.answer[:, 1:].sum() / batch.answer[:, 1:].sum()
+            share = own.answer.sum() / batch.answer.sum()
             last = part == mine + self.team.accumulate - 1
             with nullcontext() if last else self.shared.no_sync():
                 loss = self.shared(own, length) * share

@@ -15,14 +15,14 @@ import torch
 import torch._dynamo.config
 import torch._inductor.config as inductor
 
-from harness.model.decoder import Decoder
+from harness.model.transformer import Transformer
 
 # A graph per size for `read`, two for `feed`; torch's own limit of 8 would end in plain execution.
 _GRAPHS = 128
 
 
 def compile_blocks(
-    model: Decoder, device: str, backend: str | Callable[..., Any] = "inductor"
+    model: Transformer, device: str, backend: str | Callable[..., Any] = "inductor"
 ) -> None:
     """Have a model train through compiled blocks; on a GPU, as CUDA graphs.
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from harness.data.seeds import generator
 from harness.data.sequences import join
-from harness.model.decoder import Cache
+from harness.model.transformer import Cache
 from harness.perf.memory import peak_bytes, state_bytes
 from harness.perf.report import Report, machine
 from harness.perf.timing import clock, columns, interleave
@@ -41,7 +41,7 @@ class Candidate:
             config.device
         )
         self.length = length
-        tokens = self.batch.ids.shape[1] - 1  # the last one is never read
+        tokens = self.batch.inputs.shape[1]
         self.cache = Cache(length=tokens)
         self._feed(self.cache, 0, tokens - 1)
         self.decoded = deepcopy(self.cache)
@@ -55,7 +55,7 @@ class Candidate:
         forward, loss = clock(lambda: trainer.loss(*trainer.draw()), device)
         backward, _ = clock(loss.backward, device)
         trainer.optimiser.zero_grad(set_to_none=True)
-        cache, tokens = deepcopy(self.cache), self.batch.ids.shape[1] - 1
+        cache, tokens = deepcopy(self.cache), self.batch.inputs.shape[1]
         decode, _ = clock(lambda: self._feed(cache, tokens - 1, tokens), device)
         return dict(zip(PHASES, (step, forward, backward, decode), strict=True))
 
@@ -66,7 +66,7 @@ class Candidate:
         return {
             "parameters": sum(p.numel() for p in self.trainer.model.encoding.parameters()),
             "peak_bytes": peak_bytes(self.trainer.advance, self.device),
-            "state_bytes": state_bytes((cache.layers, cache.memo)) // self.batch.ids.shape[0],
+            "state_bytes": state_bytes((cache.layers, cache.memo)) // len(self.batch.inputs),
         }
 
     @torch.no_grad()
@@ -74,7 +74,7 @@ class Candidate:
         """Logits after the tokens first..last-1, which the cache takes up."""
         model, batch = self.trainer.model.eval(), self.batch
         return model(
-            batch.ids[:, first:last],
+            batch.inputs[:, first:last],
             batch.pos[:, first:last],
             scale=torch.tensor([self.length], device=self.device),
             generator=generator("positions", "perf", first),

@@ -16,7 +16,7 @@ import torch
 import pezoo
 from harness import tasks
 from harness.data.seeds import generator
-from harness.data.sequences import join
+from harness.data.sequences import lay_out
 from harness.runs.machine import processor
 from harness.training.trainer import draw_length
 from leaderboard.config import RunConfig
@@ -56,7 +56,8 @@ def data_hash(config: RunConfig) -> str:
     for step in range(min(HASHED_BATCHES, config.train.steps)):
         draws = generator("train", config.task, config.task_version, config.seed, step)
         length = draw_length(task, config.train, step, draws)
-        ids = join(task.sample(draws, config.train.batch, length), task.vocab).ids  # (B, S)
+        batch = lay_out(task.sample(draws, config.train.batch, length), task, config.track)
+        ids = batch.ids if batch.causal else torch.cat([batch.inputs, batch.labels], 1)
         digest.update(f"{tuple(ids.shape)}".encode() + ids.cpu().numpy().tobytes())
     return digest.hexdigest()[:16]
 

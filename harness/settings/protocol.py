@@ -83,6 +83,11 @@ def resolve(
             f'take "lengths"'
         )
     full = check(protocol.fill(task, encoding))
+    if protocol.track == "encoder" and entries()[full.name].load().causal_only:
+        raise ConfigError(
+            f"{full.name} means nothing without a causal mask: protocol {protocol.name} trains "
+            f"encoders"
+        )
     return RunConfig(
         protocol=protocol.name,
         task=task,
@@ -93,6 +98,7 @@ def resolve(
         seed=seed,
         device=device,
         attention=attention,
+        track=protocol.track,
         model=model,
         train=train,
         eval=test,

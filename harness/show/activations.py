@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from harness.model.decoder import Cache, Decoder
+from harness.model.transformer import Cache, Transformer
 from harness.show.examples import Example, positions
 from pezoo.base import Context, Encoding
 from pezoo.pictures import Picture
@@ -63,7 +63,7 @@ class Recorder(Encoding):
 
 
 @torch.no_grad()
-def activations(model: Decoder, example: Example, mode: str | None = None) -> Activations:
+def activations(model: Transformer, example: Example, mode: str | None = None) -> Activations:
     """Run the model over all tokens of the example but the last; the model stays as it was.
 
     Errors: PositionError where the encoding cannot represent the example.

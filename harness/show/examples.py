@@ -8,11 +8,11 @@ import torch
 from torch import Tensor
 
 from harness.data.seeds import generator
-from harness.data.sequences import join
-from harness.model.decoder import Decoder
+from harness.data.sequences import lay_out
+from harness.model.transformer import Transformer
 from harness.settings.protocol import RunConfig
 from harness.tasks.base import Batch, Task, TaskError
-from harness.training.evaluate import decode
+from harness.training.evaluate import written
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def read(task: Task, text: str) -> Tensor:
 
 @torch.no_grad()
 def answer(
-    model: Decoder,
+    model: Transformer,
     task: Task,
     config: RunConfig,
     prompt: Tensor,
@@ -79,11 +79,13 @@ def answer(
 ) -> Example:
     """What the model answers to a prompt (P,). Errors: PositionError."""
     truth, length = task.solve(prompt.tolist()), task.measure(prompt.tolist())
-    batch = join(Batch(prompt[None], torch.tensor([truth])), task.vocab)
-    out = decode(model.eval(), batch, length, positions(length), mode)
-    wrong = (out != batch.ids)[0]
-    ends = (out[0, len(prompt) :] == task.vocab.eos).nonzero()
-    stop = len(prompt) + int(ends[0]) + 1 if len(ends) else out.shape[1]
+    batch = lay_out(Batch(prompt[None], torch.tensor([truth])), task, model.track)
+    answer = written(model.eval(), batch, length, positions(length), mode)
+    out = torch.cat([batch.ids[:, : -batch.last], answer], 1)
+    wrong = [False] * (out.shape[1] - batch.last)
+    wrong += (answer != batch.labels[:, -batch.last :])[0].tolist()
+    ends = (answer[0] == task.vocab.eos).nonzero()
+    stop = out.shape[1] - batch.last + int(ends[0]) + 1 if len(ends) else out.shape[1]
     return Example(
         number,
         length,
@@ -91,9 +93,9 @@ def answer(
         len(prompt),
         out[:, :stop],
         tuple(word(task, int(i)) for i in out[0, :stop]),
-        tuple(map(bool, wrong[:stop])),
+        tuple(wrong[:stop]),
         task.vocab.decode(truth),
-        batch.ids.shape[1] - 1,
+        batch.inputs.shape[1],
     )
 
 

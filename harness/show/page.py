@@ -11,7 +11,7 @@ from jinja2 import Environment, PackageLoader
 from markupsafe import Markup
 from torch import Tensor
 
-from harness.model.decoder import Decoder
+from harness.model.transformer import Transformer
 from harness.settings.protocol import RunConfig
 from harness.show import plots
 from harness.show.activations import Activations, activations
@@ -29,8 +29,8 @@ class Run:
     record: dict[str, Any]
     config: RunConfig
     task: Task
-    trained: Decoder
-    untrained: Decoder
+    trained: Transformer
+    untrained: Transformer
 
 
 @dataclass(frozen=True)

@@ -40,12 +40,19 @@ def names() -> list[str]:
 
 def check(text: str) -> str:
     """The text itself, if it names a task. Errors: ValueError with the nearest name."""
+    _parse(text)
+    return text
+
+
+def _parse(text: str) -> Spec:
+    if "(" not in text and text not in _homes():
+        raise ValueError(unknown("task", text, names()))
     spec = parse(text)
     if spec.inner is not None:
         raise ValueError(f"task {text!r}: a task stands alone, without a colon")
     if spec.name not in _homes():
         raise ValueError(unknown("task", spec.name, names()))
-    return text
+    return spec
 
 
 def make(text: str) -> Task:
@@ -53,18 +60,24 @@ def make(text: str) -> Task:
 
     Errors: ValueError for an unknown name or option, a wrong value, or a broken plug-in.
     """
-    spec = parse(check(text))
+    spec = _parse(text)
     cls = _load(spec.name)
     check_values(spec, cls)
     try:
-        return cls(**spec.options)
+        task = cls(**spec.options)
     except ValueError as error:
         raise ValueError(f"task {spec}: {error}") from error
     except Exception as error:
         raise ValueError(
-            f"task {spec.name!r}, {cls.__module__}:{cls.__name__}, cannot be made: "
+            f"task {spec.name!r}, {_homes()[spec.name]}, cannot be made: "
             f"{type(error).__name__}: {error}"
         ) from error
+    if (own := getattr(task, "name", "")) != spec.name:
+        raise ValueError(
+            f"the entry point {spec.name} = {_homes()[spec.name]} has another name than its "
+            f"class, {own!r}: records need one, make them equal"
+        )
+    return task
 
 
 def canonical(text: str) -> str:
@@ -73,7 +86,7 @@ def canonical(text: str) -> str:
     >>> canonical("odds_first( symbols=10 )")
     'odds_first'
     """
-    spec = parse(check(text))
+    spec = _parse(text)
     cls = _load(spec.name)
     check_values(spec, cls)
     usual = {name: p.default for name, p in signature(cls).parameters.items()}
@@ -94,11 +107,6 @@ def _load(name: str) -> type[Task]:
             f"{type(error).__name__}: {error}"
         ) from error
     if named is not None:
-        if (own := getattr(named, "name", "")) != name:
-            raise ValueError(
-                f"the entry point {name} = {module}:{cls} has another name than its class, "
-                f"{own!r}: records need one, make them equal"
-            )
         return named
     there = [v for v in vars(loaded).values() if isinstance(v, type) and issubclass(v, Task)]
     for found in there:

@@ -1,6 +1,7 @@
 """Whole-answer exact match and token accuracy, per length, on a held-out set.
 
-An answer is right when every token right of "=" is, EOS included. Feeding the true answer
+An encoder writes an answer in one pass, and the task says which of its tokens count. A decoder's
+answer is right when every token right of "=" is, EOS included. Feeding the true answer
 (teacher forcing) finds exactly the answers that greedy decoding gets right, if earlier logits do
 not depend on later tokens and nothing is drawn at random: until its first mistake, decoding feeds
 itself the true tokens. Encodings that do not promise both are decoded token by token.
@@ -15,8 +16,8 @@ import torch
 from torch import Tensor
 
 from harness.data.seeds import generator, seed
-from harness.data.sequences import Sequences, join
-from harness.model.decoder import Cache, Decoder
+from harness.data.sequences import Sequences, lay_out
+from harness.model.transformer import Cache, Transformer
 from harness.tasks.base import Batch, Task
 from leaderboard.config import RunConfig
 from leaderboard.scores import Score
@@ -26,7 +27,7 @@ _CHUNK_TOKENS = 6_000  # tokens in one forward pass: keeps long lengths in memor
 
 
 def score_all(
-    model: Decoder, task: Task, config: RunConfig, mode: str | None = None
+    model: Transformer, task: Task, config: RunConfig, mode: str | None = None
 ) -> list[dict[str, Any]]:
     """Every test length of the protocol, as plain records; `mode` is one of the encoding's."""
     lengths = config.eval.lengths
@@ -34,7 +35,7 @@ def score_all(
 
 
 def score(
-    model: Decoder, task: Task, config: RunConfig, length: int, mode: str | None = None
+    model: Transformer, task: Task, config: RunConfig, length: int, mode: str | None = None
 ) -> Score:
     """One test length, on samples that depend on nothing but the task and the length."""
     seen = length <= config.train.lengths[1]
@@ -58,7 +59,7 @@ def examples(task: Task, config: RunConfig, length: int) -> Batch:
     return task.sample(draws, count, length)
 
 
-def validate(model: Decoder, task: Task, config: RunConfig) -> float:
+def validate(model: Transformer, task: Task, config: RunConfig) -> float:
     """Mean exact match over the training lengths, on a set apart from training and test."""
     low, high = config.train.lengths
     scores = []
@@ -83,16 +84,18 @@ def chunk_size(task: Task, length: int) -> int:
     return max(1, _CHUNK_TOKENS // (sum(task.max_tokens(length)) + 1))
 
 
-def method(model: Decoder) -> str:
-    """How this encoding is scored: "teacher-forced" or "decoded"."""
+def method(model: Transformer) -> str:
+    """How this model is scored: "one pass" (an encoder), "teacher-forced" or "decoded"."""
     encoding = model.encoding
+    if model.track == "encoder":
+        return "one pass"
     exact = encoding.prefix_stable and not encoding.stochastic
     return "teacher-forced" if exact else "decoded"
 
 
 @torch.no_grad()
 def _score(
-    model: Decoder,
+    model: Transformer,
     task: Task,
     length: int,
     seen: bool,
@@ -102,18 +105,18 @@ def _score(
 ) -> Score:
     model.eval()
     how = method(model)
-    predict = teacher_forced if how == "teacher-forced" else decode
+    predict = decode if how == "decoded" else teacher_forced
     device = str(model.embedding.weight.device)
     positions = torch.Generator().manual_seed(position_seed)
     chunk = chunk_size(task, length)
     correct, right, total = 0, 0, 0
-    count, batch = len(sample.prompt), join(sample, task.vocab)
+    count, batch = len(sample.prompt), lay_out(sample, task, model.track)
     try:
         for start in range(0, count, chunk):
             part = batch.rows(start, start + chunk).to(device)
-            hit = (predict(model, part, length, positions, mode) == part.ids) & part.answer
-            correct += int((hit.sum(1) == part.answer.sum(1)).sum())
-            right, total = right + int(hit.sum()), total + int(part.answer.sum())
+            hit = (predict(model, part, length, positions, mode) == part.labels) & part.counted
+            correct += int((hit.sum(1) == part.counted.sum(1)).sum())
+            right, total = right + int(hit.sum()), total + int(part.counted.sum())
     except PositionError as error:
         return Score(length=length, seen=seen, status="cannot represent", note=str(error))
     return Score(
@@ -128,37 +131,48 @@ def _score(
     )
 
 
-def teacher_forced(
-    model: Decoder,
+def written(
+    model: Transformer,
     batch: Sequences,
     length: int,
     positions: torch.Generator,
     mode: str | None = None,
 ) -> Tensor:
-    """(B, S) the most likely token at every place, given the true tokens before it."""
-    scale = torch.tensor([length], device=batch.ids.device)
-    logits = model(
-        batch.ids[:, :-1], batch.pos[:, :-1], scale=scale, generator=positions, mode=mode
-    )
-    return torch.cat([batch.ids[:, :1], logits.argmax(-1)], 1)
+    """(B, last) what the model answers: token by token, or all at once."""
+    predict = teacher_forced if model.track == "encoder" else decode
+    return predict(model, batch, length, positions, mode)[:, -batch.last :]
+
+
+def teacher_forced(
+    model: Transformer,
+    batch: Sequences,
+    length: int,
+    positions: torch.Generator,
+    mode: str | None = None,
+) -> Tensor:
+    """(B, T) the likeliest label of every column: a decoder's, given the true tokens before it."""
+    scale = torch.tensor([length], device=batch.inputs.device)
+    logits: Tensor = model(batch.inputs, batch.pos, scale=scale, generator=positions, mode=mode)
+    return logits.argmax(-1)
 
 
 def decode(
-    model: Decoder,
+    model: Transformer,
     batch: Sequences,
     length: int,
     positions: torch.Generator,
     mode: str | None = None,
 ) -> Tensor:
-    """(B, S) the prompt and what greedy decoding writes after it, one token at a time.
+    """(B, T) the prompt after its first token, and what greedy decoding writes, token by token.
 
     The planned length is that of the batch, so that randomized encodings draw once and keep it.
     """
-    scale = torch.tensor([length], device=batch.ids.device)
-    cache = Cache(length=batch.ids.shape[1] - 1)
-    ids, pos = batch.ids[:, : batch.prompt], batch.pos[:, : batch.prompt]
-    out = [ids]
-    for step in range(batch.prompt, batch.ids.shape[1]):
+    scale = torch.tensor([length], device=batch.inputs.device)
+    columns = batch.inputs.shape[1]
+    cache = Cache(length=columns)
+    ids, pos = batch.inputs[:, : batch.prompt], batch.pos[:, : batch.prompt]
+    out = [ids[:, 1:]]
+    for step in range(batch.prompt, columns + 1):
         logits = model(ids, pos, scale=scale, generator=positions, cache=cache, mode=mode)
         ids, pos = logits[:, -1:].argmax(-1), batch.pos[:, step : step + 1]
         out.append(ids)

@@ -206,18 +206,18 @@ class _Batch:
         if ragged:
             both = zip(trainers, batches, strict=True)
             batches = [_with_own_positions(trainer, batch) for trainer, batch in both]
-        width, pad = max(batch.ids.shape[1] for batch in batches), trainers[0].task.vocab.pad
+        width, pad = max(batch.inputs.shape[1] for batch in batches), trainers[0].task.vocab.pad
         # Without padding on the left, positions count up in every member: one row for all.
         longest = max((batch.pos for batch in batches), key=lambda pos: pos.shape[1])
         batches = [batch.padded(width, pad) for batch in batches]
-        last = max(width - batch.prompt for batch in batches)
-        whole = torch.stack([batch.ids for batch in batches])
+        last = max(batch.last for batch in batches)
+        ids = torch.stack([batch.inputs for batch in batches])
         pos = torch.stack([batch.pos for batch in batches]) if ragged else longest
         return cls(
-            ids=whole[:, :, :-1],
-            pos=pos[..., :-1],
-            scale=torch.stack([whole.new_full((1,), length) for _, length in loaded]),
-            truth=whole[:, :, -last:],
+            ids=ids,
+            pos=pos,
+            scale=torch.stack([ids.new_full((1,), length) for _, length in loaded]),
+            truth=torch.stack([batch.labels[:, -last:] for batch in batches]),
             answer=torch.stack([batch.answer[:, -last:] for batch in batches]),
             drawn=stacked([batch.drawn or {} for batch in batches]),
             last=last,
@@ -235,4 +235,4 @@ def _with_own_positions(trainer: Trainer, batch: Sequences) -> Sequences:
     """A row of positions for each sequence, and what is then drawn: the same, in that form."""
     if batch.pos.shape[0] > 1:
         return batch
-    return trainer.with_drawn(replace(batch, pos=batch.pos.expand_as(batch.ids)))
+    return trainer.with_drawn(replace(batch, pos=batch.pos.expand_as(batch.inputs)))

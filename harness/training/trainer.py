@@ -20,8 +20,8 @@ from harness import tasks
 from harness.data.buckets import bucket
 from harness.data.drawn import DROPOUT, dropout_masks
 from harness.data.seeds import generator, seed
-from harness.data.sequences import Sequences, join
-from harness.model.decoder import Decoder, shape_of
+from harness.data.sequences import Sequences, lay_out
+from harness.model.transformer import Transformer, shape_of
 from harness.tasks.base import Task
 from harness.training.losses import Losses
 from leaderboard.config import RunConfig, Train
@@ -47,7 +47,7 @@ class Trainer:
 
     config: RunConfig
     task: Task
-    model: Decoder
+    model: Transformer
     optimiser: torch.optim.AdamW
     step: int = 0
     buckets: bool = False  # pad every batch to a size of `harness.data.buckets`
@@ -113,12 +113,11 @@ class Trainer:
         draws = generator("train", config.task, config.task_version, config.seed, self.step)
         length = draw_length(self.task, config.train, self.step, draws)
         sample = self.task.sample(draws, config.train.batch, length)
-        batch = self.with_drawn(join(sample, self.task.vocab))
-        tokens = int((batch.ids[:, :-1] != self.task.vocab.pad).sum())
+        batch = self.with_drawn(lay_out(sample, self.task, config.track))
+        tokens = int((batch.inputs != self.task.vocab.pad).sum())
         batch = replace(batch, tokens=tokens)
         if self.buckets and self.model.encoding.prefix_stable:
-            columns = 1 + bucket(batch.ids.shape[1] - 1)  # the model reads all but the last
-            batch = batch.padded(columns, self.task.vocab.pad)
+            batch = batch.padded(bucket(batch.inputs.shape[1]), self.task.vocab.pad)
         self.data_seconds += time.perf_counter() - began
         return batch, length
 
@@ -126,9 +125,9 @@ class Trainer:
         """The batch with all that is drawn for it at this step: by the encoding, for dropout."""
         config, encoding = self.config, self.model.encoding
         self.model.train()
-        ids, pos = batch.ids[:, :-1], batch.pos[:, :-1]
+        ids = batch.inputs
         drawn = encoding.draw(
-            Context(pos=pos, ids=ids),
+            Context(pos=batch.pos, ids=ids),
             generator=generator("positions", config.seed, self.step),
             progress=self.step / config.train.steps,
         )
@@ -138,7 +137,7 @@ class Trainer:
             drawn[DROPOUT] = dropout_masks(
                 (*ids.shape, config.model.width),
                 config.model.layers,
-                batch.ids.shape[1] - batch.prompt,
+                batch.last,
                 p,
                 drops.manual_seed(seed("dropout", config.seed, self.step)),
             )
@@ -146,23 +145,23 @@ class Trainer:
 
     def loss(self, batch: Sequences, length: int) -> Tensor:
         """The mean cross entropy of the answer's tokens, and the encoding's penalty."""
-        config, device = self.config, batch.ids.device
+        config, device = self.config, batch.inputs.device
         self.model.train()
         if config.train.compile and device.type == "cuda":
             torch.compiler.cudagraph_mark_step_begin()
-        last = batch.ids.shape[1] - batch.prompt  # from the prompt's last token on, which asks
+        last = batch.last
         if batch.padding is not None:
-            last = min(batch.ids.shape[1] - 1, bucket(last))
+            last = min(batch.inputs.shape[1], bucket(last))
         with torch.autocast(device.type, torch.bfloat16, config.train.precision == "bf16"):
             logits = self.model(
-                batch.ids[:, :-1],
-                batch.pos[:, :-1],
+                batch.inputs,
+                batch.pos,
                 scale=torch.full((1,), length, device=device),
                 last=last,
                 drawn=batch.drawn,
             )
         # By a label to ignore, as choosing the tokens would mean to wait for their number.
-        truth = batch.ids[:, -last:].masked_fill(~batch.answer[:, -last:], IGNORED)
+        truth = batch.labels[:, -last:].masked_fill(~batch.answer[:, -last:], IGNORED)
         loss = cross_entropy(
             at_least_float32(logits).flatten(0, 1), truth.flatten(), ignore_index=IGNORED
         )
@@ -181,7 +180,9 @@ def start(config: RunConfig) -> Trainer:
     train_len = sum(task.max_tokens(top)) + 1
     torch.manual_seed(seed("encoding", config.seed))
     encoding = make(config.encoding, shape_of(config.model, train_len))
-    model = Decoder(config.model, encoding, config.seed, config.attention, config.device)
+    model = Transformer(
+        config.model, encoding, config.seed, config.attention, config.device, config.track
+    )
     if config.train.compile:
         from harness.model.compiled import (
             compile_blocks,  # torch's compiler takes a second to import
@@ -193,7 +194,7 @@ def start(config: RunConfig) -> Trainer:
     return Trainer(config, task, model, optimiser, buckets=config.train.compile, early=early)
 
 
-def optimiser_for(model: Decoder, train: Train) -> torch.optim.AdamW:
+def optimiser_for(model: Transformer, train: Train) -> torch.optim.AdamW:
     """AdamW over the trainer's group and the groups that the encoding declares."""
     groups, taken = [], set()
     for group in model.encoding.param_groups():

@@ -45,17 +45,17 @@ def test_a_doubling_has_four_sizes():
 def test_padding_is_on_the_right_and_not_supervised(task):
     made = tasks.make(task)
     batch = join(made.sample(torch.Generator().manual_seed(0), 4, 5), made.vocab)
-    size = batch.ids.shape[1]
+    size = batch.inputs.shape[1]
     padded = batch.padded(size + 2, made.vocab.pad).padded(size + 5, made.vocab.pad)
     assert (padded.padding, padded.prompt) == (5, batch.prompt)
-    for name in ("ids", "answer"):
+    for name in ("inputs", "labels", "answer", "counted"):
         assert torch.equal(getattr(padded, name)[:, :size], getattr(batch, name))
-    assert torch.equal(padded.pos[:, : size - 1], batch.pos[:, :-1])
-    assert (padded.ids[:, size:] == made.vocab.pad).all()
-    assert (padded.pos[:, size - 1 :] == batch.pos[:, -2:-1]).all()
+    assert torch.equal(padded.pos[:, :size], batch.pos)
+    assert (padded.inputs[:, size:] == made.vocab.pad).all()
+    assert (padded.pos[:, size:] == batch.pos[:, -1:]).all()
     assert not padded.answer[:, size:].any()
     rows = padded.rows(1, 3)
-    assert torch.equal(rows.ids, padded.ids[1:3])
+    assert torch.equal(rows.inputs, padded.inputs[1:3])
     assert rows.padding == 5
 
 

@@ -8,7 +8,7 @@ from torch._dynamo.testing import CompileCounter
 from torch._dynamo.utils import counters
 
 from harness.model.compiled import compile_blocks
-from harness.model.decoder import Block
+from harness.model.transformer import Block
 from harness.runs.execute import execute
 from harness.settings.protocol import load_protocol, resolve
 from harness.training.trainer import start
@@ -71,9 +71,9 @@ def test_evaluation_is_not_compiled():
     compile_blocks(trainer.model, "cpu", backend=counter)
     batch, _ = trainer.make_batch()
     with torch.no_grad():
-        trainer.model.eval()(batch.ids, batch.pos)
+        trainer.model.eval()(batch.inputs, batch.pos)
     assert counter.frame_count == 0
-    trainer.model.train()(batch.ids[:, :-1], batch.pos[:, :-1], drawn=batch.drawn)
+    trainer.model.train()(batch.inputs, batch.pos, drawn=batch.drawn)
     assert counter.frame_count == 2
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import pezoo
-from harness.model.decoder import Cache, Decoder, attention_mask, shape_of
+from harness.model.transformer import Cache, Transformer, attention_mask, shape_of
 from leaderboard.config import Model
 from pezoo.adapters import CAUSAL
 from pezoo.base import Context
@@ -17,7 +17,7 @@ TEXTS = [SMALL.get(name, name) for name in pezoo.names()]
 
 def decoder(text, seed=0, model=MODEL, attention="auto"):
     encoding = pezoo.make(text, shape_of(model, 16))
-    return Decoder(model, encoding, seed, attention).eval()
+    return Transformer(model, encoding, seed, attention).eval()
 
 
 def test_one_backbone_for_all_encodings():

@@ -128,11 +128,11 @@ def test_state_counts_a_storage_once_and_a_view_whole():
 def test_the_decode_step_gives_the_logits_of_the_whole_sequence():
     candidate = encodings.Candidate(config("alibi"), 4)
     batch = candidate.batch
-    assert batch.ids.shape == (3, 4 + 1 + 4 + 1)  # digits, "=", digits, EOS
+    assert batch.inputs.shape == (3, 4 + 1 + 4)  # digits, "=", digits
     model = candidate.trainer.model.eval()
     with torch.no_grad():
-        whole = model(batch.ids[:, :-1], batch.pos[:, :-1])
-    tokens = batch.ids.shape[1] - 1
+        whole = model(batch.inputs, batch.pos)
+    tokens = batch.inputs.shape[1]
     step = candidate._feed(candidate.cache, tokens - 1, tokens)
     torch.testing.assert_close(step[:, 0], whole[:, -1])
 

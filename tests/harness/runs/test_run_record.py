@@ -9,7 +9,7 @@ import torch
 from soak import SETTINGS
 
 from harness import tasks
-from harness.data.sequences import join
+from harness.data.sequences import lay_out
 from harness.runs import cost
 from harness.runs.environment import HASHED_BATCHES, data_hash
 from harness.runs.execute import execute
@@ -32,12 +32,12 @@ def fed(monkeypatch):
     """The token ids of every training batch, as the trainer makes them."""
     batches = []
 
-    def record(batch, vocab):
-        sequences = join(batch, vocab)
+    def record(*args):
+        sequences = lay_out(*args)
         batches.append(sequences.ids)
         return sequences
 
-    monkeypatch.setattr(trainer_module, "join", record)
+    monkeypatch.setattr(trainer_module, "lay_out", record)
     return batches
 
 

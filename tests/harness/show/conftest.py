@@ -5,7 +5,7 @@ import torch
 
 import pezoo
 from harness import tasks
-from harness.model.decoder import Decoder, shape_of
+from harness.model.transformer import Transformer, shape_of
 from harness.settings.protocol import Model, load_protocol, resolve
 from harness.show.examples import Example, word
 from pezoo.spec import parse
@@ -35,7 +35,7 @@ def decoder():
     def make(text, train_len=32):
         torch.manual_seed(0)
         encoding = pezoo.make(text, shape_of(MODEL, train_len))
-        return Decoder(MODEL, encoding, 0).eval()
+        return Transformer(MODEL, encoding, 0).eval()
 
     return make
 

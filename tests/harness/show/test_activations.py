@@ -7,7 +7,7 @@ import torch
 
 import pezoo
 from harness import tasks
-from harness.model.decoder import Cache
+from harness.model.transformer import Cache
 from harness.show import examples
 from harness.show.activations import activations
 from pezoo.encodings.randomized import Randomized

@@ -12,8 +12,8 @@ def test_an_answer_ends_where_the_model_ends_it_and_says_what_is_wrong(
 ):
     task, config = tasks.make("copy"), config_of("nope")
     prompt = task.vocab.encode("471=")
-    said = torch.cat([prompt, task.vocab.encode("49"), torch.tensor([task.vocab.eos, 3])])[None]
-    monkeypatch.setattr(examples, "decode", lambda *args: said)
+    said = torch.cat([task.vocab.encode("49"), torch.tensor([task.vocab.eos, 3])])[None]
+    monkeypatch.setattr(examples, "written", lambda *args: said)
     one = examples.answer(decoder("nope"), task, config, prompt, 3)
     assert one.tokens == ("4", "7", "1", "=", "4", "9", "end")
     assert one.wrong == (False, False, False, False, False, True, True)

@@ -63,7 +63,7 @@ def test_options_of_a_task():
         ("odds_first(symbls=2)", "unknown option of odds_first 'symbls'; did you mean symbols"),
         ("odds_first(symbols=two)", "option symbols of odds_first expects int"),
         ("odds_first(symbols=11)", r"symbols must be within 2..10, was 11"),
-        ("odds_first:copy", "a task stands alone"),
+        ("odds_first(symbols=2):copy", "a task stands alone"),
         ("addition(symbols=2)", "unknown option of addition"),
         ("copy(", "unbalanced parentheses"),
     ],

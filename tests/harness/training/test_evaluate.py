@@ -1,12 +1,14 @@
 """Teacher forcing and decoding agree, and what cannot be represented is no zero."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
 from harness import tasks
 from harness.data.seeds import generator
-from harness.data.sequences import Sequences, join
-from harness.model.decoder import Decoder, shape_of
+from harness.data.sequences import join
+from harness.model.transformer import Transformer, shape_of
 from harness.settings.protocol import load_protocol, resolve
 from harness.training.evaluate import (
     decode,
@@ -43,13 +45,14 @@ def trained(config, steps=3):
 
 def own_answers(model, batch, length):
     """The batch with what the model answers as the truth, wrong at one place in every odd row."""
-    ids = decode(model, batch, length, torch.Generator())
+    labels = decode(model, batch, length, torch.Generator())
     where = {}
-    for row in range(1, ids.shape[0], 2):
+    for row in range(1, labels.shape[0], 2):
         places = batch.answer[row].nonzero()[:, 0]
         where[row] = int(places[row % len(places)])
-        ids[row, where[row]] = (ids[row, where[row]] + 1) % 10
-    return Sequences(ids, batch.pos, batch.answer, batch.prompt), where
+        labels[row, where[row]] = (labels[row, where[row]] + 1) % 10
+    inputs = torch.cat([batch.inputs[:, :1], labels[:, :-1]], 1)
+    return replace(batch, inputs=inputs, labels=labels), where
 
 
 @pytest.mark.parametrize("encoding", STABLE)
@@ -64,15 +67,15 @@ def test_teacher_forcing_is_decoding(encoding, name, length):
         batch, wrong = own_answers(model, batch, length)
         forced = teacher_forced(model, batch, length, torch.Generator())
         greedy = decode(model, batch, length, torch.Generator())
-    assert forced.shape == greedy.shape == batch.ids.shape
+    assert forced.shape == greedy.shape == batch.labels.shape
     exact = [
-        [bool(((out == batch.ids) | ~batch.answer)[row].all()) for row in range(12)]
+        [bool(((out == batch.labels) | ~batch.answer)[row].all()) for row in range(12)]
         for out in (forced, greedy)
     ]
     assert exact[0] == exact[1] == [row not in wrong for row in range(12)]
     for row in range(12):
         stop = wrong.get(row, int(batch.answer[row].nonzero()[-1]))
-        here = slice(batch.prompt, stop + 1)
+        here = slice(batch.prompt - 1, stop + 1)
         assert torch.equal(forced[row, here], greedy[row, here])
 
 
@@ -86,7 +89,7 @@ def test_teacher_forcing_is_decoding_on_true_answers():
     for predict in (teacher_forced, decode):
         with torch.no_grad():
             out = predict(model, batch, 2, torch.Generator())
-        hits.append(((out == batch.ids) | ~batch.answer).all(1))
+        hits.append(((out == batch.labels) | ~batch.answer).all(1))
     assert torch.equal(*hits)
     assert hits[0].any(), "some answers must be right"
 
@@ -167,7 +170,7 @@ def test_a_perfect_model_scores_one():
     config = config_of("addition", "nope")
     task = tasks.make("addition")
 
-    class Told(Decoder):
+    class Told(Transformer):
         def forward(self, ids, pos, **fields):
             rows = []
             for row, at in zip(ids.tolist(), pos.expand(len(ids), -1).tolist(), strict=True):

@@ -7,7 +7,7 @@ import torch
 
 from harness import tasks
 from harness.data.seeds import generator
-from harness.data.sequences import join
+from harness.data.sequences import join, lay_out
 from harness.runs import cost
 from harness.settings.protocol import load_protocol, resolve
 from harness.training import trainer as trainer_module
@@ -30,11 +30,11 @@ def batches(config, monkeypatch):
     """The batches of every step, as the model gets them."""
     seen = []
 
-    def record(batch, vocab):
-        seen.append(join(batch, vocab))
+    def record(*args):
+        seen.append(lay_out(*args))
         return seen[-1]
 
-    monkeypatch.setattr(trainer_module, "join", record)
+    monkeypatch.setattr(trainer_module, "lay_out", record)
     trainer = start(config)
     for _ in range(config.train.steps):
         trainer.advance()

@@ -1,4 +1,4 @@
-"""One causal decoder for every encoding, which is the only difference between two of them."""
+"""One Transformer for every encoding, which is the only difference between two of them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from einops import rearrange
 from torch import Tensor, nn
-from torch.nn.functional import gelu, linear
+from torch.nn.functional import gelu, linear, relu
 
 from harness.data.drawn import DROPOUT, Drawn
 from harness.data.seeds import generator
@@ -54,14 +54,16 @@ def shape_of(model: Model, train_len: int) -> Shape:
 
 
 class Block(nn.Module):
-    """Pre-LN: x + attention(LN x), then x + mlp(LN x)."""
+    """Pre-LN: x + attention(LN x), then x + mlp(LN x); post-LN: LN(x + attention x) and so on."""
 
     def __init__(self, model: Model) -> None:
         super().__init__()
         width = model.width
-        self.heads = model.heads
+        self.heads, self.post = model.heads, model.norm == "post"
+        self.activation = relu if model.activation == "relu" else gelu
         self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
-        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.qkv = nn.Linear(width, 3 * width, bias=model.attention_bias)
+        self.out = nn.Linear(width, width, bias=model.attention_bias)
         self.up = nn.Linear(width, model.mlp_ratio * width)
         self.down = nn.Linear(model.mlp_ratio * width, width)
         self.dropout = model.dropout
@@ -89,20 +91,22 @@ class Block(nn.Module):
         y = attend(shared.encoding, q, k, v, ctx, shared.mask, shared.backend, shared.ran)
         x, y = x[:, t - last :], y[:, :, t - last :]  # the rest is done once keys and values are
         x = x + self._drop(self.out(rearrange(y, "b h t k -> b t (h k)")), masks, 0)
-        return x + self._drop(feed(x), masks, 1), (k, v)
+        x = self.norm1(x) if self.post else x
+        x = x + self._drop(feed(x), masks, 1)
+        return self.norm2(x) if self.post else x, (k, v)
 
     def read(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """x (B, T, D) -> q, k and v, each (B, H, T, K)."""
-        qkv = rearrange(
-            self.qkv(self.norm1(x)), "b t (three h k) -> b t three h k", three=3, h=self.heads
-        )
+        x = x if self.post else self.norm1(x)
+        qkv = rearrange(self.qkv(x), "b t (three h k) -> b t three h k", three=3, h=self.heads)
         # Taken apart where they lie side by side, so that their gradients join in that order.
         q, k, v = (rearrange(y, "b t h k -> b h t k") for y in qkv.unbind(2))
         return q, k, v
 
     def feed(self, x: Tensor) -> Tensor:
-        """mlp(LN x)."""
-        y: Tensor = self.down(gelu(self.up(self.norm2(x))))
+        """mlp(LN x), or mlp(x) in post-LN."""
+        x = x if self.post else self.norm2(x)
+        y: Tensor = self.down(self.activation(self.up(x)))
         return y
 
     def _drop(self, x: Tensor, masks: Tensor | None, which: int) -> Tensor:
@@ -112,8 +116,10 @@ class Block(nn.Module):
         return x * (kept.to(x.dtype) / (1 - self.dropout))
 
 
-class Decoder(nn.Module):
-    """Token embedding, blocks, a final LayerNorm and the (tied) unembedding.
+class Transformer(nn.Module):
+    """Token embedding, blocks, a final LayerNorm (of pre-LN) and the (tied) unembedding.
+
+    A decoder's tokens look at earlier ones, an encoder's at all.
 
     Every weight outside the encoding is drawn from a generator of its own, by name, after the
     encoding is built: for one seed all encodings share them bit for bit (`backbone_hash`).
@@ -126,14 +132,18 @@ class Decoder(nn.Module):
         seed: int,
         attention: str = "auto",
         device: str = "",
+        track: str = "decoder",
     ) -> None:
         super().__init__()
+        if track == "encoder" and encoding.causal_only:
+            raise ValueError(f"{type(encoding).__name__} means nothing without a causal mask")
+        self.track = track
         self.model, self.encoding = model, encoding
         self.attention = resolve(attention, encoding, device)
         self.ran: dict[str, set[str]] = {"train": set(), "eval": set()}  # attention, by phase
         self.embedding = nn.Embedding(model.vocab, model.width)
         self.blocks = nn.ModuleList(Block(model) for _ in range(model.layers))
-        self.norm = nn.LayerNorm(model.width)
+        self.norm = nn.LayerNorm(model.width) if model.norm == "pre" else nn.Identity()
         self.unembedding = None if model.tie_embeddings else nn.Linear(model.width, model.vocab)
         self._initialise(seed)
         self.to(device or "cpu")
@@ -170,7 +180,7 @@ class Decoder(nn.Module):
         x = self.encoding.embed(x, ctx)
         layers = past.layers or [None] * len(self.blocks)
         ran = self.ran["train" if self.training else "eval"]
-        shared = Pass(self.encoding, attention_mask(ctx), self.attention, ran)
+        shared = Pass(self.encoding, self._mask(ctx), self.attention, ran)
         masks = self._dropout_masks(drawn)
         for i, block in enumerate(self.blocks):
             kept = last if last is not None and i + 1 == len(self.blocks) else new
@@ -179,6 +189,9 @@ class Decoder(nn.Module):
         past.pos, past.ids, past.layers = pos, ids, layers
         x = self.norm(x)
         return linear(x, self.embedding.weight) if self.unembedding is None else self.unembedding(x)
+
+    def _mask(self, ctx: Context) -> Tensor | str:
+        return attention_mask(ctx) if self.track == "decoder" else full_mask(ctx)
 
     def _dropout_masks(self, drawn: Drawn) -> Tensor | None:
         """(B, T, 2 layers, D) in training with dropout."""
@@ -214,6 +227,8 @@ class Decoder(nn.Module):
                 parameter.fill_(1.0 if "norm" in name and name.endswith("weight") else 0.0)
                 continue
             std = parameter.shape[1] ** -0.5
+            if name == "embedding.weight":
+                std = self.model.embedding_std or std
             std *= residual if name.endswith(("out.weight", "down.weight")) else 1.0
             draw = torch.randn(parameter.shape, generator=generator("backbone", seed, name))
             parameter.copy_(draw * std)
@@ -227,3 +242,9 @@ def attention_mask(ctx: Context) -> Tensor | str:
     if ctx.new == ctx.pos.shape[1] and len(ctx.pos) == 1 < ctx.batch:
         return adapters.CAUSAL
     return adapters.attention_mask(ctx)
+
+
+def full_mask(ctx: Context) -> Tensor:
+    """(B|1, 1, T, T): every token sees all tokens; padding sees itself, so that no row is empty."""
+    itself = torch.eye(ctx.new, dtype=torch.bool, device=ctx.pos.device)
+    return ctx.key_mask[:, None, None] | itself
