@@ -104,3 +104,25 @@ def check_stochastic(factory: Factory) -> None:
 
     message = "what draw returns in evaluation changes the output: set stochastic = True"
     close(output(0), output(1), 0, message)
+
+
+def check_future(factory: Factory) -> None:
+    """Without a causal mask, a bias against far keys is one against later keys too."""
+    encoding, (t, d) = build(factory).double(), (40, 30)
+    if type(encoding).causal_only or (encoding.max_len or t) < t:
+        return
+    ids, shape = tokens(1, t), encoding.shape
+    x = torch.randn(1, t, shape.d_model, generator=draws()).double()
+    q, k = torch.randn(2, 1, shape.n_heads, t, shape.d_head, generator=draws()).double().unbind()
+    with torch.no_grad():
+        ctx = encoding.prepare(context(ids, x=x)).at(0, x)
+        bias = encoding.bias(*encoding.transform(q, k, ctx), ctx)
+    if bias is None or bias.shape[-2:] != (t, t):
+        return
+    earlier, later = bias.diagonal(-d, -2, -1), bias.diagonal(d, -2, -1)
+    near = bias.diagonal(0, -2, -1)[..., :1]
+    require(
+        not bool(((earlier < near - 1e-3) & ((later - near) + (earlier - near) == 0)).all()),
+        "bias falls with the distance to earlier keys and grows with that to later ones, which "
+        "encoders see: take ctx.distance().abs(), or set causal_only = True",
+    )

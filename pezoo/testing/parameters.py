@@ -64,23 +64,26 @@ def check_gradients(factory: Factory) -> None:
 
 
 def check_layers(factory: Factory) -> None:
-    """A parameter with a row for each layer uses them all."""
-    deep, deeper = (build(factory, replace(SHAPE, n_layers=n)).train() for n in (5, 7))
-    rows = {name: len(x) if x.dim() else 0 for name, x in deeper.named_parameters()}
-    own = {name: x for name, x in deep.named_parameters() if x.dim() and len(x) == 5}
-    own = {name: x for name, x in own.items() if rows.get(name) == 7}
-    if not own:
+    """A parameter with an axis for layers or heads uses all of it."""
+    encoding = build(factory, replace(SHAPE, n_layers=5, n_heads=3)).train()
+    other = build(factory, replace(SHAPE, n_layers=7, n_heads=4))
+    if not any(True for _ in encoding.parameters()):
         return
-    _backward(deep)
-    for name, x in own.items():
-        if x.grad is None:
-            continue  # check_gradients says so
-        unused = [i for i, row in enumerate(x.grad) if not bool((row != 0).any())]
-        require(
-            not unused,
-            f"parameter {name} has a row for each of 5 layers, but rows {unused} get no gradient: "
-            f"index it with ctx.layer",
-        )
+    _backward(encoding)
+    sizes = {name: x.shape for name, x in other.named_parameters()}
+    for name, x in encoding.named_parameters():
+        for axis, pair in enumerate(zip(x.shape, sizes.get(name, ()), strict=False)):
+            what = {(5, 7): "layer", (3, 4): "head"}.get(pair)
+            if what is None or x.grad is None:  # check_gradients says the latter
+                continue
+            used = (x.grad != 0).movedim(axis, 0).flatten(1).any(1)
+            unused = (~used).nonzero().flatten().tolist()
+            remedy = "index it with ctx.layer" if what == "layer" else "read all heads"
+            require(
+                not unused,
+                f"parameter {name} has an entry for each {what}, but {what} {unused} gets no "
+                f"gradient: {remedy}",
+            )
 
 
 def _backward(encoding: Encoding) -> None:

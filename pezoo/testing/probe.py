@@ -111,6 +111,7 @@ def run(
 def repeated(encoding: Encoding, ids: Tensor) -> Tensor:
     """`run`, twice. Errors: AssertionError where the second pass gives something else."""
     one, two = (run(encoding, ids) for _ in range(2))
+    require(bool(one.isfinite().all()), "not finite: a query may look at no key, not even itself")
     message = (
         "two passes over the same tokens differ: draw at random in draw alone, from the generator "
         "it is given, and keep no state in self"

@@ -41,12 +41,13 @@ def check_inputs(factory: Factory) -> None:
 
 
 def _leaves(hook: str, given: dict[str, Tensor], call: Callable[[], _T]) -> _T:
-    """What the call returns. `_version` counts the writes to a tensor and to views of it."""
-    before = {name: x._version for name, x in given.items()}
+    """What the call returns. `_version` counts writes to a tensor and its views, but by `.data`."""
+    before = {name: (x._version, x.clone()) for name, x in given.items()}
     found = call()
     for name, x in given.items():
+        version, copy = before[name]
         require(
-            x._version == before[name],
+            x._version == version and torch.equal(x, copy),
             f"{hook} changes {name} in place, which the model still needs: return a new tensor",
         )
     return found

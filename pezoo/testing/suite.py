@@ -49,6 +49,7 @@ CHECKS: tuple[Check, ...] = (
     claims.check_max_len,
     claims.check_scale,
     claims.check_stochastic,
+    claims.check_future,
     state.check_inputs,
     state.check_stateless,
     packing.check_documents,

@@ -240,6 +240,23 @@ class FirstLayerAlone(Encoding):
         return self.raw[0][:, None, None].to(q.dtype) * ctx.distance()[:, None]
 
 
+class FirstHeadAlone(FirstLayerAlone):
+    def bias(self, q, k, ctx):
+        return self.raw[ctx.layer, :1, None, None].to(q.dtype) * ctx.distance()[:, None]
+
+
+class DrawnToTheFuture(Encoding):
+    relative = reads_distance = True
+
+    def bias(self, q, k, ctx):
+        return -ctx.distance()[:, None].to(q.dtype)
+
+
+class LooksNowhere(Encoding):
+    def bias(self, q, k, ctx):
+        return torch.where(ctx.distance()[:, None] == 0, -torch.inf, 0.0)
+
+
 class NoLongest(Encoding):
     max_len = 12
 
@@ -264,6 +281,12 @@ class CountsFromOne(Encoding):
 class AddsInPlace(Encoding):
     def embed(self, x, ctx):
         return x.add_(ctx.query_pos[..., None])
+
+
+class AddsToData(Encoding):
+    def embed(self, x, ctx):
+        x.data += ctx.query_pos[..., None]
+        return x
 
 
 class ScalesInPlace(Encoding):
@@ -582,7 +605,11 @@ BROKEN = [
     (OwnColumns, "check_positions", "take positions from ctx.pos and ctx.distance"),
     (ReadsPositions, "check_distances", "reads_distance is claimed, but ctx.distances"),
     (IgnoresTheTable, "check_bias_forms", "Columns differs from bias"),
-    (FirstLayerAlone, "check_layers", r"rows \[1, 2, 3, 4\] get no gradient: index it"),
+    (FirstLayerAlone, "check_layers", r"but layer \[1, 2, 3, 4\] gets no gradient: index it"),
+    (FirstHeadAlone, "check_layers", r"but head \[1, 2\] gets no gradient: read all heads"),
+    (DrawnToTheFuture, "check_future", r"take ctx.distance\(\).abs\(\), or set causal_only"),
+    (LooksNowhere, "check_deterministic", "not finite: a query may look at no key"),
+    (AddsToData, "check_inputs", "embed changes x in place"),
     (NoLongest, "check_max_len", r"prepare takes position 12 .* ctx = super\(\).prepare\(ctx\)"),
     (DrawsUnchecked, "check_max_len", r"draw takes position 12 .* super\(\).draw\(ctx\)"),
     (CountsFromOne, "check_max_len", "max_len is 12, but draw refuses 11"),
