@@ -334,28 +334,40 @@ def test_the_trainer(tmp_path):
     assert (model.base_model.encoding.alpha != before["alpha"]).any()
 
 
-def contributed():
-    """The example of docs/add-an-encoding.md, as it stands there."""
-    page = Path(__file__).parents[3] / "docs" / "add-an-encoding.md"
-    space = {"__name__": "page"}
-    exec(re.search(r"```python\n(.*?)```", page.read_text("utf-8"), re.DOTALL)[1], space)
-    return space["Slope"]
+@pytest.fixture
+def contributed(tmp_path, monkeypatch):
+    """The encoding in CONTRIBUTING.md, word for word, as a plug-in."""
+    text = (Path(__file__).parents[3] / "CONTRIBUTING.md").read_text("utf-8")
+    (tmp_path / "their_encodings.py").write_text(re.search(r"```python\n(.*?)```", text, re.S)[1])
+    folder = tmp_path / "theirs-1.0.dist-info"
+    folder.mkdir()
+    (folder / "METADATA").write_text("Name: theirs\nVersion: 1.0\n")
+    point = "[pezoo.encodings]\nslope = their_encodings:Slope\n"
+    (folder / "entry_points.txt").write_text(point)
+    monkeypatch.syspath_prepend(tmp_path)
+    registry.entries.cache_clear()
+    yield "slope"
+    registry.entries.cache_clear()
 
 
-def test_a_contributed_encoding(monkeypatch, tmp_path):
-    slope = contributed()
-    by_class = use(build("llama"), slope)
-    monkeypatch.setattr(
-        registry, "_entry", lambda name: registry.Entry(name, "page", "Slope", None)
-    )
-    monkeypatch.setattr(registry.Entry, "load", lambda entry: slope)
-    by_name = use(build("llama"), "slope(start=-2.0)")
-    a, b = generated(by_class, use_cache=True), generated(by_name, use_cache=False)
+def test_a_contributed_encoding(contributed, tmp_path):
+    model = use(build("llama"), contributed)
+    a, b = generated(model, use_cache=True), generated(model, use_cache=False)
     torch.testing.assert_close(a.sequences_scores, b.sequences_scores)
-    by_class.save_pretrained(tmp_path)
+    model.train()(IDS, labels=IDS).loss.backward()
+    slope = model.base_model.encoding.slope
+    assert slope.grad.abs().min() > 0
+    model.eval().save_pretrained(tmp_path / "by_name")
+    by_class = use(build("llama"), type(model.base_model.encoding))
+    by_class.save_pretrained(tmp_path / "by_class")
     with torch.no_grad():
-        other = load(tmp_path, slope, dtype=torch.float64)
-        torch.testing.assert_close(other(IDS).logits, by_class(IDS).logits)
+        slope += 1
+        want = by_class(IDS).logits
+        assert (model(IDS).logits - want).abs().max() > 1e-3
+        again = load(tmp_path / "by_name", dtype=torch.float64)
+        torch.testing.assert_close(again(IDS).logits, want)
+        again = load(tmp_path / "by_class", type(model.base_model.encoding), dtype=torch.float64)
+        torch.testing.assert_close(again(IDS).logits, want)
 
 
 def test_planned_lengths():
