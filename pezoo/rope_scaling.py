@@ -30,9 +30,9 @@ def default(w: Tensor) -> Scaled:
 
 
 def linear(w: Tensor, *, factor: float) -> Scaled:
-    """Position interpolation: w / s, as if positions were p / s (Chen et al. 2023, Equation 4).
+    """Position interpolation: w / s, as if positions were p / s.
 
-    Example: s = 4: position 40 turns as position 10 did.
+    Example: s = 4: position 40 turns as position 10 did. Chen et al. 2023, Section 3.2.
     """
     return w / factor, 1.0
 
@@ -40,8 +40,8 @@ def linear(w: Tensor, *, factor: float) -> Scaled:
 def ntk(w: Tensor, *, factor: float) -> Scaled:
     """NTK-aware: base becomes base s^(K/(K-2)), so that w_m becomes w_m s^(-2m/(K-2)).
 
-    The highest frequency stays, the lowest is divided by s (Peng et al. 2023, Equation 16, after
-    bloc97). Example: K = 4, s = 4: w_0 stays, w_1 becomes w_1 / 4.
+    The highest frequency stays, the lowest is divided by s. Example: K = 4, s = 4: w_0 stays, w_1
+    becomes w_1 / 4. Peng et al. 2023 (YaRN), Section 3.1, after bloc97.
     """
     m = torch.arange(len(w), device=w.device)
     return w * (1.0 * factor) ** (-m / max(len(w) - 1, 1)), 1.0
@@ -53,7 +53,7 @@ def dynamic(
     """Dynamic NTK: `ntk` with s n / L - (s - 1) for s, for a text of n > L tokens, else w.
 
     length (B|1,) is n -> (B|1, K/2). Example: s = 2, L = 100: n = 100 has 1, n = 150 has 2 for s.
-    (Peng et al. 2023, Section 3.3, "Dynamic NTK", with transformers' factor, after emozilla.)
+    Peng et al. 2023, Section 3.3, have n / L for s; the factor is transformers'.
     """
     n = length.clamp(min=original_max_position_embeddings).to(w.dtype)
     grown = factor * n / original_max_position_embeddings - (factor - 1)  # (B|1,)
@@ -75,10 +75,11 @@ def yarn(
     """YaRN: pairs that turn often in L tokens keep w, those that turn seldom get w / s.
 
     Between the pairs with beta_fast and beta_slow turns in L tokens a linear ramp over m; its ends
-    are rounded outwards unless `truncate` is false (Peng et al. 2023, Equations 19 to 23, the
-    ramp over m as in the released code). The attention factor is 0.1 ln s + 1 (Equation 22).
+    are rounded outwards unless `truncate` is false. The attention factor is 0.1 ln s + 1.
 
     Example: L = 4096, base = 10000, K = 128: m <= 20 keeps w, m >= 46 gets w / s.
+    Peng et al. 2023, Sections 3.2 and 3.4; there the ramp is over the number of turns, as in
+    `llama3`, and in the released code over m, as here.
     """
 
     def pair(turns: float) -> float:
@@ -105,10 +106,10 @@ def llama3(
     """Llama 3.1: as `yarn`, with a ramp over the number of turns in L tokens, L w / 2 pi.
 
     From high_freq_factor turns up w stays, up to low_freq_factor it is divided by s; between, the
-    two are mixed linearly in the number of turns (Dubey et al. 2024, the released code).
+    two are mixed linearly in the number of turns.
 
-    Example: L = 8192: a wavelength of 2048 tokens (4 turns) stays, one of 8192 (1 turn) becomes 8 s
-    times 1024.
+    Example: L = 8192, s = 8: a wavelength of 2048 tokens (4 turns) stays, one of 8192 tokens
+    (1 turn) becomes 65,536. The released code of Llama 3.1 (Meta 2024).
     """
     turns = original_max_position_embeddings * w / (2 * math.pi)
     keep = ((turns - low_freq_factor) / (high_freq_factor - low_freq_factor)).clamp(0, 1)
@@ -127,24 +128,26 @@ def longrope(
 ) -> Scaled:
     """LongRoPE: w_m / short_factor_m for texts of up to L tokens, w_m / long_factor_m beyond.
 
-    length (B|1,) -> (B|1, K/2). The factors, one per pair, were searched for (Ding et al. 2024,
-    Equation 3). The attention factor is sqrt(1 + ln s / ln L), for any length.
+    length (B|1,) -> (B|1, K/2). The factors, one per pair, come from a search. The attention factor
+    is sqrt(1 + ln s / ln L), for any length.
 
     Example: L = 10, factors (1, 1) and (1, 2): with the 11th token w_1 is halved, everywhere.
+    Ding et al. 2024, as Phi-3 and transformers have it: without the paper's first tokens that
+    keep their positions.
     """
     for name, given in (("short_factor", short_factor), ("long_factor", long_factor)):
         if len(given) != len(w):
             raise ValueError(f"{name} needs d_head / 2 = {len(w)} numbers, was given {len(given)}")
     short, long = (torch.tensor(x, device=w.device).float() for x in (short_factor, long_factor))
     beyond = (length > original_max_position_embeddings)[:, None]
-    own = math.sqrt(_grown(factor, 1 / math.log(original_max_position_embeddings)))
+    own = math.sqrt(_grown(factor, 1 / math.log(max(original_max_position_embeddings, 2))))
     return w / torch.where(beyond, long, short), attention_factor or own
 
 
 def proportional(w: Tensor, *, partial_rotary_factor: float, factor: float = 1.0) -> Scaled:
     """p-RoPE: the highest p = partial_rotary_factor of the frequencies turn, the others do not.
 
-    (Barbero et al. 2024, Section 6.) Example: K = 8, p = 0.75: w_0, w_1, w_2, 0.
+    Example: K = 8, p = 0.75: w_0, w_1, w_2, 0. Barbero et al. 2024, "Round and Round We Go!".
     """
     turning = torch.arange(len(w), device=w.device) < int(partial_rotary_factor * len(w))
     return w * turning / factor, 1.0
