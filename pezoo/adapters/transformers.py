@@ -218,6 +218,11 @@ def _positions(mask: Tensor | None, position_ids: Tensor | None, past: int, x: T
     """(B|1, T) of the new tokens, -1 where attention_mask (B, S) says padding."""
     t = x.shape[1]
     mask = None if mask is None or mask.dim() != 2 else mask
+    if mask is not None and mask.shape[1] != past + t:
+        raise ValueError(
+            f"attention_mask needs a column for each of {past + t} tokens, {past} of them in the "
+            f"cache; it has {mask.shape[1]}"
+        )
     if position_ids is not None:
         pos = position_ids
     elif mask is not None:

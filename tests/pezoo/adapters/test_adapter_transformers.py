@@ -426,6 +426,10 @@ def test_errors():
     model = use(model, "alibi")
     with pytest.raises(ValueError, match="filled without the encoding"):
         model(IDS, past_key_values=cache)
+    with torch.no_grad():
+        cache = model(IDS).past_key_values
+    with pytest.raises(ValueError, match="each of 10 tokens, 9 of them in the cache; it has 1"):
+        model(IDS[:, :1], attention_mask=MASK[:, :1], past_key_values=cache)
     with pytest.raises(ValueError, match="expected a DynamicCache of whole texts"):
         generated(model, cache_implementation="static", num_beams=1)
     with pytest.raises(ValueError, match="either input_ids or inputs_embeds"):
