@@ -36,9 +36,11 @@ def _tasks() -> list[list[str]]:
     for name in tasks.names():
         try:
             task = tasks.make(name)
-            rows.append([name, getattr(task, "summary", ""), getattr(task, "example", "")[:60]])
+            chance = f"chance {task.chance:.2g}" if hasattr(task, "chance") else ""
+            example = getattr(task, "example", "")[:60]
+            rows.append([name, getattr(task, "summary", ""), chance, example])
         except ValueError as error:
-            rows.append([name, str(error), ""])
+            rows.append([name, str(error), "", ""])
     return rows
 
 

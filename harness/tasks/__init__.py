@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from harness.tasks.base import Task
 
 ENTRY_POINTS = "pezoo.tasks"
-_NOT_TASKS = {"__init__", "base", "digits", "testing"}
+_NOT_TASKS = {"__init__", "base", "binary", "brackets", "chance", "digits", "strings", "testing"}
 
 
 @cache

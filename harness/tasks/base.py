@@ -86,7 +86,7 @@ class Task:
     paper: ClassVar[str]
     example: str  # the text of one prompt and its target; options may change it, as the next two
     vocab: Vocab
-    chance: float  # token accuracy of the best guess that ignores the prompt
+    chance: float  # token accuracy of a guess that ignores the prompt and the token's place
     max_length: ClassVar[int | None] = None  # None: there is no longest instance
 
     def lengths(self, low: int, high: int) -> list[int]:
@@ -120,6 +120,10 @@ class Task:
     def max_tokens(self, length: int) -> tuple[int, int]:
         """The longest prompt and the longest target (without EOS) of that length."""
         raise NotImplementedError
+
+    def counted(self, target: Tensor) -> Tensor:
+        """(B, Q) bool: the tokens of `target` that token accuracy counts. Here all but padding."""
+        return target != self.vocab.pad
 
     def check_length(self, length: int) -> None:
         """Errors: TaskError when `length` has no instance."""

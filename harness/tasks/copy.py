@@ -25,7 +25,7 @@ class Copy(DigitStrings):
     paper = "PRISM, Table 3"
     example = "8349216=8349216"
 
-    def rearranged(self, x: Tensor) -> Tensor:
+    def answer(self, x: Tensor) -> Tensor:
         return x
 
     def solve(self, prompt: list[int]) -> list[int]:

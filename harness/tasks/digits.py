@@ -6,14 +6,14 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from harness.tasks.base import Batch, Task, Vocab
+from harness.tasks.base import Vocab
+from harness.tasks.strings import Strings
 
 
-class DigitStrings(Task):
-    """n random digits, "=", and the same digits in another order, which `rearranged` says.
+class DigitStrings(Strings):
+    """n random digits, "=", and an answer of such digits, n of them if a subclass says no other.
 
-    Length n: the number of digits. Chance: an answer token is a uniformly random digit, so 1/10, or
-    1/symbols.
+    Length n: the number of digits. Chance: 1/10, or 1/symbols.
     """
 
     vocab = Vocab((*"0123456789", "="))
@@ -31,19 +31,9 @@ class DigitStrings(Task):
             prompt.append(symbols)
             self.example = self.vocab.decode([*prompt, *self.solve(prompt)])
 
-    def rearranged(self, x: Tensor) -> Tensor:
-        """The target (B, n) of the digits x (B, n)."""
-        raise NotImplementedError
-
-    def sample(self, generator: torch.Generator, batch: int, length: int) -> Batch:
-        self.check_length(length)
-        device = generator.device
-        x = torch.randint(self.symbols, (batch, length), generator=generator, device=device)
-        equals = torch.full((batch, 1), self.vocab.symbols.index("="), device=device)
-        return Batch(prompt=torch.cat([x, equals], dim=1), target=self.rearranged(x))
-
-    def measure(self, prompt: list[int]) -> int:
-        return len(prompt) - 1
+    def draw(self, generator: torch.Generator, batch: int, length: int) -> Tensor:
+        shape = (batch, length)
+        return torch.randint(self.symbols, shape, generator=generator, device=generator.device)
 
     def max_tokens(self, length: int) -> tuple[int, int]:
         return length + 1, length
@@ -69,18 +59,18 @@ def operands(
     return a, b, len_a, len_b
 
 
-def sums(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+def sums(a: Tensor, b: Tensor, base: int = 10) -> tuple[Tensor, Tensor]:
     """Digits of a + b and the carry out of each place, (B, n), least significant first, as a, b."""
-    carry = _carries(a + b)
-    return (a + b + pad(carry, (1, -1))) % 10, carry
+    carry = _carries(a + b, base)
+    return (a + b + pad(carry, (1, -1))) % base, carry
 
 
-def _carries(total: Tensor) -> Tensor:
+def _carries(total: Tensor, base: int) -> Tensor:
     """(B, n) carry out of each place, from the sums of its two digits (B, n), all places at once.
 
-    A place whose digits sum to 9 hands on the carry that it gets. So the carry out of a place is
-    made by the last place up to it that does not sum to 9.
+    A place whose digits sum to base - 1 hands on the carry that it gets. So the carry out of a
+    place is made by the last place up to it that does not.
     """
     place = torch.arange(total.shape[1], device=total.device)
-    maker = torch.where(total == 9, 0, place).cummax(1).values  # 0 sums to 9: no carry to hand on
-    return (total.gather(1, maker) >= 10).long()
+    maker = torch.where(total == base - 1, 0, place).cummax(1).values  # place 0 has none to hand on
+    return (total.gather(1, maker) >= base).long()

@@ -14,7 +14,8 @@ class OddsFirst(DigitStrings):
     012345=135024
 
     Vocabulary: the tokens 0..9 (ids 0..9) and "=". Length n: the number of tokens.
-    Options: symbols; `symbols=2` is the task of Ruoss et al. (2023).
+    Options: symbols; `symbols=2` is the task of Ruoss et al. (2023), level CS
+    (context-sensitive).
     Chance: every answer token is a uniformly random digit, so 1/10.
 
     Paper: PRISM, Table 3, with V = 10. Deviation: the table's text says "odd indices (1-based)",
@@ -28,7 +29,7 @@ class OddsFirst(DigitStrings):
     paper = "PRISM, Table 3"
     example = "012345=135024"
 
-    def rearranged(self, x: Tensor) -> Tensor:
+    def answer(self, x: Tensor) -> Tensor:
         return torch.cat([x[:, 1::2], x[:, 0::2]], dim=1)
 
     def solve(self, prompt: list[int]) -> list[int]:

@@ -13,7 +13,8 @@ class Reverse(DigitStrings):
     8349216=6129438
 
     Vocabulary: the digits 0..9 (ids 0..9) and "=". Length n: the number of digits.
-    Options: symbols; `symbols=2` is reverse_string of Ruoss et al. (2023).
+    Options: symbols; `symbols=2` is reverse_string of Ruoss et al. (2023), level DCF
+    (deterministic context-free).
     Chance: every answer token is a uniformly random digit, so 1/10.
 
     Paper: PRISM, Table 3. Deviation: none.
@@ -25,7 +26,7 @@ class Reverse(DigitStrings):
     paper = "PRISM, Table 3"
     example = "8349216=6129438"
 
-    def rearranged(self, x: Tensor) -> Tensor:
+    def answer(self, x: Tensor) -> Tensor:
         return x.flip(1)
 
     def solve(self, prompt: list[int]) -> list[int]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from harness.tasks.base import Batch, Task, Vocab
+from harness.tasks.base import Vocab
+from harness.tasks.strings import Strings, up_to
 
 POP, PUSH_0 = 2, 3  # PUSH_0 + b pushes the bit b
 TERMINATOR = 2
 
 
-class StackManipulation(Task):
+class StackManipulation(Strings):
     """A stack of bits from bottom to top and actions on it, then the stack from top to bottom.
 
     0110422=11020000    stack 0110, PUSH 1, POP, POP leaves 011: read from the top 110
@@ -22,10 +23,11 @@ class StackManipulation(Task):
 
     Vocabulary: 0 and 1 (bits), 2 (POP; in the answer the terminator), 3 (PUSH 0), 4 (PUSH 1),
     "=" (ids 0..5). Length n: bits and actions together.
+    Token accuracy counts up to the terminator, and with it, as in Ruoss et al. (2023).
     Chance: the free tokens are the bits of the final stack, which are fair coins: 1/2.
 
     Paper: PRISM, Table 3, after Delétang et al. (2023), whose code draws the stack's height in this
-    way; the table does not say.
+    way; the table does not say. Also Ruoss et al. (2023), level DCF (deterministic context-free).
     """
 
     name = "stack_manipulation"
@@ -36,21 +38,21 @@ class StackManipulation(Task):
     vocab = Vocab((*"01234", "="))
     chance = 0.5
 
-    def sample(self, generator: torch.Generator, batch: int, length: int) -> Batch:
-        self.check_length(length)
+    def draw(self, generator: torch.Generator, batch: int, length: int) -> Tensor:
         device = generator.device
         shape = (batch, length)
         highest = max(1, length - 1)
         height = torch.randint(1, highest + 1, (batch, 1), generator=generator, device=device)
         bits = torch.randint(2, shape, generator=generator, device=device)
         actions = torch.randint(POP, POP + 3, shape, generator=generator, device=device)
-        initial = torch.arange(length, device=device) < height  # (B, n)
-        x = torch.where(initial, bits, actions)
-        equals = torch.full((batch, 1), self.vocab.symbols.index("="), device=device)
-        return Batch(
-            prompt=torch.cat([x, equals], dim=1),
-            target=_final_stack(push=initial | (x != POP), bit=torch.where(initial, x, x - PUSH_0)),
-        )
+        return torch.where(torch.arange(length, device=device) < height, bits, actions)
+
+    def answer(self, x: Tensor) -> Tensor:
+        initial = x < POP
+        return _final_stack(push=x != POP, bit=torch.where(initial, x, x - PUSH_0))
+
+    def counted(self, target: Tensor) -> Tensor:
+        return up_to(TERMINATOR, target)
 
     def solve(self, prompt: list[int]) -> list[int]:
         n = len(prompt) - 1
@@ -62,9 +64,6 @@ class StackManipulation(Task):
             elif stack:
                 stack.pop()
         return [*reversed(stack), 2] + [0] * (n - len(stack))
-
-    def measure(self, prompt: list[int]) -> int:
-        return len(prompt) - 1
 
     def max_tokens(self, length: int) -> tuple[int, int]:
         return length + 1, length + 1

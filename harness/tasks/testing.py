@@ -91,13 +91,16 @@ def _check_instance(task: Task, prompt: list[int], target: list[int], length: in
 
 
 def _check_chance(task: Task, length: int, seed: int) -> None:
-    """Between the best guess at the hardest place of an answer and the best at every place."""
+    """Between the best guess at the hardest place of an answer and the best at every place.
+
+    Below the first by a quarter or so where values are not quite uniform and `chance` is 1/K.
+    """
     target = _sample(task, 2000, length, seed).target
     counts = torch.stack([(target == i).sum(0) for i in range(task.vocab.pad)])  # (symbols, Q)
     best, there = counts.amax(0), counts.sum(0)
     low = min(float((best / there)[there > 200].min()), float(counts.sum(1).max() / there.sum()))
     high = float(best.sum() / there.sum())
-    assert 0.75 * low <= task.chance <= 1.1 * high + 0.01, (
+    assert 0.7 * low <= task.chance <= 1.1 * high + 0.01, (
         f"{task.name}: chance {task.chance} is wrong: at length {length} the best guess that "
         f"ignores the prompt gets {low:.2f} of the tokens at the hardest place of the answer and "
         f"{high:.2f} at all places together; chance lies between the two"

@@ -37,7 +37,7 @@ def test_a_class_of_another_name(mine):
 
 def test_a_task_without_words_is_listed(mine):
     mine("mine")
-    assert _tasks() == [["mine", "", ""]]
+    assert _tasks() == [["mine", "", "", ""]]
 
 
 def test_an_entry_point_of_another_name(monkeypatch):

@@ -1,0 +1,69 @@
+"""Find the digit that makes an equation right modulo 5."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from harness.tasks import brackets
+from harness.tasks.base import Vocab
+from harness.tasks.strings import OneToken
+
+OPEN, X, EQUALS = 7, 9, 10  # brackets have the ids 7 and 8 here, as there is no "*"
+
+
+class SolveEquation(OneToken):
+    """A random expression with a digit hidden, "=", its value modulo 5; then the hidden digit.
+
+    ((x-2)+1)=3?4    4 - 2 + 1 is 3
+
+    The expression is that of modular_arithmetic, with + and - alone, so one digit solves it. Which
+    digit is hidden: the next one at or after a random token, going round. The hidden digit is
+    uniform, so the value is as well, whatever the rest; it is the value that is drawn. A prompt of
+    one or two tokens is no equation: they are 0, as the answer is.
+
+    Vocabulary: 0..4, + - ( ) x, "=" of the equation and "?", which asks (ids 0..11). Length n: the
+    tokens of the equation.
+    Chance: the hidden digit is uniform, so 1/5.
+
+    Paper: Ruoss et al. (2023), level DCF (deterministic context-free), after Delétang et al.
+    (2023). Deviation: none.
+    """
+
+    name = "solve_equation"
+    version = 1
+    summary = "the unknown digit of an equation modulo 5"
+    paper = "Ruoss et al. 2023, Table 1"
+    example = "((x-2)+1)=3?4"
+    vocab = Vocab((*"01234+-()x=", "?"))
+    chance = 0.2
+
+    def draw(self, generator: torch.Generator, batch: int, length: int) -> Tensor:
+        device = generator.device
+        if length < 3:
+            return torch.zeros(batch, length, dtype=torch.int64, device=device)
+        n = length - 2
+        x = brackets.expressions(generator, batch, n, operators=2)
+        x = torch.where(x >= brackets.OPEN, x - 1, x)
+        value = torch.randint(5, (batch, 1), generator=generator, device=device)
+        start = torch.randint(n, (batch, 1), generator=generator, device=device)
+        steps = (torch.arange(n, device=device) - start) % n  # from the start, going round
+        hidden = torch.where(x < brackets.PLUS, steps, n).argmin(1, keepdim=True)
+        x = x.scatter(1, hidden, X)
+        return torch.cat([x, torch.full_like(value, EQUALS), value], dim=1)
+
+    def answer(self, x: Tensor) -> Tensor:
+        if x.shape[1] < 3:
+            return torch.zeros_like(x[:, :1])
+        left = torch.where(x >= OPEN, x + 1, x)[:, :-2]
+        signs = brackets.signs(left)
+        known = torch.where(left < brackets.PLUS, signs * left, 0).sum(1, keepdim=True)
+        sign = torch.where(left == X + 1, signs, 0).sum(1, keepdim=True)
+        return (x[:, -1:] - known) * sign % 5
+
+    def solve(self, prompt: list[int]) -> list[int]:
+        *left, _, value, _ = prompt if len(prompt) > 3 else [X, EQUALS, 0, 0]
+        left = [token + 1 if token >= OPEN else token for token in left]
+        place = left.index(X + 1)
+        right = [brackets.value([*left[:place], d, *left[place + 1 :]]) == value for d in range(5)]
+        return [right.index(True)]

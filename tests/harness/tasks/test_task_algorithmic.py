@@ -1,0 +1,254 @@
+"""The 15 tasks of Ruoss et al. (2023) against their code's data, by hand and by definition."""
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.nn.functional import cross_entropy
+
+from harness import tasks
+from harness.tasks import binary, brackets
+from harness.tasks.chance import best_constant
+from harness.tasks.strings import Strings
+
+FIXTURES = json.loads(
+    (Path(__file__).parents[2] / "data" / "algorithmic-tasks.json").read_text("utf-8")
+)["tasks"]
+
+
+def ids(rows):
+    return torch.tensor([[int(letter, 16) for letter in row] for row in rows])
+
+
+def text(task, row):
+    return task.vocab.decode(row)
+
+
+def test_there_are_15_tasks_and_840_prompts():
+    assert len(FIXTURES) == 15
+    assert sum(len(case["prompts"]) for f in FIXTURES.values() for case in f["cases"]) == 840
+
+
+@pytest.mark.parametrize("name", FIXTURES)
+def test_the_published_code_gives_the_same(name):
+    task, classes = tasks.make(name), FIXTURES[name]["classes"]
+    asks = len(task.vocab.symbols) - 1
+    for case in FIXTURES[name]["cases"]:
+        x, target = ids(case["prompts"]), ids(case["targets"])
+        assert torch.equal(task.answer(x), target)
+        assert [task.solve([*row, asks]) for row in x.tolist()] == target.tolist()
+        assert max(x.max(), target.max()) < asks
+        assert (x.shape[1] + 1, target.shape[1]) == task.max_tokens(x.shape[1])
+        place = torch.arange(target.shape[1])
+        counted = task.counted(target)
+        assert torch.equal(counted, place < torch.tensor(case["counted"])[:, None])
+        row, token = torch.arange(8)[:, None, None], torch.arange(classes)
+        logits = ((7 * row + 5 * place[:, None] + 3 * token) % 11) / 4  # (B, Q, K)
+        loss = cross_entropy(logits.double().flatten(0, 1), target.flatten())
+        hits = logits.argmax(2)[counted] == target[counted]
+        assert float(loss) == pytest.approx(case["loss"], abs=5e-6)  # theirs is of float32
+        assert float(hits.double().mean()) == pytest.approx(case["accuracy"], abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    "example",
+    [
+        "even_pairs 001110=0",
+        "even_pairs 1=0",
+        "modular_arithmetic_simple 1-1-1=4",
+        "modular_arithmetic_simple 0*1+4*3-2=0",
+        "modular_arithmetic_simple 2*3*4=4",
+        "modular_arithmetic_simple 3-2*4=0",
+        "modular_arithmetic_simple 4=4",
+        "parity_check 01111=0",
+        "cycle_navigation 2220=2",
+        "modular_arithmetic -3=2",
+        "modular_arithmetic (-4)=1",
+        "modular_arithmetic (2--1)=3",
+        "modular_arithmetic ((-1)*((3)-4))=1",
+        "modular_arithmetic (((1+2)*(3+4))-(2*(3-1)))=2",
+        "solve_equation 0?0",
+        "solve_equation 00?0",
+        "solve_equation x=3?3",
+        "solve_equation -x=3?2",
+        "solve_equation (1-(-x))=3?2",
+        "solve_equation ((2-(3-x))-4)=2?2",
+        "solve_equation (4--x)=0?1",
+        "binary_addition 0=02",
+        "binary_addition 00=020",
+        "binary_addition 01=012",
+        "binary_addition 121=0120",
+        "binary_addition 100120001=1000120000",
+        "binary_addition 1112100=00012000",
+        "binary_multiplication 0=2",
+        "binary_multiplication 01=02",
+        "binary_multiplication 121=120",
+        "binary_multiplication 1112111=1000112",
+        "bucket_sort 3100=0013",
+        "compute_sqrt 111=10",
+        "compute_sqrt 0001=01",
+        "compute_sqrt 1111=11",
+        "compute_sqrt 10000=100",
+        "duplicate_string 10=1010",
+        "missing_duplicate 1=1",
+        "missing_duplicate 02=0",
+        "missing_duplicate 1011213=0",
+    ],
+)
+def test_by_hand(example):
+    name, line = example.split()
+    task = tasks.make(name)
+    asks = task.vocab.symbols[-1]
+    prompt, _, target = line.rpartition(asks)
+    x = task.vocab.encode(prompt)
+    asked = [*x.tolist(), len(task.vocab.symbols) - 1]
+    assert text(task, task.solve(asked)) == target
+    assert text(task, task.answer(x[None])[0]) == target
+
+
+def drawn(name, seed, length, batch=32):
+    task = tasks.make(name)
+    assert isinstance(task, Strings)
+    made = task.sample(torch.Generator().manual_seed(seed), batch, length)
+    rows = zip(made.prompt[:, :-1], made.target, strict=True)
+    return [(text(task, prompt), text(task, target)) for prompt, target in rows]
+
+
+def number(bits):
+    return int(bits[::-1], 2)
+
+
+DEFINITIONS = {
+    "even_pairs": lambda s: str((s.count("01") + s.count("10")) % 2),
+    "modular_arithmetic_simple": lambda s: str(eval(s) % 5),
+    "parity_check": lambda s: str(s.count("1") % 2),
+    "cycle_navigation": lambda s: str((s.count("2") - s.count("0")) % 5),
+    "modular_arithmetic": lambda s: str(eval(s) % 5),
+    "bucket_sort": lambda s: "".join(sorted(s)),
+    "compute_sqrt": lambda s: f"{math.isqrt(int(s, 2)):0{(len(s) + 1) // 2}b}",
+    "duplicate_string": lambda s: s + s,
+    "missing_duplicate": lambda s: next(
+        bit for bit in "01" if (full := s.rstrip("3").replace("2", bit))[: len(s) // 2] * 2 == full
+    ),
+}
+
+
+@pytest.mark.parametrize("name", DEFINITIONS)
+@settings(max_examples=15, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1), length=st.integers(3, 70))
+def test_answers_by_definition(name, seed, length):
+    length -= name == "modular_arithmetic_simple" and length % 2 == 0
+    for prompt, target in drawn(name, seed, length):
+        assert target == DEFINITIONS[name](prompt)
+
+
+@settings(max_examples=15, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1), length=st.integers(3, 70))
+def test_equations_hold_and_no_other_digit_solves_them(seed, length):
+    for prompt, target in drawn("solve_equation", seed, length):
+        left, right = prompt.split("=")
+        assert left.count("x") == 1
+        solutions = [d for d in "01234" if eval(left.replace("x", d)) % 5 == int(right)]
+        assert solutions == [target]
+
+
+@pytest.mark.parametrize("name", ["binary_addition", "binary_multiplication"])
+@settings(max_examples=15, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1), length=st.integers(3, 300))
+def test_binary_numbers_by_definition(name, seed, length):
+    for prompt, target in drawn(name, seed, length, batch=8):
+        a, b = map(number, prompt.split("2"))
+        assert a > 0
+        assert b > 0
+        result, _, rest = target.partition("2")
+        assert number(result) == (a + b if name == "binary_addition" else a * b)
+        assert result.endswith("1")
+        assert len(target) == length + (name == "binary_addition")
+        assert rest.strip("0") == ""
+
+
+@settings(max_examples=20, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1), length=st.integers(1, 300), multiply=st.booleans())
+def test_signs_and_values_agree_with_reading_from_left_to_right(seed, length, multiply):
+    draws = torch.Generator().manual_seed(seed)
+    x = brackets.expressions(draws, 4, length, operators=3 if multiply else 2)
+    expected = [[brackets.value(row)] for row in x.tolist()]
+    assert brackets.values(x).tolist() == expected
+    if not multiply:
+        terms = torch.where(x < brackets.PLUS, brackets.signs(x) * x, 0)
+        assert (terms.sum(1, keepdim=True) % 5).tolist() == expected
+
+
+def test_long_answers_are_exact():
+    ones = torch.ones(1, 2000, dtype=torch.int64)
+    x = torch.cat([ones, torch.full((1, 1), binary.END), ones], dim=1)
+    target = text(
+        tasks.make("binary_multiplication"), tasks.make("binary_multiplication").answer(x)[0]
+    )
+    assert number(target.partition("2")[0]) == (2**2000 - 1) ** 2
+    root = tasks.make("compute_sqrt").answer(torch.ones(1, 3001, dtype=torch.int64))[0]
+    assert int("".join(map(str, root.tolist())), 2) == math.isqrt(2**3001 - 1)
+
+
+@pytest.mark.parametrize("operators", [2, 3])
+def test_expressions_split_and_choose_evenly(operators):
+    n, batch = 12, 20_000
+    x = brackets.expressions(torch.Generator().manual_seed(0), batch, n, operators)
+    outermost = brackets._depths(x) == 1
+    infix = outermost & (x >= brackets.PLUS) & (x <= brackets.TIMES)
+    infix &= (x.roll(1, 1) < brackets.PLUS) | (x.roll(1, 1) == brackets.CLOSE)
+    assert (infix.sum(1) == 1).all()
+    left = torch.bincount(infix.int().argmax(1) - 1) / batch  # 1 to n - 4 tokens
+    assert torch.allclose(left[1:], torch.full((n - 4,), 1 / (n - 4)), atol=0.01)
+    drawn = torch.bincount(x[infix] - brackets.PLUS) / batch
+    assert torch.allclose(drawn, torch.full((operators,), 1 / operators), atol=0.015)
+    digits = torch.bincount(x[x < brackets.PLUS]).double()
+    assert torch.allclose(digits / digits.sum(), torch.tensor(0.2).double(), atol=0.01)
+
+
+def test_the_hidden_digit_is_the_next_after_a_random_token():
+    prompts = [prompt for prompt, _ in drawn("solve_equation", 0, 7, batch=8000)]
+    either = [p for p in prompts if p[2] in "+-" and p[3] in "01234x"]  # (d+d)=v
+    first = sum(p[1] == "x" for p in either) / len(either)
+    assert len(either) > 7000
+    assert first == pytest.approx(3 / 5, abs=0.02)  # from ")", "(" and d itself
+
+
+def test_positive_numbers_are_uniform():
+    draws, batch = torch.Generator().manual_seed(0), 30_000
+    bits = binary.positive(draws, torch.full((batch, 1), 3), 5)
+    numbers = torch.bincount((bits * 2 ** torch.arange(5)).sum(1), minlength=8) / batch
+    assert numbers[0] == 0
+    assert torch.allclose(numbers[1:], torch.full((7,), 1 / 7), atol=0.01)
+    wide = binary.positive(draws, torch.full((batch, 1), 200), 200).double()
+    assert torch.allclose(wide.mean(0), torch.tensor(0.5).double(), atol=0.02)
+
+
+def test_operands_share_the_length_evenly():
+    n, batch = 7, 20_000
+    x = tasks.make("binary_addition").draw(torch.Generator().manual_seed(0), batch, n)
+    place = torch.bincount((x == binary.END).int().argmax(1), minlength=n) / batch
+    assert torch.allclose(place[1:-1], torch.full((n - 2,), 1 / (n - 2)), atol=0.015)
+    assert (place[0], place[-1]) == (0, 0)
+    short = tasks.make("binary_addition").draw(torch.Generator().manual_seed(0), 100, 2)
+    assert {tuple(row) for row in short.tolist()} == {(0, 0), (1, 0), (0, 1)}
+
+
+@pytest.mark.parametrize(
+    ("name", "length", "expected"),
+    [
+        ("bucket_sort", 60, 0.82),
+        ("stack_manipulation", 60, 0.50),
+        ("binary_addition", 60, 0.50),
+        ("modular_arithmetic", 60, 0.297),
+        ("modular_arithmetic(multiply=false)", 60, 0.20),
+        ("copy", 20, 0.10),
+    ],
+)
+def test_the_best_constant_at_every_place(name, length, expected):
+    found = best_constant(tasks.make(name), length, samples=4000)
+    assert found == pytest.approx(expected, abs=0.015)
