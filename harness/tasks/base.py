@@ -109,10 +109,6 @@ class Task:
         """The target of one unpadded prompt, in plain Python, written independently of sample."""
         raise NotImplementedError
 
-    def counted(self, target: Tensor) -> Tensor:
-        """(B, Q) bool: the tokens of targets (B, Q) that an encoder's accuracy counts."""
-        return target != self.vocab.pad
-
     def measure(self, prompt: list[int]) -> int:
         """The length n of one unpadded prompt."""
         raise NotImplementedError
@@ -122,7 +118,7 @@ class Task:
         raise NotImplementedError
 
     def counted(self, target: Tensor) -> Tensor:
-        """(B, Q) bool: the tokens of `target` that token accuracy counts. Here all but padding."""
+        """(B, Q) bool: the tokens of targets (B, Q) that an encoder's accuracy counts."""
         return target != self.vocab.pad
 
     def check_length(self, length: int) -> None:
