@@ -30,8 +30,8 @@ def check_task(
         _check_batch(task, made, batch, length)
         for prompt, target in _rows(task, made):
             _check_instance(task, prompt, target, length)
-    _check_chance(task, max(offered), seed)
     _check_randomness(task, batch, max(offered), seed)
+    _check_chance(task, max(offered), seed)
     _check_missing_lengths(task)
     _check_example(task, _sample(task, 1, offered[-1], seed))
 
@@ -109,12 +109,15 @@ def _check_chance(task: Task, length: int, seed: int) -> None:
 
 def _check_randomness(task: Task, batch: int, length: int, seed: int) -> None:
     """The generator alone decides."""
+    where, state = f"{task.name}, length {length}", torch.get_rng_state()
     first = _sample(task, batch, length, seed)
+    kept = torch.equal(state, torch.get_rng_state())
     torch.rand(3)  # moves the global generator
     again, other = _sample(task, batch, length, seed), _sample(task, batch, length, seed + 1)
-    where = f"{task.name}, length {length}"
     assert _same(first, again), f"{where}: two samples under seed {seed} differ"
+    assert kept, f"{where}: sample draws from torch's generator too: use the one it is given"
     assert not _same(first, other), f"{where}: seeds {seed} and {seed + 1} give the same batch"
+    assert (first.prompt != first.prompt[:1]).any(), f"{where}: all instances of a batch are one"
 
 
 def _check_missing_lengths(task: Task) -> None:

@@ -58,6 +58,7 @@ def check_shapes(factory: Factory) -> None:
         x = torch.randn(b, t, s.d_model).to(dtype)
         ctx = encoding.prepare(context(tokens(b, t), x=x))
         _is("prepare", ctx, Context)
+        require(ctx.prepared, "prepare: begin it with ctx = super().prepare(ctx), and return that")
         embedded = encoding.embed(x, ctx)
         _is("embed", embedded, Tensor)
         require(

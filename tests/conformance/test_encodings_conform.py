@@ -629,7 +629,7 @@ BROKEN = [
     (GroupsOthers, "check_training", "a tensor that is none of its parameters"),
     (GroupsTwice, "check_training", "holds a parameter twice"),
     (PenaltyOfRows, "check_training", "expected a finite scalar tensor"),
-    (DrawnForNobody, "check_drawn", r"prepare must begin with ctx = super\(\).prepare"),
+    (DrawnForNobody, "check_shapes", r"prepare: begin it with ctx = super\(\).prepare\(ctx\)"),
     (MixesBatch, "check_batch", "samples of a batch see each other"),
     (DrawsForThePart, "check_parts", "a batch in parts is not the whole"),
     (DrawsTheWrongSize, "check_drawn", r"must be \(B\|1, T, ...\) with B, T = 3, 10"),

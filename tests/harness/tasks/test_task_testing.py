@@ -29,6 +29,18 @@ class Constant(Reverse):
         return super().sample(torch.Generator().manual_seed(0), batch, length)
 
 
+class OneForAll(Reverse):
+    def sample(self, generator, batch, length):
+        made = super().sample(generator, 1, length)
+        return Batch(made.prompt.repeat(batch, 1), made.target.repeat(batch, 1))
+
+
+class DrawsElsewhereToo(Reverse):
+    def sample(self, generator, batch, length):
+        torch.rand(1)
+        return super().sample(generator, batch, length)
+
+
 class RightPadded(Reverse):
     def sample(self, generator, batch, length):
         made = super().sample(generator, batch, length)
@@ -91,6 +103,8 @@ class Humble(Reverse):
         (WrongLength, "measure says 2 for a sample of length 1"),
         (Unseeded, "two samples under seed 0 differ"),
         (Constant, "seeds 0 and 1 give the same batch"),
+        (OneForAll, "all instances of a batch are one"),
+        (DrawsElsewhereToo, "sample draws from torch's generator too"),
         (RightPadded, "pad right of a prompt token"),
         (WithEos, "EOS is added by the track"),
         (TooShort, "target is 1 tokens wide, max_tokens says 0"),
