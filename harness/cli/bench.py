@@ -137,7 +137,7 @@ def bench(options: BenchOptions) -> None:
         missing = any(choice.tuning is None for choice in choices)
     fresh = options.fresh and not sweep
     records, failed = train(configs, folder, engine, fresh, options.wait, known)
-    print_records(records, options.format)
+    print_records(records, options.format, configs)
     if options.format == "table":
         _write_leaderboard(folder)
     if missing or failed:

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from harness.settings.sweep import Choice
+from leaderboard.config import RunConfig
 from leaderboard.escape import markdown_text
 from leaderboard.ranks import verdicts
 from leaderboard.rows import Row
@@ -21,8 +22,13 @@ from leaderboard.text import columns, percent, rows_as_csv, rows_as_markdown
 from leaderboard.tuning import values_text
 
 
-def print_records(records: list[dict[str, Any]], form: str) -> None:
-    """The records as JSON, or a table per task: table, csv or markdown."""
+def print_records(
+    records: list[dict[str, Any]], form: str, configs: Sequence[RunConfig] = ()
+) -> None:
+    """The records as JSON, or a table per task: table, csv or markdown.
+
+    A table says which of the runs that were asked for, `configs`, have no record.
+    """
     if form == "json":
         click.echo(json.dumps(records, indent=1))
         return
@@ -30,17 +36,24 @@ def print_records(records: list[dict[str, Any]], form: str) -> None:
     if form == "csv":
         click.echo(rows_as_csv(rows), nl=False)
         return
-    for _, table in groupby(rows, key=lambda row: (row.protocol, row.task)):
-        (_print_markdown if form == "markdown" else _print_table)(list(table))
+    there = {record["run"] for record in records}
+    missing = [config for config in configs if config.hash not in there]
+    for (_, task), table in groupby(rows, key=lambda row: (row.protocol, row.task)):
+        lacks = [f"{c.label}, seed {c.seed}" for c in missing if c.task == task]
+        words = [f"PARTIAL: no record yet of {'; '.join(lacks)}"] if lacks else []
+        (_print_markdown if form == "markdown" else _print_table)(list(table), words)
+    if not records and missing:
+        click.echo("no run has a record yet")
 
 
-def _print_markdown(rows: Sequence[Row]) -> None:
+def _print_markdown(rows: Sequence[Row], words: Sequence[str]) -> None:
     test, *lines = map(markdown_text, verdicts(rows))
+    lines = [*map(markdown_text, words), *lines]
     click.echo(f"### {rows[0].task} ({rows[0].protocol})\n\n{rows_as_markdown(rows)}\n\n{test}\n")
     click.echo("".join(f"- {line}\n" for line in lines), nl=False)
 
 
-def _print_table(rows: Sequence[Row]) -> None:
+def _print_table(rows: Sequence[Row], lacks: Sequence[str]) -> None:
     console = Console()
     width = console.width if console.is_terminal else 200
     words = "exact match per length, 95 % interval: t, or Wilson's (1 seed)"
@@ -53,7 +66,7 @@ def _print_table(rows: Sequence[Row]) -> None:
     console.print(shown)
     failures = [(row.label, seed, reason) for row in rows for seed, reason in row.failures]
     failed = [f"{label}, seed {seed} failed: {reason}" for label, seed, reason in failures]
-    for line in [*verdicts(rows), *failed]:
+    for line in [*lacks, *verdicts(rows), *failed]:
         console.print(line, markup=False, highlight=False)
 
 

@@ -14,7 +14,9 @@ The last event of a run is one of
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from filelock import Timeout
@@ -35,10 +37,29 @@ class Stopped(Exception):
 def ended_by(error: Exception) -> Event:
     """The last event of a run that an error ended without a record."""
     if isinstance(error, Timeout):
-        return {"busy": "another process is training it"}
+        return {"busy": f"another process is training it{holder(error.lock_file)}"}
     if isinstance(error, Stopped):
         return {"busy": f"stopped at {error}, checkpoint saved"}
     if isinstance(error, OSError):  # a run's own errors are in its record
         words = error.strerror if isinstance(error, WriteError) else None
         return {"error": words or str(error), "halt": True}
     return {"error": f"{type(error).__name__}: {error}"}
+
+
+def holder(lock: str) -> str:
+    """The process that has locked this file, as ": process 17", and what to do if it is stopped.
+
+    Empty where the system does not tell: elsewhere than on Linux, or on another machine.
+    """
+    try:
+        locks = Path("/proc/locks").read_text(encoding="utf-8")
+        inode = Path(lock).stat().st_ino
+        found = re.search(rf"^\d+: FLOCK .* (\d+) \w+:\w+:{inode} ", locks, re.MULTILINE)
+        state = Path(f"/proc/{found[1]}/stat").read_text(encoding="utf-8") if found else ""
+    except OSError:
+        return ""
+    if not found:
+        return ""
+    pid, stopped = found[1], state.rpartition(")")[2].split()[0] == "T"
+    advice = f" is stopped; kill -CONT {pid} lets it go on, kill -9 {pid} frees the run"
+    return f": process {pid}" + advice * stopped

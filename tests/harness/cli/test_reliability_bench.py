@@ -11,6 +11,7 @@ import pytest
 from soak import SETTINGS
 
 from harness.cli import train
+from harness.cli.tables import print_records
 from harness.runs.execute import execute
 from harness.runs.folder import RunFolder
 from harness.settings.protocol import load_protocol, resolve
@@ -102,6 +103,9 @@ def test_runs_that_another_process_holds_are_missing_or_waited_for(run, capsys, 
     records, bad = train.train(configs, run.parent, engine, fresh=False)
     assert ([record["seed"] for record in records], bad) == ([0], True)
     assert "1 of 2 runs have no record yet" in capsys.readouterr().err
+    for form in ("table", "markdown"):
+        print_records(records, form, configs)
+        assert "PARTIAL: no record yet of rope, seed 1" in capsys.readouterr().out
     records, bad = train.train(configs, run.parent, engine, fresh=False, wait=True)
     assert ([record["seed"] for record in records], bad, engine.looks) == ([0, 1], False, 2)
     assert train.recorded_command(["bench", "--wait", "--pe", "rope"]) == "pezoo bench --pe rope"

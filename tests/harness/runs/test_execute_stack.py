@@ -2,6 +2,7 @@
 
 import math
 import multiprocessing
+import os
 import signal
 
 import pytest
@@ -133,7 +134,7 @@ def test_a_member_that_somebody_holds_or_that_cannot_begin(tmp_path):
     folder = RunFolder(tmp_path, configs[0])
     with FileLock(folder.path / ".lock"):
         events = together([configs[0], broken, configs[2]], tmp_path)
-    assert events[0] == [{"busy": "another process is training it"}]
+    assert events[0] == [{"busy": f"another process is training it: process {os.getpid()}"}]
     assert "max_len must be at least 1" in events[1][-1]["record"]["reason"]
     assert events[2][-1]["record"]["status"] == "done"
 

@@ -16,6 +16,7 @@ from soak import ENCODINGS, SETTINGS, same, soak, weights
 
 from harness.engine import Options
 from harness.engine.local import Engine, fork_server, threads_of
+from harness.runs.events import holder
 from harness.runs.execute import Stopped, execute
 from harness.runs.folder import RunFolder, finished
 from harness.settings.protocol import load_protocol, resolve
@@ -221,19 +222,40 @@ def test_of_two_processes_one_trains_and_the_other_takes_the_next_run(tmp_path):
     configs = [config_of(seed=seed) for seed in (0, 1)]
     context = fork_server()
     ours, theirs = context.Pipe(duplex=False)
-    holder = context.Process(target=hold, args=(configs[0], tmp_path, theirs))
-    holder.start()
+    other = context.Process(target=hold, args=(configs[0], tmp_path, theirs))
+    other.start()
     ours.recv()  # its first step
-    os.kill(holder.pid, signal.SIGSTOP)  # it holds the run for as long as we like
+    os.kill(other.pid, signal.SIGSTOP)  # it holds the run for as long as we like
     last = everything(configs, tmp_path, jobs=1)
-    assert last[0] == {"busy": "another process is training it"}
+    stopped = f"process {other.pid} is stopped; kill -CONT {other.pid} lets it go on"
+    assert stopped in last[0]["busy"]
     assert last[1]["record"]["status"] == "done"
     assert finished(tmp_path / configs[0].hash) is None
-    holder.kill()
-    holder.join()
+    other.kill()
+    other.join()
     last = everything(configs[:1], tmp_path, jobs=1)  # the lock of a dead process is no lock
     assert last[0]["record"]["status"] == "done"
     assert last[0]["record"]["provenance"]["command"] == "test"
+
+
+@pytest.mark.slow
+def test_a_stopped_worker_without_a_parent_is_named_with_what_to_do(tmp_path):
+    settings = (*LONG, "train.steps=5000")
+    held, root = config_of(settings=settings), tmp_path
+    first = bench(root, "0", settings, jobs=1)
+    eventually(lambda: saved(root, [held]))
+    (pid,) = re.findall(r"process (\d+)", holder(str(root / held.hash / ".lock")))
+    os.kill(int(pid), signal.SIGSTOP)
+    first.kill()
+    first.wait()
+    assert not free(root, held)  # a stopped process may go on at any moment
+    second = bench(root, "0", settings, jobs=1)
+    out, err = second.communicate(timeout=300)
+    advice = f"process {pid} is stopped; kill -CONT {pid} lets it go on, kill -9 {pid} frees"
+    assert (second.returncode, advice in " ".join(err.split())) == (1, True), err
+    assert out.startswith("no run has a record yet")
+    os.kill(int(pid), signal.SIGCONT)
+    eventually(lambda: free(root, held))  # it sees that its parent is dead
 
 
 def race(config, root, name, gate, pipe):
