@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from pezoo.context import UNKNOWN_LAYER, Context, Memo
 from pezoo.pictures import Picture
+from pezoo.vmap import untraced
 
 __all__ = [
     "Columns",
@@ -153,7 +154,7 @@ class Encoding(nn.Module):
 
         Errors: PositionError for positions or a length that it cannot represent.
         """
-        last = int(ctx.pos.max()) if self.max_len is not None else -1
+        last = ctx.ask(ctx.pos.max()) if self.max_len is not None else -1
         if self.max_len is not None and last >= self.max_len:
             raise PositionError(
                 f"{type(self).__name__} represents positions 0..{self.max_len - 1}, "
@@ -174,7 +175,7 @@ class Encoding(nn.Module):
             )
         if self.needs_scale:
             ctx.scale_for(self.name or type(self).__name__)
-        drawn = self.draw(ctx) if ctx.drawn is None else ctx.drawn
+        drawn = self._draw(ctx) if ctx.drawn is None else ctx.drawn
         for name, x in drawn.items():
             if x.dim() > 1 and x.shape[1] != ctx.new:
                 raise ValueError(
@@ -184,6 +185,12 @@ class Encoding(nn.Module):
         drawn = {name: x.to(ctx.pos.device) for name, x in drawn.items()}
         layer = 0 if self.shape.n_layers == 1 else UNKNOWN_LAYER
         return replace(ctx, drawn=drawn, layer=layer, prepared=True)
+
+    def _draw(self, ctx: Context) -> dict[str, Tensor]:
+        """`draw` for a pass that nobody has drawn for; it looks at values, which no graph has."""
+        plain = type(self).draw is Encoding.draw and self.max_len is None
+        draw = self.draw if plain or not torch.compiler.is_compiling() else untraced(self.draw)
+        return draw(ctx)
 
     def embed(self, x: Tensor, ctx: Context) -> Tensor:
         """(B, T, D) token embeddings -> (B, T, D)."""

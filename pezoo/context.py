@@ -126,17 +126,33 @@ class Context:
         positions 0 1 2 0 1 are documents 0 0 0 1 1. Padding belongs to the document before it.
         """
         column = torch.arange(self.pos.shape[1], device=self.pos.device)
-        token = torch.where(self.key_mask, column, -1).cummax(1).values  # the last one up to here
-        before = pad(token[:, :-1], (1, 0), value=-1)
+        token = torch.where(self.key_mask, column, -1)
+        if torch.compiler.is_exporting():  # ONNX has no cummax
+            before = torch.where(column < column[:, None], token[:, None], -1).amax(-1)
+        else:
+            before = pad(token.cummax(1).values, (1, -1), value=-1)
         falls = self.pos <= self.pos.gather(1, before.clamp(min=0))
         return (falls & self.key_mask & (before >= 0)).cumsum(1)
 
     @property
     def packed(self) -> bool:
-        """Whether a row holds several documents. It asks for values: for `draw`, not the hooks."""
+        """Whether a row holds several documents. It asks for values, as `ask` does."""
         highest = self.pos.cummax(1).values[:, :-1]
         later = self.pos[:, 1:]
-        return bool(((later <= highest) & (later >= 0)).any())
+        return bool(self.ask(((later <= highest) & (later >= 0)).any()))
+
+    @staticmethod
+    def ask(x: Tensor) -> int:
+        """The number in x (). A GPU has to be waited for: this is for `draw`, not for the hooks.
+
+        Errors: ValueError under torch.export, which knows no numbers.
+        """
+        if torch.compiler.is_exporting():
+            raise ValueError(
+                "torch.export knows no positions, which draw looks at: put what it returns for "
+                "such positions into ctx.drawn"
+            )
+        return int(x)
 
     def distance(self) -> Tensor:
         """(B|1, T, S) int64: i - j for query position i and key position j."""

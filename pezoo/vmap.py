@@ -8,15 +8,23 @@ then called outside of vmap: once for each member, or once for the rows of all m
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import torch
 from torch import Tensor
+
+_T = TypeVar("_T")
 
 
 def stacked() -> bool:
     """Whether this runs under torch.func.vmap, or another transform of torch.func."""
     return bool(torch._C._are_functorch_transforms_active())
+
+
+def untraced(function: Callable[..., _T]) -> Callable[..., _T]:
+    """The same function, which torch.compile runs as it is between two graphs."""
+    found: Callable[..., _T] = torch.compiler.disable(function)  # type: ignore[no-untyped-call]
+    return found
 
 
 class Kernel(torch.autograd.Function):
@@ -32,7 +40,7 @@ class Kernel(torch.autograd.Function):
     def apply(cls, *args: Any) -> Any:
         """The outputs: a tensor or a tuple of tensors."""
         if torch.compiler.is_compiling():  # nor can torch.compile look into it
-            return torch.compiler.disable(super().apply)(*args)  # type: ignore[no-untyped-call]
+            return untraced(super().apply)(*args)
         if not stacked():
             return super().apply(*args)  # type: ignore[no-untyped-call]
         caller = _Rows if cls.by_rows else _Each

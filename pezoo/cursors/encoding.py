@@ -72,6 +72,11 @@ class CursorEncoding(Encoding):
             raise ValueError(
                 f"{self.name} reads the token embeddings: prepare needs ctx.x (B, T, D)"
             )
+        if torch.compiler.is_exporting():
+            raise ValueError(
+                f"{self.name} cannot be exported: its recurrences run in kernels of their own; "
+                "torch.compile leaves them as they are"
+            )
         ctx = super().prepare(ctx)
         self._run(0, x, ctx)
         return ctx

@@ -79,7 +79,7 @@ class Randomized(Encoding):
         progress: float | None = None,
     ) -> dict[str, Tensor]:
         super().draw(ctx)
-        last = int(ctx.pos.max()) + 1
+        last = ctx.ask(ctx.pos.max()) + 1
         n = max(length or 0, last, 0 if ctx.packed else ctx.pos.shape[1])
         table = ctx.memo.get(TABLE)
         table = ctx.memo[TABLE] = self.table(n, generator) if table is None else table

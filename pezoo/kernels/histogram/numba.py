@@ -53,7 +53,7 @@ class _Scan(Kernel):
         h: Tensor = inputs[0].new_empty(b, t, c, last)
         # What no cache holds is written past the caches, in whole vectors: else each line would
         # be read from memory before it is written.
-        streamed = c % LANES == 0 and h.nbytes >= STREAMED
+        streamed = c % LANES == 0 and b * t * c * last * h.itemsize >= STREAMED
         size = Sizes(t, c, sources, first, last, one_sided, inputs[5].numel() > 0, streamed)
         _run(loops.forward, _addresses(inputs), eps, size, h)
         ctx.save_for_backward(*inputs, h)
