@@ -15,9 +15,9 @@ class BinaryAddition(Operands):
     001201101=0101120000    4 + 22 = 26
 
     The answer has the sum without zeros past its highest 1, the terminator 2 and zeros up to n + 1
-    tokens. Token accuracy counts up to the terminator, and with it. The first number has k bits, k
-    uniform over 1..n-2, the second n - 1 - k; numbers are uniform over 1..2^k - 1. A prompt of one
-    or two tokens is a number, uniform over 0..2^n - 2, and the answer is that number.
+    tokens. An encoder's accuracy counts up to the terminator, and with it. The first number has k
+    bits, k uniform over 1..n-2, the second n - 1 - k; numbers are uniform over 1..2^k - 1. A prompt
+    of one or two tokens is a number, uniform over 0..2^n - 2, and the answer is that number.
 
     Vocabulary: 0, 1, 2 (in the prompt "+", in the answer the terminator) and "=" (ids 0..3).
     Length n: both numbers and the 2 between.

@@ -16,9 +16,9 @@ class BinaryMultiplication(Operands):
     001201101=000110120    4 x 22 = 88
 
     The answer has the product without zeros past its highest 1, the terminator 2 and zeros up to n
-    tokens. Token accuracy counts up to the terminator, and with it. The first number has k bits, k
-    uniform over 1..n-2, the second n - 1 - k; numbers are uniform over 1..2^k - 1. A prompt of one
-    or two tokens is a number, uniform over 0..2^n - 2, and its answer always 2 or 02.
+    tokens. An encoder's accuracy counts up to the terminator, and with it. The first number has k
+    bits, k uniform over 1..n-2, the second n - 1 - k; numbers are uniform over 1..2^k - 1. A prompt
+    of one or two tokens is a number, uniform over 0..2^n - 2, and its answer always 2 or 02.
 
     Vocabulary: 0, 1, 2 (in the prompt "times", in the answer the terminator) and "=" (ids 0..3).
     Length n: both numbers and the 2 between.

@@ -23,7 +23,7 @@ class StackManipulation(Strings):
 
     Vocabulary: 0 and 1 (bits), 2 (POP; in the answer the terminator), 3 (PUSH 0), 4 (PUSH 1),
     "=" (ids 0..5). Length n: bits and actions together.
-    Token accuracy counts up to the terminator, and with it, as in Ruoss et al. (2023).
+    An encoder's accuracy counts up to the terminator, and with it, as in Ruoss et al. (2023).
     Chance: the free tokens are the bits of the final stack, which are fair coins: 1/2.
 
     Paper: PRISM, Table 3, after Delétang et al. (2023), whose code draws the stack's height in this

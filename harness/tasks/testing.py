@@ -73,6 +73,13 @@ def _check_batch(task: Task, made: Batch, batch: int, length: int) -> None:
     is_token = made.target != task.vocab.pad
     assert (is_token[:, 1:] <= is_token[:, :-1]).all(), f"{where}: pad left of a target token"
     assert is_token[:, :1].all(), f"{where}: a target has no token at the left edge"
+    counted = task.counted(made.target)
+    assert counted.dtype == torch.bool, f"{where}: counted gives {counted.dtype}, not bool"
+    assert counted.shape == made.target.shape, (
+        f"{where}: counted has shape {tuple(counted.shape)}, targets {tuple(made.target.shape)}"
+    )
+    assert not (counted & ~is_token).any(), f"{where}: counted holds padding"
+    assert counted.any(1).all(), f"{where}: no token of a target is counted"
 
 
 def _check_instance(task: Task, prompt: list[int], target: list[int], length: int) -> None:

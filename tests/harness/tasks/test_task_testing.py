@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from harness.tasks.base import Batch, Vocab
+from harness.tasks.dyn_str_cpy import DynStrCpy
 from harness.tasks.reverse import Reverse
 from harness.tasks.testing import check_task
 
@@ -96,6 +97,21 @@ class Humble(Reverse):
     chance = 0.01
 
 
+class NothingCounted(Reverse):
+    def counted(self, target):
+        return target == self.vocab.pad
+
+
+class PaddingCounted(DynStrCpy):
+    def counted(self, target):
+        return torch.ones_like(target, dtype=torch.bool)
+
+
+class OneCounted(Reverse):
+    def counted(self, target):
+        return super().counted(target)[:, :1]
+
+
 @pytest.mark.parametrize(
     ("broken", "message"),
     [
@@ -118,6 +134,9 @@ class Humble(Reverse):
             r"chance 0.5 is wrong: .* 0.1\d of the tokens at the hardest place .* and 0.1\d at all",
         ),
         (Humble, "chance 0.01 is wrong: at length 13"),
+        (NothingCounted, "no token of a target is counted"),
+        (PaddingCounted, "length 2: counted holds padding"),
+        (OneCounted, r"counted has shape \(64, 1\), targets \(64, 2\)"),
     ],
 )
 def test_broken_task_is_caught(broken, message):
