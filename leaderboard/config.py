@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import (
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     PositiveFloat,
@@ -24,7 +26,17 @@ from pydantic import (
 from pezoo.spec import Spec, bare
 
 Length = Annotated[PositiveInt, Field(le=10**7)]
-Lengths = Annotated[tuple[Length, ...], Field(min_length=1, max_length=1000)]
+
+
+def _spread(lengths: Any) -> Any:
+    """ "41-500" stands for all lengths from 41 to 500."""
+    ends = re.fullmatch(r"(\d{1,7})-(\d{1,7})", lengths) if isinstance(lengths, str) else None
+    return tuple(range(int(ends[1]), int(ends[2]) + 1)) if ends else lengths
+
+
+Lengths = Annotated[
+    tuple[Length, ...], Field(min_length=1, max_length=1000), BeforeValidator(_spread)
+]
 
 
 class ConfigError(ValueError):

@@ -221,7 +221,8 @@ class Transformer(nn.Module):
 
     @torch.no_grad()
     def _initialise(self, seed: int) -> None:
-        residual = (2 * len(self.blocks)) ** -0.5
+        # Pre-LN adds 2 numbers a layer to one sum; post-LN scales it back each time.
+        residual = 1.0 if self.model.norm == "post" else (2 * len(self.blocks)) ** -0.5
         for name, parameter in self.backbone_parameters().items():
             if parameter.dim() < 2:
                 parameter.fill_(1.0 if "norm" in name and name.endswith("weight") else 0.0)
