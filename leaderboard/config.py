@@ -31,7 +31,9 @@ Length = Annotated[PositiveInt, Field(le=10**7)]
 def _spread(lengths: Any) -> Any:
     """ "41-500" stands for all lengths from 41 to 500."""
     ends = re.fullmatch(r"(\d{1,7})-(\d{1,7})", lengths) if isinstance(lengths, str) else None
-    return tuple(range(int(ends[1]), int(ends[2]) + 1)) if ends else lengths
+    if ends:
+        return tuple(range(int(ends[1]), int(ends[2]) + 1))
+    return tuple(lengths) if isinstance(lengths, list) else lengths
 
 
 Lengths = Annotated[

@@ -202,7 +202,9 @@ class _Batch:
         """Of their next step."""
         loaded = [trainer.draw() for trainer in trainers]
         batches = [batch for batch, _ in loaded]
-        ragged = any(batch.pos.shape[0] > 1 for batch in batches)
+        # An encoder would look at what is added on the right, if its positions did not say.
+        causal, widths = batches[0].causal, {batch.inputs.shape[1] for batch in batches}
+        ragged = any(len(batch.pos) > 1 for batch in batches) or (not causal and len(widths) > 1)
         if ragged:
             both = zip(trainers, batches, strict=True)
             batches = [_with_own_positions(trainer, batch) for trainer, batch in both]

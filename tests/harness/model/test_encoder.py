@@ -6,11 +6,22 @@ from pathlib import Path
 import pytest
 import torch
 
+from harness import tasks
+from harness.data.sequences import blank, lay_out
 from harness.model.transformer import Transformer
-from leaderboard.config import Model
-from pezoo.base import Shape
+from harness.settings.protocol import load_protocol, resolve
+from harness.tasks.base import Batch
+from harness.training.evaluate import method, score, written
+from harness.training.stack import Stack
+from harness.training.trainer import start
+from leaderboard.config import ConfigError, Model
+from pezoo.base import Context, Shape
 from pezoo.encodings.relative import Relative
+from pezoo.encodings.rope import RoPE
 from pezoo.registry import make
+from pezoo.spec import parse
+
+torch.set_num_threads(1)
 
 DATA = Path(__file__).parents[2] / "data" / "encodings.json"
 # Width 8, post-LN, ReLU, no biases in attention, three tokens: two bits and the empty one.
@@ -72,9 +83,7 @@ def test_the_whole_encoder_is_the_references(fixture, there, ours, sample):
     model = reference_model(ours, fixture["params"])
     tokens = torch.tensor(fixture["tokens"])
     ids = torch.cat([tokens, torch.full_like(tokens, 2)], 1)
-    drawn = model.encoding.draw(
-        __import__("pezoo").Context(pos=torch.arange(10)[None]), generator=torch.Generator()
-    )
+    drawn = model.encoding.draw(Context(pos=torch.arange(10)[None]), generator=torch.Generator())
     if sample:
         table = torch.tensor(fixture[f"sampled_{sample}"])
         drawn["randomized.table"] = (
@@ -84,3 +93,111 @@ def test_the_whole_encoder_is_the_references(fixture, there, ours, sample):
         logits = model(ids, torch.arange(10)[None], last=5, drawn=drawn)
     want = torch.tensor(fixture["logits"][there])
     torch.testing.assert_close(logits[..., :2], want, atol=5e-5, rtol=0)
+
+
+SMALL = (
+    *("model.width=16", "model.heads=2", "model.layers=2", "model.vocab=32", "train.batch=8"),
+    *("train.steps=9", "train.warmup=1", "train.lengths=[1,4]", "eval.lengths=[4,5]"),
+    *("eval.samples=8", "eval.min_samples=8"),
+)
+
+
+def config_of(pe, task="copy", seed=0, *sets):
+    protocol = load_protocol("ruoss2023-mini", (*SMALL, *sets))
+    return resolve(protocol, task, parse(pe), seed, "cpu", "auto")
+
+
+def test_the_layout_by_hand():
+    task = tasks.make("copy")
+    vocab = task.vocab
+    batch = blank(Batch(vocab.encode("471=")[None], vocab.encode("471")[None]), task)
+    pad, empty = vocab.pad, vocab.eos
+    assert batch.inputs.tolist() == [[4, 7, 1, empty, empty, empty]]
+    assert batch.labels.tolist() == [[pad, pad, pad, 4, 7, 1]]
+    assert (batch.pos.tolist(), batch.last) == ([[0, 1, 2, 3, 4, 5]], 3)
+    assert batch.answer.tolist() == batch.counted.tolist() == [[False] * 3 + [True] * 3]
+    longer = batch.padded(8, pad)
+    assert longer.pos.tolist() == [[0, 1, 2, 3, 4, 5, -1, -1]]
+    assert not longer.answer[:, 6:].any()
+
+
+def test_the_task_says_which_tokens_count():
+    class FirstOnly(type(tasks.make("copy"))):
+        def counted(self, target):
+            return torch.arange(target.shape[1]).expand_as(target) == 0
+
+    task = FirstOnly()
+    batch = blank(task.sample(torch.Generator(), 2, 3), task)
+    assert batch.answer.sum().item() == 6
+    assert batch.counted.sum(1).tolist() == [1, 1]
+
+
+@pytest.mark.parametrize(
+    "pe", ["rope", "relative", "geometric", "prism(cursors=1,d_pe=8,hidden=6)"]
+)
+def test_every_token_sees_every_other(pe):
+    trainer = start(config_of(pe))
+    batch, _ = trainer.make_batch()
+    x = trainer.model.embedding.weight
+    logits = trainer.model.double()(batch.inputs[:1], batch.pos[:1], drawn=batch.rows(0, 1).drawn)
+    tokens = batch.inputs[0].tolist()
+    (grad,) = torch.autograd.grad(logits[0, 0].sum(), x)
+    assert grad[tokens[batch.prompt - 2]].abs().max() > 0  # the prompt's last, from its first
+
+
+@pytest.mark.parametrize("pe", ["nope", "rope", "alibi", "relative", "t5", "geometric"])
+def test_padding_on_both_sides_changes_nothing(pe):
+    """addition has prompts and answers of several lengths."""
+    trainer = start(config_of(pe, "addition"))
+    model, task = trainer.model.double().eval(), trainer.task
+    batch = blank(task.sample(torch.Generator().manual_seed(0), 6, 3), task)
+    batch = batch.padded(batch.inputs.shape[1] + 2, task.vocab.pad)
+    assert (batch.pos[:, 0] < 0).any()
+    with torch.no_grad():
+        together = model(batch.inputs, batch.pos)
+        for row in range(6):
+            real = batch.pos[row] >= 0
+            alone = model(batch.inputs[row : row + 1, real], batch.pos[row : row + 1, real])
+            torch.testing.assert_close(together[row, real], alone[0])
+
+
+def test_a_stack_of_encoders_trains_as_each_alone():
+    alone, together = ([start(config_of("relative", seed=seed)) for seed in range(2)] for _ in "12")
+    stack = Stack(together)
+    for _ in range(6):
+        losses = stack.losses().detach()
+        for loss, trainer in zip(losses, alone, strict=True):
+            torch.testing.assert_close(loss, trainer.advance(), atol=1e-5, rtol=1e-4)
+        stack.advance()
+
+
+def test_an_encoder_is_scored_in_one_pass():
+    config = config_of("randomized:rope")
+    trainer = start(config)
+    assert method(trainer.model) == "one pass"
+    found = score(trainer.model, trainer.task, config, 5)
+    assert (found.method, found.count, found.status) == ("one pass", 8, "ok")
+    assert 0 <= found.exact <= found.token <= 1
+    batch = lay_out(trainer.task.sample(torch.Generator(), 3, 5), trainer.task, "encoder")
+    with torch.no_grad():
+        assert written(trainer.model, batch, 5, torch.Generator()).shape == (3, 5)
+
+
+def test_an_encoding_for_decoders_alone_is_refused(monkeypatch):
+    monkeypatch.setattr(RoPE, "causal_only", True)
+    with pytest.raises(ConfigError, match="rope means nothing without a causal mask"):
+        config_of("rope")
+    shape = Shape(d_model=8, n_heads=2, d_head=4, n_layers=2, train_len=64)
+    with pytest.raises(ValueError, match="RoPE means nothing without a causal mask"):
+        Transformer(MODEL, RoPE(shape), 0, track="encoder")
+
+
+def test_a_track_is_part_of_a_runs_identity():
+    config = config_of("rope")
+    assert config.track == "encoder"
+    assert replace_track(config).hash != config.hash
+    assert "track" not in replace_track(config).model_dump()
+
+
+def replace_track(config):
+    return config.replace(track="decoder")
