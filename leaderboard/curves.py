@@ -13,7 +13,7 @@ from typing import Any
 
 from leaderboard.overlaps import ROOM, Curve, Overlaps
 from leaderboard.render import render
-from leaderboard.rows import Cell, Row
+from leaderboard.rows import EXACT, Cell, Row
 from leaderboard.styles import Style, after_the_curve, needs_log, styles
 
 LEFT, TOP, WIDTH, HEIGHT = 64, 48, 560, 300  # the plotted area, in pixels
@@ -27,7 +27,7 @@ def curves(title: str, rows: Sequence[Row], look: Mapping[str, Style] | None = N
     x = _axis([*lengths, *trained])
     stretches = [_stretches(row.cells) for row in rows]
     lines = [
-        [[(x(c.length), _y(c.exact.mean)) for c in part if c.exact] for part in parts]
+        [[(x(c.length), _y(c.main.mean)) for c in part if c.main] for part in parts]
         for parts in stretches
     ]
     overlaps = Overlaps(lines)
@@ -48,6 +48,7 @@ def curves(title: str, rows: Sequence[Row], look: Mapping[str, Style] | None = N
     return render(
         "curves.svg",
         title=title,
+        metric=rows[0].metric if rows else EXACT,
         height=max(TOP + HEIGHT + 76, TOP + 22 * len(rows) + 40),
         ticks=list(_ticks(lengths, x)),
         log=needs_log(lengths + trained),
@@ -90,7 +91,7 @@ def _stretches(cells: Sequence[Cell]) -> list[list[Cell]]:
     """Cells without a gap: a length with words instead of a number ends a stretch."""
     parts: list[list[Cell]] = [[]]
     for cell in cells:
-        if cell.exact is not None:
+        if cell.main is not None:
             parts[-1].append(cell)
         elif cell.status != "no instance":
             parts.append([])
@@ -98,7 +99,7 @@ def _stretches(cells: Sequence[Cell]) -> list[list[Cell]]:
 
 
 def _band(part: Sequence[Cell], x: Callable[[int], float]) -> str:
-    ends = [(x(c.length), c.exact.low, c.exact.high) for c in part if c.exact]
+    ends = [(x(c.length), c.main.low, c.main.high) for c in part if c.main]
     there = [f"{at:.1f} {_y(high):.1f}" for at, _, high in ends if high is not None]
     back = [f"{at:.1f} {_y(low):.1f}" for at, low, _ in reversed(ends) if low is not None]
     return "M" + "L".join(there + back) + "z"

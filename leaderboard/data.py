@@ -64,7 +64,8 @@ def unseen_of(record: Record) -> tuple[float | None, str]:
         return None, "cannot represent"
     if not unseen:
         return None, "no unseen length"
-    return fmean(score.exact or 0.0 for score in unseen), ""
+    of_tokens = record.config.track == "encoder"
+    return fmean((score.token if of_tokens else score.exact) or 0.0 for score in unseen), ""
 
 
 def _short(value: Any) -> Any:
@@ -107,6 +108,8 @@ def _table(table: Table, catalog: Catalog) -> dict[str, Any]:
         "protocol": first.protocol,
         "task": first.task,
         "train": first.train_length,
+        "metric": table.rows[0].metric,
+        "other": table.rows[0].other,
         "chance": first.chance,
         "protocol_seeds": seeds,
         "lengths": [cell.length for cell in cells],

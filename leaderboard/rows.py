@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from leaderboard.intervals import Stat
 
+EXACT, TOKENS = "exact match", "token accuracy"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Cell:
@@ -18,11 +20,11 @@ class Cell:
     length: int
     seen: bool  # in training
     status: str = "ok"
-    exact: Stat | None = None
+    main: Stat | None = None  # of the row's metric
     median: float | None = None
-    token: float | None = None  # mean token accuracy
-    seeds: tuple[tuple[int, float], ...] = ()  # (seed, exact match)
-    correct: int = 0  # over all seeds
+    beside: float | None = None  # the mean of its other measure
+    seeds: tuple[tuple[int, float], ...] = ()  # (seed, the metric)
+    correct: int = 0  # whole answers, over all seeds
     count: int = 0
 
 
@@ -39,6 +41,7 @@ class Row:
     protocol: str
     task: str
     settings: str  # a hash; equal only where runs may be compared
+    track: str = "decoder"
     encoding: str  # as typed
     spec: str  # with all options
     version: str
@@ -47,9 +50,9 @@ class Row:
     custom: bool = False  # options were typed with the name: it was tuned by hand
     train_length: int
     cells: tuple[Cell, ...]
-    unseen: Stat | None  # exact match over the lengths beyond training
+    unseen: Stat | None  # the metric over the lengths beyond training
     unseen_note: str | None  # why there is no such mean
-    unseen_token: float | None
+    unseen_beside: float | None
     by_seed: tuple[tuple[int, float], ...]  # each seed's mean over the unseen lengths
     step: float  # what one more right answer adds to such a mean, at most
     rank: int | None = None  # by `unseen`
@@ -70,3 +73,13 @@ class Row:
     tried: tuple[str, ...] = ()  # in a table of tuned encodings: the settings to choose from
     chosen: str = ""
     tuning_seconds: float | None = None  # CPU-seconds of the sweep
+
+    @property
+    def metric(self) -> str:
+        """What is compared: whole answers of decoders, the tokens of encoders."""
+        return TOKENS if self.track == "encoder" else EXACT
+
+    @property
+    def other(self) -> str:
+        """The measure beside it."""
+        return EXACT if self.track == "encoder" else TOKENS

@@ -24,7 +24,7 @@ from leaderboard.scores import Score
 from leaderboard.tuning import values_text
 from pezoo.spec import bare
 
-PASS = 0.9  # the mean exact match that counts as solving a length
+PASS = 0.9  # the mean that counts as solving a length
 
 
 def table_key(record: Record) -> tuple[str, str, str]:
@@ -81,14 +81,16 @@ def _row(runs: Sequence[Record], mode: str, lengths: Iterable[tuple[int, bool]])
     }
     if any(score.method == "decoded" for own in results.values() for score in own.values()):
         notes.append("scored by decoding token by token")
-    cells = tuple(_cell(length, seen, results) for length, seen in lengths)
+    track = first.config.track
+    cells = tuple(_cell(length, seen, results, track) for length, seen in lengths)
     by_seed, note = _unseen(cells, len(done))
-    tokens = [cell.token for cell in cells if not cell.seen and cell.token is not None]
+    beside = [cell.beside for cell in cells if not cell.seen and cell.beside is not None]
     reach, reach_open = _reach(cells, first.train_length) if done else (None, False)
     return Row(
         protocol=protocol,
         task=task,
         settings=settings,
+        track=track,
         encoding=first.encoding,
         spec=spec,
         version=version,
@@ -98,7 +100,7 @@ def _row(runs: Sequence[Record], mode: str, lengths: Iterable[tuple[int, bool]])
         cells=cells,
         unseen=over_seeds(list(by_seed.values())) if by_seed else None,
         unseen_note=note,
-        unseen_token=fmean(tokens) if by_seed and tokens else None,
+        unseen_beside=fmean(beside) if by_seed and beside else None,
         by_seed=tuple(by_seed.items()),
         step=_step(cells),
         reach=reach,
@@ -142,8 +144,8 @@ def _trained(runs: Iterable[Record]) -> float | None:
     return _mean(curve[-1].exact for curve in curves) if all(curves) else None
 
 
-def _cell(length: int, seen: bool, results: Mapping[int, Mapping[int, Score]]) -> Cell:
-    """`results` are {seed: {length: score}}."""
+def _cell(length: int, seen: bool, results: Mapping[int, Mapping[int, Score]], track: str) -> Cell:
+    """`results` are {seed: {length: score}}; of an encoder, tokens count instead of answers."""
     own = {seed: by[length] for seed, by in results.items() if length in by}
     good = {seed: score for seed, score in own.items() if score.status == "ok"}
     if any(score.status == "cannot represent" for score in own.values()):
@@ -154,13 +156,16 @@ def _cell(length: int, seen: bool, results: Mapping[int, Mapping[int, Score]]) -
     exact = {seed: score.exact or 0.0 for seed, score in good.items()}
     correct = sum(score.correct or 0 for score in good.values())
     count = sum(score.count or 0 for score in good.values())
+    token = {seed: score.token or 0.0 for seed, score in good.items()}
+    main, beside = (token, exact) if track == "encoder" else (exact, token)
+    counts = None if track == "encoder" else (correct, count)  # tokens of an answer go together
     return Cell(
         length=length,
         seen=seen,
-        exact=over_seeds(list(exact.values()), (correct, count)),
-        median=median(exact.values()),
-        token=_mean(score.token for score in good.values()),
-        seeds=tuple(exact.items()),
+        main=over_seeds(list(main.values()), counts),
+        median=median(main.values()),
+        beside=_mean(beside.values()),
+        seeds=tuple(main.items()),
         correct=correct,
         count=count,
     )
@@ -192,7 +197,7 @@ def _reach(cells: Sequence[Cell], train_length: int) -> tuple[float | None, bool
     tested = [cell for cell in cells if cell.status != "no instance"]
     if not tested:
         return None, False
-    solved = list(takewhile(lambda c: c.exact and c.exact.mean >= PASS - 1e-9, tested))
+    solved = list(takewhile(lambda c: c.main and c.main.mean >= PASS - 1e-9, tested))
     length = solved[-1].length if solved else 0
     reach = length / train_length if length >= train_length else 0.0
     return reach, reach > 0 and len(solved) == len(tested)

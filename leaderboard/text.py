@@ -10,7 +10,9 @@ from tabulate import tabulate
 
 from leaderboard.escape import csv_text, markdown_text
 from leaderboard.intervals import Stat, wilson
-from leaderboard.rows import Cell, Row
+from leaderboard.rows import EXACT, TOKENS, Cell, Row
+
+UNSEEN_BESIDE = {TOKENS: "unseen tokens", EXACT: "unseen exact"}
 
 CSV_HEADERS = [
     "protocol", "task", "settings", "rank", "encoding", "spec", "version", "length",
@@ -18,7 +20,7 @@ CSV_HEADERS = [
     "exact_median", "token_mean", "correct", "count", "seeds", "failed", "unseen_mean",
     "unseen_low", "unseen_high", "unseen_note", "reach", "reach_open", "parameters",
     "encoding_parameters", "steps_per_second", "rank_first", "rank_last", "mode", "typed_options",
-    "chosen_setting", "settings_tried",
+    "chosen_setting", "settings_tried", "metric",
 ]  # fmt: skip
 
 
@@ -93,9 +95,9 @@ def columns(row: Row, intervals: bool = True) -> dict[str, str]:
         "encoding": row.label,
         "seeds": seeds_text(row),
         "training mean": percent(row.trained),
-        **{head(c): stat_text(c.exact, intervals) if c.exact else c.status for c in row.cells},
+        **{head(c): stat_text(c.main, intervals) if c.main else c.status for c in row.cells},
         "unseen mean": unseen_text(row, intervals),
-        "unseen tokens": percent(row.unseen_token),
+        UNSEEN_BESIDE[row.other]: percent(row.unseen_beside),
         "reach": reach_text(row),
         "parameters": "-" if row.parameters is None else f"{row.parameters}",
         "steps/s": "-" if row.steps_per_second is None else f"{row.steps_per_second:.1f}",
@@ -127,16 +129,20 @@ def rows_as_csv(rows: Iterable[Row]) -> str:
 
 
 def _csv_line(row: Row, cell: Cell) -> list[object]:
-    exact, unseen = cell.exact, row.unseen
+    main, unseen = cell.main, row.unseen
+    of_tokens = row.metric == TOKENS
+    stat = (main.mean, main.low, main.high, main.method) if main else (None,) * 4
+    exact = (cell.beside, None, None, None) if of_tokens else stat
     return [
         row.protocol, row.task, f"#{row.settings}", row.rank, row.encoding, row.spec, row.version,
         cell.length, cell.length / row.train_length, cell.seen, cell.status,
-        *((exact.mean, exact.low, exact.high, exact.method) if exact else [None] * 4),
-        cell.median, cell.token, cell.correct or (0 if exact else None), cell.count or None,
+        *exact, None if of_tokens else cell.median, stat[0] if of_tokens else cell.beside,
+        cell.correct or (0 if main else None), cell.count or None,
         len(row.seeds), len(row.failures),
         *((unseen.mean, unseen.low, unseen.high) if unseen else [None] * 3), row.unseen_note,
         row.reach, row.reach_open, row.parameters, row.encoding_parameters, row.steps_per_second,
         *(row.ranks or (None, None)), row.mode, row.custom, row.chosen, len(row.tried) or None,
+        row.metric,
     ]  # fmt: skip
 
 

@@ -56,7 +56,7 @@ def _print_markdown(rows: Sequence[Row], words: Sequence[str]) -> None:
 def _print_table(rows: Sequence[Row], lacks: Sequence[str]) -> None:
     console = Console()
     width = console.width if console.is_terminal else 200
-    words = "exact match per length, 95 % interval: t, or Wilson's (1 seed)"
+    words = f"{rows[0].metric} per length, 95 % interval: t, or Wilson's (1 seed)"
     shown = Table(title=f"{rows[0].task} ({rows[0].protocol}): {words}", title_justify="left")
     for header in columns(rows[0]):
         shown.add_column(header)

@@ -77,7 +77,7 @@
   function stretches(row) {
     const parts = [[]];
     row.cells.forEach((cell, at) => {
-      if (cell.exact) parts[parts.length - 1].push(at);
+      if (cell.main) parts[parts.length - 1].push(at);
       else if (cell.status !== "no instance") parts.push([]);
     });
     return parts.filter((part) => part.length);
@@ -92,13 +92,13 @@
     const bands = options.bands === false ? [] : stretches(row).map((part) => ({
       ...group, type: "scatter", mode: "lines", fill: "toself", fillcolor: PZ.faded(colour, 0.12), line: { width: 0 },
       x: [...part, ...part.slice().reverse()].map(x),
-      y: [...part.map((index) => row.cells[index].exact.high), ...part.slice().reverse().map((index) => row.cells[index].exact.low)],
+      y: [...part.map((index) => row.cells[index].main.high), ...part.slice().reverse().map((index) => row.cells[index].main.low)],
     }));
     const line = {
       type: "scatter", mode: "lines+markers", name: PZ.plain(name + row.after), legendgroup: name, connectgaps: false, meta: name,
-      visible: group.visible, x: shown.map(([, index]) => x(index)), y: shown.map(([cell]) => cell.exact?.mean ?? null),
+      visible: group.visible, x: shown.map(([, index]) => x(index)), y: shown.map(([cell]) => cell.main?.mean ?? null),
       line: { color: colour, dash, width: 2 }, marker: { symbol: marker, size: 8 },
-      text: shown.map(([cell, index]) => PZ.plain(name) + "<br>length " + lengths[index] + ": " + PZ.percent(cell.exact?.mean) + " % " + PZ.interval(cell.exact?.low, cell.exact?.high) + "<br>tokens: " + PZ.percent(cell.token) + " %"),
+      text: shown.map(([cell, index]) => PZ.plain(name) + "<br>length " + lengths[index] + ": " + PZ.percent(cell.main?.mean) + " % " + PZ.interval(cell.main?.low, cell.main?.high) + (row.track === "encoder" ? "<br>whole answers: " : "<br>tokens: ") + PZ.percent(cell.beside) + " %"),
       hovertemplate: "%{text}<extra></extra>",
     };
     const dots = options.dots ? [{
@@ -111,14 +111,14 @@
   };
 
   // The lines of the data table beside curves.
-  PZ.curveHeads = ["encoding", "length", "exact match", "low", "high", "token accuracy", "seeds", "instead of a number"];
+  PZ.curveHeads = (table) => ["encoding", "length", table.metric, "low", "high", table.other, "seeds", "instead of a number"];
   PZ.curveLines = (row, lengths, name) => row.cells.map((cell, at) =>
-    [name, lengths[at], ...(cell.exact ? [cell.exact.mean, cell.exact.low, cell.exact.high, cell.token, cell.seeds.length, null] : [null, null, null, null, null, cell.status])]);
+    [name, lengths[at], ...(cell.main ? [cell.main.mean, cell.main.low, cell.main.high, cell.beside, cell.seeds.length, null] : [null, null, null, null, null, cell.status])]);
 
   PZ.lengthAxis = (lengths, log) => ({
     title: "test length" + (log ? ", logarithmic scale" : ""), type: log ? "log" : "linear", tickvals: lengths, ticktext: lengths.map(String),
   });
-  PZ.shareAxis = { title: "exact match", tickformat: ".0%", range: [-0.03, 1.04] };
+  PZ.shareAxis = { title: "exact match, of encoders token accuracy", tickformat: ".0%", range: [-0.03, 1.04] };
   // A logarithmic axis with ticks at 1, 2 and 5 times the powers of ten, or at the powers alone.
   PZ.logAxis = (values) => {
     const positive = values.filter((value) => value > 0);

@@ -43,14 +43,14 @@
   }
   function lengthLines(table, picked) {
     return table.lengths.flatMap((length, at) => {
-      const rows = new Map(table.rows.map((row) => [row, { by_seed: row.cells[at].seeds, step: row.cells[at].exact ? row.cells[at].seeds.length / row.cells[at].count : 0, custom: row.custom }]));
+      const rows = new Map(table.rows.map((row) => [row, { by_seed: row.cells[at].seeds, step: row.cells[at].main ? row.cells[at].seeds.length / row.cells[at].count : 0, custom: row.custom }]));
       const pair = PZ.pairs([...rows.values()]);
       return pairs(picked).flatMap(([first, second]) => {
       const [a, b] = [first, second].map((label) => table.rows.find((row) => row.label === label));
       if (!a || !b) return [];
       const [x, y] = [a.cells[at], b.cells[at]];
       const [own, other] = [rows.get(a), rows.get(b)];
-      return [{ length, first, second, a: x.exact?.mean ?? null, a_note: x.status, b: y.exact?.mean ?? null, b_note: y.status, d: pair(own, other), shared: sharedSeeds(own.by_seed, other.by_seed) }];
+      return [{ length, first, second, a: x.main?.mean ?? null, a_note: x.status, b: y.main?.mean ?? null, b_note: y.status, d: pair(own, other), shared: sharedSeeds(own.by_seed, other.by_seed) }];
       });
     });
   }
@@ -86,8 +86,8 @@
     PZ.chart("curve", {
       name: "compare." + task, title: "Exact match against length on " + task,
       traces: rows.flatMap((row) => PZ.curve(row, table.lengths, PZ.look(row.label), row.label, { at: (length) => length, dots })),
-      x: PZ.lengthAxis(table.lengths, table.log), y: PZ.shareAxis, layout: PZ.trained(table.train, table.log),
-      heads: PZ.curveHeads, lines: rows.flatMap((row) => PZ.curveLines(row, table.lengths, row.label)),
+      x: PZ.lengthAxis(table.lengths, table.log), y: { ...PZ.shareAxis, title: table.metric }, layout: PZ.trained(table.train, table.log),
+      heads: PZ.curveHeads(table), lines: rows.flatMap((row) => PZ.curveLines(row, table.lengths, row.label)),
     });
     const empty = picked.length < 2 ? "Choose at least two encodings." : "No task has both.";
     PZ.grid("table", { name: "compare.tasks", label: "Paired differences over tasks", columns: columns("task"), rows: taskLines(tables, picked), sort: "task-asc", state: true, empty });

@@ -52,8 +52,8 @@
       + (left ? " " + left + " encoding(s) without a number, or without a cost above 0, are in the table alone." : "")
       + (table.devices.length > 1 ? " Runs on several devices: choose one to compare speeds." : " Measured on " + table.devices.join(", ") + ".");
     PZ.chart("plot", {
-      name: "cost." + task, title: "Unseen exact match on " + task + " against " + COSTS[key], traces: traces(rows, key),
-      x: { title: COSTS[key] + (log ? ", logarithmic scale" : ""), ...(log ? PZ.logAxis(rows.map((row) => cost(row, key))) : { rangemode: "tozero" }) }, y: { ...PZ.shareAxis, title: "exact match, unseen lengths" },
+      name: "cost." + task, title: "Unseen " + table.metric + " on " + task + " against " + COSTS[key], traces: traces(rows, key),
+      x: { title: COSTS[key] + (log ? ", logarithmic scale" : ""), ...(log ? PZ.logAxis(rows.map((row) => cost(row, key))) : { rangemode: "tozero" }) }, y: { ...PZ.shareAxis, title: table.metric + ", unseen lengths" },
       heads: ["encoding", COSTS[key], "unseen mean", "low", "high"], lines: rows.map((row) => [row.label, cost(row, key), row.unseen.mean, row.unseen.low, row.unseen.high]),
     });
     PZ.grid("table", { name: "cost." + task + ".table", label: "Cost and extrapolation", columns: columns(key, front(rows, key)), rows: table.rows, sort: "unseen-desc", state: true });

@@ -50,7 +50,7 @@
       name: name, title: "Exact match of " + name + " against length, one line per task",
       traces: lines.flatMap((line) => PZ.curve(line.row, line.table.lengths, look(line.table.task, line.row), label(line), { at: at(line.table.train), dots })),
       x: { title: "test length / longest in training, logarithmic scale", ...PZ.logAxis(lines.flatMap(({ table }) => table.lengths.map((length) => length / table.train))) }, y: PZ.shareAxis, layout: PZ.trained(1, true),
-      heads: ["task", ...PZ.curveHeads], lines: lines.flatMap(({ table, row }) => PZ.curveLines(row, table.lengths, row.label).map((line) => [table.task, ...line])),
+      heads: ["task", ...PZ.curveHeads(lines[0].table)], lines: lines.flatMap(({ table, row }) => PZ.curveLines(row, table.lengths, row.label).map((line) => [table.task, ...line])),
     });
     const runs = lines.flatMap(({ table, row }) => row.runs.map((run, index) => ({ run, task: table.task, label: row.label, seed: row.run_seeds[index], value: new Map(row.by_seed).get(row.run_seeds[index]) ?? null })));
     PZ.grid("runs", { name: name + ".runs", label: "Runs of " + name, columns: runColumns, rows: runs, sort: "task-asc" });

@@ -69,7 +69,7 @@
       host.style.setProperty("--share", Math.max(0, Math.min(1, row.unseen.mean)).toFixed(3));
       const rank = "rank " + PZ.rank(row);
       const more = [row.seeds.length + " seed(s): " + row.by_seed.map(([, value]) => percent(value)).join(", "), rank, "reach " + PZ.reach(row), row.chosen && "chosen: " + row.chosen + " of " + row.tried.length].filter(Boolean).join("\n");
-      const main = { unseen: percent(row.unseen.mean), rank: PZ.rank(row), reach: PZ.reach(row), token: percent(row.unseen_token), speed: PZ.number(row.steps_per_second, 1) }[show];
+      const main = { unseen: percent(row.unseen.mean), rank: PZ.rank(row), reach: PZ.reach(row), token: percent(row.unseen_beside), speed: PZ.number(row.steps_per_second, 1) }[show];
       const sub = show === "unseen" ? interval(row.unseen.low, row.unseen.high) || (row.seeds.length === 1 ? "1 seed" : "") : percent(row.unseen.mean) + " %";
       return el("span", { title: more }, main, el("small", {}, sub));
     };
@@ -78,7 +78,7 @@
     const row = line.rows.get(table.task);
     if (!row) return "not run";
     if (!row.unseen) return row.unseen_note;
-    return { unseen: row.unseen.mean, rank: row.rank, reach: row.reach, token: row.unseen_token, speed: row.steps_per_second }[show];
+    return { unseen: row.unseen.mean, rank: row.rank, reach: row.reach, token: row.unseen_beside, speed: row.steps_per_second }[show];
   };
   // Words sort behind every number.
   const sortable = (given) => (line) => (typeof given(line) === "number" ? given(line) : null);
@@ -117,8 +117,8 @@
       let path = "", pen = "M";
       row.cells.forEach((one, at) => {
         if (one.status === "no instance") return;
-        if (!one.exact) return void (pen = "M");
-        path += pen + x(table.lengths[at]).toFixed(1) + " " + y(one.exact.mean).toFixed(1);
+        if (!one.main) return void (pen = "M");
+        path += pen + x(table.lengths[at]).toFixed(1) + " " + y(one.main.mean).toFixed(1);
         pen = "L";
       });
       const [colour, dash] = PZ.own(window.DATA.styles, row.label);

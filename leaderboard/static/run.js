@@ -11,7 +11,7 @@
       { type: "scatter", mode: "lines+markers", name: "exact match, validation", x: steps, y: points.map((point) => point.exact), line: { color: "#0072b2" }, marker: { symbol: "circle" } },
       { type: "scatter", mode: "lines+markers", name: "loss (right axis)", yaxis: "y2", x: steps, y: points.map((point) => point.loss), line: { color: "#d55e00", dash: "dash" }, marker: { symbol: "square" } },
     ],
-    x: { title: "training step" }, y: PZ.shareAxis, y2: { title: "loss, logarithmic scale", ...PZ.logAxis(points.map((point) => point.loss)) },
+    x: { title: "training step" }, y: { ...PZ.shareAxis, title: "exact match" }, y2: { title: "loss, logarithmic scale", ...PZ.logAxis(points.map((point) => point.loss)) },
     hover: "x unified", layout: { legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0 } },
     heads: ["step", "loss", "exact match"], lines: points.map(({ step, loss, exact }) => [step, loss, exact]),
   });

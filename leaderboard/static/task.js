@@ -14,10 +14,10 @@
     { key: "reach", title: "reach", value: (row) => row.reach, cell: PZ.reach },
     ...table.lengths.map((length, at) => ({
       key: "l" + length, title: length + (table.seen[at] ? " (trained)" : " (" + PZ.times(length / table.train) + ")"), width: 78,
-      value: (row) => row.cells[at].exact?.mean ?? null,
-      cell: (row, host) => share(host, row.cells[at].exact?.mean, interval(row.cells[at].exact?.low, row.cells[at].exact?.high), row.cells[at].status, row.cells[at].seeds),
+      value: (row) => row.cells[at].main?.mean ?? null,
+      cell: (row, host) => share(host, row.cells[at].main?.mean, interval(row.cells[at].main?.low, row.cells[at].main?.high), row.cells[at].status, row.cells[at].seeds),
     })),
-    { key: "token", title: "unseen tokens, %", value: (row) => row.unseen_token, cell: (row) => percent(row.unseen_token), help: table.chance === null ? "" : "chance " + percent(table.chance) + " %" },
+    { key: "token", title: table.other === "exact match" ? "unseen exact, %" : "unseen tokens, %", value: (row) => row.unseen_beside, cell: (row) => percent(row.unseen_beside), help: table.chance === null ? "" : "chance " + percent(table.chance) + " %" },
     { key: "parameters", title: "parameters", value: (row) => row.parameters, cell: (row) => PZ.number(row.parameters), start: "asc" },
     { key: "speed", title: "steps/s", value: (row) => row.steps_per_second, cell: (row) => PZ.number(row.steps_per_second, 1) },
     { key: "runs", title: "runs", value: (row) => row.runs.length, cell: (row) => el("span", { class: "runs" }, row.runs.map((run, at) => el("a", { href: PZ.href("run/" + run + ".html"), "aria-label": "Run " + run }, String(at + 1)))), align: "left", sort: false },
@@ -31,21 +31,21 @@
     return el("span", { title }, percent(value), el("small", {}, sub));
   }
 
-  // The same row with token accuracy, which has no interval, in the place of exact match.
-  const tokens = (row) => ({ ...row, cells: row.cells.map((cell) => (cell.exact ? { ...cell, exact: { mean: cell.token, low: null, high: null }, seeds: [] } : cell)) });
+  // The same row with its other measure, which has no interval, in the place of the one compared.
+  const tokens = (row) => ({ ...row, cells: row.cells.map((cell) => (cell.main ? { ...cell, main: { mean: cell.beside, low: null, high: null }, seeds: [] } : cell)) });
   const chance = (table) => ({ type: "scatter", mode: "lines", name: "chance", meta: "chance", x: [table.lengths[0], table.lengths.at(-1)], y: [table.chance, table.chance], line: { color: "#808890", dash: "dot", width: 1.5 }, hovertemplate: "chance: %{y:.1%}<extra></extra>" });
 
   function draw(table, options) {
     const hidden = state.all("hide");
     const at = (length) => length;
-    const token = options.measure === "token";
+    const token = options.measure === "token", measure = token ? table.other : table.metric;
     const shown = table.rows.map(token ? tokens : (row) => row);
     const traces = shown.flatMap((row) => PZ.curve(row, table.lengths, PZ.look(row.label), row.label, { at, ...options, bands: options.bands && !token, hidden: hidden.includes(row.label) }));
-    if (token && table.chance !== null) traces.push(chance(table));
+    if (measure === "token accuracy" && table.chance !== null) traces.push(chance(table));
     PZ.chart("curve", {
-      name: table.base + "." + name, title: (token ? "Token accuracy" : "Exact match") + " against length on " + name, traces,
-      x: PZ.lengthAxis(table.lengths, table.log), y: { ...PZ.shareAxis, title: token ? "token accuracy" : "exact match" }, layout: PZ.trained(table.train, table.log),
-      heads: PZ.curveHeads, lines: table.rows.flatMap((row) => PZ.curveLines(row, table.lengths, row.label)),
+      name: table.base + "." + name, title: measure[0].toUpperCase() + measure.slice(1) + " against length on " + name, traces,
+      x: PZ.lengthAxis(table.lengths, table.log), y: { ...PZ.shareAxis, title: measure }, layout: PZ.trained(table.train, table.log),
+      heads: PZ.curveHeads(table), lines: table.rows.flatMap((row) => PZ.curveLines(row, table.lengths, row.label)),
       onlegend: (trace) => {
         if (trace.meta === "chance") return false;
         const now = state.all("hide");

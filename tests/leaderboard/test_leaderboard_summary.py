@@ -13,6 +13,7 @@ from leaderboard.intervals import student, wilson
 from leaderboard.records import Record
 from leaderboard.summary import summarise
 from leaderboard.tables import tables
+from leaderboard.text import columns, rows_as_csv
 
 
 def only(records):
@@ -24,10 +25,10 @@ def test_three_seeds_by_hand(record):
     row = only([record(seed=s, right={10: 100, 20: v}) for s, v in enumerate([80, 70, 60])])
     cell = row.cells[1]
     # mean 0.7, sd 0.1, t(0.975, 2) = 4.302653, half width 4.302653 * 0.1 / sqrt(3) = 0.248414
-    assert cell.exact.mean == pytest.approx(0.7)
-    assert (cell.exact.low, cell.exact.high) == pytest.approx((0.451586, 0.948414), abs=1e-6)
-    assert (cell.exact.n, cell.exact.method) == (3, "t")
-    assert (cell.median, cell.token) == pytest.approx((0.7, 0.85))
+    assert cell.main.mean == pytest.approx(0.7)
+    assert (cell.main.low, cell.main.high) == pytest.approx((0.451586, 0.948414), abs=1e-6)
+    assert (cell.main.n, cell.main.method) == (3, "t")
+    assert (cell.median, cell.beside) == pytest.approx((0.7, 0.85))
     assert (cell.correct, cell.count) == (210, 300)
     assert cell.seeds == ((0, 0.8), (1, 0.7), (2, 0.6))
     assert (row.unseen.mean, row.seeds) == (pytest.approx(0.7), (0, 1, 2))
@@ -47,13 +48,13 @@ def test_intervals_equal_scipy():
 
 def test_the_interval_over_seeds_is_clipped(record):
     row = only([record(seed=s, right={10: v, 20: 100 - v}) for s, v in enumerate([100, 90])])
-    assert (row.cells[0].exact.high, row.cells[1].exact.low) == (1.0, 0.0)
+    assert (row.cells[0].main.high, row.cells[1].main.low) == (1.0, 0.0)
 
 
 def test_one_seed_has_wilson_and_its_unseen_mean_no_interval(record):
     row = only([record(right={10: 100, 15: 80, 20: 40})])
-    assert row.cells[1].exact.method == "Wilson"
-    assert (row.cells[1].exact.low, row.cells[1].exact.high) == wilson(80, 100)
+    assert row.cells[1].main.method == "Wilson"
+    assert (row.cells[1].main.low, row.cells[1].main.high) == wilson(80, 100)
     assert row.unseen.mean == pytest.approx(0.6)
     assert (row.unseen.low, row.unseen.high, row.unseen.method) == (None, None, "none")
 
@@ -83,7 +84,7 @@ def test_reach(right, reach, open_, record):
 
 def test_cannot_represent_is_words_and_never_zero(record):
     row = only([record(seed=s, right={10: 100, 15: "cannot represent"}) for s in (0, 1)])
-    assert (row.cells[1].status, row.cells[1].exact) == ("cannot represent", None)
+    assert (row.cells[1].status, row.cells[1].main) == ("cannot represent", None)
     assert (row.unseen, row.unseen_note, row.rank) == (None, "cannot represent", None)
 
 
@@ -96,7 +97,7 @@ def test_failed_runs_are_counted_and_enter_no_mean(record):
     bad = {"status": "failed", "reason": "diverged", "scores": {"last": []}}
     mixed = only([record(seed=0), record(seed=1, **bad)])
     assert (mixed.seeds, mixed.failures) == ((0,), ((1, "diverged"),))
-    assert mixed.cells[0].exact.mean == 1.0
+    assert mixed.cells[0].main.mean == 1.0
     none, good = sorted(
         summarise([record("alibi", 0, **bad), record("rope", 0)]), key=lambda r: r.encoding
     )
@@ -224,7 +225,7 @@ def test_two_runs_of_one_seed_are_not_two_seeds(record):
         provenance={"command": "pezoo", "finished": "2026-02-01T00:00:00+00:00"},
     )  # fmt: skip
     row = only([new, old])
-    assert (row.cells[0].exact.mean, row.cells[0].exact.n) == (0.9, 1)
+    assert (row.cells[0].main.mean, row.cells[0].main.n) == (0.9, 1)
     assert "1 older run(s)" in row.notes[0]
 
 
@@ -295,3 +296,29 @@ def test_kernels_of_any_form_make_a_table(kernels, record):
 
 def test_nothing_in_nothing_out():
     assert (summarise([]), tables([])) == ([], [])
+
+
+def test_encoders_are_compared_by_their_tokens(record):
+    """In made records token accuracy is half way from exact match to 1."""
+    runs = [
+        record(seed=s, right={10: 100, 20: v}, config={"track": "encoder"})
+        for s, v in enumerate([80, 70, 60])
+    ]
+    row = only(runs)
+    cell = row.cells[1]
+    assert (row.metric, row.other) == ("token accuracy", "exact match")
+    assert (cell.main.mean, cell.beside) == pytest.approx((0.85, 0.7))
+    assert (row.unseen.mean, row.unseen_beside) == pytest.approx((0.85, 0.7))
+    assert cell.seeds == ((0, 0.9), (1, 0.85), (2, 0.8))
+    assert "unseen exact" in columns(row)
+    header, _, line = rows_as_csv([row]).splitlines()
+    found = dict(zip(header.split(","), line.split(","), strict=True))
+    assert (float(found["exact_mean"]), float(found["token_mean"])) == pytest.approx((0.7, 0.85))
+    assert (found["exact_low"], found["metric"]) == ("", "token accuracy")
+    one = only(runs[:1]).cells[1]
+    assert (one.main.method, one.main.low) == ("none", None)  # tokens of an answer go together
+
+
+def test_a_decoder_and_an_encoder_share_no_table(record):
+    rows = summarise([record("rope"), record("rope", config={"track": "encoder"})])
+    assert len({row.settings for row in rows}) == 2
