@@ -31,6 +31,7 @@ import pezoo
 from pezoo import registry
 from pezoo.adapters import transformers as adapter
 from pezoo.adapters.transformers import load, use
+from pezoo.adapters.transformers_pass import Step
 from pezoo.base import PositionError
 from pezoo.context import Context, Memo
 from pezoo.encodings.nope import NoPE
@@ -407,7 +408,7 @@ def test_other_families(cls, options):
 def test_errors():
     model = use(build("llama"), "rope")
     ctx = Context(torch.zeros(1, 1, dtype=torch.long))
-    told = {"pezoo": adapter.Step(model.model.encoding, ctx), "softcap": 50.0}
+    told = {"pezoo": Step(model.model.encoding, ctx), "softcap": 50.0}
     cos_sin = (torch.ones(1, 1, 1).double(), torch.zeros(1, 1, 1).double())
     x = torch.zeros(1, 1, 32).double()
     with pytest.raises(ValueError, match="pezoo's attention has no softcap"):

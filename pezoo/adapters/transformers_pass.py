@@ -1,0 +1,140 @@
+"""One forward pass of a model of transformers with an encoding: what its hooks and attention do."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import DynamicCache
+
+from pezoo import adapters
+from pezoo.adapters import attend, eager
+from pezoo.adapters.transformers_cache import memory_of
+from pezoo.base import Context, Encoding
+from pezoo.context import Memo
+
+NAME = "pezoo"  # of the attention, of the entry in the config, of what layers hand on
+
+
+@dataclass(frozen=True)
+class Step:
+    """What attention gets to know of a forward pass, handed through the model's layers."""
+
+    encoding: Encoding
+    ctx: Context
+    cache: DynamicCache | None = None
+    replayed: bool = False  # gradient checkpointing runs layers twice: they must not change memo
+
+
+def begin(base: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Before the decoder: positions, `prepare` and `embed`. The layers get a Step."""
+    given = dict(zip(inspect.signature(base.forward).parameters, args, strict=False)) | kwargs
+    ids, x = given.pop("input_ids", None), given.pop("inputs_embeds", None)
+    if (ids is None) == (x is None):
+        raise ValueError("expected either input_ids or inputs_embeds")
+    x = base.get_input_embeddings()(ids) if x is None else x
+    encoding, cache, wanted = base.encoding, given.get("past_key_values"), given.get("use_cache")
+    replayed = base.training and getattr(base, "gradient_checkpointing", False)
+    if wanted is None:
+        wanted = base.config.use_cache and not base.training and encoding.prefix_stable
+    if replayed:
+        wanted, cache = False, None
+    elif wanted and cache is None:
+        cache = DynamicCache(config=base.config)
+    memory = None if cache is None else memory_of(cache, encoding, base.config.num_hidden_layers)
+    past = 0 if memory is None else memory.get_seq_length()
+    pos = _positions(given.get("attention_mask"), given.get("position_ids"), past, x)
+    if memory is not None:
+        pos, ids = memory.extend(pos.expand(len(x), -1), ids)
+    memo = Memo() if memory is None else memory.memo
+    ctx = Context(pos=pos, ids=ids, x=x, n_new=x.shape[1], memo=memo)
+    length = None if memory is None else getattr(base.config, NAME)["length"]
+    ctx = encoding.prepare(replace(ctx, drawn=encoding.draw(ctx, length=length)))
+    step = Step(encoding, ctx, cache, replayed)
+    given |= {"past_key_values": cache, "use_cache": wanted, NAME: step}
+    return (), {**given, "inputs_embeds": encoding.embed(x, ctx)}
+
+
+def _positions(mask: Tensor | None, position_ids: Tensor | None, past: int, x: Tensor) -> Tensor:
+    """(B|1, T) of the new tokens, -1 where attention_mask (B, S) says padding."""
+    t = x.shape[1]
+    mask = None if mask is None or mask.dim() != 2 else mask
+    if mask is not None and mask.shape[1] != past + t:
+        raise ValueError(
+            f"attention_mask needs a column for each of {past + t} tokens, {past} of them in the "
+            f"cache; it has {mask.shape[1]}"
+        )
+    if position_ids is not None:
+        pos = position_ids
+    elif mask is not None:
+        pos = mask.long().cumsum(1)[:, -t:] - 1
+    else:
+        pos = torch.arange(past, past + t, device=x.device)[None]
+    return pos if mask is None else pos.masked_fill(mask[:, -t:] == 0, -1)
+
+
+def enter(index: int, layer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Before a layer: it gets its own ctx, and no cache, which `attention` fills."""
+    names = list(inspect.signature(layer.forward).parameters)
+    given = dict(zip(names[1:], args[1:], strict=False)) | kwargs
+    x = args[0] if args else given.pop(names[0])
+    step = _step(given)
+    past = "layer_past" if "layer_past" in names else "past_key_values"
+    return (x,), {**given, past: None, NAME: replace(step, ctx=step.ctx.at(index, x))}
+
+
+def _step(kwargs: dict[str, Any]) -> Step:
+    step: Step | None = kwargs.get(NAME)
+    if step is None:
+        raise ValueError(
+            "attention was told of no encoding: either the model was made from the config of a "
+            "model that has one, and use(model, encoding) is missing, or its layers do not hand on "
+            "keyword arguments, as those of Llama, Qwen and GPT-2 do"
+        )
+    return step
+
+
+def attention(
+    module: Any,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    scaling: float | None = None,
+    dropout: float = 0.0,
+    **kwargs: Any,
+) -> tuple[Tensor, None]:
+    """New q (B, H, T, K), k and v (B, G, T, K) -> (B, T, H, K)."""
+    step = _step(kwargs)
+    encoding, ctx = step.encoding, step.ctx
+    for name in ("softcap", "s_aux", "sliding_window"):
+        if kwargs.get(name) is not None:
+            raise ValueError(f"pezoo's attention has no {name}, which this model needs")
+    if step.replayed:
+        ctx = replace(ctx, memo=Memo(ctx.memo))
+    own = encoding.shape.d_head**-0.5
+    q = query if scaling in (None, own) else query * (scaling / own)
+    q, k = (x.to(value.dtype) for x in encoding.transform(q, key, ctx))
+    if step.cache is not None:
+        k, value = step.cache.update(k, value, module.layer_idx)
+    mask = attention_mask  # (B, 1, T, S) of the caller's own, or None: `attend` knows from ctx
+    if mask is not None:
+        mask = mask if mask.dtype == torch.bool else mask == 0
+        blind = ~mask.any(3, keepdim=True)  # would get NaN
+        mask = mask | blind & adapters.attention_mask(ctx)
+    if not dropout:
+        return attend(encoding, q, k, value, ctx, mask).transpose(1, 2), None
+    k, value = (x.repeat_interleave(q.shape[1] // x.shape[1], 1) for x in (k, value))
+
+    def weights(logits: Tensor) -> Tensor:
+        chosen = encoding.weights(logits, ctx)
+        kept = logits.softmax(-1) if chosen is None else chosen
+        return nn.functional.dropout(kept, dropout)
+
+    bias = encoding.bias(q, k, ctx)
+    bias = None if bias is None else bias.to(value.dtype)
+    mask = adapters.attention_mask(ctx) if mask is None else mask
+    return eager.attend(q, k, value, bias, mask, own, weights).transpose(1, 2), None
