@@ -176,11 +176,12 @@ class Transformer(nn.Module):
         if drawn is None:
             drawn = self.encoding.draw(ctx, generator=generator, length=past.length)
         x = self.embedding(ids[:, -new:]) * self.model.width**0.5
+        mask = self._mask(ctx)  # by the true positions, whatever an encoding makes of them
         ctx = self.encoding.prepare(replace(ctx, x=x, drawn=dict(drawn)))
         x = self.encoding.embed(x, ctx)
         layers = past.layers or [None] * len(self.blocks)
         ran = self.ran["train" if self.training else "eval"]
-        shared = Pass(self.encoding, self._mask(ctx), self.attention, ran)
+        shared = Pass(self.encoding, mask, self.attention, ran)
         masks = self._dropout_masks(drawn)
         for i, block in enumerate(self.blocks):
             kept = last if last is not None and i + 1 == len(self.blocks) else new

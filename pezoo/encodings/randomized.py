@@ -29,7 +29,9 @@ class Randomized(Encoding):
     the planned length (of packed documents, instead of S, the highest position + 1): decoding keeps
     the first draw, in ctx.memo. -1, no token, stays -1.
     Options: max_len, which is L; sample "positions" or "distances", by default what the paper
-    draws: distances around ALiBi, positions around everything else.
+    draws: distances around ALiBi, positions around everything else; sorted, where false leaves what
+    is drawn in random order, the ablation of its Table 3. Positions then fall, which `attend` takes
+    for packed documents: give it a mask.
     Errors: PositionError for n > L, and when decoding runs beyond the length it was planned for;
     ValueError for an unknown sample, or distances around an encoding that reads positions.
 
@@ -52,6 +54,7 @@ class Randomized(Encoding):
         *,
         max_len: int = 2048,
         sample: str | None = None,
+        sorted: bool = True,
     ) -> None:
         super().__init__(shape)
         if sample not in (None, "positions", "distances"):
@@ -66,7 +69,7 @@ class Randomized(Encoding):
                 f"sample=distances needs an encoding that reads distances, as relative or alibi "
                 f"do; {type(self.inner).__name__} does not: take sample=positions"
             )
-        self.max_len, self.sample = max_len, sample
+        self.max_len, self.sample, self.sorted = max_len, sample, sorted
         for claim in ("prefix_stable", "needs_scale", "causal_only", "order_blind", "modes"):
             setattr(self, claim, getattr(self.inner, claim))
 
@@ -93,16 +96,19 @@ class Randomized(Encoding):
         return {TABLE: table, **drawn}
 
     def table(self, n: int, generator: torch.Generator | None = None) -> Tensor:
-        """(n,) int64, ascending: n of 0..L-1, or 0 and n-1 of 1..L-1."""
+        """(n,) int64, ascending if sorted: n of 0..L-1, or 0 and n-1 of 1..L-1."""
         size = self.max_len or 0
         if n > size:
             raise PositionError(
                 f"randomized(max_len={size}) represents {size} positions, needs {n}"
             )
         if self.sample == "positions":
-            return _shuffled(size, generator)[:n].sort().values
-        far = 1 + _shuffled(size - 1, generator)[: n - 1].sort().values
+            return self._ordered(_shuffled(size, generator)[:n])
+        far = 1 + self._ordered(_shuffled(size - 1, generator)[: n - 1])
         return torch.cat([far.new_zeros(1), far])
+
+    def _ordered(self, drawn: Tensor) -> Tensor:
+        return drawn.sort().values if self.sorted else drawn
 
     def prepare(self, ctx: Context) -> Context:
         ctx = super().prepare(ctx)

@@ -199,3 +199,11 @@ def test_packed_documents_need_no_more_positions_than_the_longest():
     ctx = prepare(encoding, context(pos))
     assert len(ctx.drawn["randomized.table"]) == 5
     assert torch.equal(ctx.pos, ctx.pos[:, :5].repeat(1, 9))  # one draw serves every document
+
+
+@pytest.mark.parametrize("sample", ["positions", "distances"])
+def test_without_sorting_the_same_are_drawn_in_random_order(sample):
+    ordered = make("randomized", SHAPE, max_len=300, sample=sample).table(50, seeded(0))
+    loose = make("randomized", SHAPE, max_len=300, sample=sample, sorted=False).table(50, seeded(0))
+    assert not torch.equal(loose, ordered)
+    assert torch.equal(loose.sort().values, ordered)
