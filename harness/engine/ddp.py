@@ -27,7 +27,7 @@ from torch.nn.parallel import DistributedDataParallel
 from harness.data.sequences import Sequences
 from harness.engine import base
 from harness.engine.base import EngineError
-from harness.engine.scheduler import interrupts, pressed
+from harness.engine.scheduler import Interrupted, interrupts, pressed
 from harness.engine.stack_plan import Job, plan
 from harness.runs import heap
 from harness.runs.events import Event, ReportOf
@@ -68,28 +68,43 @@ class Engine(base.Engine):
     ) -> None:
         """Execute the runs one after the other.
 
-        Errors: EngineError for a batch with too few rows; KeyboardInterrupt after Ctrl-C, when a
-        checkpoint is saved; SystemExit where a run ended in process 0 alone, so that the others
-        wait for it in vain.
+        Errors: EngineError for a batch with too few rows; KeyboardInterrupt after Ctrl-C, SIGTERM
+        or the end of torchrun, when a checkpoint is saved; SystemExit where a run ended in process
+        0 alone, so that the others wait for it in vain.
         """
         self._check(configs)
         torch.set_num_threads(self.options.threads or torch.get_num_threads())
-        with interrupts(signal.SIGINT) as interrupt:
-            team = Team(self.options.accumulate or 1, lambda: bool(pressed(interrupt)))
+        with interrupts(signal.SIGINT, signal.SIGTERM) as interrupt:
+            asked = _Asked(interrupt)
+            team = Team(self.options.accumulate or 1, asked)
             for run, config in enumerate(configs):
                 here = partial(_report_as, run, report)
                 execute_all([config], root, command, here, team.stopped, team.begin)
                 if team.inside:
                     dist.destroy_process_group()
                     sys.exit(1)
-                if team.stopping or pressed(interrupt):
-                    raise KeyboardInterrupt
+                if asked():
+                    raise Interrupted(asked.signal)
 
     def _check(self, configs: Sequence[RunConfig]) -> None:
         parts = dist.get_world_size() * (self.options.accumulate or 1)
         for config in configs:
             if (rows := config.train.batch) < parts:
                 raise EngineError(f"train.batch {rows} cannot be split into {parts} parts")
+
+
+@dataclass
+class _Asked:
+    """Whether process 0 is to end: after a signal, or when torchrun is gone."""
+
+    interrupt: int
+    parent: int = field(default_factory=os.getppid)
+    signal: int = 0
+
+    def __call__(self) -> bool:
+        orphan = signal.SIGTERM if os.getppid() != self.parent else 0
+        self.signal = self.signal or pressed(self.interrupt) or orphan
+        return bool(self.signal)
 
 
 def _report_as(run: int, report: ReportOf, place: int, event: Event) -> None:
@@ -199,7 +214,8 @@ def leave() -> None:
 
 def serve() -> None:
     """The other processes: help with every run of process 0, until it leaves."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # process 0 reacts to Ctrl-C
+    for number in (signal.SIGINT, signal.SIGTERM):  # process 0 reacts, and tells the others
+        signal.signal(number, signal.SIG_IGN)
     heap.keep()
     while (job := _broadcast(None)) is not None:
         config, step, optimiser, accumulate, threads = job

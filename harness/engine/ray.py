@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import ray
+from ray._private import ray_constants
 
 from harness.engine import remote
 from harness.engine.base import EngineError
@@ -61,6 +62,7 @@ class Engine(remote.Engine):
             memory = 100_000_000  # bytes; records are all that is passed
             settings = {"address": "local", "num_cpus": cores(), "include_dashboard": False}
             settings["object_store_memory"] = memory
+            _stay_on_this_machine()
         else:
             _check_reachable(self.address)
         try:
@@ -68,6 +70,15 @@ class Engine(remote.Engine):
         except Exception as error:  # Ray raises all kinds, a plain Exception too
             where = f"no Ray cluster at --address {self.address}" if self.address else "Ray"
             raise EngineError(f"{where}: {' '.join(str(error).split())[:300]}") from error
+
+
+def _stay_on_this_machine() -> None:
+    """Have a new cluster listen on the loopback address alone, which Ray does on a Mac by itself.
+
+    The setting has no public name; Ray reads it when it is imported, and its processes do.
+    """
+    os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
+    ray_constants.ENABLE_RAY_CLUSTER = False
 
 
 Reference = ray.ObjectRef  # to the last events of a job's runs

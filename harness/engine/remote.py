@@ -177,7 +177,9 @@ class RemoteWorkers(ABC, Generic[Handle]):
 
     def start(self, job: Job, configs: Sequence[RunConfig]) -> None:
         self.root.mkdir(parents=True, exist_ok=True)
-        self.alive.touch()
+        if not self.alive.exists():
+            _forget_the_dead(self.root)
+            self.alive.write_text(f"{socket.gethostname()} {os.getpid()}", encoding="utf-8")
         remote = RemoteJob(
             configs=tuple(configs),
             root=self.root,
@@ -223,6 +225,25 @@ class RemoteWorkers(ABC, Generic[Handle]):
             return self.ended(handle)
         except Exception as error:  # the cluster is gone
             return _halt("nothing is known of it any more", error)
+
+
+def _forget_the_dead(root: Path) -> None:
+    """Delete the files of processes that were killed here, so that their runs end and are free."""
+    for path in root.glob(".sweep-*"):
+        with suppress(OSError):
+            host, _, pid = path.read_text(encoding="utf-8").partition(" ")
+            if host == socket.gethostname() and pid.isdecimal() and not _is_alive(int(pid)):
+                path.unlink()
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 def _halt(what: str, error: Exception) -> Event:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -24,15 +24,26 @@ def compiled(function: Function, **options: Any) -> Function:
     """The function, compiled on its first call and kept on disk; `options` are numba.njit's.
 
     In NUMBA_CACHE_DIR if that is set, else in pezoo/kernels/__pycache__. Where neither can be
-    written to, numba finds a place.
+    written to, numba finds a place. Damaged files there are made again.
     """
     config: Any = numba.config
     usual, here = config.CACHE_DIR, Path(__file__).parents[1]
     config.CACHE_DIR = str(Path(usual or here / "__pycache__") / _name(here))
     try:
-        return cast(Function, numba.njit(cache=True, nogil=True, **options)(function))
+        made = numba.njit(cache=True, nogil=True, **options)(function)
     finally:
         config.CACHE_DIR = usual
+    made._cache.load_overload = partial(_load, made._cache, made._cache.load_overload)
+    return cast(Function, made)
+
+
+def _load(kept: Any, load: Callable[..., Any], *signature: Any) -> Any:
+    """What is on disk; None, as where there is nothing, if it is damaged."""
+    try:
+        return load(*signature)
+    except Exception:  # a truncated pickle leads to anything
+        kept.flush()
+        return None
 
 
 def called(function: Function) -> Function:

@@ -14,7 +14,7 @@ from soak import SETTINGS
 from harness.engine import EngineError, Options, make
 from harness.engine.ddp import Team
 from harness.runs.execute import execute
-from harness.runs.folder import finished
+from harness.runs.folder import RunFolder, finished
 from harness.settings.protocol import load_protocol, resolve
 from harness.training.trainer import start
 from pezoo.spec import parse
@@ -133,3 +133,23 @@ def test_runs_of_one_process_and_their_failures(alone, tmp_path):
     make("ddp", Options()).run_all(configs, tmp_path, "test", events.__setitem__)
     assert [events[i]["record"]["status"] for i in (0, 1)] == ["done", "failed"]
     assert "Diverged" in events[1]["record"]["reason"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_the_processes_end_with_torchrun_and_a_checkpoint_is_saved(number, tmp_path):
+    config = config_of("rope", "train.steps=50000")
+    settings = sets((*SETTINGS, "train.steps=50000"))
+    process = torchrun(tmp_path, "--pe", "rope", *settings)  # kill -9 leaves it no time to tell
+    folder = tmp_path / config.hash
+    end = time.monotonic() + 300
+    while not list(folder.glob("ckpt-*.json")):
+        assert time.monotonic() < end, process.communicate()
+        time.sleep(0.1)
+    process.send_signal(number)
+    _, err = process.communicate(timeout=100)  # until every process has closed its end
+    words = r"stopped at step (\d+) of 50000, checkpoint saved"
+    step = int(re.search(words, " ".join(err.split()))[1])
+    assert (folder / f"ckpt-{step:08d}.json").is_file()
+    with RunFolder(tmp_path, config).lock():
+        pass  # nobody trains it any more

@@ -2,6 +2,8 @@
 
 import os
 import re
+import subprocess
+import sys
 
 import pytest
 
@@ -90,3 +92,37 @@ def test_an_address_without_a_cluster(monkeypatch, address, words):
     monkeypatch.setattr("ray.is_initialized", lambda: False)
     with pytest.raises(EngineError, match=words):
         make("ray", Options(address=address)).device("auto")
+
+
+LISTEN = """
+import os
+from harness.engine import Options, make
+from pathlib import Path
+make("ray", Options()).device("cpu")
+children, ours = {}, {str(os.getpid())}
+for path in Path("/proc").glob("[0-9]*/stat"):
+    children.setdefault(path.read_text().rpartition(")")[2].split()[1], set()).add(path.parent.name)
+while more := set().union(*(children.get(pid, set()) for pid in ours)) - ours:
+    ours |= more
+sockets = set()
+for pid in ours:
+    for file in os.listdir(f"/proc/{pid}/fd"):
+        try:
+            sockets.add(os.readlink(f"/proc/{pid}/fd/{file}"))
+        except OSError:
+            pass
+for kind in ("tcp", "tcp6"):
+    for line in Path(f"/proc/net/{kind}").read_text().splitlines()[1:]:
+        words = line.split()
+        if words[3] == "0A" and f"socket:[{words[9]}]" in sockets:
+            print(words[1].partition(":")[0])
+"""
+
+
+def test_a_cluster_of_its_own_is_not_reached_from_elsewhere():
+    environment = {key: value for key, value in os.environ.items() if key != "RAY_ADDRESS"}
+    words = [sys.executable, "-c", LISTEN]
+    done = subprocess.run(words, capture_output=True, text=True, env=environment, timeout=300)
+    addresses = set(done.stdout.split())
+    assert addresses, done.stderr
+    assert addresses <= {"0100007F", "0000000000000000FFFF00000100007F"}  # 127.0.0.1

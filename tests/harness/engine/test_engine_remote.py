@@ -1,6 +1,9 @@
 """Jobs that travel: several runs in one, and what is heard of them."""
 
 import json
+import os
+import socket
+import subprocess
 
 import pytest
 from soak import SETTINGS
@@ -131,3 +134,22 @@ def test_what_is_compiled_is_not_stacked(call, tmp_path):
     code, out, err = call("bench", *words)
     assert (code, out) == (2, "")
     assert "leave --compile out, or --stack on" in " ".join(err.split())
+
+
+def test_the_file_of_a_killed_driver_goes_and_those_of_others_stay(tmp_path):
+    dead = subprocess.Popen(["true"])
+    dead.wait()
+    for name, words in (
+        ("dead", f"{socket.gethostname()} {dead.pid}"),
+        ("living", f"{socket.gethostname()} {os.getpid()}"),
+        ("elsewhere", f"another-machine {dead.pid}"),
+        ("empty", ""),
+    ):
+        (tmp_path / f".sweep-{name}").write_text(words)
+    workers = Here(tmp_path)
+    workers.start((0,), seeds(1))
+    assert {path.name for path in tmp_path.glob(".sweep-*")} == {
+        *(".sweep-living", ".sweep-elsewhere", ".sweep-empty", workers.alive.name)
+    }
+    workers.close()
+    assert not workers.alive.exists()

@@ -162,6 +162,8 @@ finally:
         (["bench", "--pe", "rope", "--task", "copy", "--protocol", "qick"], "did you mean quick"),
         (["bench", "--pe", "rope", "--task", "copy", "--set", "model.width=65"], "multiple of"),
         (["bench", "--pe", "rope", "--task", "copy", "--device", "cda"], "did you mean cuda"),
+        (["bench", "--pe", "randomized:" * 400 + "rope", "--task", "copy"], "a deeper nesting"),
+        (["bench", "--pe", "rope", "--task", "copy", "--set", f"seeds={'[' * 3000}"], "nesting"),
         (
             ["bench", "--pe", "rope", "--task", "copy", "--device", "cpu", "--attention", "sdp"],
             "did you mean sdpa",

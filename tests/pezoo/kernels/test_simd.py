@@ -153,3 +153,16 @@ def run(folder):
     code = [sys.executable, "-B", "-c", KERNEL.format(folder=str(folder))]
     env = {key: value for key, value in os.environ.items() if key != "NUMBA_CACHE_DIR"}
     return subprocess.run(code, capture_output=True, text=True, check=True, env=env).stdout.strip()
+
+
+def test_a_truncated_file_of_machine_code_is_made_again(tmp_path):
+    (tmp_path / "kernel.py").write_text(
+        "from pezoo.kernels.simd.compile import compiled\n"
+        "@compiled\ndef twice(x):\n    return 2 * x\n"
+    )
+    assert run(tmp_path) == "42.0"
+    for kind in ("nbi", "nbc"):
+        (path,) = tmp_path.rglob(f"*.{kind}")
+        path.write_bytes(path.read_bytes()[:50])
+        assert run(tmp_path) == "42.0"
+        assert path.stat().st_size > 50
