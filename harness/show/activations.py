@@ -1,4 +1,4 @@
-"""What a decoder computes inside during one forward pass."""
+"""What a model computes inside during one forward pass."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ class Activations:
     attention: Tensor
     bias: Tensor | None
     pictures: list[Picture]
+    causal: bool = True
 
 
 class Recorder(Encoding):
@@ -64,12 +65,12 @@ class Recorder(Encoding):
 
 @torch.no_grad()
 def activations(model: Transformer, example: Example, mode: str | None = None) -> Activations:
-    """Run the model over all tokens of the example but the last; the model stays as it was.
+    """Run the model over what it reads of the example; the model stays as it was.
 
     Errors: PositionError where the encoding cannot represent the example.
     """
     encoding, backend = model.encoding, model.attention
-    recorder, ids = Recorder(encoding), example.ids[:, :-1]
+    recorder, ids = Recorder(encoding), example.inputs
     model.encoding, model.attention = recorder, "eager"
     try:
         model.eval()(
@@ -85,4 +86,5 @@ def activations(model: Transformer, example: Example, mode: str | None = None) -
         model.encoding, model.attention = encoding, backend
     attention = torch.cat(recorder.attention)
     biases = [bias.expand_as(attention[:1]) for bias in recorder.biases]
-    return Activations(example, attention, torch.cat(biases) if biases else None, pictures)
+    causal, bias = model.track == "decoder", torch.cat(biases) if biases else None
+    return Activations(example, attention, bias, pictures, causal)

@@ -14,6 +14,8 @@ from harness.settings.protocol import RunConfig
 from harness.tasks.base import Batch, Task, TaskError
 from harness.training.evaluate import written
 
+EMPTY = "·"  # what an encoder reads in the places of the answer
+
 
 @dataclass(frozen=True)
 class Example:
@@ -28,6 +30,10 @@ class Example:
     wrong: tuple[bool, ...]  # S, where the answer differs from the truth
     truth: str
     planned: int  # tokens that decoding planned for
+    inputs: Tensor  # (1, T) what the model reads
+    reads: tuple[str, ...]  # T words
+    writes: tuple[str, ...]  # T words; "" where it is not asked
+    first: int  # the first place that writes the answer
 
     @property
     def right(self) -> bool:
@@ -81,21 +87,31 @@ def answer(
     truth, length = task.solve(prompt.tolist()), task.measure(prompt.tolist())
     batch = lay_out(Batch(prompt[None], torch.tensor([truth])), task, model.track)
     answer = written(model.eval(), batch, length, positions(length), mode)
-    out = torch.cat([batch.ids[:, : -batch.last], answer], 1)
-    wrong = [False] * (out.shape[1] - batch.last)
-    wrong += (answer != batch.labels[:, -batch.last :])[0].tolist()
+    before = batch.inputs.shape[1] - batch.last + batch.causal
+    out = torch.cat([batch.inputs[:, :before], answer], 1)
+    wrong = [False] * before + (answer != batch.labels[:, -batch.last :])[0].tolist()
     ends = (answer[0] == task.vocab.eos).nonzero()
-    stop = out.shape[1] - batch.last + int(ends[0]) + 1 if len(ends) else out.shape[1]
+    stop = before + int(ends[0]) + 1 if len(ends) and batch.causal else out.shape[1]
+    words = tuple(word(task, int(i)) for i in out[0, :stop])
+    reads, writes, inputs = words[:-1], words[1:], out[:, : stop - 1]
+    if not batch.causal:
+        blanks = (stop - before) * (EMPTY,)
+        reads, writes = words[:before] + blanks, before * ("",) + words[before:]
+        inputs = batch.inputs
     return Example(
         number,
         length,
         length <= config.train.lengths[1],
-        len(prompt),
+        before,
         out[:, :stop],
-        tuple(word(task, int(i)) for i in out[0, :stop]),
+        words,
         tuple(wrong[:stop]),
         task.vocab.decode(truth),
         batch.inputs.shape[1],
+        inputs,
+        reads,
+        writes,
+        before - batch.causal,
     )
 
 

@@ -69,13 +69,14 @@ def _attention(activations: Activations) -> list[Picture]:
     names = tuple(f"layer {i}, head {j}" for i in layers for j in heads)
     axes, flat = (Axis("query"), Axis("key")), "layer head q k -> (layer head) q k"
     future = torch.ones(activations.attention.shape[-2:], dtype=torch.bool).triu(1)
+    future &= activations.causal
     attention = activations.attention.masked_fill(future, math.nan)
     found = [
         Picture(
             "Attention: maximum over heads",
             "The largest attention weight of all heads. A row is a query, a column a key. A query "
-            "of the answer reads the token on its left and writes the one on its right. Dashed "
-            "lines separate the prompt from the answer.",
+            "of the answer reads the token on its left (· is the empty one of an encoder) and "
+            "writes the one on its right. Dashed lines separate the prompt from the answer.",
             tuple(f"layer {i}" for i in layers), attention.amax(1), *axes, limits=(0.0, 1.0),
         ),
         Picture(

@@ -18,6 +18,7 @@ from harness.show.activations import Activations, activations
 from harness.show.examples import Example, answer, lengths, sample
 from harness.show.figures import Figure, figures
 from harness.show.lengths import length_panels
+from harness.show.pca import pca_figure
 from harness.tasks.base import Task
 from pezoo.base import PositionError
 
@@ -56,7 +57,10 @@ def inspect(run: Run, prompts: Sequence[Tensor] = (), mode: str | None = None) -
     if not trained:
         return Inspection([], errors, [])
     untrained = activations(run.untrained, trained[0].example, mode)
-    return Inspection([one.example for one in trained], errors, figures(trained, untrained))
+    found = figures(trained, untrained)
+    if principal := pca_figure(run.trained, run.task, run.config, mode):
+        found.append(principal)
+    return Inspection([one.example for one in trained], errors, found)
 
 
 def page(run: Run, inspection: Inspection, mode: str | None = None) -> str:
@@ -117,6 +121,6 @@ def labelled(example: Example) -> list[tuple[str, str, int | None]]:
     """Each token, its class, and every tenth number where pictures show numbers for tokens."""
     classes = ["prompt"] * example.prompt
     classes += ["wrong" if wrong else "right" for wrong in example.wrong[example.prompt :]]
-    every = 10 if len(example.tokens) - 1 > plots.MOST_WORDS else len(example.tokens)
+    every = 10 if len(example.reads) > plots.MOST_WORDS else len(example.tokens)
     numbers = [i if i and i % every == 0 else None for i in range(len(example.tokens))]
     return list(zip(example.tokens, classes, numbers, strict=True))

@@ -155,6 +155,18 @@ def histograms(name: str, shares: Mapping[str, Sequence[float]], label: str, log
         return _svg(axes, name, _box(axes))
 
 
+def scatter(name: str, points: Mapping[str, Tensor]) -> str:
+    """Points (N, 2) of two kinds, with equal units on both axes; the second kind on top."""
+    with _axes(225, 225) as axes:
+        for (what, xy), colour in zip(points.items(), (BLUE, ORANGE), strict=True):
+            x, y = xy.detach().double().T.numpy()
+            axes.scatter(x, y, 4, colour, alpha=0.35, linewidths=0, label=what, rasterized=True)
+        axes.set_aspect("equal", "datalim")
+        axes.set(xticks=[], yticks=[])
+        axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, frameon=False, fontsize=10)
+        return _svg(axes, name, _box(axes))
+
+
 def colour_bar(name: str, scale: Scale) -> str:
     with _axes(120, 10) as axes:
         ramp = np.linspace(scale.low, scale.high, 128)[None]
@@ -178,7 +190,7 @@ def _cell(count: int, least: float = 8.0) -> float:
 
 def _words(axis: Axis, example: Example) -> tuple[Sequence[str], str]:
     """A word for each place on an axis, and its label."""
-    tokens = example.tokens[:-1]
+    tokens = example.reads
     if axis.ticks is not None or len(tokens) <= MOST_WORDS:
         return axis.ticks or tokens, axis.label
     return [str(i) for i in range(len(tokens))], f"{axis.label}, by number"
@@ -208,9 +220,9 @@ def _label_rows(axes: Axes, rows: Axis, example: Example) -> None:
         return
     axes.axhline(example.prompt - 0.5, **DASHED)
     if len(words) <= MOST_WORDS:
-        axes.text(1 + space, example.prompt - 1 - 14 / cell, "writes", LABEL, fontsize=10, **beside)
-        for i in range(example.prompt - 1, len(words)):
-            axes.text(1 + space, i, example.tokens[i + 1], fontsize=min(11.0, cell + 0.5), **beside)
+        axes.text(1 + space, example.first - 14 / cell, "writes", LABEL, fontsize=10, **beside)
+        for i in range(example.first, len(words)):
+            axes.text(1 + space, i, example.writes[i], fontsize=min(11.0, cell + 0.5), **beside)
 
 
 def _label_columns(axes: Axes, words: Sequence[str], label: str) -> None:

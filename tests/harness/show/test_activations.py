@@ -67,7 +67,7 @@ def test_random_positions_are_those_that_the_answer_was_given_with(decoder, conf
     task, config = tasks.make("copy"), config_of("randomized:alibi")
     model = decoder("randomized:alibi")
     one = examples.answer(model, task, config, task.vocab.encode("4711="))
-    cut = replace(one, ids=one.ids[:, :7])  # as if the model had stopped early
+    cut = replace(one, inputs=one.inputs[:, :6])  # as if the model had stopped early
     activations(model, cut)
     assert len(drawn) == 2
     assert torch.equal(*drawn)

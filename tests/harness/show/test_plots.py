@@ -99,7 +99,8 @@ words = st.sampled_from(["<b>", "&", '"x"', "1", "]]>", "walk", "$x^2$", "\\n", 
 def test_a_heat_map_shows_every_token_as_it_is(example, words):
     count = len(words) - 1
     prompt = max(1, count // 2)
-    one = replace(example("1="), tokens=tuple(words), prompt=prompt)
+    read = {"reads": tuple(words[:-1]), "writes": tuple(words[1:]), "first": prompt - 1}
+    one = replace(example("1="), tokens=tuple(words), prompt=prompt, **read)
     _, found = parsed(heat_map(torch.rand(count, count), Scale(0, 1, "Blues"), one))
     assert ("writes" in found) == (count <= MOST_WORDS)
     if count <= MOST_WORDS:

@@ -1,0 +1,76 @@
+"""Principal components, and an encoder's run on its page."""
+
+import pytest
+import torch
+
+from harness.model.transformer import Transformer
+from harness.settings.protocol import load_protocol, resolve
+from harness.show import examples, pca, plots
+from harness.show.activations import activations
+from harness.show.figures import figures
+from harness.training.trainer import start
+from pezoo.spec import parse
+
+SMALL = (
+    *("model.width=16", "model.heads=2", "model.layers=2", "model.vocab=32", "train.batch=4"),
+    *("train.steps=2", "train.lengths=[1,4]", "eval.lengths=[4,5]"),
+)
+
+
+def started(protocol, pe="rope"):
+    config = resolve(load_protocol(protocol, SMALL), "copy", parse(pe), 0, "cpu", "auto")
+    return config, start(config)
+
+
+def test_components_are_those_of_the_covariance():
+    x = torch.randn(200, 6, dtype=torch.float64) @ torch.randn(6, 6, dtype=torch.float64) + 3
+    mean, basis = pca.components(x)
+    torch.testing.assert_close(mean, x.mean(0))
+    _, vectors = torch.linalg.eigh(torch.cov(x.T))
+    want = vectors[:, [-1, -2]]
+    torch.testing.assert_close((basis * want).sum(0).abs(), torch.ones(2, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("protocol", ["quick", "ruoss2023-mini"])
+def test_activations_are_what_layers_read_and_give(protocol):
+    config, trainer = started(protocol)
+    model = trainer.model
+    assert isinstance(model, Transformer)
+    found = pca.activations_of(model, trainer.task, 4, None)
+    assert len(found) == 3
+    tokens = 30 * (8 if config.track == "encoder" else 9)  # digits, "=", digits; without "="
+    assert {x.shape for x in found} == {(tokens, 16)}
+    assert not list(model.blocks[0]._forward_hooks)
+    figure = pca.pca_figure(model, trainer.task, config)
+    assert figure is not None
+    (section,) = figure.sections
+    shown = [name for name, _ in section.open[0]]
+    assert shown == ["embeddings", "layer 0", "layer 1"]
+
+
+def test_a_longer_length_that_cannot_be_represented_leaves_no_figure():
+    config, trainer = started("quick", "learned(max_len=10)")
+    assert pca.pca_figure(trainer.model, trainer.task, config) is None
+
+
+def test_an_encoders_example_has_empty_tokens_and_both_directions():
+    config, trainer = started("ruoss2023-mini")
+    prompt = trainer.task.vocab.encode("471=")
+    one = examples.answer(trainer.model, trainer.task, config, prompt)
+    assert one.reads == ("4", "7", "1", *examples.EMPTY * 3)
+    assert (one.prompt, one.first, one.inputs.shape) == (3, 3, (1, 6))
+    assert one.writes[:3] == ("", "", "")
+    assert one.tokens[:3] == ("4", "7", "1")
+    assert len(one.tokens) == 6
+    found = activations(trainer.model, one)
+    assert found.attention.shape == (2, 2, 6, 6)
+    torch.testing.assert_close(found.attention.sum(-1), torch.ones(2, 2, 6))
+    assert (found.attention.triu(1) > 0).any()  # it sees later tokens
+    title = figures([found], found)[0].title
+    assert title == "Attention: maximum over heads"
+
+
+def test_a_scatter_names_its_kinds():
+    svg = plots.scatter("x", {"seen": torch.randn(5, 2), "longer": torch.randn(7, 2)})
+    assert ">seen<" in svg
+    assert ">longer<" in svg
