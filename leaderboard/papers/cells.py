@@ -1,0 +1,159 @@
+"""Which records fill a cell of a paper's table, and with what number."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import inf
+from statistics import fmean, stdev
+from typing import Any
+
+from leaderboard.config import Protocol
+from leaderboard.papers.paper import Column, Number, Paper, Table, published
+from leaderboard.schema import Record
+from pezoo.spec import parse
+
+NO_RUN = "no run"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """Our number beside the published one.
+
+    `words` say why we have no number, where we have none. `used` are the runs that the number comes
+    from, of all `runs` that the cell has.
+    """
+
+    group: str
+    task: str
+    column: str
+    paper: Number | None
+    ours: Number | None = None
+    words: str = NO_RUN
+    encoding: str = ""  # whose number it is
+    used: tuple[Record, ...] = ()
+    runs: tuple[Record, ...] = ()
+
+    @property
+    def difference(self) -> float | None:
+        """Ours minus the paper's, in points."""
+        return self.ours.value - self.paper.value if self.ours and self.paper else None
+
+
+@dataclass(frozen=True)
+class Filled:
+    """One table of a paper, filled by the runs of one protocol."""
+
+    paper: Paper
+    number: str
+    table: Table
+    protocol: Protocol
+    lengths: frozenset[int] | None  # those that count; None: all unseen ones
+    cells: tuple[Cell, ...]  # row by row
+
+    @property
+    def runs(self) -> list[Record]:
+        """All runs that its cells have, each once."""
+        return list({run.run: run for cell in self.cells for run in cell.runs}.values())
+
+
+def fill(
+    paper: Paper,
+    number: str,
+    records: Iterable[Record],
+    protocol: Protocol,
+    lengths: frozenset[int] | None = None,
+) -> Filled:
+    """A table of a paper from the runs of a protocol, which may differ in the learning rate."""
+    by_kind = defaultdict(list)
+    for record in records:
+        by_kind[record.task, record.config.encoding].append(record)
+    table, cells = paper.table(number), []
+    for line in published(paper, number):
+        for column in table.columns:
+            options = [
+                _option(encoding, column, own, table.measure, lengths)
+                for name in column.encodings
+                for encoding in paper.texts(name)
+                if (own := _runs(by_kind, protocol, line.task, encoding))
+            ]
+            cell = Cell(
+                group=line.group,
+                task=line.task,
+                column=column.name,
+                paper=line.numbers[column.name],
+            )
+            cells.append(replace(cell, **max(options, key=_goodness, default={})))
+    return Filled(paper, number, table, protocol, lengths, tuple(cells))
+
+
+def _runs(
+    by_kind: dict[tuple[str, str], list[Record]], protocol: Protocol, task: str, encoding: str
+) -> list[Record]:
+    """The newest run of every seed and learning rate, of the newest versions of both."""
+    kind = task, str(protocol.fill(task, parse(encoding)))
+    own = [record for record in by_kind.get(kind, ()) if _follows(record, protocol)]
+    newest = max(map(_versions, own), default=None)
+    own = sorted((r for r in own if _versions(r) == newest), key=lambda r: (r.finished, r.run))
+    order = sorted(own, key=lambda r: r.status == "done")  # one that is done replaces a failed one
+    return list({(r.config.train.lr, r.seed): r for r in order}.values())
+
+
+def _versions(record: Record) -> tuple[int, int]:
+    return record.config.task_version, record.config.encoding_version
+
+
+def _follows(record: Record, protocol: Protocol) -> bool:
+    """Whether a run has a protocol's settings in everything but the learning rate."""
+    model, train, test = protocol.settings(record.task)
+    own = record.config
+    return (own.track, own.model, own.eval) == (protocol.track, model, test) and (
+        own.train.model_copy(update={"lr": train.lr}) == train
+    )
+
+
+def _option(
+    encoding: str,
+    column: Column,
+    runs: Sequence[Record],
+    measure: str,
+    lengths: frozenset[int] | None,
+) -> dict[str, Any]:
+    """What one encoding gives for a cell."""
+    found: dict[str, Any] = {"encoding": encoding, "runs": tuple(runs)}
+    scores = {run.run: score_of(run, measure, lengths) for run in runs}
+    good = [run for run in runs if not isinstance(scores[run.run], str)]
+    if not good:
+        return found | {"words": str(next(iter(scores.values())))}
+
+    def mean(some: Sequence[Record]) -> float:
+        return fmean(100 * float(scores[run.run]) for run in some)
+
+    if column.summary == "max":
+        best = max(good, key=lambda run: mean([run]))
+        return found | {"ours": Number(mean([best])), "used": (best,)}
+    rates = {run.config.train.lr for run in good}
+    same = max(([r for r in good if r.config.train.lr == rate] for rate in sorted(rates)), key=mean)
+    sd = stdev(mean([run]) for run in same) if len(same) > 1 else None
+    return found | {"ours": Number(mean(same), sd), "used": tuple(same)}
+
+
+def _goodness(option: Mapping[str, Any]) -> float:
+    return float(option["ours"].value) if "ours" in option else -inf
+
+
+def score_of(run: Record, measure: str, lengths: frozenset[int] | None) -> float | str:
+    """The mean of a measure over all unseen lengths, or over `lengths`; or why there is none."""
+    if run.status != "done":
+        return "failed"
+    scores = [
+        score
+        for score in run.scores.last
+        if score.status != "no instance"
+        and (not score.seen if lengths is None else score.length in lengths)
+    ]
+    values = [getattr(score, measure) for score in scores if score.status == "ok"]
+    if len(values) < len(scores) or None in values:
+        return next((s.status for s in scores if s.status != "ok"), "not measured")
+    return fmean(values) if values else "not tested"

@@ -1,0 +1,145 @@
+"""A paper's folder, read: its tables, and the numbers that it published."""
+
+from __future__ import annotations
+
+import csv
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, PositiveInt, model_validator
+
+from leaderboard.config import Settings
+from pezoo.spec import unknown
+
+FOLDER = Path(__file__).parent
+SD = "±"  # between a mean and its standard deviation
+
+
+@dataclass(frozen=True)
+class Number:
+    """In percent, with the standard deviation where there is one."""
+
+    value: float
+    sd: float | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> Number:
+        """
+        >>> Number.parse("67.6±15.3")
+        Number(value=67.6, sd=15.3)
+        """
+        value, there, sd = text.partition(SD)
+        return cls(float(value), float(sd) if there else None)
+
+    def __str__(self) -> str:
+        return f"{self.value:.1f}" + ("" if self.sd is None else f"{SD}{self.sd:.1f}")
+
+
+Summary = Literal["max", "mean"]
+
+
+class Column(Settings):
+    """A column of a table, filled by the best of `encodings`.
+
+    `summary`: "max" over learning rates and seeds; or "mean" with standard deviation over the seeds
+    of the learning rate whose mean is best.
+    """
+
+    name: str
+    encodings: tuple[str, ...]
+    summary: Summary
+
+
+class Table(Settings):
+    """A table as paper.toml has it. `measure` is averaged over all unseen test lengths."""
+
+    title: str
+    place: str  # in the paper
+    measure: Literal["token", "exact"]
+    columns: tuple[Column, ...]
+    remarks: tuple[str, ...] = ()
+
+
+class Paper(Settings):
+    """What paper.toml says.
+
+    `protocols`: whose runs may fill the tables; unless told, the first that has records does.
+    `budget`: what the published numbers took, as the caption has it.
+    `encodings`: texts that stand for an encoding of `tables`; the first is what one would run.
+    """
+
+    name: str
+    title: str
+    authors: str
+    year: PositiveInt
+    url: str
+    protocols: tuple[str, ...]
+    budget: str
+    remarks: tuple[str, ...] = ()
+    encodings: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    tables: dict[str, Table]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _columns(cls, raw: dict[str, Any]) -> dict[str, Any]:
+        """A column that is a text, "rope", is one of that name, with its table's summary."""
+        tables = {
+            number: {key: value for key, value in table.items() if key != "summary"}
+            | {"columns": [_column(one, table.get("summary")) for one in table["columns"]]}
+            for number, table in raw["tables"].items()
+        }
+        return raw | {"tables": tables}
+
+    def texts(self, encoding: str) -> tuple[str, ...]:
+        """What runs may have typed for an encoding of a table."""
+        return self.encodings.get(encoding, (encoding,))
+
+    def table(self, number: str) -> Table:
+        """Errors: ValueError names the tables that there are."""
+        if number not in self.tables:
+            raise ValueError(unknown(f"table of {self.name}", number, self.tables))
+        return self.tables[number]
+
+
+@dataclass(frozen=True)
+class Line:
+    """A row of a table: a task and its published numbers, by column."""
+
+    group: str
+    task: str
+    numbers: dict[str, Number | None]
+
+
+def names() -> list[str]:
+    """The papers that there are."""
+    return sorted(path.parent.name for path in FOLDER.glob("*/paper.toml"))
+
+
+def read(name: str) -> Paper:
+    """A paper by the name of its folder. Errors: ValueError with the nearest name."""
+    if name not in names():
+        raise ValueError(unknown("paper", name, names()))
+    text = (FOLDER / name / "paper.toml").read_text(encoding="utf-8")
+    return Paper.model_validate({"name": name} | tomllib.loads(text))
+
+
+def published(paper: Paper, number: str) -> list[Line]:
+    """The rows of a table in the paper's order. Errors: ValueError for other columns than its."""
+    path, table = FOLDER / paper.name / f"table-{number}.csv", paper.table(number)
+    with path.open(encoding="utf-8", newline="") as file:
+        header, *rows = csv.reader(file)
+    expected = ["group", "task", *(column.name for column in table.columns)]
+    if header != expected or any(len(row) != len(header) for row in rows):
+        raise ValueError(f"{path.name}: expected rows of {', '.join(expected)}")
+    numbers = [[Number.parse(text) if text else None for text in row[2:]] for row in rows]
+    return [
+        Line(row[0], row[1], dict(zip(header[2:], own, strict=True)))
+        for row, own in zip(rows, numbers, strict=True)
+    ]
+
+
+def _column(raw: str | dict[str, Any], summary: str | None) -> dict[str, Any]:
+    named = {"name": raw, "encodings": [raw]} if isinstance(raw, str) else raw
+    return {"summary": summary} | named

@@ -1,0 +1,26 @@
+"""`pezoo table` as a user meets it; what it fills a table with is in test_papers.py."""
+
+import pytest
+
+
+def test_without_a_number_it_lists_the_tables(call):
+    code, out, _ = call("table", "ruoss2023")
+    assert code == 0
+    assert [line.split()[0] for line in out.splitlines()[1:]] == ["1", "3", "4", "5"]
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["ruos2023", "1"], "did you mean ruoss2023"),
+        (["ruoss2023", "6"], "known: 1, 3, 4, 5"),
+        (["ruoss2023", "1", "--lengths", "x"], "42-100"),
+        (["ruoss2023", "1", "--protocol", "ruos2023"], "did you mean ruoss2023"),
+        (["ruoss2023", "1", "--records", "nowhere"], "no folder nowhere"),
+    ],
+)
+def test_bad_input_exits_2_with_one_message(call, args, words):
+    code, out, err = call("table", *args)
+    assert code == 2
+    assert words in err
+    assert "Traceback" not in err + out

@@ -1,0 +1,236 @@
+"""Tables of papers: what was published, and which records fill which cell with what."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+
+import pytest
+from click.testing import CliRunner
+from made_records import raw_record
+from pydantic import TypeAdapter
+
+from harness import tasks
+from harness.cli.main import cli
+from harness.settings.protocol import load_protocol
+from leaderboard.papers import text
+from leaderboard.papers.cells import fill
+from leaderboard.papers.paper import Number, Paper, names, published, read
+from leaderboard.schema import Record
+from pezoo.registry import check
+from pezoo.spec import parse
+
+TABLES = [(name, number) for name in names() for number in read(name).tables]
+MINI = load_protocol("ruoss2023-mini")
+
+
+@pytest.fixture(scope="module")
+def paper() -> Paper:
+    return read("ruoss2023")
+
+
+def run(encoding, tokens, *, seed=0, lr=1e-3, task="even_pairs", train=(), version=1, **changes):
+    """A run of the mini protocol; `tokens`, by length, are token accuracies or statuses."""
+    model, settings, test = (part.model_dump(mode="json") for part in MINI.settings(task))
+    high = settings["lengths"][1]
+    scores = [_score(length, length <= high, value) for length, value in tokens.items()]
+    config = {
+        "track": "encoder",
+        "model": model,
+        "train": settings | {"lr": lr} | dict(train),
+        "eval": test,
+        "encoding": str(MINI.fill(task, parse(encoding))),
+        "encoding_version": version,
+    }
+    made = raw_record(encoding, seed, protocol=MINI.name, task=task, config=config, **changes)
+    return Record.of(made | {"scores": {"last": scores, "best": []}, "learning": []})
+
+
+def _score(length, seen, value):
+    score = {"length": length, "seen": seen, "status": "ok"}
+    if isinstance(value, str):
+        return score | {"status": value}
+    numbers = {"exact": 0.5, "correct": 32, "count": 64, "token": value, "method": "one pass"}
+    return score | numbers
+
+
+def cell(filled, column, task="even_pairs"):
+    (found,) = [one for one in filled.cells if (one.task, one.column) == (task, column)]
+    return found
+
+
+@pytest.mark.parametrize(("name", "number"), TABLES)
+def test_published_tables_are_whole_and_name_what_exists(name, number):
+    paper, lines = read(name), published(read(name), number)
+    for line in lines:
+        assert tasks.canonical(line.task) == line.task
+        assert None not in line.numbers.values(), f"{line.task} lacks a number"
+    for column in paper.table(number).columns:
+        for encoding in (one for given in column.encodings for one in paper.texts(given)):
+            check(parse(encoding))
+    assert len({line.task for line in lines}) == len(lines)
+    for protocol in paper.protocols:
+        load_protocol(protocol)
+
+
+def test_ruoss2023_has_15_tasks_and_agrees_with_itself_but_for_two_misprints(paper):
+    lines = {n: {line.task: line.numbers for line in published(paper, n)} for n in paper.tables}
+    first, fourth = lines["1"], lines["4"]
+    assert all(list(table) == list(first) and len(table) == 15 for table in lines.values())
+    ours = [column.name for column in paper.tables["1"].columns if ":" in column.name]
+    misprints = set()
+    for task in first:
+        assert all(fourth[task][name].value <= first[task][name].value for name in first[task])
+        assert all(number.sd is not None for number in fourth[task].values())
+        assert lines["3"][task]["randomized:sinusoidal"] == first[task]["randomized:sinusoidal"]
+        best = max(first[task][name].value for name in ours)
+        mean = max((fourth[task][name] for name in ours), key=lambda number: number.value)
+        if (Number(best), mean) != (lines["5"][task]["best, max"], lines["5"][task]["best, mean"]):
+            misprints.add(task)
+    assert misprints == {"binary_multiplication", "bucket_sort"}
+
+
+def test_a_few_numbers_by_hand(paper):
+    first = {line.task: line.numbers for line in published(paper, "1")}
+    assert first["missing_duplicate"]["randomized:rope"] == Number(88.7)
+    assert first["bucket_sort"]["relative"] == Number(91.9)
+    fourth = {line.task: line.numbers for line in published(paper, "4")}
+    assert fourth["even_pairs"]["relative"] == Number(67.6, 15.3)
+    assert fourth["bucket_sort"]["randomized:learned"] == Number(98.9, 0.4)
+
+
+def test_a_cell_is_the_maximum_over_rates_and_seeds_of_the_mean_over_unseen_lengths(paper):
+    records = [
+        run("rope", {40: 1.0, 41: 0.6, 60: 0.4}, seed=0),  # 50 unseen
+        run("rope", {40: 0.1, 41: 0.9, 60: 0.5}, seed=1),  # 70
+        run("rope", {40: 0.1, 41: 0.8, 60: 0.7}, seed=0, lr=3e-4),  # 75
+    ]
+    filled = fill(paper, "1", records, MINI)
+    found = cell(filled, "rope")
+    assert found.ours == Number(pytest.approx(75.0))
+    assert found.paper == Number(51.0)
+    assert found.difference == pytest.approx(24.0)
+    assert found.used == (records[2],)
+    assert len(found.runs) == 3
+    assert [one.column for one in filled.cells if one.ours] == ["rope"]
+
+
+def test_a_mean_is_that_of_the_best_rate_with_the_sample_deviation_over_its_seeds(paper):
+    rate = {1e-3: (0.4, 0.6, 0.8), 3e-4: (0.9, 0.1)}  # means 60 and 50
+    records = [
+        run("rope", {41: value}, seed=seed, lr=lr)
+        for lr, values in rate.items()
+        for seed, value in enumerate(values)
+    ]
+    found = cell(fill(paper, "4", records, MINI), "rope")
+    assert found.ours == Number(pytest.approx(60.0), pytest.approx(20.0))  # sqrt(800 / 2)
+    assert {one.config.train.lr for one in found.used} == {1e-3}
+    alone = cell(fill(paper, "4", records[:1], MINI), "rope")
+    assert alone.ours == Number(pytest.approx(40.0))  # one seed has no deviation
+
+
+def test_the_best_of_several_encodings_fills_a_cell(paper):
+    records = [run("randomized:rope", {41: 0.7}), run("randomized:alibi", {41: 0.8})]
+    found = cell(fill(paper, "5", records, MINI), "best, max")
+    assert (found.ours, found.encoding) == (Number(pytest.approx(80.0)), "randomized:alibi")
+    learned = [
+        run("learned", {41: "cannot represent"}),
+        run("learned(max_len=2048)", {41: 0.5}),
+    ]
+    assert cell(fill(paper, "1", learned, MINI), "learned").ours == Number(50.0)
+    words = cell(fill(paper, "1", learned[:1], MINI), "learned")
+    assert (words.ours, words.words, words.difference) == (None, "cannot represent", None)
+
+
+def test_lengths_without_instances_are_left_out_and_lengths_can_be_chosen(paper):
+    record = run("rope", {40: 1.0, 41: 0.6, 60: "no instance", 61: 0.8})
+    assert cell(fill(paper, "1", [record], MINI), "rope").ours == Number(pytest.approx(70.0))
+    chosen = fill(paper, "1", [record], MINI, frozenset({61, 62}))
+    assert cell(chosen, "rope").ours == Number(pytest.approx(80.0))
+    none = fill(paper, "1", [record], MINI, frozenset({99}))
+    assert cell(none, "rope").words == "not tested"
+
+
+def test_runs_of_other_settings_do_not_fill_a_cell(paper):
+    other = [
+        run("rope", {41: 0.9}, train={"steps": 4000}),
+        run("rope(base=500)", {41: 0.9}),
+        run("rope", {41: 0.9}, task="reverse"),
+    ]
+    assert fill(paper, "1", other, MINI).runs == []
+    longer = load_protocol("ruoss2023-mini", ("train.steps=4000",))
+    assert cell(fill(paper, "1", other, longer), "rope").used == (other[0],)
+
+
+def test_of_several_versions_the_newest_counts_and_a_failed_run_is_words(paper):
+    old, new = run("rope", {41: 0.9}), run("rope", {41: 0.6}, version=2)
+    assert cell(fill(paper, "1", [new, old], MINI), "rope").used == (new,)
+    failed = run("rope", {}, status="failed", reason="loss is not finite", seed=1)
+    assert cell(fill(paper, "1", [failed], MINI), "rope").words == "failed"
+    both = cell(fill(paper, "1", [failed, old], MINI), "rope")
+    assert (both.ours, len(both.runs)) == (Number(90.0), 2)
+
+
+@pytest.fixture(scope="module")
+def filled(paper):
+    records = [
+        run("rope", {40: 1.0, 41: 0.6, 60: 0.4}),
+        run("learned", {41: "cannot represent"}),
+    ]
+    return fill(paper, "1", records, MINI)
+
+
+def test_a_table_fits_80_characters_and_shows_empty_cells(filled):
+    lines = text.as_text(filled, 80).splitlines()
+    assert max(map(len, lines)) <= 80
+    even = " ".join(line for line in lines if line.startswith("even_pairs"))
+    assert "-  67.3    - 50.0  51.0 -1.0" in even  # alibi and rope
+    assert "cannot represent  50.7    -" in even
+    shown = " ".join(lines)
+    assert "2,000 steps, batch 32, lengths 1 to 40; seeds 0 at the rates 0.001" in shown
+    assert "tested on 64 samples of every length of 41, 60; 1 runs per cell" in shown
+    assert "Paper: 2,000,000 steps" in shown
+    assert "1 of 165 cells" in shown
+
+
+@pytest.mark.parametrize("number", ["1", "3", "4", "5"])
+def test_every_table_shows_every_name_whole(paper, number):
+    shown = text.as_text(fill(paper, number, [], MINI), 80)
+    for column in paper.table(number).columns:
+        assert all(part in shown for part in column.name.split(":"))
+    assert max(map(len, shown.splitlines())) <= 80
+
+
+def test_formats_hold_the_same_numbers(filled):
+    assert "50.0 (51.0, -1.0)" in text.as_markdown(filled)
+    lines = list(csv.DictReader(io.StringIO(text.as_csv(filled))))
+    (line,) = [one for one in lines if (one["task"], one["column"]) == ("even_pairs", "rope")]
+    assert (line["ours"], line["paper"], line["difference"]) == ("50.0", "51.0", "-1.0")
+    data = json.loads(text.as_json(filled))
+    (found,) = [one for one in data["cells"] if one["ours"] is not None]
+    assert (found["column"], found["used"]) == ("rope", [filled.runs[0].run])
+    assert len(data["cells"]) == len(lines) == 165
+
+
+@pytest.mark.parametrize(
+    ("name", "number", "words"),
+    [("ruos2023", "1", "did you mean ruoss2023"), ("ruoss2023", "2", "known: 1, 3, 4, 5")],
+)
+def test_a_wrong_paper_or_table_is_named_with_the_nearest(name, number, words):
+    with pytest.raises(ValueError, match=words):
+        read(name).table(number)
+
+
+def test_the_command_prints_the_table_of_the_records_it_is_given(tmp_path, save):
+    one = run("rope", {41: 0.6, 60: 0.4})
+    folder = save(json.loads(TypeAdapter(Record).dump_json(one, by_alias=True)))
+    given = ["table", "ruoss2023", "1", "--records", str(folder), "--runs", str(tmp_path / "none")]
+    shown = CliRunner().invoke(cli, given)
+    assert (shown.exit_code, shown.stderr) == (0, "")
+    assert "50.0  51.0 -1.0" in shown.stdout
+    assert "protocol ruoss2023-mini" in shown.stdout
+    other = CliRunner().invoke(cli, [*given, "--protocol", "ruoss2023"])
+    assert "0 of 165 cells" in other.stdout
+    assert 'no run fills it yet: pezoo bench --protocol ruoss2023 --pe "nope,' in other.stderr
+    assert "learned(max_len=2048)" in other.stderr
