@@ -59,13 +59,19 @@ def bench(root, seeds, settings=LONG, jobs=2, before=None, stack="off"):
     words += [word for setting in settings for word in ("--set", setting)]
     words += ["--stack", stack]
     code = "from harness.cli.main import main; main()"
+
+    def begin():
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # a shell's background jobs ignore it
+        if before is not None:
+            before()
+
     return subprocess.Popen(
         [sys.executable, "-c", code, "bench", *words, "--jobs", str(jobs), "--runs", str(root)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
-        preexec_fn=before,
+        preexec_fn=begin,
     )
 
 
