@@ -1,4 +1,4 @@
-"""One table as a picture: exact match against length, as SVG that needs nothing else.
+"""One table as a picture: accuracy against length, as SVG that needs nothing else.
 
 White ground, so that it reads on a light and on a dark page. Curves that coincide show in turn,
 the highest in rank on top. The drawing itself is templates/curves.svg.
@@ -7,6 +7,7 @@ the highest in rank on top. The drawing itself is templates/curves.svg.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from math import log
 from typing import Any
@@ -19,11 +20,27 @@ from leaderboard.styles import Style, after_the_curve, needs_log, styles
 LEFT, TOP, WIDTH, HEIGHT = 64, 48, 560, 300  # the plotted area, in pixels
 
 
-def curves(title: str, rows: Sequence[Row], look: Mapping[str, Style] | None = None) -> str:
+@dataclass(frozen=True)
+class Points:
+    """A curve that is no row of a table. Where the axis is another, `length` is its number."""
+
+    label: str
+    cells: tuple[Cell, ...]
+    metric: str
+    train_length: int | None  # None: no place on the axis
+    mode: str = ""
+
+
+def curves(
+    title: str,
+    rows: Sequence[Row] | Sequence[Points],
+    look: Mapping[str, Style] | None = None,
+    axis: str = "test length",
+) -> str:
     """The SVG text. `look` keeps styles equal across pictures; else they follow from `rows`."""
     look = look or styles(rows)
     lengths = sorted({cell.length for row in rows for cell in row.cells})
-    trained = sorted({row.train_length for row in rows})
+    trained = sorted({row.train_length for row in rows if row.train_length is not None})
     x = _axis([*lengths, *trained])
     stretches = [_stretches(row.cells) for row in rows]
     lines = [
@@ -49,6 +66,7 @@ def curves(title: str, rows: Sequence[Row], look: Mapping[str, Style] | None = N
         "curves.svg",
         title=title,
         metric=rows[0].metric if rows else EXACT,
+        axis=axis,
         height=max(TOP + HEIGHT + 76, TOP + 22 * len(rows) + 40),
         ticks=list(_ticks(lengths, x)),
         log=needs_log(lengths + trained),
@@ -120,7 +138,7 @@ def _line(at: int, parts: Curve, overlaps: Overlaps) -> dict[str, Any]:
     return {"line": alone, "dashed": dashed}
 
 
-def _legend(row: Row) -> str:
+def _legend(row: Row | Points) -> str:
     """The label and what the curve cannot show; labels of one encoding differ at their ends."""
     words = after_the_curve(row.cells)
     return shortened(row.label, max(12, 38 - len(words))) + words

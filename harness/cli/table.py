@@ -1,12 +1,12 @@
-"""`pezoo table`: the tables of a paper, made again from records."""
+"""`pezoo table`: the tables and figures of a paper, made again from records."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from shutil import get_terminal_size
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -19,79 +19,103 @@ if TYPE_CHECKING:
 FORMATS = ("table", "markdown", "csv", "json")
 
 
+@dataclass(frozen=True)
+class TableOptions:
+    """The options of `pezoo table`, under their long names."""
+
+    paper: str
+    number: str | None
+    figure: str | None
+    out: str
+    format: str
+    protocol: str | None
+    set: tuple[str, ...]
+    lengths: str | None
+    runs: str
+    records: str | None
+
+
 @click.command()
 @click.argument("paper")
 @click.argument("number", required=False)
-@click.option("--format", "form", type=click.Choice(FORMATS), default="table", show_default=True)
+@click.option("--figure", help="A figure in place of a table: its numbers, and pictures in --out.")
+@click.option("--out", default=".", show_default=True, help="Folder of a figure's pictures.")
+@click.option("--format", type=click.Choice(FORMATS), default="table", show_default=True)
 @click.option("--protocol", help="Whose runs fill it.  [default: the paper's, or else its mini]")
-@click.option("--set", "sets", multiple=True, help="With this setting changed; repeatable.")
+@click.option("--set", multiple=True, help="With this setting of it changed; repeatable.")
 @click.option("--lengths", help="Count these test lengths, as 42-100.  [default: all unseen]")
 @click.option("--runs", default="runs", show_default=True, help="Fresh runs; no such folder: none.")
 @click.option("--records", help="Committed records; the package's own by default.")
-def command(
-    paper: str,
-    number: str | None,
-    form: str,
-    protocol: str | None,
-    sets: tuple[str, ...],
-    lengths: str | None,
-    runs: str,
-    records: str | None,
-) -> None:
+def command(**options: Any) -> None:
     """Print a table of a paper: our number, the paper's beside it, and the difference.
 
-    Without NUMBER: the tables that there are.
+    Without NUMBER: the tables and figures that there are.
 
     pezoo table ruoss2023 1
     """
-    from leaderboard.papers import text
     from leaderboard.papers.paper import read
 
-    source = read(paper)
-    if number is None:
-        _list(source)
-        return
-    source.table(number)
-    counted = _lengths(lengths)
-    found = _records(runs, records)
-    filled = _filled(source, number, found, _protocols(source, protocol, sets), counted)
+    typed = TableOptions(**options)
+    paper = read(typed.paper)
+    if typed.figure and typed.number:
+        raise click.UsageError("expected NUMBER or --figure, was given both")
+    if typed.figure or typed.number:
+        _show(typed, paper)
+    else:
+        _list(paper)
+
+
+def _show(options: TableOptions, paper: Paper) -> None:
+    from leaderboard.papers import text
+
+    filled = _filled(options, paper)
     if not filled.runs:
-        name = protocol or source.protocols[-1]
-        options = "".join(f" --set {shlex.quote(one)}" for one in sets)
-        command = f"pezoo bench --protocol {shlex.quote(name)}{options} {text.request(filled)}"
-        click.echo(f"no run fills it yet: {command}", err=True)
-    if form == "table":
+        click.echo(f"no run fills it yet: {_bench(options, filled)}", err=True)
+    if options.format == "table":
         click.echo(text.as_text(filled, get_terminal_size((80, 24)).columns), nl=False)
     else:
-        render = {"markdown": text.as_markdown, "csv": text.as_csv, "json": text.as_json}[form]
-        click.echo(render(filled), nl=False)
+        render = {"markdown": text.as_markdown, "csv": text.as_csv, "json": text.as_json}
+        click.echo(render[options.format](filled), nl=False)
+    if options.figure:
+        from leaderboard.papers.pictures import draw
+
+        for path in draw(filled, Path(options.out)):
+            click.echo(f"picture {path}", err=True)
+
+
+def _filled(options: TableOptions, paper: Paper) -> Filled:
+    """Filled by the first protocol that has runs; where none has, the last one's, empty."""
+    from leaderboard.papers.cells import fill
+
+    part = paper.figure(options.figure) if options.figure else paper.table(options.number or "")
+    lengths, protocols = _lengths(options.lengths), _protocols(options, paper)
+    records = _records(options)
+    every = [fill(paper, part, records, protocol, lengths) for protocol in protocols]
+    return next((filled for filled in every if filled.runs), every[-1])
 
 
 def _list(paper: Paper) -> None:
     click.echo(f"{paper.authors} ({paper.year}): {paper.title}. {paper.url}")
     for number, table in paper.tables.items():
         click.echo(f"  {number}  {table.title}")
+    for number, figure in paper.figures.items():
+        click.echo(f"  --figure {number}  {figure.title}")
 
 
-def _protocols(paper: Paper, name: str | None, sets: tuple[str, ...]) -> list[Protocol]:
-    """Those that may fill the table."""
+def _protocols(options: TableOptions, paper: Paper) -> list[Protocol]:
     from harness.settings.protocol import load_protocol
 
-    return [load_protocol(one, sets) for one in ([name] if name else paper.protocols)]
+    names = [options.protocol] if options.protocol else paper.protocols
+    return [load_protocol(name, options.set) for name in names]
 
 
-def _filled(
-    paper: Paper,
-    number: str,
-    records: Sequence[Record],
-    protocols: Sequence[Protocol],
-    lengths: frozenset[int] | None,
-) -> Filled:
-    """The table filled by the first protocol that has runs; where none has, the last one's."""
-    from leaderboard.papers.cells import fill
+def _bench(options: TableOptions, filled: Filled) -> str:
+    """The command whose runs would fill it."""
+    from leaderboard.papers.text import request
 
-    tables = [fill(paper, number, records, protocol, lengths) for protocol in protocols]
-    return next((table for table in tables if table.runs), tables[-1])
+    name = options.protocol or filled.paper.protocols[-1]
+    sets = "".join(f" --set {shlex.quote(one)}" for one in options.set)
+    return f"pezoo bench --protocol {shlex.quote(name)}{sets} {request(filled)}"
 
 
 def _lengths(text: str | None) -> frozenset[int] | None:
@@ -105,13 +129,13 @@ def _lengths(text: str | None) -> frozenset[int] | None:
         raise click.UsageError(f"--lengths {text!r}: expected as in 42-100 or 60,80") from None
 
 
-def _records(runs: str, records: str | None) -> list[Record]:
+def _records(options: TableOptions) -> list[Record]:
     from leaderboard.records import RECORDS, load
 
-    source = Path(records) if records else RECORDS
+    source = Path(options.records) if options.records else RECORDS
     if not source.is_dir():
         raise click.UsageError(f"no folder {source}")
-    fresh = [Path(runs)] if Path(runs).is_dir() else []
+    fresh = [Path(options.runs)] if Path(options.runs).is_dir() else []
     found, problems = load([*fresh, source])
     for problem in problems:
         click.echo(f"left out: {problem}", err=True)

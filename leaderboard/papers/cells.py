@@ -10,7 +10,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 from leaderboard.config import Protocol
-from leaderboard.papers.paper import Column, Number, Paper, Table, published
+from leaderboard.papers.paper import Column, Number, Paper, Table, lines_of
 from leaderboard.schema import Record
 from pezoo.spec import parse
 
@@ -43,11 +43,10 @@ class Cell:
 
 @dataclass(frozen=True)
 class Filled:
-    """One table of a paper, filled by the runs of one protocol."""
+    """One table or figure of a paper, filled by the runs of one protocol."""
 
     paper: Paper
-    number: str
-    table: Table
+    part: Table
     protocol: Protocol
     lengths: frozenset[int] | None  # those that count; None: all unseen ones
     cells: tuple[Cell, ...]  # row by row
@@ -60,20 +59,20 @@ class Filled:
 
 def fill(
     paper: Paper,
-    number: str,
+    part: Table,
     records: Iterable[Record],
     protocol: Protocol,
     lengths: frozenset[int] | None = None,
 ) -> Filled:
-    """A table of a paper from the runs of a protocol, which may differ in the learning rate."""
+    """A table or a figure from the runs of a protocol, which may differ in the learning rate."""
     by_kind = defaultdict(list)
     for record in records:
         by_kind[record.task, record.config.encoding].append(record)
-    table, cells = paper.table(number), []
-    for line in published(paper, number):
-        for column in table.columns:
+    cells = []
+    for line in lines_of(paper, part):
+        for column in part.columns:
             options = [
-                _option(encoding, column, own, table.measure, lengths)
+                _option(encoding, column, own, part.measure, lengths)
                 for name in column.encodings
                 for encoding in paper.texts(name)
                 if (own := _runs(by_kind, protocol, line.task, encoding))
@@ -82,10 +81,10 @@ def fill(
                 group=line.group,
                 task=line.task,
                 column=column.name,
-                paper=line.numbers[column.name],
+                paper=line.numbers.get(column.name),
             )
             cells.append(replace(cell, **max(options, key=_goodness, default={})))
-    return Filled(paper, number, table, protocol, lengths, tuple(cells))
+    return Filled(paper, part, protocol, lengths, tuple(cells))
 
 
 def _runs(

@@ -55,11 +55,24 @@ class Column(Settings):
 class Table(Settings):
     """A table as paper.toml has it. `measure` is averaged over all unseen test lengths."""
 
+    label: str  # "Table 1"
     title: str
     place: str  # in the paper
     measure: Literal["token", "exact"]
     columns: tuple[Column, ...]
     remarks: tuple[str, ...] = ()
+
+
+class Figure(Table):
+    """A figure, filled as a table is, without published numbers.
+
+    `kind`: "curves" of accuracy over test lengths, a picture per task; or a "sweep" whose columns
+    are named by numbers, one picture with a curve per task; `axis` says what the numbers are.
+    """
+
+    kind: Literal["curves", "sweep"]
+    axis: str = "test length"
+    tasks: tuple[str, ...]
 
 
 class Paper(Settings):
@@ -80,17 +93,14 @@ class Paper(Settings):
     remarks: tuple[str, ...] = ()
     encodings: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     tables: dict[str, Table]
+    figures: dict[str, Figure] = Field(default_factory=dict)
 
     @model_validator(mode="before")
     @classmethod
     def _columns(cls, raw: dict[str, Any]) -> dict[str, Any]:
-        """A column that is a text, "rope", is one of that name, with its table's summary."""
-        tables = {
-            number: {key: value for key, value in table.items() if key != "summary"}
-            | {"columns": [_column(one, table.get("summary")) for one in table["columns"]]}
-            for number, table in raw["tables"].items()
-        }
-        return raw | {"tables": tables}
+        """A column that is a text, "rope", is one of that name, with its part's summary."""
+        parts = {"tables": "Table", "figures": "Figure"}
+        return raw | {key: _parts(kind, raw[key]) for key, kind in parts.items() if key in raw}
 
     def texts(self, encoding: str) -> tuple[str, ...]:
         """What runs may have typed for an encoding of a table."""
@@ -101,6 +111,12 @@ class Paper(Settings):
         if number not in self.tables:
             raise ValueError(unknown(f"table of {self.name}", number, self.tables))
         return self.tables[number]
+
+    def figure(self, number: str) -> Figure:
+        """Errors: ValueError names the figures that there are."""
+        if number not in self.figures:
+            raise ValueError(unknown(f"figure of {self.name}", number, self.figures))
+        return self.figures[number]
 
 
 @dataclass(frozen=True)
@@ -125,12 +141,17 @@ def read(name: str) -> Paper:
     return Paper.model_validate({"name": name} | tomllib.loads(text))
 
 
-def published(paper: Paper, number: str) -> list[Line]:
-    """The rows of a table in the paper's order. Errors: ValueError for other columns than its."""
-    path, table = FOLDER / paper.name / f"table-{number}.csv", paper.table(number)
+def lines_of(paper: Paper, part: Table) -> list[Line]:
+    """The rows of a table or a figure in the paper's order, with what is published of them.
+
+    Errors: ValueError for a file with other columns than paper.toml.
+    """
+    if isinstance(part, Figure):
+        return [Line("", task, {}) for task in part.tasks]
+    path = FOLDER / paper.name / f"{part.label.replace(' ', '-').lower()}.csv"
     with path.open(encoding="utf-8", newline="") as file:
         header, *rows = csv.reader(file)
-    expected = ["group", "task", *(column.name for column in table.columns)]
+    expected = ["group", "task", *(column.name for column in part.columns)]
     if header != expected or any(len(row) != len(header) for row in rows):
         raise ValueError(f"{path.name}: expected rows of {', '.join(expected)}")
     numbers = [[Number.parse(text) if text else None for text in row[2:]] for row in rows]
@@ -138,6 +159,15 @@ def published(paper: Paper, number: str) -> list[Line]:
         Line(row[0], row[1], dict(zip(header[2:], own, strict=True)))
         for row, own in zip(rows, numbers, strict=True)
     ]
+
+
+def _parts(kind: str, raw: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    return {
+        number: {key: value for key, value in part.items() if key != "summary"}
+        | {"columns": [_column(one, part.get("summary")) for one in part["columns"]]}
+        | {"label": f"{kind} {number}"}
+        for number, part in raw.items()
+    }
 
 
 def _column(raw: str | dict[str, Any], summary: str | None) -> dict[str, Any]:

@@ -21,16 +21,22 @@ PARTS = ("ours", "paper", "diff")
 
 def caption(filled: Filled) -> list[str]:
     """What the numbers are, the paper's budget and ours, and the remarks."""
-    paper, table, cells = filled.paper, filled.table, filled.cells
+    paper, part, cells = filled.paper, filled.part, filled.cells
     there = sum(cell.ours is not None for cell in cells)
     return [
-        f"{paper.authors} ({paper.year}), Table {filled.number}, {table.place}: {table.title}.",
+        f"{paper.authors} ({paper.year}), {part.label}, {part.place}: {part.title}.",
         f"Paper: {paper.budget}.",
         f"Ours: {budget(filled)}.",
-        f"{there} of {len(cells)} cells have a number of ours; diff is ours - paper, in points.",
-        *table.remarks,
+        f"{there} of {len(cells)} cells have a number of ours; "
+        + ("diff is ours - paper, in points." if compared(cells) else "the paper prints none."),
+        *part.remarks,
         *paper.remarks,
     ]
+
+
+def compared(cells: Iterable[Cell]) -> bool:
+    """Whether the paper has a number for any of them."""
+    return any(cell.paper is not None for cell in cells)
 
 
 def budget(filled: Filled) -> str:
@@ -46,10 +52,11 @@ def budget(filled: Filled) -> str:
     }
     counts = {score.count for score in tested.values() if score.count}
     trained = {run.config.train.lengths for run in runs}
+    first = ", short ones first" if any(run.config.train.curriculum for run in runs) else ""
     return (
         f"protocol {name}, {_numbers({run.config.train.steps for run in runs})} steps, "
         f"batch {_numbers({run.config.train.batch for run in runs})}, "
-        f"lengths {min(low for low, _ in trained)} to {max(high for _, high in trained)}; "
+        f"lengths {min(low for low, _ in trained)} to {max(high for _, high in trained)}{first}; "
         f"seeds {_numbers({run.seed for run in runs})} "
         f"at the rates {_numbers({run.config.train.lr for run in runs})}; "
         f"tested on {_span(counts)} samples of every length of {_numbers(tested)}; "
@@ -59,7 +66,7 @@ def budget(filled: Filled) -> str:
 
 def request(filled: Filled) -> str:
     """The encodings and tasks of a table, as `pezoo bench` takes them."""
-    named = dict.fromkeys(one for column in filled.table.columns for one in column.encodings)
+    named = dict.fromkeys(one for column in filled.part.columns for one in column.encodings)
     encodings = ",".join(filled.paper.texts(one)[0] for one in named)
     tasks = ",".join(dict.fromkeys(cell.task for cell in filled.cells))
     return f'--pe "{encodings}" --task "{tasks}"'
@@ -75,7 +82,7 @@ def as_text(filled: Filled, width: int) -> str:
 
 def as_markdown(filled: Filled) -> str:
     """One table whose cells are `ours (paper, difference)`."""
-    columns = [markdown_text(column.name) for column in filled.table.columns]
+    columns = [markdown_text(column.name) for column in filled.part.columns]
     rows = [
         [own[0].group, markdown_text(task), *(_markdown_cell(cell) for cell in own)]
         for task, own in _rows(filled)
@@ -100,7 +107,7 @@ def as_json(filled: Filled) -> str:
     """The caption's facts and every cell with the runs that it comes from."""
     data = {
         "paper": filled.paper.name,
-        "table": filled.number,
+        "part": filled.part.label,
         "protocol": filled.protocol.name,
         "caption": caption(filled),
         "cells": [_data(cell) for cell in filled.cells],
@@ -139,6 +146,8 @@ def _parts(cell: Cell) -> tuple[str, str, str]:
 
 def _markdown_cell(cell: Cell) -> str:
     ours, paper, difference = _parts(cell)
+    if cell.paper is None:
+        return ours
     return f"{ours} ({paper})" if cell.ours is None else f"{ours} ({paper}, {difference})"
 
 
@@ -153,7 +162,7 @@ def _blocks(filled: Filled, width: int) -> Iterable[list[str]]:
     wide = max(map(len, names))
     columns = [
         _column(column.name, [own[at] for _, own in rows])
-        for at, column in enumerate(filled.table.columns)
+        for at, column in enumerate(filled.part.columns)
     ]
     while columns:
         taken, room = 0, width - wide
@@ -169,11 +178,12 @@ def _blocks(filled: Filled, width: int) -> Iterable[list[str]]:
 
 def _column(name: str, cells: Sequence[Cell]) -> list[str]:
     """The lines of one column: its name, broken at the colon; the parts' names; a rule; numbers."""
-    table = [PARTS, *map(_parts, cells)]
-    sizes = [max(len(line[at]) for line in table) for at in range(len(PARTS))]
+    parts = len(PARTS) if compared(cells) else 1
+    table = [line[:parts] for line in (PARTS, *map(_parts, cells))]
+    sizes = [max(len(line[at]) for line in table) for at in range(parts)]
     *outer, inner = name.split(":")
     head = [*(f"{part}:" for part in outer), inner]
-    sizes[0] += max(0, max(map(len, head)) - sum(sizes) - 2)
+    sizes[0] += max(0, max(map(len, head)) - sum(sizes) - parts + 1)
     lines = [" ".join(t.rjust(s) for t, s in zip(line, sizes, strict=True)) for line in table]
     wide = len(lines[0])
     return [*(part.ljust(wide) for part in head), lines[0], "-" * wide, *lines[1:]]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
+from xml.etree import ElementTree
 
 import pytest
 from click.testing import CliRunner
@@ -16,7 +18,8 @@ from harness.cli.main import cli
 from harness.settings.protocol import load_protocol
 from leaderboard.papers import text
 from leaderboard.papers.cells import fill
-from leaderboard.papers.paper import Number, Paper, names, published, read
+from leaderboard.papers.paper import Number, Paper, lines_of, names, read
+from leaderboard.papers.pictures import _curve, draw
 from leaderboard.schema import Record
 from pezoo.registry import check
 from pezoo.spec import parse
@@ -62,7 +65,7 @@ def cell(filled, column, task="even_pairs"):
 
 @pytest.mark.parametrize(("name", "number"), TABLES)
 def test_published_tables_are_whole_and_name_what_exists(name, number):
-    paper, lines = read(name), published(read(name), number)
+    paper, lines = read(name), lines_of(read(name), read(name).tables[number])
     for line in lines:
         assert tasks.canonical(line.task) == line.task
         assert None not in line.numbers.values(), f"{line.task} lacks a number"
@@ -75,7 +78,10 @@ def test_published_tables_are_whole_and_name_what_exists(name, number):
 
 
 def test_ruoss2023_has_15_tasks_and_agrees_with_itself_but_for_two_misprints(paper):
-    lines = {n: {line.task: line.numbers for line in published(paper, n)} for n in paper.tables}
+    lines = {
+        n: {line.task: line.numbers for line in lines_of(paper, paper.tables[n])}
+        for n in paper.tables
+    }
     first, fourth = lines["1"], lines["4"]
     assert all(list(table) == list(first) and len(table) == 15 for table in lines.values())
     ours = [column.name for column in paper.tables["1"].columns if ":" in column.name]
@@ -92,10 +98,10 @@ def test_ruoss2023_has_15_tasks_and_agrees_with_itself_but_for_two_misprints(pap
 
 
 def test_a_few_numbers_by_hand(paper):
-    first = {line.task: line.numbers for line in published(paper, "1")}
+    first = {line.task: line.numbers for line in lines_of(paper, paper.tables["1"])}
     assert first["missing_duplicate"]["randomized:rope"] == Number(88.7)
     assert first["bucket_sort"]["relative"] == Number(91.9)
-    fourth = {line.task: line.numbers for line in published(paper, "4")}
+    fourth = {line.task: line.numbers for line in lines_of(paper, paper.tables["4"])}
     assert fourth["even_pairs"]["relative"] == Number(67.6, 15.3)
     assert fourth["bucket_sort"]["randomized:learned"] == Number(98.9, 0.4)
 
@@ -106,7 +112,7 @@ def test_a_cell_is_the_maximum_over_rates_and_seeds_of_the_mean_over_unseen_leng
         run("rope", {40: 0.1, 41: 0.9, 60: 0.5}, seed=1),  # 70
         run("rope", {40: 0.1, 41: 0.8, 60: 0.7}, seed=0, lr=3e-4),  # 75
     ]
-    filled = fill(paper, "1", records, MINI)
+    filled = fill(paper, paper.tables["1"], records, MINI)
     found = cell(filled, "rope")
     assert found.ours == Number(pytest.approx(75.0))
     assert found.paper == Number(51.0)
@@ -123,32 +129,34 @@ def test_a_mean_is_that_of_the_best_rate_with_the_sample_deviation_over_its_seed
         for lr, values in rate.items()
         for seed, value in enumerate(values)
     ]
-    found = cell(fill(paper, "4", records, MINI), "rope")
+    found = cell(fill(paper, paper.tables["4"], records, MINI), "rope")
     assert found.ours == Number(pytest.approx(60.0), pytest.approx(20.0))  # sqrt(800 / 2)
     assert {one.config.train.lr for one in found.used} == {1e-3}
-    alone = cell(fill(paper, "4", records[:1], MINI), "rope")
+    alone = cell(fill(paper, paper.tables["4"], records[:1], MINI), "rope")
     assert alone.ours == Number(pytest.approx(40.0))  # one seed has no deviation
 
 
 def test_the_best_of_several_encodings_fills_a_cell(paper):
     records = [run("randomized:rope", {41: 0.7}), run("randomized:alibi", {41: 0.8})]
-    found = cell(fill(paper, "5", records, MINI), "best, max")
+    found = cell(fill(paper, paper.tables["5"], records, MINI), "best, max")
     assert (found.ours, found.encoding) == (Number(pytest.approx(80.0)), "randomized:alibi")
     learned = [
         run("learned", {41: "cannot represent"}),
         run("learned(max_len=2048)", {41: 0.5}),
     ]
-    assert cell(fill(paper, "1", learned, MINI), "learned").ours == Number(50.0)
-    words = cell(fill(paper, "1", learned[:1], MINI), "learned")
+    assert cell(fill(paper, paper.tables["1"], learned, MINI), "learned").ours == Number(50.0)
+    words = cell(fill(paper, paper.tables["1"], learned[:1], MINI), "learned")
     assert (words.ours, words.words, words.difference) == (None, "cannot represent", None)
 
 
 def test_lengths_without_instances_are_left_out_and_lengths_can_be_chosen(paper):
     record = run("rope", {40: 1.0, 41: 0.6, 60: "no instance", 61: 0.8})
-    assert cell(fill(paper, "1", [record], MINI), "rope").ours == Number(pytest.approx(70.0))
-    chosen = fill(paper, "1", [record], MINI, frozenset({61, 62}))
+    assert cell(fill(paper, paper.tables["1"], [record], MINI), "rope").ours == Number(
+        pytest.approx(70.0)
+    )
+    chosen = fill(paper, paper.tables["1"], [record], MINI, frozenset({61, 62}))
     assert cell(chosen, "rope").ours == Number(pytest.approx(80.0))
-    none = fill(paper, "1", [record], MINI, frozenset({99}))
+    none = fill(paper, paper.tables["1"], [record], MINI, frozenset({99}))
     assert cell(none, "rope").words == "not tested"
 
 
@@ -158,17 +166,17 @@ def test_runs_of_other_settings_do_not_fill_a_cell(paper):
         run("rope(base=500)", {41: 0.9}),
         run("rope", {41: 0.9}, task="reverse"),
     ]
-    assert fill(paper, "1", other, MINI).runs == []
+    assert fill(paper, paper.tables["1"], other, MINI).runs == []
     longer = load_protocol("ruoss2023-mini", ("train.steps=4000",))
-    assert cell(fill(paper, "1", other, longer), "rope").used == (other[0],)
+    assert cell(fill(paper, paper.tables["1"], other, longer), "rope").used == (other[0],)
 
 
 def test_of_several_versions_the_newest_counts_and_a_failed_run_is_words(paper):
     old, new = run("rope", {41: 0.9}), run("rope", {41: 0.6}, version=2)
-    assert cell(fill(paper, "1", [new, old], MINI), "rope").used == (new,)
+    assert cell(fill(paper, paper.tables["1"], [new, old], MINI), "rope").used == (new,)
     failed = run("rope", {}, status="failed", reason="loss is not finite", seed=1)
-    assert cell(fill(paper, "1", [failed], MINI), "rope").words == "failed"
-    both = cell(fill(paper, "1", [failed, old], MINI), "rope")
+    assert cell(fill(paper, paper.tables["1"], [failed], MINI), "rope").words == "failed"
+    both = cell(fill(paper, paper.tables["1"], [failed, old], MINI), "rope")
     assert (both.ours, len(both.runs)) == (Number(90.0), 2)
 
 
@@ -178,7 +186,7 @@ def filled(paper):
         run("rope", {40: 1.0, 41: 0.6, 60: 0.4}),
         run("learned", {41: "cannot represent"}),
     ]
-    return fill(paper, "1", records, MINI)
+    return fill(paper, paper.tables["1"], records, MINI)
 
 
 def test_a_table_fits_80_characters_and_shows_empty_cells(filled):
@@ -188,7 +196,8 @@ def test_a_table_fits_80_characters_and_shows_empty_cells(filled):
     assert "-  67.3    - 50.0  51.0 -1.0" in even  # alibi and rope
     assert "cannot represent  50.7    -" in even
     shown = " ".join(lines)
-    assert "2,000 steps, batch 32, lengths 1 to 40; seeds 0 at the rates 0.001" in shown
+    steps = f"{MINI.train.steps:,} steps, batch 32, lengths 1 to 40, short ones first"
+    assert f"{steps}; seeds 0 at the rates 0.001" in shown
     assert "tested on 64 samples of every length of 41, 60; 1 runs per cell" in shown
     assert "Paper: 2,000,000 steps" in shown
     assert "1 of 165 cells" in shown
@@ -196,7 +205,7 @@ def test_a_table_fits_80_characters_and_shows_empty_cells(filled):
 
 @pytest.mark.parametrize("number", ["1", "3", "4", "5"])
 def test_every_table_shows_every_name_whole(paper, number):
-    shown = text.as_text(fill(paper, number, [], MINI), 80)
+    shown = text.as_text(fill(paper, paper.tables[number], [], MINI), 80)
     for column in paper.table(number).columns:
         assert all(part in shown for part in column.name.split(":"))
     assert max(map(len, shown.splitlines())) <= 80
@@ -234,3 +243,48 @@ def test_the_command_prints_the_table_of_the_records_it_is_given(tmp_path, save)
     assert "0 of 165 cells" in other.stdout
     assert 'no run fills it yet: pezoo bench --protocol ruoss2023 --pe "nope,' in other.stderr
     assert "learned(max_len=2048)" in other.stderr
+
+
+@pytest.mark.parametrize("number", read("ruoss2023").figures)
+def test_a_figure_names_what_exists(paper, number):
+    figure = paper.figure(number)
+    assert [tasks.canonical(task) for task in figure.tasks] == list(figure.tasks)
+    for column in figure.columns:
+        for encoding in column.encodings:
+            check(parse(encoding))
+
+
+def test_curves_have_a_picture_for_each_task_with_runs(paper, tmp_path):
+    records = [
+        run("rope", {40: 1.0, 41: 0.6, 60: 0.4}),
+        run("rope", {40: 0.8, 41: 0.4, 60: 0.2}, seed=1),
+        run("alibi", {40: 1.0, 41: "cannot represent"}),
+        run("randomized:rope", {40: 1.0, 41: 0.9, 60: 0.9}),
+    ]
+    filled = fill(paper, paper.figures["4"], records, MINI)
+    assert _curve(cell(filled, "rope"), paper.figures["4"]).cells[1].main.mean == 0.5
+    (path,) = draw(filled, tmp_path)
+    assert path.name == "ruoss2023.figure-4.even_pairs.svg"
+    picture = path.read_text("utf-8")
+    assert ElementTree.fromstring(picture).tag.endswith("svg")
+    assert {">rope<", ">randomized:rope<", ">test length"} <= set(
+        re.findall(r">(?:rope<|alibi<|randomized:rope<|test length)", picture)
+    )
+    assert ">alibi<" not in picture
+
+
+def test_a_sweep_is_one_picture_over_the_numbers_of_its_columns(paper, tmp_path):
+    records = [
+        run(f"randomized{options}:relative", {41: value}, task="missing_duplicate")
+        for options, value in (("", 0.9), ("(max_len=8192)", 0.6))
+    ]
+    filled = fill(paper, paper.figures["3"], records, MINI)
+    shown = text.as_text(filled, 80)
+    assert "missing_duplicate     - 90.0    - 60.0" in shown
+    assert "the paper prints none" in shown
+    (path,) = draw(filled, tmp_path)
+    assert path.name == "ruoss2023.figure-3.svg"
+    picture = path.read_text("utf-8")
+    assert ">maximum position L" in picture
+    assert "longest length in training" not in picture
+    assert draw(fill(paper, paper.figures["3"], [], MINI), tmp_path) == []

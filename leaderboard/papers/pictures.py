@@ -1,0 +1,76 @@
+"""A filled figure as pictures: accuracy over test lengths, or over what was swept."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from itertools import groupby
+from pathlib import Path
+
+from leaderboard.curves import Points, curves
+from leaderboard.files import slug
+from leaderboard.intervals import over_seeds
+from leaderboard.papers.cells import Cell, Filled
+from leaderboard.papers.paper import Figure
+from leaderboard.rows import EXACT, TOKENS
+from leaderboard.rows import Cell as Point
+from leaderboard.styles import styles
+
+
+def draw(filled: Filled, folder: Path) -> list[Path]:
+    """Write the pictures of a figure for which there are numbers; their paths."""
+    figure, paths = filled.part, []
+    if not isinstance(figure, Figure):
+        raise ValueError(f"{figure.label} is no figure")
+    name = f"{filled.paper.name}.{figure.label.replace(' ', '-').lower()}"
+    for task, picture in {"curves": _curves, "sweep": _sweep}[figure.kind](filled, figure).items():
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / (f"{name}.{slug(task)}.svg" if task else f"{name}.svg")
+        path.write_text(picture, encoding="utf-8")
+        paths.append(path)
+    return paths
+
+
+def _curves(filled: Filled, figure: Figure) -> dict[str, str]:
+    """A picture per task, a curve per column, each in the same style everywhere."""
+    found: dict[str, list[Points]] = {}
+    for task, cells in groupby(filled.cells, lambda cell: cell.task):
+        found[task] = [_curve(cell, figure) for cell in cells if cell.used]
+    look = styles(curve for drawn in found.values() for curve in drawn)
+    title = f"{figure.label}, {filled.protocol.name}"
+    return {
+        task: curves(f"{task} ({title})", drawn, look, figure.axis)
+        for task, drawn in found.items()
+        if drawn
+    }
+
+
+def _curve(cell: Cell, figure: Figure) -> Points:
+    """The mean of a cell's runs at every length, with the interval over their seeds."""
+    values: dict[tuple[int, bool], list[float]] = defaultdict(list)
+    for run in cell.used:
+        for score in run.scores.last:
+            if (value := getattr(score, figure.measure)) is not None:
+                values[score.length, score.seen].append(value)
+    points = [
+        Point(length=length, seen=seen, main=over_seeds(own))
+        for (length, seen), own in sorted(values.items())
+    ]
+    return Points(cell.column, tuple(points), _metric(figure), cell.used[0].train_length)
+
+
+def _sweep(filled: Filled, figure: Figure) -> dict[str, str]:
+    """One picture, of no single task: a curve per task over the numbers that name the columns."""
+    drawn = []
+    for task, cells in groupby(filled.cells, lambda cell: cell.task):
+        points = [
+            Point(length=int(cell.column), seen=False, main=over_seeds([cell.ours.value / 100]))
+            for cell in cells
+            if cell.ours
+        ]
+        drawn += [Points(task, tuple(points), _metric(figure), None)] if points else []
+    title = f"{filled.paper.name}, {figure.label}, {filled.protocol.name}"
+    return {"": curves(title, drawn, axis=figure.axis)} if drawn else {}
+
+
+def _metric(figure: Figure) -> str:
+    return TOKENS if figure.measure == "token" else EXACT
