@@ -37,7 +37,7 @@ class Cell:
 
     @property
     def difference(self) -> float | None:
-        """Ours minus the paper's, in points."""
+        """Ours minus the paper's."""
         return self.ours.value - self.paper.value if self.ours and self.paper else None
 
 
@@ -127,13 +127,14 @@ def _option(
         return found | {"words": str(next(iter(scores.values())))}
 
     def mean(some: Sequence[Record]) -> float:
-        return fmean(100 * float(scores[run.run]) for run in some)
+        return fmean(float(scores[run.run]) for run in some)
 
     if column.summary == "max":
         best = max(good, key=lambda run: mean([run]))
         return found | {"ours": Number(mean([best])), "used": (best,)}
-    rates = {run.config.train.lr for run in good}
-    same = max(([r for r in good if r.config.train.lr == rate] for rate in sorted(rates)), key=mean)
+    rates = sorted({run.config.train.lr for run in good})
+    same = max(([r for r in good if r.config.train.lr == rate] for rate in rates), key=mean)
+    same = good if column.summary == "all" else same
     sd = stdev(mean([run]) for run in same) if len(same) > 1 else None
     return found | {"ours": Number(mean(same), sd), "used": tuple(same)}
 
@@ -143,9 +144,15 @@ def _goodness(option: Mapping[str, Any]) -> float:
 
 
 def score_of(run: Record, measure: str, lengths: frozenset[int] | None) -> float | str:
-    """The mean of a measure over all unseen lengths, or over `lengths`; or why there is none."""
+    """A run's hours; or its mean over all unseen lengths, or over `lengths`, in percent.
+
+    Words say why there is none.
+    """
     if run.status != "done":
         return "failed"
+    if measure == "hours":
+        seconds = run.cost.train_seconds
+        return "not measured" if seconds is None else seconds / 3600
     scores = [
         score
         for score in run.scores.last
@@ -155,4 +162,4 @@ def score_of(run: Record, measure: str, lengths: frozenset[int] | None) -> float
     values = [getattr(score, measure) for score in scores if score.status == "ok"]
     if len(values) < len(scores) or None in values:
         return next((s.status for s in scores if s.status != "ok"), "not measured")
-    return fmean(values) if values else "not tested"
+    return 100 * fmean(values) if values else "not tested"

@@ -19,7 +19,7 @@ SD = "±"  # between a mean and its standard deviation
 
 @dataclass(frozen=True)
 class Number:
-    """In percent, with the standard deviation where there is one."""
+    """In percent, or in hours, with the standard deviation where there is one."""
 
     value: float
     sd: float | None = None
@@ -33,18 +33,22 @@ class Number:
         value, there, sd = text.partition(SD)
         return cls(float(value), float(sd) if there else None)
 
-    def __str__(self) -> str:
-        return f"{self.value:.1f}" + ("" if self.sd is None else f"{SD}{self.sd:.1f}")
+    def text(self, digits: int) -> str:
+        """
+        >>> Number(67.61, 15.34).text(digits=1)
+        '67.6±15.3'
+        """
+        return f"{self.value:.{digits}f}" + ("" if self.sd is None else f"{SD}{self.sd:.{digits}f}")
 
 
-Summary = Literal["max", "mean"]
+Summary = Literal["max", "mean", "all"]
 
 
 class Column(Settings):
     """A column of a table, filled by the best of `encodings`.
 
-    `summary`: "max" over learning rates and seeds; or "mean" with standard deviation over the seeds
-    of the learning rate whose mean is best.
+    `summary`: "max" over learning rates and seeds; "mean" with standard deviation over the seeds of
+    the learning rate whose mean is best; "all", the same over all learning rates and seeds.
     """
 
     name: str
@@ -53,12 +57,17 @@ class Column(Settings):
 
 
 class Table(Settings):
-    """A table as paper.toml has it. `measure` is averaged over all unseen test lengths."""
+    """A table as paper.toml has it, with `digits` after the point.
+
+    `measure`: token accuracy or exact match, averaged over all unseen test lengths, in percent; or
+    the hours of training, by the clock.
+    """
 
     label: str  # "Table 1"
     title: str
     place: str  # in the paper
-    measure: Literal["token", "exact"]
+    measure: Literal["token", "exact", "hours"]
+    digits: int = 1
     columns: tuple[Column, ...]
     remarks: tuple[str, ...] = ()
 
@@ -94,6 +103,7 @@ class Paper(Settings):
     encodings: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     tables: dict[str, Table]
     figures: dict[str, Figure] = Field(default_factory=dict)
+    missing: dict[str, str] = Field(default_factory=dict)  # figures that cannot be made, and why
 
     @model_validator(mode="before")
     @classmethod
@@ -113,7 +123,9 @@ class Paper(Settings):
         return self.tables[number]
 
     def figure(self, number: str) -> Figure:
-        """Errors: ValueError names the figures that there are."""
+        """Errors: ValueError names the figures that there are, or says why one is not."""
+        if number in self.missing:
+            raise ValueError(f"figure {number} of {self.name} is not there: {self.missing[number]}")
         if number not in self.figures:
             raise ValueError(unknown(f"figure of {self.name}", number, self.figures))
         return self.figures[number]

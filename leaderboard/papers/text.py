@@ -22,15 +22,16 @@ PARTS = ("ours", "paper", "diff")
 def caption(filled: Filled) -> list[str]:
     """What the numbers are, the paper's budget and ours, and the remarks."""
     paper, part, cells = filled.paper, filled.part, filled.cells
+    unit = "hours" if part.measure == "hours" else "points"
     there = sum(cell.ours is not None for cell in cells)
     return [
         f"{paper.authors} ({paper.year}), {part.label}, {part.place}: {part.title}.",
         f"Paper: {paper.budget}.",
         f"Ours: {budget(filled)}.",
         f"{there} of {len(cells)} cells have a number of ours; "
-        + ("diff is ours - paper, in points." if compared(cells) else "the paper prints none."),
+        + (f"diff is ours - paper, in {unit}." if compared(cells) else "the paper prints none."),
         *part.remarks,
-        *paper.remarks,
+        *(paper.remarks if part.measure != "hours" else ()),
     ]
 
 
@@ -53,6 +54,10 @@ def budget(filled: Filled) -> str:
     counts = {score.count for score in tested.values() if score.count}
     trained = {run.config.train.lengths for run in runs}
     first = ", short ones first" if any(run.config.train.curriculum for run in runs) else ""
+    where = sorted(
+        {run.env.cpu or "cpu" if run.env.device == "cpu" else run.env.device for run in runs}
+    )
+    machines = f", on {' and '.join(where)}" if filled.part.measure == "hours" else ""
     return (
         f"protocol {name}, {_numbers({run.config.train.steps for run in runs})} steps, "
         f"batch {_numbers({run.config.train.batch for run in runs})}, "
@@ -60,7 +65,7 @@ def budget(filled: Filled) -> str:
         f"seeds {_numbers({run.seed for run in runs})} "
         f"at the rates {_numbers({run.config.train.lr for run in runs})}; "
         f"tested on {_span(counts)} samples of every length of {_numbers(tested)}; "
-        f"{_span(len(cell.runs) for cell in filled.cells if cell.runs)} runs per cell"
+        f"{_span(len(cell.runs) for cell in filled.cells if cell.runs)} runs per cell{machines}"
     )
 
 
@@ -84,7 +89,11 @@ def as_markdown(filled: Filled) -> str:
     """One table whose cells are `ours (paper, difference)`."""
     columns = [markdown_text(column.name) for column in filled.part.columns]
     rows = [
-        [own[0].group, markdown_text(task), *(_markdown_cell(cell) for cell in own)]
+        [
+            own[0].group,
+            markdown_text(task),
+            *(_markdown_cell(cell, filled.part.digits) for cell in own),
+        ]
         for task, own in _rows(filled)
     ]
     text = tabulate(rows, ["", "task", *columns], tablefmt="pipe", disable_numparse=True)
@@ -138,14 +147,17 @@ def _data(cell: Cell) -> dict[str, Any]:
     }
 
 
-def _parts(cell: Cell) -> tuple[str, str, str]:
-    difference = MISSING if cell.difference is None else f"{cell.difference:+.1f}"
-    ours = cell.ours or (MISSING if cell.words == NO_RUN else cell.words)
-    return str(ours), str(cell.paper or MISSING), difference
+def _parts(cell: Cell, digits: int) -> tuple[str, str, str]:
+    words = MISSING if cell.words == NO_RUN else cell.words
+    return (
+        cell.ours.text(digits) if cell.ours else words,
+        cell.paper.text(digits) if cell.paper else MISSING,
+        MISSING if cell.difference is None else f"{cell.difference:+.{digits}f}",
+    )
 
 
-def _markdown_cell(cell: Cell) -> str:
-    ours, paper, difference = _parts(cell)
+def _markdown_cell(cell: Cell, digits: int) -> str:
+    ours, paper, difference = _parts(cell, digits)
     if cell.paper is None:
         return ours
     return f"{ours} ({paper})" if cell.ours is None else f"{ours} ({paper}, {difference})"
@@ -161,7 +173,7 @@ def _blocks(filled: Filled, width: int) -> Iterable[list[str]]:
     names = ["task", *(task for task, _ in rows)]
     wide = max(map(len, names))
     columns = [
-        _column(column.name, [own[at] for _, own in rows])
+        _column(column.name, [_parts(own[at], filled.part.digits) for _, own in rows])
         for at, column in enumerate(filled.part.columns)
     ]
     while columns:
@@ -176,10 +188,10 @@ def _blocks(filled: Filled, width: int) -> Iterable[list[str]]:
         yield [" ".join(line).rstrip() for line in lines]
 
 
-def _column(name: str, cells: Sequence[Cell]) -> list[str]:
+def _column(name: str, cells: Sequence[tuple[str, str, str]]) -> list[str]:
     """The lines of one column: its name, broken at the colon; the parts' names; a rule; numbers."""
-    parts = len(PARTS) if compared(cells) else 1
-    table = [line[:parts] for line in (PARTS, *map(_parts, cells))]
+    parts = len(PARTS) if any(paper != MISSING for _, paper, _ in cells) else 1
+    table = [line[:parts] for line in (PARTS, *cells)]
     sizes = [max(len(line[at]) for line in table) for at in range(parts)]
     *outer, inner = name.split(":")
     head = [*(f"{part}:" for part in outer), inner]

@@ -6,8 +6,8 @@ import pytest
 def test_without_a_number_it_lists_the_tables(call):
     code, out, _ = call("table", "ruoss2023")
     assert code == 0
-    tables, figures = [line.split() for line in out.splitlines()[1:5]], out.splitlines()[5:]
-    assert [words[0] for words in tables] == ["1", "3", "4", "5"]
+    tables, figures = [line.split() for line in out.splitlines()[1:6]], out.splitlines()[6:]
+    assert [words[0] for words in tables] == ["1", "2", "3", "4", "5"]
     assert [line.split()[:2] for line in figures] == [["--figure", "3"], ["--figure", "4"]]
 
 
@@ -15,8 +15,9 @@ def test_without_a_number_it_lists_the_tables(call):
     ("args", "words"),
     [
         (["ruos2023", "1"], "did you mean ruoss2023"),
-        (["ruoss2023", "6"], "known: 1, 3, 4, 5"),
+        (["ruoss2023", "6"], "known: 1, 2, 3, 4, 5"),
         (["ruoss2023", "--figure", "9"], "known: 3, 4"),
+        (["ruoss2023", "--figure", "2"], "after the last step"),
         (["ruoss2023", "1", "--figure", "3"], "was given both"),
         (["ruoss2023", "1", "--lengths", "x"], "42-100"),
         (["ruoss2023", "1", "--protocol", "ruos2023"], "did you mean ruoss2023"),
