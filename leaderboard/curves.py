@@ -7,28 +7,16 @@ the highest in rank on top. The drawing itself is templates/curves.svg.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from math import log
 from typing import Any
 
 from leaderboard.overlaps import ROOM, Curve, Overlaps
 from leaderboard.render import render
-from leaderboard.rows import EXACT, Cell, Row
+from leaderboard.rows import EXACT, Cell, Points, Row
 from leaderboard.styles import Style, after_the_curve, needs_log, styles
 
 LEFT, TOP, WIDTH, HEIGHT = 64, 48, 560, 300  # the plotted area, in pixels
-
-
-@dataclass(frozen=True)
-class Points:
-    """A curve that is no row of a table. Where the axis is another, `length` is its number."""
-
-    label: str
-    cells: tuple[Cell, ...]
-    metric: str
-    train_length: int | None  # None: no place on the axis
-    mode: str = ""
 
 
 def curves(

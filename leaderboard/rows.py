@@ -83,3 +83,14 @@ class Row:
     def other(self) -> str:
         """The measure beside it."""
         return EXACT if self.track == "encoder" else TOKENS
+
+
+@dataclass(frozen=True)
+class Points:
+    """A curve that is no row of a table. Where the axis is another, `length` is its number."""
+
+    label: str
+    cells: tuple[Cell, ...]
+    metric: str
+    train_length: int | None  # None: no place on the axis
+    mode: str = ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from leaderboard.rows import Cell, Row
+from leaderboard.rows import Cell, Points, Row
 
 # Okabe and Ito's colours, which colour-blind readers can tell apart, without yellow and black,
 # which vanish on a light and on a dark page.
@@ -23,7 +23,7 @@ class Style:
     marker: str
 
 
-def styles(rows: Iterable[Row]) -> dict[str, Style]:
+def styles(rows: Iterable[Row | Points]) -> dict[str, Style]:
     """One style per label. The first 140 differ; colour first, then dash, always with a marker.
 
     An evaluation mode keeps its encoding's colour, dotted and with a cross.

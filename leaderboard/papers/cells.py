@@ -132,11 +132,18 @@ def _option(
     if column.summary == "max":
         best = max(good, key=lambda run: mean([run]))
         return found | {"ours": Number(mean([best])), "used": (best,)}
-    rates = sorted({run.config.train.lr for run in good})
-    same = max(([r for r in good if r.config.train.lr == rate] for rate in rates), key=mean)
-    same = good if column.summary == "all" else same
+    same = good if column.summary == "all" else max(_of_most_seeds(good), key=mean)
     sd = stdev(mean([run]) for run in same) if len(same) > 1 else None
     return found | {"ours": Number(mean(same), sd), "used": tuple(same)}
+
+
+def _of_most_seeds(runs: Sequence[Record]) -> list[list[Record]]:
+    """The runs of each learning rate that has as many seeds as any: one lucky seed is no rival."""
+    rates: dict[float, list[Record]] = defaultdict(list)
+    for run in sorted(runs, key=lambda run: run.config.train.lr):
+        rates[run.config.train.lr].append(run)
+    most = max(map(len, rates.values()))
+    return [own for own in rates.values() if len(own) == most]
 
 
 def _goodness(option: Mapping[str, Any]) -> float:

@@ -48,7 +48,8 @@ class Column(Settings):
     """A column of a table, filled by the best of `encodings`.
 
     `summary`: "max" over learning rates and seeds; "mean" with standard deviation over the seeds of
-    the learning rate whose mean is best; "all", the same over all learning rates and seeds.
+    the learning rate whose mean is best, of those with most seeds; "all", the same over all learning
+    rates and seeds.
     """
 
     name: str

@@ -6,12 +6,12 @@ from collections import defaultdict
 from itertools import groupby
 from pathlib import Path
 
-from leaderboard.curves import Points, curves
+from leaderboard.curves import curves
 from leaderboard.files import slug
 from leaderboard.intervals import over_seeds
 from leaderboard.papers.cells import Cell, Filled
 from leaderboard.papers.paper import Figure
-from leaderboard.rows import EXACT, TOKENS
+from leaderboard.rows import EXACT, TOKENS, Points
 from leaderboard.rows import Cell as Point
 from leaderboard.styles import styles
 

@@ -14,6 +14,7 @@ from tabulate import tabulate
 
 from leaderboard.escape import csv_text, markdown_text
 from leaderboard.papers.cells import NO_RUN, Cell, Filled
+from leaderboard.schema import Record
 
 MISSING = "-"
 PARTS = ("ours", "paper", "diff")
@@ -45,28 +46,29 @@ def budget(filled: Filled) -> str:
     name, runs = filled.protocol.name, filled.runs
     if not runs:
         return f"no record of protocol {name} fills a cell"
-    scores = [score for run in runs for score in run.scores.last if score.status == "ok"]
-    tested = {
-        score.length: score
-        for score in scores
+    tested = [
+        score
+        for score in (score for run in runs for score in run.scores.last if score.count)
         if (not score.seen if filled.lengths is None else score.length in filled.lengths)
-    }
-    counts = {score.count for score in tested.values() if score.count}
+    ]
     trained = {run.config.train.lengths for run in runs}
     first = ", short ones first" if any(run.config.train.curriculum for run in runs) else ""
-    where = sorted(
-        {run.env.cpu or "cpu" if run.env.device == "cpu" else run.env.device for run in runs}
-    )
-    machines = f", on {' and '.join(where)}" if filled.part.measure == "hours" else ""
+    machines = f", on {_machines(runs)}" if filled.part.measure == "hours" else ""
     return (
         f"protocol {name}, {_numbers({run.config.train.steps for run in runs})} steps, "
         f"batch {_numbers({run.config.train.batch for run in runs})}, "
         f"lengths {min(low for low, _ in trained)} to {max(high for _, high in trained)}{first}; "
         f"seeds {_numbers({run.seed for run in runs})} "
         f"at the rates {_numbers({run.config.train.lr for run in runs})}; "
-        f"tested on {_span(counts)} samples of every length of {_numbers(tested)}; "
+        f"tested on {_span(score.count or 0 for score in tested)} samples of every length of "
+        f"{_numbers({score.length for score in tested})}; "
         f"{_span(len(cell.runs) for cell in filled.cells if cell.runs)} runs per cell{machines}"
     )
+
+
+def _machines(runs: Iterable[Record]) -> str:
+    envs = [run.env for run in runs]
+    return " and ".join(sorted({e.cpu or "cpu" if e.device == "cpu" else e.device for e in envs}))
 
 
 def request(filled: Filled) -> str:
@@ -97,7 +99,7 @@ def as_markdown(filled: Filled) -> str:
         for task, own in _rows(filled)
     ]
     text = tabulate(rows, ["", "task", *columns], tablefmt="pipe", disable_numparse=True)
-    return "\n\n".join([*caption(filled), text]) + "\n"
+    return "\n\n".join([*map(markdown_text, caption(filled)), text]) + "\n"
 
 
 def as_csv(filled: Filled) -> str:
