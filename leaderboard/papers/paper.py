@@ -48,7 +48,7 @@ class Column(Settings):
     """A column of a table, filled by the best of `encodings`.
 
     `summary`: "max" over learning rates and seeds; "mean" with standard deviation over the seeds of
-    the learning rate whose mean is best, of those with most seeds; "all", the same over all learning
+    the learning rate whose mean is best, of those with most seeds; or "all", the same over all
     rates and seeds.
     """
 
