@@ -14,17 +14,23 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pezoo.base import Context, Encoding, PositionError, Shape
+    from pezoo.adapters import attend
+    from pezoo.base import Context, Encoding, Memo, PositionError, Shape
     from pezoo.registry import make, names, register
 
 __version__ = "0.1.0"
-__all__ = ["Context", "Encoding", "PositionError", "Shape", "make", "names", "register"]
+__all__ = [
+    "Context", "Encoding", "Memo", "PositionError", "Shape",
+    "attend", "make", "names", "register",
+]  # fmt: skip
 
 _HOME = {
     "Context": "pezoo.base",
     "Encoding": "pezoo.base",
+    "Memo": "pezoo.base",
     "PositionError": "pezoo.base",
     "Shape": "pezoo.base",
+    "attend": "pezoo.adapters",
     "make": "pezoo.registry",
     "names": "pezoo.registry",
     "register": "pezoo.registry",

@@ -166,12 +166,17 @@ class Encoding(nn.Module):
         """Rewrite positions, compute streams: once per forward pass; calls `draw` if needed.
 
         Errors: those of `draw`; ValueError without ctx.scale where the encoding reads it, for a
-        context that prepare has returned, and for ctx.drawn of another pass.
+        context that prepare has returned, and for ctx.x or ctx.drawn of another pass.
         """
         if ctx.prepared:
             raise ValueError(
                 "this context comes from prepare: give prepare the one that you made, with the "
                 "positions of the new tokens after the others'"
+            )
+        if ctx.x is not None and ctx.x.shape[1] != ctx.new:
+            raise ValueError(
+                f"ctx.x has {ctx.x.shape[1]} tokens, but {ctx.new} are new: pos holds the "
+                "positions of all tokens so far, n_new says how many of them are new"
             )
         if self.needs_scale:
             ctx.scale_for(self.name or type(self).__name__)

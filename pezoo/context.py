@@ -66,8 +66,10 @@ class Context:
     mode       one of the encoding's own `modes`, another way to run trained weights (or None).
     drawn      what `Encoding.draw` returned for this pass; None until somebody has called it.
     prepared   whether `Encoding.prepare` has returned it; a wrapper sets it back for what it wraps.
+    order      (B|1, S) what a wrapper replaced by `pos`: it says where documents begin (or None).
 
-    Errors: ValueError for positions that are not two-dimensional or not whole numbers.
+    Errors: ValueError for positions that are not two-dimensional or not whole numbers, and for more
+    new tokens than positions.
     """
 
     pos: Tensor
@@ -81,12 +83,17 @@ class Context:
     mode: str | None = None
     drawn: dict[str, Tensor] | None = None
     prepared: bool = False
+    order: Tensor | None = None
 
     def __post_init__(self) -> None:
         if self.pos.dim() != 2 or self.pos.is_floating_point():
             raise ValueError(
                 "pos must hold whole numbers, (1, S) or (B, S), such as torch.arange(10)[None]; "
                 f"was given {tuple(self.pos.shape)} of {self.pos.dtype}"
+            )
+        if self.n_new is not None and not 0 < self.n_new <= self.pos.shape[1]:
+            raise ValueError(
+                f"n_new={self.n_new} new tokens need as many positions; pos has {self.pos.shape[1]}"
             )
 
     def scale_for(self, reader: str) -> Tensor:
@@ -125,20 +132,21 @@ class Context:
         A document begins at a token whose position is not above that of the token before it:
         positions 0 1 2 0 1 are documents 0 0 0 1 1. Padding belongs to the document before it.
         """
-        column = torch.arange(self.pos.shape[1], device=self.pos.device)
+        pos = self.pos if self.order is None else self.order
+        column = torch.arange(pos.shape[1], device=pos.device)
         token = torch.where(self.key_mask, column, -1)
         if torch.compiler.is_exporting():  # ONNX has no cummax
             before = torch.where(column < column[:, None], token[:, None], -1).amax(-1)
         else:
             before = pad(token.cummax(1).values, (1, -1), value=-1)
-        falls = self.pos <= self.pos.gather(1, before.clamp(min=0))
+        falls = pos <= pos.gather(1, before.clamp(min=0))
         return (falls & self.key_mask & (before >= 0)).cumsum(1)
 
     @property
     def packed(self) -> bool:
         """Whether a row holds several documents. It asks for values, as `ask` does."""
-        highest = self.pos.cummax(1).values[:, :-1]
-        later = self.pos[:, 1:]
+        pos = self.pos if self.order is None else self.order
+        highest, later = pos.cummax(1).values[:, :-1], pos[:, 1:]
         return bool(self.ask(((later <= highest) & (later >= 0)).any()))
 
     @staticmethod

@@ -14,9 +14,11 @@ SIMILARITIES = ("cosine", "geometric", "rbf", "laplacian")
 
 
 def inverse_frequencies(width: int, base: float, device: torch.device | None = None) -> Tensor:
-    """(width/2,) float32: w_m = base^(-2m/width). Errors: ValueError for an odd width."""
+    """(width/2,) float32: w_m = base^(-2m/width). Errors: ValueError: odd width, base <= 0."""
     if width % 2:
         raise ValueError(f"a sinusoid needs an even width, was given {width}")
+    if base <= 0:
+        raise ValueError(f"base must be above 0, was {base}")
     m = torch.arange(width // 2, device=device, dtype=torch.float32)
     return torch.exp(-math.log(base) * 2 * m / width)
 

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn.functional import embedding, gelu
 
 from pezoo.base import Columns, Context, Encoding, Pairs, Shape
-from pezoo.functional import at_least_float32, distinct, sinusoid
+from pezoo.functional import at_least_float32, distinct, inverse_frequencies, sinusoid
 from pezoo.registry import register
 
 
@@ -51,6 +51,7 @@ class LBPE(Encoding):
                 "values and hidden must be at least 1 and width even, "
                 f"were {values}, {hidden} and {width}"
             )
+        inverse_frequencies(width, base)  # raises for a base that has none
         self.width, self.base = width, base
         layers, heads, size = shape.n_layers, shape.n_heads, shape.d_head
         token = self._token_width()

@@ -30,8 +30,7 @@ class Randomized(Encoding):
     the first draw, in ctx.memo. -1, no token, stays -1.
     Options: max_len, which is L; sample "positions" or "distances", by default what the paper
     draws: distances around ALiBi, positions around everything else; sorted, where false leaves what
-    is drawn in random order, the ablation of its Table 3. Positions then fall, which `attend` takes
-    for packed documents: give it a mask.
+    is drawn in random order, the ablation of its Table 3.
     Errors: PositionError for n > L, and when decoding runs beyond the length it was planned for;
     ValueError for an unknown sample, or distances around an encoding that reads positions.
 
@@ -120,7 +119,9 @@ class Randomized(Encoding):
         ctx = replace(ctx, prepared=False)
         if self.sample == "distances":
             return replace(ctx, distances=table)
-        return replace(ctx, pos=torch.where(ctx.key_mask, table[ctx.pos.clamp(min=0)], ctx.pos))
+        return replace(
+            ctx, order=ctx.pos, pos=torch.where(ctx.key_mask, table[ctx.pos.clamp(min=0)], ctx.pos)
+        )
 
     def embed(self, x: Tensor, ctx: Context) -> Tensor:
         ctx.check_prepared()

@@ -46,6 +46,7 @@ class Relative(Encoding):
         super().__init__(shape)
         if shape.d_model % 2:
             raise ValueError(f"relative needs an even d_model, was given {shape.d_model}")
+        inverse_frequencies(shape.d_model, base)  # raises for a base that has none
         self.base = base
         layers, width, heads, size = shape.n_layers, shape.d_model, shape.n_heads, shape.d_head
         self.u = nn.Parameter(0.02 * torch.randn(layers, heads, size))

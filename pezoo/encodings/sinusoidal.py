@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from pezoo.base import Context, Encoding, Shape
-from pezoo.functional import sinusoid
+from pezoo.functional import inverse_frequencies, sinusoid
 from pezoo.registry import register
 
 OFFSET = "shifted_sinusoidal.offset"
@@ -36,6 +36,7 @@ class Sinusoidal(Encoding):
         super().__init__(shape)
         if shape.d_model % 2:
             raise ValueError(f"{self.name} needs an even d_model, was given {shape.d_model}")
+        inverse_frequencies(shape.d_model, base)  # raises for a base that has none
         self.base = base
 
     def embed(self, x: Tensor, ctx: Context) -> Tensor:

@@ -1,0 +1,53 @@
+"""Contexts that do not fit, and options that no encoding can have, are found at once."""
+
+import pytest
+import torch
+
+import pezoo
+from pezoo import Context, Memo, Shape, attend
+
+SHAPE = Shape(d_model=8, n_heads=2, d_head=4, n_layers=2, train_len=32)
+POS = torch.arange(10)[None]
+
+
+@pytest.mark.parametrize("n_new", [0, -1, 11])
+def test_more_new_tokens_than_positions(n_new):
+    with pytest.raises(ValueError, match=f"n_new={n_new} new tokens need as many positions; pos"):
+        Context(pos=POS, n_new=n_new)
+
+
+@pytest.mark.parametrize(("tokens", "n_new"), [(11, None), (9, None), (2, 1)])
+def test_x_of_another_number_of_tokens(tokens, n_new):
+    ctx = Context(pos=POS, x=torch.zeros(1, tokens, 8), n_new=n_new)
+    for name in ("rope", "randomized", "prism(cursors=1,d_pe=8)"):
+        with pytest.raises(ValueError, match=f"x has {tokens} tokens, but {n_new or 10} are new"):
+            pezoo.make(name, SHAPE).prepare(ctx)
+
+
+@pytest.mark.parametrize("name", ["sinusoidal", "shifted_sinusoidal", "relative", "lbpe"])
+@pytest.mark.parametrize("base", [0.0, -1.0])
+def test_a_base_that_no_frequency_has(name, base):
+    with pytest.raises(ValueError, match="base must be above 0"):
+        pezoo.make(f"{name}(base={base})", SHAPE)
+
+
+def test_what_one_needs_is_at_the_top():
+    assert (pezoo.Memo, pezoo.attend) == (Memo, attend)
+
+
+@pytest.mark.parametrize("inner", ["prism_spectral(cursors=1,d_pe=8)", "nope"])
+def test_positions_in_random_order_begin_no_documents(inner):
+    """Neither encoding reads positions: at any positions it must compute the same."""
+    torch.manual_seed(0)
+    loose = pezoo.make(f"randomized(max_len=64,sorted=false):{inner}", SHAPE).double().eval()
+    x = torch.randn(2, 10, 8, dtype=torch.float64)
+    q, k, v = torch.randn(3, 2, 2, 10, 4, dtype=torch.float64)
+    packed = torch.cat([torch.arange(6), torch.arange(4)])[None]
+    for pos in (POS, packed):
+        found = []
+        for encoding in (loose, loose.inner):
+            ctx = Context(pos=pos, x=x)
+            drawn = encoding.draw(ctx, generator=torch.Generator().manual_seed(1))
+            ctx = encoding.prepare(Context(pos=pos, x=x, drawn=drawn)).at(0, x)
+            found.append(attend(encoding, *encoding.transform(q, k, ctx), v, ctx))
+        torch.testing.assert_close(*found)
