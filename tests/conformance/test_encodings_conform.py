@@ -584,8 +584,55 @@ class CountsChunks(Encoding):
         return x + torch.arange(x.shape[1], dtype=x.dtype)[None, :, None]
 
 
+class FallsWithDistance(Encoding):
+    relative = reads_distance = True
+
+    def bias(self, q, k, ctx):
+        return -0.1 * self.far(ctx.distance()[:, None].abs()).to(q.dtype)
+
+
+class DistancesInEightBits(FallsWithDistance):
+    def far(self, distance):
+        return distance.to(torch.int8)
+
+
+class DistancesInSixteenBits(FallsWithDistance):
+    def far(self, distance):
+        return distance.to(torch.int16)
+
+
+class DistancesFoldedBack(FallsWithDistance):
+    def far(self, distance):
+        return distance % 100
+
+
+class AnglesInSixteenBits(Encoding):
+    relative = True
+
+    def transform(self, q, k, ctx):
+        turn = torch.exp(1j * ctx.query_pos.to(torch.int16)[:, None, :, None].double())
+        turned = (torch.view_as_complex(x.double().unflatten(-1, (-1, 2))) * turn for x in (q, k))
+        return tuple(torch.view_as_real(x).flatten(-2) for x in turned)
+
+
+class ClampedTable(Encoding):
+    def __init__(self, shape):
+        super().__init__(shape)
+        self.table = nn.Parameter(torch.randn(shape.train_len, shape.d_model))
+
+    def embed(self, x, ctx):
+        row = ctx.query_pos.clamp(min=0, max=len(self.table) - 1)
+        return x + nn.functional.embedding(row, self.table).to(x.dtype)
+
+
 BROKEN = [
     (AbsoluteInDisguise, "check_shift_invariance", "claims to be relative, but a shift by 1"),
+    (AnglesInSixteenBits, "check_shift_invariance", "relative, but a shift by 32763"),
+    (AnglesInSixteenBits, "check_far_values", r"transform: q: position 65536 \+ p is taken for p"),
+    (DistancesInEightBits, "check_far_values", r"the logit at distance 256 \+ d is that at d"),
+    (DistancesInSixteenBits, "check_far_values", r"the logit at distance 65536 \+ d is that"),
+    (DistancesFoldedBack, "check_far_values", r"the logit at distance 100 \+ d is that at d"),
+    (ClampedTable, "check_far_values", "positions from 32 on are alike, .* set max_len"),
     (LooksAhead, "check_prefix_stability", "later tokens change earlier outputs"),
     (DependsOnLength, "check_prefix_stability", "a longer sequence changes earlier outputs"),
     (UnusedParameter, "check_gradients", "parameter forgotten gets no gradient"),

@@ -1,0 +1,81 @@
+"""Checks of far positions by value: none is taken for another."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from pezoo.base import Encoding, PositionError
+from pezoo.testing.probe import Factory, build, context, draws, require
+
+WIDTH = 64  # neighbours that are compared with neighbours further away
+NEAR = 10 * WIDTH + 1
+FAR = 65_536  # where 16 bits begin anew
+
+
+def check_far_values(factory: Factory) -> None:
+    """Far positions and distances have values of their own: none wraps, none is clamped in secret.
+
+    Fixed are the tokens, q and k, so that a row differs from another by its position alone.
+    """
+    encoding = build(factory).double()
+    near = torch.arange(NEAR)
+    pos = torch.cat([near, torch.arange(FAR, FAR + WIDTH)])
+    back = FAR + WIDTH - pos.flip(0)  # the last token has the distances `pos` to the others
+    try:
+        embedded, q, k, _ = _hooks(encoding, pos)
+        logits = _hooks(encoding, back)[-1].flip(0)
+    except PositionError:
+        return
+    remedy = "keep positions and distances int64 until they are floats, and fold none back"
+    hooks = {"embed": embedded, "transform: q": q, "transform: k": k}
+    for name, rows in hooks.items():
+        again = _repeats(rows)
+        require(not again, f"{name}: position {again} + p is taken for p: {remedy}")
+    if encoding.relative:
+        again = _repeats(logits)
+        require(not again, f"the logit at distance {again} + d is that at d: {remedy}")
+    length = encoding.shape.train_len
+    clamped = not _alike(embedded[:length]) and _alike(embedded[2 * length :])
+    require(
+        not clamped,
+        f"embed: all positions from {2 * length} on are alike, those before are not: set max_len, "
+        "so that positions beyond a table are a PositionError",
+    )
+
+
+def _hooks(encoding: Encoding, pos: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Rows (S, ...) of embed, q and k at pos (S,), and the logits of the last query, (S, H)."""
+    (s,), shape = pos.shape, encoding.shape
+    x = torch.randn(shape.d_model, generator=draws()).double().expand(1, s, -1)
+    both = torch.randn(2, 1, shape.n_heads, 1, shape.d_head, generator=draws()).double()
+    q, k = both.expand(-1, -1, -1, s, -1)
+    ids = pos.new_ones(1, s)
+    with torch.no_grad():
+        ctx = encoding.prepare(context(ids, pos[None], x=x, scale=torch.tensor([5])))
+        embedded = encoding.embed(x, ctx)[0]
+        ctx = ctx.at(0, x)
+        q, k = encoding.transform(q, k, ctx)
+        last = q[:, :, -1:]
+        bias = encoding.bias(last, k, replace(ctx, n_new=1))
+        logits = last @ k.mT * shape.d_head**-0.5 + (0 if bias is None else bias)
+    return embedded, q[0].movedim(1, 0), k[0].movedim(1, 0), logits[0, :, 0].mT
+
+
+def _repeats(rows: Tensor) -> int:
+    """The number of rows after which the first WIDTH come again, though not all alike; else 0."""
+    if _alike(rows[:WIDTH]):
+        return 0
+    rows = rows.flatten(1)
+    blocks = {p: p for p in range(WIDTH, NEAR - WIDTH)} | {FAR: len(rows) - WIDTH}
+    return next((p for p, i in blocks.items() if _equal(rows[i : i + WIDTH], rows[:WIDTH])), 0)
+
+
+def _alike(rows: Tensor) -> bool:
+    return _equal(rows, rows[:1].expand_as(rows))
+
+
+def _equal(a: Tensor, b: Tensor) -> bool:
+    return torch.allclose(a, b, rtol=1e-9, atol=1e-9)
