@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from pezoo.base import PositionError
 from pezoo.testing.probe import Factory, build, close, context, draws, run, stream, tokens
 
 CONVENTION = "draw returns (B|1, T, ...), or (n,) and () for the whole batch"
@@ -20,6 +21,16 @@ def check_batch(factory: Factory) -> None:
         1e-9,
         "samples of a batch see each other",
     )
+    if encoding.stochastic:
+        return
+    pos, scale = torch.arange(10).repeat(2, 1), torch.tensor([5])
+    pos[1, 4:] += 2000
+    try:
+        both = run(encoding, ids[:2], pos, scale=scale)
+    except PositionError:
+        return
+    alone = run(encoding, ids[:1], scale=scale, length=2010)
+    close(both[:1], alone, 1e-5, "far positions in another row of the batch change this one")
 
 
 def check_parts(factory: Factory) -> None:

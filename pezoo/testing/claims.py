@@ -92,6 +92,17 @@ def check_scale(factory: Factory) -> None:
     )
 
 
+def check_modes(factory: Factory) -> None:
+    """Each of its modes (ctx.mode) runs, is finite, and the same with a cache and without."""
+    encoding, ids, scale = build(factory), tokens(), torch.tensor([5])
+    for mode in encoding.modes:
+        out = run(encoding, ids, scale=scale, mode=mode)
+        parts = stream(encoding, ids, [4, 1, 5], scale=scale, mode=mode)
+        require(bool(out.isfinite().all()), f"not finite in mode {mode!r}")
+        if encoding.prefix_stable:
+            close(out, parts, 1e-5, f"in mode {mode!r}, decoding in chunks differs")
+
+
 def check_stochastic(factory: Factory) -> None:
     """In evaluation, what is drawn changes nothing, unless it claims to be stochastic."""
     encoding, ids = build(factory), tokens()

@@ -36,6 +36,13 @@ def check_state_dict(factory: Factory) -> None:
 
 
 def _check_registered(encoding: Encoding) -> None:
+    for name, _ in encoding.named_buffers():
+        require(
+            name in encoding.state_dict(),
+            f"buffer {name} is not in state_dict(): where a model is built on the device meta and "
+            "loaded, as by transformers, it holds junk; leave out persistent=False, or compute it "
+            "in the hook that reads it",
+        )
     known = {id(x) for x in (*encoding.parameters(), *encoding.buffers(), *encoding.modules())}
     for name, module in encoding.named_modules():
         for key, value in vars(module).items():
@@ -96,7 +103,7 @@ def _backward(encoding: Encoding) -> None:
 
 
 def check_training(factory: Factory) -> None:
-    """`param_groups` holds parameters of its own, each once; `penalty` is a finite scalar."""
+    """`param_groups` holds parameters of its own, each once; `penalty` has a gradient."""
     encoding = build(factory).train()
     own = {id(x) for x in encoding.parameters()}
     grouped = [id(x) for group in encoding.param_groups() for x in group.params]
@@ -110,4 +117,9 @@ def check_training(factory: Factory) -> None:
         require(
             isinstance(penalty, Tensor) and penalty.dim() == 0 and bool(penalty.isfinite()),
             f"penalty: expected a finite scalar tensor, got {penalty}",
+        )
+        require(
+            penalty.requires_grad,
+            "penalty: no gradient reaches a parameter: keep detach() and no_grad() away from it, "
+            "or return None",
         )

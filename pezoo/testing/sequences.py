@@ -36,9 +36,20 @@ def check_prefix_stability(factory: Factory) -> None:
         1e-9,
         "later tokens change earlier outputs",
     )
-    if not (encoding.stochastic or encoding.needs_scale):
-        short = run(encoding, ids[:, :6])
-        close(run(encoding, ids)[:, :6], short, 1e-9, "a longer sequence changes earlier outputs")
+    if encoding.stochastic or encoding.needs_scale:
+        return
+    short, far = run(encoding, ids[:, :6]), torch.arange(130)
+    message = "earlier outputs: let none depend on ctx.pos.shape[1] or ctx.pos.max()"
+    close(run(encoding, ids)[:, :6], short, 1e-9, f"a longer sequence changes {message}")
+    try:
+        long = run(encoding, tokens(3, 130), far[None])
+        far[6:] += 70_000
+        late = run(encoding, tokens(3, 130), far[None])
+    except PositionError:
+        return
+    ids = tokens(3, 130)[:, :6]
+    close(long[:, :6], run(encoding, ids), 1e-9, f"a sequence of 130 tokens changes {message}")
+    close(late[:, :6], run(encoding, ids), 1e-9, f"a later position of 70,000 changes {message}")
 
 
 def check_streaming(factory: Factory) -> None:

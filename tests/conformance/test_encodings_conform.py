@@ -625,6 +625,77 @@ class ClampedTable(Encoding):
         return x + nn.functional.embedding(row, self.table).to(x.dtype)
 
 
+class SteeperWhenLong(FallsWithDistance):
+    def bias(self, q, k, ctx):
+        return (1 + (ctx.pos.shape[1] > 64)) * super().bias(q, k, ctx)
+
+    def far(self, distance):
+        return distance
+
+
+class SteeperBeforeTheFar(FallsWithDistance):
+    def bias(self, q, k, ctx):
+        return (1 + (ctx.pos.amax() > 1000)) * super().bias(q, k, ctx)
+
+    def far(self, distance):
+        return distance
+
+
+class CutsTheInput(Encoding):
+    def embed(self, x, ctx):
+        return x.detach() + ctx.query_pos[..., None].sin()
+
+
+class CutsTheKeys(Encoding):
+    def transform(self, q, k, ctx):
+        return q, k.detach() * ctx.query_pos[:, None, :, None].cos()
+
+
+class CutsTheBias(Encoding):
+    def bias(self, q, k, ctx):
+        with torch.no_grad():
+            return q.sum(-1, keepdim=True) * ctx.distance()[:, None].cos()
+
+
+class PenaltyWithoutGradient(FirstLayerAlone):
+    def penalty(self):
+        return self.raw.detach().square().sum()
+
+
+class RefusesItsMode(Encoding):
+    modes = ("other",)
+
+    def embed(self, x, ctx):
+        if ctx.mode == "other":
+            raise RuntimeError("not yet")
+        return x
+
+
+class ChunksInAMode(Encoding):
+    modes = ("other",)
+
+    def embed(self, x, ctx):
+        return x + (ctx.new if ctx.mode == "other" else 0)
+
+
+class AnglesOfKeyHeads(Encoding):
+    def transform(self, q, k, ctx):
+        heads = torch.arange(self.shape.n_heads)[:, None, None]
+        angle = ctx.query_pos[:, None, :, None] / 2.0 ** (1 + heads)
+        return q * angle.cos().to(q.dtype), k * angle.cos().to(q.dtype)[:, : k.shape[1]]
+
+
+class SumsOverLayers(FirstLayerAlone):
+    def bias(self, q, k, ctx):
+        return self.raw.sum(0)[:, None, None].to(q.dtype) * ctx.distance()[:, None]
+
+
+class BufferNotSaved(Encoding):
+    def __init__(self, shape):
+        super().__init__(shape)
+        self.register_buffer("slopes", torch.ones(shape.n_heads), persistent=False)
+
+
 BROKEN = [
     (AbsoluteInDisguise, "check_shift_invariance", "claims to be relative, but a shift by 1"),
     (AnglesInSixteenBits, "check_shift_invariance", "relative, but a shift by 32763"),
@@ -633,6 +704,18 @@ BROKEN = [
     (DistancesInSixteenBits, "check_far_values", r"the logit at distance 65536 \+ d is that"),
     (DistancesFoldedBack, "check_far_values", r"the logit at distance 100 \+ d is that at d"),
     (ClampedTable, "check_far_values", "positions from 32 on are alike, .* set max_len"),
+    (SteeperWhenLong, "check_prefix_stability", "a sequence of 130 tokens changes earlier"),
+    (SteeperBeforeTheFar, "check_prefix_stability", "a later position of 70,000 changes earlier"),
+    (SteeperBeforeTheFar, "check_batch", "far positions in another row of the batch change this"),
+    (CutsTheInput, "check_derivatives", r"embed: the gradient in x is 0 .* keep detach\(\)"),
+    (CutsTheKeys, "check_derivatives", "transform: the gradient in k is 0 where the value"),
+    (CutsTheBias, "check_derivatives", "bias: the gradient in q is 0 where the value"),
+    (PenaltyWithoutGradient, "check_training", "penalty: no gradient reaches a parameter"),
+    (RefusesItsMode, "check_modes", r"RuntimeError: not yet, at .* in embed .*ctx.mode"),
+    (ChunksInAMode, "check_modes", "in mode 'other', decoding in chunks differs"),
+    (AnglesOfKeyHeads, "check_grouped_heads", "4 heads of queries share 1 of keys: other logits"),
+    (SumsOverLayers, "check_own_layer", r"layer 0 reads that of layer \[1, 2, 3, 4\]: index it"),
+    (BufferNotSaved, "check_state_dict", r"buffer slopes is not in state_dict\(\)"),
     (LooksAhead, "check_prefix_stability", "later tokens change earlier outputs"),
     (DependsOnLength, "check_prefix_stability", "a longer sequence changes earlier outputs"),
     (UnusedParameter, "check_gradients", "parameter forgotten gets no gradient"),
