@@ -62,7 +62,10 @@ def page(tables: Sequence[Table]) -> str:
     text = render(
         "leaderboard.md",
         folder=PICTURES,
-        overviews=[(base, _overview(list(own))) for base, own in groupby(main, lambda t: t.base)],
+        overviews=[
+            (base, own[0].rows[0].metric, _overview(own))
+            for base, own in ((base, list(own)) for base, own in groupby(main, lambda t: t.base))
+        ],
         main=main,
         others=[table for table in tables if table.policy != PROTOCOL],
     )
