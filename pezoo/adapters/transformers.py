@@ -13,22 +13,19 @@ remembers, so that whatever reorders or crops the cache reorders and crops both.
 from __future__ import annotations
 
 import copy
-import sys
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import torch
 import transformers
-from torch import Tensor, nn
-from transformers import AttentionInterface, AutoConfig, DynamicCache, PreTrainedModel
-from transformers.cache_utils import DynamicLayer
+from transformers import AttentionInterface, AutoConfig, PreTrainedModel
 
+from pezoo.adapters.transformers_model import as_trained, layers_of, unturn
 from pezoo.adapters.transformers_pass import NAME, attention, begin, enter
 from pezoo.base import Encoding, Shape
 from pezoo.registry import make
-from pezoo.spec import Spec, parse
+from pezoo.spec import parse
 
 Factory = Callable[[Shape], Encoding]
 
@@ -51,8 +48,9 @@ def use(
     Left padding is told by attention_mask, packed documents by position_ids. Parameters that ask
     for their own optimiser settings are in `model.base_model.encoding.param_groups()`.
 
-    Errors: ValueError for a model that is no decoder in the manner of Llama, Qwen or GPT-2, or
-    whose attention has a window, and for one that was saved with an encoding: `load` it.
+    Errors: ValueError for a model that is no causal decoder in the manner of Llama, Qwen or GPT-2,
+    or whose attention has a window; for `rope` where it cannot turn as the model did (a class does
+    not look at that: `use(model, RoPE)`); and for one that was saved with an encoding: `load` it.
     """
     saved = (getattr(model.config, NAME, None) or {}).get("encoding")
     if saved and not hasattr(model.base_model, "encoding"):
@@ -82,34 +80,36 @@ def load(folder: str, encoding: Factory | None = None, **options: Any) -> Any:
         _put(self, text, saved.get("length"))
 
     cls: Any = type(parent.__name__, (parent,), {"__init__": build})
-    return cls.from_pretrained(folder, **options)
-
-
-class Unturned(nn.Module):
-    """In place of a rotary embedding: cos 1 and sin 0."""
-
-    def forward(self, x: Tensor, *_: Any, **__: Any) -> tuple[Tensor, Tensor]:
-        return x.new_ones(1, 1, 1), x.new_zeros(1, 1, 1)
-
-
-class Unplaced(nn.Module):
-    """In place of a table of positions: zero."""
-
-    def forward(self, position_ids: Tensor) -> Tensor:
-        return 0 * position_ids[..., None]
+    model = cls.from_pretrained(folder, **options)
+    loaded = model.base_model.encoding
+    kept, fresh = loaded.state_dict(), _make(model, text)
+    for name, buffer in fresh.named_buffers():
+        if name not in kept:  # in no file, and left empty by from_pretrained
+            loaded.get_buffer(name).copy_(buffer)
+    return model
 
 
 def _put(model: PreTrainedModel, encoding: str | Factory, length: int | None) -> PreTrainedModel:
     config, base = model.config, model.base_model
-    layers = getattr(base, "layers", None) or getattr(base, "h", None)
-    place = next((name for name in ("rotary_emb", "wpe") if hasattr(base, name)), None)
-    whole = {type(layer) for layer in DynamicCache(config=config).layers} == {DynamicLayer}
-    whole = whole and not getattr(config, "add_cross_attention", False)
-    if layers is None or place is None or not whole:
-        raise ValueError(
-            f"{type(model).__name__} is no decoder that pezoo knows: expected one as Llama, Qwen "
-            "or GPT-2 have it, with rotary_emb or wpe, and layers that all see the whole text"
-        )
+    layers = layers_of(model)
+    made = _make(model, encoding)
+    unturn(base)
+    if not hasattr(base, "encoding"):
+        config = _own_config(model)
+        base.register_forward_pre_hook(begin, with_kwargs=True)
+        for index, layer in enumerate(layers):
+            layer.register_forward_pre_hook(partial(enter, index), with_kwargs=True)
+    base.encoding = made.to(model.device, model.dtype).train(model.training)
+    text = encoding if isinstance(encoding, str) else None
+    setattr(config, NAME, {"encoding": text, "length": length})
+    AttentionInterface.register(NAME, attention)
+    model.set_attn_implementation(NAME)
+    return model
+
+
+def _make(model: PreTrainedModel, encoding: str | Factory) -> Encoding:
+    """On the CPU, also within from_pretrained, which makes everything on torch's device "meta"."""
+    config, base = model.config, model.base_model
     heads = config.num_attention_heads
     shape = Shape(
         d_model=config.hidden_size,
@@ -118,26 +118,16 @@ def _put(model: PreTrainedModel, encoding: str | Factory, length: int | None) ->
         n_layers=config.num_hidden_layers,
         train_len=config.max_position_embeddings,
     )
-    if isinstance(encoding, str):
-        made = make(_as_trained(parse(encoding), base), shape)
-    else:
-        made = encoding(shape)
+    with torch.device("cpu"):
+        if isinstance(encoding, str):
+            made = make(as_trained(parse(encoding), base), shape)
+        else:
+            made = encoding(shape)
     if made.needs_scale:
         raise ValueError(
             f"{made.name} reads the scale of the instance, which transformers does not know"
         )
-    if not hasattr(base, "encoding"):
-        config = _own_config(model)
-        base.register_forward_pre_hook(begin, with_kwargs=True)
-        for index, layer in enumerate(layers):
-            layer.register_forward_pre_hook(partial(enter, index), with_kwargs=True)
-    setattr(base, place, Unturned() if place == "rotary_emb" else Unplaced())
-    base.encoding = made.to(model.device, model.dtype).train(model.training)
-    text = encoding if isinstance(encoding, str) else None
-    setattr(config, NAME, {"encoding": text, "length": length})
-    AttentionInterface.register(NAME, attention)
-    model.set_attn_implementation(NAME)
-    return model
+    return made
 
 
 def _own_config(model: PreTrainedModel) -> Any:
@@ -147,24 +137,3 @@ def _own_config(model: PreTrainedModel) -> Any:
         if getattr(module, "config", None) is shared:
             module.config = own
     return own
-
-
-def _as_trained(spec: Spec, base: Any) -> Spec:
-    """The model's own rotation as the default of `rope`: its layout, base and scaling."""
-    if spec.inner is not None:
-        return replace(spec, inner=_as_trained(spec.inner, base))
-    rotate_half = getattr(sys.modules[type(base).__module__], "rotate_half", None)
-    if spec.name != "rope" or rotate_half is None:
-        return spec
-    half = rotate_half(torch.arange(4.0, device="cpu")).tolist() == [-2.0, -3.0, 0.0, 1.0]
-    own = {k: v for k, v in base.config.rope_parameters.items() if v is not None}
-    kind, theta = own.pop("rope_type", "default"), own.pop("rope_theta", 10_000.0)
-    if kind != "proportional" and own.pop("partial_rotary_factor", 1.0) != 1:
-        raise ValueError("this model rotates a part of each head, and rope all of it")
-    options = {"layout": "half" if half else "interleaved", "base": float(theta)}
-    if kind != "default" and "scaling" not in spec.options:
-        if kind in ("yarn", "longrope") and "factor" not in own:
-            trained = own["original_max_position_embeddings"]
-            own["factor"] = base.config.max_position_embeddings / trained
-        options |= {"scaling": kind, **own}
-    return replace(spec, options={**options, **spec.options})

@@ -29,12 +29,13 @@ from transformers import (  # after the skip
 
 import pezoo
 from pezoo import registry
-from pezoo.adapters import transformers as adapter
 from pezoo.adapters.transformers import load, use
+from pezoo.adapters.transformers_model import as_trained
 from pezoo.adapters.transformers_pass import Step
-from pezoo.base import PositionError
+from pezoo.base import Encoding, PositionError
 from pezoo.context import Context, Memo
 from pezoo.encodings.nope import NoPE
+from pezoo.encodings.rope import RoPE
 from pezoo.spec import Spec, SpecError, parse
 
 SIZES = {
@@ -389,10 +390,13 @@ def test_half_precision():
 
 @pytest.mark.parametrize(
     ("cls", "options"),
-    [("Cohere", {}), ("Granite", {"attention_multiplier": 0.2}), ("GPTNeoX", {})],
+    [
+        *[("Cohere", {}), ("Granite", {"attention_multiplier": 0.2}), ("GPTNeoX", {})],
+        *[("Helium", {"head_dim": 8}), ("Ernie4_5", {"head_dim": 8})],
+    ],
 )
 def test_other_families(cls, options):
-    """Interleaved pairs; a scale of its own; a cache of another name."""
+    """Interleaved pairs; a scale of its own; a cache of another name; cosines cut and repeated."""
     config = getattr(transformers, f"{cls}Config")(**SIZES, **options)
     torch.manual_seed(0)
     model = getattr(transformers, f"{cls}ForCausalLM")(config).eval().double()
@@ -456,7 +460,7 @@ def test_a_folder_without_an_encoding(tmp_path):
 
 def test_the_rotation_of_the_model():
     def spec(text, base):
-        return adapter._as_trained(parse(text), base)
+        return as_trained(parse(text), base)
 
     rope = {"rope_type": "yarn", "factor": None, "original_max_position_embeddings": 16}
     base = build("llama", rope_parameters={**rope, "truncate": False}).model
@@ -467,6 +471,75 @@ def test_the_rotation_of_the_model():
     assert spec("rope", build("gpt2").transformer) == Spec("rope")
     cohere = CohereModel(CohereConfig(**SIZES))
     assert spec("rope", cohere).options["layout"] == "interleaved"
-    base.config.rope_parameters = {"rope_type": "default", "partial_rotary_factor": 0.5}
-    with pytest.raises(ValueError, match="rotates a part of each head"):
-        spec("rope", base)
+    base.config.rope_parameters = {**TRAINED, "rope_type": "dynamic", "factor": 2.0}
+    assert "original_max_position_embeddings" not in spec("rope", base).options
+
+
+@pytest.mark.parametrize(
+    ("cls", "options", "message"),
+    [
+        ("SmolLM3", {"num_hidden_layers": 4}, "some layers of this model do not rotate"),
+        ("NanoChat", {}, "rotation is neither of pairs"),
+        ("Llama", {"partial_rotary_factor": 0.5}, "rotates a part of each head"),
+        ("Llama", {"rope_type": "yarn", "mscale": 1.0, "factor": 2.0}, "yarn has mscale, which"),
+        ("Llama", {"rope_type": "yarn", "attention_factor": 0.0, "factor": 2.0}, "is 0, which"),
+    ],
+)
+def test_a_rotation_that_rope_has_not(cls, options, message):
+    if cls == "Llama":
+        options = {"rope_parameters": {"rope_type": "default", **TRAINED, **options}}
+    config = getattr(transformers, f"{cls}Config")(**{**SIZES, **options})
+    model = getattr(transformers, f"{cls}ForCausalLM")(config)
+    with pytest.raises(ValueError, match=message):
+        use(model, "rope")
+    assert torch.equal(use(model, RoPE)(IDS).logits, use(model, RoPE)(IDS).logits)
+
+
+def test_rope_without_a_rotate_half(monkeypatch):
+    base = build("llama").model
+    monkeypatch.delattr("transformers.models.llama.modeling_llama.rotate_half")
+    with pytest.raises(ValueError, match="rotation is neither of pairs"):
+        use(base, "rope")
+
+
+@pytest.mark.parametrize(
+    ("cls", "message"),
+    [
+        ("EuroBertModel", "its attention is not causal"),
+        ("DeepseekV3ForCausalLM", "latent attention"),
+        ("FalconForCausalLM", "is not one of transformers' AttentionInterface"),
+        ("ImageGPTForCausalImageModeling", "is not one of transformers' AttentionInterface"),
+    ],
+)
+def test_models_that_are_refused(cls, message):
+    name = re.match("(.*?)(Model|ForCausal.*)$", cls)[1]
+    model = getattr(transformers, cls)(getattr(transformers, f"{name}Config")(**SIZES))
+    with pytest.raises(ValueError, match=message):
+        use(model, "alibi")
+    assert not hasattr(model.base_model, "encoding")
+
+
+def test_layers_that_keep_the_encoding_to_themselves():
+    model = use(transformers.NemotronForCausalLM(transformers.NemotronConfig(**SIZES)), "alibi")
+    with pytest.raises(ValueError, match="its layers do not hand on keyword arguments"):
+        model(IDS)
+
+
+class Table(Encoding):
+    """Its distances lie in a buffer that is not saved."""
+
+    def __init__(self, shape):
+        super().__init__(shape)
+        self.register_buffer("table", torch.arange(9.0), persistent=False)
+        self.plain = torch.arange(9.0)
+
+    def bias(self, q, k, ctx):
+        return -(self.table + self.plain)[ctx.distance()[:, None].abs()]
+
+
+def test_what_is_not_saved_is_made_anew(tmp_path):
+    model = use(build("llama"), Table)
+    model.save_pretrained(tmp_path)
+    other = load(tmp_path, Table, dtype=torch.float64)
+    with torch.no_grad():
+        torch.testing.assert_close(other(IDS).logits, model(IDS).logits)
