@@ -11,7 +11,7 @@ from pezoo.base import Encoding, PositionError
 from pezoo.testing.probe import Factory, build, context, draws, require
 
 WIDTH = 64  # neighbours that are compared with neighbours further away
-NEAR = 10 * WIDTH + 1
+NEAR = 5 * WIDTH + 1  # 8 bits begin anew at 256
 FAR = 65_536  # where 16 bits begin anew
 
 

@@ -71,7 +71,7 @@ def check_own_layer(factory: Factory) -> None:
         for (name, (_, axis)), gradient in zip(layered.items(), found, strict=True):
             if gradient is None:
                 continue
-            read = gradient.movedim(axis, 0).flatten(1).any(1).nonzero().flatten().tolist()
+            read = gradient.movedim(axis, 0).reshape(n, -1).any(1).nonzero().flatten().tolist()
             others = [i for i in read if i != layer]
             require(
                 not others,

@@ -83,7 +83,7 @@ def check_layers(factory: Factory) -> None:
             what = {(5, 7): "layer", (3, 4): "head"}.get(pair)
             if what is None or x.grad is None:  # check_gradients says the latter
                 continue
-            used = (x.grad != 0).movedim(axis, 0).flatten(1).any(1)
+            used = (x.grad != 0).movedim(axis, 0).reshape(pair[0], -1).any(1)
             unused = (~used).nonzero().flatten().tolist()
             remedy = "index it with ctx.layer" if what == "layer" else "read all heads"
             require(

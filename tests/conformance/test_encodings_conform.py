@@ -812,6 +812,23 @@ def test_a_bias_in_columns_passes():
     check_encoding(Steep)
 
 
+def test_a_number_for_each_layer_and_head_passes():
+    class OfLayersAndHeads(FallsWithDistance):
+        def __init__(self, shape):
+            super().__init__(shape)
+            self.layers = nn.Parameter(torch.ones(shape.n_layers))
+            self.heads = nn.Parameter(torch.ones(shape.n_heads))
+
+        def bias(self, q, k, ctx):
+            factors = self.layers[ctx.layer] * self.heads[:, None, None]
+            return factors.to(q.dtype) * super().bias(q, k, ctx)
+
+        def far(self, distance):
+            return distance
+
+    check_encoding(OfLayersAndHeads)
+
+
 def test_not_constructible():
     def picky(shape):
         if shape.n_layers == 1:
