@@ -202,7 +202,10 @@ class Encoding(nn.Module):
         return x
 
     def transform(self, q: Tensor, k: Tensor, ctx: Context) -> tuple[Tensor, Tensor]:
-        """New q and k, both (B, H, T, K), rotated, scaled or widened."""
+        """New q and k, both (B, H, T, K), rotated, scaled or widened.
+
+        k may have fewer heads, which groups of queries share: (B, G, T, K), or H of them returned.
+        """
         return q, k
 
     def bias(self, q: Tensor, k: Tensor, ctx: Context) -> Tensor | None:
