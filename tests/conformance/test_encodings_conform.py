@@ -14,6 +14,7 @@ from pezoo.testing import (
     batches,
     caches,
     check_encoding,
+    heads,
     packing,
     parameters,
     parametrize_with_checks,
@@ -826,7 +827,8 @@ def test_a_number_for_each_layer_and_head_passes():
         def far(self, distance):
             return distance
 
-    check_encoding(OfLayersAndHeads)
+    run_check(parameters.check_layers, OfLayersAndHeads)
+    run_check(heads.check_own_layer, OfLayersAndHeads)
 
 
 def test_not_constructible():
