@@ -170,13 +170,18 @@ def choose(scaling: str, given: Mapping[str, Any], **known: Any) -> Callable[...
         if name not in parameters:
             takers = [other for other in SCALINGS if name in _options(other)]
             raise ValueError(f"scaling={scaling} takes no {name}, which is for {', '.join(takers)}")
-    for name in ("factor", "partial_rotary_factor"):
+    for name in ("factor", "partial_rotary_factor", "attention_factor"):
         if given.get(name, 1.0) <= 0:
             raise ValueError(f"{name} must be above 0, was {given[name]}")
     for name, parameter in parameters.items():
         if parameter.default is parameter.empty and name not in {*given, *known, "length"}:
             raise ValueError(f"scaling={scaling} needs {name}")
     both = {**known, **given}
+    for low, high in (("low_freq_factor", "high_freq_factor"), ("beta_slow", "beta_fast")):
+        if low in parameters:
+            less, more = (both.get(name, parameters[name].default) for name in (low, high))
+            if less >= more:
+                raise ValueError(f"{low} must be below {high}, was {less} with {high} {more}")
     return partial(SCALINGS[scaling], **{k: v for k, v in both.items() if k in parameters})
 
 

@@ -56,15 +56,16 @@ def attend(
 
     q (B, H, T, K') and k (B, G, S, K') come from `encoding.transform`; v (B, G, S, K). With fewer
     key-value heads G than query heads (grouped-query attention), H/G queries in turn share one.
-    mask (B|1, 1, T, S) is True where a query may look; None is `attention_mask(ctx)`: causal, the
-    last query beside the last key, no padding, and of packed documents its own. CAUSAL says that
-    T = S, without padding and with one document a row, which spares the look at ctx.pos. The logits
-    are divided by sqrt(d_head), also when q and k have been widened. What the encoding returns is
-    cast to the dtype of v. `ran` gets the name of what ran: numba leaves some inputs to sdpa, which
-    has several kernels.
+    mask (B|1, 1, T, S) or (T, S) is True where a query may look; None is `attention_mask(ctx)`:
+    causal, the last query beside the last key, no padding, and of packed documents its own. CAUSAL
+    says that T = S, without padding and with one document a row, which spares the look at ctx.pos.
+    The logits are divided by sqrt(d_head), also when q and k have been widened. What the encoding
+    returns is cast to the dtype of v. `ran` gets the name of what ran: numba leaves some inputs to
+    sdpa, which has several kernels.
 
     Errors: ValueError where ctx does not come from `prepare` or does not hold the positions of all
-    keys, and for heads that G does not divide; BackendError for a backend that cannot run here.
+    keys, for heads that G does not divide and for a mask that is not boolean; BackendError for a
+    backend that cannot run here.
     """
     ctx.check_prepared()
     _check(q, k, v, ctx)
@@ -121,7 +122,12 @@ def _for_each_head(x: Tensor, q: Tensor) -> Tensor:
 def _seen(ctx: Context, mask: Tensor | str | None) -> Tensor | None:
     """The mask that kernels get; None where it is CAUSAL."""
     if isinstance(mask, Tensor):
-        return mask
+        if mask.dtype != torch.bool or mask.dim() not in (2, 4):
+            raise ValueError(
+                "mask must be of torch.bool, (B|1, 1, T, S) or (T, S), True where a query may "
+                f"look; was {mask.dtype} {tuple(mask.shape)}"
+            )
+        return mask if mask.dim() == 4 else mask[None, None]
     if mask is None and not _plainly_causal(ctx):
         return attention_mask(ctx)
     if mask is not None and mask != CAUSAL:

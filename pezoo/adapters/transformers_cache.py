@@ -23,12 +23,32 @@ class Memory(DynamicLayer):  # type: ignore[misc]
         self.reset()
 
     def reset(self) -> None:
+        self.encoding: str | None = None  # by which the cache was filled
         self.pos: Tensor | None = None  # (B, S)
         self.ids: Tensor | None = None  # (B, S)
         self.memo = Memo()
 
     def get_seq_length(self) -> int:
         return 0 if self.pos is None else self.pos.shape[1]
+
+    def check(self, mask: Tensor | None, counted: bool) -> None:
+        """That attention_mask (B, S) hides what it hid, and that counting goes on as it was.
+
+        Keys, positions and the memo were made with what was hidden then. The host looks at pos.
+        """
+        if self.pos is None or torch.compiler.is_compiling():
+            return
+        if mask is not None and ((mask[:, : self.pos.shape[1]] == 0) != (self.pos < 0)).any():
+            raise ValueError(
+                "attention_mask must go on hiding the cached tokens that it hid, and no others: "
+                "for another mask, begin with an empty cache"
+            )
+        every = torch.arange(self.pos.shape[1], device=self.pos.device)
+        if mask is None and counted and (self.pos != every).any():
+            raise ValueError(
+                "the cache holds padding, or positions other than 0, 1, 2, ...: give "
+                "attention_mask for all tokens, or position_ids"
+            )
 
     def extend(self, pos: Tensor, ids: Tensor | None) -> tuple[Tensor, Tensor | None]:
         """Of new tokens (B, T), those of all: (B, S)."""
@@ -59,8 +79,8 @@ class Memory(DynamicLayer):  # type: ignore[misc]
             self.memo.crop(tokens_to_remove)
 
 
-def memory_of(cache: Any, encoding: Encoding, n_layers: int) -> Memory:
-    """The cache's last layer, which is added to a cache that is new."""
+def memory_of(cache: Any, encoding: Encoding, name: str, n_layers: int) -> Memory:
+    """The cache's last layer, which is added to a cache that is new. `name` is the encoding's."""
     if not encoding.prefix_stable:
         raise ValueError(
             f"with {type(encoding).__name__} as it is set, later tokens change earlier keys: "
@@ -68,6 +88,12 @@ def memory_of(cache: Any, encoding: Encoding, n_layers: int) -> Memory:
         )
     if cache.layers and isinstance(cache.layers[-1], Memory):
         memory: Memory = cache.layers[-1]
+        if memory.encoding not in (None, name):
+            raise ValueError(
+                f"this cache was filled with {memory.encoding}, and the model has {name}: begin "
+                "with an empty one"
+            )
+        memory.encoding = name
         return memory
     if not isinstance(cache, DynamicCache) or {type(x) for x in cache.layers} - {DynamicLayer}:
         raise ValueError(f"expected a DynamicCache of whole texts, was given {cache!r}")
@@ -75,4 +101,5 @@ def memory_of(cache: Any, encoding: Encoding, n_layers: int) -> Memory:
         raise ValueError("this cache was filled without the encoding: begin with an empty one")
     cache.layers += [DynamicLayer() for _ in range(n_layers - len(cache.layers))]
     cache.layers.append(memory := Memory())
+    memory.encoding = name
     return memory

@@ -12,7 +12,7 @@ from transformers import DynamicCache
 
 from pezoo import adapters
 from pezoo.adapters import attend, eager
-from pezoo.adapters.transformers_cache import memory_of
+from pezoo.adapters.transformers_cache import Memory, memory_of
 from pezoo.base import Context, Encoding
 from pezoo.context import Memo
 
@@ -44,29 +44,35 @@ def begin(base: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         wanted, cache = False, None
     elif wanted and cache is None:
         cache = DynamicCache(config=base.config)
-    memory = None if cache is None else memory_of(cache, encoding, base.config.num_hidden_layers)
-    past = 0 if memory is None else memory.get_seq_length()
-    pos = _positions(given.get("attention_mask"), given.get("position_ids"), past, x)
+    put = getattr(base.config, NAME)
+    name = put["encoding"] or type(encoding).__qualname__
+    layers = base.config.num_hidden_layers
+    memory = None if cache is None else memory_of(cache, encoding, name, layers)
+    pos = _positions(given.get("attention_mask"), given.get("position_ids"), memory, x)
     if memory is not None:
         pos, ids = memory.extend(pos.expand(len(x), -1), ids)
     memo = Memo() if memory is None else memory.memo
     ctx = Context(pos=pos, ids=ids, x=x, n_new=x.shape[1], memo=memo)
-    length = None if memory is None else getattr(base.config, NAME)["length"]
+    length = None if memory is None else put["length"]
     ctx = encoding.prepare(replace(ctx, drawn=encoding.draw(ctx, length=length)))
     step = Step(encoding, ctx, cache, replayed)
     given |= {"past_key_values": cache, "use_cache": wanted, NAME: step}
     return (), {**given, "inputs_embeds": encoding.embed(x, ctx)}
 
 
-def _positions(mask: Tensor | None, position_ids: Tensor | None, past: int, x: Tensor) -> Tensor:
+def _positions(
+    mask: Tensor | None, position_ids: Tensor | None, memory: Memory | None, x: Tensor
+) -> Tensor:
     """(B|1, T) of the new tokens, -1 where attention_mask (B, S) says padding."""
-    t = x.shape[1]
+    t, past = x.shape[1], 0 if memory is None else memory.get_seq_length()
     mask = None if mask is None or mask.dim() != 2 else mask
     if mask is not None and mask.shape[1] != past + t:
         raise ValueError(
             f"attention_mask needs a column for each of {past + t} tokens, {past} of them in the "
             f"cache; it has {mask.shape[1]}"
         )
+    if memory is not None:
+        memory.check(mask, counted=position_ids is None)
     if position_ids is not None:
         pos = position_ids
     elif mask is not None:

@@ -114,6 +114,20 @@ def test_positions_of_the_new_tokens_alone_are_refused(text):
             attend(encoding, q[:, :, -1:], k, v, alone, None, backend)
 
 
+@pytest.mark.parametrize("text", ["nope", "alibi"])
+def test_a_mask_is_boolean_and_may_be_a_matrix(text):
+    encoding, q, k, v, ctx = setting(text)
+    mask = attention_mask(ctx)
+    mask[..., 5:, 1] = False
+    for backend in backends(encoding):
+        want = attend(encoding, q, k, v, ctx, mask, backend)
+        got = attend(encoding, q, k, v, ctx, mask[0, 0], backend)
+        assert torch.equal(got, want)
+        for other in (mask.double(), mask.long(), torch.where(mask, 0.0, -torch.inf), mask[0]):
+            with pytest.raises(ValueError, match="mask must be of torch"):
+                attend(encoding, q, k, v, ctx, other, backend)
+
+
 def test_an_unknown_mask_is_refused():
     encoding, q, k, v, ctx = setting("rope")
     with pytest.raises(ValueError, match="a tensor, None or 'causal', was 'full'"):

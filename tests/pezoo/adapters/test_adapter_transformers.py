@@ -225,6 +225,30 @@ def test_a_cache_of_the_users_own():
     assert cache.get_seq_length() == cache.layers[-1].get_seq_length() == 0
 
 
+def test_a_cache_goes_on_as_it_began():
+    model = use(build("llama"), "rope")
+    other = torch.ones_like(MASK)
+    other[:, 2:5] = 0
+    with torch.no_grad():
+        plain = model(IDS[:, :8]).past_key_values
+        padded = model(IDS[:, :8], attention_mask=MASK[:, :8]).past_key_values
+        for cache, mask in ((plain, MASK), (plain, other), (padded, torch.ones_like(MASK))):
+            with pytest.raises(ValueError, match="go on hiding the cached tokens that it hid"):
+                model(IDS[:, 8:], attention_mask=mask, past_key_values=cache)
+        with pytest.raises(ValueError, match="the cache holds padding, or positions other than"):
+            model(IDS[:, 8:], past_key_values=padded)
+        with pytest.raises(ValueError, match="filled with rope, and the model has alibi"):
+            use(build("llama"), "alibi")(IDS[:, 8:], past_key_values=plain)
+        want = model(IDS, attention_mask=MASK).logits[:, 8:]
+        at = torch.tensor([[4], [8], [8]])
+        got = model(IDS[:, 8:], position_ids=at, past_key_values=copy.deepcopy(padded)).logits
+        torch.testing.assert_close(got, want)
+        got = model(IDS[:, 8:], attention_mask=MASK, past_key_values=padded).logits
+        torch.testing.assert_close(got, want)
+        padded.reset()
+        assert padded.layers[-1].encoding is None
+
+
 @pytest.mark.parametrize("text", ["rope", PRISM])
 def test_documents_side_by_side(text):
     """position_ids that do not rise begin a document, with a cache too."""
