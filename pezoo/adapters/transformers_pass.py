@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
 from transformers import DynamicCache
 
 from pezoo import adapters
@@ -55,9 +56,23 @@ def begin(base: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     ctx = Context(pos=pos, ids=ids, x=x, n_new=x.shape[1], memo=memo)
     length = None if memory is None else put["length"]
     ctx = encoding.prepare(replace(ctx, drawn=encoding.draw(ctx, length=length)))
+    if replayed:
+        _check_replay(base, ctx)
     step = Step(encoding, ctx, cache, replayed)
     given |= {"past_key_values": cache, "use_cache": wanted, NAME: step}
     return (), {**given, "inputs_embeds": encoding.embed(x, ctx)}
+
+
+def _check_replay(base: Any, ctx: Context) -> None:
+    """That layers may run twice: reentrant checkpoints go backward through `prepare` in each."""
+    run = next((m for m in base.modules() if hasattr(m, "_gradient_checkpointing_func")), None)
+    reentrant = run is not None and run._gradient_checkpointing_func.keywords.get("use_reentrant")
+    tensors = (x for x in tree_leaves((dict(ctx.memo), ctx.drawn)) if isinstance(x, Tensor))
+    if reentrant and any(x.grad_fn is not None for x in tensors):
+        raise ValueError(
+            "what the encoding prepares for all layers needs gradient checkpointing with "
+            "use_reentrant=False"
+        )
 
 
 def _positions(

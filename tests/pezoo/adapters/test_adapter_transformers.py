@@ -340,6 +340,19 @@ def test_gradient_checkpointing(text):
     assert model.base_model.encoding is not twin.base_model.encoding
 
 
+@pytest.mark.parametrize("text", [PRISM, TWICE, "shaw"])
+def test_reentrant_checkpoints(text):
+    """They go backward in each layer, and would meet what is prepared for all more than once."""
+    model = use(build("llama"), text).train()
+    model.gradient_checkpointing_enable({"use_reentrant": True})
+    if text != "shaw":
+        with pytest.raises(ValueError, match="gradient checkpointing with use_reentrant=False"):
+            model(IDS)
+        return
+    model(IDS, labels=IDS).loss.backward()
+    assert all(p.grad is not None for p in model.base_model.encoding.parameters())
+
+
 def test_the_trainer(tmp_path):
     model = use(build("llama").float(), PRISM)
     before = copy.deepcopy(model.base_model.encoding.state_dict())
