@@ -119,8 +119,8 @@ def known_records(folder: Path, configs: Sequence[RunConfig]) -> Records:
     for path in folder.rglob("*.json"):
         if path.stem in wanted:
             record = read(path)
-            if isinstance(record, str) or record.run != path.stem:
-                why = record if isinstance(record, str) else f"it is of run {record.run}"
+            if isinstance(record, str) or record.config.hash != path.stem:
+                why = record if isinstance(record, str) else f"it is of run {record.config.hash}"
                 raise ConfigError(f"--known: {path}: {why}")
             if record.status == "done":
                 found[path.stem] = json.loads(path.read_text(encoding="utf-8"))

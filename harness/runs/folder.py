@@ -26,6 +26,7 @@ from typing import Any
 
 import torch
 from filelock import FileLock
+from pydantic import ValidationError
 from safetensors.torch import load, save
 from torch import Tensor
 
@@ -33,6 +34,8 @@ from harness.runs.files import read, read_json, read_sealed, write, write_json, 
 from harness.training.trainer import Trainer
 from leaderboard.config import ConfigError, RunConfig
 from leaderboard.files import flush_folder
+from leaderboard.schema import Record
+from leaderboard.tuning import MARK, Tuning
 
 KEEP = 2
 Curve = dict[str, Any]
@@ -69,9 +72,19 @@ class RunFolder:
         write_json(self.path / "tuning.json", tuning)
 
     def origin(self) -> dict[str, Any]:
-        """What the record's provenance has beside the command: the sweep, if there was one."""
+        """What the record's provenance has beside the command: the sweep, if there was one.
+
+        A file beside a run that no sweep chose, or one that says nothing of a sweep, is not used.
+        """
         tuning = read_json(self.path / "tuning.json")
-        return {} if tuning is None else {"tuning": tuning}
+        if tuning is None or MARK not in self.config.protocol:
+            return {}
+        try:
+            Tuning.model_validate(tuning)
+        except ValidationError:
+            warnings.warn(f"{self.path / 'tuning.json'} is no sweep, not used", stacklevel=2)
+            return {}
+        return {"tuning": tuning}
 
     def clear(self) -> None:
         """Delete everything but the lock."""
@@ -114,7 +127,7 @@ class RunFolder:
         for step in reversed(self.steps()):
             if last is not None and step > last:
                 continue
-            found = self._read(step)
+            found = self._read(step) if step <= self.config.train.steps else None
             if found is None:
                 text = f"{self.path}: checkpoint {step} is damaged or of another run, not used"
                 warnings.warn(text, stacklevel=2)
@@ -169,7 +182,7 @@ class RunFolder:
             index = read_sealed(self.path / f"{_stem(one)}.json")
             kept |= {f"{_stem(one)}.json", *index["files"]} if index else set()
         for path in (*self.path.glob("ckpt-*"), *self.path.glob("best-*")):
-            if path.name not in kept:
+            if path.name not in kept and (path.is_symlink() or not path.is_dir()):
                 path.unlink()
 
     def _verified(self, name: str, sha256: str) -> bytes | None:
@@ -190,17 +203,26 @@ def finished(path: Path) -> dict[str, Any] | None:
 
 
 def failed(path: Path) -> dict[str, Any] | None:
-    """The record of a run that failed, final or not."""
-    record = _record(path)
-    return record if record and record.get("status") == "failed" else None
+    """What is known of a run that failed, final or not."""
+    record = read_json(path / "result.json")
+    own = isinstance(record, dict) and record.get("run") == path.name
+    return record if own and record.get("status") == "failed" else None
 
 
 def _record(path: Path) -> dict[str, Any] | None:
-    record = read_json(path / "result.json")
-    if isinstance(record, dict) and record.get("run") != path.name:
+    """The record, if it is one, and if its settings are those that the folder is named after."""
+    raw = read_json(path / "result.json")
+    if raw is None:
+        return None
+    try:
+        own = Record.of(raw).config.hash
+    except (ValueError, KeyError, TypeError, AttributeError):
+        warnings.warn(f"{path / 'result.json'} is no record, not used", stacklevel=3)
+        return None
+    if own != path.name:
         warnings.warn(f"{path / 'result.json'} is of another run, not used", stacklevel=3)
         return None
-    return record if isinstance(record, dict) else None
+    return raw  # type: ignore[no-any-return]
 
 
 def _stem(step: int) -> str:

@@ -1,5 +1,6 @@
 """What `pezoo bench` leaves behind is what the other commands may trust."""
 
+import hashlib
 import json
 import os
 import shutil
@@ -15,6 +16,7 @@ from harness.cli.tables import print_records
 from harness.runs.execute import execute
 from harness.runs.folder import RunFolder
 from harness.settings.protocol import load_protocol, resolve
+from harness.training.trainer import start
 from pezoo.spec import parse
 
 SMALL = [word for setting in SETTINGS for word in ("--set", setting)]
@@ -176,3 +178,56 @@ def test_known_records_are_not_trained_again(call, run, tmp_path):
     record.write_text("{}")
     code, _, err = call(*BENCH, "--seeds", "0", "--known", "kept")
     assert (code, record.name in err) == (2, True)
+
+
+def sealed(folder, record):
+    """A result.json with a DONE that fits it."""
+    text = json.dumps(record).encode()
+    (folder / "result.json").write_bytes(text)
+    (folder / "DONE").write_text(hashlib.sha256(text).hexdigest())
+
+
+def test_a_record_counts_by_its_settings_and_not_by_its_name(call, run, tmp_path):
+    record = json.loads((run / "result.json").read_text())
+    for other in (
+        record | {"config": record["config"] | {"seed": 1}},
+        {"run": run.name},
+        {"run": run.name, "status": "done"},
+        {},
+    ):
+        sealed(run, other)
+        with pytest.warns(UserWarning, match="not used"):
+            assert RunFolder(run.parent, config_of()).result() is None
+    (tmp_path / "kept").mkdir()
+    foreign = json.dumps(record | {"config": record["config"] | {"seed": 1}})
+    (tmp_path / "kept" / f"{run.name}.json").write_text(foreign)
+    code, _, err = call(*BENCH, "--seeds", "0", "--known", "kept")
+    assert (code, "it is of run" in err) == (2, True)
+
+
+def test_a_strange_sweep_beside_a_run_is_not_used(run):
+    folder = RunFolder(run.parent, config_of())
+    (run / "tuning.json").write_text('{"x": 1}')
+    assert folder.origin() == {}
+    tuned = RunFolder(run.parent, config_of().replace(protocol="quick+tune-12345678"))
+    tuned.note_tuning({"x": 1})
+    with pytest.warns(UserWarning, match="is no sweep, not used"):
+        assert tuned.origin() == {}
+
+
+def test_a_checkpoint_beyond_the_last_step_is_not_used(run, tmp_path):
+    (last,) = sorted(run.glob("ckpt-*.json"))[-1:]
+    late = last.name.replace(last.stem, "ckpt-00000999")
+    for path in run.glob(f"{last.stem}.*"):
+        shutil.copy(path, run / path.name.replace(last.stem, "ckpt-00000999"))
+    (run / "ckpt-00000005.json").mkdir()
+    folder = RunFolder(run.parent, config_of())
+    with pytest.warns(UserWarning, match="checkpoint 999 is damaged or of another run"):
+        folder.restore(start(config_of()))
+    folder._drop_old(last_step(last))
+    assert not (run / late).exists()
+    assert (run / "ckpt-00000005.json").is_dir()
+
+
+def last_step(path):
+    return int(path.stem.removeprefix("ckpt-"))
