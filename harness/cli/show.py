@@ -85,7 +85,9 @@ def find(run: str, runs: str) -> dict[str, Any]:
         raise click.UsageError(f"expected one run starting with {run!r} in {runs}, found {found}")
     record = finished(folders[0]) or failed(folders[0])
     if record is None:
-        raise click.UsageError(f"run {folders[0].name} is not finished")
+        there = (folders[0] / "result.json").exists() and (folders[0] / "DONE").exists()
+        why = "has a result that is damaged, or of other settings or code" if there else ""
+        raise click.UsageError(f"run {folders[0].name} {why or 'is not finished'}")
     return record
 
 
