@@ -108,7 +108,7 @@ def _put(model: PreTrainedModel, encoding: str | Factory, length: int | None) ->
 
 
 def _make(model: PreTrainedModel, encoding: str | Factory) -> Encoding:
-    """On the CPU, also within from_pretrained, which makes everything on torch's device "meta"."""
+    """On the CPU in float32, also within from_pretrained, which sets torch's device and dtype."""
     config, base = model.config, model.base_model
     heads = config.num_attention_heads
     shape = Shape(
@@ -118,11 +118,16 @@ def _make(model: PreTrainedModel, encoding: str | Factory) -> Encoding:
         n_layers=config.num_hidden_layers,
         train_len=config.max_position_embeddings,
     )
-    with torch.device("cpu"):
-        if isinstance(encoding, str):
-            made = make(as_trained(parse(encoding), base), shape)
-        else:
-            made = encoding(shape)
+    dtype = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float32)  # some initialisers have no other
+    try:
+        with torch.device("cpu"):
+            if isinstance(encoding, str):
+                made = make(as_trained(parse(encoding), base), shape)
+            else:
+                made = encoding(shape)
+    finally:
+        torch.set_default_dtype(dtype)
     if made.needs_scale:
         raise ValueError(
             f"{made.name} reads the scale of the instance, which transformers does not know"

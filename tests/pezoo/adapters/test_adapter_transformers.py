@@ -291,6 +291,8 @@ def test_saved_and_loaded(tmp_path, maker, text):
     assert other.config.pezoo == {"encoding": text, "length": 30}
     with torch.no_grad():
         torch.testing.assert_close(other(IDS).logits, model(IDS).logits)
+    half = load(tmp_path, dtype=torch.bfloat16)
+    assert {parameter.dtype for parameter in half.parameters()} == {torch.bfloat16}
     plain = type(model).from_pretrained(tmp_path)
     with pytest.raises(ValueError, match=re.escape(f"was saved with {text}, whose weights")):
         use(plain, "rope")
