@@ -15,9 +15,9 @@ from leaderboard.config import Protocol, Train
 from leaderboard.protocols import read_settings
 from leaderboard.schema import Record
 from leaderboard.seeds import parse_seeds
-from leaderboard.tuning import MARK
+from leaderboard.tuning import MARK, tuned_name
 from pezoo.scan import classes
-from pezoo.spec import SpecError, parse
+from pezoo.spec import SpecError, bare, parse
 
 HOOKS = {
     "draw": "draws what is random and checks positions, before a forward pass",
@@ -53,7 +53,7 @@ class ClassDoc:
 class ProtocolDoc:
     """A protocol's TOML file; `seeds` is how many a published table should have.
 
-    `versions`: the file itself, and those of protocols/earlier/ with its name.
+    `versions`: the file itself, then those of protocols/earlier/ with its name, the newest first.
     """
 
     name: str
@@ -63,13 +63,18 @@ class ProtocolDoc:
     versions: tuple[Protocol, ...]
 
     def version_of(self, record: Record) -> Protocol | None:
-        """The version whose settings the record has, apart from those that a sweep chose."""
+        """The version whose settings the record has; only a sweep that its name tells chose some.
+
+        So a record of a name without the sweep, or of a sweep without the name, has no version.
+        """
         given, tuning = record.config, record.provenance.tuning
-        tuned = set(tuning.grid) if tuning else None
+        name = tuned_name(self.name, tuning.grid, tuning.seeds) if tuning else self.name
+        if record.protocol.partition(MARK)[0] == self.name and record.protocol != name:
+            return None
+        chosen = set(tuning.grid) if tuning else set()
         for version in self.versions:
             model, train, test = version.settings(record.task)
-            same = given.train == train if tuned is None else _alike(given.train, train, tuned)
-            same = same and given.track == version.track
+            same = given.track == version.track and _alike(given.train, train, chosen)
             if same and given.model == model and given.eval == test:
                 return version
         return None
@@ -87,6 +92,14 @@ class Catalog:
         """Whether a record has the name of a known protocol, but settings of no version of it."""
         protocol = self._protocol(record)
         return protocol is not None and protocol.version_of(record) is None
+
+    def age(self, record: Record) -> tuple[int, bool]:
+        """How many versions of its protocol are newer than the record's, and whether its task's
+        version is another than the current one. What is unknown counts as current."""
+        protocol, task = self._protocol(record), self.tasks.get(bare(record.task))
+        version = protocol and protocol.version_of(record)
+        newer = protocol.versions.index(version) if protocol and version else 0
+        return newer, task is not None and task.version != record.config.task_version
 
     def strange_options(self, record: Record) -> bool:
         """Whether its encoding has others than those typed and those of the known protocol."""
@@ -156,13 +169,18 @@ def _classes(package: str, folder: str) -> Iterator[ClassDoc]:
 
 def _protocols() -> Iterator[ProtocolDoc]:
     folder = _folder("harness", "settings", "protocols")
-    old = sorted(folder.glob("earlier/*.toml")) if folder else []
+    old = sorted(folder.glob("earlier/*.toml"), key=_age, reverse=True) if folder else []
     earlier = [Protocol.model_validate(read_settings(path, path.parent)) for path in old]
     for path in sorted(folder.glob("*.toml")) if folder else ():
         raw = read_settings(path, folder)
         now = Protocol.model_validate(raw)
         versions = (now, *(one for one in earlier if one.name == now.name))
         yield ProtocolDoc(now.name, now.description, len(parse_seeds(now.seeds)), raw, versions)
+
+
+def _age(path: Path) -> tuple[int, str]:
+    """Sorts quick-10 after quick-9."""
+    return len(path.name), path.name
 
 
 def _alike(one: Train, two: Train, apart: set[str]) -> bool:

@@ -85,10 +85,17 @@ def tables(records: Sequence[Record], catalog: Catalog | None = None) -> list[Ta
         rows[row.protocol, row.task, row.settings].append(row)
 
     def order(key: Key) -> tuple[object, ...]:
-        """The protocol itself before its changes; of several versions of it the newest first."""
+        """The protocol itself before its changes; of several versions of it the file's own first.
+
+        When a run finished decides only where the catalogue does not.
+        """
+        if "+" in key[0] or foreign(key):
+            return *_family(key), True, key
         newest = max(record.finished.timestamp() for record in runs[key])
-        changed = "+" in key[0] or foreign(key)
-        return *_family(key), changed, 0.0 if changed else -newest, key
+        return *_family(key), False, age(key), -newest, key
+
+    def age(key: Key) -> tuple[int, bool]:
+        return catalog.age(runs[key][0]) if catalog else (0, False)
 
     def foreign(key: Key) -> bool:
         return catalog is not None and catalog.foreign(runs[key][0])

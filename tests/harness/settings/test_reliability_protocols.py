@@ -65,6 +65,62 @@ def test_a_record_with_other_settings_never_enters_the_protocols_table(committed
     assert (alone.policy, alone.slug) == ("changed", f"quick.copy.{false.shared_hash}")
 
 
+@pytest.mark.parametrize("grid", [{"steps": [20]}, {"lengths": ["x"]}, {"lr": [0.002]}])
+def test_a_sweep_that_the_name_does_not_tell_is_in_no_table_of_the_protocol(grid, committed, known):
+    from leaderboard.tuning import cells
+
+    def chosen(raw):
+        values = cells(grid)[0]
+        trial = {"values": values, "exact": 1.0, "validation": 1.0, "loss": 0.1, "runs": ["0" * 16]}
+        told = {"grid": grid, "seeds": [100], "chosen": values, "cells": [trial]}
+        raw["provenance"]["tuning"] = told | {"cpu_seconds": 1.0, "seconds": 1.0}
+        raw["config"]["train"] |= {k: v for k, v in values.items() if k != "lengths"}
+
+    def untold(raw):
+        raw["provenance"]["tuning"] = None
+
+    false = [
+        forged(first(committed, "quick", "rope"), chosen),
+        forged(first(committed, "quick+tune-27014962", "rope"), untold),
+    ]
+    before = [(table.slug, table.policy, table.records) for table in tables(committed, known)]
+    runs = {record.run for record in false}
+    after = [t for t in tables([*committed, *false], known) if t.first.run not in runs]
+    assert [(table.slug, table.policy, table.records) for table in after] == before
+    assert {table.policy for table in tables(false, known)} == {"changed"}
+
+
+def made_with(record, version, finished):
+    """The record as if it were of that version of its protocol."""
+    model, train, test = (part.model_dump(mode="json") for part in version.settings(record.task))
+    raw = json.loads(record.model_dump_json(by_alias=True))
+    raw["config"] |= {"model": model, "train": train, "eval": test}
+    raw["run"] = RunConfig.model_validate(raw["config"]).hash
+    raw["provenance"]["finished"] = finished
+    return Record.of(raw)
+
+
+def test_the_file_and_not_the_clock_says_which_version_is_the_protocols_own(committed, known):
+    now, before = known.protocols["quick"].versions
+    rope = first(committed, "quick", "rope")
+    current = made_with(rope, now, "2021-01-01T00:00:00+00:00")
+    late = made_with(rope, before, "2026-11-01T00:00:00+00:00")
+    found = tables([late, current], known)
+    assert [(t.policy, t.records) for t in found] == [
+        ("protocol", (current,)), ("earlier", (late,)),
+    ]  # fmt: skip
+
+
+def test_a_version_of_the_task_that_does_not_exist_displaces_nothing(committed, known):
+    def newer(raw):
+        raw["config"]["task_version"] = 10**18
+
+    rope = first(committed, "quick", "rope")
+    false = forged(rope, newer)
+    found = tables([rope, false], known)
+    assert [(t.policy, t.records) for t in found] == [("protocol", (rope,)), ("earlier", (false,))]
+
+
 def test_a_tuned_record_has_the_protocols_settings_but_for_the_tuned(committed, known):
     def larger(raw):
         raw["config"]["train"]["batch"] += 1
