@@ -38,7 +38,7 @@ def check(paths: Sequence[Path], catalog: Catalog | None = None, tree: bool = Fa
     refused: list[str] = []
     warnings: list[str] = []
     runs: dict[str, Path] = {}
-    found = paths_of(paths, refused)
+    found = paths_of(paths, refused, committed=tree)
     for path in found:
         record = read(path)
         reasons = [record] if isinstance(record, str) else list(refusals(record, catalog))
@@ -191,5 +191,5 @@ def _misplaced(record: Record, path: Path) -> Iterator[str]:
     if path.stem != record.run:
         yield f"the file should be named {record.run}.json"
     home = [record.protocol, slug(record.task)]
-    if [part.name for part in (path.parents[2], path.parents[1])] != home:
+    if [*path.parts[-4:-2]] != home:
         yield f"the file should be in {'/'.join(home)}/ENCODING/"

@@ -19,6 +19,7 @@ from pydantic import (
     PositiveFloat,
     PositiveInt,
     SerializerFunctionWrapHandler,
+    ValidationInfo,
     model_serializer,
     model_validator,
 )
@@ -26,18 +27,27 @@ from pydantic import (
 from pezoo.spec import Spec, bare
 
 Length = Annotated[PositiveInt, Field(le=10**7)]
+MOST = 1000  # lengths that are tested
 
 
-def _spread(lengths: Any) -> Any:
-    """ "41-500" stands for all lengths from 41 to 500."""
+def _spread(lengths: Any, info: ValidationInfo) -> Any:
+    """ "41-500" in a protocol's file stands for all lengths from 41 to 500; a record lists them.
+
+    Errors: ValueError for more than MOST.
+    """
+    if info.mode == "json" and isinstance(lengths, str):
+        raise ValueError("expected a list of lengths")
     ends = re.fullmatch(r"(\d{1,7})-(\d{1,7})", lengths) if isinstance(lengths, str) else None
     if ends:
-        return tuple(range(int(ends[1]), int(ends[2]) + 1))
+        span = range(int(ends[1]), int(ends[2]) + 1)
+        if len(span) > MOST:
+            raise ValueError(f"{lengths} are {len(span)} lengths: expected at most {MOST}")
+        return tuple(span)
     return tuple(lengths) if isinstance(lengths, list) else lengths
 
 
 Lengths = Annotated[
-    tuple[Length, ...], Field(min_length=1, max_length=1000), BeforeValidator(_spread)
+    tuple[Length, ...], Field(min_length=1, max_length=MOST), BeforeValidator(_spread)
 ]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -14,6 +15,8 @@ from leaderboard.schema import Record
 
 RECORDS = Path(__file__).parent / "records"  # the committed ones
 LARGEST_FILE = 4_000_000  # bytes
+HASH = 64  # characters of a SHA-256
+RECORD_FILE = re.compile(r"[0-9a-f]{16}\.json")  # as records are committed
 SITE_TABLES = "leaderboard.json"  # marks a built site, whose copies of records are not read
 SITE_RECORDS = "record"  # the folder of these copies
 
@@ -22,9 +25,9 @@ def load(paths: Iterable[Path | str]) -> tuple[list[Record], list[str]]:
     """Every record in these files and folders, and one line `path: reason` per bad file.
 
     In a run's folder, which holds a config.json, only result.json is read, if DONE confirms it; a
-    built site's copies are passed over. Of several files with the same run id the first counts, in
-    the order of `paths`, except that a run that is done replaces one that failed. No content of a
-    file raises.
+    config.json among records is a problem. A built site's copies are passed over. Of several files
+    with the same run id the first counts, in the order of `paths`, except that a run that is done
+    replaces one that failed. No content of a file raises.
     """
     found: dict[str, Record] = {}
     problems: list[str] = []
@@ -50,12 +53,17 @@ def read(path: Path) -> Record | str:
         return _reason(error)
 
 
-def paths_of(paths: Iterable[Path | str], problems: list[str]) -> list[Path]:
-    """The record files in these files and folders; a missing one becomes a problem."""
+def paths_of(
+    paths: Iterable[Path | str], problems: list[str], committed: bool = False
+) -> list[Path]:
+    """The record files in these files and folders; a missing one becomes a problem.
+
+    `committed`: the folders hold no runs, so every JSON file must be a record.
+    """
     files: list[Path] = []
     for path in map(Path, paths):
         if path.is_dir():
-            files += sorted(_files(path))
+            files += sorted(_files(path, committed))
         elif path.is_file():
             files.append(path)
         else:
@@ -63,13 +71,15 @@ def paths_of(paths: Iterable[Path | str], problems: list[str]) -> list[Path]:
     return files
 
 
-def _files(folder: Path) -> Iterator[Path]:
+def _files(folder: Path, committed: bool) -> Iterator[Path]:
     for at, folders, names in os.walk(folder):
         if SITE_TABLES in names:
             names.remove(SITE_TABLES)
             folders[:] = [name for name in folders if name != SITE_RECORDS]
+        in_run = "config.json" in names and not any(map(RECORD_FILE.fullmatch, names))
+        in_run = in_run and not committed
         for name in (*folders, *names):  # a folder with the name of a record is a mistake to report
-            if name == "result.json" or (name.endswith(".json") and "config.json" not in names):
+            if name == "result.json" or (name.endswith(".json") and not in_run):
                 yield Path(at, name)
 
 
@@ -79,13 +89,19 @@ def _read(path: Path) -> Record:
     if (size := path.stat().st_size) > LARGEST_FILE:
         raise ValueError(f"{size} bytes; a record has at most {LARGEST_FILE}")
     data, done = path.read_bytes(), path.with_name("DONE")
-    if done.is_file() and hashlib.sha256(data).hexdigest().encode() != done.read_bytes().strip():
+    if done.is_file() and hashlib.sha256(data).hexdigest().encode() != _start(done).strip():
         raise ValueError("not what DONE says: the file was changed or damaged")
     record = Record.parse(data)
-    in_run = path.with_name("config.json").exists()
+    in_run = path.name == "result.json" and path.with_name("config.json").exists()
     if in_run and record.status == "done" and not done.is_file():
         raise ValueError("the run is not finished: there is no DONE")
     return record
+
+
+def _start(path: Path) -> bytes:
+    """Room for a hash and the end of its line, of a file that may be of any size."""
+    with path.open("rb") as file:
+        return file.read(HASH + 1)
 
 
 def _reason(error: Exception) -> str:

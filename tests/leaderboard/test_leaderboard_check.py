@@ -84,6 +84,13 @@ def test_in_the_tree_place_and_name_must_fit(raw, tmp_path):
     assert f"run {one['run']} is also in" in line
 
 
+def test_a_path_without_folders_is_misplaced(raw, tmp_path, monkeypatch):
+    (tmp_path / "a.json").write_text(json.dumps(raw()))
+    monkeypatch.chdir(tmp_path)
+    (line,) = check([Path()], tree=True).refused
+    assert "should be in quick/copy/ENCODING/" in line
+
+
 def test_doubts_are_notes(raw, save):
     env = raw()["env"] | {"dirty": True}
     report = check([save(raw(env=env))])

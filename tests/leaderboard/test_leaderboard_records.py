@@ -10,6 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from leaderboard.check import check
+from leaderboard.config import Eval
 from leaderboard.records import load
 
 
@@ -131,6 +133,33 @@ def test_in_a_run_folder_only_the_result_is_read(raw, tmp_path: Path):
     (run / "result.json").write_text(json.dumps(raw() | {"chance": 0.2}))
     records, problems = load([tmp_path / "runs"])
     assert (records, "not what DONE says" in problems[0]) == ([], True)
+
+
+def test_a_config_beside_committed_records_hides_none(raw, tmp_path: Path):
+    one = raw()
+    (tmp_path / f"{one['run']}.json").write_text(json.dumps(one))
+    (tmp_path / "config.json").write_text("{}")
+    records, problems = load([tmp_path])
+    assert [record.run for record in records] == [one["run"]]
+    assert ["config.json: " in line for line in problems] == [True]
+    (tmp_path / f"{one['run']}.json").unlink()
+    assert "config.json: " in check([tmp_path], tree=True).refused[0]
+
+
+def test_of_a_huge_done_only_the_start_is_read(raw, tmp_path: Path):
+    (tmp_path / "result.json").write_text(json.dumps(raw()))
+    with (tmp_path / "DONE").open("wb") as file:
+        file.truncate(60 * 10**9)
+    assert "not what DONE says" in load([tmp_path])[1][0]
+
+
+def test_lengths_are_bounded_before_they_are_counted_out_and_lists_in_records(raw, save):
+    with pytest.raises(ValueError, match="9999999 lengths: expected at most 1000"):
+        Eval.model_validate({"lengths": "1-9999999"})
+    assert Eval.model_validate({"lengths": "41-44"}).lengths == (41, 42, 43, 44)
+    one = raw()
+    one["config"]["eval"]["lengths"] = "10-20"
+    assert "expected a list of lengths" in load([save(one)])[1][0]
 
 
 def test_the_tables_of_a_site_among_the_runs_are_no_bad_record(raw, save, tmp_path: Path):
