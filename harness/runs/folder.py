@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import json
 import shutil
 import warnings
 from pathlib import Path
@@ -80,7 +81,7 @@ class RunFolder:
         if tuning is None or MARK not in self.config.protocol:
             return {}
         try:
-            Tuning.model_validate(tuning)
+            Tuning.model_validate_json(json.dumps(tuning))
         except ValidationError:
             warnings.warn(f"{self.path / 'tuning.json'} is no sweep, not used", stacklevel=2)
             return {}
