@@ -52,12 +52,18 @@ def use(
     or whose attention has a window; for `rope` where it cannot turn as the model did (a class does
     not look at that: `use(model, RoPE)`); and for one that was saved with an encoding: `load` it.
     """
-    saved = (getattr(model.config, NAME, None) or {}).get("encoding")
-    if saved and not hasattr(model.base_model, "encoding"):
+    if isinstance(encoding, Encoding):
         raise ValueError(
-            f"this model was saved with {saved}, whose weights from_pretrained leaves out: "
-            f"pezoo.adapters.transformers.load(folder) restores them. To begin anew, first set "
-            f"model.config.{NAME} = None"
+            f"give a text or a class, {type(encoding).__name__}, not an instance of it"
+        )
+    saved = getattr(model.config, NAME, None)
+    if saved and not hasattr(model.base_model, "encoding"):
+        text = saved.get("encoding")
+        call = "load(folder)" if text else "load(folder, TheClass)"
+        raise ValueError(
+            f"this model was saved with {text or 'an encoding given as a class'}, whose weights "
+            f"from_pretrained leaves out: pezoo.adapters.transformers.{call} restores them. To "
+            f"begin anew, first set model.config.{NAME} = None"
         )
     return _put(model, encoding, length)
 
@@ -71,6 +77,10 @@ def load(folder: str, encoding: Factory | None = None, **options: Any) -> Any:
     config = AutoConfig.from_pretrained(folder)
     saved = getattr(config, NAME, None) or {}
     text = encoding or saved.get("encoding")
+    if not text and saved:
+        raise ValueError(
+            f"{folder} was saved with an encoding given as a class: load(folder, TheClass)"
+        )
     if not text:
         raise ValueError(f"{folder} names no encoding: load it with from_pretrained and use(...)")
     parent: Any = getattr(transformers, config.architectures[0])

@@ -31,7 +31,15 @@ class Step:
 
 
 def begin(base: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Before the decoder: positions, `prepare` and `embed`. The layers get a Step."""
+    """Before the decoder: positions, `prepare` and `embed`. The layers get a Step.
+
+    Errors: ValueError where another attention has been set, and those of `prepare`.
+    """
+    if base.config._attn_implementation != NAME:
+        raise ValueError(
+            f"this model attends by {base.config._attn_implementation!r}, which leaves its "
+            f"encoding out: model.set_attn_implementation({NAME!r}), or use(model, ...) again"
+        )
     given = dict(zip(inspect.signature(base.forward).parameters, args, strict=False)) | kwargs
     ids, x = given.pop("input_ids", None), given.pop("inputs_embeds", None)
     if (ids is None) == (x is None):

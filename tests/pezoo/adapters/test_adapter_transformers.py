@@ -497,6 +497,33 @@ def test_a_folder_without_an_encoding(tmp_path):
         load(tmp_path)
 
 
+def test_another_attention_set_later_is_refused_and_undone():
+    model = use(build("llama"), "alibi")
+    with torch.no_grad():
+        want = model(IDS).logits
+        model.set_attn_implementation("eager")
+        with pytest.raises(ValueError, match="'eager', which leaves its encoding out"):
+            model(IDS)
+        model.set_attn_implementation("pezoo")
+        torch.testing.assert_close(model(IDS).logits, want)
+
+
+def test_a_class_is_named_when_it_is_loaded(tmp_path):
+    model = use(build("llama"), RoPE)
+    model.save_pretrained(tmp_path)
+    with pytest.raises(ValueError, match=r"given as a class: load\(folder, TheClass\)"):
+        load(tmp_path)
+    plain = type(model).from_pretrained(tmp_path)
+    with pytest.raises(ValueError, match=r"encoding given as a class, .*load\(folder, TheClass\)"):
+        use(plain, RoPE)
+    with torch.no_grad():
+        torch.testing.assert_close(
+            load(tmp_path, RoPE, dtype=torch.float64)(IDS).logits, model(IDS).logits
+        )
+    with pytest.raises(ValueError, match="a class, RoPE, not an instance"):
+        use(build("llama"), RoPE(model.base_model.encoding.shape))
+
+
 def test_the_rotation_of_the_model():
     def spec(text, base):
         return as_trained(parse(text), base)
