@@ -23,9 +23,10 @@ PICTURES = "pictures"  # the folder beside the page
 def write_markdown(tables: Sequence[Table], path: Path) -> list[Path]:
     """Write the page and its pictures, remove pictures that the page no longer shows, and return
     the paths written, the page first."""
+    before = path.read_text("utf-8", errors="replace") if path.is_file() else ""
     paths = [write(path.parent / name, text) for name, text in files(tables, path.name).items()]
     for old in (path.parent / PICTURES).glob("*.svg"):
-        if old not in paths:
+        if old not in paths and f"({PICTURES}/{old.name})" in before:
             old.unlink()
     return paths
 

@@ -22,6 +22,7 @@ from leaderboard.tables import Table
 from pezoo.spec import bare
 
 FOLDERS = ("task", "encoding", "run", SITE_RECORDS)  # from these, pages of earlier builds go
+WRITTEN = "files.txt"  # what a build wrote into them, one path per line: nothing else ever goes
 
 
 def build(
@@ -35,8 +36,11 @@ def build(
     """Write the site into `out` and return the paths written, index.html first.
 
     `refused` is how many files were no valid record; the overview says so. `source` is the address
-    that shows the repository's files, as in https://host/owner/pezoo/blob/main.
+    that shows the repository's files, as in https://host/owner/pezoo/blob/main. Pages that an
+    earlier build wrote and this one does not are deleted.
+    Errors: ValueError where `out` has files but is no built site, or where folders are links.
     """
+    _claim(out)
     catalog = catalog or known.read()
     data = site_data(tables, catalog)
     common = {"refused": refused, "records": len(records), "source": source, "data": data}
@@ -100,9 +104,28 @@ def _assets() -> Iterator[tuple[str, str | bytes]]:
                 yield f"static/{item.name}", item.read_bytes()
 
 
+def _claim(out: Path) -> None:
+    """Mark a new folder as a site before the first page. Errors: ValueError for one of others."""
+    for folder in (out, *(out / name for name in (*FOLDERS, "pictures", "static"))):
+        if folder.is_symlink():
+            raise ValueError(f"{folder} is a link: expected a folder of the site's own")
+    marker = out / SITE_TABLES
+    if not marker.is_file():
+        if out.is_dir() and any(out.iterdir()):
+            raise ValueError(
+                f"{out} has files, but none is {SITE_TABLES}, so it is no built site: "
+                f"expected one, an empty folder or a new name"
+            )
+        write(marker, "[]\n")
+
+
 def _forget(out: Path, written: set[Path]) -> None:
-    """Pages of runs, tasks and encodings that are there no longer."""
-    for folder in FOLDERS:
-        for path in (out / folder).glob("*.*"):
-            if path not in written and path.suffix in (".html", ".json"):
-                path.unlink()
+    """Delete pages of runs, tasks and encodings that earlier builds wrote and this one did not."""
+    now = {f"{path.parent.name}/{path.name}" for path in written if path.parent.name in FOLDERS}
+    listed = out / WRITTEN
+    before = listed.read_text("utf-8", errors="replace").splitlines() if listed.is_file() else []
+    for line in {*before} - now:
+        folder, _, name = line.partition("/")
+        if folder in FOLDERS and Path(name).name == name and (out / line).is_file():
+            (out / line).unlink()
+    write(listed, "".join(f"{line}\n" for line in sorted(now)))

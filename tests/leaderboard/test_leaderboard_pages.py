@@ -7,6 +7,7 @@ import hashlib
 import io
 import json
 import re
+import shutil
 import subprocess
 import sys
 from html.parser import HTMLParser
@@ -224,6 +225,45 @@ def test_pages_of_vanished_runs_are_removed(raw, save, tmp_path):
     build(None, save(raw(), folder="one"), tmp_path / "out", None)
     names = {path.stem for path in (tmp_path / "out" / "run").iterdir()}
     assert names == {raw()["run"]} == {p.stem for p in (tmp_path / "out" / "record").iterdir()}
+
+
+def test_files_of_others_are_neither_deleted_nor_written_among(raw, save, tmp_path):
+    records, site = save(raw()), tmp_path / "out"
+    (tmp_path / "mine" / "run").mkdir(parents=True)
+    (tmp_path / "mine" / "run" / "notes.html").write_text("mine")
+    with pytest.raises(ValueError, match="so it is no built site"):
+        build(None, records, tmp_path / "mine", None)
+    assert [path.name for path in (tmp_path / "mine").rglob("*")] == ["run", "notes.html"]
+    build(None, save(raw(), raw("alibi"), folder="two"), site, None)
+    (site / "run" / "notes.html").write_text("mine")
+    with (site / "files.txt").open("a") as file:
+        file.write("run/../../mine/run/notes.html\n../mine/run/notes.html\nindex.html\n")
+    build(None, records, site, None)
+    left = {path.stem for path in (site / "run").iterdir()}
+    assert left == {raw()["run"], "notes"}
+    assert (tmp_path / "mine" / "run" / "notes.html").is_file()
+    assert (site / "index.html").is_file()
+
+
+@pytest.mark.parametrize("name", ["", "run", "record", "task", "encoding"])
+def test_a_link_is_no_folder_of_a_site(name, raw, save, tmp_path):
+    site = tmp_path / "out"
+    (tmp_path / "mine").mkdir()
+    if name:
+        build(None, save(raw()), site, None)
+        shutil.rmtree(site / name)
+    (site / name).symlink_to(tmp_path / "mine")
+    with pytest.raises(ValueError, match="is a link"):
+        build(None, save(raw()), site, None)
+    assert list((tmp_path / "mine").iterdir()) == []
+
+
+def test_pictures_of_others_beside_the_page_stay(raw, save, tmp_path):
+    page, pictures = tmp_path / "md" / "README.md", tmp_path / "md" / "pictures"
+    build(None, save(raw(), raw(task="reverse"), folder="two"), tmp_path / "out", page)
+    (pictures / "mine.svg").write_text("<svg/>")
+    build(None, save(raw()), tmp_path / "out", page)
+    assert {path.name for path in pictures.iterdir()} == {"quick.copy.svg", "mine.svg"}
 
 
 def test_an_encoding_page_says_what_it_is_and_how_to_get_it(raw, save, tmp_path):
