@@ -5,6 +5,7 @@ Where the packages are missing, or a plug-in brings something, pages do without 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -17,7 +18,7 @@ from leaderboard.schema import Record
 from leaderboard.seeds import parse_seeds
 from leaderboard.tuning import MARK, tuned_name
 from pezoo.scan import classes
-from pezoo.spec import SpecError, bare, parse
+from pezoo.spec import SpecError, bare, parse, unknown
 
 HOOKS = {
     "draw": "draws what is random and checks positions, before a forward pass",
@@ -27,6 +28,7 @@ HOOKS = {
     "bias": "adds to the logits",
     "weights": "replaces the softmax",
 }
+PLAIN = {"bool", "int", "float", "str", "tuple", "list", "None"}
 DESCRIBED = ("summary", "paper", "example", "family", "version", "wraps")
 
 
@@ -47,6 +49,19 @@ class ClassDoc:
     family: str = ""  # groups tasks; by default, those of one paper
     version: int = 1
     wraps: str | None = None
+    options: tuple[str, ...] = ()
+    usual: dict[str, Any] = field(default_factory=dict)  # defaults of options, where literal
+    kinds: dict[str, str] = field(default_factory=dict)  # types of options, as written
+    lists: bool = False  # a task that lists its instances, of which a length may have few
+
+    def strange(self, options: dict[str, Any]) -> Iterator[str]:
+        """What is wrong with the names of these options, and with types that text can tell."""
+        for name, value in options.items():
+            kinds = set(re.findall(r"\w+", self.kinds.get(name, "")))
+            if name not in self.options:
+                yield unknown(f"option of {self.name}", name, self.options)
+            elif kinds and kinds <= PLAIN and not kinds & _kinds(value):
+                yield f"option {name} of {self.name} is {value!r}, expected {self.kinds[name]}"
 
 
 @dataclass(frozen=True)
@@ -162,6 +177,10 @@ def _classes(package: str, folder: str) -> Iterator[ClassDoc]:
                     path=f"{package}/{folder}/{path.name}",
                     source=path.read_text(encoding="utf-8"),
                     doc=one.doc,
+                    options=one.options,
+                    usual=one.usual,
+                    kinds=one.kinds,
+                    lists=one.methods.get("instances", "Task") != "Task",
                     hooks=tuple(h for h in HOOKS if one.methods.get(h, "Encoding") != "Encoding"),
                     **known,
                 )
@@ -187,3 +206,11 @@ def _alike(one: Train, two: Train, apart: set[str]) -> bool:
     """Whether two settings of training are equal but for those named."""
     left, right = one.model_dump(), two.model_dump()
     return all(left.get(key) == right.get(key) for key in {*left, *right} - apart)
+
+
+def _kinds(value: Any) -> set[str]:
+    """The plain types that take a value: an int is a float too, and a text is one word."""
+    if isinstance(value, str):
+        return {"str"} if re.fullmatch(r"\w+", value) else set()
+    own = "None" if value is None else type(value).__name__
+    return {own, "float"} if own == "int" else {own}

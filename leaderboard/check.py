@@ -16,7 +16,11 @@ from leaderboard.records import paths_of, read
 from leaderboard.schema import Record
 from leaderboard.scores import Score
 from leaderboard.tuning import MARK, base
-from pezoo.spec import bare
+from pezoo.spec import Spec, SpecError, bare, parse, unknown
+
+PROTOCOL = re.compile(r"[^+]+(\+[0-9a-f]{6})?(\+tune-[0-9a-f]{8}|\+tuning)?")
+DEVICE = re.compile(r"(cpu|cuda|mps|xpu)(:[0-9]{1,4})?")
+ATTENTION = ("auto", "sdpa", "eager", "flex", "numba", "xformers")
 
 
 @dataclass(frozen=True)
@@ -61,6 +65,7 @@ def refusals(record: Record, catalog: Catalog) -> Iterator[str]:
     yield from _identity(record)
     yield from _tuning(record)
     yield from _names(record, catalog)
+    yield from _options(record, catalog)
     yield from _provenance(record)
     yield from _cost(record)
     if record.status == "done":
@@ -70,6 +75,7 @@ def refusals(record: Record, catalog: Catalog) -> Iterator[str]:
             for part in ("last", "best"):
                 if own := getattr(scores, part):
                     yield from _scores(record, f"{where}.{part}", own)
+                    yield from _few(record, f"{where}.{part}", own, catalog)
     elif not record.reason:
         yield "status is failed, but there is no reason"
 
@@ -94,10 +100,10 @@ def _tuning(record: Record) -> Iterator[str]:
 
 
 def _names(record: Record, catalog: Catalog) -> Iterator[str]:
-    from pezoo.spec import unknown
-
     if base(record.protocol) not in catalog.protocols:
         yield unknown("protocol", record.protocol, catalog.protocols)
+    elif not PROTOCOL.fullmatch(record.protocol):
+        yield f"protocol is {record.protocol!r}, expected NAME, NAME+6 or NAME+tune-8 hex digits"
     if catalog.foreign(record):
         yield f"the settings are those of no version of protocol {record.protocol}"
     elif catalog.strange_options(record):
@@ -112,6 +118,37 @@ def _names(record: Record, catalog: Catalog) -> Iterator[str]:
         yield unknown("encoding", name, catalog.encodings)
     elif not _not_newer(given := record.config.encoding_version, current):
         yield f"encoding version {given} is not known: {name} is at version {current}"
+
+
+def _options(record: Record, catalog: Catalog) -> Iterator[str]:
+    """Texts that the harness does not write, and options that the classes' files do not have."""
+    task, config = catalog.tasks.get(bare(record.task)), record.config
+    for text in dict.fromkeys((record.encoding, config.encoding, record.task)):
+        try:
+            spec: Spec | None = parse(text)
+        except SpecError as error:
+            yield str(error)
+            continue
+        if str(spec) != text:
+            yield f"{text!r} is written {str(spec)!r}"
+        while spec:
+            known = task if text is record.task else catalog.encodings.get(spec.name)
+            yield from known.strange(spec.options) if known else ()
+            for name, value in spec.options.items() if known and known is task else ():
+                if known.usual.get(name) == value:
+                    yield f"{text!r}: {name} has its usual value, which is left out"
+            spec = spec.inner
+    if not DEVICE.fullmatch(config.device):
+        yield f"config.device is {config.device!r}, expected cpu, cuda, cuda:N, mps or xpu"
+    if config.attention not in ATTENTION:
+        yield unknown("attention", config.attention, ATTENTION)
+
+
+def _few(record: Record, where: str, scores: Sequence[Score], catalog: Catalog) -> Iterator[str]:
+    task, least = catalog.tasks.get(bare(record.task)), record.config.eval.min_samples
+    for score in scores if task and not task.lists else ():
+        if score.status == "ok" and (score.count or 0) < least:
+            yield f"{where}, length {score.length}: {score.count} examples of at least {least}"
 
 
 def _not_newer(given: int, current: int) -> bool:

@@ -20,6 +20,8 @@ class ClassText:
     constants: dict[str, Any]  # attributes with literal values
     methods: dict[str, str]  # by name, the class that defines each
     options: tuple[str, ...]  # keyword-only parameters of __init__
+    usual: dict[str, Any]  # their defaults, where these are literal
+    kinds: dict[str, str]  # their annotations, as written
 
 
 def classes(path: Path, package: Path) -> dict[str, ClassText]:
@@ -55,9 +57,12 @@ def _class(node: ast.ClassDef, parents: list[ClassText]) -> ClassText:
     constants: dict[str, Any] = {}
     methods: dict[str, str] = {}
     options: tuple[str, ...] = ()
+    usual: dict[str, Any] = {}
+    kinds: dict[str, str] = {}
     for parent in parents:
         constants, methods = constants | parent.constants, methods | parent.methods
-        options = options or parent.options
+        if not options:
+            options, usual, kinds = parent.options, parent.usual, parent.kinds
     for part in node.body:
         match part:
             case ast.Assign(targets=[ast.Name(id=name)], value=value):
@@ -67,13 +72,26 @@ def _class(node: ast.ClassDef, parents: list[ClassText]) -> ClassText:
                 methods[name] = node.name
                 if name == "__init__":
                     options = tuple(arg.arg for arg in part.args.kwonlyargs)
+                    usual, kinds = _usual(part), _kinds(part)
     registered = None
     for decorator in node.decorator_list:
         match decorator:
             case ast.Call(func=ast.Name(id="register"), args=[ast.Constant(value=str(name))]):
                 registered = name
     doc = ast.get_docstring(node) or ""
-    return ClassText(node.name, doc, registered, constants, methods, options)
+    return ClassText(node.name, doc, registered, constants, methods, options, usual, kinds)
+
+
+def _usual(init: ast.FunctionDef) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for arg, value in zip(init.args.kwonlyargs, init.args.kw_defaults, strict=True):
+        with suppress(ValueError):
+            found[arg.arg] = _constant(value) if value else None
+    return found
+
+
+def _kinds(init: ast.FunctionDef) -> dict[str, str]:
+    return {a.arg: ast.unparse(a.annotation) for a in init.args.kwonlyargs if a.annotation}
 
 
 def _constant(node: ast.expr) -> Any:

@@ -48,6 +48,41 @@ def test_each_bad_record_is_refused_with_its_reason(name):
     assert "; also " not in reason, "a bad record should have one fault"
 
 
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"encoding": "rope()"}, "'rope()' is written 'rope'"),
+        ({"encoding": "rope( )"}, "'rope( )' is written 'rope'"),
+        ({"encoding": "rope(foo=1)"}, "unknown option of rope 'foo'"),
+        ({"encoding": "rope(base=../x)"}, "option base of rope is '../x', expected float"),
+        ({"encoding": "rope(base=2,base=3)"}, "given twice"),
+        ({"task": "copy(zzz=1)"}, "unknown option of copy 'zzz'"),
+        ({"task": "copy(symbols=10)"}, "symbols has its usual value"),
+        ({"task": "copy(symbols=2,symbols=3)"}, "given twice"),
+        ({"config": {"device": "banana"}}, "config.device is 'banana'"),
+        ({"config": {"attention": "banana"}}, "unknown attention 'banana'"),
+        ({"config": {"eval": {"min_samples": 101}}}, "100 examples of at least 101"),
+        ({"protocol": "quick+"}, "expected NAME, NAME+6"),
+        ({"protocol": "quick++"}, "expected NAME, NAME+6"),
+        ({"protocol": "quick+zzz"}, "expected NAME, NAME+6"),
+    ],
+)
+def test_what_does_not_exist_or_is_written_otherwise_is_refused(changes, words, raw, save):
+    (line,) = check([save(raw(**changes))], KNOWN).refused
+    assert words in line
+
+
+def test_options_that_exist_pass(raw, save):
+    good = ["rope(base=500)", "randomized(max_len=512):rope(base=2.5,layout=half)"]
+    versions = [1, 2001]
+    records = [
+        raw(one, config={"encoding_version": version})
+        for one, version in zip(good, versions, strict=True)
+    ]
+    report = check([save(*records, raw(task="copy(symbols=2)"))], KNOWN)
+    assert report.refused == ()
+
+
 def test_the_command_names_every_bad_record_and_exits_with_1():
     result = run("check", BAD)
     assert result.exit_code == 1
