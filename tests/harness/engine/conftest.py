@@ -12,6 +12,9 @@ from harness.runs.folder import finished
 from harness.settings.protocol import load_protocol, resolve
 from pezoo.spec import parse_list
 
+# A token of one's own, so that no other cluster is met. Ray reads it once, when it is imported.
+os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": os.urandom(16).hex()}
+
 
 @pytest.fixture(scope="session")
 def matrix():
