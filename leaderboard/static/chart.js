@@ -115,9 +115,16 @@
   PZ.curveLines = (row, lengths, name) => row.cells.map((cell, at) =>
     [name, lengths[at], ...(cell.main ? [cell.main.mean, cell.main.low, cell.main.high, cell.beside, cell.seeds.length, null] : [null, null, null, null, null, cell.status])]);
 
-  PZ.lengthAxis = (lengths, log) => ({
-    title: "test length" + (log ? ", logarithmic scale" : ""), type: log ? "log" : "linear", tickvals: lengths, ticktext: lengths.map(String),
-  });
+  PZ.lengthAxis = (lengths, log) => {
+    const place = (length) => (log ? Math.log(Math.max(length, 1)) : length);
+    const first = place(lengths[0]), span = place(lengths.at(-1)) - first || 1;
+    let last = -1;  // neighbours share one label
+    const shown = lengths.filter((length) => {
+      const here = (place(length) - first) / span;
+      return here - last >= 0.04 ? ((last = here), true) : false;
+    });
+    return { title: "test length" + (log ? ", logarithmic scale" : ""), type: log ? "log" : "linear", tickvals: shown, ticktext: shown.map(String) };
+  };
   PZ.shareAxis = { title: "exact match, of encoders token accuracy", tickformat: ".0%", range: [-0.03, 1.04] };
   // A logarithmic axis with ticks at 1, 2 and 5 times the powers of ten, or at the powers alone.
   PZ.logAxis = (values) => {

@@ -58,7 +58,7 @@
   PZ.page(function () {
     const { tables, controls } = PZ.choose((t) => t.task === name);
     const table = tables[0];
-    const [measure, measurePick] = PZ.select("measure", "Accuracy", [["exact", "whole answers"], ["token", "tokens, with chance"]]);
+    const [measure, measurePick] = PZ.select("measure", "Accuracy", table?.metric === "token accuracy" ? [["exact", "tokens, with chance"], ["token", "whole answers"]] : [["exact", "whole answers"], ["token", "tokens, with chance"]]);
     const [dots, dotsPick] = PZ.toggle("dots", "every seed");
     const [bands, bandsPick] = PZ.toggle("bands", "intervals", true);
     PZ.put("filters", [...controls, measurePick, dotsPick, bandsPick]);
