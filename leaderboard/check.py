@@ -10,6 +10,7 @@ from pathlib import Path
 
 from leaderboard import catalog as known
 from leaderboard.catalog import Catalog
+from leaderboard.config import ATTENTION, DEVICES
 from leaderboard.escape import command_text, shown
 from leaderboard.files import slug
 from leaderboard.records import paths_of, read
@@ -19,8 +20,7 @@ from leaderboard.tuning import MARK, base
 from pezoo.spec import Spec, SpecError, bare, parse, unknown
 
 PROTOCOL = re.compile(r"[^+]+(\+[0-9a-f]{6})?(\+tune-[0-9a-f]{8}|\+tuning)?")
-DEVICE = re.compile(r"(cpu|cuda|mps|xpu)(:[0-9]{1,4})?")
-ATTENTION = ("auto", "sdpa", "eager", "flex", "numba", "xformers")
+DEVICE = re.compile(rf"({'|'.join(DEVICES)})(:[0-9]{{1,4}})?")
 
 
 @dataclass(frozen=True)

@@ -51,6 +51,11 @@ Lengths = Annotated[
 ]
 
 
+DEVICES = ("cpu", "cuda", "mps", "xpu")
+# As in pezoo.adapters, without torch.
+ATTENTION = ("auto", "sdpa", "eager", "flex", "numba", "xformers")
+
+
 class ConfigError(ValueError):
     """A setting that does not exist or cannot have that value."""
 

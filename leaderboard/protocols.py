@@ -6,12 +6,14 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+from leaderboard.config import ConfigError
+
 
 def read_settings(path: Path, folder: Path) -> dict[str, Any]:
     """The settings of a file. `extends = "quick"`: those of quick.toml in `folder`, and its own.
 
     Tables are merged key by key; any other value replaces what it extends. The name is the file's
-    own. Errors: ValueError for what is not TOML, and for a protocol to extend that does not exist
+    own. Errors: ConfigError for what is not TOML, and for a protocol to extend that does not exist
     or extends another; OSError.
 
     >>> read_settings(Path("mine.toml"), Path("protocols"))     # doctest: +SKIP
@@ -24,10 +26,10 @@ def read_settings(path: Path, folder: Path) -> dict[str, Any]:
     base = folder / f"{name}.toml"
     if base.stem != name or not base.is_file():
         names = ", ".join(sorted(file.stem for file in folder.glob("*.toml")))
-        raise ValueError(f"protocol {path} extends {name!r}; it can extend one of {names}")
+        raise ConfigError(f"protocol {path} extends {name!r}; it can extend one of {names}")
     settings = _read(base)
     if "extends" in settings:
-        raise ValueError(f"protocol {path} extends {name}, which extends {settings['extends']}")
+        raise ConfigError(f"protocol {path} extends {name}, which extends {settings['extends']}")
     return _merged(settings, {"name": path.stem} | own)
 
 
@@ -35,7 +37,7 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ValueError(f"protocol {path} is not TOML: {error}") from error
+        raise ConfigError(f"protocol {path} is not TOML: {error}") from error
 
 
 def _merged(base: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:

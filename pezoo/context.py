@@ -126,13 +126,18 @@ class Context:
         return self.pos >= 0
 
     @property
+    def _order(self) -> Tensor:
+        """(B|1, S) the positions that say where documents begin."""
+        return self.pos if self.order is None else self.order
+
+    @property
     def document(self) -> Tensor:
         """(B|1, S) int64: in which of its row's documents a token is, from 0.
 
         A document begins at a token whose position is not above that of the token before it:
         positions 0 1 2 0 1 are documents 0 0 0 1 1. Padding belongs to the document before it.
         """
-        pos = self.pos if self.order is None else self.order
+        pos = self._order
         column = torch.arange(pos.shape[1], device=pos.device)
         token = torch.where(self.key_mask, column, -1)
         if torch.compiler.is_exporting():  # ONNX has no cummax
@@ -145,7 +150,7 @@ class Context:
     @property
     def packed(self) -> bool:
         """Whether a row holds several documents. It asks for values, as `ask` does."""
-        pos = self.pos if self.order is None else self.order
+        pos = self._order
         highest, later = pos.cummax(1).values[:, :-1], pos[:, 1:]
         return bool(self.ask(((later <= highest) & (later >= 0)).any()))
 

@@ -196,11 +196,22 @@ class RunFolder:
 
 def finished(path: Path) -> dict[str, Any] | None:
     """The record in a run's folder, where it is whole, final and this run's."""
+    file = path / "result.json"
     try:
-        content, done = read(path / "result.json"), read(path / "DONE")
+        content, done = read(file), read(path / "DONE")
     except OSError:
         return None
-    return _record(path) if hashlib.sha256(content).hexdigest().encode() == done else None
+    if hashlib.sha256(content).hexdigest().encode() != done:
+        return None
+    try:
+        own = Record.parse(content).config.hash
+    except ValueError:
+        warnings.warn(f"{file} is no record, not used", stacklevel=2)
+        return None
+    if own != path.name:
+        warnings.warn(f"{file} is of another run, not used", stacklevel=2)
+        return None
+    return json.loads(content)  # type: ignore[no-any-return]
 
 
 def failed(path: Path) -> dict[str, Any] | None:
@@ -208,22 +219,6 @@ def failed(path: Path) -> dict[str, Any] | None:
     record = read_json(path / "result.json")
     own = isinstance(record, dict) and record.get("run") == path.name
     return record if own and record.get("status") == "failed" else None
-
-
-def _record(path: Path) -> dict[str, Any] | None:
-    """The record, if it is one, and if its settings are those that the folder is named after."""
-    raw = read_json(path / "result.json")
-    if raw is None:
-        return None
-    try:
-        own = Record.of(raw).config.hash
-    except (ValueError, KeyError, TypeError, AttributeError):
-        warnings.warn(f"{path / 'result.json'} is no record, not used", stacklevel=3)
-        return None
-    if own != path.name:
-        warnings.warn(f"{path / 'result.json'} is of another run, not used", stacklevel=3)
-        return None
-    return raw  # type: ignore[no-any-return]
 
 
 def _stem(step: int) -> str:

@@ -42,13 +42,13 @@ def load_protocol(name: str, overrides: tuple[str, ...] = ()) -> Protocol:
     path = Path(name) if name.endswith(".toml") else PROTOCOLS / f"{name}.toml"
     if not path.is_file():
         raise ConfigError(unknown("protocol", name, protocol_names()))
-    raw = _read(path)
+    raw = read_settings(path, PROTOCOLS)
     for override in overrides:
         _override(raw, override)
     if isinstance(raw["name"], str):
         raw["name"] = base(raw["name"])
     known = raw["name"] in protocol_names()
-    if overrides or (known and raw != _read(PROTOCOLS / f"{raw['name']}.toml")):
+    if overrides or (known and raw != read_settings(PROTOCOLS / f"{raw['name']}.toml", PROTOCOLS)):
         text = json.dumps(raw, sort_keys=True, default=str)
         raw["name"] = f"{raw['name']}+{hashlib.sha256(text.encode()).hexdigest()[:6]}"
     try:
@@ -59,13 +59,6 @@ def load_protocol(name: str, overrides: tuple[str, ...] = ()) -> Protocol:
         raise ConfigError(
             f"protocol {name}, {where}: {first['msg'].removeprefix('Value error, ')}"
         ) from error
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        return read_settings(path, PROTOCOLS)
-    except ValueError as error:
-        raise ConfigError(str(error)) from error
 
 
 def resolve(

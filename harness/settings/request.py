@@ -6,14 +6,10 @@ from dataclasses import dataclass
 
 from harness import tasks
 from harness.settings.protocol import load_protocol, resolve
-from leaderboard.config import ConfigError, Protocol, RunConfig
+from leaderboard.config import ATTENTION, DEVICES, ConfigError, Protocol, RunConfig
 from leaderboard.seeds import parse_seeds
 from pezoo.registry import check
 from pezoo.spec import Spec, parse_list, unknown
-
-DEVICES = ("auto", "cpu", "cuda", "mps", "xpu")
-# As in pezoo.adapters, without torch.
-ATTENTION = ("auto", "sdpa", "eager", "flex", "numba", "xformers")
 
 
 @dataclass(frozen=True)
@@ -61,8 +57,9 @@ def check_device(device: str) -> str:
     kind, colon, number = device.partition(":")
     if kind == "gpu":  # nearest in spelling is xpu
         raise ConfigError(f"unknown device {device!r}; did you mean cuda? (or xpu, mps)")
-    if kind not in DEVICES or (colon and not number.isdecimal()):
-        raise ConfigError(f"{unknown('device', device, DEVICES)}; a second GPU is cuda:1")
+    names = ("auto", *DEVICES)
+    if kind not in names or (colon and not number.isdecimal()):
+        raise ConfigError(f"{unknown('device', device, names)}; a second GPU is cuda:1")
     if device == "cpu":
         return device
     import torch

@@ -8,7 +8,17 @@ import torch
 from torch import Tensor
 
 from pezoo.base import Shape
-from pezoo.testing.probe import SHAPE, Factory, build, close, context, draws, require, tokens
+from pezoo.testing.probe import (
+    SHAPE,
+    Factory,
+    axes_that_differ,
+    build,
+    close,
+    context,
+    draws,
+    require,
+    tokens,
+)
 
 
 def check_grouped_heads(factory: Factory) -> None:
@@ -48,11 +58,10 @@ def check_own_layer(factory: Factory) -> None:
     """Where a parameter has an entry for each layer, a layer's hooks read its own alone."""
     n, (b, s) = 5, (2, 9)
     encoding = build(factory, replace(SHAPE, n_layers=n)).double()
-    sizes = {x: p.shape for x, p in build(factory, replace(SHAPE, n_layers=7)).named_parameters()}
+    other = build(factory, replace(SHAPE, n_layers=7))
     layered = {
         name: (p, axis)
-        for name, p in encoding.named_parameters()
-        for axis, pair in enumerate(zip(p.shape, sizes.get(name, ()), strict=False))
+        for name, p, axis, pair in axes_that_differ(encoding, other)
         if pair == (n, 7)
     }
     shape, generator = encoding.shape, draws()

@@ -13,6 +13,7 @@ from pezoo.testing.probe import (
     SHAPE,
     Factory,
     Probe,
+    axes_that_differ,
     build,
     close,
     context,
@@ -77,20 +78,18 @@ def check_layers(factory: Factory) -> None:
     if not any(True for _ in encoding.parameters()):
         return
     _backward(encoding)
-    sizes = {name: x.shape for name, x in other.named_parameters()}
-    for name, x in encoding.named_parameters():
-        for axis, pair in enumerate(zip(x.shape, sizes.get(name, ()), strict=False)):
-            what = {(5, 7): "layer", (3, 4): "head"}.get(pair)
-            if what is None or x.grad is None:  # check_gradients says the latter
-                continue
-            used = (x.grad != 0).movedim(axis, 0).reshape(pair[0], -1).any(1)
-            unused = (~used).nonzero().flatten().tolist()
-            remedy = "index it with ctx.layer" if what == "layer" else "read all heads"
-            require(
-                not unused,
-                f"parameter {name} has an entry for each {what}, but {what} {unused} gets no "
-                f"gradient: {remedy}",
-            )
+    for name, x, axis, pair in axes_that_differ(encoding, other):
+        what = {(5, 7): "layer", (3, 4): "head"}.get(pair)
+        if what is None or x.grad is None:  # check_gradients says the latter
+            continue
+        used = (x.grad != 0).movedim(axis, 0).reshape(pair[0], -1).any(1)
+        unused = (~used).nonzero().flatten().tolist()
+        remedy = "index it with ctx.layer" if what == "layer" else "read all heads"
+        require(
+            not unused,
+            f"parameter {name} has an entry for each {what}, but {what} {unused} gets no "
+            f"gradient: {remedy}",
+        )
 
 
 def _backward(encoding: Encoding) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -164,6 +164,17 @@ def embedded_and_logits(
         bias = encoding.bias(q, k, ctx.at(0, x))
         logits = (q.float() @ k.float().mT) * shape.d_head**-0.5
         return embedded.float(), logits if bias is None else logits + bias.float()
+
+
+def axes_that_differ(
+    one: Encoding, other: Encoding
+) -> Iterator[tuple[str, nn.Parameter, int, tuple[int, int]]]:
+    """Name, parameter of `one`, axis and both sizes, where two builds differ in a size."""
+    sizes = {name: x.shape for name, x in other.named_parameters()}
+    for name, x in one.named_parameters():
+        for axis, pair in enumerate(zip(x.shape, sizes.get(name, ()), strict=False)):
+            if pair[0] != pair[1]:
+                yield name, x, axis, pair
 
 
 def require(condition: bool, message: str) -> None:
