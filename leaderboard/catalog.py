@@ -204,6 +204,8 @@ def _age(path: Path) -> tuple[int, str]:
 
 def _alike(one: Train, two: Train, apart: set[str]) -> bool:
     """Whether two settings of training are equal but for those named."""
+    if not apart:
+        return one == two
     left, right = one.model_dump(), two.model_dump()
     return all(left.get(key) == right.get(key) for key in {*left, *right} - apart)
 

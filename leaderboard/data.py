@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, astuple
+from dataclasses import astuple, is_dataclass
 from statistics import fmean
 from typing import Any
 
@@ -69,9 +69,11 @@ def unseen_of(record: Record) -> tuple[float | None, str]:
 
 
 def _short(value: Any) -> Any:
-    """The same with numbers of six digits."""
+    """The same as plain data, with numbers of six digits."""
     if isinstance(value, float):
         return float(f"{value:.6g}")
+    if is_dataclass(value):
+        value = vars(value)
     if isinstance(value, dict):
         return {key: _short(item) for key, item in value.items()}
     return [_short(item) for item in value] if isinstance(value, list | tuple) else value
@@ -123,7 +125,7 @@ def _row(row: Row, seeds: int, table: Table, catalog: Catalog) -> dict[str, Any]
     """Every field of a row, and what only the pages need."""
     current = catalog.version(bare(row.spec))
     seed_of = {record.run: record.seed for record in table.records}
-    return asdict(row) | {
+    return vars(row) | {
         "bare": bare(row.encoding),
         "old": current is not None and str(current) != row.version,
         "few": len(row.seeds) < seeds,

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import sqrt
-from statistics import fmean, stdev
+from functools import cache
+from math import fsum, sqrt
+from statistics import fmean
 
 LEVEL = 0.95
 
@@ -48,10 +49,12 @@ def student(values: Sequence[float], floor: float = 0.0, step: float = 0.0) -> t
 
 def spread(values: Sequence[float], step: float = 0.0) -> float:
     """The standard deviation over seeds, at least `step`; rounding counts as no spread."""
-    sd = stdev(values)
+    mean = fmean(values)  # statistics.stdev counts in fractions: 20 times as slow
+    sd = sqrt(fsum((value - mean) ** 2 for value in values) / (len(values) - 1))
     return max(sd if sd > 1e-12 else 0.0, step)
 
 
+@cache
 def quantile(freedom: int) -> float:
     """Student's t, two-sided 95 %, for these degrees of freedom.
 

@@ -94,13 +94,14 @@ class Provenance(Part):
 
 def _bounded(config: RunConfig) -> RunConfig:
     """The settings, if they are of bounded size; equal parts of many records are one object."""
-    bounded(config.model_dump())
     parts = {"model": config.model, "train": config.train, "eval": config.eval}
+    bounded(config.model_dump(exclude=parts.keys()))
     return config.replace(**{name: _shared(part) for name, part in parts.items()})
 
 
 @lru_cache(1000)
 def _shared(part: Settings) -> Settings:
+    bounded(part.model_dump())
     return part
 
 
