@@ -110,9 +110,9 @@ def test_a_few_numbers_by_hand(paper):
 
 def test_a_cell_is_the_maximum_over_rates_and_seeds_of_the_mean_over_unseen_lengths(paper):
     records = [
-        run("rope", {40: 1.0, 41: 0.6, 60: 0.4}, seed=0),  # 50 unseen
-        run("rope", {40: 0.1, 41: 0.9, 60: 0.5}, seed=1),  # 70
-        run("rope", {40: 0.1, 41: 0.8, 60: 0.7}, seed=0, lr=3e-4),  # 75
+        run("rope", {20: 1.0, 21: 0.6, 60: 0.4}, seed=0),  # 50 unseen
+        run("rope", {20: 0.1, 21: 0.9, 60: 0.5}, seed=1),  # 70
+        run("rope", {20: 0.1, 21: 0.8, 60: 0.7}, seed=0, lr=3e-4),  # 75
     ]
     filled = fill(paper, paper.tables["1"], records, MINI)
     found = cell(filled, "rope")
@@ -160,17 +160,23 @@ def test_the_best_of_several_encodings_fills_a_cell(paper):
     records = [run("randomized:rope", {41: 0.7}), run("randomized:alibi", {41: 0.8})]
     found = cell(fill(paper, paper.tables["5"], records, MINI), "best, max")
     assert (found.ours, found.encoding) == (Number(pytest.approx(80.0)), "randomized:alibi")
-    learned = [
-        run("learned", {41: "cannot represent"}),
-        run("learned(max_len=2048)", {41: 0.5}),
-    ]
-    assert cell(fill(paper, paper.tables["1"], learned, MINI), "learned").ours == Number(50.0)
-    words = cell(fill(paper, paper.tables["1"], learned[:1], MINI), "learned")
-    assert (words.ours, words.words, words.difference) == (None, "cannot represent", None)
+    other = [run("randomized", {41: 0.5}), run("randomized:relative", {41: 0.6}, seed=1)]
+    both = cell(fill(paper, paper.tables["1"], other, MINI), "randomized:relative")
+    assert both.ours == Number(pytest.approx(60.0))
+
+
+def test_a_protocols_options_are_part_of_an_encoding(paper):
+    options = [run("learned", {41: 0.5}), run("learned(max_len=2048)", {41: 0.5}, seed=1)]
+    assert len(cell(fill(paper, paper.tables["1"], options, MINI), "learned").runs) == 2
+    short = [run("learned(max_len=21)", {41: "cannot represent"})]
+    assert cell(fill(paper, paper.tables["1"], short, MINI), "learned").words == "no run"
+    words = [run("learned", {41: "cannot represent"})]
+    empty = cell(fill(paper, paper.tables["1"], words, MINI), "learned")
+    assert (empty.ours, empty.words, empty.difference) == (None, "cannot represent", None)
 
 
 def test_lengths_without_instances_are_left_out_and_lengths_can_be_chosen(paper):
-    record = run("rope", {40: 1.0, 41: 0.6, 60: "no instance", 61: 0.8})
+    record = run("rope", {20: 1.0, 41: 0.6, 60: "no instance", 61: 0.8})
     assert cell(fill(paper, paper.tables["1"], [record], MINI), "rope").ours == Number(
         pytest.approx(70.0)
     )
@@ -203,7 +209,7 @@ def test_of_several_versions_the_newest_counts_and_a_failed_run_is_words(paper):
 @pytest.fixture(scope="module")
 def filled(paper):
     records = [
-        run("rope", {40: 1.0, 41: 0.6, 60: 0.4}),
+        run("rope", {20: 1.0, 41: 0.6, 60: 0.4}),
         run("learned", {41: "cannot represent"}),
     ]
     return fill(paper, paper.tables["1"], records, MINI)
@@ -216,7 +222,7 @@ def test_a_table_fits_80_characters_and_shows_empty_cells(filled):
     assert "-  67.3    - 50.0  51.0 -1.0" in even  # alibi and rope
     assert "cannot represent  50.7    -" in even
     shown = " ".join(lines)
-    steps = f"{MINI.train.steps:,} steps, batch 32, lengths 1 to 40, short ones first"
+    steps = f"{MINI.train.steps:,} steps, batch 32, lengths 1 to 20, short ones first"
     assert f"{steps}; seeds 0 at the rates 0.001" in shown
     assert "tested on 64 samples of every length of 41, 60; 1 runs per cell" in shown
     assert "Paper: 2,000,000 steps" in shown
@@ -262,7 +268,7 @@ def test_the_command_prints_the_table_of_the_records_it_is_given(tmp_path, save)
     other = CliRunner().invoke(cli, [*given, "--protocol", "ruoss2023"])
     assert "0 of 165 cells" in other.stdout
     assert 'no run fills it yet: pezoo bench --protocol ruoss2023 --pe "nope,' in other.stderr
-    assert "learned(max_len=2048)" in other.stderr
+    assert "rope,learned,randomized:" in other.stderr
 
 
 @pytest.mark.parametrize("number", read("ruoss2023").figures)
@@ -276,10 +282,10 @@ def test_a_figure_names_what_exists(paper, number):
 
 def test_curves_have_a_picture_for_each_task_with_runs(paper, tmp_path):
     records = [
-        run("rope", {40: 1.0, 41: 0.6, 60: 0.4}),
-        run("rope", {40: 0.8, 41: 0.4, 60: 0.2}, seed=1),
-        run("alibi", {40: 1.0, 41: "cannot represent"}),
-        run("randomized:rope", {40: 1.0, 41: 0.9, 60: 0.9}),
+        run("rope", {20: 1.0, 41: 0.6, 60: 0.4}),
+        run("rope", {20: 0.8, 41: 0.4, 60: 0.2}, seed=1),
+        run("alibi", {20: 1.0, 41: "cannot represent"}),
+        run("randomized:rope", {20: 1.0, 41: 0.9, 60: 0.9}),
     ]
     filled = fill(paper, paper.figures["4"], records, MINI)
     assert _curve(cell(filled, "rope"), paper.figures["4"]).cells[1].main.mean == 0.5
