@@ -12,6 +12,7 @@ from leaderboard import text
 from leaderboard.catalog import HOOKS, Catalog
 from leaderboard.curves import curves
 from leaderboard.data import runs_data, script, site_data, unseen_of
+from leaderboard.encoders import encoders
 from leaderboard.escape import script_json
 from leaderboard.files import write
 from leaderboard.records import SITE_RECORDS, SITE_TABLES
@@ -62,7 +63,7 @@ def _pages(
 ) -> Iterator[tuple[str, str]]:
     data = common["data"]
     top, below = common | {"root": ""}, common | {"root": "../"}
-    yield "index.html", render("index.html", tables=tables, **top)
+    yield "index.html", render("index.html", tables=tables, encoders=encoders(tables), **top)
     for name in ("compare.html", "cost.html", "runs.html"):
         yield name, render(name, **top)
     yield "method.html", render("method.html", protocols=catalog.protocols.values(), **top)

@@ -48,6 +48,10 @@ class Table:
         return base(self.first.protocol)
 
     @property
+    def of_encoders(self) -> bool:
+        return self.first.config.track == "encoder"
+
+    @property
     def settings_name(self) -> str:
         """What tells this table from the protocol's own, in words."""
         if self.policy == PROTOCOL:

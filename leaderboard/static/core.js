@@ -188,7 +188,8 @@ window.PZ = (function () {
     const tables = window.DATA.tables.filter(filter);
     const bases = Object.keys(window.DATA.protocols).filter((base) => tables.some((t) => t.base === base));
     const runs = (base) => window.DATA.protocols[base].runs;
-    bases.sort((a, b) => runs(b) - runs(a) || (a < b ? -1 : 1));
+    const encoders = (base) => tables.some((t) => t.base === base && t.metric === "token accuracy");
+    bases.sort((a, b) => encoders(a) - encoders(b) || runs(b) - runs(a) || (a < b ? -1 : 1));
     const [base, protocol] = select("protocol", "Protocol", bases.map((name) => [name, name]));
     const ofBase = tables.filter((t) => t.base === base);
     const tunings = new Map();

@@ -17,8 +17,10 @@ from xml.etree import ElementTree
 import pytest
 
 import leaderboard
+from leaderboard import site
 from leaderboard.build import build
 from leaderboard.curves import curves, shortened
+from leaderboard.encoders import encoders
 from leaderboard.escape import csv_text, markdown_text, script_json
 from leaderboard.files import write
 from leaderboard.markdown import page
@@ -42,6 +44,29 @@ def rows(record):
     records = [record("rope", s) for s in (0, 1)]
     records.append(record("learned", right={10: 99, 15: "cannot represent", 20: "no instance"}))
     return summarise(records)
+
+
+def test_the_encoder_track_is_a_section_of_the_front_page(record, tmp_path):
+    def encoder(encoding, task, **more):
+        more |= {"task": task, "config": {"track": "encoder"}}
+        return record(encoding, protocol="mine", right={10: 100, 20: 50}, **more)
+
+    records = [record("rope"), encoder("rope", "copy"), encoder("alibi", "reverse")]
+    found = tables(records)
+    (section,) = encoders(found)
+    assert (section.protocol, section.labels) == ("mine", ("alibi", "rope"))
+    assert [[row and row.task for row in rows] for _, rows in section.lines] == [
+        [None, "copy"],
+        ["reverse", None],
+    ]
+    site.build(found, records, tmp_path)
+    text = (tmp_path / "index.html").read_text("utf-8")
+    assert text.count("The encoder track: mine") == 1
+    line = text[text.index('href="task/copy.html#protocol=mine"') :].partition("</tr>")[0]
+    assert "not run" in line
+    assert f"{100 * section.lines[0][1][1].unseen.mean:.1f}" in line
+    assert "## Encoder track: mine" in page(found)
+    assert "Encoder track: quick" not in page(found)
 
 
 def test_headers_and_cells(rows):
