@@ -141,7 +141,7 @@ class Train(Settings):
 class Eval(Settings):
     """Evaluation on a held-out set per length: all instances where `samples` has room for them."""
 
-    new = ("examples", "top_below")
+    new = ("examples", "top_below", "curve_lengths")
 
     lengths: Lengths
     samples: PositiveInt = 128
@@ -151,7 +151,14 @@ class Eval(Settings):
     validation_samples: PositiveInt = 32  # per training length, to choose the best checkpoint
     top: int = Field(0, ge=0)  # also average the top N evaluations: over all lengths, and of each
     top_below: PositiveFloat | None = None  # evaluations count from the first loss below it on
+    curve_lengths: Lengths | None = None  # of `lengths`, those that every evaluation scores too
     examples: Literal["test", "tuning"] = "test"  # "tuning": a set apart, to choose settings by
+
+    @model_validator(mode="after")
+    def _agrees(self) -> Eval:
+        if more := sorted({*(self.curve_lengths or ())} - {*self.lengths}):
+            raise ValueError(f"curve_lengths has {more[0]}, which is not among lengths")
+        return self
 
 
 class TaskSettings(Settings):

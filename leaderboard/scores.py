@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 from pydantic.dataclasses import dataclass
 
-from leaderboard.fields import CHECKED, Cleaned, Count, Length, Loss, Part, Positive, Share
+from leaderboard.fields import CHECKED, Amount, Cleaned, Count, Length, Loss, Part, Positive, Share
 
 
 @dataclass(config=CHECKED, frozen=True, slots=True, kw_only=True)
@@ -48,8 +48,15 @@ class Scores(Part):
 
 @dataclass(config=CHECKED, frozen=True, slots=True, kw_only=True)
 class Lesson:
-    """One point of the learning curve."""
+    """One point of the learning curve; `exact` is over the training lengths.
+
+    With `eval.curve_lengths` also the seconds of training until then, by the clock, and the means
+    over these lengths, on the examples of the test; None where one of them has no number.
+    """
 
     step: Count
     loss: Loss | None = None
     exact: Share | None = None
+    seconds: Amount | None = None
+    test_token: Share | None = None
+    test_exact: Share | None = None

@@ -70,7 +70,8 @@ def _show(options: TableOptions, paper: Paper) -> None:
 
     filled = _filled(options, paper)
     if not filled.runs:
-        click.echo(f"no run fills it yet: {_bench(options, filled)}", err=True)
+        for command in _bench(options, filled):
+            click.echo(f"no run fills it yet: {command}", err=True)
     if options.format == "table":
         click.echo(text.as_text(filled, get_terminal_size((80, 24)).columns), nl=False)
     else:
@@ -109,13 +110,14 @@ def _protocols(options: TableOptions, paper: Paper) -> list[Protocol]:
     return [load_protocol(name, options.set) for name in names]
 
 
-def _bench(options: TableOptions, filled: Filled) -> str:
-    """The command whose runs would fill it."""
-    from leaderboard.papers.text import request
+def _bench(options: TableOptions, filled: Filled) -> list[str]:
+    """The commands whose runs would fill it."""
+    from leaderboard.papers.text import requests
 
     name = options.protocol or filled.paper.protocols[-1]
-    sets = "".join(f" --set {shlex.quote(one)}" for one in options.set)
-    return f"pezoo bench --protocol {shlex.quote(name)}{sets} {request(filled)}"
+    typed = [one for one in options.set if not one.startswith("eval.curve_lengths")]
+    sets = "".join(f" --set {shlex.quote(one)}" for one in typed)
+    return [f"pezoo bench --protocol {shlex.quote(name)}{sets} {one}" for one in requests(filled)]
 
 
 def _lengths(text: str | None) -> frozenset[int] | None:

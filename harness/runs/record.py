@@ -59,7 +59,10 @@ def blank_record(config: RunConfig, command: str) -> dict[str, Any]:
         for length in config.eval.lengths
     ]
     steps = range(every, config.train.steps + 1, every)[:200_000]  # more than any record holds
-    learning = [{"step": step, "loss": 1 / 3, "exact": 1 / 3} for step in steps]
+    names = ["loss", "exact"]
+    if config.eval.curve_lengths:
+        names += ["seconds", "test_token", "test_exact"]
+    learning = [{"step": step} | dict.fromkeys(names, 1 / 3) for step in steps]
     return new_record(config, command) | {"scores": {"last": scores}, "learning": learning}
 
 

@@ -17,7 +17,7 @@ from harness.runs.files import WriteError, write, write_json
 from harness.runs.folder import Curve, RunFolder
 from harness.runs.record import failure_reason, new_record, now
 from harness.runs.scores import scores_of
-from harness.training.evaluate import score_all, validate
+from harness.training.evaluate import score_all, score_curve, validate
 from harness.training.losses import Diverged
 from harness.training.trainer import Trainer
 from leaderboard.config import RunConfig
@@ -115,7 +115,11 @@ class Run:
         """Add a point to the learning curve; training lengths alone choose the best model."""
         trainer, curve = self.trainer, self.curve
         exact = validate(trainer.model, trainer.task, trainer.config)
-        curve["points"].append({"step": self.step, "loss": self.loss, "exact": exact})
+        point = {"step": self.step, "loss": self.loss, "exact": exact}
+        if trainer.config.eval.curve_lengths:
+            point["seconds"] = round(self.spent["train_wall"], 2)
+            point |= score_curve(trainer.model, trainer.task, trainer.config)
+        curve["points"].append(point)
         if exact >= curve["best_exact"]:
             curve["best_step"], curve["best_exact"] = self.step, exact
             curve["best_sha256"] = self.folder.save_best(trainer)

@@ -9,7 +9,9 @@ itself the true tokens. Encodings that do not promise both are decoded token by 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import asdict
+from statistics import fmean
 from typing import Any
 
 import torch
@@ -32,6 +34,25 @@ def score_all(
     """Every test length of the protocol, as plain records; `mode` is one of the encoding's."""
     lengths = config.eval.lengths
     return [asdict(score(model, task, config, length, mode)) for length in lengths]
+
+
+def score_curve(model: Transformer, task: Task, config: RunConfig) -> dict[str, float | None]:
+    """The means over `eval.curve_lengths`, those without instances left out.
+
+    None where a length cannot be represented.
+    """
+    every = (score(model, task, config, length) for length in config.eval.curve_lengths or ())
+    scores = [one for one in every if one.status != "no instance"]
+    return {
+        "test_token": _mean(s.token for s in scores),
+        "test_exact": _mean(s.exact for s in scores),
+    }
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    known = [*values]
+    numbers = [value for value in known if value is not None]
+    return fmean(numbers) if numbers and len(numbers) == len(known) else None
 
 
 def score(

@@ -64,7 +64,14 @@ def fill(
     protocol: Protocol,
     lengths: frozenset[int] | None = None,
 ) -> Filled:
-    """A table or a figure from the runs of a protocol, which may differ in the learning rate."""
+    """A table or a figure from the runs of a protocol, which may differ in the learning rate.
+
+    A figure over training time takes runs with `eval.curve_lengths`: unless the protocol has its
+    own, all test lengths beyond training.
+    """
+    if part.measure == "test_token":
+        protocol = _along(protocol)
+        lengths = frozenset(protocol.eval.curve_lengths or ())
     by_kind = defaultdict(list)
     for record in records:
         by_kind[record.task, record.config.encoding].append(record)
@@ -75,7 +82,7 @@ def fill(
                 _option(encoding, column, own, part.measure, lengths)
                 for name in column.encodings
                 for encoding in paper.texts(name)
-                if (own := _runs(by_kind, protocol, line.task, encoding))
+                if (own := _runs(by_kind, protocol, line.task, encoding, column.long))
             ]
             cell = Cell(
                 group=line.group,
@@ -87,12 +94,24 @@ def fill(
     return Filled(paper, part, protocol, lengths, tuple(cells))
 
 
+def _along(protocol: Protocol) -> Protocol:
+    """The protocol with scores along training."""
+    test, high = protocol.eval, protocol.train.lengths[1]
+    unseen = test.curve_lengths or tuple(length for length in test.lengths if length > high)
+    test = test.model_copy(update={"curve_lengths": unseen})
+    return protocol.model_copy(update={"eval": test})
+
+
 def _runs(
-    by_kind: dict[tuple[str, str], list[Record]], protocol: Protocol, task: str, encoding: str
+    by_kind: dict[tuple[str, str], list[Record]],
+    protocol: Protocol,
+    task: str,
+    encoding: str,
+    long: bool,
 ) -> list[Record]:
     """The newest run of every seed and learning rate, of the newest versions of both."""
     kind = task, str(protocol.fill(task, parse(encoding)))
-    own = [record for record in by_kind.get(kind, ()) if _follows(record, protocol)]
+    own = [record for record in by_kind.get(kind, ()) if _follows(record, protocol, long)]
     newest = max(map(_versions, own), default=None)
     own = sorted((r for r in own if _versions(r) == newest), key=lambda r: (r.finished, r.run))
     order = sorted(own, key=lambda r: r.status == "done")  # one that is done replaces a failed one
@@ -103,9 +122,14 @@ def _versions(record: Record) -> tuple[int, int]:
     return record.config.task_version, record.config.encoding_version
 
 
-def _follows(record: Record, protocol: Protocol) -> bool:
-    """Whether a run has a protocol's settings in everything but the learning rate."""
+def _follows(record: Record, protocol: Protocol, long: bool) -> bool:
+    """Whether a run has a protocol's settings in everything but the learning rate.
+
+    One that is long was trained to the longest test length.
+    """
     model, train, test = protocol.settings(record.task)
+    if long:
+        train = train.model_copy(update={"lengths": (train.lengths[0], max(test.lengths))})
     own = record.config
     return (own.track, own.model, own.eval) == (protocol.track, model, test) and (
         own.train.model_copy(update={"lr": train.lr}) == train
@@ -151,7 +175,8 @@ def _goodness(option: Mapping[str, Any]) -> float:
 
 
 def score_of(run: Record, measure: str, lengths: frozenset[int] | None) -> float | str:
-    """A run's hours; or its mean over all unseen lengths, or over `lengths`, in percent.
+    """A run's hours; or a mean over all unseen lengths, or over `lengths`, in percent; or the last
+    of its learning curve.
 
     Words say why there is none.
     """
@@ -160,6 +185,9 @@ def score_of(run: Record, measure: str, lengths: frozenset[int] | None) -> float
     if measure == "hours":
         seconds = run.cost.train_seconds
         return "not measured" if seconds is None else seconds / 3600
+    if measure == "test_token":
+        share = run.learning[-1].test_token if run.learning else None
+        return "not measured" if share is None else 100 * share
     scores = [
         score
         for score in run.scores.last

@@ -49,25 +49,26 @@ class Column(Settings):
 
     `summary`: "max" over learning rates and seeds; "mean" with standard deviation over the seeds of
     the learning rate whose mean is best, of those with most seeds; or "all", the same over all
-    rates and seeds.
+    rates and seeds. `long`: of runs that were trained up to the protocol's longest test length.
     """
 
     name: str
     encodings: tuple[str, ...]
     summary: Summary
+    long: bool = False
 
 
 class Table(Settings):
     """A table as paper.toml has it, with `digits` after the point.
 
-    `measure`: token accuracy or exact match, averaged over all unseen test lengths, in percent; or
-    the hours of training, by the clock.
+    `measure`: token accuracy or exact match, averaged over all unseen test lengths, in percent; the
+    last token accuracy of the learning curve; or the hours of training, by the clock.
     """
 
     label: str  # "Table 1"
     title: str
     place: str  # in the paper
-    measure: Literal["token", "exact", "hours"]
+    measure: Literal["token", "exact", "test_token", "hours"]
     digits: int = 1
     columns: tuple[Column, ...]
     remarks: tuple[str, ...] = ()
@@ -76,11 +77,12 @@ class Table(Settings):
 class Figure(Table):
     """A figure, filled as a table is, without published numbers.
 
-    `kind`: "curves" of accuracy over test lengths, a picture per task; or a "sweep" whose columns
-    are named by numbers, one picture with a curve per task; `axis` says what the numbers are.
+    `kind`: "curves" of accuracy over test lengths, a picture per task; "time", the same over the
+    seconds of training; or a "sweep" whose columns are named by numbers, one picture with a curve
+    per task. `axis` says what the numbers are.
     """
 
-    kind: Literal["curves", "sweep"]
+    kind: Literal["curves", "time", "sweep"]
     axis: str = "test length"
     tasks: tuple[str, ...]
 

@@ -1,10 +1,11 @@
-"""A filled figure as pictures: accuracy over test lengths, or over what was swept."""
+"""A filled figure as pictures: accuracy over test lengths, training time, or what was swept."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from itertools import groupby
 from pathlib import Path
+from statistics import fmean
 
 from leaderboard.curves import curves
 from leaderboard.files import slug
@@ -13,6 +14,7 @@ from leaderboard.papers.cells import Cell, Filled
 from leaderboard.papers.paper import Figure
 from leaderboard.rows import EXACT, TOKENS, Points
 from leaderboard.rows import Cell as Point
+from leaderboard.scores import Lesson
 from leaderboard.styles import styles
 
 
@@ -22,7 +24,8 @@ def draw(filled: Filled, folder: Path) -> list[Path]:
     if not isinstance(figure, Figure):
         raise ValueError(f"{figure.label} is no figure")
     name = f"{filled.paper.name}.{figure.label.replace(' ', '-').lower()}"
-    for task, picture in {"curves": _curves, "sweep": _sweep}[figure.kind](filled, figure).items():
+    kinds = {"curves": _curves, "time": _curves, "sweep": _sweep}
+    for task, picture in kinds[figure.kind](filled, figure).items():
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / (f"{name}.{slug(task)}.svg" if task else f"{name}.svg")
         path.write_text(picture, encoding="utf-8")
@@ -34,7 +37,8 @@ def _curves(filled: Filled, figure: Figure) -> dict[str, str]:
     """A picture per task, a curve per column, each in the same style everywhere."""
     found: dict[str, list[Points]] = {}
     for task, cells in groupby(filled.cells, lambda cell: cell.task):
-        found[task] = [_curve(cell, figure) for cell in cells if cell.used]
+        curve = _over_time if figure.kind == "time" else _curve
+        found[task] = [curve(cell, figure) for cell in cells if cell.used]
     look = styles(curve for drawn in found.values() for curve in drawn)
     title = f"{figure.label}, {filled.protocol.name}"
     return {
@@ -58,6 +62,23 @@ def _curve(cell: Cell, figure: Figure) -> Points:
     return Points(cell.column, tuple(points), _metric(figure), cell.used[0].train_length)
 
 
+def _over_time(cell: Cell, figure: Figure) -> Points:
+    """The mean of a cell's runs at every evaluation, at the mean of their seconds."""
+    points: dict[int, list[Lesson]] = defaultdict(list)
+    for run in cell.used:
+        for lesson in run.learning:
+            points[lesson.step].append(lesson)
+    cells = [
+        Point(
+            length=round(fmean(one.seconds or 0.0 for one in own)),
+            seen=False,
+            main=over_seeds([one.test_token or 0.0 for one in own]),
+        )
+        for _, own in sorted(points.items())
+    ]
+    return Points(cell.column, tuple(cells), _metric(figure), None)
+
+
 def _sweep(filled: Filled, figure: Figure) -> dict[str, str]:
     """One picture, of no single task: a curve per task over the numbers that name the columns."""
     drawn = []
@@ -73,4 +94,4 @@ def _sweep(filled: Filled, figure: Figure) -> dict[str, str]:
 
 
 def _metric(figure: Figure) -> str:
-    return TOKENS if figure.measure == "token" else EXACT
+    return EXACT if figure.measure == "exact" else TOKENS

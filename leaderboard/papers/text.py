@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from textwrap import wrap
 from typing import Any
@@ -15,6 +15,7 @@ from tabulate import tabulate
 from leaderboard.escape import csv_text, markdown_text
 from leaderboard.papers.cells import NO_RUN, Cell, Filled
 from leaderboard.schema import Record
+from leaderboard.summary import PASS
 
 MISSING = "-"
 PARTS = ("ours", "paper", "diff")
@@ -31,9 +32,25 @@ def caption(filled: Filled) -> list[str]:
         f"Ours: {budget(filled)}.",
         f"{there} of {len(cells)} cells have a number of ours; "
         + (f"diff is ours - paper, in {unit}." if compared(cells) else "the paper prints none."),
+        *crossings(filled),
         *part.remarks,
         *(paper.remarks if part.measure != "hours" else ()),
     ]
+
+
+def crossings(filled: Filled) -> list[str]:
+    """Of a figure over training time: when each run that fills a cell first reached PASS."""
+    runs = [(cell.column, run) for cell in filled.cells for run in cell.used]
+    return [_crossing(column, run) for column, run in runs if filled.part.measure == "test_token"]
+
+
+def _crossing(column: str, run: Record) -> str:
+    first = next((point for point in run.learning if (point.test_token or 0.0) >= PASS), None)
+    when = "never" if first is None else f"after {first.seconds or 0:,.0f} s and {first.step:,} steps"
+    speed = run.cost.steps_per_second
+    return f"{column}, seed {run.seed}: {100 * PASS:.0f} % {when}" + (
+        f"; {speed:,.1f} steps per second." if speed else "."
+    )
 
 
 def compared(cells: Iterable[Cell]) -> bool:
@@ -57,7 +74,7 @@ def budget(filled: Filled) -> str:
     return (
         f"protocol {name}, {_numbers({run.config.train.steps for run in runs})} steps, "
         f"batch {_numbers({run.config.train.batch for run in runs})}, "
-        f"lengths {min(low for low, _ in trained)} to {max(high for _, high in trained)}{first}; "
+        f"lengths {' or '.join(f'{low} to {high}' for low, high in sorted(trained))}{first}; "
         f"seeds {_numbers({run.seed for run in runs})} "
         f"at the rates {_numbers({run.config.train.lr for run in runs})}; "
         f"tested on {_span(score.count or 0 for score in tested)} samples of every length of "
@@ -71,12 +88,29 @@ def _machines(runs: Iterable[Record]) -> str:
     return " and ".join(sorted({e.cpu or "cpu" if e.device == "cpu" else e.device for e in envs}))
 
 
-def request(filled: Filled) -> str:
-    """The encodings and tasks of a table, as `pezoo bench` takes them."""
-    named = dict.fromkeys(one for column in filled.part.columns for one in column.encodings)
-    encodings = ",".join(filled.paper.texts(one)[0] for one in named)
+def requests(filled: Filled) -> Iterator[str]:
+    """What `pezoo bench` takes for a table beside the protocol; runs that are long apart."""
+    train, test = filled.protocol.train, filled.protocol.eval
+    sets = ""
+    if filled.part.measure == "test_token":
+        sets = f" --set eval.curve_lengths={_as_typed(test.curve_lengths or ())}"
     tasks = ",".join(dict.fromkeys(cell.task for cell in filled.cells))
-    return f'--pe "{encodings}" --task "{tasks}"'
+    for long in (False, True):
+        columns = [column for column in filled.part.columns if column.long == long]
+        named = dict.fromkeys(one for column in columns for one in column.encodings)
+        encodings = ",".join(filled.paper.texts(one)[0] for one in named)
+        more = f" --set 'train.lengths=[{train.lengths[0]},{max(test.lengths)}]'" if long else ""
+        if named:
+            yield f'--pe "{encodings}" --task "{tasks}"{sets}{more}'
+
+
+def _as_typed(lengths: Sequence[int]) -> str:
+    """
+    >>> _as_typed([41, 42, 43]), _as_typed([41, 60])
+    ('41-43', "'[41,60]'")
+    """
+    whole = list(lengths) == list(range(min(lengths), max(lengths) + 1))
+    return f"{min(lengths)}-{max(lengths)}" if whole else f"'[{','.join(map(str, lengths))}]'"
 
 
 def as_text(filled: Filled, width: int) -> str:

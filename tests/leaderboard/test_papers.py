@@ -26,6 +26,7 @@ from pezoo.spec import parse
 
 TABLES = [(name, number) for name in names() for number in read(name).tables]
 MINI = load_protocol("ruoss2023-mini")
+MISSING = "missing_duplicate"
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +37,7 @@ def paper() -> Paper:
 def run(encoding, tokens, *, seed=0, lr=1e-3, task="even_pairs", train=(), version=1, **changes):
     """A run of the mini protocol; `tokens`, by length, are token accuracies or statuses."""
     model, settings, test = (part.model_dump(mode="json") for part in MINI.settings(task))
-    high = settings["lengths"][1]
+    high = dict(train).get("lengths", settings["lengths"])[1]
     scores = [_score(length, length <= high, value) for length, value in tokens.items()]
     config = {
         "track": "encoder",
@@ -314,3 +315,46 @@ def test_a_sweep_is_one_picture_over_the_numbers_of_its_columns(paper, tmp_path)
     assert ">maximum position L" in picture
     assert "longest length in training" not in picture
     assert draw(fill(paper, paper.figures["3"], [], MINI), tmp_path) == []
+
+
+def over_time(encoding, shares, seconds, **changes):
+    """A run of the mini protocol with an evaluation every 500 steps."""
+    one = run(encoding, {41: 0.5, 60: 0.5}, task=MISSING, **changes)
+    made = json.loads(TypeAdapter(Record).dump_json(one, by_alias=True))
+    made["config"]["eval"]["curve_lengths"] = [41, 60]
+    made["learning"] = [
+        {"step": 500 * at, "seconds": second, "test_token": share}
+        for at, (share, second) in enumerate(zip(shares, seconds, strict=True), 1)
+    ]
+    return Record.of(made)
+
+
+def test_accuracy_over_training_time(paper, tmp_path):
+    long = {"lengths": [1, 101]}
+    records = [
+        over_time("randomized:relative", (0.5, 0.9, 0.95), (100, 200, 300)),
+        over_time("relative", (0.5, 0.6, 0.7), (900, 1800, 2700), train=long),
+        over_time("relative", (0.5, 0.6, 1.0), (1, 2, 3)),  # not trained long
+        run("randomized:relative", {41: 1.0}, task=MISSING, seed=1),  # no scores along training
+    ]
+    along = load_protocol("ruoss2023-mini", ("eval.curve_lengths=[41,60]",))
+    filled = fill(paper, paper.figures["2"], records, along)
+    assert [one.ours.value for one in filled.cells] == pytest.approx([95.0, 70.0])
+    shown = " ".join(text.as_text(filled, 100).split())
+    assert "randomized:relative, seed 0: 90 % after 200 s and 1,000 steps" in shown
+    assert "relative, trained long, seed 0: 90 % never" in shown
+    assert "lengths 1 to 20 or 1 to 101" in shown
+    (path,) = draw(filled, tmp_path)
+    picture = path.read_text("utf-8")
+    assert {">100<", ">2700<"} <= set(re.findall(r">\d+<", picture))
+    assert ">relative, trained long<" in picture
+    # Unless told, the lengths are all those beyond training.
+    assert fill(paper, paper.figures["2"], records, MINI).runs == []
+    first, second = text.requests(fill(paper, paper.figures["2"], [], MINI))
+    assert "'[21,30,31,40,41,60,61,100,101]'" in first
+    assert second.endswith("--set 'train.lengths=[1,101]'")
+
+
+def test_a_picture_of_one_run_is_no_figure_of_records(paper):
+    with pytest.raises(ValueError, match=r"figure 5 of ruoss2023 is not there: .*pezoo show RUN"):
+        paper.figure("5")

@@ -148,3 +148,20 @@ def test_the_attention_of_all_sessions_is_kept():
     trainer.advance()
     cost.note_attention(spent, trainer)
     assert spent["attention"] == {"train": ["eager", "numba"], "eval": []}
+
+
+def test_test_lengths_can_be_scored_along_training(tmp_path):
+    extra = ("eval.every=5", "eval.lengths=[3,6,9]", "eval.curve_lengths=[6,9]")
+    record = execute(config_of(extra=extra), tmp_path, "test", lambda event: None)
+    first, last = Record.of(record).learning
+    assert (first.step, last.step) == (5, 10)
+    assert 0 < first.seconds < last.seconds
+    scores = record["scores"]["last"][1:]
+    assert last.test_token == pytest.approx(sum(score["token"] for score in scores) / 2)
+    assert last.test_exact == pytest.approx(sum(score["exact"] for score in scores) / 2)
+
+
+def test_along_training_a_length_without_a_number_leaves_no_mean(tmp_path):
+    extra = ("eval.lengths=[3,9]", "eval.curve_lengths=[3,9]")
+    record = execute(config_of("learned", extra=extra), tmp_path, "test", lambda event: None)
+    assert {point["test_token"] for point in record["learning"]} == {None}
