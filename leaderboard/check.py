@@ -76,8 +76,20 @@ def refusals(record: Record, catalog: Catalog) -> Iterator[str]:
                 if own := getattr(scores, part):
                     yield from _scores(record, f"{where}.{part}", own)
                     yield from _few(record, f"{where}.{part}", own, catalog)
+        yield from _sets(record, catalog)
     elif not record.reason:
         yield "status is failed, but there is no reason"
+
+
+def _sets(record: Record, catalog: Catalog) -> Iterator[str]:
+    """What is wrong with the scores of further test sets."""
+    asked = {one.name: one.lengths for one in record.config.eval.sets}
+    if (given := sorted(record.sets)) != sorted(asked):
+        yield f"sets has {given}, but config asks for {sorted(asked)}"
+    for name, own in record.sets.items():
+        if name in asked:
+            yield from _scores(record, f"sets.{name}", own, asked[name])
+            yield from _few(record, f"sets.{name}", own, catalog)
 
 
 def _identity(record: Record) -> Iterator[str]:
@@ -202,11 +214,14 @@ def _training(record: Record) -> Iterator[str]:
         yield f"best_step {best} is no step of learning"
 
 
-def _scores(record: Record, where: str, scores: Sequence[Score]) -> Iterator[str]:
+def _scores(
+    record: Record, where: str, scores: Sequence[Score], asked: Sequence[int] | None = None
+) -> Iterator[str]:
     given = record.config.eval
+    asked = given.lengths if asked is None else asked
     most = max(given.samples, given.min_samples)
-    if (lengths := [score.length for score in scores]) != [*given.lengths]:
-        yield f"{where} has lengths {lengths}, but config asks for {[*given.lengths]}"
+    if (lengths := [score.length for score in scores]) != [*asked]:
+        yield f"{where} has lengths {lengths}, but config asks for {[*asked]}"
     for score in scores:
         if (score.count or 0) > most:
             yield f"{where}, length {score.length}: {score.count} examples of at most {most}"

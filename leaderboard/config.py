@@ -46,6 +46,7 @@ def _spread(lengths: Any, info: ValidationInfo) -> Any:
     return tuple(lengths) if isinstance(lengths, list) else lengths
 
 
+SET_NAME = r"^[A-Za-z0-9][A-Za-z0-9_+-]{0,63}$"
 Lengths = Annotated[
     tuple[Length, ...], Field(min_length=1, max_length=MOST), BeforeValidator(_spread)
 ]
@@ -81,7 +82,7 @@ class Settings(BaseModel):
 class Model(Settings):
     """The backbone: its sizes, and how a layer is built."""
 
-    new = ("norm", "activation", "attention_bias", "embedding_std")
+    new = ("norm", "activation", "attention_bias", "embedding_std", "residual")
 
     layers: PositiveInt
     heads: PositiveInt
@@ -94,11 +95,15 @@ class Model(Settings):
     activation: Literal["gelu", "relu"] = "gelu"
     attention_bias: bool = True  # in the projections to q, k, v and back
     embedding_std: PositiveFloat | None = None  # at the start; None: width^-0.5
+    # One after the other, or side by side on the same input as in GPT-NeoX.
+    residual: Literal["serial", "parallel"] = "serial"
 
     @model_validator(mode="after")
     def _agrees(self) -> Model:
         if self.width % self.heads:
             raise ValueError(f"width {self.width} is not a multiple of heads {self.heads}")
+        if self.residual == "parallel" and self.norm == "post":
+            raise ValueError('residual "parallel" needs norm "pre"')
         return self
 
 
@@ -112,36 +117,58 @@ class Stage(Settings):
     max: Length
 
 
-class Train(Settings):
-    """Optimisation. One length per batch, from `lengths`.
+Draw = Literal["lengths", "instances", "shares"]
+Context = Annotated[int, Field(ge=2, le=10**6)]
 
-    `draw`: "lengths" are equally likely, or "instances" are, where a task can list them: a length
-    comes up in proportion to how many it has.
+
+class Train(Settings):
+    """Optimisation. One length per batch, from `lengths`; with `context`, one per sample.
+
+    `draw`: "lengths" are equally likely; or "instances" are, where a task can list them: a length
+    comes up in proportion to how many it has; or "shares": as often as `Task.share` says.
+    `context`: a batch is that many tokens in each row, cut from one stream of samples. `borders`:
+    tokens look across the borders of samples ("open"), or at their own sample alone ("closed").
     """
 
-    new = ("precision", "compile", "draw")
+    new = ("precision", "compile", "draw", "context", "borders")
 
     steps: PositiveInt
     batch: PositiveInt
     lengths: tuple[Length, Length]
     curriculum: tuple[Stage, ...] = ()
-    draw: Literal["lengths", "instances"] = "lengths"
+    draw: Draw = "lengths"
+    context: Context | None = None
+    borders: Literal["open", "closed"] = "open"
     lr: PositiveFloat = 1e-3
     betas: tuple[float, float] = (0.9, 0.98)
     weight_decay: float = Field(0.01, ge=0)
     warmup: int = Field(200, ge=0)
-    schedule: Literal["cosine", "constant"] = "cosine"
-    floor: float = Field(0.05, ge=0, le=1)
+    schedule: Literal["cosine", "linear", "constant"] = "cosine"
+    floor: float = Field(0.05, ge=0, le=1)  # what cosine and linear end at, as a share of lr
     clip: PositiveFloat = 1.0
     checkpoint_every: PositiveInt = 250
     precision: Literal["float32", "bf16"] = "float32"  # bf16: autocast in training
     compile: bool = False  # train through torch.compile; see `harness.model.compiled`
 
 
-class Eval(Settings):
-    """Evaluation on a held-out set per length: all instances where `samples` has room for them."""
+class TestSet(Settings):
+    """A further test set of a task, and the lengths that it is tested at."""
 
-    new = ("examples", "top_below", "curve_lengths")
+    __test__ = False  # no test of pytest's
+
+    name: Annotated[str, Field(pattern=SET_NAME)]
+    lengths: Lengths
+
+
+class Eval(Settings):
+    """Evaluation on a held-out set per length: all instances where `samples` has room for them.
+
+    `window`: a decoder sees the last so many tokens alone; when they are full, the window moves on
+    by `stride` tokens. `set`: the task's test set that a run is scored on; "" is what it trains on.
+    `sets`: further ones, scored after the last step.
+    """
+
+    new = ("examples", "top_below", "window", "stride", "set", "sets", "curve_lengths")
 
     lengths: Lengths
     samples: PositiveInt = 128
@@ -153,11 +180,19 @@ class Eval(Settings):
     top_below: PositiveFloat | None = None  # evaluations count from the first loss below it on
     curve_lengths: Lengths | None = None  # of `lengths`, those that every evaluation scores too
     examples: Literal["test", "tuning"] = "test"  # "tuning": a set apart, to choose settings by
+    window: Context | None = None
+    stride: PositiveInt = 20
+    set: Annotated[str, Field(pattern=rf"{SET_NAME}|^$")] = ""
+    sets: Annotated[tuple[TestSet, ...], Field(max_length=100)] = ()
 
     @model_validator(mode="after")
     def _agrees(self) -> Eval:
         if more := sorted({*(self.curve_lengths or ())} - {*self.lengths}):
             raise ValueError(f"curve_lengths has {more[0]}, which is not among lengths")
+        if self.window is not None and self.stride >= self.window:
+            raise ValueError(f"stride {self.stride} must be below window {self.window}")
+        if len({one.name for one in self.sets}) < len(self.sets):
+            raise ValueError("sets name a test set twice")
         return self
 
 
@@ -167,7 +202,9 @@ class TaskSettings(Settings):
     train_lengths: tuple[Length, Length] | None = None
     eval_lengths: Lengths | None = None
     curriculum: tuple[Stage, ...] | None = None
-    draw: Literal["lengths", "instances"] | None = None
+    draw: Draw | None = None
+    train: dict[str, Any] = {}  # any other of these settings
+    eval: dict[str, Any] = {}
     encodings: dict[str, dict[str, Any]] = {}
 
 
@@ -184,12 +221,22 @@ class Protocol(Settings):
     encodings: dict[str, dict[str, Any]] = {}
     tasks: dict[str, TaskSettings] = {}
 
+    @model_validator(mode="after")
+    def _tasks_agree(self) -> Protocol:
+        for task in self.tasks:
+            self.settings(task)
+        return self
+
     def settings(self, task: str) -> tuple[Model, Train, Eval]:
         """What all encodings share on a task."""
         own = self._own(task)
         train = {"lengths": own.train_lengths, "curriculum": own.curriculum, "draw": own.draw}
         test = {"lengths": own.eval_lengths}
-        return self.model, _changed(self.train, train), _changed(self.eval, test)
+        return (
+            self.model,
+            _changed(self.train, train, own.train),
+            _changed(self.eval, test, own.eval),
+        )
 
     def _own(self, task: str) -> TaskSettings:
         """Those of a task with exactly its options, else those of its name."""
@@ -245,5 +292,8 @@ class RunConfig(Settings):
         return self.replace(eval=self.eval.model_copy(update=changes))
 
 
-def _changed(settings: Any, changes: dict[str, Any]) -> Any:
-    return settings.model_copy(update={k: v for k, v in changes.items() if v is not None})
+def _changed(settings: Any, changes: dict[str, Any], more: dict[str, Any]) -> Any:
+    changes = {k: v for k, v in changes.items() if v is not None}
+    if not more:
+        return settings.model_copy(update=changes)
+    return type(settings).model_validate(settings.model_dump() | changes | more)

@@ -34,7 +34,7 @@ from leaderboard.fields import (
     Text,
     bounded,
 )
-from leaderboard.scores import Lesson, Scores
+from leaderboard.scores import Lesson, Score, Scores
 from leaderboard.tuning import EXAMPLES, Tuning
 
 # Runs of one table may differ in these. Where they ran is left to a warning beside the table.
@@ -124,6 +124,11 @@ class Record(Part):
     scores: Scores
     # The same weights, evaluated in another way.
     modes: Annotated[dict[Name, Scores], Field(max_length=20, default_factory=dict)]
+    # The last model on further test sets of the task, by name; see `leaderboard.config.Eval`.
+    sets: Annotated[
+        dict[Name, Annotated[list[Score], Field(max_length=1000)]],
+        Field(max_length=100, default_factory=dict),
+    ]
     learning: Annotated[list[Lesson], Field(max_length=100_000, default_factory=list)]
     cost: Cost
     env: Env

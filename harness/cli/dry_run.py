@@ -196,7 +196,7 @@ def _scoring(trainer: Trainer) -> Seconds:
     total, took, last = np.zeros(2), np.zeros(2), 0
     for length in sorted(n for n in config.eval.lengths if task.lengths(n, n)):
         samples = sample_count(task, config, length)
-        part = min(samples, chunk_size(task, length))
+        part = min(samples, chunk_size(task, config.eval, length))
         if not last:
             chunk(length, part)  # compiles kernels
         if total[0] < _PATIENCE:

@@ -51,7 +51,8 @@ def answer(trainer: Trainer, prompt: str) -> str:
         ) from error
     batch = lay_out(Batch(ids[None], torch.tensor([truth])), task, trainer.config.track)
     with torch.no_grad():
-        out = written(trainer.model.eval(), batch, length, torch.Generator().manual_seed(0))
+        draws, test = torch.Generator().manual_seed(0), trainer.config.eval
+        out = written(trainer.model.eval(), batch, length, draws, test=test)
     right = torch.equal(out, batch.labels[:, -batch.last :])
     verdict = "right" if right else f"wrong, expected {task.vocab.decode(truth)}"
     whole = [*ids.tolist(), *(i for i in out[0].tolist() if i < len(task.vocab))]

@@ -94,6 +94,30 @@ class Sequences:
             drawn=None if self.drawn is None else drawn.padded(self.drawn, more),
         )
 
+    def aligned(self, pad: int) -> Sequences:
+        """A decoder's, with the first token of every row in column 0 and all padding on the right.
+
+        Positions then count up in every row, and `prompt` is the shortest prompt.
+        """
+        gap = (self.pos < 0).sum(1, keepdim=True).expand(len(self.inputs), 1)
+        column = torch.arange(self.inputs.shape[1], device=self.inputs.device) + gap
+        there = column < self.inputs.shape[1]
+        index = column.clamp(max=self.inputs.shape[1] - 1)
+
+        def moved(x: Tensor, filling: int) -> Tensor:
+            return torch.where(there, x.gather(1, index), filling)
+
+        answer, counted = (moved(x.long(), 0).bool() for x in (self.answer, self.counted))
+        return replace(
+            self,
+            inputs=moved(self.inputs, pad),
+            labels=moved(self.labels, pad),
+            pos=torch.arange(self.inputs.shape[1], device=self.inputs.device)[None],
+            answer=answer,
+            counted=counted,
+            prompt=self.prompt - int(gap.max()),
+        )
+
 
 def lay_out(batch: Batch, task: Task, track: str) -> Sequences:
     """As the decoder or the encoder reads them."""

@@ -54,12 +54,16 @@ def shape_of(model: Model, train_len: int) -> Shape:
 
 
 class Block(nn.Module):
-    """Pre-LN: x + attention(LN x), then x + mlp(LN x); post-LN: LN(x + attention x) and so on."""
+    """Pre-LN: x + attention(LN x), then x + mlp(LN x); post-LN: LN(x + attention x) and so on.
+
+    Parallel, as in GPT-NeoX: x + attention(LN x) + mlp(LN' x), each with a LayerNorm of its own.
+    """
 
     def __init__(self, model: Model) -> None:
         super().__init__()
         width = model.width
         self.heads, self.post = model.heads, model.norm == "post"
+        self.parallel = model.residual == "parallel"
         self.activation = relu if model.activation == "relu" else gelu
         self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
         self.qkv = nn.Linear(width, 3 * width, bias=model.attention_bias)
@@ -90,8 +94,10 @@ class Block(nn.Module):
             k, v = torch.cat([past[0], k], 2), torch.cat([past[1], v], 2)  # (B, H, S, K)
         y = attend(shared.encoding, q, k, v, ctx, shared.mask, shared.backend, shared.ran)
         x, y = x[:, t - last :], y[:, :, t - last :]  # the rest is done once keys and values are
-        x = x + self._drop(self.out(rearrange(y, "b h t k -> b t (h k)")), masks, 0)
-        x = self.norm1(x) if self.post else x
+        mixed = x + self._drop(self.out(rearrange(y, "b h t k -> b t (h k)")), masks, 0)
+        if self.parallel:
+            return mixed + self._drop(feed(x), masks, 1), (k, v)
+        x = self.norm1(mixed) if self.post else mixed
         x = x + self._drop(feed(x), masks, 1)
         return self.norm2(x) if self.post else x, (k, v)
 

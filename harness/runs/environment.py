@@ -15,10 +15,8 @@ import torch
 
 import pezoo
 from harness import tasks
-from harness.data.seeds import generator
-from harness.data.sequences import lay_out
 from harness.runs.machine import processor
-from harness.training.trainer import draw_length
+from harness.training.trainer import sequences_of
 from leaderboard.config import RunConfig
 
 HASHED_BATCHES = 8
@@ -54,9 +52,7 @@ def data_hash(config: RunConfig) -> str:
     """
     task, digest = tasks.make(config.task), hashlib.sha256()
     for step in range(min(HASHED_BATCHES, config.train.steps)):
-        draws = generator("train", config.task, config.task_version, config.seed, step)
-        length = draw_length(task, config.train, step, draws)
-        batch = lay_out(task.sample(draws, config.train.batch, length), task, config.track)
+        batch, _ = sequences_of(task, config, step)
         ids = batch.ids if batch.causal else torch.cat([batch.inputs, batch.labels], 1)
         digest.update(f"{tuple(ids.shape)}".encode() + ids.cpu().numpy().tobytes())
     return digest.hexdigest()[:16]

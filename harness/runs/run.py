@@ -17,7 +17,7 @@ from harness.runs.files import WriteError, write, write_json
 from harness.runs.folder import Curve, RunFolder
 from harness.runs.record import failure_reason, new_record, now
 from harness.runs.scores import scores_of
-from harness.training.evaluate import score_all, score_curve, validate
+from harness.training.evaluate import score_all, score_curve, score_sets, validate
 from harness.training.losses import Diverged
 from harness.training.trainer import Trainer
 from leaderboard.config import RunConfig
@@ -134,9 +134,13 @@ class Run:
     def evaluate(self, report: Report) -> None:
         """Score the trained models at every test length."""
         report({"step": self.step, "phase": "evaluating"})
+        trainer = self.trainer
         with cost.timed(self.spent, "eval"):
-            scores = scores_of(self.trainer, self.folder, self.curve)
+            sets = score_sets(trainer.model, trainer.task, trainer.config)
+            scores = scores_of(trainer, self.folder, self.curve)
         self.record["scores"], self.record["modes"] = scores
+        if sets:
+            self.record["sets"] = sets
 
     def note_results(self) -> None:
         """Put what is known into the record, also where an error ended the run."""

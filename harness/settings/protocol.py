@@ -75,6 +75,10 @@ def resolve(
             f'train.draw = "instances" needs a task that lists its instances; {task} does not: '
             f'take "lengths"'
         )
+    if protocol.track == "encoder" and (train.context or test.window):
+        raise ConfigError("train.context and eval.window are of decoders; this protocol's are not")
+    for name in filter(None, (test.set, *(one.name for one in test.sets))):
+        made.check_test_set(name)
     full = check(protocol.fill(task, encoding))
     if protocol.track == "encoder" and entries()[full.name].load().causal_only:
         raise ConfigError(

@@ -86,7 +86,7 @@ def answer(
     """What the model answers to a prompt (P,). Errors: PositionError."""
     truth, length = task.solve(prompt.tolist()), task.measure(prompt.tolist())
     batch = lay_out(Batch(prompt[None], torch.tensor([truth])), task, model.track)
-    answer = written(model.eval(), batch, length, positions(length), mode)
+    answer = written(model.eval(), batch, length, positions(length), mode, config.eval)
     before = batch.inputs.shape[1] - batch.last + batch.causal
     out = torch.cat([batch.inputs[:, :before], answer], 1)
     wrong = [False] * before + (answer != batch.labels[:, -batch.last :])[0].tolist()

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from harness.tasks.base import Task
 
 ENTRY_POINTS = "pezoo.tasks"
-_NOT_TASKS = {"__init__", "base", "binary", "brackets", "chance", "digits", "strings", "testing"}
+_NOT_TASKS = {"__init__", "base", "binary", "brackets", "chance", "digits", "formats"}
+_NOT_TASKS |= {"strings", "testing", "turing_products"}
 
 
 @cache

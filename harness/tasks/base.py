@@ -88,6 +88,7 @@ class Task:
     vocab: Vocab
     chance: float  # token accuracy of a guess that ignores the prompt and the token's place
     max_length: ClassVar[int | None] = None  # None: there is no longest instance
+    exact: ClassVar[bool] = True  # False: `right` counts other answers than the true one
 
     def lengths(self, low: int, high: int) -> list[int]:
         """The lengths in low..high (inclusive) that have at least one instance."""
@@ -98,6 +99,32 @@ class Task:
         """`batch` instances of exactly that length, drawn on the generator's device.
 
         Errors: TaskError when there is no instance of that length.
+        """
+        raise NotImplementedError
+
+    def share(self, length: int) -> float:
+        """How often that length comes up, in proportion, where `sample`'s parts are drawn freely.
+
+        For two operands of independent lengths, of which the longer one counts, 2n - 1.
+        """
+        return 1.0
+
+    def check_test_set(self, name: str) -> None:
+        """Errors: TaskError when the task has no further test set of that name."""
+        raise TaskError(f"{self.name} has no test set {name!r}; it has none but its samples")
+
+    def test_set(self, name: str, generator: torch.Generator, batch: int, length: int) -> Batch:
+        """`batch` instances of one of the task's further test sets, as `sample` makes them.
+
+        Errors: TaskError for a name or a length that it does not have.
+        """
+        raise NotImplementedError
+
+    def right(self, answer: Tensor, target: Tensor) -> Tensor:
+        """(B,) bool: which answers (B, Q) count as right where `exact` is False.
+
+        Both hold an answer and its EOS somewhere in a row, with padding elsewhere; what stands
+        right of the answer's EOS is not looked at.
         """
         raise NotImplementedError
 

@@ -2,60 +2,97 @@
 
 from __future__ import annotations
 
+import re
+
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from harness.tasks.base import Batch, Task, Vocab, pack
-from harness.tasks.digits import operands, sums
+from harness.tasks.base import Batch, Task, TaskError, Vocab, pack
+from harness.tasks.digits import sums
+from harness.tasks.formats import HINTS, Columns, Format, beside
 
 HEAD = 10  # HEAD + d is the digit d under the head
+SHORTEST = 2  # digits of an operand
 
 
 class TuringAddition(Task):
     """a + b, most significant digit first: the tape after each step, then the sum.
 
     $4324+139|432e+13j(1,3)|43c+1d(0,63)|4d+b(0,463)|e+^(0,4463)|4463.
-    $9+9|j+j(1,8)|^+^(0,18)|18.    a carry out of the last digits is a step of its own
+    $99+19|9j+1j(1,8)|j+b(1,18)|^+^(0,118)|118.    a carry out of the last digits: one more step
 
     A step reads the last digit of each operand, written as a letter (a..j stand for 0..9), or ^
     where an operand has none left. It writes (carry, sum so far), and the next step has lost those
-    digits. One operand has n digits, the other k, k uniform over 1..n; a fair coin says which is
-    which. All digits are uniform, so the most significant ones may be 0.
+    digits. `format`: "scratchpad", or the sum alone as `harness.tasks.formats` shows: "plain",
+    "reversed", "hints", "spaces", "reversed+hints", "reversed+spaces".
 
-    Vocabulary: the digits 0..9 (ids 0..9), a..j (ids 10..19), "^", "$", "+", "|", "(", ")", "," and
-    ".". Length n: the number of digits of the longer operand.
+    The operands' lengths are independent, each uniform from 2 on: of a length n, all pairs of
+    which the longer one has n digits are equally likely, and `share` is their number, 2n - 3. All
+    digits are uniform, so the most significant ones may be 0. Further test sets: "n+n", both of n
+    digits, and "17+n" for any number, the first of 17 digits and the second of n.
+
+    Vocabulary: the digits 0..9 (ids 0..9), a..j (ids 10..19), "^", "$", "+", "|", "(", ")", ",",
+    "." and what the format adds. Length n: the number of digits of the longer operand, 2 or more,
+    with hints up to 127.
     Chance: all but a vanishing share of the free tokens of long answers are digits of the operands
     and of the sum, uniformly random, so 1/10.
 
     Paper: Hou et al. 2024, "Universal Length Generalization with Turing Programs", Figure 2, in the
-    compact form that its experiments use. Deviations: a sample has a sequence of its own, where
-    the paper packs several into a context; the paper shows no carry out of the last digits, which
-    is here as in its multiplication: the machine goes on until nothing is left to carry.
+    compact form that its experiments use. Deviation: the paper shows no carry out of the last
+    digits, which is here as in its multiplication: the machine goes on until nothing is left to
+    carry.
     """
 
     name = "turing_addition"
-    version = 1
+    version = 2
     summary = "addition as a Turing machine's tape, step by step"
     paper = "Hou et al. 2024, Figure 2"
     example = "$4324+139|432e+13j(1,3)|43c+1d(0,63)|4d+b(0,463)|e+^(0,4463)|4463."
-    vocab = Vocab((*"0123456789", *"abcdefghij", *"^$+|(),."))
     chance = 0.1
+
+    def __init__(self, *, format: str = "scratchpad") -> None:
+        symbols = (*"0123456789", *"abcdefghij", *"^$+|(),.")
+        self.format = Format(format, len(symbols))
+        self.vocab = Vocab(symbols + self.format.symbols)
+        if not self.format.scratchpad:
+            a, b, total = (self.format.write(x, 4) for x in ("4324", "139", "4463"))
+            self.example = f"${a}+{b}|{total}."
+
+    def lengths(self, low: int, high: int) -> list[int]:
+        return super().lengths(
+            max(low, SHORTEST), min(high, HINTS - 1) if self.format.hints else high
+        )
+
+    def share(self, length: int) -> float:
+        return 2.0 * (length - SHORTEST) + 1
 
     def sample(self, generator: torch.Generator, batch: int, length: int) -> Batch:
         self.check_length(length)
-        a, b, len_a, len_b = operands(generator, batch, length)
-        widths = self.max_tokens(length)
-        prompt, kept = self._prompts(a, b, len_a, len_b)
-        target, in_target = self._targets(a, b, len_a, len_b)
-        return Batch(
-            prompt=pack(prompt, kept, widths[0], self.vocab.pad, right=True),
-            target=pack(target, in_target, widths[1], self.vocab.pad),
-        )
+        shape, more = (batch, 1), length - SHORTEST
+        which = torch.randint(2 * more + 1, shape, generator=generator, device=generator.device)
+        first = torch.where(which <= more, length, SHORTEST + which - more - 1)
+        second = torch.where(which <= more, SHORTEST + which, length)
+        return self._instances(generator, first, second, length)
+
+    def check_test_set(self, name: str) -> None:
+        if not re.fullmatch(r"n\+n|\d{1,4}\+n", name) or name[0] == "0" or name == "1+n":
+            raise TaskError(f"{self.name} has no test set {name!r}; expected n+n, or 2+n, 3+n, ...")
+
+    def test_set(self, name: str, generator: torch.Generator, batch: int, length: int) -> Batch:
+        self.check_test_set(name)
+        first = length if name == "n+n" else int(name[:-2])
+        self.check_length(length)
+        self.check_length(first)
+        ones = torch.ones(batch, 1, dtype=torch.int64, device=generator.device)
+        return self._instances(generator, first * ones, length * ones, max(first, length))
 
     def solve(self, prompt: list[int]) -> list[int]:
-        text = self.vocab.decode(prompt)
-        a, b = text.strip("$|").split("+")
+        texts = self.vocab.decode(prompt).strip("$|").split("+")
+        (a, hint), (b, _) = map(self.format.read, texts)
+        if not self.format.scratchpad:
+            total = str(int(a) + int(b)).zfill(max(len(a), len(b)))
+            return self._encoded(f"{self.format.write(total, hint)}.")
         carry, total, steps = 0, "", []
         while a or b or carry:
             carry, digit = divmod(int(a[-1:] or 0) + int(b[-1:] or 0) + carry, 10)
@@ -63,36 +100,59 @@ class TuringAddition(Task):
             heads = ["abcdefghij"[int(x[-1])] if x else "^" for x in (a, b)]
             a, b = a[:-1], b[:-1]
             steps.append(f"{a}{heads[0]}+{b}{heads[1]}({carry},{total})")
-        return [int(i) for i in self.vocab.encode("|".join([*steps, f"{total}."]))]
+        return self._encoded("|".join([*steps, f"{total}."]))
 
     def measure(self, prompt: list[int]) -> int:
-        plus = prompt.index(self._id("+"))
-        return max(plus - 1, len(prompt) - plus - 2)
+        texts = self.vocab.decode(prompt).strip("$|").split("+")
+        return max(len(self.format.read(text)[0]) for text in texts)
 
     def max_tokens(self, length: int) -> tuple[int, int]:
-        steps = 3 * length * (length + 1) // 2 + 7 * length + 9
-        return 2 * length + 3, steps + length + 2
+        steps = 3 * length * (length + 1) // 2 + 7 * length + 9 if self.format.scratchpad else 0
+        prompt = 2 * self.format.tokens(length, length - 1) + 3
+        return prompt, steps + self.format.tokens(length + 1) + 1
+
+    def _encoded(self, text: str) -> list[int]:
+        return [int(i) for i in self.vocab.encode(text)]
 
     def _id(self, symbol: str) -> int:
         return self.vocab.symbols.index(symbol)
 
-    def _prompts(self, a: Tensor, b: Tensor, len_a: Tensor, len_b: Tensor) -> tuple[Tensor, Tensor]:
-        """$a+b| from a, b (B, n) and their lengths (B, 1), and which columns count."""
-        one = torch.ones_like(a[:, :1])
-        start, plus, bar = (one * self._id(c) for c in "$+|")
-        place = torch.arange(a.shape[1], device=a.device).flip(0)
-        tokens = torch.cat([start, a.flip(1), plus, b.flip(1), bar], 1)
-        yes = one.bool()
-        return tokens, torch.cat([yes, place < len_a, yes, place < len_b, yes], 1)
+    def _instances(self, generator: torch.Generator, len_a: Tensor, len_b: Tensor, n: int) -> Batch:
+        """Instances whose operands have so many digits, (B, 1), of which n is the most."""
+        shape, form = (2, len(len_a), n), self.format
+        digits = torch.randint(10, shape, generator=generator, device=generator.device)
+        place = torch.arange(n, device=generator.device)
+        a, b = torch.where(place < len_a, digits[0], 0), torch.where(place < len_b, digits[1], 0)
+        start = form.starts(generator, len(a), n + 1)
+        asked = [
+            form.number(x, size, start, n + 1, generator) for x, size in ((a, len_a), (b, len_b))
+        ]
+        start_of, plus, bar, stop = (self._mark(a, symbol) for symbol in "$+|.")
+        prompt, kept = beside(start_of, asked[0], plus, asked[1], bar)
+        total, carry = sums(pad(a, (0, 1)), pad(b, (0, 1)))
+        size = torch.maximum(len_a, len_b) + carry[:, n - 1 : n]
+        parts = [self._steps(a, b, len_a, len_b, total, carry)] if form.scratchpad else []
+        target, in_target = beside(*parts, form.number(total, size, start, n + 1), stop)
+        widths = self.max_tokens(n)
+        return Batch(
+            prompt=pack(prompt, kept, widths[0], self.vocab.pad, right=True),
+            target=pack(target, in_target, widths[1], self.vocab.pad),
+        )
 
-    def _targets(self, a: Tensor, b: Tensor, len_a: Tensor, len_b: Tensor) -> tuple[Tensor, Tensor]:
-        """The n + 1 steps and the sum, side by side, and which columns count.
+    def _mark(self, like: Tensor, symbol: str) -> Columns:
+        """One symbol in every row."""
+        tokens = torch.full_like(like[:, :1], self._id(symbol))
+        return tokens, torch.ones_like(tokens, dtype=torch.bool)
+
+    def _steps(
+        self, a: Tensor, b: Tensor, len_a: Tensor, len_b: Tensor, total: Tensor, carry: Tensor
+    ) -> Columns:
+        """The n + 1 steps side by side.
 
         Step s has read place s of both; the last one is there for a carry alone.
         """
         n = a.shape[1]
         a, b = pad(a, (0, 1)), pad(b, (0, 1))  # (B, n + 1)
-        total, carry = sums(a, b)
         place = torch.arange(n, -1, -1, device=a.device)
         step = torch.arange(n + 1, device=a.device)[:, None]  # (n + 1, 1)
         size = len(a), n + 1, -1
@@ -113,14 +173,8 @@ class TuringAddition(Task):
             (carry[..., None], always[..., None]), mark(","),
             so_far, mark(")"), mark("|"),
         ]  # fmt: skip
-        happens = always.clone()
-        happens[:, -1] = carry[:, -2] == 1
+        longest = torch.maximum(len_a, len_b)
+        happens = step[:, 0] < longest + carry.gather(1, longest - 1)
         tokens = torch.cat([part for part, _ in parts], 2)
         kept = torch.cat([kept for _, kept in parts], 2) & happens[..., None]
-        stop = torch.full_like(a[:, :1], self._id("."))
-        in_sum = always.clone()
-        in_sum[:, 0] = happens[:, -1]  # its most significant digit comes first
-        return (
-            torch.cat([tokens.flatten(1), total.flip(1), stop], 1),
-            torch.cat([kept.flatten(1), in_sum, always[:, :1]], 1),
-        )
+        return tokens.flatten(1), kept.flatten(1)

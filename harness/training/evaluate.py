@@ -4,13 +4,16 @@ An encoder writes an answer in one pass, and the task says which of its tokens c
 answer is right when every token right of "=" is, EOS included. Feeding the true answer
 (teacher forcing) finds exactly the answers that greedy decoding gets right, if earlier logits do
 not depend on later tokens and nothing is drawn at random: until its first mistake, decoding feeds
-itself the true tokens. Encodings that do not promise both are decoded token by token.
+itself the true tokens. Encodings that do not promise both are decoded token by token, and so are
+tasks that count other answers than the true one as right. The same holds under a window
+(`harness.training.windows`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict
+from functools import partial
 from statistics import fmean
 from typing import Any
 
@@ -21,11 +24,16 @@ from harness.data.seeds import generator, seed
 from harness.data.sequences import Sequences, lay_out
 from harness.model.transformer import Cache, Transformer
 from harness.tasks.base import Batch, Task
-from leaderboard.config import RunConfig
+from harness.training import windows
+from harness.training.windows import Window
+from leaderboard.config import Eval, RunConfig
 from leaderboard.scores import Score
 from pezoo.base import PositionError
 
 _CHUNK_TOKENS = 6_000  # tokens in one forward pass: keeps long lengths in memory
+_WINDOWED_TOKENS = 32_000  # in the windows of rows that decode side by side
+
+Predict = Callable[[Transformer, Sequences, int, torch.Generator, str | None], Tensor]
 
 
 def score_all(
@@ -64,7 +72,19 @@ def score(
         note = f"{task.name} has no instance of this length"
         return Score(length=length, seen=seen, status="no instance", note=note)
     positions = seed("test", config.seed, length)
-    return _score(model, task, length, seen, examples(task, config, length), positions, mode)
+    sample = examples(task, config, length)
+    return _score(model, task, config.eval, length, seen, sample, positions, mode)
+
+
+def score_sets(
+    model: Transformer, task: Task, config: RunConfig
+) -> dict[str, list[dict[str, Any]]]:
+    """The further test sets of the protocol, each at its own lengths."""
+    found = {}
+    for one in config.eval.sets:
+        own = config.replace_eval(set=one.name)
+        found[one.name] = [asdict(score(model, task, own, length)) for length in one.lengths]
+    return found
 
 
 def examples(task: Task, config: RunConfig, length: int) -> Batch:
@@ -73,7 +93,11 @@ def examples(task: Task, config: RunConfig, length: int) -> Batch:
     Else samples that no training step draws. Where a task can list its instances, those that
     settings are chosen on ("tuning") are samples of the same.
     """
-    count, every = sample_count(task, config, length), task.instances(length)
+    count, own = sample_count(task, config, length), config.eval.set
+    if own:
+        draws = generator(config.eval.examples, config.task, task.version, own, length)
+        return task.test_set(own, draws, count, length)
+    every = task.instances(length)
     if every is not None and len(every.prompt) <= count and config.eval.examples == "test":
         return every
     draws = generator(config.eval.examples, config.task, task.version, length)
@@ -88,7 +112,7 @@ def validate(model: Transformer, task: Task, config: RunConfig) -> float:
         draws = generator("validation", config.task, task.version, length)
         count = config.eval.validation_samples
         sample = task.sample(draws, count, length)
-        one = _score(model, task, length, True, sample, seed("validation", length))
+        one = _score(model, task, config.eval, length, True, sample, seed("validation", length))
         scores.append(one.exact or 0.0)
     return sum(scores) / len(scores)
 
@@ -100,24 +124,38 @@ def sample_count(task: Task, config: RunConfig, length: int) -> int:
     return max(config.eval.min_samples, wanted)
 
 
-def chunk_size(task: Task, length: int) -> int:
-    """How many samples of a length are scored in one forward pass."""
-    return max(1, _CHUNK_TOKENS // (sum(task.max_tokens(length)) + 1))
+def chunk_size(task: Task, test: Eval, length: int) -> int:
+    """How many samples of a length are scored side by side."""
+    tokens = sum(task.max_tokens(length)) + 1
+    if test.window is None:
+        return max(1, _CHUNK_TOKENS // tokens)
+    return max(1, _WINDOWED_TOKENS // min(tokens, test.window))
 
 
-def method(model: Transformer) -> str:
+def method(model: Transformer, task: Task | None = None) -> str:
     """How this model is scored: "one pass" (an encoder), "teacher-forced" or "decoded"."""
     encoding = model.encoding
     if model.track == "encoder":
         return "one pass"
-    exact = encoding.prefix_stable and not encoding.stochastic
+    exact = encoding.prefix_stable and not encoding.stochastic and (task is None or task.exact)
     return "teacher-forced" if exact else "decoded"
+
+
+def _predict(how: str, test: Eval, eos: int) -> Predict:
+    """What writes the answers."""
+    if test.window is None:
+        return decode if how == "decoded" else teacher_forced
+    window = Window(test.window, test.stride)
+    if how == "decoded":
+        return partial(windows.decode, window=window, eos=eos)
+    return partial(windows.teacher_forced, window=window)
 
 
 @torch.no_grad()
 def _score(
     model: Transformer,
     task: Task,
+    test: Eval,
     length: int,
     seen: bool,
     sample: Batch,
@@ -125,18 +163,21 @@ def _score(
     mode: str | None = None,
 ) -> Score:
     model.eval()
-    how = method(model)
-    predict = decode if how == "decoded" else teacher_forced
+    how = method(model, task)
+    predict = _predict(how, test, task.vocab.eos)
     device = str(model.embedding.weight.device)
     positions = torch.Generator().manual_seed(position_seed)
-    chunk = chunk_size(task, length)
+    chunk = chunk_size(task, test, length)
     correct, right, total = 0, 0, 0
     count, batch = len(sample.prompt), lay_out(sample, task, model.track)
+    batch = batch if test.window is None else batch.aligned(task.vocab.pad)
     try:
         for start in range(0, count, chunk):
             part = batch.rows(start, start + chunk).to(device)
-            hit = (predict(model, part, length, positions, mode) == part.labels) & part.counted
-            correct += int((hit.sum(1) == part.counted.sum(1)).sum())
+            out = predict(model, part, length, positions, mode)
+            hit = (out == part.labels) & part.counted
+            exact = hit.sum(1) == part.counted.sum(1)
+            correct += int((exact if task.exact else _right(task, out, part)).sum())
             right, total = right + int(hit.sum()), total + int(part.counted.sum())
     except PositionError as error:
         return Score(length=length, seen=seen, status="cannot represent", note=str(error))
@@ -152,15 +193,28 @@ def _score(
     )
 
 
+def _right(task: Task, out: Tensor, batch: Sequences) -> Tensor:
+    """(B,) bool: `Task.right` of what is written into a batch."""
+    begun = batch.answer.long().cumsum(1) > 0
+    written = torch.where(begun, out, task.vocab.pad)
+    return task.right(written, torch.where(batch.answer, batch.labels, task.vocab.pad))
+
+
 def written(
     model: Transformer,
     batch: Sequences,
     length: int,
     positions: torch.Generator,
     mode: str | None = None,
+    test: Eval | None = None,
 ) -> Tensor:
-    """(B, last) what the model answers: token by token, or all at once."""
-    predict = teacher_forced if model.track == "encoder" else decode
+    """(B, last) what the model answers: token by token, or all at once; under the test's window.
+
+    Without padding on the left.
+    """
+    predict: Predict = teacher_forced if model.track == "encoder" else decode
+    if test is not None and test.window is not None and model.track == "decoder":
+        predict = partial(windows.decode, window=Window(test.window, test.stride))
     return predict(model, batch, length, positions, mode)[:, -batch.last :]
 
 

@@ -10,6 +10,7 @@ import math
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -19,6 +20,7 @@ from torch.nn.functional import cross_entropy
 from harness import tasks
 from harness.data.buckets import bucket
 from harness.data.drawn import DROPOUT, dropout_masks
+from harness.data.packed import packed
 from harness.data.seeds import generator, seed
 from harness.data.sequences import Sequences, lay_out
 from harness.model.transformer import Transformer, shape_of
@@ -110,10 +112,8 @@ class Trainer:
     def make_batch(self) -> tuple[Sequences, int]:
         """The same, still on the CPU. Errors: PositionError."""
         began, config = time.perf_counter(), self.config
-        draws = generator("train", config.task, config.task_version, config.seed, self.step)
-        length = draw_length(self.task, config.train, self.step, draws)
-        sample = self.task.sample(draws, config.train.batch, length)
-        batch = self.with_drawn(lay_out(sample, self.task, config.track))
+        batch, length = sequences_of(self.task, config, self.step)
+        batch = self.with_drawn(batch)
         tokens = int((batch.inputs != self.task.vocab.pad).sum())
         batch = replace(batch, tokens=tokens)
         if self.buckets and self.model.encoding.prefix_stable:
@@ -177,9 +177,11 @@ def start(config: RunConfig) -> Trainer:
             f"task {task.name} has {len(task.vocab)} tokens, model.vocab is {config.model.vocab}"
         )
     top = task.lengths(*config.train.lengths)[-1]
-    train_len = sum(task.max_tokens(top)) + 1
+    train_len = config.train.context or sum(task.max_tokens(top)) + 1
     torch.manual_seed(seed("encoding", config.seed))
     encoding = make(config.encoding, shape_of(config.model, train_len))
+    if config.train.context and encoding.needs_scale:
+        raise ValueError(f"{config.encoding} reads the length of a sample; packed rows hold many")
     model = Transformer(
         config.model, encoding, config.seed, config.attention, config.device, config.track
     )
@@ -220,6 +222,8 @@ def rate(train: Train, step: int) -> float:
     if train.schedule == "constant":
         return warm
     progress = (step + 1) / train.steps
+    if train.schedule == "linear":
+        return warm * (train.floor + (1 - train.floor) * (1 - step / train.steps))
     return warm * (train.floor + (1 - train.floor) * 0.5 * (1 + math.cos(math.pi * progress)))
 
 
@@ -230,15 +234,60 @@ def set_rate(optimiser: torch.optim.Optimizer, train: Train, step: int) -> None:
         group["lr"] = group["peak"] * factor
 
 
+def sequences_of(task: Task, config: RunConfig, step: int) -> tuple[Sequences, int]:
+    """The training batch of a step before anything is drawn for a model, and its length.
+
+    That of packed rows is the longest one there may be. Errors: TaskError.
+    """
+    train = config.train
+    draws = generator("train", config.task, config.task_version, config.seed, step)
+    if train.context is None:
+        length = draw_length(task, train, step, draws)
+        return lay_out(task.sample(draws, train.batch, length), task, config.track), length
+
+    choice = length_choice(task, train, step)
+    closed = train.borders == "closed"
+    longest = choice.lengths[-1]
+    rows = packed(task, partial(choice.draw, draws), train.batch, train.context, closed, draws)
+    return rows, longest
+
+
 def draw_length(task: Task, train: Train, step: int, draws: torch.Generator) -> int:
-    """One length for the batch, of those that the task has and the curriculum allows."""
+    """One length for a batch, of those that the task has and the curriculum allows."""
+    return length_choice(task, train, step).draw(draws, 1)[0]
+
+
+@dataclass(frozen=True)
+class LengthChoice:
+    """Lengths, and how likely each is, in proportion; None: equally likely."""
+
+    lengths: list[int]
+    weights: Tensor | None
+
+    def draw(self, draws: torch.Generator, count: int) -> list[int]:
+        """So many independent ones."""
+        if self.weights is None:
+            which = torch.randint(len(self.lengths), (count,), generator=draws)
+        else:
+            which = torch.multinomial(self.weights, count, replacement=True, generator=draws)
+        return [self.lengths[i] for i in which.tolist()]
+
+
+def length_choice(task: Task, train: Train, step: int) -> LengthChoice:
+    """What the lengths of a step are drawn from."""
     low, high = train.lengths
     progress = step / train.steps
     stage = next((s for s in train.curriculum if progress < s.until), None)
     lengths = task.lengths(low, min(high, stage.max) if stage else high)
     lengths = lengths or task.lengths(low, high)[:1]
-    if train.draw == "instances":
-        found = [task.instances(length) for length in lengths]
-        counts = torch.tensor([len(one.prompt) for one in found if one], dtype=torch.float64)
-        return lengths[int(torch.multinomial(counts, 1, generator=draws))]
-    return lengths[int(torch.randint(len(lengths), (1,), generator=draws))]
+    if train.draw == "lengths":
+        return LengthChoice(lengths, None)
+    weights = [_weight(task, length, train.draw) for length in lengths]
+    return LengthChoice(lengths, torch.tensor(weights, dtype=torch.float64))
+
+
+def _weight(task: Task, length: int, draw: str) -> float:
+    if draw == "shares":
+        return task.share(length)
+    listed = task.instances(length)
+    return 0.0 if listed is None else float(len(listed.prompt))

@@ -46,7 +46,9 @@ def crossings(filled: Filled) -> list[str]:
 
 def _crossing(column: str, run: Record) -> str:
     first = next((point for point in run.learning if (point.test_token or 0.0) >= PASS), None)
-    when = "never" if first is None else f"after {first.seconds or 0:,.0f} s and {first.step:,} steps"
+    when = (
+        "never" if first is None else f"after {first.seconds or 0:,.0f} s and {first.step:,} steps"
+    )
     speed = run.cost.steps_per_second
     return f"{column}, seed {run.seed}: {100 * PASS:.0f} % {when}" + (
         f"; {speed:,.1f} steps per second." if speed else "."

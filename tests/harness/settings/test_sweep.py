@@ -38,7 +38,7 @@ def made(*options, seeds="100", compared=(0, 1, 2)):
         (["lr=inf"], "100", "finite"),
         (["lr=-1"], "100", "greater than 0"),
         (["steps=1.5"], "100", "steps=1.5"),
-        (["schedule=cosin"], "100", "'cosine' or 'constant'"),
+        (["schedule=cosin"], "100", "'linear' or 'constant'"),
         (["lr=1e-3,0.001"], "100", "value 0.001 twice"),
         (["lr=1e-3", "train.lr=2e-3"], "100", "--tune lr is given twice"),
         (["lr=1e-3,3e-3"], "2-4", "share 2"),

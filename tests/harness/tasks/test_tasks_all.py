@@ -46,7 +46,8 @@ def test_solver_agrees_with_samples(name, seed, length):
         with pytest.raises(TaskError, match="nearest"):
             task.sample(torch.Generator().manual_seed(seed), 1, length)
         return
-    made = task.sample(torch.Generator().manual_seed(seed), 32, length)
+    batch = 32 if sum(task.max_tokens(length)) < 500 else 2
+    made = task.sample(torch.Generator().manual_seed(seed), batch, length)
     for prompt, target in zip(made.prompt, made.target, strict=True):
         assert task.solve(bare(task, prompt)) == bare(task, target)
         assert task.measure(bare(task, prompt)) == length
@@ -67,7 +68,7 @@ def test_max_tokens_is_attained(name, length):
 @pytest.mark.parametrize("length", [0, -3])
 def test_no_instance_without_tokens(name, length):
     task = tasks.make(name)
-    with pytest.raises(TaskError, match=f"no instance of length {length}; nearest: 1"):
+    with pytest.raises(TaskError, match=f"no instance of length {length}; nearest: [12]"):
         task.sample(torch.Generator(), 1, length)
 
 

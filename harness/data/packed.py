@@ -1,0 +1,83 @@
+"""Rows of a fixed number of tokens, cut from one stream of samples.
+
+Rows of 8 tokens from samples of copy with 1, 2 and 4 digits, E ends a sample:
+
+    inputs       4 = 4 E 7 1 = 7     1 E 3 0 2 8 = 3     0 2 ...
+    supervised   . x x . . . x x     x . . . . . x x     x x
+    closed: pos  0 1 2 3 0 1 2 3     0 1 0 1 2 3 4 5     0 1
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from harness.data.sequences import Sequences, join
+from harness.tasks.base import Task
+
+Lengths = Callable[[int], list[int]]  # so many lengths, drawn
+
+
+def packed(
+    task: Task, lengths: Lengths, rows: int, columns: int, closed: bool, draws: torch.Generator
+) -> Sequences:
+    """rows x columns tokens of independent samples, and what each is to predict.
+
+    The stream begins with a sample and is cut wherever a row is full: a row may begin and end
+    inside a sample. Answers and their EOS are supervised. Positions count up in a row, or, where
+    borders are closed, in each sample.
+    """
+    wanted = rows * columns + 1
+    stream = _Stream.of(task, lengths, wanted, draws)
+    ids, inner = stream.ids[:wanted], stream.answer[1:wanted].view(rows, columns)
+    place = torch.arange(wanted - 1).view(rows, columns)
+    pos = torch.arange(columns)[None]
+    if closed:
+        pos = place - torch.maximum(stream.first[: wanted - 1].view(rows, columns), place[:, :1])
+    return Sequences(
+        inputs=ids[:-1].view(rows, columns),
+        labels=ids[1:].view(rows, columns),
+        pos=pos,
+        answer=inner,
+        prompt=1,
+        counted=inner,
+    )
+
+
+@dataclass(frozen=True)
+class _Stream:
+    """Tokens (N,), which of them answer, and where the sample of each begins."""
+
+    ids: Tensor
+    answer: Tensor
+    first: Tensor
+
+    @classmethod
+    def of(cls, task: Task, lengths: Lengths, wanted: int, draws: torch.Generator) -> _Stream:
+        parts: list[tuple[Tensor, Tensor]] = []
+        size = 0
+        while size < wanted:
+            each = size // len(parts) if parts else wanted // 4
+            made = _samples(task, lengths(1 + (wanted - size) // each), draws)
+            parts += made
+            size += sum(len(ids) for ids, _ in made)
+        sizes = torch.tensor([len(ids) for ids, _ in parts])
+        first = (sizes.cumsum(0) - sizes).repeat_interleave(sizes)
+        return cls(torch.cat([i for i, _ in parts]), torch.cat([a for _, a in parts]), first)
+
+
+def _samples(
+    task: Task, lengths: Sequence[int], draws: torch.Generator
+) -> list[tuple[Tensor, Tensor]]:
+    """A sample of each length, in that order: its tokens with EOS, and which of them answer."""
+    found: dict[int, list[tuple[Tensor, Tensor]]] = {}
+    for length in sorted(set(lengths)):
+        batch = join(task.sample(draws, lengths.count(length), length), task.vocab)
+        ids, there = batch.ids, batch.ids != task.vocab.pad
+        answer = torch.cat([torch.zeros_like(batch.answer[:, :1]), batch.answer], 1)
+        sizes = there.sum(1).tolist()
+        found[length] = list(zip(ids[there].split(sizes), answer[there].split(sizes), strict=True))
+    return [found[length].pop() for length in lengths]

@@ -1,0 +1,129 @@
+"""Answers under a sliding window: a decoder that sees the last W tokens alone.
+
+The window is filled; then it drops its first tokens, `stride` at a time, and is filled again. What
+the dropped tokens have left in the keys and values of deeper layers is dropped too: the model sees
+what a new text of the kept tokens would show it, at positions from 0 (Hou et al. 2024, Section
+3.1). W = 4, stride 2, tokens 0 1 2 ...; what predicts each:
+
+    token        1    2    3     4        5       6         7         8
+    sees         0    01   012   0123     2 3 4   2 3 4 5   4 5 6     4 5 6 7
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from harness.data.sequences import Sequences
+from harness.model.transformer import Cache, Transformer
+
+_CHUNK_TOKENS = 6_000  # tokens in one forward pass
+
+
+@dataclass(frozen=True)
+class Window:
+    """`size` W and `stride`. >>> Window(4, 2).start(5), Window(4, 2).start(4)
+    (2, 0)
+    """
+
+    size: int
+    stride: int
+
+    def start(self, token: int) -> int:
+        """The first token that the prediction of `token` sees."""
+        return max(0, -(-(token - self.size) // self.stride)) * self.stride
+
+    def spans(self, tokens: int) -> Iterator[tuple[int, int, int]]:
+        """(start, stop, first): tokens start..stop-1 are read, first..stop predicted.
+
+        Together they predict the tokens 1..`tokens`.
+        """
+        first = 1
+        while first <= tokens:
+            start = self.start(first)
+            stop = min(start + self.size, tokens)
+            yield start, stop, first
+            first = stop + 1
+
+
+def teacher_forced(
+    model: Transformer,
+    batch: Sequences,
+    length: int,
+    positions: torch.Generator,
+    mode: str | None = None,
+    *,
+    window: Window,
+) -> Tensor:
+    """(B, T) the likeliest label of every column of an aligned batch, given the true tokens.
+
+    Columns that nothing is counted in are left at 0.
+    """
+    ids, out = batch.inputs, torch.zeros_like(batch.labels)
+    scale = torch.tensor([length], device=ids.device)
+    rows_at_once = max(1, _CHUNK_TOKENS // min(window.size, ids.shape[1]))
+    for start, stop, first in window.spans(ids.shape[1]):
+        there = batch.counted[:, first - 1 : stop].any(1).nonzero()[:, 0]
+        for rows in there.split(rows_at_once) if len(there) else ():
+            logits = model(
+                ids[rows, start:stop],
+                batch.pos[:, : stop - start],
+                scale=scale,
+                generator=positions,
+                last=stop - first + 1,
+                mode=mode,
+            )
+            out[rows, first - 1 : stop] = logits.argmax(-1)
+    return out
+
+
+def decode(
+    model: Transformer,
+    batch: Sequences,
+    length: int,
+    positions: torch.Generator,
+    mode: str | None = None,
+    *,
+    window: Window,
+    eos: int | None = None,
+) -> Tensor:
+    """(B, T) what greedy decoding writes into an aligned batch, after the prompts.
+
+    One pass over the kept tokens where the window moves, then one token at a time with a cache.
+    Rows whose prompt goes on read it. With `eos`, rows that have written it end: the rest is 0.
+    """
+    ids, writes = batch.inputs.clone(), _writes(batch)
+    written = torch.where(writes, 0, batch.labels)
+    scale = torch.tensor([length], device=ids.device)
+    columns, done = ids.shape[1], torch.zeros_like(writes[:, 0])
+    cache, start, read = Cache(length=min(window.size, columns)), 0, 0
+    for token in range(batch.prompt, columns + 1):
+        if (now := window.start(token)) > start:
+            cache, start, read = Cache(length=min(window.size, columns)), now, now
+        logits = model(
+            ids[:, read:token],
+            batch.pos[:, read - start : token - start],
+            scale=scale,
+            generator=positions,
+            cache=cache,
+            last=1,
+            mode=mode,
+        )
+        read = token
+        own = torch.where(writes[:, token - 1] & ~done, logits[:, -1].argmax(-1), 0)
+        if token < columns:
+            ids[:, token] = torch.where(writes[:, token - 1], own, ids[:, token])
+        written[:, token - 1] = torch.where(writes[:, token - 1], own, batch.labels[:, token - 1])
+        if eos is not None:
+            done |= writes[:, token - 1] & (own == eos)
+            if bool(done.all()):
+                break
+    return written
+
+
+def _writes(batch: Sequences) -> Tensor:
+    """(B, T) bool: the columns that a row's answer begins in or is to the left of."""
+    return batch.answer.long().cumsum(1) > 0

@@ -1,0 +1,196 @@
+"""Answers under a sliding window: against a plain loop that knows no cache and no batch."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness import tasks
+from harness.data.seeds import generator
+from harness.data.sequences import join
+from harness.model.transformer import Transformer
+from harness.settings.protocol import load_protocol, resolve
+from harness.tasks.base import Task
+from harness.training import evaluate, windows
+from harness.training.trainer import start
+from harness.training.windows import Window
+from leaderboard.config import TestSet
+from pezoo.spec import parse
+
+SIZES = ("model.width=16", "model.heads=2", "train.batch=4", "train.context=24", "eval.window=24")
+SIZES += ("eval.stride=5", "eval.samples=8", "eval.min_samples=4", "eval.validation_samples=2")
+
+
+def config_of(encoding, *overrides, task="turing_addition"):
+    protocol = load_protocol("turing2024-mini", (*SIZES, *overrides))
+    return resolve(protocol, task, parse(encoding), 0, "cpu", "auto")
+
+
+@torch.enable_grad()
+def trained(encoding, *overrides, steps=3):
+    trainer = start(config_of(encoding, *overrides))
+    for _ in range(steps):
+        trainer.advance()
+    trainer.model.eval()
+    return trainer
+
+
+def loop(model, task, window, prompt, columns):
+    """The paper's words as a loop: feed the last tokens, append the likeliest, no cache."""
+    ids = [*prompt]
+    kept = [*prompt]
+    while len(ids) < columns + 1:
+        while len(kept) > window.size:
+            kept = kept[window.stride :]
+        text = torch.tensor([kept])
+        logits = model(text, torch.arange(len(kept))[None])
+        token = int(logits[0, -1].argmax())
+        ids, kept = [*ids, token], [*kept, token]
+        if token == task.vocab.eos:
+            break
+    return ids[len(prompt) :]
+
+
+@given(st.integers(2, 60), st.data(), st.integers(1, 300))
+def test_spans_predict_every_token_once_from_what_the_window_shows(size, data, tokens):
+    window = Window(size, data.draw(st.integers(1, size - 1)))
+    seen = []
+    for start_, stop, first in window.spans(tokens):
+        for token in range(first, stop + 1):
+            assert window.start(token) == start_
+            assert 1 <= token - start_ <= size
+            seen.append(token)
+    assert seen == [*range(1, tokens + 1)]
+
+
+@torch.no_grad()
+@pytest.mark.parametrize(
+    "encoding",
+    ["nope", "hard_alibi(masked=1)", "rope", "alibi", "t5", "prism(cursors=1,d_pe=8,hidden=6)"],
+)
+def test_decoding_is_the_plain_loop(encoding):
+    trainer = trained(encoding, "encodings={}" if "prism" in encoding else "train.lr=1e-2")
+    model, task = trainer.model.double(), trainer.task
+    batch = join(task.sample(generator("here"), 5, 4), task.vocab)
+    assert len(batch.pos) > 1, "prompts must be ragged"
+    window, aligned = Window(24, 5), batch.aligned(task.vocab.pad)
+    out = windows.decode(model, aligned, 4, torch.Generator(), window=window, eos=task.vocab.eos)
+    for row in range(5):
+        begin = int(aligned.answer[row].nonzero()[0])
+        prompt = aligned.inputs[row, : begin + 1].tolist()
+        want = loop(model, task, window, prompt, aligned.inputs.shape[1])
+        assert out[row, begin : begin + len(want)].tolist() == want
+
+
+@torch.no_grad()
+def test_teacher_forcing_is_decoding():
+    trainer = trained("hard_alibi(masked=1)")
+    model, task, window = trainer.model.double(), trainer.task, Window(24, 5)
+    batch = join(task.sample(generator("here"), 8, 4), task.vocab).aligned(task.vocab.pad)
+    own = windows.decode(model, batch, 4, torch.Generator(), window=window)
+    inputs = torch.cat([batch.inputs[:, :1], own[:, :-1]], 1)
+    told = replace(batch, inputs=inputs, labels=own, counted=batch.answer)
+    forced = windows.teacher_forced(model, told, 4, torch.Generator(), window=window)
+    assert torch.equal(forced[batch.answer], own[batch.answer])
+
+
+@torch.no_grad()
+def test_a_window_that_holds_everything_changes_nothing():
+    trainer = trained("rope")
+    model, task = trainer.model.double(), trainer.task
+    batch = join(task.sample(generator("here"), 6, 3), task.vocab)
+    wide = batch.aligned(task.vocab.pad)
+    out = windows.teacher_forced(model, wide, 3, torch.Generator(), window=Window(500, 20))
+    plain = evaluate.teacher_forced(model, wide, 3, torch.Generator())
+    assert torch.equal(out[wide.answer], plain[wide.answer])
+    left = evaluate.teacher_forced(model, batch, 3, torch.Generator())
+    assert out[wide.answer].tolist() == left[batch.answer].tolist()  # row by row, padding or not
+
+
+def test_aligned_rows_hold_the_same_tokens():
+    task = tasks.make("turing_addition")
+    batch = join(task.sample(generator("here"), 9, 5), task.vocab)
+    aligned, pad = batch.aligned(task.vocab.pad), task.vocab.pad
+    for row in range(9):
+        one, other = batch.inputs[row], aligned.inputs[row]
+        assert one[one != pad].tolist() == other[other != pad].tolist()
+        assert aligned.labels[row][aligned.answer[row]].tolist() == (
+            batch.labels[row][batch.answer[row]].tolist()
+        )
+        assert aligned.inputs[row, 0] != pad
+    assert aligned.prompt == int((batch.pos[:, : batch.prompt] >= 0).sum(1).min())
+
+
+def test_random_encodings_are_decoded_under_the_window():
+    config = config_of("randomized:rope", "eval.lengths=[3]", "eval.samples=4")
+    trainer = start(config)
+    got = evaluate.score(trainer.model, trainer.task, config, 3)
+    assert (got.method, got.count) == ("decoded", 4)
+    again = evaluate.score(trainer.model, trainer.task, config, 3)
+    assert got == again
+
+
+def test_a_perfect_model_scores_one_on_every_test_set():
+    """Told the answers, also where the window has dropped the prompt."""
+    config = config_of("nope", "eval.lengths=[9]")
+    config = config.replace_eval(sets=(TestSet(name="4+n", lengths=(3, 6)),))
+    task = tasks.make(config.task)
+
+    class Told(Transformer):
+        """Copies what is told for the text that ends with the window."""
+
+        known: list
+
+        def forward(self, ids, pos, *, last=None, **fields):
+            rows = []
+            for row in ids.tolist():
+                whole = next(w for w in self.known if _inside(row, w))
+                at = _inside(row, whole) - 1
+                nexts = whole[at + 1 : at + 1 + len(row)]
+                rows.append(nexts + [0] * (len(row) - len(nexts)))
+            return torch.nn.functional.one_hot(torch.tensor(rows), 256).float()[:, -(last or 0) :]
+
+    trainer = start(config)
+    model = Told(config.model, trainer.model.encoding, 0)
+    model.known = []
+    for name, length in (("n+n", 9), ("4+n", 3), ("4+n", 6)):
+        made = evaluate.examples(task, config.replace_eval(set=name), length)
+        for p, t in zip(made.prompt.tolist(), made.target.tolist(), strict=True):
+            text = [i for i in p + t if i != task.vocab.pad]
+            model.known.append([*text, task.vocab.eos])
+    got = evaluate.score(model, task, config, 9)
+    assert (got.exact, got.token, got.count) == (1.0, 1.0, 8)
+    sets = evaluate.score_sets(model, task, config)
+    assert [(one["length"], one["exact"]) for one in sets["4+n"]] == [(3, 1.0), (6, 1.0)]
+
+
+def _inside(row, whole):
+    """Where a row, without its padding, stands in a text, from 1; 0 if it does not."""
+    row = [i for i in row if i != 28]
+    for at in range(len(whole) - len(row) + 1):
+        if whole[at : at + len(row)] == row:
+            return at + 1
+    return 0
+
+
+class Near(Task):
+    """Half: counts an answer as right whose second token is wrong."""
+
+    exact = False
+
+    def right(self, answer, target):
+        first = [next(i for i in row.tolist() if i != self.vocab.pad) for row in answer]
+        want = [next(i for i in row.tolist() if i != self.vocab.pad) for row in target]
+        return torch.tensor([a == b for a, b in zip(first, want, strict=True)])
+
+
+def test_a_task_that_counts_more_as_right_is_decoded():
+    trainer = trained("nope", "eval.lengths=[3]")
+    plain = trainer.task
+    task = type("Own", (Near, type(plain)), {})()
+    config = config_of("nope", "eval.lengths=[3]")
+    got = evaluate.score(trainer.model, task, config, 3)
+    assert got.method == "decoded"
+    assert evaluate.method(trainer.model, plain) == "teacher-forced"
