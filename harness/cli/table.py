@@ -112,7 +112,7 @@ def _protocols(options: TableOptions, paper: Paper) -> list[Protocol]:
 
 def _bench(options: TableOptions, filled: Filled) -> list[str]:
     """The commands whose runs would fill it."""
-    from leaderboard.papers.text import requests
+    from leaderboard.papers.caption import requests
 
     name = options.protocol or filled.paper.protocols[-1]
     typed = [one for one in options.set if not one.startswith("eval.curve_lengths")]

@@ -163,7 +163,9 @@ def scatter(name: str, points: Mapping[str, Tensor]) -> str:
             axes.scatter(x, y, 4, colour, alpha=0.35, linewidths=0, label=what, rasterized=True)
         axes.set_aspect("equal", "datalim")
         axes.set(xticks=[], yticks=[])
-        axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, frameon=False, fontsize=10)
+        place = {"loc": "lower left", "bbox_to_anchor": (0, 1), "ncols": 2}
+        for dot in axes.legend(**place, frameon=False, fontsize=10).legend_handles:
+            dot.set(alpha=1, sizes=[30])
         return _svg(axes, name, _box(axes))
 
 

@@ -34,6 +34,8 @@ class Randomized(Encoding):
     Errors: PositionError for n > L, and when decoding runs beyond the length it was planned for;
     ValueError for an unknown sample, or distances around an encoding that reads positions.
 
+    Around learned it is the label-based encoding of Li and McClelland 2022.
+
     Paper: Ruoss et al. 2023, Section 3, L = 2048. The paper draws from 1..L; here from 0..L-1, as
     positions count from 0. Its code draws "distances" for the relative form too, anew in each
     layer; here one draw serves all layers. The code's relative table has half of the rows it should

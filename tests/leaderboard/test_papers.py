@@ -17,6 +17,7 @@ from harness import tasks
 from harness.cli.main import cli
 from harness.settings.protocol import load_protocol
 from leaderboard.papers import text
+from leaderboard.papers.caption import requests
 from leaderboard.papers.cells import fill
 from leaderboard.papers.paper import Number, Paper, lines_of, names, read
 from leaderboard.papers.pictures import _curve, draw
@@ -350,7 +351,7 @@ def test_accuracy_over_training_time(paper, tmp_path):
     assert ">relative, trained long<" in picture
     # Unless told, the lengths are all those beyond training.
     assert fill(paper, paper.figures["2"], records, MINI).runs == []
-    first, second = text.requests(fill(paper, paper.figures["2"], [], MINI))
+    first, second = requests(fill(paper, paper.figures["2"], [], MINI))
     assert "'[21,30,31,40,41,60,61,100,101]'" in first
     assert second.endswith("--set 'train.lengths=[1,101]'")
 

@@ -1,0 +1,121 @@
+"""What stands above a filled table: budgets, remarks, and the commands that would fill it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from leaderboard.papers.cells import Cell, Filled
+from leaderboard.schema import Record
+from leaderboard.summary import PASS
+
+
+def caption(filled: Filled) -> list[str]:
+    """What the numbers are, the paper's budget and ours, and the remarks."""
+    paper, part, cells = filled.paper, filled.part, filled.cells
+    unit = "hours" if part.measure == "hours" else "points"
+    there = sum(cell.ours is not None for cell in cells)
+    return [
+        f"{paper.authors} ({paper.year}), {part.label}, {part.place}: {part.title}.",
+        f"Paper: {paper.budget}.",
+        f"Ours: {budget(filled)}.",
+        f"{there} of {len(cells)} cells have a number of ours; "
+        + (f"diff is ours - paper, in {unit}." if compared(cells) else "the paper prints none."),
+        *crossings(filled),
+        *part.remarks,
+        *(paper.remarks if part.measure != "hours" else ()),
+    ]
+
+
+def crossings(filled: Filled) -> list[str]:
+    """Of a figure over training time: when each run that fills a cell first reached PASS."""
+    runs = [(cell.column, run) for cell in filled.cells for run in cell.used]
+    return [_crossing(column, run) for column, run in runs if filled.part.measure == "test_token"]
+
+
+def _crossing(column: str, run: Record) -> str:
+    when, speed = "never", run.cost.steps_per_second
+    for point in run.learning:
+        if (point.test_token or 0.0) >= PASS:
+            when = f"after {point.seconds or 0:,.0f} s and {point.step:,} steps"
+            break
+    fast = f"; {speed:,.1f} steps per second" if speed else ""
+    return f"{column}, seed {run.seed}: {100 * PASS:.0f} % {when}{fast}."
+
+
+def compared(cells: Iterable[Cell]) -> bool:
+    """Whether the paper has a number for any of them."""
+    return any(cell.paper is not None for cell in cells)
+
+
+def budget(filled: Filled) -> str:
+    """How the runs that fill a table were trained and tested; each part as the records have it."""
+    name, runs = filled.protocol.name, filled.runs
+    if not runs:
+        return f"no record of protocol {name} fills a cell"
+    tested = [
+        score
+        for score in (score for run in runs for score in run.scores.last if score.count)
+        if (not score.seen if filled.lengths is None else score.length in filled.lengths)
+    ]
+    trained = {run.config.train.lengths for run in runs}
+    first = ", short ones first" if any(run.config.train.curriculum for run in runs) else ""
+    machines = f", on {_machines(runs)}" if filled.part.measure == "hours" else ""
+    return (
+        f"protocol {name}, {_numbers({run.config.train.steps for run in runs})} steps, "
+        f"batch {_numbers({run.config.train.batch for run in runs})}, "
+        f"lengths {' or '.join(f'{low} to {high}' for low, high in sorted(trained))}{first}; "
+        f"seeds {_numbers({run.seed for run in runs})} "
+        f"at the rates {_numbers({run.config.train.lr for run in runs})}; "
+        f"tested on {_span(score.count or 0 for score in tested)} samples of every length of "
+        f"{_numbers({score.length for score in tested})}; "
+        f"{_span(len(cell.runs) for cell in filled.cells if cell.runs)} runs per cell{machines}"
+    )
+
+
+def _machines(runs: Iterable[Record]) -> str:
+    envs = [run.env for run in runs]
+    return " and ".join(sorted({e.cpu or "cpu" if e.device == "cpu" else e.device for e in envs}))
+
+
+def requests(filled: Filled) -> Iterator[str]:
+    """What `pezoo bench` takes for a table beside the protocol; runs that are long apart."""
+    train, test = filled.protocol.train, filled.protocol.eval
+    sets = ""
+    if filled.part.measure == "test_token":
+        sets = f" --set eval.curve_lengths={_as_typed(test.curve_lengths or ())}"
+    tasks = ",".join(dict.fromkeys(cell.task for cell in filled.cells))
+    for long in (False, True):
+        columns = [column for column in filled.part.columns if column.long == long]
+        named = dict.fromkeys(one for column in columns for one in column.encodings)
+        encodings = ",".join(filled.paper.texts(one)[0] for one in named)
+        more = f" --set 'train.lengths=[{train.lengths[0]},{max(test.lengths)}]'" if long else ""
+        if named:
+            yield f'--pe "{encodings}" --task "{tasks}"{sets}{more}'
+
+
+def _as_typed(lengths: Sequence[int]) -> str:
+    """
+    >>> _as_typed([41, 42, 43]), _as_typed([41, 60])
+    ('41-43', "'[41,60]'")
+    """
+    whole = list(lengths) == list(range(min(lengths), max(lengths) + 1))
+    return f"{min(lengths)}-{max(lengths)}" if whole else f"'[{','.join(map(str, lengths))}]'"
+
+
+def _numbers(values: Iterable[float]) -> str:
+    """
+    >>> _numbers([0.001, 2000, 3])
+    '0.001, 3, 2,000'
+    >>> _numbers(range(41, 501))
+    '41-500'
+    """
+    ordered = sorted(values)
+    if len(ordered) > 2 and ordered == list(range(int(ordered[0]), int(ordered[-1]) + 1)):
+        return f"{ordered[0]}-{ordered[-1]}"
+    return ", ".join(f"{value:,}" for value in ordered) or "none"
+
+
+def _span(values: Iterable[int]) -> str:
+    ordered = sorted(values) or [0]
+    low, high = ordered[0], ordered[-1]
+    return str(low) if low == high else f"{low} to {high}"
