@@ -74,7 +74,7 @@ class Settings(BaseModel):
     def _dump(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         values: dict[str, Any] = handler(self)
         for name in self.new:
-            if values[name] == type(self).model_fields[name].default:
+            if getattr(self, name) == type(self).model_fields[name].default:  # JSON has no tuples
                 del values[name]
         return values
 

@@ -1,11 +1,14 @@
 """Protocols, overrides, seeds and the identity of a run."""
 
+import json
+
 import pytest
 
 from harness import tasks
 from harness.settings.protocol import load_protocol, protocol_names, resolve
 from harness.training.trainer import start
-from leaderboard.config import ConfigError
+from leaderboard.config import ConfigError, RunConfig
+from leaderboard.records import RECORDS
 from leaderboard.seeds import parse_seeds
 from pezoo.spec import parse
 
@@ -23,6 +26,13 @@ def test_every_protocol_resolves_for_every_task(name):
         missing = [n for n in config.eval.lengths if not made.lengths(n, n)]
         assert not missing or protocol.track == "encoder", (task, missing)  # ranges have gaps
         assert config.eval.lengths[0] == config.train.lengths[1]
+
+
+def test_settings_that_came_later_leave_records_their_identity():
+    for path in [*RECORDS.glob("*/*/*/*.json")][::20]:
+        raw = json.loads(path.read_text("utf-8"))
+        config = RunConfig.model_validate(raw["config"])
+        assert (config.hash, config.model_dump(mode="json")) == (raw["run"], raw["config"])
 
 
 def test_hash_changes_with_what_matters_and_only_with_it():
