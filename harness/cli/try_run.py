@@ -37,18 +37,12 @@ def answer(trainer: Trainer, prompt: str) -> str:
     import torch
 
     from harness.data.sequences import lay_out
-    from harness.tasks.base import Batch, TaskError
+    from harness.show.examples import read
+    from harness.tasks.base import Batch
     from harness.training.evaluate import written
 
-    task = trainer.task
-    ids = task.vocab.encode(prompt)
-    try:
-        truth = task.solve(ids.tolist())
-        length = task.measure(ids.tolist())
-    except Exception as error:
-        raise TaskError(
-            f"{prompt!r} is no prompt of {task.name}: expected {task.example}"
-        ) from error
+    task, ids = trainer.task, read(trainer.task, prompt)
+    truth, length = task.solve(ids.tolist()), task.measure(ids.tolist())
     batch = lay_out(Batch(ids[None], torch.tensor([truth])), task, trainer.config.track)
     with torch.no_grad():
         draws, test = torch.Generator().manual_seed(0), trainer.config.eval

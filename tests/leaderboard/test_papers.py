@@ -271,6 +271,8 @@ def test_the_command_prints_the_table_of_the_records_it_is_given(tmp_path, save)
     assert "0 of 165 cells" in other.stdout
     assert 'no run fills it yet: pezoo bench --protocol ruoss2023 --pe "nope,' in other.stderr
     assert "rope,learned,randomized:" in other.stderr
+    hours = CliRunner().invoke(cli, ["table", "ruoss2023", "2", "--lengths", "42-100"])
+    assert (hours.exit_code, "Table 2 has no test lengths" in hours.stderr) == (2, True)
 
 
 @pytest.mark.parametrize("number", read("ruoss2023").figures)

@@ -86,9 +86,10 @@ def test_bench_prints_records_resumes_and_writes_a_leaderboard(call, tmp_path):
     code, out, _ = call("try", run, "12=", "--runs", tmp_path)
     assert code == 0
     assert "12=" in out
-    code, _, err = call("try", run, "1a=", "--runs", tmp_path)
-    assert code == 2
-    assert "unknown symbol" in err
+    for prompt, words in (("1a=", "unknown symbol"), ("12", "is no prompt"), ("=", "of length 0")):
+        code, _, err = call("try", run, prompt, "--runs", tmp_path)
+        assert code == 2
+        assert words in err
 
 
 def test_the_number_of_workers_changes_no_result(call, tmp_path):
