@@ -18,7 +18,7 @@ from leaderboard.config import ConfigError, Model
 from pezoo.base import Context, Shape
 from pezoo.encodings.relative import Relative
 from pezoo.encodings.rope import RoPE
-from pezoo.registry import make
+from pezoo.registry import entries, make, names
 from pezoo.spec import parse
 
 torch.set_num_threads(1)
@@ -102,6 +102,9 @@ SMALL = (
 )
 
 
+SMALLER = {name: f"{name}(cursors=1,d_pe=8)" for name in ("prism", "prism_spectral")}
+
+
 def config_of(pe, task="copy", seed=0, *sets):
     protocol = load_protocol("ruoss2023-mini", (*SMALL, *sets))
     return resolve(protocol, task, parse(pe), seed, "cpu", "auto")
@@ -145,6 +148,14 @@ def test_every_token_sees_every_other(pe):
     assert grad[tokens[batch.prompt - 2]].abs().max() > 0  # the prompt's last, from its first
 
 
+@pytest.mark.parametrize("pe", [name for name in names() if not entries()[name].load().causal_only])
+def test_every_encoding_trains_and_is_scored(pe):
+    config = config_of(SMALLER.get(pe, pe))
+    trainer = start(config)
+    assert trainer.advance().isfinite()
+    assert score(trainer.model, trainer.task, config, 4).status == "ok"
+
+
 @pytest.mark.parametrize("pe", ["nope", "rope", "alibi", "relative", "t5", "geometric"])
 def test_padding_on_both_sides_changes_nothing(pe):
     """addition has prompts and answers of several lengths."""
@@ -181,6 +192,20 @@ def test_an_encoder_is_scored_in_one_pass():
     batch = lay_out(trainer.task.sample(torch.Generator(), 3, 5), trainer.task, "encoder")
     with torch.no_grad():
         assert written(trainer.model, batch, 5, torch.Generator()).shape == (3, 5)
+
+
+def test_evaluation_has_no_dropout():
+    configs = [config_of("rope", "copy", 0, f"model.dropout={p}") for p in (0.0, 0.9)]
+    plain, dropped = trainers = [start(config) for config in configs]  # of equal weights
+    batch, _ = plain.make_batch()
+    for trainer in trainers:
+        trainer.model.train()
+        score(trainer.model, trainer.task, trainer.config, 5)
+    logits = [trainer.model(batch.inputs, batch.pos) for trainer in trainers]
+    torch.testing.assert_close(*logits, atol=0, rtol=0)
+    batch, _ = dropped.make_batch()
+    dropped.model.train()
+    assert not dropped.model(batch.inputs, batch.pos, drawn=batch.drawn).equal(logits[1])
 
 
 def test_an_encoding_for_decoders_alone_is_refused(monkeypatch):
