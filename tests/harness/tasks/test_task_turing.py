@@ -181,3 +181,137 @@ def test_further_test_sets_have_these_lengths():
 def test_an_unknown_format():
     with pytest.raises(ValueError, match="did you mean reversed"):
         tasks.make("turing_addition(format=reverse)")
+
+
+def test_the_papers_gradient_descent():
+    """Appendix E; its last step is computed from numbers that no prompt holds."""
+    data = ["d a179 a166 , a76", "d a80 a145 , a102", "d a77 a139 , a103"]
+    lines = answer("turing_sgd", f"$ {' '.join(data)} |").split(" | ")
+    assert lines[0] == f"{' '.join(data)} yp a100 g a101 a99 cur a99 a101"
+    assert lines[1] == f"{' '.join(data[:2])} yp a101 g a100 a99 cur a99 a102"
+    assert lines[2] == f"{data[0]} yp a100 g a119 a116 cur a80 a86 |"  # the paper: 120 117, 79 85
+
+
+@settings(max_examples=20, deadline=None)
+@given(seed=SEEDS, length=st.integers(1, 12))
+def test_every_step_of_gradient_descent_descends(seed, length):
+    def levels(words):
+        return [(int(word[1:]) - 100) / 100 for word in words]
+
+    for prompt, target in sampled("turing_sgd", seed, length, batch=3):
+        data = prompt.strip("$| ").split("d ")[1:]
+        before = [0.0, 0.0]
+        for line in target.removesuffix(" |").split(" | "):
+            text, _, rest = line.partition(" yp ")
+            assert [row.strip() for row in text.split("d ")[1:]] == [row.strip() for row in data]
+            x1, x2, y = levels(data.pop().replace(",", "").split())
+            guess, _, g1, g2, _, w1, w2 = rest.split()
+            (guess,), moves, weights = levels([guess]), levels([g1, g2]), levels([w1, w2])
+            far = 0.99 in map(abs, (guess, *moves, *weights)) or 1.0 in map(abs, (guess, *weights))
+            for x, move, old, new in zip((x1, x2), moves, before, weights, strict=True):
+                assert far or abs((guess - y) * x - move) <= 0.0101 * (1 + abs(x))
+                assert far or abs(old - move - new) <= 0.0151
+            assert far or abs(before[0] * x1 + before[1] * x2 - guess) <= 0.0151
+            before = weights
+        assert not data
+
+
+def test_weights_count_as_right_within_two_levels():
+    task = tasks.make("turing_sgd")
+    encode = task.vocab.encode
+    true = "d a179 a166 , a76 yp a100 g a119 a116 cur a80 a86 |"
+    for last, right in [
+        ("cur a80 a86 |", True),
+        ("cur a78 a88 |", True),
+        ("cur a80 a86", False),
+        ("cur a77 a86 |", False),
+        ("cur a80 a89 |", False),
+        ("cur a80 |", False),
+        ("cur a80 a86 a86 |", False),
+        ("yp a80 a86 |", False),
+    ]:
+        pad = [task.vocab.pad] * 3
+        given_ = [*pad, *encode(f"d a1 , | {last}").tolist(), task.vocab.eos, *pad]
+        want = [*pad, *encode(true).tolist(), task.vocab.eos]
+        want += [task.vocab.pad] * (len(given_) - len(want))
+        given_ += [task.vocab.pad] * (len(want) - len(given_))
+        assert task.right(torch.tensor([given_]), torch.tensor([want])).tolist() == [right], last
+    assert task.right(torch.tensor([encode(true).tolist()]), torch.tensor([want])).tolist() == [
+        False
+    ]
+
+
+INCREMENT = """
+states = ["carry", "done"]
+symbols = ["0", "1", "_"]
+blank = "_"
+start = "carry"
+final = ["done"]
+max_steps = [1, 1]
+
+[transitions.carry]
+0 = ["1", "R", "done"]
+1 = ["0", "R", "carry"]
+_ = ["1", "R", "done"]
+"""
+
+
+@pytest.fixture
+def increment(tmp_path, monkeypatch):
+    """A file's machine: adds one to a binary number, least significant digit first."""
+    (tmp_path / "mine.toml").write_text(INCREMENT)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "mine.toml"
+
+
+@pytest.mark.parametrize("steps", [0, 1, 3])
+@pytest.mark.parametrize("form", FORMATS[:2])
+def test_a_machine_of_a_file_keeps_the_contract(increment, steps, form):
+    check_task(tasks.make(f"turing_machine(file=mine.toml,steps={steps},format={form})"))
+
+
+@pytest.mark.parametrize("options", ["machine=9", "steps=4", "steps=3,format=plain"])
+def test_random_machines_keep_the_contract(options):
+    check_task(tasks.make(f"turing_machine({options})"), lengths=(1, 2, 7))
+
+
+def test_the_increment_machine_increments(increment):
+    task = tasks.make("turing_machine(file=mine.toml,steps=0)")
+    made = task.sample(torch.Generator().manual_seed(0), 50, 6)
+    for prompt, target in texts(task, made):
+        asked = prompt.strip("$ |").partition(" ~")[0]
+        last = target.removesuffix(" .").rpartition("|")[2].partition(")")[2].partition(" ~")[0]
+        before, after = (re.sub(r"[\[\] _]", "", text)[::-1] for text in (asked, last))
+        assert int(after, 2) == int(before, 2) + 1
+
+
+def test_another_machine_in_the_file_is_another_task(increment):
+    one = tasks.make("turing_machine(file=mine.toml)")
+    assert one.version == tasks.make("turing_machine(file=mine.toml)").version > 1_000_000
+    increment.write_text(INCREMENT.replace('0 = ["1", "R"', '0 = ["0", "R"'))
+    assert tasks.make("turing_machine(file=mine.toml)").version != one.version
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ("machine=-1", "machine must be 0 to 999999, was -1"),
+        ("steps=101", "steps must be 1 to 100"),
+        ("steps=0", "steps=0 needs a machine with a final state"),
+        ("format=hints", "format must be scratchpad or plain"),
+        ("file=none.toml", "machine none.toml: No such file"),
+        ("file=mine.toml,machine=1", "leave out machine=1"),
+    ],
+)
+def test_wrong_options_of_a_machine(increment, options, words):
+    with pytest.raises(ValueError, match=words):
+        tasks.make(f"turing_machine({options})")
+
+
+def test_a_run_that_does_not_end_is_an_error(increment):
+    increment.write_text(INCREMENT.replace('1 = ["0", "R", "carry"]', '1 = ["1", "L", "carry"]'))
+    task = tasks.make("turing_machine(file=mine.toml,steps=0)")
+    with pytest.raises(TaskError, match="has not halted after 6 steps"):
+        task.sample(torch.Generator().manual_seed(0), 50, 5)
+    with pytest.raises(TaskError, match="has not halted after 3 steps on '1 0'"):
+        task.solve(task.vocab.encode("$ [1] 0 ~ carry |").tolist())

@@ -1,0 +1,243 @@
+"""Follow a Turing machine, random or of a file, for one step, several or up to its end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from harness.tasks.base import Batch, Task, TaskError, Vocab, pack
+from harness.tasks.formats import Columns, beside
+from harness.turing.machine import Machine, MachineError, random_machine, read_machine
+from harness.turing.render import answer_words, prompt_words, read_prompt, scratchpad, vocabulary
+from harness.turing.simulate import Configuration, begin, run
+
+FORMATS = ("scratchpad", "plain")
+MOST_TOKENS = 200_000  # of an answer
+
+
+class TuringMachine(Task):
+    """The tape of a machine, then its move and the next tape.
+
+    $ a3 b1 a7 ~ s2 | ( s1 a6 L ) b3 a6 a7 ~ s1 .
+
+    The symbol under the head is b1 for a1; ~ stands before the state; a move is the next state, the
+    symbol to write and the direction. Left of the first cell the head stays; right of the last one
+    there is a blank.
+
+    Options: `machine`, the number of a random machine of 5 states and 15 symbols; or `file`, a
+    machine of one's own (docs/turing-programs.md). `steps`, how many to write, separated by |; 0 is
+    as many as the machine takes from its start to a final state, with its inputs on the tape, up to
+    the file's max_steps. `format`: "scratchpad", or "plain" for the last tape alone.
+    With steps above 0, tape, head and state are uniform (the state among those that are not final);
+    a machine that halts sooner writes fewer steps.
+
+    Vocabulary: symbols, those under the head, states, "$", "~", "|", "(", ")", ".", "L", "R".
+    Length n: the number of cells. Chance: 1 over the number of symbols that tapes are drawn from.
+    Errors: TaskError for a run that does not end. A file's checksum is part of the version, so that
+    a changed machine is another task.
+
+    Paper: Hou et al. 2024, "Universal Length Generalization with Turing Programs", Section 5.3 and
+    Appendix F, which has one step, tapes of 2 symbols and more, and these tokens, but shows no
+    whole example: their order is ours, and so is what happens at the ends of the tape.
+    """
+
+    name = "turing_machine"
+    summary = "the next tape of a Turing machine"
+    paper = "Hou et al. 2024, Section 5.3"
+    example = "$ b1 a2 a3 ~ s1 | ( s5 a4 R ) a4 b2 a3 ~ s5 ."
+
+    def __init__(
+        self, *, machine: int = 0, file: str = "", steps: int = 1, format: str = "scratchpad"
+    ) -> None:
+        if not 0 <= machine < 10**6:
+            raise ValueError(f"machine must be 0 to 999999, was {machine}")
+        if not 0 <= steps <= 100:
+            raise ValueError(f"steps must be 1 to 100, or 0 for a whole run, was {steps}")
+        if format not in FORMATS:
+            raise ValueError(f"format must be {' or '.join(FORMATS)}, was {format!r}")
+        if file and machine:
+            raise ValueError(f"file={file} is a machine already: leave out machine={machine}")
+        self.machine = read_machine(Path(file)) if file else random_machine(machine)
+        if steps == 0 and not self.machine.final:
+            raise ValueError("steps=0 needs a machine with a final state, which this one lacks")
+        if len(self.machine.final) == len(self.machine.states):
+            raise ValueError("every state of the machine is final: there is no step to take")
+        if file:
+            self.version = 1_000_000 + self.machine.checksum
+        self.steps, self.scratchpad = steps, format == "scratchpad"
+        self.vocab = Vocab(vocabulary(self.machine), separator=" ")
+        inputs = len(self.machine.inputs) if steps == 0 else len(self.machine.symbols)
+        self.chance = 1 / max(2, inputs)
+        self.example = self._example()
+
+    def lengths(self, low: int, high: int) -> list[int]:
+        found = super().lengths(low, high)
+        return [n for n in found if self.max_tokens(n)[1] <= MOST_TOKENS]
+
+    def sample(self, generator: torch.Generator, batch: int, length: int) -> Batch:
+        self.check_length(length)
+        machine, device = self.machine, generator.device
+        tables = _Tables(machine, device)
+        now = self._first(generator, batch, length)
+        prompt, kept = beside(self._marks(batch, "$"), now.cells(tables), self._marks(batch, "|"))
+        parts: list[Columns] = []
+        for _ in range(self._limit(length)):
+            runs = ~tables.final[now.state]
+            if not bool(runs.any()):
+                break
+            move, after = now.step(tables)
+            both = beside(self._move(move), after.cells(tables), self._marks(batch, "|"))
+            parts.append((both[0], both[1] & runs))
+            now = after.where(runs, now)
+        if self.steps == 0 and not bool(tables.final[now.state].all()):
+            raise TaskError(
+                f"{self.name}: the machine has not halted after {self._limit(length)} steps on "
+                f"every input of {length} symbols: raise max_steps in its file"
+            )
+        target, in_target = self._answer(parts, now, tables, batch)
+        widths = [int(there.sum(1).max()) for there in (kept, in_target)]
+        return Batch(
+            prompt=pack(prompt, kept, widths[0], self.vocab.pad, right=True),
+            target=pack(target, in_target, widths[1], self.vocab.pad),
+        )
+
+    def solve(self, prompt: list[int]) -> list[int]:
+        words = [self.vocab.symbols[token] for token in prompt]
+        first = read_prompt(self.machine, words)
+        try:
+            found = [*run(self.machine, first, self.steps or None)]
+        except MachineError as error:
+            raise TaskError(f"{self.name}: {error}") from error
+        words = answer_words(self.machine, found, self.scratchpad)
+        return [self.vocab.symbols.index(word) for word in words]
+
+    def measure(self, prompt: list[int]) -> int:
+        return len(prompt) - 4
+
+    def max_tokens(self, length: int) -> tuple[int, int]:
+        steps = self._limit(length)
+        cells = [length + 2 + more for more in range(1, steps + 1)]  # tape, ~, state
+        answer = sum(cells) + 6 * steps if self.scratchpad else max(cells, default=0) + 1
+        return length + 4, answer
+
+    def _limit(self, length: int) -> int:
+        return self.steps or max(1, self.machine.limit(length))
+
+    def _example(self) -> str:
+        """A run on few cells, of a machine that need not halt."""
+        machine = self.machine
+        for length in (3, 2, 1):
+            first = begin(machine, tuple((machine.inputs * 3)[:length]))
+            if self.steps:
+                states = [i for i in range(len(machine.states)) if i not in machine.final]
+                first = Configuration(first.tape, 0, states[0])
+            try:
+                found = [*run(machine, first, self.steps or None)]
+            except MachineError:
+                continue
+            if self.scratchpad:
+                return scratchpad(machine, found)
+            return " ".join(prompt_words(machine, first) + answer_words(machine, found, False))
+        raise ValueError("the machine does not halt within max_steps on any short input")
+
+    def _first(self, generator: torch.Generator, batch: int, length: int) -> _Tapes:
+        machine, device = self.machine, generator.device
+
+        def pick(values: list[int], shape: tuple[int, ...]) -> Tensor:
+            index = torch.randint(len(values), shape, generator=generator, device=device)
+            return torch.tensor(values, device=device)[index]
+
+        shape, wide = (batch, length), length + self._limit(length)
+        whole = self.steps == 0
+        tape = torch.full((batch, wide), machine.blank, device=device)
+        symbols = [*machine.inputs] if whole else [*range(len(machine.symbols))]
+        tape[:, :length] = pick(symbols, shape)
+        states = [i for i in range(len(machine.states)) if i not in machine.final]
+        return _Tapes(
+            tape,
+            torch.full((batch, 1), length, device=device),
+            pick([0] if whole else [*range(length)], (batch, 1)),
+            pick([machine.start] if whole else states, (batch, 1)),
+        )
+
+    def _answer(self, parts: list[Columns], last: _Tapes, tables: _Tables, batch: int) -> Columns:
+        """All steps, or the last tape, and a full stop in place of the last separator."""
+        stop = self._marks(batch, ".")
+        if not self.scratchpad:
+            return beside(last.cells(tables), stop)
+        if not parts:
+            return stop
+        tokens, kept = beside(*parts)
+        column = torch.arange(tokens.shape[1], device=tokens.device)
+        end = torch.where(kept, column, -1).amax(1, keepdim=True)
+        return beside((tokens, kept & (column != end)), stop)
+
+    def _marks(self, batch: int, symbol: str) -> Columns:
+        token = torch.full((batch, 1), self.vocab.symbols.index(symbol))
+        return token, torch.ones_like(token, dtype=torch.bool)
+
+    def _move(self, move: tuple[Tensor, Tensor, Tensor]) -> Columns:
+        state, symbol, direction = move
+        index = self.vocab.symbols.index
+        words = [
+            torch.full_like(state, index("(")),
+            state + 2 * len(self.machine.symbols),
+            symbol,
+            torch.where(direction < 0, index("L"), index("R")),
+            torch.full_like(state, index(")")),
+        ]
+        tokens = torch.cat(words, 1)
+        return tokens, torch.ones_like(tokens, dtype=torch.bool)
+
+
+class _Tables:
+    """A machine's moves as tensors (states, symbols); a final state stays as it is."""
+
+    def __init__(self, machine: Machine, device: torch.device) -> None:
+        shape = len(machine.states), len(machine.symbols)
+        self.symbol = torch.arange(shape[1], device=device).repeat(shape[0], 1)
+        self.state = torch.arange(shape[0], device=device)[:, None].repeat(1, shape[1])
+        self.direction = torch.zeros(shape, dtype=torch.int64, device=device)
+        for key, move in machine.transitions.items():
+            self.symbol[key], self.state[key] = move.symbol, move.state
+            self.direction[key] = move.direction
+        self.final = torch.tensor([i in machine.final for i in range(shape[0])], device=device)
+        self.symbols = shape[1]
+        self.tilde = 2 * shape[1] + shape[0] + 1  # the id of "~"
+
+
+class _Tapes:
+    """tape (B, wide), how many cells of it are in use, head and state, (B, 1) each."""
+
+    def __init__(self, tape: Tensor, size: Tensor, head: Tensor, state: Tensor) -> None:
+        self.tape, self.size, self.head, self.state = tape, size, head, state
+
+    def step(self, tables: _Tables) -> tuple[tuple[Tensor, Tensor, Tensor], _Tapes]:
+        """The moves (next state, symbol, direction), and the tapes after them."""
+        read = self.tape.gather(1, self.head)
+        symbol, state = tables.symbol[self.state, read], tables.state[self.state, read]
+        direction = tables.direction[self.state, read]
+        head = (self.head + direction).clamp(0, self.tape.shape[1] - 1)
+        size = torch.maximum(self.size, head + 1)
+        after = _Tapes(self.tape.scatter(1, self.head, symbol), size, head, state)
+        return (state, symbol, direction), after
+
+    def cells(self, tables: _Tables) -> Columns:
+        """The tape, the head's symbol under its own name, ~ and the state."""
+        column = torch.arange(self.tape.shape[1], device=self.tape.device)
+        tape = self.tape + tables.symbols * (column == self.head)
+        tilde = torch.full_like(self.state, tables.tilde)
+        tokens = torch.cat([tape, tilde, self.state + 2 * tables.symbols], 1)
+        always = torch.ones_like(self.state, dtype=torch.bool)
+        return tokens, torch.cat([column < self.size, always, always], 1)
+
+    def where(self, condition: Tensor, other: _Tapes) -> _Tapes:
+        """These tapes where the condition (B, 1) holds, else the others."""
+        pairs = zip(
+            (self.tape, self.size, self.head, self.state),
+            (other.tape, other.size, other.head, other.state),
+            strict=True,
+        )
+        return _Tapes(*(torch.where(condition, one, two) for one, two in pairs))
