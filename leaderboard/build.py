@@ -27,18 +27,20 @@ def build(
     out: Path,
     markdown: Path | None,
     source: str | None = None,
+    built: site.Built | None = None,
 ) -> BuildReport:
     """Read `records`, then `runs`, and write the site into the folder `out`.
 
     `markdown` is the path of LEADERBOARD.md, or None for no such page; `source` the address that
-    shows the repository's files, for links from encodings to their code. The same records give the
-    same bytes. Bad files do not stop a build; the report names them.
+    shows the repository's files, for links from encodings to their code; `built` is what the pages'
+    last line says. The same arguments give the same bytes. Bad files do not stop a build; the
+    report names them.
     """
     found, problems = load([records] if runs is None else [records, runs])
     gc.freeze()  # the records stay: a tenth of the time went into looking for garbage among them
     known = catalog.read()
     every = tables(found, known)
-    paths = site.build(every, found, out, len(problems), known, source)
+    paths = site.build(every, found, out, len(problems), known, source, built)
     if markdown is not None:
-        paths += write_markdown(every, markdown)
+        paths += write_markdown(every, markdown, known)
     return BuildReport(tuple(paths), len(found), tuple(problems))

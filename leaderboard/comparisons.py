@@ -22,6 +22,7 @@ from statistics import fmean
 from leaderboard.intervals import LEVEL, Stat, spread, student
 
 SAME, UNPAIRED = "not distinguishable", "fewer than two shared seeds: no statement"
+FEW = "too few shared seeds"  # for a difference that the seeds show, among so many pairs
 
 
 @dataclass(frozen=True)
@@ -54,10 +55,18 @@ class Comparison:
         return 1 if self.difference.mean > 0 else -1
 
     @property
+    def weak(self) -> bool:
+        """Whether more seeds would tell: 0 is outside the pair's own interval, and only the
+        correction for the number of pairs takes the difference away."""
+        return self.p is not None and not self.sign and self.p < 1 - LEVEL
+
+    @property
     def verdict(self) -> str:
-        """ "a is better", "not distinguishable", or that there is none."""
+        """ "a is better", "not distinguishable", or that there are too few shared seeds."""
         if self.adjusted is None:
             return UNPAIRED
+        if self.weak and self.difference is not None:
+            return f"{FEW} ({self.difference.n})"
         return SAME if not self.sign else f"{(self.first, self.second)[self.sign < 0]} is better"
 
 

@@ -209,7 +209,11 @@ class TaskSettings(Settings):
 
 
 class Protocol(Settings):
-    """Named settings. `encodings` gives options to an encoding by name; typed options win."""
+    """Named settings. `encodings` gives options to an encoding by name; typed options win.
+
+    `chosen_on` discloses the tasks whose results an encoding's options were chosen on, by its name.
+    It changes no run.
+    """
 
     name: str
     description: str
@@ -219,6 +223,7 @@ class Protocol(Settings):
     train: Train
     eval: Eval
     encodings: dict[str, dict[str, Any]] = {}
+    chosen_on: dict[str, tuple[str, ...]] = {}
     tasks: dict[str, TaskSettings] = {}
 
     @model_validator(mode="after")

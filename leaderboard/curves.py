@@ -1,7 +1,7 @@
 """One table as a picture: accuracy against length, as SVG that needs nothing else.
 
-White ground, so that it reads on a light and on a dark page. Curves that coincide show in turn,
-the highest in rank on top. The drawing itself is templates/curves.svg.
+Every curve has its name beside its end. Curves that coincide show in turn, the highest in rank on
+top. The drawing itself is templates/curves.svg; static/chart.js draws the same on a page.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from leaderboard.render import render
 from leaderboard.rows import EXACT, Cell, Points, Row
 from leaderboard.styles import Style, after_the_curve, needs_log, styles
 
-LEFT, TOP, WIDTH, HEIGHT = 64, 48, 560, 300  # the plotted area, in pixels
+LEFT, TOP, WIDTH, HEIGHT = 56, 44, 540, 300  # the plotted area, in pixels
+LABELS, LINE = 240, 17  # room for names beside it, and between two of them
 
 
 def curves(
@@ -24,9 +25,14 @@ def curves(
     rows: Sequence[Row] | Sequence[Points],
     look: Mapping[str, Style] | None = None,
     axis: str = "test length",
+    names: Mapping[str, str] | None = None,
+    inline: bool = False,
 ) -> str:
-    """The SVG text. `look` keeps styles equal across pictures; else they follow from `rows`."""
-    look = look or styles(rows)
+    """The SVG text. `look` keeps styles equal across pictures; else they follow from `rows`.
+
+    `names` are short names of labels. `inline`: for a page, in the page's colours.
+    """
+    look, names = look or styles(rows), names or {}
     lengths = sorted({cell.length for row in rows for cell in row.cells})
     trained = sorted({row.train_length for row in rows if row.train_length is not None})
     x = _axis([*lengths, *trained])
@@ -36,12 +42,17 @@ def curves(
         for parts in stretches
     ]
     overlaps = Overlaps(lines)
+    ends = [parts[-1][-1] if parts else (float(LEFT), float(TOP + HEIGHT)) for parts in lines]
+    height = max(TOP + HEIGHT + 56, TOP + LINE * len(rows) + 20)
+    places = spread([y for _, y in ends], LINE, TOP + 4, height - 16)
     drawn = [
         _line(at, lines[at], overlaps)
         | {
             "style": look[row.label],
-            "label": _legend(row),
-            "band": "".join(_band(part, x) for part in stretches[at]),
+            "label": shortened(names.get(row.label, row.label), 32),
+            "words": after_the_curve(row.cells),
+            "end": ends[at],
+            "y": places[at],
             "marks": [
                 (point[0] + overlaps.aside(at, point), point[1])
                 for part in lines[at]
@@ -55,17 +66,36 @@ def curves(
         title=title,
         metric=rows[0].metric if rows else EXACT,
         axis=axis,
-        height=max(TOP + HEIGHT + 76, TOP + 22 * len(rows) + 40),
+        height=height,
         ticks=list(_ticks(lengths, x)),
         log=needs_log(lengths + trained),
         trained=[x(length) for length in trained],
         curves=drawn,
-        coincide=bool(overlaps),
         left=LEFT,
         top=TOP,
         wide=WIDTH,
         high=HEIGHT,
+        labels=LABELS,
+        inline=inline,
     )
+
+
+def spread(wanted: Sequence[float], gap: float, low: float, high: float) -> list[float]:
+    """The places nearest to those wanted that are `gap` apart; equal ones keep their order.
+
+    >>> spread([10, 10, 50], 15, 0, 55)
+    [10.0, 25.0, 50.0]
+    """
+    order = sorted(range(len(wanted)), key=lambda at: (wanted[at], at))
+    places, floor = [0.0] * len(wanted), float(low)
+    for at in order:
+        places[at] = max(floor, float(wanted[at]))
+        floor = places[at] + gap
+    ceiling = float(high)
+    for at in reversed(order):
+        places[at] = min(places[at], ceiling)
+        ceiling = places[at] - gap
+    return places
 
 
 def _axis(lengths: Sequence[int]) -> Callable[[int], float]:
@@ -104,13 +134,6 @@ def _stretches(cells: Sequence[Cell]) -> list[list[Cell]]:
     return [part for part in parts if part]
 
 
-def _band(part: Sequence[Cell], x: Callable[[int], float]) -> str:
-    ends = [(x(c.length), c.main.low, c.main.high) for c in part if c.main]
-    there = [f"{at:.1f} {_y(high):.1f}" for at, _, high in ends if high is not None]
-    back = [f"{at:.1f} {_y(low):.1f}" for at, low, _ in reversed(ends) if low is not None]
-    return "M" + "L".join(there + back) + "z"
-
-
 def _line(at: int, parts: Curve, overlaps: Overlaps) -> dict[str, Any]:
     """A path where the curve is alone, and its dashed segments where it shares the pixels."""
     alone, dashed, last = "", [], None
@@ -124,12 +147,6 @@ def _line(at: int, parts: Curve, overlaps: Overlaps) -> dict[str, Any]:
         else:
             dashed.append((moved + path, *dash))
     return {"line": alone, "dashed": dashed}
-
-
-def _legend(row: Row | Points) -> str:
-    """The label and what the curve cannot show; labels of one encoding differ at their ends."""
-    words = after_the_curve(row.cells)
-    return shortened(row.label, max(12, 38 - len(words))) + words
 
 
 def shortened(label: str, room: int) -> str:

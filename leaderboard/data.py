@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import astuple, is_dataclass
 from statistics import fmean
@@ -12,7 +12,9 @@ from leaderboard.catalog import Catalog
 from leaderboard.escape import script_json
 from leaderboard.files import slug
 from leaderboard.intervals import LEVEL, quantile
-from leaderboard.rows import Row
+from leaderboard.names import aliases, legend
+from leaderboard.overview import overview
+from leaderboard.rows import Line, Row
 from leaderboard.schema import Record
 from leaderboard.styles import after_the_curve, needs_log, styles
 from leaderboard.tables import EARLIER, PROTOCOL, Table, tables
@@ -30,9 +32,14 @@ def site_data(found: Sequence[Table], catalog: Catalog) -> dict[str, Any]:
     rows = [row for table in found for row in table.rows]
     encodings = {bare(row.encoding) for row in rows} | set(catalog.encodings)
     tasks = {table.first.task for table in found} | set(catalog.tasks)
+    names = aliases(rows)
+    views = list(_views(found))
     data = {
-        "tables": list(_tables(found, catalog)),
+        "tables": [_table(view, table, catalog) for view, table in views],
+        "overviews": list(_overviews(views)),
         "styles": {label: astuple(style) for label, style in styles(rows).items()},
+        "names": names,
+        "legend": legend(rows, names),
         "encodings": {name: _encoding(name, catalog) for name in encodings},
         "tasks": {name: _task(name, catalog) for name in tasks},
         "protocols": _protocols(found, catalog),
@@ -47,8 +54,8 @@ def runs_data(records: Iterable[Record]) -> list[list[Any]]:
     lines = [
         [
             r.run, r.protocol, r.task, r.encoding, r.seed, r.status, *unseen_of(r), r.env.device,
-            r.cost.steps_per_second, r.cost.train_seconds, r.provenance.finished[:10],
-            bare(r.encoding),
+            r.cost.steps_per_second, r.cost.train_seconds,
+            r.provenance.finished[:16].replace("T", " "), bare(r.encoding),
         ]
         for r in records
     ]  # fmt: skip
@@ -79,11 +86,14 @@ def _short(value: Any) -> Any:
     return [_short(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-def _tables(found: Sequence[Table], catalog: Catalog) -> Iterator[dict[str, Any]]:
+View = dict[str, Any]  # what tells a table of the site from others
+
+
+def _views(found: Sequence[Table]) -> Iterator[tuple[View, Table]]:
     """The tables, and for one with runs on several devices a table for each of them."""
     seen = Counter[tuple[str, str, str]]()
     for table in found:
-        tuning = {PROTOCOL: PROTOCOL, EARLIER: f"{EARLIER}.{table.first.shared_hash}"}.get(
+        tuning = {PROTOCOL: PROTOCOL, EARLIER: f"{EARLIER}.{slug(table.settings_name)}"}.get(
             table.policy, table.first.protocol
         )
         key = table.base, table.first.task, tuning
@@ -96,39 +106,100 @@ def _tables(found: Sequence[Table], catalog: Catalog) -> Iterator[dict[str, Any]
             "name": table.settings_name,
         }
         devices = sorted({record.env.device for record in table.records})
-        yield shared | {"device": "", "devices": devices} | _table(table, catalog)
+        yield shared | {"device": "", "devices": devices}, table
         for device in devices if len(devices) > 1 else ():
             for part in tables([r for r in table.records if r.env.device == device]):
-                yield shared | {"device": device, "devices": [device]} | _table(part, catalog)
+                yield shared | {"device": device, "devices": [device]}, part
 
 
-def _table(table: Table, catalog: Catalog) -> dict[str, Any]:
+def _overviews(views: Sequence[tuple[View, Table]]) -> Iterator[dict[str, Any]]:
+    """Encodings by tasks, one for every protocol, way of choosing settings, and device."""
+    groups: dict[tuple[str, str], list[tuple[View, Table]]] = defaultdict(list)
+    for view, table in views:
+        groups[view["base"], view["tuning"]].append((view, table))
+    for (base, tuning), own in groups.items():
+        devices = sorted({device for view, _ in own for device in view["devices"]})
+        for device in ["", *devices] if len(devices) > 1 else [""]:
+            some = [table for view, table in own if _is_of(view, device)]
+            lines = [_line(line) for line in overview(some)]
+            tasks = [table.first.task for table in some]
+            yield {"base": base, "tuning": tuning, "device": device, "tasks": tasks, "lines": lines}
+
+
+def _is_of(view: View, device: str) -> bool:
+    """Whether a table shows this device's runs; "" is all of them."""
+    if not device:
+        return not view["device"]
+    return view["device"] == device or (not view["device"] and view["devices"] == [device])
+
+
+def _line(line: Line) -> dict[str, Any]:
+    """What the overview shows beside the rows of the tables."""
+    return {
+        "label": line.label,
+        "mean": line.unseen and line.unseen.mean,
+        "low": line.unseen and line.unseen.low,
+        "high": line.unseen and line.unseen.high,
+        "partial": line.partial,
+        "counted": line.counted,
+        "rank": line.rank,
+        "ranks": line.ranks,
+    }
+
+
+def _table(view: View, table: Table, catalog: Catalog) -> dict[str, Any]:
     first, cells = table.first, table.rows[0].cells
     known = catalog.protocols.get(table.base)
     seeds = known.seeds if known else 0
-    return {
+    return view | {
         "protocol": first.protocol,
         "task": first.task,
         "train": first.train_length,
         "metric": table.rows[0].metric,
         "other": table.rows[0].other,
-        "chance": first.chance,
+        **_guesses(table),
         "protocol_seeds": seeds,
         "lengths": [cell.length for cell in cells],
         "seen": [cell.seen for cell in cells],
         "log": needs_log(cell.length for cell in cells),
-        "rows": [_row(row, seeds, table, catalog) for row in table.rows],
+        "rows": [_row(row, seeds, table, view["base"], catalog) for row in table.rows],
     }
 
 
-def _row(row: Row, seeds: int, table: Table, catalog: Catalog) -> dict[str, Any]:
+def _guesses(table: Table) -> dict[str, Any]:
+    """The tokens that a guess without the prompt gets right, by length, and over unseen lengths.
+
+    Where records say how many tokens end an answer, the guess is given these: it knows the length.
+    """
+    chance, cells = table.first.chance, table.rows[0].cells
+    if chance is None:
+        return {"guesses": None, "guess": None, "guess_ends": False}
+    ends = [
+        next((row.cells[at].ends for row in table.rows if row.cells[at].ends is not None), None)
+        for at in range(len(cells))
+    ]
+    known = all(end is not None for end in ends) and any(ends)
+    guesses = [chance + (1 - chance) * (end or 0.0) if known else chance for end in ends]
+    unseen = [guess for guess, cell in zip(guesses, cells, strict=True) if not cell.seen]
+    return {
+        "guesses": guesses,
+        "guess": fmean(unseen) if unseen else chance,
+        "guess_ends": known,
+    }
+
+
+def _row(row: Row, seeds: int, table: Table, base: str, catalog: Catalog) -> dict[str, Any]:
     """Every field of a row, and what only the pages need."""
     current = catalog.version(bare(row.spec))
+    known = catalog.protocols.get(base)
+    chosen_on = known.chosen_on(bare(row.encoding)) if known else ()
     seed_of = {record.run: record.seed for record in table.records}
     return vars(row) | {
         "bare": bare(row.encoding),
+        "plain": row.plain,
         "old": current is not None and str(current) != row.version,
         "few": len(row.seeds) < seeds,
+        "chosen_here": bare(table.first.task) in chosen_on,
         "failures": [(seed, reason[:200]) for seed, reason in row.failures],
         "after": after_the_curve(row.cells),
         "run_seeds": [seed_of[run] for run in row.runs],
@@ -142,11 +213,7 @@ def _encoding(name: str, catalog: Catalog) -> dict[str, str]:
 
 def _task(name: str, catalog: Catalog) -> dict[str, str]:
     known = catalog.tasks.get(bare(name))
-    return {
-        "page": f"task/{slug(name)}.html",
-        "summary": known.summary if known else "",
-        "family": (known and (known.family or known.paper)) or "other",
-    }
+    return {"page": f"task/{slug(name)}.html", "summary": known.summary if known else ""}
 
 
 def _protocols(found: Sequence[Table], catalog: Catalog) -> dict[str, Any]:

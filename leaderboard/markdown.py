@@ -1,49 +1,60 @@
-"""LEADERBOARD.md: what won where, a table and a picture per protocol and task, how to repeat."""
+"""LEADERBOARD.md: what was found, one table of all tasks, then each task, and how to repeat it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
+from statistics import pstdev
 
 from tabulate import tabulate
 
+from leaderboard.catalog import Catalog
 from leaderboard.curves import curves
 from leaderboard.escape import markdown_text
 from leaderboard.files import write
+from leaderboard.findings import chosen, disclosure, findings
+from leaderboard.names import aliases, legend
+from leaderboard.overview import bare_lines, main_tables, overview
 from leaderboard.render import render
-from leaderboard.rows import Row
-from leaderboard.styles import styles
+from leaderboard.rows import Line, Row
+from leaderboard.styles import shown, styles
 from leaderboard.tables import PROTOCOL, Table
-from leaderboard.text import rank_text, unseen_text
+from leaderboard.text import percent, rank_text, unseen_text
 
 PICTURES = "pictures"  # the folder beside the page
 
 
-def write_markdown(tables: Sequence[Table], path: Path) -> list[Path]:
+def write_markdown(
+    tables: Sequence[Table], path: Path, catalog: Catalog | None = None
+) -> list[Path]:
     """Write the page and its pictures, remove pictures that the page no longer shows, and return
     the paths written, the page first."""
     before = path.read_text("utf-8", errors="replace") if path.is_file() else ""
-    paths = [write(path.parent / name, text) for name, text in files(tables, path.name).items()]
+    made = files(tables, path.name, catalog)
+    paths = [write(path.parent / name, text) for name, text in made.items()]
     for old in (path.parent / PICTURES).glob("*.svg"):
         if old not in paths and f"({PICTURES}/{old.name})" in before:
             old.unlink()
     return paths
 
 
-def files(tables: Sequence[Table], name: str = "LEADERBOARD.md") -> dict[str, str]:
+def files(
+    tables: Sequence[Table], name: str = "LEADERBOARD.md", catalog: Catalog | None = None
+) -> dict[str, str]:
     """The page and its pictures, {path from the page's folder: content}; the page first."""
-    look = styles(row for table in tables for row in table.rows)
-    return {name: page(tables)} | {
-        f"{PICTURES}/{table.slug}.svg": curves(table.title, table.rows, look)
+    rows = [row for table in tables for row in table.rows]
+    look, names = styles(rows), aliases(rows)
+    return {name: page(tables, catalog)} | {
+        f"{PICTURES}/{table.slug}.svg": curves(table.title, shown(table.rows), look, names=names)
         for table in tables
         if table.policy == PROTOCOL
     }
 
 
-def stale(tables: Sequence[Table], path: Path) -> list[str]:
+def stale(tables: Sequence[Table], path: Path, catalog: Catalog | None = None) -> list[str]:
     """What of the page and its pictures is not what the records give, one line each."""
-    expected = files(tables, path.name)
+    expected = files(tables, path.name, catalog)
     there = sorted((path.parent / PICTURES).glob("*.svg"))
     needless = [one for one in there if f"{PICTURES}/{one.name}" not in expected]
     changed = [
@@ -57,33 +68,84 @@ def stale(tables: Sequence[Table], path: Path) -> list[str]:
     ]
 
 
-def page(tables: Sequence[Table]) -> str:
+def page(tables: Sequence[Table], catalog: Catalog | None = None) -> str:
     """The text of LEADERBOARD.md."""
-    main = [table for table in tables if table.policy == PROTOCOL]
+    catalog = catalog or Catalog()
+    own = [table for table in tables if table.policy == PROTOCOL]
+    first = main_tables(tables)
+    every = [list(group) for _, group in groupby(own, lambda table: table.base)]
+    rows = [row for table in tables for row in table.rows]
+    names = aliases(rows)
+    lines = overview(first)
     text = render(
         "leaderboard.md",
         folder=PICTURES,
+        findings=findings(lines, first),
+        picture=_most_telling(first),
+        first=first,
         overviews=[
-            (base, own[0].rows[0].metric, _overview(own))
-            for base, own in ((base, list(own)) for base, own in groupby(main, lambda t: t.base))
+            (
+                some[0].base,
+                some[0].rows[0].metric,
+                disclosure(some, catalog),
+                *(_overview(some, part, _marked(names, some, catalog)) for part in _parts(some)),
+            )
+            for some in sorted(every, key=lambda group: group[0] is not (first or [None])[0])
         ],
-        main=main,
+        legend=legend(rows, names),
+        names={table.slug: _marked(names, [table], catalog) for table in tables},
+        main=own,
         others=[table for table in tables if table.policy != PROTOCOL],
     )
     return text.rstrip() + "\n"
 
 
-def _overview(tables: Sequence[Table]) -> str:
-    """Encodings x tasks: unseen mean and rank."""
+def _marked(names: Mapping[str, str], tables: Sequence[Table], catalog: Catalog) -> dict[str, str]:
+    """The names, with † where options were chosen on a task of these tables."""
+    marks = chosen(tables, catalog)
+    return {label: f"{name} †" if label in marks else name for label, name in names.items()}
+
+
+def _parts(tables: Sequence[Table]) -> tuple[list[Line], list[Line]]:
+    """The lines without options of their own, and the others."""
+    lines = overview(tables)
+    bare = bare_lines(lines)
+    return bare, [line for line in lines if line not in bare]
+
+
+def _most_telling(tables: Sequence[Table]) -> Table | None:
+    """The table whose bare encodings differ most: the picture of the first screen."""
+
+    def spread(table: Table) -> float:
+        means = [row.unseen.mean for row in shown(table.rows) if row.unseen]
+        return pstdev(means) if means else 0.0
+
+    return max(tables, key=spread, default=None)
+
+
+def _overview(tables: Sequence[Table], lines: Sequence[Line], names: Mapping[str, str]) -> str:
+    """Encodings x tasks, best first: one number a cell; "" where there is no line."""
+    if not lines:
+        return ""
 
     def cell(row: Row | None) -> str:
-        if row is None:
-            return "not run"
-        return unseen_text(row, False) + ("" if row.rank is None else f", rank {rank_text(row)}")
+        return "not run" if row is None else unseen_text(row, False)
 
-    labels = sorted({row.label for table in tables for row in table.rows})
-    by = [{row.label: row for row in table.rows} for table in tables]
-    lines = [[markdown_text(label), *(cell(rows.get(label)) for rows in by)] for label in labels]
-    heads = ["encoding", *(markdown_text(table.first.task) for table in tables)]
-    align = ["left", *["right"] * len(tables)]
-    return tabulate(lines, heads, tablefmt="pipe", disable_numparse=True, colalign=align)
+    def mean(line: Line) -> str:
+        given = line.unseen
+        return percent(given.mean) if given else f"{line.counted} of {len(tables)} tasks"
+
+    several = len(tables) > 1
+    cells = [
+        [
+            rank_text(line),
+            markdown_text(names[line.label]),
+            *([mean(line)] if several else []),
+            *map(cell, line.rows),
+        ]
+        for line in lines
+    ]
+    tasks = [markdown_text(table.first.task) for table in tables]
+    heads = ["rank", "encoding", *(["mean"] if several else []), *tasks]
+    align = ["right", "left", *["right"] * (len(heads) - 2)]
+    return tabulate(cells, heads, tablefmt="pipe", disable_numparse=True, colalign=align)

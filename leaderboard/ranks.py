@@ -5,61 +5,88 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
+from typing import TYPE_CHECKING, TypeVar
 
-from leaderboard.comparisons import SAME, Comparison, Scores, compare
-from leaderboard.rows import Row
+from leaderboard.comparisons import FEW, SAME, Comparison, Scores, compare
+from leaderboard.rows import Line, Row
+
+if TYPE_CHECKING:
+    Placed = TypeVar("Placed", Row, Line)
 
 Signs = Mapping[tuple[str, str], int]  # 1 where the first label is better, -1 the second, else 0
+BETTER, WORSE, ALIKE, WEAK, UNKNOWN = "better", "worse", "not told apart", FEW, "not compared"
 
 
-def ranked(rows: Sequence[Row]) -> list[Row]:
+def ranked(rows: Sequence[Placed]) -> list[Placed]:
     """The rows, best first, with their places.
 
     A place counts the rows with a higher mean. The range of places counts only those that a paired
     t test with Holm's correction distinguishes from it. A row with custom options counts for no
-    other row's place; its own is the place that it would have.
+    other row's place; its own is the place that it would have. A mode has no place, and follows the
+    row whose weights it evaluates.
     """
     found = _signs(comparisons(rows))
+    rivals = [row for row in _scored(rows) if not row.custom and not row.mode]
 
-    def placed(row: Row) -> Row:
-        if row.unseen is None:
+    def placed(row: Placed) -> Placed:
+        if row.unseen is None or row.mode:
             return row
-        rivals = [rival for rival in _scored(rows) if rival is not row and not rival.custom]
-        signs = [found.get((row.label, rival.label), 0) for rival in rivals]
-        rank = 1 + sum(_mean(rival) > _mean(row) for rival in rivals)
-        worst = 1 + len(rivals) - signs.count(1)
+        others = [rival for rival in rivals if rival.label != row.label]
+        signs = [found.get((row.label, rival.label), 0) for rival in others]
+        rank = 1 + sum(_mean(rival) > _mean(row) for rival in others)
+        worst = 1 + len(others) - signs.count(1)
         return replace(row, rank=rank, ranks=(1 + signs.count(-1), worst))
 
-    return sorted(map(placed, rows), key=lambda row: (-_mean(row), -(row.reach or 0), row.label))
+    best = sorted(map(placed, rows), key=lambda row: (-_mean(row), -(row.reach or 0), row.label))
+    first = {row.plain: at for at, row in reversed([*enumerate(best)]) if not row.mode}
+    return sorted(best, key=lambda row: (first.get(row.plain, len(best)), bool(row.mode)))
 
 
-def comparisons(rows: Sequence[Row]) -> list[Comparison]:
+def comparisons(rows: Sequence[Row] | Sequence[Line]) -> list[Comparison]:
     """Every pair of rows that have a number, corrected for the number of pairs.
 
-    A row with custom options changes no other row's result: its pairs are corrected as if it were
-    the only such row in the table.
+    A row with custom options, or of another evaluation mode, changes no other row's result: its
+    pairs are corrected as if it were the only such row in the table.
     """
-    scored = _scored(rows)
-    scores = {row.label: Scores(dict(row.by_seed), row.step) for row in scored}
-    plain = {row.label: scores[row.label] for row in scored if not row.custom}
+    scores = {row.label: Scores(dict(row.by_seed), row.step) for row in _scored(rows)}
+    apart = [row.label for row in _scored(rows) if row.custom or row.mode]
+    plain = {label: own for label, own in scores.items() if label not in set(apart)}
     found = compare(plain)
-    for label in (row.label for row in scored if row.custom):
+    for label in apart:
         found += [one for one in compare({label: scores[label], **plain}) if one.first == label]
     return found
 
 
+def matrix(rows: Sequence[Row]) -> list[tuple[Row, list[str]]]:
+    """Every row that is compared, with what it is against each of them: BETTER, WORSE, ALIKE, WEAK
+    or UNKNOWN, and "" for itself. Modes are left out."""
+    shown = [row for row in _scored(rows) if not row.mode]
+    found = {}
+    for one in comparisons(shown):
+        if one.adjusted is not None:
+            words = {1: (BETTER, WORSE), -1: (WORSE, BETTER), 0: ((ALIKE, WEAK)[one.weak],) * 2}
+            found[one.first, one.second], found[one.second, one.first] = words[one.sign]
+
+    def against(row: Row, other: Row) -> str:
+        return "" if row is other else found.get((row.label, other.label), UNKNOWN)
+
+    return [(row, [against(row, other) for other in shown]) for row in shown]
+
+
 def verdicts(rows: Sequence[Row]) -> list[str]:
     """The comparisons in words: which test, then a line for each row but the last."""
+    rows = [row for row in rows if not row.mode]
     found = [one for one in comparisons(rows) if one.p is not None]
     if not found:
         return [f"No comparison: {_obstacle(rows)}"]
-    scored, signs = _scored(rows), _signs(found)
+    scored = _scored(rows)
+    by = {(one.first, one.second): one for one in found}
     test = f"Paired t tests over shared seeds, 5 % level, Holm's correction {_pairs(scored, found)}"
-    if any(signs.values()):
-        lines = [f"{test}:", *_lines(scored, signs)]
+    if any(one.sign or one.weak for one in found):
+        lines = [f"{test}:", *_lines(scored, by)]
     else:
         lines = [f"{test}: no two are distinguishable"]
-        tested = {label for pair in signs for label in pair}
+        tested = {label for pair in by for label in pair}
         if alone := [row.label for row in scored if row.label not in tested]:
             lines.append(f"Not compared, for too few shared seeds: {', '.join(alone)}")
     if sum(row.custom for row in scored) > 1:
@@ -75,26 +102,39 @@ def _pairs(scored: Sequence[Row], found: Sequence[Comparison]) -> str:
         return "over the pairs of each encoding with custom options"
     words = f"over {plain} pair{'s' * (plain > 1)}"
     if plain < len(found):
-        those = "those" if plain > 1 else "that one"
-        words += f" (for an encoding with custom options: {those} and its own)"
+        words += "; an encoding with custom options adds its own pairs to its own tests alone"
     return words
 
 
-def _lines(scored: Sequence[Row], signs: Signs) -> Iterator[str]:
+def _lines(scored: Sequence[Row], found: Mapping[tuple[str, str], Comparison]) -> Iterator[str]:
     """Every row but the last against those below it."""
-    words = {
-        1: "better than {}",
-        0: f"{SAME} from {{}}",
-        -1: "worse than {}",
-        None: "not compared with {} (too few shared seeds)",
-    }
     for at, row in enumerate(scored[:-1]):
-        by: dict[int | None, list[str]] = {sign: [] for sign in words}
+        by: dict[str, list[str]] = {}
         for other in scored[at + 1 :]:
             if not (row.custom and other.custom):
-                by[signs.get((row.label, other.label))].append(other.label)
-        if parts := [words[sign].format(", ".join(to)) for sign, to in by.items() if to]:
+                there = found.get((row.label, other.label)) or found.get((other.label, row.label))
+                by.setdefault(_words(there, row.label), []).append(other.label)
+        parts = [words.format(", ".join(by[words])) for words in _WORDS if words in by]
+        parts += [f"{key} for {', '.join(to)}" for key, to in by.items() if key not in _WORDS]
+        if parts:
             yield f"{row.label}: {'; '.join(parts)}"
+
+
+_WORDS = (
+    "better than {}",
+    f"{SAME} from {{}}",
+    "worse than {}",
+    f"not compared with {{}} ({FEW})",
+)
+
+
+def _words(found: Comparison | None, label: str) -> str:
+    if found is None:
+        return _WORDS[3]
+    if found.weak:
+        return found.verdict
+    better = found.sign if found.first == label else -found.sign
+    return _WORDS[1 - better]
 
 
 def _obstacle(rows: Sequence[Row]) -> str:
@@ -116,10 +156,10 @@ def _signs(found: Sequence[Comparison]) -> Signs:
     return there | {(second, first): -sign for (first, second), sign in there.items()}
 
 
-def _scored(rows: Sequence[Row]) -> list[Row]:
+def _scored(rows: Sequence[Placed]) -> list[Placed]:
     return [row for row in rows if row.unseen is not None]
 
 
-def _mean(row: Row) -> float:
+def _mean(row: Row | Line) -> float:
     """Rounded, so that equal scores share a place."""
     return round(row.unseen.mean, 9) if row.unseen else -1.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import fields
-from functools import lru_cache
+from functools import lru_cache, partial
 from importlib.resources import files
 from typing import Any
 
@@ -12,14 +12,20 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescap
 from markupsafe import Markup, escape
 
 from leaderboard import text
+from leaderboard.bibliography import cited
 from leaderboard.escape import command_text, markdown_text, script_json
 from leaderboard.files import slug
 from leaderboard.prose import prose
-from leaderboard.ranks import verdicts
+from leaderboard.ranks import matrix, verdicts
 from leaderboard.scores import Score
 from leaderboard.tables import flat
 from leaderboard.tuning import values_text
 from pezoo.spec import bare
+
+ABOUT = (
+    "Identical Transformers that differ in nothing but the positional encoding: how far beyond the "
+    "training length each one reaches, how reliably, and at what cost."
+)
 
 
 def lines_of(name: str) -> list[str]:
@@ -66,9 +72,16 @@ _TEMPLATES = Environment(
     trim_blocks=True,
     lstrip_blocks=True,
 )
-_TEMPLATES.globals |= {"flat": flat, "lines_of": lines_of, "verdicts": verdicts}
+_TEMPLATES.globals |= {
+    "flat": flat,
+    "lines_of": lines_of,
+    "matrix": matrix,
+    "verdicts": verdicts,
+    "ABOUT": ABOUT,
+}
 _TEMPLATES.filters |= {
     "bare": bare,
+    "cited": cited,
     "command": command_text,
     "json": script_json,
     "known": known,
@@ -77,10 +90,13 @@ _TEMPLATES.filters |= {
     "percent": text.percent,
     "prose": prose,
     "px": "{:.1f}".format,
+    "rank": text.rank_text,
+    "reach": text.reach_text,
     "rows_as_markdown": text.rows_as_markdown,
     "score_rows": score_rows,
     "slug": slug,
     "times": text.times,
+    "unseen": partial(text.unseen_text, intervals=False),
     "values": values_text,
     "wilson": text.wilson_text,
 }

@@ -26,6 +26,7 @@ class Cell:
     seeds: tuple[tuple[int, float], ...] = ()  # (seed, the metric)
     correct: int = 0  # whole answers, over all seeds
     count: int = 0
+    ends: float | None = None  # the share of the scored tokens that end an answer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,6 +76,11 @@ class Row:
     tuning_seconds: float | None = None  # CPU-seconds of the sweep
 
     @property
+    def plain(self) -> str:
+        """The label without the mode: equal for rows of the same weights."""
+        return self.label.removesuffix(f" ({self.mode})") if self.mode else self.label
+
+    @property
     def metric(self) -> str:
         """What is compared: whole answers of decoders, the tokens of encoders."""
         return TOKENS if self.track == "encoder" else EXACT
@@ -83,6 +89,55 @@ class Row:
     def other(self) -> str:
         """The measure beside it."""
         return EXACT if self.track == "encoder" else TOKENS
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """One encoding over the tasks of one protocol, in the order that `leaderboard.overview` gives.
+
+    `unseen` is the mean over all tasks, None unless each has a number; `partial` the mean over
+    those that have one.
+    """
+
+    label: str
+    rows: tuple[Row | None, ...]  # by task; None: not run
+    unseen: Stat | None
+    partial: float | None
+    by_seed: tuple[tuple[int, float], ...]  # of the seeds that every task has
+    step: float
+    rank: int | None = None
+    ranks: tuple[int, int] | None = None
+
+    @property
+    def own(self) -> tuple[Row, ...]:
+        """The tasks that were run."""
+        return tuple(row for row in self.rows if row is not None)
+
+    @property
+    def custom(self) -> bool:
+        return self.own[0].custom
+
+    @property
+    def mode(self) -> str:
+        return self.own[0].mode
+
+    @property
+    def encoding(self) -> str:
+        return self.own[0].encoding
+
+    @property
+    def plain(self) -> str:
+        return self.label.removesuffix(f" ({self.mode})") if self.mode else self.label
+
+    @property
+    def counted(self) -> int:
+        """How many tasks have a number."""
+        return sum(row.unseen is not None for row in self.own)
+
+    @property
+    def reach(self) -> float | None:
+        """The largest over the tasks."""
+        return max((row.reach for row in self.own if row.reach is not None), default=None)
 
 
 @dataclass(frozen=True)

@@ -4,10 +4,22 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 from pydantic.dataclasses import dataclass
 
+from leaderboard.escape import shown
 from leaderboard.fields import CHECKED, Amount, Cleaned, Count, Length, Loss, Part, Positive, Share
+
+AnswerText = Annotated[str, Field(max_length=2000), AfterValidator(shown)]
+
+
+@dataclass(config=CHECKED, frozen=True, slots=True, kw_only=True)
+class Answer:
+    """A wrong answer. `given` goes up to its first wrong symbol; "…" stands for what follows."""
+
+    prompt: AnswerText
+    expected: AnswerText
+    given: AnswerText
 
 
 @dataclass(config=CHECKED, frozen=True, slots=True, kw_only=True)
@@ -21,8 +33,10 @@ class Score:
     correct: Count | None = None
     count: Positive | None = None
     token: Share | None = None
+    tokens: Positive | None = None  # scored, the ends of answers included
     method: Literal["teacher-forced", "decoded", "one pass"] | None = None
     note: Cleaned | None = None
+    wrong: Annotated[tuple[Answer, ...], Field(max_length=10)] = ()
 
     @model_validator(mode="after")
     def _agrees(self) -> Score:
@@ -34,6 +48,10 @@ class Score:
             raise ValueError("status 'ok' needs exact, correct, count and method")
         if self.correct > self.count:
             raise ValueError(f"correct={self.correct} is more than count={self.count}")
+        if len(self.wrong) > self.count - self.correct:
+            raise ValueError(
+                f"{len(self.wrong)} wrong answers, but {self.correct} of {self.count} are right"
+            )
         if abs(self.exact - self.correct / self.count) > 1e-3:
             raise ValueError(f"exact={self.exact} is not correct/count={self.correct}/{self.count}")
         return self

@@ -2,28 +2,53 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import date
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from leaderboard import bibliography, text
 from leaderboard import catalog as known
-from leaderboard import text
 from leaderboard.catalog import HOOKS, Catalog
 from leaderboard.curves import curves
 from leaderboard.data import runs_data, script, site_data, unseen_of
 from leaderboard.encoders import encoders
 from leaderboard.escape import script_json
 from leaderboard.files import write
+from leaderboard.findings import advice, disclosure
+from leaderboard.overview import bare_lines, main_tables, overview
 from leaderboard.records import SITE_RECORDS, SITE_TABLES
 from leaderboard.render import render
 from leaderboard.schema import Record
-from leaderboard.styles import styles
+from leaderboard.styles import shown, styles
 from leaderboard.tables import Table
+from pezoo import __version__
 from pezoo.spec import bare
 
 FOLDERS = ("task", "encoding", "run", SITE_RECORDS)  # from these, pages of earlier builds go
 WRITTEN = "files.txt"  # what a build wrote into them, one path per line: nothing else ever goes
+
+
+@dataclass(frozen=True)
+class Built:
+    """When, and from which commit of the code."""
+
+    date: str
+    commit: str | None = None
+
+    @classmethod
+    def now(cls) -> Built:
+        """Today, and the commit where the code is a checkout."""
+        command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"]
+        try:
+            found = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
+            commit = found.stdout.strip()
+        except (OSError, subprocess.SubprocessError):
+            commit = None
+        return cls(date.today().isoformat(), commit)
 
 
 def build(
@@ -33,6 +58,7 @@ def build(
     refused: int = 0,
     catalog: Catalog | None = None,
     source: str | None = None,
+    built: Built | None = None,
 ) -> list[Path]:
     """Write the site into `out` and return the paths written, index.html first.
 
@@ -44,7 +70,16 @@ def build(
     _claim(out)
     catalog = catalog or known.read()
     data = site_data(tables, catalog)
-    common = {"refused": refused, "records": len(records), "source": source, "data": data}
+    newest = max((record.finished for record in records), default=None)
+    common = {
+        "refused": refused,
+        "records": len(records),
+        "source": source,
+        "data": data,
+        "built": built,
+        "newest": newest and newest.date().isoformat(),
+        "version": __version__,
+    }
     written = [
         write(out / name, content)
         for part in (
@@ -63,13 +98,25 @@ def _pages(
 ) -> Iterator[tuple[str, str]]:
     data = common["data"]
     top, below = common | {"root": ""}, common | {"root": "../"}
-    yield "index.html", render("index.html", tables=tables, encoders=encoders(tables), **top)
+    main = main_tables(tables)
+    lines = overview(main)
+    first = {"main": main, "lines": bare_lines(lines), "encoders": encoders(tables)}
+    yield "index.html", render("index.html", disclosure=disclosure(main, catalog), **first, **top)
+    yield "which.html", render("which.html", **advice(lines, main, catalog), **top)
     for name in ("compare.html", "cost.html", "runs.html"):
         yield name, render(name, **top)
-    yield "method.html", render("method.html", protocols=catalog.protocols.values(), **top)
+    method = {"protocols": catalog.protocols.values(), "bibtex": bibliography.pezoo(__version__)}
+    yield "method.html", render("method.html", **method, **top)
+    rows = [row for table in tables for row in table.rows]
+    look = styles(rows)
     for name, facts in data["tasks"].items():
-        known, own = catalog.tasks.get(bare(name)), [t for t in tables if t.first.task == name]
-        yield facts["page"], render("task.html", name=name, known=known, tables=own, **below)
+        task, own = catalog.tasks.get(bare(name)), [t for t in tables if t.first.task == name]
+        drawn = [
+            (one.title, shown(one.rows), look, "test length", data["names"]) for one in own[:1]
+        ]
+        picture = "".join(curves(*one, inline=True) for one in drawn)
+        page = render("task.html", name=name, known=task, tables=own, picture=picture, **below)
+        yield facts["page"], page
     for name, facts in data["encodings"].items():
         parts = catalog.parts(name)
         yield facts["page"], render("encoding.html", name=name, parts=parts, hooks=HOOKS, **below)
@@ -87,22 +134,19 @@ def _shared(
     yield "runs.js", script("RUNS", runs_data(records))
     yield SITE_TABLES, script_json(data["tables"]) + "\n"
     yield "leaderboard.csv", text.rows_as_csv(rows)
+    yield "runs.csv", text.runs_as_csv(records)
     for table in tables:
-        yield f"pictures/{table.slug}.svg", curves(table.title, table.rows, look)
+        drawn = shown(table.rows)
+        yield f"pictures/{table.slug}.svg", curves(table.title, drawn, look, names=data["names"])
     for record in records:
         as_json = record.model_dump_json(by_alias=True, indent=1)
         yield f"{SITE_RECORDS}/{record.run}.json", as_json + "\n"
 
 
-def _assets() -> Iterator[tuple[str, str | bytes]]:
-    from plotly.offline import get_plotlyjs
-
-    yield "static/plotly.min.js", get_plotlyjs()
-    folder = files("leaderboard") / "static"
-    for place in (folder, folder / "vendor"):
-        for item in place.iterdir():
-            if item.is_file():
-                yield f"static/{item.name}", item.read_bytes()
+def _assets() -> Iterator[tuple[str, bytes]]:
+    for item in (files("leaderboard") / "static").iterdir():
+        if item.is_file():
+            yield f"static/{item.name}", item.read_bytes()
 
 
 def _claim(out: Path) -> None:

@@ -168,7 +168,16 @@ def _cell(length: int, seen: bool, results: Mapping[int, Mapping[int, Score]], t
         seeds=tuple(main.items()),
         correct=correct,
         count=count,
+        ends=_ends(good.values(), track),
     )
+
+
+def _ends(scores: Iterable[Score], track: str) -> float | None:
+    """Every answer of a decoder has one token that ends it; None where their number is unknown."""
+    if track == "encoder":
+        return 0.0
+    counts = [(score.count or 0, score.tokens) for score in scores if score.tokens]
+    return sum(n for n, _ in counts) / sum(t or 0 for _, t in counts) if counts else None
 
 
 def _unseen(cells: Sequence[Cell], done: int) -> tuple[dict[int, float], str | None]:

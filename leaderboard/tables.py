@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -58,7 +59,7 @@ class Table:
             return "the protocol's own"
         if tuning := self.first.provenance.tuning:
             return f"tuned: {tuning.grid_words()}"
-        changes = ", ".join(f"{key}={value}" for key, value, _ in self.changes)
+        changes = ", ".join(_in_words(*change) for change in self.changes)
         return changes or f"settings {self.first.shared_hash}"
 
     def settings(self) -> list[tuple[str, str]]:
@@ -161,6 +162,19 @@ def _changes(record: Record, own: Record) -> Iterator[tuple[str, str, str]]:
     for key in sorted((here.keys() | there.keys()) - chosen):
         if key != "protocol" and not key.startswith("tuned.") and here.get(key) != there.get(key):
             yield key, here.get(key, "not set"), there.get(key, "not set")
+
+
+def _in_words(key: str, value: str, own: str) -> str:
+    """
+    >>> _in_words("eval.lengths", "(10, 1000)", "(10, 100)"), _in_words("train.steps", "40", "9")
+    ('longer test, to 1,000', '40 steps')
+    """
+    words = {"train.steps": "{} steps", "train.lr": "learning rate {}", "train.batch": "batch {}"}
+    if key == "eval.lengths" and (here := re.findall(r"\d+", value)):
+        most, usual = int(here[-1]), int(re.findall(r"\d+", own)[-1])
+        kind = "longer" if most > usual else "shorter" if most < usual else "other"
+        return f"{kind} test, to {most:,}"
+    return words[key].format(value) if key in words else f"{key}={value}"
 
 
 def _warnings(records: Sequence[Record]) -> Iterator[str]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from tabulate import tabulate
 
 from leaderboard.escape import csv_text, markdown_text
 from leaderboard.intervals import Stat, wilson
-from leaderboard.rows import EXACT, TOKENS, Cell, Row
+from leaderboard.rows import EXACT, TOKENS, Cell, Line, Row
+from leaderboard.schema import Record
 
 UNSEEN_BESIDE = {TOKENS: "unseen tokens", EXACT: "unseen exact"}
 
@@ -71,7 +72,7 @@ def seeds_text(row: Row) -> str:
     return done + (f", {len(row.failures)} failed" if row.failures else "")
 
 
-def rank_text(row: Row) -> str:
+def rank_text(row: Row | Line) -> str:
     """`2`, `2 [1-3]` with the places that the paired tests leave possible, `(2)` for a row with
     custom options, `-` where there is none."""
     if row.rank is None:
@@ -104,15 +105,22 @@ def columns(row: Row, intervals: bool = True) -> dict[str, str]:
     }
 
 
-def rows_as_markdown(rows: Sequence[Row], intervals: bool = True) -> str:
+def rows_as_markdown(
+    rows: Sequence[Row], names: Mapping[str, str] | None = None, intervals: bool = True
+) -> str:
     """The rows of one table in Markdown; every text is shown as it is, whatever it holds.
+
+    `names` are short names of labels.
 
     Errors: ValueError for rows of several tables.
     """
     if len({(row.protocol, row.task, row.settings) for row in rows}) > 1:
         raise ValueError("rows of several protocols, tasks or settings do not share one table")
     lines = [columns(row, intervals) for row in rows]
-    cells = [line | {"encoding": markdown_text(line["encoding"])} for line in lines]
+    cells = [
+        line | {"encoding": markdown_text((names or {}).get(row.label, row.label))}
+        for row, line in zip(rows, lines, strict=True)
+    ]
     align = ["right", "left", *["right"] * (len(lines[0]) - 2)]
     return tabulate(cells, "keys", tablefmt="pipe", disable_numparse=True, colalign=align)
 
@@ -125,6 +133,43 @@ def rows_as_csv(rows: Iterable[Row]) -> str:
     for row in rows:
         for cell in row.cells:
             writer.writerow([_csv_cell(value) for value in _csv_line(row, cell)])
+    return out.getvalue()
+
+
+RUN_HEADERS = [
+    "run", "protocol", "settings", "task", "encoding", "spec", "seed", "status", "mode", "length",
+    "seen", "result", "exact", "correct", "count", "token", "train_length", "cpu_seconds",
+    "train_seconds", "steps_per_second", "peak_memory_mb", "parameters", "data_hash",
+    "backbone_hash", "commit", "dirty", "device", "torch", "finished",
+]  # fmt: skip
+
+
+def runs_as_csv(records: Iterable[Record]) -> str:
+    """One line per run, evaluation mode and length, shares from 0 to 1; a failed run has one line
+    without a length."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(RUN_HEADERS)
+    for record in records:
+        cost, env = record.cost, record.env
+        head: list[object] = [
+            record.run, record.protocol, f"#{record.shared_hash}", record.task, record.encoding,
+            record.config.encoding, record.seed, record.status,
+        ]  # fmt: skip
+        tail: list[object] = [
+            record.train_length, cost.cpu_seconds, cost.train_seconds, cost.steps_per_second,
+            cost.peak_memory_mb, cost.parameters, record.data_hash, record.backbone_hash,
+            env.commit, env.dirty, env.device, env.torch, record.provenance.finished,
+        ]  # fmt: skip
+        head, tail = ([_csv_cell(value) for value in part] for part in (head, tail))
+        for mode, scores in record.by_mode.items():
+            for one in scores.last:
+                token = None if one.token is None else f"{one.token:.6g}"
+                exact = None if one.exact is None else f"{one.exact:.6g}"
+                writer.writerow([*head, mode, one.length, one.seen, one.status, exact,
+                                 one.correct, one.count, token, *tail])  # fmt: skip
+        if not record.scores.last:
+            writer.writerow([*head, "", None, None, "failed", *[None] * 4, *tail])
     return out.getvalue()
 
 

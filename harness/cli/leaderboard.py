@@ -37,11 +37,12 @@ def build_command(
 ) -> None:
     """Read records, write LEADERBOARD.md and the site."""
     from leaderboard.build import build
+    from leaderboard.site import Built
 
     fresh = Path(runs) if Path(runs).is_dir() else None
     page = Path(markdown)
     page.parent.mkdir(parents=True, exist_ok=True)
-    report = build(fresh, _folder(records), Path(out), page, _address(source))
+    report = build(fresh, _folder(records), Path(out), page, _address(source), Built.now())
     for problem in report.problems:
         click.echo(f"left out: {problem}", err=True)
     click.echo(f"{report.records} records -> {Path(out) / 'index.html'} and {page}")
@@ -75,7 +76,8 @@ def check_command(paths: tuple[str, ...], records: str | None, markdown: str) ->
     report = check([Path(path) for path in paths] or [folder], tree=not paths)
     refused = [*report.refused]
     if not paths:
-        refused += stale(tables(load([folder])[0], catalog.read()), Path(markdown))
+        known = catalog.read()
+        refused += stale(tables(load([folder])[0], known), Path(markdown), known)
     for note, count in Counter(line.split(": ", 1)[1] for line in report.warnings).items():
         click.echo(f"note: {count} records: {note}")
     for line in refused:

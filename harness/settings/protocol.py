@@ -49,7 +49,8 @@ def load_protocol(name: str, overrides: tuple[str, ...] = ()) -> Protocol:
         raw["name"] = base(raw["name"])
     known = raw["name"] in protocol_names()
     if overrides or (known and raw != read_settings(PROTOCOLS / f"{raw['name']}.toml", PROTOCOLS)):
-        text = json.dumps(raw, sort_keys=True, default=str)
+        decisive = {key: value for key, value in raw.items() if key != "chosen_on"}
+        text = json.dumps(decisive, sort_keys=True, default=str)
         raw["name"] = f"{raw['name']}+{hashlib.sha256(text.encode()).hexdigest()[:6]}"
     try:
         return Protocol.model_validate(raw)

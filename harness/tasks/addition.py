@@ -33,6 +33,7 @@ class Addition(Task):
     version = 1
     summary = "sum of two numbers with its carries"
     paper = "PRISM, Table 3"
+    family = "arithmetic"
     example = "829+03=8008,2305,9009->859."
     vocab = Vocab((*"0123456789", "+", "=", ",", "->", "."))
     chance = 0.32

@@ -84,6 +84,7 @@ class Task:
     version: ClassVar[int] = 1  # raised when the data changes
     summary: ClassVar[str]
     paper: ClassVar[str]
+    family: ClassVar[str] = ""  # what it takes, as in "copying": groups tasks on the leaderboard
     example: str  # the text of one prompt and its target; options may change it, as the next two
     vocab: Vocab
     chance: float  # token accuracy of a guess that ignores the prompt and the token's place

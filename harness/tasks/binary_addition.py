@@ -31,6 +31,7 @@ class BinaryAddition(Operands):
     version = 1
     summary = "the sum of two binary numbers"
     paper = "Ruoss et al. 2023, Table 1"
+    family = "arithmetic"
     example = "001201101=0101120000"
     chance = 0.5
 

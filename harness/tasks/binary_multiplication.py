@@ -32,6 +32,7 @@ class BinaryMultiplication(Operands):
     version = 1
     summary = "the product of two binary numbers"
     paper = "Ruoss et al. 2023, Table 1"
+    family = "arithmetic"
     example = "001201101=000110120"
     chance = 0.5
 

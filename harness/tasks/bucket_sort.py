@@ -25,6 +25,7 @@ class BucketSort(DigitStrings):
     version = 1
     summary = "the digits in order"
     paper = "Ruoss et al. 2023, Table 1"
+    family = "reordering"
     example = "10204112=00111224"
 
     def __init__(self, *, symbols: int = 5) -> None:

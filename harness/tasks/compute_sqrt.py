@@ -31,6 +31,7 @@ class ComputeSqrt(Strings):
     version = 1
     summary = "the square root of a binary number"
     paper = "Ruoss et al. 2023, Table 1"
+    family = "arithmetic"
     example = "100101=110"
     vocab = Vocab(("0", "1", "="))
     chance = 0.5

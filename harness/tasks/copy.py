@@ -23,6 +23,7 @@ class Copy(DigitStrings):
     version = 1
     summary = "repeat the digits"
     paper = "PRISM, Table 3"
+    family = "copying"
     example = "8349216=8349216"
 
     def answer(self, x: Tensor) -> Tensor:

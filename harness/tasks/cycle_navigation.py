@@ -26,6 +26,7 @@ class CycleNavigation(OneToken):
     version = 1
     summary = "the end of a walk on a circle of 5"
     paper = "Ruoss et al. 2023, Table 1"
+    family = "counting"
     example = "20100=3"
     vocab = Vocab((*"01234", "="))
     chance = 0.2

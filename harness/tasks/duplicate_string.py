@@ -25,6 +25,7 @@ class DuplicateString(DigitStrings):
     version = 1
     summary = "the string twice"
     paper = "Ruoss et al. 2023, Table 1"
+    family = "copying"
     example = "01001=0100101001"
 
     def __init__(self, *, symbols: int = 2) -> None:

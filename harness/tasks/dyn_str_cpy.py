@@ -26,6 +26,7 @@ class DynStrCpy(Task):
     version = 1
     summary = "copy from a given digit on"
     paper = "PRISM, Table 4"
+    family = "copying"
     example = "5839472,3=39472"
     vocab = Vocab((*"0123456789", ",", "="))
     chance = 0.1

@@ -28,6 +28,7 @@ class EvenPairs(OneToken):
     version = 1
     summary = "even or odd number of unequal neighbours"
     paper = "Ruoss et al. 2023, Table 1"
+    family = "counting"
     example = "0101001=1"
     vocab = Vocab(("0", "1", "="))
     chance = 0.5

@@ -31,6 +31,7 @@ class MissingDuplicate(OneToken):
     version = 1
     summary = "the missing element of a doubled string"
     paper = "Ruoss et al. 2023, Table 1"
+    family = "retrieval"
     example = "01100210=1"
     vocab = Vocab((*"0123", "="))
     chance = 0.5

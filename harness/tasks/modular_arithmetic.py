@@ -32,6 +32,7 @@ class ModularArithmetic(OneToken):
     version = 1
     summary = "the value modulo 5, with brackets"
     paper = "Ruoss et al. 2023, Table 1"
+    family = "arithmetic"
     example = "((-3+(2))*4)=1"
     vocab = Vocab((*"01234+-*()", "="))
     chance = 0.2

@@ -33,6 +33,7 @@ class ModularArithmeticSimple(OneToken):
     version = 1
     summary = "the value modulo 5, no brackets"
     paper = "Ruoss et al. 2023, Table 1"
+    family = "arithmetic"
     example = "1+2*3-4=3"
     vocab = Vocab((*"01234+-*", "="))
     chance = 0.2

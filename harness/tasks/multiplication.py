@@ -35,6 +35,7 @@ class Multiplication(Task):
     version = 1
     summary = "a product as a sum of shifted digits"
     paper = "PRISM, Table 4"
+    family = "arithmetic"
     example = (
         "675x1259=675x[1*(1->1)(2->0)(5->0)(9->0)+2*(2->1)(5->0)(9->0)+5*(5->1)(9->0)+9*(9->1)]"
     )

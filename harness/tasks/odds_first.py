@@ -27,6 +27,7 @@ class OddsFirst(DigitStrings):
     version = 1
     summary = "every second token, then the others"
     paper = "PRISM, Table 3"
+    family = "reordering"
     example = "012345=135024"
 
     def answer(self, x: Tensor) -> Tensor:

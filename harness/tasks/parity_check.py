@@ -24,6 +24,7 @@ class ParityCheck(OneToken):
     version = 1
     summary = "even or odd number of ones"
     paper = "Ruoss et al. 2023, Table 1"
+    family = "counting"
     example = "1010100=1"
     vocab = Vocab(("0", "1", "="))
     chance = 0.5

@@ -24,6 +24,7 @@ class Reverse(DigitStrings):
     version = 1
     summary = "the digits backwards"
     paper = "PRISM, Table 3"
+    family = "reordering"
     example = "8349216=6129438"
 
     def answer(self, x: Tensor) -> Tensor:

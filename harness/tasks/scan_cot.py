@@ -55,6 +55,7 @@ class ScanCot(Task):
     version = 1
     summary = "SCAN commands, clause by clause"
     paper = "PRISM, Table 4"
+    family = "rewriting"
     example = (
         "walk around left thrice and look opposite right ="
         + " walk around left + walk around left + walk around left and look opposite right ->"

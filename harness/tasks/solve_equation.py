@@ -34,6 +34,7 @@ class SolveEquation(OneToken):
     version = 1
     summary = "the unknown digit of an equation modulo 5"
     paper = "Ruoss et al. 2023, Table 1"
+    family = "arithmetic"
     example = "((x-2)+1)=3?4"
     vocab = Vocab((*"01234+-()x=", "?"))
     chance = 0.2

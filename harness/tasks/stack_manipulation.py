@@ -34,6 +34,7 @@ class StackManipulation(Strings):
     version = 2
     summary = "push and pop on a stack of bits"
     paper = "PRISM, Table 3"
+    family = "stack"
     example = "0110422=11020000"
     vocab = Vocab((*"01234", "="))
     chance = 0.5

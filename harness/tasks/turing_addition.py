@@ -48,6 +48,7 @@ class TuringAddition(Task):
     version = 2
     summary = "addition as a Turing machine's tape, step by step"
     paper = "Hou et al. 2024, Figure 2"
+    family = "arithmetic"
     example = "$4324+139|432e+13j(1,3)|43c+1d(0,63)|4d+b(0,463)|e+^(0,4463)|4463."
     chance = 0.1
 

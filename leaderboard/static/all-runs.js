@@ -9,13 +9,13 @@
     text("run", { cell: (row) => el("a", { href: PZ.href("run/" + row.run + ".html") }, row.run) }),
     text("protocol"),
     text("task", { cell: (row) => el("a", { href: PZ.href(PZ.own(window.DATA.tasks, row.task).page) }, row.task) }),
-    text("encoding", { cell: (row) => el("a", { href: PZ.href(PZ.own(window.DATA.encodings, row.bare).page) }, row.encoding), css: "wrap", most: 300 }),
+    text("encoding", { cell: (row) => el("a", { href: PZ.href(PZ.own(window.DATA.encodings, row.bare).page), title: row.encoding }, PZ.short(row.encoding)) }),
     { key: "seed", title: "seed", value: (row) => row.seed, start: "asc" },
     text("status"),
-    { key: "unseen", title: "unseen mean, %", value: (row) => row.unseen, cell: (row) => (row.unseen === null ? el("span", { class: "words" }, row.words) : percent(row.unseen)) },
+    { key: "unseen", title: "unseen mean, %", value: (row) => (row.unseen === null ? null : 100 * row.unseen), cell: (row) => (row.unseen === null ? el("span", { class: "words" }, row.words) : percent(row.unseen)) },
     { key: "speed", title: "steps/s", value: (row) => row.speed, cell: (row) => PZ.number(row.speed, 1) },
     { key: "seconds", title: "train s", value: (row) => row.seconds, cell: (row) => PZ.number(row.seconds, 1), start: "asc" },
-    text("device", { css: "wrap", most: 180 }),
+    text("device"),
     text("finished", { start: "desc" }),
   ];
   const values = (key) => [["", "all"], ...[...new Set(rows.map((row) => row[key]))].sort().map((value) => [value, value])];

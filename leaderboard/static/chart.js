@@ -1,146 +1,231 @@
 "use strict";
-// Charts: Plotly drawings with SVG and PNG files and the same numbers as a table beside them.
+// Charts: curves or points with their names beside them, as SVG; SVG and PNG files, and the same
+// numbers as a table. The first picture of a page is drawn by leaderboard/curves.py, in the same way.
 (function () {
   const { el } = PZ;
+  const DASHES = { solid: "", dash: "7 4", dot: "2 3", dashdot: "8 3 2 3" };
+  const MARKS = {
+    circle: "M-3.5 0a3.5 3.5 0 1 0 7 0a3.5 3.5 0 1 0 -7 0z", square: "M-3 -3h6v6h-6z", diamond: "M0 -4.5l4.5 4.5l-4.5 4.5l-4.5 -4.5z",
+    "triangle-up": "M0 -4l4 7h-8z", "triangle-down": "M0 4l4 -7h-8z", cross: "M-1.2 -4h2.4v2.8h2.8v2.4h-2.8v2.8h-2.4v-2.8h-2.8v-2.4h2.8z",
+  };
+  const STYLE = "text{font:13px system-ui,sans-serif;fill:#222}.t{font-size:15px;font-weight:600}.s{font-size:12px;fill:#555}.mid{text-anchor:middle}.end{text-anchor:end}.g{stroke:#ddd}.a{stroke:#555}.v{stroke:#777;stroke-dasharray:5 4;fill:none}.c{fill:none;stroke-width:2}.l{fill:none;stroke-width:1;stroke-opacity:.5}.m{stroke:#fff;stroke-width:.7}.band{display:none}.e{stroke-width:1}.seed{fill:none;stroke-opacity:.7}";
+  const LINE = 17, FEW = 8;
 
-  // Plotly reads a few tags in texts; a name is never a tag.
-  PZ.plain = (text) => String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
-  PZ.faded = (hex, alpha) => "rgba(" + [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16)).join() + "," + alpha + ")";
-  PZ.look = (label) => PZ.own(window.DATA.styles, label) || ["#7f7f7f", "solid", "circle"];
+  PZ.look = (label) => PZ.own(window.DATA.styles, label) || ["#1f78c1", "solid", "circle"];
+  // The curves that a chart has by default: the best, without variants and modes.
+  PZ.leaders = (rows) => {
+    const plain = rows.filter((row) => !row.mode && row.cells.some((cell) => cell.main));
+    const bare = plain.filter((row) => !row.custom);
+    return (bare.length ? bare : plain).slice(0, FEW);
+  };
 
-  function colours() {
-    const style = getComputedStyle(document.documentElement);
-    return { ground: style.getPropertyValue("--ground").trim(), ink: style.getPropertyValue("--ink").trim(), line: style.getPropertyValue("--line").trim(), soft: style.getPropertyValue("--soft").trim() };
+  function svg(tag, attributes, ...children) {
+    const node = document.createElementNS("http://www.w3.org/2000/svg", tag);
+    for (const [name, value] of Object.entries(attributes)) if (value !== null && value !== undefined) node.setAttribute(name, value);
+    node.append(...children.flat().filter((child) => child !== null && child !== undefined));
+    return node;
+  }
+  const shortened = (text, room) => (text.length <= room ? text : text.slice(0, Math.floor(((room - 1) * 2) / 5)) + "…" + text.slice(text.length - (room - 1 - Math.floor(((room - 1) * 2) / 5))));
+
+  // An axis: {title, log, share, ticks, values} -> place of a value between 0 and 1, and its ticks.
+  function axis(given) {
+    if (given.share) return { at: (value) => value, ticks: [0, 0.25, 0.5, 0.75, 1].map((tick) => [tick, String(100 * tick)]) };
+    const values = given.values.filter((value) => value !== null && Number.isFinite(value) && (!given.log || value > 0));
+    const to = given.log ? (value) => Math.log10(value) : (value) => value;
+    let [low, high] = values.length ? [Math.min(...values.map(to)), Math.max(...values.map(to))] : [0, 1];
+    if (given.zero) low = 0;
+    if (given.room) [low, high] = [low - (given.zero ? 0 : (high - low || 1) * 0.05), high + (high - low || 1) * 0.05];
+    const span = high - low || 1;
+    const at = (value) => (to(value) - low) / span;
+    const ticks = given.ticks || (given.log ? powers(low, high) : rounds(low, high));
+    return { at, ticks: ticks.filter((tick) => at(tick) > -0.001 && at(tick) < 1.001).map((tick) => [tick, tick < 1 ? String(+tick.toPrecision(3)) : tick.toLocaleString("en")]) };
+  }
+  // Ticks of a logarithmic axis, given by powers of ten: at 1, 2 and 5 times the powers, or at the powers alone.
+  function powers(low, high) {
+    const ticks = [], steps = high - low > 3 ? [1] : [1, 2, 5];
+    for (let power = Math.floor(low); power <= high; power += high - low > 7 ? 2 : 1) for (const step of steps) ticks.push(step * 10 ** power);
+    const inside = ticks.filter((tick) => Math.log10(tick) >= low - 1e-9 && Math.log10(tick) <= high + 1e-9).map((tick) => +tick.toPrecision(12));
+    return inside.length > 1 ? inside : rounds(10 ** low, 10 ** high);
+  }
+  function rounds(low, high) {
+    const rough = (high - low || 1) / 5, power = 10 ** Math.floor(Math.log10(rough));
+    const step = [1, 2, 5, 10].map((one) => one * power).find((one) => one >= rough);
+    return Array.from({ length: 7 }, (_, at) => +((Math.ceil(low / step - 1e-9) + at) * step).toPrecision(12)).filter((tick) => tick <= high * (1 + 1e-9));
+  }
+  PZ.powers = powers;
+
+  // Places nearest to those wanted that are `gap` apart.
+  function spread(wanted, gap, low, high) {
+    const order = wanted.map((_, at) => at).sort((a, b) => wanted[a] - wanted[b] || a - b), places = [];
+    let floor = low;
+    for (const at of order) floor = (places[at] = Math.max(floor, wanted[at])) + gap;
+    let ceiling = high;
+    for (const at of order.reverse()) ceiling = (places[at] = Math.min(places[at], ceiling)) - gap;
+    return places;
   }
 
-  function layout(chart) {
-    const { ground, ink, line } = colours();
-    const narrow = chart.box.clientWidth < 700;
-    const axis = (given) => ({ gridcolor: line, linecolor: line, zeroline: false, automargin: true, ...given, title: { text: narrow ? given.title.replace(", logarithmic scale", "") : given.title, standoff: 8 } });
-    const keys = chart.traces.filter((trace) => trace.showlegend !== false).length;
-    return {
-      paper_bgcolor: ground, plot_bgcolor: ground,
-      font: { color: ink, family: "system-ui, sans-serif", size: 13 },
-      margin: { l: 50, r: 12, t: 30, b: 46 },
-      height: narrow ? (chart.height || 440) + Math.min(16, keys) * 20 : Math.max(chart.height || 440, 90 + Math.min(26, keys) * 27),
-      legend: narrow ? { orientation: "h", y: -0.2, yanchor: "top" } : { font: { size: 12 } },
-      hoverlabel: { namelength: -1 }, hovermode: chart.hover || "closest",
-      modebar: { bgcolor: "rgba(0,0,0,0)", color: line, activecolor: ink },
-      ...chart.layout, xaxis: axis(chart.x), yaxis: axis(chart.y),
-      ...(chart.y2 ? { yaxis2: { ...axis(chart.y2), overlaying: "y", side: "right", showgrid: false } } : {}),
-    };
+  // {key: [curves that have it]}, so that curves which coincide show in turn.
+  function owners(lists) {
+    const found = new Map();
+    lists.forEach((keys, at) => keys.forEach((key) => found.set(key, [...(found.get(key) || []), at])));
+    return found;
   }
+  const pixel = ([x, y]) => Math.round(x) + "," + Math.round(y);
+  const segments = (parts) => parts.flatMap((part) => part.slice(1).map((end, at) => [part[at], end]));
 
-  // Plotly is large: it is loaded once the rest of the page can be seen.
-  let loading = null;
-  function plotly(then) {
-    loading ??= new Promise((done) => {
-      const load = () => document.body.append(el("script", { src: PZ.href("static/plotly.min.js"), onload: done }));
-      requestAnimationFrame(() => setTimeout(load));
+  function draw(chart, width, height, still) {
+    const narrow = width < 560, names = chart.series.some((one) => one.label);
+    const left = 56, top = chart.vline ? 26 : 10, right = names ? (narrow ? 112 : 236) : 14, bottom = 50;
+    const [wide, high] = [width - left - right, Math.max(120, height - top - bottom)];
+    const [across, up] = [axis(chart.x), axis(chart.y)];
+    const pad = chart.x.room ? 0 : Math.min(24, wide / 16);
+    const x = (value) => left + pad + (wide - 2 * pad) * across.at(value), y = (value) => top + high * (1 - up.at(value));
+    const label = (text) => (narrow ? text.replace(", logarithmic scale", "") : text);
+    const parts = chart.series.map((one) => one.points.reduce((all, point) => {
+      if (point.y === null) all.push([]);
+      else all.at(-1).push([x(point.x), y(point.y), point]);
+      return all;
+    }, [[]]).filter((part) => part.length));
+    const shared = owners(parts.map((own) => own.flat().map(pixel))), lines = owners(parts.map((own) => segments(own).map((pair) => pair.map(pixel).join())));
+    const columns = [...new Set(parts.flat(2).map(([at]) => Math.round(at)))].sort((a, b) => a - b);
+    const gap = Math.min(...columns.slice(1).map((at, before) => at - columns[before]), 1000);
+    const ends = parts.map((own) => own.at(-1)?.at(-1) || [left, top + high]);
+    const places = spread(ends.map(([, at]) => at), Math.min(LINE, (height - 12) / Math.max(1, ends.length)), top, height - 10);
+    const groups = chart.series.map((one, at) => {
+      const [colour, dash, marker] = one.look;
+      const path = (part) => "M" + part.map(([px, py]) => px.toFixed(1) + " " + py.toFixed(1)).join("L");
+      const bands = chart.join === false ? [] : parts[at].filter((part) => part.every(([, , point]) => point.low !== null && point.low !== undefined)).map((part) =>
+        svg("path", { class: "band", fill: colour, "fill-opacity": 0.2, d: path([...part.map(([px, , p]) => [px, y(p.high)]), ...part.slice().reverse().map(([px, , p]) => [px, y(p.low)])]) + "z" }));
+      const errors = chart.join === false ? parts[at].flat().filter(([, , p]) => p.low !== null && p.low !== undefined).map(([px, , p]) => svg("path", { class: "e", stroke: colour, d: "M" + px + " " + y(p.low) + "V" + y(p.high) })) : [];
+      const strokes = chart.join === false ? [] : segments(parts[at]).map((pair) => {
+        const mine = lines.get(pair.map(pixel).join()), on = Math.min(8, Math.hypot(pair[1][0] - pair[0][0], pair[1][1] - pair[0][1]) / mine.length);
+        const turns = mine.length > 1 ? { "stroke-dasharray": on + " " + on * (mine.length - 1), "stroke-dashoffset": -on * mine.indexOf(at) } : { "stroke-dasharray": DASHES[dash] };
+        return svg("path", { class: "c", stroke: colour, d: path(pair), ...turns });
+      });
+      const mark = (px, py) => svg("path", { class: "m", d: MARKS[marker], fill: colour, transform: "translate(" + px.toFixed(1) + " " + py.toFixed(1) + ")" });
+      const marks = one.bare ? [] : parts[at].flat().map(([px, py]) => {
+        const mine = shared.get(pixel([px, py])), step = Math.min(7, (0.8 * gap) / mine.length, 60 / (mine.length + 1));
+        return mark(px + step * (mine.indexOf(at) - (mine.length - 1) / 2), py);
+      });
+      const seeds = one.points.flatMap((point) => (point.seeds || []).map(([, value]) => svg("circle", { class: "seed", r: 3, cx: x(point.x).toFixed(1), cy: y(value).toFixed(1), stroke: colour })));
+      const from = width - right + 12, room = Math.floor((right - 28) / (narrow ? 6.2 : 7));
+      const name = one.label && [
+        svg("path", { class: "l", stroke: colour, d: "M" + (ends[at][0] + 6).toFixed(1) + " " + ends[at][1].toFixed(1) + "L" + (from - 3) + " " + places[at].toFixed(1) }),
+        mark(from + 4, places[at]),
+        svg("text", { x: from + 13, y: places[at] + 4, class: narrow ? "s" : null }, svg("title", {}, one.name || one.label), shortened(one.label, room), one.words ? svg("tspan", { class: "s" }, shortened(one.words, Math.max(0, room - one.label.length))) : null),
+      ];
+      return svg("g", { class: "series" }, bands, errors, strokes, seeds, marks, name || []);
     });
-    loading.then(then);
+    let last = -100;
+    const bottomTicks = across.ticks.map(([tick, text]) => {
+      const here = x(tick), clear = here - last >= 9 + 7 * text.length;
+      if (clear) last = here;
+      return [svg("path", { class: "a", d: "M" + here.toFixed(1) + " " + (top + high) + "v5" }), clear ? svg("text", { class: "s mid", x: here.toFixed(1), y: top + high + 19 }, text) : null];
+    });
+    const trained = chart.vline && x(chart.vline.x);
+    const node = svg("svg", { viewBox: "0 0 " + width + " " + height, width, height, role: "img", "aria-label": chart.title + ". The table after it holds the same numbers.", class: "chart", xmlns: still ? "http://www.w3.org/2000/svg" : null },
+      still ? [svg("style", {}, STYLE), svg("rect", { width: "100%", height: "100%", fill: "#fff" })] : [],
+      up.ticks.map(([tick, text]) => [svg("path", { class: "g", d: "M" + left + " " + y(tick).toFixed(1) + "h" + wide }), svg("text", { class: "s end", x: left - 8, y: (y(tick) + 4).toFixed(1) }, text)]).flat(),
+      svg("path", { class: "a", d: "M" + left + " " + (top + high) + "h" + wide }), bottomTicks.flat(),
+      svg("text", { class: "mid", x: left + wide / 2, y: top + high + 40 }, label(chart.x.title)),
+      svg("text", { class: "mid", x: 14, y: top + high / 2, transform: "rotate(-90 14 " + (top + high / 2) + ")" }, label(chart.y.title) + (chart.y.share ? ", %" : "")),
+      chart.vline ? [svg("path", { class: "v", d: "M" + trained.toFixed(1) + " " + top + "v" + high }), svg("text", { class: "s", x: trained.toFixed(1), y: top - 7 }, chart.vline.text)] : [],
+      chart.steps ? svg("path", { class: "v", d: chart.steps.map(([px, py], at) => (at ? "H" + x(px).toFixed(1) + "V" : "M" + x(px).toFixed(1) + " ") + y(py).toFixed(1)).join("") + "H" + (left + wide) }) : null,
+      groups.slice().reverse());
+    return { node, groups, points: parts.map((own) => own.flat()) };
   }
 
-  // chart: {name, title, traces, x, y, y2, heads, lines, layout, height, hover, onlegend}
+  // What is nearest to the pointer: its band, and the names of all that coincide there.
+  function hover(box, chart, drawn) {
+    const tip = el("div", { class: "tip", "aria-hidden": "true" });
+    box.append(tip);
+    const leave = () => {
+      tip.style.display = "none";
+      box.classList.remove("busy");
+      drawn.groups.forEach((group) => group.classList.remove("on"));
+    };
+    const move = (event) => {
+      const frame = box.getBoundingClientRect(), [mx, my] = [event.clientX - frame.left, event.clientY - frame.top];
+      const all = drawn.points.flatMap((own, at) => own.map(([px, py, point]) => ({ at, px, py, point, far: Math.hypot(px - mx, py - my) })));
+      const near = all.reduce((best, one) => (!best || one.far < best.far ? one : best), null);
+      if (!near || near.far > 40) return leave();
+      const same = all.filter((one) => Math.hypot(one.px - near.px, one.py - near.py) < 2);
+      drawn.groups.forEach((group, at) => group.classList.toggle("on", same.some((one) => one.at === at)));
+      box.classList.add("busy");
+      tip.replaceChildren(...same.map((one) => el("div", {}, el("b", {}, chart.series[one.at].name || chart.series[one.at].label), " ", one.point.tip)));
+      tip.style.display = "block";
+      tip.style.left = Math.max(0, Math.min(near.px + 12, frame.width - tip.offsetWidth - 4)) + "px";
+      tip.style.top = Math.min(near.py + 12, frame.height - 20) + "px";
+    };
+    drawn.node.addEventListener("pointermove", move);
+    drawn.node.addEventListener("pointerdown", move);
+    drawn.node.addEventListener("pointerleave", leave);
+  }
+
+  const file = (chart) => new XMLSerializer().serializeToString(draw(chart, 1000, 460, true).node);
+  function save(chart, format) {
+    if (format === "svg") return PZ.save(PZ.fileName(chart.name) + ".svg", "image/svg+xml", file(chart));
+    const image = new Image();
+    image.onload = () => {
+      const canvas = el("canvas", { width: 2000, height: 920 });
+      canvas.getContext("2d").drawImage(image, 0, 0, 2000, 920);
+      canvas.toBlob((blob) => PZ.save(PZ.fileName(chart.name) + ".png", "image/png", blob));
+    };
+    image.src = "data:image/svg+xml;charset=utf-8," + encodeURIComponent(file(chart));
+  }
+
+  // chart: {name, title, x, y, series, vline, steps, join, heads, lines}
   PZ.chart = function (id, chart) {
     const host = document.getElementById(id);
-    let box = host.querySelector(".plot");
-    if (!box) {
-      box = el("div", { class: "plot", style: "min-height:" + (chart.height || 440) + "px" });
+    const box = host.querySelector(".plot") || el("div", { class: "plot" });
+    if (!host.chart) {
       host.replaceChildren(el("figure", {}, box, el("figcaption", { class: "tools" }), el("details", {}, el("summary", {}, "Data of this chart as a table"))));
-      PZ.themed.push(() => PZ.chart(id, host.chart));
+      let width = 0;
+      new ResizeObserver(() => {
+        if (Math.abs(box.clientWidth - width) > 1) redraw();
+        width = box.clientWidth;
+      }).observe(box);
+    }
+    function redraw() {
+      const drawn = draw(host.chart, box.clientWidth || 800, box.clientHeight || 400);
+      box.replaceChildren(drawn.node);
+      hover(box, host.chart, drawn);
     }
     host.chart = chart;
-    chart.box = box;
-    box.setAttribute("role", "img");
-    box.setAttribute("aria-label", chart.title + ". The table after it holds the same numbers.");
-    plotly(() => draw(host, box));
-    const picture = (format) => () => window.Plotly.downloadImage(box, { format, filename: PZ.fileName(chart.name), width: 1100, height: 560, scale: format === "png" ? 2 : 1 });
+    box.style.minHeight = chart.series.length > 16 ? LINE * chart.series.length + 80 + "px" : "";
+    redraw();
     host.querySelector("figcaption").replaceChildren(...["svg", "png"].map((format) =>
-      el("button", { type: "button", class: "small", onclick: picture(format), "aria-label": "Download the chart as " + format.toUpperCase() }, format.toUpperCase())));
+      el("button", { type: "button", class: "small", onclick: () => save(host.chart, format), "aria-label": "Download the chart as " + format.toUpperCase() }, format.toUpperCase())));
     const details = host.querySelector("details");
     details.replaceChildren(details.firstChild, PZ.plainTable(chart.name, chart.title, chart.heads, chart.lines));
   };
 
-  function draw(host, box) {
-    const { traces, onlegend } = host.chart;
-    window.Plotly.react(box, traces, layout(host.chart), { responsive: true, displaylogo: false, displayModeBar: false });
-    document.getElementById("js-plotly-tester")?.setAttribute("aria-hidden", "true");
-    if (onlegend && !box.wired) {
-      box.wired = true;
-      box.on("plotly_legendclick", (event) => host.chart.onlegend(event.data[event.curveNumber]));
-      box.on("plotly_legenddoubleclick", () => false);
-    }
-  }
-
-  // Stretches without a gap, so that a band never spans a length that has no number.
-  function stretches(row) {
-    const parts = [[]];
-    row.cells.forEach((cell, at) => {
-      if (cell.main) parts[parts.length - 1].push(at);
-      else if (cell.status !== "no instance") parts.push([]);
-    });
-    return parts.filter((part) => part.length);
-  }
-
-  // Traces of one encoding over lengths; `at` turns a length into an x.
-  PZ.curve = function (row, lengths, look, name, options) {
-    const [colour, dash, marker] = look;
-    const group = { legendgroup: name, showlegend: false, hoverinfo: "skip", visible: options.hidden ? "legendonly" : true };
-    const x = (index) => options.at(lengths[index]);
-    const shown = row.cells.map((cell, index) => [cell, index]).filter(([cell]) => cell.status !== "no instance");
-    const bands = options.bands === false ? [] : stretches(row).map((part) => ({
-      ...group, type: "scatter", mode: "lines", fill: "toself", fillcolor: PZ.faded(colour, 0.12), line: { width: 0 },
-      x: [...part, ...part.slice().reverse()].map(x),
-      y: [...part.map((index) => row.cells[index].main.high), ...part.slice().reverse().map((index) => row.cells[index].main.low)],
-    }));
-    const line = {
-      type: "scatter", mode: "lines+markers", name: PZ.plain(name + row.after), legendgroup: name, connectgaps: false, meta: name,
-      visible: group.visible, x: shown.map(([, index]) => x(index)), y: shown.map(([cell]) => cell.main?.mean ?? null),
-      line: { color: colour, dash, width: 2 }, marker: { symbol: marker, size: 8 },
-      text: shown.map(([cell, index]) => PZ.plain(name) + "<br>length " + lengths[index] + ": " + PZ.percent(cell.main?.mean) + " % " + PZ.interval(cell.main?.low, cell.main?.high) + (row.track === "encoder" ? "<br>whole answers: " : "<br>tokens: ") + PZ.percent(cell.beside) + " %"),
-      hovertemplate: "%{text}<extra></extra>",
-    };
-    const dots = options.dots ? [{
-      ...group, hoverinfo: "text", type: "scatter", mode: "markers", marker: { color: colour, size: 6, opacity: 0.65, symbol: "circle-open" },
-      x: shown.flatMap(([cell, index]) => cell.seeds.map(() => x(index))),
-      y: shown.flatMap(([cell]) => cell.seeds.map(([, value]) => value)),
-      text: shown.flatMap(([cell]) => cell.seeds.map(([seed, value]) => PZ.plain(name) + ", seed " + seed + ": " + PZ.percent(value) + " %")),
-    }] : [];
-    return [...bands, ...dots, line];
+  // One encoding over lengths, as a series; `options`: name, label, look, at (length -> x), dots.
+  PZ.curve = function (row, lengths, options = {}) {
+    const at = options.at || ((length) => length);
+    const points = row.cells.flatMap((cell, index) => (cell.status === "no instance" ? [] : [{
+      x: at(lengths[index]), y: cell.main?.mean ?? null, low: cell.main?.low, high: cell.main?.high, seeds: options.dots ? cell.seeds : [],
+      tip: "length " + lengths[index] + ": " + PZ.percent(cell.main?.mean) + " % " + PZ.interval(cell.main?.low, cell.main?.high),
+    }]));
+    return { name: options.name || row.label, label: options.label || PZ.short(row.label), look: options.look || PZ.look(row.label), words: row.after, points };
   };
-
-  // The lines of the data table beside curves.
   PZ.curveHeads = (table) => ["encoding", "length", table.metric, "low", "high", table.other, "seeds", "instead of a number"];
   PZ.curveLines = (row, lengths, name) => row.cells.map((cell, at) =>
     [name, lengths[at], ...(cell.main ? [cell.main.mean, cell.main.low, cell.main.high, cell.beside, cell.seeds.length, null] : [null, null, null, null, null, cell.status])]);
+  PZ.lengthAxis = (table) => ({ title: "test length" + (table.log ? ", logarithmic scale" : ""), log: table.log, values: [...table.lengths, table.train], ticks: table.lengths });
+  PZ.trained = (train) => ({ x: train, text: "longest length in training" });
 
-  PZ.lengthAxis = (lengths, log) => {
-    const place = (length) => (log ? Math.log(Math.max(length, 1)) : length);
-    const first = place(lengths[0]), span = place(lengths.at(-1)) - first || 1;
-    let last = -1;  // neighbours share one label
-    const shown = lengths.filter((length) => {
-      const here = (place(length) - first) / span;
-      return here - last >= 0.04 ? ((last = here), true) : false;
-    });
-    return { title: "test length" + (log ? ", logarithmic scale" : ""), type: log ? "log" : "linear", tickvals: shown, ticktext: shown.map(String) };
+  // Which curves to show: a labelled box each, the variants folded away. `pick(labels)` is told.
+  PZ.picks = function (id, rows, picked, pick) {
+    const host = document.getElementById(id);
+    const focused = host.contains(document.activeElement) ? document.activeElement.value : null;
+    const open = host.querySelector("details")?.open;
+    const box = (row) => el("label", { class: "check", title: row.label },
+      el("input", { type: "checkbox", value: row.label, checked: picked.includes(row.label), onchange: () => pick([...host.querySelectorAll("input:checked")].map((one) => one.value)) }),
+      el("span", { class: "dot", style: "background:" + PZ.look(row.label)[0] }), PZ.short(row.label));
+    const [plain, others] = [rows.filter((row) => !row.custom && !row.mode), rows.filter((row) => row.custom || row.mode)];
+    host.replaceChildren(host.querySelector("legend"), ...plain.map(box),
+      ...(others.length ? [el("details", { open: open || others.some((row) => picked.includes(row.label)) }, el("summary", {}, others.length + " variants and evaluation modes"), others.map(box))] : []));
+    if (focused !== null) [...host.querySelectorAll("input")].find((one) => one.value === focused)?.focus();
   };
-  PZ.shareAxis = { title: "exact match, of encoders token accuracy", tickformat: ".0%", range: [-0.03, 1.04] };
-  // A logarithmic axis with ticks at 1, 2 and 5 times the powers of ten, or at the powers alone.
-  PZ.logAxis = (values) => {
-    const positive = values.filter((value) => value > 0);
-    const [low, high] = [Math.min(...positive) / 1.25, Math.max(...positive) * 1.25];
-    const decades = Math.log10(high / low);
-    const ticks = [];
-    for (let power = Math.floor(Math.log10(low)); power <= Math.log10(high); power += decades > 7 ? 2 : 1) {
-      for (const step of decades > 3 ? [1] : [1, 2, 5]) if (step * 10 ** power >= low && step * 10 ** power <= high) ticks.push(step * 10 ** power);
-    }
-    return positive.length ? { type: "log", tickvals: ticks, ticktext: ticks.map((tick) => (tick < 1 ? String(+tick.toPrecision(3)) : tick.toLocaleString("en"))), range: [Math.log10(low), Math.log10(high)] } : {};
-  };
-  // The longest length in training, as shapes and a note.
-  PZ.trained = (train, log) => ({
-    shapes: [{ type: "line", x0: train, x1: train, yref: "paper", y0: 0, y1: 1, line: { color: "#808890", dash: "dash", width: 1 } }],
-    annotations: [{ x: log ? Math.log10(train) : train, yref: "paper", y: 1, yanchor: "bottom", xanchor: "left", showarrow: false, text: "longest in training", font: { size: 12 } }],
-  });
-  PZ.colours = colours;
 })();

@@ -16,8 +16,9 @@ window.PZ = (function () {
     return node;
   }
 
-  // State: the part of the address behind "#", as in #protocol=quick&sort=unseen-desc.
-  // location.replace works from the disk too, where history.replaceState is refused.
+  // State: the part of the address behind "#", as in #protocol=quick&sort=unseen-desc. A choice is an
+  // entry of the history; a sorting or a search (quiet) replaces it, which works from the disk too,
+  // where history.replaceState is refused.
   const listeners = [];
   let written = null;
   const read = () => new URLSearchParams(location.hash.slice(1));
@@ -33,17 +34,35 @@ window.PZ = (function () {
         }
       }
       written = "#" + now.toString();
-      if (location.hash !== written && (location.hash || now.size)) location.replace(written);
+      if (location.hash !== written && (location.hash || now.size)) {
+        if (quiet) location.replace(written);
+        else location.hash = written;
+      }
       if (!quiet) listeners.forEach((listener) => listener());
+      keep();
     },
   };
   window.addEventListener("hashchange", () => {
     if (location.hash !== written) listeners.forEach((listener) => listener());
     written = location.hash;
+    keep();
   });
   function page(render) {
     listeners.push(render);
     render();
+    keep();
+  }
+  // The protocol, the settings, the device and the task go along to the other pages.
+  const KEPT = ["protocol", "tuning", "device", "task"];
+  function kept() {
+    const now = read(), found = new URLSearchParams();
+    for (const key of KEPT) if (now.get(key)) found.set(key, now.get(key));
+    const task = document.querySelector("[data-task]")?.dataset.task;
+    if (task) found.set("task", task);
+    return found.size ? "#" + found : "";
+  }
+  function keep() {
+    document.querySelectorAll(".top a").forEach((link) => (link.href = link.href.split("#")[0] + kept()));
   }
 
   // Numbers as text.
@@ -81,13 +100,13 @@ window.PZ = (function () {
     tested.forEach((one, at) => (one.adjusted = highest = Math.max(highest, Math.min(1, (tested.length - at) * one.p))));
     return found;
   }
-  // (first, second) -> their pair, corrected for all pairs of the table. A line with custom options
-  // changes no other line's result.
+  // (first, second) -> their pair, corrected for all pairs of the table. A line with custom options, or
+  // of another evaluation mode, changes no other line's result.
   function pairs(lines) {
-    const plain = lines.filter((line) => !line.custom);
+    const plain = lines.filter((line) => !line.custom && !line.mode);
     const all = compare(plain);
     return (first, second) => {
-      const custom = [first, second].filter((line) => line.custom);
+      const custom = [first, second].filter((line) => line.custom || line.mode);
       const found = (custom.length ? compare([...custom, ...plain]) : all).find((one) => [one.first, one.second].every((line) => line === first || line === second));
       return found.first === first || found.p === undefined ? found : { ...found, mean: -found.mean, low: -found.high, high: -found.low };
     };
@@ -110,12 +129,14 @@ window.PZ = (function () {
   }
   // 1: the first is better, -1: the second, 0: not distinguishable.
   const sign = (pair) => (pair.p === undefined || pair.adjusted >= window.DATA.level ? 0 : pair.mean > 0 ? 1 : -1);
+  // 0 is outside the pair's own interval, and only the correction takes the difference away.
+  const weak = (pair) => pair.p !== undefined && !sign(pair) && pair.p < window.DATA.level;
 
   // Downloads. A text that a spreadsheet could take for a formula gets an apostrophe.
   const FORMULA = /^[\s'"]*[=+\-@\uff1d\uff0b\uff0d\uff20|%]/;
   function csvCell(value) {
     if (value === null || value === undefined) return "";
-    if (typeof value === "number") return String(value);
+    if (typeof value === "number") return String(Number.isInteger(value) ? value : +value.toPrecision(6));
     const text = FORMULA.test(value) ? "'" + value : String(value);
     return /[",\r\n]/.test(text) ? '"' + text.replaceAll('"', '""') + '"' : text;
   }
@@ -193,7 +214,7 @@ window.PZ = (function () {
     const [base, protocol] = select("protocol", "Protocol", bases.map((name) => [name, name]));
     const ofBase = tables.filter((t) => t.base === base);
     const tunings = new Map();
-    for (const policy of ["protocol", "tuned", "changed", "earlier"]) {
+    for (const policy of ["protocol", "earlier", "tuned", "changed"]) {
       for (const t of ofBase) if (t.policy === policy && !tunings.has(t.tuning)) tunings.set(t.tuning, tuningWords(t));
     }
     const [tuning, settings] = select("tuning", "Settings", [...tunings]);
@@ -203,7 +224,7 @@ window.PZ = (function () {
       devices.length < 2 ? [] : [["", "all devices"], ...devices.map((name) => [name, name])], "");
     const chosen = ofTuning.filter((t) =>
       device ? t.device === device || (!t.device && t.devices.length === 1 && t.devices[0] === device) : !t.device);
-    return { base, tuning, tables: chosen, controls: [protocol, settings, devicePick] };
+    return { base, tuning, device, tables: chosen, controls: [protocol, settings, devicePick] };
   }
   function tuningWords(table) {
     if (table.policy === "protocol") return "the protocol's own";
@@ -216,19 +237,28 @@ window.PZ = (function () {
     return "All encodings alike with changed settings (" + table.protocol + "): " + table.name + ".";
   }
 
-  const narrow = window.innerWidth < 480;
+  // Names: the short one of a label, and a long one that may break after an underscore alone.
+  const short = (label) => own(window.DATA.names, label) ?? label;
+  const breakable = (name) => name.split(/(?<=_)/).flatMap((part, at) => (at ? [document.createElement("wbr"), part] : [part]));
+  function legend(id, rows) {
+    const labels = new Set(rows.map((row) => row.plain ?? row.label));
+    const lines = window.DATA.legend.filter(([, label]) => labels.has(label));
+    document.getElementById(id).replaceChildren(...lines.map(([name, label]) => el("div", {}, el("dt", {}, name), el("dd", {}, label))));
+  }
   // The column that names the encoding, at the left of every table.
-  const nameColumn = (more) => ({ key: "encoding", title: "encoding", value: (row) => row.label, cell: encodingLink, align: "left", start: "asc",
-    frozen: true, width: narrow ? 110 : 160, most: narrow ? 124 : 240, css: "wrap", ...more });
+  const nameColumn = (more) => ({ key: "encoding", title: "encoding", value: (row) => row.label, cell: encodingLink, align: "left", start: "asc", ...more });
   const href = (page) => root + page;
   function encodingLink(row) {
     const known = own(window.DATA.encodings, row.bare);
-    return el("span", { class: "name" }, known ? el("a", { href: href(known.page) }, row.label) : row.label, badges(row));
+    const name = breakable(row.mode && row.below ? row.mode : short(row.label));
+    return el("span", { class: "name", title: row.spec }, known ? el("a", { href: href(known.page) + kept() }, name) : name, badges(row));
   }
   function badges(row) {
     return [
-      row.mode && ["mode", "the same trained weights, evaluated in another way"],
+      row.chosen_words && [row.chosen_words, "options of this encoding were chosen on results of tasks in this table"],
+      row.mode && ["same weights", "another way of evaluating the same trained weights; it has no rank"],
       row.custom && ["custom options", "options typed with the name, so tuned by hand; counts for no other place"],
+      row.other && ["protocol's own", "a run with the protocol's own settings, for comparison"],
       row.few && ["few seeds", row.seeds.length + " seed(s); the protocol asks for more"],
       row.old && ["old version", "version " + row.version + " of the encoding; the code has moved on"],
     ].filter(Boolean).map(([words, title]) => el("span", { class: "badge", title }, words));
@@ -237,9 +267,8 @@ window.PZ = (function () {
   // The theme: that of the system until the button is pressed.
   const dark = window.matchMedia("(prefers-color-scheme: dark)");
   const isDark = () => (document.documentElement.dataset.theme || (dark.matches ? "dark" : "light")) === "dark";
-  const themed = [];
   const button = document.getElementById("theme");
-  function label() {
+  function words() {
     button.textContent = isDark() ? "Light" : "Dark";
     button.setAttribute("aria-label", "Switch to the " + (isDark() ? "light" : "dark") + " theme");
   }
@@ -251,16 +280,12 @@ window.PZ = (function () {
     } catch {
       // The choice holds for this page.
     }
-    label();
-    themed.forEach((draw) => draw());
+    words();
   });
-  dark.addEventListener("change", () => {
-    label();
-    themed.forEach((draw) => draw());
-  });
-  label();
+  dark.addEventListener("change", words);
+  words();
 
-  return { root, own, el, state, page, number, percent, interval, times, reach, rank, mean, stat, pairs, sign,
+  return { root, own, el, state, page, number, percent, interval, times, reach, rank, mean, stat, pairs, sign, weak,
     csv, downloads, save, fileName, plainTable, select, toggle, put, choose, policyWords, href, encodingLink, nameColumn, badges,
-    isDark, themed };
+    short, breakable, legend, kept };
 })();

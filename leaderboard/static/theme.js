@@ -1,6 +1,7 @@
 "use strict";
 // Before the first paint: the theme that the reader chose, if the browser kept it.
 (function () {
+  document.documentElement.classList.add("js");
   try {
     const kept = window.localStorage.getItem("pezoo-theme");
     if (kept === "light" || kept === "dark") document.documentElement.dataset.theme = kept;

@@ -124,7 +124,7 @@ def test_equal_encodings_are_seldom_told_apart_in_a_whole_table():
             name: Scores({seed: draws.gauss(0.5, 0.05) for seed in range(5)}) for name in "abcdef"
         }
         found = compare(scores)
-        false += any(one.verdict != SAME for one in found)
+        false += any(one.sign for one in found)
         uncorrected += any(one.p < 0.05 for one in found)
     assert false / tables < 0.05 + 3 * (0.05 * 0.95 / tables) ** 0.5
     assert uncorrected / tables > 0.2  # what the correction is for
@@ -175,7 +175,7 @@ def test_verdicts_in_words(record):
 
 def test_two_with_custom_options_are_left_out_not_put_down_to_their_seeds(record):
     typed = [one for n in range(2) for one in seeds(record, f"c(n={n})", 60 + n, 62, 61)]
-    own = "(for an encoding with custom options: that one and its own)"
+    own = "; an encoding with custom options adds its own pairs to its own tests alone"
     test = "Paired t tests over shared seeds, 5 % level, Holm's correction"
     left = "Encodings with custom options are not compared with each other"
     a, b = seeds(record, "a", 10, 12, 11), seeds(record, "b", 11, 10, 12)
@@ -186,11 +186,11 @@ def test_two_with_custom_options_are_left_out_not_put_down_to_their_seeds(record
         left,
     ]
     words = verdicts(summarise(a + b + typed))
-    assert words[0] == f"{test} over 1 pair {own}:"
+    assert words[0] == f"{test} over 1 pair{own}:"
     same = [one for n in range(2) for one in seeds(record, f"c(n={n})", 11, 11, 11)]
     apart = seeds(record, "d(n=3)", 90, 91, first=7)
     assert verdicts(summarise(a + b + same + apart)) == [
-        f"{test} over 1 pair {own}: no two are distinguishable",
+        f"{test} over 1 pair{own}: no two are distinguishable",
         "Not compared, for too few shared seeds: d(n=3)",
         left,
     ]

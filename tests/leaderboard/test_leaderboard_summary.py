@@ -168,7 +168,7 @@ def test_a_mode_keeps_its_scores_apart(raw):
     one["modes"] = {"snapped": raw(right={10: 100, 20: 90})["scores"]}
     rows = summarise([Record.of(one)])
     assert [(r.label, r.mode, r.unseen.mean) for r in rows] == [
-        ("prism (snapped)", "snapped", 0.9), ("prism", "", 0.1),
+        ("prism", "", 0.1), ("prism (snapped)", "snapped", 0.9),
     ]  # fmt: skip
     assert rows[0].runs == rows[1].runs
 

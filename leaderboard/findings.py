@@ -1,0 +1,185 @@
+"""What the records say, in sentences: for LEADERBOARD.md and the page that advises."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+from leaderboard.catalog import Catalog
+from leaderboard.overview import bare_lines
+from leaderboard.ranks import ALIKE, UNKNOWN, WEAK, matrix
+from leaderboard.rows import Line, Row
+from leaderboard.tables import Table
+from leaderboard.text import percent
+from pezoo.spec import bare
+
+NEAR = 0.05  # of the best mean: what counts as about as good
+
+
+@dataclass(frozen=True)
+class Best:
+    """Who does best on one task: `row` has the highest mean, `alike` are not told apart from it,
+    and of `open` too few seeds are shared to say."""
+
+    task: str
+    row: Row
+    alike: tuple[Row, ...]
+    open: tuple[Row, ...]
+
+
+def findings(lines: Sequence[Line], tables: Sequence[Table]) -> list[str]:
+    """Five lines at most about the encodings without options of their own."""
+    return [text for text in _findings(bare_lines(lines), tables) if text][:5]
+
+
+def _findings(lines: Sequence[Line], tables: Sequence[Table]) -> Iterator[str]:
+    known = [line for line in lines if line.unseen is not None]
+    if known and len(tables) > 1:
+        best = known[0]
+        more = f", then {_mean(known[1])}" if len(known) > 1 else ""
+        others = (best.ranks or (1, 1))[1] - 1
+        alike = f"; not told apart from the first: {others}" if others else ""
+        yield f"Over all {len(tables)} tasks, {_mean(best)} is first{more}{alike}."
+    solved = {task: names for task, names in _solving(tables).items() if names}
+    yield "Right to the longest test length: " + _list(solved) if solved else ""
+    found = bests(tables)
+    open_ = [best for best in found if best.task not in solved]
+    yield (
+        "Solved to the longest test length by none: "
+        + _list({best.task: [f"best {best.row.label}, {_percent(best.row)}"] for best in open_})
+        if open_
+        else ""
+    )
+    one_device = len({record.env.device for table in tables for record in table.records}) == 1
+    yield _fastest(lines) if one_device else ""
+    unable = [
+        line.label
+        for line in lines
+        if any(row.unseen_note == "cannot represent" for row in line.own)
+    ]
+    yield f"Cannot represent positions beyond training: {', '.join(unable)}." if unable else ""
+
+
+def bests(tables: Sequence[Table]) -> list[Best]:
+    """The best encoding without options of its own on each task that has a number."""
+    found = []
+    for table in tables:
+        rows = [row for row in table.rows if not row.custom and not row.mode]
+        scored = matrix(rows)
+        if scored:
+            row, against = scored[0]
+            by: dict[str, list[Row]] = defaultdict(list)
+            for (other, _), words in zip(scored, against, strict=True):
+                by[words].append(other)
+            unsure = *by[WEAK], *by[UNKNOWN]
+            found.append(Best(table.first.task, row, tuple(by[ALIKE]), unsure))
+    return found
+
+
+def by_family(tables: Sequence[Table], catalog: Catalog) -> Mapping[str, list[Best]]:
+    """The best of each task, by kind of task."""
+    found: dict[str, list[Best]] = defaultdict(list)
+    for best in bests(tables):
+        task = catalog.tasks.get(bare(best.task))
+        found[(task and task.family) or "other"].append(best)
+    return dict(sorted(found.items()))
+
+
+def near_the_best(lines: Sequence[Line]) -> list[Line]:
+    """Lines whose mean over all tasks is within NEAR of the highest."""
+    known = [line for line in bare_lines(lines) if line.unseen]
+    most = max((line.unseen.mean for line in known if line.unseen), default=0.0)
+    return [line for line in known if line.unseen and line.unseen.mean >= most - NEAR]
+
+
+def speed(line: Line) -> float | None:
+    """Training steps per second: the median over the tasks."""
+    speeds = [row.steps_per_second for row in line.own if row.steps_per_second is not None]
+    return median(speeds) if speeds else None
+
+
+def decoded(line: Line) -> bool:
+    """Whether its runs had to be scored by decoding token by token."""
+    return any("decoding" in note for row in line.own for note in row.notes)
+
+
+def _solving(tables: Sequence[Table]) -> dict[str, list[str]]:
+    rows = {table.first.task: table.rows for table in tables}
+    return {
+        task: [r.label for r in own if r.reach_open and not r.custom and not r.mode]
+        for task, own in rows.items()
+    }
+
+
+def _fastest(lines: Sequence[Line]) -> str:
+    speeds = {line.label: value for line in lines if (value := speed(line))}
+    near = [line.label for line in near_the_best(lines) if line.label in speeds]
+    if not near or len(speeds) < 2:
+        return ""
+    first, quick = max(speeds, key=speeds.__getitem__), max(near, key=speeds.__getitem__)
+    if first == quick:
+        return f"{quick} is both fastest in training and within {NEAR:.0%} of the best mean."
+    return (
+        f"{first} trains fastest, {speeds[first]:.0f} steps/s; of those within "
+        f"{100 * NEAR:.0f} points of the best mean it is {quick}, {speeds[quick]:.0f} steps/s."
+    )
+
+
+def _mean(line: Line) -> str:
+    return f"{line.label} ({percent(line.unseen.mean if line.unseen else None)} %)"
+
+
+def _percent(row: Row) -> str:
+    return f"{percent(row.unseen.mean)} %" if row.unseen else "no number"
+
+
+def _list(found: Mapping[str, Sequence[str]]) -> str:
+    return "; ".join(f"{task} ({', '.join(names)})" for task, names in found.items()) + "."
+
+
+def chosen(tables: Sequence[Table], catalog: Catalog) -> set[str]:
+    """The labels of rows whose options were chosen on results of a task of these tables."""
+    return {
+        row.label
+        for table in tables
+        for row in table.rows
+        if (known := catalog.protocols.get(table.base))
+        and bare(table.first.task) in known.chosen_on(bare(row.encoding))
+    }
+
+
+def disclosure(tables: Sequence[Table], catalog: Catalog) -> str:
+    """Which encodings' options were chosen on tasks of these tables; "" for none."""
+    labels = chosen(tables, catalog)
+    rows = [row for table in tables for row in table.rows]
+    names = {bare(row.encoding) for row in rows if row.label in labels}
+    if not names:
+        return ""
+    return (
+        f"† Options of {' and '.join(sorted(names))} were chosen on results of these tasks, on "
+        "other seeds; the other encodings have their papers' values."
+    )
+
+
+def advice(lines: Sequence[Line], tables: Sequence[Table], catalog: Catalog) -> dict[str, Any]:
+    """What the page "Which encoding should I use?" is filled with."""
+    known = catalog.protocols.get(tables[0].base) if tables else None
+    plain = bare_lines(lines)
+    speeds = [(line, steps) for line in plain if (steps := speed(line))]
+    done = [line for line in plain if any(row.seeds for row in line.own)]
+    return {
+        "main": tables,
+        "about": known.description if known else "",
+        "findings": findings(lines, tables),
+        "families": by_family(tables, catalog),
+        "far": [line for line in plain if (line.reach or 0) > 1],
+        "fast": sorted(speeds, key=lambda pair: -pair[1]),
+        "near": near_the_best(lines),
+        "devices": sorted({record.env.device for table in tables for record in table.records}),
+        "cached": [line for line in done if not decoded(line)],
+        "uncached": [line for line in done if decoded(line)],
+        "rope": next((line for line in plain if line.label == "rope" and line.counted), None),
+    }
