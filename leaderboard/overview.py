@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
-from itertools import groupby
 from statistics import fmean
 
 from leaderboard.intervals import Stat, over_seeds
@@ -25,12 +25,17 @@ def overview(tables: Sequence[Table]) -> list[Line]:
     return sorted(lines, key=lambda line: (order.get(line.plain, last), bool(line.mode)))
 
 
+def protocols(tables: Sequence[Table]) -> list[str]:
+    """Those that have runs, in the order that pages show them: decoders, then by number of runs."""
+    runs = Counter(table.base for table in tables for _ in table.records)
+    encoders = {table.base for table in tables if table.of_encoders}
+    return sorted(runs, key=lambda base: (base in encoders, -runs[base], base))
+
+
 def main_tables(tables: Sequence[Table]) -> list[Table]:
-    """Those of the protocol with most runs in its own settings, by task."""
-    own = [table for table in tables if table.policy == PROTOCOL]
-    groups = [list(group) for _, group in groupby(own, key=lambda table: table.base)]
-    decoders = [group for group in groups if group[0].rows[0].track == "decoder"] or groups
-    return max(decoders, key=lambda group: sum(len(t.records) for t in group), default=[])
+    """Those of the first protocol in its own settings, by task."""
+    first = protocols(tables)[:1]
+    return [table for table in tables if [table.base] == first and table.policy == PROTOCOL]
 
 
 def bare_lines(lines: Sequence[Line]) -> list[Line]:

@@ -19,7 +19,7 @@ from leaderboard.encoders import encoders
 from leaderboard.escape import script_json
 from leaderboard.files import write
 from leaderboard.findings import advice, disclosure
-from leaderboard.overview import bare_lines, main_tables, overview
+from leaderboard.overview import bare_lines, main_tables, overview, protocols
 from leaderboard.records import SITE_RECORDS, SITE_TABLES
 from leaderboard.render import render
 from leaderboard.schema import Record
@@ -108,9 +108,10 @@ def _pages(
     method = {"protocols": catalog.protocols.values(), "bibtex": bibliography.pezoo(__version__)}
     yield "method.html", render("method.html", **method, **top)
     rows = [row for table in tables for row in table.rows]
-    look = styles(rows)
+    look, order = styles(rows), protocols(tables)
     for name, facts in data["tasks"].items():
         task, own = catalog.tasks.get(bare(name)), [t for t in tables if t.first.task == name]
+        own.sort(key=lambda table: order.index(table.base))
         drawn = [
             (one.title, shown(one.rows), look, "test length", data["names"]) for one in own[:1]
         ]

@@ -42,7 +42,7 @@ PZ.grid = (function () {
     const more = el("button", { type: "button", onclick: () => ((most += 5 * PAGE), fill()) });
     const table = el("table", { class: "grid", "aria-label": label }, el("thead", {}, el("tr", {}, heads)), body);
     host.replaceChildren(
-      el("div", { class: "tools" }, options.search === false || rows.length < 8 ? null : el("label", { for: search.id }, el("span", {}, "Search"), search), count, PZ.downloads(name, files)),
+      el("div", { class: "tools" }, options.search === false || rows.length < 6 ? null : el("label", { for: search.id }, el("span", {}, "Search"), search), count, PZ.downloads(name, files)),
       el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": label }, table), el("p", { class: "more" }, more));
 
     function turn(column) {

@@ -58,8 +58,11 @@ def browser():
         browser.close()
 
 
+LONG = "rope(base=20000.0,layout=half,scaling=default)"
+
+
 def example_records(raw):
-    """Five seeds of four encodings on two tasks, a mode, a failure, a grid, a second protocol."""
+    """Five seeds of five encodings on two tasks, a mode, a failure, a grid, a second protocol."""
     right = {
         "rope": {10: 95, 15: 20, 20: 0},
         "alibi": {10: 90, 15: 60, 20: 20},
@@ -67,7 +70,7 @@ def example_records(raw):
         "learned": {10: 99, 15: "cannot represent", 20: "cannot represent"},
     }
     for task in ("copy", "reverse"):
-        for name, scores in right.items():
+        for name, scores in {**right, LONG: right["rope"]}.items():
             for seed in range(5):
                 own = {n: v if isinstance(v, str) else max(0, v - seed) for n, v in scores.items()}
                 one = raw(name, seed, own, task=task)
@@ -111,7 +114,7 @@ class Visit:
         self.page.goto("about:blank")
         self.page.goto(path.as_uri() + state)
         if drawn and self.page.locator(".plot").count():
-            self.page.wait_for_selector(".plot .main-svg")
+            self.page.wait_for_selector(".plot .tip", state="attached")
         return self.page
 
     def _failed(self, request) -> None:
@@ -127,10 +130,12 @@ class Visit:
 
     def names(self) -> list[str]:
         """The encodings of the table, from top to bottom, without their badges."""
-        return self.page.locator(".tabulator-row .name > a").all_inner_texts()
+        return self.page.locator(".grid .name > a").all_inner_texts()
 
     def column(self, name: str) -> list[str]:
-        cells = self.page.locator(f'.tabulator-row [tabulator-field="{name}"]')
+        heads = self.page.locator("#table thead th").all_inner_texts()
+        (at,) = [n for n, head in enumerate(heads) if head.split("\n")[0].strip(" ▲▼") == name]
+        cells = self.page.locator(f"#table tbody tr > :nth-child({at + 1})")
         return [text.split("\n")[0].strip() for text in cells.all_inner_texts()]
 
 
@@ -167,7 +172,7 @@ def test_pages_of_tasks_and_encodings_open(visit, example):
         assert page.inner_text("h1") == name.split("/")[1]
 
 
-ROLES = {"button", "link", "checkbox", "combobox", "searchbox", "grid", "columnheader", "image"}
+ROLES = {"button", "link", "checkbox", "combobox", "searchbox", "region", "columnheader", "image"}
 
 
 def named(page):
@@ -178,36 +183,59 @@ def named(page):
     assert nameless == []
 
 
-def test_sort_by_mouse_and_keyboard_and_follow_the_permalink(visit, example):
+def test_the_first_screen_has_bare_encodings_best_first(visit, example):
     page = visit.open(example / "site" / "index.html")
-    assert visit.names()[:4] == ["prism (snapped)", "prism", "alibi", "rope"]
-    page.get_by_role("columnheader", name="steps/s").click()
+    assert visit.names() == ["prism", "alibi", "rope", "learned", "t5"]
+    page.get_by_label("show variants (1)").check()
+    page.get_by_label("show evaluation modes").check()
+    names = visit.names()
+    assert names[:2] == ["prism", "snapped"]  # below the weights that it evaluates
+    assert "rope [a]" in names
+    snapped = page.locator(".grid tbody tr.sub").first.inner_text().split("\t")
+    assert snapped[1].strip() == ""  # no rank
+    assert LONG in page.inner_text("#legend")
+    assert "options chosen on 2 of these tasks" in page.locator(".grid tbody tr").first.inner_text()
+    assert "† Options of prism were chosen on results" in page.inner_text("#disclosure")
+
+
+def test_sort_by_mouse_and_keyboard_and_follow_the_permalink(visit, example):
+    page = visit.open(example / "site" / "index.html", "#modes=1")
+    assert visit.names() == ["prism", "snapped", "alibi", "rope", "learned", "t5"]
+    page.get_by_role("button", name="steps/s").click()
     assert "sort=speed-desc" in page.url
-    page.get_by_role("columnheader", name="encoding").focus()
+    page.get_by_role("button", name="encoding").focus()
     page.keyboard.press("Enter")
-    assert page.url.endswith("#sort=encoding-asc")
-    names = ["alibi", "learned", "prism", "prism (snapped)", "rope", "t5"]
+    assert page.url.endswith("#modes=1&sort=encoding-asc")
+    names = ["alibi", "learned", "prism", "snapped", "rope", "t5"]
     assert visit.names() == names
-    visit.open(example / "site" / "index.html", "#sort=encoding-asc")
+    head = page.locator(".grid thead th").first
+    assert head.get_attribute("aria-sort") == "ascending"
+    visit.open(example / "site" / "index.html", "#modes=1&sort=encoding-asc")
     assert visit.names() == names
-    page.keyboard.press("Tab")
-    page.evaluate("location.hash = '#sort=encoding-desc'")  # a link within the page
+    page.evaluate("location.hash = '#modes=1&sort=encoding-desc'")  # a link within the page
     visit.until(lambda: visit.names()[:1] == ["t5"])
 
 
-def test_filters_search_and_their_permalink(visit, example):
+def test_filters_are_in_the_history_and_go_along(visit, example):
     page = visit.open(example / "site" / "index.html")
     page.get_by_role("combobox", name="Protocol").select_option("prism2025")
     assert "protocol=prism2025" in page.url
     assert visit.names() == ["rope"]
-    page.get_by_role("combobox", name="Protocol").select_option("quick")
-    page.get_by_label("evaluation modes").uncheck()
-    assert "prism (snapped)" not in visit.names()
-    page.get_by_label("Search").fill("al")
+    page.get_by_role("link", name="Cost").click()
+    assert "protocol=prism2025" in page.url
+    page.go_back()
+    page.go_back()
+    visit.until(lambda: visit.names()[:1] == ["prism"])  # what was seen before
+    page.get_by_label("show variants").check()
+    page.get_by_label("show evaluation modes").check()
+    page.get_by_label("Search").fill("alib")
     assert visit.names() == ["alibi"]
-    assert "1 of 5 rows" in page.inner_text(".count")
+    assert "1 of 7 rows" in page.inner_text(".count")
     visit.open(example / "site" / "index.html", "#" + page.url.partition("#")[2])
     assert visit.names() == ["alibi"]
+    page = visit.open(example / "site" / "task" / "reverse.html")
+    page.get_by_role("link", name="Compare").click()
+    assert page.get_by_role("combobox", name="Curves of task").input_value() == "reverse"
 
 
 def test_a_tuned_table_says_what_was_chosen_and_what_it_cost(visit, raw, save, tmp_path):
@@ -220,7 +248,7 @@ def test_a_tuned_table_says_what_was_chosen_and_what_it_cost(visit, raw, save, t
     page.get_by_label("Settings").select_option(label=words)
     assert words in page.inner_text("#facts")
     for name, chosen in (("rope", "lr=0.003, steps=1500"), ("alibi", "lr=0.001, steps=1500")):
-        row = page.locator("#table .tabulator-row", has_text=name).inner_text()
+        row = page.locator("#table .grid tbody tr", has_text=name).inner_text()
         assert f"{chosen}of 4 tried, 120 CPU-seconds" in row.replace("\n", "")
     page = visit.open(tmp_path / "site" / "encoding" / "rope.html")
     page.get_by_label("Settings").select_option(label=words)
@@ -230,20 +258,26 @@ def test_a_tuned_table_says_what_was_chosen_and_what_it_cost(visit, raw, save, t
 def test_changed_settings_are_tables_of_their_own(visit, example):
     page = visit.open(example / "site" / "task" / "copy.html")
     options = page.get_by_label("Settings").locator("option").all_inner_texts()
-    assert options == ["the protocol's own", "changed: train.lr=0.1"]
+    assert options == ["the protocol's own", "changed: learning rate 0.1"]
     page.get_by_label("Settings").select_option("quick+ab12cd")
+    assert visit.names()[0] == "prism (protocol's own)"
+    assert {"alibi", "rope"} <= set(visit.names())
+    assert "against the protocol's rows, unranked" in page.inner_text("#facts")
+    rank = dict(zip(visit.names(), visit.column("rank"), strict=True))
+    assert (rank["alibi"][0], rank["prism (protocol's own)"]) == ("1", "")
+    page.get_by_label("beside the protocol's rows, unranked").uncheck()
     assert visit.names() == ["alibi", "rope"]
     assert "changed settings (quick+ab12cd)" in page.inner_text("#facts")
-    assert page.locator(".table-facts:not([hidden])").inner_text().count("train.lr = 0.1") == 1
+    assert page.locator(".table-facts.chosen").inner_text().count("train.lr = 0.1") == 1
 
 
 def test_words_are_never_zero(visit, example):
     page = visit.open(example / "site" / "index.html")
-    assert "cannot represent" in page.locator(".tabulator-row", has_text="learned").inner_text()
-    assert "failed" in page.locator(".tabulator-row", has_text="t5").inner_text()
-    assert "not run" in page.locator(".tabulator-row", has_text="t5").inner_text()
+    assert "cannot represent" in page.locator(".grid tbody tr", has_text="learned").inner_text()
+    assert "failed" in page.get_by_role("row", name="t5 ").inner_text()
+    assert "not run" in page.get_by_role("row", name="t5 ").inner_text()
     visit.open(example / "site" / "task" / "copy.html")
-    assert visit.column("l20")[-2:] == ["cannot represent", "failed"]
+    assert visit.column("20 (2x)")[-2:] == ["cannot represent", "failed"]
 
 
 def saved(page, press) -> tuple[str, bytes]:
@@ -258,13 +292,15 @@ def test_downloads_of_tables_and_charts(visit, example):
     name, data = saved(page, tools.get_by_role("button", name="CSV"))
     rows = list(csv.DictReader(io.StringIO(data.decode())))
     assert name == "quick.copy.table.csv"
-    assert rows[0]["encoding"] == "prism (snapped)"
-    assert float(rows[0]["20 (2x)"]) == 0.97
+    assert rows[1]["encoding"] == "prism (snapped)"
+    assert float(rows[1]["20 (2x)"]) == 97  # the column says percent
+    assert float(rows[0]["unseen mean, low"]) < float(rows[0]["unseen mean, %"])
     _, data = saved(page, tools.get_by_role("button", name="JSON"))
-    assert json.loads(data)[0]["encoding"] == "prism (snapped)"
+    assert json.loads(data)[1]["encoding"] == "prism (snapped)"
     _, data = saved(page, page.get_by_role("button", name="Download the chart as SVG"))
     assert data.startswith(b"<svg")
-    assert b"prism (snapped)" in data
+    assert b"prism" in data
+    assert b"var(" not in data
     _, data = saved(page, page.get_by_role("button", name="Download the chart as PNG"))
     assert data.startswith(b"\x89PNG")
 
@@ -273,25 +309,65 @@ def test_the_chart_has_its_numbers_beside_it_and_seeds_on_demand(visit, example)
     page = visit.open(example / "site" / "task" / "copy.html")
     page.get_by_text("Data of this chart as a table").click()
     assert page.locator("#curve td", has_text="0.78").count() >= 1
-    traces = "document.querySelector('#curve .plot').data.length"
-    before = page.evaluate(traces)
+    seeds = page.locator("#curve .seed")
+    assert seeds.count() == 0
     page.get_by_label("every seed").check()
-    assert page.evaluate(traces) > before
+    assert seeds.count() > 20
     assert "dots=1" in page.url
     page.get_by_role("combobox", name="Accuracy").select_option("token")
-    assert page.evaluate("document.querySelector('#curve .plot').data.at(-1).name") == "chance"
-    page.locator("#curve .legendtoggle").nth(1).click()
-    visit.until(lambda: "hide=" in page.url)
+    assert "guess" in page.locator("#curve svg").text_content()
+    page.locator("#picks label", has_text="alibi").uncheck()
+    assert "curve=prism" in page.url
+    assert "alibi" not in page.locator("#curve svg").text_content()
+
+
+def test_curves_that_coincide_are_all_named(visit, raw, save, tmp_path):
+    same = [raw(name, seed) for name in ("rope", "alibi") for seed in range(2)]
+    build(None, save(*same), tmp_path / "site", None)
+    page = visit.open(tmp_path / "site" / "task" / "copy.html")
+    assert page.locator("#curve .band:visible").count() == 0
+    mark = page.locator("#curve .series .m").first.bounding_box()
+    page.mouse.move(mark["x"] + 3, mark["y"] + 3)
+    tip = page.locator(".tip").inner_text()
+    assert "rope" in tip
+    assert "alibi" in tip
+    assert page.locator("#curve .series.on").count() == 2
+
+
+def test_an_encoding_has_one_colour_everywhere(visit, example):
+    colour = "#curve .series .m[fill='{}']"
+    visit.open(example / "site" / "index.html", drawn=False)
+    fill = visit.page.evaluate("PZ.look('alibi')[0]")
+    for name in ("task/copy.html", "compare.html#pick=alibi&pick=rope"):
+        page_, _, state = name.partition("#")
+        page = visit.open(example / "site" / page_, "#" + state)
+        assert page.locator(colour.format(fill)).count() > 2
+
+
+def test_a_page_does_not_jump_when_its_chart_is_drawn(browser, example):
+    heights = []
+    for scripts in (False, True):
+        context = browser.new_context(
+            java_script_enabled=scripts, viewport={"width": 1280, "height": 800}
+        )
+        page = context.new_page()
+        page.goto((example / "site" / "task" / "copy.html").as_uri())
+        box = page.locator("#curve .plot").bounding_box()
+        heights.append((box["width"], box["height"]))
+        assert page.locator("#curve svg text", has_text="prism").count() >= 1
+        context.close()
+    assert heights[0] == heights[1]
 
 
 def test_dark_and_light(visit, example):
     page = visit.open(example / "site" / "task" / "copy.html")
     ground = "getComputedStyle(document.body).backgroundColor"
+    ink = "getComputedStyle(document.querySelector('#curve text.mid:not(.s)')).fill"
     assert page.evaluate(ground) == "rgb(255, 255, 255)"
     page.get_by_role("button", name="Switch to the dark theme").click()
     dark = page.evaluate(ground)
     assert dark == "rgb(20, 23, 27)"
-    assert page.evaluate("document.querySelector('#curve .plot').layout.paper_bgcolor") == "#14171b"
+    assert page.evaluate(ink) == "rgb(231, 234, 237)"
     page.reload()
     assert page.evaluate(ground) == dark  # kept
     page.get_by_role("button", name="Switch to the light theme").click()
@@ -302,12 +378,71 @@ def test_dark_and_light(visit, example):
     assert page.evaluate(ground) == dark
 
 
+def test_pick_unpick_and_pick_again(visit, example):
+    page = visit.open(example / "site" / "compare.html")
+    rows = page.locator("#table .grid tbody tr")
+    names = page.locator("#picks input")
+    assert rows.count() == 2  # two tasks, one pair
+    for name in ("prism", "alibi"):
+        page.locator(f'#picks input[value="{name}"]').uncheck()
+    assert "Choose at least two" in page.inner_text("#table")
+    for name in ("rope", "learned", "alibi"):
+        page.locator(f'#picks input[value="{name}"]').check()
+    assert rows.count() == 2 * 3
+    page.get_by_role("combobox", name="Curves of task").select_option("reverse")
+    assert rows.count() == 2 * 3
+    assert names.evaluate_all("all => all.filter((one) => one.checked).length") == 3
+    page.go_back()
+    visit.until(lambda: page.get_by_role("combobox", name="Curves of task").input_value() == "copy")
+
+
+def test_numbers_of_compare_subtract(visit, raw, save, tmp_path):
+    some = [raw("rope", seed, {10: 100, 20: 90}) for seed in range(3)]
+    more = [raw("rope", seed, {10: 100, 20: 100}) for seed in range(3, 9)]
+    other = [raw("alibi", seed, {10: 100, 20: 4 * seed}) for seed in range(3)]
+    build(None, save(*some, *more, *other), tmp_path / "site", None)
+    page = visit.open(tmp_path / "site" / "compare.html", "#pick=rope&pick=alibi")
+    numbers = {head: visit.column(head)[0] for head in ("first, %", "second, %", "difference")}
+    first, second = float(numbers["first, %"]), float(numbers["second, %"])
+    assert float(numbers["difference"].replace("−", "-")) == pytest.approx(first - second, abs=0.11)
+    assert page.locator("#table").inner_text().count("shared seeds") == 1
+
+
+def test_differences_are_a_matrix(visit, example):
+    page = visit.open(example / "site" / "task" / "copy.html")
+    cells = page.locator(".table-facts.chosen .signs tbody tr").first.locator("td")
+    titles = cells.evaluate_all("all => all.map((one) => one.title)")
+    assert "prism: better than alibi" in titles
+    assert page.locator(".table-facts.chosen details ul").first.is_hidden()
+
+
+def test_which_to_use_leads_to_tasks_and_encodings(visit, example):
+    page = visit.open(example / "site" / "which.html")
+    assert "Copying" in page.locator("h3").all_inner_texts()
+    page.get_by_role("link", name="copy", exact=True).first.click()
+    assert page.inner_text("h1") == "copy"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("width", "theme"), [(1280, "light"), (390, "dark")])
+def test_axe_finds_nothing_on_any_page(visit, example, width, theme):
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
+    visit.page.set_viewport_size({"width": width, "height": 800})
+    states = [(path, "") for path in kinds(example / "site")]
+    states += [(example / "site" / "index.html", "#variants=1&modes=1")]
+    visit.page.emulate_media(color_scheme=theme)
+    for path, state in states:
+        page = visit.open(path, state)
+        found = axe.run(page, options={"preload": False}).response["violations"]
+        assert [(one["id"], [n["target"] for n in one["nodes"]]) for one in found] == [], path
+
+
 def test_compare_has_the_paired_differences_of_python(visit, example):
     pick = "#task=copy&pick=prism&pick=alibi&pick=rope&pick=learned"
     page = visit.open(example / "site" / "compare.html", pick)
     found = {table.slug: table for table in tables(load([example])[0])}
     found = {(c.first, c.second): c for c in comparisons(found["quick.copy"].rows)}
-    lines = page.locator("#table .tabulator-row", has_text="copy").all_inner_texts()
+    lines = page.locator("#table .grid tbody tr", has_text="copy").all_inner_texts()
     (line,) = [one for one in lines if "prism" in one and "alibi" in one]
     pair = found["prism", "alibi"]
     stat = pair.difference
@@ -326,7 +461,7 @@ def test_compare_has_the_paired_differences_of_python(visit, example):
     (line,) = [one for one in lines if "learned" in one and "rope" in one]
     assert "fewer than two shared seeds: no statement" in line
     assert "cannot represent" in line
-    lengths = page.locator("#lengths .tabulator-row").all_inner_texts()
+    lengths = page.locator("#lengths .grid tbody tr").all_inner_texts()
     assert len(lengths) == 3 * 6  # lengths times pairs
     (line,) = [one for one in lengths if one.startswith("20") and "rope" in one and "alibi" in one]
     assert "alibi is better" in line
@@ -336,15 +471,18 @@ def test_compare_has_the_paired_differences_of_python(visit, example):
 
 def test_ticks_of_a_logarithmic_axis_are_numbers(visit, example):
     page = visit.open(example / "site" / "cost.html")
-    small = page.evaluate("PZ.logAxis([0.0005, 0.05]).ticktext")
-    assert [float(text) for text in small] == [0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05]
-    assert page.evaluate("PZ.logAxis([900, 2500]).ticktext") == ["1,000", "2,000"]
+    small = page.evaluate("PZ.powers(Math.log10(0.0005), Math.log10(0.05))")
+    assert small == [0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05]
+    assert page.evaluate("PZ.powers(Math.log10(900), Math.log10(2500))") == [1000, 2000]
+    assert page.evaluate("PZ.powers(Math.log10(310), Math.log10(460))") == [350, 400, 450]
 
 
 def test_cost_follows_the_choice_of_cost(visit, example):
     page = visit.open(example / "site" / "cost.html")
     page.get_by_role("combobox", name="Cost").select_option("parameters")
     assert "cost=parameters" in page.url
+    assert page.locator("#plot .v").count() == 1  # the steps
+    assert page.locator("#plot text.mid", has_text="parameters").count() == 1
     assert page.get_by_role("columnheader", name="parameters").count() >= 1
     assert "failed" in page.inner_text("#table")
 
@@ -352,19 +490,22 @@ def test_cost_follows_the_choice_of_cost(visit, example):
 def test_from_overview_to_a_run_and_its_record(visit, example):
     page = visit.open(example / "site" / "index.html")
     page.locator("#tasks a", has_text="copy").click()
-    page.locator(".tabulator-row", has_text="rope").get_by_role("link", name="Run").first.click()
+    page.locator(".grid tbody tr", has_text="rope").get_by_role("link", name="Run").first.click()
     assert "rope on copy, seed 0" in page.inner_text("h1")
     page.get_by_role("link", name="JSON").first.click()
     assert json.loads(page.inner_text("pre"))["run"] in page.url
 
 
-def test_without_scripts_pictures_and_links_remain(browser, example):
+def test_without_scripts_tables_pictures_and_links_remain(browser, example):
     context = browser.new_context(java_script_enabled=False)
     page = context.new_page()
     page.goto((example / "site" / "index.html").as_uri())
-    assert page.locator("noscript img, img").count() >= 2
-    page.get_by_role("link", name="quick / copy").click()
+    assert page.locator("#map tbody tr").first.inner_text().startswith("prism")
+    page.locator("#map thead").get_by_role("link", name="copy").click()
     assert page.inner_text("h1") == "copy"
+    assert page.locator("#curve svg").is_visible()
+    assert "78.0" in page.locator("#table tbody tr").first.inner_text()
+    assert page.locator(".static table").first.is_visible()  # of other settings
     context.close()
 
 
@@ -376,7 +517,7 @@ def test_a_host_and_a_subfolder_serve_it_as_well(browser, example):
         visit = Visit(browser.new_context())
         for name in ("index", "task/copy", "compare", "runs"):
             visit.page.goto(f"{root}/{name}.html")
-            visit.page.wait_for_selector(".tabulator-row")
+            visit.page.wait_for_selector(".grid tbody tr")
         server.shutdown()
     assert visit.errors == []
     assert all(url.startswith((root, "data:", "blob:")) for url in visit.requests)
@@ -405,9 +546,12 @@ def test_hostile_records_run_nothing_and_ask_for_nothing(visit, raw, tmp_path):
             state="#q=%3Cimg%20src=x%20onerror=window.pwned=1%3E&sort=__proto__-asc",
         )
         assert page.evaluate("window.pwned") is None, path
-    page = visit.open(tmp_path / "task" / "copy.html", "#hide=<img src=x onerror=pwned=1>")
-    assert set(visit.names()) == set(HOSTILE)
-    page.hover("#curve .plot .nsewdrag", position={"x": 20, "y": 40})
+    page = visit.open(tmp_path / "task" / "copy.html", "#curve=<img src=x onerror=pwned=1>")
+    labels = page.locator(".grid th[scope=row] .name").evaluate_all(
+        "all => all.map((n) => n.title)"
+    )
+    assert set(labels) == set(HOSTILE)
+    page.hover("#curve svg", position={"x": 60, "y": 40})
     _, data = saved(page, page.locator("#table").get_by_role("button", name="CSV"))
     cells = [cell for row in csv.reader(io.StringIO(data.decode())) for cell in row]
     assert "'=HYPERLINK(1)" in cells
@@ -444,10 +588,10 @@ def seconds(visit, path: Path, rows: int) -> float:
     spent = -busy(meter)
     began = time.perf_counter()
     page = visit.open(path, drawn=False)
-    page.wait_for_selector(".tabulator-row")
+    page.wait_for_selector(".grid tbody tr")
     took = time.perf_counter() - began
     spent += busy(meter)
-    assert page.locator(".tabulator-row").count() >= rows
+    assert page.locator(".grid tbody tr").count() >= rows
     return min(took, max(spent, 0.05))
 
 

@@ -100,7 +100,7 @@ for name, entry in entries().items():
     import_module(entry.module)
     top = {module.partition(".")[0] for module in {*sys.modules} - before}
     assert top <= {"pezoo"} | sys.stdlib_module_names, f"{name} loads {top}"
-for name in ("numba", "llvmlite", "scipy", "plotly", "pandas", "matplotlib", "transformers"):
+for name in ("numba", "llvmlite", "scipy", "pandas", "matplotlib", "transformers"):
     assert name not in sys.modules, f"{name} is loaded"
     sys.modules[name] = None  # to import it is an error from here on
 sys.path.insert(0, sys.argv[1])
