@@ -1,0 +1,91 @@
+"""Copy letters, with every n-gram of them there once or with some there twice."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from harness.tasks.base import Vocab
+from harness.tasks.strings import Strings
+
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+MOST = 0.1  # of all n-grams: the more there are, the longer it takes to avoid the others
+
+
+class NgramCopy(Strings):
+    """n random letters, then the same letters.
+
+    kitefable=kitefable
+
+    Copying by what stood before needs as many tokens as tell all places apart. `n`: no n-gram comes
+    up twice: a letter that completes one which was there is drawn again, until none does. `repeats`
+    above 0: after that, so many n-grams are written elsewhere, one after the other, so that one at
+    least is there twice; a copy does not overlap its original.
+
+    Vocabulary: a..z (ids 0..25) and "=". Length n: the number of letters; with repeats at least
+    twice the n of the n-grams; at most a tenth of the number of n-grams. Chance: 1/26.
+
+    Paper: Jelassi et al. 2024, "Repeat After Me: Transformers are Better than State Space Models at
+    Copying", which Hard-ALiBi comes from: trained on up to 50 tokens, tested on up to 1,000 by
+    exact match. Deviation: there letters are drawn freely; here the two cases are told apart by
+    construction.
+    """
+
+    name = "ngram_copy"
+    version = 1
+    summary = "copy letters whose n-grams are unique, or some repeated"
+    paper = "Jelassi et al. 2024"
+    example = "kitefable=kitefable"
+    vocab = Vocab((*LETTERS, "="))
+    chance = 1 / 26
+
+    def __init__(self, *, n: int = 3, repeats: int = 0) -> None:
+        if not 2 <= n <= 8:
+            raise ValueError(f"n must be 2 to 8, was {n}")
+        if not 0 <= repeats <= 100:
+            raise ValueError(f"repeats must be 0 to 100, was {repeats}")
+        self.n, self.repeats = n, repeats
+
+    def lengths(self, low: int, high: int) -> list[int]:
+        least = 2 * self.n if self.repeats else 1
+        return super().lengths(max(low, least), min(high, int(MOST * 26**self.n)))
+
+    def draw(self, generator: torch.Generator, batch: int, length: int) -> Tensor:
+        device = generator.device
+        x = torch.randint(26, (batch, length), generator=generator, device=device)
+        while bool((again := self.repeated(x)).any()):
+            fresh = torch.randint(26, x.shape, generator=generator, device=device)
+            x = torch.where(again, fresh, x)
+        spare = length - 2 * self.n  # letters in neither of two n-grams
+        for _ in range(self.repeats):
+            left, gap, coin = torch.rand(3, batch, 1, generator=generator, device=device)
+            first = (left * (spare + 1)).long()
+            second = first + self.n + (gap * (spare - first + 1)).long()
+            source, to = (
+                torch.where(coin < 0.5, first, second),
+                torch.where(coin < 0.5, second, first),
+            )
+            span = torch.arange(self.n, device=device)
+            x = x.scatter(1, to + span, x.gather(1, source + span))
+        return x
+
+    def answer(self, x: Tensor) -> Tensor:
+        return x
+
+    def repeated(self, x: Tensor) -> Tensor:
+        """(B, L) bool: the letters of x (B, L) that complete an n-gram which was there before."""
+        if x.shape[1] <= self.n:
+            return torch.zeros_like(x, dtype=torch.bool)
+        scale = 26 ** torch.arange(self.n, device=x.device)
+        codes = (x.unfold(1, self.n, 1) * scale).sum(2)  # (B, L - n + 1)
+        values, order = codes.sort(dim=1, stable=True)
+        same = torch.zeros_like(values, dtype=torch.bool)
+        same[:, 1:] = values[:, 1:] == values[:, :-1]
+        found = torch.zeros_like(same).scatter(1, order, same)
+        return torch.cat([torch.zeros_like(x[:, : self.n - 1], dtype=torch.bool), found], 1)
+
+    def solve(self, prompt: list[int]) -> list[int]:
+        return prompt[:-1]
+
+    def max_tokens(self, length: int) -> tuple[int, int]:
+        return length + 1, length

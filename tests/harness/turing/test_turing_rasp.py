@@ -1,0 +1,108 @@
+"""The RASP program against the simulator, for as long as no n-gram repeats."""
+
+import random
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from harness.turing.conditions import in_memory, repeated_ngram
+from harness.turing.machine import random_machine
+from harness.turing.rasp import BOS, EMPTY, SEP, Program, cumsum, select, shift_right, where
+from harness.turing.simulate import Configuration, run
+
+
+def drawn(seed, cells=10, steps=6):
+    """A random machine's run on a random tape, as long as it stays in memory."""
+    draw = random.Random(seed)
+    machine = random_machine(seed)
+    tape = tuple(draw.randrange(15) for _ in range(cells))
+    first = Configuration(tape, draw.randrange(cells), draw.randrange(5))
+    found = []
+    for now in run(machine, first, steps):
+        if not in_memory([first, now]):
+            break
+        found.append(now)
+    return machine, found
+
+
+def repeats(program, text):
+    """Whether a configuration after the first has an n-gram twice."""
+    cuts = [-1, *np.flatnonzero(text == SEP)]
+    parts = [text[a + 1 : b].tolist() for a, b in pairwise(cuts)]
+    return any(repeated_ngram(part, program.n) for part in parts[1:])
+
+
+def test_the_primitives():
+    x = np.array([3, 0, 5, 0, 7])
+    assert shift_right(x, 2, default=9).tolist() == [9, 9, 3, 0, 5]
+    assert cumsum(x).tolist() == [1, 1, 2, 2, 3]
+    assert where(x, x, x + 1).tolist() == [3, 1, 5, 1, 7]
+    assert select(x, x, np.equal).sum() == 6  # causal
+
+
+@pytest.mark.parametrize("n", [2, 3])
+def test_it_simulates_100_random_machines_while_no_ngram_repeats(n):
+    compared = machines = 0
+    for seed in range(100):
+        machine, found = drawn(seed)
+        program = Program(machine, n)
+        text = program.tokens(found)
+        predicted, several = program.predict(text)
+        first = int(np.flatnonzero(text == SEP)[0])
+        assert (predicted[:first] == EMPTY).all()
+        assert bool(several.any()) == repeats(program, text)
+        for place in range(first, len(text) - 1):
+            if several[place]:
+                break
+            assert predicted[place] == text[place + 1], (seed, place)
+            compared += 1
+        machines += len(found) > 1
+    assert machines > 80
+    assert compared > {2: 3000, 3: 5000}[n]
+
+
+def test_writing_alone_it_goes_on_as_the_machine_does():
+    machine, found = drawn(5)
+    assert len(found) > 3
+    program = Program(machine, 3)
+    want = program.tokens(found)
+    text = program.tokens(found[:1])
+    while len(text) < len(want):
+        predicted, several = program.predict(text)
+        assert not several[-1]
+        text = np.append(text, predicted[-1])
+    assert text.tolist() == want.tolist()
+
+
+def test_it_says_where_an_ngram_repeats():
+    """1 2 1 2: after "1 2" there are two places to go on from."""
+    machine = random_machine(0)
+    start = Configuration((1, 2, 1, 2, 9, 3), 5, 0)
+    program = Program(machine, 2)
+    text = program.tokens(run(machine, start, 1))
+    several = program.predict(text)[1]
+    first = int(np.flatnonzero(text == SEP)[0])
+    places = np.flatnonzero(several).tolist()
+    assert places == [first + 3, first + 5]
+    assert not Program(machine, 3).predict(text)[1].any()
+
+
+def test_the_head_stays_at_the_left_end():
+    seed = next(s for s in range(50) if random_machine(s).transitions[0, 4].direction < 0)
+    machine = random_machine(seed)
+    found = [*run(machine, Configuration((4, 5, 6, 7), 0, 0), 1)]
+    assert found[1].head == 0
+    program = Program(machine, 2)
+    text = program.tokens(found)
+    predicted, _ = program.predict(text)
+    first = int(np.flatnonzero(text == SEP)[0])
+    assert predicted[first:-1].tolist() == text[first + 1 :].tolist()
+    assert predicted[first] == BOS
+
+
+def test_ngrams_that_do_not_fit_are_refused():
+    with pytest.raises(ValueError, match="do not fit"):
+        Program(random_machine(0), 12)
+    with pytest.raises(ValueError, match="do not fit"):
+        Program(random_machine(0), 0)

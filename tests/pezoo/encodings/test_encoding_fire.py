@@ -1,0 +1,70 @@
+import math
+
+import pytest
+import torch
+
+from pezoo.base import Context, Shape
+from pezoo.encodings.fire import FIRE
+
+SHAPE = Shape(d_model=8, n_heads=2, d_head=4, n_layers=2, train_len=10)
+
+
+def made(**options):
+    torch.manual_seed(0)
+    return FIRE(SHAPE, **options).double()
+
+
+def test_it_is_the_formula():
+    """Number by number, with positions on both sides of L = 6."""
+    encoding = made(threshold=4.0, hidden=5)
+    with torch.no_grad():
+        encoding.c.copy_(torch.tensor([0.3, -0.7]))
+        encoding.share.copy_(torch.tensor([1.0, -1.5]))
+    pos = torch.tensor([[0, 1, 2, 3, 4, 5], [3, 4, 9, 10, 11, 40]])
+    q = torch.zeros(2, 2, 4, 4, dtype=torch.float64)
+    got = encoding.bias(q, q, Context(pos=pos, layer=1, n_new=4))
+    assert got.shape == (2, 2, 4, 6)
+    (w, b), v, o = (
+        encoding.inner[1].tolist(),
+        encoding.outer[1].tolist(),
+        encoding.offset[1].tolist(),
+    )
+    for row in range(2):
+        for i in range(2, 6):
+            for j in range(i + 1):
+                at, to = int(pos[row, i]), int(pos[row, j])
+                x = math.log(1 + 0.7 * (at - to)) / math.log(1 + 0.7 * max(at, 6.0))
+                inner = [max(0.0, x * w[m] + b[m]) for m in range(5)]
+                for h in range(2):
+                    want = sum(inner[m] * v[m][h] for m in range(5)) + o[h]
+                    assert got[row, h, i - 2, j].item() == pytest.approx(want, abs=1e-5)
+
+
+def test_the_example():
+    distance, reach = torch.tensor(3.0), torch.tensor(512.0)
+    x = torch.log1p(0.1 * distance) / torch.log1p(0.1 * reach)
+    assert round(float(x), 3) == 0.066
+
+
+def test_up_to_the_threshold_only_the_distance_counts():
+    encoding, q = made(threshold=20.0), torch.zeros(1, 2, 4, 4, dtype=torch.float64)
+
+    def bias(first):
+        return encoding.bias(q, q, Context(pos=torch.arange(first, first + 4)[None]))
+
+    assert torch.allclose(bias(0), bias(17))
+    assert not torch.allclose(bias(0), bias(30))
+
+
+def test_gradients():
+    encoding = made(threshold=2.0, hidden=4)
+    q = torch.zeros(1, 2, 4, 4, dtype=torch.float64)
+    ctx = Context(pos=torch.arange(4)[None])
+    inputs = tuple(encoding.parameters())
+    assert torch.autograd.gradcheck(lambda *_: encoding.bias(q, q, ctx), inputs)
+
+
+@pytest.mark.parametrize("option", ["hidden", "c", "threshold"])
+def test_what_is_not_above_0_is_an_error(option):
+    with pytest.raises(ValueError, match=f"{option} must be above 0, was 0"):
+        FIRE(SHAPE, **{option: 0})
