@@ -124,19 +124,22 @@ Context = Annotated[int, Field(ge=2, le=10**6)]
 class Train(Settings):
     """Optimisation. One length per batch, from `lengths`; with `context`, one per sample.
 
+    `samples`: a training set of that many, drawn once for the run, as many of each length, from
+    which every batch takes its rows; 0: new ones at every step.
     `draw`: "lengths" are equally likely; or "instances" are, where a task can list them: a length
     comes up in proportion to how many it has; or "shares": as often as `Task.share` says.
     `context`: a batch is that many tokens in each row, cut from one stream of samples. `borders`:
     tokens look across the borders of samples ("open"), or at their own sample alone ("closed").
     """
 
-    new = ("precision", "compile", "draw", "context", "borders")
+    new = ("precision", "compile", "draw", "context", "borders", "samples")
 
     steps: PositiveInt
     batch: PositiveInt
     lengths: tuple[Length, Length]
     curriculum: tuple[Stage, ...] = ()
     draw: Draw = "lengths"
+    samples: int = Field(0, ge=0)
     context: Context | None = None
     borders: Literal["open", "closed"] = "open"
     lr: PositiveFloat = 1e-3

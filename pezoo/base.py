@@ -16,7 +16,7 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from pezoo.context import UNKNOWN_LAYER, Context, Memo
+from pezoo.context import UNKNOWN_LAYER, Context, Memo, Relation
 from pezoo.pictures import Picture
 from pezoo.vmap import untraced
 
@@ -28,6 +28,7 @@ __all__ = [
     "Pairs",
     "ParamGroup",
     "PositionError",
+    "Relation",
     "Shape",
 ]
 
@@ -119,6 +120,7 @@ class Encoding(nn.Module):
     )
     summary: ClassVar[str] = ""
     paper: ClassVar[str] = ""
+    phi_text: ClassVar[str] = ""  # its positional relation function in words; see `prf`
     causal_only: ClassVar[bool] = False  # meaningless without a causal mask
 
     modes: tuple[str, ...] = ()  # other ways to run trained weights; see Context.mode
@@ -230,6 +232,19 @@ class Encoding(nn.Module):
     def replaces_softmax(self) -> bool:
         """True when `weights` is overridden, so that fused attention kernels cannot be used."""
         return type(self).weights is not Encoding.weights
+
+    def prf(
+        self, n: int, *, scale: int | None = None, relation: Relation | None = None, layer: int = 0
+    ) -> Tensor | None:
+        """The positional relation function phi(i, j) of query i and key j, positions 0..n-1.
+
+        (n, n) int64, or (n, n, values) float, a distribution over kinds of pairs. Pairs with equal
+        phi are treated alike: where q and k are the same, so is the logit. None where content
+        decides, chance, or nothing but the causal mask.
+        `scale` is the scale hint; `relation` what the task at hand declares (`Context.relation`);
+        `layer` counts where phi is learned for each layer.
+        """
+        return None
 
     def param_groups(self) -> list[ParamGroup]:
         """Parameters that need their own optimiser settings."""

@@ -5,6 +5,7 @@ Shape letters are those of `pezoo.base`, which has this as part of the interface
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -49,6 +50,8 @@ class _UnknownLayer:
 
 UNKNOWN_LAYER: Any = _UnknownLayer()
 
+Relation = Callable[[Tensor, Tensor, Tensor | None], Tensor]
+
 
 @dataclass(frozen=True)
 class Context:
@@ -67,6 +70,11 @@ class Context:
     drawn      what `Encoding.draw` returned for this pass; None until somebody has called it.
     prepared   whether `Encoding.prepare` has returned it; a wrapper sets it back for what it wraps.
     order      (B|1, S) what a wrapper replaced by `pos`: it says where documents begin (or None).
+    w_key      (G K, D) what projects the layer's input to its keys, G <= H, without its offset, for
+               encodings that add to what a layer reads before that projection (or None).
+    relation   (i, j, n) -> int64: the kind of the pair of query position i (B|1, T, 1) and key
+               position j (B|1, 1, S) in the task at hand, for encodings that are told (or None);
+               n (B|1, 1, 1) is the scale, None for those without a scale hint.
 
     Errors: ValueError for positions that are not two-dimensional or not whole numbers, and for more
     new tokens than positions.
@@ -84,6 +92,8 @@ class Context:
     drawn: dict[str, Tensor] | None = None
     prepared: bool = False
     order: Tensor | None = None
+    w_key: Tensor | None = None
+    relation: Relation | None = None
 
     def __post_init__(self) -> None:
         if self.pos.dim() != 2 or self.pos.is_floating_point():
@@ -103,6 +113,19 @@ class Context:
                 f"{reader} reads the scale of the instance: set ctx.scale, (B,) or (1,)"
             )
         return self.scale
+
+    def keys_of(self, x: Tensor, heads: int, d_head: int, reader: str) -> Tensor:
+        """(V, H, K): what the layer's projection to keys makes of V vectors x (V, D).
+
+        Groups of heads that share their keys share these. Errors: ValueError without `w_key`.
+        """
+        if self.w_key is None:
+            raise ValueError(
+                f"{reader} adds to the input of the projection to keys: give the hooks "
+                "ctx.at(layer, x, w_key), w_key (K times heads, D) its weight"
+            )
+        keys: Tensor = (x @ self.w_key.to(x.dtype).mT).view(len(x), -1, d_head)  # (V, G, K)
+        return keys.repeat_interleave(heads // keys.shape[1], 1)
 
     @property
     def batch(self) -> int:
@@ -184,10 +207,13 @@ class Context:
                 "per forward pass, and give the hooks what it returns"
             )
 
-    def at(self, layer: int, x: Tensor) -> Context:
+    def at(self, layer: int, x: Tensor, w_key: Tensor | None = None) -> Context:
         """The same context before layer `layer`, whose input is x (B, T, D).
+
+        `w_key`, where an encoding asks for it, is the weight of its projection to keys.
 
         Errors: ValueError for a context that does not come from `prepare`.
         """
         self.check_prepared()
-        return replace(self, layer=layer, x=x)
+        w_key = self.w_key if w_key is None else w_key
+        return replace(self, layer=layer, x=x, w_key=w_key)

@@ -13,9 +13,9 @@ ROOT = Path(__file__).parents[1]
 PACKAGES = ("pezoo", "leaderboard", "harness")
 # What is further right may import what is further left.
 ROOMS = (
-    *("pezoo", "leaderboard", "harness.turing", "harness.tasks", "harness.settings"),
-    *("harness.data", "harness.model", "harness.training", "harness.runs", "harness.perf"),
-    *("harness.engine", "harness.show", "harness.cli", "harness.__main__"),
+    *("pezoo", "leaderboard", "harness.turing", "harness.theory", "harness.tasks"),
+    *("harness.settings", "harness.data", "harness.model", "harness.training", "harness.runs"),
+    *("harness.perf", "harness.engine", "harness.show", "harness.cli", "harness.__main__"),
 )
 
 

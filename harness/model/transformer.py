@@ -17,7 +17,7 @@ from harness.data.seeds import generator
 from leaderboard.config import Model
 from pezoo import adapters
 from pezoo.adapters import attend, resolve
-from pezoo.base import Context, Encoding, Memo, Shape
+from pezoo.base import Context, Encoding, Memo, Relation, Shape
 
 
 @dataclass
@@ -109,6 +109,12 @@ class Block(nn.Module):
         q, k, v = (rearrange(y, "b t h k -> b h t k") for y in qkv.unbind(2))
         return q, k, v
 
+    @property
+    def w_key(self) -> Tensor:
+        """(H K, D) the rows of the projection that make keys."""
+        size = self.qkv.weight.shape[0] // 3
+        return self.qkv.weight[size : 2 * size]
+
     def feed(self, x: Tensor) -> Tensor:
         """mlp(LN x), or mlp(x) in post-LN."""
         x = x if self.post else self.norm2(x)
@@ -139,11 +145,12 @@ class Transformer(nn.Module):
         attention: str = "auto",
         device: str = "",
         track: str = "decoder",
+        relation: Relation | None = None,
     ) -> None:
         super().__init__()
         if track == "encoder" and encoding.causal_only:
             raise ValueError(f"{type(encoding).__name__} means nothing without a causal mask")
-        self.track = track
+        self.track, self.relation = track, relation  # the task's own, for encodings that are told
         self.model, self.encoding = model, encoding
         self.attention = resolve(attention, encoding, device)
         self.ran: dict[str, set[str]] = {"train": set(), "eval": set()}  # attention, by phase
@@ -178,7 +185,15 @@ class Transformer(nn.Module):
         past = cache or Cache()
         if past.pos is not None and past.ids is not None:
             pos, ids = torch.cat([past.pos, pos], 1), torch.cat([past.ids, ids], 1)
-        ctx = Context(pos=pos, ids=ids, n_new=new, scale=scale, memo=past.memo, mode=mode)
+        ctx = Context(
+            pos=pos,
+            ids=ids,
+            n_new=new,
+            scale=scale,
+            memo=past.memo,
+            mode=mode,
+            relation=self.relation,
+        )
         if drawn is None:
             drawn = self.encoding.draw(ctx, generator=generator, length=past.length)
         x = self.embedding(ids[:, -new:]) * self.model.width**0.5
@@ -192,7 +207,7 @@ class Transformer(nn.Module):
         for i, block in enumerate(self.blocks):
             kept = last if last is not None and i + 1 == len(self.blocks) else new
             own = None if masks is None else masks[:, :, 2 * i : 2 * i + 2]
-            x, layers[i] = block(x, ctx.at(i, x), shared, layers[i], kept, own)
+            x, layers[i] = block(x, ctx.at(i, x, block.w_key), shared, layers[i], kept, own)
         past.pos, past.ids, past.layers = pos, ids, layers
         x = self.norm(x)
         return linear(x, self.embedding.weight) if self.unembedding is None else self.unembedding(x)

@@ -1,12 +1,13 @@
-"""Add two numbers digit by digit, with every carry written out."""
+"""Add two numbers, with every carry written out or without."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 
-from harness.tasks.base import Batch, Task, Vocab
-from harness.tasks.digits import operands, sums
+from harness.tasks.base import Batch, Task, TaskError, Vocab, kinds
+from harness.tasks.digits import align, least, operands, padded, sums
+from harness.theory.representation import Computation, Step
 
 
 class Addition(Task):
@@ -19,14 +20,22 @@ class Addition(Task):
     k, k uniform over 1..n; a fair coin says which is which. All digits are uniform, so the most
     significant ones may be 0.
 
+    cot=false: 829+031=8501        two operands of n digits, then the n + 1 digits of the sum
+    aligned=5: 82900+03100=850100  the same with zeros up to 5 digits
+
     Vocabulary: the digits 0..9 (ids 0..9), "+", "=", ",", "->" (one symbol) and ".".
     Length n: the number of digits of the longer operand.
+    Options: cot, the steps; aligned, the scale that zeros pad to, which needs cot=false.
     Chance: the best constant is 0. It is right on the free tokens (digits of a and b, carry, digit,
     digit of the sum) with 0.1 for the longer operand, 0.55 for the shorter (half of whose digits
     are padding), 0.75 for the carry (1/2 within the overlap, 1 past it), 0.1 and 0.1. Their mean,
     for long n, is 0.32.
 
-    Paper: PRISM, Table 3. Deviation: the paper does not say how the operands' lengths are drawn.
+    Without steps 0.1 for every digit but the last.
+
+    Paper: PRISM, Table 3, which does not say how the operands' lengths are drawn. Without steps:
+    Chen et al. 2026, Example 8.
+    Errors: ValueError for aligned with cot.
     """
 
     name = "addition"
@@ -38,8 +47,18 @@ class Addition(Task):
     vocab = Vocab((*"0123456789", "+", "=", ",", "->", "."))
     chance = 0.32
 
+    def __init__(self, *, cot: bool = True, aligned: int = 0) -> None:
+        self.cot = cot
+        if not cot:
+            self.chance, self.example = 0.1, "829+031=8501"
+        elif aligned:
+            raise ValueError("aligned needs cot=false: a scratchpad has no fixed places")
+        align(self, aligned)
+
     def sample(self, generator: torch.Generator, batch: int, length: int) -> Batch:
         self.check_length(length)
+        if not self.cot:
+            return self._plain(generator, batch, length)
         a, b, len_a, len_b = operands(generator, batch, length)
         return Batch(prompt=self._prompts(a, b, len_a, len_b), target=self._targets(a, b))
 
@@ -47,6 +66,11 @@ class Addition(Task):
         plus, equals, comma, arrow, stop = range(10, 15)
         split = prompt.index(plus)
         a, b = prompt[:split], prompt[split + 1 : prompt.index(equals)]
+        if not self.cot:
+            total_of = sum(
+                (x + y) * 10**place for place, (x, y) in enumerate(zip(a, b, strict=True))
+            )
+            return [total_of // 10**place % 10 for place in range(len(a) + 1)]
         steps: list[int] = []
         total: list[int] = []
         carry = 0
@@ -60,10 +84,48 @@ class Addition(Task):
 
     def measure(self, prompt: list[int]) -> int:
         split = prompt.index(self.vocab.symbols.index("+"))
+        if self.aligned:
+            return max(least(prompt[:split]), least(prompt[split + 1 : -1]))
         return max(split, len(prompt) - split - 2)
 
     def max_tokens(self, length: int) -> tuple[int, int]:
-        return 2 * length + 2, 6 * length + 2
+        places = self.aligned or length
+        return 2 * places + 2, places + 1 if not self.cot else 6 * length + 2
+
+    def computation(self, n: int) -> Computation | None:
+        if self.cot:
+            return None
+        m = self.aligned or n  # x, "+", y at places m + 2 .. 2m + 1, "="
+        first = 2 * m + 3
+        middle = (
+            Step(first + k, digit, (k, m + 1 + k, first + k - 1, k + 1, m + 2 + k))
+            for k in range(1, m)
+        )
+        end = Step(first + m, carry, (m, 2 * m + 1, first + m - 1))
+        return Computation(2 * m + 2, (Step(first, lowest, (1, m + 2)), *middle, end))
+
+    def relation(self, i: Tensor, j: Tensor, n: Tensor | None) -> Tensor:
+        if self.cot:
+            raise TaskError("addition declares no relation of positions for its steps: cot=false")
+        m = self.spread(n)
+        k = i - 2 * m - 1  # which digit of the sum, from 0
+        first, middle, end = k == 0, (k > 0) & (k < m), k == m
+        return kinds(
+            first & (j == 0), first & (j == m + 1),
+            middle & (j == k - 1), middle & (j == m + k), middle & (j == i),
+            middle & (j == k), middle & (j == m + 1 + k),
+            end & (j == m - 1), end & (j == 2 * m), end & (j == i),
+        )  # fmt: skip
+
+    def _plain(self, generator: torch.Generator, batch: int, length: int) -> Batch:
+        digits = torch.randint(10, (2, batch, length), generator=generator, device=generator.device)
+        a, b = (padded(x, self.aligned) for x in digits)
+        total, out = sums(a, b)
+        plus, equals = (self.vocab.symbols.index(c) for c in "+=")
+        prompt = torch.cat(
+            [a, torch.full_like(a[:, :1], plus), b, torch.full_like(a[:, :1], equals)], 1
+        )
+        return Batch(prompt, torch.cat([total, out[:, -1:]], 1))
 
     def _prompts(self, a: Tensor, b: Tensor, len_a: Tensor, len_b: Tensor) -> Tensor:
         """(B, 2n + 2): a + b =, from a, b (B, n) and their lengths (B, 1)."""
@@ -88,3 +150,32 @@ class Addition(Task):
             [torch.where(last == 1, 1, stop), torch.where(last == 1, stop, self.vocab.pad)], dim=1
         )
         return torch.cat([steps, digit, end], dim=1)
+
+
+def worked(i: Tensor, j: Tensor, n: Tensor, k: int = 4) -> Tensor:
+    """phi(i, j, n) = K floor((i - j) / n) + min((i - j) mod n, K - 1), of the paper's introduction.
+
+    It tells which block of n tokens a key is in, counted back from the query, and the first K - 1
+    places of each: x_t, y_t, those before them and z_(t-1), if n is at least K - 1.
+
+    >>> worked(*map(torch.tensor, (25, 4, 10)))  # x_5 for z_5, two blocks and a token back
+    tensor(9)
+    """
+    back = i - j
+    return k * (back // n) + (back % n).clamp(max=k - 1)
+
+
+def lowest(x: int, y: int) -> int:
+    """The first digit of the sum."""
+    return (x + y) % 10
+
+
+def digit(x: int, y: int, written: int, x_next: int, y_next: int) -> int:
+    """A digit that a carry may enter."""
+    return (x_next + y_next + carry(x, y, written)) % 10
+
+
+def carry(x: int, y: int, written: int) -> int:
+    """The carry out of a place: what entered it shows in the digit that was written there."""
+    entered = (written - x - y) % 10
+    return (x + y + entered) // 10

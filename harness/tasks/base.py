@@ -9,6 +9,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from harness.theory.representation import Computation
+
 
 class TaskError(ValueError):
     """A length that a task cannot make, or a text that it cannot read."""
@@ -88,8 +90,37 @@ class Task:
     example: str  # the text of one prompt and its target; options may change it, as the next two
     vocab: Vocab
     chance: float  # token accuracy of a guess that ignores the prompt and the token's place
-    max_length: ClassVar[int | None] = None  # None: there is no longest instance
+    max_length: int | None = None  # None: there is no longest instance
     exact: ClassVar[bool] = True  # False: `right` counts other answers than the true one
+    aligned: int = 0  # the scale that every instance is padded to, with a symbol of the alphabet
+
+    def computation(self, n: int) -> Computation | None:
+        """How the answer is computed at scale n, token by token, signs included (Definition 2).
+
+        Place 1 is the prompt's first token. None where the task says none.
+        """
+        return None
+
+    def relation(self, i: Tensor, j: Tensor, n: Tensor | None) -> Tensor:
+        """The kind of each pair of query position i and key position j (from 0), int64.
+
+        0 is a key that the query does not need; any other number tells what is done with it, the
+        same at all scales. n is the scale; None where an encoding knows none.
+        Errors: TaskError where the task has no such relation, or none without the scale.
+        """
+        raise TaskError(f"{self.name} declares no relation of positions")
+
+    def spread(self, n: Tensor | None) -> Tensor | int:
+        """The scale that instances are written at. Errors: TaskError where only n could tell."""
+        if self.aligned:
+            return self.aligned
+        if n is None:
+            raise TaskError(
+                f"{self.name} has no relation of positions alone: its places move with the scale. "
+                f"Take an encoding with a scale hint, or an aligned form, as in "
+                f"{self.name}(aligned=20)"
+            )
+        return n
 
     def lengths(self, low: int, high: int) -> list[int]:
         """The lengths in low..high (inclusive) that have at least one instance."""
@@ -138,7 +169,7 @@ class Task:
         raise NotImplementedError
 
     def measure(self, prompt: list[int]) -> int:
-        """The length n of one unpadded prompt."""
+        """The length n of one unpadded prompt; of an aligned one, the least that it can have."""
         raise NotImplementedError
 
     def max_tokens(self, length: int) -> tuple[int, int]:
@@ -155,6 +186,18 @@ class Task:
             near = self.lengths(max(1, length - 10), length + 10) or self.lengths(1, 1000)
             nearest = min(near, key=lambda n: abs(n - length))
             raise TaskError(f"{self.name} has no instance of length {length}; nearest: {nearest}")
+
+
+def kinds(*conditions: Tensor) -> Tensor:
+    """int64: k where the k-th condition holds, from 1; 0 where none does.
+
+    >>> kinds(torch.tensor([True, False, False]), torch.tensor([False, True, False]))
+    tensor([1, 2, 0])
+    """
+    held = torch.stack(torch.broadcast_tensors(*conditions)).long()
+    return (
+        held * torch.arange(1, len(held) + 1, device=held.device).view(-1, *[1] * (held.dim() - 1))
+    ).sum(0)
 
 
 def pack(tokens: Tensor, keep: Tensor, width: int, pad: int, *, right: bool = False) -> Tensor:

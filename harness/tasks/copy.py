@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from harness.tasks.digits import DigitStrings
+from harness.tasks.base import kinds
+from harness.tasks.digits import AlignedStrings, same
+from harness.theory.representation import Step
 
 
-class Copy(DigitStrings):
+class Copy(AlignedStrings):
     """n random digits, then the same digits.
 
     8349216=8349216
+    aligned=8: 83400000=83400000
 
     Vocabulary: the digits 0..9 (ids 0..9) and "=". Length n: the number of digits.
-    Options: symbols, how many of the digits occur.
+    Options: symbols, how many of the digits occur; aligned, the scale that zeros pad to.
     Chance: every answer token is a uniformly random digit, so 1/10.
 
-    Paper: PRISM, Table 3. Deviation: none. Digits may repeat, or no n above 10 would exist.
+    Paper: PRISM, Table 3; aligned, Chen et al. 2026. Deviation: none. Digits may repeat, or no n
+    above 10 would exist.
     """
 
     name = "copy"
@@ -31,3 +35,10 @@ class Copy(DigitStrings):
 
     def solve(self, prompt: list[int]) -> list[int]:
         return prompt[:-1]
+
+    def step(self, places: int, t: int) -> Step:
+        return Step(places + 1 + t, same, (t,))
+
+    def relation(self, i: Tensor, j: Tensor, n: Tensor | None) -> Tensor:
+        m = self.spread(n)  # "=" is at m, token t from 0 of the answer is asked for at m + t
+        return kinds((i >= m) & (i < 2 * m) & (j == i - m))

@@ -6,8 +6,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from harness.tasks.base import Vocab
+from harness.tasks.base import Task, Vocab
 from harness.tasks.strings import Strings
+from harness.theory.representation import Computation, Step
 
 
 class DigitStrings(Strings):
@@ -37,6 +38,66 @@ class DigitStrings(Strings):
 
     def max_tokens(self, length: int) -> tuple[int, int]:
         return length + 1, length
+
+
+class AlignedStrings(DigitStrings):
+    """Digit strings that may be padded, so that prompts of all lengths have the same places.
+
+    `aligned=N` writes zeros behind the n digits up to N of them, and answers to all N: the length n
+    cannot be read from a prompt, and is at most N. Chen et al. (2026) train and test in this form.
+    """
+
+    def __init__(self, *, symbols: int = 10, aligned: int = 0) -> None:
+        super().__init__(symbols=symbols)
+        align(self, aligned)
+
+    def draw(self, generator: torch.Generator, batch: int, length: int) -> Tensor:
+        return padded(super().draw(generator, batch, length), self.aligned)
+
+    def measure(self, prompt: list[int]) -> int:
+        return least(prompt[:-1]) if self.aligned else len(prompt) - 1
+
+    def max_tokens(self, length: int) -> tuple[int, int]:
+        places = self.aligned or length
+        return places + 1, places
+
+    def computation(self, n: int) -> Computation:
+        places = self.aligned or n
+        return Computation(places + 1, tuple(self.step(places, t) for t in range(1, places + 1)))
+
+    def step(self, places: int, t: int) -> Step:
+        """The step that writes token t, from 1, of an answer of that many."""
+        raise NotImplementedError
+
+
+def align(task: Task, places: int) -> None:
+    """Make it a task whose prompts are padded to so many places; 0 leaves it as it is.
+
+    Its example becomes an instance of that form. Errors: ValueError for places below 0.
+    """
+    if places < 0:
+        raise ValueError(f"aligned must be a scale above 0, or 0 for none, was {places}")
+    task.aligned = places
+    if places:
+        task.max_length = places
+        made = task.sample(torch.Generator().manual_seed(0), 1, min(3, places))
+        task.example = task.vocab.decode([*made.prompt[0].tolist(), *made.target[0].tolist()])
+
+
+def padded(digits: Tensor, places: int, *, before: bool = False) -> Tensor:
+    """Digits (B, n) with zeros behind or before them, (B, places); as they are for places = 0."""
+    more = places - digits.shape[1] if places else 0
+    return pad(digits, (more, 0) if before else (0, more))
+
+
+def least(digits: list[int]) -> int:
+    """How many digits there are, zeros at the end not counted; at least 1."""
+    return max((place for place, digit in enumerate(digits, 1) if digit), default=1)
+
+
+def same(u: int) -> int:
+    """The unit operator of tasks that rearrange."""
+    return u
 
 
 def operands(

@@ -5,7 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from harness.tasks.digits import DigitStrings
+from harness.tasks.base import kinds
+from harness.tasks.digits import DigitStrings, same
+from harness.theory.representation import Computation, Step
 
 
 class OddsFirst(DigitStrings):
@@ -36,3 +38,14 @@ class OddsFirst(DigitStrings):
     def solve(self, prompt: list[int]) -> list[int]:
         places = sorted(range(len(prompt) - 1), key=lambda i: (i % 2 == 0, i))
         return [prompt[i] for i in places]
+
+    def computation(self, n: int) -> Computation:
+        sources = [*range(2, n + 1, 2), *range(1, n + 1, 2)]
+        steps = (Step(n + 1 + t, same, (source,)) for t, source in enumerate(sources, 1))
+        return Computation(n + 1, tuple(steps))
+
+    def relation(self, i: Tensor, j: Tensor, n: Tensor | None) -> Tensor:
+        m = self.spread(n)
+        t = i - m  # token t of the answer, from 0
+        source = torch.where(t < m // 2, 2 * t + 1, 2 * (t - m // 2))
+        return kinds((t >= 0) & (t < m) & (j == source))

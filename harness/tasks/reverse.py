@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from harness.tasks.digits import DigitStrings
+from harness.tasks.base import kinds
+from harness.tasks.digits import AlignedStrings, same
+from harness.theory.representation import Step
 
 
-class Reverse(DigitStrings):
+class Reverse(AlignedStrings):
     """n random digits, then the same digits from the last to the first.
 
     8349216=6129438
+    aligned=8: 83400000=00000438
 
     Vocabulary: the digits 0..9 (ids 0..9) and "=". Length n: the number of digits.
-    Options: symbols; `symbols=2` is reverse_string of Ruoss et al. (2023), level DCF
-    (deterministic context-free).
+    Options: symbols, how many of the digits occur; `symbols=2` is reverse_string of Ruoss et al.
+    (2023), level DCF (deterministic context-free); aligned, the scale that zeros pad to.
     Chance: every answer token is a uniformly random digit, so 1/10.
 
     Paper: PRISM, Table 3. Deviation: none.
@@ -32,3 +35,10 @@ class Reverse(DigitStrings):
 
     def solve(self, prompt: list[int]) -> list[int]:
         return list(reversed(prompt[:-1]))
+
+    def step(self, places: int, t: int) -> Step:
+        return Step(places + 1 + t, same, (places + 1 - t,))
+
+    def relation(self, i: Tensor, j: Tensor, n: Tensor | None) -> Tensor:
+        m = self.spread(n)
+        return kinds((i >= m) & (i < 2 * m) & (i + j == 2 * m - 1))

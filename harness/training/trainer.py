@@ -24,7 +24,7 @@ from harness.data.packed import packed
 from harness.data.seeds import generator, seed
 from harness.data.sequences import Sequences, lay_out
 from harness.model.transformer import Transformer, shape_of
-from harness.tasks.base import Task
+from harness.tasks.base import Batch, Task
 from harness.training.losses import Losses
 from leaderboard.config import RunConfig, Train
 from pezoo.base import Context, PositionError
@@ -183,8 +183,9 @@ def start(config: RunConfig) -> Trainer:
     if config.train.context and encoding.needs_scale:
         raise ValueError(f"{config.encoding} reads the length of a sample; packed rows hold many")
     model = Transformer(
-        config.model, encoding, config.seed, config.attention, config.device, config.track
-    )
+        config.model, encoding, config.seed, config.attention, config.device, config.track,
+        task.relation,
+    )  # fmt: skip
     if config.train.compile:
         from harness.model.compiled import (
             compile_blocks,  # torch's compiler takes a second to import
@@ -243,13 +244,25 @@ def sequences_of(task: Task, config: RunConfig, step: int) -> tuple[Sequences, i
     draws = generator("train", config.task, config.task_version, config.seed, step)
     if train.context is None:
         length = draw_length(task, train, step, draws)
-        return lay_out(task.sample(draws, train.batch, length), task, config.track), length
+        return lay_out(_instances(task, config, length, draws), task, config.track), length
 
     choice = length_choice(task, train, step)
     closed = train.borders == "closed"
     longest = choice.lengths[-1]
     rows = packed(task, partial(choice.draw, draws), train.batch, train.context, closed, draws)
     return rows, longest
+
+
+def _instances(task: Task, config: RunConfig, length: int, draws: torch.Generator) -> Batch:
+    """A batch of that length: new instances, or some of the run's training set."""
+    train = config.train
+    if not train.samples:
+        return task.sample(draws, train.batch, length)
+    share = max(1, train.samples // len(task.lengths(*train.lengths)))
+    kept = generator("training set", config.task, config.task_version, config.seed, length)
+    pool = task.sample(kept, share, length)
+    rows = torch.randint(share, (train.batch,), generator=draws)
+    return Batch(pool.prompt[rows], pool.target[rows])
 
 
 def draw_length(task: Task, train: Train, step: int, draws: torch.Generator) -> int:

@@ -10,7 +10,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 from leaderboard.config import Protocol
-from leaderboard.papers.paper import Column, Number, Paper, Table, lines_of
+from leaderboard.papers.paper import Checkpoint, Column, Number, Paper, Table, lines_of
 from leaderboard.schema import Record
 from pezoo.spec import parse
 
@@ -32,6 +32,7 @@ class Cell:
     ours: Number | None = None
     words: str = NO_RUN
     encoding: str = ""  # whose number it is
+    checkpoint: Checkpoint = "last"
     used: tuple[Record, ...] = ()
     runs: tuple[Record, ...] = ()
 
@@ -88,6 +89,7 @@ def fill(
                 group=line.group,
                 task=line.task,
                 column=column.name,
+                checkpoint=column.checkpoint,
                 paper=line.numbers.get(column.name),
             )
             cells.append(replace(cell, **max(options, key=_goodness, default={})))
@@ -145,7 +147,7 @@ def _option(
 ) -> dict[str, Any]:
     """What one encoding gives for a cell."""
     found: dict[str, Any] = {"encoding": encoding, "runs": tuple(runs)}
-    scores = {run.run: score_of(run, measure, lengths) for run in runs}
+    scores = {run.run: score_of(run, measure, lengths, column.checkpoint) for run in runs}
     good = [run for run in runs if not isinstance(scores[run.run], str)]
     if not good:
         return found | {"words": str(next(iter(scores.values())))}
@@ -174,7 +176,9 @@ def _goodness(option: Mapping[str, Any]) -> float:
     return float(option["ours"].value) if "ours" in option else -inf
 
 
-def score_of(run: Record, measure: str, lengths: frozenset[int] | None) -> float | str:
+def score_of(
+    run: Record, measure: str, lengths: frozenset[int] | None, checkpoint: Checkpoint = "last"
+) -> float | str:
     """A run's hours; or a mean over all unseen lengths, or over `lengths`, in percent; or the last
     of its learning curve.
 
@@ -190,7 +194,7 @@ def score_of(run: Record, measure: str, lengths: frozenset[int] | None) -> float
         return "not measured" if share is None else 100 * share
     scores = [
         score
-        for score in run.scores.last
+        for score in getattr(run.scores, checkpoint)
         if score.status != "no instance"
         and (not score.seen if lengths is None else score.length in lengths)
     ]

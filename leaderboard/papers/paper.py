@@ -42,6 +42,7 @@ class Number:
 
 
 Summary = Literal["max", "mean", "all"]
+Checkpoint = Literal["last", "best", "top1"]  # as in leaderboard.scores.Scores
 
 
 class Column(Settings):
@@ -50,12 +51,14 @@ class Column(Settings):
     `summary`: "max" over learning rates and seeds; "mean" with standard deviation over the seeds of
     the learning rate whose mean is best, of those with most seeds; or "all", the same over all
     rates and seeds. `long`: of runs that were trained up to the protocol's longest test length.
+    `checkpoint`: of each run the scores after the last step, or of another one.
     """
 
     name: str
     encodings: tuple[str, ...]
     summary: Summary
     long: bool = False
+    checkpoint: Checkpoint = "last"
 
 
 class Table(Settings):

@@ -52,7 +52,7 @@ def _curve(cell: Cell, figure: Figure) -> Points:
     """The mean of a cell's runs at every length, with the interval over their seeds."""
     values: dict[tuple[int, bool], list[float]] = defaultdict(list)
     for run in cell.used:
-        for score in run.scores.last:
+        for score in getattr(run.scores, cell.checkpoint):
             if (value := getattr(score, figure.measure)) is not None:
                 values[score.length, score.seen].append(value)
     points = [

@@ -126,6 +126,15 @@ def _step(kwargs: dict[str, Any]) -> Step:
     return step
 
 
+def _key_weight(module: Any) -> Tensor | None:
+    """(G K, D) the weight of an attention's projection to keys, where it has a known name."""
+    if hasattr(module, "k_proj"):
+        weight: Tensor = module.k_proj.weight
+        return weight
+    joint = getattr(module, "c_attn", None)  # of GPT-2: q, k and v side by side, (D, 3 D)
+    return None if joint is None else joint.weight.chunk(3, 1)[1].mT
+
+
 def attention(
     module: Any,
     query: Tensor,
@@ -138,7 +147,7 @@ def attention(
 ) -> tuple[Tensor, None]:
     """New q (B, H, T, K), k and v (B, G, T, K) -> (B, T, H, K)."""
     step = _step(kwargs)
-    encoding, ctx = step.encoding, step.ctx
+    encoding, ctx = step.encoding, replace(step.ctx, w_key=_key_weight(module))
     for name in ("softcap", "s_aux", "sliding_window"):
         if kwargs.get(name) is not None:
             raise ValueError(f"pezoo's attention has no {name}, which this model needs")

@@ -3,7 +3,8 @@
 import torch
 from torch import Tensor
 
-from pezoo.base import Context, Encoding, Shape
+from pezoo.base import Context, Encoding, Relation, Shape
+from pezoo.functional import pair_distances
 from pezoo.registry import register
 
 
@@ -28,6 +29,7 @@ class ALiBi(Encoding):
 
     summary = "a penalty linear in the distance, one slope per head"
     paper = "Press et al. 2022"
+    phi_text = "|i - j|; asymmetric, i - j"
     relative = True
     reads_distance = True
     random_distances = True
@@ -35,6 +37,11 @@ class ALiBi(Encoding):
     def __init__(self, shape: Shape, *, asymmetric: bool = False) -> None:
         super().__init__(shape)
         self.asymmetric = asymmetric
+
+    def prf(
+        self, n: int, *, scale: int | None = None, relation: Relation | None = None, layer: int = 0
+    ) -> Tensor:
+        return pair_distances(n) if self.asymmetric else pair_distances(n).abs()
 
     def bias(self, q: Tensor, k: Tensor, ctx: Context) -> Tensor:
         distance = ctx.distance()[:, None]  # (B|1, 1, T, S)

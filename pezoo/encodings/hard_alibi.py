@@ -3,7 +3,8 @@
 import torch
 from torch import Tensor
 
-from pezoo.base import Context, Encoding, Shape
+from pezoo.base import Context, Encoding, Relation, Shape
+from pezoo.functional import pair_distances
 from pezoo.registry import register
 
 
@@ -30,6 +31,7 @@ class HardALiBi(Encoding):
 
     summary = "heads that see the last 1..M tokens, the others see all"
     paper = "Jelassi et al. 2024; Hou et al. 2024"
+    phi_text = "i - j within the widest window, clip(i - j, 0, M)"
     relative = True
     reads_distance = True
     version = 2
@@ -41,6 +43,11 @@ class HardALiBi(Encoding):
             raise ValueError(
                 f"masked must be within 0..{shape.n_heads}, the number of heads, was {masked}"
             )
+
+    def prf(
+        self, n: int, *, scale: int | None = None, relation: Relation | None = None, layer: int = 0
+    ) -> Tensor:
+        return pair_distances(n).clamp(0, self.masked)
 
     def bias(self, q: Tensor, k: Tensor, ctx: Context) -> Tensor:
         distance = ctx.distance()[:, None]  # (B|1, 1, T, S)

@@ -1,67 +1,106 @@
-"""Ideal position embeddings: the relation that a task needs, written by hand."""
+"""Ideal position embeddings: a task tells the relation of positions that it needs."""
 
 import math
-from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import embedding
 
-from pezoo.base import Context, Encoding, Shape
+from pezoo.base import Columns, Context, Encoding, Pairs, Relation, Shape
 from pezoo.registry import register
-from pezoo.spec import unknown
-
-# Which of the n tokens of the prompt is token t of the answer: (t, n) -> its place.
-RELATIONS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
-    "copy": lambda t, n: t + 0 * n,
-    "reverse": lambda t, n: n - 1 - t,
-    "odds_first": lambda t, n: torch.where(t < n // 2, 2 * t + 1, 2 * (t - n // 2)),
-}
 
 
 @register("ideal")
 class Ideal(Encoding):
-    """Mark, for each query, the key that a task says it needs: an oracle, not a competitor.
+    """Add to each key a learned vector for what the task does with it: an oracle, not a competitor.
 
-    Formula: a_ij = q_i (k_j + P_phi(i,j,n)) / sqrt(K), P a learned vector per value of phi. The
-    bias returned is the second term. A prompt has tokens 0..n-1 and "=" at n, so that the query at
-    i = n + t writes token t of the answer: phi(i, j, n) = 1 where 0 <= t < n and j = source(t, n),
-    else 0.
+    Formula: a_ij = q_i W_K (h_j + P_phi(i,j)) / sqrt(K), P a learned vector per value of phi, and
+    phi(i, j) = ctx.relation(i, j, None), which the task declares: 0 where the query does not need
+    the key, else what it needs it for. The bias returned is the second term.
 
-    Example: source(t, n) = t copies: with n = 3, the query at 3 ("=") has phi = 1 at key 0.
+    Example: a copy of N digits, "=" at N: phi(i, j) = 1 where j = i - N, for i = N .. 2N-1; the
+    query at N ("=") has phi = 1 at key 0.
 
-    Shapes: q (B, H, T, K) -> (B, H, T, S), with ctx.scale (B|1,), the number n; phi (B|1, T, S)
-    int64, with B rows when the scale has. P (n_layers, 2, H, K), at the start Glorot uniform over
-    (2, K).
-    Options: relation, the task: copy (source t), reverse (n-1-t) or odds_first (2t+1, and
-    2 (t - floor(n/2)) from t = floor(n/2) on).
-    Errors: ValueError when ctx.scale is missing, and for an unknown relation.
+    Shapes: q (B, H, T, K) -> (B, H, T, S); phi (B|1, T, S) int64. P (n_layers, values, D), at the
+    start Glorot uniform over (values, D).
+    Options: values, how many values of phi have a vector: 0 .. values - 1.
+    Errors: ValueError when ctx.relation or ctx.w_key, the layer's W_K, is missing, or the task's
+    places move with the scale, of which phi(i, j) knows nothing; IndexError for a larger phi.
 
-    Paper: Chen et al. 2026, "Limitations and Capabilities of Position Embeddings": the ideal PE
-    with scale hint (IPE-SH), whose phi follows a task's steps. Deviations: these relations are
-    ours, for this project's formats; P lives after W_K, one vector per head, as in lbpe.
+    Paper: Chen et al. 2026, "Limitations and Capabilities of Position Embeddings", Section VI: the
+    ideal PE (IPE), "whose PRF faithfully characterizes" the task's steps (Definition 6). Its
+    implementation is in an appendix that is not printed: this is its key-only form of learned
+    encodings (Section VII), with the task's phi in place of a learned one.
     """
 
-    summary = "an oracle: marks the key that the task needs, by hand"
+    summary = "an oracle: the task tells what each key is needed for"
     paper = "Chen et al. 2026"
-    needs_scale = True
+    phi_text = "the task's own phi(i, j), 0 for a key that is not needed"
+    version = 2
 
-    def __init__(self, shape: Shape, *, relation: str = "copy") -> None:
+    def __init__(self, shape: Shape, *, values: int = 16) -> None:
         super().__init__(shape)
-        if relation not in RELATIONS:
-            raise ValueError(unknown("relation", relation, RELATIONS))
-        self.relation = relation
-        limit = math.sqrt(6 / (2 + shape.d_head))
-        table = torch.empty(shape.n_layers, 2, shape.n_heads, shape.d_head)
+        if values < 2:
+            raise ValueError(f"values must be at least 2, were {values}")
+        limit = math.sqrt(6 / (values + shape.d_model))
+        table = torch.empty(shape.n_layers, values, shape.d_model)
         self.p = nn.Parameter(table.uniform_(-limit, limit))
 
     def phi(self, ctx: Context) -> Tensor:
-        """(B|1, T, S) int64: 1 at the key that the query needs."""
-        n = ctx.scale_for("ideal")[:, None]
-        t = ctx.query_pos - n
-        source = RELATIONS[self.relation](t, n).masked_fill((t < 0) | (t >= n), -2)  # nowhere
-        return (ctx.pos[:, None] == source[..., None]).long()
+        """(B|1, T, S) int64: the kind of each pair."""
+        if ctx.relation is None:
+            raise ValueError(
+                f"{self.name} reads the relation of positions that the task declares: set "
+                "ctx.relation, a function (i, j, n) -> int64"
+            )
+        n = ctx.scale_for(self.name)[:, None, None] if self.needs_scale else None
+        return ctx.relation(ctx.query_pos[:, :, None], ctx.pos[:, None], n)
+
+    def prf(
+        self, n: int, *, scale: int | None = None, relation: Relation | None = None, layer: int = 0
+    ) -> Tensor | None:
+        if relation is None:
+            return None
+        hint = None if scale is None else torch.tensor([scale])
+        return self.phi(Context(pos=torch.arange(n)[None], scale=hint, relation=relation))[0]
 
     def bias(self, q: Tensor, k: Tensor, ctx: Context) -> Tensor:
-        rows = self.p[ctx.layer].to(q.dtype) / math.sqrt(self.shape.d_head)
-        other, needed = torch.einsum("bhtk,vhk->vbht", q, rows)[..., None]
-        return torch.where(self.phi(ctx)[:, None] == 1, needed, other)
+        scores = torch.einsum("bhtk,vhk->bhtv", q, self._vectors(q.dtype, ctx))
+        phi = self.phi(ctx)[:, None].expand(len(q), q.shape[1], -1, -1)
+        return scores.gather(-1, phi)
+
+    def fast_bias(
+        self, q: Tensor, k: Tensor, ctx: Context, form: type[Pairs] | type[Columns]
+    ) -> Pairs | None:
+        phi = self.phi(ctx) if form is Pairs else None
+        if phi is None or len(phi) > 1:
+            return None
+        vectors = self._vectors(q.dtype, ctx)
+        rows = embedding(phi, vectors.flatten(1)).view(*phi.shape, *vectors.shape[1:])
+        return Pairs(q, rows)
+
+    def _vectors(self, dtype: torch.dtype, ctx: Context) -> Tensor:
+        """W_K P / sqrt(K), (values, H, K)."""
+        p = self.p[ctx.layer].to(dtype) / math.sqrt(self.shape.d_head)
+        return ctx.keys_of(p, self.shape.n_heads, self.shape.d_head, self.name)
+
+
+@register("ideal_sh")
+class IdealScaleHint(Ideal):
+    """Ideal with the scale hint: phi(i, j, n), for tasks whose places move with the scale n.
+
+    Formula: as ideal, with phi(i, j, n) = ctx.relation(i, j, n).
+
+    Example: a copy of n digits: phi(i, j, n) = 1 where j = i - n, for i = n .. 2n-1.
+
+    Shapes: as ideal, with ctx.scale (B|1,), the length that the task's docstring defines; phi has B
+    rows when the scale has.
+    Options: as ideal.
+    Errors: ValueError when ctx.scale is missing; as ideal.
+
+    Paper: as ideal, Section VII-A: IPE-SH.
+    """
+
+    summary = "ideal that also knows the scale n of the instance"
+    phi_text = "the task's own phi(i, j, n), 0 for a key that is not needed"
+    needs_scale = True

@@ -1,40 +1,59 @@
 """Learning-based position embeddings, without and with the scale hint."""
 
 import math
+from typing import ClassVar
 
 import torch
+from einops import rearrange
 from torch import Tensor, nn
 from torch.nn.functional import embedding, gelu
 
-from pezoo.base import Columns, Context, Encoding, Pairs, Shape
-from pezoo.functional import at_least_float32, distinct, inverse_frequencies, sinusoid
+from pezoo.base import Columns, Context, Encoding, Pairs, Relation, Shape
+from pezoo.functional import at_least_float32, inverse_frequencies
 from pezoo.registry import register
+from pezoo.spec import unknown
+
+FORMS = ("key", "rope")
+Mark = tuple[int, int, int]
 
 
 @register("lbpe")
 class LBPE(Encoding):
-    """Learn which pairs of positions are alike, and a vector per kind of pair, added to the keys.
+    """Learn which pairs of positions are alike, and what each kind of pair does to attention.
 
-    Formula: a_ij = q_i (k_j + P' phi(i, j)) / sqrt(K), phi(i, j) = softmax(MLP(f(i), f(j), f(i-j)))
-    a distribution over `values` kinds, f a sinusoid. The bias returned is the second term.
+    Formula: phi(i, j) = softmax(MLP(marks)), a distribution over `values` kinds of pairs. A mark is
+    a whole number, clipped to -clip..clip, that the MLP reads as one of 2 clip + 1 symbols: i, j,
+    i-j, i-2j, i+j. Then, by `form`,
+    key   a_ij = q_i W_K (h_j + P' phi(i, j)) / sqrt(K), P a learned vector for each kind
+    rope  a_ij = sum_v phi_v(i, j) (R_v q_i) k_j / sqrt(K), R_v RoPE's rotation by v in place of i-j
+    The bias returned is what this adds to q_i k_j / sqrt(K).
 
     Example: if phi puts all pairs with j = 0 into one kind and all others into another, P shows
-    every query where the first token is, at any length.
+    every query where the first token is. The mark i-2j is 0 or 1 at the middle of i tokens. Both
+    hold at any length: a mark beyond the clip is the symbol that training knows.
 
     Shapes: q (B, H, T, K) -> (B, H, T, S); phi (B|1, T, S, values), float32 whatever the dtype of
-    q. Per layer: an MLP, at the start like linear layers; P (values, H, K), at the start Glorot
-    uniform over (values, K).
-    Options: values; hidden, the width of the MLP's one hidden layer (GELU); width and base of f.
-    Errors: ValueError for an odd width or a size below 1.
+    q. Per layer: a table of hidden units for each mark, N(0, 1/marks) at the start; an output like
+    a linear layer; P (values, D), Glorot uniform.
+    Options: values; hidden, the width of the MLP's one hidden layer (GELU); clip, below the longest
+    training length, unless every test position occurs in training; form.
+    Errors: ValueError for a size below 1, an unknown form and, in the form "key", without
+    ctx.w_key, the layer's W_K.
 
     Paper: Chen et al. 2026, "Limitations and Capabilities of Position Embeddings", section
-    "Learning-Based Position Embeddings". It leaves the block that computes phi open: features, MLP
-    and sizes are ours, a first sound version. It adds P' phi to the key embedding before W_K; here
-    P lives after W_K, one vector per head, which includes that form.
+    "Learning-Based Position Embeddings", whose form is "key", with h the normalised input of a
+    pre-LN layer. It leaves the network open; marks and sizes are ours: the findings on
+    chen2026-mini have what else was tried. It names RoPE as another form, in an appendix that is
+    not printed: the expected rotation is our reading.
     """
 
     summary = "a learned function of (i, j) picks the vector added to the keys"
     paper = "Chen et al. 2026"
+    phi_text = "learned: a distribution over kinds of pairs (i, j)"
+    version = 2
+    marks: ClassVar[tuple[Mark, ...]] = (  # coefficients of i, j and n
+        (1, 0, 0), (0, 1, 0), (1, -1, 0), (1, -2, 0), (1, 1, 0),
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -42,98 +61,112 @@ class LBPE(Encoding):
         *,
         values: int = 16,
         hidden: int = 32,
-        width: int = 16,
-        base: float = 10_000.0,
+        clip: int = 4,
+        form: str = "key",
     ) -> None:
         super().__init__(shape)
-        if min(values, hidden, width) < 1 or width % 2:
+        if min(values, hidden, clip) < 1:
             raise ValueError(
-                "values and hidden must be at least 1 and width even, "
-                f"were {values}, {hidden} and {width}"
+                f"values, hidden and clip must be at least 1, were {values}, {hidden} and {clip}"
             )
-        inverse_frequencies(width, base)  # raises for a base that has none
-        self.width, self.base = width, base
-        layers, heads, size = shape.n_layers, shape.n_heads, shape.d_head
-        token = self._token_width()
-        fan_in = 2 * token + width
-        self.w_query = _uniform(1 / math.sqrt(fan_in), layers, token, hidden)
-        self.w_key = _uniform(1 / math.sqrt(fan_in), layers, token, hidden)
-        self.w_distance = _uniform(1 / math.sqrt(fan_in), layers, width, hidden)
+        if form not in FORMS:
+            raise ValueError(unknown("form", form, FORMS))
+        self.clip, self.form, self.values = clip, form, values
+        layers, marks = shape.n_layers, len(self.marks)
+        tables = torch.randn(layers, marks, 2 * clip + 1, hidden)
+        self.w_hidden = nn.Parameter(tables / math.sqrt(marks))
         self.b_hidden = nn.Parameter(torch.zeros(layers, hidden))
-        self.w_out = _uniform(1 / math.sqrt(hidden), layers, hidden, values)
+        self.w_out = _uniform(math.sqrt(3 / hidden), layers, hidden, values)
         self.b_out = nn.Parameter(torch.zeros(layers, values))
-        self.p = _uniform(math.sqrt(6 / (values + size)), layers, values, heads, size)
+        if form == "key":
+            limit = math.sqrt(6 / (values + shape.d_model))
+            self.p = _uniform(limit, layers, values, shape.d_model)
+        else:
+            inverse_frequencies(shape.d_head, 10_000.0)  # raises for an odd d_head
 
     def phi(self, ctx: Context) -> Tensor:
         """(B|1, T, S, values) the distribution over kinds of pairs; it sums to 1."""
+        w_hidden, b_hidden, w_out, b_out = (
+            at_least_float32(parameter[ctx.layer])
+            for parameter in (self.w_hidden, self.b_hidden, self.w_out, self.b_out)
+        )
+        i, j = ctx.query_pos[:, :, None], ctx.pos[:, None]
+        hidden = b_hidden
+        for (a, b, c), table in zip(self.marks, w_hidden, strict=True):
+            mark = a * i if not b else b * j if not a else a * i + b * j  # (B|1, T|1, S|1)
+            if c:
+                mark = mark + c * ctx.scale_for(self.name)[:, None, None]
+            symbol = mark.clamp(-self.clip, self.clip) + self.clip
+            hidden = hidden + embedding(symbol, table)  # (B|1, T, S, hidden)
+        return (gelu(hidden) @ w_out + b_out).softmax(-1)
 
-        def weight(parameter: Tensor) -> Tensor:
-            return at_least_float32(parameter[ctx.layer])
+    def prf(
+        self, n: int, *, scale: int | None = None, relation: Relation | None = None, layer: int = 0
+    ) -> Tensor:
+        hint = None if scale is None else torch.tensor([scale])
+        with torch.no_grad():
+            pos = torch.arange(n, device=self.w_out.device)[None]
+            return self.phi(Context(pos=pos, layer=layer, scale=hint))[0]
 
-        # The first layer of the MLP is a sum over i, j and i-j: no (T, S, features) is built.
-        w_query, w_key, w_distance = map(weight, (self.w_query, self.w_key, self.w_distance))
-        query = self._token(ctx.query_pos, ctx).to(w_query.dtype) @ w_query
-        key = self._token(ctx.pos, ctx).to(w_key.dtype) @ w_key
-        distances, index = distinct(ctx.distance())
-        f = sinusoid(distances, self.width, self.base).to(w_distance.dtype)
-        pair = embedding(index, f @ w_distance + weight(self.b_hidden))  # (B|1, T, S, hidden)
-        hidden = gelu(query[:, :, None] + key[:, None] + pair)
-        return (hidden @ weight(self.w_out) + weight(self.b_out)).softmax(-1)
+    def bias(self, q: Tensor, k: Tensor, ctx: Context) -> Tensor:
+        phi = self.phi(ctx).to(q.dtype)
+        if self.form == "rope":
+            return self._turned(q, k, phi)
+        kinds = torch.einsum("bhtk,vhk->bhtv", q, self._vectors(q.dtype, ctx))
+        return torch.einsum("bhtv,btsv->bhts", kinds, phi)
 
     def fast_bias(
         self, q: Tensor, k: Tensor, ctx: Context, form: type[Pairs] | type[Columns]
     ) -> Pairs | None:
-        if form is not Pairs:
+        if form is not Pairs or self.form != "key":
             return None
         phi = self.phi(ctx).to(q.dtype)
         if len(phi) > 1:
             return None
         rows = phi @ self._vectors(q.dtype, ctx).flatten(1)
-        return Pairs(q, rows.view(*phi.shape[:3], *self.p.shape[2:]))
+        return Pairs(q, rows.view(*phi.shape[:3], self.shape.n_heads, -1))
 
     def _vectors(self, dtype: torch.dtype, ctx: Context) -> Tensor:
-        """P / sqrt(K), (values, H, K)."""
-        return self.p[ctx.layer].to(dtype) / math.sqrt(self.shape.d_head)
+        """W_K P / sqrt(K), (values, H, K)."""
+        p = self.p[ctx.layer].to(dtype) / math.sqrt(self.shape.d_head)
+        return ctx.keys_of(p, self.shape.n_heads, self.shape.d_head, self.name)
 
-    def bias(self, q: Tensor, k: Tensor, ctx: Context) -> Tensor:
-        kinds = torch.einsum("bhtk,vhk->bhtv", q, self._vectors(q.dtype, ctx))
-        return torch.einsum("bhtv,btsv->bhts", kinds, self.phi(ctx).to(q.dtype))
-
-    def _token_width(self) -> int:
-        return self.width
-
-    def _token(self, pos: Tensor, ctx: Context) -> Tensor:
-        """(B|1, T|S, _token_width()) float32, what the MLP reads about one position."""
-        return sinusoid(pos, self.width, self.base)
+    def _turned(self, q: Tensor, k: Tensor, phi: Tensor) -> Tensor:
+        """(B, H, T, S) ((sum_v phi_v R_v - 1) q_i) k_j / sqrt(K), pair by pair of K."""
+        w = inverse_frequencies(self.shape.d_head, 10_000.0, q.device).to(q.dtype)
+        angle = torch.arange(self.values, device=q.device, dtype=q.dtype)[:, None] * w
+        a, b = (rearrange(x, "b h t (m two) -> two b h t m", two=2) for x in (q, k))
+        cos, sin = phi @ angle.cos(), phi @ angle.sin()  # (B|1, T, S, K/2)
+        same = torch.einsum("cbhtm,cbhsm,btsm->bhts", a, b, cos - 1)
+        cross = torch.einsum("cbhtm,cbhsm,btsm->bhts", torch.stack([a[0], -a[1]]), b.flip(0), sin)
+        return (same + cross) / math.sqrt(self.shape.d_head)
 
 
 @register("lbpe_sh")
 class LBPEScaleHint(LBPE):
     """LBPE whose phi(i, j, n) also reads the scale n of the instance.
 
-    Formula: phi(i, j, n) = softmax(MLP(g(i, n), g(j, n), f(i-j))), g(p, n) = (f(p), f(n), p/n).
+    Formula: as lbpe, with marks that tell where a pair is in a prompt of one part of n tokens, or
+    of two: i-n, i-2n, i-3n, j, j-n, j-2n, i-j, i-j-n, i-j-2n, i+j-2n.
 
-    Example: "the middle token" is j/n = 1/2: one kind of pair for every n.
+    Example: copying n digits: i-j-n is 0 where j holds the digit that comes next, at any n.
 
-    Shapes: as lbpe, with ctx.scale (B|1,), in tokens; phi has B rows when the scale has.
+    Shapes: as lbpe, with ctx.scale (B|1,), the length that the task's docstring defines (the digits
+    of copy), not a number of tokens; phi has B rows when the scale has. Trainer and evaluator hand
+    on the length that they draw; of a prompt that somebody types it is `Task.measure`.
     Options: as lbpe.
     Errors: ValueError when ctx.scale is missing; as lbpe.
 
-    Paper: as lbpe, LBPE-SH. The features g are ours.
+    Paper: as lbpe, LBPE-SH.
     """
 
     summary = "lbpe that also knows the scale n of the instance"
+    phi_text = "learned: a distribution over kinds of pairs (i, j), given the scale n"
     needs_scale = True
-
-    def _token_width(self) -> int:
-        return 2 * self.width + 1
-
-    def _token(self, pos: Tensor, ctx: Context) -> Tensor:
-        n = ctx.scale_for("lbpe_sh")[:, None].expand(-1, pos.shape[1])  # (B|1, T|S)
-        pos = pos.expand(max(len(pos), len(n)), -1)
-        n = n.expand(len(pos), -1)
-        f = [sinusoid(x, self.width, self.base) for x in (pos, n)]
-        return torch.cat([*f, (pos / n.clamp(min=1)).float()[..., None]], -1)
+    marks = (
+        (1, 0, -1), (1, 0, -2), (1, 0, -3), (0, 1, 0), (0, 1, -1), (0, 1, -2),
+        (1, -1, 0), (1, -1, -1), (1, -1, -2), (1, 1, -2),
+    )  # fmt: skip
 
 
 def _uniform(limit: float, *size: int) -> nn.Parameter:

@@ -3,7 +3,8 @@
 import torch
 from torch import Tensor, nn
 
-from pezoo.base import Context, Encoding, Shape
+from pezoo.base import Context, Encoding, PositionError, Relation, Shape
+from pezoo.functional import own_pairs
 from pezoo.registry import register
 
 
@@ -26,6 +27,7 @@ class Learned(Encoding):
 
     summary = "a learned vector per position, added to the embedding"
     paper = "Gehring et al. 2017"
+    phi_text = "the pair: i n + j"
 
     def __init__(self, shape: Shape, *, max_len: int = 0) -> None:
         super().__init__(shape)
@@ -33,6 +35,13 @@ class Learned(Encoding):
             raise ValueError(f"max_len must be at least 1, or 0 for train_len, was {max_len}")
         self.max_len = max_len or shape.train_len
         self.table = nn.Parameter(0.02 * torch.randn(self.max_len, shape.d_model))
+
+    def prf(
+        self, n: int, *, scale: int | None = None, relation: Relation | None = None, layer: int = 0
+    ) -> Tensor:
+        if self.max_len is not None and n > self.max_len:
+            raise PositionError(f"learned has rows for {self.max_len} positions, was asked for {n}")
+        return own_pairs(n)
 
     def embed(self, x: Tensor, ctx: Context) -> Tensor:
         ctx.check_prepared()  # which is where positions beyond the table are refused

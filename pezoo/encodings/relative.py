@@ -5,12 +5,13 @@ import math
 import torch
 from torch import Tensor, nn
 
-from pezoo.base import Columns, Context, Encoding, Pairs, Shape
+from pezoo.base import Columns, Context, Encoding, Pairs, Relation, Shape
 from pezoo.functional import (
     at_least_float32,
     distinct,
     has_float64,
     inverse_frequencies,
+    pair_distances,
     sinusoid,
 )
 from pezoo.registry import register
@@ -39,6 +40,7 @@ class Relative(Encoding):
 
     summary = "scores against a projected sinusoid of the distance"
     paper = "Dai et al. 2019"
+    phi_text = "i - j"
     relative = True
     reads_distance = True
 
@@ -56,6 +58,11 @@ class Relative(Encoding):
 
     def transform(self, q: Tensor, k: Tensor, ctx: Context) -> tuple[Tensor, Tensor]:
         return q + self.u[ctx.layer][:, None].to(q.dtype), k
+
+    def prf(
+        self, n: int, *, scale: int | None = None, relation: Relation | None = None, layer: int = 0
+    ) -> Tensor:
+        return pair_distances(n)
 
     def bias(self, q: Tensor, k: Tensor, ctx: Context) -> Tensor:
         rows, index = self._rows(q.dtype, ctx)

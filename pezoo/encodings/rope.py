@@ -7,8 +7,8 @@ from einops import rearrange
 from torch import Tensor
 
 from pezoo import rope_scaling
-from pezoo.base import Context, Encoding, Shape
-from pezoo.functional import at_least_float32, inverse_frequencies
+from pezoo.base import Context, Encoding, Relation, Shape
+from pezoo.functional import at_least_float32, inverse_frequencies, pair_distances
 from pezoo.registry import register
 from pezoo.spec import unknown
 
@@ -52,6 +52,7 @@ class RoPE(Encoding):
 
     summary = "rotates pairs of q and k by their position"
     paper = "Su et al. 2021"
+    phi_text = "i - j"
     relative = True
 
     def __init__(  # noqa: PLR0913  options of an encoding are keywords
@@ -111,6 +112,11 @@ class RoPE(Encoding):
         if self.drop < 1:
             drawn[TURN] = torch.tensor(float(progress is not None and progress < self.drop))
         return drawn
+
+    def prf(
+        self, n: int, *, scale: int | None = None, relation: Relation | None = None, layer: int = 0
+    ) -> Tensor:
+        return pair_distances(n) if self.drop == 1 else torch.zeros(n, n, dtype=torch.long)
 
     def frequencies(self, ctx: Context) -> tuple[Tensor, float]:
         """w (K/2,), or (B|1, K/2) where each row has its own, and the attention factor."""

@@ -5,7 +5,8 @@ import math
 import torch
 from torch import Tensor, nn
 
-from pezoo.base import Columns, Context, Encoding, Pairs, Shape
+from pezoo.base import Columns, Context, Encoding, Pairs, Relation, Shape
+from pezoo.functional import pair_distances
 from pezoo.registry import register
 
 
@@ -33,6 +34,7 @@ class Shaw(Encoding):
 
     summary = "a learned vector per clipped distance, added to the keys"
     paper = "Shaw et al. 2018"
+    phi_text = "clip(i - j, -c, c)"
     relative = True
     reads_distance = True
 
@@ -45,6 +47,11 @@ class Shaw(Encoding):
         limit = math.sqrt(6 / (rows + size))
         table = torch.empty(shape.n_layers, rows, heads, size).uniform_(-limit, limit)
         self.table = nn.Parameter(table)
+
+    def prf(
+        self, n: int, *, scale: int | None = None, relation: Relation | None = None, layer: int = 0
+    ) -> Tensor:
+        return pair_distances(n).clamp(-self.clip, self.clip)
 
     def bias(self, q: Tensor, k: Tensor, ctx: Context) -> Tensor:
         row, table = self._rows(q.dtype, ctx)

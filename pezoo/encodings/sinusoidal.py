@@ -5,8 +5,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from pezoo.base import Context, Encoding, Shape
-from pezoo.functional import inverse_frequencies, sinusoid
+from pezoo.base import Context, Encoding, Relation, Shape
+from pezoo.functional import inverse_frequencies, own_pairs, sinusoid
 from pezoo.registry import register
 
 OFFSET = "shifted_sinusoidal.offset"
@@ -31,6 +31,7 @@ class Sinusoidal(Encoding):
 
     summary = "sines and cosines of the position, added to the embedding"
     paper = "Vaswani et al. 2017"
+    phi_text = "the pair: i n + j"
 
     def __init__(self, shape: Shape, *, base: float = 10_000.0) -> None:
         super().__init__(shape)
@@ -38,6 +39,11 @@ class Sinusoidal(Encoding):
             raise ValueError(f"{self.name} needs an even d_model, was given {shape.d_model}")
         inverse_frequencies(shape.d_model, base)  # raises for a base that has none
         self.base = base
+
+    def prf(
+        self, n: int, *, scale: int | None = None, relation: Relation | None = None, layer: int = 0
+    ) -> Tensor:
+        return own_pairs(n)
 
     def embed(self, x: Tensor, ctx: Context) -> Tensor:
         return x + sinusoid(ctx.query_pos, self.shape.d_model, self.base).to(x.dtype)

@@ -6,7 +6,8 @@ import torch
 from einops import rearrange
 from torch import Tensor, nn
 
-from pezoo.base import Context, Encoding, Shape
+from pezoo.base import Context, Encoding, Relation, Shape
+from pezoo.functional import pair_distances
 from pezoo.registry import register
 
 
@@ -36,6 +37,7 @@ class T5(Encoding):
 
     summary = "a learned number per head and bucket of distances"
     paper = "Raffel et al. 2020"
+    phi_text = "the bucket of i - j"
     relative = True
     reads_distance = True
 
@@ -65,6 +67,11 @@ class T5(Encoding):
         ratio = (d.clamp(min=exact).float() / exact).log() / math.log(self.max_distance / exact)
         wide = (exact + (ratio * (self.side - exact)).long()).clamp(max=self.side - 1)
         return upper + torch.where(d < exact, d, wide)
+
+    def prf(
+        self, n: int, *, scale: int | None = None, relation: Relation | None = None, layer: int = 0
+    ) -> Tensor:
+        return self.bucket(pair_distances(n))
 
     def bias(self, q: Tensor, k: Tensor, ctx: Context) -> Tensor:
         values = nn.functional.embedding(self.bucket(ctx.distance()), self.table)  # (B|1, T, S, H)

@@ -40,11 +40,12 @@ class Probe(nn.Module):
     def forward(self, ids: Tensor, ctx: Context, cache: list[Any] | None = None) -> Tensor:
         """ids (B, T) of the new tokens -> (B, T, D); a cache [None] * n_layers is filled."""
         encoding, shape = self.encoding, self.encoding.shape
+        size = shape.n_heads * shape.d_head
         x = self.table[ids]
         ctx = encoding.prepare(replace(ctx, x=x, layer=0))
         x = encoding.embed(x, ctx)
         for layer in range(shape.n_layers):
-            here = ctx.at(layer, x)
+            here = ctx.at(layer, x, self.qkv[layer][:, size : 2 * size].mT)
             q, k, v = (
                 (x @ self.qkv[layer]).view(*ids.shape, 3, shape.n_heads, -1).permute(2, 0, 3, 1, 4)
             )
@@ -59,10 +60,24 @@ class Probe(nn.Module):
 
 
 def context(ids: Tensor, pos: Tensor | None = None, **fields: Any) -> Context:
-    """A context for the ids (B, S), with positions 0..S-1 unless given."""
+    """A context for the ids (B, S), with positions 0..S-1 unless given, and all one may ask for."""
     pos = torch.arange(ids.shape[1])[None] if pos is None else pos
     scale = torch.tensor([max(1, ids.shape[1] // 2)], device=ids.device)
-    return Context(pos=pos, ids=ids, **{"scale": scale, **fields})
+    told = {"scale": scale, "relation": relation, "w_key": key_weight().to(ids.device)}
+    return Context(pos=pos, ids=ids, **{**told, **fields})
+
+
+def relation(i: Tensor, j: Tensor, n: Tensor | None) -> Tensor:
+    """A task's phi(i, j, n): the key n before the query, or half of its position, is of a kind."""
+    alike = j == (i // 2 if n is None else i - n)
+    return alike.long()
+
+
+def key_weight(shape: Shape = SHAPE) -> Tensor:
+    """(H K, D) a projection to keys."""
+    size = shape.n_heads * shape.d_head, shape.d_model
+    weight = torch.randn(size, generator=torch.Generator().manual_seed(3))
+    return weight * shape.d_model**-0.5
 
 
 def draws() -> torch.Generator:

@@ -21,6 +21,7 @@ from pezoo.testing import (
     hooks,
     packing,
     parameters,
+    relations,
     sequences,
     state,
 )
@@ -64,6 +65,7 @@ CHECKS: tuple[Check, ...] = (
     drawing.check_drawn,
     drawing.check_pure,
     devices.check_device,
+    relations.check_prf,
 )
 
 _PEZOO = Path(__file__).parents[1]

@@ -24,7 +24,7 @@ def test_x_of_another_number_of_tokens(tokens, n_new):
             pezoo.make(name, SHAPE).prepare(ctx)
 
 
-@pytest.mark.parametrize("name", ["sinusoidal", "shifted_sinusoidal", "relative", "lbpe"])
+@pytest.mark.parametrize("name", ["sinusoidal", "shifted_sinusoidal", "relative"])
 @pytest.mark.parametrize("base", [0.0, -1.0])
 def test_a_base_that_no_frequency_has(name, base):
     with pytest.raises(ValueError, match="base must be above 0"):

@@ -26,7 +26,7 @@ class Model(nn.Module):
         x = encoding.embed(x, ctx)
         for layer in range(SHAPE.n_layers):
             q, k, v = self.qkv(x).unflatten(-1, (3, 2, 4)).permute(2, 0, 3, 1, 4).unbind()
-            here = ctx.at(layer, x)
+            here = ctx.at(layer, x, self.qkv.weight[8:16])
             y = attend(encoding, *encoding.transform(q, k, here), v, here)
             x = x + y.transpose(1, 2).flatten(2)
         return x

@@ -21,6 +21,8 @@ PRISM_SUITE = {
 }
 WITH_OPTIONS = ["copy(symbols=3)", "odds_first(symbols=2)", "reverse(symbols=2)"]
 WITH_OPTIONS += ["multiplication(square=true)", "modular_arithmetic(multiply=false)"]
+WITH_OPTIONS += ["addition(cot=false)", "addition(cot=false,aligned=20)", "copy(aligned=20)"]
+WITH_OPTIONS += [f"{name}(aligned=20)" for name in ("parity", "multiplication_1n", "division_n1")]
 ALL = [*tasks.names(), *WITH_OPTIONS]
 
 
@@ -50,7 +52,8 @@ def test_solver_agrees_with_samples(name, seed, length):
     made = task.sample(torch.Generator().manual_seed(seed), batch, length)
     for prompt, target in zip(made.prompt, made.target, strict=True):
         assert task.solve(bare(task, prompt)) == bare(task, target)
-        assert task.measure(bare(task, prompt)) == length
+        if not task.aligned:  # whose zeros hide it
+            assert task.measure(bare(task, prompt)) == length
 
 
 @pytest.mark.parametrize("name", ALL)

@@ -1,56 +1,56 @@
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from pezoo.base import Context, Shape
-from pezoo.encodings.ideal import RELATIONS, Ideal
+from pezoo.encodings.ideal import Ideal, IdealScaleHint
 
 SHAPE = Shape(d_model=8, n_heads=2, d_head=4, n_layers=2, train_len=10)
-ANSWERS = {
-    "copy": lambda x: x,
-    "reverse": lambda x: x[::-1],
-    "odds_first": lambda x: x[1::2] + x[0::2],
-}
+W_KEY = torch.randn(8, 8, generator=torch.Generator().manual_seed(0))
 
 
-def test_every_relation_has_its_answer():
-    assert RELATIONS.keys() == ANSWERS.keys()
+def mirrored(i, j, n):
+    """Of a reversal of n tokens, 3 of them without a hint."""
+    n = 3 if n is None else n
+    return 2 * ((i >= n) & (i < 2 * n) & (i + j == 2 * n - 1)).long() + (j == i)
 
 
-@settings(max_examples=30, deadline=None)
-@given(relation=st.sampled_from(sorted(ANSWERS)), n=st.integers(1, 12), padding=st.integers(0, 3))
-def test_the_marked_key_is_the_token_to_write(relation, n, padding):
-    """Each query marks one key, the one whose token comes next; queries of the prompt and after
-    the answer mark none."""
-    pos = torch.arange(2 * n + 1 + padding)[None] - padding
-    ctx = Context(pos=pos.clamp(min=-1), scale=torch.tensor([n]))
-    phi = Ideal(SHAPE, relation=relation).phi(ctx)[0, padding:, padding:]
-    marked = [row.nonzero()[:, 0].tolist() for row in phi]
-    assert marked == [[]] * n + [[j] for j in ANSWERS[relation](list(range(n)))] + [[]]
-
-
-@pytest.mark.parametrize("scale", [torch.tensor([3]), torch.tensor([3, 2])])
+@pytest.mark.parametrize("scale", [None, torch.tensor([3]), torch.tensor([3, 2])])
 def test_it_is_the_formula(scale):
-    encoding = Ideal(SHAPE, relation="reverse")
-    q, k = torch.randn(2, 2, 2, 7, 4).unbind(0)
-    ctx = Context(pos=torch.arange(7)[None], layer=1, scale=scale, n_new=4)
-    got = encoding.bias(q[:, :, 3:], k, ctx)
-    p = encoding.p.detach()
+    encoding = (Ideal if scale is None else IdealScaleHint)(SHAPE, values=4)
+    h = torch.randn(2, 7, 8)
+    q, k = torch.randn(2, 2, 7, 4), (h @ W_KEY.mT).unflatten(2, (2, 4)).transpose(1, 2)
+    given = Context(pos=torch.arange(7)[None], scale=scale, n_new=4, relation=mirrored)
+    ctx = encoding.prepare(given).at(1, torch.zeros(2, 4, 8), W_KEY)
+    got = q[:, :, 3:] @ k.mT / 2 + encoding.bias(q[:, :, 3:], k, ctx)
     for b in range(2):
-        n = int(scale.expand(2)[b])
+        n = None if scale is None else int(scale.expand(2)[b])
         for i in range(3, 7):
             for j in range(7):
-                value = int(n <= i < 2 * n and i + j == 2 * n - 1)
-                want = (q[b, :, i] * p[1, value]).sum(-1) / 2
-                torch.testing.assert_close(got[b, :, i - 3, j].detach(), want)
+                value = int(mirrored(torch.tensor(i), torch.tensor(j), n))
+                key = ((h[b, j] + encoding.p[1, value]) @ W_KEY.mT).view(2, 4)
+                want = (q[b, :, i] * key).sum(-1) / 2
+                torch.testing.assert_close(got[b, :, i - 3, j], want, atol=1e-5, rtol=1e-4)
 
 
-def test_without_a_scale_it_says_what_is_missing():
+def test_prf_is_the_tasks_relation():
+    encoding = IdealScaleHint(SHAPE)
+    assert encoding.prf(6) is None
+    got = encoding.prf(6, scale=2, relation=mirrored)
+    assert got is not None
+    assert got.tolist() == [
+        [int(mirrored(torch.tensor(i), torch.tensor(j), 2)) for j in range(6)] for i in range(6)
+    ]
+
+
+def test_what_is_missing_is_said():
+    q = torch.zeros(1, 2, 3, 4)
+    ctx = Context(pos=torch.arange(3)[None])
+    with pytest.raises(ValueError, match=r"set ctx\.relation"):
+        Ideal(SHAPE).bias(q, q, Ideal(SHAPE).prepare(ctx).at(0, q, W_KEY))
     with pytest.raises(ValueError, match=r"set ctx\.scale"):
-        Ideal(SHAPE).prepare(Context(pos=torch.arange(3)[None]))
-
-
-def test_an_unknown_relation_names_the_nearest():
-    with pytest.raises(ValueError, match="unknown relation 'revers'; did you mean reverse"):
-        Ideal(SHAPE, relation="revers")
+        IdealScaleHint(SHAPE).prepare(ctx)
+    told = Context(pos=torch.arange(3)[None], relation=mirrored)
+    with pytest.raises(ValueError, match=r"ctx\.at\(layer, x, w_key\)"):
+        Ideal(SHAPE).bias(q, q, Ideal(SHAPE).prepare(told).at(0, q))
+    with pytest.raises(ValueError, match="values must be at least 2"):
+        Ideal(SHAPE, values=1)

@@ -1,3 +1,4 @@
+import cmath
 import math
 
 import pytest
@@ -7,20 +8,19 @@ from pezoo.base import Context, Shape
 from pezoo.encodings.lbpe import LBPE, LBPEScaleHint
 
 SHAPE = Shape(d_model=8, n_heads=2, d_head=4, n_layers=2, train_len=10)
-
-
-def wave(x, width):
-    angles = [x * 10_000 ** (-2 * m / width) for m in range(width // 2)]
-    return [*map(math.sin, angles), *map(math.cos, angles)]
+W_KEY = torch.randn(8, 8, generator=torch.Generator().manual_seed(0))
 
 
 def naive_phi(encoding, layer, i, j, n=None):
-    """phi(i, j[, n]) as one MLP on one vector of features, in plain Python."""
-    width = encoding.width
-    token = [[*wave(p, width), *([] if n is None else [*wave(n, width), p / n])] for p in (i, j)]
-    features = torch.tensor([*token[0], *token[1], *wave(i - j, width)])
-    w1 = torch.cat([w[layer] for w in (encoding.w_query, encoding.w_key, encoding.w_distance)])
-    hidden = features @ w1 + encoding.b_hidden[layer]
+    """phi(i, j[, n]) as one MLP on one-hot marks, in plain Python."""
+    if n is None:
+        marks = [i, j, i - j, i - 2 * j, i + j]
+    else:
+        marks = [i - n, i - 2 * n, i - 3 * n, j, j - n, j - 2 * n]
+        marks += [i - j, i - j - n, i - j - 2 * n, i + j - 2 * n]
+    hidden = encoding.b_hidden[layer].clone()
+    for table, mark in zip(encoding.w_hidden[layer], marks, strict=True):
+        hidden += table[max(-encoding.clip, min(encoding.clip, mark)) + encoding.clip]
     hidden = hidden * 0.5 * (1 + torch.erf(hidden / math.sqrt(2)))
     logits = hidden @ encoding.w_out[layer] + encoding.b_out[layer]
     return logits.exp() / logits.exp().sum()
@@ -37,54 +37,102 @@ def perturbed(encoding):
 @pytest.mark.parametrize("hint", [False, True])
 def test_it_is_the_formula(hint, batch):
     cls = LBPEScaleHint if hint else LBPE
-    encoding = perturbed(cls(SHAPE, values=5, hidden=6, width=4))
-    q, k = torch.randn(3, 2, 2, 4), torch.randn(3, 2, 4, 4)
+    encoding = perturbed(cls(SHAPE, values=5, hidden=6, clip=2))
+    h = torch.randn(3, 4, 8)
+    q, k = torch.randn(3, 2, 2, 4), (h @ W_KEY.mT).unflatten(2, (2, 4)).transpose(1, 2)
     pos = torch.tensor([[0, 1, 2, 3], [2, 3, 5, 8], [-1, -1, 0, 1]])[:batch]
     scale = torch.tensor([4, 9, 2])[:batch] if hint else None
-    ctx = encoding.prepare(Context(pos=pos, n_new=2, scale=scale)).at(1, None)
+    given = Context(pos=pos, n_new=2, scale=scale)
+    ctx = encoding.prepare(given).at(1, torch.zeros(3, 2, 8), W_KEY)
     assert encoding.phi(ctx).shape == (batch, 2, 4, 5)
-    got = encoding.bias(q, k, ctx)
+    got = q @ k.mT / 2 + encoding.bias(q, k, ctx)
     for b in range(3):
         row = pos[b % batch].tolist()
         n = int(scale[b % batch]) if hint else None
         for i in (2, 3):
             for j in range(4):
                 phi = naive_phi(encoding, 1, row[i], row[j], n)
-                want = (q[b, :, i - 2] * torch.einsum("v,vhk->hk", phi, encoding.p[1])).sum(-1) / 2
+                key = ((h[b, j] + phi @ encoding.p[1]) @ W_KEY.mT).view(2, 4)  # before W_K
+                want = (q[b, :, i - 2] * key).sum(-1) / 2
                 torch.testing.assert_close(got[b, :, i - 2, j], want, atol=1e-5, rtol=1e-4)
 
 
-def test_phi_is_a_distribution():
-    phi = LBPE(SHAPE).phi(Context(pos=torch.arange(8)[None]))
-    torch.testing.assert_close(phi.sum(-1), torch.ones(1, 8, 8))
+def test_the_form_rope_is_the_expected_rotation():
+    encoding = perturbed(LBPE(SHAPE, values=3, hidden=6, clip=2, form="rope"))
+    q, k = torch.randn(2, 1, 2, 4, 4).unbind(0)
+    ctx = encoding.prepare(Context(pos=torch.arange(4)[None])).at(1, q)
+    got = (q @ k.mT / 2 + encoding.bias(q, k, ctx))[0].detach()
+
+    def turned(x, v):
+        """RoPE's rotation by v, pair by pair."""
+        pairs = [complex(*x[2 * m : 2 * m + 2]) * cmath.exp(1j * v * 100.0**-m) for m in (0, 1)]
+        return [part for z in pairs for part in (z.real, z.imag)]
+
+    for head in range(2):
+        for i in range(4):
+            for j in range(4):
+                phi = naive_phi(encoding, 1, i, j).tolist()
+                query, key = q[0, head, i].tolist(), k[0, head, j].tolist()
+                want = sum(
+                    p * sum(a * b for a, b in zip(turned(query, v), key, strict=True))
+                    for v, p in enumerate(phi)
+                )
+                assert got[head, i, j].item() == pytest.approx(want / 2, abs=1e-4)
+
+
+def test_beyond_the_clip_far_positions_are_alike():
+    phi = perturbed(LBPE(SHAPE)).prf(60)
+    torch.testing.assert_close(phi.sum(-1), torch.ones(60, 60))
+    assert torch.equal(phi[10, 0], phi[50, 0])  # the first token
+    assert torch.equal(phi[20, 10], phi[50, 25])  # the middle
+    assert torch.equal(phi[20, 19], phi[50, 49])  # the last
+    assert not torch.equal(phi[50, 25], phi[50, 26])
 
 
 def test_a_scale_per_sample_meets_shared_positions():
     encoding, pos = perturbed(LBPEScaleHint(SHAPE)), torch.arange(6)[None]
     q, k = torch.randn(2, 2, 2, 6, 4).unbind(0)
-    got = encoding.bias(q, k, Context(pos=pos, scale=torch.tensor([3, 5])))
+
+    def bias(q, k, scale):
+        return encoding.bias(q, k, Context(pos=pos, scale=scale, w_key=W_KEY))
+
+    got = bias(q, k, torch.tensor([3, 5]))
     for b, n in enumerate([3, 5]):
-        one = Context(pos=pos, scale=torch.tensor([n]))
-        torch.testing.assert_close(got[b], encoding.bias(q[b : b + 1], k[b : b + 1], one)[0])
-    assert not torch.allclose(got[0], encoding.bias(q, k, Context(pos=pos, scale=torch.ones(1)))[0])
+        one = bias(q[b : b + 1], k[b : b + 1], torch.tensor([n]))
+        torch.testing.assert_close(got[b], one[0])
+    assert not torch.allclose(got[0], bias(q, k, torch.tensor([1]))[0])
 
 
-def test_a_missing_scale_is_an_error():
+def test_keys_that_heads_share_share_what_is_added():
+    encoding = perturbed(LBPE(SHAPE))
+    q = torch.randn(1, 1, 3, 4).expand(-1, 2, -1, -1)
+    ctx = Context(pos=torch.arange(3)[None], w_key=W_KEY[:4])
+    one, other = encoding.bias(q, q, ctx).unbind(1)
+    assert torch.equal(one, other)
+
+
+def test_what_is_missing_is_an_error():
     with pytest.raises(ValueError, match=r"set ctx\.scale"):
         LBPEScaleHint(SHAPE).prepare(Context(pos=torch.arange(3)[None]))
+    q = torch.zeros(1, 2, 3, 4)
+    with pytest.raises(
+        ValueError, match=r"lbpe adds to the input of .* ctx\.at\(layer, x, w_key\)"
+    ):
+        LBPE(SHAPE).bias(q, q, Context(pos=torch.arange(3)[None]))
 
 
-def test_impossible_sizes_are_errors():
-    with pytest.raises(ValueError, match="width even"):
-        LBPE(SHAPE, width=5)
+def test_impossible_options_are_errors():
     with pytest.raises(ValueError, match="at least 1"):
         LBPE(SHAPE, values=0)
+    with pytest.raises(ValueError, match="unknown form 'ropes'; did you mean rope"):
+        LBPE(SHAPE, form="ropes")
 
 
+@pytest.mark.parametrize("form", ["key", "rope"])
 @pytest.mark.parametrize("cls", [LBPE, LBPEScaleHint])
-def test_gradients(cls):
-    encoding = cls(Shape(4, 2, 2, 1, 4), values=3, hidden=3, width=2).double()
+def test_gradients(cls, form):
+    encoding = cls(Shape(4, 2, 2, 1, 4), values=3, hidden=3, clip=1, form=form).double()
     q, k = (torch.randn(1, 2, 3, 2, dtype=torch.float64, requires_grad=True) for _ in range(2))
-    ctx = Context(pos=torch.arange(3)[None], scale=torch.tensor([2]))
+    ctx = Context(pos=torch.arange(3)[None], scale=torch.tensor([2]), w_key=torch.eye(4).double())
     inputs = (q, *encoding.parameters())
     assert torch.autograd.gradcheck(lambda *_: encoding.bias(q, k, ctx), inputs)

@@ -1,0 +1,44 @@
+"""SelectFirst: the first of a string of digits."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from harness.tasks.base import kinds
+from harness.tasks.digits import DigitStrings, same
+from harness.theory.representation import Computation, Step
+
+
+class SelectFirst(DigitStrings):
+    """n random digits x_1 .. x_n, then x_1.
+
+    8349216=8
+
+    Vocabulary: the digits 0..9 (ids 0..9) and "=". Length n: the number of digits.
+    Options: symbols, how many of the digits occur.
+    Chance: the answer is a uniformly random digit, so 1/10.
+
+    Paper: Chen et al. (2026), Section VII-B. Deviation: none.
+    """
+
+    name = "select_first"
+    version = 1
+    summary = "the first of a string of digits"
+    paper = "Chen et al. 2026, Section VII"
+    example = "8349216=8"
+
+    def answer(self, x: Tensor) -> Tensor:
+        return x[:, :1]
+
+    def solve(self, prompt: list[int]) -> list[int]:
+        return prompt[:1]
+
+    def max_tokens(self, length: int) -> tuple[int, int]:
+        return length + 1, 1
+
+    def computation(self, n: int) -> Computation:
+        return Computation(n + 1, (Step(n + 2, same, (1,)),))
+
+    def relation(self, i: Tensor, j: Tensor, n: Tensor | None) -> Tensor:
+        m = self.spread(n)
+        return kinds((i == m) & (j == 0))

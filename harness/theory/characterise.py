@@ -1,0 +1,148 @@
+"""Characterising relations (Definition 6), and what can be learned with one (Theorem 3)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from harness.theory.representation import Operator, Representation
+
+Phi = Callable[[int], Tensor]  # at scale n, (Z, Z) int64: of query i and key j, from 0
+ABSENT = 0  # phi*, of a key that the query does not need
+Role = tuple[Operator, float]  # an operator, and which of its inputs; inf: none
+
+
+@dataclass(frozen=True)
+class Violation:
+    """Why a relation does not characterise a representation, and where."""
+
+    condition: str  # "consistency" or "distinctness"
+    words: str
+
+    def __str__(self) -> str:
+        return f"{self.condition}: {self.words}"
+
+
+def violation(
+    representation: Representation, phi: Phi, absent: int | None = ABSENT
+) -> Violation | None:
+    """What Definition 6 misses in phi; None where phi characterises the representation.
+
+    Consistency: pairs (query of z_i, key z_j) with one value, other than `absent`, have one
+    operator and one role, also across scales. Distinctness: `absent` is the value of the pairs
+    whose key the step does not need, and of no others; `absent=None` asks for consistency alone.
+
+    The query of place i is the token before it. Places count from 1, phi's rows and columns from 0.
+    """
+    found: dict[int, tuple[Role, str]] = {}
+    for n, place, j, value, role in _pairs(representation, phi):
+        where = f"scale {n}, query {place - 2}, key {j - 1}"
+        needed = role[1] != float("inf")
+        if absent is not None and (value == absent) == needed:
+            kind = "needed" if needed else "not needed"
+            return Violation("distinctness", f"phi = {value} for a key that is {kind} ({where})")
+        if value != absent:
+            before, there = found.setdefault(value, (role, where))
+            if before != role:
+                one, other = _words(before), _words(role)
+                return Violation(
+                    "consistency", f"phi = {value} is {one} ({there}) and {other} ({where})"
+                )
+    return None
+
+
+def unseen(representation: Representation, phi: Phi, trained: int) -> int:
+    """How many values of needed keys occur at scales above `trained` and at none up to it."""
+    small, large = set[int](), set[int]()
+    for n, _, _, value, role in _pairs(representation, phi):
+        if role[1] != float("inf"):
+            (small if n <= trained else large).add(value)
+    return len(large - small)
+
+
+def _pairs(representation: Representation, phi: Phi) -> Iterable[tuple[int, int, int, int, Role]]:
+    """Scale, place i, key place j < i, phi and role of every pair of an output and a key."""
+    for n, computation in representation.items():
+        values = phi(n)
+        for step in computation.steps:
+            row = values[step.place - 2].tolist()
+            roles = {parent: k for k, parent in enumerate(step.parents, 1)}
+            for j in range(1, step.place):
+                yield n, step.place, j, row[j - 1], (step.operator, roles.get(j, float("inf")))
+
+
+def _words(role: Role) -> str:
+    operator, k = role
+    if k == float("inf"):
+        return f"nothing that {operator.__name__} reads"
+    return f"input {int(k)} of {operator.__name__}"
+
+
+class NotLearned(ValueError):
+    """What the small scales and the relation leave open, or contradict."""
+
+
+@dataclass(frozen=True)
+class Reconstruction:
+    """Unit operators as tables, found by which values of phi their inputs have.
+
+    tables[values of phi, ascending][what stood there] is what the step writes.
+    """
+
+    tables: dict[tuple[int, ...], dict[tuple[int, ...], int]]
+    phi: Phi
+
+    def answer(self, x: Tensor, n: int, tokens: int) -> Tensor:
+        """(B, tokens) written after inputs x (B, P) of scale n, token by token.
+
+        Errors: NotLearned for relations or inputs of an operator that no small scale has.
+        """
+        values, z = self.phi(n), x
+        for _ in range(tokens):
+            kind, keys = _read(values, z.shape[1])
+            table = self.tables.get(kind)
+            if table is None:
+                raise NotLearned(f"scale {n}, place {z.shape[1] + 1}: relations {kind} are new")
+            try:
+                written = [table[tuple(row)] for row in z[:, keys].tolist()]
+            except KeyError as error:
+                raise NotLearned(f"relations {kind} with inputs {error} are new") from None
+            z = torch.cat([z, torch.tensor(written)[:, None]], 1)
+        return z[:, x.shape[1] :]
+
+
+def reconstruct(examples: Iterable[tuple[int, Tensor, Tensor]], phi: Phi) -> Reconstruction:
+    """Recover a mapping from examples of small scales and a relation that characterises it.
+
+    `examples` are (n, inputs (B, P), outputs (B, Q)). For every output place, the values of phi
+    that are not `ABSENT` name the operator and order its inputs, which is what consistency and
+    distinctness promise; what was written is its table's entry.
+    This is Algorithm 1 (Theorem 3). Its two parts are in an appendix that is not printed: the
+    tables are our reading of them.
+
+    Errors: NotLearned where one operator would have to write two things, as in Example 7.
+    """
+    tables: dict[tuple[int, ...], dict[tuple[int, ...], int]] = {}
+    for n, x, y in examples:
+        values, z = phi(n), torch.cat([x, y], 1)
+        for place in range(x.shape[1], z.shape[1]):
+            kind, keys = _read(values, place)
+            table = tables.setdefault(kind, {})
+            both = torch.cat([z[:, keys], z[:, place : place + 1]], 1).unique(dim=0)
+            for *inputs, written in both.tolist():
+                if table.setdefault(tuple(inputs), written) != written:
+                    raise NotLearned(
+                        f"scale {n}, place {place + 1}: relations {kind} with inputs "
+                        f"{tuple(inputs)} give {table[tuple(inputs)]} and {written}"
+                    )
+    return Reconstruction(tables, phi)
+
+
+def _read(values: Tensor, place: int) -> tuple[tuple[int, ...], list[int]]:
+    """The relations of the query that writes after `place` tokens, ascending, and their keys."""
+    row = values[place - 1, :place].tolist()
+    keys = sorted((j for j, value in enumerate(row) if value != ABSENT), key=lambda j: row[j])
+    return tuple(row[j] for j in keys), keys

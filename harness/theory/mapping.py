@@ -1,0 +1,111 @@
+"""What is true of a mapping, whatever computes it: canonicity and complexity (Definitions 3, 5)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+from torch import Tensor
+
+Examples = Iterable[tuple[int, Tensor, Tensor]]  # scale n, inputs (B, P), outputs (B, Q)
+Table = dict[tuple[int, ...], int]  # what an operator writes for some inputs
+
+
+@dataclass(frozen=True)
+class Conflict:
+    """Two instances, of scales `one` and `other`, that share `prefix` and go on differently."""
+
+    prefix: tuple[int, ...]
+    one: int
+    writes: int
+    other: int
+    other_writes: int
+
+
+def conflict(examples: Examples) -> Conflict | None:
+    """Why no representation is canonical, as in Example 7; None where these examples leave one.
+
+    A canonical representation computes what stands at a place from the places before it, the same
+    way at all scales (the proof of Theorem 2). So no two instances may agree up to an output place
+    of both and differ there. Without one, the representation that reads all places before is
+    canonical on these examples. Inputs are without signs: with "=" in them the prefix would tell
+    the scale, and the paper's non-canonical tasks (Examples 7 and 8) would not be so.
+    """
+    found: dict[tuple[int, ...], tuple[int, int]] = {}
+    for n, x, y in examples:
+        for before_it, answer in zip(x.tolist(), y.tolist(), strict=True):
+            for t, written in enumerate(answer):
+                prefix = (*before_it, *answer[:t])
+                other, before = found.setdefault(prefix, (n, written))
+                if before != written:
+                    return Conflict(prefix, other, before, n, written)
+    return None
+
+
+def complexity(examples: Examples, arity: int, nodes: int = 100_000) -> int | None:
+    """The least number of unit operators that write these outputs (Definition 3), by search.
+
+    Operators read up to `arity` places, which may repeat. With every instance of scales 1 to N it
+    is CRC(f, N) for such operators; with some of them, a lower bound. None where the search looked
+    at `nodes` without an answer.
+
+    Every output place may be written from some tuples of places, each of which asks for a part of
+    an operator's table; the search shares operators among places as long as the parts agree.
+    """
+    steps = sorted((list(options) for options in _options(examples, arity)), key=len)
+    if not all(steps):
+        return None  # an output that no operator of this arity writes
+    budget = [nodes]
+    for r in range(1, len(steps) + 1):
+        if _fits(steps, 0, [], r, budget):
+            return r
+        if budget[0] < 0:
+            return None
+    return None
+
+
+def _options(examples: Examples, arity: int) -> Iterator[list[Table]]:
+    """For each output place of each scale, the tables that write it, without needless entries."""
+    for _, x, y in examples:
+        inputs, outputs = x.tolist(), y.tolist()
+        for t in range(y.shape[1]):
+            z = [(*before, *after[:t]) for before, after in zip(inputs, outputs, strict=True)]
+            found: list[Table] = []
+            for parents in product(range(len(z[0])), repeat=arity):
+                table: Table = {}
+                rows = zip(z, outputs, strict=True)
+                if all(
+                    table.setdefault(tuple(r[p] for p in parents), o[t]) == o[t] for r, o in rows
+                ):
+                    found.append(table)
+            yield _least(found)
+
+
+def _least(tables: Sequence[Table]) -> list[Table]:
+    """Those that hold no other one: an operator with less to write can serve more places."""
+    kept: list[Table] = []
+    for table in sorted(tables, key=len):
+        if not any(other.items() <= table.items() for other in kept):
+            kept.append(table)
+    return kept
+
+
+def _fits(
+    steps: Sequence[Sequence[Table]], k: int, tables: list[Table], most: int, budget: list[int]
+) -> bool:
+    """Whether steps from the k-th on can be written by these operators, `most` with new ones."""
+    if k == len(steps):
+        return True
+    budget[0] -= 1
+    if budget[0] < 0:
+        return False
+    for option in steps[k]:
+        for r, table in enumerate(tables):
+            if all(table.get(key, written) == written for key, written in option.items()):
+                rest = [*tables[:r], table | option, *tables[r + 1 :]]
+                if _fits(steps, k + 1, rest, most, budget):
+                    return True
+        if len(tables) < most and _fits(steps, k + 1, [*tables, option], most, budget):
+            return True
+    return False

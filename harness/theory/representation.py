@@ -1,0 +1,85 @@
+"""Computational representations as data (Definitions 2 to 4), and what they compute.
+
+Places count from 1: z_1 .. z_n are the input, what follows is the output.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+Operator = Callable[..., int]
+
+
+@dataclass(frozen=True)
+class Step:
+    """z_place = operator(z_j for j in parents): the triple (i, g, I) of Definition 2.
+
+    Every parent is before the place. Errors: ValueError.
+    """
+
+    place: int
+    operator: Operator
+    parents: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        if not all(0 < parent < self.place for parent in self.parents):
+            raise ValueError(f"parents {self.parents} must be within 1..{self.place - 1}")
+
+    def __repr__(self) -> str:
+        return f"({self.place}, {self.operator.__name__}, {self.parents})"
+
+
+@dataclass(frozen=True)
+class Computation:
+    """C_n: the input places 1..inputs, then a step for each place of the output, in order.
+
+    >>> def same(u): return u
+    >>> Computation(2, (Step(3, same, (1,)), Step(4, same, (2,)))).run([7, 8])
+    [7, 8]
+    """
+
+    inputs: int
+    steps: tuple[Step, ...]
+
+    def __post_init__(self) -> None:
+        places = [step.place for step in self.steps]
+        if places != list(range(self.inputs + 1, self.inputs + 1 + len(places))):
+            raise ValueError(
+                f"steps must write the places from {self.inputs + 1} on, have {places}"
+            )
+
+    def run(self, x: Sequence[int]) -> list[int]:
+        """The output for the input x. Errors: ValueError for an input of another length."""
+        if len(x) != self.inputs:
+            raise ValueError(f"expected an input of {self.inputs}, was given {len(x)}")
+        z = [0, *x]
+        for step in self.steps:
+            z.append(step.operator(*(z[parent] for parent in step.parents)))
+        return z[self.inputs + 1 :]
+
+
+Representation = Mapping[int, Computation]  # C_n by scale n
+
+
+def operators(representation: Representation) -> frozenset[Operator]:
+    """The unit operators G(C) of all scales together; their number is what CRC minimises."""
+    steps = (step for one in representation.values() for step in one.steps)
+    return frozenset(step.operator for step in steps)
+
+
+def disagreement(representation: Representation) -> tuple[int, int, int] | None:
+    """Two scales and a place at which they differ: why a representation is not canonical.
+
+    None where it is canonical (Definition 4): each place has one operator and one tuple of parents
+    at all scales, input places included, so that no place is input at one scale and output at
+    another.
+    """
+    found: dict[int, tuple[int, Step | None]] = {}
+    for scale, one in representation.items():
+        steps: Iterable[tuple[int, Step | None]] = [(i, None) for i in range(1, one.inputs + 1)]
+        for place, step in [*steps, *((step.place, step) for step in one.steps)]:
+            other, before = found.setdefault(place, (scale, step))
+            if before != step:
+                return other, scale, place
+    return None

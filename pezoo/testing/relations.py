@@ -1,0 +1,49 @@
+"""That what an encoding says of its positional relation is what it computes."""
+
+from __future__ import annotations
+
+import torch
+
+from pezoo.testing.probe import Factory, build, context, relation, require, tokens
+
+TOLERANCE = 1e-5
+
+
+def check_prf(factory: Factory) -> None:
+    """Pairs of positions with equal `prf` get equal logits from equal queries and keys."""
+    encoding, n = build(factory), 9
+    phi = encoding.prf(n, scale=n // 2, relation=relation)
+    if phi is None:
+        return
+    shape = encoding.shape
+    require(
+        phi.shape[:2] == (n, n) and phi.dim() == 2 + phi.is_floating_point(),
+        f"prf({n}) has the shape {tuple(phi.shape)}: expected ({n}, {n}) of int64, or ({n}, {n}, "
+        "values) of a distribution",
+    )
+    if phi.is_floating_point():
+        sums = phi.sum(-1)
+        require(bool((sums - 1).abs().max() < TOLERANCE), "a distribution of prf does not sum to 1")
+    ids = tokens(1, 1).expand(1, n)
+    generator = torch.Generator().manual_seed(4)
+    one = torch.randn(3, 1, shape.n_heads, 1, shape.d_head, generator=generator)
+    q, k, _ = one.expand(-1, -1, -1, n, -1)
+    x = torch.randn(1, 1, shape.d_model, generator=generator).expand(1, n, -1)
+    with torch.no_grad():
+        ctx = encoding.prepare(context(ids, x=x)).at(0, x)
+        q, k = encoding.transform(q, k, ctx)
+        bias = encoding.bias(q, k, ctx)
+        logits = (q @ k.mT) * shape.d_head**-0.5
+        logits = (logits if bias is None else logits + bias)[0].flatten(1)  # (H, pairs)
+    later = torch.ones(n, n, dtype=torch.bool).triu(1).flatten()
+    kinds = torch.unique(phi.flatten(0, 1), dim=0, return_inverse=True)[1]
+    if encoding.causal_only:
+        logits, kinds = logits[:, ~later], kinds[~later]
+    for kind in kinds.unique():
+        same = logits[:, kinds == kind]
+        gap = float((same - same[:, :1]).nan_to_num(0.0, 0.0).abs().max())
+        require(
+            gap <= TOLERANCE,
+            f"prf gives {int((kinds == kind).sum())} pairs of positions the same value, but their "
+            f"logits for equal queries and keys differ by {gap:.2g}",
+        )
