@@ -70,7 +70,8 @@ def context(ids: Tensor, pos: Tensor | None = None, **fields: Any) -> Context:
 def relation(i: Tensor, j: Tensor, n: Tensor | None) -> Tensor:
     """A task's phi(i, j, n): the key n before the query, or half of its position, is of a kind."""
     alike = j == (i // 2 if n is None else i - n)
-    return alike.long()
+    kind: Tensor = alike.long()
+    return kind
 
 
 def key_weight(shape: Shape = SHAPE) -> Tensor:
