@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -78,7 +79,7 @@ def key_weight(shape: Shape = SHAPE) -> Tensor:
     """(H K, D) a projection to keys."""
     size = shape.n_heads * shape.d_head, shape.d_model
     weight = torch.randn(size, generator=torch.Generator().manual_seed(3))
-    return weight * shape.d_model**-0.5
+    return weight / math.sqrt(shape.d_model)
 
 
 def draws() -> torch.Generator:
