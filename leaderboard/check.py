@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from statistics import fmean
 
 from leaderboard import catalog as known
 from leaderboard.catalog import Catalog
@@ -70,6 +71,7 @@ def refusals(record: Record, catalog: Catalog) -> Iterator[str]:
     yield from _cost(record)
     if record.status == "done":
         yield from _training(record)
+        yield from _along(record)
         for mode, scores in record.by_mode.items():
             where = f"modes.{mode}.scores" if mode else "scores"
             for part in ("last", "best"):
@@ -212,6 +214,21 @@ def _training(record: Record) -> Iterator[str]:
     best = record.best_step or steps
     if best != steps and (best % every or best > steps):
         yield f"best_step {best} is no step of learning"
+
+
+def _along(record: Record) -> Iterator[str]:
+    """Scores along training, the last of which are those after the last step."""
+    points, lengths = record.learning, record.config.eval.curve_lengths or ()
+    seconds = [point.seconds or 0.0 for point in points if lengths]
+    if seconds != sorted(seconds):
+        yield "the seconds of learning do not rise"
+    last = {score.length: score for score in record.scores.last if score.status != "no instance"}
+    for name in ("token", "exact"):
+        own = [getattr(last[length], name) for length in lengths if length in last]
+        given = getattr(points[-1], f"test_{name}") if points else None
+        mean = fmean(own) if own and None not in own else None
+        if given != mean and (given is None or mean is None or abs(given - mean) > 1e-3):
+            yield f"learning ends at test_{name} {given}, but scores.last say {mean}"
 
 
 def _scores(

@@ -126,6 +126,25 @@ def test_a_path_without_folders_is_misplaced(raw, tmp_path, monkeypatch):
     assert "should be in quick/copy/ENCODING/" in line
 
 
+def test_scores_along_training_end_with_those_of_the_test(raw, save):
+    config = {"eval": {"curve_lengths": [15, 20], "every": 750}}
+
+    def problems(last, seconds=(1.0, 2.0)):
+        made = raw(config=config)
+        shares = ((0.1, 0.1), last)
+        made["learning"] = [
+            {"step": step, "loss": 1.0, "seconds": s, "test_exact": exact, "test_token": token}
+            for step, s, (exact, token) in zip((750, 1500), seconds, shares, strict=True)
+        ]
+        return "\n".join(map(str, check([save(made)]).refused))
+
+    exact, token = 0.7, 0.85  # of 15 and 20
+    assert problems((exact, token)) == ""
+    assert "learning ends at test_exact 0.8, but scores.last say 0.7" in problems((0.8, token))
+    assert "test_token None" in problems((exact, None))
+    assert "seconds of learning do not rise" in problems((exact, token), (2.0, 1.0))
+
+
 def test_doubts_are_notes(raw, save):
     env = raw()["env"] | {"dirty": True}
     report = check([save(raw(env=env))])
