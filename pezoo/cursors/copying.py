@@ -13,6 +13,7 @@ from pezoo.functional import at_least_float32
 from pezoo.kernels.histogram import Copy
 
 WIDTH = 16  # of the copy attention's queries and keys
+MATCH = 6.0  # the norm of each row of the copy attention's weights where it starts by matching
 TIE = 1e-4  # probabilities that differ by this share count as equal where copies are snapped
 
 
@@ -43,7 +44,13 @@ class CopyBranch(nn.Module):
         nn.init.constant_(self.null.bias, 4.0)
 
     def forward(
-        self, x: Tensor, features: Tensor, mask: Tensor | None, seen: Seen | None, snapped: bool
+        self,
+        x: Tensor,
+        features: Tensor,
+        mask: Tensor | None,
+        seen: Seen | None,
+        snapped: bool,
+        noise: Tensor | None = None,
     ) -> tuple[Copy, Seen]:
         """x (B, T, D), features (B, T, size), mask (B, T) -> none (B, T, C), source (B, T, C, S).
 
@@ -61,13 +68,58 @@ class CopyBranch(nn.Module):
         if mask is not None:
             visible = visible & mask[:, None]
         scores = torch.einsum("btck,bsck->btcs", q, k) * WIDTH**-0.5
-        scores = scores.masked_fill(~visible[:, :, None], -torch.inf)
-        null = self.null(features.to(x.dtype))[..., None]
-        p = at_least_float32(torch.cat([scores, null], -1)).softmax(-1)
+        null = self.null(features.to(x.dtype))
+        none, source = self.chances(scores, null, visible[:, :, None], noise, snapped)
+        return Copy(none, source if mask is None else _by_number(source, mask)), Seen(k, mask)
+
+    def chances(
+        self, scores: Tensor, null: Tensor, visible: Tensor, noise: Tensor | None, snapped: bool
+    ) -> tuple[Tensor, Tensor]:
+        """scores (B, T, C, S), null (B, T, C) -> Pr(no copy) and, of each source, Pr(copy)."""
+        scores = scores.masked_fill(~visible, -torch.inf)
+        p = at_least_float32(torch.cat([scores, null[..., None]], -1)).softmax(-1)
         if snapped:
-            p = one_hot(_first_of_the_likeliest(p), s + 1).to(p.dtype)
-        source = p[..., :-1] if mask is None else _by_number(p[..., :-1], mask)
-        return Copy(p[..., -1], source), Seen(k, mask)
+            p = one_hot(_first_of_the_likeliest(p), p.shape[-1]).to(p.dtype)
+        return p[..., -1], p[..., :-1]
+
+
+class GatedCopyBranch(CopyBranch):
+    """Whether to copy is a gate like a reset's, and which token is a softmax of its own.
+
+        p_copy(t, s) = g_t softmax_s(<q_t, k_s> / sqrt(WIDTH)), g_t = sigmoid(-scale null_t + noise)
+
+    `null` starts at minus the bias of the resets: copies start rare. q and k start with the same
+    orthogonal weights on the tokens, so that the softmax starts by finding equal tokens. In one
+    softmax a strong match overrules the slot for "no copy"; here a cursor can copy at one landmark
+    and walk on from there, whatever else matches.
+    """
+
+    def __init__(
+        self, width: int, size: int, cursors: int, *, scale: float, reset_bias: float
+    ) -> None:
+        super().__init__(width, size, cursors)
+        self.scale = scale
+        nn.init.constant_(self.null.bias, -reset_bias)
+        with torch.no_grad():
+            for own in self.key.weight.view(cursors, WIDTH, width):
+                nn.init.orthogonal_(own, MATCH)
+            self.query.weight[:, :width] = self.key.weight
+            self.query.bias.zero_()
+            self.key.bias.zero_()
+
+    def chances(
+        self, scores: Tensor, null: Tensor, visible: Tensor, noise: Tensor | None, snapped: bool
+    ) -> tuple[Tensor, Tensor]:
+        # Where nothing is earlier, no softmax: its gate is shut.
+        hidden = ~visible & visible.any(-1, keepdim=True)
+        where = at_least_float32(scores.masked_fill(hidden, -torch.inf)).softmax(-1)
+        logits = -self.scale * at_least_float32(null)
+        gate = (logits if noise is None else logits + noise).sigmoid()
+        if snapped:
+            where = one_hot(_first_of_the_likeliest(where), where.shape[-1]).to(where.dtype)
+            gate = (gate > 0.5).to(gate.dtype)
+        gate = gate * visible.any(-1)
+        return 1 - gate, where * gate[..., None]
 
 
 def _joined(seen: Seen, mask: Tensor | None, k: Tensor) -> Tensor | None:

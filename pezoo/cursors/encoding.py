@@ -44,7 +44,8 @@ class CursorEncoding(Encoding):
         )
         self.norms = nn.ModuleList(nn.LayerNorm(shape.d_model) for _ in self.starts[1:])
         width = options.cursors + options.absolute
-        self.alpha = nn.Parameter(torch.ones(shape.n_layers, shape.n_heads, width))
+        sizes = shape.n_layers, shape.n_heads, width
+        self.alpha = nn.Parameter(torch.full(sizes, options.alpha))
         self.mu = nn.Parameter(torch.full((shape.n_layers, shape.n_heads), options.mu))
 
     def draw(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from einops import rearrange
 from torch import Tensor, nn
@@ -26,8 +28,9 @@ class GateHead(nn.Module):
 
     features (B, T, size) -> reset (B, T, C), moves (B, T, C, J). Queries' cursors come first, then
     the keys'. The bias b starts at reset_bias for every reset, at key_bias for the +1 step of the
-    keys' cursors, and at query_bias for one step of each of the queries', the steps in turn: resets
-    start rare, keys start by counting tokens, and queries start by moving in different ways.
+    keys' cursors, and at query_bias for one step of each of the queries' but the `undecided`, the
+    steps in turn: resets start rare, keys start by counting tokens, and queries start by moving in
+    different ways.
     """
 
     def __init__(
@@ -40,6 +43,7 @@ class GateHead(nn.Module):
         reset_bias: float,
         key_bias: float,
         query_bias: float,
+        undecided: Sequence[int] = (),
     ) -> None:
         super().__init__()
         self.cursors, self.choices, self.scale = cursors, 2 * stride + 2, scale
@@ -48,8 +52,9 @@ class GateHead(nn.Module):
             bias = self.linear.bias.view(cursors, self.choices)
             bias[:, 0] += reset_bias
             bias[cursors // 2 :, 1] += key_bias
-            query = torch.arange(cursors // 2)
-            bias[query, 1 + query % (self.choices - 1)] += query_bias
+            walking = [c for c in range(cursors // 2) if c not in undecided]
+            step = torch.arange(len(walking)) % (self.choices - 1)
+            bias[walking, 1 + step] += query_bias
 
     def forward(
         self, features: Tensor, noise: Tensor | None = None, snapped: bool = False

@@ -11,7 +11,7 @@ from torch.nn.functional import pad
 
 from pezoo.base import Context, Shape
 from pezoo.cursors.controllers import CONTROLLERS
-from pezoo.cursors.copying import CopyBranch
+from pezoo.cursors.copying import CopyBranch, GatedCopyBranch
 from pezoo.cursors.gates import GateHead
 from pezoo.cursors.memory import Past
 from pezoo.cursors.options import CursorOptions
@@ -81,6 +81,8 @@ class CursorLayer(nn.Module):
         self.controller = make(shape.d_model, options.hidden, options.window)
         if options.w_hh != "free":
             self.controller.constrain(options.w_hh)
+        every = options.copy_every
+        self.copying = list(range(0, total // 2, every)) if every else []
         self.gate = GateHead(
             options.hidden,
             total,
@@ -89,13 +91,12 @@ class CursorLayer(nn.Module):
             reset_bias=options.reset_bias,
             key_bias=options.key_bias,
             query_bias=options.query_bias,
+            undecided=self.copying if options.copy_gate else [],
         )
-        every = options.copy_every
-        self.copying = list(range(0, total // 2, every)) if every else []
         self.scan = scan(total - len(self.copying))
         if self.copying:
             self.copy_scan = scan(len(self.copying))
-            self.copy_branch = CopyBranch(shape.d_model, options.hidden, len(self.copying))
+            self.copy_branch = _copy_branch(shape.d_model, len(self.copying), options)
 
     def noise(
         self, size: tuple[int, int], ramp: float, generator: torch.Generator | None
@@ -117,6 +118,8 @@ class CursorLayer(nn.Module):
         if gates:
             shape = self.gate.cursors, self.gate.choices
             found[f"{self.key}.gate_noise"] = draw(*shape) * (gates * ramp)
+            if self.copying and self.options.copy_gate:
+                found[f"{self.key}.copy_noise"] = draw(len(self.copying)) * (gates * ramp)
         return found
 
     def forward(self, x: Tensor, ctx: Context, past: Past | None) -> tuple[Tensor, Past]:
@@ -133,7 +136,12 @@ class CursorLayer(nn.Module):
         copy, seen = None, None
         if self.copying:
             copy, seen = self.copy_branch(
-                x, take(features, back), mask, past and past.seen, ctx.mode == "snapped"
+                x,
+                take(features, back),
+                mask,
+                past and past.seen,
+                ctx.mode == "snapped",
+                self._noise("copy_noise", ctx, x.shape[1]),
             )
             copy = Copy(*(take(part, order) for part in copy))
         streams, scans = self._scan(reset, moves, copy, past, count)
@@ -204,6 +212,18 @@ class CursorLayer(nn.Module):
         one, two = pad(one, (max(missing, 0),) * 2), pad(two, (max(-missing, 0),) * 2)
         both = torch.cat([one, two], 2)[:, :, order.argsort()]
         return both, offsets if missing >= 0 else own
+
+
+def _copy_branch(width: int, cursors: int, options: CursorOptions) -> CopyBranch:
+    if not options.copy_gate:
+        return CopyBranch(width, options.hidden, cursors)
+    return GatedCopyBranch(
+        width,
+        options.hidden,
+        cursors,
+        scale=options.gate_scale,
+        reset_bias=options.reset_bias,
+    )
 
 
 def tokens_first(pos: Tensor) -> dict[str, Tensor]:

@@ -27,9 +27,11 @@ class CursorOptions:
     absolute: bool
     ablate_absolute: bool
     mu: float
+    alpha: float
     before: str
     copy_every: int
     copy_keys: str
+    copy_gate: bool
     stride: int = 1
     gate_scale: float
     reset_bias: float

@@ -63,15 +63,19 @@ class PRISM(CursorEncoding):
                     take its place (Algorithm 3's flag)
         mu          initial hybrid gate before its sigmoid, learned per head; at -4 heads start by
                     looking at positions alone
+        alpha       initial weight of each pair of cursors in the score, learned
     Options of the gates
         before      layers that cursors are computed before, from 0: "0", "0+3"
         controller  "gru", "latch", "conv" or "token", of `hidden` units (pezoo.cursors.controllers)
         window      tokens that "conv" and "latch" look at
         copy_every  one in so many query cursors has a copy branch; 0 for none
         copy_keys   "fixed": the key cursors that are copied only count; "trained": they learn
+        copy_gate   whether to copy is a gate of its own, and what to copy starts with equal tokens
+                    (pezoo.cursors.copying); else one softmax has a slot for no copy
         gate_scale, reset_bias, key_bias, query_bias   logits = gate_scale (W features + b); b
                     starts with reset_bias on resets, key_bias on the key cursors' increment and
                     query_bias on one step of each query cursor, the steps in turn
+                    (with copy_gate, of each that does not copy)
         gate_noise, state_noise   standard deviations, in training, on the logits and inside the
                     GRU's recurrence; they grow over the first half of training
         w_hh        the GRU's hidden-to-hidden blocks W: "free", "orthogonal" (parametrised) or
@@ -108,12 +112,14 @@ class PRISM(CursorEncoding):
         absolute: bool = False,
         ablate_absolute: bool = False,
         mu: float = 0.0,
+        alpha: float = 1.0,
         before: str | int = "0",
         controller: str = "gru",
         hidden: int = 100,
         window: int = 4,
         copy_every: int = 0,
         copy_keys: str = "fixed",
+        copy_gate: bool = False,
         gate_scale: float = 1.0,
         reset_bias: float = -2.0,
         key_bias: float = 2.0,
@@ -133,6 +139,7 @@ class PRISM(CursorEncoding):
         options = CursorOptions(
             cursors=cursors, d_pe=d_pe, norm=norm, absolute=absolute, mu=mu, before=str(before),
             ablate_absolute=ablate_absolute, copy_every=copy_every, copy_keys=copy_keys,
+            copy_gate=copy_gate, alpha=alpha,
             controller=controller, hidden=hidden, window=window,
             gate_scale=gate_scale, reset_bias=reset_bias, key_bias=key_bias, query_bias=query_bias,
             gate_noise=gate_noise, state_noise=state_noise, orthogonal=orthogonal, w_hh=w_hh,

@@ -69,6 +69,7 @@ class PRISMSpectral(CursorEncoding):
         absolute: bool = False,
         ablate_absolute: bool = False,
         mu: float = 0.0,
+        alpha: float = 1.0,
         stride: int = 1,
         learned_steps: bool = False,
         before: str | int = "0",
@@ -77,6 +78,7 @@ class PRISMSpectral(CursorEncoding):
         window: int = 4,
         copy_every: int = 0,
         copy_keys: str = "fixed",
+        copy_gate: bool = False,
         gate_scale: float = 1.5,
         reset_bias: float = -2.5,
         key_bias: float = 2.0,
@@ -92,6 +94,7 @@ class PRISMSpectral(CursorEncoding):
         options = CursorOptions(
             cursors=cursors, d_pe=d_pe, norm=norm, absolute=absolute, mu=mu, before=str(before),
             ablate_absolute=ablate_absolute, copy_every=copy_every, copy_keys=copy_keys,
+            copy_gate=copy_gate, alpha=alpha,
             controller=controller, hidden=hidden, window=window,
             stride=stride, gate_scale=gate_scale, reset_bias=reset_bias, key_bias=key_bias,
             query_bias=query_bias, gate_noise=gate_noise, state_noise=state_noise,

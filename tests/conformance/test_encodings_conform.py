@@ -24,7 +24,8 @@ from pezoo.testing import (
 
 PRISM = "prism(cursors=2,d_pe=16,hidden=12)"
 SPECTRAL = "prism_spectral(cursors=1,d_pe=16,hidden=12)"
-SMALL = {"prism": PRISM, "prism_spectral": SPECTRAL}
+TRIO = "prism_trio(d_pe=16,hidden=12)"
+SMALL = {"prism": PRISM, "prism_spectral": SPECTRAL, "prism_trio": TRIO}
 WRAPPED = (
     "randomized:rope",
     "randomized:learned",

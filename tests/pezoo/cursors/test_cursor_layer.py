@@ -7,7 +7,7 @@ import torch
 
 from pezoo.base import Context, Shape
 from pezoo.cursors.controllers import CONTROLLERS
-from pezoo.cursors.copying import CopyBranch
+from pezoo.cursors.copying import CopyBranch, GatedCopyBranch
 from pezoo.cursors.gates import GateHead, steps_of
 from pezoo.encodings.prism import PRISM
 from pezoo.encodings.prism_spectral import PRISMSpectral
@@ -64,6 +64,14 @@ def test_queries_can_start_with_the_steps_in_turn():
     assert moves[0, 0, 7:].argmax(-1).tolist() == [0] * 7
 
 
+def test_undecided_queries_take_no_step_of_the_turn():
+    head = gate_head(4, 14, stride=2, query_bias=4.0, undecided=[0, 3])
+    _, moves = head(torch.zeros(1, 1, 4))
+    steps = moves[0, 0, :7].argmax(-1).tolist()
+    assert [steps[c] for c in (1, 2, 4, 5, 6)] == [0, 1, 2, 3, 4]
+    assert moves[0, 0, [0, 3]].max() < 0.6
+
+
 def test_scale_sharpens_the_gates():
     features = torch.randn(2, 3, 4, generator=torch.manual_seed(0))
     one, two = (
@@ -112,8 +120,9 @@ def test_snapped_cursors_are_integer_counters(cls):
 
 @pytest.mark.parametrize("cls", KINDS)
 @pytest.mark.parametrize("which", ["gate_noise", "state_noise"])
-def test_noise_is_for_training_alone_and_ramps_up(cls, which):
-    quiet = {"gate_noise": 0.0, "state_noise": 0.0}
+@pytest.mark.parametrize("copying", [{}, {"copy_every": 2, "copy_gate": True}], ids=["", "gated"])
+def test_noise_is_for_training_alone_and_ramps_up(cls, which, copying):
+    quiet = {"gate_noise": 0.0, "state_noise": 0.0, **copying}
     encoding = tiny(cls, **{**quiet, which: 1.0})
     x = torch.randn(1, 6, 6, dtype=D)
 
@@ -166,6 +175,69 @@ def test_the_copy_branch_is_causal_attention():
     hard, _ = branch(x, features, None, None, True)
     assert set(hard.source.unique().tolist()) | set(hard.none.unique().tolist()) == {0.0, 1.0}
     assert CopyBranch(6, 5, 3).null.bias.tolist() == [4.0] * 3  # copies start rare
+
+
+def gated(*sizes):
+    return GatedCopyBranch(*sizes, scale=1.5, reset_bias=-2.5).double()
+
+
+def gated_copy_by_hand(branch, x, features, noise):
+    """A gate, and a softmax over earlier tokens, one number at a time."""
+    b, t, _ = x.shape
+    q = branch.query(torch.cat([x, features], -1)).view(b, t, branch.cursors, -1)
+    k = branch.key(x).view(b, t, branch.cursors, -1)
+    gate = (noise - 1.5 * branch.null(features)).sigmoid()
+    source = torch.zeros(b, t, branch.cursors, t, dtype=D)
+    none = torch.ones(b, t, branch.cursors, dtype=D)
+    for row in range(b):
+        for now in range(1, t):
+            for c in range(branch.cursors):
+                weights = [float(torch.exp(q[row, now, c] @ k[row, j, c] / 4)) for j in range(now)]
+                none[row, now, c] -= gate[row, now, c]
+                for j, weight in enumerate(weights):
+                    source[row, now, c, j] = gate[row, now, c] * weight / sum(weights)
+    return none, source
+
+
+def test_a_gated_copy_branch_is_a_gate_times_causal_attention():
+    torch.manual_seed(0)
+    branch = gated(6, 5, 3)
+    branch.requires_grad_(False)
+    x, features = torch.randn(2, 5, 6, dtype=D) / 5, torch.randn(2, 5, 5, dtype=D)
+    noise = torch.randn(2, 5, 3, dtype=D)
+    copy, _ = branch(x, features, None, None, False, noise)
+    none, source = gated_copy_by_hand(branch, x, features, noise)
+    torch.testing.assert_close(copy.none, none)
+    torch.testing.assert_close(copy.source, source)
+    snapped, _ = branch(x, features, None, None, True, noise)
+    torch.testing.assert_close(snapped.none, none.round())
+    chosen = source.argmax(-1)[..., None]
+    torch.testing.assert_close(snapped.source.gather(-1, chosen)[..., 0], 1 - none.round())
+    torch.testing.assert_close(snapped.source.sum(-1), 1 - none.round())
+
+
+def test_gated_copies_start_rare_and_with_equal_tokens():
+    torch.manual_seed(0)
+    branch = gated(32, 5, 4)
+    tokens = torch.randn(8, 32, dtype=D) / 4
+    x = tokens[torch.tensor([[0, 1, 2, 3, 4, 5, 6, 7, 3, 0]])]
+    copy, _ = branch(x, torch.zeros(1, 10, 5, dtype=D), None, None, False)
+    gate = 1 / (1 + 2.718281828 ** (1.5 * 2.5))
+    torch.testing.assert_close(1 - copy.none[:, 1:], torch.full((1, 9, 4), gate, dtype=D))
+    assert copy.none[0, 0].tolist() == [1.0] * 4  # nothing is earlier
+    assert copy.source[0, 8].argmax(-1).tolist() == [3] * 4
+    assert copy.source[0, 9].argmax(-1).tolist() == [0] * 4
+
+
+def test_gated_copies_leave_out_columns_without_a_token():
+    torch.manual_seed(0)
+    branch = gated(6, 5, 2)
+    x, features = torch.randn(1, 5, 6, dtype=D), torch.randn(1, 5, 5, dtype=D)
+    mask = torch.tensor([[False, True, True, False, True]])
+    copy, _ = branch(x, features, mask, None, False)
+    alone, _ = branch(x[mask][None], features[mask][None], None, None, False)
+    torch.testing.assert_close(copy.none[mask][None], alone.none)
+    torch.testing.assert_close(copy.source[mask][None, ..., :3], alone.source)
 
 
 def test_the_copy_branch_numbers_tokens_not_columns():
@@ -232,6 +304,21 @@ def test_one_in_five_query_cursors_copies(cls):
         fixed = c - 12 in (0, 5, 10)
         assert bool((reset[..., c] == 0).all()) == fixed
         assert bool((moves[..., c, 0] == 1).all()) == fixed
+
+
+@pytest.mark.parametrize("cls", KINDS)
+def test_gated_copies_have_noise_of_their_own(cls):
+    options = {"copy_every": 2, "copy_gate": True, "gate_noise": 0.5}
+    layer = tiny(cls, **options).train().layers[0]
+    drawn = layer.noise((3, 4), 1.0, torch.manual_seed(0))
+    assert drawn["cursors.0.copy_noise"].shape == (3, 4, len(layer.copying))
+    x = torch.randn(3, 4, 6, dtype=D)
+    quiet = {k: v for k, v in drawn.items() if k != "cursors.0.copy_noise"}
+    one, two = (layer(x, context(x, drawn=some), None)[0] for some in (drawn, quiet))
+    copying = torch.zeros(layer.gate.cursors, dtype=torch.bool)
+    copying[layer.copying] = True
+    differ = (one != two).any(-1).any(1).any(0)
+    assert differ.tolist() == copying.tolist()
 
 
 @pytest.mark.parametrize("cls", KINDS)

@@ -41,6 +41,7 @@ def score(encoding, x, pos=None, mode=None):
         {},
         {"norm": "scale", "absolute": True},
         {"copy_every": 2},
+        {"copy_every": 2, "copy_gate": True, "alpha": 1.5, "query_bias": 1.0},
         {"controller": "conv", "before": "0+1"},
         {"controller": "latch"},
         {"similarity": "rbf", "bandwidth": 2.0},
