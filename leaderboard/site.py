@@ -20,6 +20,7 @@ from leaderboard.escape import script_json
 from leaderboard.files import write
 from leaderboard.findings import advice, disclosure
 from leaderboard.overview import bare_lines, main_tables, overview, protocols
+from leaderboard.papers.pages import figures_of
 from leaderboard.records import SITE_RECORDS, SITE_TABLES
 from leaderboard.render import render
 from leaderboard.schema import Record
@@ -109,6 +110,8 @@ def _pages(
     yield "method.html", render("method.html", **method, **top)
     rows = [row for table in tables for row in table.rows]
     look, order = styles(rows), protocols(tables)
+    figures = figures_of(records, catalog)
+    yield from ((f"pictures/{one.file}", one.svg) for one in figures)
     for name, facts in data["tasks"].items():
         task, own = catalog.tasks.get(bare(name)), [t for t in tables if t.first.task == name]
         own.sort(key=lambda table: order.index(table.base))
@@ -116,8 +119,8 @@ def _pages(
             (one.title, shown(one.rows), look, "test length", data["names"]) for one in own[:1]
         ]
         picture = "".join(curves(*one, inline=True) for one in drawn)
-        page = render("task.html", name=name, known=task, tables=own, picture=picture, **below)
-        yield facts["page"], page
+        more = {"picture": picture, "figures": [one for one in figures if name in one.tasks]}
+        yield facts["page"], render("task.html", name=name, known=task, tables=own, **more, **below)
     for name, facts in data["encodings"].items():
         parts = catalog.parts(name)
         yield facts["page"], render("encoding.html", name=name, parts=parts, hooks=HOOKS, **below)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from leaderboard.papers.cells import Cell, Filled
+from leaderboard.papers.cells import Cell, Filled, alone, pairs_of
 from leaderboard.schema import Record
+from leaderboard.scores import Score
 from leaderboard.summary import PASS
 
 
@@ -52,11 +53,7 @@ def budget(filled: Filled) -> str:
     name, runs = filled.protocol.name, filled.runs
     if not runs:
         return f"no record of protocol {name} fills a cell"
-    tested = [
-        score
-        for score in (score for run in runs for score in run.scores.last if score.count)
-        if (not score.seen if filled.lengths is None else score.length in filled.lengths)
-    ]
+    tested = [score for run in runs for score in _tested(filled, run) if score.count]
     trained = {run.config.train.lengths for run in runs}
     first = ", short ones first" if any(run.config.train.curriculum for run in runs) else ""
     machines = f", on {_machines(runs)}" if filled.part.measure == "hours" else ""
@@ -70,6 +67,18 @@ def budget(filled: Filled) -> str:
         f"{_numbers({score.length for score in tested})}; "
         f"{_span(len(cell.runs) for cell in filled.cells if cell.runs)} runs per cell{machines}"
     )
+
+
+def _tested(filled: Filled, run: Record) -> list[Score]:
+    """The scores of a run that count."""
+    if filled.part.measure == "pairs":
+        return [score for pair, score in pairs_of(run).items() if max(pair) > run.train_length]
+    lengths = filled.lengths or alone(filled.part, run)
+    return [
+        score
+        for score in run.scores.last
+        if (not score.seen if lengths is None else score.length in lengths)
+    ]
 
 
 def _machines(runs: Iterable[Record]) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 from leaderboard.config import Protocol
 from leaderboard.papers.paper import Checkpoint, Column, Number, Paper, Table, lines_of
 from leaderboard.schema import Record
+from leaderboard.scores import Score
 from pezoo.spec import parse
 
 NO_RUN = "no run"
@@ -80,7 +81,7 @@ def fill(
     for line in lines_of(paper, part):
         for column in part.columns:
             options = [
-                _option(encoding, column, own, part.measure, lengths)
+                _option(encoding, column, own, part, lengths)
                 for name in column.encodings
                 for encoding in paper.texts(name)
                 if (own := _runs(by_kind, protocol, line.task, encoding, column.long))
@@ -142,12 +143,15 @@ def _option(
     encoding: str,
     column: Column,
     runs: Sequence[Record],
-    measure: str,
+    part: Table,
     lengths: frozenset[int] | None,
 ) -> dict[str, Any]:
     """What one encoding gives for a cell."""
     found: dict[str, Any] = {"encoding": encoding, "runs": tuple(runs)}
-    scores = {run.run: score_of(run, measure, lengths, column.checkpoint) for run in runs}
+    scores = {
+        run.run: score_of(run, part.measure, lengths or alone(part, run), column.checkpoint)
+        for run in runs
+    }
     good = [run for run in runs if not isinstance(scores[run.run], str)]
     if not good:
         return found | {"words": str(next(iter(scores.values())))}
@@ -161,6 +165,22 @@ def _option(
     same = good if column.summary == "all" else max(_of_most_seeds(good), key=mean)
     sd = stdev(mean([run]) for run in same) if len(same) > 1 else None
     return found | {"ours": Number(mean(same), sd), "used": tuple(same)}
+
+
+def alone(part: Table, run: Record) -> frozenset[int] | None:
+    """The one test length of a run that counts in a table; None: all unseen ones do."""
+    times = part.at.get(run.task)
+    return None if times is None else frozenset({round(times * run.train_length)})
+
+
+def pairs_of(run: Record) -> dict[tuple[int, int], Score]:
+    """The scores of test sets such as "17+n", by both lengths."""
+    return {
+        (int(name.removesuffix("+n")), score.length): score
+        for name, scores in run.sets.items()
+        if name.removesuffix("+n").isdigit()
+        for score in scores
+    }
 
 
 def _of_most_seeds(runs: Sequence[Record]) -> list[list[Record]]:
@@ -198,6 +218,10 @@ def score_of(
         if score.status != "no instance"
         and (not score.seen if lengths is None else score.length in lengths)
     ]
+    if measure == "pairs":
+        high = run.train_length
+        scores = [score for pair, score in pairs_of(run).items() if max(pair) > high]
+        measure = "exact"
     values = [getattr(score, measure) for score in scores if score.status == "ok"]
     if len(values) < len(scores) or None in values:
         return next((s.status for s in scores if s.status != "ok"), "not measured")

@@ -3,42 +3,59 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 from statistics import fmean
 
 from leaderboard.curves import curves
 from leaderboard.files import slug
+from leaderboard.heatmap import heat_map
 from leaderboard.intervals import over_seeds
-from leaderboard.papers.cells import Cell, Filled
+from leaderboard.papers.cells import Cell, Filled, pairs_of
 from leaderboard.papers.paper import Figure
 from leaderboard.rows import EXACT, TOKENS, Points
 from leaderboard.rows import Cell as Point
+from leaderboard.schema import Record
 from leaderboard.scores import Lesson
 from leaderboard.styles import styles
 
 
 def draw(filled: Filled, folder: Path) -> list[Path]:
     """Write the pictures of a figure for which there are numbers; their paths."""
-    figure, paths = filled.part, []
+    paths = []
+    for name, _, picture in pictures(filled):
+        folder.mkdir(parents=True, exist_ok=True)
+        paths.append(folder / name)
+        paths[-1].write_text(picture, encoding="utf-8")
+    return paths
+
+
+def pictures(filled: Filled) -> list[tuple[str, str, str]]:
+    """File name, task ("" for all of the figure's) and SVG of every picture that has numbers."""
+    figure = filled.part
     if not isinstance(figure, Figure):
         raise ValueError(f"{figure.label} is no figure")
     name = f"{filled.paper.name}.{figure.label.replace(' ', '-').lower()}"
-    kinds = {"curves": _curves, "time": _curves, "sweep": _sweep}
-    for task, picture in kinds[figure.kind](filled, figure).items():
-        folder.mkdir(parents=True, exist_ok=True)
-        path = folder / (f"{name}.{slug(task)}.svg" if task else f"{name}.svg")
-        path.write_text(picture, encoding="utf-8")
-        paths.append(path)
-    return paths
+    kinds = {"curves": _curves, "time": _curves, "seeds": _curves, "sweep": _sweep}
+    kinds |= {"tasks": _tasks, "pairs": _pairs}
+    drawn = kinds[figure.kind](filled, figure).items()
+    return [
+        (f"{name}.{slug(task)}.svg" if task else f"{name}.svg", task, svg) for task, svg in drawn
+    ]
 
 
 def _curves(filled: Filled, figure: Figure) -> dict[str, str]:
     """A picture per task, a curve per column, each in the same style everywhere."""
     found: dict[str, list[Points]] = {}
     for task, cells in groupby(filled.cells, lambda cell: cell.task):
+        used = [cell for cell in cells if cell.used]
+        if figure.kind == "seeds":
+            alone = [(cell, run) for cell in used for run in cell.used]
+            one = [replace(cell, used=(run,), column=_of_seed(cell, run)) for cell, run in alone]
+            used = sorted(one, key=lambda cell: cell.used[0].seed)
         curve = _over_time if figure.kind == "time" else _curve
-        found[task] = [curve(cell, figure) for cell in cells if cell.used]
+        found[task] = [curve(cell, figure) for cell in used]
     look = styles(curve for drawn in found.values() for curve in drawn)
     title = f"{figure.label}, {filled.protocol.name}"
     return {
@@ -79,6 +96,39 @@ def _over_time(cell: Cell, figure: Figure) -> Points:
     return Points(cell.column, tuple(cells), _metric(figure), None)
 
 
+def _of_seed(cell: Cell, run: Record) -> str:
+    return f"{cell.column}, seed {run.seed}"
+
+
+def _tasks(filled: Filled, figure: Figure) -> dict[str, str]:
+    """One picture, a curve per task and column."""
+    several = len(figure.columns) > 1
+    drawn = [
+        _curve(
+            replace(cell, column=f"{cell.task}, {cell.column}" if several else cell.task), figure
+        )
+        for cell in filled.cells
+        if cell.used
+    ]
+    title = f"{filled.paper.name}, {figure.label}, {filled.protocol.name}"
+    return {"": curves(title, drawn, axis=figure.axis)} if drawn else {}
+
+
+def _pairs(filled: Filled, figure: Figure) -> dict[str, str]:
+    """A heat map per task, the first column's, averaged over its runs."""
+    found = {}
+    for cell in filled.cells:
+        values = defaultdict(list)
+        for pair, score in ((p, s) for run in cell.used for p, s in pairs_of(run).items()):
+            if score.exact is not None:
+                values[pair].append(score.exact)
+        if values and cell.task not in found:
+            title = f"{cell.task}, {cell.column} ({figure.label}, {filled.protocol.name})"
+            shares = {pair: fmean(own) for pair, own in values.items()}
+            found[cell.task] = heat_map(title, shares, cell.used[0].train_length)
+    return found
+
+
 def _sweep(filled: Filled, figure: Figure) -> dict[str, str]:
     """One picture, of no single task: a curve per task over the numbers that name the columns."""
     drawn = []
@@ -94,4 +144,4 @@ def _sweep(filled: Filled, figure: Figure) -> dict[str, str]:
 
 
 def _metric(figure: Figure) -> str:
-    return EXACT if figure.measure == "exact" else TOKENS
+    return EXACT if figure.measure in ("exact", "pairs") else TOKENS

@@ -1,0 +1,54 @@
+"""The figures of papers on the pages of their tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from leaderboard.catalog import Catalog
+from leaderboard.papers.cells import fill
+from leaderboard.papers.paper import Paper, names, read
+from leaderboard.papers.pictures import pictures
+from leaderboard.schema import Record
+
+
+@dataclass(frozen=True)
+class PageFigure:
+    """A picture, the tasks whose pages show it, what it is and the command that prints it."""
+
+    file: str
+    svg: str
+    tasks: tuple[str, ...]
+    title: str
+    words: str
+    command: str
+
+
+def figures_of(records: Sequence[Record], catalog: Catalog) -> list[PageFigure]:
+    """The pictures that have runs, each by the first of its paper's protocols with any."""
+    found = []
+    for paper in map(read, names()):
+        there = {record.protocol for record in records} & set(paper.protocols)
+        for number in paper.figures if there else ():
+            found += _pictures(paper, number, records, catalog)
+    return found
+
+
+def _pictures(
+    paper: Paper, number: str, records: Sequence[Record], catalog: Catalog
+) -> list[PageFigure]:
+    figure = paper.figure(number)
+    known = [catalog.protocols[name] for name in paper.protocols if name in catalog.protocols]
+    every = (fill(paper, figure, records, protocol.versions[0]) for protocol in known)
+    filled = next((one for one in every if one.runs), None)
+    return [
+        PageFigure(
+            file=file,
+            svg=svg,
+            tasks=(task,) if task else figure.tasks,
+            title=f"{paper.authors} ({paper.year}), {figure.label}",
+            words=f"{figure.title}. Ours, protocol {filled.protocol.name}:",
+            command=f"pezoo table {paper.name} --figure {number}",
+        )
+        for file, task, svg in (pictures(filled) if filled else ())
+    ]
