@@ -29,7 +29,7 @@ HOOKS = {
     "weights": "replaces the softmax",
 }
 PLAIN = {"bool", "int", "float", "str", "tuple", "list", "None"}
-DESCRIBED = ("summary", "paper", "example", "family", "version", "wraps")
+DESCRIBED = ("summary", "paper", "example", "family", "version", "wraps", "modes")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +49,7 @@ class ClassDoc:
     family: str = ""  # groups tasks; by default, those of one paper
     version: int = 1
     wraps: str | None = None
+    modes: tuple[str, ...] = ()  # other ways to run trained weights
     options: tuple[str, ...] = ()
     usual: dict[str, Any] = field(default_factory=dict)  # defaults of options, where literal
     kinds: dict[str, str] = field(default_factory=dict)  # types of options, as written

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+import shlex
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 from statistics import fmean
 
@@ -17,6 +19,7 @@ from leaderboard.files import slug
 from leaderboard.records import paths_of, read
 from leaderboard.schema import Record
 from leaderboard.scores import Score
+from leaderboard.seeds import parse_seeds
 from leaderboard.tuning import MARK, base
 from pezoo.spec import Spec, SpecError, bare, parse, unknown
 
@@ -33,24 +36,41 @@ class CheckReport:
     warnings: tuple[str, ...]
 
 
-def check(paths: Sequence[Path], catalog: Catalog | None = None, tree: bool = False) -> CheckReport:
+Doubt = Callable[[Record], Iterable[str]]
+
+
+def check(
+    paths: Sequence[Path],
+    catalog: Catalog | None = None,
+    tree: bool = False,
+    further: Doubt = lambda record: (),
+) -> CheckReport:
     """Check every record in these files and folders.
 
     With `tree` the files must also lie where records are committed, in PROTOCOL/TASK/ENCODING/
-    and named after the run.
+    and named after the run. `further` gives more reasons to refuse a record.
     """
     catalog = catalog or known.read()
     refused: list[str] = []
     warnings: list[str] = []
     runs: dict[str, Path] = {}
+    data: dict[tuple[str, str], tuple[int, Path]] = {}  # (settings, data) -> seed
     found = paths_of(paths, refused, committed=tree)
     for path in found:
         record = read(path)
         reasons = [record] if isinstance(record, str) else list(refusals(record, catalog))
         if not isinstance(record, str):
+            reasons += further(record)
             reasons += _misplaced(record, path) if tree else ()
             if (first := runs.setdefault(record.run, path)) != path:
                 reasons.append(f"run {record.run} is also in {_name(first)}")
+            if record.data_hash:
+                key = record.shared_hash, record.data_hash
+                seed, other = data.setdefault(key, (record.seed, path))
+                if seed != record.seed:
+                    reasons.append(
+                        f"seed {record.seed} has the data of seed {seed}, {_name(other)}"
+                    )
             warnings += [f"{_name(path)}: {text}" for text in _doubts(record, catalog)]
         if reasons:
             refused.append(f"{_name(path)}: {'; also '.join(reasons)}")
@@ -68,10 +88,12 @@ def refusals(record: Record, catalog: Catalog) -> Iterator[str]:
     yield from _names(record, catalog)
     yield from _options(record, catalog)
     yield from _provenance(record)
+    yield from _seeds(record, catalog)
     yield from _cost(record)
     if record.status == "done":
         yield from _training(record)
         yield from _along(record)
+        yield from _modes(record, catalog)
         for mode, scores in record.by_mode.items():
             where = f"modes.{mode}.scores" if mode else "scores"
             for part in ("last", "best"):
@@ -158,6 +180,15 @@ def _options(record: Record, catalog: Catalog) -> Iterator[str]:
         yield unknown("attention", config.attention, ATTENTION)
 
 
+def _modes(record: Record, catalog: Catalog) -> Iterator[str]:
+    """Evaluation modes must be ways in which the encoding's class says that it can be run."""
+    name = bare(record.config.encoding)
+    own = {mode for part in catalog.parts(name) for mode in part.modes}
+    for mode in record.modes if catalog.version(name) is not None else ():
+        if mode not in own:
+            yield f"modes has {mode!r}, but {name} has {', '.join(sorted(own)) or 'none'}"
+
+
 def _few(record: Record, where: str, scores: Sequence[Score], catalog: Catalog) -> Iterator[str]:
     task, least = catalog.tasks.get(bare(record.task)), record.config.eval.min_samples
     for score in scores if task and not task.lists else ():
@@ -186,8 +217,35 @@ def _provenance(record: Record) -> Iterator[str]:
         yield f"provenance.finished lies before this project: {record.provenance.finished}"
 
 
+def _seeds(record: Record, catalog: Catalog) -> Iterator[str]:
+    """The seeds that the command names, or else its protocol's, must have the record's."""
+    try:
+        words = shlex.split(record.provenance.command)
+    except ValueError:
+        yield "provenance.command has an open quotation mark"
+        return
+    option = "--tune-seeds" if record.for_tuning else "--seeds"
+    named = [b for a, b in pairwise(words) if a == option]
+    named += [word.partition("=")[2] for word in words if word.startswith(f"{option}=")]
+    known = catalog.protocols.get(base(record.protocol))
+    if not named and (record.for_tuning or known is None):
+        return
+    usual = [version.seeds for version in known.versions] if known else []
+    texts = named[-1:] or usual
+    try:
+        seeds = {seed for text in texts for seed in parse_seeds(text)}
+    except ValueError as error:
+        yield f"provenance.command: {error}"
+        return
+    if (seed := record.config.seed) not in seeds:
+        yield f"config.seed is {seed}, but the command runs {' or '.join(dict.fromkeys(texts))}"
+
+
 def _cost(record: Record) -> Iterator[str]:
     cost = record.cost
+    for name in ("parameters", "train_seconds", "cpu_seconds", "steps_per_second"):
+        if record.status == "done" and getattr(cost, name) == 0:
+            yield f"cost.{name} is 0: a run that is done took something"
     if (cost.encoding_parameters or 0) > (cost.parameters or 10**12):
         yield f"the encoding has {cost.encoding_parameters} of only {cost.parameters} parameters"
     steps = record.config.train.steps

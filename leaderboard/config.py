@@ -84,9 +84,9 @@ class Model(Settings):
 
     new = ("norm", "activation", "attention_bias", "embedding_std", "residual")
 
-    layers: PositiveInt
-    heads: PositiveInt
-    width: PositiveInt
+    layers: int = Field(gt=0, le=1000)
+    heads: int = Field(gt=0, le=1000)
+    width: int = Field(gt=0, le=100_000)
     mlp_ratio: PositiveInt = 4
     dropout: float = Field(0.0, ge=0, lt=1)
     tie_embeddings: bool = True
@@ -152,6 +152,14 @@ class Train(Settings):
     checkpoint_every: PositiveInt = 250
     precision: Literal["float32", "bf16"] = "float32"  # bf16: autocast in training
     compile: bool = False  # train through torch.compile; see `harness.model.compiled`
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Train:
+        if self.lengths[0] > self.lengths[1]:
+            raise ValueError(
+                f"lengths are {[*self.lengths]}: expected the shortest, then the longest"
+            )
+        return self
 
 
 class TestSet(Settings):

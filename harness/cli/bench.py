@@ -51,6 +51,7 @@ class BenchOptions:
     fresh: bool
     wait: bool
     format: str
+    wide: bool
 
 
 @click.command()
@@ -101,6 +102,7 @@ class BenchOptions:
 @click.option("--fresh", is_flag=True, help="Forget earlier results of these runs.")
 @click.option("--wait", is_flag=True, help="Wait for runs that other processes are training.")
 @click.option("--format", type=click.Choice(FORMATS), default="table", show_default=True)
+@click.option("--wide", is_flag=True, help="The table with every length and interval.")
 def command(**options: Any) -> None:
     """Train identical decoders that differ in the encoding alone, and test them on longer inputs.
 
@@ -116,17 +118,21 @@ def bench(options: BenchOptions) -> None:
     request, sweep = _request(options)
     engine = _engine(options)
     device = engine.device(options.device)
-    folder = writable(Path(options.runs))
+    if not options.runs.strip():
+        raise click.UsageError("--runs expects a folder, was given an empty name")
+    folder = Path(options.runs)
     configs = request.configs(device, options.attention)
-    check_builds(configs)
     from harness.cli.train import known_records, recorded_command, train, tune
     from harness.settings.sweep import possible_configs, sweep_configs
 
     kinds = sweep_configs(sweep, configs) + possible_configs(sweep, configs) if sweep else configs
-    check_records(kinds, recorded_command(sys.argv[1:]), sweep)
     known = known_records(Path(options.known), kinds) if options.known else {}
+    waiting = configs if sweep or options.fresh else _open(configs, folder, known)
+    check_builds(waiting)  # what is finished was built
+    check_records(kinds if waiting else [], recorded_command(sys.argv[1:]), sweep)
+    writable(folder)
     if options.dry_run:
-        _print_forecast(options, configs if sweep else _open(configs, folder, known), sweep, engine)
+        _print_forecast(options, waiting, sweep, engine)
         return
     from harness.cli.tables import print_choices, print_records
 
@@ -137,9 +143,9 @@ def bench(options: BenchOptions) -> None:
         missing = any(choice.tuning is None for choice in choices)
     fresh = options.fresh and not sweep
     records, failed = train(configs, folder, engine, fresh, options.wait, known)
-    print_records(records, options.format, configs)
+    print_records(records, options.format, configs, options.wide)
     if options.format == "table":
-        _write_leaderboard(folder)
+        _write_leaderboard(folder, anew=bool(waiting))
     if missing or failed:
         sys.exit(1)
 
@@ -202,6 +208,8 @@ def _print_forecast(
 
     if not configs:
         click.echo("nothing to do: every run is finished", err=options.format != "table")
+        if options.format == "json":
+            click.echo(render({"runs": 0, "lines": []}, "json"))
         return
     check_device(configs[0].device)  # an engine may have another than this machine
     phases = {"": configs}
@@ -213,13 +221,18 @@ def _print_forecast(
         click.echo(render(forecast(planned, workers, measure), options.format))
 
 
-def _write_leaderboard(folder: Path) -> None:
+def _write_leaderboard(folder: Path, anew: bool) -> None:
+    """Build the site of these runs; unless `anew`, one that is there stays."""
+    site = folder / "leaderboard"
+    command = "pezoo leaderboard open" + ("" if folder == Path("runs") else f" --out {site}")
+    if not anew and (site / "index.html").is_file():
+        click.echo(f"\nleaderboard: {site / 'index.html'} ({command})")
+        return
     from leaderboard.build import build
     from leaderboard.records import RECORDS
 
-    site = folder / "leaderboard"
     try:
         report = build(folder, RECORDS, site, None)
     except OSError as error:
         raise OSError(f"cannot write the leaderboard {site}: {error.strerror}") from error
-    click.echo(f"\nleaderboard: {site / 'index.html'} ({report.records} records)")
+    click.echo(f"\nleaderboard: {site / 'index.html'} ({report.records} records; {command})")

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
+
+if TYPE_CHECKING:
+    from leaderboard.check import Doubt
 
 _out = click.option(
     "--out", default="leaderboard/site", show_default=True, help="Folder of the site."
@@ -39,6 +43,8 @@ def build_command(
     from leaderboard.build import build
     from leaderboard.site import Built
 
+    if Path(out).exists() and not Path(out).is_dir():
+        raise click.UsageError(f"--out expects a folder, {out} is a file")
     fresh = Path(runs) if Path(runs).is_dir() else None
     page = Path(markdown)
     page.parent.mkdir(parents=True, exist_ok=True)
@@ -49,12 +55,18 @@ def build_command(
 
 
 @command.command("open")
-@_out
-def open_command(out: str) -> None:
-    """Open the site in a browser."""
-    index = Path(out) / "index.html"
-    if not index.is_file():
-        raise click.UsageError(f"{index} is not there yet: run pezoo leaderboard build")
+@click.option(
+    "--out",
+    help="Folder of the site.  [default: the newest of leaderboard/site and runs/leaderboard]",
+)
+def open_command(out: str | None) -> None:
+    """Open the site in a browser: the one that `build` or `bench` has built last."""
+    places = [Path(out)] if out else [Path("leaderboard/site"), Path("runs/leaderboard")]
+    found = [index for place in places if (index := place / "index.html").is_file()]
+    if not found:
+        missing = " and no ".join(str(place / "index.html") for place in places)
+        raise click.UsageError(f"there is no {missing} yet: run pezoo leaderboard build")
+    index = max(found, key=lambda path: path.stat().st_mtime)
     click.echo(index.resolve().as_uri())
     click.launch(str(index.resolve()))
 
@@ -73,7 +85,8 @@ def check_command(paths: tuple[str, ...], records: str | None, markdown: str) ->
     from leaderboard.tables import tables
 
     folder = _folder(records)
-    report = check([Path(path) for path in paths] or [folder], tree=not paths)
+    places = [Path(path) for path in paths] or [folder]
+    report = check(places, tree=not paths, further=_further())
     refused = [*report.refused]
     if not paths:
         known = catalog.read()
@@ -98,6 +111,17 @@ def add_command(run: tuple[str, ...], runs: str, records: str | None) -> None:
     for one in run:
         click.echo(f"added {add(one, Path(runs), _folder(records))}")
     click.echo("now: pezoo leaderboard build --runs none")
+
+
+def _further() -> Doubt:
+    """Builds encodings and tasks, where torch is there to build them with."""
+    from importlib.util import find_spec
+
+    if find_spec("torch") is None:
+        return lambda record: ()
+    from harness.settings.made import refusals
+
+    return refusals
 
 
 def _folder(records: str | None) -> Path:

@@ -2,49 +2,109 @@
 
 from __future__ import annotations
 
+import json
+from shutil import get_terminal_size
+from textwrap import fill
+from typing import TYPE_CHECKING
+
 import click
+
+if TYPE_CHECKING:
+    from pezoo.registry import Entry
+
+Facts = dict[str, str]  # a name, a summary, and what else there is to say
 
 
 @click.command()
 @click.argument("what", type=click.Choice(["encodings", "tasks", "protocols"]))
-def command(what: str) -> None:
-    """List encodings, tasks or protocols. A broken plug-in is named with its error."""
-    from tabulate import tabulate
+@click.argument("name", required=False)
+@click.option("--format", "form", type=click.Choice(["table", "json"]), default="table")
+def command(what: str, name: str | None, form: str) -> None:
+    """List encodings, tasks or protocols; or all that is known of one by its NAME.
 
-    click.echo(
-        tabulate({"encodings": _encodings, "tasks": _tasks, "protocols": _protocols}[what]())
-    )
+    A broken plug-in is named with its error.
+    """
+    found = {"encodings": _encodings, "tasks": _tasks, "protocols": _protocols}[what]()
+    if name is not None:
+        from pezoo.spec import unknown
+
+        found = [facts for facts in found if facts["name"] == name]
+        if not found:
+            raise click.UsageError(unknown(what.removesuffix("s"), name, _names(what)))
+    if form == "json":
+        click.echo(json.dumps(found if name is None else found[0], indent=1, ensure_ascii=False))
+    elif name is not None:
+        _one(found[0])
+    else:
+        _all(found)
 
 
-def _encodings() -> list[list[str]]:
+def _names(what: str) -> list[str]:
+    return [
+        facts["name"]
+        for facts in {"encodings": _encodings, "tasks": _tasks, "protocols": _protocols}[what]()
+    ]
+
+
+def _all(found: list[Facts]) -> None:
+    """A line each, that the terminal holds; long ones are continued below."""
+    width = get_terminal_size((80, 24)).columns
+    first = max(len(facts["name"]) for facts in found) + 2
+    for facts in found:
+        text = facts["summary"] or " "
+        lines = fill(text, max(width - first, 30), break_on_hyphens=False).splitlines()
+        click.echo(facts["name"].ljust(first) + lines[0])
+        for line in lines[1:]:
+            click.echo(" " * first + line)
+
+
+def _one(facts: Facts) -> None:
+    width = get_terminal_size((80, 24)).columns
+    for key, value in facts.items():
+        if value:
+            label = f"{key}  ".rjust(12)
+            click.echo(fill(value, width, initial_indent=label, subsequent_indent=" " * 12))
+
+
+def _encodings() -> list[Facts]:
     from pezoo.registry import entries
 
-    rows = []
-    for name, entry in sorted(entries().items()):
-        try:
-            cls = entry.load()
-            rows.append([name, cls.summary, cls.paper, ", ".join(entry.options or ())])
-        except ValueError as error:
-            rows.append([name, str(error), "", ""])
-    return rows
+    return [_encoding(name, entry) for name, entry in sorted(entries().items())]
 
 
-def _tasks() -> list[list[str]]:
+def _encoding(name: str, entry: Entry) -> Facts:
+    from inspect import Parameter, signature
+
+    try:
+        cls = entry.load()
+    except ValueError as error:
+        return {"name": name, "summary": str(error)}
+    usual = {key: p.default for key, p in signature(cls).parameters.items()}
+    options = ", ".join(
+        key if usual.get(key, Parameter.empty) is Parameter.empty else f"{key}={usual[key]}"
+        for key in entry.options or ()
+    )
+    return {"name": name, "summary": cls.summary, "paper": cls.paper, "options": options}
+
+
+def _tasks() -> list[Facts]:
     from harness import tasks
 
-    rows = []
+    found = []
     for name in tasks.names():
         try:
             task = tasks.make(name)
-            chance = f"chance {task.chance:.2g}" if hasattr(task, "chance") else ""
-            example = getattr(task, "example", "")[:60]
-            rows.append([name, getattr(task, "summary", ""), chance, example])
+            own = {key: str(getattr(task, key, "")) for key in ("summary", "family", "paper")}
+            chance = f"{task.chance:.2g}" if hasattr(task, "chance") else ""
+            found.append({"name": name, **own, "example": getattr(task, "example", "")})
+            found[-1]["chance"] = chance
         except ValueError as error:
-            rows.append([name, str(error), "", ""])
-    return rows
+            found.append({"name": name, "summary": str(error)})
+    return found
 
 
-def _protocols() -> list[list[str]]:
+def _protocols() -> list[Facts]:
     from harness.settings.protocol import load_protocol, protocol_names
 
-    return [[name, load_protocol(name).description] for name in protocol_names()]
+    found = [load_protocol(name) for name in protocol_names()]
+    return [{"name": p.name, "summary": p.description, "seeds": p.seeds} for p in found]

@@ -61,7 +61,7 @@ def main() -> None:
     try:
         cli.main(standalone_mode=False)
     except click.ClickException as error:
-        error.show()
+        click.echo(f"Error: {error.format_message()}", err=True)
         sys.exit(2)
     except (click.Abort, KeyboardInterrupt) as error:
         click.echo("interrupted; the same command goes on from the last checkpoint", err=True)

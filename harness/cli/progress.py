@@ -93,9 +93,12 @@ def _text(event: Event, steps: int) -> str:
 def _summary(record: dict[str, Any]) -> str:
     if record["status"] == "failed":
         return f"failed: {record['reason']}"
-    scores = [(row["length"], row["exact"]) for row in record["scores"]["last"]]
-    cells = (f"{length}: {'-' if exact is None else f'{exact:.2f}'}" for length, exact in scores)
-    return f"exact match {'  '.join(cells)} ({record['cost']['train_seconds']:.0f} s)"
+    key, words = "exact", "exact match"
+    if record["config"].get("track") == "encoder":
+        key, words = "token", "token accuracy"
+    scores = [(row["length"], row[key]) for row in record["scores"]["last"]]
+    cells = (f"{length}: {'-' if share is None else f'{share:.2f}'}" for length, share in scores)
+    return f"{words} {'  '.join(cells)} ({record['cost']['train_seconds']:.0f} s)"
 
 
 def names(configs: Sequence[RunConfig]) -> list[str]:

@@ -50,6 +50,8 @@ def command(
     record = find(run, runs)
     if out is not None and not out.parent.is_dir():
         raise click.UsageError(f"--out: there is no folder {out.parent}")
+    if svg is not None:
+        _make(svg)
     check_first = bool(prompts or mode)  # an error in an option is printed without the scores
     if record["status"] == "failed" or not check_first:
         _print(record)
@@ -69,9 +71,18 @@ def command(
     write(out, page(loaded, inspection, mode).encode())
     click.echo(f"\npage {out}")
     if svg is not None:
-        svg.mkdir(parents=True, exist_ok=True)
         for name, content in files(inspection).items():
             write(svg / name, content.encode())
+
+
+def _make(folder: Path) -> None:
+    """Errors: UsageError where the folder cannot be."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise click.UsageError(
+            f"--svg {folder}: cannot make this folder: {error.strerror}"
+        ) from error
 
 
 def find(run: str, runs: str) -> dict[str, Any]:

@@ -3,31 +3,46 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
+from shutil import get_terminal_size
+from textwrap import fill
 from typing import Any
 
 import click
-from rich.console import Console
-from rich.table import Table
+from tabulate import tabulate
 
 from harness.settings.sweep import Choice
 from leaderboard.config import RunConfig
-from leaderboard.escape import markdown_text
+from leaderboard.escape import markdown_text, shown
+from leaderboard.names import aliases, legend
 from leaderboard.ranks import verdicts
 from leaderboard.rows import Row
 from leaderboard.schema import Record
 from leaderboard.summary import summarise
-from leaderboard.text import columns, percent, rows_as_csv, rows_as_markdown
+from leaderboard.text import (
+    columns,
+    percent,
+    rank_text,
+    reach_text,
+    rows_as_csv,
+    rows_as_markdown,
+    stat_text,
+    unseen_text,
+)
 from leaderboard.tuning import values_text
 
 
 def print_records(
-    records: list[dict[str, Any]], form: str, configs: Sequence[RunConfig] = ()
+    records: list[dict[str, Any]],
+    form: str,
+    configs: Sequence[RunConfig] = (),
+    wide: bool = False,
 ) -> None:
     """The records as JSON, or a table per task: table, csv or markdown.
 
-    A table says which of the runs that were asked for, `configs`, have no record.
+    A table says which of the runs that were asked for, `configs`, have no record; `wide`: with
+    every length and interval, whatever the terminal's width.
     """
     if form == "json":
         click.echo(json.dumps(records, indent=1))
@@ -41,7 +56,10 @@ def print_records(
     for (_, task), table in groupby(rows, key=lambda row: (row.protocol, row.task)):
         lacks = [f"{c.label}, seed {c.seed}" for c in missing if c.task == task]
         words = [f"PARTIAL: no record yet of {'; '.join(lacks)}"] if lacks else []
-        (_print_markdown if form == "markdown" else _print_table)(list(table), words)
+        if form == "markdown":
+            _print_markdown(list(table), words)
+        else:
+            _print_table(list(table), words, wide)
     if not records and missing:
         click.echo("no run has a record yet")
 
@@ -53,32 +71,92 @@ def _print_markdown(rows: Sequence[Row], words: Sequence[str]) -> None:
     click.echo("".join(f"- {line}\n" for line in lines), nl=False)
 
 
-def _print_table(rows: Sequence[Row], lacks: Sequence[str]) -> None:
-    console = Console()
-    width = console.width if console.is_terminal else 200
-    words = f"{rows[0].metric} per length, 95 % interval: t, or Wilson's (1 seed)"
-    shown = Table(title=f"{rows[0].task} ({rows[0].protocol}): {words}", title_justify="left")
-    for header in columns(rows[0]):
-        shown.add_column(header)
-    for row in rows:
-        shown.add_row(*columns(row, intervals=width >= 160).values())
-    console.width = max(width, 100)
-    console.print(shown)
+def _print_table(rows: Sequence[Row], lacks: Sequence[str], wide: bool) -> None:
+    """A table that fits the terminal, and what it leaves out in lines below it."""
+    width = 10_000 if wide else get_terminal_size((120, 24)).columns
+    names = aliases(rows)
+    heads, cells = _fitting(rows, names, width)
+    intervals = any("[" in cell for line in cells for cell in line[2:])
+    unit = " [95 % interval: t, or Wilson's for one seed]" if intervals else ""
+    click.echo(f"{rows[0].task} ({rows[0].protocol}): {rows[0].metric} per length, %{unit}")
+    for line in lined_up([heads, *cells]):
+        click.echo(line)
+    whole = intervals and sum(head.isdigit() for head in heads) == len(rows[0].cells)
+    notes = [f"{short} = {label}" for short, label in legend(rows, names)]
+    if not whole:
+        notes.append("every length and interval: --wide, or --format csv")
     failures = [(row.label, seed, reason) for row in rows for seed, reason in row.failures]
     failed = [f"{label}, seed {seed} failed: {reason}" for label, seed, reason in failures]
-    for line in [*lacks, *verdicts(rows), *failed]:
-        console.print(line, markup=False, highlight=False)
+    for line in [*notes, *lacks, *verdicts(rows), *failed]:
+        click.echo(fill(shown(line), min(width, 120), subsequent_indent="  "))
+
+
+def _fitting(
+    rows: Sequence[Row], names: Mapping[str, str], width: int
+) -> tuple[list[str], list[list[str]]]:
+    """Heads and cells of the fullest table that fits: first intervals go, then lengths, then the
+    columns that are no scores. Names are never cut."""
+    every = [*range(len(rows[0].cells))]
+    unseen = [at for at in every if not rows[0].cells[at].seen]
+    some = [unseen[round(k * (len(unseen) - 1) / 2)] for k in range(3)] if unseen[3:] else unseen
+    few = [*every[: len(every) - len(unseen)][-1:], *dict.fromkeys(some)]
+    tries = [(every, True, True), (every, True, False), (every, False, True), (few, True, True)]
+    tries += [(few, False, True), (few, False, False), (some, False, False), ([], False, False)]
+    for lengths, intervals, more in tries:
+        heads, cells = _columns(rows, names, lengths, intervals, more)
+        if len(lined_up([heads, *cells])[0]) <= width:
+            break
+    return heads, cells
+
+
+def lined_up(lines: Sequence[Sequence[str]]) -> list[str]:
+    """Heads and cells in columns, the first one on the left; all lines of one length.
+
+    >>> lined_up([["encoding", "10"], ["rope", "100.0"]])
+    ['encoding     10', '--------  -----', 'rope      100.0']
+    """
+    name, *widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+
+    def row(line: Sequence[str]) -> str:
+        cells = (cell.rjust(width) for cell, width in zip(line[1:], widths, strict=True))
+        return "  ".join([line[0].ljust(name), *cells])
+
+    first, *rest = map(row, lines)
+    return [first, "  ".join("-" * width for width in (name, *widths)), *rest]
+
+
+def _columns(
+    rows: Sequence[Row],
+    names: Mapping[str, str],
+    lengths: Sequence[int],
+    intervals: bool,
+    more: bool,
+) -> tuple[list[str], list[list[str]]]:
+    """`more`: with reach, seeds, parameters and speed."""
+    heads = ["encoding", "rank", "unseen", *(str(rows[0].cells[at].length) for at in lengths)]
+    heads += ["reach", "seeds", "steps/s"] if more else []
+    cells = []
+    for row in rows:
+        scores = [row.cells[at] for at in lengths]
+        shown_ = [stat_text(c.main, intervals) if c.main else _short(c.status) for c in scores]
+        line = [names[row.label], "" if row.mode else rank_text(row)]
+        line += [_short(unseen_text(row, intervals)), *shown_]
+        if more:
+            failed = f", {len(row.failures)} failed" if row.failures else ""
+            line += [reach_text(row), f"{len(row.seeds)}{failed}", columns(row)["steps/s"]]
+        cells.append(line)
+    return heads, cells
+
+
+def _short(words: str) -> str:
+    return "cannot" if words == "cannot represent" else words
 
 
 def print_choices(choices: Sequence[Choice], aside: bool) -> None:
     """What a sweep chose, the score of every cell, and the cost; `aside`: on stderr."""
-    console = Console(stderr=aside)
-    console.width = max(console.width, 200) if not console.is_terminal else console.width
     title = "tuning: mean exact match over all test lengths, on the tuning seeds, in percent"
-    shown = Table(title=title, title_justify="left")
     cells = [values_text(trial.values) for trial in choices[0].trials]
-    for header in ("encoding", "task", "chosen", *cells, "runs", "CPU-seconds"):
-        shown.add_column(header)
+    lines = []
     for choice in choices:
         tuning = choice.tuning
         runs = sum(len(trial.runs) for trial in choice.trials)
@@ -90,5 +168,10 @@ def print_choices(choices: Sequence[Choice], aside: bool) -> None:
         nothing = "every cell failed" if choice.complete else "not all runs are done"
         chosen = values_text(tuning["chosen"]) if tuning else f"nothing: {nothing}"
         spent = f"{tuning['cpu_seconds']:.0f}" if tuning else "-"
-        shown.add_row(choice.encoding, choice.task, chosen, *scores, str(runs), spent)
-    console.print(shown)
+        lines.append([choice.encoding, choice.task, chosen, *scores, str(runs), spent])
+    heads = ["encoding", "task", "chosen", *cells, "runs", "CPU-seconds"]
+    if max(map(len, tabulate(lines, heads).splitlines())) > get_terminal_size((120, 24)).columns:
+        every = [*zip(heads, *lines, strict=True)]  # a line per cell, a column per encoding
+        heads, lines = list(every[0]), [list(line) for line in every[1:]]
+    table = tabulate(lines, heads, disable_numparse=True)
+    click.echo(f"{title}\n{table}", err=aside)

@@ -20,12 +20,15 @@ def command(run: str, prompts: tuple[str, ...], runs: str) -> None:
     pezoo try 3f2a 8349216=
     """
     from harness.cli.show import config_of, find, restore, say
+    from harness.show.examples import read
     from harness.training.trainer import start
 
     config = config_of(find(run, runs))
     trainer = start(config.replace(device="cpu"))
     if not restore(trainer, config, runs):
         raise click.UsageError(f"run {config.hash} has no checkpoint left")
+    for prompt in prompts:
+        read(trainer.task, prompt.strip())  # all are checked before the first is answered
     say(f"{config.label} on {config.task}; for example {trainer.task.example}", err=True)
     for prompt in prompts or click.get_text_stream("stdin"):
         if prompt.strip():

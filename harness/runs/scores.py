@@ -16,14 +16,15 @@ def scores_of(
     """Scores by checkpoint, and by further mode of the encoding and checkpoint."""
     model, task, config = trainer.model, trainer.task, trainer.config
 
-    def everything() -> dict[str | None, list[dict[str, Any]]]:
-        return {
-            mode: score_all(model, task, config, mode) for mode in (None, *model.encoding.modes)
-        }
+    def everything(answers: bool = False) -> dict[str | None, list[dict[str, Any]]]:
+        modes = (None, *model.encoding.modes)
+        return {mode: score_all(model, task, config, mode, answers) for mode in modes}
 
-    found = {"last": everything()}
+    found = {"last": everything(answers=True)}
     if curve["best_step"] == trainer.step:
-        found["best"] = found["last"]
+        found["best"] = {
+            mode: [row | {"wrong": ()} for row in rows] for mode, rows in found["last"].items()
+        }
     else:
         folder.load_best(trainer, curve)
         found["best"] = everything()
@@ -61,5 +62,6 @@ def _average(evaluations: Sequence[Sequence[dict[str, Any]]]) -> list[dict[str, 
             row["count"] = sum(r["count"] for r in same)
             row["exact"] = row["correct"] / row["count"]
             row["token"] = sum(r["token"] for r in same) / len(same)
+            row["tokens"] = sum(r.get("tokens") or 0 for r in same) or None
         rows.append(row)
     return rows

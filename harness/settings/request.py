@@ -46,7 +46,7 @@ def parse_request(
         chosen = load_protocol(protocol, sets)
     except OSError as error:
         raise ConfigError(f"cannot read protocol {protocol[:80]!r}: {error.strerror}") from error
-    return Request(encodings, names, chosen, parse_seeds(seeds or chosen.seeds))
+    return Request(encodings, names, chosen, parse_seeds(chosen.seeds if seeds is None else seeds))
 
 
 def check_device(device: str) -> str:

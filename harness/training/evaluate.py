@@ -24,10 +24,10 @@ from harness.data.seeds import generator, seed
 from harness.data.sequences import Sequences, lay_out
 from harness.model.transformer import Cache, Transformer
 from harness.tasks.base import Batch, Task
-from harness.training import windows
+from harness.training import windows, wrong
 from harness.training.windows import Window
 from leaderboard.config import Eval, RunConfig
-from leaderboard.scores import Score
+from leaderboard.scores import Answer, Score
 from pezoo.base import PositionError
 
 _CHUNK_TOKENS = 6_000  # tokens in one forward pass: keeps long lengths in memory
@@ -37,11 +37,18 @@ Predict = Callable[[Transformer, Sequences, int, torch.Generator, str | None], T
 
 
 def score_all(
-    model: Transformer, task: Task, config: RunConfig, mode: str | None = None
+    model: Transformer,
+    task: Task,
+    config: RunConfig,
+    mode: str | None = None,
+    answers: bool = False,
 ) -> list[dict[str, Any]]:
-    """Every test length of the protocol, as plain records; `mode` is one of the encoding's."""
+    """Every test length of the protocol, as plain records; `mode` is one of the encoding's.
+
+    `answers`: with a few wrong answers of each length.
+    """
     lengths = config.eval.lengths
-    return [asdict(score(model, task, config, length, mode)) for length in lengths]
+    return [asdict(score(model, task, config, length, mode, answers)) for length in lengths]
 
 
 def score_curve(model: Transformer, task: Task, config: RunConfig) -> dict[str, float | None]:
@@ -64,7 +71,12 @@ def _mean(values: Iterable[float | None]) -> float | None:
 
 
 def score(
-    model: Transformer, task: Task, config: RunConfig, length: int, mode: str | None = None
+    model: Transformer,
+    task: Task,
+    config: RunConfig,
+    length: int,
+    mode: str | None = None,
+    answers: bool = False,
 ) -> Score:
     """One test length, on samples that depend on nothing but the task and the length."""
     seen = length <= config.train.lengths[1]
@@ -73,7 +85,7 @@ def score(
         return Score(length=length, seen=seen, status="no instance", note=note)
     positions = seed("test", config.seed, length)
     sample = examples(task, config, length)
-    return _score(model, task, config.eval, length, seen, sample, positions, mode)
+    return _score(model, task, config.eval, length, seen, sample, positions, mode, answers)
 
 
 def score_sets(
@@ -152,7 +164,7 @@ def _predict(how: str, test: Eval, eos: int) -> Predict:
 
 
 @torch.no_grad()
-def _score(
+def _score(  # noqa: PLR0913  what is scored, on what, and how
     model: Transformer,
     task: Task,
     test: Eval,
@@ -161,6 +173,7 @@ def _score(
     sample: Batch,
     position_seed: int,
     mode: str | None = None,
+    answers: bool = False,
 ) -> Score:
     model.eval()
     how = method(model, task)
@@ -169,6 +182,7 @@ def _score(
     positions = torch.Generator().manual_seed(position_seed)
     chunk = chunk_size(task, test, length)
     correct, right, total = 0, 0, 0
+    kept: list[Answer] = []
     count, batch = len(sample.prompt), lay_out(sample, task, model.track)
     batch = batch if test.window is None else batch.aligned(task.vocab.pad)
     try:
@@ -177,7 +191,11 @@ def _score(
             out = predict(model, part, length, positions, mode)
             hit = (out == part.labels) & part.counted
             exact = hit.sum(1) == part.counted.sum(1)
-            correct += int((exact if task.exact else _right(task, out, part)).sum())
+            exact = exact if task.exact else _right(task, out, part)
+            correct += int(exact.sum())
+            if answers and len(kept) < wrong.KEPT:
+                prompts = Batch(sample.prompt[start:], sample.target[start:])
+                kept += wrong.wrong(task, prompts, part, out, exact)
             right, total = right + int(hit.sum()), total + int(part.counted.sum())
     except PositionError as error:
         return Score(length=length, seen=seen, status="cannot represent", note=str(error))
@@ -189,7 +207,9 @@ def _score(
         correct=correct,
         count=count,
         token=right / total,
+        tokens=total,
         method=how,
+        wrong=tuple(kept[: wrong.KEPT]),
     )
 
 

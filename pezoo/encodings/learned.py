@@ -19,8 +19,8 @@ class Learned(Encoding):
 
     Shapes: x (B, T, D) -> the same; table (max_len, D), at the start N(0, 0.02^2) as in BERT and
     GPT-2.
-    Options: max_len, the rows of the table; 0 means shape.train_len.
-    Errors: PositionError at positions from max_len on; ValueError for a negative max_len.
+    Options: max_len, the rows of the table; shape.train_len by default.
+    Errors: PositionError at positions from max_len on; ValueError for a max_len below 1.
 
     Paper: Gehring et al. 2017, "Convolutional Sequence to Sequence Learning", Section 3.1.
     """
@@ -29,11 +29,11 @@ class Learned(Encoding):
     paper = "Gehring et al. 2017"
     phi_text = "the pair: i n + j"
 
-    def __init__(self, shape: Shape, *, max_len: int = 0) -> None:
+    def __init__(self, shape: Shape, *, max_len: int | None = None) -> None:
         super().__init__(shape)
-        if max_len < 0:
-            raise ValueError(f"max_len must be at least 1, or 0 for train_len, was {max_len}")
-        self.max_len = max_len or shape.train_len
+        self.max_len = shape.train_len if max_len is None else max_len
+        if self.max_len < 1:
+            raise ValueError(f"max_len must be at least 1, was {max_len}")
         self.table = nn.Parameter(0.02 * torch.randn(self.max_len, shape.d_model))
 
     def prf(

@@ -224,3 +224,17 @@ def test_add_refuses_what_is_not_a_finished_sound_run(raw, tmp_path):
     path.write_text("{}")
     with pytest.raises(ValueError, match="is there with another content"):
         add(str(good), runs, records)
+
+
+def test_runs_of_different_seeds_have_different_data(raw, save):
+    one, same, other = (raw("rope", seed, data_hash=text) for seed, text in enumerate("aab"))
+    (line,) = check([save(one, same, other)], KNOWN).refused
+    assert "001.json: seed 1 has the data of seed 0, " in line
+
+
+def test_what_cannot_be_built_is_refused(raw, save):
+    records = [raw("rope(base=-5.0)"), raw(task="copy(symbols=99999)"), raw("alibi")]
+    result = run("check", save(*records))
+    assert "base must be above 0, was -5.0" in result.output
+    assert "symbols must be within 2..10" in result.output
+    assert "3 records checked, 2 refused" in result.output
