@@ -70,6 +70,11 @@ class TuringMachine(Task):
         self.vocab = Vocab(vocabulary(self.machine), separator=" ")
         inputs = len(self.machine.inputs) if steps == 0 else len(self.machine.symbols)
         self.chance = 1 / max(2, inputs)
+        if not self.lengths(1, 1):
+            raise ValueError(
+                f"max_steps allows {self._limit(1):,} steps on one symbol: answers are limited to "
+                f"{MOST_TOKENS:,} tokens"
+            )
         self.example = self._example()
 
     def lengths(self, low: int, high: int) -> list[int]:
@@ -118,8 +123,9 @@ class TuringMachine(Task):
 
     def max_tokens(self, length: int) -> tuple[int, int]:
         steps = self._limit(length)
-        cells = [length + 2 + more for more in range(1, steps + 1)]  # tape, ~, state
-        answer = sum(cells) + 6 * steps if self.scratchpad else max(cells, default=0) + 1
+        last = length + 2 + steps  # the longest tape, ~ and the state
+        every = steps * (length + 2) + steps * (steps + 1) // 2
+        answer = every + 6 * steps if self.scratchpad else last + 1
         return length + 4, answer
 
     def _limit(self, length: int) -> int:

@@ -92,7 +92,7 @@ def read_machine(path: Path) -> Machine:
     Errors: MachineError for a file that cannot be read, and for what is no machine.
     """
     try:
-        raw = tomllib.loads(path.read_text(encoding="utf-8"))
+        raw = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise MachineError(f"machine {path}: {error.strerror or error}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -189,7 +189,8 @@ def _moves(
 
 
 def _move(where: str, raw: Any, states: tuple[str, ...], symbols: tuple[str, ...]) -> Move:
-    if not isinstance(raw, list) or len(raw) != 3 or raw[1] not in ("L", "R"):
+    texts = isinstance(raw, list) and all(isinstance(one, str) for one in raw)
+    if not texts or len(raw) != 3 or raw[1] not in ("L", "R"):
         raise MachineError(
             f'{where} must be [symbol to write, "L" or "R", next state], was {raw!r}'
         )

@@ -308,6 +308,13 @@ def test_wrong_options_of_a_machine(increment, options, words):
         tasks.make(f"turing_machine({options})")
 
 
+def test_too_many_steps_are_refused_at_once(increment):
+    increment.write_text(INCREMENT.replace("[1, 1]", "[10000, 10000, 10000, 10000]"))
+    assert tasks.make("turing_machine(file=mine.toml)").lengths(99_999, 100_000)
+    with pytest.raises(ValueError, match="max_steps allows 40,000 steps on one symbol"):
+        tasks.make("turing_machine(file=mine.toml,steps=0)")
+
+
 def test_a_run_that_does_not_end_is_an_error(increment):
     increment.write_text(INCREMENT.replace('1 = ["0", "R", "carry"]', '1 = ["1", "L", "carry"]'))
     task = tasks.make("turing_machine(file=mine.toml,steps=0)")

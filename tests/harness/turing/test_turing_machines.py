@@ -132,6 +132,7 @@ def test_the_theorems_conditions_name_the_first_fault():
         ('y = ["x", "L", "go"]', 'y = ["x", "l", "go"]', '"L" or "R"'),
         ('y = ["x", "L", "go"]', 'y = ["x", "L", "og"]', "transitions.go.y: 'og'"),
         ('y = ["x", "L", "go"]', 'y = "xLgo"', "transitions.go.y must be"),
+        ('y = ["x", "L", "go"]', 'y = [1, "L", "go"]', "transitions.go.y must be"),
         ('y = ["x", "L", "go"]', 'y = ["x", "L", "go"]\nz = ["x", "L", "go"]', "'z'"),
         ("[transitions.go]", "[transitions.og]", "unknown name in transitions: 'og'"),
     ],
@@ -152,6 +153,12 @@ def test_a_file_that_is_not_toml(tmp_path, content):
         read_machine(tmp_path)
     with pytest.raises(MachineError, match="transitions must hold a table per state"):
         of('states = ["a"]\nsymbols = ["b"]\ntransitions = 3')
+
+
+def test_a_byte_order_mark_is_no_part_of_a_file(tmp_path):
+    path = tmp_path / "m.toml"
+    path.write_text(GOOD, encoding="utf-8-sig")
+    assert read_machine(path) == of(GOOD)
 
 
 def test_names_are_no_marks():
