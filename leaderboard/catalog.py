@@ -29,7 +29,7 @@ HOOKS = {
     "weights": "replaces the softmax",
 }
 PLAIN = {"bool", "int", "float", "str", "tuple", "list", "None"}
-DESCRIBED = ("summary", "paper", "example", "family", "version", "wraps", "modes")
+DESCRIBED = ("summary", "paper", "phi_text", "example", "family", "version", "wraps", "modes")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +45,7 @@ class ClassDoc:
     hooks: tuple[str, ...]
     summary: str = ""
     paper: str = ""
+    phi_text: str = ""  # an encoding's positional relation function
     example: str = ""
     family: str = ""  # groups tasks; by default, those of one paper
     version: int = 1

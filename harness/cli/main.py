@@ -16,6 +16,7 @@ COMMANDS = {
     "list": ("harness.cli.listing", "List encodings, tasks or protocols."),
     "leaderboard": ("harness.cli.leaderboard", "Build and open the leaderboard."),
     "table": ("harness.cli.table", "Print a table of a paper beside our records."),
+    "explain": ("harness.cli.explain", "Say what theory predicts for encodings on a task."),
     "show": ("harness.cli.show", "Show one finished run."),
     "try": ("harness.cli.try_run", "Give a trained run a prompt and see its answer."),
     "perf": ("harness.cli.perf", "Time encodings, or the back ends of a kernel, side by side."),

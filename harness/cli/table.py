@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Any
@@ -49,7 +49,8 @@ class TableOptions:
 def command(**options: Any) -> None:
     """Print a table of a paper: our number, the paper's beside it, and the difference.
 
-    Without NUMBER: the tables and figures that there are.
+    Without NUMBER: the tables and figures that there are. Of a paper without tables, NUMBER is that
+    of a figure.
 
     pezoo table ruoss2023 1
     """
@@ -59,6 +60,8 @@ def command(**options: Any) -> None:
     paper = read(typed.paper)
     if typed.figure and typed.number:
         raise click.UsageError("expected NUMBER or --figure, was given both")
+    if typed.number and not paper.tables:  # its numbers are those of figures
+        typed = replace(typed, figure=typed.number, number=None)
     if typed.figure or typed.number:
         _show(typed, paper)
     else:

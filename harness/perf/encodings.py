@@ -16,6 +16,7 @@ from harness.perf.memory import peak_bytes, state_bytes
 from harness.perf.report import Report, machine
 from harness.perf.timing import clock, columns, interleave
 from harness.runs import heap
+from harness.tasks.base import TaskError
 from harness.training.trainer import start
 from leaderboard.config import RunConfig
 from pezoo.base import PositionError
@@ -93,7 +94,7 @@ def measure(configs: Sequence[RunConfig], length: int, rounds: int, baseline: st
     for config in configs:
         try:
             candidates[config.label] = Candidate(config, length)
-        except PositionError as error:
+        except (PositionError, TaskError) as error:
             refused[config.label] = str(error)
     seconds = interleave({k: c.turn for k, c in candidates.items()}, rounds, _WARMUP)
     rows = []

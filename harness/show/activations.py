@@ -10,6 +10,7 @@ from torch import Tensor
 
 from harness.model.transformer import Cache, Transformer
 from harness.show.examples import Example, positions
+from harness.show.relation import relation_picture
 from pezoo.base import Context, Encoding
 from pezoo.pictures import Picture
 
@@ -84,6 +85,7 @@ def activations(model: Transformer, example: Example, mode: str | None = None) -
         pictures = encoding.pictures(recorder.contexts)
     finally:
         model.encoding, model.attention = encoding, backend
+    pictures = [*relation_picture(model, example), *pictures]
     attention = torch.cat(recorder.attention)
     biases = [bias.expand_as(attention[:1]) for bias in recorder.biases]
     causal, bias = model.track == "decoder", torch.cat(biases) if biases else None

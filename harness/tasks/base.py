@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from inspect import signature
 from typing import ClassVar
 
 import torch
@@ -115,10 +116,14 @@ class Task:
         if self.aligned:
             return self.aligned
         if n is None:
+            form = (
+                f", or {self.name}(aligned=20)"
+                if "aligned" in signature(type(self)).parameters
+                else ""
+            )
             raise TaskError(
                 f"{self.name} has no relation of positions alone: its places move with the scale. "
-                f"Take an encoding with a scale hint, or an aligned form, as in "
-                f"{self.name}(aligned=20)"
+                f"Take an encoding with a scale hint{form}"
             )
         return n
 

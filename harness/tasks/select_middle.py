@@ -40,5 +40,4 @@ class SelectMiddle(DigitStrings):
         return Computation(n + 1, (Step(n + 2, same, (n // 2 + 1,)),))
 
     def relation(self, i: Tensor, j: Tensor, n: Tensor | None) -> Tensor:
-        m = self.spread(n)
-        return kinds((i == m) & (j == m // 2))
+        return kinds(j == i // 2)  # the query that writes the answer is at n

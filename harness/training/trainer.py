@@ -184,7 +184,7 @@ def start(config: RunConfig) -> Trainer:
         raise ValueError(f"{config.encoding} reads the length of a sample; packed rows hold many")
     model = Transformer(
         config.model, encoding, config.seed, config.attention, config.device, config.track,
-        task.relation,
+        task.relation if config.track == "decoder" else None,  # its places are those of a decoder
     )  # fmt: skip
     if config.train.compile:
         from harness.model.compiled import (

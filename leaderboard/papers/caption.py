@@ -87,14 +87,15 @@ def _machines(runs: Iterable[Record]) -> str:
 
 
 def requests(filled: Filled) -> Iterator[str]:
-    """What `pezoo bench` takes for a table beside the protocol; runs that are long apart."""
+    """What `pezoo bench` takes for a table beside the protocol; runs of other settings apart."""
     train, test = filled.protocol.train, filled.protocol.eval
     sets = ""
     if filled.part.measure == "test_token":
         sets = f" --set eval.curve_lengths={_as_typed(test.curve_lengths or ())}"
-    tasks = ",".join(dict.fromkeys(cell.task for cell in filled.cells))
-    for long in (False, True):
-        columns = [column for column in filled.part.columns if column.long == long]
+    kinds = dict.fromkeys((column.long, column.unaligned) for column in filled.part.columns)
+    for long, unaligned in sorted(kinds):
+        columns = [c for c in filled.part.columns if (c.long, c.unaligned) == (long, unaligned)]
+        tasks = ",".join(dict.fromkeys(columns[0].task(cell.task) for cell in filled.cells))
         named = dict.fromkeys(one for column in columns for one in column.encodings)
         encodings = ",".join(filled.paper.texts(one)[0] for one in named)
         more = f" --set 'train.lengths=[{train.lengths[0]},{max(test.lengths)}]'" if long else ""

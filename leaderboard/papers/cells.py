@@ -78,13 +78,13 @@ def fill(
     for record in records:
         by_kind[record.task, record.config.encoding].append(record)
     cells = []
-    for line in lines_of(paper, part):
+    for line in lines_of(paper, part, protocol.name):
         for column in part.columns:
             options = [
                 _option(encoding, column, own, part, lengths)
                 for name in column.encodings
                 for encoding in paper.texts(name)
-                if (own := _runs(by_kind, protocol, line.task, encoding, column.long))
+                if (own := _runs(by_kind, protocol, column.task(line.task), encoding, column.long))
             ]
             cell = Cell(
                 group=line.group,

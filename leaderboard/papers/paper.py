@@ -11,7 +11,8 @@ from typing import Any, Literal
 from pydantic import Field, PositiveInt, model_validator
 
 from leaderboard.config import Settings
-from pezoo.spec import unknown
+from leaderboard.tuning import base
+from pezoo.spec import Spec, parse, unknown
 
 FOLDER = Path(__file__).parent
 SD = "±"  # between a mean and its standard deviation
@@ -51,7 +52,8 @@ class Column(Settings):
     `summary`: "max" over learning rates and seeds; "mean" with standard deviation over the seeds of
     the learning rate whose mean is best, of those with most seeds; or "all", the same over all
     rates and seeds. `long`: of runs that were trained up to the protocol's longest test length.
-    `checkpoint`: of each run the scores after the last step, or of another one.
+    `checkpoint`: of each run the scores after the last step, or of another one. `unaligned`: of
+    runs on the row's task without its option `aligned`.
     """
 
     name: str
@@ -59,6 +61,13 @@ class Column(Settings):
     summary: Summary
     long: bool = False
     checkpoint: Checkpoint = "last"
+    unaligned: bool = False
+
+    def task(self, row: str) -> str:
+        """The task of this column's runs in a row."""
+        spec = parse(row)
+        options = {k: v for k, v in spec.options.items() if not (self.unaligned and k == "aligned")}
+        return str(Spec(spec.name, options)) if self.unaligned else row
 
 
 class Table(Settings):
@@ -86,12 +95,14 @@ class Figure(Table):
     `kind`: "curves" of accuracy over test lengths, a picture per task; "time", the same over the
     seconds of training; "seeds", a curve per seed in place of their mean; "tasks", one picture with
     a curve per task; "pairs", a heat map over pairs of lengths; or a "sweep" whose columns are
-    named by numbers, one picture with a curve per task. `axis` says what the numbers are.
+    named by numbers, one picture with a curve per task. `axis` says what the numbers are. `forms`:
+    the rows under another protocol, by name.
     """
 
     kind: Literal["curves", "time", "seeds", "tasks", "pairs", "sweep"]
     axis: str = "test length"
     tasks: tuple[str, ...]
+    forms: dict[str, tuple[str, ...]] = Field(default_factory=dict)
 
 
 class Paper(Settings):
@@ -111,7 +122,7 @@ class Paper(Settings):
     budget: str
     remarks: tuple[str, ...] = ()
     encodings: dict[str, tuple[str, ...]] = Field(default_factory=dict)
-    tables: dict[str, Table]
+    tables: dict[str, Table] = Field(default_factory=dict)
     figures: dict[str, Figure] = Field(default_factory=dict)
     missing: dict[str, str] = Field(default_factory=dict)  # figures that cannot be made, and why
 
@@ -163,13 +174,13 @@ def read(name: str) -> Paper:
     return Paper.model_validate({"name": name} | tomllib.loads(text))
 
 
-def lines_of(paper: Paper, part: Table) -> list[Line]:
+def lines_of(paper: Paper, part: Table, protocol: str = "") -> list[Line]:
     """The rows of a table or a figure in the paper's order, with what is published of them.
 
     Errors: ValueError for a file with other columns than paper.toml.
     """
     if isinstance(part, Figure):
-        return [Line("", task, {}) for task in part.tasks]
+        return [Line("", task, {}) for task in part.forms.get(base(protocol), part.tasks)]
     path = FOLDER / paper.name / f"{part.label.replace(' ', '-').lower()}.csv"
     with path.open(encoding="utf-8", newline="") as file:
         header, *rows = csv.reader(file)

@@ -275,13 +275,30 @@ def test_the_command_prints_the_table_of_the_records_it_is_given(tmp_path, save)
     assert (hours.exit_code, "Table 2 has no test lengths" in hours.stderr) == (2, True)
 
 
-@pytest.mark.parametrize("number", read("ruoss2023").figures)
-def test_a_figure_names_what_exists(paper, number):
-    figure = paper.figure(number)
-    assert [tasks.canonical(task) for task in figure.tasks] == list(figure.tasks)
+FIGURES = [(name, number) for name in names() for number in read(name).figures]
+
+
+@pytest.mark.parametrize(("name", "number"), FIGURES)
+def test_a_figure_names_what_exists(name, number):
+    figure = read(name).figure(number)
+    for protocol, forms in {"": figure.tasks, **figure.forms}.items():
+        assert len(forms) == len(figure.tasks)
+        assert [tasks.canonical(task) for task in forms] == list(forms)
+        assert not protocol or load_protocol(protocol)
     for column in figure.columns:
+        for task in figure.tasks:
+            assert tasks.canonical(column.task(task)) == column.task(task)
         for encoding in column.encodings:
             check(parse(encoding))
+
+
+def test_rows_of_another_protocol_and_columns_without_alignment():
+    paper, mini = read("chen2026"), load_protocol("chen2026-mini")
+    filled = fill(paper, paper.figure("5"), [], mini)
+    assert {cell.task for cell in filled.cells} >= {"copy(aligned=11)", "parity(aligned=11)"}
+    one, other = requests(filled)
+    assert one.startswith('--pe "lbpe" --task "copy(aligned=11),')
+    assert other.startswith('--pe "lbpe_sh" --task "copy,parity,addition(cot=False),')
 
 
 def test_curves_have_a_picture_for_each_task_with_runs(paper, tmp_path):

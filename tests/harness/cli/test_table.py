@@ -18,6 +18,7 @@ def test_without_a_number_it_lists_the_tables(call):
         (["ruoss2023", "6"], "known: 1, 2, 3, 4, 5"),
         (["ruoss2023", "--figure", "9"], "known: 2, 3, 4"),
         (["ruoss2023", "--figure", "5"], "pezoo show RUN"),
+        (["chen2026", "4"], "pezoo show RUN"),
         (["ruoss2023", "1", "--figure", "3"], "was given both"),
         (["ruoss2023", "1", "--lengths", "x"], "42-100"),
         (["ruoss2023", "1", "--protocol", "ruos2023"], "did you mean ruoss2023"),
@@ -29,3 +30,9 @@ def test_bad_input_exits_2_with_one_message(call, args, words):
     assert code == 2
     assert words in err
     assert "Traceback" not in err + out
+
+
+def test_a_number_is_a_figures_where_a_paper_has_no_tables(call, tmp_path):
+    folders = ["--runs", str(tmp_path), "--records", str(tmp_path), "--out", str(tmp_path)]
+    code, out, _ = call("table", "chen2026", "3", *folders)
+    assert (code, "Figure 3" in out) == (0, True)

@@ -24,7 +24,8 @@ SMALL = {
 }
 COPYING = f"prism(cursors=2,d_pe=8,hidden=6,copy_every=2,{NOISE})"
 WRAPPED = ("randomized:learned", "randomized(sample=distances):alibi", f"randomized:{COPYING}")
-TEXTS = (*(SMALL.get(name, name) for name in pezoo.names()), *WRAPPED)
+NAMES = [name for name in pezoo.names() if not name.startswith("ideal")]  # needs a relation
+TEXTS = (*(SMALL.get(name, name) for name in NAMES), *WRAPPED)
 
 
 @given(st.integers(1, 100_000))

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 import pezoo
+from harness import tasks
 from harness.model.transformer import Cache, Transformer, attention_mask, shape_of
 from leaderboard.config import Model
 from pezoo.adapters import CAUSAL
@@ -17,7 +18,8 @@ TEXTS = [SMALL.get(name, name) for name in pezoo.names()]
 
 def decoder(text, seed=0, model=MODEL, attention="auto"):
     encoding = pezoo.make(text, shape_of(model, 16))
-    return Transformer(model, encoding, seed, attention).eval()
+    told = tasks.make("copy(aligned=4)").relation
+    return Transformer(model, encoding, seed, attention, relation=told).eval()
 
 
 def test_one_backbone_for_all_encodings():

@@ -100,11 +100,13 @@ def test_attention_and_bias_of_any_encoding(decoder, example, drawn, text, bias)
     seen = activations(decoder(text), example())
     found = figures([seen], seen)
     titles = ["Attention: maximum over heads", "Attention of every head"]
-    assert [figure.title for figure in found] == titles + ["Bias"] * bool(bias)
+    own = ["Bias", "Positional relation"] * bool(bias)
+    assert [figure.title for figure in found] == titles + own
     most, every = ([call for call in drawn if call[0] == "heat_maps"][i][2] for i in (0, 1))
     future = torch.ones(9, 9, dtype=torch.bool).triu(1)
     assert bool((every.isnan() == future).all())
     torch.testing.assert_close(every[:2].nan_to_num().amax(0), most[0].nan_to_num())
     if bias:
-        names = names_of(found[-1].sections[0].open)
+        names = names_of(found[-2].sections[0].open)
         assert names == [f"{layer}, head {j}" for layer in bias for j in range(2)]
+        assert names_of(found[-1].sections[0].open) == ["all layers"]

@@ -1,0 +1,245 @@
+"""`pezoo explain`: what the theory of positional relations says of a task."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from textwrap import indent
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from harness.tasks.base import Task
+    from pezoo.base import Encoding
+
+TRAINED, TESTED = 5, 10  # scales
+SMALL = 4  # digits 0 .. 3 in the instances that are looked at
+ROWS = 400  # instances of a scale
+MOST = 400_000  # rows of tables that the search for the complexity looks at, for each scale
+
+
+@click.command()
+@click.argument("task")
+def command(task: str) -> None:
+    """Say whether a task is canonical, how complex it is, and what that predicts for encodings.
+
+    After Chen et al. 2026: trained on scales 1 to 5, tested up to 10.
+
+    pezoo explain "copy(aligned=10)"
+    """
+    from harness import tasks
+
+    made = tasks.make(task)
+    click.echo(f"{task}: {made.summary}. {made.example:.100}")
+    for title, text in (
+        ("Canonical", canonical(made)),
+        ("Complexity", size_of_computation(made)),
+        ("Relation", relation(made)),
+        ("Encodings", encodings(made)),
+    ):
+        click.echo(f"\n{title}\n{indent(text, '  ')}")
+
+
+def canonical(task: Task) -> str:
+    """Whether one computation serves all scales, with two instances where none does."""
+    from harness.theory.mapping import conflict
+
+    found = conflict(_examples(task, range(1, TRAINED + 1), signs=False))
+    if found is None:
+        return (
+            "yes, on the instances looked at: what stands at a place of the answer is a function "
+            "of\nwhat stands before it, at all scales alike (Definition 5)."
+        )
+    prefix = _text(task, found.prefix)
+    return (
+        f"no: after {prefix}, an instance of scale {found.one} goes on with "
+        f"{_text(task, (found.writes,))}, one of scale {found.other} with "
+        f"{_text(task, (found.other_writes,))}\n(Example 7; signs such as = are left out). No "
+        "relation phi(i, j) carries it to all scales\n(Theorem 2); phi(i, j, n) may, or a format "
+        "that pads instances to one length."
+    )
+
+
+def size_of_computation(task: Task) -> str:
+    """The least number of unit operators: by search, and at most those that the task declares."""
+    from harness.theory.mapping import complexity
+    from harness.theory.representation import operators
+
+    declared = {n: c for n in _scales(task, TESTED) if (c := task.computation(n))}
+    most = max((len(s.parents) for c in declared.values() for s in c.steps), default=2)
+    if not declared:
+        return "unknown: the task declares no computation"
+    lines = []
+    for top in _scales(task, 3):
+        examples = list(_examples(task, range(1, top + 1), signs=False, bits=True))
+        places = max((x.shape[1] + y.shape[1] for _, x, y in examples), default=0)
+        if not examples or sum(places**most * len(x) * y.shape[1] for _, x, y in examples) > MOST:
+            lines.append(f"up to scale {top}: too large to search")
+            break
+        found = complexity(examples, most)
+        least = "not found" if found is None else f"{found} or more"
+        lines.append(
+            f"up to scale {top}: {least}, by search on instances of 0 and 1, without signs, for "
+            f"operators of up to {most} inputs"
+        )
+    counts = [len(operators({k: declared[k] for k in declared if k <= n})) for n in declared]
+    names = ", ".join(sorted(g.__name__ for g in operators(declared)))
+    lines.append(f"at most {counts[-1]} at all scales up to {max(declared)}, as declared: {names}")
+    grown = counts[min(TRAINED, len(counts)) - 1] < counts[-1]
+    lines.append(
+        "it grows beyond the training scales: no encoding helps (Theorem 1)"
+        if grown
+        else f"no more beyond scale {TRAINED} than up to it: Theorem 1 sets no limit"
+    )
+    return "\n".join(lines)
+
+
+def relation(task: Task) -> str:
+    """Whether what the task declares characterises its computation."""
+    from harness.tasks.base import TaskError
+    from harness.theory.characterise import violation
+
+    computations = {n: c for n in _scales(task, TESTED) if (c := task.computation(n))}
+    if not computations:
+        return "none declared"
+    lines = []
+    for words, hint in (("phi(i, j)", False), ("phi(i, j, n)", True)):
+        try:
+            found = violation(computations, lambda n, hint=hint: _declared(task, n, hint=hint))
+        except TaskError as error:
+            lines.append(f"{words}: none. {error}")
+            continue
+        lines.append(f"{words}: " + (str(found) if found else "characterises it (Definition 6)"))
+    return "\n".join(lines)
+
+
+def encodings(task: Task) -> str:
+    """For each encoding with a relation: whether it characterises, and whether it recovers."""
+    from tabulate import tabulate
+
+    from pezoo.registry import names
+
+    if task.computation(_scales(task, TESTED)[0]) is None:
+        return "nothing: the task declares no computation"
+    rows = [row for name in names() if (row := _verdict(task, name))]
+    head = (
+        f"characterises: Definition 6, scales up to {TESTED}. recovers: Theorem 3, shown scales\n"
+        f"up to {TRAINED} and which values of phi their operators read there. Sufficient,\n"
+        "not necessary: a model may also use content, depth and the causal mask.\n"
+    )
+    return head + tabulate(rows, ["encoding", "characterises", "recovers"])
+
+
+def _verdict(task: Task, name: str) -> tuple[str, str, str] | None:
+    from harness.tasks.base import TaskError
+    from harness.theory.characterise import violation
+    from pezoo.base import Encoding, PositionError, Shape
+    from pezoo.registry import make
+
+    size = _size(task, max(_scales(task, TESTED)))
+    encoding = make(name, Shape(16, 2, 8, 1, size))
+    if type(encoding).prf is Encoding.prf:
+        return None
+    try:
+        phi = {n: _phi(encoding, task, n) for n in _scales(task, TESTED)}
+    except (TaskError, PositionError) as error:
+        return name, "no", str(error).partition(":")[0]
+    if any(p is None for p in phi.values()):
+        return None
+    if any(p.is_floating_point() for p in phi.values() if p is not None):
+        return name, "learned", "learned"
+    computations = {n: c for n in phi if (c := task.computation(n))}
+    found = violation(computations, lambda n: phi[n])
+    return name, f"no ({found.condition})" if found else "yes", _recovered(task, phi)
+
+
+def _recovered(task: Task, phi: dict[int, Tensor | None]) -> str:
+    """Whether Algorithm 1 leads from the training scales to the others."""
+    import torch
+
+    from harness.theory.characterise import NotLearned, reconstruct
+
+    read = set[int]()  # the values of phi at keys that matter, up to the training scales
+    for n in (n for n in phi if n <= TRAINED):
+        read |= set(_own(phi, n)[_declared(task, n, hint=True) > 0].tolist())
+    values = torch.tensor(sorted(read))
+
+    def told(n: int) -> Tensor:
+        own = _own(phi, n)
+        return torch.where(torch.isin(own, values), own - values.min() + 1, 0)
+
+    try:
+        learned = reconstruct(_examples(task, range(1, TRAINED + 1), signs=True), told)
+        for n, x, y in _examples(task, range(TRAINED + 1, TESTED + 1), signs=True, rows=20):
+            if not torch.equal(learned.answer(x, n, y.shape[1]), y):
+                return f"no: wrong at scale {n}"
+    except NotLearned as error:
+        return f"no: {str(error).partition(' with ')[0]:.60}"
+    return "yes"
+
+
+def _own(phi: dict[int, Tensor | None], n: int) -> Tensor:
+    found = phi[n]
+    assert found is not None
+    return found
+
+
+def _phi(encoding: Encoding, task: Task, n: int) -> Tensor | None:
+    scale = n if encoding.needs_scale else None
+    return encoding.prf(_size(task, n), scale=scale, relation=task.relation)
+
+
+def _declared(task: Task, n: int, *, hint: bool) -> Tensor:
+    import torch
+
+    place = torch.arange(_size(task, n))
+    return task.relation(place[:, None], place[None], torch.tensor(n) if hint else None)
+
+
+def _size(task: Task, n: int) -> int:
+    """Tokens of prompt and answer at scale n."""
+    return sum(task.max_tokens(n))
+
+
+def _scales(task: Task, top: int) -> list[int]:
+    return task.lengths(1, top)
+
+
+def _examples(
+    task: Task, scales: range, *, signs: bool, bits: bool = False, rows: int = ROWS
+) -> Iterator[tuple[int, Tensor, Tensor]]:
+    """Instances (n, prompts, answers) with small digits, prompts with or without signs.
+
+    `bits`: digits 0 and 1 alone. A task that declares no computation gives its own instances, each
+    by itself, as they may differ in length.
+    """
+    import torch
+
+    letters = torch.tensor([s.isalnum() or signs for s in task.vocab.symbols] + [False, False])
+    for n in (n for n in scales if task.lengths(n, n)):
+        made = task.sample(torch.Generator().manual_seed(n), 4 * rows, n)
+        if task.computation(n) is None:
+            for x, y in zip(made.prompt[:rows], made.target[:rows], strict=True):
+                yield n, x[letters[x]][None], y[y != task.vocab.pad][None]
+            continue
+        digit = torch.tensor([s.isdigit() for s in (*task.vocab.symbols, "", "")])
+        most = 2 if bits else SMALL
+        small = torch.where(digit[made.prompt], made.prompt % most, made.prompt)
+        chosen = {tuple(row): None for row in small.tolist()}  # each once, in order
+        found = [(row, a) for row in [*chosen][:rows] if (a := _answer(task, list(row)))]
+        if found:
+            x, y = (torch.tensor(side) for side in zip(*found, strict=True))
+            yield n, x[:, letters[x[0]]], y
+
+
+def _answer(task: Task, prompt: list[int]) -> list[int] | None:
+    try:
+        return task.solve(prompt)
+    except ZeroDivisionError:
+        return None
+
+
+def _text(task: Task, ids: tuple[int, ...]) -> str:
+    return task.vocab.decode(ids) or "nothing"

@@ -1,0 +1,70 @@
+"""`pezoo explain`."""
+
+import pytest
+from click.testing import CliRunner
+
+from harness import tasks
+from harness.cli.explain import canonical, command, encodings, relation, size_of_computation
+from harness.tasks import make
+
+
+def explained(task):
+    result = CliRunner().invoke(command, [task], catch_exceptions=False)
+    assert result.exit_code == 0
+    return result.output
+
+
+def verdicts(task):
+    """characterises and recovers, by encoding."""
+    rows = [line.split("  ") for line in encodings(make(task)).splitlines()[5:]]
+    cells = [[cell.strip() for cell in row if cell.strip()] for row in rows]
+    return {name: (one, other) for name, one, other in cells}
+
+
+def test_copy_is_not_canonical_and_the_scale_hint_carries_it():
+    text = explained("copy")
+    for part in (
+        "no: after", "an instance of scale 2", "at most 1 at all scales",
+        "up to scale 3: 1 or more",
+        "phi(i, j): none. copy has no relation of positions alone",
+        "phi(i, j, n): characterises it (Definition 6)",
+    ):  # fmt: skip
+        assert part in text, part
+    found = verdicts("copy")
+    assert found["ideal_sh"] == ("yes", "yes")
+    assert found["ideal"][0] == "no"
+    assert found["rope"][1].startswith("no:")
+    assert "nope" not in found
+    assert found["lbpe_sh"] == ("learned", "learned")
+
+
+def test_an_aligned_copy_is_canonical_and_distances_carry_it():
+    assert canonical(make("copy(aligned=11)")).startswith("yes")
+    found = verdicts("copy(aligned=11)")
+    assert found["ideal"] == ("yes", "yes")
+    assert found["rope"] == ("no (distinctness)", "yes")
+    assert found["learned"][1].startswith("no: relations")
+
+
+def test_parity_needs_two_operators():
+    text = size_of_computation(make("parity"))
+    assert "up to scale 1: 1 or more" in text
+    assert "up to scale 3: 2 or more" in text
+    assert "at most 2 at all scales up to 10, as declared: exclusive_or, same" in text
+
+
+def test_the_middle_has_a_relation_of_positions_alone():
+    task = make("select_middle")
+    assert canonical(task).startswith("yes")
+    assert relation(task).splitlines()[0] == "phi(i, j): characterises it (Definition 6)"
+
+
+def test_an_unknown_task_names_the_nearest():
+    with pytest.raises(ValueError, match="unknown task 'paritie'; did you mean parity"):
+        CliRunner().invoke(command, ["paritie"], catch_exceptions=False)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("task", tasks.names())
+def test_every_task_can_be_explained(task):
+    assert "Canonical" in explained(task)
