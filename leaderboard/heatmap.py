@@ -34,6 +34,6 @@ def heat_map(title: str, shares: Mapping[tuple[int, int], float], trained: int) 
         size=CELL,
         left=LEFT,
         top=TOP,
-        width=max(LEFT + CELL * len(columns) + 16, 460),
+        width=max(LEFT + CELL * len(columns) + 16, 24 + 9 * len(title)),  # 9: of a letter, about
         height=TOP + CELL * len(rows) + 64,
     )
