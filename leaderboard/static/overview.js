@@ -89,6 +89,7 @@
       few: own.some((row) => row.few), old: own.some((row) => row.old), chosen_words: count && !first.mode ? "options chosen on " + count + " of these tasks" : "" };
   }
 
+  if (window.innerWidth < 500) document.querySelector(".choices").open = false;
   PZ.page(function () {
     const { base, tuning, device, tables, controls } = PZ.choose(() => true);
     const overview = window.DATA.overviews.find((one) => one.base === base && one.tuning === tuning && one.device === device);

@@ -13,15 +13,19 @@ from html.parser import HTMLParser
 from pathlib import Path
 from xml.etree import ElementTree
 
+import pandas
 import pytest
 
+import pezoo
 from leaderboard import catalog, site
+from leaderboard.bibliography import cited
 from leaderboard.build import build
 from leaderboard.curves import curves, shortened
 from leaderboard.encoders import encoders
 from leaderboard.escape import csv_text, markdown_text, script_json
 from leaderboard.files import write
 from leaderboard.markdown import page
+from leaderboard.records import Record
 from leaderboard.styles import COLOURS, styles
 from leaderboard.summary import summarise
 from leaderboard.tables import tables
@@ -133,8 +137,12 @@ def attack(raw, text):
     env = raw()["env"] | {"device": text, "torch": text, "kernels": {text: text}}
     env |= dict.fromkeys(("numpy", "numba", "triton", "cuda", "platform", "cpu"), text)
     config = {"attention": text, "train": {"batch": sum(map(ord, text))}}
+    one = {"prompt": text, "expected": text, "given": text}
+    scores = raw(right={10: 50, 20: 10})["scores"]
+    scores["last"][0]["wrong"] = [one]
     command = {"command": text, "finished": "2026-01-01T00:00:00+00:00"}
-    return raw(text, env=env, reason=text, config=config, data_hash=text) | {"provenance": command}
+    made = raw(text, right={10: 50, 20: 10}, env=env, reason=text, config=config, data_hash=text)
+    return made | {"provenance": command, "scores": scores}
 
 
 def test_hostile_texts_stay_texts_everywhere(raw, save, tmp_path):
@@ -391,3 +399,69 @@ def test_write_leaves_the_old_file_when_it_fails(tmp_path: Path, monkeypatch):
 def test_torch_is_not_imported():
     code = "import sys, leaderboard.build; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_wrong_answers_are_on_the_run_page_and_old_records_have_none(raw, save, tmp_path):
+    old, new = raw("rope", right={10: 90, 20: 50}), raw("alibi", right={10: 90, 20: 50})
+    answer = {"prompt": "123=", "expected": "321⟨end⟩", "given": "31…"}
+    new["scores"]["last"][1]["wrong"] = [answer]
+    report = build(None, save(old, new), tmp_path / "out", None)
+    assert report.problems == ()
+    page = (tmp_path / "out" / "run" / f"{new['run']}.html").read_text()
+    assert all(f"<code>{text}</code>" in page for text in answer.values())
+    assert "Wrong answers" not in (tmp_path / "out" / "run" / f"{old['run']}.html").read_text()
+
+
+def test_every_run_is_in_one_flat_file(raw, save, tmp_path):
+    one = raw("prism", 3, data_hash="d0", right={10: 90, 20: 50})
+    one["modes"] = {"snapped": one["scores"]}
+    build(None, save(one, raw("rope", status="failed", reason="x", scores={"last": []})),
+          tmp_path / "out", None)  # fmt: skip
+    frame = pandas.read_csv(tmp_path / "out" / "runs.csv")
+    assert len(frame) == 2 * 2 + 1
+    first = frame[frame.encoding == "prism"].iloc[0]
+    assert (first.seed, first.length, first.exact, first["count"]) == (3, 10, 0.9, 100)
+    assert (first.data_hash, first.commit) == ("d0", "abc1234")
+    assert set(frame["mode"].fillna("")) == {"", "snapped"}
+
+
+def test_options_that_were_chosen_on_a_task_are_marked(raw, save, tmp_path):
+    runs = [raw(name, seed, task=task) for name in ("prism", "rope") for seed in range(2)
+            for task in ("copy", "addition")]  # fmt: skip
+    build(None, save(*runs), tmp_path / "out", tmp_path / "L.md")
+    tables = json.loads((tmp_path / "out" / "leaderboard.json").read_text())
+    marked = {(t["task"], r["label"]): r["chosen_here"] for t in tables for r in t["rows"]}
+    assert marked == {("copy", "prism"): True, ("copy", "rope"): False,
+                      ("addition", "prism"): False, ("addition", "rope"): False}  # fmt: skip
+    text = (tmp_path / "L.md").read_text()
+    assert "† Options of prism were chosen on results of these tasks" in text
+    assert "| prism † " in text
+
+
+def test_leaderboard_md_begins_with_findings_a_picture_and_bare_encodings(raw):
+    shares = {"rope": 100, "alibi": 30, "rope(base=2.0)": 99}
+    rows = [
+        raw(name, seed, {10: 100, 20: share, 40: share})
+        for name, share in shares.items()
+        for seed in range(3)
+    ]
+    text = page(tables([Record.of(one) for one in rows]))
+    lines = text.splitlines()
+    assert lines[2].startswith("- ")
+    assert sum(line.startswith("- ") for line in lines[:8]) <= 5
+    first = text[: text.index("<details>")]
+    assert "![quick / copy" in first
+    assert "rope&#40;base" not in first
+    assert first.index("| rope ") < first.index("| alibi ")
+
+
+def test_every_paper_that_an_encoding_names_is_known():
+    for name, known in catalog.read().encodings.items():
+        found = cited(known.paper)
+        assert found, (name, known.paper)
+        assert all(entry.bibtex.startswith("@article{") for entry in found)
+
+
+def test_citation_cff_has_the_version():
+    text = (Path(__file__).parents[2] / "CITATION.cff").read_text()
+    assert f"version: {pezoo.__version__}\n" in text

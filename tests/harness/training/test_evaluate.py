@@ -185,3 +185,18 @@ def test_a_perfect_model_scores_one():
     model = Told(config.model, make("nope", shape_of(config.model, 99)), 0)
     got = score(model, task, config, 3)
     assert (got.exact, got.token, got.correct, got.count) == (1.0, 1.0, 8, 8)
+
+
+def test_wrong_answers_end_at_their_first_wrong_symbol():
+    trainer = start(config := config_of("copy", "rope"))
+    length = config.eval.lengths[0]
+    (one,) = [s for s in score_all(trainer.model, trainer.task, config, answers=True)
+              if s["length"] == length]  # fmt: skip
+    assert 0 < len(one["wrong"]) <= 3
+    for answer in one["wrong"]:
+        assert answer["expected"] == answer["prompt"].removesuffix("=") + "⟨end⟩"
+        given = answer["given"].removesuffix("…")
+        assert not answer["expected"].startswith(given)
+    assert one["tokens"] == one["count"] * (length + 1)
+    plain = score_all(trainer.model, trainer.task, config)
+    assert all(row["wrong"] == () for row in plain)
