@@ -159,8 +159,8 @@ def disclosure(tables: Sequence[Table], catalog: Catalog) -> str:
     if not names:
         return ""
     return (
-        f"† Options of {' and '.join(sorted(names))} were chosen on results of these tasks, on "
-        "other seeds; the other encodings have their papers' values."
+        f"† Options of {' and '.join(sorted(names))} were chosen on results of these tasks; "
+        "the other encodings have their papers' values."
     )
 
 

@@ -3,7 +3,11 @@
 (function () {
   const { el, state, percent } = PZ;
 
-  const points = (value) => (value === null || value === undefined ? "–" : (value > 0 ? "+" : value < 0 ? "−" : "") + Math.abs(100 * value).toFixed(1));
+  const points = (value) => {
+    if (value === null || value === undefined) return "–";
+    const text = Math.abs(100 * value).toFixed(1);
+    return (text === "0.0" ? "" : value > 0 ? "+" : "−") + text;
+  };
   const bounds = (difference) => (difference.p === undefined ? "" : "[" + points(difference.low) + ", " + points(difference.high) + "]");
   function verdict(difference, first, second) {
     if (difference.p === undefined) return "fewer than two shared seeds: no statement";

@@ -79,7 +79,7 @@
     document.getElementById("facts").textContent = PZ.policyWords(table) + " Trained to length " + table.train + "." + words + (table.protocol_seeds ? " The protocol asks for " + table.protocol_seeds + " seeds." : "")
       + (others ? " Your run against the protocol's rows, unranked: their settings differ." : "");
     const chosen = [...new Set(table.rows.filter((row) => row.chosen_here).map((row) => row.bare))];
-    document.getElementById("disclosure").textContent = chosen.length ? "Options of " + chosen.join(" and ") + " were chosen on results of this task, on other seeds; the other encodings have their papers' values." : "";
+    document.getElementById("disclosure").textContent = chosen.length ? "Options of " + chosen.join(" and ") + " were chosen on results of this task; the other encodings have their papers' values." : "";
     draw(table, rows, { dots, measure });
     const named = rows.map((row) => ({ ...row, below: true, chosen_words: row.chosen_here && !row.mode ? "options chosen on this task" : "" }));
     PZ.grid("table", { name: table.base + "." + name + ".table", label: name + ": encodings", columns: columns(table), rows: named, sub: (row) => Boolean(row.mode), sort: "unseen-desc", given: !others, state: true });
