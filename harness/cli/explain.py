@@ -157,6 +157,8 @@ def _verdict(task: Task, name: str) -> tuple[str, str, str] | None:
 
 def _recovered(task: Task, phi: dict[int, Tensor | None]) -> str:
     """Whether Algorithm 1 leads from the training scales to the others."""
+    if max(phi) <= TRAINED:
+        return f"no scale beyond {TRAINED}"
     import torch
 
     from harness.theory.characterise import NotLearned, reconstruct

@@ -46,6 +46,10 @@ def test_an_aligned_copy_is_canonical_and_distances_carry_it():
     assert found["learned"][1].startswith("no: relations")
 
 
+def test_without_larger_scales_nothing_is_recovered():
+    assert verdicts("copy(aligned=3)")["rope"][1] == "no scale beyond 5"
+
+
 def test_parity_needs_two_operators():
     text = size_of_computation(make("parity"))
     assert "up to scale 1: 1 or more" in text
