@@ -16,7 +16,7 @@ from leaderboard.config import Protocol, Train
 from leaderboard.protocols import read_settings
 from leaderboard.schema import Record
 from leaderboard.seeds import parse_seeds
-from leaderboard.tuning import MARK, tuned_name
+from leaderboard.tuning import MARK, base, tuned_name
 from pezoo.scan import classes
 from pezoo.spec import SpecError, bare, parse, unknown
 
@@ -122,6 +122,35 @@ class Catalog:
         version = protocol and protocol.version_of(record)
         newer = protocol.versions.index(version) if protocol and version else 0
         return newer, task is not None and task.version != record.config.task_version
+
+    def earlier(self, record: Record) -> str:
+        """`earlier version: 1, now 2`, of the protocol or else of the task; "" for a current one,
+        and for what is unknown."""
+        protocol, (newer, old_task) = self._protocol(record), self.age(record)
+        if protocol and newer:
+            now = len(protocol.versions)
+            return f"earlier version: {now - newer}, now {now}"
+        if old_task:
+            now = self.tasks[bare(record.task)].version
+            return f"earlier version of the task: {record.config.task_version}, now {now}"
+        return ""
+
+    def about(self, record: Record) -> str:
+        """The description of the version of the protocol that the record has; "" if unknown."""
+        known, protocol = self.protocols.get(base(record.protocol)), self._protocol(record)
+        version = protocol and protocol.version_of(record)
+        return version.description if version else known.description if known else ""
+
+    def current(self, record: Record) -> Record | None:
+        """The record with the settings that its protocol and its task have now, if known."""
+        known, task = self.protocols.get(base(record.protocol)), self.tasks.get(bare(record.task))
+        if known is None:
+            return None
+        model, train, test = known.versions[0].settings(record.task)
+        now: dict[str, Any] = {"model": model, "train": train, "eval": test}
+        now["track"] = known.versions[0].track
+        now |= {"task_version": task.version} if task else {}
+        return record.model_copy(update={"config": record.config.replace(**now)})
 
     def strange_options(self, record: Record) -> bool:
         """Whether its encoding has others than those typed and those of the known protocol."""

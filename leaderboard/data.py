@@ -42,7 +42,7 @@ def site_data(found: Sequence[Table], catalog: Catalog) -> dict[str, Any]:
         "legend": legend(rows, names),
         "encodings": {name: _encoding(name, catalog) for name in encodings},
         "tasks": {name: _task(name, catalog) for name in tasks},
-        "protocols": _protocols(found, catalog),
+        "protocols": _protocols(found),
         "level": 1 - LEVEL,
         "t": [quantile(freedom) for freedom in range(1, 61)],
     }
@@ -93,9 +93,9 @@ def _views(found: Sequence[Table]) -> Iterator[tuple[View, Table]]:
     """The tables, and for one with runs on several devices a table for each of them."""
     seen = Counter[tuple[str, str, str]]()
     for table in found:
-        tuning = {PROTOCOL: PROTOCOL, EARLIER: f"{EARLIER}.{slug(table.settings_name)}"}.get(
-            table.policy, table.first.protocol
-        )
+        tuning = {PROTOCOL: PROTOCOL, EARLIER: EARLIER}.get(table.policy, table.first.protocol)
+        if table.policy == EARLIER or table.version:
+            tuning += f".{slug(table.version or table.settings_name)}"
         key = table.base, table.first.task, tuning
         seen[key] += 1
         shared = {
@@ -104,6 +104,8 @@ def _views(found: Sequence[Table]) -> Iterator[tuple[View, Table]]:
             "policy": table.policy,
             "tuning": f"{tuning}.{seen[key]}" if seen[key] > 1 else tuning,
             "name": table.settings_name,
+            "version": table.version,
+            "about": table.about,
         }
         devices = sorted({record.env.device for record in table.records})
         yield shared | {"device": "", "devices": devices}, table
@@ -216,11 +218,7 @@ def _task(name: str, catalog: Catalog) -> dict[str, str]:
     return {"page": f"task/{slug(name)}.html", "summary": known.summary if known else ""}
 
 
-def _protocols(found: Sequence[Table], catalog: Catalog) -> dict[str, Any]:
+def _protocols(found: Sequence[Table]) -> dict[str, Any]:
     """The protocols that have runs; those with more runs first."""
     runs = Counter(table.base for table in found for _ in table.records)
-    known = catalog.protocols
-    return {
-        name: {"runs": count, "text": known[name].description if name in known else ""}
-        for name, count in runs.most_common()
-    }
+    return {name: {"runs": count} for name, count in runs.most_common()}

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from leaderboard.rows import Row
-from leaderboard.tables import PROTOCOL, Table
+from leaderboard.tables import Table, leading
 
 
 @dataclass(frozen=True)
 class Encoders:
-    """The protocol's own tables and the encodings that they have; of a line None is "not run"."""
+    """The protocol's leading tables and their encodings; of a line None is "not run"."""
 
     protocol: str
     labels: tuple[str, ...]
@@ -21,7 +21,7 @@ class Encoders:
 
 def encoders(tables: Sequence[Table]) -> Iterator[Encoders]:
     """A section for each protocol that trains encoders; of tables sorted by protocol."""
-    own = (table for table in tables if table.policy == PROTOCOL and table.of_encoders)
+    own = (table for table in leading(tables) if table.of_encoders)
     for protocol, some in groupby(own, lambda table: table.base):
         by = [(table, {row.label: row for row in table.rows}) for table in some]
         labels = tuple(sorted({label for _, rows in by for label in rows}))

@@ -9,10 +9,11 @@ from typing import Any
 
 _FORMULA = re.compile(r"[\s'\"]*[=+\-@\uff1d\uff0b\uff0d\uff20|%]")
 _PLAIN = re.compile(  # what Markdown leaves alone, or else one character
-    r"([A-Za-z0-9 ,'()=%]|[^\x00-\x7f]|[:/](?!/)|(?<=[^\W_])[_-](?=[^\W_])"
-    r"|(?<=[^\W_])(?<!www)\.(?=[^\W_]))|.",
+    r"([A-Za-z0-9 ,;?'()=%]|[^\x00-\x7f]|[:/](?!/)|(?<=[^\W_])[_-](?=[^\W_])|(?<=\w )-(?= )|(?<==)-"
+    r"|(?<=\w)\+|(?<=[\w)%\]])(?<!www)\.|(?<=[\w=] )\[(?:[a-z]{1,2}|[\d., ]+)\](?![(\[:]))|.",
     re.DOTALL | re.IGNORECASE,
 )
+_LIST = re.compile(r"( *\d+)[.)]")  # at the start of a line
 _HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 _SHELL = re.compile(r"[;&|`$<>\\!#\n]")
 
@@ -28,12 +29,18 @@ def shown(text: str, limit: int = 2000) -> str:
 
 
 def markdown_text(text: str) -> str:
-    """Text that Markdown shows as it is: no tags, links, emphasis, mentions or table bars.
+    """Text that Markdown shows as it is: no tags, links, emphasis, lists, mentions or table bars.
 
     >>> markdown_text("odds_first|<b>")
     'odds_first&#124;&#60;b&#62;'
+    >>> markdown_text("prism [a]; 45.4 % of 6."), markdown_text("1. [a](b)")
+    ('prism [a]; 45.4 % of 6.', '1&#46; &#91;a&#93;(b)')
     """
-    return _PLAIN.sub(lambda found: found[1] or f"&#{ord(found[0])};", text)
+    escaped = _PLAIN.sub(lambda found: found[1] or f"&#{ord(found[0])};", text)
+    if start := _LIST.match(escaped):
+        at = start.end() - 1
+        escaped = f"{escaped[:at]}&#{ord(escaped[at])};{escaped[at + 1 :]}"
+    return escaped
 
 
 def script_json(value: Any) -> str:

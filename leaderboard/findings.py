@@ -21,13 +21,14 @@ NEAR = 0.05  # of the best mean: what counts as about as good
 
 @dataclass(frozen=True)
 class Best:
-    """Who does best on one task: `row` has the highest mean, `alike` are not told apart from it,
-    and of `open` too few seeds are shared to say."""
+    """Who does best of the `ran` on one task: `row` has the highest mean, `alike` are not told
+    apart from it, and of `open` too few seeds are shared to say."""
 
     task: str
     row: Row
     alike: tuple[Row, ...]
     open: tuple[Row, ...]
+    ran: int
 
 
 def findings(lines: Sequence[Line], tables: Sequence[Table]) -> list[str]:
@@ -42,14 +43,19 @@ def _findings(lines: Sequence[Line], tables: Sequence[Table]) -> Iterator[str]:
         more = f", then {_mean(known[1])}" if len(known) > 1 else ""
         others = (best.ranks or (1, 1))[1] - 1
         alike = f"; not told apart from the first: {others}" if others else ""
-        yield f"Over all {len(tables)} tasks, {_mean(best)} is first{more}{alike}."
+        some = sum(any(row.seeds for row in line.own) for line in lines)
+        yield (
+            f"Of {some} encodings {len(known)} have a number on all {len(tables)} tasks; of these "
+            f"{_mean(best)} is first{more}{alike}."
+        )
     solved = {task: names for task, names in _solving(tables).items() if names}
     yield "Right to the longest test length: " + _list(solved) if solved else ""
     found = bests(tables)
     open_ = [best for best in found if best.task not in solved]
     yield (
-        "Solved to the longest test length by none: "
-        + _list({best.task: [f"best {best.row.label}, {_percent(best.row)}"] for best in open_})
+        "Solved to the longest test length by no encoding without typed options, in the "
+        "protocol's settings: "
+        + _list({best.task: [f"best of {best.ran}: {_words(best.row)}"] for best in open_})
         if open_
         else ""
     )
@@ -75,7 +81,8 @@ def bests(tables: Sequence[Table]) -> list[Best]:
             for (other, _), words in zip(scored, against, strict=True):
                 by[words].append(other)
             unsure = *by[WEAK], *by[UNKNOWN]
-            found.append(Best(table.first.task, row, tuple(by[ALIKE]), unsure))
+            ran = sum(bool(row.seeds) for row in rows)
+            found.append(Best(table.first.task, row, tuple(by[ALIKE]), unsure, ran))
     return found
 
 
@@ -96,7 +103,7 @@ def near_the_best(lines: Sequence[Line]) -> list[Line]:
 
 
 def speed(line: Line) -> float | None:
-    """Training steps per second: the median over the tasks."""
+    """Training steps per second: the mean over seeds, of these the median over the tasks run."""
     speeds = [row.steps_per_second for row in line.own if row.steps_per_second is not None]
     return median(speeds) if speeds else None
 
@@ -132,8 +139,8 @@ def _mean(line: Line) -> str:
     return f"{line.label} ({percent(line.unseen.mean if line.unseen else None)} %)"
 
 
-def _percent(row: Row) -> str:
-    return f"{percent(row.unseen.mean)} %" if row.unseen else "no number"
+def _words(row: Row) -> str:
+    return f"{row.label}, " + (f"{percent(row.unseen.mean)} %" if row.unseen else "no number")
 
 
 def _list(found: Mapping[str, Sequence[str]]) -> str:
@@ -166,13 +173,12 @@ def disclosure(tables: Sequence[Table], catalog: Catalog) -> str:
 
 def advice(lines: Sequence[Line], tables: Sequence[Table], catalog: Catalog) -> dict[str, Any]:
     """What the page "Which encoding should I use?" is filled with."""
-    known = catalog.protocols.get(tables[0].base) if tables else None
     plain = bare_lines(lines)
     speeds = [(line, steps) for line in plain if (steps := speed(line))]
     done = [line for line in plain if any(row.seeds for row in line.own)]
     return {
         "main": tables,
-        "about": known.description if known else "",
+        "about": tables[0].about if tables else "",
         "findings": findings(lines, tables),
         "families": by_family(tables, catalog),
         "far": [line for line in plain if (line.reach or 0) > 1],

@@ -19,7 +19,7 @@ from leaderboard.overview import bare_lines, main_tables, overview
 from leaderboard.render import render
 from leaderboard.rows import Line, Row
 from leaderboard.styles import shown, styles
-from leaderboard.tables import PROTOCOL, Table
+from leaderboard.tables import Table, leading
 from leaderboard.text import percent, rank_text, unseen_text
 
 PICTURES = "pictures"  # the folder beside the page
@@ -47,8 +47,7 @@ def files(
     look, names = styles(rows), aliases(rows)
     return {name: page(tables, catalog)} | {
         f"{PICTURES}/{table.slug}.svg": curves(table.title, shown(table.rows), look, names=names)
-        for table in tables
-        if table.policy == PROTOCOL
+        for table in leading(tables)
     }
 
 
@@ -71,7 +70,7 @@ def stale(tables: Sequence[Table], path: Path, catalog: Catalog | None = None) -
 def page(tables: Sequence[Table], catalog: Catalog | None = None) -> str:
     """The text of LEADERBOARD.md."""
     catalog = catalog or Catalog()
-    own = [table for table in tables if table.policy == PROTOCOL]
+    own = leading(tables)
     first = main_tables(tables)
     every = [list(group) for _, group in groupby(own, lambda table: table.base)]
     rows = [row for table in tables for row in table.rows]
@@ -85,7 +84,7 @@ def page(tables: Sequence[Table], catalog: Catalog | None = None) -> str:
         first=first,
         overviews=[
             (
-                some[0].base,
+                some[0],
                 some[0].rows[0].metric,
                 disclosure(some, catalog),
                 *(_overview(some, part, _marked(names, some, catalog)) for part in _parts(some)),
@@ -95,7 +94,7 @@ def page(tables: Sequence[Table], catalog: Catalog | None = None) -> str:
         legend=legend(rows, names),
         names={table.slug: _marked(names, [table], catalog) for table in tables},
         main=own,
-        others=[table for table in tables if table.policy != PROTOCOL],
+        others=[table for table in tables if table not in own],
     )
     return text.rstrip() + "\n"
 

@@ -9,7 +9,7 @@ from statistics import fmean
 from leaderboard.intervals import Stat, over_seeds
 from leaderboard.ranks import ranked
 from leaderboard.rows import Line, Row
-from leaderboard.tables import PROTOCOL, Table
+from leaderboard.tables import Table, leading
 
 
 def overview(tables: Sequence[Table]) -> list[Line]:
@@ -33,9 +33,9 @@ def protocols(tables: Sequence[Table]) -> list[str]:
 
 
 def main_tables(tables: Sequence[Table]) -> list[Table]:
-    """Those of the first protocol in its own settings, by task."""
+    """The leading tables of the first protocol, by task."""
     first = protocols(tables)[:1]
-    return [table for table in tables if [table.base] == first and table.policy == PROTOCOL]
+    return [table for table in leading(tables) if [table.base] == first]
 
 
 def bare_lines(lines: Sequence[Line]) -> list[Line]:

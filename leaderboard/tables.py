@@ -27,8 +27,10 @@ class Table:
     """The rows, best first, and the records that they were computed from.
 
     `policy` says how the settings were chosen: the protocol's own; those of an earlier version of
-    the protocol; changed for all encodings alike; or tuned, for each encoding the best cell of one
-    grid, chosen on seeds set apart. `changes` are (setting, value here, the protocol's value).
+    the protocol, or of the task; changed for all encodings alike; or tuned, for each encoding the
+    best cell of one grid, chosen on seeds set apart. `changes` are (setting, value here, the
+    protocol's value). `version` names an earlier version, `newer` counts those after it, and
+    `about` is the description of the version that the runs had.
     """
 
     slug: str
@@ -38,6 +40,9 @@ class Table:
     warnings: tuple[str, ...]
     policy: str
     changes: tuple[tuple[str, str, str], ...]
+    version: str = ""
+    newer: int = 0
+    about: str = ""
 
     @property
     def first(self) -> Record:
@@ -58,7 +63,9 @@ class Table:
         if self.policy == PROTOCOL:
             return "the protocol's own"
         if tuning := self.first.provenance.tuning:
-            return f"tuned: {tuning.grid_words()}"
+            return f"tuned: {tuning.grid_words()}" + f"; {self.version}" * bool(self.version)
+        if self.version:
+            return self.version
         changes = ", ".join(_in_words(*change) for change in self.changes)
         return changes or f"settings {self.first.shared_hash}"
 
@@ -105,17 +112,39 @@ def tables(records: Sequence[Record], catalog: Catalog | None = None) -> list[Ta
     def foreign(key: Key) -> bool:
         return catalog is not None and catalog.foreign(runs[key][0])
 
+    def kept(own: Record) -> dict[str, Any]:
+        if catalog is None:
+            return {}
+        version, (newer, _) = catalog.earlier(own), catalog.age(own)
+        return {"version": version, "newer": newer, "about": catalog.about(own)}
+
     found = []
     for _, family in groupby(sorted(runs, key=order), key=_family):
         keys = list(family)
-        own = runs[keys[0]][0]
+        own, outdated = runs[keys[0]][0], catalog if any(age(keys[0])) else None
         for key in keys:
             several = [other[:2] for other in keys if not foreign(other)].count(key[:2]) > 1
-            changes = () if key == keys[0] else tuple(_changes(runs[key][0], own))
-            policy = PROTOCOL if key == keys[0] else EARLIER
+            record, main = runs[key][0], key == keys[0] and outdated is None
+            now = (outdated and outdated.current(record)) or own
+            policy, changes = (PROTOCOL, ()) if main else (EARLIER, tuple(_changes(record, now)))
             if foreign(key):
                 policy, several = CHANGED, True
-            found.append(_table(rows[key], runs[key], policy, changes, several))
+            table = _table(rows[key], runs[key], policy, changes, several, **kept(record))
+            found.append(table)
+    return found
+
+
+def leading(tables: Sequence[Table]) -> list[Table]:
+    """Of each protocol the tables in its own settings; where it has none, those of its newest
+    version that has."""
+    found = []
+    for name in dict.fromkeys(table.base for table in tables):
+        own = [table for table in tables if table.base == name]
+        earlier = [table for table in own if table.policy == EARLIER]
+        newest = min((table.newer for table in earlier), default=0)
+        found += [table for table in own if table.policy == PROTOCOL] or [
+            table for table in earlier if table.newer == newest
+        ]
     return found
 
 
@@ -135,6 +164,9 @@ def _table(
     policy: str,
     changes: tuple[tuple[str, str, str], ...],
     several: bool,
+    version: str = "",
+    newer: int = 0,
+    about: str = "",
 ) -> Table:
     """`several`: tables of other settings have the same protocol's name and task."""
     protocol, task, settings = table_key(records[0])
@@ -143,6 +175,8 @@ def _table(
         policy, title = TUNED, f"{base(protocol)} / {task} (tuned)"
     elif "+" in protocol:
         policy = CHANGED
+    version = "" if policy == CHANGED else version
+    title += f" ({version})" if version else ""
     told = policy == PROTOCOL or not several
     return Table(
         slug=f"{protocol}.{slug(task)}" + ("" if told else f".{settings}"),
@@ -152,6 +186,9 @@ def _table(
         warnings=tuple(_warnings(records)),
         policy=policy,
         changes=changes,
+        version=version,
+        newer=newer,
+        about=about,
     )
 
 
@@ -172,7 +209,8 @@ def _in_words(key: str, value: str, own: str) -> str:
     words = {"train.steps": "{} steps", "train.lr": "learning rate {}", "train.batch": "batch {}"}
     if key == "eval.lengths" and (here := re.findall(r"\d+", value)):
         most, usual = int(here[-1]), int(re.findall(r"\d+", own)[-1])
-        kind = "longer" if most > usual else "shorter" if most < usual else "other"
+        far = abs(most - usual) > usual / 10
+        kind = "other" if not far else "longer" if most > usual else "shorter"
         return f"{kind} test, to {most:,}"
     return words[key].format(value) if key in words else f"{key}={value}"
 

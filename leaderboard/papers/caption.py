@@ -52,7 +52,12 @@ def budget(filled: Filled) -> str:
     """How the runs that fill a table were trained and tested; each part as the records have it."""
     name, runs = filled.protocol.name, filled.runs
     if not runs:
-        return f"no record of protocol {name} fills a cell"
+        none = f"no record of protocol {name} fills a cell"
+        other = "of an earlier version, changed, or other options"
+        count = filled.others
+        return (
+            f"{none}; {count} of it on these tasks have other settings ({other})" if count else none
+        )
     tested = [score for run in runs for score in _tested(filled, run) if score.count]
     trained = {run.config.train.lengths for run in runs}
     first = ", short ones first" if any(run.config.train.curriculum for run in runs) else ""

@@ -13,6 +13,7 @@ from leaderboard.config import Protocol
 from leaderboard.papers.paper import Checkpoint, Column, Number, Paper, Table, lines_of
 from leaderboard.schema import Record
 from leaderboard.scores import Score
+from leaderboard.tuning import base
 from pezoo.spec import parse
 
 NO_RUN = "no run"
@@ -52,6 +53,7 @@ class Filled:
     protocol: Protocol
     lengths: frozenset[int] | None  # those that count; None: all unseen ones
     cells: tuple[Cell, ...]  # row by row
+    others: int = 0  # records of the protocol and these tasks that fill none
 
     @property
     def runs(self) -> list[Record]:
@@ -74,11 +76,12 @@ def fill(
     if part.measure == "test_token":
         protocol = _along(protocol)
         lengths = frozenset(protocol.eval.curve_lengths or ())
-    by_kind = defaultdict(list)
+    by_kind, records = defaultdict(list), list(records)
     for record in records:
         by_kind[record.task, record.config.encoding].append(record)
     cells = []
-    for line in lines_of(paper, part, protocol.name):
+    lines = list(lines_of(paper, part, protocol.name))
+    for line in lines:
         for column in part.columns:
             options = [
                 _option(encoding, column, own, part, lengths)
@@ -94,7 +97,16 @@ def fill(
                 paper=line.numbers.get(column.name),
             )
             cells.append(replace(cell, **max(options, key=_goodness, default={})))
-    return Filled(paper, part, protocol, lengths, tuple(cells))
+    known = {column.task(line.task) for line in lines for column in part.columns}
+    named = [one for one in records if _of(protocol, one) and one.task in known]
+    filled = Filled(paper, part, protocol, lengths, tuple(cells))
+    used = {record.run for record in filled.runs}
+    return replace(filled, others=sum(record.run not in used for record in named))
+
+
+def _of(protocol: Protocol, record: Record) -> bool:
+    """Whether the record has the protocol's name, but for a mark of changed settings."""
+    return base(record.protocol) == base(protocol.name)
 
 
 def _along(protocol: Protocol) -> Protocol:

@@ -34,7 +34,7 @@
     const to = given.log ? (value) => Math.log10(value) : (value) => value;
     let [low, high] = values.length ? [Math.min(...values.map(to)), Math.max(...values.map(to))] : [0, 1];
     if (given.zero) low = 0;
-    if (given.room) [low, high] = [low - (given.zero ? 0 : (high - low || 1) * 0.05), high + (high - low || 1) * 0.05];
+    if (given.room) [low, high] = [low - (given.zero ? 0 : (high - low || 1) * 0.08), high + (high - low || 1) * 0.08];
     const span = high - low || 1;
     const at = (value) => (to(value) - low) / span;
     const ticks = given.ticks || (given.log ? powers(low, high) : rounds(low, high));
@@ -45,7 +45,7 @@
     const ticks = [], steps = high - low > 3 ? [1] : [1, 2, 5];
     for (let power = Math.floor(low); power <= high; power += high - low > 7 ? 2 : 1) for (const step of steps) ticks.push(step * 10 ** power);
     const inside = ticks.filter((tick) => Math.log10(tick) >= low - 1e-9 && Math.log10(tick) <= high + 1e-9).map((tick) => +tick.toPrecision(12));
-    return inside.length > 1 ? inside : rounds(10 ** low, 10 ** high);
+    return inside.length > 2 ? inside : rounds(10 ** low, 10 ** high);
   }
   function rounds(low, high) {
     const rough = (high - low || 1) / 5, power = 10 ** Math.floor(Math.log10(rough));

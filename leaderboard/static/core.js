@@ -229,11 +229,12 @@ window.PZ = (function () {
   function tuningWords(table) {
     if (table.policy === "protocol") return "the protocol's own";
     if (table.policy === "tuned") return table.name;
-    return (table.policy === "earlier" ? "earlier version: " : "changed: ") + table.name;
+    return table.version || (table.policy === "earlier" ? "earlier version: " : "changed: ") + table.name;
   }
   function policyWords(table) {
     if (table.policy === "protocol") return "All encodings with the protocol's own settings; none is tuned beyond the options that the protocol gives it.";
     if (table.policy === "tuned") return "All encodings tuned alike: each with its best cell of one grid, chosen on seeds and examples that no run here has (" + table.name + ").";
+    if (table.policy === "earlier") return "Runs of an earlier version, all encodings alike with its settings; no run of the current version is among them (" + table.name + ").";
     return "All encodings alike with changed settings (" + table.protocol + "): " + table.name + ".";
   }
 
@@ -258,8 +259,9 @@ window.PZ = (function () {
       row.chosen_words && [row.chosen_words, "options of this encoding were chosen on results of tasks in this table"],
       row.mode && ["same weights", "another way of evaluating the same trained weights; it has no rank"],
       row.custom && ["custom options", "options typed with the name, so tuned by hand; counts for no other place"],
-      row.other && ["protocol's own", "a run with the protocol's own settings, for comparison"],
+      row.other && ["protocol's rows", "a run without the changed settings, for comparison"],
       row.few && ["few seeds", row.seeds.length + " seed(s); the protocol asks for more"],
+      row.earlier && ["earlier version", row.earlier + "; no run of the current version is in its table"],
       row.old && ["old version", "version " + row.version + " of the encoding; the code has moved on"],
     ].filter(Boolean).map(([words, title]) => el("span", { class: "badge", title }, words));
   }

@@ -18,7 +18,7 @@
     PZ.nameColumn(),
     { key: "cost", title: COSTS[key], value: (row) => cost(row, key), cell: (row) => PZ.number(cost(row, key), cost(row, key) < 100 ? 1 : 0), start: "asc" },
     { key: "unseen", title: "unseen mean, %", value: (row) => (row.unseen ? 100 * row.unseen.mean : null), cell: (row) => (row.unseen ? el("span", {}, percent(row.unseen.mean), el("small", {}, interval(row.unseen.low, row.unseen.high))) : el("span", { class: "words" }, row.unseen_note)) },
-    { key: "front", title: "unbeaten", value: (row) => (edge.includes(row) ? "yes" : "no"), help: "no other encoding is better and cheaper", align: "left", start: "asc" },
+    { key: "front", title: "unbeaten", value: (row) => (edge.includes(row) ? "yes" : "no"), help: "no other row shown is at least as good and as cheap", align: "left", start: "asc" },
     { key: "speed", title: "steps/s", value: (row) => row.steps_per_second, cell: (row) => PZ.number(row.steps_per_second, 1) },
     { key: "memory", title: "peak MB", value: (row) => row.peak_memory_mb, cell: (row) => PZ.number(row.peak_memory_mb), start: "asc" },
     { key: "parameters", title: "parameters", value: (row) => row.parameters, cell: (row) => PZ.number(row.parameters), start: "asc" },
@@ -39,10 +39,10 @@
     document.getElementById("facts").textContent = PZ.policyWords(table)
       + (left ? " " + left + " encoding(s) without a number, or without a cost above 0, are in the table alone." : "")
       + (table.devices.length > 1 ? " Runs on several devices: choose one to compare speeds." : " Measured on " + table.devices.join(", ") + ".");
-    const edge = front(rows, key), drawn = variants ? rows : rows.filter((row) => !row.custom && !row.mode);
+    const drawn = variants ? rows : rows.filter((row) => !row.custom && !row.mode), edge = front(drawn, key);
     PZ.chart("plot", {
       name: "cost." + task, title: "Unseen " + table.metric + " on " + task + " against " + COSTS[key], series: series(drawn, key), join: false,
-      steps: front(drawn, key).map((row) => [cost(row, key), row.unseen.mean]),
+      steps: edge.map((row) => [cost(row, key), row.unseen.mean]),
       x: { title: COSTS[key] + (log ? ", logarithmic scale" : ""), log, room: true, zero: !log, values: drawn.map((row) => cost(row, key)) }, y: { title: table.metric + ", unseen lengths", share: true },
       heads: ["encoding", COSTS[key], "unseen mean", "low", "high"], lines: drawn.map((row) => [row.label, cost(row, key), row.unseen.mean, row.unseen.low, row.unseen.high]),
     });

@@ -28,7 +28,10 @@
 
   function columns(overview, show) {
     const several = overview.tasks.length > 1, speeds = (line) => line.rows.filter(Boolean).map((row) => row.steps_per_second).filter((speed) => speed !== null).sort((a, b) => a - b);
-    const median = (line) => speeds(line)[Math.floor((speeds(line).length - 1) / 2)] ?? null;
+    const median = (line) => {
+      const own = speeds(line), half = (own.length - 1) / 2;
+      return own.length ? (own[Math.floor(half)] + own[Math.ceil(half)]) / 2 : null;
+    };
     const size = (line) => Math.max(0, ...line.rows.filter(Boolean).map((row) => row.parameters ?? 0)) || null;
     const scaled = (key) => (line) => (line[key] === null ? null : 100 * line[key]);
     return [
@@ -42,7 +45,7 @@
         { key: "t_" + task, title: task, value: value(at, show), file: inFile(at, show), cell: cell(at, show), help: WORDS[show] },
         ...(show === "unseen" ? ["low", "high"].map((which) => ({ key: which + "_" + task, title: task + ", " + which, hide: true, value: end(at, which) })) : []),
       ]),
-      { key: "speed", title: "steps/s", value: median, cell: (line) => PZ.number(median(line), 1), help: "training speed, median over the tasks; compare only on one device" },
+      { key: "speed", title: "steps/s", value: median, cell: (line) => PZ.number(median(line), 1), help: "training steps per second by the clock: the mean over seeds, of these the median over the tasks run; compare only on one device" },
       { key: "parameters", title: "parameters", value: size, cell: (line) => PZ.number(size(line)), start: "asc" },
     ];
   }
@@ -101,7 +104,7 @@
     const [modes, modesPick] = has((line) => line.mode) ? PZ.toggle("modes", "show evaluation modes") : [true, null];
     PZ.put("filters", [...controls, showPick, variantsPick, modesPick]);
     const lines = all.filter((line) => (variants || !line.custom) && (modes || !line.mode));
-    document.getElementById("policy").textContent = PZ.policyWords(order[0]) + " " + (window.DATA.protocols[base].text || "");
+    document.getElementById("policy").textContent = PZ.policyWords(order[0]) + " " + order[0].about;
     const names = [...new Set(lines.filter((line) => line.rows.some((row) => row?.chosen_here)).map((line) => line.bare))];
     document.getElementById("disclosure").textContent = names.length ? "† Options of " + names.join(" and ") + " were chosen on results of these tasks; the other encodings have their papers' values." : "";
     const label = order.length > 1 ? "mean, %" : order[0].task;

@@ -44,7 +44,7 @@
   // A run with other settings beside the protocol's own rows, which it takes no rank among.
   function beside(table, own) {
     const at = (row, of, length) => row.cells[of.lengths.indexOf(length)] ?? { status: "not tested", main: null, beside: null, seeds: [] };
-    return own.rows.filter((row) => !row.custom && !row.mode).map((row) => ({ ...row, rank: null, other: true, label: row.label + " (protocol's own)", plain: row.label, after: "",
+    return own.rows.filter((row) => !row.custom && !row.mode).map((row) => ({ ...row, rank: null, other: true, label: row.label + (own.version ? " (earlier version)" : " (protocol's own)"), plain: row.label, after: "",
       ...(own.lengths.join() === table.lengths.join() ? {} : { unseen: null, unseen_note: "other lengths", unseen_beside: null, by_seed: [] }),
       cells: table.lengths.map((length) => at(row, own, length)) }));
   }
@@ -67,7 +67,7 @@
   PZ.page(function () {
     const { tables, controls } = PZ.choose((t) => t.task === name);
     const table = tables[0];
-    const own = table && table.policy === "changed" && window.DATA.tables.find((t) => t.task === name && t.base === table.base && t.policy === "protocol" && !t.device);
+    const own = table && table.policy === "changed" && window.DATA.tables.find((t) => t.task === name && t.base === table.base && ["protocol", "earlier"].includes(t.policy) && !t.device);
     const [others, othersPick] = own ? PZ.toggle("others", "beside the protocol's rows, unranked", true) : [false, null];
     const [measure, measurePick] = PZ.select("measure", "Accuracy", table?.metric === "token accuracy" ? [["exact", "tokens, with a guess"], ["token", "whole answers"]] : [["exact", "whole answers"], ["token", "tokens, with a guess"]]);
     const [dots, dotsPick] = PZ.toggle("dots", "every seed");
@@ -76,8 +76,8 @@
     if (!table) return;
     const rows = others ? [...table.rows, ...beside(table, own)] : table.rows;
     const words = table.guess === null ? "" : " A guess that ignores the prompt" + (table.guess_ends ? " and knows the length" : "") + " gets " + percent(table.guess) + " % of the tokens right" + (table.guess_ends ? "." : " without the answer's end, and hardly ever a whole answer.");
-    document.getElementById("facts").textContent = PZ.policyWords(table) + " Trained to length " + table.train + "." + words + (table.protocol_seeds ? " The protocol asks for " + table.protocol_seeds + " seeds." : "")
-      + (others ? " Your run against the protocol's rows, unranked: their settings differ." : "");
+    document.getElementById("facts").textContent = PZ.policyWords(table) + " " + table.about + " Trained to length " + table.train + "." + words + (table.protocol_seeds ? " The protocol asks for " + table.protocol_seeds + " seeds." : "")
+      + (others ? " Your run against the protocol's rows" + (own.version ? " (" + own.version + ")" : "") + ", unranked: their settings differ." : "");
     const chosen = [...new Set(table.rows.filter((row) => row.chosen_here).map((row) => row.bare))];
     document.getElementById("disclosure").textContent = chosen.length ? "Options of " + chosen.join(" and ") + " were chosen on results of this task; the other encodings have their papers' values." : "";
     draw(table, rows, { dots, measure });

@@ -164,8 +164,9 @@ def test_a_record_of_an_older_version_is_a_note(raw, save, monkeypatch):
 def test_an_outdated_page_or_picture_is_refused(raw, save, tmp_path):
     records, page = save(raw()), tmp_path / "md" / "LEADERBOARD.md"
     build(None, records, tmp_path / "out", page)
-    found = tables(load([records])[0])
-    assert stale(found, page) == []
+    known = catalog.read()
+    found = tables(load([records])[0], known)
+    assert stale(found, page, known) == []
     good = run("check", "--records", records, "--markdown", page)
     assert "000.json: the file should be named" in good.stderr
     assert "not up to date" not in good.stderr

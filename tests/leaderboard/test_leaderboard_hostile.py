@@ -74,8 +74,8 @@ OURS = {
 NAMES = {
     "aria-current", "aria-label", "aria-labelledby", "aria-live", "charset", "class", "content",
     "data-encoding", "data-name", "data-root", "data-table", "data-task", "defer", "download",
-    "hidden", "href", "http-equiv", "id", "lang", "name", "rel", "role", "scope", "src", "tabindex",
-    "type", "alt", "colspan", "property", "title", "aria-hidden",
+    "hidden", "href", "http-equiv", "id", "lang", "name", "open", "rel", "role", "scope", "src",
+    "tabindex", "type", "alt", "colspan", "property", "title", "aria-hidden",
     "d", "fill", "height", "stroke", "stroke-dasharray", "stroke-dashoffset", "transform",
     "viewbox", "width", "x", "xmlns", "y",
 }  # fmt: skip

@@ -24,7 +24,9 @@ from leaderboard.curves import curves, shortened
 from leaderboard.encoders import encoders
 from leaderboard.escape import csv_text, markdown_text, script_json
 from leaderboard.files import write
+from leaderboard.findings import findings
 from leaderboard.markdown import page
+from leaderboard.overview import overview
 from leaderboard.records import Record
 from leaderboard.styles import COLOURS, styles
 from leaderboard.summary import summarise
@@ -451,8 +453,27 @@ def test_leaderboard_md_begins_with_findings_a_picture_and_bare_encodings(raw):
     assert sum(line.startswith("- ") for line in lines[:8]) <= 5
     first = text[: text.index("<details>")]
     assert "![quick / copy" in first
-    assert "rope&#40;base" not in first
+    assert "rope(base" not in first
     assert first.index("| rope ") < first.index("| alibi ")
+
+
+def test_findings_say_how_many_encodings_ran(record):
+    found = tables(
+        [
+            *(record("rope", task=task, right={10: 100, 20: 50}) for task in ("copy", "reverse")),
+            *(record("alibi", task=task, right={10: 100, 20: 30}) for task in ("copy", "reverse")),
+            record("nope", right={10: 100, 20: 10}),
+        ]
+    )
+    said = findings(overview(found), found)
+    assert said[0].startswith(
+        "Of 3 encodings 2 have a number on all 2 tasks; of these rope (50.0 %)"
+    )
+    assert said[1] == (
+        "Solved to the longest test length by no encoding without typed options, in the "
+        "protocol's settings: copy (best of 3: rope, 50.0 %); reverse (best of 2: rope, 50.0 %)."
+    )
+    assert f"- {said[1]}" in page(found).splitlines()
 
 
 def test_every_paper_that_an_encoding_names_is_known():

@@ -8,11 +8,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from leaderboard.catalog import read
 from leaderboard.comparisons import Scores, paired
 from leaderboard.intervals import student, wilson
+from leaderboard.markdown import page
 from leaderboard.records import Record
 from leaderboard.summary import summarise
-from leaderboard.tables import tables
+from leaderboard.tables import leading, tables
 from leaderboard.text import columns, rows_as_csv
 
 
@@ -207,6 +209,35 @@ def test_of_two_versions_of_a_protocol_the_newer_is_the_main_one(record):
     policies = {group.first.run: group.policy for group in tables([old, new]) if group.rows}
     assert policies[old.run] == "earlier"
     assert tables([old, new])[0].first.run == new.run
+
+
+def test_records_of_an_earlier_version_alone_are_never_shown_as_the_protocols_own(record):
+    known = read()
+    mini = known.protocols["ruoss2023-mini"]
+    now, old = mini.versions[0], mini.versions[-1]
+
+    def of(version):
+        model, train, test = version.settings("even_pairs")
+        config = {"track": version.track, "model": model, "train": train, "eval": test}
+        made = record("rope", protocol=version.name, task="even_pairs")
+        config["task_version"] = known.tasks["even_pairs"].version
+        return made.model_copy(update={"config": made.config.replace(**config)})
+
+    (table,) = alone = tables([of(old)], known)
+    assert (table.policy, table.version, table.about) == (
+        "earlier", "earlier version: 1, now 2", old.description,
+    )  # fmt: skip
+    assert table.title == "ruoss2023-mini / even_pairs (earlier version: 1, now 2)"
+    assert "eval.lengths" in {key for key, _, _ in table.changes}
+    assert leading(alone) == alone
+    text = page(alone, known)
+    assert old.description.partition(":")[0] in text
+    assert "Runs of an earlier version of the protocol" in text
+    both = tables([of(old), of(now)], known)
+    assert [(one.policy, one.version) for one in both] == [
+        ("protocol", ""), ("earlier", "earlier version: 1, now 2"),
+    ]  # fmt: skip
+    assert leading(both) == both[:1]
 
 
 def test_options_of_one_encoding_make_rows_with_telling_labels(record):

@@ -194,7 +194,11 @@ def test_runs_of_other_settings_do_not_fill_a_cell(paper):
         run("rope(base=500)", {41: 0.9}),
         run("rope", {41: 0.9}, task="reverse"),
     ]
-    assert fill(paper, paper.tables["1"], other, MINI).runs == []
+    none = fill(paper, paper.tables["1"], other, MINI)
+    assert none.runs == []
+    assert "no record of protocol ruoss2023-mini fills a cell; 2 of it" in " ".join(
+        text.caption(none)
+    )
     longer = load_protocol("ruoss2023-mini", ("train.steps=4000",))
     assert cell(fill(paper, paper.tables["1"], other, longer), "rope").used == (other[0],)
 
