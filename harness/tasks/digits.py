@@ -70,13 +70,16 @@ class AlignedStrings(DigitStrings):
         raise NotImplementedError
 
 
+LONGEST = 10_000  # places of an aligned prompt
+
+
 def align(task: Task, places: int) -> None:
     """Make it a task whose prompts are padded to so many places; 0 leaves it as it is.
 
-    Its example becomes an instance of that form. Errors: ValueError for places below 0.
+    Its example becomes an instance of that form. Errors: ValueError for places out of range.
     """
-    if places < 0:
-        raise ValueError(f"aligned must be a scale above 0, or 0 for none, was {places}")
+    if not 0 <= places <= LONGEST:
+        raise ValueError(f"aligned must be a scale from 1 to {LONGEST}, or 0, was {places}")
     task.aligned = places
     if places:
         task.max_length = places

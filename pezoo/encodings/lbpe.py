@@ -103,9 +103,10 @@ class LBPE(Encoding):
     def prf(
         self, n: int, *, scale: int | None = None, relation: Relation | None = None, layer: int = 0
     ) -> Tensor:
-        hint = None if scale is None else torch.tensor([scale])
+        device = self.w_out.device
+        hint = None if scale is None else torch.tensor([scale], device=device)
         with torch.no_grad():
-            pos = torch.arange(n, device=self.w_out.device)[None]
+            pos = torch.arange(n, device=device)[None]
             return self.phi(Context(pos=pos, layer=layer, scale=hint))[0]
 
     def bias(self, q: Tensor, k: Tensor, ctx: Context) -> Tensor:
