@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from shutil import get_terminal_size
-from textwrap import fill
+from textwrap import fill, wrap
 from typing import TYPE_CHECKING
 
 import click
@@ -51,9 +51,8 @@ def _all(found: list[Facts]) -> None:
     width = get_terminal_size((80, 24)).columns
     first = max(len(facts["name"]) for facts in found) + 2
     for facts in found:
-        text = facts["summary"] or " "
-        lines = fill(text, max(width - first, 30), break_on_hyphens=False).splitlines()
-        click.echo(facts["name"].ljust(first) + lines[0])
+        lines = wrap(facts["summary"], max(width - first, 30), break_on_hyphens=False)
+        click.echo((facts["name"].ljust(first) + "".join(lines[:1])).rstrip())
         for line in lines[1:]:
             click.echo(" " * first + line)
 

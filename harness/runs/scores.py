@@ -23,7 +23,7 @@ def scores_of(
     found = {"last": everything(answers=True)}
     if curve["best_step"] == trainer.step:
         found["best"] = {
-            mode: [row | {"wrong": ()} for row in rows] for mode, rows in found["last"].items()
+            mode: [row | {"wrong": []} for row in rows] for mode, rows in found["last"].items()
         }
     else:
         folder.load_best(trainer, curve)

@@ -48,7 +48,8 @@ def score_all(
     `answers`: with a few wrong answers of each length.
     """
     lengths = config.eval.lengths
-    return [asdict(score(model, task, config, length, mode, answers)) for length in lengths]
+    scores = [asdict(score(model, task, config, length, mode, answers)) for length in lengths]
+    return [row | {"wrong": list(row["wrong"])} for row in scores]
 
 
 def score_curve(model: Transformer, task: Task, config: RunConfig) -> dict[str, float | None]:

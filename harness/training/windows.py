@@ -25,7 +25,9 @@ _CHUNK_TOKENS = 6_000  # tokens in one forward pass
 
 @dataclass(frozen=True)
 class Window:
-    """`size` W and `stride`. >>> Window(4, 2).start(5), Window(4, 2).start(4)
+    """`size` W and `stride`.
+
+    >>> Window(4, 2).start(5), Window(4, 2).start(4)
     (2, 0)
     """
 

@@ -16,6 +16,7 @@ from pezoo.testing.probe import (
     close,
     context,
     draws,
+    key_weight,
     require,
     tokens,
 )
@@ -29,9 +30,10 @@ def check_grouped_heads(factory: Factory) -> None:
     q, k = torch.randn(2, b, 4, s, shape.d_head, generator=generator).double()
     ids = tokens(b, s)
     drawn = encoding.draw(context(ids), generator=draws())
+    weight = key_weight(shape)
 
     def logits(keys: Tensor) -> Tensor:
-        here = encoding.prepare(context(ids, x=x, drawn=drawn)).at(0, x)
+        here = encoding.prepare(context(ids, x=x, drawn=drawn)).at(0, x, weight)
         wide, keys = encoding.transform(q, keys, here)
         require(
             4 % keys.shape[1] == 0 and wide.shape[1] == 4,

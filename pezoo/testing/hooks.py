@@ -16,6 +16,7 @@ from pezoo.testing.probe import (
     build,
     close,
     context,
+    key_weight,
     require,
     tokens,
 )
@@ -123,7 +124,7 @@ def check_bias_forms(factory: Factory) -> None:
         scale = torch.arange(4, 4 + rows)
         ctx = context(tokens(b, s), pos, x=x, scale=scale, distances=distances)
         ctx = encoding.prepare(ctx)
-        ctx = ctx.at(0, x)
+        ctx = ctx.at(0, x, key_weight(encoding.shape))
         size = 2, b, encoding.shape.n_heads, s, encoding.shape.d_head
         q, k = torch.randn(size, generator=generator).double()
         q, k = (x.detach().requires_grad_() for x in encoding.transform(q, k, ctx))

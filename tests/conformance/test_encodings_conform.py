@@ -479,6 +479,14 @@ class Blind(Encoding):
     pass
 
 
+class TellsOfOne(Encoding):
+    def prf(self, n, *, scale=None, relation=None, layer=0):
+        return torch.zeros(n, n, dtype=torch.long)  # the bias knows many distances
+
+    def bias(self, q, k, ctx):
+        return (ctx.pos[:, None] - ctx.query_pos[:, :, None])[:, None].to(q.dtype)
+
+
 class Infinite(Encoding):
     def embed(self, x, ctx):
         return x * torch.exp(20.0 * ctx.query_pos)[..., None].to(x.dtype)
@@ -788,6 +796,7 @@ BROKEN = [
     (StaysWithTheRow, "check_cache", r"decoding differs after ctx.memo.reorder, see .*Memo"),
     (StaysWithTheLength, "check_cache", r"decoding differs after ctx.memo.crop\(-2\)"),
     (ReadsOn, "check_documents", r"packed documents see each other: begin anew where ctx.document"),
+    (TellsOfOne, "check_prf", "pairs of positions the same value, but their logits"),
     (CountsChunks, "check_streaming", "decoding in chunks of"),
 ]
 

@@ -37,7 +37,12 @@ def test_a_class_of_another_name(mine):
 
 def test_a_task_without_words_is_listed(mine):
     mine("mine")
-    assert _tasks() == [["mine", "", "", ""]]
+    assert [set(facts.items()) for facts in _tasks()] == [
+        {
+            ("name", "mine"),
+            *((key, "") for key in ("summary", "family", "paper", "example", "chance")),
+        }
+    ]
 
 
 def test_an_entry_point_of_another_name(monkeypatch):
