@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from harness import tasks
 from harness.data.seeds import generator
 from harness.data.sequences import join
 from harness.model.transformer import Cache
@@ -89,6 +90,7 @@ def measure(configs: Sequence[RunConfig], length: int, rounds: int, baseline: st
     Errors: TaskError when the task has no instance of that length.
     """
     heap.keep()  # as a worker does
+    tasks.make(configs[0].task).check_length(length)
     candidates: dict[str, Candidate] = {}
     refused: dict[str, str] = {}
     for config in configs:
