@@ -6,6 +6,7 @@ from torch import nn
 
 import pezoo
 from pezoo.base import Context, Shape
+from pezoo.testing.probe import relation
 
 SHAPE = Shape(d_model=8, n_heads=2, d_head=4, n_layers=1, train_len=6)
 SIZES = {"prism": "prism(cursors=1,d_pe=8)", "prism_spectral": "prism_spectral(cursors=1,d_pe=8)"}
@@ -22,10 +23,11 @@ class Model(nn.Module):
 
     def forward(self, x, pos):
         encoding = self.encoding
-        ctx = encoding.prepare(Context(pos=pos, x=x, scale=torch.full((1,), 6)))
+        scale = torch.full((1,), 6)
+        ctx = encoding.prepare(Context(pos=pos, x=x, scale=scale, relation=relation))
         x = encoding.embed(x, ctx)
         q, k, v = self.qkv(x).unflatten(-1, (3, 2, 4)).permute(2, 0, 3, 1, 4).unbind()
-        q, k = encoding.transform(q, k, ctx := ctx.at(0, x))
+        q, k = encoding.transform(q, k, ctx := ctx.at(0, x, self.qkv.weight[8:16]))
         logits, bias = q @ k.mT / 2, encoding.bias(q, k, ctx)
         logits = logits if bias is None else logits + bias
         hidden = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).triu(1)

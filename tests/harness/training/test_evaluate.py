@@ -199,4 +199,4 @@ def test_wrong_answers_end_at_their_first_wrong_symbol():
         assert not answer["expected"].startswith(given)
     assert one["tokens"] == one["count"] * (length + 1)
     plain = score_all(trainer.model, trainer.task, config)
-    assert all(row["wrong"] == () for row in plain)
+    assert all(row["wrong"] == [] for row in plain)

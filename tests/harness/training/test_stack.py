@@ -100,6 +100,8 @@ def test_a_stack_has_the_losses_of_its_members(text):
 @pytest.mark.parametrize("text", slow_but(*USUAL))
 @pytest.mark.parametrize("task", ["copy", "addition"])  # padding on the right; on the left too
 def test_a_stack_has_the_weights_of_its_members(text, task):
+    if (text, task) == ("ideal_sh", "addition"):
+        pytest.skip("addition declares no relation of positions for its steps")
     alone, together = (trainers(text, "model.dropout=0.1", task=task, double=True) for _ in "ab")
     stack = Stack(together)
     for _ in range(3):
