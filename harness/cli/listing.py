@@ -28,22 +28,16 @@ def command(what: str, name: str | None, form: str) -> None:
     if name is not None:
         from pezoo.spec import unknown
 
+        names = [facts["name"] for facts in found]
         found = [facts for facts in found if facts["name"] == name]
         if not found:
-            raise click.UsageError(unknown(what.removesuffix("s"), name, _names(what)))
+            raise click.UsageError(unknown(what.removesuffix("s"), name, names))
     if form == "json":
         click.echo(json.dumps(found if name is None else found[0], indent=1, ensure_ascii=False))
     elif name is not None:
         _one(found[0])
     else:
         _all(found)
-
-
-def _names(what: str) -> list[str]:
-    return [
-        facts["name"]
-        for facts in {"encodings": _encodings, "tasks": _tasks, "protocols": _protocols}[what]()
-    ]
 
 
 def _all(found: list[Facts]) -> None:

@@ -170,8 +170,8 @@ def print_choices(choices: Sequence[Choice], aside: bool) -> None:
         spent = f"{tuning['cpu_seconds']:.0f}" if tuning else "-"
         lines.append([choice.encoding, choice.task, chosen, *scores, str(runs), spent])
     heads = ["encoding", "task", "chosen", *cells, "runs", "CPU-seconds"]
-    if max(map(len, tabulate(lines, heads).splitlines())) > get_terminal_size((120, 24)).columns:
-        every = [*zip(heads, *lines, strict=True)]  # a line per cell, a column per encoding
-        heads, lines = list(every[0]), [list(line) for line in every[1:]]
     table = tabulate(lines, heads, disable_numparse=True)
+    if max(map(len, table.splitlines())) > get_terminal_size((120, 24)).columns:
+        first, *rest = zip(heads, *lines, strict=True)  # a line per cell, a column per encoding
+        table = tabulate(rest, first, disable_numparse=True)
     click.echo(f"{title}\n{table}", err=aside)

@@ -51,6 +51,11 @@ class Sequences:
         return torch.cat([self.inputs, self.labels[:, -1:]], 1)
 
     @property
+    def begun(self) -> Tensor:
+        """(B, T) bool: the columns from the first of a row's answer on."""
+        return self.answer.long().cumsum(1) > 0
+
+    @property
     def last(self) -> int:
         """How many columns, from the one on that predicts the first token of an answer."""
         return self.inputs.shape[1] + 1 - self.prompt

@@ -117,6 +117,16 @@ class Format:
         return "".join(f"<{first + i}>{digit}" for i, digit in enumerate(ordered))
 
 
+def whole(tokens: Tensor) -> Columns:
+    """Tokens that are all there."""
+    return tokens, torch.ones_like(tokens, dtype=torch.bool)
+
+
+def mark(like: Tensor, token: int) -> Columns:
+    """One token in every row of `like` (B, N)."""
+    return whole(torch.full_like(like[:, :1], token))
+
+
 def beside(*parts: Columns) -> Columns:
     """Columns from left to right."""
     return torch.cat([tokens for tokens, _ in parts], 1), torch.cat([kept for _, kept in parts], 1)

@@ -10,7 +10,7 @@ from torch.nn.functional import pad
 
 from harness.tasks.base import Batch, Task, TaskError, Vocab, pack
 from harness.tasks.digits import sums
-from harness.tasks.formats import HINTS, Columns, Format, beside
+from harness.tasks.formats import HINTS, Columns, Format, beside, mark
 
 HEAD = 10  # HEAD + d is the digit d under the head
 SHORTEST = 2  # digits of an operand
@@ -113,7 +113,8 @@ class TuringAddition(Task):
         return prompt, steps + self.format.tokens(length + 1) + 1
 
     def _encoded(self, text: str) -> list[int]:
-        return [int(i) for i in self.vocab.encode(text)]
+        ids: list[int] = self.vocab.encode(text).tolist()
+        return ids
 
     def _id(self, symbol: str) -> int:
         return self.vocab.symbols.index(symbol)
@@ -128,7 +129,7 @@ class TuringAddition(Task):
         asked = [
             form.number(x, size, start, n + 1, generator) for x, size in ((a, len_a), (b, len_b))
         ]
-        start_of, plus, bar, stop = (self._mark(a, symbol) for symbol in "$+|.")
+        start_of, plus, bar, stop = (mark(a, self._id(symbol)) for symbol in "$+|.")
         prompt, kept = beside(start_of, asked[0], plus, asked[1], bar)
         total, carry = sums(pad(a, (0, 1)), pad(b, (0, 1)))
         size = torch.maximum(len_a, len_b) + carry[:, n - 1 : n]
@@ -139,11 +140,6 @@ class TuringAddition(Task):
             prompt=pack(prompt, kept, widths[0], self.vocab.pad, right=True),
             target=pack(target, in_target, widths[1], self.vocab.pad),
         )
-
-    def _mark(self, like: Tensor, symbol: str) -> Columns:
-        """One symbol in every row."""
-        tokens = torch.full_like(like[:, :1], self._id(symbol))
-        return tokens, torch.ones_like(tokens, dtype=torch.bool)
 
     def _steps(
         self, a: Tensor, b: Tensor, len_a: Tensor, len_b: Tensor, total: Tensor, carry: Tensor
@@ -159,7 +155,7 @@ class TuringAddition(Task):
         size = len(a), n + 1, -1
         always = torch.ones_like(a, dtype=torch.bool)
 
-        def mark(symbol: str) -> tuple[Tensor, Tensor]:
+        def sign(symbol: str) -> tuple[Tensor, Tensor]:
             return torch.full_like(a, self._id(symbol))[..., None], always[..., None]
 
         def operand(x: Tensor, length: Tensor) -> tuple[Tensor, Tensor]:
@@ -170,9 +166,9 @@ class TuringAddition(Task):
 
         so_far = total.flip(1)[:, None].expand(size), (place <= step).expand(size)
         parts = [
-            operand(a, len_a), mark("+"), operand(b, len_b), mark("("),
-            (carry[..., None], always[..., None]), mark(","),
-            so_far, mark(")"), mark("|"),
+            operand(a, len_a), sign("+"), operand(b, len_b), sign("("),
+            (carry[..., None], always[..., None]), sign(","),
+            so_far, sign(")"), sign("|"),
         ]  # fmt: skip
         longest = torch.maximum(len_a, len_b)
         happens = step[:, 0] < longest + carry.gather(1, longest - 1)

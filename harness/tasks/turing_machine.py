@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from harness.tasks.base import Batch, Task, TaskError, Vocab, pack
-from harness.tasks.formats import Columns, beside
+from harness.tasks.formats import Columns, beside, whole
 from harness.turing.machine import Machine, MachineError, random_machine, read_machine
 from harness.turing.render import answer_words, prompt_words, read_prompt, scratchpad, vocabulary
 from harness.turing.simulate import Configuration, begin, run
@@ -181,8 +181,7 @@ class TuringMachine(Task):
         return beside((tokens, kept & (column != end)), stop)
 
     def _marks(self, batch: int, symbol: str) -> Columns:
-        token = torch.full((batch, 1), self.vocab.symbols.index(symbol))
-        return token, torch.ones_like(token, dtype=torch.bool)
+        return whole(torch.full((batch, 1), self.vocab.symbols.index(symbol)))
 
     def _move(self, move: tuple[Tensor, Tensor, Tensor]) -> Columns:
         state, symbol, direction = move
@@ -194,8 +193,7 @@ class TuringMachine(Task):
             torch.where(direction < 0, index("L"), index("R")),
             torch.full_like(state, index(")")),
         ]
-        tokens = torch.cat(words, 1)
-        return tokens, torch.ones_like(tokens, dtype=torch.bool)
+        return whole(torch.cat(words, 1))
 
 
 class _Tables:

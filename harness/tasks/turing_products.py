@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from harness.tasks.base import Batch, Task, Vocab, pack
-from harness.tasks.formats import HINTS, Columns, Format, beside
+from harness.tasks.formats import HINTS, Columns, Format, beside, mark, whole
 
 HEAD = 10  # HEAD + d is the digit d under the head
 SHORTEST = 2  # digits of the first operand
@@ -51,7 +51,7 @@ class TuringProducts(Task):
             form.number(x, torch.full_like(x[:, :1], x.shape[1]), start, places, generator)
             for x in (a, b)
         ]
-        marks = [self._mark(a, symbol) for symbol in "$*|."]
+        marks = [mark(a, self._id(symbol)) for symbol in "$*|."]
         prompt, kept = beside(marks[0], asked[0], marks[1], asked[1], marks[2])
         happens = torch.cat(
             [torch.ones_like(a, dtype=torch.bool), carry[:, length - 1 : -1] > 0], 1
@@ -92,15 +92,11 @@ class TuringProducts(Task):
         return prompt, form.scratchpad * scratch + form.tokens(n + k) + 1
 
     def _encoded(self, text: str) -> list[int]:
-        return [int(i) for i in self.vocab.encode(text)]
+        ids: list[int] = self.vocab.encode(text).tolist()
+        return ids
 
     def _id(self, symbol: str) -> int:
         return self.vocab.symbols.index(symbol)
-
-    def _mark(self, like: Tensor, symbol: str) -> Columns:
-        """One symbol in every row."""
-        tokens = torch.full_like(like[:, :1], self._id(symbol))
-        return tokens, torch.ones_like(tokens, dtype=torch.bool)
 
     def _steps(
         self, a: Tensor, b: Tensor, total: Tensor, carry: Tensor, happens: Tensor
@@ -112,26 +108,23 @@ class TuringProducts(Task):
         step = torch.arange(n + k, device=a.device)[:, None]  # (n + k, 1)
         product = torch.nn.functional.pad(a, (0, k)) * _value(b)
 
-        def mark(symbol: str) -> Tensor:
+        def sign(symbol: str) -> Tensor:
             return torch.full_like(total, self._id(symbol))[..., None]
 
         upper = a.flip(1)[:, None].expand(size)
         head = torch.cat([HEAD + a, torch.full_like(b, self._id("^"))], 1)[..., None]
         parts = [
-            (upper, (place[k:] > step).expand(size)), *_always(
-                head, mark("*"), b.flip(1)[:, None].expand(size), mark("("),
-                _written(product, k + 1), mark("~"), _written(carry, k), mark(","),
-            ),
+            (upper, (place[k:] > step).expand(size)),
+            *map(whole, (
+                head, sign("*"), b.flip(1)[:, None].expand(size), sign("("),
+                _written(product, k + 1), sign("~"), _written(carry, k), sign(","),
+            )),
             (total.flip(1)[:, None].expand(size), (place <= step).expand(size)),
-            *_always(mark(")"), mark("|")),
+            *map(whole, (sign(")"), sign("|"))),
         ]  # fmt: skip
         tokens = torch.cat([part for part, _ in parts], 2)
         kept = torch.cat([kept for _, kept in parts], 2) & happens[..., None]
         return tokens.flatten(1), kept.flatten(1)
-
-
-def _always(*parts: Tensor) -> list[Columns]:
-    return [(part, torch.ones_like(part, dtype=torch.bool)) for part in parts]
 
 
 def _value(digits: Tensor) -> Tensor:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from harness.tasks.base import Batch, Task, Vocab
-from harness.tasks.formats import Columns, beside
+from harness.tasks.formats import Columns, beside, whole
 
 LEVELS, ZERO = 200, 100  # a0..a199 stand for -1.00, -0.99, ..., 0.99
 RATE = 0.5
@@ -78,11 +78,11 @@ class TuringSGD(Task):
             guess = inputs[:, :1] * weights[:, :1] + inputs[:, 1:] * weights[:, 1:]  # (B, 1)
             move = (guess - truth) * inputs
             weights = weights - move
-            now = (self._mark(batch, "cur"), _columns(_level(weights)), self._mark(batch, "|"))
+            now = (self._mark(batch, "cur"), whole(_level(weights)), self._mark(batch, "|"))
             if self.scratchpad:
-                written = self._mark(batch, "yp"), _columns(_level(guess)), self._mark(batch, "g")
+                written = self._mark(batch, "yp"), whole(_level(guess)), self._mark(batch, "g")
                 parts += [self._data(x[:, : last + 1], y[:, : last + 1]), *written]
-                parts += [_columns(_level(move)), *now]
+                parts += [whole(_level(move)), *now]
             elif not last:
                 parts += now
         target, _ = beside(*parts)
@@ -130,16 +130,12 @@ class TuringSGD(Task):
         return [token for token in words[-3:-1] if token < LEVELS]
 
     def _mark(self, batch: int, symbol: str) -> Columns:
-        return _columns(torch.full((batch, 1), self.vocab.symbols.index(symbol)))
+        return whole(torch.full((batch, 1), self.vocab.symbols.index(symbol)))
 
     def _data(self, x: Tensor, y: Tensor) -> Columns:
         """d x1 x2 , y for each example of x (B, m, 2) and y (B, m)."""
         d, comma = (torch.full_like(y, self.vocab.symbols.index(symbol)) for symbol in "d,")
-        return _columns(torch.stack([d, x[..., 0], x[..., 1], comma, y], 2).flatten(1))
-
-
-def _columns(tokens: Tensor) -> Columns:
-    return tokens, torch.ones_like(tokens, dtype=torch.bool)
+        return whole(torch.stack([d, x[..., 0], x[..., 1], comma, y], 2).flatten(1))
 
 
 def _value(level: Tensor) -> Tensor:

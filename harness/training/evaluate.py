@@ -48,8 +48,7 @@ def score_all(
     `answers`: with a few wrong answers of each length.
     """
     lengths = config.eval.lengths
-    scores = [asdict(score(model, task, config, length, mode, answers)) for length in lengths]
-    return [row | {"wrong": list(row["wrong"])} for row in scores]
+    return [_plain(score(model, task, config, length, mode, answers)) for length in lengths]
 
 
 def score_curve(model: Transformer, task: Task, config: RunConfig) -> dict[str, float | None]:
@@ -96,8 +95,14 @@ def score_sets(
     found = {}
     for one in config.eval.sets:
         own = config.replace_eval(set=one.name)
-        found[one.name] = [asdict(score(model, task, own, length)) for length in one.lengths]
+        found[one.name] = [_plain(score(model, task, own, length)) for length in one.lengths]
     return found
+
+
+def _plain(one: Score) -> dict[str, Any]:
+    """A score as a record's JSON has it."""
+    row = asdict(one)
+    return row | {"wrong": list(row["wrong"])}
 
 
 def examples(task: Task, config: RunConfig, length: int) -> Batch:
@@ -216,8 +221,7 @@ def _score(  # noqa: PLR0913  what is scored, on what, and how
 
 def _right(task: Task, out: Tensor, batch: Sequences) -> Tensor:
     """(B,) bool: `Task.right` of what is written into a batch."""
-    begun = batch.answer.long().cumsum(1) > 0
-    written = torch.where(begun, out, task.vocab.pad)
+    written = torch.where(batch.begun, out, task.vocab.pad)
     return task.right(written, torch.where(batch.answer, batch.labels, task.vocab.pad))
 
 

@@ -97,7 +97,7 @@ def decode(
     One pass over the kept tokens where the window moves, then one token at a time with a cache.
     Rows whose prompt goes on read it. With `eos`, rows that have written it end: the rest is 0.
     """
-    ids, writes = batch.inputs.clone(), _writes(batch)
+    ids, writes = batch.inputs.clone(), batch.begun
     written = torch.where(writes, 0, batch.labels)
     scale = torch.tensor([length], device=ids.device)
     columns, done = ids.shape[1], torch.zeros_like(writes[:, 0])
@@ -124,8 +124,3 @@ def decode(
             if bool(done.all()):
                 break
     return written
-
-
-def _writes(batch: Sequences) -> Tensor:
-    """(B, T) bool: the columns that a row's answer begins in or is to the left of."""
-    return batch.answer.long().cumsum(1) > 0

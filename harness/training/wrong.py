@@ -45,8 +45,7 @@ def _answer(task: Task, prompt: Tensor, expected: Tensor, given: Tensor, counted
 
 def _text(task: Task, ids: Tensor) -> str:
     vocab = task.vocab
-    names = [*vocab.symbols, "", "⟨end⟩"]
-    names[vocab.pad], names[vocab.eos] = "", "⟨end⟩"
+    names = [*vocab.symbols, "", "⟨end⟩"]  # by id: pad and eos come last
     shown = [names[i] if i < len(names) else "?" for i in map(int, ids)]
     return vocab.separator.join(name for name in shown if name)
 
