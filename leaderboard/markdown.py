@@ -16,6 +16,7 @@ from leaderboard.files import write
 from leaderboard.findings import chosen, disclosure, findings
 from leaderboard.names import aliases, legend
 from leaderboard.overview import bare_lines, main_tables, overview
+from leaderboard.readme import filled
 from leaderboard.render import render
 from leaderboard.rows import Line, Row
 from leaderboard.styles import shown, styles
@@ -33,6 +34,9 @@ def write_markdown(
     before = path.read_text("utf-8", errors="replace") if path.is_file() else ""
     made = files(tables, path.name, catalog)
     paths = [write(path.parent / name, text) for name, text in made.items()]
+    readme, text = _readme(tables, path, catalog)
+    if text and readme.read_text("utf-8") != text:
+        write(readme, text)
     for old in (path.parent / PICTURES).glob("*.svg"):
         if old not in paths and f"({PICTURES}/{old.name})" in before:
             old.unlink()
@@ -61,10 +65,21 @@ def stale(tables: Sequence[Table], path: Path, catalog: Catalog | None = None) -
         for name, text in expected.items()
         if not (path.parent / name).is_file() or (path.parent / name).read_text("utf-8") != text
     ]
+    readme, text = _readme(tables, path, catalog)
+    if text and readme.read_text("utf-8") != text:
+        changed.append(readme)
     hint = "run pezoo leaderboard build --runs none"
     return [f"{one} is not up to date: {hint}" for one in changed] + [
         f"{one} belongs to no table: {hint}" for one in needless
     ]
+
+
+def _readme(tables: Sequence[Table], path: Path, catalog: Catalog | None) -> tuple[Path, str]:
+    """The README of the project that the page is of, and its text; "" where there is none."""
+    readme = path.parent.parent / "README.md"
+    if not readme.is_file():
+        return readme, ""
+    return readme, filled(readme.read_text("utf-8"), tables, catalog or Catalog())
 
 
 def page(tables: Sequence[Table], catalog: Catalog | None = None) -> str:

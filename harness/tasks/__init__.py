@@ -73,8 +73,9 @@ def make(text: str) -> Task:
             f"task {spec.name!r}, {_homes()[spec.name]}, cannot be made: "
             f"{type(error).__name__}: {error}"
         ) from error
-    if not 0 <= (chance := getattr(task, "chance", 0)) <= 1:
-        raise ValueError(f"task {spec}: chance must be a share from 0 to 1, was {chance}")
+    chance = getattr(task, "chance", 0)
+    if not isinstance(chance, int | float) or not 0 <= chance <= 1:
+        raise ValueError(f"task {spec}: chance must be a share from 0 to 1, was {chance!r}")
     if (own := getattr(task, "name", "")) != spec.name:
         raise ValueError(
             f"the entry point {spec.name} = {_homes()[spec.name]} has another name than its "

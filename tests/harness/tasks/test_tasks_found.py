@@ -13,6 +13,7 @@ from harness.tasks.base import Task
 
 class Mine(Task):
     name = "{name}"
+    {more}
 """
 
 
@@ -20,8 +21,8 @@ class Mine(Task):
 def mine(tmp_path, monkeypatch):
     """Write mine.py, whose class has this name."""
 
-    def write(name):
-        (tmp_path / "mine.py").write_text(TEXT.format(name=name))
+    def write(name, more=""):
+        (tmp_path / "mine.py").write_text(TEXT.format(name=name, more=more))
         monkeypatch.setattr("harness.tasks.__path__", [str(tmp_path), *tasks.__path__])
         monkeypatch.setattr(tasks, "_homes", lambda: {"mine": "harness.tasks.mine"})
 
@@ -43,6 +44,13 @@ def test_a_task_without_words_is_listed(mine):
             *((key, "") for key in ("summary", "family", "paper", "example", "chance")),
         }
     ]
+
+
+@pytest.mark.parametrize("chance", ["7", "-0.1", "'a tenth'", "float('nan')"])
+def test_a_chance_that_is_no_share(mine, chance):
+    mine("mine", f"chance = {chance}")
+    with pytest.raises(ValueError, match="mine: chance must be a share from 0 to 1, was"):
+        tasks.make("mine")
 
 
 def test_an_entry_point_of_another_name(monkeypatch):

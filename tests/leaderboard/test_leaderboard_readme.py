@@ -1,0 +1,56 @@
+"""The README's first table is made from the records, and `check` refuses one that is not."""
+
+import pytest
+
+from leaderboard import catalog
+from leaderboard.markdown import stale, write_markdown
+from leaderboard.readme import BEGIN, END, filled
+from leaderboard.records import load
+from leaderboard.tables import tables
+
+EMPTY = f"# Name\n\n{BEGIN}\nwhatever\n{END}\n\nMore.\n"
+
+
+@pytest.fixture
+def known():
+    return catalog.read()
+
+
+@pytest.fixture
+def made(raw, save, known):
+    """alibi is right to twice the length on both seeds, rope on one of two, nope not at all."""
+    far, near, none = {10: 100, 15: 95, 20: 90}, {10: 100, 15: 95, 20: 20}, {10: 5, 15: 0, 20: 0}
+    records = [
+        raw("alibi", 0, far), raw("alibi", 1, far), raw("rope", 0, far), raw("rope", 1, near),
+        raw("nope", 0, none), raw("nope", 1, none), raw("alibi", 0, near, task="reverse"),
+    ]  # fmt: skip
+    return tables(load([save(*records)])[0], known)
+
+
+def test_far_encodings_have_rows_and_the_others_share_one(made, known):
+    lines = filled(EMPTY, made, known).splitlines()
+    cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines if "|" in line]
+    head, _, *rows = [own[:-1] for own in cells]
+    assert head == ["encoding", "copy", "reverse"]
+    assert sorted(rows) == [
+        ["1 other", "0", "not run"],
+        ["alibi", "≥2x", "1.5x"],
+        ["rope", "1.5x", "not run"],
+    ]
+    assert "No farther than the training length on any task: nope." in lines
+    assert lines[0] == "# Name" and lines[-1] == "More."
+
+
+def test_a_readme_without_its_comments_stays(made, known):
+    assert filled("# Name\n", made, known) == "# Name\n"
+    assert filled(EMPTY, [], known) == EMPTY
+
+
+def test_a_readme_that_is_out_of_date_is_refused(made, known, tmp_path):
+    page, readme = tmp_path / "leaderboard" / "LEADERBOARD.md", tmp_path / "README.md"
+    page.parent.mkdir()
+    readme.write_text(EMPTY, encoding="utf-8")
+    write_markdown(made, page, known)
+    assert stale(made, page, known) == []
+    readme.write_text(EMPTY, encoding="utf-8")
+    assert [line.split(" ")[0] for line in stale(made, page, known)] == [str(readme)]
