@@ -51,9 +51,9 @@ def _block(tables: Sequence[Table], catalog: Catalog) -> str:
 def _intro(lines: Sequence[Line], tables: Sequence[Table], catalog: Catalog) -> str:
     seeds = {seed for line in lines for row in line.own for seed in row.seeds}
     return (
-        f"Up to how many times the training length at least {PASS} of the answers are right in every "
-        f"token, on average over the seeds ({', '.join(map(str, sorted(seeds)))}); 0: not even up to "
-        f"the training length; ≥: to the longest length tested. {disclosure(tables, catalog)}"
+        f"Up to how many times the training length at least {PASS} of the answers are right in "
+        f"every token, on average over the seeds ({', '.join(map(str, sorted(seeds)))}); 0: not "
+        f"even up to it; ≥: to the longest length tested. {disclosure(tables, catalog)}"
     ).strip()
 
 
@@ -71,10 +71,8 @@ def _most(rows: Sequence[Row | None]) -> str:
     known = [row for row in rows if row is not None and row.reach is not None]
     if not known:
         return "not run"
-    best = max(known, key=lambda row: row.reach or 0)
-    return (
-        reach_text(best) if len({reach_text(row) for row in known}) == 1 else f"≤{reach_text(best)}"
-    )
+    best = reach_text(max(known, key=lambda row: row.reach or 0))
+    return best if all(reach_text(row) == best for row in known) else f"≤{best}"
 
 
 def _cost(lines: Sequence[Line]) -> str:

@@ -38,7 +38,7 @@ def test_far_encodings_have_rows_and_the_others_share_one(made, known):
         ["rope", "1.5x", "not run"],
     ]
     assert "No farther than the training length on any task: nope." in lines
-    assert lines[0] == "# Name" and lines[-1] == "More."
+    assert [lines[0], lines[-1]] == ["# Name", "More."]
 
 
 def test_a_readme_without_its_comments_stays(made, known):
