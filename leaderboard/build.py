@@ -9,6 +9,7 @@ from pathlib import Path
 from leaderboard import catalog, site
 from leaderboard.markdown import write_markdown
 from leaderboard.records import load
+from leaderboard.relations import Relations
 from leaderboard.tables import tables
 
 
@@ -28,19 +29,20 @@ def build(
     markdown: Path | None,
     source: str | None = None,
     built: site.Built | None = None,
+    relations: Relations | None = None,
 ) -> BuildReport:
     """Read `records`, then `runs`, and write the site into the folder `out`.
 
     `markdown` is the path of LEADERBOARD.md, or None for no such page; `source` the address that
     shows the repository's files, for links from encodings to their code; `built` is what the pages'
-    last line says. The same arguments give the same bytes. Bad files do not stop a build; the
-    report names them.
+    last line says; `relations` gives what pages of encodings draw. The same arguments give the same
+    bytes. Bad files do not stop a build; the report names them.
     """
     found, problems = load([records] if runs is None else [records, runs])
     gc.freeze()  # the records stay: a tenth of the time went into looking for garbage among them
     known = catalog.read()
     every = tables(found, known)
-    paths = site.build(every, found, out, len(problems), known, source, built)
+    paths = site.build(every, found, out, len(problems), known, source, built, relations)
     if markdown is not None:
         paths += write_markdown(every, markdown, known)
     return BuildReport(tuple(paths), len(found), tuple(problems))

@@ -22,6 +22,7 @@ from leaderboard.findings import advice, disclosure
 from leaderboard.overview import bare_lines, main_tables, overview, protocols
 from leaderboard.papers.pages import figures_of
 from leaderboard.records import SITE_RECORDS, SITE_TABLES
+from leaderboard.relations import Relations, relation_maps
 from leaderboard.render import render
 from leaderboard.schema import Record
 from leaderboard.styles import shown, styles
@@ -60,12 +61,14 @@ def build(
     catalog: Catalog | None = None,
     source: str | None = None,
     built: Built | None = None,
+    relations: Relations | None = None,
 ) -> list[Path]:
     """Write the site into `out` and return the paths written, index.html first.
 
     `refused` is how many files were no valid record; the overview says so. `source` is the address
-    that shows the repository's files, as in https://host/owner/pezoo/blob/main. Pages that an
-    earlier build wrote and this one does not are deleted.
+    that shows the repository's files, as in https://host/owner/pezoo/blob/main. `relations` gives
+    what pages of encodings draw; None: they draw nothing. Pages that an earlier build wrote and
+    this one does not are deleted.
     Errors: ValueError where `out` has files but is no built site, or where folders are links.
     """
     _claim(out)
@@ -84,7 +87,7 @@ def build(
     written = [
         write(out / name, content)
         for part in (
-            _pages(tables, records, catalog, common),
+            _pages(tables, records, catalog, common, relations or (lambda _: None)),
             _shared(tables, records, data),
             _assets(),
         )
@@ -95,7 +98,11 @@ def build(
 
 
 def _pages(
-    tables: Sequence[Table], records: Sequence[Record], catalog: Catalog, common: dict[str, Any]
+    tables: Sequence[Table],
+    records: Sequence[Record],
+    catalog: Catalog,
+    common: dict[str, Any],
+    relations: Relations,
 ) -> Iterator[tuple[str, str]]:
     data = common["data"]
     top, below = common | {"root": ""}, common | {"root": "../"}
@@ -123,7 +130,10 @@ def _pages(
         yield facts["page"], render("task.html", name=name, known=task, tables=own, **more, **below)
     for name, facts in data["encodings"].items():
         parts = catalog.parts(name)
-        yield facts["page"], render("encoding.html", name=name, parts=parts, hooks=HOOKS, **below)
+        phi = [(part, relations(part.name)) for part in parts]
+        maps = {part.name: (relation_maps(r, part.name), r.words) for part, r in phi if r}
+        more = {"parts": parts, "hooks": HOOKS, "relations": maps}
+        yield facts["page"], render("encoding.html", name=name, **more, **below)
     for record in records:
         page = render("run.html", record=record, unseen=unseen_of(record), **below)
         yield f"run/{record.run}.html", page

@@ -228,11 +228,12 @@ def _write_leaderboard(folder: Path, anew: bool) -> None:
     if not anew and (site / "index.html").is_file():
         click.echo(f"\nleaderboard: {site / 'index.html'} ({command})")
         return
+    from harness.show.relation import relation_of
     from leaderboard.build import build
     from leaderboard.records import RECORDS
 
     try:
-        report = build(folder, RECORDS, site, None)
+        report = build(folder, RECORDS, site, None, relations=relation_of)
     except OSError as error:
         raise OSError(f"cannot write the leaderboard {site}: {error.strerror}") from error
     click.echo(f"\nleaderboard: {site / 'index.html'} ({report.records} records; {command})")

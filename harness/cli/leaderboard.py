@@ -10,6 +10,7 @@ import click
 
 if TYPE_CHECKING:
     from leaderboard.check import Doubt
+    from leaderboard.relations import Relations
 
 _out = click.option(
     "--out", default="leaderboard/site", show_default=True, help="Folder of the site."
@@ -48,7 +49,8 @@ def build_command(
     fresh = Path(runs) if Path(runs).is_dir() else None
     page = Path(markdown)
     page.parent.mkdir(parents=True, exist_ok=True)
-    report = build(fresh, _folder(records), Path(out), page, _address(source), Built.now())
+    where = fresh, _folder(records), Path(out), page
+    report = build(*where, _address(source), Built.now(), _relations())
     for problem in report.problems:
         click.echo(f"left out: {problem}", err=True)
     click.echo(f"{report.records} records -> {Path(out) / 'index.html'} and {page}")
@@ -122,6 +124,17 @@ def _further() -> Doubt:
     from harness.settings.made import refusals
 
     return refusals
+
+
+def _relations() -> Relations | None:
+    """What draws positional relations, where torch is there to build encodings with."""
+    from importlib.util import find_spec
+
+    if find_spec("torch") is None:
+        return None
+    from harness.show.relation import relation_of
+
+    return relation_of
 
 
 def _folder(records: str | None) -> Path:

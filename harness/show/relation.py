@@ -5,12 +5,15 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from harness import tasks
 from harness.model.transformer import Transformer
 from harness.show.examples import Example
-from pezoo.base import Encoding
+from leaderboard.relations import Relation
+from pezoo.base import Encoding, Shape
 from pezoo.pictures import Axis, Picture
+from pezoo.registry import make
 
-RANKS = 3
+RANKS = ("most probable", "second", "third")
 CAPTION = (
     "phi of every query (row) and key (column): pairs of one colour are treated alike, whatever "
     "their tokens. The numbers themselves mean nothing beyond that, unless they are distances."
@@ -19,6 +22,18 @@ LEARNED = (
     " It is learned: its most probable value, the next and the third, as in Figure 4 of Chen et "
     "al. (2026)."
 )
+SITE = (
+    "phi(i, j) at the first positions: pairs with one number are treated alike, whatever their "
+    "tokens."
+)
+UNTRAINED = (
+    "phi(i, j) is learned: for every pair a distribution over kinds of pairs, here its most "
+    "probable ones before training (seed 0), as in Figure 4 of Chen et al. (2026). pezoo show RUN "
+    "draws what a run has learned."
+)
+DIGITS = 4
+COPY = f'The task is copy: {DIGITS} digits, "=" and the answer.'
+LINE = "A decoder sees no key right of the line."
 
 
 def relation_picture(model: Transformer, example: Example) -> list[Picture]:
@@ -61,9 +76,38 @@ def relation_picture(model: Transformer, example: Example) -> list[Picture]:
     ]
 
 
+def relation_of(name: str) -> Relation | None:
+    """phi of an encoding with its default options and without training, for its page on the site.
+
+    None where it has no such function.
+
+    >>> relation_of("rope").panels[0][1][3][:4]
+    (3, 2, 1, 0)
+    """
+    size = 2 * DIGITS + 1
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        encoding = make(name, Shape(16, 2, 8, 1, size))
+    if type(encoding).prf is Encoding.prf:
+        return None
+    relation = tasks.make(f"copy(aligned={DIGITS})").relation
+    scale = DIGITS if encoding.needs_scale else None
+    phi = encoding.prf(size, scale=scale, relation=relation)
+    if phi is None:
+        return None
+    told = encoding.prf(size, scale=scale) is None
+    learned = phi.is_floating_point()
+    words = [UNTRAINED if learned else SITE, COPY * told, f"The scale n is {scale}." * bool(scale)]
+    panels = [
+        (title, tuple(map(tuple, values.long().tolist())))
+        for title, values in zip(RANKS if learned else [""], _ranked(phi), strict=True)
+    ]
+    return Relation(tuple(panels), " ".join(filter(None, [*words, LINE])))
+
+
 def _ranked(phi: Tensor) -> list[Tensor]:
     """(n, n) each: the values themselves, or the most probable ones."""
     if not phi.is_floating_point():
         return [phi.float()]
-    top = phi.topk(min(RANKS, phi.shape[-1]), -1).indices
+    top = phi.topk(min(len(RANKS), phi.shape[-1]), -1).indices
     return [ranked.float() for ranked in top.unbind(-1)]

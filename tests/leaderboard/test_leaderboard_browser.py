@@ -24,6 +24,7 @@ from leaderboard import site
 from leaderboard.build import build
 from leaderboard.ranks import comparisons
 from leaderboard.records import Record, load
+from leaderboard.relations import Relation
 from leaderboard.tables import tables
 from leaderboard.text import percent
 
@@ -90,9 +91,16 @@ def example(raw, tmp_path_factory):
     folder = tmp_path_factory.mktemp("a folder #1 % ü")
     for at, one in enumerate(example_records(raw)):
         (folder / f"{at:03}.json").write_text(json.dumps(one), encoding="utf-8")
-    report = build(None, folder, folder / "site", None)
+    report = build(None, folder, folder / "site", None, relations=phi_of)
     assert report.problems == ()
     return folder
+
+
+def phi_of(name):
+    """A made-up relation, of prism: a kind for each distance."""
+    matrix = tuple(tuple(i - j for j in range(9)) for i in range(9))
+    panels = ("most probable", matrix), ("second", matrix)
+    return Relation(panels, "what it is") if name == "prism" else None
 
 
 class Visit:
@@ -170,6 +178,26 @@ def test_pages_of_tasks_and_encodings_open(visit, example):
     for name in ("task/reverse", "task/addition", "encoding/rope", "encoding/lbpe"):
         page = visit.open(example / "site" / f"{name}.html", drawn=False)
         assert page.inner_text("h1") == name.split("/")[1]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_positional_relation_is_a_picture_in_the_pages_colours_with_its_numbers(
+    visit, example, scheme
+):
+    visit.page.emulate_media(color_scheme=scheme)
+    page = visit.open(example / "site" / "encoding" / "prism.html")
+    nodes = page.context.new_cdp_session(page).send("Accessibility.getFullAXTree")["nodes"]
+    told = {
+        node["name"]["value"]: node.get("description", {}).get("value", "")
+        for node in nodes
+        if node.get("role", {}).get("value") == "image"
+    }
+    assert "Query 2, keys from 0: 2, 1, 0, -1," in told["Positional relation of prism, second"]
+    looks = "e => [getComputedStyle(e).fill, getComputedStyle(document.body).color]"
+    ink, body = page.locator(".phi text.mid:not(.s)").first.evaluate(looks)
+    assert ink == body
+    heat = page.locator(".phi rect").first.evaluate("e => getComputedStyle(e).fill")
+    assert heat == {"light": "rgb(0, 114, 178)", "dark": "rgb(64, 156, 214)"}[scheme]
 
 
 ROLES = {"button", "link", "checkbox", "combobox", "searchbox", "region", "columnheader", "image"}

@@ -28,6 +28,7 @@ from leaderboard.findings import findings
 from leaderboard.markdown import page
 from leaderboard.overview import overview
 from leaderboard.records import Record
+from leaderboard.relations import Relation
 from leaderboard.styles import COLOURS, styles
 from leaderboard.summary import summarise
 from leaderboard.tables import tables
@@ -299,6 +300,24 @@ def test_pictures_of_others_beside_the_page_stay(raw, save, tmp_path):
     (pictures / "mine.svg").write_text("<svg/>")
     build(None, save(raw()), tmp_path / "out", page)
     assert {path.name for path in pictures.iterdir()} == {"quick.copy.svg", "mine.svg"}
+
+
+def test_an_encoding_page_draws_the_relation_that_it_is_given(raw, save, tmp_path):
+    drawn = Relation((("<first>", ((0, -1), (1, 0))),), "of <two> positions")
+    records = save(raw("randomized:rope"), raw("alibi"))
+    given = {"rope": drawn}
+    report = build(None, records, tmp_path / "out", None, relations=given.get)
+    assert report.problems == ()
+    (page_,) = (tmp_path / "out" / "encoding").glob("randomized-rope*.html")
+    (svg,) = re.findall(r'<svg .*?class="chart phi".*?</svg>', page_.read_text(), re.S)
+    root = ElementTree.fromstring(svg)
+    assert [text.strip() for text in root.itertext() if text.strip()][:3] == [
+        "Positional relation of rope, <first>",
+        "Query 0, keys from 0: 0, -1. Query 1, keys from 0: 1, 0.",
+        "<first>",
+    ]
+    assert "<figcaption>of &lt;two&gt; positions</figcaption>" in page_.read_text()
+    assert "chart phi" not in (tmp_path / "out" / "encoding" / "alibi.html").read_text()
 
 
 def test_an_encoding_page_says_what_it_is_and_how_to_get_it(raw, save, tmp_path):

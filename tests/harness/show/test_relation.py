@@ -2,7 +2,9 @@
 
 import torch
 
-from harness.show.relation import relation_picture
+from harness.show.relation import relation_of, relation_picture
+from pezoo.base import Shape
+from pezoo.registry import make, names
 
 
 def test_distances_are_one_panel(decoder, example):
@@ -34,3 +36,35 @@ def test_a_task_tells_an_ideal_relation(decoder, example):
 def test_nothing_where_there_is_no_relation(decoder, example):
     assert relation_picture(decoder("nope"), example()) == []
     assert relation_picture(decoder("randomized"), example()) == []
+
+
+def test_a_page_has_what_the_encoding_says_of_its_pairs():
+    drawn = {name: relation_of(name) for name in names()}
+    assert {"nope", "prism", "randomized", "geometric"} <= {
+        n for n, one in drawn.items() if not one
+    }
+    for name in ("rope", "shaw", "t5", "hard_alibi", "learned"):
+        ((title, matrix),) = drawn[name].panels
+        phi = make(name, Shape(16, 2, 8, 1, 9)).prf(9)
+        assert (title, [list(row) for row in matrix]) == ("", phi.tolist())
+        assert "learned" not in drawn[name].words
+
+
+def test_a_page_says_that_a_learned_relation_is_untrained_and_draws_it_again_alike():
+    before = torch.get_rng_state()
+    one = relation_of("lbpe_sh")
+    assert torch.get_rng_state().equal(before)
+    assert [title for title, _ in one.panels] == ["most probable", "second", "third"]
+    assert "before training" in one.words
+    assert "The scale n is 4." in one.words
+    assert one == relation_of("lbpe_sh")
+
+
+def test_a_page_draws_an_ideal_relation_of_copying():
+    for name in ("ideal", "ideal_sh"):
+        one = relation_of(name)
+        ((_, matrix),) = one.panels
+        assert {(i, j) for i in range(9) for j in range(9) if matrix[i][j]} == {
+            (4, 0), (5, 1), (6, 2), (7, 3),
+        }  # fmt: skip
+        assert "The task is copy: 4 digits" in one.words
