@@ -92,7 +92,7 @@ def _filled(options: TableOptions, paper: Paper) -> Filled:
     from leaderboard.papers.cells import fill
 
     part = paper.figure(options.figure) if options.figure else paper.table(options.number or "")
-    if options.lengths and part.measure in ("hours", "test_token"):
+    if options.lengths and (part.along or part.measure == "hours"):
         raise click.UsageError(f"--lengths: {part.label} has no test lengths to choose from")
     lengths, protocols = _lengths(options.lengths), _protocols(options, paper)
     records = _records(options)

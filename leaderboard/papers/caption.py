@@ -28,15 +28,16 @@ def caption(filled: Filled) -> list[str]:
 
 
 def crossings(filled: Filled) -> list[str]:
-    """Of a figure over training time: when each run that fills a cell first reached PASS."""
+    """Of a figure over training: when each run that fills a cell first reached PASS."""
     runs = [(cell.column, run) for cell in filled.cells for run in cell.used]
-    return [_crossing(column, run) for column, run in runs if filled.part.measure == "test_token"]
+    measure = filled.part.measure
+    return [_crossing(column, run, measure) for column, run in runs if filled.part.along]
 
 
-def _crossing(column: str, run: Record) -> str:
+def _crossing(column: str, run: Record, measure: str) -> str:
     when, speed = "never", run.cost.steps_per_second
     for point in run.learning:
-        if (point.test_token or 0.0) >= PASS:
+        if (getattr(point, measure) or 0.0) >= PASS:
             when = f"after {point.seconds or 0:,.0f} s and {point.step:,} steps"
             break
     fast = f"; {speed:,.1f} steps per second" if speed else ""
@@ -95,7 +96,7 @@ def requests(filled: Filled) -> Iterator[str]:
     """What `pezoo bench` takes for a table beside the protocol; runs of other settings apart."""
     train, test = filled.protocol.train, filled.protocol.eval
     sets = ""
-    if filled.part.measure == "test_token":
+    if filled.part.along:
         sets = f" --set eval.curve_lengths={_as_typed(test.curve_lengths or ())}"
     kinds = dict.fromkeys((column.long, column.unaligned) for column in filled.part.columns)
     for long, unaligned in sorted(kinds):

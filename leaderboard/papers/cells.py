@@ -70,10 +70,10 @@ def fill(
 ) -> Filled:
     """A table or a figure from the runs of a protocol, which may differ in the learning rate.
 
-    A figure over training time takes runs with `eval.curve_lengths`: unless the protocol has its
+    A figure over training takes runs with `eval.curve_lengths`: unless the protocol has its
     own, all test lengths beyond training.
     """
-    if part.measure == "test_token":
+    if part.along:
         protocol = _along(protocol)
         lengths = frozenset(protocol.eval.curve_lengths or ())
     by_kind, records = defaultdict(list), list(records)
@@ -221,8 +221,8 @@ def score_of(
     if measure == "hours":
         seconds = run.cost.train_seconds
         return "not measured" if seconds is None else seconds / 3600
-    if measure == "test_token":
-        share = run.learning[-1].test_token if run.learning else None
+    if measure in ("test_token", "test_exact"):
+        share = getattr(run.learning[-1], measure) if run.learning else None
         return "not measured" if share is None else 100 * share
     scores = [
         score

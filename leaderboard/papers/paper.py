@@ -73,33 +73,39 @@ class Column(Settings):
 class Table(Settings):
     """A table as paper.toml has it, with `digits` after the point.
 
-    `measure`: token accuracy or exact match, averaged over all unseen test lengths, in percent; the
-    last token accuracy of the learning curve; exact match over all pairs of lengths beyond training
-    (test sets "17+n" and so on); or the hours of training, by the clock. `at` says, by task, the
-    one multiple of the training length that counts in place of all unseen lengths.
+    `measure`: token accuracy or exact match, averaged over all unseen test lengths, in percent;
+    "test_token" and "test_exact", the same at the end of the learning curve; exact match over all
+    pairs of lengths beyond training (test sets "17+n" and so on); or the hours of training, by the
+    clock. `at` says, by task, the one multiple of the training length that counts in place of all
+    unseen lengths.
     """
 
     label: str  # "Table 1"
     title: str
     place: str  # in the paper
-    measure: Literal["token", "exact", "test_token", "pairs", "hours"]
+    measure: Literal["token", "exact", "test_token", "test_exact", "pairs", "hours"]
     digits: int = 1
     columns: tuple[Column, ...]
     at: dict[str, float] = Field(default_factory=dict)
     remarks: tuple[str, ...] = ()
+
+    @property
+    def along(self) -> bool:
+        """Whether it needs test scores along training, `eval.curve_lengths`."""
+        return self.measure in ("test_token", "test_exact")
 
 
 class Figure(Table):
     """A figure, filled as a table is, without published numbers.
 
     `kind`: "curves" of accuracy over test lengths, a picture per task; "time", the same over the
-    seconds of training; "seeds", a curve per seed in place of their mean; "tasks", one picture with
-    a curve per task; "pairs", a heat map over pairs of lengths; or a "sweep" whose columns are
-    named by numbers, one picture with a curve per task. `axis` says what the numbers are. `forms`:
-    the rows under another protocol, by name.
+    seconds of training, or "steps" over its steps; "seeds", a curve per seed in place of their
+    mean; "tasks", one picture with a curve per task; "pairs", a heat map over pairs of lengths; or
+    a "sweep" whose columns are named by numbers, one picture with a curve per task. `axis` says
+    what the numbers are. `forms`: the rows under another protocol, by name.
     """
 
-    kind: Literal["curves", "time", "seeds", "tasks", "pairs", "sweep"]
+    kind: Literal["curves", "time", "steps", "seeds", "tasks", "pairs", "sweep"]
     axis: str = "test length"
     tasks: tuple[str, ...]
     forms: dict[str, tuple[str, ...]] = Field(default_factory=dict)

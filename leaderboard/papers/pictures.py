@@ -1,4 +1,4 @@
-"""A filled figure as pictures: accuracy over test lengths, training time, or what was swept."""
+"""A filled figure as pictures: accuracy over test lengths, training, or what was swept."""
 
 from __future__ import annotations
 
@@ -37,7 +37,13 @@ def pictures(filled: Filled) -> list[tuple[str, str, str]]:
     if not isinstance(figure, Figure):
         raise ValueError(f"{figure.label} is no figure")
     name = f"{filled.paper.name}.{figure.label.replace(' ', '-').lower()}"
-    kinds = {"curves": _curves, "time": _curves, "seeds": _curves, "sweep": _sweep}
+    kinds = {
+        "curves": _curves,
+        "time": _curves,
+        "steps": _curves,
+        "seeds": _curves,
+        "sweep": _sweep,
+    }
     kinds |= {"tasks": _tasks, "pairs": _pairs}
     drawn = kinds[figure.kind](filled, figure).items()
     return [
@@ -54,7 +60,7 @@ def _curves(filled: Filled, figure: Figure) -> dict[str, str]:
             alone = [(cell, run) for cell in used for run in cell.used]
             one = [replace(cell, used=(run,), column=_of_seed(cell, run)) for cell, run in alone]
             used = sorted(one, key=lambda cell: cell.used[0].seed)
-        curve = _over_time if figure.kind == "time" else _curve
+        curve = _over_training if figure.kind in ("time", "steps") else _curve
         found[task] = [curve(cell, figure) for cell in used]
     look = styles(curve for drawn in found.values() for curve in drawn)
     title = f"{figure.label}, {filled.protocol.name}"
@@ -79,19 +85,21 @@ def _curve(cell: Cell, figure: Figure) -> Points:
     return Points(cell.column, tuple(points), _metric(figure), cell.used[0].train_length)
 
 
-def _over_time(cell: Cell, figure: Figure) -> Points:
-    """The mean of a cell's runs at every evaluation, at the mean of their seconds."""
+def _over_training(cell: Cell, figure: Figure) -> Points:
+    """The mean of a cell's runs at every evaluation, at its step or the mean of their seconds."""
     points: dict[int, list[Lesson]] = defaultdict(list)
     for run in cell.used:
         for lesson in run.learning:
             points[lesson.step].append(lesson)
     cells = [
         Point(
-            length=round(fmean(one.seconds or 0.0 for one in own)),
+            length=step
+            if figure.kind == "steps"
+            else round(fmean(one.seconds or 0.0 for one in own)),
             seen=False,
-            main=over_seeds([one.test_token or 0.0 for one in own]),
+            main=over_seeds([getattr(one, figure.measure) or 0.0 for one in own]),
         )
-        for _, own in sorted(points.items())
+        for step, own in sorted(points.items())
     ]
     return Points(cell.column, tuple(cells), _metric(figure), None)
 
@@ -144,4 +152,4 @@ def _sweep(filled: Filled, figure: Figure) -> dict[str, str]:
 
 
 def _metric(figure: Figure) -> str:
-    return EXACT if figure.measure in ("exact", "pairs") else TOKENS
+    return EXACT if figure.measure in ("exact", "test_exact", "pairs") else TOKENS

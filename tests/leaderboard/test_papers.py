@@ -20,7 +20,8 @@ from leaderboard.papers import text
 from leaderboard.papers.caption import requests
 from leaderboard.papers.cells import fill
 from leaderboard.papers.paper import Number, Paper, lines_of, names, read
-from leaderboard.papers.pictures import _curve, draw
+from leaderboard.papers.pictures import _curve, _over_training, draw
+from leaderboard.rows import EXACT
 from leaderboard.schema import Record
 from pezoo.registry import check
 from pezoo.spec import parse
@@ -377,6 +378,36 @@ def test_accuracy_over_training_time(paper, tmp_path):
     first, second = requests(fill(paper, paper.figures["2"], [], MINI))
     assert "'[21,30,31,40,41,60,61,100,101]'" in first
     assert second.endswith("--set 'train.lengths=[1,101]'")
+
+
+def test_exact_match_over_the_steps_of_training(tmp_path):
+    paper, along = read("chen2026"), load_protocol("chen2026-mini", ("eval.curve_lengths=6-10",))
+    task, label = "addition(cot=False)", "ideal_sh"
+    model, train, test = (part.model_dump(mode="json") for part in along.settings(task))
+    config = {"track": "decoder", "model": model, "train": train, "eval": test}
+    config |= {"encoding": str(along.fill(task, parse(label))), "encoding_version": 2}
+    last = [_score(length, length <= 5, 0.9) for length in test["lengths"]]
+    records = [
+        Record.of(
+            raw_record(label, seed, protocol=along.name, task=task, config=config)
+            | {"scores": {"last": last, "best": []}}
+            | {"learning": [{"step": 250, "test_exact": low}, {"step": 500, "test_exact": 0.95}]}
+        )
+        for seed, low in ((0, 0.2), (1, 0.4))
+    ]
+    figure = paper.figure("2")
+    filled = fill(paper, figure, records, load_protocol("chen2026-mini"))
+    found = cell(filled, label, "addition(aligned=11,cot=False)")
+    assert found.ours == Number(pytest.approx(95.0), pytest.approx(0.0))
+    points = _over_training(found, figure)
+    assert [(one.length, one.main.mean) for one in points.cells] == [
+        (250, pytest.approx(0.3)),
+        (500, 0.95),
+    ]
+    assert points.metric == EXACT
+    assert "ideal_sh, seed 0: 90 % after 0 s and 500 steps" in text.as_text(filled, 100)
+    assert [path.suffix for path in draw(filled, tmp_path)] == [".svg"]
+    assert fill(paper, paper.figure("2b"), records, load_protocol("chen2026-mini")).runs == []
 
 
 def test_a_picture_of_one_run_is_no_figure_of_records(paper):
