@@ -28,6 +28,7 @@ class CursorEncoding(Encoding):
     Shapes: ctx.x (B, T, D); q, k (B, H, T, K) -> (B, H, T, K + C d_pe), so that the score is one
     inner product. The first layer of cursors reads the token embeddings; any further one reads
     the normalised input of the model's layer that it stands before. Streams are at least float32.
+    With top_weight, the inner product counts the highest frequency by a learned weight per pair.
     """
 
     modes = ("snapped",)
@@ -47,6 +48,8 @@ class CursorEncoding(Encoding):
         sizes = shape.n_layers, shape.n_heads, width
         self.alpha = nn.Parameter(torch.full(sizes, options.alpha))
         self.mu = nn.Parameter(torch.full((shape.n_layers, shape.n_heads), options.mu))
+        weight = torch.full(sizes, options.top_weight) if options.top_weight else None
+        self.top_weight = None if weight is None else nn.Parameter(weight)
 
     def draw(
         self,
@@ -104,7 +107,8 @@ class CursorEncoding(Encoding):
         return q.transpose(1, 2), k.transpose(1, 2)
 
     def param_groups(self) -> list[ParamGroup]:
-        return [ParamGroup([self.alpha], lr=0.03, betas=(0.8, 0.92), weight_decay=0.0)]
+        own = [self.alpha] if self.top_weight is None else [self.alpha, self.top_weight]
+        return [ParamGroup(own, lr=0.03, betas=(0.8, 0.92), weight_decay=0.0)]
 
     def penalty(self) -> Tensor | None:
         """orthogonal |W W' - 1|^2 over the controllers' hidden-to-hidden blocks W."""
@@ -135,7 +139,7 @@ class CursorEncoding(Encoding):
                 e, past = self.layers[group](x[:, read:], ctx, past)
         e = rearrange(e[:, -ctx.new :], "b t (g c) d -> b t g c d", c=self.options.cursors)
         e = self._with_absolute(e, ctx)
-        e = scaled(e, self._coefficients(group), self.options.norm)
+        e = self._weighted(scaled(e, self._coefficients(group), self.options.norm), group)
         heads = "b t (role layer h) c d -> role layer b t h (c d)"  # the queries' come first
         queries, keys = rearrange(e, heads, role=2, h=self.shape.n_heads)
         streams = tuple(zip(queries, keys, strict=True))
@@ -148,12 +152,25 @@ class CursorEncoding(Encoding):
 
     def _coefficients(self, group: int) -> Tensor:
         """(G, C): (1 - mu) |alpha_c| sqrt(K / (C d_pe)) for queries, 1 for keys (Equation 9)."""
-        own = slice(*[*self.starts, self.shape.n_layers][group : group + 2])
+        own = self._own_layers(group)
         alpha = at_least_float32(self.alpha[own]).abs()
         gate = 1 - at_least_float32(self.mu[own]).sigmoid()
         size = math.sqrt(self.shape.d_head / (alpha.shape[-1] * self.options.d_pe))
         queries = (alpha * gate[..., None] * size).flatten(0, 1)
         return torch.cat([queries, torch.ones_like(queries)])
+
+    def _weighted(self, e: Tensor, group: int) -> Tensor:
+        """e (..., G, C, d_pe), the queries' highest frequency, cosine and sine, by its weight."""
+        if self.top_weight is None:
+            return e
+        w = at_least_float32(self.top_weight[self._own_layers(group)]).flatten(0, 1)
+        w = torch.cat([w, torch.ones_like(w)])[..., None]  # (G, C, 1)
+        w = torch.cat([w, w.new_ones(*w.shape[:2], self.options.d_pe // 2 - 1)], -1)
+        return e * torch.cat([w, w], -1)
+
+    def _own_layers(self, group: int) -> slice:
+        """The model's layers that this layer of cursors serves."""
+        return slice(*[*self.starts, self.shape.n_layers][group : group + 2])
 
     def _with_absolute(self, e: Tensor, ctx: Context) -> Tensor:
         """Append a cursor that stands at the true position, or zeros, if asked for."""

@@ -10,7 +10,7 @@ from torch import Tensor
 
 LEAST = {  # the smallest value of an option
     "cursors": 1, "hidden": 1, "window": 1, "copy_every": 0,
-    "gate_noise": 0, "state_noise": 0, "orthogonal": 0,
+    "gate_noise": 0, "state_noise": 0, "orthogonal": 0, "top_weight": 0,
 }  # fmt: skip
 
 
@@ -28,6 +28,7 @@ class CursorOptions:
     ablate_absolute: bool
     mu: float
     alpha: float
+    top_weight: float
     before: str
     copy_every: int
     copy_keys: str

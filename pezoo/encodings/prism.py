@@ -64,6 +64,8 @@ class PRISM(CursorEncoding):
         mu          initial hybrid gate before its sigmoid, learned per head; at -4 heads start by
                     looking at positions alone
         alpha       initial weight of each pair of cursors in the score, learned
+        top_weight  initial weight of the highest frequency in each pair's inner product, learned;
+                    the others have 1, and with 0 it too. At top=1.0 it tells odd from even offsets
     Options of the gates
         before      layers that cursors are computed before, from 0: "0", "0+3"
         controller  "gru", "latch", "conv" or "token", of `hidden` units (pezoo.cursors.controllers)
@@ -113,6 +115,7 @@ class PRISM(CursorEncoding):
         ablate_absolute: bool = False,
         mu: float = 0.0,
         alpha: float = 1.0,
+        top_weight: float = 0.0,
         before: str | int = "0",
         controller: str = "gru",
         hidden: int = 100,
@@ -139,7 +142,7 @@ class PRISM(CursorEncoding):
         options = CursorOptions(
             cursors=cursors, d_pe=d_pe, norm=norm, absolute=absolute, mu=mu, before=str(before),
             ablate_absolute=ablate_absolute, copy_every=copy_every, copy_keys=copy_keys,
-            copy_gate=copy_gate, alpha=alpha,
+            copy_gate=copy_gate, alpha=alpha, top_weight=top_weight,
             controller=controller, hidden=hidden, window=window,
             gate_scale=gate_scale, reset_bias=reset_bias, key_bias=key_bias, query_bias=query_bias,
             gate_noise=gate_noise, state_noise=state_noise, orthogonal=orthogonal, w_hh=w_hh,

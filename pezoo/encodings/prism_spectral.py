@@ -70,6 +70,7 @@ class PRISMSpectral(CursorEncoding):
         ablate_absolute: bool = False,
         mu: float = 0.0,
         alpha: float = 1.0,
+        top_weight: float = 0.0,
         stride: int = 1,
         learned_steps: bool = False,
         before: str | int = "0",
@@ -94,7 +95,7 @@ class PRISMSpectral(CursorEncoding):
         options = CursorOptions(
             cursors=cursors, d_pe=d_pe, norm=norm, absolute=absolute, mu=mu, before=str(before),
             ablate_absolute=ablate_absolute, copy_every=copy_every, copy_keys=copy_keys,
-            copy_gate=copy_gate, alpha=alpha,
+            copy_gate=copy_gate, alpha=alpha, top_weight=top_weight,
             controller=controller, hidden=hidden, window=window,
             stride=stride, gate_scale=gate_scale, reset_bias=reset_bias, key_bias=key_bias,
             query_bias=query_bias, gate_noise=gate_noise, state_noise=state_noise,

@@ -21,7 +21,8 @@ class PRISMTrio(PRISMSpectral):
 
     Gates read the present token and which tokens have occurred (the latch of
     pezoo.cursors.controllers), so that they cannot count: cursors must. The highest frequency is
-    pi, which tells odd from even offsets.
+    pi, which tells odd from even offsets; each pair of cursors learns how much it weighs, from 4
+    times the others' weight on.
 
     Example: of 5839472,3= the looking cursor takes the position of the 3 when it reads "3" after
     the comma, and steps +1 from then on.
@@ -37,6 +38,7 @@ class PRISMTrio(PRISMSpectral):
 
     summary = "prism_spectral, a cursor that looks up and two that walk"
     paper = "after Lee 2025"
+    version = 2
 
     def __init__(self, shape: Shape, *, d_pe: int = 32, hidden: int = 100) -> None:
         super().__init__(
@@ -49,6 +51,7 @@ class PRISMTrio(PRISMSpectral):
             stride=2,
             top=1.0,
             alpha=1.5,
+            top_weight=4.0,
             query_bias=3.0,
             copy_every=3,
             copy_gate=True,

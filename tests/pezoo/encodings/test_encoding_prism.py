@@ -272,7 +272,11 @@ def oracle(prism, x, q, k, layer):
                     content = float(q[row, head, i] @ k[row, head, j]) / math.sqrt(shape.d_head)
                     position = 0.0
                     for c in range(c_all):
-                        inner = sum(a * z for a, z in zip(e_q[i][c], e_k[j][c], strict=True))
+                        terms = [a * z for a, z in zip(e_q[i][c], e_k[j][c], strict=True)]
+                        inner = sum(terms)
+                        if prism.top_weight is not None:
+                            more = float(prism.top_weight[layer, head, c]) - 1
+                            inner += more * (terms[0] + terms[d_pe // 2])
                         position += abs(float(prism.alpha[layer, head, c])) * inner
                     position /= math.sqrt(c_all * d_pe)
                     logits[row, head, i, j] = mu * content + (1 - mu) * position
@@ -294,6 +298,25 @@ def test_the_score_is_equation_9(norm, absolute, gamma, support):
         for layer in range(2):
             got, want = score(prism, x, q, k, layer), oracle(prism, x, q, k, layer)
             torch.testing.assert_close(got, want, atol=1e-6, rtol=1e-5)  # sinusoids are float32
+
+
+@pytest.mark.parametrize("absolute", [False, True])
+def test_the_highest_frequency_has_a_weight_per_pair(absolute):
+    prism = tiny(top_weight=4.0, absolute=absolute)
+    assert prism.top_weight.shape == prism.alpha.shape
+    assert prism.param_groups()[0].params == [prism.alpha, prism.top_weight]
+    x = torch.randn(2, 5, 6, dtype=D)
+    q, k = torch.randn(2, 2, 2, 5, 4, dtype=D).unbind(0)
+    with torch.no_grad():
+        plain = tiny(absolute=absolute)
+        missing = plain.load_state_dict(prism.state_dict(), strict=False)
+        assert missing.unexpected_keys == ["top_weight"]
+        prism.top_weight.fill_(1.0)
+        torch.testing.assert_close(score(prism, x, q, k, 1), score(plain, x, q, k, 1))
+        prism.top_weight.copy_(torch.randn_like(prism.top_weight))
+        for layer in range(2):
+            got, want = score(prism, x, q, k, layer), oracle(prism, x, q, k, layer)
+            torch.testing.assert_close(got, want, atol=1e-6, rtol=1e-5)
 
 
 def test_alpha_has_its_own_optimiser_settings():

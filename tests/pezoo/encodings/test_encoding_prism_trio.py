@@ -8,7 +8,7 @@ from pezoo.registry import make
 SHAPE = Shape(64, 4, 16, 2, 20)
 TYPED = (
     "prism_spectral(cursors=3,d_pe=32,controller=latch,window=1,stride=2,top=1.0,alpha=1.5,"
-    "query_bias=3.0,copy_every=3,copy_gate=true)"
+    "top_weight=4.0,query_bias=3.0,copy_every=3,copy_gate=true)"
 )
 
 
