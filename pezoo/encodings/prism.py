@@ -20,6 +20,7 @@ from pezoo.cursors.pictures import pictures
 from pezoo.functional import at_least_float32, cursor_frequencies
 from pezoo.kernels.backends import choose
 from pezoo.kernels.histogram import Copy, Gates, histogram_scan, histogram_stream, sharpen, update
+from pezoo.kernels.histogram.strides import strided_scan
 from pezoo.pictures import Picture
 from pezoo.prism_math import *  # noqa: F403  (the paper's equations, beside what uses them)
 from pezoo.registry import register
@@ -56,6 +57,7 @@ class PRISM(CursorEncoding):
         gamma       initial sharpness, learned per cursor above 1 (1.0 turns sharpening off)
         eps         added to every bin before sharpening, above 0
         support     "symmetric" (Algorithm 1) or "one_sided" (Section 5.1: no offset below 0)
+        stride      the largest step of a cursor; more than one is plain torch, and slower
         similarity  "cosine", "geometric", "rbf" or "laplacian", with base or bandwidth
         top         the highest frequency of "geometric", in units of pi
         norm        "frobenius" (sqrt(d_pe) over the norm across cursors) or "scale" (sqrt(2/C))
@@ -90,7 +92,7 @@ class PRISM(CursorEncoding):
     spread over layers and eps are not given there: each layer has its own cursors, eps is 1e-8.
     Deviation: there all actions start equally likely (Figure 11; reset_bias=0, key_bias=0), here
     resets start rare and key cursors count tokens. Noise, gate_scale, "geometric", the gate
-    networks but "gru" and the mode are ours.
+    networks but "gru", stride, top_weight and the mode are ours.
     """
 
     summary = "learned histograms over relative positions"
@@ -115,6 +117,7 @@ class PRISM(CursorEncoding):
         ablate_absolute: bool = False,
         mu: float = 0.0,
         alpha: float = 1.0,
+        stride: int = 1,
         top_weight: float = 0.0,
         before: str | int = "0",
         controller: str = "gru",
@@ -138,11 +141,13 @@ class PRISM(CursorEncoding):
             raise ValueError(f"eps must be above 0, was {eps}: sharpening takes logarithms")
         if support not in ("symmetric", "one_sided"):
             raise ValueError(f"support must be symmetric or one_sided, was {support!r}")
+        if stride < 1 or (stride > 1 and support == "one_sided"):
+            raise ValueError(f"stride must be at least 1, and 1 where one_sided, was {stride}")
         frequencies = partial(cursor_frequencies, similarity, d_pe, base, bandwidth, top=top)
         options = CursorOptions(
             cursors=cursors, d_pe=d_pe, norm=norm, absolute=absolute, mu=mu, before=str(before),
             ablate_absolute=ablate_absolute, copy_every=copy_every, copy_keys=copy_keys,
-            copy_gate=copy_gate, alpha=alpha, top_weight=top_weight,
+            copy_gate=copy_gate, alpha=alpha, top_weight=top_weight, stride=stride,
             controller=controller, hidden=hidden, window=window,
             gate_scale=gate_scale, reset_bias=reset_bias, key_bias=key_bias, query_bias=query_bias,
             gate_noise=gate_noise, state_noise=state_noise, orthogonal=orthogonal, w_hh=w_hh,
@@ -158,6 +163,8 @@ class PRISM(CursorEncoding):
         return pictures(self, layers)
 
     def kernels(self) -> dict[str, str]:
+        if self.options.stride > 1:
+            return {"histogram_scan": "reference"}
         return {"histogram_scan": choose("histogram", at_least_float32(self.mu))}
 
 
@@ -190,10 +197,12 @@ class Histograms(Scan):
         state: Tensor | None,
         count: Tensor | None,
     ) -> tuple[Tensor, Tensor]:
-        if count is None:
+        if count is None and moves.shape[-1] == 3:
             return self._stream(reset, moves, copy, state)
         h = self.histograms(reset, moves, copy, state)
         e = h @ self.table(h)
+        if count is None:
+            return e, h[:, -1]
         start = h.new_ones(*h[:, 0].shape[:2], 1) if state is None else state
         missing = h.shape[-1] - start.shape[-1]
         left = 0 if self.one_sided else missing // 2
@@ -215,6 +224,8 @@ class Histograms(Scan):
         self, reset: Tensor, moves: Tensor, copy: Copy | None = None, state: Tensor | None = None
     ) -> Tensor:
         """(B, T, C, L) histograms after each token; the offsets are those of `table`."""
+        if moves.shape[-1] > 3:
+            return strided_scan(reset, moves, self.gamma, state, self.eps, copy)
         gates = _gates(reset, moves)
         return histogram_scan(
             gates, self.gamma, state, self.eps, copy=copy, one_sided=self.one_sided
