@@ -20,7 +20,7 @@ from pezoo.cursors.pictures import pictures
 from pezoo.functional import at_least_float32, cursor_frequencies
 from pezoo.kernels.backends import choose
 from pezoo.kernels.histogram import Copy, Gates, histogram_scan, histogram_stream, sharpen, update
-from pezoo.kernels.histogram.strides import strided_scan
+from pezoo.kernels.histogram.strides import strided_scan, strided_steps
 from pezoo.pictures import Picture
 from pezoo.prism_math import *  # noqa: F403  (the paper's equations, beside what uses them)
 from pezoo.registry import register
@@ -197,12 +197,10 @@ class Histograms(Scan):
         state: Tensor | None,
         count: Tensor | None,
     ) -> tuple[Tensor, Tensor]:
-        if count is None and moves.shape[-1] == 3:
+        if count is None:
             return self._stream(reset, moves, copy, state)
         h = self.histograms(reset, moves, copy, state)
         e = h @ self.table(h)
-        if count is None:
-            return e, h[:, -1]
         start = h.new_ones(*h[:, 0].shape[:2], 1) if state is None else state
         missing = h.shape[-1] - start.shape[-1]
         left = 0 if self.one_sided else missing // 2
@@ -211,7 +209,13 @@ class Histograms(Scan):
     def _stream(
         self, reset: Tensor, moves: Tensor, copy: Copy | None, state: Tensor | None
     ) -> tuple[Tensor, Tensor]:
-        """The same where every row has all tokens: in chunks that keep memory small."""
+        """The same where every row has all tokens, without all histograms in memory."""
+        if moves.shape[-1] > 3:
+            e, h = [], state
+            for h in strided_steps(reset, moves, self.gamma, state, self.eps, copy):
+                e.append(h @ self.table(h))
+            assert h is not None
+            return torch.stack(e, 1), h
         first = 1 if state is None else state.shape[-1]
         size = first + (1 if self.one_sided else 2) * reset.shape[1]
         gates = _gates(reset, moves)

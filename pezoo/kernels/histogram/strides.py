@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
@@ -30,11 +32,24 @@ def strided_scan(
 
     Source: ours, after Lee 2025, "Position as Probability", Algorithm 1, which has steps of one.
     """
+    rows = list(strided_steps(reset, moves, gamma, state, eps, copy))
+    size = rows[-1].shape[-1]
+    return torch.stack([pad(h, ((size - h.shape[-1]) // 2,) * 2) for h in rows], 1)
+
+
+def strided_steps(
+    reset: Tensor,
+    moves: Tensor,
+    gamma: Tensor | None,
+    state: Tensor | None,
+    eps: float,
+    copy: Copy | None,
+) -> Iterator[Tensor]:
+    """The same token by token: (B, C, L0 + 2 stride (i + 1)) after token i."""
     b, t, c = reset.shape
     stride = moves.shape[-1] // 2
     h = reset.new_ones(b, c, 1) if state is None else state
     seen = h.shape[-1] // 2 // stride
-    rows = []
     for i in range(t):
         h = _moved(h, reset[:, i, :, None], moves[:, i], stride)
         if copy is not None:
@@ -43,8 +58,7 @@ def strided_scan(
             source = pad(source, (first, h.shape[-1] - first - source.shape[-1]))
             h = h * copy.none[:, i, :, None] + source
         h = h if gamma is None else sharpen(h, gamma, eps)
-        rows.append(pad(h, ((t - 1 - i) * stride,) * 2))
-    return torch.stack(rows, 1)
+        yield h
 
 
 def _moved(h: Tensor, reset: Tensor, moves: Tensor, stride: int) -> Tensor:

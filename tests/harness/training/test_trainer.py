@@ -76,7 +76,8 @@ def test_the_rate_by_hand():
 def test_groups_of_the_optimiser():
     trainer = start(config_of(PRISM, "train.lr=1e-3"))
     rest, alpha = trainer.optimiser.param_groups
-    assert alpha["params"] == [trainer.model.encoding.alpha]
+    own = trainer.model.encoding
+    assert list(map(id, alpha["params"])) == [id(own.alpha), id(own.top_weight)]
     assert (alpha["peak"], alpha["betas"], alpha["weight_decay"]) == (0.03, (0.8, 0.92), 0.0)
     assert (rest["peak"], rest["betas"], rest["weight_decay"]) == (1e-3, (0.9, 0.98), 0.01)
     taken = [id(p) for group in (rest, alpha) for p in group["params"]]
@@ -202,7 +203,7 @@ def test_the_answer_alone_is_supervised():
 
 def test_the_penalty_is_in_the_loss():
     losses = [
-        start(config_of(f"prism(cursors=1,d_pe=8,hidden=6,orthogonal={weight})"))
+        start(config_of(f"prism(controller=gru,d_pe=8,hidden=6,orthogonal={weight})"))
         for weight in (0.0, 10.0)
     ]
     for trainer in losses:
