@@ -6,12 +6,13 @@ Engines: local, stack (seeds as one model), ddp (two processes of torchrun), ray
 the command starts). Three seeds are first trained without interruption, then in commands that are
 killed (SIGKILL, in turn the command alone and all of its processes) within two seconds after they
 saved something, each followed by the same command. After a kill every run's newest checkpoint must
-be whole and not older than before. In the end records and weights must be those of the whole runs:
-bit for bit, or, for a stack, within 1e-4.
+be whole and not older than before. Where all three have finished, records and weights must be those
+of the whole runs: bit for bit, or, for a stack, within 1e-4. Then the next round begins.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import random
 import signal
@@ -63,21 +64,26 @@ class Report:
         return self.damaged_or_older_checkpoints + self.lost_records + self.other_results
 
 
-def soak(engine: str, root: Path, kills: int, seed: int = 0) -> Report:
-    """Kill so many commands, round after round, and finish the last round."""
+def soak(engine: str, root: Path, kills: int, seed: int = 0, minutes: float = math.inf) -> Report:
+    """Kill until there are that many kills or minutes, then finish the round that was begun."""
     report, draws, began = Report(), random.Random(seed), time.monotonic()
+
+    def enough() -> bool:
+        return report.kills >= kills or time.monotonic() - began > 60 * minutes
+
     protocol = load_protocol("quick", LONG)
     configs = [resolve(protocol, "copy", parse("rope"), s, "cpu", "auto") for s in range(3)]
     whole = root / "whole"
-    command(engine, whole).wait()
+    if code := command(engine, whole).wait():
+        raise RuntimeError(f"without interruption the command ended with exit code {code}")
     for part in count():
         cut, steps = root / f"part-{part}", [0] * len(configs)
         while any(finished(cut / config.hash) is None for config in configs):
             process, saved = command(engine, cut), _saved(cut)
             report.commands += 1
-            while report.kills < kills and process.poll() is None and not _saved(cut) - saved:
+            while not enough() and process.poll() is None and not _saved(cut) - saved:
                 time.sleep(0.01)
-            if report.kills < kills and process.poll() is None:
+            if not enough() and process.poll() is None:
                 time.sleep(draws.uniform(0, 2))
                 alone = report.kills % 2 == 0
                 process.kill() if alone else os.killpg(process.pid, signal.SIGKILL)
@@ -91,7 +97,7 @@ def soak(engine: str, root: Path, kills: int, seed: int = 0) -> Report:
             _compare(config, whole, cut, engine, report)
         report.rounds += 1
         report.seconds = round(time.monotonic() - began, 1)
-        if report.kills >= kills:
+        if enough():
             return report
     raise AssertionError
 
@@ -153,14 +159,15 @@ def _near(one: dict[str, bytes], two: dict[str, bytes]) -> bool:
 @click.command()
 @click.option("--engine", type=click.Choice(sorted(ENGINES)), multiple=True, default=["stack"])
 @click.option("--kills", default=50, show_default=True, help="Of each engine.")
+@click.option("--minutes", default=math.inf, help="Of each engine; no more kills after them.")
 @click.option("--root", type=click.Path(path_type=Path), required=True, help="An empty folder.")
 @click.option("--seed", default=0, show_default=True, help="Of the moments of the kills.")
-def main(engine: Sequence[str], kills: int, root: Path, seed: int) -> None:
+def main(engine: Sequence[str], kills: int, minutes: float, root: Path, seed: int) -> None:
     """Kill commands at random moments and check that nothing was lost; exit code 1 if it was."""
     torch.set_num_threads(1)
     faults = 0
     for name in engine:
-        report = soak(name, root / name, kills, seed)
+        report = soak(name, root / name, kills, seed, minutes)
         faults += report.faults
         words = (f"{key.replace('_', ' ')} {value}" for key, value in asdict(report).items())
         click.echo(f"{name}: {', '.join(words)}")

@@ -7,6 +7,8 @@ import re
 import unicodedata
 from typing import Any
 
+from pydantic_core import to_jsonable_python
+
 _FORMULA = re.compile(r"[\s'\"]*[=+\-@\uff1d\uff0b\uff0d\uff20|%]")
 _PLAIN = re.compile(  # what Markdown leaves alone, or else one character
     r"([A-Za-z0-9 ,;?'()=%]|[^\x00-\x7f]|[:/](?!/)|(?<=[^\W_])[_-](?=[^\W_])|(?<=\w )-(?= )|(?<==)-"
@@ -25,7 +27,10 @@ def hidden(char: str) -> bool:
 
 def shown(text: str, limit: int = 2000) -> str:
     """The text on one line: every run of space or hidden characters becomes one space."""
-    return " ".join("".join(" " if hidden(char) else char for char in text[:limit]).split())
+    text = text[:limit]
+    if not text.isprintable():  # nothing hidden is printable
+        text = "".join(" " if hidden(char) else char for char in text)
+    return " ".join(text.split())
 
 
 def markdown_text(text: str) -> str:
@@ -46,10 +51,12 @@ def markdown_text(text: str) -> str:
 def script_json(value: Any) -> str:
     """JSON that ends no script element and no line of JavaScript, whatever texts it holds.
 
+    Parts of records are as their fields.
+
     >>> script_json("</script>")
     '"\\\\u003c/script\\\\u003e"'
     """
-    text = json.dumps(value, ensure_ascii=True, allow_nan=False, sort_keys=True)
+    text = json.dumps(value, allow_nan=False, sort_keys=True, default=to_jsonable_python)
     return text.translate({ord(char): f"\\u{ord(char):04x}" for char in "<>&"})
 
 

@@ -13,6 +13,7 @@ from markupsafe import Markup, escape
 
 from leaderboard import text
 from leaderboard.bibliography import cited
+from leaderboard.config import RunConfig
 from leaderboard.escape import command_text, markdown_text, script_json
 from leaderboard.files import slug
 from leaderboard.prose import prose
@@ -39,6 +40,11 @@ def known(part: Any) -> list[tuple[str, str]]:
     return list(flat("", {name: value for name, value in values.items() if value is not None}))
 
 
+def settings(config: RunConfig) -> list[tuple[str, str]]:
+    """Every setting of a run, as ("train.steps", "1500")."""
+    return sorted(flat("", config.model_dump(mode="json")))
+
+
 def pairs(items: Iterable[tuple[str, Any]]) -> Markup:
     """Rows of a table of names and values."""
     return Markup("".join(_pair(name, str(value)) for name, value in items))
@@ -62,7 +68,7 @@ def _score_row(score: Score, train_length: int) -> str:
         return f'{row}<td class="words" colspan="6">{score.status}{note}</td></tr>\n'
     cells = text.percent(score.exact), text.wilson_text(score.correct, score.count), score.correct
     cells += score.count, text.percent(score.token), score.method
-    return f"{row}{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>\n"
+    return f"{row}<td>{'</td><td>'.join(map(str, cells))}</td></tr>\n"
 
 
 _TEMPLATES = Environment(
@@ -71,6 +77,7 @@ _TEMPLATES = Environment(
     undefined=StrictUndefined,
     trim_blocks=True,
     lstrip_blocks=True,
+    auto_reload=False,
 )
 _TEMPLATES.globals |= {
     "flat": flat,
@@ -94,6 +101,7 @@ _TEMPLATES.filters |= {
     "reach": text.reach_text,
     "rows_as_markdown": text.rows_as_markdown,
     "score_rows": score_rows,
+    "settings": settings,
     "slug": slug,
     "times": text.times,
     "unseen": partial(text.unseen_text, intervals=False),

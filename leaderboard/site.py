@@ -141,7 +141,7 @@ def _pages(
 
 def _shared(
     tables: Sequence[Table], records: Sequence[Record], data: dict[str, Any]
-) -> Iterator[tuple[str, str]]:
+) -> Iterator[tuple[str, str | bytes]]:
     rows = [row for table in tables for row in table.rows]
     look = styles(rows)
     yield "data.js", script("DATA", data)

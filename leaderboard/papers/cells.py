@@ -76,11 +76,12 @@ def fill(
     if part.along:
         protocol = _along(protocol)
         lengths = frozenset(protocol.eval.curve_lengths or ())
-    by_kind, records = defaultdict(list), list(records)
+    lines = list(lines_of(paper, part, protocol.name))
+    known = {column.task(line.task) for line in lines for column in part.columns}
+    by_kind, records = defaultdict(list), [one for one in records if one.task in known]
     for record in records:
         by_kind[record.task, record.config.encoding].append(record)
     cells = []
-    lines = list(lines_of(paper, part, protocol.name))
     for line in lines:
         for column in part.columns:
             options = [
@@ -97,8 +98,7 @@ def fill(
                 paper=line.numbers.get(column.name),
             )
             cells.append(replace(cell, **max(options, key=_goodness, default={})))
-    known = {column.task(line.task) for line in lines for column in part.columns}
-    named = [one for one in records if _of(protocol, one) and one.task in known]
+    named = [one for one in records if _of(protocol, one)]
     filled = Filled(paper, part, protocol, lengths, tuple(cells))
     used = {record.run for record in filled.runs}
     return replace(filled, others=sum(record.run not in used for record in named))

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from leaderboard import site
 from leaderboard.catalog import Catalog, read
 from leaderboard.check import check
-from leaderboard.escape import csv_text
+from leaderboard.escape import csv_text, hidden, shown
 from leaderboard.files import slug
 from leaderboard.formula import formula
 from leaderboard.markdown import files
@@ -36,6 +36,13 @@ texts = st.one_of(
     st.tuples(st.text(visible, max_size=9), st.sampled_from(SNIPPETS)).map("".join),
 )
 shares = st.integers(0, 100)
+
+
+@given(st.one_of(texts, st.text(max_size=60)))
+def test_a_shown_text_is_one_line_without_hidden_characters(text):
+    words = "".join(" " if hidden(char) else char for char in text).split()
+    assert shown(text) == " ".join(words)
+    assert not any(map(hidden, shown(text)))
 
 
 @st.composite
