@@ -79,9 +79,12 @@ class ProtocolDoc:
     settings: dict[str, Any]
     versions: tuple[Protocol, ...]
 
-    def chosen_on(self, encoding: str) -> tuple[str, ...]:
-        """The tasks that options of an encoding, or of what it wraps, were chosen on."""
-        own = self.versions[0].chosen_on
+    def chosen_on(self, encoding: str, record: Record) -> tuple[str, ...]:
+        """The tasks that options of an encoding, or of what it wraps, were chosen on.
+
+        By the version of the protocol that the record has.
+        """
+        own = (self.version_of(record) or self.versions[0]).chosen_on
         return tuple(task for name in encoding.split(":") for task in own.get(name, ()))
 
     def version_of(self, record: Record) -> Protocol | None:

@@ -194,7 +194,7 @@ def _row(row: Row, seeds: int, table: Table, base: str, catalog: Catalog) -> dic
     """Every field of a row, and what only the pages need."""
     current = catalog.version(bare(row.spec))
     known = catalog.protocols.get(base)
-    chosen_on = known.chosen_on(bare(row.encoding)) if known else ()
+    chosen_on = known.chosen_on(bare(row.encoding), table.first) if known else ()
     seed_of = {record.run: record.seed for record in table.records}
     return vars(row) | {
         "bare": bare(row.encoding),

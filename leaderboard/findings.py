@@ -154,7 +154,7 @@ def chosen(tables: Sequence[Table], catalog: Catalog) -> set[str]:
         for table in tables
         for row in table.rows
         if (known := catalog.protocols.get(table.base))
-        and bare(table.first.task) in known.chosen_on(bare(row.encoding))
+        and bare(table.first.task) in known.chosen_on(bare(row.encoding), table.first)
     }
 
 
@@ -162,11 +162,12 @@ def disclosure(tables: Sequence[Table], catalog: Catalog) -> str:
     """Which encodings' options were chosen on tasks of these tables; "" for none."""
     labels = chosen(tables, catalog)
     rows = [row for table in tables for row in table.rows]
-    names = {bare(row.encoding) for row in rows if row.label in labels}
+    names = sorted({bare(row.encoding) for row in rows if row.label in labels})
     if not names:
         return ""
+    listed = " and ".join([", ".join(names[:-1]), names[-1]] if names[1:] else names)
     return (
-        f"† Options of {' and '.join(sorted(names))} were chosen on results of these tasks; "
+        f"† Options of {listed} were chosen on results of these tasks; "
         "the other encodings have their papers' values."
     )
 

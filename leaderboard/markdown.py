@@ -79,7 +79,10 @@ def _readme(tables: Sequence[Table], path: Path, catalog: Catalog | None) -> tup
     readme = path.parent.parent / "README.md"
     if not readme.is_file():
         return readme, ""
-    return readme, filled(readme.read_text("utf-8"), tables, catalog or Catalog())
+    try:
+        return readme, filled(readme.read_text("utf-8"), tables, catalog or Catalog())
+    except ValueError as error:  # not UTF-8, or a comment is missing
+        raise ValueError(f"{readme}: {error}") from error
 
 
 def page(tables: Sequence[Table], catalog: Catalog | None = None) -> str:

@@ -18,12 +18,18 @@ from leaderboard.text import reach_text
 
 BEGIN = "<!-- made by pezoo leaderboard build -->"
 END = "<!-- end -->"
+MOST = 12  # rows, the one of all others included
 
 
 def filled(text: str, tables: Sequence[Table], catalog: Catalog) -> str:
-    """A README with the table between its two comments made anew; unchanged where it has none."""
+    """A README with the table between its two comments made anew; unchanged where it has none.
+
+    Errors: ValueError where one is missing, or they are the wrong way round.
+    """
     before, begin, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)
+    if not end and (begin or END in text):
+        raise ValueError(f"a README needs {BEGIN} and, after it, {END}; or neither")
     own = main_tables(tables)
     if not end or not own:
         return text
@@ -32,7 +38,7 @@ def filled(text: str, tables: Sequence[Table], catalog: Catalog) -> str:
 
 def _block(tables: Sequence[Table], catalog: Catalog) -> str:
     lines = bare_lines(overview(tables))
-    far = [line for line in lines if (line.reach or 0) > 1]
+    far = [line for line in lines if (line.reach or 0) > 1][: MOST - 1]
     rest = [line for line in lines if line not in far]
     marks = chosen(tables, catalog)
     rows = [[_name(line, marks), *map(_cell, line.rows), _cost([line])] for line in far]
@@ -44,16 +50,18 @@ def _block(tables: Sequence[Table], catalog: Catalog) -> str:
     heads = ["encoding", *(markdown_text(table.first.task) for table in tables), "CPU s a run"]
     table = tabulate(rows, heads, tablefmt="pipe", disable_numparse=True)
     others = ", ".join(_name(line, marks) for line in rest)
-    after = f"\nNo farther than the training length on any task: {others}.\n" if rest else ""
+    after = f"\nThe others: {others}.\n" if rest else ""
     return f"\n{_intro(lines, tables, catalog)}\n\n{table}\n{after}"
 
 
 def _intro(lines: Sequence[Line], tables: Sequence[Table], catalog: Catalog) -> str:
-    seeds = {seed for line in lines for row in line.own for seed in row.seeds}
+    counts = sorted({len(row.seeds) for line in lines for row in line.own if row.seeds}) or [0]
+    seeds = "one seed" if counts == [1] else f"{counts[-1]} seeds"
+    seeds = f"{counts[0]} to {seeds}" if counts[1:] else seeds
     return (
         f"Up to how many times the training length at least {PASS} of the answers are right in "
-        f"every token, on average over the seeds ({', '.join(map(str, sorted(seeds)))}); 0: not "
-        f"even up to it; ≥: to the longest length tested. {disclosure(tables, catalog)}"
+        f"every token, on average over {seeds}; 0: not even up to it; ≥: to the longest length "
+        f"tested. {disclosure(tables, catalog)}"
     ).strip()
 
 

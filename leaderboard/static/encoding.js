@@ -9,7 +9,7 @@
 
   const columns = [
     { key: "task", title: "task", value: ({ table }) => table.task, cell: ({ table }) => el("a", { href: PZ.href(PZ.own(window.DATA.tasks, table.task).page) + PZ.kept() }, table.task), align: "left", start: "asc" },
-    { key: "encoding", title: "as", value: ({ row }) => row.label, cell: ({ row }) => el("span", { class: "name", title: row.spec }, PZ.breakable(PZ.short(row.label)), PZ.badges({ ...row, earlier: table.version, chosen_words: row.chosen_here && !row.mode ? "options chosen on this task" : "" })), align: "left", start: "asc" },
+    { key: "encoding", title: "as", value: ({ row }) => row.label, cell: ({ row }) => el("span", { class: "name", title: row.spec }, PZ.breakable(PZ.short(row.label)), PZ.badges({ ...row, earlier: table.version, chosen_words: row.chosen_here && !row.mode ? "options chosen on this task" : "" })), align: "left", css: "wrap", start: "asc" },
     { key: "rank", title: "rank", value: ({ row }) => row.rank, cell: ({ row, table }) => (row.mode ? "" : PZ.rank(row) + " of " + table.rows.filter((one) => one.rank !== null).length), start: "asc" },
     { key: "unseen", title: "unseen mean, %", value: ({ row }) => scaled(row.unseen?.mean), cell: ({ row }) => (row.unseen ? el("span", {}, percent(row.unseen.mean), el("small", {}, interval(row.unseen.low, row.unseen.high))) : el("span", { class: "words" }, row.unseen_note)) },
     { key: "low", title: "low", hide: true, value: ({ row }) => scaled(row.unseen?.low) },

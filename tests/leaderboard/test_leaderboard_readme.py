@@ -37,13 +37,26 @@ def test_far_encodings_have_rows_and_the_others_share_one(made, known):
         ["alibi", "≥2x", "1.5x"],
         ["rope", "1.5x", "not run"],
     ]
-    assert "No farther than the training length on any task: nope." in lines
+    assert "The others: nope." in lines
     assert [lines[0], lines[-1]] == ["# Name", "More."]
 
 
 def test_a_readme_without_its_comments_stays(made, known):
     assert filled("# Name\n", made, known) == "# Name\n"
     assert filled(EMPTY, [], known) == EMPTY
+
+
+@pytest.mark.parametrize("text", [f"{BEGIN}\n", f"{END}\n", f"{END}\n{BEGIN}\n"])
+def test_one_comment_alone_is_refused(made, known, tmp_path, text):
+    page, readme = tmp_path / "leaderboard" / "LEADERBOARD.md", tmp_path / "README.md"
+    readme.write_text(text, encoding="utf-8")
+    page.parent.mkdir()
+    for do in (write_markdown, stale):
+        with pytest.raises(ValueError, match=r"README.md: a README needs <!-- made by"):
+            do(made, page, known)
+    readme.write_bytes(b"\xff")
+    with pytest.raises(ValueError, match=r"README.md: 'utf-8' codec"):
+        stale(made, page, known)
 
 
 def test_a_readme_that_is_out_of_date_is_refused(made, known, tmp_path):
