@@ -54,7 +54,7 @@ def check(
     refused: list[str] = []
     warnings: list[str] = []
     runs: dict[str, Path] = {}
-    data: dict[tuple[str, str], tuple[int, Path]] = {}  # (settings, data) -> seed
+    drawn: dict[tuple[str, ...], tuple[int, Path]] = {}  # what a seed draws -> seed
     found = paths_of(paths, refused, committed=tree)
     for path in found:
         record = read(path)
@@ -64,17 +64,23 @@ def check(
             reasons += _misplaced(record, path) if tree else ()
             if (first := runs.setdefault(record.run, path)) != path:
                 reasons.append(f"run {record.run} is also in {_name(first)}")
-            if record.data_hash:
-                key = record.shared_hash, record.data_hash
-                seed, other = data.setdefault(key, (record.seed, path))
+            for what, key in _draws(record):
+                seed, other = drawn.setdefault((what, *key), (record.seed, path))
                 if seed != record.seed:
-                    reasons.append(
-                        f"seed {record.seed} has the data of seed {seed}, {_name(other)}"
-                    )
+                    words = f"seed {record.seed} has the {what} of seed {seed}, {_name(other)}"
+                    reasons.append(words)
             warnings += [f"{_name(path)}: {text}" for text in _doubts(record, catalog)]
         if reasons:
             refused.append(f"{_name(path)}: {'; also '.join(reasons)}")
     return CheckReport(len(found), tuple(refused), tuple(warnings))
+
+
+def _draws(record: Record) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """What no two seeds have in common, and what tells it apart."""
+    if record.data_hash:
+        yield "data", (record.shared_hash, record.data_hash)
+    if record.backbone_hash:
+        yield "initial weights", (record.backbone_hash,)
 
 
 def _name(path: Path) -> str:

@@ -239,3 +239,9 @@ def test_what_cannot_be_built_is_refused(raw, save):
     assert "base must be above 0, was -5.0" in result.output
     assert "symbols must be within 2..10" in result.output
     assert "3 records checked, 2 refused" in result.output
+
+
+def test_runs_of_different_seeds_have_different_initial_weights(raw, save):
+    one, same, other = (raw("rope", seed, backbone_hash=text) for seed, text in enumerate("aab"))
+    (line,) = check([save(one, same, other)], KNOWN).refused
+    assert "001.json: seed 1 has the initial weights of seed 0, " in line
