@@ -139,9 +139,10 @@ class CursorEncoding(Encoding):
                 e, past = self.layers[group](x[:, read:], ctx, past)
         e = rearrange(e[:, -ctx.new :], "b t (g c) d -> b t g c d", c=self.options.cursors)
         e = self._with_absolute(e, ctx)
-        e = self._weighted(scaled(e, self._coefficients(group), self.options.norm), group)
+        e = scaled(e, self._coefficients(group), self.options.norm)
         heads = "b t (role layer h) c d -> role layer b t h (c d)"  # the queries' come first
         queries, keys = rearrange(e, heads, role=2, h=self.shape.n_heads)
+        queries = queries if self.top_weight is None else queries * self._frequency_weights(group)
         streams = tuple(zip(queries, keys, strict=True))
         ctx.memo[f"{self.name}.{group}"] = memory.after(x, past, streams)
 
@@ -159,14 +160,12 @@ class CursorEncoding(Encoding):
         queries = (alpha * gate[..., None] * size).flatten(0, 1)
         return torch.cat([queries, torch.ones_like(queries)])
 
-    def _weighted(self, e: Tensor, group: int) -> Tensor:
-        """e (..., G, C, d_pe), the queries' highest frequency, cosine and sine, by its weight."""
-        if self.top_weight is None:
-            return e
-        w = at_least_float32(self.top_weight[self._own_layers(group)]).flatten(0, 1)
-        w = torch.cat([w, torch.ones_like(w)])[..., None]  # (G, C, 1)
-        w = torch.cat([w, w.new_ones(*w.shape[:2], self.options.d_pe // 2 - 1)], -1)
-        return e * torch.cat([w, w], -1)
+    def _frequency_weights(self, group: int) -> Tensor:
+        """(layers, 1, 1, H, C d_pe): top_weight for the highest frequency, 1 for the others."""
+        assert self.top_weight is not None
+        top = at_least_float32(self.top_weight[self._own_layers(group)])[..., None]
+        w = torch.cat([top, top.new_ones(*top.shape[:-1], self.options.d_pe // 2 - 1)], -1)
+        return torch.cat([w, w], -1).flatten(-2)[:, None, None]
 
     def _own_layers(self, group: int) -> slice:
         """The model's layers that this layer of cursors serves."""

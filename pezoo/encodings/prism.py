@@ -210,18 +210,22 @@ class Histograms(Scan):
         self, reset: Tensor, moves: Tensor, copy: Copy | None, state: Tensor | None
     ) -> tuple[Tensor, Tensor]:
         """The same where every row has all tokens, without all histograms in memory."""
-        if moves.shape[-1] > 3:
-            e, h = [], state
-            for h in strided_steps(reset, moves, self.gamma, state, self.eps, copy):
-                e.append(h @ self.table(h))
-            assert h is not None
-            return torch.stack(e, 1), h
         first = 1 if state is None else state.shape[-1]
-        size = first + (1 if self.one_sided else 2) * reset.shape[1]
-        gates = _gates(reset, moves)
-        table = self.table(reset.new_empty(size))
+        reach = 1 if self.one_sided else moves.shape[-1] - 1  # bins that a token adds
+        table = self.table(reset.new_empty(first + reach * reset.shape[1]))  # (L, d_pe)
+        if moves.shape[-1] > 3:
+            e, h = [], reset.new_empty(0)
+            for h in strided_steps(reset, moves, self.gamma, state, self.eps, copy):
+                e.append(h @ table.narrow(0, (len(table) - h.shape[-1]) // 2, h.shape[-1]))
+            return torch.stack(e, 1), h
         return histogram_stream(
-            gates, self.gamma, table, state, self.eps, copy=copy, one_sided=self.one_sided
+            _gates(reset, moves),
+            self.gamma,
+            table,
+            state,
+            self.eps,
+            copy=copy,
+            one_sided=self.one_sided,
         )
 
     def histograms(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
 from pezoo.kernels.histogram.reference import Copy, sharpen
+from pezoo.vmap import Kernel
 
 
 def strided_scan(
@@ -50,25 +52,61 @@ def strided_steps(
     stride = moves.shape[-1] // 2
     h = reset.new_ones(b, c, 1) if state is None else state
     seen = h.shape[-1] // 2 // stride
+    stay = 1 - reset
+    if copy is not None:
+        reset, stay = reset * copy.none, stay * copy.none
+    kept, fresh = moves * stay[..., None], moves * reset[..., None]  # (B, T, C, J)
     for i in range(t):
-        h = _moved(h, reset[:, i, :, None], moves[:, i], stride)
-        if copy is not None:
-            source = copy.source[:, i, :, : seen + i + 1]
-            first = h.shape[-1] // 2 + 1  # token 0 stands at offset 1
-            source = pad(source, (first, h.shape[-1] - first - source.shape[-1]))
-            h = h * copy.none[:, i, :, None] + source
+        source = None if copy is None else copy.source[:, i, :, : seen + i + 1]
+        h = _Move.apply(h, kept[:, i], fresh[:, i], source)
         h = h if gamma is None else sharpen(h, gamma, eps)
         yield h
 
 
-def _moved(h: Tensor, reset: Tensor, moves: Tensor, stride: int) -> Tensor:
-    """h (B, C, L), reset (B, C, 1), moves (B, C, J) -> (B, C, L + 2 stride)."""
-    origin = pad(reset.new_ones(1), (h.shape[-1] // 2,) * 2)
-    wide = pad(h * (1 - reset) + origin * reset, (2 * stride,) * 2)
-    size = h.shape[-1] + 2 * stride
-    moved = wide.narrow(-1, stride, size) * moves[..., -1:]  # step 0 comes last
-    for s in range(1, stride + 1):
-        for step, chance in ((s, 2 * s - 2), (-s, 2 * s - 1)):
-            there = wide.narrow(-1, stride - step, size)
-            moved = torch.addcmul(moved, there, moves[..., chance, None])
-    return moved
+class _Move(Kernel):
+    """One move without sharpening: h (B, C, L) -> (B, C, L + 2 stride).
+
+        sum_j kept[j] h shifted by step j + fresh (B, C, J) at the steps + source from offset 1
+
+    Written out because autograd pads, copies and adds a tensor for every shift.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, h: Tensor, kept: Tensor, fresh: Tensor, source: Tensor | None) -> Tensor:
+        ctx.save_for_backward(h, kept)
+        ctx.tokens = None if source is None else source.shape[-1]
+        size = h.shape[-1]
+        moved = h.new_zeros(*h.shape[:-1], size + kept.shape[-1] - 1)
+        for j, shift in _shifts(kept):
+            moved.narrow(-1, shift, size).addcmul_(h, kept[..., j, None])
+            moved.select(-1, size // 2 + shift).add_(fresh[..., j])
+        if source is not None:
+            _from_one(moved, source.shape[-1]).add_(source)
+        return moved
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        h, kept = ctx.saved_tensors
+        size = h.shape[-1]
+        to_h, to_kept, to_fresh = torch.zeros_like(h), [], []
+        for j, shift in _shifts(kept):
+            g = grad.narrow(-1, shift, size)
+            to_h.addcmul_(g, kept[..., j, None])
+            to_kept.append((h * g).sum(-1))
+            to_fresh.append(grad.select(-1, size // 2 + shift))
+        to_source = None if ctx.tokens is None else _from_one(grad, ctx.tokens)
+        return to_h, torch.stack(to_kept, -1), torch.stack(to_fresh, -1), to_source
+
+
+def _shifts(kept: Tensor) -> Iterator[tuple[int, int]]:
+    """(j, stride + step j) of the steps +1, -1, +2, -2, ..., 0."""
+    stride = kept.shape[-1] // 2
+    for j in range(2 * stride):
+        step = j // 2 + 1
+        yield j, stride + (-step if j % 2 else step)
+    yield 2 * stride, stride
+
+
+def _from_one(h: Tensor, tokens: int) -> Tensor:
+    """The bins of offsets 1, 2, ..., where the tokens stand."""
+    return h.narrow(-1, h.shape[-1] // 2 + 1, tokens)
