@@ -63,10 +63,11 @@ def _check_compiler(device: str) -> None:
 
 def _check_build(config: RunConfig) -> None:
     from harness.runs.record import failure_reason
-    from harness.training.trainer import start
+    from harness.training.trainer import build, param_groups
 
     try:
-        start(config.replace(device="cpu"))
+        # No optimiser: with it torch imports its compiler, and that Triton, for seconds.
+        param_groups(build(config.replace(device="cpu"))[1])
     except ValueError:
         raise
     except Exception as error:  # a plug-in may raise anything

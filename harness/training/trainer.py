@@ -11,7 +11,7 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -170,7 +170,21 @@ class Trainer:
 
 
 def start(config: RunConfig) -> Trainer:
-    """A new run at step 0. Errors: those of the encoding, the task and the backbone's sizes."""
+    """A new run at step 0. Errors: those of `build`."""
+    task, model = build(config)
+    if config.train.compile:
+        from harness.model.compiled import (
+            compile_blocks,  # torch's compiler takes a second to import
+        )
+
+        compile_blocks(model, config.device)
+    optimiser = optimiser_for(model, config.train)
+    early = config.device.startswith("cuda")
+    return Trainer(config, task, model, optimiser, buckets=config.train.compile, early=early)
+
+
+def build(config: RunConfig) -> tuple[Task, Transformer]:
+    """The task, and a new model. Errors: those of the encoding, the task and the sizes."""
     task = tasks.make(config.task)
     if len(task.vocab) > config.model.vocab:
         raise ValueError(
@@ -186,27 +200,13 @@ def start(config: RunConfig) -> Trainer:
         config.model, encoding, config.seed, config.attention, config.device, config.track,
         task.relation if config.track == "decoder" else None,  # its places are those of a decoder
     )  # fmt: skip
-    if config.train.compile:
-        from harness.model.compiled import (
-            compile_blocks,  # torch's compiler takes a second to import
-        )
-
-        compile_blocks(model, config.device)
-    optimiser = optimiser_for(model, config.train)
-    early = config.device.startswith("cuda")
-    return Trainer(config, task, model, optimiser, buckets=config.train.compile, early=early)
+    return task, model
 
 
 def optimiser_for(model: Transformer, train: Train) -> torch.optim.AdamW:
     """AdamW over the trainer's group and the groups that the encoding declares."""
-    groups, taken = [], set()
-    for group in model.encoding.param_groups():
-        taken.update(map(id, group.params))
-        own = {"lr": group.lr, "betas": group.betas, "weight_decay": group.weight_decay}
-        groups.append({"params": group.params} | {k: v for k, v in own.items() if v is not None})
-    rest = [p for p in model.parameters() if id(p) not in taken]
     optimiser = torch.optim.AdamW(
-        [{"params": rest}, *groups],
+        param_groups(model),
         lr=train.lr,
         betas=train.betas,
         weight_decay=train.weight_decay,
@@ -215,6 +215,29 @@ def optimiser_for(model: Transformer, train: Train) -> torch.optim.AdamW:
     for group in optimiser.param_groups:
         group["peak"] = group["lr"]
     return optimiser
+
+
+def param_groups(model: Transformer) -> list[dict[str, Any]]:
+    """The rest of the parameters, then the encoding's groups with what each declares.
+
+    Errors: ValueError for a parameter in two groups or a negative rate.
+    """
+    groups: list[dict[str, Any]] = []
+    taken: set[int] = set()
+    for group in model.encoding.param_groups():
+        ids = list(map(id, group.params))
+        if len({*ids, *taken}) < len(ids) + len(taken):
+            raise ValueError(f"{model.encoding.name}: param_groups holds a parameter twice")
+        if group.lr is not None and not 0 <= group.lr < math.inf:
+            raise ValueError(
+                f"{model.encoding.name}: expected a learning rate of 0 or more in param_groups, "
+                f"was {group.lr}"
+            )
+        taken.update(ids)
+        own = {"lr": group.lr, "betas": group.betas, "weight_decay": group.weight_decay}
+        groups.append({"params": group.params} | {k: v for k, v in own.items() if v is not None})
+    rest = [p for p in model.parameters() if id(p) not in taken]
+    return [{"params": rest}, *groups]
 
 
 def rate(train: Train, step: int) -> float:

@@ -1,6 +1,7 @@
 """One step, the schedule and the data order, which no encoding changes."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -12,7 +13,7 @@ from harness.runs import cost
 from harness.settings.protocol import load_protocol, resolve
 from harness.training import trainer as trainer_module
 from harness.training.losses import Diverged
-from harness.training.trainer import draw_length, rate, start
+from harness.training.trainer import draw_length, param_groups, rate, start
 from leaderboard.config import Stage
 from pezoo.spec import parse
 
@@ -87,6 +88,24 @@ def test_groups_of_the_optimiser():
     assert [g["lr"] for g in (rest, alpha)] == pytest.approx([1e-3 * factor, 0.03 * factor])
     (only,) = start(config_of("rope", "train.lr=1e-3")).optimiser.param_groups
     assert only["peak"] == 1e-3
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            {"params": [torch.nn.Parameter(torch.ones(1))] * 2},
+            "prism: param_groups holds a parameter twice",
+        ),
+        ({"lr": -1.0}, "learning rate of 0 or more in param_groups, was -1.0"),
+    ],
+)
+def test_groups_that_no_optimiser_takes_are_refused(change, message):
+    trainer = start(config_of(PRISM))
+    (group,) = trainer.model.encoding.param_groups()
+    trainer.model.encoding.param_groups = lambda: [replace(group, **change)]
+    with pytest.raises(ValueError, match=message):
+        param_groups(trainer.model)
 
 
 def weights(text, seed=0, noise=0, task="copy"):
