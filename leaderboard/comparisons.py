@@ -20,6 +20,7 @@ from math import sqrt
 from statistics import fmean
 
 from leaderboard.intervals import LEVEL, Stat, spread, student
+from leaderboard.student import two_sided
 
 SAME, UNPAIRED = "not distinguishable", "fewer than two shared seeds: no statement"
 FEW = "too few shared seeds"  # for a difference that the seeds show, among so many pairs
@@ -87,8 +88,6 @@ def paired(first: Scores, second: Scores) -> tuple[Stat, float] | None:
     for equal scores. sd(d) is taken to be at least one step: seeds that happen to differ by equal
     amounts do not make a difference certain. None for fewer than two shared seeds.
     """
-    from scipy.special import stdtr
-
     shared = sorted(first.by_seed.keys() & second.by_seed.keys())
     if len(shared) < 2:
         return None
@@ -98,7 +97,7 @@ def paired(first: Scores, second: Scores) -> tuple[Stat, float] | None:
     stat = Stat(mean, *student(differences, -1.0, step), n, "paired t")
     if abs(mean) < 1e-12:
         return stat, 1.0
-    return stat, float(2 * stdtr(n - 1, -abs(mean) * sqrt(n) / sd)) if sd else 0.0
+    return stat, two_sided(mean * sqrt(n) / sd, n - 1) if sd else 0.0
 
 
 def holm(values: Sequence[float]) -> list[float]:

@@ -11,11 +11,12 @@ from typing import Any
 from leaderboard.catalog import Catalog
 from leaderboard.escape import script_json
 from leaderboard.files import slug
-from leaderboard.intervals import LEVEL, quantile
+from leaderboard.intervals import LEVEL
 from leaderboard.names import aliases, legend
 from leaderboard.overview import overview
 from leaderboard.rows import Line, Row
 from leaderboard.schema import Record
+from leaderboard.student import quantile
 from leaderboard.styles import after_the_curve, needs_log, styles
 from leaderboard.tables import EARLIER, PROTOCOL, Table, tables
 from pezoo.spec import bare
@@ -44,7 +45,7 @@ def site_data(found: Sequence[Table], catalog: Catalog) -> dict[str, Any]:
         "tasks": {name: _task(name, catalog) for name in tasks},
         "protocols": _protocols(found),
         "level": 1 - LEVEL,
-        "t": [quantile(freedom) for freedom in range(1, 61)],
+        "t": [quantile(LEVEL, freedom) for freedom in range(1, 61)],
     }
     return _short(data)
 

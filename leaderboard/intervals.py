@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from math import fsum, sqrt
 from statistics import fmean
+
+from leaderboard.student import quantile
 
 LEVEL = 0.95
 
@@ -43,7 +44,7 @@ def student(values: Sequence[float], floor: float = 0.0, step: float = 0.0) -> t
 
     Without a step, seeds that all agree give zero width.
     """
-    half = quantile(len(values) - 1) * spread(values, step) / sqrt(len(values))
+    half = quantile(LEVEL, len(values) - 1) * spread(values, step) / sqrt(len(values))
     return max(floor, fmean(values) - half), min(1.0, fmean(values) + half)
 
 
@@ -52,18 +53,6 @@ def spread(values: Sequence[float], step: float = 0.0) -> float:
     mean = fmean(values)  # statistics.stdev counts in fractions: 20 times as slow
     sd = sqrt(fsum((value - mean) ** 2 for value in values) / (len(values) - 1))
     return max(sd if sd > 1e-12 else 0.0, step)
-
-
-@cache
-def quantile(freedom: int) -> float:
-    """Student's t, two-sided 95 %, for these degrees of freedom.
-
-    >>> round(quantile(2), 4)
-    4.3027
-    """
-    from scipy.special import stdtrit
-
-    return float(stdtrit(freedom, (1 + LEVEL) / 2))
 
 
 def wilson(correct: int, count: int) -> tuple[float, float]:
