@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from textwrap import indent
+from textwrap import fill, indent, shorten
 from typing import TYPE_CHECKING
 
 import click
@@ -39,7 +39,12 @@ def command(task: str) -> None:
         ("Relation", relation(made)),
         ("Encodings", encodings(made)),
     ):
-        click.echo(f"\n{title}\n{indent(text, '  ')}")
+        click.echo(f"\n{title}\n{indent(_wrapped(text), '  ')}")
+
+
+def _wrapped(text: str) -> str:
+    """In 80 columns; a table's rows are no longer."""
+    return "\n".join(fill(line, 78, drop_whitespace=len(line) > 78) for line in text.splitlines())
 
 
 def canonical(task: Task) -> str:
@@ -50,14 +55,14 @@ def canonical(task: Task) -> str:
     if found is None:
         return (
             "yes, on the instances looked at: what stands at a place of the answer is a function "
-            "of\nwhat stands before it, at all scales alike (Definition 5)."
+            "of what stands before it, at all scales alike (Definition 5)."
         )
     prefix = _text(task, found.prefix)
     return (
         f"no: after {prefix}, an instance of scale {found.one} goes on with "
         f"{_text(task, (found.writes,))}, one of scale {found.other} with "
-        f"{_text(task, (found.other_writes,))}\n(Example 7; signs such as = are left out). No "
-        "relation phi(i, j) carries it to all scales\n(Theorem 2); phi(i, j, n) may, or a format "
+        f"{_text(task, (found.other_writes,))} (Example 7; signs such as = are left out). No "
+        "relation phi(i, j) carries it to all scales (Theorem 2); phi(i, j, n) may, or a format "
         "that pads instances to one length."
     )
 
@@ -79,11 +84,10 @@ def size_of_computation(task: Task) -> str:
             lines.append(f"up to scale {top}: too large to search")
             break
         found = complexity(examples, most)
-        least = "not found" if found is None else f"{found} or more"
-        lines.append(
-            f"up to scale {top}: {least}, by search on instances of 0 and 1, without signs, for "
-            f"operators of up to {most} inputs"
-        )
+        lines.append(f"up to scale {top}: {'not found' if found is None else f'{found} or more'}")
+    lines.append(
+        f"(by search on instances of 0 and 1, without signs, for operators of up to {most} inputs)"
+    )
     counts = [len(operators({k: declared[k] for k in declared if k <= n})) for n in declared]
     names = ", ".join(sorted(g.__name__ for g in operators(declared)))
     lines.append(f"at most {counts[-1]} at all scales up to {max(declared)}, as declared: {names}")
@@ -125,8 +129,8 @@ def encodings(task: Task) -> str:
         return "nothing: the task declares no computation"
     rows = [row for name in names() if (row := _verdict(task, name))]
     head = (
-        f"characterises: Definition 6, scales up to {TESTED}. recovers: Theorem 3, shown scales\n"
-        f"up to {TRAINED} and which values of phi their operators read there. Sufficient,\n"
+        f"characterises: Definition 6, scales up to {TESTED}. recovers: Theorem 3, shown scales "
+        f"up to {TRAINED} and which values of phi their operators read there. Sufficient, "
         "not necessary: a model may also use content, depth and the causal mask.\n"
     )
     return head + tabulate(rows, ["encoding", "characterises", "recovers"])
@@ -145,7 +149,7 @@ def _verdict(task: Task, name: str) -> tuple[str, str, str] | None:
     try:
         phi = {n: _phi(encoding, task, n) for n in _scales(task, TESTED)}
     except (TaskError, PositionError) as error:
-        return name, "no", str(error).partition(":")[0]
+        return name, "no", shorten(str(error).partition(":")[0], 37, placeholder=" ...")
     if any(p is None for p in phi.values()):
         return None
     if any(p.is_floating_point() for p in phi.values() if p is not None):
@@ -178,7 +182,7 @@ def _recovered(task: Task, phi: dict[int, Tensor | None]) -> str:
             if not torch.equal(learned.answer(x, n, y.shape[1]), y):
                 return f"no: wrong at scale {n}"
     except NotLearned as error:
-        return f"no: {str(error).partition(' with ')[0]:.60}"
+        return f"no: {shorten(str(error).partition(' with ')[0], 34, placeholder=' ...')}"
     return "yes"
 
 

@@ -105,13 +105,17 @@ class Reconstruction:
             kind, keys = _read(values, z.shape[1])
             table = self.tables.get(kind)
             if table is None:
-                raise NotLearned(f"scale {n}, place {z.shape[1] + 1}: relations {kind} are new")
+                raise NotLearned(f"scale {n}, place {z.shape[1] + 1}: {_named(kind)} are new")
             try:
                 written = [table[tuple(row)] for row in z[:, keys].tolist()]
             except KeyError as error:
-                raise NotLearned(f"relations {kind} with inputs {error} are new") from None
+                raise NotLearned(f"{_named(kind)} with inputs {error} are new") from None
             z = torch.cat([z, torch.tensor(written)[:, None]], 1)
         return z[:, x.shape[1] :]
+
+
+def _named(kind: tuple[int, ...]) -> str:
+    return f"relations {kind}" if kind else "places without relations"
 
 
 def reconstruct(examples: Iterable[tuple[int, Tensor, Tensor]], phi: Phi) -> Reconstruction:
@@ -135,7 +139,7 @@ def reconstruct(examples: Iterable[tuple[int, Tensor, Tensor]], phi: Phi) -> Rec
             for *inputs, written in both.tolist():
                 if table.setdefault(tuple(inputs), written) != written:
                     raise NotLearned(
-                        f"scale {n}, place {place + 1}: relations {kind} with inputs "
+                        f"scale {n}, place {place + 1}: {_named(kind)} with inputs "
                         f"{tuple(inputs)} give {table[tuple(inputs)]} and {written}"
                     )
     return Reconstruction(tables, phi)
