@@ -180,6 +180,7 @@ def check_values(spec: Spec, cls: type) -> None:
             spec.options[option] = value = float(value)
         if kind is not inspect.Parameter.empty and not _fits(value, kind):
             shown = getattr(kind, "__name__", str(kind)) if isinstance(kind, type) else str(kind)
+            shown = "a finite float" if kind is float else shown
             raise SpecError(f"option {option} of {spec.name} expects {shown}, was given {value!r}")
 
 

@@ -44,6 +44,8 @@ def build_command(
     from leaderboard.build import build
     from leaderboard.site import Built
 
+    if not out:
+        raise click.UsageError("--out expects a folder, was given an empty name")
     if Path(out).exists() and not Path(out).is_dir():
         raise click.UsageError(f"--out expects a folder, {out} is a file")
     fresh = Path(runs) if Path(runs).is_dir() else None

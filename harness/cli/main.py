@@ -71,6 +71,12 @@ def main() -> None:
         words = "more memory" if isinstance(error, MemoryError) else "a deeper nesting"
         click.echo(f"Error: this asks for {words} than there is: {error}", err=True)
         sys.exit(2)
-    except (ValueError, OSError) as error:  # every wrong input in this project is a ValueError
+    except ValueError as error:  # every wrong input in this project is one
         click.echo(f"Error: {error}", err=True)
-        sys.exit(1 if isinstance(error, OSError) and not isinstance(error, PermissionError) else 2)
+        sys.exit(2)
+    except OSError as error:
+        path = error.filename2 or error.filename
+        words = error if path is None else f"cannot read or write {path}: {error.strerror}"
+        click.echo(f"Error: {words}", err=True)
+        wrong = (PermissionError, NotADirectoryError, IsADirectoryError, FileExistsError)
+        sys.exit(2 if isinstance(error, wrong) else 1)

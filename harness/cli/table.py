@@ -26,7 +26,7 @@ class TableOptions:
     paper: str
     number: str | None
     figure: str | None
-    out: str
+    out: str | None
     format: str
     protocol: str | None
     set: tuple[str, ...]
@@ -39,7 +39,7 @@ class TableOptions:
 @click.argument("paper")
 @click.argument("number", required=False)
 @click.option("--figure", help="A figure in place of a table: its numbers, and pictures in --out.")
-@click.option("--out", default=".", show_default=True, help="Folder of a figure's pictures.")
+@click.option("--out", help="Folder for a figure's pictures; none are drawn without.")
 @click.option("--format", type=click.Choice(FORMATS), default="table", show_default=True)
 @click.option("--protocol", help="Whose runs fill it.  [default: the paper's, or else its mini]")
 @click.option("--set", multiple=True, help="With this setting of it changed; repeatable.")
@@ -62,6 +62,8 @@ def command(**options: Any) -> None:
         raise click.UsageError("expected NUMBER or --figure, was given both")
     if typed.number and not paper.tables:  # its numbers are those of figures
         typed = replace(typed, figure=typed.number, number=None)
+    if typed.out is not None and not (typed.out and typed.figure):
+        raise click.UsageError("--out expects a folder, for the pictures of a figure")
     if typed.figure or typed.number:
         _show(typed, paper)
     else:
@@ -80,7 +82,9 @@ def _show(options: TableOptions, paper: Paper) -> None:
     else:
         render = {"markdown": text.as_markdown, "csv": text.as_csv, "json": text.as_json}
         click.echo(render[options.format](filled), nl=False)
-    if options.figure:
+    if options.figure and options.out is None:
+        click.echo("with --out FOLDER, pictures of it", err=True)
+    if options.figure and options.out:
         from leaderboard.papers.pictures import draw
 
         for path in draw(filled, Path(options.out)):

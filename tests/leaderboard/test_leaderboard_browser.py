@@ -539,6 +539,9 @@ def test_without_scripts_tables_pictures_and_links_remain(browser, example):
     assert page.locator("#curve svg").is_visible()
     assert "78.0" in page.locator("#table tbody tr").first.inner_text()
     assert page.locator(".static table").first.is_visible()  # of other settings
+    for name in ("compare", "cost", "runs"):
+        page.goto((example / "site" / f"{name}.html").as_uri())
+        assert page.locator("noscript a").get_attribute("href") == "runs.csv"
     context.close()
 
 

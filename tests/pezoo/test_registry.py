@@ -73,8 +73,8 @@ def test_unknown_names(text, words):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("rope(base=big)", "option base of rope expects float, was given 'big'"),
-        ("rope(base=true)", "expects float, was given True"),
+        ("rope(base=big)", "option base of rope expects a finite float, was given 'big'"),
+        ("rope(base=true)", "expects a finite float, was given True"),
         ("alibi(asymmetric=1)", "expects bool, was given 1"),
         ("learned(max_len=1.5)", "expects int | None, was given 1.5"),
         ("learned(max_len=true)", "expects int | None, was given True"),

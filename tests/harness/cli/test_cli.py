@@ -25,7 +25,7 @@ TINY = [
     [
         (["--pe", "rpoe", "--task", "copy"], "did you mean rope"),
         (["--pe", "rope(bse=3)", "--task", "copy"], "did you mean base"),
-        (["--pe", "rope(base=x)", "--task", "copy"], "expects float"),
+        (["--pe", "rope(base=x)", "--task", "copy"], "expects a finite float"),
         (["--pe", "hard_alibi(masked=99)", "--task", "copy"], "99"),
         (["--pe", "rope((", "--task", "copy"], "unbalanced"),
         (["--pe", "rope,rope", "--task", "copy"], "twice"),

@@ -23,6 +23,9 @@ def test_without_a_number_it_lists_the_tables(call):
         (["ruoss2023", "1", "--lengths", "x"], "42-100"),
         (["ruoss2023", "1", "--protocol", "ruos2023"], "did you mean ruoss2023"),
         (["ruoss2023", "1", "--records", "nowhere"], "no folder nowhere"),
+        (["ruoss2023", "1", "--out", "x"], "--out expects a folder, for the pictures of a figure"),
+        (["ruoss2023", "--figure", "3", "--out", ""], "--out expects a folder"),
+        (["chen2026", "3", "--out", f"{__file__}/x"], f"cannot read or write {__file__}/x: Not a"),
     ],
 )
 def test_bad_input_exits_2_with_one_message(call, args, words):
@@ -33,6 +36,16 @@ def test_bad_input_exits_2_with_one_message(call, args, words):
 
 
 def test_a_number_is_a_figures_where_a_paper_has_no_tables(call, tmp_path):
-    folders = ["--runs", str(tmp_path), "--records", str(tmp_path), "--out", str(tmp_path)]
-    code, out, _ = call("table", "chen2026", "3", *folders)
-    assert (code, "Figure 3" in out) == (0, True)
+    folders = ["--runs", str(tmp_path), "--records", str(tmp_path)]
+    code, out, err = call("table", "chen2026", "3", *folders)
+    assert (code, "Figure 3" in out, "with --out FOLDER" in err) == (0, True, True)
+    assert call("table", "chen2026", "3", *folders, "--out", str(tmp_path))[0] == 0
+
+
+def test_a_figures_pictures_are_drawn_where_asked_for(call, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    args = "table", "chen2026", "3", "--runs", str(tmp_path)
+    assert call(*args)[0] == 0
+    assert not list(tmp_path.iterdir())
+    assert call(*args, "--out", "here")[0] == 0
+    assert list(tmp_path.glob("here/*.svg"))
