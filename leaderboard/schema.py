@@ -81,7 +81,7 @@ class Env:
     compiled: bool | None = None  # training, through torch.compile
     attention: Text | None = None
     attention_ran: Plain = None  # {"train": [...], "eval": [...]}: the kernels that computed it
-    kernels: dict[Text, Text] | None = None  # {operation: back end}
+    kernels: Plain = None  # {operation: back end}
 
 
 class Provenance(Part):
