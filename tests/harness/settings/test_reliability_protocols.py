@@ -142,10 +142,10 @@ def test_options_that_the_protocol_does_not_give_are_shown_as_typed(committed, k
     def wider(raw):
         raw["config"]["encoding"] = raw["config"]["encoding"].replace("d_pe=32", "d_pe=320")
 
-    true = first(committed, "quick", "prism")
+    true = first(committed, "quick", "prism_spectral")
     false = forged(true, wider)
     (reason,) = refusals(false, known)
-    assert reason.startswith("protocol quick makes another encoding of 'prism' than 'prism(")
+    assert reason.startswith("protocol quick makes another encoding of 'prism_spectral' than 'p")
     found = tables([*committed, false], known)
     (table,) = (t for t in found if false.run in {record.run for record in t.records})
     assert true in table.records
