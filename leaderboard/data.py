@@ -11,6 +11,7 @@ from typing import Any
 from leaderboard.catalog import Catalog
 from leaderboard.escape import script_json
 from leaderboard.files import slug
+from leaderboard.guess import guess
 from leaderboard.intervals import LEVEL
 from leaderboard.names import aliases, legend
 from leaderboard.overview import overview
@@ -154,40 +155,21 @@ def _table(view: View, table: Table, catalog: Catalog) -> dict[str, Any]:
     first, cells = table.first, table.rows[0].cells
     known = catalog.protocols.get(table.base)
     seeds = known.seeds if known else 0
+    told = guess(table)
     return view | {
         "protocol": first.protocol,
         "task": first.task,
         "train": first.train_length,
         "metric": table.rows[0].metric,
         "other": table.rows[0].other,
-        **_guesses(table),
+        "guesses": told.by_length,
+        "guess": told.unseen,
+        "guess_ends": told.ends,
         "protocol_seeds": seeds,
         "lengths": [cell.length for cell in cells],
         "seen": [cell.seen for cell in cells],
         "log": needs_log(cell.length for cell in cells),
         "rows": [_row(row, seeds, table, view["base"], catalog) for row in table.rows],
-    }
-
-
-def _guesses(table: Table) -> dict[str, Any]:
-    """The tokens that a guess without the prompt gets right, by length, and over unseen lengths.
-
-    Where records say how many tokens end an answer, the guess is given these: it knows the length.
-    """
-    chance, cells = table.first.chance, table.rows[0].cells
-    if chance is None:
-        return {"guesses": None, "guess": None, "guess_ends": False}
-    ends = [
-        next((row.cells[at].ends for row in table.rows if row.cells[at].ends is not None), None)
-        for at in range(len(cells))
-    ]
-    known = all(end is not None for end in ends) and any(ends)
-    guesses = [chance + (1 - chance) * (end or 0.0) if known else chance for end in ends]
-    unseen = [guess for guess, cell in zip(guesses, cells, strict=True) if not cell.seen]
-    return {
-        "guesses": guesses,
-        "guess": fmean(unseen) if unseen else chance,
-        "guess_ends": known,
     }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import median
+from statistics import fmean
 from typing import Any
 
 from leaderboard.catalog import Catalog
@@ -21,9 +21,10 @@ NEAR = 0.05  # of the best mean: what counts as about as good
 
 @dataclass(frozen=True)
 class Best:
-    """Who does best of the `ran` on one task: `row` has the highest mean, `alike` are not told
-    apart from it, and of `open` too few seeds are shared to say."""
+    """Who does best of the `ran` on one task of a protocol: `row` has the highest mean, `alike` are
+    not told apart from it, and of `open` too few seeds are shared to say."""
 
+    protocol: str
     task: str
     row: Row
     alike: tuple[Row, ...]
@@ -43,6 +44,8 @@ def _findings(lines: Sequence[Line], tables: Sequence[Table]) -> Iterator[str]:
         more = f", then {_mean(known[1])}" if len(known) > 1 else ""
         others = (best.ranks or (1, 1))[1] - 1
         alike = f"; not told apart from the first: {others}" if others else ""
+        if min(len(line.by_seed) for line in known) < 2:
+            alike = ". Most have one seed of each task, which tells no two apart"
         some = sum(any(row.seeds for row in line.own) for line in lines)
         yield (
             f"Of {some} encodings {len(known)} have a number on all {len(tables)} tasks; of these "
@@ -60,7 +63,7 @@ def _findings(lines: Sequence[Line], tables: Sequence[Table]) -> Iterator[str]:
         else ""
     )
     one_device = len({record.env.device for table in tables for record in table.records}) == 1
-    yield _fastest(lines) if one_device else ""
+    yield _cheapest(lines) if one_device else ""
     unable = [
         line.label
         for line in lines
@@ -82,14 +85,17 @@ def bests(tables: Sequence[Table]) -> list[Best]:
                 by[words].append(other)
             unsure = *by[WEAK], *by[UNKNOWN]
             ran = sum(bool(row.seeds) for row in rows)
-            found.append(Best(table.first.task, row, tuple(by[ALIKE]), unsure, ran))
+            found.append(Best(table.base, table.first.task, row, tuple(by[ALIKE]), unsure, ran))
     return found
 
 
 def by_family(tables: Sequence[Table], catalog: Catalog) -> Mapping[str, list[Best]]:
-    """The best of each task, by kind of task."""
+    """The best of each task, by kind of task; of the first of these protocols that has the task."""
     found: dict[str, list[Best]] = defaultdict(list)
+    seen: dict[str, str] = {}
     for best in bests(tables):
+        if seen.setdefault(bare(best.task), best.protocol) != best.protocol:
+            continue
         task = catalog.tasks.get(bare(best.task))
         found[(task and task.family) or "other"].append(best)
     return dict(sorted(found.items()))
@@ -102,10 +108,10 @@ def near_the_best(lines: Sequence[Line]) -> list[Line]:
     return [line for line in known if line.unseen and line.unseen.mean >= most - NEAR]
 
 
-def speed(line: Line) -> float | None:
-    """Training steps per second: the mean over seeds, of these the median over the tasks run."""
-    speeds = [row.steps_per_second for row in line.own if row.steps_per_second is not None]
-    return median(speeds) if speeds else None
+def cost(line: Line) -> float | None:
+    """CPU seconds of training: the mean over seeds, of these the mean over the tasks run."""
+    costs = [row.cpu_seconds for row in line.own if row.cpu_seconds is not None]
+    return fmean(costs) if costs else None
 
 
 def decoded(line: Line) -> bool:
@@ -121,17 +127,17 @@ def _solving(tables: Sequence[Table]) -> dict[str, list[str]]:
     }
 
 
-def _fastest(lines: Sequence[Line]) -> str:
-    speeds = {line.label: value for line in lines if (value := speed(line))}
-    near = [line.label for line in near_the_best(lines) if line.label in speeds]
-    if not near or len(speeds) < 2:
+def _cheapest(lines: Sequence[Line]) -> str:
+    costs = {line.label: value for line in lines if (value := cost(line))}
+    near = [line.label for line in near_the_best(lines) if line.label in costs]
+    if not near or len(costs) < 2:
         return ""
-    first, quick = max(speeds, key=speeds.__getitem__), max(near, key=speeds.__getitem__)
-    if first == quick:
-        return f"{quick} is both fastest in training and within {NEAR:.0%} of the best mean."
+    first, cheap = min(costs, key=costs.__getitem__), min(near, key=costs.__getitem__)
+    if first == cheap:
+        return f"{cheap} is cheapest to train, and within {100 * NEAR:.0f} points of the best mean."
     return (
-        f"{first} trains fastest, {speeds[first]:.0f} steps/s; of those within "
-        f"{100 * NEAR:.0f} points of the best mean it is {quick}, {speeds[quick]:.0f} steps/s."
+        f"{first} is cheapest to train, {costs[first]:.0f} CPU seconds a run; of those within "
+        f"{100 * NEAR:.0f} points of the best mean it is {cheap}, {costs[cheap]:.0f}."
     )
 
 
@@ -172,18 +178,20 @@ def disclosure(tables: Sequence[Table], catalog: Catalog) -> str:
     )
 
 
-def advice(lines: Sequence[Line], tables: Sequence[Table], catalog: Catalog) -> dict[str, Any]:
-    """What the page "Which encoding should I use?" is filled with."""
+def advice(
+    lines: Sequence[Line], tables: Sequence[Table], others: Sequence[Table], catalog: Catalog
+) -> dict[str, Any]:
+    """What the page "Which encoding should I use?" is filled with; `others` add kinds of tasks."""
     plain = bare_lines(lines)
-    speeds = [(line, steps) for line in plain if (steps := speed(line))]
+    costs = [(line, seconds) for line in plain if (seconds := cost(line))]
     done = [line for line in plain if any(row.seeds for row in line.own)]
     return {
         "main": tables,
         "about": tables[0].about if tables else "",
         "findings": findings(lines, tables),
-        "families": by_family(tables, catalog),
+        "families": by_family([*tables, *others], catalog),
         "far": [line for line in plain if (line.reach or 0) > 1],
-        "fast": sorted(speeds, key=lambda pair: -pair[1]),
+        "cheap": sorted(costs, key=lambda pair: pair[1]),
         "near": near_the_best(lines),
         "devices": sorted({record.env.device for table in tables for record in table.records}),
         "cached": [line for line in done if not decoded(line)],

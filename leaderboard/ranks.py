@@ -88,7 +88,7 @@ def verdicts(rows: Sequence[Row]) -> list[str]:
         lines = [f"{test}: no two are distinguishable"]
         tested = {label for pair in by for label in pair}
         if alone := [row.label for row in scored if row.label not in tested]:
-            lines.append(f"Not compared, for too few shared seeds: {', '.join(alone)}")
+            lines.append(f"Not compared, with fewer than two shared seeds: {', '.join(alone)}")
     if sum(row.custom for row in scored) > 1:
         lines.append("Encodings with custom options are not compared with each other")
     return lines
@@ -124,7 +124,7 @@ _WORDS = (
     "better than {}",
     f"{SAME} from {{}}",
     "worse than {}",
-    f"not compared with {{}} ({FEW})",
+    "not compared with {} (fewer than two shared seeds)",
 )
 
 

@@ -16,6 +16,7 @@ from leaderboard.bibliography import cited
 from leaderboard.config import RunConfig
 from leaderboard.escape import command_text, markdown_text, script_json
 from leaderboard.files import slug
+from leaderboard.guess import guess
 from leaderboard.prose import prose
 from leaderboard.ranks import matrix, verdicts
 from leaderboard.scores import Score
@@ -90,6 +91,7 @@ _TEMPLATES.filters |= {
     "bare": bare,
     "cited": cited,
     "command": command_text,
+    "guess": guess,
     "json": script_json,
     "known": known,
     "md": markdown_text,

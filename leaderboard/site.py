@@ -26,7 +26,7 @@ from leaderboard.relations import Relations, relation_maps
 from leaderboard.render import render
 from leaderboard.schema import Record
 from leaderboard.styles import shown, styles
-from leaderboard.tables import Table
+from leaderboard.tables import Table, leading
 from pezoo import __version__
 from pezoo.spec import bare
 
@@ -110,7 +110,10 @@ def _pages(
     lines = overview(main)
     first = {"main": main, "lines": bare_lines(lines), "encoders": encoders(tables)}
     yield "index.html", render("index.html", disclosure=disclosure(main, catalog), **first, **top)
-    yield "which.html", render("which.html", **advice(lines, main, catalog), **top)
+    yield (
+        "which.html",
+        render("which.html", **advice(lines, main, _others(tables, main), catalog), **top),
+    )
     for name in ("compare.html", "cost.html", "runs.html"):
         yield name, render(name, **top)
     method = {"protocols": catalog.protocols.values(), "bibtex": bibliography.pezoo(__version__)}
@@ -137,6 +140,13 @@ def _pages(
     for record in records:
         page = render("run.html", record=record, unseen=unseen_of(record), **below)
         yield f"run/{record.run}.html", page
+
+
+def _others(tables: Sequence[Table], main: Sequence[Table]) -> list[Table]:
+    """The leading tables of the other protocols, in the order that pages show these."""
+    order = protocols(tables)
+    own = [table for table in leading(tables) if table not in main]
+    return sorted(own, key=lambda table: order.index(table.base))
 
 
 def _shared(

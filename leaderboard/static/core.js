@@ -65,6 +65,8 @@ window.PZ = (function () {
     document.querySelectorAll(".top a").forEach((link) => (link.href = link.href.split("#")[0] + kept()));
   }
 
+  keep(); // on pages that draw nothing, too
+
   // Numbers as text.
   const number = (value, digits = 0) =>
     value === null || value === undefined
@@ -260,7 +262,7 @@ window.PZ = (function () {
       row.mode && ["same weights", "another way of evaluating the same trained weights; it has no rank"],
       row.custom && ["custom options", "options typed with the name, so tuned by hand; counts for no other place"],
       row.other && ["protocol's rows", "a run without the changed settings, for comparison"],
-      row.few && ["few seeds", row.seeds.length + " seed(s); the protocol asks for more"],
+      row.few && !row.few_all && ["few seeds", row.seeds.length + " seed(s); the protocol asks for more"],
       row.earlier && ["earlier version", row.earlier + "; no run of the current version is in its table"],
       row.old && ["old version", "version " + row.version + " of the encoding; the code has moved on"],
     ].filter(Boolean).map(([words, title]) => el("span", { class: "badge", title }, words));

@@ -3,9 +3,9 @@
 (function () {
   if (!window.DATA.tables.length) return;
   const { el, percent, interval } = PZ;
-  const WORDS = { unseen: "exact match beyond training, %", reach: "reach", token: "tokens right, %", speed: "steps per second" };
-  const shown = (row, show) => ({ unseen: percent(row.unseen.mean), reach: PZ.reach(row), token: percent(row.unseen_beside), speed: PZ.number(row.steps_per_second, 1) }[show]);
-  const number = (row, show) => ({ unseen: 100 * row.unseen.mean, reach: row.reach, token: 100 * row.unseen_beside, speed: row.steps_per_second }[show]);
+  const WORDS = { unseen: "score beyond training, %", reach: "reach", token: "the other measure, %", cost: "CPU seconds of training" };
+  const shown = (row, show) => ({ unseen: percent(row.unseen.mean), reach: PZ.reach(row), token: percent(row.unseen_beside), cost: PZ.number(row.cpu_seconds) }[show]);
+  const number = (row, show) => ({ unseen: 100 * row.unseen.mean, reach: row.reach, token: 100 * row.unseen_beside, cost: row.cpu_seconds }[show]);
 
   function cell(at, show) {
     return (line, host) => {
@@ -15,7 +15,7 @@
       host.classList.add("heat");
       host.style.setProperty("--share", Math.max(0, Math.min(1, row.unseen.mean)).toFixed(3));
       const more = [
-        percent(row.unseen.mean) + " % " + interval(row.unseen.low, row.unseen.high), row.seeds.length + " seed(s): " + row.by_seed.map(([, value]) => percent(value)).join(", "),
+        (percent(row.unseen.mean) + " % " + interval(row.unseen.low, row.unseen.high)).trim(), row.seeds.length > 1 ? row.seeds.length + " seeds: " + row.by_seed.map(([, value]) => percent(value)).join(", ") : "one seed",
         row.mode ? "" : "rank " + PZ.rank(row), "reach " + PZ.reach(row), row.chosen && "chosen: " + row.chosen + " of " + row.tried.length, row.chosen_here && "† options were chosen on this task",
       ].filter(Boolean).join("\n");
       return el("span", { title: more }, shown(row, show), row.chosen_here ? el("sup", {}, "†") : "");
@@ -27,25 +27,22 @@
   const end = (at, which) => (line) => (line.rows[at]?.unseen?.[which] == null ? null : 100 * line.rows[at].unseen[which]);
 
   function columns(overview, show) {
-    const several = overview.tasks.length > 1, speeds = (line) => line.rows.filter(Boolean).map((row) => row.steps_per_second).filter((speed) => speed !== null).sort((a, b) => a - b);
-    const median = (line) => {
-      const own = speeds(line), half = (own.length - 1) / 2;
-      return own.length ? (own[Math.floor(half)] + own[Math.ceil(half)]) / 2 : null;
-    };
+    const several = overview.tasks.length > 1, costs = (line) => line.rows.filter(Boolean).map((row) => row.cpu_seconds).filter((cost) => cost !== null);
+    const cost = (line) => (costs(line).length ? costs(line).reduce((sum, one) => sum + one, 0) / costs(line).length : null);
     const size = (line) => Math.max(0, ...line.rows.filter(Boolean).map((row) => row.parameters ?? 0)) || null;
     const scaled = (key) => (line) => (line[key] === null ? null : 100 * line[key]);
     return [
       PZ.nameColumn({ cell: (line) => PZ.encodingLink(line) }),
       { key: "rank", title: "rank", value: (line) => line.rank, cell: (line) => (line.mode ? "" : PZ.rank(line)), start: "asc", help: "by the mean over the tasks; [places that the tests leave possible]" },
       ...(several ? [
-        { key: "unseen", title: "mean, %", value: scaled("mean"), cell: (line) => (line.mean === null ? el("span", { class: "words", title: "a mean only where every task has a number" }, line.counted + " of " + overview.tasks.length + " tasks") : el("span", { title: interval(line.low, line.high) + " 95 % over seeds" }, percent(line.mean))), help: "exact match over unseen lengths, mean over the tasks" },
+        { key: "unseen", title: "mean, %", value: scaled("mean"), cell: (line) => (line.mean === null ? el("span", { class: "words", title: "a mean only where every task has a number" }, line.counted + " of " + overview.tasks.length + " tasks") : el("span", { title: line.low === null ? "no interval: fewer than two seeds on some task" : interval(line.low, line.high) + " 95 % over seeds" }, percent(line.mean))), help: "exact match over unseen lengths, mean over the tasks" },
         { key: "low", title: "mean, low", hide: true, value: scaled("low") }, { key: "high", title: "mean, high", hide: true, value: scaled("high") },
       ] : []),
       ...overview.tasks.flatMap((task, at) => [
         { key: "t_" + task, title: task, value: value(at, show), file: inFile(at, show), cell: cell(at, show), help: WORDS[show] },
         ...(show === "unseen" ? ["low", "high"].map((which) => ({ key: which + "_" + task, title: task + ", " + which, hide: true, value: end(at, which) })) : []),
       ]),
-      { key: "speed", title: "steps/s", value: median, cell: (line) => PZ.number(median(line), 1), help: "training steps per second by the clock: the mean over seeds, of these the median over the tasks run; compare only on one device" },
+      { key: "cost", title: "CPU s", value: cost, cell: (line) => PZ.number(cost(line)), start: "asc", help: "CPU seconds of training a run: the mean over seeds, of these the mean over the tasks run; compare only on one device" },
       { key: "parameters", title: "parameters", value: size, cell: (line) => PZ.number(size(line)), start: "asc" },
     ];
   }
@@ -98,13 +95,15 @@
     const overview = window.DATA.overviews.find((one) => one.base === base && one.tuning === tuning && one.device === device);
     const order = overview.tasks.map((task) => tables.find((table) => table.task === task));
     const all = overview.lines.map((line) => filled(line, order));
+    const fewAll = all.every((line) => line.few);
+    all.forEach((line) => (line.few_all = fewAll));
     const has = (test) => all.filter(test).length;
     const [show, showPick] = PZ.select("show", "Cells show", Object.entries(WORDS));
     const [variants, variantsPick] = has((line) => line.custom && !line.mode) ? PZ.toggle("variants", "show variants (" + has((line) => line.custom && !line.mode) + ")", has((line) => !line.custom) === 0) : [true, null];
     const [modes, modesPick] = has((line) => line.mode) ? PZ.toggle("modes", "show evaluation modes") : [true, null];
     PZ.put("filters", [...controls, showPick, variantsPick, modesPick]);
     const lines = all.filter((line) => (variants || !line.custom) && (modes || !line.mode));
-    document.getElementById("policy").textContent = PZ.policyWords(order[0]) + " " + order[0].about;
+    document.getElementById("policy").textContent = PZ.policyWords(order[0]) + " " + order[0].about + (fewAll ? " Every encoding has fewer seeds than the " + order[0].protocol_seeds + " that the protocol asks for." : "");
     const names = [...new Set(lines.filter((line) => line.rows.some((row) => row?.chosen_here)).map((line) => line.bare))];
     document.getElementById("disclosure").textContent = names.length ? "† Options of " + names.join(", ").replace(/, ([^,]*)$/, " and $1") + " were chosen on results of these tasks; the other encodings have their papers' values." : "";
     const label = order.length > 1 ? "mean, %" : order[0].task;

@@ -59,6 +59,7 @@ def browser():
         browser.close()
 
 
+WRONG = {"prompt": "12=", "expected": "12", "given": "13"}
 LONG = "rope(base=20000.0,layout=half,scaling=default)"
 
 
@@ -77,6 +78,8 @@ def example_records(raw):
                 one = raw(name, seed, own, task=task)
                 if name == "prism":
                     one["modes"] = {"snapped": raw(right={10: 100, 15: 99, 20: 97})["scores"]}
+                    for own in (one["scores"], one["modes"]["snapped"]):
+                        own["last"][1]["wrong"] = [WRONG]
                 yield one
     yield raw("t5", 0, task="copy", status="failed", reason="diverged", scores={"last": []})
     slow = {"train": {"steps": 1500, "lengths": [1, 10], "lr": 0.1}}
@@ -229,8 +232,8 @@ def test_the_first_screen_has_bare_encodings_best_first(visit, example):
 def test_sort_by_mouse_and_keyboard_and_follow_the_permalink(visit, example):
     page = visit.open(example / "site" / "index.html", "#modes=1")
     assert visit.names() == ["prism", "snapped", "alibi", "rope", "learned", "t5"]
-    page.get_by_role("button", name="steps/s").click()
-    assert "sort=speed-desc" in page.url
+    page.get_by_role("button", name="CPU s").click()
+    assert "sort=cost-asc" in page.url
     page.get_by_role("button", name="encoding").focus()
     page.keyboard.press("Enter")
     assert page.url.endswith("#modes=1&sort=encoding-asc")
@@ -449,6 +452,13 @@ def test_which_to_use_leads_to_tasks_and_encodings(visit, example):
     assert "Copying" in page.locator("h3").all_inner_texts()
     page.get_by_role("link", name="copy", exact=True).first.click()
     assert page.inner_text("h1") == "copy"
+
+
+def test_pages_that_draw_nothing_keep_the_choices(visit, example):
+    page = visit.open(example / "site" / "cost.html", "#protocol=prism2025&task=copy")
+    for name in ("Which one?", "Method", "Compare"):
+        page.get_by_label("Pages").get_by_role("link", name=name).click()
+        assert page.url.endswith("#protocol=prism2025&task=copy")
 
 
 @pytest.mark.slow

@@ -160,7 +160,7 @@ def test_verdicts_in_words(record):
         + seeds(record, "c", 10, 12, 11)
         + seeds(record, "d", 5, 5, first=7)
     )
-    alone = "not compared with d (too few shared seeds)"
+    alone = "not compared with d (fewer than two shared seeds)"
     assert verdicts(rows) == [
         "Paired t tests over shared seeds, 5 % level, Holm's correction over 3 pairs:",
         f"a: better than c; not distinguishable from b; {alone}",
@@ -191,7 +191,7 @@ def test_two_with_custom_options_are_left_out_not_put_down_to_their_seeds(record
     apart = seeds(record, "d(n=3)", 90, 91, first=7)
     assert verdicts(summarise(a + b + same + apart)) == [
         f"{test} over 1 pair{own}: no two are distinguishable",
-        "Not compared, for too few shared seeds: d(n=3)",
+        "Not compared, with fewer than two shared seeds: d(n=3)",
         left,
     ]
 

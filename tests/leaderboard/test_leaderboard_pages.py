@@ -25,6 +25,7 @@ from leaderboard.encoders import encoders
 from leaderboard.escape import csv_text, markdown_text, script_json
 from leaderboard.files import write
 from leaderboard.findings import findings
+from leaderboard.guess import guess
 from leaderboard.markdown import page
 from leaderboard.overview import overview
 from leaderboard.records import Record
@@ -493,6 +494,45 @@ def test_findings_say_how_many_encodings_ran(record):
         "protocol's settings: copy (best of 3: rope, 50.0 %); reverse (best of 2: rope, 50.0 %)."
     )
     assert f"- {said[1]}" in page(found).splitlines()
+
+
+def test_one_seed_tells_no_two_apart(record):
+    found = tables(
+        [
+            record(name, task=task, right={10: 100, 20: right})
+            for task in ("copy", "reverse")
+            for name, right in (("rope", 50), ("alibi", 30))
+        ]
+    )
+    said = findings(overview(found), found)
+    assert said[0].endswith("of each task, which tells no two apart.")
+    assert "not told apart from the first" not in "".join(said)
+
+
+def test_the_guess_of_leaderboard_md_is_that_of_the_pages(raw):
+    one = raw(right={10: 100, 20: 50})
+    for score in one["scores"]["last"]:
+        score["tokens"] = 400
+    found = tables([Record.of(one)])
+    told = guess(found[0])
+    assert told.ends
+    assert f"knows the length has token accuracy {100 * told.unseen:.1f} % beyond" in page(found)
+
+
+def test_advice_takes_kinds_of_tasks_from_other_protocols(record, tmp_path):
+    found = tables([record(), record(), record("alibi", protocol="prism2025", task="addition")])
+    site.build(found, [r for t in found for r in t.records], tmp_path / "site")
+    text = (tmp_path / "site" / "which.html").read_text()
+    assert "prism2025, 1 encoding ran" in text
+    assert "addition.html#protocol=prism2025" in text
+
+
+def test_no_matrix_where_nothing_was_compared(record, tmp_path):
+    found = tables([record("rope"), record("alibi")])
+    site.build(found, [r for t in found for r in t.records], tmp_path / "site")
+    text = (tmp_path / "site" / "task" / "copy.html").read_text()
+    assert "no two encodings share two seeds" in text
+    assert 'class="signs"' not in text
 
 
 def test_every_paper_that_an_encoding_names_is_known():
