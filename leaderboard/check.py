@@ -93,8 +93,7 @@ def refusals(record: Record, catalog: Catalog) -> Iterator[str]:
     yield from _tuning(record)
     yield from _names(record, catalog)
     yield from _options(record, catalog)
-    yield from _provenance(record)
-    yield from _seeds(record, catalog)
+    yield from _provenance(record, catalog)
     yield from _cost(record)
     if record.status == "done":
         yield from _training(record)
@@ -211,10 +210,12 @@ def _not_newer(given: int, current: int) -> bool:
     return True
 
 
-def _provenance(record: Record) -> Iterator[str]:
+def _provenance(record: Record, catalog: Catalog) -> Iterator[str]:
     command = record.provenance.command
     if not command.startswith("pezoo ") or command_text(command) != command:
         yield "provenance.command is not a plain pezoo command"
+    else:
+        yield from _commanded(record, catalog)
     if not re.fullmatch(r"[0-9a-f]{7,40}", record.env.commit or ""):
         yield f"env.commit is {record.env.commit!r}, expected the hash of a commit"
     if record.finished > datetime.now(UTC) + timedelta(days=1):
@@ -223,16 +224,35 @@ def _provenance(record: Record) -> Iterator[str]:
         yield f"provenance.finished lies before this project: {record.provenance.finished}"
 
 
-def _seeds(record: Record, catalog: Catalog) -> Iterator[str]:
-    """The seeds that the command names, or else its protocol's, must have the record's."""
+def _commanded(record: Record, catalog: Catalog) -> Iterator[str]:
+    """The command must be a bench of this encoding, task, protocol and seed."""
     try:
         words = shlex.split(record.provenance.command)
     except ValueError:
         yield "provenance.command has an open quotation mark"
         return
-    option = "--tune-seeds" if record.for_tuning else "--seeds"
-    named = [b for a, b in pairwise(words) if a == option]
-    named += [word.partition("=")[2] for word in words if word.startswith(f"{option}=")]
+    if words[:2] != ["pezoo", "bench"]:
+        yield "provenance.command is no pezoo bench, which makes records"
+        return
+    for option, own in (("--pe", record.encoding), ("--task", record.task)):
+        given = _given(words, option)[-1:] or [""]
+        if bare(own) not in {one.strip() for one in bare(given[0]).split(",")}:
+            yield f"{option[2:]} is {own}, but the command runs {option} {given[0]}"
+    given = _given(words, "--protocol")[-1:] or ["quick"]
+    if Path(given[0]).stem != base(record.protocol):
+        yield f"protocol is {record.protocol}, but the command runs --protocol {given[0]}"
+    yield from _seeds(record, words, catalog)
+
+
+def _given(words: Sequence[str], option: str) -> list[str]:
+    """The values of an option, as in --pe rope and --pe=rope."""
+    values = [b for a, b in pairwise(words) if a == option]
+    return values + [w.partition("=")[2] for w in words if w.startswith(f"{option}=")]
+
+
+def _seeds(record: Record, words: Sequence[str], catalog: Catalog) -> Iterator[str]:
+    """The seeds that the command names, or else its protocol's, must have the record's."""
+    named = _given(words, "--tune-seeds" if record.for_tuning else "--seeds")
     known = catalog.protocols.get(base(record.protocol))
     if not named and (record.for_tuning or known is None):
         return

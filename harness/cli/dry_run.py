@@ -30,6 +30,7 @@ from harness.engine.stack_plan import Job
 from harness.perf.report import as_csv
 from harness.perf.timing import clock
 from harness.runs import cost, heap
+from harness.runs.record import failure_reason
 from harness.training.evaluate import chunk_size, sample_count, score, validate
 from harness.training.stack import Stack
 from harness.training.trainer import Trainer, start
@@ -125,7 +126,12 @@ def measuring(threads: int) -> Iterator[Measure]:
             kind = one.label, one.task, one.train.batch, len(runs)
             if kind not in known:
                 click.echo(f"measuring {one.label} on {one.task}", err=True)
-                known[kind] = process.submit(_measure, runs, threads).result()
+                try:
+                    known[kind] = process.submit(_measure, runs, threads).result()
+                except RuntimeError as error:  # of torch, as where memory is short
+                    raise click.UsageError(
+                        f"{one.label} on {one.task} cannot be measured: {failure_reason(error)}"
+                    ) from error
             return known[kind]
 
         yield measure

@@ -48,6 +48,10 @@ def build_command(
         raise click.UsageError("--out expects a folder, was given an empty name")
     if Path(out).exists() and not Path(out).is_dir():
         raise click.UsageError(f"--out expects a folder, {out} is a file")
+    if Path(runs).exists() and not Path(runs).is_dir():
+        raise click.UsageError(f"--runs expects a folder, {runs} is a file")
+    if Path(markdown).is_dir():
+        raise click.UsageError(f"--markdown expects a file, {markdown} is a folder")
     fresh = Path(runs) if Path(runs).is_dir() else None
     page = Path(markdown)
     page.parent.mkdir(parents=True, exist_ok=True)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import sys
 import warnings
 from importlib import import_module
+from itertools import pairwise
 
 import click
 
@@ -44,6 +46,9 @@ class Lazy(click.Group):
             from pezoo.spec import unknown
 
             ctx.fail(unknown("command", args[0], COMMANDS))
+        for option, value in pairwise(args):
+            if option.startswith("--") and "=" not in option and not value.strip():
+                ctx.fail(f"{option} expects a value, was given an empty text")
         return super().resolve_command(ctx, args)
 
 
@@ -76,7 +81,7 @@ def main() -> None:
         sys.exit(2)
     except OSError as error:
         path = error.filename2 or error.filename
-        words = error if path is None else f"cannot read or write {path}: {error.strerror}"
+        words = error if path is None else f"cannot read or write {path!s:.200}: {error.strerror}"
         click.echo(f"Error: {words}", err=True)
         wrong = (PermissionError, NotADirectoryError, IsADirectoryError, FileExistsError)
-        sys.exit(2 if isinstance(error, wrong) else 1)
+        sys.exit(2 if isinstance(error, wrong) or error.errno == errno.ENAMETOOLONG else 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import shlex
 from typing import Any
 
 from leaderboard.config import RunConfig
@@ -85,7 +86,10 @@ def raw_record(
             "attention": "sdpa",
         },
         "provenance": {
-            "command": f"pezoo bench --protocol {protocol} --pe rope --task {task}",
+            "command": (
+                f"pezoo bench --protocol {protocol.partition('+')[0]} "
+                f"--pe {shlex.quote(encoding)} --task {shlex.quote(task)}"
+            ),
             "finished": "2026-01-01T00:00:00+00:00",
         },
     }

@@ -365,7 +365,7 @@ def test_markdown_page_has_pictures_and_commands(record):
     text = page(tables([record("rope"), record("alibi")]))
     assert "## quick / copy" in text
     assert "(pictures/quick.copy.svg)" in text
-    assert "```\npezoo bench --protocol quick --pe rope --task copy\n```" in text
+    assert "\npezoo bench --protocol quick --pe rope --task copy\n```" in text
 
 
 def test_a_curve_ends_where_numbers_end(record):

@@ -2,7 +2,9 @@
 
 import csv
 import json
+from concurrent.futures import Future
 
+import click
 import numpy as np
 import pytest
 
@@ -149,3 +151,28 @@ def test_what_is_printed():
         ("nope", "12.5"),
         ("rope", "12.5"),
     ]
+
+
+class Short:
+    """A pool of processes in which memory is short."""
+
+    def __init__(self, *_, **__):
+        pass
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    def submit(self, *_):
+        future = Future()
+        future.set_exception(RuntimeError("can't allocate memory: 40000000000 bytes"))
+        return future
+
+
+def test_where_memory_is_short_one_line_says_so(monkeypatch):
+    monkeypatch.setattr(dry_run, "ProcessPoolExecutor", Short)
+    words = "nope on copy cannot be measured: out of memory"
+    with dry_run.measuring(1) as measure, pytest.raises(click.UsageError, match=words):
+        measure([config()])

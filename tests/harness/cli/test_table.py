@@ -24,7 +24,7 @@ def test_without_a_number_it_lists_the_tables(call):
         (["ruoss2023", "1", "--protocol", "ruos2023"], "did you mean ruoss2023"),
         (["ruoss2023", "1", "--records", "nowhere"], "no folder nowhere"),
         (["ruoss2023", "1", "--out", "x"], "--out expects a folder, for the pictures of a figure"),
-        (["ruoss2023", "--figure", "3", "--out", ""], "--out expects a folder"),
+        (["ruoss2023", "--figure", "3", "--out", ""], "--out expects a value"),
         (["chen2026", "3", "--out", f"{__file__}/x"], f"cannot read or write {__file__}/x: Not a"),
     ],
 )

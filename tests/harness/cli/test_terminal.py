@@ -82,7 +82,9 @@ BENCH = ("bench", "--pe", "rope", "--task", "copy")
         ([*BENCH, "--set", "model.layers=1000000"], "less than or equal to 1000"),
         (["bench", "--pe", "rope(base=0)", "--task", "copy"], "base must be above 0"),
         (["bench", "--pe", "learned(max_len=0)", "--task", "copy"], "max_len must be at least 1"),
-        ([*BENCH, "--seeds", ""], "expected for example 0-2"),
+        ([*BENCH, "--seeds", ""], "--seeds expects a value, was given an empty text"),
+        ([*BENCH, "--seeds="], "expected for example 0-2"),
+        ([*BENCH, "--known", " "], "--known expects a value"),
         ([*BENCH, "--threads", "100000"], "1<=x<=1024"),
         (["leaderboard", "build", "--out", __file__], "--out expects a folder"),
         (["leaderboard", "open", "--out", "nowhere"], "there is no nowhere/index.html"),
@@ -99,4 +101,4 @@ def test_bad_input_is_one_line_before_anything_is_written(args, words, call, tmp
 
 def test_an_empty_name_is_no_folder_of_runs(call):
     code, _, err = call(*BENCH, "--runs", "")
-    assert (code, err) == (2, "Error: --runs expects a folder, was given an empty name\n")
+    assert (code, err) == (2, "Error: --runs expects a value, was given an empty text\n")
