@@ -31,6 +31,7 @@ class DivisionN1(Task):
     version = 1
     summary = "a number divided by one digit"
     paper = "Chen et al. 2026, Section VI"
+    family = "arithmetic"
     example = "829/7=118"
     vocab = Vocab((*"0123456789", "/", "="))
     chance = 0.15

@@ -30,6 +30,7 @@ class Multiplication1N(Task):
     version = 1
     summary = "a number times one digit"
     paper = "Chen et al. 2026, Example 2"
+    family = "arithmetic"
     example = "7*829=6946"
     vocab = Vocab((*"0123456789", "*", "="))
     chance = 0.19

@@ -35,6 +35,7 @@ class NgramCopy(Strings):
     version = 1
     summary = "copy letters whose n-grams are unique, or some repeated"
     paper = "Jelassi et al. 2024"
+    family = "copying"
     example = "kitefable=kitefable"
     vocab = Vocab((*LETTERS, "="))
     chance = 1 / 26

@@ -30,6 +30,7 @@ class Parity(AlignedStrings):
     version = 1
     summary = "the parity of every prefix"
     paper = "Chen et al. 2026, Example 1"
+    family = "counting"
     example = "1010110=1100100"
 
     def __init__(self, *, aligned: int = 0) -> None:

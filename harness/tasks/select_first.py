@@ -25,6 +25,7 @@ class SelectFirst(DigitStrings):
     version = 1
     summary = "the first of a string of digits"
     paper = "Chen et al. 2026, Section VII"
+    family = "retrieval"
     example = "8349216=8"
 
     def answer(self, x: Tensor) -> Tensor:

@@ -25,6 +25,7 @@ class SelectLast(DigitStrings):
     version = 1
     summary = "the last of a string of digits"
     paper = "Chen et al. 2026, Section VII"
+    family = "retrieval"
     example = "8349216=6"
 
     def answer(self, x: Tensor) -> Tensor:

@@ -25,6 +25,7 @@ class SelectMiddle(DigitStrings):
     version = 1
     summary = "the digit in the middle of a string"
     paper = "Chen et al. 2026, Section VII"
+    family = "retrieval"
     example = "8349216=9"
 
     def answer(self, x: Tensor) -> Tensor:

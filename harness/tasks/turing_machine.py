@@ -46,6 +46,7 @@ class TuringMachine(Task):
     name = "turing_machine"
     summary = "the next tape of a Turing machine"
     paper = "Hou et al. 2024, Section 5.3"
+    family = "rewriting"
     example = "$ b1 a2 a3 ~ s1 | ( s5 a4 R ) a4 b2 a3 ~ s5 ."
 
     def __init__(

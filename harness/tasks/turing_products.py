@@ -24,6 +24,7 @@ class TuringProducts(Task):
     bare_chance: ClassVar[float]  # `chance` without a scratchpad
     summary = "multiplication as a Turing machine's tape, step by step"
     paper = "Hou et al. 2024, Figure 4"
+    family = "arithmetic"
     chance = 0.1
 
     def __init__(self, *, format: str = "scratchpad") -> None:

@@ -44,6 +44,7 @@ class TuringSGD(Task):
     version = 1
     summary = "gradient descent on a line, step by step"
     paper = "Hou et al. 2024, Section 5.2"
+    family = "arithmetic"
     vocab = Vocab((*(f"a{i}" for i in range(LEVELS)), *"$d,", "yp", "g", "cur", "|"), " ")
     example = (
         "$ d a80 a145 , a102 d a77 a139 , a103 | "

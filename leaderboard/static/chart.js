@@ -64,13 +64,15 @@
     return places;
   }
 
-  // Places for the names of points: to the right or the left of each, moved up or down out of the way.
-  function beside(points, names, edge) {
-    const taken = [];
+  // Places for the names of points within the frame: to the right or the left of each, moved up or down
+  // out of the way; null where none is near, as the pointer shows the name.
+  function beside(points, names, edge, top, bottom) {
+    const taken = points.map(([px, py]) => [px - 6, py, 12]);
     return points.map(([px, py], at) => {
       const long = 7 * names[at].length, from = px + 9 + long > edge ? px - 9 - long : px + 9;
-      const free = (y) => taken.every(([x, other, size]) => Math.abs(other - y) >= 13 || x > from + long || from > x + size);
-      const y = [-9, 13, -22, 26, -35, 39, -48, -61, -74, -87].map((step) => py + step).find(free) ?? py;
+      const free = (y) => y > top + 6 && y < bottom - 6 && taken.every(([x, other, size]) => Math.abs(other - y) >= 12 || x > from + long || from > x + size);
+      const y = [0, -13, 13, -26, 26, -39, 39].map((step) => py + step).find(free);
+      if (y === undefined) return null;
       taken.push([from, y, long]);
       return [from, y];
     });
@@ -102,7 +104,7 @@
     const columns = [...new Set(parts.flat(2).map(([at]) => Math.round(at)))].sort((a, b) => a - b);
     const gap = Math.min(...columns.slice(1).map((at, before) => at - columns[before]), 1000);
     const ends = parts.map((own) => own.at(-1)?.at(-1) || [left, top + high]);
-    const spots = dots ? beside(ends, chart.series.map((one) => one.label), left + wide) : [];
+    const spots = dots ? beside(ends, chart.series.map((one) => one.label), left + wide, top, top + high) : [];
     const places = spread(ends.map(([, at]) => at), Math.min(LINE, (height - 12) / Math.max(1, ends.length)), top, height - 10);
     const groups = chart.series.map((one, at) => {
       const [colour, dash, marker] = one.look;
@@ -122,7 +124,7 @@
       });
       const seeds = one.points.flatMap((point) => (point.seeds || []).map(([, value]) => svg("circle", { class: "seed", r: 3, cx: x(point.x).toFixed(1), cy: y(value).toFixed(1), stroke: colour })));
       const from = width - right + 12, room = Math.floor((right - 28) / (narrow ? 6.2 : 7));
-      const name = dots ? [svg("text", { x: spots[at][0].toFixed(1), y: (spots[at][1] + 4).toFixed(1), class: "s" }, one.label)] : one.label && [
+      const name = dots ? spots[at] && [svg("text", { x: spots[at][0].toFixed(1), y: (spots[at][1] + 4).toFixed(1), class: "s" }, one.label)] : one.label && [
         svg("path", { class: "l", stroke: colour, d: "M" + (ends[at][0] + 6).toFixed(1) + " " + ends[at][1].toFixed(1) + "L" + (from - 3) + " " + places[at].toFixed(1) }),
         mark(from + 4, places[at]),
         svg("text", { x: from + 13, y: places[at] + 4, class: narrow ? "s" : null }, svg("title", {}, one.name || one.label), shortened(one.label, room), one.words ? svg("tspan", { class: "s" }, shortened(one.words, Math.max(0, room - one.label.length))) : null),
