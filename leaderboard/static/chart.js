@@ -237,7 +237,7 @@
     const open = host.querySelector("details")?.open;
     const box = (row) => el("label", { class: "check", title: row.label },
       el("input", { type: "checkbox", value: row.label, checked: picked.includes(row.label), onchange: () => pick([...host.querySelectorAll("input:checked")].map((one) => one.value)) }),
-      el("span", { class: "dot", style: "background:" + PZ.look(row.label)[0] }), PZ.short(row.label));
+      el("span", { class: "dot", style: "background:" + PZ.look(row.other ? row.plain : row.label)[0] }), PZ.short(row.label));
     const [plain, others] = [rows.filter((row) => !row.custom && !row.mode), rows.filter((row) => row.custom || row.mode)];
     host.replaceChildren(host.querySelector("legend"), ...plain.map(box),
       ...(others.length ? [el("details", { open: open || others.some((row) => picked.includes(row.label)) }, el("summary", {}, others.length + " variants and evaluation modes"), others.map(box))] : []));

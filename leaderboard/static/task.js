@@ -55,7 +55,7 @@
     const picked = known.length ? known : PZ.leaders(rows).map((row) => row.label);
     const shown = rows.filter((row) => picked.includes(row.label));
     PZ.picks("picks", rows, picked, (labels) => state.set({ curve: labels.length ? labels : ["-"] }));
-    const series = shown.map((row) => PZ.curve(token ? tokens(row) : row, table.lengths, { dots: options.dots, look: PZ.look(row.other ? row.plain : row.label) }));
+    const series = shown.map((row) => PZ.curve(token ? tokens(row) : row, table.lengths, { dots: options.dots, look: row.other ? [PZ.look(row.plain)[0], "dot", PZ.look(row.plain)[2]] : PZ.look(row.label) }));
     if (measure === "token accuracy" && table.guesses) series.push(guess(table));
     PZ.chart("curve", {
       name: table.base + "." + name, title: measure[0].toUpperCase() + measure.slice(1) + " against length on " + name, series,
