@@ -240,13 +240,20 @@ window.PZ = (function () {
     return "All encodings alike with changed settings (" + table.protocol + "): " + table.name + ".";
   }
 
-  // Names: the short one of a label, and a long one that may break after an underscore alone.
+  // Whose options were chosen on results that are shown; "" for none.
+  function disclosed(rows, where) {
+    const names = [...new Set(rows.filter((row) => row?.chosen_here).map((row) => row.bare))];
+    return names.length ? "† Options of " + names.join(", ").replace(/, ([^,]*)$/, " and $1") + " were chosen on results of " + where + "; the other encodings have their papers' values." : "";
+  }
+
+  // Names: the short one of a label, and a long one that may break after an underscore alone; in
+  // legends, where all options are written out, after a comma or bracket.
   const short = (label) => own(window.DATA.names, label) ?? label;
   const breakable = (name) => name.split(/(?<=_)/).flatMap((part, at) => (at ? [document.createElement("wbr"), part] : [part]));
   function legend(id, rows) {
     const labels = new Set(rows.map((row) => row.plain ?? row.label));
     const lines = window.DATA.legend.filter(([, label]) => labels.has(label));
-    document.getElementById(id).replaceChildren(...lines.map(([name, label]) => el("div", {}, el("dt", {}, name), el("dd", {}, label))));
+    document.getElementById(id).replaceChildren(...lines.map(([name, label]) => el("div", {}, el("dt", {}, name), el("dd", {}, label.split(/(?<=[,(])/).flatMap((part) => [part, document.createElement("wbr")])))));
   }
   // The column that names the encoding, at the left of every table.
   const nameColumn = (more) => ({ key: "encoding", title: "encoding", value: (row) => row.label, cell: encodingLink, align: "left", start: "asc", ...more });
@@ -291,5 +298,5 @@ window.PZ = (function () {
 
   return { root, own, el, state, page, number, percent, interval, times, reach, rank, mean, stat, pairs, sign, weak,
     csv, downloads, save, fileName, plainTable, select, toggle, put, choose, policyWords, href, encodingLink, nameColumn, badges,
-    short, breakable, legend, kept };
+    short, breakable, legend, kept, disclosed };
 })();

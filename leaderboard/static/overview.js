@@ -104,8 +104,7 @@
     PZ.put("filters", [...controls, showPick, variantsPick, modesPick]);
     const lines = all.filter((line) => (variants || !line.custom) && (modes || !line.mode));
     document.getElementById("policy").textContent = PZ.policyWords(order[0]) + " " + order[0].about + (fewAll ? " Every encoding has fewer seeds than the " + order[0].protocol_seeds + " that the protocol asks for." : "");
-    const names = [...new Set(lines.filter((line) => line.rows.some((row) => row?.chosen_here)).map((line) => line.bare))];
-    document.getElementById("disclosure").textContent = names.length ? "† Options of " + names.join(", ").replace(/, ([^,]*)$/, " and $1") + " were chosen on results of these tasks; the other encodings have their papers' values." : "";
+    document.getElementById("disclosure").textContent = PZ.disclosed(lines.flatMap((line) => line.rows), "these tasks");
     const label = order.length > 1 ? "mean, %" : order[0].task;
     PZ.grid("map", { name: "overview", label: "Encodings and tasks, by " + label, columns: columns(overview, show), rows: lines, sub: (line) => Boolean(line.mode), sort: order.length > 1 ? "unseen-desc" : "t_" + order[0].task + "-desc", given: true, state: true });
     PZ.legend("legend", lines);

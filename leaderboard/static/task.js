@@ -78,8 +78,7 @@
     const words = table.guess === null ? "" : " A guess that ignores the prompt" + (table.guess_ends ? " and knows the length" : "") + " gets " + percent(table.guess) + " % of the tokens right" + (table.guess_ends ? "." : " without the answer's end, and hardly ever a whole answer.");
     document.getElementById("facts").textContent = PZ.policyWords(table) + " " + table.about + " Trained to length " + table.train + "." + words + (table.protocol_seeds ? " The protocol asks for " + table.protocol_seeds + " seeds" + (rows.every((row) => row.few) ? "; no encoding has them yet." : ".") : "")
       + (others ? " Your run against the protocol's rows" + (own.version ? " (" + own.version + ")" : "") + ", unranked: their settings differ." : "");
-    const chosen = [...new Set(table.rows.filter((row) => row.chosen_here).map((row) => row.bare))];
-    document.getElementById("disclosure").textContent = chosen.length ? "Options of " + chosen.join(" and ") + " were chosen on results of this task; the other encodings have their papers' values." : "";
+    document.getElementById("disclosure").textContent = PZ.disclosed(table.rows, "this task");
     draw(table, rows, { dots, measure });
     const fewAll = rows.every((row) => row.few);
     const named = rows.map((row) => ({ ...row, few_all: fewAll, below: true, chosen_words: row.chosen_here && !row.mode ? "options chosen on this task" : "" }));

@@ -454,7 +454,10 @@ def test_which_to_use_leads_to_tasks_and_encodings(visit, example):
     assert page.inner_text("h1") == "copy"
 
 
-def test_pages_that_draw_nothing_keep_the_choices(visit, example):
+def test_every_page_discloses_and_keeps_the_choices(visit, example):
+    for name in ("compare", "cost"):
+        page = visit.open(example / "site" / f"{name}.html")
+        assert "† Options of prism were chosen on results of th" in page.inner_text("#disclosure")
     page = visit.open(example / "site" / "cost.html", "#protocol=prism2025&task=copy")
     for name in ("Which one?", "Method", "Compare"):
         page.get_by_label("Pages").get_by_role("link", name=name).click()
