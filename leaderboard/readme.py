@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from statistics import fmean
 
 from tabulate import tabulate
 
 from leaderboard.catalog import Catalog
 from leaderboard.escape import markdown_text
-from leaderboard.findings import chosen, disclosure
+from leaderboard.findings import chosen, cost, disclosure
 from leaderboard.overview import bare_lines, main_tables, overview
 from leaderboard.rows import Line, Row
 from leaderboard.summary import PASS
@@ -85,8 +84,6 @@ def _most(rows: Sequence[Row | None]) -> str:
 
 def _cost(lines: Sequence[Line]) -> str:
     """The mean over tasks; of several encodings the least and the most."""
-    costs = [
-        fmean(row.cpu_seconds for row in line.own if row.cpu_seconds is not None) for line in lines
-    ]
+    costs = [seconds for line in lines if (seconds := cost(line)) is not None]
     low, high = f"{min(costs):.0f}", f"{max(costs):.0f}"
     return low if low == high else f"{low}-{high}"
