@@ -45,7 +45,7 @@ def _findings(lines: Sequence[Line], tables: Sequence[Table]) -> Iterator[str]:
         others = (best.ranks or (1, 1))[1] - 1
         alike = f"; not told apart from the first: {others}" if others else ""
         if min(len(line.by_seed) for line in known) < 2:
-            alike = ". Most have one seed of each task, which tells no two apart"
+            alike = ". Some lack two seeds that all tasks share, and are told apart from none"
         some = sum(any(row.seeds for row in line.own) for line in lines)
         yield (
             f"Of {some} encodings {len(known)} have a number on all {len(tables)} tasks; of these "
