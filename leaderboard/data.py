@@ -11,6 +11,7 @@ from typing import Any
 from leaderboard.catalog import Catalog
 from leaderboard.escape import script_json
 from leaderboard.files import slug
+from leaderboard.findings import cost
 from leaderboard.guess import guess
 from leaderboard.intervals import LEVEL
 from leaderboard.names import aliases, legend
@@ -146,6 +147,7 @@ def _line(line: Line) -> dict[str, Any]:
         "high": line.unseen and line.unseen.high,
         "partial": line.partial,
         "counted": line.counted,
+        "cost": cost(line),
         "rank": line.rank,
         "ranks": line.ranks,
     }

@@ -166,16 +166,24 @@ def chosen(tables: Sequence[Table], catalog: Catalog) -> set[str]:
 
 def disclosure(tables: Sequence[Table], catalog: Catalog) -> str:
     """Which encodings' options were chosen on tasks of these tables; "" for none."""
-    labels = chosen(tables, catalog)
-    rows = [row for table in tables for row in table.rows]
-    names = sorted({bare(row.encoding) for row in rows if row.label in labels})
-    if not names:
+    found = [
+        (bare(row.encoding), table.first.task)
+        for table in tables
+        for marks in [chosen([table], catalog)]
+        for row in table.rows
+        if row.label in marks
+    ]
+    if not found:
         return ""
-    listed = " and ".join([", ".join(names[:-1]), names[-1]] if names[1:] else names)
+    names, tasks = (" and ".join(_in_words(sorted(set(own)))) for own in zip(*found, strict=True))
     return (
-        f"† Options of {listed} were chosen on results of these tasks; "
+        f"† Options of {names} were chosen on results of {tasks}; "
         "the other encodings have their papers' values."
     )
+
+
+def _in_words(names: Sequence[str]) -> list[str]:
+    return [", ".join(names[:-1]), names[-1]] if len(names) > 1 else [*names]
 
 
 def advice(

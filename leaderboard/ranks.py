@@ -73,6 +73,11 @@ def matrix(rows: Sequence[Row]) -> list[tuple[Row, list[str]]]:
     return [(row, [against(row, other) for other in shown]) for row in shown]
 
 
+def tested(found: Sequence[tuple[Row, list[str]]]) -> bool:
+    """Whether a test says anything about any pair of this matrix."""
+    return any(words not in ("", UNKNOWN) for _, against in found for words in against)
+
+
 def verdicts(rows: Sequence[Row]) -> list[str]:
     """The comparisons in words: which test, then a line for each row but the last."""
     rows = [row for row in rows if not row.mode]

@@ -18,7 +18,7 @@ from leaderboard.escape import command_text, markdown_text, script_json
 from leaderboard.files import slug
 from leaderboard.guess import guess
 from leaderboard.prose import prose
-from leaderboard.ranks import matrix, verdicts
+from leaderboard.ranks import matrix, tested, verdicts
 from leaderboard.scores import Score
 from leaderboard.tables import flat
 from leaderboard.tuning import values_text
@@ -84,6 +84,7 @@ _TEMPLATES.globals |= {
     "flat": flat,
     "lines_of": lines_of,
     "matrix": matrix,
+    "tested": tested,
     "verdicts": verdicts,
     "ABOUT": ABOUT,
 }

@@ -85,7 +85,7 @@
     PZ.grid("table", { name: "compare.tasks", label: "Paired differences over tasks", columns: columns("task"), rows: taskLines(tables, picked), sort: "task-asc", state: true, empty });
     document.getElementById("h-lengths").textContent = "Length by length on " + task;
     PZ.grid("lengths", { name: "compare." + task + ".lengths", label: "Paired differences per length", columns: columns("length"), rows: lengthLines(table, picked), sort: "length-asc", empty });
-    document.getElementById("disclosure").textContent = PZ.disclosed(tables.flatMap((one) => one.rows).filter((row) => picked.includes(row.label)), "these tasks");
+    document.getElementById("disclosure").textContent = PZ.disclosed(tables, picked);
     PZ.legend("legend", picked.map((label) => known.get(label)));
   });
 })();

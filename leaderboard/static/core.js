@@ -240,10 +240,11 @@ window.PZ = (function () {
     return "All encodings alike with changed settings (" + table.protocol + "): " + table.name + ".";
   }
 
-  // Whose options were chosen on results that are shown; "" for none.
-  function disclosed(rows, where) {
-    const names = [...new Set(rows.filter((row) => row?.chosen_here).map((row) => row.bare))];
-    return names.length ? "† Options of " + names.join(", ").replace(/, ([^,]*)$/, " and $1") + " were chosen on results of " + where + "; the other encodings have their papers' values." : "";
+  // Whose options were chosen on results that are shown, of the rows with these labels; "" for none.
+  function disclosed(tables, labels) {
+    const found = tables.flatMap((table) => table.rows.filter((row) => row.chosen_here && labels.includes(row.label)).map((row) => [row.bare, table.task]));
+    const listed = (at) => [...new Set(found.map((one) => one[at]))].sort().join(", ").replace(/, ([^,]*)$/, " and $1");
+    return found.length ? "† Options of " + listed(0) + " were chosen on results of " + listed(1) + "; the other encodings have their papers' values." : "";
   }
 
   // Names: the short one of a label, and a long one that may break after an underscore alone; in

@@ -47,7 +47,7 @@
       heads: ["encoding", COSTS[key], "unseen mean", "low", "high"], lines: drawn.map((row) => [row.label, cost(row, key), row.unseen.mean, row.unseen.low, row.unseen.high]),
     });
     PZ.grid("table", { name: "cost." + task + ".table", label: "Cost and extrapolation", columns: columns(key, edge), rows: variants ? table.rows : table.rows.filter((row) => !row.custom && !row.mode), sort: "unseen-desc", state: true });
-    document.getElementById("disclosure").textContent = PZ.disclosed(drawn, "this task");
+    document.getElementById("disclosure").textContent = PZ.disclosed([table], drawn.map((row) => row.label));
     PZ.legend("legend", variants ? table.rows : []);
   });
 })();

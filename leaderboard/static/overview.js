@@ -27,8 +27,7 @@
   const end = (at, which) => (line) => (line.rows[at]?.unseen?.[which] == null ? null : 100 * line.rows[at].unseen[which]);
 
   function columns(overview, show) {
-    const several = overview.tasks.length > 1, costs = (line) => line.rows.filter(Boolean).map((row) => row.cpu_seconds).filter((cost) => cost !== null);
-    const cost = (line) => (costs(line).length ? costs(line).reduce((sum, one) => sum + one, 0) / costs(line).length : null);
+    const several = overview.tasks.length > 1;
     const size = (line) => Math.max(0, ...line.rows.filter(Boolean).map((row) => row.parameters ?? 0)) || null;
     const scaled = (key) => (line) => (line[key] === null ? null : 100 * line[key]);
     return [
@@ -42,7 +41,7 @@
         { key: "t_" + task, title: task, value: value(at, show), file: inFile(at, show), cell: cell(at, show), help: WORDS[show] },
         ...(show === "unseen" ? ["low", "high"].map((which) => ({ key: which + "_" + task, title: task + ", " + which, hide: true, value: end(at, which) })) : []),
       ]),
-      { key: "cost", title: "CPU s", value: cost, cell: (line) => PZ.number(cost(line)), start: "asc", help: "CPU seconds of training a run: the mean over seeds, of these the mean over the tasks run; compare only on one device" },
+      { key: "cost", title: "CPU s", value: (line) => line.cost, cell: (line) => PZ.number(line.cost), start: "asc", help: "CPU seconds of training a run: the mean over seeds, of these the mean over the tasks run; compare only on one device" },
       { key: "parameters", title: "parameters", value: size, cell: (line) => PZ.number(size(line)), start: "asc" },
     ];
   }
@@ -104,7 +103,7 @@
     PZ.put("filters", [...controls, showPick, variantsPick, modesPick]);
     const lines = all.filter((line) => (variants || !line.custom) && (modes || !line.mode));
     document.getElementById("policy").textContent = PZ.policyWords(order[0]) + " " + order[0].about + (fewAll ? " Every encoding has fewer seeds than the " + order[0].protocol_seeds + " that the protocol asks for." : "");
-    document.getElementById("disclosure").textContent = PZ.disclosed(lines.flatMap((line) => line.rows), "these tasks");
+    document.getElementById("disclosure").textContent = PZ.disclosed(order, lines.map((line) => line.label));
     const label = order.length > 1 ? "mean, %" : order[0].task;
     PZ.grid("map", { name: "overview", label: "Encodings and tasks, by " + label, columns: columns(overview, show), rows: lines, sub: (line) => Boolean(line.mode), sort: order.length > 1 ? "unseen-desc" : "t_" + order[0].task + "-desc", given: true, state: true });
     PZ.legend("legend", lines);

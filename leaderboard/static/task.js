@@ -79,7 +79,7 @@
     const words = table.guess === null ? "" : " A guess that ignores the prompt" + (table.guess_ends ? " and knows the length" : "") + " gets " + percent(table.guess) + " % of the tokens right" + (table.guess_ends ? "." : " without the answer's end, and hardly ever a whole answer.");
     document.getElementById("facts").textContent = PZ.policyWords(table) + " " + table.about + " Trained to length " + table.train + "." + words + (table.protocol_seeds ? " The protocol asks for " + table.protocol_seeds + " seeds" + (fewAll ? "; no encoding has them yet." : ".") : "")
       + (others ? " Your run against the protocol's rows" + (own.version ? " (" + own.version + ")" : "") + ", unranked: their settings differ." : "");
-    document.getElementById("disclosure").textContent = PZ.disclosed(table.rows, "this task");
+    document.getElementById("disclosure").textContent = PZ.disclosed([table], table.rows.map((row) => row.label));
     draw(table, rows, { dots, measure });
     const named = rows.map((row) => ({ ...row, few_all: fewAll, below: true, chosen_words: row.chosen_here && !row.mode ? "options chosen on this task" : "" }));
     PZ.grid("table", { name: table.base + "." + name + ".table", label: name + ": encodings", columns: columns(table), rows: named, sub: (row) => Boolean(row.mode), sort: "unseen-desc", given: !others, state: true });

@@ -457,7 +457,7 @@ def test_which_to_use_leads_to_tasks_and_encodings(visit, example):
 def test_every_page_discloses_and_keeps_the_choices(visit, example):
     for name in ("compare", "cost"):
         page = visit.open(example / "site" / f"{name}.html")
-        assert "† Options of prism were chosen on results of th" in page.inner_text("#disclosure")
+        assert "† Options of prism were chosen on results of copy" in page.inner_text("#disclosure")
     page = visit.open(example / "site" / "cost.html", "#protocol=prism2025&task=copy")
     for name in ("Which one?", "Method", "Compare"):
         page.get_by_label("Pages").get_by_role("link", name=name).click()
