@@ -32,8 +32,12 @@ def strided_scan(
     >>> strided_scan(torch.zeros(1, 1, 1), torch.tensor([[[[0.1, 0.2, 0.3, 0.0, 0.4]]]]), None)
     tensor([[[[0.0000, 0.2000, 0.4000, 0.1000, 0.3000]]]])
 
+    Errors: ValueError without a token.
+
     Source: ours, after Lee 2025, "Position as Probability", Algorithm 1, which has steps of one.
     """
+    if not reset.shape[1]:
+        raise ValueError(f"reset must be (B, T, C) with at least one token, was {tuple(reset.shape)}")
     rows = list(strided_steps(reset, moves, gamma, state, eps, copy))
     size = rows[-1].shape[-1]
     return torch.stack([pad(h, ((size - h.shape[-1]) // 2,) * 2) for h in rows], 1)

@@ -117,3 +117,8 @@ def test_gradients():
 
     inputs = [x.requires_grad_() for x in (reset, moves, gamma, *copy)]
     assert torch.autograd.gradcheck(scan, inputs)
+
+
+def test_no_token_is_refused():
+    with pytest.raises(ValueError, match="at least one token"):
+        strided_scan(torch.zeros(2, 0, 3), torch.zeros(2, 0, 3, 5), None)
