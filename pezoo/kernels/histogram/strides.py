@@ -37,7 +37,8 @@ def strided_scan(
     Source: ours, after Lee 2025, "Position as Probability", Algorithm 1, which has steps of one.
     """
     if not reset.shape[1]:
-        raise ValueError(f"reset must be (B, T, C) with at least one token, was {tuple(reset.shape)}")
+        shape = tuple(reset.shape)
+        raise ValueError(f"reset must be (B, T, C) with at least one token, was {shape}")
     rows = list(strided_steps(reset, moves, gamma, state, eps, copy))
     size = rows[-1].shape[-1]
     return torch.stack([pad(h, ((size - h.shape[-1]) // 2,) * 2) for h in rows], 1)
