@@ -29,7 +29,10 @@ HOOKS = {
     "weights": "replaces the softmax",
 }
 PLAIN = {"bool", "int", "float", "str", "tuple", "list", "None"}
-DESCRIBED = ("summary", "paper", "phi_text", "example", "family", "version", "wraps", "modes")
+DESCRIBED = (
+    *("summary", "paper", "phi_text", "example", "family", "version", "wraps", "modes"),
+    "best_constant",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +51,7 @@ class ClassDoc:
     phi_text: str = ""  # an encoding's positional relation function
     example: str = ""
     family: str = ""  # groups tasks; by default, those of one paper
+    best_constant: tuple[tuple[int, float], ...] = ()  # a task's, by length
     version: int = 1
     wraps: str | None = None
     modes: tuple[str, ...] = ()  # other ways to run trained weights

@@ -157,7 +157,7 @@ def _table(view: View, table: Table, catalog: Catalog) -> dict[str, Any]:
     first, cells = table.first, table.rows[0].cells
     known = catalog.protocols.get(table.base)
     seeds = known.seeds if known else 0
-    told = guess(table)
+    told = guess(table, catalog)
     return view | {
         "protocol": first.protocol,
         "task": first.task,
@@ -166,7 +166,7 @@ def _table(view: View, table: Table, catalog: Catalog) -> dict[str, Any]:
         "other": table.rows[0].other,
         "guesses": told.by_length,
         "guess": told.unseen,
-        "guess_ends": told.ends,
+        "guess_knows": told.knows,
         "protocol_seeds": seeds,
         "lengths": [cell.length for cell in cells],
         "seen": [cell.seen for cell in cells],

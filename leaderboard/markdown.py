@@ -14,6 +14,7 @@ from leaderboard.curves import curves
 from leaderboard.escape import markdown_text
 from leaderboard.files import write
 from leaderboard.findings import chosen, disclosure, findings
+from leaderboard.guess import guess
 from leaderboard.names import aliases, legend
 from leaderboard.overview import bare_lines, main_tables, overview
 from leaderboard.readme import filled
@@ -111,6 +112,7 @@ def page(tables: Sequence[Table], catalog: Catalog | None = None) -> str:
         ],
         legend=legend(rows, names),
         names={table.slug: _marked(names, [table], catalog) for table in tables},
+        guesses={table.slug: guess(table, catalog) for table in tables},
         main=own,
         others=[table for table in tables if table not in own],
     )

@@ -16,7 +16,6 @@ from leaderboard.bibliography import cited
 from leaderboard.config import RunConfig
 from leaderboard.escape import command_text, markdown_text, script_json
 from leaderboard.files import slug
-from leaderboard.guess import guess
 from leaderboard.prose import prose
 from leaderboard.ranks import matrix, tested, verdicts
 from leaderboard.scores import Score
@@ -92,7 +91,6 @@ _TEMPLATES.filters |= {
     "bare": bare,
     "cited": cited,
     "command": command_text,
-    "guess": guess,
     "json": script_json,
     "known": known,
     "md": markdown_text,

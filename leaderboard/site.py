@@ -108,7 +108,7 @@ def _pages(
     top, below = common | {"root": ""}, common | {"root": "../"}
     main = main_tables(tables)
     lines = overview(main)
-    first = {"main": main, "lines": bare_lines(lines), "encoders": encoders(tables)}
+    first = {"main": main, "lines": bare_lines(lines), "encoders": encoders(tables, catalog)}
     yield "index.html", render("index.html", disclosure=disclosure(main, catalog), **first, **top)
     yield (
         "which.html",

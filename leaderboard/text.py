@@ -95,7 +95,7 @@ def columns(row: Row, intervals: bool = True) -> dict[str, str]:
         "rank": rank_text(row),
         "encoding": row.label,
         "seeds": seeds_text(row),
-        "training mean": percent(row.trained),
+        f"training {'exact' if row.track == 'encoder' else 'mean'}": percent(row.trained),
         **{head(c): stat_text(c.main, intervals) if c.main else c.status for c in row.cells},
         "unseen mean": unseen_text(row, intervals),
         UNSEEN_BESIDE[row.other]: percent(row.unseen_beside),

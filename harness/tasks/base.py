@@ -91,6 +91,8 @@ class Task:
     example: str  # the text of one prompt and its target; options may change it, as the next two
     vocab: Vocab
     chance: float  # token accuracy of a guess that ignores the prompt and the token's place
+    # (length, what the best token at every place gets), where that is far above chance
+    best_constant: tuple[tuple[int, float], ...] = ()
     max_length: int | None = None  # None: there is no longest instance
     exact: ClassVar[bool] = True  # False: `right` counts other answers than the true one
     aligned: int = 0  # the scale that every instance is padded to, with a symbol of the alphabet

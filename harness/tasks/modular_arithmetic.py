@@ -36,9 +36,12 @@ class ModularArithmetic(OneToken):
     example = "((-3+(2))*4)=1"
     vocab = Vocab((*"01234+-*()", "="))
     chance = 0.2
+    best_constant = ((2, 0.21), (5, 0.25), (10, 0.265), (20, 0.28), (60, 0.296), (500, 0.318))
 
     def __init__(self, *, multiply: bool = True) -> None:
         self.operators = 3 if multiply else 2
+        if not multiply:
+            self.best_constant = ()
 
     def draw(self, generator: torch.Generator, batch: int, length: int) -> Tensor:
         return brackets.expressions(generator, batch, length, self.operators)

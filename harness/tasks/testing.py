@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from harness.tasks.base import Batch, Task, TaskError
+from harness.tasks.chance import best_constant
 
 
 def check_task(
@@ -106,6 +107,11 @@ def _check_chance(task: Task, length: int, seed: int) -> None:
     best, there = counts.amax(0), counts.sum(0)
     low = min(float((best / there)[there > 200].min()), float(counts.sum(1).max() / there.sum()))
     high = float(best.sum() / there.sum())
+    for known, share in task.best_constant:
+        got = best_constant(task, known, 2000, seed)
+        assert abs(got - share) < 0.03, (
+            f"{task.name}: best_constant has {share} at length {known}, expected {got:.3f}"
+        )
     assert 0.7 * low <= task.chance <= 1.1 * high + 0.01, (
         f"{task.name}: chance {task.chance} is wrong: at length {length} the best guess that "
         f"ignores the prompt gets {low:.2f} of the tokens at the hardest place of the answer and "

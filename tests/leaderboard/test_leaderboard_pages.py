@@ -5,12 +5,14 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 import re
 import shutil
 import subprocess
 import sys
 from html.parser import HTMLParser
 from pathlib import Path
+from statistics import fmean
 from xml.etree import ElementTree
 
 import pandas
@@ -20,6 +22,7 @@ import pezoo
 from leaderboard import catalog, site
 from leaderboard.bibliography import cited
 from leaderboard.build import build
+from leaderboard.catalog import Catalog
 from leaderboard.curves import curves, shortened
 from leaderboard.encoders import encoders
 from leaderboard.escape import csv_text, markdown_text, script_json
@@ -58,19 +61,21 @@ def test_the_encoder_track_is_a_section_of_the_front_page(record, tmp_path):
         return record(encoding, protocol="mine", right={10: 100, 20: 50}, **more)
 
     records = [record("rope"), encoder("rope", "copy"), encoder("alibi", "reverse")]
+    records.append(encoder("randomized:alibi", "reverse"))
     found = tables(records)
-    (section,) = encoders(found)
-    assert (section.protocol, section.labels) == ("mine", ("alibi", "rope"))
-    assert [[row and row.task for row in rows] for _, rows in section.lines] == [
-        [None, "copy"],
-        ["reverse", None],
+    (section,) = encoders(found, Catalog())
+    assert (section.protocol, section.labels) == ("mine", ("alibi", "randomized:alibi", "rope"))
+    assert section.seeds == (1, 1)
+    assert [[row and row.task for row in rows] for _, _, rows in section.lines] == [
+        [None, None, "copy"],
+        ["reverse", "reverse", None],
     ]
     site.build(found, records, tmp_path)
     text = (tmp_path / "index.html").read_text("utf-8")
     assert text.count("The encoder track: mine") == 1
     line = text[text.index('href="task/copy.html#protocol=mine"') :].partition("</tr>")[0]
     assert "not run" in line
-    assert f"{100 * section.lines[0][1][1].unseen.mean:.1f}" in line
+    assert f"{100 * section.lines[0][2][2].unseen.mean:.1f}" in line
     assert "## Encoder track: mine" in page(found)
     assert "Encoder track: quick" not in page(found)
 
@@ -516,9 +521,25 @@ def test_the_guess_of_leaderboard_md_is_that_of_the_pages(raw):
     for score in one["scores"]["last"]:
         score["tokens"] = 400
     found = tables([Record.of(one)])
-    told = guess(found[0])
-    assert told.ends
+    told = guess(found[0], Catalog())
+    assert told.knows
     assert f"knows the length has token accuracy {100 * told.unseen:.1f} % beyond" in page(found)
+
+
+def test_the_guess_of_an_encoder_is_the_best_constant_where_the_task_tells_it(record):
+    def guessed(track):
+        raw = {"task": "bucket_sort", "config": {"track": track}}
+        return guess(tables([record("rope", right={10: 9, 20: 9, 28: 9, 60: 9}, **raw)])[0], known)
+
+    known = catalog.read()
+    share = dict(known.tasks["bucket_sort"].best_constant)
+    by_length, unseen, knows = guessed("encoder")
+    assert [by_length[at] for at in (0, 1, 3)] == [share[10], share[20], share[60]]
+    between = share[20] + (share[60] - share[20]) * math.log(1.4) / math.log(3)
+    assert by_length[2] == pytest.approx(between)
+    assert unseen == pytest.approx(fmean(by_length[1:]))
+    assert knows
+    assert guessed("decoder").by_length != by_length
 
 
 def test_advice_takes_kinds_of_tasks_from_other_protocols(record, tmp_path):
