@@ -74,9 +74,10 @@ def _show(options: TableOptions, paper: Paper) -> None:
     from leaderboard.papers import text
 
     filled = _filled(options, paper)
-    if not filled.runs:
+    if empty := sum(cell.empty for cell in filled.cells):
+        click.echo(f"{empty} of {len(filled.cells)} cells have no run; to fill them:", err=True)
         for command in _bench(options, filled):
-            click.echo(f"no run fills it yet: {command}", err=True)
+            click.echo(f"  {command}", err=True)
     if options.format == "table":
         click.echo(text.as_text(filled, get_terminal_size((80, 24)).columns), nl=False)
     else:
@@ -93,14 +94,15 @@ def _show(options: TableOptions, paper: Paper) -> None:
 
 def _filled(options: TableOptions, paper: Paper) -> Filled:
     """Filled by the first protocol that has runs; where none has, the last one's, empty."""
+    from harness.settings.protocol import load_protocol
     from leaderboard.papers.cells import fill
 
     part = paper.figure(options.figure) if options.figure else paper.table(options.number or "")
     if options.lengths and (part.along or part.measure == "hours"):
         raise click.UsageError(f"--lengths: {part.label} has no test lengths to choose from")
     lengths, protocols = _lengths(options.lengths), _protocols(options, paper)
-    records = _records(options)
-    every = [fill(paper, part, records, protocol, lengths) for protocol in protocols]
+    records, full = _records(options), load_protocol(paper.protocols[0])
+    every = [fill(paper, part, records, protocol, lengths, full) for protocol in protocols]
     return next((filled for filled in every if filled.runs), every[-1])
 
 
@@ -120,10 +122,11 @@ def _protocols(options: TableOptions, paper: Paper) -> list[Protocol]:
 
 
 def _bench(options: TableOptions, filled: Filled) -> list[str]:
-    """The commands whose runs would fill it."""
+    """The commands whose runs would fill its empty cells."""
     from leaderboard.papers.caption import requests
+    from leaderboard.tuning import base
 
-    name = options.protocol or filled.paper.protocols[-1]
+    name = options.protocol or base(filled.protocol.name)
     typed = [one for one in options.set if not one.startswith("eval.curve_lengths")]
     sets = "".join(f" --set {shlex.quote(one)}" for one in typed)
     return [f"pezoo bench --protocol {shlex.quote(name)}{sets} {one}" for one in requests(filled)]

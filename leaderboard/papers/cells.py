@@ -24,7 +24,7 @@ class Cell:
     """Our number beside the published one.
 
     `words` say why we have no number, where we have none. `used` are the runs that the number comes
-    from, of all `runs` that the cell has.
+    from, of all `runs` that the cell has. `comparable`: whether a difference means anything.
     """
 
     group: str
@@ -37,11 +37,19 @@ class Cell:
     checkpoint: Checkpoint = "last"
     used: tuple[Record, ...] = ()
     runs: tuple[Record, ...] = ()
+    comparable: bool = True
+
+    @property
+    def empty(self) -> bool:
+        """Whether it has no run, not even one that failed."""
+        return not self.runs
 
     @property
     def difference(self) -> float | None:
         """Ours minus the paper's."""
-        return self.ours.value - self.paper.value if self.ours and self.paper else None
+        if not (self.ours and self.paper and self.comparable):
+            return None
+        return self.ours.value - self.paper.value
 
 
 @dataclass(frozen=True)
@@ -54,11 +62,17 @@ class Filled:
     lengths: frozenset[int] | None  # those that count; None: all unseen ones
     cells: tuple[Cell, ...]  # row by row
     others: int = 0  # records of the protocol and these tasks that fill none
+    reference: Protocol | None = None  # of the paper's size, to say what else ours changes
 
     @property
     def runs(self) -> list[Record]:
         """All runs that its cells have, each once."""
         return list({run.run: run for cell in self.cells for run in cell.runs}.values())
+
+    def of(self, task: str) -> Filled:
+        """Its row of a task; all of it for ""."""
+        own = tuple(cell for cell in self.cells if task in ("", cell.task))
+        return replace(self, cells=own)
 
 
 def fill(
@@ -67,6 +81,7 @@ def fill(
     records: Iterable[Record],
     protocol: Protocol,
     lengths: frozenset[int] | None = None,
+    reference: Protocol | None = None,
 ) -> Filled:
     """A table or a figure from the runs of a protocol, which may differ in the learning rate.
 
@@ -96,10 +111,11 @@ def fill(
                 column=column.name,
                 checkpoint=column.checkpoint,
                 paper=line.numbers.get(column.name),
+                comparable=part.measure != "hours",
             )
             cells.append(replace(cell, **max(options, key=_goodness, default={})))
     named = [one for one in records if _of(protocol, one)]
-    filled = Filled(paper, part, protocol, lengths, tuple(cells))
+    filled = Filled(paper, part, protocol, lengths, tuple(cells), reference=reference)
     used = {record.run for record in filled.runs}
     return replace(filled, others=sum(record.run not in used for record in named))
 

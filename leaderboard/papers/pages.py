@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from leaderboard.catalog import Catalog
+from leaderboard.papers.budget import budgets
 from leaderboard.papers.cells import fill
 from leaderboard.papers.paper import Paper, names, read
 from leaderboard.papers.pictures import pictures
@@ -14,13 +15,14 @@ from leaderboard.schema import Record
 
 @dataclass(frozen=True)
 class PageFigure:
-    """A picture, the tasks whose pages show it, what it is and the command that prints it."""
+    """A picture, the tasks whose pages show it, what it is, how it was made, its command."""
 
     file: str
     svg: str
     tasks: tuple[str, ...]
     title: str
     words: str
+    made: str
     command: str
 
 
@@ -39,7 +41,9 @@ def _pictures(
 ) -> list[PageFigure]:
     figure = paper.figure(number)
     known = [catalog.protocols[name] for name in paper.protocols if name in catalog.protocols]
-    every = (fill(paper, figure, records, protocol.versions[0]) for protocol in known)
+    first = catalog.protocols.get(paper.protocols[0])
+    full = first.versions[0] if first else None
+    every = (fill(paper, figure, records, own.versions[0], reference=full) for own in known)
     filled = next((one for one in every if one.runs), None)
     return [
         PageFigure(
@@ -47,7 +51,8 @@ def _pictures(
             svg=svg,
             tasks=(task,) if task else figure.tasks,
             title=f"{paper.authors} ({paper.year}), {figure.label}",
-            words=f"{figure.title}. Ours, protocol {filled.protocol.name}:",
+            words=f"{figure.title}.",
+            made=" ".join([*figure.remarks, *budgets(filled.of(task))]),
             command=f"pezoo table {paper.name} --figure {number}",
         )
         for file, task, svg in (pictures(filled) if filled else ())

@@ -76,8 +76,9 @@ class Table(Settings):
     `measure`: token accuracy or exact match, averaged over all unseen test lengths, in percent;
     "test_token" and "test_exact", the same at the end of the learning curve; exact match over all
     pairs of lengths beyond training (test sets "17+n" and so on); or the hours of training, by the
-    clock. `at` says, by task, the one multiple of the training length that counts in place of all
-    unseen lengths.
+    clock, whose difference from the paper's is not taken. `digits_ours`: of our numbers, where they
+    need more. `at` says, by task, the one multiple of the training length that counts in place of
+    all unseen lengths.
     """
 
     label: str  # "Table 1"
@@ -85,6 +86,7 @@ class Table(Settings):
     place: str  # in the paper
     measure: Literal["token", "exact", "test_token", "test_exact", "pairs", "hours"]
     digits: int = 1
+    digits_ours: int | None = None
     columns: tuple[Column, ...]
     at: dict[str, float] = Field(default_factory=dict)
     remarks: tuple[str, ...] = ()
@@ -115,7 +117,8 @@ class Paper(Settings):
     """What paper.toml says.
 
     `protocols`: whose runs may fill the tables; unless told, the first that has records does.
-    `budget`: what the published numbers took, as the caption has it.
+    `budget`: what the published numbers took, as the caption has it; `rates`: its learning rates,
+    so that the caption says where ours are others.
     `encodings`: texts that stand for an encoding of `tables`; the first is what one would run.
     """
 
@@ -126,6 +129,7 @@ class Paper(Settings):
     url: str
     protocols: tuple[str, ...]
     budget: str
+    rates: tuple[float, ...] = ()
     remarks: tuple[str, ...] = ()
     encodings: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     tables: dict[str, Table] = Field(default_factory=dict)

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import replace
+from html import escape
 from itertools import groupby
 from pathlib import Path
 from statistics import fmean
+from textwrap import wrap
 
 from leaderboard.curves import curves
 from leaderboard.files import slug
 from leaderboard.heatmap import heat_map
 from leaderboard.intervals import over_seeds
+from leaderboard.papers.budget import budgets
 from leaderboard.papers.cells import Cell, Filled, pairs_of
 from leaderboard.papers.paper import Figure
 from leaderboard.rows import EXACT, TOKENS, Points
@@ -32,7 +37,10 @@ def draw(filled: Filled, folder: Path) -> list[Path]:
 
 
 def pictures(filled: Filled) -> list[tuple[str, str, str]]:
-    """File name, task ("" for all of the figure's) and SVG of every picture that has numbers."""
+    """File name, task ("" for all of the figure's) and SVG of every picture that has numbers.
+
+    Below each are the paper's budget and ours.
+    """
     figure = filled.part
     if not isinstance(figure, Figure):
         raise ValueError(f"{figure.label} is no figure")
@@ -45,10 +53,29 @@ def pictures(filled: Filled) -> list[tuple[str, str, str]]:
         "sweep": _sweep,
     }
     kinds |= {"tasks": _tasks, "pairs": _pairs}
-    drawn = kinds[figure.kind](filled, figure).items()
+    drawn = kinds[figure.kind](filled, figure)
+    shown = {task: _with_lines(svg, budgets(filled.of(task))) for task, svg in drawn.items()}
     return [
-        (f"{name}.{slug(task)}.svg" if task else f"{name}.svg", task, svg) for task, svg in drawn
+        (f"{name}.{slug(task)}.svg" if task else f"{name}.svg", task, svg)
+        for task, svg in shown.items()
     ]
+
+
+def _with_lines(svg: str, lines: Sequence[str]) -> str:
+    """The picture with lines of small text below it, wrapped to its width."""
+    size = re.search(r'viewBox="0 0 (\d+) (\d+)" width="\d+" height="\d+"', svg)
+    if size is None:
+        raise ValueError("expected a picture with its size in pixels")
+    wide, high = int(size[1]), int(size[2])
+    shown = [part for line in lines for part in wrap(line, wide // 7)]  # 7: of a letter, about
+    more = "".join(
+        f'<text x="12" y="{high + 16 * at}" class="s">{escape(text)}</text>\n'
+        for at, text in enumerate(shown, 1)
+    )
+    high += 16 * len(shown) + 12
+    grown = f'viewBox="0 0 {wide} {high}" width="{wide}" height="{high}"'
+    head, end, tail = svg.replace(size[0], grown, 1).rpartition("</svg>")
+    return head + more + end + tail
 
 
 def _curves(filled: Filled, figure: Figure) -> dict[str, str]:

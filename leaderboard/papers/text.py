@@ -13,8 +13,10 @@ from typing import Any
 from tabulate import tabulate
 
 from leaderboard.escape import csv_text, markdown_text
+from leaderboard.papers.budget import tested_lengths
 from leaderboard.papers.caption import caption
 from leaderboard.papers.cells import NO_RUN, Cell, Filled
+from leaderboard.papers.paper import Table
 
 MISSING = "-"
 PARTS = ("ours", "paper", "diff")
@@ -35,7 +37,7 @@ def as_markdown(filled: Filled) -> str:
         [
             own[0].group,
             markdown_text(task),
-            *(_markdown_cell(cell, filled.part.digits) for cell in own),
+            *(_markdown_cell(cell, filled.part) for cell in own),
         ]
         for task, own in _rows(filled)
     ]
@@ -45,7 +47,7 @@ def as_markdown(filled: Filled) -> str:
 
 def as_csv(filled: Filled) -> str:
     """One line per cell."""
-    out, lines = io.StringIO(), [_data(cell) for cell in filled.cells]
+    out, lines = io.StringIO(), [_data(filled, cell) for cell in filled.cells]
     writer = csv.DictWriter(out, list(lines[0]), lineterminator="\n")
     writer.writeheader()
     for line in lines:
@@ -62,12 +64,12 @@ def as_json(filled: Filled) -> str:
         "part": filled.part.label,
         "protocol": filled.protocol.name,
         "caption": caption(filled),
-        "cells": [_data(cell) for cell in filled.cells],
+        "cells": [_data(filled, cell) for cell in filled.cells],
     }
     return json.dumps(data, indent=1, ensure_ascii=False) + "\n"
 
 
-def _data(cell: Cell) -> dict[str, Any]:
+def _data(filled: Filled, cell: Cell) -> dict[str, Any]:
     def rounded(value: float | None) -> float | None:
         return None if value is None else round(value, 4)
 
@@ -87,23 +89,25 @@ def _data(cell: Cell) -> dict[str, Any]:
         "seeds": sorted({run.seed for run in cell.used}),
         "used": [run.run for run in cell.used],
         "runs": len(cell.runs),
+        "test_lengths": tested_lengths(filled, cell.used) if cell.used else "",
     }
 
 
-def _parts(cell: Cell, digits: int) -> tuple[str, str, str]:
-    words = MISSING if cell.words == NO_RUN else cell.words
-    return (
-        cell.ours.text(digits) if cell.ours else words,
+def _parts(cell: Cell, part: Table) -> tuple[str, ...]:
+    """Ours, the paper's, and the difference where one is taken."""
+    digits, words = part.digits, MISSING if cell.words == NO_RUN else cell.words
+    parts = (
+        cell.ours.text(part.digits_ours or digits) if cell.ours else words,
         cell.paper.text(digits) if cell.paper else MISSING,
         MISSING if cell.difference is None else f"{cell.difference:+.{digits}f}",
     )
+    return parts if cell.comparable else parts[:2]
 
 
-def _markdown_cell(cell: Cell, digits: int) -> str:
-    ours, paper, difference = _parts(cell, digits)
-    if cell.paper is None:
-        return ours
-    return f"{ours} ({paper})" if cell.ours is None else f"{ours} ({paper}, {difference})"
+def _markdown_cell(cell: Cell, part: Table) -> str:
+    ours, *others = _parts(cell, part)
+    shown = others[:1] if cell.ours is None else others
+    return f"{ours} ({', '.join(shown)})" if cell.paper else ours
 
 
 def _rows(filled: Filled) -> list[tuple[str, list[Cell]]]:
@@ -116,7 +120,7 @@ def _blocks(filled: Filled, width: int) -> Iterable[list[str]]:
     names = ["task", *(task for task, _ in rows)]
     wide = max(map(len, names))
     columns = [
-        _column(column.name, [_parts(own[at], filled.part.digits) for _, own in rows])
+        _column(column.name, [_parts(own[at], filled.part) for _, own in rows])
         for at, column in enumerate(filled.part.columns)
     ]
     while columns:
@@ -131,9 +135,9 @@ def _blocks(filled: Filled, width: int) -> Iterable[list[str]]:
         yield [" ".join(line).rstrip() for line in lines]
 
 
-def _column(name: str, cells: Sequence[tuple[str, str, str]]) -> list[str]:
+def _column(name: str, cells: Sequence[tuple[str, ...]]) -> list[str]:
     """The lines of one column: its name, broken at the colon; the parts' names; a rule; numbers."""
-    parts = len(PARTS) if any(paper != MISSING for _, paper, _ in cells) else 1
+    parts = len(cells[0]) if any(cell[1] != MISSING for cell in cells) else 1
     table = [line[:parts] for line in (PARTS, *cells)]
     sizes = [max(len(line[at]) for line in table) for at in range(parts)]
     *outer, inner = name.split(":")

@@ -17,6 +17,7 @@ from harness import tasks
 from harness.cli.main import cli
 from harness.settings.protocol import load_protocol
 from leaderboard.papers import text
+from leaderboard.papers.budget import budgets
 from leaderboard.papers.caption import requests
 from leaderboard.papers.cells import fill
 from leaderboard.papers.paper import Number, Paper, lines_of, names, read
@@ -153,9 +154,12 @@ def test_hours_are_a_mean_over_all_rates_and_seeds(paper):
         Number(pytest.approx(2.0), pytest.approx(1.0)),
         Number(1.41, 0.24),
     )
+    assert found.difference is None
     shown = text.as_text(filled, 80)
-    assert "2.00±1.00 1.41±0.24 +0.59" in shown
-    assert "in hours" in shown
+    assert "2.0000±1.0000 1.41±0.24" in shown
+    assert "diff" not in " ".join(shown.split("\n\n")[1:])
+    assert "no difference from the paper's is taken" in " ".join(shown.split())
+    assert "2.0000±1.0000 (1.41±0.24) |" in text.as_markdown(filled)
     assert "Random accuracy" not in shown
 
 
@@ -230,8 +234,8 @@ def test_a_table_fits_80_characters_and_shows_empty_cells(filled):
     assert "cannot represent  50.7    -" in even
     shown = " ".join(lines)
     steps = f"{MINI.train.steps:,} steps, batch 32, lengths 1 to 20, short ones first"
-    assert f"{steps}; seeds 0 at the rates 0.001" in shown
-    assert "tested on 64 samples of every length of 41, 60; 1 runs per cell" in shown
+    assert f"{steps}; seed 0 (1 per cell) at the rate 0.001 (none of the paper's), 1 run" in shown
+    assert "tested on 64 samples of each of the lengths 41, 60." in shown
     assert "Paper: 2,000,000 steps" in shown
     assert "1 of 165 cells" in shown
 
@@ -242,6 +246,55 @@ def test_every_table_shows_every_name_whole(paper, number):
     for column in paper.table(number).columns:
         assert all(part in shown for part in column.name.split(":"))
     assert max(map(len, shown.splitlines())) <= 80
+
+
+def test_the_budget_says_what_differs_by_task_by_cell_and_from_the_papers_protocol(paper):
+    simple = "modular_arithmetic_simple"
+    records = [
+        run("rope", {21: 0.6, 60: 0.4}),
+        run("rope", {21: 0.6, 60: 0.4}, seed=1),
+        run("rope", {21: 0.6, 60: 0.4}, seed=1, lr=3e-4),
+        run("alibi", {21: 0.6, 61: 0.4}, task=simple, seed=2),
+    ]
+    full = load_protocol("ruoss2023")
+    shown = budgets(fill(paper, paper.tables["1"], records, MINI, reference=full))
+    assert shown[0].endswith(
+        "30 runs per cell; tested on 500 samples of each of the lengths 41-500."
+    )
+    assert "seeds 0-2 (1 to 2 per cell) at the rates 0.0003, 0.001 (0.001 none of" in shown[1]
+    assert "1 to 3 runs per cell; tested on 64 samples of each of the lengths 21, 60; " in shown[1]
+    assert f"; {simple}: lengths 1 to 19, tested on 21, 61. Unlike protocol ruoss2023: " in shown[1]
+    changed = "model.dropout 0 (0.1), train.warmup 200 (0), train.schedule cosine (constant)."
+    assert shown[1].endswith(changed)
+    asked = fill(paper, paper.tables["1"], records, MINI, frozenset(range(42, 101)), full)
+    assert budgets(asked)[2] == (
+        f"Of the lengths asked for, 42-100, only these were tested: 60; of {simple} 61."
+    )
+    assert budgets(fill(paper, paper.tables["1"], records, MINI, frozenset({21}), full))[2:] == []
+    lines = csv.DictReader(io.StringIO(text.as_csv(asked)))
+    assert [one["test_lengths"] for one in lines if one["ours"]] == ["60", "61"]
+
+
+def test_requests_are_for_empty_cells_alone(paper):
+    def asked(*records):
+        return list(requests(fill(paper, paper.figures["3"], records, MINI)))
+
+    some = run("randomized:relative", {41: 0.5}, task=MISSING)
+    other = run(
+        "randomized(max_len=1024):relative", {41: "cannot represent"}, task="reverse(symbols=2)"
+    )
+    every = ",".join(f"randomized(max_len={n}):relative" for n in (1024, 4096, 8192))
+    both = f"reverse(symbols=2),{MISSING}"
+    assert asked(some) == [
+        f'--pe "{every}" --task "{both}"',
+        '--pe "randomized:relative" --task "reverse(symbols=2)"',
+    ]
+    (one,) = asked(some, other)  # of three parts, one request
+    assert one.endswith(f'--task "{MISSING},reverse(symbols=2)"')
+    assert one.count(":relative") == 4
+    columns = [column.encodings[0] for column in paper.figures["3"].columns]
+    whole = [run(name, {41: 0.5}, task=task) for name in columns for task in both.split(",")]
+    assert asked(*whole) == []
 
 
 def test_formats_hold_the_same_numbers(filled):
@@ -269,12 +322,14 @@ def test_the_command_prints_the_table_of_the_records_it_is_given(tmp_path, save)
     folder = save(json.loads(TypeAdapter(Record).dump_json(one, by_alias=True)))
     given = ["table", "ruoss2023", "1", "--records", str(folder), "--runs", str(tmp_path / "none")]
     shown = CliRunner().invoke(cli, given)
-    assert (shown.exit_code, shown.stderr) == (0, "")
+    assert shown.exit_code == 0
+    assert "Unlike protocol ruoss2023: model.dropout 0 (0.1), " in " ".join(shown.stdout.split())
+    assert shown.stderr.startswith("164 of 165 cells have no run; to fill them:\n")
     assert "50.0  51.0 -1.0" in shown.stdout
     assert "protocol ruoss2023-mini" in shown.stdout
     other = CliRunner().invoke(cli, [*given, "--protocol", "ruoss2023"])
     assert "0 of 165 cells" in other.stdout
-    assert 'no run fills it yet: pezoo bench --protocol ruoss2023 --pe "nope,' in other.stderr
+    assert 'pezoo bench --protocol ruoss2023 --pe "nope,' in other.stderr
     assert "rope,learned,randomized:" in other.stderr
     hours = CliRunner().invoke(cli, ["table", "ruoss2023", "2", "--lengths", "42-100"])
     assert (hours.exit_code, "Table 2 has no test lengths" in hours.stderr) == (2, True)
@@ -323,6 +378,9 @@ def test_curves_have_a_picture_for_each_task_with_runs(paper, tmp_path):
         re.findall(r">(?:rope<|alibi<|randomized:rope<|test length)", picture)
     )
     assert ">alibi<" not in picture
+    words = " ".join(re.findall(r'class="s">([^<]+)<', picture))
+    assert "Paper: 2,000,000 steps, batch 128" in words
+    assert "Ours: protocol ruoss2023-mini, 1,500 steps, batch 32, lengths 1 to 20" in words
 
 
 def test_a_sweep_is_one_picture_over_the_numbers_of_its_columns(paper, tmp_path):
