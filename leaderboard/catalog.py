@@ -31,7 +31,7 @@ HOOKS = {
 PLAIN = {"bool", "int", "float", "str", "tuple", "list", "None"}
 DESCRIBED = (
     *("summary", "paper", "phi_text", "example", "family", "version", "wraps", "modes"),
-    "best_constant",
+    *("best_constant", "also"),
 )
 
 
@@ -54,6 +54,7 @@ class ClassDoc:
     best_constant: tuple[tuple[int, float], ...] = ()  # a task's, by length
     version: int = 1
     wraps: str | None = None
+    also: tuple[tuple[str, str], ...] = ()  # second names that users may type, and their specs
     modes: tuple[str, ...] = ()  # other ways to run trained weights
     options: tuple[str, ...] = ()
     usual: dict[str, Any] = field(default_factory=dict)  # defaults of options, where literal

@@ -234,9 +234,11 @@ def _commanded(record: Record, catalog: Catalog) -> Iterator[str]:
     if words[:2] != ["pezoo", "bench"]:
         yield "provenance.command is no pezoo bench, which makes records"
         return
+    second = dict(pair for one in catalog.encodings.values() for pair in one.also)
     for option, own in (("--pe", record.encoding), ("--task", record.task)):
         given = _given(words, option)[-1:] or [""]
-        if bare(own) not in {one.strip() for one in bare(given[0]).split(",")}:
+        named = {one.strip() for one in bare(given[0]).split(",")}
+        if bare(own) not in named | {second[name] for name in named & second.keys()}:
             yield f"{option[2:]} is {own}, but the command runs {option} {given[0]}"
     given = _given(words, "--protocol")[-1:] or ["quick"]
     if Path(given[0]).stem != base(record.protocol):

@@ -118,6 +118,7 @@ class Encoding(nn.Module):
     wraps: ClassVar[str | None] = (
         None  # for a wrapper: the name of the encoding it wraps by default
     )
+    also: ClassVar[tuple[tuple[str, str], ...]] = ()  # second names to type, and their specs
     summary: ClassVar[str] = ""
     paper: ClassVar[str] = ""
     phi_text: ClassVar[str] = ""  # its positional relation function in words; see `prf`

@@ -38,6 +38,7 @@ class Entry:
     options: tuple[str, ...] | None
     plugin: EntryPoint | None = None
     fault: str = ""  # why the file cannot be read
+    also: tuple[tuple[str, str], ...] = ()  # second names, and what they stand for
 
     def load(self) -> type[Encoding]:
         """Import the class. Errors: SpecError: that fails, no Encoding, or one of another name."""
@@ -126,16 +127,35 @@ def names() -> list[str]:
     return sorted(entries())
 
 
+def second_names() -> dict[str, str]:
+    """Further names that can be typed, and what each stands for, as `also` of a class says.
+
+    >>> second_names()["label_based"]
+    'randomized:learned'
+    """
+    return {name: text for entry in entries().values() for name, text in entry.also}
+
+
 def check(spec: Spec) -> Spec:
-    """The spec itself, if its names and options exist. Errors: SpecError with the nearest name."""
+    """The spec, second names written out, if its names and options exist.
+
+    Options of a second name are those of the outermost encoding that it stands for.
+    Errors: SpecError with the nearest name.
+
+    >>> str(check(parse("label_based(max_len=512)")))
+    'randomized(max_len=512):learned'
+    """
+    if (text := second_names().get(spec.name)) and spec.name not in entries():
+        if spec.inner is not None:
+            raise SpecError(f"{spec.name} stands for {text}: nothing can follow it after a colon")
+        meant = parse(text)
+        return check(replace(meant, options={**meant.options, **spec.options}))
     entry = _entry(spec.name)
     if entry.options is not None:
         for option in spec.options:
             if option not in entry.options:
                 raise SpecError(unknown(f"option of {spec.name}", option, entry.options))
-    if spec.inner is not None:
-        check(spec.inner)
-    return spec
+    return spec if spec.inner is None else replace(spec, inner=check(spec.inner))
 
 
 def make(name: str | Spec, shape: Shape, **options: Any) -> Encoding:
@@ -200,7 +220,7 @@ def _entry(name: str) -> Entry:
                 f"pezoo/encodings/{name}.py holds no encoding called {name!r}: "
                 f'mark its class @register("{name}"), the name written out'
             )
-        raise SpecError(unknown("encoding", name, names()))
+        raise SpecError(unknown("encoding", name, sorted([*entries(), *second_names()])))
     return entries()[name]
 
 
@@ -219,7 +239,9 @@ def _scan(path: Path) -> dict[str, Entry]:
         fault = f"{_shown(module)} cannot be read: {reason}"
         return {path.stem: Entry(path.stem, module, "", None, fault=fault)}
     return {
-        cls.registered: Entry(cls.registered, module, cls.name, cls.options)
+        cls.registered: Entry(
+            cls.registered, module, cls.name, cls.options, also=cls.constants.get("also", ())
+        )
         for cls in found.values()
         if cls.registered
     }

@@ -78,11 +78,16 @@ def unknown(what: str, given: str, known: Iterable[str]) -> str:
 def nearest(given: str, known: Iterable[str]) -> str:
     """The end of a message that asks whether the nearest name was meant; empty without one.
 
+    A name that begins with three letters or more that were given comes first.
+
     >>> nearest("Rope", ["RoPE", "ALiBi"])
     '; did you mean RoPE?'
+    >>> nearest("label", ["lbpe", "label_based"])
+    '; did you mean label_based?'
     """
-    names = {name.lower(): name for name in known}
-    near = get_close_matches(given.lower(), names, n=1, cutoff=0.5)
+    names, start = {name.lower(): name for name in known}, given.lower()
+    near = [name for name in names if name.startswith(start)] if len(start) > 2 else []
+    near = near or get_close_matches(start, names, n=1, cutoff=0.5)
     return f"; did you mean {names[near[0]]}?" if near else ""
 
 

@@ -66,7 +66,7 @@ def resolve(
     protocol: Protocol, task: str, encoding: Spec, seed: int, device: str, attention: str
 ) -> RunConfig:
     """One run of a protocol. Errors: ConfigError, TaskError or SpecError."""
-    task, made = tasks.canonical(task), tasks.make(task)
+    task, made, encoding = tasks.canonical(task), tasks.make(task), check(encoding)
     model, train, test = protocol.settings(task)
     low, high = train.lengths
     if not made.lengths(low, high):

@@ -28,23 +28,25 @@ class Randomized(Encoding):
     batch, one per forward pass, at evaluation as in training, on the CPU. n is the longer of S and
     the planned length (of packed documents, instead of S, the highest position + 1): decoding keeps
     the first draw, in ctx.memo. -1, no token, stays -1.
-    Options: max_len, which is L; sample "positions" or "distances", by default what the paper
-    draws: distances around ALiBi, positions around everything else; sorted, where false leaves what
-    is drawn in random order, the ablation of its Table 3.
+    Options: max_len, which is L; sample, "positions" or "distances", by default what the paper
+    draws: distances around ALiBi, positions around everything else (its code draws distances around
+    the relative form too: sample=distances); sorted=false leaves what is drawn in random order, the
+    ablation of its Table 3.
     Errors: PositionError for n > L, and when decoding runs beyond the length it was planned for;
     ValueError for an unknown sample, or distances around an encoding that reads positions.
 
-    Around learned it is the label-based encoding of Li and McClelland 2022.
+    Around learned it is the label-based encoding of Li and McClelland 2022, `label_based`.
 
     Paper: Ruoss et al. 2023, Section 3, L = 2048. The paper draws from 1..L; here from 0..L-1, as
-    positions count from 0. Its code draws "distances" for the relative form too, anew in each
-    layer; here one draw serves all layers. The code's relative table has half of the rows it should
+    positions count from 0. Its code draws distances anew in each layer; here one draw serves all
+    layers. The code's relative table has half of the rows it should
     have, so that all distances on one side read the same row: not reproduced.
     """
 
     summary = "another encoding at random ordered positions"
     paper = "Ruoss et al. 2023"
     wraps = "relative"
+    also = (("label_based", "randomized:learned"),)
     stochastic = True
     version = 2
 

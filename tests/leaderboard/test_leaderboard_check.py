@@ -33,6 +33,14 @@ def test_a_good_record_passes(raw, save):
     assert (report.records, report.refused, report.warnings) == (2, (), ())
 
 
+def test_a_record_is_of_what_a_second_name_in_its_command_stands_for(raw, save):
+    record = raw("randomized:learned", config={"encoding_version": 2001})
+    command = "pezoo bench --pe {} --task copy --seeds 0-4"
+    for typed, refused in (("label_based(max_len=9)", False), ("label_bases", True)):
+        record["provenance"]["command"] = command.format(f"'rope,{typed}'")
+        assert bool(check([save(record)], KNOWN).refused) == refused
+
+
 def test_the_folder_of_bad_records_is_whole():
     assert {path.stem for path in BAD.glob("*.json")} == set(REASONS)
     assert len(REASONS) > 30

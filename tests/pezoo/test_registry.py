@@ -61,6 +61,10 @@ def test_what_is_read_from_the_text_is_what_is_imported(name):
         ("nope(bas=3)", "unknown option of nope 'bas' (known: none)"),
         ("randomized:rope(bas=3)", "unknown option of rope 'bas'"),
         ("randomized(max_len=9):ropee", "did you mean rope?"),
+        ("label", "unknown encoding 'label'; did you mean label_based?"),
+        ("lable_based", "did you mean label_based?"),
+        ("label_based(max_length=9)", "unknown option of randomized 'max_length'"),
+        ("label_based:rope", "label_based stands for randomized:learned: nothing can follow"),
     ],
 )
 def test_unknown_names(text, words):
@@ -84,6 +88,7 @@ def test_unknown_names(text, words):
         ("randomized:prism(d_pe=3)", "d_pe must be even"),
         ("rope:alibi", "rope cannot wrap alibi: only randomized"),
         ("randomized:randomized", "randomized cannot wrap itself"),
+        ("randomized:label_based", "randomized cannot wrap itself"),
         ("randomized(sample=distances):rope", "take sample=positions"),
     ],
 )
@@ -101,6 +106,14 @@ def test_options():
     assert (wrapped.max_len, wrapped.inner.base) == (99, 500.0)
     assert wrapped.inner.shape.train_len == 99
     assert pezoo.make("hard_alibi(masked=None)", SHAPE).masked == 1
+
+
+def test_a_second_name_stands_for_a_spec():
+    assert "label_based" not in pezoo.names()
+    assert str(registry.check(parse("label_based"))) == "randomized:learned"
+    made = pezoo.make("label_based(max_len=64)", SHAPE, sorted=False)
+    assert (made.name, made.inner.name) == ("randomized", "learned")
+    assert (made.max_len, made.sorted, made.inner.max_len) == (64, False, 64)
 
 
 def test_make_changes_no_spec():

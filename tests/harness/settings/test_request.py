@@ -4,9 +4,11 @@ import pytest
 import torch
 
 from harness.runs.cost import forget_peak_memory, peak_memory_mb
-from harness.settings.request import check_device
+from harness.settings.protocol import load_protocol, resolve
+from harness.settings.request import check_device, parse_request
 from leaderboard.config import ConfigError
 from pezoo.kernels.backends import fastest
+from pezoo.spec import parse
 
 
 @pytest.mark.parametrize(
@@ -36,3 +38,16 @@ def test_memory_on_apples_gpu(monkeypatch):
     monkeypatch.setattr(torch.mps, "driver_allocated_memory", lambda: 3 << 20)
     forget_peak_memory("mps")
     assert peak_memory_mb("mps") == 3.0
+
+
+def test_a_second_name_leaves_no_trace_in_a_run():
+    asked = parse_request("label_based(max_len=64)", "copy", "quick", "0", ())
+    assert [str(spec) for spec in asked.encodings] == ["randomized(max_len=64):learned"]
+    for name in ("label_based", "randomized:learned"):
+        run = resolve(load_protocol("ruoss2023-mini"), "copy", parse(name), 0, "cpu", "auto")
+        assert (run.label, run.encoding) == (
+            "randomized:learned",
+            "randomized:learned(max_len=2048)",
+        )
+    with pytest.raises(ConfigError, match="named twice"):
+        parse_request("label_based,randomized:learned", "copy", "quick", "0", ())
