@@ -33,6 +33,11 @@ if TYPE_CHECKING:
     help="Also write every picture as a file of its own into this folder.",
 )
 @click.option("--mode", help="Run it in this mode of its encoding.")
+@click.option(
+    "--length",
+    type=click.IntRange(min=1),
+    help="The length beyond training that is shown.  [default: twice the longest in training]",
+)
 def command(
     run: str,
     runs: str,
@@ -40,6 +45,7 @@ def command(
     prompts: tuple[str, ...],
     svg: Path | None,
     mode: str | None,
+    length: int | None,
 ) -> None:
     """Print one run's scores, cost and settings, and write a page of pictures of it.
 
@@ -52,12 +58,14 @@ def command(
         raise click.UsageError(f"--out: there is no folder {out.parent}")
     if svg is not None:
         _make(svg)
-    check_first = bool(prompts or mode)  # an error in an option is printed without the scores
+    check_first = bool(
+        prompts or mode or length
+    )  # an error in an option is printed without the scores
     if record["status"] == "failed" or not check_first:
         _print(record)
     if record["status"] == "failed":
         return
-    loaded, given = _load(record, runs, prompts, mode)
+    loaded, given = _load(record, runs, prompts, mode, length)
     if check_first:
         _print(record)
     if loaded is None:
@@ -67,7 +75,7 @@ def command(
     from harness.show.page import files, inspect, page
 
     out = out or Path(runs) / record["run"] / "show.html"
-    inspection = inspect(loaded, given, mode)
+    inspection = inspect(loaded, given, mode, length)
     write(out, page(loaded, inspection, mode).encode())
     click.echo(f"\npage {out}")
     if svg is not None:
@@ -134,10 +142,17 @@ def restore(trainer: Trainer, config: RunConfig, runs: str) -> bool:
 
 
 def _load(
-    record: dict[str, Any], runs: str, texts: tuple[str, ...], mode: str | None
+    record: dict[str, Any],
+    runs: str,
+    texts: tuple[str, ...],
+    mode: str | None,
+    length: int | None = None,
 ) -> tuple[Run | None, list[Tensor]]:
-    """The run with its models, None without a checkpoint, and the prompts. Errors: UsageError."""
-    from harness.show.examples import read
+    """The run with its models, None without a checkpoint, and the prompts.
+
+    Errors: UsageError; TaskError for a prompt or a length that the task does not have.
+    """
+    from harness.show.examples import lengths, read
     from harness.show.page import Run
     from harness.training.trainer import start
     from pezoo.spec import unknown
@@ -149,6 +164,7 @@ def _load(
     if mode is not None and mode not in modes:
         raise click.UsageError(unknown("mode", mode, modes))
     prompts = [read(trainer.task, text) for text in texts]
+    lengths(trainer.task, config, length)
     if not restore(trainer, config, runs):
         return None, prompts
     return Run(record, config, trainer.task, trainer.model, untrained), prompts

@@ -45,10 +45,18 @@ class Example:
         return f"example {self.number}: length {self.length}, {seen}"
 
 
-def lengths(task: Task, config: RunConfig) -> list[int]:
-    """The longest training length, and one that is two to three times as long."""
+def lengths(task: Task, config: RunConfig, longer: int | None = None) -> list[int]:
+    """The longest training length, and `longer`; by default one two to three times as long.
+
+    Errors: TaskError where `longer` is not longer, or the task has no instance of it.
+    """
     low, high = config.train.lengths
     seen = task.lengths(low, high)[-1]
+    if longer is not None:
+        task.check_length(longer)
+        if longer <= high:
+            raise TaskError(f"expected a length beyond training's {high}, was given {longer}")
+        return [seen, longer]
     beyond = task.lengths(2 * seen, 3 * seen) or task.lengths(seen + 1, 3 * seen)[-1:]
     return [seen, *beyond[:1]]
 

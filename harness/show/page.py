@@ -43,9 +43,15 @@ class Inspection:
     figures: list[Figure]
 
 
-def inspect(run: Run, prompts: Sequence[Tensor] = (), mode: str | None = None) -> Inspection:
-    """Run the models on prompts (P,) each, by default on two of the task."""
-    prompts = prompts or [sample(run.task, n) for n in lengths(run.task, run.config)]
+def inspect(
+    run: Run, prompts: Sequence[Tensor] = (), mode: str | None = None, longer: int | None = None
+) -> Inspection:
+    """Run the models on prompts (P,) each, by default on two of the task.
+
+    `longer` is the length beyond training. Errors: TaskError where there is no such length.
+    """
+    tested = lengths(run.task, run.config, longer)
+    prompts = prompts or [sample(run.task, n) for n in tested]
     trained: list[Activations] = []
     errors = []
     for number, prompt in enumerate(prompts, 1):
@@ -58,7 +64,7 @@ def inspect(run: Run, prompts: Sequence[Tensor] = (), mode: str | None = None) -
         return Inspection([], errors, [])
     untrained = activations(run.untrained, trained[0].example, mode)
     found = figures(trained, untrained)
-    if principal := pca_figure(run.trained, run.task, run.config, mode):
+    if principal := pca_figure(run.trained, run.task, tested, mode):
         found.append(principal)
     return Inspection([one.example for one in trained], errors, found)
 

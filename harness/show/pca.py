@@ -2,33 +2,58 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
 from harness.data.seeds import generator
 from harness.data.sequences import lay_out
 from harness.model.transformer import Transformer
-from harness.settings.protocol import RunConfig
 from harness.show import plots
-from harness.show.examples import lengths, positions
+from harness.show.examples import positions
 from harness.show.figures import Figure, Section
 from harness.tasks.base import Task
+from harness.training.evaluate import teacher_forced
 from pezoo.base import PositionError
 
 SEQUENCES = 30
 CAPTION = (
-    "What the layers hand on, at all tokens of 30 sequences of length {0} (blue, seen in training) "
-    "and of {1} (orange). The two principal components are those of the blue points, not whitened, "
-    "and serve for both. Orange points far from all blue ones are activations that training has "
-    "never met (Ruoss et al. 2023, Figure 5)."
+    "What the layers hand on at every token of {count} sequences of length {0.length} "
+    "({0.tokens:,} tokens, blue dots, seen in training) and of {count} of length {1.length} "
+    "({1.tokens:,} tokens, orange discs){empty}. {draw}The two principal components are those of "
+    "the blue points, not whitened, and serve for both. Orange points far from all blue ones are "
+    "activations that training has never met (Ruoss et al. 2023, Figure 5). Token accuracy on "
+    "these sequences{how}: {0.accuracy:.3f} at length {0.length}, {1.accuracy:.3f} at length "
+    "{1.length}."
 )
 
 
+@dataclass(frozen=True)
+class Hidden:
+    """A model on all sequences of one length.
+
+    layers: (N, D) at the N tokens, what the first layer reads, then what each gives. accuracy: the
+    share of the answers' tokens that are right, of a decoder given the right ones before.
+    """
+
+    length: int
+    layers: list[Tensor]
+    accuracy: float
+
+    @property
+    def tokens(self) -> int:
+        return len(self.layers[0])
+
+
 def pca_figure(
-    model: Transformer, task: Task, config: RunConfig, mode: str | None = None
+    model: Transformer, task: Task, tested: Sequence[int], mode: str | None = None
 ) -> Figure | None:
-    """One panel for the embeddings and one for each layer; None where no length is longer."""
-    tested = lengths(task, config)
+    """One panel for the embeddings and one for each layer; None where no length is longer.
+
+    `tested`: a trained length and a longer one.
+    """
     if len(tested) < 2:
         return None
     try:
@@ -36,21 +61,33 @@ def pca_figure(
     except PositionError:
         return None
     panels = []
-    for at, (x, y) in enumerate(zip(seen, beyond, strict=True)):
+    for at, (x, y) in enumerate(zip(seen.layers, beyond.layers, strict=True)):
         mean, basis = components(x)
         name = "embeddings" if at == 0 else f"layer {at - 1}"
         both = {"seen": (x - mean) @ basis, "longer": (y - mean) @ basis}
         panels.append((name, plots.scatter(f"Activations: {name}", both)))
     section = Section("", "", "", [panels], [], 0)
-    return Figure("Activations: principal components", CAPTION.format(*tested), [section])
+    title = "Activations: principal components"
+    return Figure(title, _caption(model, seen, beyond), [section])
+
+
+def _caption(model: Transformer, seen: Hidden, beyond: Hidden) -> str:
+    encoder = model.track == "encoder"
+    return CAPTION.format(
+        seen,
+        beyond,
+        count=SEQUENCES,
+        empty=", the empty tokens where the answer is written among them" if encoder else "",
+        draw="One draw of positions serves all sequences of a length. "
+        if model.encoding.stochastic
+        else "",
+        how="" if encoder else ", given the right answer before each token",
+    )
 
 
 @torch.no_grad()
-def activations_of(model: Transformer, task: Task, length: int, mode: str | None) -> list[Tensor]:
-    """(N, D) of the N tokens of all sequences: what the first layer reads, then what each gives.
-
-    Errors: PositionError.
-    """
+def activations_of(model: Transformer, task: Task, length: int, mode: str | None) -> Hidden:
+    """Errors: PositionError."""
     draws = generator("show", "activations", task.name, task.version, length)
     batch = lay_out(task.sample(draws, SEQUENCES, length), task, model.track)
     found: list[Tensor] = []
@@ -59,13 +96,13 @@ def activations_of(model: Transformer, task: Task, length: int, mode: str | None
     for block in blocks:
         hooks.append(block.register_forward_hook(lambda _, given, out: found.append(out[0])))
     try:
-        scale = torch.tensor([length])
-        model.eval()(batch.inputs, batch.pos, scale=scale, generator=positions(length), mode=mode)
+        out = teacher_forced(model.eval(), batch, length, positions(length), mode)
     finally:
         for hook in hooks:
             hook.remove()
     real = (batch.pos >= 0).expand(len(batch.inputs), -1)
-    return [x[real] for x in found]
+    right = (out == batch.labels)[batch.counted]
+    return Hidden(length, [x[real] for x in found], right.float().mean().item())
 
 
 def components(x: Tensor) -> tuple[Tensor, Tensor]:

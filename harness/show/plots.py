@@ -156,11 +156,16 @@ def histograms(name: str, shares: Mapping[str, Sequence[float]], label: str, log
 
 
 def scatter(name: str, points: Mapping[str, Tensor]) -> str:
-    """Points (N, 2) of two kinds, with equal units on both axes; the second kind on top."""
+    """Points (N, 2) of two kinds, with equal units on both axes.
+
+    The first kind is small dots on top of the second kind's pale discs: both show where they meet.
+    """
     with _axes(225, 225) as axes:
-        for (what, xy), colour in zip(points.items(), (BLUE, ORANGE), strict=True):
+        marks = (BLUE, 2.5, 0.6, 2), (ORANGE, 14, 0.12, 1)
+        for (what, xy), (colour, size, alpha, order) in zip(points.items(), marks, strict=True):
             x, y = xy.detach().double().T.numpy()
-            axes.scatter(x, y, 4, colour, alpha=0.35, linewidths=0, label=what, rasterized=True)
+            style = {"alpha": alpha, "linewidths": 0, "rasterized": True, "zorder": order}
+            axes.scatter(x, y, size, colour, label=what, **style)
         axes.set_aspect("equal", "datalim")
         axes.set(xticks=[], yticks=[])
         place = {"loc": "lower left", "bbox_to_anchor": (0, 1), "ncols": 2}

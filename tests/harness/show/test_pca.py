@@ -8,6 +8,7 @@ from harness.settings.protocol import load_protocol, resolve
 from harness.show import examples, pca, plots
 from harness.show.activations import activations
 from harness.show.figures import figures
+from harness.training import evaluate
 from harness.training.trainer import start
 from pezoo.spec import parse
 
@@ -37,12 +38,18 @@ def test_activations_are_what_layers_read_and_give(protocol):
     model = trainer.model
     assert isinstance(model, Transformer)
     found = pca.activations_of(model, trainer.task, 4, None)
-    assert len(found) == 3
+    assert len(found.layers) == 3
     tokens = 30 * (8 if config.track == "encoder" else 9)  # digits, "=", digits; without "="
-    assert {x.shape for x in found} == {(tokens, 16)}
+    assert {x.shape for x in found.layers} == {(tokens, 16)}
+    assert found.tokens == tokens
     assert not list(model.blocks[0]._forward_hooks)
-    figure = pca.pca_figure(model, trainer.task, config)
+    figure = pca.pca_figure(model, trainer.task, examples.lengths(trainer.task, config, 9))
     assert figure is not None
+    assert f"30 sequences of length 4 ({tokens} tokens" in figure.caption
+    assert f"{found.accuracy:.3f} at length 4" in figure.caption
+    assert ("the empty tokens" in figure.caption) == (config.track == "encoder")
+    assert ("given the right answer" in figure.caption) == (config.track == "decoder")
+    assert "One draw of positions" not in figure.caption
     (section,) = figure.sections
     shown = [name for name, _ in section.open[0]]
     assert shown == ["embeddings", "layer 0", "layer 1"]
@@ -50,7 +57,21 @@ def test_activations_are_what_layers_read_and_give(protocol):
 
 def test_a_longer_length_that_cannot_be_represented_leaves_no_figure():
     config, trainer = started("quick", "learned(max_len=10)")
-    assert pca.pca_figure(trainer.model, trainer.task, config) is None
+    tested = examples.lengths(trainer.task, config)
+    assert pca.pca_figure(trainer.model, trainer.task, tested) is None
+
+
+def test_accuracy_is_that_of_a_score_on_the_same_sequences(monkeypatch):
+    config, trainer = started("ruoss2023-mini", "randomized:rope")
+    model, task = trainer.model, trainer.task
+    found = pca.activations_of(model, task, 9, None)
+    draws = pca.generator("show", "activations", task.name, task.version, 9)
+    monkeypatch.setattr(evaluate, "examples", lambda *_: task.sample(draws, 30, 9))
+    monkeypatch.setattr(evaluate, "seed", lambda *_: examples.positions(9).initial_seed())
+    assert found.accuracy == pytest.approx(evaluate.score(model, task, config, 9).token)
+    figure = pca.pca_figure(model, task, (4, 9))
+    assert figure is not None
+    assert "One draw of positions serves all sequences of a length" in figure.caption
 
 
 def test_an_encoders_example_has_empty_tokens_and_both_directions():

@@ -100,12 +100,14 @@ def test_tokens_that_pictures_number_can_be_found_in_the_example(example, size, 
 def test_prompts_out_and_single_pictures(call, runs, tmp_path):
     root, made = runs
     out, folder = tmp_path / "page.html", tmp_path / "pictures"
-    where = ["--runs", root, "--out", out, "--svg", folder]
+    where = ["--runs", root, "--out", out, "--svg", folder, "--length", "13"]
     code, _, err = call("show", made["alibi"], *where, "--prompt", "4711=", "--prompt", "12=")
     assert code == 0, err
     text = out.read_text(encoding="utf-8")
     assert "example 1: length 4, seen in training" in text
     assert "example 2: length 2, seen in training" in text
+    assert "at length 10, " in text
+    assert "at length 13." in text
     assert "Gates" not in text
     names = {path.name for path in folder.iterdir()}
     assert "bias-1-all-layers-head-0.svg" in names
@@ -152,6 +154,8 @@ def test_hostile_text_in_a_run_stays_text(runs):
         (["RUN", "--prompt", "12"], "no prompt of copy"),
         (["RUN", "--prompt", "="], "no instance of length 0"),
         (["RUN", "--mode", "snaped"], "did you mean snapped"),
+        (["RUN", "--length", "10"], "expected a length beyond training's 10, was given 10"),
+        (["RUN", "--length", "0"], "x>=1"),
         (["RUN", "--out", "/nowhere/page.html"], "no folder /nowhere"),
     ],
 )
