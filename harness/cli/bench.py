@@ -102,9 +102,13 @@ class BenchOptions:
 @click.option("--fresh", is_flag=True, help="Forget earlier results of these runs.")
 @click.option("--wait", is_flag=True, help="Wait for runs that other processes are training.")
 @click.option("--format", type=click.Choice(FORMATS), default="table", show_default=True)
-@click.option("--wide", is_flag=True, help="The table with every length and interval.")
+@click.option(
+    "--wide", is_flag=True, help="Every length and interval; of encoders exact match beside tokens."
+)
 def command(**options: Any) -> None:
-    """Train identical decoders that differ in the encoding alone, and test them on longer inputs.
+    """Train identical Transformers that differ in the encoding alone; test them on longer inputs.
+
+    They are decoders, or encoders where the protocol says so.
 
     The same command again continues what was interrupted and shows what is finished.
     """

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Iterator, Sequence
 from shutil import get_terminal_size
-from textwrap import fill, wrap
+from textwrap import wrap
 from typing import TYPE_CHECKING
 
 import click
 
 if TYPE_CHECKING:
-    from pezoo.registry import Entry
-
-Facts = dict[str, str]  # a name, a summary, and what else there is to say
+    from harness.cli.facts import Facts
 
 
 @click.command()
@@ -22,25 +22,32 @@ Facts = dict[str, str]  # a name, a summary, and what else there is to say
 def command(what: str, name: str | None, form: str) -> None:
     """List encodings, tasks or protocols; or all that is known of one by its NAME.
 
-    A broken plug-in is named with its error.
+    NAME is typed as for bench: "randomized:rope", "odds_first(symbols=2)", a protocol's file. A
+    broken plug-in is named with its error.
     """
-    found = {"encodings": _encodings, "tasks": _tasks, "protocols": _protocols}[what]()
-    if name is not None:
-        from pezoo.spec import unknown
+    from harness.cli import facts
 
-        names = [facts["name"] for facts in found]
-        found = [facts for facts in found if facts["name"] == name]
-        if not found:
-            raise click.UsageError(unknown(what.removesuffix("s"), name, names))
+    if name is None:
+        found = {"encodings": facts.encodings, "tasks": facts.tasks, "protocols": facts.protocols}
+        everything = found[what]()
+        if form == "json":
+            click.echo(_json(everything))
+        else:
+            _all(everything)
+        return
+    one = {"encodings": facts.encoding, "tasks": facts.task, "protocols": facts.protocol}
+    parts = one[what](name)
     if form == "json":
-        click.echo(json.dumps(found if name is None else found[0], indent=1, ensure_ascii=False))
-    elif name is not None:
-        _one(found[0])
+        click.echo(_json(parts if len(parts) > 1 else parts[0]))
     else:
-        _all(found)
+        click.echo("\n\n".join("\n".join(_one(part)) for part in parts))
 
 
-def _all(found: list[Facts]) -> None:
+def _json(found: Facts | Sequence[Facts]) -> str:
+    return json.dumps(found, indent=1, ensure_ascii=False)
+
+
+def _all(found: Sequence[Facts]) -> None:
     """A line each, that the terminal holds; long ones are continued below."""
     width = get_terminal_size((80, 24)).columns
     first = max(len(facts["name"]) for facts in found) + 2
@@ -51,53 +58,30 @@ def _all(found: list[Facts]) -> None:
             click.echo(" " * first + line)
 
 
-def _one(facts: Facts) -> None:
-    width = get_terminal_size((80, 24)).columns
+def _one(facts: Facts) -> Iterator[str]:
+    """What is known, a line or more for each kind of fact."""
+    width = max(get_terminal_size((80, 24)).columns - 12, 30)
     for key, value in facts.items():
-        if value:
-            label = f"{key}  ".rjust(12)
-            click.echo(fill(value, width, initial_indent=label, subsequent_indent=" " * 12))
+        label = f"{key}  "
+        for line in _reflowed(value, width):
+            yield (label.rjust(12) + line).rstrip()
+            label = ""
 
 
-def _encodings() -> list[Facts]:
-    from pezoo.registry import entries
+def _reflowed(text: str, width: int) -> Iterator[str]:
+    """A docstring's lines at another width: paragraphs, and rows of a name, spaces and words.
 
-    return [_encoding(name, entry) for name, entry in sorted(entries().items())]
-
-
-def _encoding(name: str, entry: Entry) -> Facts:
-    from inspect import Parameter, signature
-
-    try:
-        cls = entry.load()
-    except ValueError as error:
-        return {"name": name, "summary": str(error)}
-    usual = {key: p.default for key, p in signature(cls).parameters.items()}
-    options = ", ".join(
-        key if usual.get(key, Parameter.empty) is Parameter.empty else f"{key}={usual[key]}"
-        for key in entry.options or ()
-    )
-    return {"name": name, "summary": cls.summary, "paper": cls.paper, "options": options}
-
-
-def _tasks() -> list[Facts]:
-    from harness import tasks
-
-    found = []
-    for name in tasks.names():
-        try:
-            task = tasks.make(name)
-            own = {key: str(getattr(task, key, "")) for key in ("summary", "family", "paper")}
-            chance = f"{task.chance:.2g}" if hasattr(task, "chance") else ""
-            found.append({"name": name, **own, "example": getattr(task, "example", "")})
-            found[-1]["chance"] = chance
-        except ValueError as error:
-            found.append({"name": name, "summary": str(error)})
-    return found
-
-
-def _protocols() -> list[Facts]:
-    from harness.settings.protocol import load_protocol, protocol_names
-
-    found = [load_protocol(name) for name in protocol_names()]
-    return [{"name": p.name, "summary": p.description, "seeds": p.seeds} for p in found]
+    >>> list(_reflowed("Two\\nlines\\n  top   the\\n        end", 40))
+    ['Two lines', 'top         the end']
+    """
+    parts: list[list[str]] = []
+    for line in text.splitlines():
+        row = re.split(r"(?<=\S) {2,}", line.strip(), maxsplit=1)
+        if len(row) == 1 and parts and (line.startswith(" ") or len(parts[-1]) == 1):
+            parts[-1][-1] += f" {row[0]}"
+        else:
+            parts.append(row)
+    for *name, words in parts:
+        indent, line = " " * 12 * len(name), " ".join(words.split())
+        head = f"{name[0]:<11} " if name else ""
+        yield from wrap(head + line, width, subsequent_indent=indent, break_on_hyphens=False)

@@ -17,7 +17,7 @@ from leaderboard.config import RunConfig
 from leaderboard.escape import markdown_text, shown
 from leaderboard.names import aliases, legend
 from leaderboard.ranks import verdicts
-from leaderboard.rows import Row
+from leaderboard.rows import TOKENS, Row
 from leaderboard.schema import Record
 from leaderboard.summary import summarise
 from leaderboard.text import (
@@ -42,7 +42,7 @@ def print_records(
     """The records as JSON, or a table per task: table, csv or markdown.
 
     A table says which of the runs that were asked for, `configs`, have no record; `wide`: with
-    every length and interval, whatever the terminal's width.
+    every length and interval, whatever the terminal's width, and of encoders exact match too.
     """
     if form == "json":
         click.echo(json.dumps(records, indent=1))
@@ -81,10 +81,16 @@ def _print_table(rows: Sequence[Row], lacks: Sequence[str], wide: bool) -> None:
     click.echo(f"{rows[0].task} ({rows[0].protocol}): {rows[0].metric} per length, %{unit}")
     for line in lined_up([heads, *cells]):
         click.echo(line)
+    both = rows[0].metric == TOKENS  # which exact match is beside
+    if wide and both:
+        click.echo(f"\n{rows[0].other} per length, %")
+        for line in lined_up(_beside(rows, names)):
+            click.echo(line)
     whole = intervals and sum(head.isdigit() for head in heads) == len(rows[0].cells)
     notes = [f"{short} = {label}" for short, label in legend(rows, names)]
-    if not whole:
-        notes.append("every length and interval: --wide, or --format csv")
+    if not wide and (both or not whole):
+        more = "length, interval and exact match" if both else "length and interval"
+        notes.append(f"every {more}: --wide, or --format csv")
     failures = [(row.label, seed, reason) for row in rows for seed, reason in row.failures]
     failed = [f"{label}, seed {seed} failed: {reason}" for label, seed, reason in failures]
     for line in [*notes, *lacks, *verdicts(rows), *failed]:
@@ -146,6 +152,15 @@ def _columns(
             line += [reach_text(row), f"{len(row.seeds)}{failed}", columns(row)["steps/s"]]
         cells.append(line)
     return heads, cells
+
+
+def _beside(rows: Sequence[Row], names: Mapping[str, str]) -> list[list[str]]:
+    """Heads and cells of the other measure."""
+    lines = [["encoding", "unseen", *(str(cell.length) for cell in rows[0].cells)]]
+    for row in rows:
+        shown_ = [percent(c.beside) if c.main else _short(c.status) for c in row.cells]
+        lines.append([names[row.label], percent(row.unseen_beside), *shown_])
+    return lines
 
 
 def _short(words: str) -> str:

@@ -17,10 +17,10 @@ class NgramCopy(Strings):
 
     kitefable=kitefable
 
-    Copying by what stood before needs as many tokens as tell all places apart. `n`: no n-gram comes
-    up twice: a letter that completes one which was there is drawn again, until none does. `repeats`
-    above 0: after that, so many n-grams are written elsewhere, one after the other, so that one at
-    least is there twice; a copy does not overlap its original.
+    Copying by what stood before needs as many tokens as tell all places apart.
+    Options: n: no n-gram comes up twice: a letter that completes one which was there is drawn
+    again, until none does. repeats, above 0: after that, so many n-grams are written elsewhere, one
+    after the other, so that one at least is there twice; a copy does not overlap its original.
 
     Vocabulary: a..z (ids 0..25) and "=". Length n: the number of letters; with repeats at least
     twice the n of the n-grams; at most a tenth of the number of n-grams. Chance: 1/26.

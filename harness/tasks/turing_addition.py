@@ -24,7 +24,8 @@ class TuringAddition(Task):
 
     A step reads the last digit of each operand, written as a letter (a..j stand for 0..9), or ^
     where an operand has none left. It writes (carry, sum so far), and the next step has lost those
-    digits. `format`: "scratchpad", or the sum alone as `harness.tasks.formats` shows: "plain",
+    digits.
+    Options: format, "scratchpad", or the sum alone as `harness.tasks.formats` shows: "plain",
     "reversed", "hints", "spaces", "reversed+hints", "reversed+spaces".
 
     The operands' lengths are independent, each uniform from 2 on: of a length n, all pairs of

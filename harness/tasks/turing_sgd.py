@@ -25,8 +25,8 @@ class TuringSGD(Task):
     0.5 grad_w (y - w.x)^2 = (w.x - y) x (g), and the weights after it (cur). The next step has lost
     the last example. a0..a199 stand for -1, -0.99, ..., 0.99, and numbers beyond for the ends. The
     weights begin at 0 and are kept exactly: rounding is for writing alone. An answer is right if it
-    ends with weights within 2 levels in both coordinates. `format`: "scratchpad", or "plain", the
-    last weights alone.
+    ends with weights within 2 levels in both coordinates.
+    Options: format, "scratchpad", or "plain", the last weights alone.
 
     x is uniform over the levels, and y the level of w.x for a w that is uniform over [-1/2, 1/2].
     Vocabulary: a0..a199 (ids 0..199), "$", "d", ",", "yp", "g", "cur", "|". Length n: the number of

@@ -13,6 +13,8 @@ from pezoo.registry import register
 class Geometric(Encoding):
     """Visit the keys from the nearest outwards and stop at one with its own probability.
 
+    This is geometric attention with directional encoding, of the Neural Data Router (NDR).
+
     Formula: a_ij = s(l_ij) prod_{k before j} (1 - s(l_ik)), s the sigmoid, l_ij = q_i k_j / sqrt(K)
     + w_side q_i + b_side; side says whether j is earlier or later than i. Keys come in the order of
     |i - j|, of two at one distance the later first. A token never visits itself.
@@ -23,15 +25,16 @@ class Geometric(Encoding):
     probability to stop nowhere, all of it for the first token of a causal model. Per layer: w
     (2, H, K), earlier first, at the start uniform in +-1/sqrt(K); b (2, H), at the start 0.
     Products are float32 at least, as sums of logarithms.
-    Options: normalised, which divides the weights of a query by their sum.
+    Options: normalised; true divides the weights of a query by their sum, so that they sum to 1 as
+    softmax's do, also where no key matches; false, the formula as it is, leaves the rest out.
 
-    Paper: Csordás et al. 2022, "The Neural Data Router", geometric attention with directional
-    encoding; Ruoss et al. 2023 compare with it in Table 5. Deviations: the side's term reads q_i,
-    where the released code reads the layer's input; that code also learns one scale for the product
-    and one for the side's term, which W_Q and w hold here, and normalises by default.
+    Paper: Csordás et al. 2022, "The Neural Data Router"; Ruoss et al. 2023 compare with it in
+    Table 5. Deviations: the side's term reads q_i, where the released code reads the layer's input;
+    that code also learns one scale for the product and one for the side's term, which W_Q and w
+    hold here, and normalises by default.
     """
 
-    summary = "the nearest key that matches, in place of softmax"
+    summary = "directional, from NDR: the nearest key that matches, no softmax"
     paper = "Csordás et al. 2022"
     relative = True
     reads_distance = True

@@ -6,14 +6,16 @@ from pezoo.registry import register
 
 @register("nope")
 class NoPE(Encoding):
-    """Nothing is added: a causal mask alone tells the positions apart.
+    """Nothing is added: in a decoder the causal mask alone tells positions apart.
+
+    An encoder has no mask, and so no order at all.
 
     Formula: a_ij = q_i k_j / sqrt(K).
 
     Paper: Kazemnejad et al. 2023, "The Impact of Positional Encoding on Length Generalization".
     """
 
-    summary = "nothing: the causal mask alone"
+    summary = "nothing: a decoder has its causal mask, an encoder no order at all"
     paper = "Kazemnejad et al. 2023"
     relative = True
     order_blind = True

@@ -40,11 +40,12 @@ class PRISMSpectral(CursorEncoding):
     Example: a query cursor that steps forward from "=" on and a key cursor that counts tokens meet
     at equal positions: attention finds the token to be copied, at any length.
 
-    Shapes: those of pezoo.cursors.encoding. Options: those of prism, but gamma, eps and support;
-    stride is the largest step (2 allows +-2), and learned_steps lets the steps be any real numbers,
-    starting from those. The defaults are what made PRISM extrapolate ten times and more at small
-    scale: noise inside the gate network, which turns what it remembers into attractors, and a grid
-    of frequencies that tells neighbouring offsets apart.
+    Shapes: those of pezoo.cursors.encoding.
+    Options: those of prism, but gamma, eps and support; stride is the largest step (2 allows +-2),
+    and learned_steps lets the steps be any real numbers, starting from those. The defaults are what
+    made PRISM extrapolate ten times and more at small scale: noise inside the gate network, which
+    turns what it remembers into attractors, and a grid of frequencies that tells neighbouring
+    offsets apart.
     Mode "snapped": gates are rounded, so that every cursor is an integer counter.
     Errors: ValueError without ctx.x or for an option out of range.
 

@@ -48,6 +48,23 @@ def test_wide_has_every_length_and_interval(records, monkeypatch, capsys):
     assert row.count("[") >= 13
 
 
+def test_wide_has_both_measures_of_encoders(made_record, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "80")
+    record = made_record("rope", 0, {10: 95, 20: 40}, config={"track": "encoder"})
+    print_records([record], "table")
+    out = capsys.readouterr().out
+    assert "token accuracy per length" in out
+    assert "exact match: --wide" in " ".join(out.split())
+    print_records([record], "table", wide=True)
+    out = capsys.readouterr().out
+    head, _, row = out[out.index("exact match per length") :].splitlines()[1:4]
+    assert (head.split(), row.split()) == (
+        ["encoding", "unseen", "10", "20"],
+        ["rope", "40.0", "95.0", "40.0"],
+    )
+    assert "--wide" not in out
+
+
 def test_a_mode_has_no_rank(made_record, capsys):
     one = made_record("prism", 0)
     one["modes"] = {"snapped": one["scores"]}
@@ -65,9 +82,59 @@ def test_lists_fit_80_columns_and_options_are_told_by_name(call, monkeypatch):
     code, out, _ = call("list", "encodings", "rope")
     assert "base=10000.0" in out
     code, out, _ = call("list", "encodings", "--format", "json")
-    assert {"name", "summary", "paper", "options"} == set(json.loads(out)[0])
+    assert {"name", "summary", "paper", "options", "formula", "meaning"} <= set(json.loads(out)[0])
     code, _, err = call("list", "encodings", "roppe")
     assert (code, "did you mean rope?" in err) == (2, True)
+
+
+def test_list_says_what_options_mean(call, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    code, out, _ = call("list", "encodings", "label_based(max_len=512)")
+    assert code == 0
+    assert max(map(len, out.splitlines())) <= 80
+    words = " ".join(out.split())
+    assert "the same as randomized(max_len=512):learned" in words
+    assert words.index("distances around ALiBi") < words.index("name learned")
+    _, out, _ = call("list", "encodings", "rope")
+    assert "            drop        DroPE: positions are dropped" in out
+    _, out, _ = call("list", "encodings")
+    assert "label_based         the same as randomized:learned" in out
+    _, out, _ = call("list", "encodings", "randomized:rope", "--format", "json")
+    assert [part["name"] for part in json.loads(out)] == ["randomized", "rope"]
+
+
+@pytest.mark.parametrize("what", ["encodings", "tasks"])
+def test_every_option_is_explained(what, call):
+    _, out, _ = call("list", what, "--format", "json")
+    unexplained = [f["name"] for f in json.loads(out) if f.get("options") and not f["meaning"]]
+    assert unexplained == []
+
+
+def test_list_tells_a_task_by_its_options(call):
+    _, out, _ = call("list", "tasks", "odds_first( symbols=2 )", "--format", "json")
+    facts = json.loads(out)
+    assert (facts["name"], facts["options"]) == ("odds_first(symbols=2)", "symbols=10")
+    assert (facts["example"], facts["chance"]) == ("010101=111000", "0.5")
+    assert "Ruoss et al. (2023)" in facts["meaning"]
+    code, _, err = call("list", "tasks", "odds_first(symbol=2)")
+    assert (code, "did you mean symbols?" in err) == (2, True)
+
+
+def test_list_tells_a_protocols_settings(call):
+    _, out, _ = call("list", "protocols", "ruoss2023-mini")
+    words = " ".join(out.split())
+    for part in (
+        "encoders, which see all tokens",
+        "5 layers, 8 heads, width 64, LayerNorm after attention and MLP, relu",
+        "1,500 steps of 32 sequences, lengths 1 to 20 (to 5 until 30% of the steps), learning rate "
+        "0.001, cosine decay after 200 steps of warm-up",
+        "lengths 20, 21, 30, 31, 40, 41, 60, 61, 100, 101, up to 128 examples each",
+        "given options: learned(max_len=2048)",
+        "modular_arithmetic_simple (train_lengths, eval_lengths)",
+    ):
+        assert part in words
+    _, out, _ = call("list", "protocols", "ruoss2023")
+    assert "lengths 40-500, up to 500" in out
 
 
 BENCH = ("bench", "--pe", "rope", "--task", "copy")

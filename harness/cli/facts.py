@@ -1,0 +1,187 @@
+"""What is known of encodings, tasks and protocols, in words: what `pezoo list` shows."""
+
+from __future__ import annotations
+
+import re
+from inspect import Parameter, getdoc, signature
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from harness.tasks.base import Task
+    from leaderboard.config import Protocol
+    from pezoo.base import Encoding
+
+Facts = dict[str, str]  # a name, a summary, and what else there is to say
+
+
+def encodings() -> list[Facts]:
+    """All, second names among them; a broken one with its error."""
+    from pezoo.registry import entries, second_names
+
+    found = [{"name": n, "summary": f"the same as {text}"} for n, text in second_names().items()]
+    for name, entry in entries().items():
+        try:
+            found.append(_encoding(name, entry.load()))
+        except ValueError as error:
+            found.append({"name": name, "summary": str(error)})
+    return sorted(found, key=lambda facts: facts["name"])
+
+
+def encoding(text: str) -> list[Facts]:
+    """The outermost encoding of a spec, then what it wraps; a second name before both."""
+    from pezoo.registry import check, entries, second_names
+    from pezoo.spec import parse
+
+    typed = parse(text)
+    spec = check(typed)
+    second = typed.name in second_names()
+    found = [{"name": str(typed), "summary": f"the same as {spec}"}] if second else []
+    while spec:
+        found.append(_encoding(spec.name, entries()[spec.name].load()))
+        if spec.inner is None:
+            break
+        spec = spec.inner
+    return found
+
+
+def _encoding(name: str, cls: type[Encoding]) -> Facts:
+    return {
+        "name": name,
+        "summary": cls.summary,
+        "paper": cls.paper,
+        "wraps": f"{cls.wraps}, unless another follows a colon" if cls.wraps else "",
+        "formula": described(cls, "Formula"),
+        "options": _options(cls),
+        "meaning": described(cls, "Options"),
+    }
+
+
+def tasks() -> list[Facts]:
+    """All; a broken one with its error."""
+    from harness import tasks
+
+    found = []
+    for name in tasks.names():
+        try:
+            found.append(_task(name, tasks.make(name)))
+        except ValueError as error:
+            found.append({"name": name, "summary": str(error)})
+    return found
+
+
+def task(text: str) -> list[Facts]:
+    """One, with its options."""
+    from harness import tasks
+
+    return [_task(tasks.canonical(text), tasks.make(text))]
+
+
+def _task(name: str, task: Task) -> Facts:
+    cls = type(task)
+    own = {key: str(getattr(task, key, "")) for key in ("summary", "family", "paper", "example")}
+    return {
+        "name": name,
+        **own,
+        "chance": f"{task.chance:.2g}" if hasattr(task, "chance") else "",
+        "vocabulary": described(cls, "Vocabulary"),
+        "options": _options(cls),
+        "meaning": described(cls, "Options"),
+    }
+
+
+def _options(cls: type) -> str:
+    """`max_len=2048, sorted=True`: the keyword options of a class and their defaults."""
+    own = [p for p in signature(cls).parameters.values() if p.kind is Parameter.KEYWORD_ONLY]
+    return ", ".join(p.name if p.default is p.empty else f"{p.name}={p.default}" for p in own)
+
+
+def described(cls: type, head: str) -> str:
+    """What a docstring says under a heading: after `Options: `, or the table below `Options`."""
+    from leaderboard.prose import sections
+
+    found = [
+        re.sub(rf"^{head}\n", "", text)
+        for own, text in sections(getdoc(cls) or "")
+        if own == head or re.match(rf"{head}( [a-z ]+)?\n ", text)
+    ]
+    return "\n".join(found)
+
+
+def protocols() -> list[Facts]:
+    from harness.settings.protocol import load_protocol, protocol_names
+
+    return [_protocol(load_protocol(name)) for name in protocol_names()]
+
+
+def protocol(name: str) -> list[Facts]:
+    """One, by its name or its file."""
+    from harness.settings.protocol import load_protocol
+
+    return [_protocol(load_protocol(name))]
+
+
+def _protocol(p: Protocol) -> Facts:
+    from pezoo.spec import Spec
+
+    given = [str(Spec(name, options)) for name, options in p.encodings.items()]
+    special = [
+        f"{name} ({', '.join(own.model_dump(exclude_unset=True))})" for name, own in p.tasks.items()
+    ]
+    return {
+        "name": p.name,
+        "summary": p.description,
+        "track": f"{p.track}s, " + _TRACKS[p.track],
+        "model": _model(p),
+        "train": _train(p),
+        "test": _test(p),
+        "seeds": p.seeds,
+        "encodings": f"given options: {'; '.join(given).replace(',', ', ')}" if given else "",
+        "tasks": f"with settings of their own: {'; '.join(special)}" if special else "",
+    }
+
+
+_TRACKS = {
+    "decoder": "which write token by token, scored by whole answers",
+    "encoder": "which see all tokens and answer in one pass, scored by tokens",
+}
+
+
+def _model(p: Protocol) -> str:
+    m = p.model
+    norm = "after" if m.norm == "post" else "before"
+    dropout = f", dropout {m.dropout:g}" if m.dropout else ""
+    return (
+        f"{m.layers} layers, {m.heads} heads, width {m.width}, LayerNorm {norm} attention and MLP, "
+        f"{m.activation}{dropout}"
+    )
+
+
+def _train(p: Protocol) -> str:
+    t, (low, high) = p.train, p.train.lengths
+    batch = f"rows of {t.context} tokens" if t.context else "sequences"
+    stages = [f"to {stage.max} until {stage.until:.0%} of the steps" for stage in t.curriculum]
+    curriculum = f" ({', '.join(stages)})" if stages else ""
+    falls = "constant" if t.schedule == "constant" else f"{t.schedule} decay"
+    warmup = f" after {t.warmup:,} steps of warm-up" if t.warmup else ""
+    return (
+        f"{t.steps:,} steps of {t.batch} {batch}, lengths {low} to {high}{curriculum}, "
+        f"learning rate {t.lr:g}, {falls}{warmup}"
+    )
+
+
+def _test(p: Protocol) -> str:
+    sets = "".join(f"; {one.name}: {_lengths(one.lengths)}" for one in p.eval.sets)
+    window = f", in a window of {p.eval.window} tokens" if p.eval.window else ""
+    most = f"up to {p.eval.samples} examples each"
+    return f"lengths {_lengths(p.eval.lengths)}, {most}{window}{sets}"
+
+
+def _lengths(lengths: tuple[int, ...]) -> str:
+    """
+    >>> _lengths((20, 21, 30)), _lengths((40, 41, 42, 43))
+    ('20, 21, 30', '40-43')
+    """
+    if len(lengths) > 2 and all(b == a + 1 for a, b in pairwise(lengths)):
+        return f"{lengths[0]}-{lengths[-1]}"
+    return ", ".join(map(str, lengths))
