@@ -54,13 +54,8 @@ def command(
     pezoo show 3f2a --prompt 8349216=
     """
     record = find(run, runs)
-    if out is not None and not out.parent.is_dir():
-        raise click.UsageError(f"--out: there is no folder {out.parent}")
-    if svg is not None:
-        _make(svg)
-    check_first = bool(
-        prompts or mode or length
-    )  # an error in an option is printed without the scores
+    _prepare(out, svg)
+    check_first = bool(prompts or mode or length)  # a wrong option is printed without the scores
     if record["status"] == "failed" or not check_first:
         _print(record)
     if record["status"] == "failed":
@@ -83,14 +78,15 @@ def command(
             write(svg / name, content.encode())
 
 
-def _make(folder: Path) -> None:
-    """Errors: UsageError where the folder cannot be."""
+def _prepare(out: Path | None, svg: Path | None) -> None:
+    """Make the folder of single pictures. Errors: UsageError where a folder is not or cannot be."""
+    if out is not None and not out.parent.is_dir():
+        raise click.UsageError(f"--out: there is no folder {out.parent}")
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        if svg is not None:
+            svg.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise click.UsageError(
-            f"--svg {folder}: cannot make this folder: {error.strerror}"
-        ) from error
+        raise click.UsageError(f"--svg {svg}: cannot make this folder: {error.strerror}") from error
 
 
 def find(run: str, runs: str) -> dict[str, Any]:
