@@ -25,6 +25,13 @@ from pezoo.registry import check, entries
 from pezoo.spec import Spec, parse, unknown
 
 PROTOCOLS = Path(__file__).parent / "protocols"
+# Settings that have a name of their own in a protocol's [tasks.NAME].
+TASK_FIELDS = {
+    ("train", "lengths"): "train_lengths",
+    ("train", "curriculum"): "curriculum",
+    ("train", "draw"): "draw",
+    ("eval", "lengths"): "eval_lengths",
+}
 
 
 def protocol_names() -> list[str]:
@@ -35,6 +42,8 @@ def protocol_names() -> list[str]:
 def load_protocol(name: str, overrides: tuple[str, ...] = ()) -> Protocol:
     """A protocol by name or by the path of a TOML file, with `key.sub=value` overrides.
 
+    An override of all tasks, as `eval.lengths`, replaces what the file has for one task; one of
+    that task, as `tasks.copy.eval_lengths`, is stronger.
     One of the names here stands for the settings here alone: a file that has the name and other
     settings is `name+hash`, as one with overrides is.
     Errors: ConfigError says which key or value is wrong and what is nearest.
@@ -43,7 +52,7 @@ def load_protocol(name: str, overrides: tuple[str, ...] = ()) -> Protocol:
     if not path.is_file():
         raise ConfigError(unknown("protocol", name, protocol_names()))
     raw = read_settings(path, PROTOCOLS)
-    for override in overrides:
+    for override in sorted(overrides, key=lambda text: text.startswith("tasks.")):
         _override(raw, override)
     if isinstance(raw["name"], str):
         raw["name"] = base(raw["name"])
@@ -131,6 +140,18 @@ def _override(raw: dict[str, Any], text: str) -> None:
         table[last] = tomllib.loads(f"value = {value}")["value"]
     except tomllib.TOMLDecodeError:
         table[last] = value
+    if path in (["train"], ["eval"]):
+        _for_all_tasks(raw.get("tasks"), path[0], last)
+
+
+def _for_all_tasks(own: Any, part: str, name: str) -> None:
+    """Drop what tasks have in place of this setting; what is malformed is refused later."""
+    for task in own.values() if isinstance(own, dict) else ():
+        if isinstance(task, dict):
+            task.pop(TASK_FIELDS.get((part, name), ""), None)
+            more = task.get(part)
+            if isinstance(more, dict):
+                more.pop(name, None)
 
 
 def _fields(path: list[str]) -> list[str] | None:

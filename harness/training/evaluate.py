@@ -185,7 +185,6 @@ def _score(  # noqa: PLR0913  what is scored, on what, and how
     how = method(model, task)
     predict = _predict(how, test, task.vocab.eos)
     device = str(model.embedding.weight.device)
-    positions = torch.Generator().manual_seed(position_seed)
     chunk = chunk_size(task, test, length)
     correct, right, total = 0, 0, 0
     kept: list[Answer] = []
@@ -194,6 +193,7 @@ def _score(  # noqa: PLR0913  what is scored, on what, and how
     try:
         for start in range(0, count, chunk):
             part = batch.rows(start, start + chunk).to(device)
+            positions = torch.Generator().manual_seed(position_seed)  # one draw for all rows
             out = predict(model, part, length, positions, mode)
             hit = (out == part.labels) & part.counted
             exact = hit.sum(1) == part.counted.sum(1)

@@ -67,6 +67,19 @@ def test_bad_overrides_say_what_is_wrong(override, words):
         run(overrides=(override,))
 
 
+def test_an_override_of_all_tasks_holds_for_tasks_with_settings_of_their_own():
+    overrides = ("eval.lengths=42-100", "train.lengths=[1, 30]", "train.batch=9")
+    protocol = load_protocol("ruoss2023", overrides)
+    for task in ("even_pairs", "modular_arithmetic_simple"):
+        _, train, test = protocol.settings(task)
+        assert (train.lengths, train.batch) == ((1, 30), 9)
+        assert test.lengths == tuple(range(42, 101))
+    own = ("tasks.modular_arithmetic_simple.eval_lengths=[41]", *overrides)
+    protocol = load_protocol("ruoss2023", own)
+    assert protocol.settings("modular_arithmetic_simple")[2].lengths == (41,)
+    assert protocol.settings("even_pairs")[2].lengths == tuple(range(42, 101))
+
+
 def test_lengths_may_be_a_range():
     assert load_protocol("ruoss2023").eval.lengths == tuple(range(40, 501))
     assert run(overrides=("eval.lengths=42-44",)).eval.lengths == (42, 43, 44)

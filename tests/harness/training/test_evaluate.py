@@ -143,6 +143,29 @@ def test_scores_repeat_and_depend_on_no_chunks(monkeypatch):
     assert first.exact == first.correct / first.count
 
 
+@pytest.mark.parametrize("protocol", ["quick", "ruoss2023-mini"])
+def test_random_positions_are_drawn_once_for_all_samples_of_a_length(protocol, monkeypatch):
+    sizes = ("eval.samples=16", "eval.min_samples=16", "model.layers=1")
+    config = resolve(
+        load_protocol(protocol, (*SMALL, *sizes)), "even_pairs" if "mini" in protocol else "copy",
+        parse("randomized:rope"), 0, "cpu", "auto",
+    )  # fmt: skip
+    trainer = start(config)
+    drawn = []
+    table = type(trainer.model.encoding).table
+    monkeypatch.setattr(
+        type(trainer.model.encoding), "table",
+        lambda self, *given: drawn.append(table(self, *given)) or drawn[-1],
+    )  # fmt: skip
+    whole = score(trainer.model, trainer.task, config, 12)
+    assert len(drawn) == 1
+    monkeypatch.setattr("harness.training.evaluate._CHUNK_TOKENS", 100)
+    again = score(trainer.model, trainer.task, config, 12)
+    assert len(drawn) > 3
+    assert all(one.equal(drawn[0]) for one in drawn)
+    assert (again.correct, again.token) == (whole.correct, pytest.approx(whole.token, abs=0.02))
+
+
 def test_a_length_without_instances():
     config = config_of("scan_cot", "rope")
     trainer = start(config)
