@@ -25,15 +25,17 @@ class Randomized(Encoding):
     more. At L = n nothing is left to draw: the inner encoding, unchanged.
 
     Shapes: those of the inner encoding, which is built for train_len = L. One draw for the whole
-    batch, one per forward pass, at evaluation as in training, on the CPU. n is the longer of S and
-    the planned length (of packed documents, instead of S, the highest position + 1): decoding keeps
-    the first draw, in ctx.memo. -1, no token, stays -1.
+    batch, one per forward pass, at evaluation as in training, on the CPU. n is the longest of
+    the planned length, the columns that hold a token and the highest position + 1 (of packed
+    documents without the columns): decoding keeps the first draw, in ctx.memo. -1, no token,
+    stays -1.
     Options: max_len, which is L; sample, "positions" or "distances", by default what the paper
     draws: distances around ALiBi, positions around everything else (its code draws distances around
     the relative form too: sample=distances); sorted=false leaves what is drawn in random order, the
     ablation of its Table 3.
     Errors: PositionError for n > L, and when decoding runs beyond the length it was planned for;
-    ValueError for an unknown sample, or distances around an encoding that reads positions.
+    ValueError for an unknown sample, distances around an encoding that reads positions, or one that
+    represents fewer than L.
 
     Around learned it is the label-based encoding of Li and McClelland 2022, `label_based`.
 
@@ -72,6 +74,11 @@ class Randomized(Encoding):
                 f"sample=distances needs an encoding that reads distances, as relative or alibi "
                 f"do; {type(self.inner).__name__} does not: take sample=positions"
             )
+        if self.inner.max_len is not None and self.inner.max_len < max_len:
+            raise ValueError(
+                f"randomized draws from {max_len} positions, of which {type(self.inner).__name__} "
+                f"represents {self.inner.max_len}: give both the same max_len"
+            )
         self.max_len, self.sample, self.sorted = max_len, sample, sorted
         for claim in ("prefix_stable", "needs_scale", "causal_only", "order_blind", "modes"):
             setattr(self, claim, getattr(self.inner, claim))
@@ -86,9 +93,10 @@ class Randomized(Encoding):
     ) -> dict[str, Tensor]:
         super().draw(ctx)
         last = ctx.ask(ctx.pos.max()) + 1
-        n = max(length or 0, last, 0 if ctx.packed else ctx.pos.shape[1])
         table = ctx.memo.get(TABLE)
-        table = ctx.memo[TABLE] = self.table(n, generator) if table is None else table
+        if table is None:
+            columns = 0 if ctx.packed else ctx.ask(ctx.key_mask.any(0).sum())
+            table = ctx.memo[TABLE] = self.table(max(length or 0, last, columns), generator)
         if last > len(table):
             raise PositionError(
                 f"randomized drew {len(table)} positions for this sequence, which now has {last}: "

@@ -18,14 +18,14 @@ def check_positions(factory: Factory) -> None:
     is_token[[4, 5, 9]] = False
     pos, padded = torch.full((1, 13), -1), torch.zeros(2, 13, dtype=torch.long)
     pos[:, is_token], padded[:, is_token] = torch.arange(10), ids
-    plain = run(encoding, ids, scale=scale, length=13)
+    plain = run(encoding, ids, scale=scale)
     message = (
         "padding between tokens moves them: take positions from ctx.pos and ctx.distance(), not "
         "from a token's column"
     )
     close(plain, run(encoding, padded, pos, scale=scale)[:, is_token], 1e-5, message)
     if encoding.prefix_stable:
-        chunks = stream(encoding, padded, [3, 5, 1, 4], pos, scale=scale)
+        chunks = stream(encoding, padded, [3, 5, 1, 4], pos, scale=scale, length=10)
         close(plain, chunks[:, is_token], 1e-5, f"while decoding, {message}")
 
 

@@ -142,9 +142,19 @@ def test_the_inner_encoding_is_relative_and_built_for_the_whole_range():
 
 
 def test_an_inner_encoding_with_fewer_rows_says_so():
-    encoding = make("randomized(max_len=90):learned(max_len=6)", SHAPE)
-    with pytest.raises(PositionError, match=r"Learned represents positions 0\.\.5"):
-        encoding.prepare(context())
+    with pytest.raises(SpecError, match="draws from 90 positions, of which Learned represents 6"):
+        make("randomized(max_len=90):learned(max_len=6)", SHAPE)
+    make("randomized(max_len=90):learned(max_len=95)", SHAPE)
+
+
+@pytest.mark.parametrize("width", [10, 90, 95])
+@pytest.mark.parametrize("left", [False, True])
+def test_padding_changes_no_draw(width, left):
+    encoding = make("randomized(max_len=90):rope", SHAPE)
+    tokens, padding = torch.arange(10), torch.full((width - 10,), -1)
+    pos = torch.cat([padding, tokens] if left else [tokens, padding])[None]
+    alone, padded = prepare(encoding, context(tokens[None])), prepare(encoding, context(pos))
+    assert torch.equal(padded.pos[pos >= 0], alone.pos[0])
 
 
 def test_it_passes_on_what_the_inner_encoding_claims_and_asks():
