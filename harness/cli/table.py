@@ -118,18 +118,28 @@ def _protocols(options: TableOptions, paper: Paper) -> list[Protocol]:
     from harness.settings.protocol import load_protocol
 
     names = [options.protocol] if options.protocol else paper.protocols
+    if any(one.partition("=")[0].strip() == "train.lr" for one in options.set):
+        raise click.UsageError("--set train.lr: expected another setting; a cell is of all rates")
     return [load_protocol(name, options.set) for name in names]
 
 
 def _bench(options: TableOptions, filled: Filled) -> list[str]:
-    """The commands whose runs would fill its empty cells."""
+    """The commands whose runs would fill its empty cells; of the paper's protocol, at each rate."""
     from leaderboard.papers.caption import requests
     from leaderboard.tuning import base
 
     name = options.protocol or base(filled.protocol.name)
     typed = [one for one in options.set if not one.startswith("eval.curve_lengths")]
     sets = "".join(f" --set {shlex.quote(one)}" for one in typed)
-    return [f"pezoo bench --protocol {shlex.quote(name)}{sets} {one}" for one in requests(filled)]
+    own = name == filled.paper.protocols[0] and filled.paper.rates
+    rates = [
+        "" if rate == filled.protocol.train.lr else f" --set train.lr={rate}" for rate in own or ()
+    ]
+    return [
+        f"pezoo bench --protocol {shlex.quote(name)}{sets}{rate} {one}"
+        for one in requests(filled)
+        for rate in rates or [""]
+    ]
 
 
 def _lengths(text: str | None) -> frozenset[int] | None:
@@ -138,9 +148,14 @@ def _lengths(text: str | None) -> frozenset[int] | None:
     from leaderboard.seeds import parse_seeds
 
     try:
-        return frozenset(parse_seeds(text))
+        lengths = frozenset(parse_seeds(text))
     except ValueError:
-        raise click.UsageError(f"--lengths {text!r}: expected as in 42-100 or 60,80") from None
+        lengths = frozenset()
+    if not lengths or min(lengths) < 1:
+        raise click.UsageError(
+            f"--lengths {text!r}: expected lengths from 1 on, as 42-100 or 60,80"
+        )
+    return lengths
 
 
 def _records(options: TableOptions) -> list[Record]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -90,11 +91,12 @@ def resolve(
     for name in filter(None, (test.set, *(one.name for one in test.sets))):
         made.check_test_set(name)
     full = check(protocol.fill(task, encoding))
-    if protocol.track == "encoder" and entries()[full.name].load().causal_only:
-        raise ConfigError(
-            f"{full.name} means nothing without a causal mask: protocol {protocol.name} trains "
-            f"encoders"
-        )
+    for name in _names(full):
+        if protocol.track == "encoder" and entries()[name].load().causal_only:
+            raise ConfigError(
+                f"{name} means nothing without a causal mask: protocol {protocol.name} trains "
+                f"encoders"
+            )
     return RunConfig(
         protocol=protocol.name,
         task=task,
@@ -112,11 +114,20 @@ def resolve(
     )
 
 
+def _names(spec: Spec) -> Iterator[str]:
+    """An encoding and what it wraps, from the outside."""
+    wraps = entries()[spec.name].load().wraps
+    yield spec.name
+    if inner := spec.inner or (parse(wraps) if wraps else None):
+        yield from _names(inner)
+
+
 def _version(spec: Spec) -> int:
     """One number for the versions of an encoding and of what it wraps."""
-    cls = entries()[spec.name].load()
-    inner = spec.inner or (parse(cls.wraps) if cls.wraps else None)
-    return cls.version if inner is None else cls.version * 1000 + _version(inner)
+    total = 0
+    for name in _names(spec):
+        total = total * 1000 + entries()[name].load().version
+    return total
 
 
 def _override(raw: dict[str, Any], text: str) -> None:

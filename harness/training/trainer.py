@@ -24,7 +24,7 @@ from harness.data.packed import packed
 from harness.data.seeds import generator, seed
 from harness.data.sequences import Sequences, lay_out
 from harness.model.transformer import Transformer, shape_of
-from harness.tasks.base import Batch, Task
+from harness.tasks.base import Batch, Task, TaskError
 from harness.training.losses import Losses
 from leaderboard.config import RunConfig, Train
 from pezoo.base import Context, PositionError
@@ -198,9 +198,16 @@ def build(config: RunConfig) -> tuple[Task, Transformer]:
         raise ValueError(f"{config.encoding} reads the length of a sample; packed rows hold many")
     model = Transformer(
         config.model, encoding, config.seed, config.attention, config.device, config.track,
-        task.relation if config.track == "decoder" else None,  # its places are those of a decoder
+        task.relation if config.track == "decoder" else _of_decoders,
     )  # fmt: skip
     return task, model
+
+
+def _of_decoders(i: Tensor, j: Tensor, n: Tensor | None) -> Tensor:
+    raise TaskError(
+        "the relation of positions that a task declares is that of a decoder's tokens, and this "
+        "protocol trains encoders"
+    )
 
 
 def optimiser_for(model: Transformer, train: Train) -> torch.optim.AdamW:

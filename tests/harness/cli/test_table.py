@@ -21,6 +21,8 @@ def test_without_a_number_it_lists_the_tables(call):
         (["chen2026", "4"], "pezoo show RUN"),
         (["ruoss2023", "1", "--figure", "3"], "was given both"),
         (["ruoss2023", "1", "--lengths", "x"], "42-100"),
+        (["ruoss2023", "1", "--lengths", "0-3"], "lengths from 1 on"),
+        (["ruoss2023", "1", "--set", "train.lr=1e-4"], "a cell is of all rates"),
         (["ruoss2023", "1", "--protocol", "ruos2023"], "did you mean ruoss2023"),
         (["ruoss2023", "1", "--records", "nowhere"], "no folder nowhere"),
         (["ruoss2023", "1", "--out", "x"], "--out expects a folder, for the pictures of a figure"),
@@ -33,6 +35,14 @@ def test_bad_input_exits_2_with_one_message(call, args, words):
     assert code == 2
     assert words in err
     assert "Traceback" not in err + out
+
+
+def test_the_papers_own_protocol_is_run_at_each_of_its_rates(call, tmp_path):
+    words = ["ruoss2023", "3", "--protocol", "ruoss2023", "--runs", str(tmp_path)]
+    _, _, err = call("table", *words)
+    commands = [line for line in err.splitlines() if "bench" in line]
+    rates = [line.partition("--set train.lr=")[2].split(" ")[0] for line in commands]
+    assert rates == ["0.0001", "", "0.0005"]  # the second is the protocol's own
 
 
 def test_a_number_is_a_figures_where_a_paper_has_no_tables(call, tmp_path):

@@ -10,7 +10,7 @@ from harness import tasks
 from harness.data.sequences import blank, lay_out
 from harness.model.transformer import Transformer
 from harness.settings.protocol import load_protocol, resolve
-from harness.tasks.base import Batch
+from harness.tasks.base import Batch, TaskError
 from harness.training.evaluate import method, score, written
 from harness.training.stack import Stack
 from harness.training.trainer import start
@@ -218,6 +218,16 @@ def test_an_encoding_for_decoders_alone_is_refused(monkeypatch):
     shape = Shape(d_model=8, n_heads=2, d_head=4, n_layers=2, train_len=64)
     with pytest.raises(ValueError, match="RoPE means nothing without a causal mask"):
         Transformer(MODEL, RoPE(shape), 0, track="encoder")
+
+
+def test_an_inner_encoding_for_decoders_alone_is_refused_by_its_own_name():
+    with pytest.raises(ConfigError, match=r"^fire means nothing without a causal mask"):
+        config_of("randomized:fire")
+
+
+def test_an_encoding_that_is_told_the_relation_of_a_decoder_says_so():
+    with pytest.raises(TaskError, match="that of a decoder's tokens"):
+        start(config_of("ideal")).advance()
 
 
 def test_a_track_is_part_of_a_runs_identity():
