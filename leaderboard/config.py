@@ -119,6 +119,7 @@ class Stage(Settings):
 
 Draw = Literal["lengths", "instances", "shares"]
 Context = Annotated[int, Field(ge=2, le=10**6)]
+Beta = Annotated[float, Field(ge=0, lt=1)]
 
 
 class Train(Settings):
@@ -143,7 +144,7 @@ class Train(Settings):
     context: Context | None = None
     borders: Literal["open", "closed"] = "open"
     lr: PositiveFloat = 1e-3
-    betas: tuple[float, float] = (0.9, 0.98)
+    betas: tuple[Beta, Beta] = (0.9, 0.98)
     weight_decay: float = Field(0.01, ge=0)
     warmup: int = Field(200, ge=0)
     schedule: Literal["cosine", "linear", "constant"] = "cosine"

@@ -78,6 +78,7 @@ def _show(options: TableOptions, paper: Paper) -> None:
         click.echo(f"{empty} of {len(filled.cells)} cells have no run; to fill them:", err=True)
         for command in _bench(options, filled):
             click.echo(f"  {command}", err=True)
+    _warn(filled)
     if options.format == "table":
         click.echo(text.as_text(filled, get_terminal_size((80, 24)).columns), nl=False)
     else:
@@ -90,6 +91,18 @@ def _show(options: TableOptions, paper: Paper) -> None:
 
         for path in draw(filled, Path(options.out)):
             click.echo(f"picture {path}", err=True)
+
+
+def _warn(filled: Filled) -> None:
+    """Say where `pezoo leaderboard check` refuses what fills a cell."""
+    from leaderboard import catalog
+    from leaderboard.check import refusals
+
+    known = catalog.read()
+    refused = {run.run: [*refusals(run, known)] for run in filled.runs}
+    for run, reasons in refused.items():
+        if reasons:
+            click.echo(f"pezoo leaderboard check refuses run {run}: {reasons[0]}", err=True)
 
 
 def _filled(options: TableOptions, paper: Paper) -> Filled:

@@ -23,7 +23,7 @@ from leaderboard.config import (
 from leaderboard.protocols import read_settings
 from leaderboard.tuning import base
 from pezoo.registry import check, entries
-from pezoo.spec import Spec, parse, unknown
+from pezoo.spec import Spec, bare, parse, unknown
 
 PROTOCOLS = Path(__file__).parent / "protocols"
 # Settings that have a name of their own in a protocol's [tasks.NAME].
@@ -143,6 +143,9 @@ def _override(raw: dict[str, Any], text: str) -> None:
                 raise ConfigError(unknown("setting", name, tables))
             table[name] = {}
         table = table[name]
+    known = {"encodings": entries(), "tasks": tasks.names()}.get(path[0] if path else "", ())
+    if known and bare([*path, last][1]) not in known:
+        raise ConfigError(unknown(path[0].removesuffix("s"), [*path, last][1], sorted(known)))
     allowed = _fields(path)
     if allowed is not None and last not in allowed:
         where = f"setting in {'.'.join(path) or 'the protocol'}"

@@ -1,6 +1,10 @@
 """`pezoo table` as a user meets it; what it fills a table with is in test_papers.py."""
 
+import json
+
 import pytest
+
+from leaderboard.records import RECORDS
 
 
 def test_without_a_number_it_lists_the_tables(call):
@@ -59,3 +63,17 @@ def test_a_figures_pictures_are_drawn_where_asked_for(call, tmp_path, monkeypatc
     assert not list(tmp_path.iterdir())
     assert call(*args, "--out", "here")[0] == 0
     assert list(tmp_path.glob("here/*.svg"))
+
+
+def test_runs_that_the_check_refuses_are_named(call, tmp_path):
+    path = next(RECORDS.glob("ruoss2023-mini/missing_duplicate/rope/*.json"))
+    one = json.loads(path.read_text())
+    one["scores"]["last"] = one["scores"]["last"][:2]
+    (tmp_path / path.name).write_text(json.dumps(one))
+    words = ["ruoss2023", "1", "--runs", "none", "--records"]
+    assert "check refuses" not in call("table", *words, str(path.parent))[2]
+    code, _, err = call("table", *words, str(tmp_path))
+    assert (code, f"check refuses run {path.stem}: scores.last has lengths [20, 21]" in err) == (
+        0,
+        True,
+    )

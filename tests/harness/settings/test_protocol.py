@@ -60,6 +60,9 @@ def test_a_changed_protocol_has_another_name():
         ("train.steps=-5", "greater than 0"),
         ("train.steps=many", "train.steps"),
         ("nonsense", "expected key=value"),
+        ("train.betas=[1, 1]", "less than 1"),
+        ("encodings.lerned.max_len=3", "did you mean learned"),
+        ("tasks.cpy.train_lengths=[1, 2]", "did you mean copy"),
     ],
 )
 def test_bad_overrides_say_what_is_wrong(override, words):
