@@ -64,11 +64,11 @@ def guesses(found: pd.DataFrame) -> dict[str, float]:
 
 
 def best(task: Task, length: int) -> float:
-    return best_constant(task, int(length), 4000)
+    return best_constant(task, int(length))
 
 
 def most_frequent(task: Task, length: int) -> float:
-    batch = task.sample(torch.Generator().manual_seed(0), 4000, int(length))
+    batch = task.sample(torch.Generator().manual_seed(0), 10_000, int(length))
     guess, counted = batch.prompt[:, :-1].mode(1).values, task.counted(batch.target)
     return float(((batch.target == guess[:, None]) & counted).sum() / counted.sum())
 
