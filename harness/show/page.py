@@ -64,8 +64,11 @@ def inspect(
         return Inspection([], errors, [])
     untrained = activations(run.untrained, trained[0].example, mode)
     found = figures(trained, untrained)
-    if principal := pca_figure(run.trained, run.task, tested, mode):
-        found.append(principal)
+    try:
+        if principal := pca_figure(run.trained, run.task, tested, mode):
+            found.append(principal)
+    except PositionError as error:
+        errors.append(f"no principal components at length {tested[-1]}: {error}")
     return Inspection([one.example for one in trained], errors, found)
 
 

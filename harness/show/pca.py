@@ -16,7 +16,6 @@ from harness.show.examples import positions
 from harness.show.figures import Figure, Section
 from harness.tasks.base import Task
 from harness.training.evaluate import teacher_forced
-from pezoo.base import PositionError
 
 SEQUENCES = 30
 CAPTION = (
@@ -52,14 +51,12 @@ def pca_figure(
 ) -> Figure | None:
     """One panel for the embeddings and one for each layer; None where no length is longer.
 
-    `tested`: a trained length and a longer one.
+    `tested`: a trained length and a longer one. Errors: PositionError where the encoding cannot
+    represent the longer one.
     """
     if len(tested) < 2:
         return None
-    try:
-        seen, beyond = (activations_of(model, task, length, mode) for length in tested)
-    except PositionError:
-        return None
+    seen, beyond = (activations_of(model, task, length, mode) for length in tested)
     panels = []
     for at, (x, y) in enumerate(zip(seen.layers, beyond.layers, strict=True)):
         mean, basis = components(x)

@@ -5,7 +5,7 @@ import torch
 
 from harness.model.transformer import Transformer
 from harness.settings.protocol import load_protocol, resolve
-from harness.show import examples, pca, plots
+from harness.show import examples, page, pca, plots
 from harness.show.activations import activations
 from harness.show.figures import figures
 from harness.training import evaluate
@@ -55,10 +55,12 @@ def test_activations_are_what_layers_read_and_give(protocol):
     assert shown == ["embeddings", "layer 0", "layer 1"]
 
 
-def test_a_longer_length_that_cannot_be_represented_leaves_no_figure():
-    config, trainer = started("quick", "learned(max_len=10)")
-    tested = examples.lengths(trainer.task, config)
-    assert pca.pca_figure(trainer.model, trainer.task, tested) is None
+def test_a_longer_length_that_cannot_be_represented_is_named():
+    config, trainer = started("ruoss2023-mini", "learned(max_len=12)")
+    run = page.Run({}, config, trainer.task, trainer.model, trainer.model)
+    found = page.inspect(run)
+    assert found.errors[-1].startswith("no principal components at length 8: Learned represents")
+    assert "Activations: principal components" not in [one.title for one in found.figures]
 
 
 def test_accuracy_is_that_of_a_score_on_the_same_sequences(monkeypatch):
