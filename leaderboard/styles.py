@@ -35,12 +35,15 @@ def styles(rows: Iterable[Row] | Iterable[Points]) -> dict[str, Style]:
 
     A row's follows from its encoding's name alone, whatever else is drawn: the place in
     colours.txt, or the name's hash. Options keep the colour; a mode is dotted with a cross. Curves
-    that are no rows differ by their order.
+    that are no rows differ by their order, unless their labels are names of colours.txt.
     """
     found = list(rows)
     points = sorted({one.label for one in found if isinstance(one, Points)})
+    places = (
+        _order() if set(points) <= set(_order()) else {name: i for i, name in enumerate(points)}
+    )
     return {one.label: _of(one) for one in found if isinstance(one, Row)} | {
-        label: _style(at) for at, label in enumerate(points)
+        label: _style(places[label]) for label in points
     }
 
 

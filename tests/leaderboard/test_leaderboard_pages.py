@@ -33,6 +33,7 @@ from leaderboard.markdown import page
 from leaderboard.overview import overview
 from leaderboard.records import Record
 from leaderboard.relations import Relation
+from leaderboard.rows import Points
 from leaderboard.styles import COLOURS, styles
 from leaderboard.summary import summarise
 from leaderboard.tables import tables
@@ -407,6 +408,10 @@ def test_the_style_of_an_encoding_follows_from_its_name_alone(record):
     assert len({(one.colour, one.dash) for one in styles(known).values()}) == len(known)
     by = styles(rows)
     assert by["prism(gamma=2.0)"].colour == by["prism"].colour
+    points = [Points(name, (), "exact match", None) for name in ("rope", "alibi")]
+    assert styles(points) == {name: by[name] for name in ("rope", "alibi")}
+    other = styles([*points, Points("seed 3", (), "exact match", None)])
+    assert len({one.colour for one in other.values()}) == 3
     assert not [c for c in COLOURS if len({c[1:3], c[3:5], c[5:7]}) == 1]  # no grey
 
 
