@@ -34,7 +34,7 @@ class Row:
     """One encoding in one table.
 
     `reach` is the largest length, as a multiple of the training length, up to which the mean
-    exact match is at least 0.9 at every tested length; 0 where that is not even the training
+    metric is at least 0.9 at every tested length; 0 where that is not even the training
     length; None where no run is done. `reach_open`: every tested length passed, so the true reach
     may be larger.
     """
