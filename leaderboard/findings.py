@@ -178,7 +178,7 @@ def disclosure(tables: Sequence[Table], catalog: Catalog) -> str:
     names, tasks = (" and ".join(_in_words(sorted(set(own)))) for own in zip(*found, strict=True))
     return (
         f"† Options of {names} were chosen on results of {tasks}; "
-        "the other encodings have their papers' values."
+        "those of the other encodings were not."
     )
 
 

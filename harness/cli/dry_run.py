@@ -39,7 +39,7 @@ from leaderboard.config import RunConfig
 Seconds = np.ndarray  # (2,): on the clock, of the processor (all threads)
 
 _PLACES, _IN_A_ROW = 8, 4  # steps are measured in so many places of the training
-_PATIENCE = 20.0  # seconds of scoring, after which longer test lengths are extrapolated
+_PATIENCE = 20.0  # seconds of steps, or of scoring: longer test lengths are then extrapolated
 
 
 @dataclass(frozen=True)
@@ -170,25 +170,31 @@ def _timed(call: Callable[[], object], device: str) -> Seconds:
 def _step(trainers: Sequence[Trainer]) -> Seconds:
     """The mean step of a second round, once the first has compiled what there is to compile.
 
-    Steps are spread over the training, so that their lengths are drawn as it draws them.
+    Steps are spread over the training, so that their lengths are drawn as it draws them; where
+    patience ends, those of its end alone.
     """
     stack = Stack(trainers) if len(trainers) > 1 else None
     advance = stack.advance if stack else trainers[0].advance
     steps = trainers[0].config.train.steps
     row = min(_IN_A_ROW, steps)
 
-    def take() -> None:
-        for place in range(_PLACES):
+    def take() -> int:
+        began = time.monotonic()
+        for done, place in enumerate(reversed(range(_PLACES))):
+            if done and time.monotonic() - began > _PATIENCE:
+                return done * row
             for trainer in trainers:
                 trainer.step = (steps - row) * place // (_PLACES - 1)
             for _ in range(row):
                 advance()
+        return _PLACES * row
 
     take()
-    took = _timed(take, trainers[0].config.device)
+    taken: list[int] = []
+    took = _timed(lambda: taken.append(take()), trainers[0].config.device)
     if stack:
         stack.write_back()
-    return took / (_PLACES * row)
+    return took / taken[0]
 
 
 def _scoring(trainer: Trainer) -> Seconds:

@@ -37,7 +37,7 @@ class TuringAddition(Task):
     "." and what the format adds. Length n: the number of digits of the longer operand, 2 or more,
     with hints up to 127.
     Chance: all but a vanishing share of the free tokens of long answers are digits of the operands
-    and of the sum, uniformly random, so 1/10.
+    and of the sum, uniformly random, so 1/10; with hints every other token is one.
 
     Paper: Hou et al. 2024, "Universal Length Generalization with Turing Programs", Figure 2, in the
     compact form that its experiments use. Deviation: the paper shows no carry out of the last
@@ -58,6 +58,7 @@ class TuringAddition(Task):
         self.format = Format(format, len(symbols))
         self.vocab = Vocab(symbols + self.format.symbols)
         if not self.format.scratchpad:
+            self.chance = 0.1 / (1 + self.format.hints)
             a, b, total = (self.format.write(x, 4) for x in ("4324", "139", "4463"))
             self.example = f"${a}+{b}|{total}."
 

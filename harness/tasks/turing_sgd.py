@@ -25,7 +25,10 @@ class TuringSGD(Task):
     0.5 grad_w (y - w.x)^2 = (w.x - y) x (g), and the weights after it (cur). The next step has lost
     the last example. a0..a199 stand for -1, -0.99, ..., 0.99, and numbers beyond for the ends. The
     weights begin at 0 and are kept exactly: rounding is for writing alone. An answer is right if it
-    ends with weights within 2 levels in both coordinates.
+    ends with weights within 2 levels in both coordinates. Because the data lie on a line, that
+    alone tells little of length: true answers cut off after 20 steps count as right in 99.5 % of
+    the cases at n = 80, in 99.4 % at 50, and after 5 of 6 steps in 60 %. Token accuracy is of all
+    steps.
     Options: format, "scratchpad", or "plain", the last weights alone.
 
     x is uniform over the levels, and y the level of w.x for a w that is uniform over [-1/2, 1/2].
@@ -34,9 +37,9 @@ class TuringSGD(Task):
     bare weights that of one near 0.
 
     Paper: Hou et al. 2024, "Universal Length Generalization with Turing Programs", Section 5.2 and
-    Appendix E. Deviations: the paper's example is computed from numbers before they are rounded,
-    which no prompt holds; here the data are the levels themselves, so that the answer follows from
-    the prompt; g and cur of its last step come out one level apart from the paper's. How data are
+    Appendix E. Deviations: the data are the levels themselves, so that the answer follows from
+    the prompt; g and cur of the last step of the paper's example come out one level apart from the
+    paper's, which may have computed them from numbers before rounding. How data are
     drawn is left open; the paper's example lies on a line.
     """
 

@@ -244,7 +244,7 @@ window.PZ = (function () {
   function disclosed(tables, labels) {
     const found = tables.flatMap((table) => table.rows.filter((row) => row.chosen_here && labels.includes(row.label)).map((row) => [row.bare, table.task]));
     const listed = (at) => [...new Set(found.map((one) => one[at]))].sort().join(", ").replace(/, ([^,]*)$/, " and $1");
-    return found.length ? "† Options of " + listed(0) + " were chosen on results of " + listed(1) + "; the other encodings have their papers' values." : "";
+    return found.length ? "† Options of " + listed(0) + " were chosen on results of " + listed(1) + "; those of the other encodings were not." : "";
   }
 
   // Names: the short one of a label, and a long one that may break after an underscore alone; in

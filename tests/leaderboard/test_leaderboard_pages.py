@@ -466,7 +466,7 @@ def test_options_that_were_chosen_on_a_task_are_marked(raw, save, tmp_path):
     assert marked == {("copy", "prism"): True, ("copy", "rope"): False,
                       ("addition", "prism"): False, ("addition", "rope"): False}  # fmt: skip
     text = (tmp_path / "L.md").read_text()
-    assert "† Options of prism were chosen on results of copy; the other" in text
+    assert "† Options of prism were chosen on results of copy; those of the other" in text
     assert "| prism † " in text
 
 

@@ -120,6 +120,18 @@ def test_lengths_beyond_our_patience_grow_as_their_square(monkeypatch):
     assert len(counted) == 3  # the first twice
 
 
+def test_steps_beyond_our_patience_are_not_taken(monkeypatch):
+    trainer = dry_run.start(config())
+    taken = []
+    monkeypatch.setattr(trainer, "advance", lambda: taken.append(trainer.step))
+    dry_run._step([trainer])
+    assert len(taken) == 2 * dry_run._PLACES * dry_run._IN_A_ROW
+    monkeypatch.setattr(dry_run, "_PATIENCE", 0.0)
+    taken.clear()
+    assert (dry_run._step([trainer]) >= 0).all()
+    assert taken == 2 * dry_run._IN_A_ROW * [40 - dry_run._IN_A_ROW]  # the end of the training
+
+
 def test_a_stack_is_measured_as_one():
     runs = [config(seed=seed) for seed in range(3)]
     assert dry_run._measure(runs, 1).stacked == 3
