@@ -92,15 +92,15 @@ def read_machine(path: Path) -> Machine:
     Errors: MachineError for a file that cannot be read, and for what is no machine.
     """
     try:
-        raw = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+        return machine_of(tomllib.loads(path.read_text(encoding="utf-8-sig")))
     except OSError as error:
         raise MachineError(f"machine {path}: {error.strerror or error}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise MachineError(f"machine {path} is not TOML: {error}") from error
-    try:
-        return machine_of(raw)
     except MachineError as error:
         raise MachineError(f"machine {path}: {error}") from error
+    except ValueError as error:  # Python reads and prints no number of thousands of digits
+        raise MachineError(f"machine {path}: a number has too many digits") from error
 
 
 def machine_of(raw: dict[str, Any]) -> Machine:

@@ -12,7 +12,11 @@ SEP; the text is one configuration after another. Every token but those around t
     to the left                                       ... x q' y' z ...
     to the left on the first cell, where it stays     BOS y' q' z ...
 
+In a final state the run has ended: the text repeats the last configuration.
 So the next configuration's token at a place follows from the four tokens around it (`next_tape`).
+A head that goes right of the input is outside of the theorem: the program has no blank to put there
+and predicts wrongly, without a sign of it. `conditions.theorem_4_1` tells whether a run stays in
+memory.
 The next token of the text is found as text is copied: where the last n tokens of the text end in
 the next configuration, the token after them comes next. Keys and queries are n-grams since the
 last SEP with the number of SEPs before them, which `n_gram` packs into one integer.
@@ -84,7 +88,10 @@ def where(condition: Sequence, x: Sequence, y: Sequence) -> Sequence:
 
 @dataclass(frozen=True)
 class Program:
-    """The RASP program of a machine for n-grams of n tokens. Errors: ValueError for a large n."""
+    """The RASP program of a machine for n-grams of n tokens, for runs that stay in memory.
+
+    Errors: ValueError for an n of 0, or so large that n-grams fit into no integer.
+    """
 
     machine: Machine
     n: int
@@ -111,6 +118,7 @@ class Program:
         """After each token of x the next one, and whether its n-gram has several places.
 
         Where it has, the largest of the tokens there is given, and the theorem promises nothing.
+        Nor does it where the machine has left its memory, which is not told here.
         In the first configuration nothing can be known: there it is EMPTY.
         """
         after, before = self.next_tape(x, 2), self.next_tape(x, 3)
@@ -141,6 +149,8 @@ class Program:
 
     def _next(self, left2: int, left: int, here: int, right: int) -> int:
         """The token that comes to stand in the place of `here`."""
+        if any(map(self._halted, (left, here, right), (left2, left, here))):
+            return here
         if self._is_state(here):
             state, symbol, goes_right = self._move(here, left)
             if goes_right:
@@ -157,12 +167,15 @@ class Program:
     def _is_state(self, token: int) -> bool:
         return token >= FIRST + len(self.machine.symbols)
 
+    def _halted(self, state: int, symbol: int) -> bool:
+        """Whether a token is a state without a move at this symbol."""
+        key = state - FIRST - len(self.machine.symbols), symbol - FIRST
+        return self._is_state(state) and key not in self.machine.transitions
+
     def _move(self, state: int, symbol: int) -> tuple[int, int, bool]:
-        """Next state, symbol and direction, as tokens; a state without a move stays."""
+        """Next state, symbol and direction, as tokens."""
         states = FIRST + len(self.machine.symbols)
-        move = self.machine.transitions.get((state - states, symbol - FIRST))
-        if move is None:
-            return state, symbol, True
+        move = self.machine.transitions[state - states, symbol - FIRST]
         return states + move.state, FIRST + move.symbol, move.direction > 0
 
 

@@ -63,7 +63,7 @@ def read_prompt(machine: Machine, words: list[str]) -> Configuration:
     """The configuration of a prompt. Errors: ValueError for what is none."""
     cells = words[1:-3]
     under = [i for i, cell in enumerate(cells) if cell in machine.heads]
-    if words[0] != "$" or words[-1] != "|" or words[-3] != "~" or len(under) != 1:
+    if len(under) != 1 or words[0] != "$" or words[-1] != "|" or words[-3] != "~":
         raise ValueError(f"expected $ tape ~ state | with one head, was {' '.join(words)}")
     plain = [*cells]
     plain[under[0]] = machine.symbols[machine.heads.index(cells[under[0]])]

@@ -82,6 +82,9 @@ def test_prompts_are_read_back():
     assert read_prompt(machine, prompt_words(machine, now)) == now
     with pytest.raises(ValueError, match="with one head"):
         read_prompt(machine, ["$", "a1", "a2", "~", "s1", "|"])
+    for words in ([], ["$"], ["$", "|"], ["$", "~", "s1", "|"]):
+        with pytest.raises(ValueError, match="with one head"):
+            read_prompt(machine, words)
     assert answer_words(machine, [now], scratchpad=False)[-3:] == ["~", "s4", "."]
 
 
@@ -153,6 +156,14 @@ def test_a_file_that_is_not_toml(tmp_path, content):
         read_machine(tmp_path)
     with pytest.raises(MachineError, match="transitions must hold a table per state"):
         of('states = ["a"]\nsymbols = ["b"]\ntransitions = 3')
+
+
+@pytest.mark.parametrize("number", ["1" * 5000, "0x" + "f" * 5000])
+def test_a_number_of_too_many_digits_names_the_file(tmp_path, number):
+    path = tmp_path / "m.toml"
+    path.write_text(GOOD.replace('["go", "stop"]', number, 1))
+    with pytest.raises(MachineError, match=r"m\.toml: a number has too many digits"):
+        read_machine(path)
 
 
 def test_a_byte_order_mark_is_no_part_of_a_file(tmp_path):

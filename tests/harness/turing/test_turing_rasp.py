@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from harness.turing.conditions import in_memory, repeated_ngram
-from harness.turing.machine import random_machine
+from harness.turing.machine import Machine, Move, random_machine
 from harness.turing.rasp import BOS, EMPTY, SEP, Program, cumsum, select, shift_right, where
 from harness.turing.simulate import Configuration, run
 
@@ -99,6 +99,26 @@ def test_the_head_stays_at_the_left_end():
     first = int(np.flatnonzero(text == SEP)[0])
     assert predicted[first:-1].tolist() == text[first + 1 :].tolist()
     assert predicted[first] == BOS
+
+
+@pytest.mark.parametrize("direction", [-1, 1])
+def test_after_a_final_state_nothing_moves(direction):
+    machine = Machine(
+        states=("go", "stop"),
+        symbols=tuple("xyzvw"),
+        heads=tuple("XYZVW"),
+        transitions={(0, symbol): Move(4, direction, 1) for symbol in range(5)},
+        final=frozenset({1}),
+    )
+    for head in (0, 1, 2):
+        found = [*run(machine, Configuration((0, 1, 2, 3), head, 0), 5)]
+        assert len(found) == 2
+        program = Program(machine, 2)
+        text = program.tokens([*found, found[-1], found[-1]])
+        predicted, several = program.predict(text)
+        first = int(np.flatnonzero(text == SEP)[0])
+        assert not several.any()
+        assert predicted[first:-1].tolist() == text[first + 1 :].tolist()
 
 
 def test_ngrams_that_do_not_fit_are_refused():
