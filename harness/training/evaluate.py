@@ -12,7 +12,7 @@ tasks that count other answers than the true one as right. The same holds under 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from statistics import fmean
 from typing import Any
@@ -91,12 +91,26 @@ def score(
 def score_sets(
     model: Transformer, task: Task, config: RunConfig
 ) -> dict[str, list[dict[str, Any]]]:
-    """The further test sets of the protocol, each at its own lengths."""
+    """The further test sets of the protocol, each at its own lengths.
+
+    A length counts as seen where no instance is longer than those in training: 12 + 4 digits are
+    not.
+    """
     found = {}
     for one in config.eval.sets:
         own = config.replace_eval(set=one.name)
-        found[one.name] = [_plain(score(model, task, own, length)) for length in one.lengths]
+        scores = [score(model, task, own, length) for length in one.lengths]
+        found[one.name] = [_plain(replace(s, seen=_seen(task, own, s))) for s in scores]
     return found
+
+
+def _seen(task: Task, config: RunConfig, one: Score) -> bool:
+    """Whether the instances of a score are no longer than those in training."""
+    if not one.seen or one.status == "no instance":
+        return one.seen
+    prompts = examples(task, config, one.length).prompt.tolist()
+    plain = [[token for token in row if token != task.vocab.pad] for row in prompts]
+    return max(map(task.measure, plain)) <= config.train.lengths[1]
 
 
 def _plain(one: Score) -> dict[str, Any]:
@@ -159,13 +173,13 @@ def method(model: Transformer, task: Task | None = None) -> str:
     return "teacher-forced" if exact else "decoded"
 
 
-def _predict(how: str, test: Eval, eos: int) -> Predict:
+def _predict(how: str, test: Eval) -> Predict:
     """What writes the answers."""
     if test.window is None:
         return decode if how == "decoded" else teacher_forced
     window = Window(test.window, test.stride)
     if how == "decoded":
-        return partial(windows.decode, window=window, eos=eos)
+        return partial(windows.decode, window=window)
     return partial(windows.teacher_forced, window=window)
 
 
@@ -183,7 +197,7 @@ def _score(  # noqa: PLR0913  what is scored, on what, and how
 ) -> Score:
     model.eval()
     how = method(model, task)
-    predict = _predict(how, test, task.vocab.eos)
+    predict = _predict(how, test)
     device = str(model.embedding.weight.device)
     chunk = chunk_size(task, test, length)
     correct, right, total = 0, 0, 0

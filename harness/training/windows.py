@@ -90,17 +90,16 @@ def decode(
     mode: str | None = None,
     *,
     window: Window,
-    eos: int | None = None,
 ) -> Tensor:
     """(B, T) what greedy decoding writes into an aligned batch, after the prompts.
 
     One pass over the kept tokens where the window moves, then one token at a time with a cache.
-    Rows whose prompt goes on read it. With `eos`, rows that have written it end: the rest is 0.
+    Rows whose prompt goes on read it. As without a window, rows write on after their EOS.
     """
     ids, writes = batch.inputs.clone(), batch.begun
-    written = torch.where(writes, 0, batch.labels)
+    written = batch.labels.clone()
     scale = torch.tensor([length], device=ids.device)
-    columns, done = ids.shape[1], torch.zeros_like(writes[:, 0])
+    columns = ids.shape[1]
     cache, start, read = Cache(length=min(window.size, columns)), 0, 0
     for token in range(batch.prompt, columns + 1):
         if (now := window.start(token)) > start:
@@ -115,12 +114,8 @@ def decode(
             mode=mode,
         )
         read = token
-        own = torch.where(writes[:, token - 1] & ~done, logits[:, -1].argmax(-1), 0)
+        own = logits[:, -1].argmax(-1)
         if token < columns:
             ids[:, token] = torch.where(writes[:, token - 1], own, ids[:, token])
-        written[:, token - 1] = torch.where(writes[:, token - 1], own, batch.labels[:, token - 1])
-        if eos is not None:
-            done |= writes[:, token - 1] & (own == eos)
-            if bool(done.all()):
-                break
+        written[:, token - 1] = torch.where(writes[:, token - 1], own, written[:, token - 1])
     return written

@@ -79,7 +79,7 @@ def test_decoding_is_the_plain_loop(encoding):
     batch = join(task.sample(generator("here"), 3, 4), task.vocab)
     assert len(batch.pos) > 1, "prompts must be ragged"
     window, aligned = Window(24, 5), batch.aligned(task.vocab.pad)
-    out = windows.decode(model, aligned, 4, torch.Generator(), window=window, eos=task.vocab.eos)
+    out = windows.decode(model, aligned, 4, torch.Generator(), window=window)
     for row in range(3):
         begin = int(aligned.answer[row].nonzero()[0])
         prompt = aligned.inputs[row, : begin + 1].tolist()
@@ -197,3 +197,30 @@ def test_a_task_that_counts_more_as_right_is_decoded():
     got = evaluate.score(trainer.model, task, config, 3)
     assert got.method == "decoded"
     assert evaluate.method(trainer.model, plain) == "teacher-forced"
+
+
+def test_the_tokens_of_an_answer_that_ends_early_count_as_without_a_window():
+    """A model that writes nothing but EOS: one token of each answer is right."""
+    config = config_of("randomized:rope")
+    trainer = start(config)
+    with torch.no_grad():
+        trainer.model.unembedding.bias[trainer.task.vocab.eos] = 1e4
+    length = 4
+    scores = [
+        evaluate.score(trainer.model, trainer.task, own, length)
+        for own in (config, config.replace_eval(window=None))
+    ]
+    made = evaluate.examples(trainer.task, config, length)
+    tokens = int((made.target != trainer.task.vocab.pad).sum()) + len(made.target)
+    assert [one.method for one in scores] == ["decoded", "decoded"]
+    assert [one.token for one in scores] == [len(made.target) / tokens] * 2
+
+
+def test_a_test_set_is_seen_where_both_operands_are():
+    config = config_of("nope", "train.lengths=[2,5]")
+    sets = (TestSet(name="4+n", lengths=(3, 6)), TestSet(name="7+n", lengths=(3, 8)))
+    config = config.replace_eval(sets=sets)
+    trainer = start(config)
+    found = evaluate.score_sets(trainer.model, trainer.task, config)
+    assert [(one["length"], one["seen"]) for one in found["4+n"]] == [(3, True), (6, False)]
+    assert [(one["length"], one["seen"]) for one in found["7+n"]] == [(3, False), (8, False)]
