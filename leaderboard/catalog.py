@@ -31,7 +31,7 @@ HOOKS = {
 PLAIN = {"bool", "int", "float", "str", "tuple", "list", "None"}
 DESCRIBED = (
     *("summary", "paper", "phi_text", "example", "family", "version", "wraps", "modes"),
-    *("best_constant", "also"),
+    *("best_constant", "also", "versioned_by"),
 )
 
 
@@ -53,6 +53,7 @@ class ClassDoc:
     family: str = ""  # groups tasks; by default, those of one paper
     best_constant: tuple[tuple[int, float], ...] = ()  # a task's, by length
     version: int = 1
+    versioned_by: tuple[str, ...] = ()  # a task's options that make its version
     wraps: str | None = None
     also: tuple[tuple[str, str], ...] = ()  # second names that users may type, and their specs
     modes: tuple[str, ...] = ()  # other ways to run trained weights
@@ -126,10 +127,10 @@ class Catalog:
     def age(self, record: Record) -> tuple[int, bool]:
         """How many versions of its protocol are newer than the record's, and whether its task's
         version is another than the current one. What is unknown counts as current."""
-        protocol, task = self._protocol(record), self.tasks.get(bare(record.task))
+        protocol, task = self._protocol(record), self.task_version(record.task)
         version = protocol and protocol.version_of(record)
         newer = protocol.versions.index(version) if protocol and version else 0
-        return newer, task is not None and task.version != record.config.task_version
+        return newer, task is not None and task != record.config.task_version
 
     def earlier(self, record: Record) -> str:
         """`earlier version: 1, now 2`, of the protocol or else of the task; "" for a current one,
@@ -139,7 +140,7 @@ class Catalog:
             now = len(protocol.versions)
             return f"earlier version: {now - newer}, now {now}"
         if old_task:
-            now = self.tasks[bare(record.task)].version
+            now = self.task_version(record.task)
             return f"earlier version of the task: {record.config.task_version}, now {now}"
         return ""
 
@@ -151,13 +152,13 @@ class Catalog:
 
     def current(self, record: Record) -> Record | None:
         """The record with the settings that its protocol and its task have now, if known."""
-        known, task = self.protocols.get(base(record.protocol)), self.tasks.get(bare(record.task))
+        known, task = self.protocols.get(base(record.protocol)), self.task_version(record.task)
         if known is None:
             return None
         model, train, test = known.versions[0].settings(record.task)
         now: dict[str, Any] = {"model": model, "train": train, "eval": test}
         now["track"] = known.versions[0].track
-        now |= {"task_version": task.version} if task else {}
+        now |= {"task_version": task} if task else {}
         return record.model_copy(update={"config": record.config.replace(**now)})
 
     def strange_options(self, record: Record) -> bool:
@@ -176,6 +177,13 @@ class Catalog:
     def parts(self, encoding: str) -> list[ClassDoc]:
         """The known parts of `randomized:rope`, from the outside."""
         return [self.encodings[name] for name in encoding.split(":") if name in self.encodings]
+
+    def task_version(self, task: str) -> int | None:
+        """The current version of a task; None for an unknown one, and where its options make it."""
+        known = self.tasks.get(bare(task))
+        if known is None or any(f"{name}=" in task for name in known.versioned_by):
+            return None
+        return known.version
 
     def version(self, encoding: str) -> int | None:
         """The version of an encoding and of what it wraps, as records write it; None: unknown."""
@@ -255,8 +263,8 @@ def _alike(one: Train, two: Train, apart: set[str]) -> bool:
 
 
 def _kinds(value: Any) -> set[str]:
-    """The plain types that take a value: an int is a float too, and a text is one word."""
+    """The plain types that take a value: an int is a float too, and a text is a word or a path."""
     if isinstance(value, str):
-        return {"str"} if re.fullmatch(r"\w+", value) else set()
+        return {"str"} if re.fullmatch(r"[\w+=./-]+", value) else set()
     own = "None" if value is None else type(value).__name__
     return {own, "float"} if own == "int" else {own}

@@ -150,10 +150,11 @@ def _names(record: Record, catalog: Catalog) -> Iterator[str]:
     elif catalog.strange_options(record):
         given, typed = record.config.encoding, record.encoding
         yield f"protocol {record.protocol} makes another encoding of {typed!r} than {given!r}"
-    if (task := catalog.tasks.get(bare(record.task))) is None:
+    current = catalog.task_version(record.task)
+    if bare(record.task) not in catalog.tasks:
         yield unknown("task", record.task, catalog.tasks)
-    elif not _not_newer(given := record.config.task_version, task.version):
-        yield f"task version {given} is not known: {record.task} is at version {task.version}"
+    elif current and not _not_newer(given := record.config.task_version, current):
+        yield f"task version {given} is not known: {record.task} is at version {current}"
     name = bare(record.config.encoding)
     if (current := catalog.version(name)) is None:
         yield unknown("encoding", name, catalog.encodings)

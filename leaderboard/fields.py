@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -23,6 +24,26 @@ def _visible(text: str) -> str:
 def _moment(text: str) -> str:
     if datetime.fromisoformat(text).tzinfo is None:
         raise ValueError("needs a time zone, as in 2026-01-01T00:00:00+00:00")
+    return text
+
+
+def _task(text: str) -> str:
+    name, bracket, inside = text.partition("(")
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_+-]{0,63}", name):
+        raise ValueError("a task's name has 1 to 64 letters, digits and _+-, the first no mark")
+    if not bracket:
+        return text
+    options = inside.removesuffix(")")
+    if strange := re.search(r"[^A-Za-z0-9_=,.+/-]", options):
+        raise ValueError(
+            f"a task's options, and a file's path in them, have letters, digits and _=,.+/- only, "
+            f"not {strange[0]!r}"
+        )
+    if inside == options or not 1 <= len(options) <= 100:
+        raise ValueError(
+            f"a task's options, in parentheses, have 1 to 100 characters, were {len(options)}: "
+            f"give a shorter path where one names a file"
+        )
     return text
 
 
@@ -48,9 +69,7 @@ Text = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_visib
 Command = Annotated[str, Field(max_length=2000), AfterValidator(_visible)]
 Cleaned = Annotated[str, Field(max_length=100_000), AfterValidator(shown)]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_+-]{0,63}$")]
-TaskText = Annotated[
-    str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_+-]{0,63}(\([A-Za-z0-9_=,.+/-]{1,100}\))?$")
-]
+TaskText = Annotated[str, AfterValidator(_task)]
 RunId = Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]
 Moment = Annotated[str, Field(max_length=40), AfterValidator(_visible), AfterValidator(_moment)]
 Share = Annotated[float, Field(ge=0, le=1)]

@@ -130,6 +130,7 @@ def _pages(
         ]
         picture = "".join(curves(*one, inline=True) for one in drawn)
         more = {"picture": picture, "figures": [one for one in figures if name in one.tasks]}
+        more["current"] = catalog.task_version(name)
         yield facts["page"], render("task.html", name=name, known=task, tables=own, **more, **below)
     for name, facts in data["encodings"].items():
         parts = catalog.parts(name)

@@ -60,7 +60,7 @@ class _Stream:
         parts: list[tuple[Tensor, Tensor]] = []
         size = 0
         while size < wanted:
-            each = size // len(parts) if parts else wanted // 4
+            each = size // len(parts) if parts else max(1, wanted // 4)
             made = _samples(task, lengths(1 + (wanted - size) // each), draws)
             parts += made
             size += sum(len(ids) for ids, _ in made)

@@ -85,6 +85,7 @@ class Task:
 
     name: ClassVar[str]
     version: ClassVar[int] = 1  # raised when the data changes
+    versioned_by: ClassVar[tuple[str, ...]] = ()  # options that make the version, as a file does
     summary: ClassVar[str]
     paper: ClassVar[str]
     family: ClassVar[str] = ""  # what it takes, as in "copying": groups tasks on the leaderboard

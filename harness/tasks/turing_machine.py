@@ -46,12 +46,20 @@ class TuringMachine(Task):
     name = "turing_machine"
     summary = "the next tape of a Turing machine"
     paper = "Hou et al. 2024, Section 5.3"
+    versioned_by = ("file",)
     family = "rewriting"
     example = "$ b1 a2 a3 ~ s1 | ( s5 a4 R ) a4 b2 a3 ~ s5 ."
 
     def __init__(
-        self, *, machine: int = 0, file: str = "", steps: int = 1, format: str = "scratchpad"
+        self,
+        *,
+        machine: int = 0,
+        file: str | None = None,
+        steps: int = 1,
+        format: str = "scratchpad",
     ) -> None:
+        if file == "":
+            raise ValueError("file must be the path of a machine's TOML file, was empty")
         if not 0 <= machine < 10**6:
             raise ValueError(f"machine must be 0 to 999999, was {machine}")
         if not 0 <= steps <= 100:

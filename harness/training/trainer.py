@@ -186,15 +186,27 @@ def start(config: RunConfig) -> Trainer:
 def build(config: RunConfig) -> tuple[Task, Transformer]:
     """The task, and a new model. Errors: those of the encoding, the task and the sizes."""
     task = tasks.make(config.task)
+    if task.version != config.task_version:
+        raise ValueError(
+            f"{config.task} has changed since this run: the task is at version {task.version}, the "
+            f"run was made with version {config.task_version}"
+        )
     if len(task.vocab) > config.model.vocab:
         raise ValueError(
             f"task {task.name} has {len(task.vocab)} tokens, model.vocab is {config.model.vocab}"
         )
     top = task.lengths(*config.train.lengths)[-1]
-    train_len = config.train.context or sum(task.max_tokens(top)) + 1
+    asks, answers = task.max_tokens(top)
+    context = config.train.context
+    if context and config.train.batch * context < asks:
+        raise ValueError(
+            f"train.context {context} times train.batch {config.train.batch} is too small: a batch "
+            f"must hold a prompt of {config.task}, which has up to {asks} tokens, and what it asks"
+        )
+    train_len = context or asks + answers + 1
     torch.manual_seed(seed("encoding", config.seed))
     encoding = make(config.encoding, shape_of(config.model, train_len))
-    if config.train.context and encoding.needs_scale:
+    if context and encoding.needs_scale:
         raise ValueError(f"{config.encoding} reads the length of a sample; packed rows hold many")
     model = Transformer(
         config.model, encoding, config.seed, config.attention, config.device, config.track,

@@ -17,6 +17,7 @@ from leaderboard.build import build
 from leaderboard.check import check
 from leaderboard.markdown import stale
 from leaderboard.records import RECORDS, load
+from leaderboard.schema import Record
 from leaderboard.tables import tables
 
 BAD = Path(__file__).parent / "bad_records"
@@ -39,6 +40,35 @@ def test_a_record_is_of_what_a_second_name_in_its_command_stands_for(raw, save):
     for typed, refused in (("label_based(max_len=9)", False), ("label_bases", True)):
         record["provenance"]["command"] = command.format(f"'rope,{typed}'")
         assert bool(check([save(record)], KNOWN).refused) == refused
+
+
+def test_formats_with_a_plus_and_machines_of_files_pass(raw, save):
+    """A file's checksum is the version of its task, and no class has it."""
+    machine = {"task_version": 1_234_567}
+    records = [
+        raw(task="turing_addition(format=reversed+hints)", config={"task_version": 2}),
+        raw(task="turing_machine(file=machines/w-1.toml)", config=machine),
+    ]
+    assert check([save(*records)], KNOWN).refused == ()
+    assert [KNOWN.earlier(Record.of(one)) for one in records] == ["", ""]
+    random = raw(task="turing_machine(machine=3)", config=machine)
+    (line,) = check([save(random, folder="random")], KNOWN).refused
+    assert "task version 1234567 is not known" in line
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ("file=a b", "letters, digits and _=,.+/- only, not ' '"),
+        ("file=[a]", "not '['"),
+        ("file=a:b", "not ':'"),
+        ("file=" + "a" * 96, "have 1 to 100 characters, were 101: give a shorter path"),
+    ],
+)
+def test_the_path_of_a_file_is_refused_in_words(raw, save, options, words):
+    record = raw() | {"task": f"turing_machine({options})"}
+    (line,) = check([save(record)], KNOWN).refused
+    assert words in line
 
 
 def test_the_folder_of_bad_records_is_whole():

@@ -563,6 +563,22 @@ def test_no_matrix_where_nothing_was_compared(record, tmp_path):
     assert 'class="signs"' not in text
 
 
+def test_a_tasks_page_shows_no_other_machine_than_that_of_its_file(record, tmp_path):
+    own = record(task="turing_machine(file=w.toml)", config={"task_version": 1_234_567})
+    known = catalog.read()
+    for task, example, version in (
+        (own, False, "made by the option file, <code>"),
+        (record(task="turing_machine(machine=3)"), True, "1, <code>"),
+    ):
+        found = tables([task], known)
+        assert found[0].policy == "protocol"
+        written = site.build(found, [task], tmp_path / "site", catalog=known)
+        (page,) = (p for p in written if p.match("task/turing_machine-*.html"))
+        text = page.read_text("utf-8")
+        assert ("Worked example without options" in text) == example
+        assert f"<dt>Version</dt><dd>{version}" in text
+
+
 def test_every_paper_that_an_encoding_names_is_known():
     for name, known in catalog.read().encodings.items():
         found = cited(known.paper)

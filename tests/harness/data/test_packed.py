@@ -115,3 +115,12 @@ def test_a_packed_run_learns_the_same_as_a_stack():
         losses = stack.advance()
         each = torch.stack([trainer.advance() for trainer in alone])
         assert torch.allclose(losses, each, atol=1e-5)
+
+
+def test_a_batch_of_few_tokens_is_cut_or_refused_before_training():
+    assert rows_of(tasks.make("copy"), columns=2, rows=1).inputs.shape == (1, 2)
+    with pytest.raises(ValueError, match="must hold a prompt of turing_addition, which has up to"):
+        start(config_of("train.batch=1", "train.context=8"))
+    trainer = start(config_of("train.batch=2", "train.context=8"))
+    for step in range(20):
+        assert sequences_of(trainer.task, trainer.config, step)[0].answer.any()

@@ -9,9 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness import tasks
+from harness.settings.protocol import load_protocol, resolve
 from harness.tasks.base import TaskError
 from harness.tasks.formats import FORMATS
 from harness.tasks.testing import check_task
+from harness.training.trainer import build
+from pezoo.spec import parse
 
 ARITHMETIC = ["turing_addition", "turing_multiplication_1", "turing_multiplication_3"]
 SEEDS = st.integers(0, 2**32 - 1)
@@ -292,6 +295,15 @@ def test_another_machine_in_the_file_is_another_task(increment):
     assert tasks.make("turing_machine(file=mine.toml)").version != one.version
 
 
+def test_a_run_of_another_machine_is_not_gone_on_with(increment):
+    task = "turing_machine(file=mine.toml)"
+    config = resolve(load_protocol("quick"), task, parse("nope"), 0, "cpu", "auto")
+    build(config)
+    increment.write_text(INCREMENT.replace('0 = ["1", "R"', '0 = ["0", "R"'))
+    with pytest.raises(ValueError, match=r"file=mine.toml\) has changed since this run"):
+        build(config)
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
@@ -301,6 +313,7 @@ def test_another_machine_in_the_file_is_another_task(increment):
         ("format=hints", "format must be scratchpad or plain"),
         ("file=none.toml", "machine none.toml: No such file"),
         ("file=mine.toml,machine=1", "leave out machine=1"),
+        ("file=", "file must be the path of a machine's TOML file, was empty"),
     ],
 )
 def test_wrong_options_of_a_machine(increment, options, words):
