@@ -1,0 +1,37 @@
+"""The script that says which orderings of a paper the committed records show."""
+
+import encoder_orderings
+import pandas as pd
+import pytest
+from encoder_orderings import most_frequent, verdict
+
+from harness.tasks import make
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "bar", "theirs", "found"),
+    [
+        ([70, 80], [60, 65], 50, 20, "="),
+        ([70, 80], [60, 65], 50, -20, "x"),
+        ([70, 80], [60, 81], 50, 20, ""),  # a seed has the other sign
+        ([63, 64], [60, 61], 50, 20, ""),  # three points
+        ([70, 80], [60, 65], 50, 4, ""),  # nothing in the paper
+        ([52, 54], [40, 41], 50, 20, ""),  # no better than a guess
+    ],
+)
+def test_an_ordering_shows_where_all_seeds_have_it_above_a_guess(one, other, bar, theirs, found):
+    assert verdict(pd.Series(one), pd.Series(other), bar, theirs) == found
+
+
+def test_the_majority_of_a_prompt_is_a_guess():
+    # Two bits: equal ones are both right, of two others one is.
+    assert most_frequent(make("reverse(symbols=2)"), 2) == pytest.approx(0.75, abs=0.02)
+
+
+@pytest.mark.slow
+def test_the_tables_of_the_committed_records(capsys):
+    encoder_orderings.main()
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.count("|") for line in lines if line.startswith("| bucket_sort")] == [15, 7, 5]
+    assert lines[0].startswith("| task | guess | nope |")
+    assert next(line for line in lines if line.startswith("| all |")).count("|") == 5
