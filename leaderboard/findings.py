@@ -175,15 +175,16 @@ def disclosure(tables: Sequence[Table], catalog: Catalog) -> str:
     ]
     if not found:
         return ""
-    names, tasks = (" and ".join(_in_words(sorted(set(own)))) for own in zip(*found, strict=True))
+    names, tasks = (_in_words(sorted(set(own))) for own in zip(*found, strict=True))
     return (
         f"† Options of {names} were chosen on results of {tasks}; "
         "those of the other encodings were not."
     )
 
 
-def _in_words(names: Sequence[str]) -> list[str]:
-    return [", ".join(names[:-1]), names[-1]] if len(names) > 1 else [*names]
+def _in_words(names: Sequence[str]) -> str:
+    """`a`; `a and b`; `a, b and c`."""
+    return " and ".join(part for part in (", ".join(names[:-1]), names[-1]) if part)
 
 
 def advice(

@@ -39,9 +39,8 @@ def styles(rows: Iterable[Row] | Iterable[Points]) -> dict[str, Style]:
     """
     found = list(rows)
     points = sorted({one.label for one in found if isinstance(one, Points)})
-    places = (
-        _order() if set(points) <= set(_order()) else {name: i for i, name in enumerate(points)}
-    )
+    own = {label: at for at, label in enumerate(points)}
+    places = _order() if own.keys() <= _order().keys() else own
     return {one.label: _of(one) for one in found if isinstance(one, Row)} | {
         label: _style(places[label]) for label in points
     }
