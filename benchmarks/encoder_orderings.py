@@ -99,6 +99,18 @@ def accuracies(
     yield from markdown(["task", "guess", *(c.replace("randomized:", "r:") for c in columns)], rows)
 
 
+def whole(found: pd.DataFrame, tasks: list[str], columns: list[str]) -> Iterator[str]:
+    """Whole answers beyond training in percent, where answers are long and any encoding has one."""
+    mean = found.exact.groupby(level=["task", "label"]).mean()
+    long = [task for task in tasks if (found.loc[task].exact != found.loc[task].unseen).any()]
+    rows = (
+        [task, *(f"{mean.loc[task, label]:.1f}" for label in columns)]
+        for task in long
+        if mean.loc[task].max() >= 1
+    )
+    yield from markdown(["task", *(c.replace("randomized:", "r:") for c in columns)], rows)
+
+
 def differences(
     found: pd.DataFrame, bars: dict[str, float], published: pd.DataFrame, tasks: list[str]
 ) -> Iterator[str]:
@@ -152,6 +164,7 @@ def main() -> None:
         accuracies(found, bars, tasks, columns),
         differences(found, bars, published, tasks),
         pairs(found, bars, published, tasks),
+        whole(found, tasks, columns),
     ):
         print(*part, "", sep="\n")
 

@@ -209,7 +209,7 @@ class Eval(Settings):
 
 
 class TaskSettings(Settings):
-    """What a protocol changes for one task."""
+    """What a protocol changes for one task; `OF_TASKS` says what its own names stand for."""
 
     train_lengths: tuple[Length, Length] | None = None
     eval_lengths: Lengths | None = None
@@ -218,6 +218,12 @@ class TaskSettings(Settings):
     train: dict[str, Any] = {}  # any other of these settings
     eval: dict[str, Any] = {}
     encodings: dict[str, dict[str, Any]] = {}
+
+
+OF_TASKS = {
+    "train": {"lengths": "train_lengths", "curriculum": "curriculum", "draw": "draw"},
+    "eval": {"lengths": "eval_lengths"},
+}
 
 
 class Protocol(Settings):
@@ -247,12 +253,14 @@ class Protocol(Settings):
     def settings(self, task: str) -> tuple[Model, Train, Eval]:
         """What all encodings share on a task."""
         own = self._own(task)
-        train = {"lengths": own.train_lengths, "curriculum": own.curriculum, "draw": own.draw}
-        test = {"lengths": own.eval_lengths}
+        named = {
+            part: {name: getattr(own, field) for name, field in fields.items()}
+            for part, fields in OF_TASKS.items()
+        }
         return (
             self.model,
-            _changed(self.train, train, own.train),
-            _changed(self.eval, test, own.eval),
+            _changed(self.train, named["train"], own.train),
+            _changed(self.eval, named["eval"], own.eval),
         )
 
     def _own(self, task: str) -> TaskSettings:

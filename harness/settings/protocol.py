@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from harness import tasks
 from leaderboard.config import (
+    OF_TASKS,
     ConfigError,
     Eval,
     Model,
@@ -26,13 +27,6 @@ from pezoo.registry import check, entries
 from pezoo.spec import Spec, bare, parse, unknown
 
 PROTOCOLS = Path(__file__).parent / "protocols"
-# Settings that have a name of their own in a protocol's [tasks.NAME].
-TASK_FIELDS = {
-    ("train", "lengths"): "train_lengths",
-    ("train", "curriculum"): "curriculum",
-    ("train", "draw"): "draw",
-    ("eval", "lengths"): "eval_lengths",
-}
 
 
 def protocol_names() -> list[str]:
@@ -162,7 +156,7 @@ def _for_all_tasks(own: Any, part: str, name: str) -> None:
     """Drop what tasks have in place of this setting; what is malformed is refused later."""
     for task in own.values() if isinstance(own, dict) else ():
         if isinstance(task, dict):
-            task.pop(TASK_FIELDS.get((part, name), ""), None)
+            task.pop(OF_TASKS[part].get(name, ""), None)
             more = task.get(part)
             if isinstance(more, dict):
                 more.pop(name, None)
