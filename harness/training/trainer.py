@@ -144,7 +144,7 @@ class Trainer:
         return replace(batch, drawn=drawn)
 
     def loss(self, batch: Sequences, length: int) -> Tensor:
-        """The mean cross entropy of the answer's tokens, and the encoding's penalty."""
+        """The mean cross entropy of the answer's tokens (0 of none), and the encoding's penalty."""
         config, device = self.config, batch.inputs.device
         self.model.train()
         if config.train.compile and device.type == "cuda":
@@ -162,9 +162,13 @@ class Trainer:
             )
         # By a label to ignore, as choosing the tokens would mean to wait for their number.
         truth = batch.labels[:, -last:].masked_fill(~batch.answer[:, -last:], IGNORED)
-        loss = cross_entropy(
-            at_least_float32(logits).flatten(0, 1), truth.flatten(), ignore_index=IGNORED
+        total = cross_entropy(
+            at_least_float32(logits).flatten(0, 1),
+            truth.flatten(),
+            ignore_index=IGNORED,
+            reduction="sum",
         )
+        loss = total / (truth != IGNORED).sum().clamp(min=1)
         penalty = self.model.encoding.penalty()
         return loss if penalty is None else loss + penalty
 

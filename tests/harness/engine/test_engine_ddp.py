@@ -51,6 +51,18 @@ def test_parts_of_a_batch_add_up_to_the_whole(pe, task, alone):
     assert parts.spread == {"processes": 1, "accumulate": 3}
 
 
+def test_a_part_without_answers_adds_nothing(alone):
+    """Rows of one prompt and its answer in turn: a row of six tokens may hold digits alone."""
+    settings = ("train.batch=6", "train.context=6", "train.lengths=[10, 10]")
+    config = config_of("rope", *settings)
+    whole, parts = start(config), Team(accumulate=6).begin(config)
+    rows = whole.make_batch()[0].answer
+    assert not rows.any(1).all()
+    assert parts.backward() == pytest.approx(float(whole.backward()), rel=1e-5)
+    for one, two in zip(whole.model.parameters(), parts.model.parameters(), strict=True):
+        torch.testing.assert_close(two.grad, one.grad, rtol=1e-3, atol=1e-6)
+
+
 def test_all_steps_are_taken_together_until_somebody_asks_to_stop(alone):
     config = config_of("rope", "train.steps=3")
     signals = [False, True]
