@@ -1,4 +1,4 @@
-"""Whether the encoding and the task of a record can be built with their options."""
+"""Whether a record's encoding and task can be built, and the task has the lengths it names."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ from leaderboard.schema import Record
 
 
 def refusals(record: Record) -> Iterator[str]:
-    """Why one of them cannot; nothing for a good record."""
+    """Why one of them cannot, or what it has; nothing for a good record."""
     model = record.config.model
     sizes = model.width, model.heads, model.layers, record.train_length
     yield from _encoding(record.config.encoding, *sizes)
-    yield from _task(record.task)
+    yield from (faults := _task(record.task))
+    if not faults:
+        yield from _instances(record)
 
 
 @lru_cache(1000)
@@ -30,6 +32,28 @@ def _task(text: str) -> tuple[str, ...]:
     from harness import tasks
 
     return _reason(lambda: tasks.make(text))
+
+
+def _instances(record: Record) -> Iterator[str]:
+    """Lengths have "no instance" where the task has none, and only there."""
+    version = record.config.task_version
+    for where, both in record.by_mode.items():
+        for score in both.last:
+            if (missing := _missing(record.task, version, score.length)) is None:
+                continue
+            if missing != (score.status == "no instance"):
+                has = f"{record.task} has {'no instance' if missing else 'instances'}"
+                place = f"{where or 'last'}, length {score.length}"
+                yield f"{place}: {has} of this length, the status is {score.status}"
+
+
+@lru_cache(10_000)
+def _missing(text: str, version: int, length: int) -> bool | None:
+    """Whether a task has no instance of a length; None if this is another version of it."""
+    from harness import tasks
+
+    task = tasks.make(text)
+    return not task.lengths(length, length) if task.version == version else None
 
 
 def _reason(build: Callable[[], object]) -> tuple[str, ...]:
