@@ -9,7 +9,6 @@ from harness.tasks.base import Batch, Task, Vocab
 from harness.tasks.formats import Columns, beside, whole
 
 LEVELS, ZERO = 200, 100  # a0..a199 stand for -1.00, -0.99, ..., 0.99
-RATE = 0.5
 TOLERANCE = 2  # levels, in every coordinate of the weights
 FORMATS = ("scratchpad", "plain")
 
