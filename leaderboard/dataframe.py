@@ -7,15 +7,16 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from datetime import UTC
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pandas as pd
 
 from leaderboard.intervals import wilson
 from leaderboard.records import RECORDS, load
 from leaderboard.schema import Record
+from leaderboard.scores import Checkpoint
 from leaderboard.tables import kernels_of
-from pezoo.spec import bare
+from pezoo.spec import bare, unknown
 
 _COLUMNS = (
     ("string", "run protocol task settings encoding label spec mode checkpoint"),
@@ -43,8 +44,9 @@ def frame(*paths: Path | str, checkpoint: str = "last") -> pd.DataFrame:
     """The scores of the records in `paths`, one row per run, evaluation mode and test length.
 
     `paths` are files, folders of records and folders of runs; by default the committed records.
-    `checkpoint` is "last" or "best" (the one chosen on validation data). Missing texts, integers
-    and booleans are `pd.NA`, missing numbers NaN.
+    `checkpoint` is "last", "best" (the one chosen on validation data), or one of those that select
+    on what they report (`leaderboard.scores.Scores`). Missing texts, integers and booleans are
+    `pd.NA`, missing numbers NaN.
 
     >>> scores = frame().query("protocol == 'quick' and task == 'copy' and mode == ''")
     >>> float(scores.groupby(["label", "length"]).exact.mean()["prism", 10])
@@ -83,8 +85,8 @@ def frame(*paths: Path | str, checkpoint: str = "last") -> pd.DataFrame:
     Errors: ValueError for another checkpoint, FileNotFoundError for a path that does not exist.
     Warns of every file that is no valid record, and leaves it out.
     """
-    if checkpoint not in ("last", "best"):
-        raise ValueError(f"checkpoint must be 'last' or 'best', was given {checkpoint!r}")
+    if checkpoint not in get_args(Checkpoint):
+        raise ValueError(unknown("checkpoint", checkpoint, get_args(Checkpoint)))
     for path in paths:
         if not Path(path).exists():
             raise FileNotFoundError(f"no such file or folder: {path}")

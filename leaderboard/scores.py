@@ -57,16 +57,22 @@ class Score:
         return self
 
 
+Checkpoint = Literal["last", "best", "top1", "top3", "top3_each"]  # the fields of Scores
+
+
 class Scores(Part):
     """The scores after the last step, and those of the checkpoint chosen on validation data.
 
-    top1, where the protocol asks for it (`eval.top = 1`): the evaluation with the best mean over
-    all test lengths, as some papers report. It selects on what it reports.
+    topN, where the protocol asks for it (`eval.top`, 1 or 3): the N evaluations with the best mean
+    over all test lengths, as some papers report; top3_each: the best three of each length. They
+    select on what they report.
     """
 
     last: Annotated[list[Score], Field(max_length=1000)]
     best: Annotated[list[Score], Field(max_length=1000, default_factory=list)]
     top1: Annotated[list[Score], Field(max_length=1000, default_factory=list)]
+    top3: Annotated[list[Score], Field(max_length=1000, default_factory=list)]
+    top3_each: Annotated[list[Score], Field(max_length=1000, default_factory=list)]
 
 
 @dataclass(config=CHECKED, frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,7 @@ from harness.data.seeds import generator
 from harness.show import plots
 from harness.tasks.base import Batch, Task
 from harness.training.evaluate import examples
+from harness.training.trainer import length_choice
 from leaderboard.config import RunConfig
 
 DRAWN = 200  # instances of a length whose instances are too many to list
@@ -20,15 +21,19 @@ PARTS = ("whole sequence", "answer", "prompt")
 def length_panels(task: Task, config: RunConfig) -> list[str]:
     """A histogram as an SVG for the sequence, its answer (a decoder's with EOS) and its prompt.
 
-    Training: after the curriculum, by the run's draw. Test: the examples of every test length.
-    The answers' shares are on a logarithmic axis, as long ones are rare.
+    Training: after the curriculum, by the run's draw. Test: the examples of every length beyond
+    training, or of every test length where none is. The answers' shares are on a logarithmic
+    axis, as long ones are rare.
     """
-    seen = [_batch(task, n) for n in task.lengths(*config.train.lengths)]
-    even, ends = config.train.draw == "lengths", int(config.track == "decoder")
+    ends = int(config.track == "decoder")
+    choice = length_choice(task, config.train, config.train.steps)
+    weights = [1.0] * len(choice.lengths) if choice.weights is None else choice.weights.tolist()
+    seen = [(_batch(task, n), weight) for n, weight in zip(choice.lengths, weights, strict=True)]
     tested = [n for length in config.eval.lengths for n in task.lengths(length, length)]
-    test = [examples(task, config, n) for n in tested]
+    unseen = [n for n in tested if n > config.train.lengths[1]]
+    test = [examples(task, config, n) for n in unseen or tested]
     both = {
-        "training": _shares(task, [(one, 1 if even else len(one.prompt)) for one in seen], ends),
+        "training": _shares(task, seen, ends),
         "test": _shares(task, [(one, len(one.prompt)) for one in test], ends),
     }
     return [
@@ -42,7 +47,7 @@ def length_panels(task: Task, config: RunConfig) -> list[str]:
     ]
 
 
-def _shares(task: Task, batches: Sequence[tuple[Batch, int]], ends: int) -> list[list[float]]:
+def _shares(task: Task, batches: Sequence[tuple[Batch, float]], ends: int) -> list[list[float]]:
     """The share of sequences, answers and prompts of 0, 1, ... tokens; batches count as told.
 
     `ends`: 1 for the EOS of an answer, 0 for an encoder, which reads no symbol that asks either.

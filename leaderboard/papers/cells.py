@@ -10,9 +10,9 @@ from statistics import fmean, stdev
 from typing import Any
 
 from leaderboard.config import Protocol
-from leaderboard.papers.paper import Checkpoint, Column, Number, Paper, Table, lines_of
+from leaderboard.papers.paper import Column, Number, Paper, Table, lines_of
 from leaderboard.schema import Record
-from leaderboard.scores import Score
+from leaderboard.scores import Checkpoint, Score
 from leaderboard.tuning import base
 from pezoo.spec import parse
 

@@ -11,6 +11,7 @@ from typing import Any, Literal
 from pydantic import Field, PositiveInt, model_validator
 
 from leaderboard.config import Settings
+from leaderboard.scores import Checkpoint
 from leaderboard.tuning import base
 from pezoo.spec import Spec, parse, unknown
 
@@ -43,7 +44,6 @@ class Number:
 
 
 Summary = Literal["max", "mean", "all"]
-Checkpoint = Literal["last", "best", "top1"]  # as in leaderboard.scores.Scores
 
 
 class Column(Settings):

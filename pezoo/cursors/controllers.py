@@ -109,8 +109,9 @@ class Latch(Convolution):
 class Recurrent(Controller):
     """A GRU (Section 5.0.5), started with orthogonal hidden-to-hidden matrices.
 
-    W_hh is free, orthogonal block by block (a parametrisation), or normalised: its Frobenius norm
-    is c sqrt(3 size) with a learned c that starts at 1, the norm of three orthogonal blocks.
+    W_hh is free, orthogonal block by block (a parametrisation; of the three as one matrix it would
+    shrink each), or normalised: its Frobenius norm is c sqrt(3 size) with a learned c that starts
+    at 1, the norm of three orthogonal blocks.
     Noise e_t enters inside the recurrence, h_t = GRU(x_t, h_{t-1}) + e_t: a state that has to be
     remembered must then be an attractor, or it is lost during training already.
     """

@@ -40,8 +40,9 @@ class Randomized(Encoding):
     Around learned it is the label-based encoding of Li and McClelland 2022, `label_based`.
 
     Paper: Ruoss et al. 2023, Section 3, L = 2048. The paper draws from 1..L; here from 0..L-1, as
-    positions count from 0. Its code draws distances anew in each layer; here one draw serves all
-    layers. The code's relative table has half of the rows it should
+    positions count from 0. For ALiBi it samples "bias values from the set of extended positions";
+    its code draws distances of 1..L-1 and leaves 0 alone, as here, but anew in each layer; here one
+    draw serves all layers. The code's relative table has half of the rows it should
     have, so that all distances on one side read the same row: not reproduced.
     """
 

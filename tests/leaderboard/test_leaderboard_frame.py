@@ -49,7 +49,7 @@ def test_modes_checkpoints_and_failures(raw, failed, save):
     assert pd.isna(last.length["t5", ""])
     best = leaderboard.frame(folder, checkpoint="best")
     assert best.exact.dropna().tolist() == [0.6, 0.9]
-    with pytest.raises(ValueError, match="'last' or 'best', was given 'first'"):
+    with pytest.raises(ValueError, match="unknown checkpoint 'first'"):
         leaderboard.frame(folder, checkpoint="first")
 
 

@@ -7,6 +7,7 @@ import pytest
 import torch
 from soak import same, weights
 
+import leaderboard
 from harness.runs.execute import Stopped, execute
 from harness.runs.files import write_json
 from harness.runs.folder import RunFolder, finished
@@ -146,6 +147,9 @@ def test_top_evaluations_are_averaged(tmp_path):
     assert [row["count"] for row in record["scores"]["top3"]] == [24, 24]
     each = [row["correct"] for row in record["scores"]["top3_each"]]
     assert all(a >= b["correct"] for a, b in zip(each, record["scores"]["top3"], strict=True))
+    for checkpoint in ("top3", "top3_each"):  # and are what the leaderboard reads
+        want = [row["exact"] for row in record["scores"][checkpoint]]
+        assert leaderboard.frame(tmp_path, checkpoint=checkpoint).exact.tolist() == want
 
 
 def test_the_top_over_all_lengths_and_of_each():

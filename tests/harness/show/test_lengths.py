@@ -23,12 +23,24 @@ def drawn(monkeypatch, task, protocol, *settings):
 
 def test_copy(monkeypatch):
     whole, answer, prompt = drawn(monkeypatch, "copy", "quick", "eval.lengths=[10,20]")
-    # n digits, "=", n digits and EOS; lengths 1..10 alike; 128 samples of either test length
+    # n digits, "=", n digits and EOS; lengths 1..10 alike; only 20 is beyond training
     for n in range(1, 11):
         assert prompt["training"][n + 1] == pytest.approx(0.1)
         assert answer["training"][n + 1] == pytest.approx(0.1)
         assert whole["training"][2 * n + 2] == pytest.approx(0.1)
-    assert (prompt["test"][11], prompt["test"][21]) == pytest.approx((0.5, 0.5))
+    assert (prompt["test"][11], prompt["test"][21]) == (0, pytest.approx(1))
+    (_, _, prompt) = drawn(monkeypatch, "copy", "quick", "eval.lengths=[5,10]")
+    assert (prompt["test"][6], prompt["test"][11]) == pytest.approx((0.5, 0.5))
+
+
+def test_a_task_may_draw_lengths_in_shares_of_its_own(monkeypatch):
+    """turing_addition of 2 to 6 digits: 1, 3, 5, 7 and 9 pairs of lengths have these as longest."""
+    _, answer, _ = drawn(monkeypatch, "turing_addition(format=plain)", "turing2024-mini")
+    longest = [2 * n - 3 for n in range(2, 7)]
+    digits = {n + 2 + carry for n in range(2, 7) for carry in (0, 1)}  # "$", EOS
+    assert sum(answer["training"]) == pytest.approx(1)
+    assert {n for n, share in enumerate(answer["training"]) if share} <= digits
+    assert sum(answer["training"][:5]) < 1.5 * longest[0] / sum(longest)
 
 
 def test_scan_by_hand(monkeypatch):
