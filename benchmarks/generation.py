@@ -4,7 +4,7 @@
 
 Both write the same text, which is checked. Without a cache every token is one pass over the tokens
 in the window. With one, a pass over the window comes where it moves, and a pass over a single token
-otherwise; keys that a window drops cannot be kept apart from those that have seen them.
+otherwise; above the first layer, keys have seen those that the window drops.
 """
 
 from __future__ import annotations

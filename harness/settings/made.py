@@ -16,6 +16,7 @@ def refusals(record: Record) -> Iterator[str]:
     yield from (faults := _task(record.task))
     if not faults:
         yield from _instances(record)
+        yield from _sets(record)
 
 
 @lru_cache(1000)
@@ -47,6 +48,19 @@ def _instances(record: Record) -> Iterator[str]:
                 yield f"{place}: {has} of this length, the status is {score.status}"
 
 
+def _sets(record: Record) -> Iterator[str]:
+    """A length of a further test set is seen where no instance is longer than those in training."""
+    version, top = record.config.task_version, record.train_length
+    for name, scores in record.sets.items():
+        for score in scores:
+            longest = _longest(record.task, version, name, score.length)
+            if score.seen and longest is not None and longest > top:
+                yield (
+                    f"{name}, length {score.length}: seen, but instances of length {longest} are "
+                    f"longer than in training ({top})"
+                )
+
+
 @lru_cache(10_000)
 def _missing(text: str, version: int, length: int) -> bool | None:
     """Whether a task has no instance of a length; None if this is another version of it."""
@@ -54,6 +68,19 @@ def _missing(text: str, version: int, length: int) -> bool | None:
 
     task = tasks.make(text)
     return not task.lengths(length, length) if task.version == version else None
+
+
+@lru_cache(10_000)
+def _longest(text: str, version: int, name: str, length: int) -> int | None:
+    """The longest of a few instances of a test set; None if this is another version of the task."""
+    from harness import tasks
+    from harness.data.seeds import generator
+
+    task = tasks.make(text)
+    if task.version != version or not task.lengths(length, length):
+        return None
+    prompts = task.test_set(name, generator("longest", text, name, length), 8, length).prompt
+    return max(task.measure([t for t in row if t != task.vocab.pad]) for row in prompts.tolist())
 
 
 def _reason(build: Callable[[], object]) -> tuple[str, ...]:

@@ -74,7 +74,7 @@ class TuringMachine(Task):
         if len(self.machine.final) == len(self.machine.states):
             raise ValueError("every state of the machine is final: there is no step to take")
         if file:
-            self.version = 1_000_000 + self.machine.checksum
+            self.version = 1_000_000 * self.version + self.machine.checksum
         self.steps, self.scratchpad = steps, format == "scratchpad"
         self.vocab = Vocab(vocabulary(self.machine), separator=" ")
         inputs = len(self.machine.inputs) if steps == 0 else len(self.machine.symbols)
@@ -95,14 +95,15 @@ class TuringMachine(Task):
         machine, device = self.machine, generator.device
         tables = _Tables(machine, device)
         now = self._first(generator, batch, length)
-        prompt, kept = beside(self._marks(batch, "$"), now.cells(tables), self._marks(batch, "|"))
+        bar = self._mark(now.state, "|")
+        prompt, kept = beside(self._mark(now.state, "$"), now.cells(tables), bar)
         parts: list[Columns] = []
         for _ in range(self._limit(length)):
             runs = ~tables.final[now.state]
             if not bool(runs.any()):
                 break
             move, after = now.step(tables)
-            both = beside(self._move(move), after.cells(tables), self._marks(batch, "|"))
+            both = beside(self._move(move), after.cells(tables), bar)
             parts.append((both[0], both[1] & runs))
             now = after.where(runs, now)
         if self.steps == 0 and not bool(tables.final[now.state].all()):
@@ -110,7 +111,7 @@ class TuringMachine(Task):
                 f"{self.name}: the machine has not halted after {self._limit(length)} steps on "
                 f"every input of {length} symbols: raise max_steps in its file"
             )
-        target, in_target = self._answer(parts, now, tables, batch)
+        target, in_target = self._answer(parts, now, tables)
         widths = [int(there.sum(1).max()) for there in (kept, in_target)]
         return Batch(
             prompt=pack(prompt, kept, widths[0], self.vocab.pad, right=True),
@@ -177,9 +178,9 @@ class TuringMachine(Task):
             pick([machine.start] if whole else states, (batch, 1)),
         )
 
-    def _answer(self, parts: list[Columns], last: _Tapes, tables: _Tables, batch: int) -> Columns:
+    def _answer(self, parts: list[Columns], last: _Tapes, tables: _Tables) -> Columns:
         """All steps, or the last tape, and a full stop in place of the last separator."""
-        stop = self._marks(batch, ".")
+        stop = self._mark(last.state, ".")
         if not self.scratchpad:
             return beside(last.cells(tables), stop)
         if not parts:
@@ -189,8 +190,10 @@ class TuringMachine(Task):
         end = torch.where(kept, column, -1).amax(1, keepdim=True)
         return beside((tokens, kept & (column != end)), stop)
 
-    def _marks(self, batch: int, symbol: str) -> Columns:
-        return whole(torch.full((batch, 1), self.vocab.symbols.index(symbol)))
+    def _mark(self, like: Tensor, symbol: str) -> Columns:
+        """A symbol for each row of a tensor."""
+        token = self.vocab.symbols.index(symbol)
+        return whole(torch.full((len(like), 1), token, device=like.device))
 
     def _move(self, move: tuple[Tensor, Tensor, Tensor]) -> Columns:
         state, symbol, direction = move

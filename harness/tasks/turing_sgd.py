@@ -1,4 +1,4 @@
-"""Fit a line by stochastic gradient descent, with every step's data set and weights written out."""
+"""Stochastic gradient descent on linear data, with every step's data and weights written out."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class TuringSGD(Task):
     0.5 grad_w (y - w.x)^2 = (w.x - y) x (g), and the weights after it (cur). The next step has lost
     the last example. a0..a199 stand for -1, -0.99, ..., 0.99, and numbers beyond for the ends. The
     weights begin at 0 and are kept exactly: rounding is for writing alone. An answer is right if it
-    ends with weights within 2 levels in both coordinates. Because the data lie on a line, that
+    ends with weights within 2 levels in both coordinates. Because y is linear in x, that
     alone tells little of length: true answers cut off after 20 steps count as right in 99.5 % of
     the cases at n = 80, in 99.4 % at 50, and after 5 of 6 steps in 60 %. Token accuracy is of all
     steps.
@@ -39,12 +39,12 @@ class TuringSGD(Task):
     Appendix E. Deviations: the data are the levels themselves, so that the answer follows from
     the prompt; g and cur of the last step of the paper's example come out one level apart from the
     paper's, which may have computed them from numbers before rounding. How data are
-    drawn is left open; the paper's example lies on a line.
+    drawn is left open; the paper's example fits a linear y.
     """
 
     name = "turing_sgd"
     version = 1
-    summary = "gradient descent on a line, step by step"
+    summary = "gradient descent on linear data, step by step"
     paper = "Hou et al. 2024, Section 5.2"
     family = "arithmetic"
     vocab = Vocab((*(f"a{i}" for i in range(LEVELS)), *"$d,", "yp", "g", "cur", "|"), " ")
@@ -73,7 +73,7 @@ class TuringSGD(Task):
         line = torch.rand(shape, generator=generator, device=device, dtype=torch.float64) - 0.5
         y = _level((_value(x) * line).sum(2))
         columns = self._data(x, y)
-        prompt, _ = beside(self._mark(batch, "$"), columns, self._mark(batch, "|"))
+        prompt, _ = beside(self._mark(x, "$"), columns, self._mark(x, "|"))
         parts: list[Columns] = []
         weights = torch.zeros(batch, 2, dtype=torch.float64, device=device)
         for last in range(length - 1, -1, -1):
@@ -81,9 +81,9 @@ class TuringSGD(Task):
             guess = inputs[:, :1] * weights[:, :1] + inputs[:, 1:] * weights[:, 1:]  # (B, 1)
             move = (guess - truth) * inputs
             weights = weights - move
-            now = (self._mark(batch, "cur"), whole(_level(weights)), self._mark(batch, "|"))
+            now = (self._mark(x, "cur"), whole(_level(weights)), self._mark(x, "|"))
             if self.scratchpad:
-                written = self._mark(batch, "yp"), whole(_level(guess)), self._mark(batch, "g")
+                written = self._mark(x, "yp"), whole(_level(guess)), self._mark(x, "g")
                 parts += [self._data(x[:, : last + 1], y[:, : last + 1]), *written]
                 parts += [whole(_level(move)), *now]
             elif not last:
@@ -132,8 +132,10 @@ class TuringSGD(Task):
             return []
         return [token for token in words[-3:-1] if token < LEVELS]
 
-    def _mark(self, batch: int, symbol: str) -> Columns:
-        return whole(torch.full((batch, 1), self.vocab.symbols.index(symbol)))
+    def _mark(self, like: Tensor, symbol: str) -> Columns:
+        """A symbol for each row of a tensor."""
+        token = self.vocab.symbols.index(symbol)
+        return whole(torch.full((len(like), 1), token, device=like.device))
 
     def _data(self, x: Tensor, y: Tensor) -> Columns:
         """d x1 x2 , y for each example of x (B, m, 2) and y (B, m)."""

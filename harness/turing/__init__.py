@@ -4,7 +4,7 @@
     simulate    runs, step by step, in plain Python
     render      a run as a text: prompt and scratchpad
     conditions  the two conditions of Theorem 4.1
-    rasp        Appendix D: the next token of such a text, in RASP's operations
+    rasp        Appendix D: the next token of configurations written one after another, in RASP
 
 >>> from harness.turing.machine import random_machine
 >>> from harness.turing.render import scratchpad

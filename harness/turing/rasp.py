@@ -21,6 +21,9 @@ The next token of the text is found as text is copied: where the last n tokens o
 the next configuration, the token after them comes next. Keys and queries are n-grams since the
 last SEP with the number of SEPs before them, which `n_gram` packs into one integer.
 
+Of the paper's primitives (Appendices D.1 to D.3) these are the ones that the program needs. Its
+`hash_n_gram(x, n)` takes n tokens beside the current one; an n-gram here is n tokens in all.
+
 What the paper's listing leaves open is settled here: `is_head_move_left` and its like are not
 passed on there; a head may step on BOS there, and has no next state on it; its integers count SEPs
 in the place of a token, so that many SEPs look like another token.

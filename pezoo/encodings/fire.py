@@ -26,7 +26,9 @@ class FIRE(Encoding):
 
     Paper: Li et al. 2024, "Functional Interpolation for Relative Positions Improves Long Context
     Transformers", Equation 4; 32 hidden units, c = 0.1 and L = 512 at the start. For decoders: i is
-    the query's position. Of c and of L the absolute value counts. Positions begin at 0.
+    the query's position. Of c and of L the absolute value counts. Positions begin at 0. 1e-6 is
+    added to the divisor. With random positions it is `randomized:fire`, as in Zhou et al. 2024, who
+    reverse the digits and add index hints.
     """
 
     summary = "a small network of the distance over the query's position"

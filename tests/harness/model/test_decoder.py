@@ -112,6 +112,24 @@ def test_tied_weights_are_one_tensor():
     assert run(untied, ids, pos).shape == (1, 2, 12)
 
 
+@pytest.mark.parametrize("residual", ["serial", "parallel"])
+def test_residuals_by_hand(residual):
+    """One block of one head: the MLP reads the block's input, or what attention has made of it."""
+    sizes = {"layers": 1, "heads": 1, "width": 8, "vocab": 16, "residual": residual}
+    model = decoder("nope", model=Model.model_validate(MODEL.model_dump() | sizes)).double()
+    ids, pos = torch.randint(16, (2, 5)), torch.arange(5)[None]
+    with torch.no_grad():
+        (block,) = model.blocks
+        x = model.embedding(ids) * 8**0.5
+        q, k, v = block.qkv(block.norm1(x)).chunk(3, -1)
+        scores = (q @ k.mT / 8**0.5).masked_fill(~torch.ones(5, 5).tril().bool(), -torch.inf)
+        mixed = block.out(scores.softmax(-1) @ v)
+        seen = x if residual == "parallel" else x + mixed
+        fed = block.down(block.activation(block.up(block.norm2(seen))))
+        want = torch.nn.functional.linear(model.norm(x + mixed + fed), model.embedding.weight)
+        torch.testing.assert_close(model(ids, pos), want)
+
+
 def test_attention_mask():
     ids = torch.zeros(2, 3, dtype=torch.long)
     assert attention_mask(Context(torch.arange(3)[None], ids)) == CAUSAL

@@ -30,6 +30,15 @@ def test_what_cannot_be_built_is_refused(raw, field):
     assert "nonsense" in reason
 
 
+def test_what_is_longer_than_in_training_is_not_seen():
+    folder = RECORDS.parent / "turing2024-mini" / "turing_addition" / "rope"
+    raw = json.loads(next(folder.glob("*.json")).read_text())
+    for score in (score for scores in raw["sets"].values() for score in scores):
+        score["seen"] = score["length"] <= 6
+    found = {reason.partition(":")[0] for reason in refusals(Record.of(raw))}
+    assert found == {f"{n}+n, length {length}" for n in (9, 12) for length in (4, 6)}
+
+
 def without_instances(raw, at, length):
     score = raw["scores"]["last"][at]
     status = {"length": length, "status": "no instance", "seen": False}

@@ -69,6 +69,9 @@ def test_the_rate_by_hand():
         assert rate(settings, step) == pytest.approx(min(1, (step + 1) / 10) * cosine)
     assert rate(settings, 99) == pytest.approx(0.1)
     assert rate(settings, 49) == pytest.approx(0.55)
+    falls = settings.model_copy(update={"schedule": "linear", "floor": 0.0})
+    for step in range(100):  # from the first step on; the warm-up is a factor of it
+        assert rate(falls, step) == pytest.approx(min(1, (step + 1) / 10) * (100 - step) / 100)
     flat = settings.model_copy(update={"schedule": "constant"})
     assert [rate(flat, step) for step in (0, 4, 9, 99)] == pytest.approx([0.1, 0.5, 1, 1])
     assert rate(flat.model_copy(update={"warmup": 0}), 0) == 1

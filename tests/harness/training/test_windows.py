@@ -80,11 +80,14 @@ def test_decoding_is_the_plain_loop(encoding):
     assert len(batch.pos) > 1, "prompts must be ragged"
     window, aligned = Window(24, 5), batch.aligned(task.vocab.pad)
     out = windows.decode(model, aligned, 4, torch.Generator(), window=window)
+    longest = 0
     for row in range(3):
         begin = int(aligned.answer[row].nonzero()[0])
         prompt = aligned.inputs[row, : begin + 1].tolist()
         want = loop(model, task, window, prompt, aligned.inputs.shape[1])
         assert out[row, begin : begin + len(want)].tolist() == want
+        longest = max(longest, len(prompt) + len(want))
+    assert longest > 24, "the window must move"
 
 
 @torch.no_grad()

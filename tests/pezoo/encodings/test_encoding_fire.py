@@ -41,9 +41,15 @@ def test_it_is_the_formula():
 
 
 def test_the_example():
-    distance, reach = torch.tensor(3.0), torch.tensor(512.0)
-    x = torch.log1p(0.1 * distance) / torch.log1p(0.1 * reach)
-    assert round(float(x), 3) == 0.066
+    """With the identity for f, the bias is its argument: .066 for the token three back from 9."""
+    encoding = FIRE(Shape(8, 2, 4, 1, 10), hidden=1)
+    with torch.no_grad():
+        encoding.inner.copy_(torch.tensor([[[1.0], [0.0]]]))
+        encoding.outer.fill_(1)
+        encoding.offset.fill_(0)
+    q = torch.zeros(1, 2, 10, 4)
+    bias = encoding.bias(q, q, Context(pos=torch.arange(10)[None]))
+    assert round(bias[0, 1, 9, 6].item(), 3) == 0.066
 
 
 def test_up_to_the_threshold_only_the_distance_counts():
