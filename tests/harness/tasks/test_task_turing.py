@@ -14,6 +14,7 @@ from harness.tasks.base import TaskError
 from harness.tasks.formats import FORMATS
 from harness.tasks.testing import check_task
 from harness.training.trainer import build
+from harness.turing.machine import random_machine
 from pezoo.spec import parse
 
 ARITHMETIC = ["turing_addition", "turing_multiplication_1", "turing_multiplication_3"]
@@ -276,6 +277,29 @@ def test_a_machine_of_a_file_keeps_the_contract(increment, steps, form):
 @pytest.mark.parametrize("options", ["machine=9", "steps=4", "steps=3,format=plain"])
 def test_random_machines_keep_the_contract(options):
     check_task(tasks.make(f"turing_machine({options})"), lengths=(1, 2, 7))
+
+
+@settings(max_examples=40)
+@given(number=st.integers(0, 50), seed=SEEDS, length=st.integers(2, 20))
+def test_every_step_of_a_machine_follows_its_table(number, seed, length):
+    """By the text alone: one cell is written, the head moves by one and stops on the left."""
+    machine, state = random_machine(number), lambda word: int(word.removeprefix("s")) - 1
+    for prompt, target in sampled(f"turing_machine(machine={number},steps=3)", seed, length, 4):
+        tapes = f"{prompt.strip('$| ')} | {target.strip(' .')}".split(" | ")
+        assert len(tapes) == 4
+        *cells, _, at = tapes[0].split()
+        for step in tapes[1:]:
+            words, after = (part.split() for part in step.strip("( ").split(" ) "))
+            (head,) = (i for i, cell in enumerate(cells) if cell.startswith("b"))
+            move = machine.transitions[state(at), int(cells[head][1:]) - 1]
+            assert words[:2] == [f"s{move.state + 1}", f"a{move.symbol + 1}"]
+            assert words[2] == {-1: "L", 1: "R"}[move.direction]
+            cells[head] = words[1]
+            head = max(0, head + move.direction)
+            cells += [f"a{machine.blank + 1}"] * (head == len(cells))
+            cells[head] = cells[head].replace("a", "b")
+            assert after == [*cells, "~", words[0]]
+            at = words[0]
 
 
 def test_the_increment_machine_increments(increment):
