@@ -226,9 +226,13 @@ def render(found: dict[str, Any], form: str) -> str:
         return as_csv(lines)
     from tabulate import tabulate
 
+    usual = {"phase": "", "stacked": 1}  # columns that say nothing else are left out
+    names = [n for n in lines[0] if any(line[n] != usual.get(n) for line in lines)]
+    heads = [name.replace("_", "\n" if form == "table" else " ") for name in names]
+    rows = [[line[name] for name in names] for line in lines]
     style = "github" if form == "markdown" else "simple"
-    heads = [name.replace("_", " ") for name in lines[0]]
-    table = tabulate([line.values() for line in lines], heads, style, floatfmt=".2f")
+    digits = [{"step_ms": ".1f", "device_hours": ".2f"}.get(name, ".0f") for name in names]
+    table = tabulate(rows, heads, style, floatfmt=digits)
     wall = timedelta(seconds=ceil(found["wall_seconds"]))
     notes = [
         f"{found['runs']} runs, {found['device_hours']:.2f} device-hours, {wall} with "

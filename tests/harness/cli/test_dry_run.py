@@ -68,6 +68,16 @@ def test_phases_follow_one_another_and_the_largest_runs_need_the_memory():
     assert (found["runs"], found["memory_mb"]) == (7, 400.0)
 
 
+def test_the_table_fits_a_terminal_and_leaves_out_what_says_nothing():
+    configs = alone([config("randomized", "odds_first")])
+    for phase in ("", "sweep"):
+        found = forecast({phase: configs}, 2, lambda runs: measured(step=1.0))
+        lines = dry_run.render(found, "table").splitlines()
+        assert phase or max(map(len, lines[:5])) <= 80
+        assert lines[0].split()[0] == ("phase" if phase else "encoding")
+        assert "stacked" not in lines[0]
+
+
 def test_no_comparison_ends_before_its_longest_run():
     steps = (10, 30, 10)
     configs = [config(sets=(*TINY, f"train.steps={n}")) for n in steps]
@@ -151,7 +161,7 @@ def test_what_is_printed():
         {"": alone([config("nope"), config("rope")])}, 1, lambda r: measured(step=0.0125)
     )
     table = dry_run.render(found, "table")
-    assert "12.50" in table
+    assert "12.5" in table
     assert "2 runs, 0.00 device-hours, 0:00:01 with 1 at a time" in table
     assert "up to 100 MB together" in table
     assert "| nope" in dry_run.render(found, "markdown")
