@@ -107,7 +107,8 @@ def test_dry_run_trains_nothing(call, tmp_path):
     args = ["bench", "--pe", "nope", "--task", "copy", "--runs", tmp_path, *TINY, "--dry-run"]
     code, out, _ = call(*args, "--tune", "lr=1e-3,3e-3", "--seeds", "0-2")
     assert code == 0
-    assert [line.split()[:4] for line in out.splitlines()[2:4]] == [
+    rows = out.partition("--")[2].partition("\n\n")[0].splitlines()[1:]
+    assert [line.split()[:4] for line in rows] == [
         ["sweep", "nope", "copy", "2"],
         ["comparison", "nope", "copy", "3"],
     ]
