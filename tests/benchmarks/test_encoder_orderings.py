@@ -32,6 +32,6 @@ def test_the_majority_of_a_prompt_is_a_guess():
 def test_the_tables_of_the_committed_records(capsys):
     encoder_orderings.main()
     lines = capsys.readouterr().out.splitlines()
-    assert [line.count("|") for line in lines if line.startswith("| bucket_sort")] == [15, 7, 5]
+    assert [line.count("|") for line in lines if line.startswith("| bucket_sort")] == [15, 7, 5, 14]
     assert lines[0].startswith("| task | guess | nope |")
     assert next(line for line in lines if line.startswith("| all |")).count("|") == 5
