@@ -81,6 +81,10 @@ def markdown(head: Iterable[str], rows: Iterable[Iterable[str]]) -> Iterator[str
         yield "| " + " | ".join(row) + " |"
 
 
+def short(columns: Iterable[str]) -> list[str]:
+    return [column.replace("randomized:", "r:") for column in columns]
+
+
 def accuracies(
     found: pd.DataFrame, bars: dict[str, float], tasks: list[str], columns: list[str]
 ) -> Iterator[str]:
@@ -96,7 +100,7 @@ def accuracies(
     rows = (
         [task, f"{bars[task]:.1f}", *(cell(task, label) for label in columns)] for task in tasks
     )
-    yield from markdown(["task", "guess", *(c.replace("randomized:", "r:") for c in columns)], rows)
+    yield from markdown(["task", "guess", *short(columns)], rows)
 
 
 def whole(found: pd.DataFrame, tasks: list[str], columns: list[str]) -> Iterator[str]:
@@ -108,7 +112,7 @@ def whole(found: pd.DataFrame, tasks: list[str], columns: list[str]) -> Iterator
         for task in long
         if mean.loc[task].max() >= 1
     )
-    yield from markdown(["task", *(c.replace("randomized:", "r:") for c in columns)], rows)
+    yield from markdown(["task", *short(columns)], rows)
 
 
 def differences(

@@ -219,6 +219,10 @@ class TaskSettings(Settings):
     eval: dict[str, Any] = {}
     encodings: dict[str, dict[str, Any]] = {}
 
+    def named(self, part: str) -> dict[str, Any]:
+        """The settings of "train" or "eval" that have names of their own here."""
+        return {name: getattr(self, field) for name, field in OF_TASKS[part].items()}
+
 
 OF_TASKS = {
     "train": {"lengths": "train_lengths", "curriculum": "curriculum", "draw": "draw"},
@@ -253,14 +257,10 @@ class Protocol(Settings):
     def settings(self, task: str) -> tuple[Model, Train, Eval]:
         """What all encodings share on a task."""
         own = self._own(task)
-        named = {
-            part: {name: getattr(own, field) for name, field in fields.items()}
-            for part, fields in OF_TASKS.items()
-        }
         return (
             self.model,
-            _changed(self.train, named["train"], own.train),
-            _changed(self.eval, named["eval"], own.eval),
+            _changed(self.train, own.named("train"), own.train),
+            _changed(self.eval, own.named("eval"), own.eval),
         )
 
     def _own(self, task: str) -> TaskSettings:

@@ -180,6 +180,13 @@ class Task:
         """The length n of one unpadded prompt; of an aligned one, the least that it can have."""
         raise NotImplementedError
 
+    def longest(self, prompts: Tensor) -> int:
+        """The longest length n in a batch's prompts, padded as they are."""
+        return max(
+            self.measure([token for token in row if token != self.vocab.pad])
+            for row in prompts.tolist()
+        )
+
     def max_tokens(self, length: int) -> tuple[int, int]:
         """The longest prompt and the longest target (without EOS) of that length."""
         raise NotImplementedError

@@ -108,9 +108,7 @@ def _seen(task: Task, config: RunConfig, one: Score) -> bool:
     """Whether the instances of a score are no longer than those in training."""
     if not one.seen or one.status == "no instance":
         return one.seen
-    prompts = examples(task, config, one.length).prompt.tolist()
-    plain = [[token for token in row if token != task.vocab.pad] for row in prompts]
-    return max(map(task.measure, plain)) <= config.train.lengths[1]
+    return task.longest(examples(task, config, one.length).prompt) <= config.train.lengths[1]
 
 
 def _plain(one: Score) -> dict[str, Any]:

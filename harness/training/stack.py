@@ -230,7 +230,7 @@ class _Batch:
         flat = at_least_float32(logits).flatten(0, 2)
         each = cross_entropy(flat, self.truth.flatten(), reduction="none").view_as(self.truth)
         counted = torch.where(self.answer, each, 0.0).flatten(1).sum(1)
-        return counted / self.answer.flatten(1).sum(1)
+        return counted / self.answer.flatten(1).sum(1).clamp(min=1)
 
 
 def _with_own_positions(trainer: Trainer, batch: Sequences) -> Sequences:
