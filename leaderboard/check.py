@@ -335,7 +335,9 @@ def _scores(
 
 def _doubts(record: Record, catalog: Catalog) -> Iterator[str]:
     """What is allowed, but weakens the record."""
-    if record.env.dirty is not False:
+    if record.env.dirty is None:
+        yield "it is not known whether the code had changes that no commit holds"
+    elif record.env.dirty:
         yield "the code had changes that no commit holds"
     settings = record.config
     current = catalog.version(bare(settings.encoding))

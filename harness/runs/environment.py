@@ -20,11 +20,13 @@ from harness.training.trainer import sequences_of
 from leaderboard.config import RunConfig
 
 HASHED_BATCHES = 8
+ROOT = Path(__file__).resolve().parents[2]
+CODE = ("pezoo", "harness", "leaderboard/*.py")  # below ROOT; records, pages and docs run nothing
 
 
 def environment(config: RunConfig) -> dict[str, Any]:
     """Versions, commit, device, threads and the requested attention backend."""
-    commit, dirty = _commit()
+    commit, dirty = _code()
     return {
         "pezoo": pezoo.__version__,
         "commit": commit,
@@ -72,16 +74,24 @@ def _device(device: str) -> str:
 
 
 @cache
-def _commit() -> tuple[str, bool]:
-    """The commit of this checkout and whether its code differs; "unknown" when installed."""
-    here = Path(__file__).parent
+def _code(root: Path = ROOT) -> tuple[str, bool | None]:
+    """The commit of the checkout at `root`, and whether the code that runs differs from it.
+
+    ("unknown", None) where git says neither, and where `root` is no checkout: what is installed
+    below a repository is not of that repository's commit.
+    """
     try:
-        run = [
-            subprocess.run(
-                ["git", *args], cwd=here, capture_output=True, text=True, timeout=10, check=True
-            )
-            for args in (["rev-parse", "HEAD"], ["status", "--porcelain", "../pezoo", "."])
-        ]
+        top = _git(root, "rev-parse", "--show-toplevel")
+        if Path(top).resolve() != root:
+            return "unknown", None
+        changes = _git(root, "status", "--porcelain", "--", *CODE)
+        return _git(root, "rev-parse", "HEAD")[:12], bool(changes)
     except (OSError, subprocess.SubprocessError):
-        return "unknown", False
-    return run[0].stdout.strip()[:12], bool(run[1].stdout.strip())
+        return "unknown", None
+
+
+def _git(root: Path, *words: str) -> str:
+    done = subprocess.run(
+        ["git", *words], cwd=root, capture_output=True, text=True, timeout=10, check=True
+    )
+    return done.stdout.strip()

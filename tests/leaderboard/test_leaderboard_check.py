@@ -183,11 +183,15 @@ def test_scores_along_training_end_with_those_of_the_test(raw, save):
     assert "seconds of learning do not rise" in problems((exact, token), (2.0, 1.0))
 
 
-def test_doubts_are_notes(raw, save):
-    env = raw()["env"] | {"dirty": True}
+@pytest.mark.parametrize(
+    ("dirty", "doubt"), [(True, "the code had"), (None, "it is not known whether")]
+)
+def test_doubts_are_notes(raw, save, dirty, doubt):
+    env = raw()["env"] | {"dirty": dirty}
     report = check([save(raw(env=env))])
     assert report.refused == ()
-    assert report.warnings[0].endswith("000.json: the code had changes that no commit holds")
+    assert report.warnings[0].split("000.json: ")[1].startswith(doubt)
+    assert report.warnings[0].endswith("changes that no commit holds")
 
 
 def test_a_record_of_an_older_version_is_a_note(raw, save, monkeypatch):

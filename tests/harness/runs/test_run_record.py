@@ -1,6 +1,7 @@
 """What a record says about how a run was made."""
 
 import hashlib
+import subprocess
 import sys
 from importlib.metadata import version
 
@@ -11,7 +12,7 @@ from soak import SETTINGS
 from harness import tasks
 from harness.data.sequences import lay_out
 from harness.runs import cost
-from harness.runs.environment import HASHED_BATCHES, data_hash
+from harness.runs.environment import HASHED_BATCHES, _code, data_hash
 from harness.runs.execute import execute
 from harness.settings.protocol import load_protocol, resolve
 from harness.training import trainer as trainer_module
@@ -166,3 +167,42 @@ def test_along_training_a_length_without_a_number_leaves_no_mean(tmp_path):
     extra = ("eval.lengths=[3,9]", "eval.curve_lengths=[3,9]")
     record = execute(config_of("learned", extra=extra), tmp_path, "test", lambda event: None)
     assert {point["test_token"] for point in record["learning"]} == {None}
+
+
+@pytest.fixture
+def checkout(tmp_path):
+    """A repository with the folders of this one, everything committed."""
+    for name in ("pezoo/base.py", "harness/cli/main.py", "leaderboard/config.py", "docs/a.md"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("1")
+    who = ("-c", "user.name=a", "-c", "user.email=a@b")
+    for words in (("init", "-q"), ("add", "."), (*who, "commit", "-qm", "all")):
+        subprocess.run(["git", *words], cwd=tmp_path, check=True)
+    _code.cache_clear()
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("name", "dirty"),
+    [
+        ("pezoo/base.py", True),
+        ("pezoo/new.py", True),
+        ("harness/cli/main.py", True),
+        ("leaderboard/config.py", True),
+        ("leaderboard/records/new.json", False),
+        ("docs/a.md", False),
+    ],
+)
+def test_code_that_differs_from_its_commit_is_dirty(checkout, name, dirty):
+    (checkout / name).parent.mkdir(exist_ok=True)
+    (checkout / name).write_text("2")
+    commit, found = _code(checkout)
+    assert len(commit) == 12
+    assert found is dirty
+
+
+def test_code_below_the_repository_of_another_has_no_commit(checkout):
+    assert _code(checkout)[1] is False
+    inside = checkout / "venv"
+    inside.mkdir()
+    assert _code(inside) == ("unknown", None)
