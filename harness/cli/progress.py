@@ -26,7 +26,7 @@ class Progress:
         self.lines: dict[int, str] = {}  # of the runs that train
         self.printed: dict[int, float] = {}  # when a plain line last was
         self.failed = False
-        self.done = 0
+        self.ended: set[int] = set()  # or skipped, which is said once
         self.recorded = finished
         self.console = Console(stderr=True)
         self.live = Live(console=self.console, refresh_per_second=4, transient=True)
@@ -50,10 +50,12 @@ class Progress:
         line = f"{self.names[run]}: {_text(event, self.configs[run].train.steps)}"
         if event.keys() & {"record", "error", "busy"}:
             self.lines.pop(run, None)
-            self.done += 1
+            new = run not in self.ended or "busy" not in event
+            self.ended.add(run)
             self.recorded += "record" in event
             self.failed |= "error" in event or event.get("record", {}).get("status") == "failed"
-            self._print(f"[{self.done}/{len(self.configs)}] {line}")
+            if new:
+                self._print(f"[{len(self.ended)}/{len(self.configs)}] {line}")
         elif "again" in event:
             self.lines.pop(run, None)
             self._print(line)

@@ -60,17 +60,25 @@ def train(
     waiting = [run for run in range(len(configs)) if run not in records]
     with Progress([configs[run] for run in waiting], len(records)) as progress:
 
-        def on_event(place: int, event: Event) -> None:
-            progress.update(place, event)
+        def note(run: int, event: Event) -> None:
+            progress.update(waiting.index(run), event)
             if "record" in event:
-                records[waiting[place]] = event["record"]
+                records[run] = event["record"]
 
-        engine.run_all(progress.configs, folder, recorded_command(sys.argv[1:]), on_event)
-    missing = len(configs) - len(records)
-    if missing and wait and not progress.failed:
-        time.sleep(WAIT)
-        return train(configs, folder, engine, fresh=False, wait=True, known=known)
-    if missing:
+        def look(runs: Sequence[int]) -> list[int]:
+            """Train those that nobody holds; those without a record."""
+            ours, command = [configs[run] for run in runs], recorded_command(sys.argv[1:])
+            engine.run_all(ours, folder, command, lambda place, event: note(runs[place], event))
+            return [run for run in runs if run not in records]
+
+        left = look(waiting)
+        while left and wait and not progress.failed:
+            time.sleep(WAIT)
+            for run in left:
+                if record := RunFolder(folder, configs[run]).result():
+                    note(run, {"record": record})
+            left = look([run for run in left if run not in records])
+    if missing := len(left):
         click.echo(f"warning: {missing} of {len(configs)} runs have no record yet", err=True)
     ordered = [records[run] for run in sorted(records)]
     return ordered, bool(missing) or progress.failed or any(

@@ -113,6 +113,24 @@ def test_runs_that_another_process_holds_are_missing_or_waited_for(run, capsys, 
     assert train.recorded_command(["bench", "--wait", "--pe", "rope"]) == "pezoo bench --pe rope"
 
 
+def test_waiting_has_no_end_and_says_once_what_is_skipped(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(train, "WAIT", 0)
+    record = {"status": "done", "config": {}, "scores": {"last": []}, "cost": {"train_seconds": 1}}
+
+    class Busy:
+        looks = 0
+
+        def run_all(self, configs, root, command, on_event):
+            self.looks += 1
+            last = self.looks == 1200
+            on_event(0, {"record": record} if last else {"busy": "another process is training it"})
+
+    engine = Busy()
+    found = train.train([config_of(0)], tmp_path, engine, fresh=False, wait=True)
+    assert (found, engine.looks) == (([record], False), 1200)
+    assert capsys.readouterr().err.count("skipped") == 1
+
+
 def test_workers_start_where_the_folder_for_temporary_files_has_a_long_path(tmp_path):
     folder = tmp_path / ("x" * 120)
     folder.mkdir()
