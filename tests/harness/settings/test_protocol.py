@@ -171,3 +171,17 @@ def test_drawing_instances_needs_a_task_that_lists_them():
 
 def test_a_task_may_change_single_options_of_an_encoding():
     assert "d_pe=32" in run("prism", task="reverse").encoding
+
+
+@pytest.mark.parametrize(
+    ("protocol", "encoding", "tasks"),
+    [
+        ("chen2026", "lbpe", {"select_first", "select_middle", "select_last"}),
+        ("chen2026-mini", "lbpe", {"select_first", "select_middle", "select_last"}),
+        ("chen2026-mini", "lbpe_sh", {"select_first", "select_middle", "select_last", "copy"}),
+        ("turing2024-mini", "hard_alibi", {"turing_addition"}),
+        ("turing2024-mini", "prism", {"copy", "reverse", "odds_first"}),
+    ],
+)
+def test_a_protocol_names_the_tasks_that_options_were_chosen_on(protocol, encoding, tasks):
+    assert {*load_protocol(protocol).chosen_on[encoding]} == tasks
