@@ -115,15 +115,11 @@ class Encoding(nn.Module):
 
     name: ClassVar[str] = ""  # set by @register
     version: ClassVar[int] = 1  # raised when the numbers change, so that old records stay apart
-    wraps: ClassVar[str | None] = (
-        None  # for a wrapper: the name of the encoding it wraps by default
-    )
+    wraps: ClassVar[str | None] = None  # of a wrapper: what it wraps by default
     also: ClassVar[tuple[tuple[str, str], ...]] = ()  # second names to type, and their specs
     summary: ClassVar[str] = ""
     paper: ClassVar[str] = ""
     phi_text: ClassVar[str] = ""  # its positional relation function in words; see `prf`
-    causal_only: ClassVar[bool] = False  # meaningless without a causal mask
-
     modes: tuple[str, ...] = ()  # other ways to run trained weights; see Context.mode
 
     max_len: int | None = None  # positions 0..max_len-1; beyond it draw raises PositionError
@@ -134,6 +130,7 @@ class Encoding(nn.Module):
     order_blind: bool = False  # the order of the earlier tokens changes nothing
     stochastic: bool = False  # True: draws at evaluation too
     needs_scale: bool = False  # True: reads ctx.scale
+    causal_only: bool = False  # True: meaningless without a causal mask
 
     def __init__(self, shape: Shape) -> None:
         super().__init__()

@@ -69,7 +69,8 @@ class Context:
     mode       one of the encoding's own `modes`, another way to run trained weights (or None).
     drawn      what `Encoding.draw` returned for this pass; None until somebody has called it.
     prepared   whether `Encoding.prepare` has returned it; a wrapper sets it back for what it wraps.
-    order      (B|1, S) what a wrapper replaced by `pos`: it says where documents begin (or None).
+    order      (B|1, S) the positions before a wrapper replaced them: documents are told by them
+               (or None).
     w_key      (G K, D) what projects the layer's input to its keys, G <= H, without its offset, for
                encodings that add to what a layer reads before that projection (or None).
     relation   (i, j, n) -> int64: the kind of the pair of query position i (B|1, T, 1) and key

@@ -15,7 +15,7 @@ from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from traceback import extract_tb
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, get_origin
 
 from pezoo.scan import classes
 from pezoo.spec import Spec, SpecError, parse, unknown
@@ -39,6 +39,7 @@ class Entry:
     plugin: EntryPoint | None = None
     fault: str = ""  # why the file cannot be read
     also: tuple[tuple[str, str], ...] = ()  # second names, and what they stand for
+    wraps: str | None = None  # of a wrapper: what it wraps by default
 
     def load(self) -> type[Encoding]:
         """Import the class. Errors: SpecError: that fails, no Encoding, or one of another name."""
@@ -209,8 +210,9 @@ def _fits(value: Any, kind: Any) -> bool:
         return kind is bool
     try:
         return isinstance(value, kind)
-    except TypeError:  # generics are checked by the encoding itself
-        return True
+    except TypeError:  # of a generic, such as tuple[float, ...], the outer type
+        origin = get_origin(kind)
+        return not isinstance(origin, type) or isinstance(value, origin)
 
 
 def _entry(name: str) -> Entry:
@@ -225,8 +227,7 @@ def _entry(name: str) -> Entry:
 
 
 def _wrappers() -> list[str]:
-    own = [e for e in entries().values() if e.plugin is None and not e.fault]
-    return [e.name for e in own if e.load().wraps is not None]
+    return [e.name for e in entries().values() if e.wraps]
 
 
 def _scan(path: Path) -> dict[str, Entry]:
@@ -240,7 +241,12 @@ def _scan(path: Path) -> dict[str, Entry]:
         return {path.stem: Entry(path.stem, module, "", None, fault=fault)}
     return {
         cls.registered: Entry(
-            cls.registered, module, cls.name, cls.options, also=cls.constants.get("also", ())
+            cls.registered,
+            module,
+            cls.name,
+            cls.options,
+            also=cls.constants.get("also", ()),
+            wraps=cls.constants.get("wraps"),
         )
         for cls in found.values()
         if cls.registered

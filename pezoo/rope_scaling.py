@@ -2,8 +2,8 @@
 
 Each function takes the frequencies w_m = base^(-2m/K), m = 0..K/2-1, and returns the new ones with
 the attention factor, by which q and k are both multiplied. Names of scalings and options are those
-of transformers' `rope_parameters`. L stands for original_max_position_embeddings, the length in
-training; s for factor.
+of transformers' `rope_parameters`; `ntk` is ours. L stands for original_max_position_embeddings,
+the length in training; s for factor.
 
 >>> w = torch.tensor([1.0, 0.1])
 >>> linear(w, factor=4.0)
@@ -170,19 +170,30 @@ def choose(scaling: str, given: Mapping[str, Any], **known: Any) -> Callable[...
         if name not in parameters:
             takers = [other for other in SCALINGS if name in _options(other)]
             raise ValueError(f"scaling={scaling} takes no {name}, which is for {', '.join(takers)}")
-    for name in ("factor", "partial_rotary_factor", "attention_factor"):
-        if given.get(name, 1.0) <= 0:
-            raise ValueError(f"{name} must be above 0, was {given[name]}")
+    both = {**known, **given}
+    _check_ranges(scaling, given, both)
     for name, parameter in parameters.items():
         if parameter.default is parameter.empty and name not in {*given, *known, "length"}:
             raise ValueError(f"scaling={scaling} needs {name}")
-    both = {**known, **given}
     for low, high in (("low_freq_factor", "high_freq_factor"), ("beta_slow", "beta_fast")):
         if low in parameters:
             less, more = (both.get(name, parameters[name].default) for name in (low, high))
             if less >= more:
                 raise ValueError(f"{low} must be below {high}, was {less} with {high} {more}")
     return partial(SCALINGS[scaling], **{k: v for k, v in both.items() if k in parameters})
+
+
+def _check_ranges(scaling: str, given: Mapping[str, Any], both: Mapping[str, Any]) -> None:
+    for name, value in given.items():
+        numbers = value if isinstance(value, tuple) else (value,)
+        if name != "truncate" and any(x <= 0 for x in numbers):
+            raise ValueError(f"{name} must be above 0, was {value}")
+    if given.get("partial_rotary_factor", 1.0) > 1:
+        raise ValueError(
+            f"partial_rotary_factor must be at most 1, was {given['partial_rotary_factor']}"
+        )
+    if scaling == "yarn" and both["base"] <= 1:
+        raise ValueError(f"scaling=yarn needs a base above 1, was {both['base']}")
 
 
 def reads_length(scaling: str) -> bool:

@@ -65,9 +65,10 @@ def _class(node: ast.ClassDef, parents: list[ClassText]) -> ClassText:
             options, usual, kinds = parent.options, parent.usual, parent.kinds
     for part in node.body:
         match part:
-            case ast.Assign(targets=[ast.Name(id=name)], value=value):
-                with suppress(ValueError):
-                    constants[name] = _constant(value)
+            case ast.Assign(targets=targets, value=value):
+                constants |= _named(targets, value)
+            case ast.AnnAssign(target=target, value=ast.expr() as value):
+                constants |= _named([target], value)
             case ast.FunctionDef(name=name):
                 methods[name] = node.name
                 if name == "__init__":
@@ -80,6 +81,14 @@ def _class(node: ast.ClassDef, parents: list[ClassText]) -> ClassText:
                 registered = name
     doc = ast.get_docstring(node) or ""
     return ClassText(node.name, doc, registered, constants, methods, options, usual, kinds)
+
+
+def _named(targets: list[ast.expr], value: ast.expr) -> dict[str, Any]:
+    """`a = b = 2` -> {"a": 2, "b": 2}; nothing where the value is no literal."""
+    with suppress(ValueError):
+        literal = _constant(value)
+        return {target.id: literal for target in targets if isinstance(target, ast.Name)}
+    return {}
 
 
 def _usual(init: ast.FunctionDef) -> dict[str, Any]:

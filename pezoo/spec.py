@@ -61,8 +61,11 @@ def bare(spec: str) -> str:
 
     >>> bare("randomized(max_len=512):rope(base=500)")
     'randomized:rope'
+    >>> bare("rope(scaling=longrope,short_factor=(1.0,2.0))")
+    'rope'
     """
-    return re.sub(r"\([^()]*\)", "", spec) or spec
+    shorter = re.sub(r"\([^()]*\)", "", spec)  # one level of parentheses
+    return bare(shorter) if shorter not in ("", spec) else spec
 
 
 def unknown(what: str, given: str, known: Iterable[str]) -> str:

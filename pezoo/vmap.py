@@ -1,8 +1,8 @@
 """What vmap cannot look into: functions with a backward pass of their own, and fused kernels.
 
-Several models that differ in their weights train as one (harness.training.stack): parameters and
-batches are stacked, and torch.func.vmap runs the model over the stack. Functions of this kind are
-then called outside of vmap: once for each member, or once for the rows of all members.
+Several models that differ in their weights can train as one: parameters and batches are stacked,
+and torch.func.vmap runs the model over the stack. Functions of this kind are then called outside of
+vmap: once for each member, or once for the rows of all members.
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ from torch import Tensor
 from pezoo.adapters import eager, numba
 from pezoo.base import Columns, Context, Encoding, Pairs
 from pezoo.kernels.backends import BackendError, fastest
+from pezoo.spec import unknown
 from pezoo.vmap import over_rows, stacked
 
 __all__ = ["BACKENDS", "CAUSAL", "BackendError", "attend", "attention_mask", "resolve"]
@@ -34,7 +35,7 @@ def resolve(backend: str, encoding: Encoding, device: str = "") -> str:
             return "eager"
         return "numba" if fastest("attention", device) == "numba" else "sdpa"
     if backend not in BACKENDS:
-        raise BackendError(f"unknown attention {backend!r}: expected auto, {', '.join(BACKENDS)}")
+        raise BackendError(unknown("attention", backend, ("auto", *BACKENDS)))
     if encoding.replaces_softmax and backend != "eager":
         raise BackendError(
             f"{type(encoding).__name__} replaces softmax: {backend} cannot run it, eager can"
@@ -69,32 +70,37 @@ def attend(
     """
     ctx.check_prepared()
     _check(q, k, v, ctx)
-    backend = resolve(backend, encoding)
     scale = encoding.shape.d_head**-0.5
     q, k, v = q.to(v.dtype), _for_each_head(k.to(v.dtype), q), _for_each_head(v, q)
     seen = _seen(ctx, mask)
-    if backend == "numba" and not numba.takes(q, k):
-        backend = "sdpa"
+    backend = _for_sizes(resolve(backend, encoding), q, k)
+    fast = _fast_bias(encoding, q, k, ctx, backend)
+    bias: Tensor | Pairs | None = None
+    if fast is None and (dense := encoding.bias(q, k, ctx)) is not None:
+        bias = dense.to(v.dtype)
+    elif isinstance(fast, Pairs):
+        bias = Pairs(*(x.to(v.dtype) for x in fast))
+    elif isinstance(fast, Columns):
+        q, k = (x.to(v.dtype) for x in fast)
+        backend = _for_sizes(backend, q, k)
     if ran is not None and backend != "sdpa":
         ran.add(backend)
-    fast = _fast_bias(encoding, q, k, ctx, backend)
-    bias = encoding.bias(q, k, ctx) if fast is None else None
-    bias = None if bias is None else bias.to(v.dtype)
-    if isinstance(fast, Pairs):
-        pairs = Pairs(*(x.to(v.dtype) for x in fast))
-        return numba.attend(q, k, v, pairs, seen, scale)
-    if isinstance(fast, Columns):
-        q, k = (x.to(v.dtype) for x in fast)
-    if backend == "eager":
-        return eager.attend(q, k, v, bias, seen, scale, lambda z: encoding.weights(z, ctx))
     if backend == "numba":
         return numba.attend(q, k, v, bias, seen, scale)
+    assert not isinstance(bias, Pairs)  # which `_fast_bias` asks for where numba runs alone
+    if backend == "eager":
+        return eager.attend(q, k, v, bias, seen, scale, lambda z: encoding.weights(z, ctx))
     if bias is not None:
         bias = bias.view((1,) * (4 - bias.dim()) + bias.shape)
     attend = partial(import_module(f"pezoo.adapters.{backend}").attend, scale=scale)
     if backend == "sdpa":
         attend = partial(attend, ran=ran)
     return over_rows(attend, q, k, v, bias, seen)
+
+
+def _for_sizes(backend: str, q: Tensor, k: Tensor) -> str:
+    """The same, or sdpa where numba would be slower."""
+    return "sdpa" if backend == "numba" and not numba.takes(q, k) else backend
 
 
 def _check(q: Tensor, k: Tensor, v: Tensor, ctx: Context) -> None:

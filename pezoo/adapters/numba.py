@@ -1,13 +1,12 @@
-"""Attention of narrow heads on a CPU: `pezoo.kernels.attention`, or torch's where that wins.
+"""Attention of narrow heads on a CPU: `pezoo.kernels.attention`.
 
-A few queries over many keys (decoding), long sequences of wide heads and half precision go to
-scaled_dot_product_attention.
+`attend` of pezoo.adapters leaves to torch what `takes` refuses: a few queries over many keys
+(decoding), long sequences of wide heads and half precision.
 """
 
 import torch
 from torch import Tensor
 
-from pezoo.adapters import sdpa
 from pezoo.base import Pairs
 from pezoo.kernels.backends import BackendError, missing
 
@@ -35,9 +34,6 @@ def attend(
     """The same as `eager.attend`. Errors: BackendError without numba or a CPU."""
     if obstacle := missing("numba", q.device.type):
         raise BackendError(f"attention numba {obstacle}; use sdpa")
-    if not takes(q, k):
-        dense = bias.dense() if isinstance(bias, Pairs) else bias
-        return sdpa.attend(q, k, v, dense, mask, scale)
     from pezoo.kernels.attention.numba import attend
 
     return attend(q, k, v, bias, mask, scale)

@@ -61,7 +61,8 @@ class CursorEncoding(Encoding):
     ) -> dict[str, Tensor]:
         """The cursors' noise, and where rows may hold less than all tokens, an order of the new."""
         memory, earlier = self.memory(0, ctx), ctx.pos.shape[1] - ctx.new
-        read = memory.crop(earlier).marks[-1].length if earlier and memory.marks else 0
+        marks = memory.crop(earlier).marks if earlier else ()
+        read = marks[-1].length if marks else 0
         drawn = super().draw(ctx) | documents(ctx, read)
         if len(ctx.pos) > 1 or bool((ctx.pos < 0).any()):
             drawn |= tokens_first(ctx.query_pos)
@@ -87,7 +88,7 @@ class CursorEncoding(Encoding):
 
     def transform(self, q: Tensor, k: Tensor, ctx: Context) -> tuple[Tensor, Tensor]:
         ctx.check_prepared()
-        group = max(i for i, start in enumerate(self.starts) if start <= ctx.layer)
+        group = self.group_of(ctx.layer)
         if group and ctx.layer == self.starts[group]:
             assert ctx.x is not None
             self._run(group, self.norms[group - 1](ctx.x), ctx)
@@ -153,7 +154,7 @@ class CursorEncoding(Encoding):
 
     def _coefficients(self, group: int) -> Tensor:
         """(G, C): (1 - mu) |alpha_c| sqrt(K / (C d_pe)) for queries, 1 for keys (Equation 9)."""
-        own = self._own_layers(group)
+        own = _slice(self.served(group))
         alpha = at_least_float32(self.alpha[own]).abs()
         gate = 1 - at_least_float32(self.mu[own]).sigmoid()
         size = math.sqrt(self.shape.d_head / (alpha.shape[-1] * self.options.d_pe))
@@ -163,13 +164,17 @@ class CursorEncoding(Encoding):
     def _frequency_weights(self, group: int) -> Tensor:
         """(layers, 1, 1, H, C d_pe): top_weight for the highest frequency, 1 for the others."""
         assert self.top_weight is not None
-        top = at_least_float32(self.top_weight[self._own_layers(group)])[..., None]
+        top = at_least_float32(self.top_weight[_slice(self.served(group))])[..., None]
         w = torch.cat([top, top.new_ones(*top.shape[:-1], self.options.d_pe // 2 - 1)], -1)
         return torch.cat([w, w], -1).flatten(-2)[:, None, None]
 
-    def _own_layers(self, group: int) -> slice:
-        """The model's layers that this layer of cursors serves."""
-        return slice(*[*self.starts, self.shape.n_layers][group : group + 2])
+    def group_of(self, layer: int) -> int:
+        """The layer of cursors that serves a layer of the model."""
+        return max(i for i, start in enumerate(self.starts) if start <= layer)
+
+    def served(self, group: int) -> range:
+        """The layers of the model that a layer of cursors serves."""
+        return range(*[*self.starts, self.shape.n_layers][group : group + 2])
 
     def _with_absolute(self, e: Tensor, ctx: Context) -> Tensor:
         """Append a cursor that stands at the true position, or zeros, if asked for."""
@@ -186,13 +191,17 @@ def wave(offsets: Tensor, w: Tensor) -> Tensor:
     return torch.cat([angle.cos(), angle.sin()], -1)
 
 
+def _slice(layers: range) -> slice:
+    return slice(layers.start, layers.stop)
+
+
 def _starts(before: Any, n_layers: int) -> list[int]:
     """ "0+3" -> [0, 3]. Errors: ValueError."""
     parts = str(before).split("+")
     starts = [int(part) for part in parts if part.isdecimal()]
     if len(starts) < len(parts) or starts[0] != 0 or starts != sorted(set(starts)):
         raise ValueError(
-            f"before must be layers from 0 upwards such as '0' or '0+3', was {before!r}"
+            f"before must begin with layer 0 and rise, such as '0' or '0+3', was {before!r}"
         )
     if starts[-1] >= n_layers:
         raise ValueError(f"before={before} needs {starts[-1] + 1} layers, the model has {n_layers}")

@@ -12,15 +12,6 @@ from torch.nn.functional import one_hot
 from pezoo.functional import at_least_float32
 
 
-def steps_of(stride: int) -> list[int]:
-    """The steps that a move can take, in the order of their gates: +1, -1, ..., and 0 last.
-
-    >>> steps_of(2)
-    [1, -1, 2, -2, 0]
-    """
-    return [sign * size for size in range(1, stride + 1) for sign in (1, -1)] + [0]
-
-
 class GateHead(nn.Module):
     """Pr(reset) by a sigmoid and Pr(step) by a softmax, per cursor (Section 5.1).
 

@@ -12,10 +12,10 @@ from torch import Tensor
 
 from pezoo.base import Context
 from pezoo.cursors.encoding import CursorEncoding
-from pezoo.cursors.gates import steps_of
 from pezoo.cursors.layer import CursorLayer
-from pezoo.cursors.pictures_constants import constants, cursor_names, model_layers, title_suffix
+from pezoo.cursors.pictures_constants import constants, cursor_names, title_suffix
 from pezoo.kernels.histogram import Copy
+from pezoo.kernels.histogram.strides import steps_of
 from pezoo.pictures import Axis, Picture
 
 TOKENS = Axis("token")
@@ -57,7 +57,7 @@ def pictures(encoding: CursorEncoding, layers: Sequence[Context]) -> list[Pictur
 
 def _scores(encoding: CursorEncoding, ctx: Context) -> Tensor:
     """(H, C, T, T) what each cursor adds to the logits of one layer (Equation 9)."""
-    group = max(i for i, start in enumerate(encoding.starts) if start <= ctx.layer)
+    group = encoding.group_of(ctx.layer)
     streams = encoding.memory(group, ctx).streams[ctx.layer - encoding.starts[group]]
     split = "t h (c d) -> h c t d"
     q, k = (rearrange(e[0], split, d=encoding.options.d_pe) for e in streams)
@@ -78,7 +78,7 @@ def _spread(score: Tensor) -> Tensor:
 def _cursors(
     encoding: CursorEncoding, group: int, layers: Sequence[Context], scores: Sequence[Tensor]
 ) -> Cursors:
-    served = model_layers(encoding, group)
+    served = encoding.served(group)
     layer, ctx = encoding.layers[group], layers[served.start]
     assert isinstance(layer, CursorLayer)
     assert ctx.x is not None

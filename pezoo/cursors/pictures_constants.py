@@ -6,8 +6,8 @@ import torch
 from einops import rearrange
 
 from pezoo.cursors.encoding import CursorEncoding
-from pezoo.cursors.gates import steps_of
 from pezoo.cursors.layer import CursorLayer
+from pezoo.kernels.histogram.strides import steps_of
 from pezoo.pictures import Axis, Picture
 
 
@@ -82,11 +82,6 @@ def _scans(encoding: CursorEncoding, group: int) -> list[Picture]:
     return found
 
 
-def model_layers(encoding: CursorEncoding, group: int) -> range:
-    """The layers of the model that one layer of cursors serves."""
-    return range(*[*encoding.starts, encoding.shape.n_layers][group : group + 2])
-
-
 def title_suffix(encoding: CursorEncoding, group: int) -> str:
     start = encoding.starts[group]
     return f", cursors before layer {start}" if len(encoding.starts) > 1 else ""
@@ -95,7 +90,7 @@ def title_suffix(encoding: CursorEncoding, group: int) -> str:
 def cursor_names(encoding: CursorEncoding, group: int) -> tuple[str, tuple[str, ...]]:
     """What names consist of, and one for each query cursor and the key cursor of its score."""
     cursors, heads = encoding.options.cursors, range(encoding.shape.n_heads)
-    pairs = [(layer, head) for layer in model_layers(encoding, group) for head in heads]
+    pairs = [(layer, head) for layer in encoding.served(group) for head in heads]
     if cursors == 1:
         return "layer.head", tuple(f"{layer}.{head}" for layer, head in pairs)
     names = (f"{layer}.{head}.{c}" for layer, head in pairs for c in range(cursors))

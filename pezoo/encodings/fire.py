@@ -39,8 +39,8 @@ class FIRE(Encoding):
         self, shape: Shape, *, hidden: int = 32, c: float = 0.1, threshold: float = 512.0
     ) -> None:
         super().__init__(shape)
-        for name, value, least in (("hidden", hidden, 1), ("c", c, 0), ("threshold", threshold, 0)):
-            if not value >= least or not value > 0:
+        for name, value in (("hidden", hidden), ("c", c), ("threshold", threshold)):
+            if not value > 0:
                 raise ValueError(f"{name} must be above 0, was {value}")
         layers, heads = shape.n_layers, shape.n_heads
         self.c = nn.Parameter(torch.full((layers,), float(c)))

@@ -19,7 +19,8 @@ class HardALiBi(Encoding):
 
     Shapes: -> (B|1, H, T, S), 0 or -inf, no parameters. No row is -inf throughout: every query
     sees itself.
-    Options: masked, the number M; None means half of the heads, rounded down. Of 16 heads, Jelassi
+    Options: masked, the number M; None means half of the heads, rounded down (of one
+    head, none). Of 16 heads, Jelassi
     et al. mask 8 to copy; Hou et al. 8 for Turing machines, 7 for multiplication and SGD, 6 for
     addition.
     Errors: ValueError for an M outside 0..H.
@@ -39,6 +40,7 @@ class HardALiBi(Encoding):
     def __init__(self, shape: Shape, *, masked: int | None = None) -> None:
         super().__init__(shape)
         self.masked = shape.n_heads // 2 if masked is None else masked
+        self.order_blind = self.masked == 0
         if not 0 <= self.masked <= shape.n_heads:
             raise ValueError(
                 f"masked must be within 0..{shape.n_heads}, the number of heads, was {masked}"

@@ -25,7 +25,8 @@ class Ideal(Encoding):
     start Glorot uniform over (values, D).
     Options: values, how many values of phi have a vector: 0 .. values - 1.
     Errors: ValueError when ctx.relation or ctx.w_key, the layer's W_K, is missing, or the task's
-    places move with the scale, of which phi(i, j) knows nothing; IndexError for a larger phi.
+    places move with the scale, of which phi(i, j) knows nothing; torch's RuntimeError or IndexError
+    for a phi outside 0 .. values - 1.
 
     Paper: Chen et al. 2026, "Limitations and Capabilities of Position Embeddings", Section VI: the
     ideal PE (IPE), "whose PRF faithfully characterizes" the task's steps (Definition 6). Its

@@ -134,10 +134,10 @@ class LBPE(Encoding):
 
     def _turned(self, q: Tensor, k: Tensor, phi: Tensor) -> Tensor:
         """(B, H, T, S) ((sum_v phi_v R_v - 1) q_i) k_j / sqrt(K), pair by pair of K."""
-        w = inverse_frequencies(self.shape.d_head, 10_000.0, q.device).to(q.dtype)
-        angle = torch.arange(self.values, device=q.device, dtype=q.dtype)[:, None] * w
+        w = inverse_frequencies(self.shape.d_head, 10_000.0, q.device)
+        angle = torch.arange(self.values, device=q.device)[:, None] * w  # float32: bits count
         a, b = (rearrange(x, "b h t (m two) -> two b h t m", two=2) for x in (q, k))
-        cos, sin = phi @ angle.cos(), phi @ angle.sin()  # (B|1, T, S, K/2)
+        cos, sin = (phi @ f.to(q.dtype) for f in (angle.cos(), angle.sin()))  # (B|1, T, S, K/2)
         same = torch.einsum("cbhtm,cbhsm,btsm->bhts", a, b, cos - 1)
         cross = torch.einsum("cbhtm,cbhsm,btsm->bhts", torch.stack([a[0], -a[1]]), b.flip(0), sin)
         return (same + cross) / math.sqrt(self.shape.d_head)
@@ -153,8 +153,7 @@ class LBPEScaleHint(LBPE):
     Example: copying n digits: i-j-n is 0 where j holds the digit that comes next, at any n.
 
     Shapes: as lbpe, with ctx.scale (B|1,), the length that the task's docstring defines (the digits
-    of copy), not a number of tokens; phi has B rows when the scale has. Trainer and evaluator hand
-    on the length that they draw; of a prompt that somebody types it is `Task.measure`.
+    of copy), not a number of tokens; phi has B rows when the scale has.
     Options: as lbpe.
     Errors: ValueError when ctx.scale is missing; as lbpe.
 

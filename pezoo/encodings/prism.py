@@ -2,35 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from functools import partial
 
-import torch
-from torch import Tensor, nn
-from torch.nn.functional import pad, softplus
-
-from pezoo import prism_math
 from pezoo.base import Context, Shape
-from pezoo.cursors.controllers import at_count
-from pezoo.cursors.encoding import CursorEncoding, wave
-from pezoo.cursors.layer import Scan
+from pezoo.cursors.encoding import CursorEncoding
+from pezoo.cursors.histograms import Histograms
 from pezoo.cursors.options import CursorOptions
 from pezoo.cursors.pictures import pictures
 from pezoo.functional import at_least_float32, cursor_frequencies
 from pezoo.kernels.backends import choose
-from pezoo.kernels.histogram import Copy, Gates, histogram_scan, histogram_stream, sharpen, update
-from pezoo.kernels.histogram.strides import strided_scan, strided_steps
 from pezoo.pictures import Picture
-from pezoo.prism_math import *  # noqa: F403  (the paper's equations, beside what uses them)
 from pezoo.registry import register
-
-__all__ = [
-    "PRISM",
-    "Histograms",
-    "Copy", "Gates", "histogram_scan", "sharpen", "update",  # Algorithm 1, whole and step by step
-    *prism_math.__all__,
-]  # fmt: skip
 
 
 @register("prism")
@@ -39,8 +22,8 @@ class PRISM(CursorEncoding):
 
     A gate network reads the token embeddings and sets, per token and cursor, Pr(reset) and
     Pr(incr, decr, keep). Each cursor's position is a histogram h over offsets, moved by those gates
-    and sharpened to h^gamma (pezoo.kernels.histogram). What attention sees is the histogram's
-    superposition of sinusoids.
+    and sharpened to h^gamma (Algorithm 1, pezoo.kernels.histogram). What attention sees is the
+    histogram's superposition of sinusoids. pezoo.prism_math has the paper's other equations.
 
         stream   e_t = sum_d h_t[d] f(d), f a sinusoid of width d_pe          (Algorithm 2)
         scaling  over the C cursors of a head                                 (Algorithm 3)
@@ -62,12 +45,14 @@ class PRISM(CursorEncoding):
         top         the highest frequency of "geometric", in units of pi
         norm        "frobenius" (sqrt(d_pe) over the norm across cursors) or "scale" (sqrt(2/C))
         absolute    one more cursor, which stands at the true position; with ablate_absolute zeros
-                    take its place (Algorithm 3's flag)
+                    take its place (Algorithm 3's flag). In Equation 9 and in the width of q and k
+                    C then counts it too
         mu          initial hybrid gate before its sigmoid, learned per head; at -4 heads start by
                     looking at positions alone
         alpha       initial weight of each pair of cursors in the score, learned
         top_weight  initial weight of the highest frequency in each pair's inner product, learned;
-                    the others have 1, and with 0 it too. At top=1.0 it tells odd from even offsets
+                    the others weigh 1. 0 leaves all at 1, with no parameter. At top=1.0 it tells
+                    odd from even offsets
     Options of the gates
         before      layers that cursors are computed before, from 0: "0", "0+3"
         controller  "gru", "latch", "conv" or "token", of `hidden` units (pezoo.cursors.controllers)
@@ -92,7 +77,8 @@ class PRISM(CursorEncoding):
     spread over layers and eps are not given there: each layer has its own cursors, eps is 1e-8.
     Deviation: there all actions start equally likely (Figure 11; reset_bias=0, key_bias=0), here
     resets start rare and key cursors count tokens. Noise, gate_scale, "geometric", the gate
-    networks but "gru", stride, top_weight and the mode are ours.
+    networks but "gru", stride, top_weight and the mode are ours. alpha has an AdamW group of its
+    own, as there; that top_weight shares it, and that neither decays, is ours.
     """
 
     summary = "learned histograms over relative positions"
@@ -166,95 +152,3 @@ class PRISM(CursorEncoding):
         if self.options.stride > 1:
             return {"histogram_scan": "reference"}
         return {"histogram_scan": choose("histogram", at_least_float32(self.mu))}
-
-
-class Histograms(Scan):
-    """Histograms moved and sharpened, token by token, and their superposition of sinusoids."""
-
-    def __init__(
-        self,
-        total: int,
-        gamma: float,
-        eps: float,
-        one_sided: bool,
-        frequencies: partial[Tensor],
-    ) -> None:
-        super().__init__()
-        self.eps, self.one_sided, self.frequencies = eps, one_sided, frequencies
-        start = torch.full((total,), math.log(math.expm1(gamma - 1))) if gamma > 1 else None
-        self.raw_gamma = None if start is None else nn.Parameter(start)
-
-    @property
-    def gamma(self) -> Tensor | None:
-        """(C,) sharpness per cursor, at least 1; None when sharpening is off."""
-        return None if self.raw_gamma is None else 1 + softplus(at_least_float32(self.raw_gamma))
-
-    def forward(
-        self,
-        reset: Tensor,
-        moves: Tensor,
-        copy: Copy | None,
-        state: Tensor | None,
-        count: Tensor | None,
-    ) -> tuple[Tensor, Tensor]:
-        if count is None:
-            return self._stream(reset, moves, copy, state)
-        h = self.histograms(reset, moves, copy, state)
-        e = h @ self.table(h)
-        start = h.new_ones(*h[:, 0].shape[:2], 1) if state is None else state
-        missing = h.shape[-1] - start.shape[-1]
-        left = 0 if self.one_sided else missing // 2
-        return e, at_count(h, pad(start, (left, missing - left)), count)
-
-    def _stream(
-        self, reset: Tensor, moves: Tensor, copy: Copy | None, state: Tensor | None
-    ) -> tuple[Tensor, Tensor]:
-        """The same where every row has all tokens, without all histograms in memory."""
-        first = 1 if state is None else state.shape[-1]
-        reach = 1 if self.one_sided else moves.shape[-1] - 1  # bins that a token adds
-        table = self.table(reset.new_empty(first + reach * reset.shape[1]))  # (L, d_pe)
-        if moves.shape[-1] > 3:
-            e, h = [], reset.new_empty(0)
-            for h in strided_steps(reset, moves, self.gamma, state, self.eps, copy):
-                e.append(h @ table.narrow(0, (len(table) - h.shape[-1]) // 2, h.shape[-1]))
-            return torch.stack(e, 1), h
-        return histogram_stream(
-            _gates(reset, moves),
-            self.gamma,
-            table,
-            state,
-            self.eps,
-            copy=copy,
-            one_sided=self.one_sided,
-        )
-
-    def histograms(
-        self, reset: Tensor, moves: Tensor, copy: Copy | None = None, state: Tensor | None = None
-    ) -> Tensor:
-        """(B, T, C, L) histograms after each token; the offsets are those of `table`."""
-        if moves.shape[-1] > 3:
-            return strided_scan(reset, moves, self.gamma, state, self.eps, copy)
-        gates = _gates(reset, moves)
-        return histogram_scan(
-            gates, self.gamma, state, self.eps, copy=copy, one_sided=self.one_sided
-        )
-
-    def positions(self, reset: Tensor, moves: Tensor, copy: Copy | None) -> tuple[Tensor, Tensor]:
-        h = self.histograms(reset, moves, copy)
-        return h, self.offsets(h)
-
-    def offsets(self, h: Tensor) -> Tensor:
-        """(L,) the offsets of the bins of histograms h (..., L)."""
-        size = h.shape[-1]
-        first = 0 if self.one_sided else -(size // 2)
-        return torch.arange(first, first + size, device=h.device)
-
-    def table(self, h: Tensor) -> Tensor:
-        """(L, d_pe) the sinusoids of the offsets of histograms h (..., L)."""
-        return wave(self.offsets(h), self.frequencies(h.device)).to(h.dtype)
-
-
-def _gates(reset: Tensor, moves: Tensor) -> Gates:
-    """reset (B, T, C), moves (B, T, C, 3): the steps +1, -1 and 0."""
-    incr, decr, _ = moves.movedim(-1, 0)
-    return Gates(reset, incr, decr)

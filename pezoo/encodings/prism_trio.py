@@ -22,7 +22,7 @@ class PRISMTrio(PRISMSpectral):
     Gates read the present token and which tokens have occurred (the latch of
     pezoo.cursors.controllers), so that they cannot count: cursors must. The highest frequency is
     pi, which tells odd from even offsets; each pair of cursors learns how much it weighs, from 4
-    times the others' weight on.
+    times the others' weight on. The pairs' own weights alpha start at 1.5.
 
     Example: of 5839472,3= the looking cursor takes the position of the 3 when it reads "3" after
     the comma, and steps +1 from then on.

@@ -25,10 +25,10 @@ class Randomized(Encoding):
     more. At L = n nothing is left to draw: the inner encoding, unchanged.
 
     Shapes: those of the inner encoding, which is built for train_len = L. One draw for the whole
-    batch, one per forward pass, at evaluation as in training, on the CPU. n is the longest of
-    the planned length, the columns that hold a token and the highest position + 1 (of packed
-    documents without the columns): decoding keeps the first draw, in ctx.memo. -1, no token,
-    stays -1.
+    batch, one per forward pass, at evaluation as in training, on the CPU. n is the largest of
+    the planned length, the highest position + 1 and, unless documents are packed, the number of
+    columns that hold a token: decoding keeps the first draw, in ctx.memo. -1, no token, stays
+    -1.
     Options: max_len, which is L; sample, "positions" or "distances", by default what the paper
     draws: distances around ALiBi, positions around everything else (its code draws distances around
     the relative form too: sample=distances); sorted=false leaves what is drawn in random order, the

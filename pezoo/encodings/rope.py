@@ -33,8 +33,8 @@ class RoPE(Encoding):
                   most released language models. The two differ by a permutation of K.
         scaling   "default" leaves w_m as they are; "linear", "ntk", "dynamic", "yarn", "llama3",
                   "longrope" and "proportional" (p-RoPE) are the functions of pezoo.rope_scaling,
-                  with formulas. The options after it are theirs; 0 and () are what the scaling
-                  itself takes. original_max_position_embeddings is train_len unless given.
+                  with formulas. The options after it are theirs; 0 and () mean the scaling's own
+                  default. original_max_position_embeddings is train_len unless given.
         drop      DroPE: positions are dropped once this share of the training is done, so that the
                   rest recalibrates the model without them; evaluation is always without. Of a
                   trained model that is at hand, the encoding `nope` does the same.
@@ -112,6 +112,9 @@ class RoPE(Encoding):
         if self.drop < 1:
             drawn[TURN] = torch.tensor(float(progress is not None and progress < self.drop))
         return drawn
+
+    def _draw(self, ctx: Context) -> dict[str, Tensor]:
+        return self.draw(ctx)  # it looks at no values, so that torch.compile can trace it
 
     def prf(
         self, n: int, *, scale: int | None = None, relation: Relation | None = None, layer: int = 0

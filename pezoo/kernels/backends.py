@@ -6,8 +6,8 @@
 | histogram | numba | triton   | reference               |
 | spectral  | numba | parallel | parallel                |
 
-"reference" is a plain loop over time of torch's operations. It runs on every device, in any
-precision, and where the compiler of the one in the table is not installed.
+"reference" is a plain loop over time of torch's operations, of attention torch's own kernel. It
+runs on every device, in any precision, and where the compiler of the one in the table is missing.
 """
 
 from __future__ import annotations

@@ -120,7 +120,7 @@ def check_stochastic(factory: Factory) -> None:
 def check_future(factory: Factory) -> None:
     """Without a causal mask, a bias against far keys is one against later keys too."""
     encoding, (t, d) = build(factory).double(), (40, 30)
-    if type(encoding).causal_only or (encoding.max_len or t) < t:
+    if encoding.causal_only or (encoding.max_len or t) < t:
         return
     ids, shape = tokens(1, t), encoding.shape
     x = torch.randn(1, t, shape.d_model, generator=draws()).double()

@@ -72,8 +72,8 @@ def check_shapes(factory: Factory) -> None:
         q, k = both
         require(q.shape == k.shape, f"transform: q {tuple(q.shape)} and k {tuple(k.shape)} differ")
         require(q.shape[:3] == (b, s.n_heads, t), f"transform: q became {tuple(q.shape)}")
-        for x in (q, k):
-            require(_precise(x, dtype), f"transform: {dtype} became {x.dtype}, less precise")
+        for y in (q, k):
+            require(_precise(y, dtype), f"transform: {dtype} became {y.dtype}, less precise")
         bias = encoding.bias(q, k, ctx.at(0, x))
         if bias is not None:
             _is("bias", bias, Tensor)

@@ -34,6 +34,21 @@ class Model(nn.Module):
         return logits.masked_fill(hidden, -torch.inf).softmax(-1) @ v
 
 
+@pytest.mark.parametrize("text", ["nope", "alibi", "rope"])
+def test_encodings_that_draw_nothing_compile_into_one_graph(text):
+    torch._dynamo.reset()
+    encoding = pezoo.make(text, SHAPE)
+    x, (q, k) = torch.randn(2, 6, 8), torch.randn(2, 2, 2, 6, 4)
+
+    def hooks(ctx):
+        ctx = encoding.prepare(ctx).at(0, x)
+        return *encoding.transform(q, k, ctx), encoding.bias(q, k, ctx)
+
+    ctx = Context(pos=torch.arange(6)[None], x=x)  # a graph cannot make a Memo
+    got = torch.compile(hooks, backend="eager", fullgraph=True)(ctx)
+    torch.testing.assert_close(got, hooks(ctx))
+
+
 @pytest.mark.parametrize(
     "text", [pytest.param(t, marks=[] if t in FAST else [pytest.mark.slow]) for t in TEXTS]
 )

@@ -15,6 +15,7 @@ from pezoo.testing import (
     caches,
     check_encoding,
     heads,
+    hooks,
     packing,
     parameters,
     parametrize_with_checks,
@@ -841,6 +842,22 @@ def test_a_number_for_each_layer_and_head_passes():
 
     run_check(parameters.check_layers, OfLayersAndHeads)
     run_check(heads.check_own_layer, OfLayersAndHeads)
+
+
+def test_a_bias_may_read_the_input_of_its_layer():
+    class Forgets(FallsWithDistance):
+        def __init__(self, shape):
+            super().__init__(shape)
+            self.gate = nn.Parameter(torch.ones(shape.n_layers, shape.d_model))
+
+        def bias(self, q, k, ctx):
+            gate = (ctx.x @ self.gate[ctx.layer].to(ctx.x.dtype)).sigmoid()  # (B, T)
+            return gate[:, None, :, None] * super().bias(q, k, ctx)
+
+        def far(self, distance):
+            return distance
+
+    run_check(hooks.check_shapes, Forgets)
 
 
 def test_not_constructible():

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from scipy.special import sici
 
 import pezoo.prism_math
-from pezoo.encodings import prism
 from pezoo.kernels.histogram import sharpen, update
 from pezoo.prism_math import (
     cosine,
@@ -39,12 +38,6 @@ def random_gates(*size, seed=0):
 def random_histogram(*size, seed=0):
     generator = torch.Generator().manual_seed(seed)
     return torch.randn(*size, generator=generator, dtype=D).softmax(-1)
-
-
-def test_the_encodings_module_offers_the_papers_equations():
-    offered = set(prism.__all__)
-    assert {"update", "sharpen", "histogram_scan", *pezoo.prism_math.__all__} <= offered
-    assert all(hasattr(prism, name) for name in offered)
 
 
 def test_every_public_name_has_its_source():

@@ -7,6 +7,7 @@ import pytest
 import pezoo
 from pezoo import registry
 from pezoo.base import Encoding
+from pezoo.scan import classes
 from pezoo.spec import SpecError, parse
 
 SHAPE = pezoo.Shape(16, 2, 8, 2, 12)
@@ -90,6 +91,15 @@ def test_unknown_names(text, words):
         ("randomized:randomized", "randomized cannot wrap itself"),
         ("randomized:label_based", "randomized cannot wrap itself"),
         ("randomized(sample=distances):rope", "take sample=positions"),
+        ("rope(scaling=longrope,short_factor=2,long_factor=(1.0,))", "expects tuple[float, ...]"),
+        ("rope(scaling=yarn,factor=4,base=1)", "yarn needs a base above 1, was 1.0"),
+        ("rope(scaling=yarn,factor=4,beta_slow=-1)", "beta_slow must be above 0, was -1.0"),
+        (
+            "rope(scaling=yarn,factor=4,original_max_position_embeddings=-5)",
+            "original_max_position_embeddings must be above 0, was -5",
+        ),
+        ("rope(scaling=longrope,short_factor=(0.0,),long_factor=(1.0,))", "short_factor must be"),
+        ("rope(scaling=proportional,partial_rotary_factor=2)", "must be at most 1, was 2.0"),
     ],
 )
 def test_values_that_do_not_fit(text, words):
@@ -211,6 +221,19 @@ def test_a_file_that_is_wrong(folder, text, words):
     with pytest.raises(SpecError, match=words):
         pezoo.make("mine", SHAPE)
     assert "other" in pezoo.names()
+
+
+def test_a_file_that_is_wrong_hides_no_other_error(folder):
+    folder(mine="import nothing_here\n" + GOOD, other=GOOD.replace("mine", "other"))
+    with pytest.raises(SpecError, match="other cannot wrap other"):
+        pezoo.make("other:other", SHAPE)
+
+
+def test_attributes_are_read_however_they_are_written(folder):
+    body = "    version: int = 2\n    relative = reads_distance = True\n"
+    folder(mine=GOOD.replace("    pass\n", body))
+    found = classes(registry._FOLDER / "mine.py", registry._FOLDER.parent)["Mine"].constants
+    assert found == {"version": 2, "relative": True, "reads_distance": True}
 
 
 def test_two_files_of_one_name(folder):

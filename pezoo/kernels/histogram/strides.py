@@ -103,13 +103,20 @@ class _Move(Kernel):
         return to_h, torch.stack(to_kept, -1), torch.stack(to_fresh, -1), to_source
 
 
+def steps_of(stride: int) -> list[int]:
+    """The steps that a move can take, in the order of their gates: +1, -1, ..., and 0 last.
+
+    >>> steps_of(2)
+    [1, -1, 2, -2, 0]
+    """
+    return [sign * size for size in range(1, stride + 1) for sign in (1, -1)] + [0]
+
+
 def _shifts(kept: Tensor) -> Iterator[tuple[int, int]]:
-    """(j, stride + step j) of the steps +1, -1, +2, -2, ..., 0."""
+    """(j, stride + step j)."""
     stride = kept.shape[-1] // 2
-    for j in range(2 * stride):
-        step = j // 2 + 1
-        yield j, stride + (-step if j % 2 else step)
-    yield 2 * stride, stride
+    for j, step in enumerate(steps_of(stride)):
+        yield j, stride + step
 
 
 def _from_one(h: Tensor, tokens: int) -> Tensor:

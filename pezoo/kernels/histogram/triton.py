@@ -27,7 +27,7 @@ def scan(
     copy: Copy | None,
     one_sided: bool,
 ) -> Tensor:
-    """The same as `scan_reference`, without a second derivative."""
+    """The same as `reference.scan`, without a second derivative."""
     b, t, c = gates.reset.shape
     reset, incr, decr = (gate[..., None] for gate in gates)
     moves = torch.cat([decr, keep_share(incr, decr), incr], -1)  # (B, T, C, 3)

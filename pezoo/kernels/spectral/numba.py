@@ -36,7 +36,7 @@ def _inline(function: Function) -> Function:
 def scan(
     reset: Tensor, moves: Tensor, table: Tensor, state: Tensor, copied: Tensor | None
 ) -> Tensor:
-    """The same as `scan_reference`, without a second derivative; moves carries Pr(no copy)."""
+    """The same as `reference.scan`, without a second derivative; moves carries Pr(no copy)."""
     phi: Tensor = _Scan.apply(reset, moves, table, state, copied)
     return phi
 

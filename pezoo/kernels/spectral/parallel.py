@@ -20,7 +20,7 @@ from pezoo.vmap import Kernel
 def scan(
     reset: Tensor, moves: Tensor, table: Tensor, state: Tensor, copied: Tensor | None
 ) -> Tensor:
-    """The same as `scan_reference`, without a second derivative; moves carries Pr(no copy)."""
+    """The same as `reference.scan`, without a second derivative; moves carries Pr(no copy)."""
     jump = moves * reset[..., None]
     a, b = as_complex((moves - jump) @ table), as_complex(jump @ table)  # (B, T, C, F)
     b = b if copied is None else b + as_complex(copied)

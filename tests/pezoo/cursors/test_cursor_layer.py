@@ -8,10 +8,11 @@ import torch
 from pezoo.base import Context, Shape
 from pezoo.cursors.controllers import CONTROLLERS
 from pezoo.cursors.copying import CopyBranch, GatedCopyBranch
-from pezoo.cursors.gates import GateHead, steps_of
+from pezoo.cursors.gates import GateHead
 from pezoo.encodings.prism import PRISM
 from pezoo.encodings.prism_spectral import PRISMSpectral
 from pezoo.functional import cursor_frequencies
+from pezoo.kernels.histogram.strides import steps_of
 from pezoo.registry import make
 
 D = torch.float64

@@ -62,6 +62,13 @@ def test_prepare_may_be_called_twice(encoding):
         torch.testing.assert_close(feed(encoding, x[:, :end], new, memo), whole[:, end - new : end])
 
 
+def test_a_step_back_needs_no_crop(encoding):
+    x = torch.randn(2, 9, 6, dtype=D, generator=torch.manual_seed(1))
+    whole, memo = feed(encoding, x, 9, Memo()), Memo()
+    for end, new in ((6, 6), (7, 1), (6, 1)):
+        torch.testing.assert_close(feed(encoding, x[:, :end], new, memo), whole[:, end - new : end])
+
+
 def test_rows_are_repeated_left_out_and_padded(encoding):
     generator = torch.manual_seed(1)
     x, rows = torch.randn(3, 7, 6, dtype=D, generator=generator), torch.tensor([2, 2, 0, 1])

@@ -7,9 +7,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pezoo.cursors.gates import steps_of
 from pezoo.kernels.histogram import Copy, Gates, histogram_scan
-from pezoo.kernels.histogram.strides import strided_scan
+from pezoo.kernels.histogram.strides import steps_of, strided_scan
 from pezoo.kernels.spectral import spectral_scan
 
 D = torch.float64

@@ -1,0 +1,84 @@
+"""Cursors' positions as characteristic functions, which are the streams that attention sees."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+
+from pezoo.cursors.controllers import at_count
+from pezoo.cursors.encoding import wave
+from pezoo.cursors.layer import Scan
+from pezoo.kernels.histogram import Copy
+from pezoo.kernels.histogram.strides import steps_of
+from pezoo.kernels.spectral import spectral_scan
+
+
+class Spectrum(Scan):
+    """The characteristic function of every cursor's position, token by token."""
+
+    source = "inverse Fourier transform of the characteristic function"
+
+    def __init__(self, stride: int, learned: bool, frequencies: partial[Tensor]) -> None:
+        super().__init__()
+        self.stride, self.frequencies = stride, frequencies
+        steps = torch.tensor(steps_of(stride), dtype=torch.float32)
+        self.steps = nn.Parameter(steps) if learned else None
+
+    @property
+    def learned_steps(self) -> Tensor | None:
+        return self.steps
+
+    def forward(
+        self,
+        reset: Tensor,
+        moves: Tensor,
+        copy: Copy | None,
+        state: Tensor | None,
+        count: Tensor | None,
+    ) -> tuple[Tensor, Tensor]:
+        w = self.frequencies(reset.device)
+        phi = self._scan(w, reset, moves, copy, state)
+        if count is None:
+            return phi, phi[:, -1]
+        start = torch.cat(
+            [torch.ones_like(phi[:, 0, :, : len(w)]), torch.zeros_like(phi[:, 0, :, len(w) :])], -1
+        )
+        return phi, at_count(phi, start if state is None else state, count)
+
+    def positions(self, reset: Tensor, moves: Tensor, copy: Copy | None) -> tuple[Tensor, Tensor]:
+        """The inverse Fourier transform of the same recurrence at the frequencies 2 pi n / N.
+
+        N odd and no smaller than the support: exact where all steps are integers. Where learned
+        steps are not, every offset collects its neighbourhood with Fejer's non-negative weights.
+        """
+        longest = float(self._steps(reset.device).detach().abs().max())
+        reach = math.ceil(longest * max(1, reset.shape[1])) + 1
+        n = torch.arange(reach + 1, device=reset.device)
+        w = (2 * math.pi / (2 * reach + 1)) * n
+        phi = torch.complex(*self._scan(w, reset, moves, copy, None).chunk(2, -1))
+        if self.steps is not None:
+            phi = phi * (1 - n / (reach + 1))
+        h = torch.fft.irfft(phi.conj(), n=2 * reach + 1).roll(reach, -1).clamp(min=0)
+        return h, torch.arange(-reach, reach + 1, device=reset.device)
+
+    def _steps(self, device: torch.device) -> Tensor:
+        """(J,) `steps_of` in the same order, made where they are needed."""
+        if self.steps is not None:
+            return self.steps
+        number = torch.arange(2 * self.stride + 1, device=device)
+        size = number // 2 + 1
+        return torch.where(number % 2 == 0, size, -size) * (size <= self.stride)
+
+    def _scan(
+        self, w: Tensor, reset: Tensor, moves: Tensor, copy: Copy | None, state: Tensor | None
+    ) -> Tensor:
+        """The characteristic function at the frequencies w (F,): (B, T, C, 2F)."""
+        angles = (self._steps(w.device).to(w)[:, None] * w).to(reset.dtype)  # (J, F)
+        copied = None
+        if copy is not None:
+            number = torch.arange(1, copy.source.shape[-1] + 1, device=w.device)
+            copied = copy.none, copy.source @ wave(number, w).to(reset.dtype)
+        return spectral_scan(reset, moves, angles, state, copy=copied)
