@@ -135,7 +135,9 @@ def _identity(record: Record) -> Iterator[str]:
 
 def _tuning(record: Record) -> Iterator[str]:
     if tuning := record.provenance.tuning:
-        yield from tuning.refusals(record.protocol, record.config.train.model_dump(), record.seed)
+        config = record.config
+        train, track = config.train.model_dump(), config.track
+        yield from tuning.refusals(record.protocol, train, record.seed, track)
     elif MARK in record.protocol:
         yield f"protocol {record.protocol} needs provenance.tuning, which says what was tried"
 

@@ -43,8 +43,10 @@ def base(protocol: str) -> str:
 class Trial:
     """One cell of the grid: means over the tuning seeds. A cell with a failed run has no `exact`.
 
-    `exact`: exact match over all test lengths that have a number; `validation`: over the training
-    lengths; `loss`: the last one. Of the default evaluation mode, after the last step.
+    `exact`: exact match over all test lengths that have a number; `token`: of encoders alone, which
+    are compared by it, token accuracy over the same; `validation`: exact match over the training
+    lengths, in both tracks; `loss`: the last one. Of the default evaluation mode, after the last
+    step.
     """
 
     values: dict[Name, Value]
@@ -52,6 +54,12 @@ class Trial:
     validation: Share | None
     loss: Loss | None
     runs: Annotated[list[RunId], Field(max_length=1000)]
+    token: Share | None = None
+
+    @property
+    def score(self) -> float | None:
+        """What cells are compared by, as rows of tables are."""
+        return self.exact if self.token is None else self.token
 
 
 class Tuning(Part):
@@ -79,8 +87,10 @@ class Tuning(Part):
         texts = (f"{name} of {', '.join(map(_text, values))}" for name, values in self.grid.items())
         return "; ".join(texts)
 
-    def refusals(self, protocol: str, train: Mapping[str, Any], seed: int) -> list[str]:
-        """Why a run of that protocol, training settings and seed cannot come from this sweep."""
+    def refusals(
+        self, protocol: str, train: Mapping[str, Any], seed: int, track: str = "decoder"
+    ) -> list[str]:
+        """Why a run of that protocol, training settings, seed and track cannot come from here."""
         expected = tuned_name(protocol.partition(MARK)[0], self.grid, self.seeds)
         reasons = []
         if protocol != expected:
@@ -93,6 +103,9 @@ class Tuning(Part):
             reasons.append(f"chosen is {self.chosen}, but config.train has other values")
         if seed in self.seeds:
             reasons.append(f"seed {seed} is one of the seeds that the settings were chosen on")
+        tokens = [trial.token is not None for trial in self.cells if trial.exact is not None]
+        if any(has != (track == "encoder") for has in tokens):
+            reasons.append("cells of encoders have a token accuracy, and of decoders none")
         if any(len(trial.runs) != len(self.seeds) for trial in self.cells):
             reasons.append(f"every cell needs {len(self.seeds)} runs, one per tuning seed")
         return reasons
@@ -122,14 +135,15 @@ def cells(grid: Mapping[str, Sequence[Value]]) -> list[dict[str, Value]]:
 def best(trials: Sequence[Trial]) -> Trial | None:
     """The cell to choose, by the same rule for every encoding; None where every cell failed.
 
-    Highest mean exact match over all test lengths; then over the training lengths; then the lowest
-    last loss; then the fewest steps; then the first of the grid.
+    Highest mean over all test lengths, exact match of decoders and token accuracy of encoders; then
+    the highest exact match over the training lengths; then the lowest last loss; then the fewest
+    steps; then the first of the grid.
     """
 
     def order(trial: Trial) -> tuple[float, ...]:
         steps = trial.values.get("steps")
         return (
-            -round(trial.exact or 0.0, 9),
+            -round(trial.score or 0.0, 9),
             -round(trial.validation or 0.0, 9),
             inf if trial.loss is None else trial.loss,
             steps if isinstance(steps, int) else 0,

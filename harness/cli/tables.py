@@ -17,7 +17,7 @@ from leaderboard.config import RunConfig
 from leaderboard.escape import markdown_text, shown
 from leaderboard.names import aliases, legend
 from leaderboard.ranks import verdicts
-from leaderboard.rows import TOKENS, Row
+from leaderboard.rows import EXACT, TOKENS, Row
 from leaderboard.schema import Record
 from leaderboard.summary import summarise
 from leaderboard.text import (
@@ -169,7 +169,9 @@ def _short(words: str) -> str:
 
 def print_choices(choices: Sequence[Choice], aside: bool) -> None:
     """What a sweep chose, the score of every cell, and the cost; `aside`: on stderr."""
-    title = "tuning: mean exact match over all test lengths, on the tuning seeds, in percent"
+    tokens = any(trial.token is not None for choice in choices for trial in choice.trials)
+    measure = TOKENS if tokens else EXACT
+    title = f"tuning: mean {measure} over all test lengths, on the tuning seeds, in percent"
     cells = [values_text(trial.values) for trial in choices[0].trials]
     lines = []
     for choice in choices:
@@ -177,7 +179,7 @@ def print_choices(choices: Sequence[Choice], aside: bool) -> None:
         runs = sum(len(trial.runs) for trial in choice.trials)
         failed = [trial.exact is None and bool(trial.runs) for trial in choice.trials]
         scores = [
-            "failed" if bad else percent(trial.exact)
+            "failed" if bad else percent(trial.score)
             for bad, trial in zip(failed, choice.trials, strict=True)
         ]
         nothing = "every cell failed" if choice.complete else "not all runs are done"

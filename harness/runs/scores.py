@@ -38,7 +38,10 @@ def scores_of(
 
 
 def _top(evaluations: list[list[dict[str, Any]]], n: int) -> dict[str, list[dict[str, Any]]]:
-    """Both readings of "the average of the top n": n evaluations over all lengths, or n of each."""
+    """Both readings of "the average of the top n": n evaluations over all lengths, or n of each.
+
+    The best are those of the highest exact match, in both tracks.
+    """
     best = sorted(evaluations, key=_mean_exact)[-n:]
     rows = [
         sorted(same, key=lambda row: row["exact"] or 0.0)[-n:]

@@ -154,7 +154,7 @@ def costliest(sweep: Sweep, plain: Sequence[RunConfig]) -> list[RunConfig]:
 def blank_tuning(sweep: Sweep) -> Record:
     """What a record says about a sweep, as long as it will be, before anything has run."""
     runs = ["0" * 16] * len(sweep.seeds)
-    blank = {"exact": 1 / 3, "validation": 1 / 3, "loss": 1 / 3, "runs": runs}
+    blank = {"exact": 1 / 3, "validation": 1 / 3, "loss": 1 / 3, "runs": runs, "token": 1 / 3}
     trials = [{"values": values} | blank for values in cells(sweep.grid)]
     return _tuning(sweep, trials, trials[0], [])
 
@@ -187,18 +187,20 @@ def _trial(values: dict[str, Value], records: Sequence[Record]) -> Trial:
     runs = [record["run"] for record in own]
     if not own or any(record["status"] == "failed" for record in own):
         return Trial(values=values, exact=None, validation=None, loss=None, runs=runs)
+    encoders = own[0]["config"].get("track") == "encoder"
     return Trial(
         values=values,
-        exact=fmean(_exact(record) for record in own),
+        exact=fmean(_mean(record, "exact") for record in own),
+        token=fmean(_mean(record, "token") for record in own) if encoders else None,
         validation=fmean(record["learning"][-1]["exact"] for record in own),
         loss=fmean(record["learning"][-1]["loss"] for record in own),
         runs=runs,
     )
 
 
-def _exact(record: Record) -> float:
-    """The mean over the test lengths that the encoding can represent, the same in every cell."""
-    numbers = [score["exact"] for score in record["scores"]["last"] if score["status"] == "ok"]
+def _mean(record: Record, measure: str) -> float:
+    """Over the test lengths that the encoding can represent, the same in every cell."""
+    numbers = [score[measure] for score in record["scores"]["last"] if score["status"] == "ok"]
     return fmean(numbers) if numbers else 0.0
 
 

@@ -135,7 +135,10 @@ def examples(task: Task, config: RunConfig, length: int) -> Batch:
 
 
 def validate(model: Transformer, task: Task, config: RunConfig) -> float:
-    """Mean exact match over the training lengths, on a set apart from training and test."""
+    """Mean exact match over the training lengths, on a set apart from training and test.
+
+    Of encoders, too: their best checkpoint is that of the most whole answers.
+    """
     low, high = config.train.lengths
     scores = []
     for length in task.lengths(low, high):

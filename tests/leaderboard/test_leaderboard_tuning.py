@@ -79,6 +79,7 @@ def test_a_tuned_record_is_accepted():
         (lambda t: t["cells"][0].update(exact=0.95), "the best cell is another"),
         (lambda t: t["cells"][3].update(exact=None), "the best cell is another"),
         (lambda t: t["cells"][1].update(runs=[]), "every cell needs 1 runs"),
+        (lambda t: t["cells"][1].update(token=0.5), "of decoders none"),
     ],
 )
 def test_what_the_grid_does_not_explain_is_refused(change, words):

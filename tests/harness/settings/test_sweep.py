@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from harness.cli.tables import print_choices
 from harness.runs.execute import execute
 from harness.settings import sweep as tune
 from harness.settings.protocol import load_protocol
@@ -134,6 +135,25 @@ def test_the_best_mean_over_tuning_seeds_is_chosen_for_each_encoding_and_task():
 )
 def test_ties_and_failures(score, values):
     assert set(map(str, chosen(score).values())) == {str(values)}
+
+
+def test_encoders_are_chosen_by_what_their_tables_compare_token_accuracy(capsys):
+    request = parse_request("rope", "copy", "ruoss2023-mini", "0", ())
+    sweep = tune.parse_sweep(["lr=1e-4,3e-4"], "100", request.protocol, [0])
+    records = []
+    for run in tune.sweep_configs(sweep, request.configs("cpu", "auto")):
+        slow = run.train.lr == 1e-4
+        record = outcome(run, exact=0.1 if slow else 0.2)
+        record["scores"]["last"][0]["token"] = 0.8 if slow else 0.7
+        records.append(record)
+    runs = tune.sweep_configs(sweep, request.configs("cpu", "auto"))
+    (choice,) = tune.choose(sweep, runs, records)
+    assert choice.tuning["chosen"] == {"lr": 1e-4}
+    assert [cell["token"] for cell in choice.tuning["cells"]] == [0.8, 0.7]
+    print_choices([choice], aside=False)
+    out = capsys.readouterr().out
+    assert "mean token accuracy" in out
+    assert "80.0" in out
 
 
 def test_nothing_is_chosen_while_a_run_is_missing():
