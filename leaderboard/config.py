@@ -173,8 +173,10 @@ class TestSet(Settings):
 
 
 class Eval(Settings):
-    """Evaluation on a held-out set per length: all instances where `samples` has room for them.
+    """Evaluation on a test set per length: all instances where `samples` has room for them.
 
+    Else samples from a generator that no training step uses; at short lengths they may be instances
+    that training has seen.
     `window`: a decoder sees the last so many tokens alone; when they are full, the window moves on
     by `stride` tokens. `set`: the task's test set that a run is scored on; "" is what it trains on.
     `sets`: further ones, scored after the last step.

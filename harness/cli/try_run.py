@@ -24,7 +24,7 @@ def command(run: str, prompts: tuple[str, ...], runs: str) -> None:
     from harness.training.trainer import start
 
     config = config_of(find(run, runs))
-    trainer = start(config.replace(device="cpu"))
+    trainer = start(config.replace(device="cpu", attention="eager"))
     if not restore(trainer, config, runs):
         raise click.UsageError(f"run {config.hash} has no checkpoint left")
     for prompt in prompts:
@@ -42,7 +42,7 @@ def answer(trainer: Trainer, prompt: str) -> str:
     from harness.data.sequences import lay_out
     from harness.show.examples import read
     from harness.tasks.base import Batch
-    from harness.training.evaluate import written
+    from harness.training.evaluate import judge, written
 
     task, ids = trainer.task, read(trainer.task, prompt)
     truth, length = task.solve(ids.tolist()), task.measure(ids.tolist())
@@ -50,7 +50,7 @@ def answer(trainer: Trainer, prompt: str) -> str:
     with torch.no_grad():
         draws, test = torch.Generator().manual_seed(0), trainer.config.eval
         out = written(trainer.model.eval(), batch, length, draws, test=test)
-    right = torch.equal(out, batch.labels[:, -batch.last :])
-    verdict = "right" if right else f"wrong, expected {task.vocab.decode(truth)}"
+    _, right = judge(task, out, batch)
+    verdict = "right" if bool(right) else f"wrong, expected {task.vocab.decode(truth)}"
     whole = [*ids.tolist(), *(i for i in out[0].tolist() if i < len(task.vocab))]
     return f"{task.vocab.decode(whole)}   ({verdict})"

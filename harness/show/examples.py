@@ -12,7 +12,7 @@ from harness.data.sequences import lay_out
 from harness.model.transformer import Transformer
 from harness.settings.protocol import RunConfig
 from harness.tasks.base import Batch, Task, TaskError
-from harness.training.evaluate import written
+from harness.training.evaluate import judge, written
 
 EMPTY = "·"  # what an encoder reads in the places of the answer
 
@@ -27,7 +27,7 @@ class Example:
     prompt: int
     ids: Tensor
     tokens: tuple[str, ...]  # S words
-    wrong: tuple[bool, ...]  # S, where the answer differs from the truth
+    wrong: tuple[bool, ...]  # S, the tokens for which the answer does not count as right
     truth: str
     planned: int  # tokens that decoding planned for
     inputs: Tensor  # (1, T) what the model reads
@@ -97,7 +97,9 @@ def answer(
     answer = written(model.eval(), batch, length, positions(length), mode, config.eval)
     before = batch.inputs.shape[1] - batch.last + batch.causal
     out = torch.cat([batch.inputs[:, :before], answer], 1)
-    wrong = [False] * before + (answer != batch.labels[:, -batch.last :])[0].tolist()
+    hit, right = judge(task, answer, batch)
+    differs = batch.counted[:, -batch.last :] & ~hit & ~right[:, None]
+    wrong = [False] * before + differs[0].tolist()
     ends = (answer[0] == task.vocab.eos).nonzero()
     stop = before + int(ends[0]) + 1 if len(ends) and batch.causal else out.shape[1]
     words = tuple(word(task, int(i)) for i in out[0, :stop])

@@ -1,4 +1,4 @@
-"""Whole-answer exact match and token accuracy, per length, on a held-out set.
+"""Whole-answer exact match and token accuracy, per length, on a test set of its own.
 
 An encoder writes an answer in one pass, and the task says which of its tokens count. A decoder's
 answer is right when every token right of "=" is, EOS included. Feeding the true answer
@@ -120,8 +120,9 @@ def _plain(one: Score) -> dict[str, Any]:
 def examples(task: Task, config: RunConfig, length: int) -> Batch:
     """What a length is tested on, the same for all encodings and seeds: all instances if they fit.
 
-    Else samples that no training step draws. Where a task can list its instances, those that
-    settings are chosen on ("tuning") are samples of the same.
+    Else samples from a generator that no training step uses; at short lengths they may be instances
+    that training has seen. Where a task can list its instances, those that settings are chosen on
+    ("tuning") are samples of the same.
     """
     count, own = sample_count(task, config, length), config.eval.set
     if own:
@@ -210,9 +211,7 @@ def _score(  # noqa: PLR0913  what is scored, on what, and how
             part = batch.rows(start, start + chunk).to(device)
             positions = torch.Generator().manual_seed(position_seed)  # one draw for all rows
             out = predict(model, part, length, positions, mode)
-            hit = (out == part.labels) & part.counted
-            exact = hit.sum(1) == part.counted.sum(1)
-            exact = exact if task.exact else _right(task, out, part)
+            hit, exact = judge(task, out, part)
             correct += int(exact.sum())
             if answers and len(kept) < wrong.KEPT:
                 prompts = Batch(sample.prompt[start:], sample.target[start:])
@@ -234,10 +233,17 @@ def _score(  # noqa: PLR0913  what is scored, on what, and how
     )
 
 
-def _right(task: Task, out: Tensor, batch: Sequences) -> Tensor:
-    """(B,) bool: `Task.right` of what is written into a batch."""
-    written = torch.where(batch.begun, out, task.vocab.pad)
-    return task.right(written, torch.where(batch.answer, batch.labels, task.vocab.pad))
+def judge(task: Task, out: Tensor, batch: Sequences) -> tuple[Tensor, Tensor]:
+    """What is right of `out` (B, C), written into the last C columns: tokens that count (B, C), and
+    whole answers (B,), both bool."""
+    parts = (batch.labels, batch.counted, batch.answer, batch.begun)
+    labels, counted, answer, begun = (part[:, -out.shape[1] :] for part in parts)
+    hit = (out == labels) & counted
+    if task.exact:
+        return hit, hit.sum(1) == counted.sum(1)
+    pad = task.vocab.pad
+    written, truth = torch.where(begun, out, pad), torch.where(answer, labels, pad)
+    return hit, task.right(written, truth)
 
 
 def written(

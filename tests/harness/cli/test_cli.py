@@ -9,6 +9,8 @@ import torch
 from click.testing import CliRunner
 
 from harness.cli.main import cli
+from harness.settings.protocol import load_protocol, resolve
+from pezoo.spec import parse
 from pezoo.testing import CHECKS
 
 TINY = [
@@ -90,6 +92,17 @@ def test_bench_prints_records_resumes_and_writes_a_leaderboard(call, tmp_path):
         code, _, err = call("try", run, prompt, "--runs", tmp_path)
         assert code == 2
         assert words in err
+
+
+@pytest.mark.parametrize("attention", ["flex", "xformers"])
+def test_a_run_of_any_attention_is_tried_on_a_cpu(call, monkeypatch, attention):
+    config = resolve(load_protocol("quick"), "copy", parse("rope"), 0, "cuda", attention)
+    record = {"config": config.model_dump(mode="json"), "run": config.hash}
+    monkeypatch.setattr("harness.cli.show.find", lambda *args: record)
+    monkeypatch.setattr("harness.cli.show.restore", lambda *args: True)
+    code, out, err = call("try", "some", "12=")
+    assert code == 0, err
+    assert out.startswith("12=")
 
 
 def test_the_number_of_workers_changes_no_result(call, tmp_path):

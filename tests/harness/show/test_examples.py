@@ -1,10 +1,14 @@
 """Examples: prompts within and beyond the training lengths, and what is wrong with an answer."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
 from harness import tasks
+from harness.cli import try_run
 from harness.show import examples
+from harness.training import evaluate
 
 
 def test_an_answer_ends_where_the_model_ends_it_and_says_what_is_wrong(
@@ -33,3 +37,41 @@ def test_example_lengths_lie_within_and_beyond_training(config_of, name):
         prompt = examples.sample(task, n)
         assert task.measure(prompt.tolist()) == n
         assert torch.equal(prompt, examples.sample(task, n))
+
+
+def said(monkeypatch, config, name, prompt, answer, track="decoder"):
+    """What `try` and `show` say of an answer: the line, and which tokens are wrong."""
+    task = tasks.make(name)
+    out = torch.tensor([[*answer, task.vocab.eos] if track == "decoder" else answer])
+    for module in (evaluate, examples):
+        monkeypatch.setattr(module, "written", lambda *args, **more: out)
+    model = SimpleNamespace(track=track, eval=lambda: None)
+    config = config.replace(track=track)
+    trainer = SimpleNamespace(task=task, model=model, config=config)
+    text = task.vocab.decode(prompt)
+    return try_run.answer(trainer, text), examples.answer(model, task, config, torch.tensor(prompt))
+
+
+@pytest.mark.parametrize(("levels", "right"), [(1, True), (3, False)])
+def test_an_answer_that_the_task_counts_as_right_is_right(config_of, monkeypatch, levels, right):
+    task = tasks.make("turing_sgd(format=plain)")
+    prompt = examples.sample(task, 2).tolist()
+    near = task.solve(prompt)
+    near[1] += levels
+    config, name = config_of("nope"), "turing_sgd(format=plain)"
+    line, one = said(monkeypatch, config, name, prompt, near)
+    assert (line.endswith("(right)"), one.right) == (right, right)
+
+
+@pytest.mark.parametrize(("place", "right"), [(-1, True), (0, False)])
+def test_tokens_that_do_not_count_make_no_answer_wrong(config_of, monkeypatch, place, right):
+    task = tasks.make("stack_manipulation")
+    prompt = next(
+        one
+        for one in task.sample(torch.Generator().manual_seed(0), 50, 8).prompt.tolist()
+        if not task.counted(torch.tensor([task.solve(one)]))[0, -1]
+    )
+    answer = task.solve(prompt)
+    answer[place] = (answer[place] + 1) % 2
+    line, one = said(monkeypatch, config_of("nope"), task.name, prompt, answer, "encoder")
+    assert (line.endswith("(right)"), one.right) == (right, right)
