@@ -90,13 +90,17 @@ def _configs(options: PerfOptions) -> tuple[list[RunConfig], int, str]:
     Errors: those of `parse_request`.
     """
     from harness import tasks
+    from harness.settings.protocol import load_protocol
     from harness.settings.request import parse_request
-    from pezoo.registry import check, names
+    from pezoo.registry import check, entries, names
     from pezoo.spec import parse
 
     task = tasks.make(options.task)  # one, where a request may have several
     baseline = check(parse(options.baseline))
-    pe = options.pe or ",".join(names())
+    pe = options.pe
+    if not pe:
+        causal = load_protocol(options.protocol, options.set).track == "decoder"
+        pe = ",".join(name for name in names() if causal or not entries()[name].load().causal_only)
     request = parse_request(pe, options.task, options.protocol, "0", options.set)
     if str(baseline) not in map(str, request.encodings):
         request.encodings.insert(0, baseline)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from harness import tasks
 from harness.data.seeds import generator
-from harness.data.sequences import join
+from harness.data.sequences import lay_out
 from harness.model.transformer import Cache
 from harness.perf.memory import peak_bytes, state_bytes
 from harness.perf.report import Report, machine
@@ -22,15 +22,15 @@ from harness.training.trainer import start
 from leaderboard.config import RunConfig
 from pezoo.base import PositionError
 
-PHASES = ("step", "forward", "backward", "decode")
+PHASES = ("step", "forward", "backward", "decode")  # encoders do not decode
 _WARMUP = 3
 
 
 class Candidate:
-    """One encoding's run at one length, and a cache that holds all of a sequence but its last.
+    """One encoding's run at one length; a decoder's with a cache of all of a sequence but its last.
 
     The model is built for the protocol's training lengths, whatever the length that is measured.
-    Errors: PositionError when the encoding cannot represent that length.
+    Errors: PositionError when the encoding cannot represent that length; those of `start`.
     """
 
     def __init__(self, config: RunConfig, length: int) -> None:
@@ -39,11 +39,13 @@ class Candidate:
         self.trainer.config = config.replace_train(lengths=(length, length), curriculum=())
         task = self.trainer.task
         draws = generator("perf", task.name, task.version, length)
-        self.batch = join(task.sample(draws, config.train.batch, length), task.vocab).to(
-            config.device
-        )
+        sample = task.sample(draws, config.train.batch, length)
+        self.batch = lay_out(sample, task, config.track).to(config.device)
         self.length = length
         tokens = self.batch.inputs.shape[1]
+        if not self.batch.causal:
+            self._feed(None, 0, tokens)
+            return
         self.cache = Cache(length=tokens)
         self._feed(self.cache, 0, tokens - 1)
         self.decoded = deepcopy(self.cache)
@@ -57,22 +59,27 @@ class Candidate:
         forward, loss = clock(lambda: trainer.loss(*trainer.draw()), device)
         backward, _ = clock(loss.backward, device)
         trainer.optimiser.zero_grad(set_to_none=True)
+        taken = {"step": step, "forward": forward, "backward": backward}
+        if not self.batch.causal:
+            return taken
         cache, tokens = deepcopy(self.cache), self.batch.inputs.shape[1]
         decode, _ = clock(lambda: self._feed(cache, tokens - 1, tokens), device)
-        return dict(zip(PHASES, (step, forward, backward, decode), strict=True))
+        return taken | {"decode": decode}
 
     def memory(self) -> dict[str, int]:
         """Parameters of the encoding, bytes of a training step and of one sequence's cache."""
         self.trainer.optimiser.zero_grad(set_to_none=True)
-        cache = self.decoded
-        return {
+        found = {
             "parameters": sum(p.numel() for p in self.trainer.model.encoding.parameters()),
             "peak_bytes": peak_bytes(self.trainer.advance, self.device),
-            "state_bytes": state_bytes((cache.layers, cache.memo)) // len(self.batch.inputs),
         }
+        if not self.batch.causal:
+            return found
+        kept = state_bytes((self.decoded.layers, self.decoded.memo))
+        return found | {"state_bytes": kept // len(self.batch.inputs)}
 
     @torch.no_grad()
-    def _feed(self, cache: Cache, first: int, last: int) -> Tensor:
+    def _feed(self, cache: Cache | None, first: int, last: int) -> Tensor:
         """Logits after the tokens first..last-1, which the cache takes up."""
         model, batch = self.trainer.model.eval(), self.batch
         return model(
@@ -92,18 +99,19 @@ def measure(configs: Sequence[RunConfig], length: int, rounds: int, baseline: st
     heap.keep()  # as a worker does
     tasks.make(configs[0].task).check_length(length)
     candidates: dict[str, Candidate] = {}
-    refused: dict[str, str] = {}
+    refused: dict[str, dict[str, str]] = {}
     for config in configs:
         try:
             candidates[config.label] = Candidate(config, length)
-        except (PositionError, TaskError) as error:
-            refused[config.label] = str(error)
+        except ValueError as error:
+            cannot = "represent" if isinstance(error, PositionError | TaskError) else "train"
+            refused[config.label] = {"status": f"cannot {cannot}", "note": str(error)}
     seconds = interleave({k: c.turn for k, c in candidates.items()}, rounds, _WARMUP)
     rows = []
     for config in configs:
         row: dict[str, Any] = {"encoding": config.label, "options": config.encoding}
         if config.label in refused:
-            rows.append(row | {"status": "cannot represent", "note": refused[config.label]})
+            rows.append(row | refused[config.label])
             continue
         row |= {"status": "ok", "note": None}
         for phase, taken in seconds[config.label].items():
@@ -118,4 +126,5 @@ def measure(configs: Sequence[RunConfig], length: int, rounds: int, baseline: st
         "rounds": rounds,
         "baseline": baseline,
     }
-    return Report("encoding", PHASES, settings | machine(first.device), rows)
+    phases = PHASES if first.track == "decoder" else PHASES[:-1]
+    return Report("encoding", phases, settings | machine(first.device), rows)

@@ -276,6 +276,29 @@ def test_json_is_only_json_and_covers_every_encoding(call):
         assert row["state_bytes"] > 0
 
 
+def test_encoders_take_no_causal_encodings_and_decode_nothing(call, monkeypatch):
+    monkeypatch.setattr("pezoo.registry.names", lambda: ["fire", "rope", "nope"])
+    small = ["--repeats", "1", "--batch", "2", "--set", "model.layers=1", "--length", "6"]
+    code, out, err = call("perf", "--protocol", "ruoss2023-mini", *small, "--format", "csv")
+    assert code == 0, err
+    rows = [*csv.DictReader(io.StringIO(out))]
+    assert [(row["encoding"], row["status"]) for row in rows] == [("rope", "ok"), ("nope", "ok")]
+    assert float(rows[0]["step_ms"]) > 0
+    assert not [name for name in rows[0] if name.startswith(("decode", "state"))]
+    code, out, err = call("perf", "--protocol", "ruoss2023-mini", *small)
+    assert (code, "decode" in out, "state" in out) == (0, False, False)
+
+
+def test_what_cannot_train_is_a_row_and_the_others_are_measured(call):
+    small = ["--repeats", "1", "--batch", "2", "--set", "model.layers=1", "--length", "6"]
+    args = ["--protocol", "turing2024-mini", "--pe", "lbpe_sh,rope", "--task", "turing_addition"]
+    code, out, err = call("perf", *args, *small, "--format", "json")
+    assert code == 0, err
+    hinted, rope = json.loads(out)["rows"]
+    assert (hinted["status"], rope["status"]) == ("cannot train", "ok")
+    assert "packed rows hold many" in hinted["note"]
+
+
 def test_protocol_options_typed_options_length_and_batch_apply(call, tmp_path):
     protocol = tmp_path / "mine.toml"
     protocol.write_text(
