@@ -1,8 +1,9 @@
 """`pezoo bench --dry-run`: what a comparison will take, from a few steps of each kind of run.
 
-    seconds of a run = steps x step + validations x validation + scorings x scoring
+    seconds of a run = steps x step + validations x validation + scorings x scoring + sets
 
-All test lengths are scored once after training, and again in each further mode of the encoding.
+All test lengths are scored once after training, and again in each further mode of the encoding; the
+further test sets once. A validation scores the lengths of the learning curve, too.
 Each encoding, task, batch size and size of stack is measured once, in a process like a worker's.
 Not counted: what torch.compile adds to the first steps, saving, scoring another model that did best
 on the training lengths, and what runs share (memory bandwidth, a GPU, a disk).
@@ -50,6 +51,7 @@ class Measured:
     step: Seconds  # of all of them
     validation: Seconds  # of one run, as all below
     scoring: Seconds
+    sets: Seconds
     modes: int
     memory_mb: float
 
@@ -57,7 +59,7 @@ class Measured:
         """What a job of such runs takes, by the formula above."""
         validations = ceil(config.train.steps / config.eval.every)
         scorings = 1 + self.modes + validations * bool(config.eval.top)
-        each = self.validation * validations + self.scoring * scorings
+        each = self.validation * validations + self.scoring * scorings + self.sets
         return self.step * config.train.steps + each * self.stacked
 
 
@@ -151,11 +153,17 @@ def _measure(runs: Sequence[RunConfig], threads: int) -> Measured:
         click.echo(f"{one.label} · {one.task}: cannot train as one stack: {error}", err=True)
         return _measure(runs[:1], threads)
     model, task = trainers[0].model, trainers[0].task
+    validation = _timed(lambda: validate(model, task, one), one.device)
+    scoring = _scoring(trainers[0], one)
+    curve = {n: seconds for n, seconds in scoring.items() if n in (one.eval.curve_lengths or ())}
+    sets = [one.replace_eval(set=s.name, lengths=s.lengths) for s in one.eval.sets]
     return Measured(
         stacked=len(runs),
         step=step,
-        validation=_timed(lambda: validate(model, task, one), one.device),
-        scoring=_scoring(trainers[0]),
+        validation=validation
+        + sum(scoring[n] for n in one.eval.curve_lengths or () if n in scoring),
+        scoring=_sum(scoring),
+        sets=sum((_sum(_scoring(trainers[0], own)) for own in sets), np.zeros(2)),
         modes=len(model.encoding.modes),
         memory_mb=cost.peak_memory_mb(one.device),
     )
@@ -197,24 +205,29 @@ def _step(trainers: Sequence[Trainer]) -> Seconds:
     return took / taken[0]
 
 
-def _scoring(trainer: Trainer) -> Seconds:
+def _scoring(trainer: Trainer, config: RunConfig) -> dict[int, Seconds]:
     """Every test length once, by a chunk of each; when patience ends, growing as length²."""
-    task, config = trainer.task, trainer.config
+    task = trainer.task
 
     def chunk(length: int, samples: int) -> Seconds:
         one = config.replace_eval(samples=samples, min_samples=samples)
         return _timed(lambda: score(trainer.model, task, one, length), config.device)
 
-    total, took, last = np.zeros(2), np.zeros(2), 0
+    found: dict[int, Seconds] = {}
+    took, last = np.zeros(2), 0
     for length in sorted(n for n in config.eval.lengths if task.lengths(n, n)):
         samples = sample_count(task, config, length)
         part = min(samples, chunk_size(task, config.eval, length))
         if not last:
             chunk(length, part)  # compiles kernels
-        if total[0] < _PATIENCE:
+        if _sum(found)[0] < _PATIENCE:
             took, last = chunk(length, part), length
-        total += took * (length / last) ** 2 * samples / part
-    return total
+        found[length] = took * (length / last) ** 2 * samples / part
+    return found
+
+
+def _sum(found: Mapping[int, Seconds]) -> Seconds:
+    return sum(found.values(), np.zeros(2))
 
 
 def render(found: dict[str, Any], form: str) -> str:

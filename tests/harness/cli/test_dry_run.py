@@ -25,7 +25,7 @@ def config(pe="nope", task="copy", seed=0, sets=TINY):
 
 def measured(stacked=1, memory=100.0, modes=0, **seconds):
     """Each part takes twice as much of the processor as on the clock."""
-    names = ("step", "validation", "scoring")
+    names = ("step", "validation", "scoring", "sets")
     parts = {name: np.array([1, 2]) * seconds.get(name, 0.0) for name in names}
     return Measured(stacked=stacked, modes=modes, memory_mb=memory, **parts)
 
@@ -38,12 +38,12 @@ def alone(configs):
 @pytest.mark.parametrize("top", [0, 3])
 def test_a_run_adds_up_as_it_would_be_trained(steps, every, top):
     one = config(sets=(*TINY, f"train.steps={steps}", f"eval.every={every}", f"eval.top={top}"))
-    expected = 3 * 16.0  # in three modes
+    expected = 3 * 16.0 + 5.0  # in three modes, and the further test sets
     for step in range(1, steps + 1):
         expected += 1.0
         if step % every == 0 or step == steps:
             expected += 0.25 + (16.0 if top else 0)
-    parts = {"step": 1.0, "validation": 0.25, "scoring": 16.0, "modes": 2}
+    parts = {"step": 1.0, "validation": 0.25, "scoring": 16.0, "sets": 5.0, "modes": 2}
     assert [*measured(**parts).job(one)] == [expected, 2 * expected]
     each = expected - steps  # all but the steps, which the three take as one
     assert measured(3, **parts).job(one)[0] == steps + 3 * each
@@ -109,6 +109,19 @@ def test_every_part_is_measured():
     assert plain.memory_mb > 50
 
 
+def test_further_test_sets_and_lengths_of_the_learning_curve_are_counted(monkeypatch):
+    def scored(trainer, config):
+        return {n: np.ones(2) * (100 if config.eval.set else 1) for n in config.eval.lengths}
+
+    monkeypatch.setattr(dry_run, "_scoring", scored)
+    monkeypatch.setattr(dry_run, "_timed", lambda call, device: np.zeros(2))
+    monkeypatch.setattr(dry_run, "_step", lambda trainers: np.zeros(2))
+    sets = (*TINY, "eval.lengths=[5,6,7]", "eval.curve_lengths=[5,6]", "train.lengths=[1, 2]")
+    sets += ('eval.sets=[{name="2+n", lengths=[2]}, {name="4+n", lengths=[4, 5]}]',)
+    found = dry_run._measure([config(task="turing_addition", sets=sets)], 1)
+    assert [found.validation[0], found.scoring[0], found.sets[0]] == [2, 3, 300]
+
+
 def test_lengths_that_cannot_be_represented_cost_next_to_nothing():
     sets = (*TINY, "eval.lengths=[10,400]", "eval.samples=64")
     learned, nope = (dry_run._measure([config(pe, sets=sets)], 1) for pe in ("learned", "nope"))
@@ -126,7 +139,9 @@ def test_lengths_beyond_our_patience_grow_as_their_square(monkeypatch):
     monkeypatch.setattr(dry_run, "_timed", timed)
     monkeypatch.setattr(dry_run, "_PATIENCE", 4.0)
     trainer = dry_run.start(config(sets=(*TINY, "eval.lengths=[10,20,40]")))
-    assert [*dry_run._scoring(trainer)] == [3 + 3 + 12, 2 * 18]  # one chunk each
+    found = dry_run._scoring(trainer, trainer.config)
+    assert [seconds[0] for seconds in found.values()] == [3, 3, 12]  # one chunk each
+    assert [*dry_run._sum(found)] == [18, 2 * 18]
     assert len(counted) == 3  # the first twice
 
 
