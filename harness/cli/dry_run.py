@@ -160,8 +160,7 @@ def _measure(runs: Sequence[RunConfig], threads: int) -> Measured:
     return Measured(
         stacked=len(runs),
         step=step,
-        validation=validation
-        + sum(scoring[n] for n in one.eval.curve_lengths or () if n in scoring),
+        validation=validation + _sum(curve),
         scoring=_sum(scoring),
         sets=sum((_sum(_scoring(trainers[0], own)) for own in sets), np.zeros(2)),
         modes=len(model.encoding.modes),

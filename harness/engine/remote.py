@@ -23,6 +23,7 @@ from harness.engine.stack_plan import Job
 from harness.runs.events import FINAL, Event
 from harness.runs.files import read_json
 from harness.runs.folder import finished
+from harness.runs.machine import is_alive
 from leaderboard.config import RunConfig
 from leaderboard.files import write_whole
 
@@ -232,18 +233,8 @@ def _forget_the_dead(root: Path) -> None:
     for path in root.glob(".sweep-*"):
         with suppress(OSError):
             host, _, pid = path.read_text(encoding="utf-8").partition(" ")
-            if host == socket.gethostname() and pid.isdecimal() and not _is_alive(int(pid)):
+            if host == socket.gethostname() and pid.isdecimal() and not is_alive(int(pid)):
                 path.unlink()
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
 
 
 def _halt(what: str, error: Exception) -> Event:

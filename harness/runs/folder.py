@@ -10,7 +10,8 @@
                          might not happen again
     traceback.txt        where a failed run failed
 
-The holder of the lock is the only writer. A checkpoint counts once its json is there; where it or a
+The holder of the lock is the only writer of all but tuning.json, which every process of the sweep
+writes where it says something else. A checkpoint counts once its json is there; where it or a
 file that it names does not match its checksum, the checkpoint before it is used. Checkpoint and
 record name their run: in the folder of another one they do not count.
 """
@@ -20,6 +21,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import os
 import shutil
 import warnings
 from pathlib import Path
@@ -32,6 +34,7 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from harness.runs.files import read, read_json, read_sealed, write, write_json, write_sealed
+from harness.runs.machine import is_alive
 from harness.training.trainer import Trainer
 from leaderboard.config import ConfigError, RunConfig
 from leaderboard.files import flush_folder
@@ -70,7 +73,8 @@ class RunFolder:
     def note_tuning(self, tuning: dict[str, Any]) -> None:
         """Keep the sweep that chose these settings, for the record's provenance."""
         self._make()
-        write_json(self.path / "tuning.json", tuning)
+        if read_json(self.path / "tuning.json") != json.loads(json.dumps(tuning)):
+            write_json(self.path / "tuning.json", tuning)
 
     def origin(self) -> dict[str, Any]:
         """What the record's provenance has beside the command: the sweep, if there was one.
@@ -95,9 +99,11 @@ class RunFolder:
                 shutil.rmtree(path) if real else path.unlink()
 
     def tidy(self) -> None:
-        """Delete what killed processes had not finished writing."""
+        """Delete what killed processes had not finished writing; what others here write stays."""
         for path in self.path.glob(".*"):
-            if path.name != ".lock" and path.is_file():
+            writer = path.suffix[1:]
+            busy = writer.isdecimal() and int(writer) != os.getpid() and is_alive(int(writer))
+            if path.name != ".lock" and path.is_file() and not busy:
                 path.unlink(missing_ok=True)
 
     def _make(self) -> None:
@@ -215,10 +221,15 @@ def finished(path: Path) -> dict[str, Any] | None:
 
 
 def failed(path: Path) -> dict[str, Any] | None:
-    """What is known of a run that failed, final or not."""
+    """What is known of a run that failed, final or not; None where that is no whole record."""
     record = read_json(path / "result.json")
-    own = isinstance(record, dict) and record.get("run") == path.name
-    return record if own and record.get("status") == "failed" else None
+    if not isinstance(record, dict) or record.get("status") != "failed":
+        return None
+    try:
+        own = Record.of(record).run
+    except ValueError:
+        return None
+    return record if own == path.name else None
 
 
 def _stem(step: int) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from jinja2 import Environment, PackageLoader
@@ -69,7 +69,18 @@ def inspect(
             found.append(principal)
     except PositionError as error:
         errors.append(f"no principal components at length {tested[-1]}: {error}")
+    if run.config.eval.window:
+        found = [_in_one_pass(figure) for figure in found]
     return Inspection([one.example for one in trained], errors, found)
+
+
+def _in_one_pass(figure: Figure) -> Figure:
+    """Says so of what is computed in one pass, where the tests have a window."""
+    if not figure.title.startswith(("Attention", "Activations")):
+        return figure
+    return replace(
+        figure, caption=f"{figure.caption} In one pass, without the window of its tests."
+    )
 
 
 def page(run: Run, inspection: Inspection, mode: str | None = None) -> str:

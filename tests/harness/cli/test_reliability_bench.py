@@ -166,10 +166,20 @@ def test_show_and_try_say_when_they_use_an_older_checkpoint(call, run):
 
 def test_a_strangers_record_does_not_steer_the_terminal(call, run):
     record = json.loads((run / "result.json").read_text())
-    failed = record | {"status": "failed", "reason": "a\x1b[2Jb", "encoding": "\x1b]0;title\x07"}
+    failed = record | {"status": "failed", "reason": "a\x1b[2Jb"}
     (run / "result.json").write_text(json.dumps(failed))
     code, out, _ = call("show", run.name)
     assert (code, "a [2Jb" in out, "\x1b" in out) == (0, True, False)
+    (run / "result.json").write_text(json.dumps(failed | {"encoding": "\x1b]0;title\x07"}))
+    code, out, err = call("show", run.name)
+    assert (code, out, "\x1b" in err) == (2, "", False)
+
+
+def test_a_failed_record_that_is_none_is_no_traceback(call, run):
+    (run / "result.json").write_text(json.dumps({"run": run.name, "status": "failed"}))
+    for command in (("show", run.name), ("try", run.name, "12=")):
+        code, _, err = call(*command)
+        assert (code, "has a result that is damaged" in err) == (2, True)
 
 
 def test_try_makes_no_folder(call, run):

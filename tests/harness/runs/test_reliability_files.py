@@ -206,6 +206,31 @@ def test_a_link_in_place_of_a_run_is_refused_and_not_followed(config, tmp_path):
     assert [path.name for path in outside.iterdir()] == [".notes"]
 
 
+def test_what_another_living_process_writes_stays_until_it_is_dead(config, tmp_path):
+    folder, other = RunFolder(tmp_path, config), subprocess.Popen(["sleep", "60"])
+    with folder.lock():
+        written = folder.path / f".tuning.json.{other.pid}"
+        written.touch()
+        (folder.path / f".DONE.{os.getpid()}").touch()
+        folder.tidy()
+        assert {path.name for path in folder.path.iterdir()} == {".lock", written.name}
+        other.kill()
+        other.wait()
+        folder.tidy()
+        assert not written.exists()
+
+
+def test_a_sweep_is_written_once(config, tmp_path, monkeypatch):
+    folder, sweep = RunFolder(tmp_path, config), {"grid": {"lr": (1e-3, 3e-3)}, "seeds": [100]}
+    folder.note_tuning(sweep)
+    written = []
+    monkeypatch.setattr("harness.runs.folder.write_json", lambda path, value: written.append(value))
+    folder.note_tuning(sweep)
+    assert written == []
+    folder.note_tuning(sweep | {"seeds": [101]})
+    assert len(written) == 1
+
+
 @pytest.mark.parametrize("name", ["result.json", "DONE", "ckpt-00000009.json", "ckpt-00000009.pt"])
 def test_a_pipe_in_place_of_a_file_is_not_waited_for(config, tmp_path, name):
     folder = train_to(config, tmp_path, 10)

@@ -63,6 +63,16 @@ def test_a_longer_length_that_cannot_be_represented_is_named():
     assert "Activations: principal components" not in [one.title for one in found.figures]
 
 
+@pytest.mark.parametrize("window", [None, 8])
+def test_captions_say_that_pictures_have_no_window(window):
+    config, trainer = started("quick", "rope")
+    config = config.replace_eval(window=window, stride=4)
+    found = page.inspect(page.Run({}, config, trainer.task, trainer.model, trainer.model))
+    said = {f.title: f.caption.endswith("without the window of its tests.") for f in found.figures}
+    names = ("Attention: maximum over heads", "Activations: principal components")
+    assert [said[name] for name in names] == [window is not None] * 2
+
+
 def test_accuracy_is_that_of_a_score_on_the_same_sequences(monkeypatch):
     config, trainer = started("ruoss2023-mini", "randomized:rope")
     model, task = trainer.model, trainer.task
