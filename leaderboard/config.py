@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from itertools import pairwise
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import (
@@ -148,7 +149,8 @@ class Train(Settings):
     weight_decay: float = Field(0.01, ge=0)
     warmup: int = Field(200, ge=0)
     schedule: Literal["cosine", "linear", "constant"] = "cosine"
-    floor: float = Field(0.05, ge=0, le=1)  # what cosine and linear end at, as a share of lr
+    # A share of lr, which cosine reaches at the last step, linear one step later.
+    floor: float = Field(0.05, ge=0, le=1)
     clip: PositiveFloat = 1.0
     checkpoint_every: PositiveInt = 250
     precision: Literal["float32", "bf16"] = "float32"  # bf16: autocast in training
@@ -160,6 +162,9 @@ class Train(Settings):
             raise ValueError(
                 f"lengths are {[*self.lengths]}: expected the shortest, then the longest"
             )
+        ends = [stage.until for stage in self.curriculum]
+        if any(later <= stage for stage, later in pairwise(ends)):
+            raise ValueError(f"curriculum has until = {ends}: expected each above the one before")
         return self
 
 

@@ -21,7 +21,7 @@ COMMANDS = {
     "explain": ("harness.cli.explain", "Say what theory predicts for encodings on a task."),
     "show": ("harness.cli.show", "Show one finished run."),
     "try": ("harness.cli.try_run", "Give a trained run a prompt and see its answer."),
-    "perf": ("harness.cli.perf", "Time encodings, or the back ends of a kernel, side by side."),
+    "perf": ("harness.cli.perf", "Time encodings side by side."),
     "check": ("harness.cli.check", "Run the conformance checks on an encoding or a task."),
 }
 

@@ -57,7 +57,7 @@ class Sequences:
 
     @property
     def last(self) -> int:
-        """How many columns, from the one on that predicts the first token of an answer."""
+        """The number of columns from the one that predicts the answer's first token."""
         return self.inputs.shape[1] + 1 - self.prompt
 
     def rows(self, first: int, stop: int) -> Sequences:

@@ -1,6 +1,6 @@
 """Training through torch.compile: what lies between the attentions, one graph for each size.
 
-Compiled are a block's `read` and `feed`, which know nothing of positions. Encodings, attention and
+Compiles each block's `read` and `feed`, which do not use positions. Encodings, attention and
 dropout stay as they are: nothing of an encoding has to be traceable, and what is drawn at random
 is what is drawn without. Batches are padded to the sizes of `harness.data.buckets`; evaluation,
 with its many lengths, is not compiled.

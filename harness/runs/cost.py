@@ -24,7 +24,7 @@ Cost = dict[str, Any]
 
 
 def new() -> Cost:
-    """Zero cost, and the number of threads that every session has to use."""
+    """Zero cost, and the thread count, kept in every session."""
     parts = {
         f"{part}_{unit}": 0.0 for part in ("train", "eval", "save") for unit in ("wall", "cpu")
     }

@@ -21,7 +21,8 @@ from leaderboard.tuning import EXAMPLES, RUNS, Trial, Value, best, cells, tuned_
 from pezoo.spec import unknown
 
 Record = dict[str, Any]
-_UNTUNED = ("checkpoint_every", "precision", "compile")  # how a run is saved, rounded, computed
+_UNTUNED = {"checkpoint_every", "precision", "compile"}  # how a run is saved, rounded, computed
+_UNTUNED |= {"draw", "context", "borders", "samples"}  # what it is trained on
 _SINGLE = sorted(  # settings that are one value
     name
     for name, field in Train.model_fields.items()

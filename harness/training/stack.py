@@ -2,7 +2,7 @@
 
 Weights, batches and moments of the members are stacked, torch.func.vmap runs the model over the
 stack, and one optimiser takes the step of all. What is drawn at random is drawn for each member as
-if it were alone, so that a member's training is its training alone up to the rounding of sums.
+if it were alone, so each member trains as it would alone, up to rounding.
 """
 
 from __future__ import annotations

@@ -146,6 +146,10 @@ BENCH = ("bench", "--pe", "rope", "--task", "copy")
         ([*BENCH, "--set", "eval.lengths=[]"], "at least 1 item"),
         ([*BENCH, "--set", "eval.lengths=[1000000000]"], "less than or equal to 10000000"),
         ([*BENCH, "--set", "train.lengths=[10,1]"], "expected the shortest, then the longest"),
+        (
+            [*BENCH, "--set", "train.curriculum=[{until=0.5, max=5}, {until=0.5, max=8}]"],
+            "curriculum has until = [0.5, 0.5]: expected each above the one before",
+        ),
         ([*BENCH, "--set", "model.layers=1000000"], "less than or equal to 1000"),
         (["bench", "--pe", "rope(base=0)", "--task", "copy"], "base must be above 0"),
         (["bench", "--pe", "learned(max_len=0)", "--task", "copy"], "max_len must be at least 1"),
