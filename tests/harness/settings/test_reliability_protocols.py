@@ -159,7 +159,7 @@ def test_an_earlier_version_of_a_protocol_is_known(committed, known, tmp_path, m
     monkeypatch.setattr(catalog, "_folder", lambda *names: tmp_path)
     quick = known.protocols["quick"]
     old = [one for one in committed if quick.version_of(one) is quick.versions[1]]
-    record = first(old, "quick", "prism")
+    record = first(old, "quick", "prism_spectral")
 
     def now():
         return catalog.Catalog(protocols={one.name: one for one in catalog._protocols()})
