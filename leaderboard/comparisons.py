@@ -2,7 +2,8 @@
 
 Runs of one seed share data, test examples and initial backbone, so seeds are compared in pairs.
 Every pair of encodings is a test of its own; Holm's correction keeps the chance of even one false
-difference in a table below 5 %. The intervals of single encodings are in `leaderboard.intervals`.
+difference below 5 % among the encodings compared together, as far as differences are normal, which
+three seeds cannot show. The intervals of single encodings are in `leaderboard.intervals`.
 
 >>> a = Scores({0: 0.90, 1: 0.92, 2: 0.91})
 >>> b = Scores({0: 0.50, 1: 0.53, 2: 0.49})
@@ -23,7 +24,6 @@ from leaderboard.intervals import LEVEL, Stat, spread, student
 from leaderboard.student import two_sided
 
 SAME, UNPAIRED = "not distinguishable", "fewer than two shared seeds: no statement"
-FEW = "too few shared seeds"  # for a difference that the seeds show, among so many pairs
 
 
 @dataclass(frozen=True)
@@ -56,18 +56,10 @@ class Comparison:
         return 1 if self.difference.mean > 0 else -1
 
     @property
-    def weak(self) -> bool:
-        """Whether more seeds would tell: 0 is outside the pair's own interval, and only the
-        correction for the number of pairs takes the difference away."""
-        return self.p is not None and not self.sign and self.p < 1 - LEVEL
-
-    @property
     def verdict(self) -> str:
-        """ "a is better", "not distinguishable", or that there are too few shared seeds."""
+        """ "a is better", "not distinguishable", or that nothing is said."""
         if self.adjusted is None:
             return UNPAIRED
-        if self.weak and self.difference is not None:
-            return f"{FEW} ({self.difference.n})"
         return SAME if not self.sign else f"{(self.first, self.second)[self.sign < 0]} is better"
 
 

@@ -11,14 +11,13 @@ from typing import Any
 from leaderboard.catalog import Catalog
 from leaderboard.escape import script_json
 from leaderboard.files import slug
-from leaderboard.findings import cost
-from leaderboard.guess import guess
-from leaderboard.intervals import LEVEL
+from leaderboard.findings import cost, disclosure, untested
+from leaderboard.guess import guess, mean_guess
 from leaderboard.names import aliases, legend
-from leaderboard.overview import overview
+from leaderboard.overview import counting, heads, overview
+from leaderboard.ranks import comparisons
 from leaderboard.rows import Line, Row
 from leaderboard.schema import Record
-from leaderboard.student import quantile
 from leaderboard.styles import after_the_curve, needs_log, styles
 from leaderboard.tables import EARLIER, PROTOCOL, Table, tables
 from pezoo.spec import bare
@@ -39,15 +38,13 @@ def site_data(found: Sequence[Table], catalog: Catalog) -> dict[str, Any]:
     views = list(_views(found))
     data = {
         "tables": [_table(view, table, catalog) for view, table in views],
-        "overviews": list(_overviews(views)),
+        "overviews": list(_overviews(views, catalog)),
         "styles": {label: astuple(style) for label, style in styles(rows).items()},
         "names": names,
         "legend": legend(rows, names),
         "encodings": {name: _encoding(name, catalog) for name in encodings},
         "tasks": {name: _task(name, catalog) for name in tasks},
         "protocols": _protocols(found),
-        "level": 1 - LEVEL,
-        "t": [quantile(LEVEL, freedom) for freedom in range(1, 61)],
     }
     return _short(data)
 
@@ -117,7 +114,7 @@ def _views(found: Sequence[Table]) -> Iterator[tuple[View, Table]]:
                 yield shared | {"device": device, "devices": [device]}, part
 
 
-def _overviews(views: Sequence[tuple[View, Table]]) -> Iterator[dict[str, Any]]:
+def _overviews(views: Sequence[tuple[View, Table]], catalog: Catalog) -> Iterator[dict[str, Any]]:
     """Encodings by tasks, one for every protocol, way of choosing settings, and device."""
     groups: dict[tuple[str, str], list[tuple[View, Table]]] = defaultdict(list)
     for view, table in views:
@@ -126,9 +123,21 @@ def _overviews(views: Sequence[tuple[View, Table]]) -> Iterator[dict[str, Any]]:
         devices = sorted({device for view, _ in own for device in view["devices"]})
         for device in ["", *devices] if len(devices) > 1 else [""]:
             some = [table for view, table in own if _is_of(view, device)]
-            lines = [_line(line) for line in overview(some)]
-            tasks = [table.first.task for table in some]
-            yield {"base": base, "tuning": tuning, "device": device, "tasks": tasks, "lines": lines}
+            lines = overview(some)
+            counts, guesses = counting(some), [guess(table, catalog) for table in some]
+            encoders = bool(some) and some[0].of_encoders
+            yield {
+                "base": base,
+                "tuning": tuning,
+                "device": device,
+                "tasks": [table.first.task for table in some],
+                "heads": heads(some),
+                "counts": sum(counts),
+                "lines": [_line(line) for line in lines],
+                "disclosure": disclosure(some, catalog),
+                "untested": untested(lines),
+                "guess": mean_guess(guesses, counts) if encoders else None,
+            }
 
 
 def _is_of(view: View, device: str) -> bool:
@@ -145,7 +154,6 @@ def _line(line: Line) -> dict[str, Any]:
         "mean": line.unseen and line.unseen.mean,
         "low": line.unseen and line.unseen.low,
         "high": line.unseen and line.unseen.high,
-        "partial": line.partial,
         "counted": line.counted,
         "cost": cost(line),
         "rank": line.rank,
@@ -172,7 +180,19 @@ def _table(view: View, table: Table, catalog: Catalog) -> dict[str, Any]:
         "seen": [cell.seen for cell in cells],
         "log": needs_log(cell.length for cell in cells),
         "rows": [_row(row, seeds, table, view["base"], catalog) for row in table.rows],
+        "pairs": list(_pairs(table.rows)),
+        "disclosure": disclosure([table], catalog),
     }
+
+
+def _pairs(rows: Sequence[Row]) -> Iterator[list[Any]]:
+    """The tested pairs of a table: places of both rows in it, then what compare.js names."""
+    places = {row.label: at for at, row in enumerate(rows)}
+    for one in comparisons(rows):
+        if one.difference is not None:
+            own = one.difference
+            numbers = own.mean, own.low, own.high, own.n, one.adjusted, one.sign
+            yield [places[one.first], places[one.second], *numbers]
 
 
 def _row(row: Row, seeds: int, table: Table, base: str, catalog: Catalog) -> dict[str, Any]:
@@ -184,8 +204,9 @@ def _row(row: Row, seeds: int, table: Table, base: str, catalog: Catalog) -> dic
     return vars(row) | {
         "bare": bare(row.encoding),
         "plain": row.plain,
+        "aside": row.aside,
         "old": current is not None and str(current) != row.version,
-        "few": len(row.seeds) < seeds,
+        "few": len(row.seeds) < seeds and not row.apart,
         "chosen_here": bare(table.first.task) in chosen_on,
         "failures": [(seed, reason[:200]) for seed, reason in row.failures],
         "after": after_the_curve(row.cells),

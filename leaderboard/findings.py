@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean
+from statistics import median
 from typing import Any
 
 from leaderboard.catalog import Catalog
-from leaderboard.overview import bare_lines
-from leaderboard.ranks import ALIKE, UNKNOWN, WEAK, matrix
+from leaderboard.guess import guess
+from leaderboard.overview import bare_lines, counting
+from leaderboard.ranks import ALIKE, UNKNOWN, matrix
 from leaderboard.rows import Line, Row
+from leaderboard.summary import PASS
 from leaderboard.tables import Table
-from leaderboard.text import percent
+from leaderboard.text import percent, span_text
 from pezoo.spec import bare
 
 NEAR = 0.05  # of the best mean: what counts as about as good
@@ -22,7 +24,8 @@ NEAR = 0.05  # of the best mean: what counts as about as good
 @dataclass(frozen=True)
 class Best:
     """Who does best of the `ran` on one task of a protocol: `row` has the highest mean, `alike` are
-    not told apart from it, and of `open` too few seeds are shared to say."""
+    not told apart from it, and those of `open` share fewer than two seeds with it. `guess` is what
+    one gets that ignores the prompt: of whole answers next to nothing."""
 
     protocol: str
     task: str
@@ -30,6 +33,12 @@ class Best:
     alike: tuple[Row, ...]
     open: tuple[Row, ...]
     ran: int
+    guess: float = 0.0
+
+    @property
+    def any(self) -> bool:
+        """Whether even the best is above a guess."""
+        return self.row.unseen is not None and self.row.unseen.mean >= self.guess + NEAR
 
 
 def findings(lines: Sequence[Line], tables: Sequence[Table]) -> list[str]:
@@ -39,31 +48,23 @@ def findings(lines: Sequence[Line], tables: Sequence[Table]) -> list[str]:
 
 def _findings(lines: Sequence[Line], tables: Sequence[Table]) -> Iterator[str]:
     known = [line for line in lines if line.unseen is not None]
-    if known and len(tables) > 1:
+    count = sum(counting(tables))
+    if known and count > 1:
         best = known[0]
         more = f", then {_mean(known[1])}" if len(known) > 1 else ""
-        others = (best.ranks or (1, 1))[1] - 1
+        others = best.ranks[1] - 1 if best.ranks else 0
         alike = f"; not told apart from the first: {others}" if others else ""
-        if min(len(line.by_seed) for line in known) < 2:
-            alike = ". Some lack two seeds that all tasks share, and are told apart from none"
         some = sum(any(row.seeds for row in line.own) for line in lines)
+        every = f"all {count} tasks" + " that most have run" * (count < len(tables))
         yield (
-            f"Of {some} encodings {len(known)} have a number on all {len(tables)} tasks; of these "
+            f"Of {some} encodings {len(known)} have a number on {every}; of these "
             f"{_mean(best)} is first{more}{alike}."
         )
-    solved = {task: names for task, names in _solving(tables).items() if names}
-    yield "Right to the longest test length: " + _list(solved) if solved else ""
-    found = bests(tables)
-    open_ = [best for best in found if best.task not in solved]
-    yield (
-        "Solved to the longest test length by no encoding without typed options, in the "
-        "protocol's settings: "
-        + _list({best.task: [f"best of {best.ran}: {_words(best.row)}"] for best in open_})
-        if open_
-        else ""
-    )
-    one_device = len({record.env.device for table in tables for record in table.records}) == 1
-    yield _cheapest(lines) if one_device else ""
+    yield untested(known)
+    solved = {task: rows for task, rows in _solving(tables).items() if rows}
+    right = f"At least {100 * PASS:.0f} % right at every tested length: "
+    yield right + _list(solved) if solved else ""
+    yield _unsolved([best for best in bests(tables) if best.task not in solved])
     unable = [
         line.label
         for line in lines
@@ -72,20 +73,31 @@ def _findings(lines: Sequence[Line], tables: Sequence[Table]) -> Iterator[str]:
     yield f"Cannot represent positions beyond training: {', '.join(unable)}." if unable else ""
 
 
-def bests(tables: Sequence[Table]) -> list[Best]:
-    """The best encoding without options of its own on each task that has a number."""
+def untested(lines: Sequence[Line]) -> str:
+    """That no differences of these lines are tested, and why; "" where some are."""
+    known = [line for line in bare_lines(lines) if line.rank]
+    if len(known) < 2 or any(line.ranks for line in known):
+        return ""
+    where = " on every task" if len(known[0].main) > 1 else ""
+    return f"No differences are tested yet: the encodings do not share two seeds{where}."
+
+
+def bests(tables: Sequence[Table], catalog: Catalog | None = None) -> list[Best]:
+    """The best encoding without options of its own on each task that has a number; of encoders with
+    the guess that the catalogue tells."""
     found = []
     for table in tables:
-        rows = [row for row in table.rows if not row.custom and not row.mode]
+        rows = [row for row in table.rows if not row.custom and not row.aside]
         scored = matrix(rows)
         if scored:
             row, against = scored[0]
             by: dict[str, list[Row]] = defaultdict(list)
             for (other, _), words in zip(scored, against, strict=True):
                 by[words].append(other)
-            unsure = *by[WEAK], *by[UNKNOWN]
             ran = sum(bool(row.seeds) for row in rows)
-            found.append(Best(table.base, table.first.task, row, tuple(by[ALIKE]), unsure, ran))
+            told = guess(table, catalog or Catalog()).unseen if table.of_encoders else 0.0
+            about = table.base, table.first.task, row, tuple(by[ALIKE]), tuple(by[UNKNOWN])
+            found.append(Best(*about, ran, told or 0.0))
     return found
 
 
@@ -93,7 +105,7 @@ def by_family(tables: Sequence[Table], catalog: Catalog) -> Mapping[str, list[Be
     """The best of each task, by kind of task; of the first of these protocols that has the task."""
     found: dict[str, list[Best]] = defaultdict(list)
     seen: dict[str, str] = {}
-    for best in bests(tables):
+    for best in bests(tables, catalog):
         if seen.setdefault(bare(best.task), best.protocol) != best.protocol:
             continue
         task = catalog.tasks.get(bare(best.task))
@@ -109,35 +121,36 @@ def near_the_best(lines: Sequence[Line]) -> list[Line]:
 
 
 def cost(line: Line) -> float | None:
-    """CPU seconds of training: the mean over seeds, of these the mean over the tasks run."""
-    costs = [row.cpu_seconds for row in line.own if row.cpu_seconds is not None]
-    return fmean(costs) if costs else None
+    """CPU seconds of training: means over seeds, of these the median over the tasks that count."""
+    costs = [row.cpu_seconds for row in line.main if row.cpu_seconds is not None]
+    return median(costs) if costs else None
 
 
-def decoded(line: Line) -> bool:
-    """Whether its runs had to be scored by decoding token by token."""
-    return any("decoding" in note for row in line.own for note in row.notes)
-
-
-def _solving(tables: Sequence[Table]) -> dict[str, list[str]]:
+def _solving(tables: Sequence[Table]) -> dict[str, list[Row]]:
     rows = {table.first.task: table.rows for table in tables}
     return {
-        task: [r.label for r in own if r.reach_open and not r.custom and not r.mode]
+        task: [r for r in own if r.reach_open and not r.custom and not r.aside]
         for task, own in rows.items()
     }
 
 
-def _cheapest(lines: Sequence[Line]) -> str:
-    costs = {line.label: value for line in lines if (value := cost(line))}
-    near = [line.label for line in near_the_best(lines) if line.label in costs]
-    if not near or len(costs) < 2:
+def _list(found: Mapping[str, Sequence[Row]]) -> str:
+    """By task the encodings, and how many seeds they have there."""
+    parts = []
+    for task, rows in found.items():
+        counts = {len(row.seeds) for row in rows}
+        seeds = f"{span_text(counts)} seed{'s' * (counts != {1})}"
+        parts.append(f"{task} ({', '.join(row.label for row in rows)}; {seeds})")
+    return "; ".join(parts) + "."
+
+
+def _unsolved(found: Sequence[Best]) -> str:
+    """Who is best where no encoding is right at all lengths."""
+    parts = [f"{best.task} (best: {_words(best.row)})" for best in found]
+    if not parts:
         return ""
-    first, cheap = min(costs, key=costs.__getitem__), min(near, key=costs.__getitem__)
-    if first == cheap:
-        return f"{cheap} is cheapest to train, and within {100 * NEAR:.0f} points of the best mean."
     return (
-        f"{first} is cheapest to train, {costs[first]:.0f} CPU seconds a run; of those within "
-        f"{100 * NEAR:.0f} points of the best mean it is {cheap}, {costs[cheap]:.0f}."
+        f"No encoding is at least {100 * PASS:.0f} % right at every length on {', '.join(parts)}."
     )
 
 
@@ -147,10 +160,6 @@ def _mean(line: Line) -> str:
 
 def _words(row: Row) -> str:
     return f"{row.label}, " + (f"{percent(row.unseen.mean)} %" if row.unseen else "no number")
-
-
-def _list(found: Mapping[str, Sequence[str]]) -> str:
-    return "; ".join(f"{task} ({', '.join(names)})" for task, names in found.items()) + "."
 
 
 def chosen(tables: Sequence[Table], catalog: Catalog) -> set[str]:
@@ -164,22 +173,26 @@ def chosen(tables: Sequence[Table], catalog: Catalog) -> set[str]:
     }
 
 
+def marked(names: Mapping[str, str], tables: Sequence[Table], catalog: Catalog) -> dict[str, str]:
+    """The names, with † where options were chosen on a task of these tables."""
+    marks = chosen(tables, catalog)
+    return {label: f"{name} †" if label in marks else name for label, name in names.items()}
+
+
 def disclosure(tables: Sequence[Table], catalog: Catalog) -> str:
-    """Which encodings' options were chosen on tasks of these tables; "" for none."""
-    found = [
-        (bare(row.encoding), table.first.task)
-        for table in tables
-        for marks in [chosen([table], catalog)]
-        for row in table.rows
-        if row.label in marks
-    ]
-    if not found:
-        return ""
-    names, tasks = (_in_words(sorted(set(own))) for own in zip(*found, strict=True))
-    return (
-        f"† Options of {names} were chosen on results of {tasks}; "
-        "those of the other encodings were not."
-    )
+    """Which encodings' options were chosen on which tasks of these tables; "" for none."""
+    on: dict[str, set[str]] = defaultdict(set)
+    for table in tables:
+        marks = chosen([table], catalog)
+        for row in table.rows:
+            if row.label in marks:
+                on[bare(row.encoding)].add(table.first.task)
+    together: dict[tuple[str, ...], list[str]] = defaultdict(list)
+    for name, tasks in sorted(on.items()):
+        together[tuple(sorted(tasks))].append(name)
+    parts = [f"{_in_words(names)} on {_in_words(tasks)}" for tasks, names in together.items()]
+    told = "; ".join(parts)
+    return f"† Options were chosen on results of these tasks: {told}." if parts else ""
 
 
 def _in_words(names: Sequence[str]) -> str:
@@ -203,7 +216,7 @@ def advice(
         "cheap": sorted(costs, key=lambda pair: pair[1]),
         "near": near_the_best(lines),
         "devices": sorted({record.env.device for table in tables for record in table.records}),
-        "cached": [line for line in done if not decoded(line)],
-        "uncached": [line for line in done if decoded(line)],
-        "rope": next((line for line in plain if line.label == "rope" and line.counted), None),
+        "cached": [line for line in done if not any(row.decoded for row in line.own)],
+        "uncached": [line for line in done if any(row.decoded for row in line.own)],
+        "rope": next((line for line in plain if line.label == "rope" and line.unseen), None),
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import log
 from statistics import fmean
 from typing import NamedTuple
@@ -39,6 +39,13 @@ def guess(table: Table, catalog: Catalog) -> Guess:
     known = all(end is not None for end in ends) and any(ends)
     by_length = [chance + (1 - chance) * (end or 0.0) if known else chance for end in ends]
     return Guess(by_length, _unseen(by_length, table, chance), known)
+
+
+def mean_guess(guesses: Sequence[Guess], counts: Sequence[bool]) -> float | None:
+    """Over the tasks that count in the mean of an overview; None where one is unknown."""
+    known = [told.unseen for told, counted in zip(guesses, counts, strict=True) if counted]
+    numbers = [share for share in known if share is not None]
+    return fmean(numbers) if numbers and len(numbers) == len(known) else None
 
 
 def _unseen(by_length: list[float], table: Table, chance: float) -> float:

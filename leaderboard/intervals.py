@@ -1,9 +1,10 @@
 """The intervals that the pages show, all at 95 %.
 
 With two seeds or more: Student's t over the seeds' scores, clipped to [0, 1]; it speaks about
-other seeds. With one seed: Wilson's interval of its correct/count; it speaks only about other test
-examples for the same trained model. Differences between encodings are in
-`leaderboard.comparisons`.
+other seeds. The deviation counts as one right answer at least, as in the tests: seeds that happen
+to agree do not make a mean certain. With one seed: Wilson's interval of its correct/count; it
+speaks only about other test examples for the same trained model. Differences between encodings are
+in `leaderboard.comparisons`.
 """
 
 from __future__ import annotations
@@ -29,21 +30,21 @@ class Stat:
     method: str
 
 
-def over_seeds(values: Sequence[float], counts: tuple[int, int] | None = None) -> Stat:
-    """The mean with its interval; `counts` is (correct, count) and used for a single seed."""
+def over_seeds(
+    values: Sequence[float], counts: tuple[int, int] | None = None, step: float = 0.0
+) -> Stat:
+    """The mean with its interval; `counts` is (correct, count) and used for a single seed, `step`
+    is what one more right answer adds to a value."""
     mean = fmean(values)
     if len(values) >= 2:
-        return Stat(mean, *student(values), len(values), "t")
+        return Stat(mean, *student(values, step=step), len(values), "t")
     if counts is not None:
         return Stat(mean, *wilson(*counts), 1, "Wilson")
     return Stat(mean, None, None, 1, "none")
 
 
 def student(values: Sequence[float], floor: float = 0.0, step: float = 0.0) -> tuple[float, float]:
-    """mean -+ t * sd / sqrt(n), clipped to [floor, 1], where sd is at least `step`.
-
-    Without a step, seeds that all agree give zero width.
-    """
+    """mean -+ t * sd / sqrt(n), clipped to [floor, 1], where sd is at least `step`."""
     half = quantile(LEVEL, len(values) - 1) * spread(values, step) / sqrt(len(values))
     return max(floor, fmean(values) - half), min(1.0, fmean(values) + half)
 

@@ -13,16 +13,16 @@ from leaderboard.catalog import Catalog
 from leaderboard.curves import curves
 from leaderboard.escape import markdown_text
 from leaderboard.files import write
-from leaderboard.findings import chosen, disclosure, findings
-from leaderboard.guess import guess
+from leaderboard.findings import disclosure, findings, marked, untested
+from leaderboard.guess import Guess, guess, mean_guess
 from leaderboard.names import aliases, legend
-from leaderboard.overview import bare_lines, main_tables, overview
+from leaderboard.overview import bare_lines, counting, heads, main_tables, overview
 from leaderboard.readme import filled
 from leaderboard.render import render
 from leaderboard.rows import Line, Row
 from leaderboard.styles import shown, styles
 from leaderboard.tables import Table, leading
-from leaderboard.text import percent, rank_text, unseen_text
+from leaderboard.text import fewer, percent, rank_text, seeds_of, span_text, unseen_text
 
 PICTURES = "pictures"  # the folder beside the page
 
@@ -92,8 +92,7 @@ def page(tables: Sequence[Table], catalog: Catalog | None = None) -> str:
     own = leading(tables)
     first = main_tables(tables)
     every = [list(group) for _, group in groupby(own, lambda table: table.base)]
-    rows = [row for table in tables for row in table.rows]
-    names = aliases(rows)
+    names = aliases(row for table in tables for row in table.rows)
     lines = overview(first)
     text = render(
         "leaderboard.md",
@@ -105,31 +104,28 @@ def page(tables: Sequence[Table], catalog: Catalog | None = None) -> str:
             (
                 some[0],
                 some[0].rows[0].metric,
-                disclosure(some, catalog),
-                *(_overview(some, part, _marked(names, some, catalog)) for part in _parts(some)),
+                any(line.ranks for line in overview(some)),
+                ["" if some == first else untested(overview(some)), disclosure(some, catalog)],
+                *_parts(some, marked(names, some, catalog), catalog),
             )
             for some in sorted(every, key=lambda group: group[0] is not (first or [None])[0])
         ],
-        legend=legend(rows, names),
-        names={table.slug: _marked(names, [table], catalog) for table in tables},
-        guesses={table.slug: guess(table, catalog) for table in tables},
+        legend=legend((row for table in own for row in table.rows), names),
+        names={table.slug: marked(names, [table], catalog) for table in own},
+        guesses={table.slug: guess(table, catalog) for table in own},
         main=own,
         others=[table for table in tables if table not in own],
     )
     return text.rstrip() + "\n"
 
 
-def _marked(names: Mapping[str, str], tables: Sequence[Table], catalog: Catalog) -> dict[str, str]:
-    """The names, with † where options were chosen on a task of these tables."""
-    marks = chosen(tables, catalog)
-    return {label: f"{name} †" if label in marks else name for label, name in names.items()}
-
-
-def _parts(tables: Sequence[Table]) -> tuple[list[Line], list[Line]]:
-    """The lines without options of their own, and the others."""
+def _parts(tables: Sequence[Table], names: Mapping[str, str], catalog: Catalog) -> tuple[str, str]:
+    """The lines without options of their own, with a guess among encoders, and the others."""
     lines = overview(tables)
     bare = bare_lines(lines)
-    return bare, [line for line in lines if line not in bare]
+    guesses = [guess(table, catalog) for table in tables] if tables[0].of_encoders else None
+    rest = [line for line in lines if line not in bare]
+    return _overview(tables, bare, names, guesses), _overview(tables, rest, names)
 
 
 def _most_telling(tables: Sequence[Table]) -> Table | None:
@@ -142,29 +138,38 @@ def _most_telling(tables: Sequence[Table]) -> Table | None:
     return max(tables, key=spread, default=None)
 
 
-def _overview(tables: Sequence[Table], lines: Sequence[Line], names: Mapping[str, str]) -> str:
+def _overview(
+    tables: Sequence[Table],
+    lines: Sequence[Line],
+    names: Mapping[str, str],
+    guesses: Sequence[Guess] | None = None,
+) -> str:
     """Encodings x tasks, best first: one number a cell; "" where there is no line."""
     if not lines:
         return ""
+    counts, seeds = counting(tables), seeds_of(lines)
 
-    def cell(row: Row | None) -> str:
-        return "not run" if row is None else unseen_text(row, False)
+    def cell(row: Row | None, most: int) -> str:
+        return "not run" if row is None else unseen_text(row, False) + fewer(row, most)
 
     def mean(line: Line) -> str:
         given = line.unseen
-        return percent(given.mean) if given else f"{line.counted} of {len(tables)} tasks"
+        return percent(given.mean) if given else f"{line.counted} of {sum(counts)} tasks"
 
     several = len(tables) > 1
-    cells = [
+    cells = [["", "seeds", *[""] * several, *(span_text(own, "-") for own in seeds)]]
+    cells += [
         [
             rank_text(line),
             markdown_text(names[line.label]),
             *([mean(line)] if several else []),
-            *map(cell, line.rows),
+            *map(cell, line.rows, map(max, seeds)),
         ]
         for line in lines
     ]
-    tasks = [markdown_text(table.first.task) for table in tables]
-    heads = ["rank", "encoding", *(["mean"] if several else []), *tasks]
-    align = ["right", "left", *["right"] * (len(heads) - 2)]
-    return tabulate(cells, heads, tablefmt="pipe", disable_numparse=True, colalign=align)
+    if guesses:
+        means = [percent(mean_guess(guesses, counts))] if several else []
+        cells.append(["-", "guess", *means, *(percent(told.unseen) for told in guesses)])
+    top = ["rank", "encoding", *["mean"] * several, *map(markdown_text, heads(tables))]
+    align = ["right", "left", *["right"] * (len(top) - 2)]
+    return tabulate(cells, top, tablefmt="pipe", disable_numparse=True, colalign=align)

@@ -15,9 +15,10 @@ LONGEST = 24  # letters of a name that is shown as it is
 def aliases(rows: Iterable[Row]) -> dict[str, str]:
     """The short name of every label: `prism(cursors=2)` as it is, a longer one as `prism [a]`.
 
-    A mode has its weights' letter. The letters go by the sorted names of all rows given.
+    A mode, and seeds apart, have their encoding's letter. The letters go by the sorted names of all
+    rows given.
     """
-    labels = {row.label: (row.plain, bare(row.encoding), row.mode) for row in rows}
+    labels = {row.label: (row.plain, bare(row.encoding), row.aside) for row in rows}
     long: dict[str, set[str]] = defaultdict(set)
     for plain, name, _ in labels.values():
         if len(plain) > LONGEST and plain != name:
@@ -28,14 +29,14 @@ def aliases(rows: Iterable[Row]) -> dict[str, str]:
         for at, plain in enumerate(sorted(plains))
     }
     return {
-        label: letters.get(plain, plain) + (f" ({mode})" if mode else "")
-        for label, (plain, _, mode) in labels.items()
+        label: letters.get(plain, plain) + (f" ({aside})" if aside else "")
+        for label, (plain, _, aside) in labels.items()
     }
 
 
 def legend(rows: Iterable[Row], names: dict[str, str]) -> list[tuple[str, str]]:
-    """(short name, whole name) of those that differ, without modes."""
-    found = {names[row.label]: row.label for row in rows if not row.mode}
+    """(short name, whole name) of those that differ."""
+    found = {names[row.label]: row.label for row in rows if not row.aside}
     return sorted((short, label) for short, label in found.items() if short != label)
 
 

@@ -26,9 +26,6 @@ class Overlaps:
         at = sorted({x for x, _ in self._points})
         self._gap = min((b - a for a, b in pairwise(at)), default=1e3)
 
-    def __bool__(self) -> bool:
-        return any(len(owners) > 1 for owners in self._points.values())
-
     def aside(self, curve: int, point: Point) -> float:
         """How far the marker stands beside its point, in pixels: markers of one point in a row."""
         owners = self._points[_pixel(point)]

@@ -1,9 +1,14 @@
-"""All tasks of a protocol in one table: a line per encoding, places by the mean over the tasks."""
+"""All tasks of a protocol in one table: a line per encoding, places by the mean over the tasks.
+
+A task counts in the mean when at least half of the encodings without typed options have run it; an
+encoding has a place when it has a number on each such task.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from statistics import fmean
 
 from leaderboard.intervals import Stat, over_seeds
@@ -13,16 +18,41 @@ from leaderboard.tables import Table, leading
 
 
 def overview(tables: Sequence[Table]) -> list[Line]:
-    """Best first; what has no number on some task follows, by the mean of those that it has.
+    """Best first; what has no place follows, by the number of tasks that it has.
 
-    A mode follows the line of the weights that it evaluates.
+    A mode, and seeds apart, follow the line of their encoding.
     """
-    by = [{row.label: row for row in table.rows} for table in tables]
+    by, counts = [{row.label: row for row in table.rows} for table in tables], counting(tables)
     labels = dict.fromkeys(label for rows in by for label in rows)
-    lines = ranked([_line(label, [rows.get(label) for rows in by]) for label in labels])
-    order = {line.plain: _order(line) for line in lines if not line.mode}
-    last = (True, 1.0, 0)
-    return sorted(lines, key=lambda line: (order.get(line.plain, last), bool(line.mode)))
+    lines = ranked([_line(label, [rows.get(label) for rows in by], counts) for label in labels])
+    order = {line.plain: _order(line) for line in lines if not line.aside}
+    last = (True, 1, "")
+    return sorted(lines, key=lambda line: (order.get(line.plain, last), bool(line.aside)))
+
+
+def counting(tables: Sequence[Table]) -> tuple[bool, ...]:
+    """Which of these tasks count in the mean."""
+    ran = _ran(tables)
+    every = set().union(*ran)
+    return tuple(2 * len(own) >= len(every) for own in ran)
+
+
+def heads(tables: Sequence[Table]) -> list[str]:
+    """The tasks; `copy (2 of 9 ran)` for one that does not count."""
+    ran = _ran(tables)
+    every = len(set().union(*ran))
+    return [
+        table.first.task + ("" if counts else f" ({len(own)} of {every} ran)")
+        for table, own, counts in zip(tables, ran, counting(tables), strict=True)
+    ]
+
+
+def _ran(tables: Sequence[Table]) -> list[set[str]]:
+    """By task, the encodings without typed options that have a done run."""
+    return [
+        {row.label for row in table.rows if row.seeds and not row.custom and not row.aside}
+        for table in tables
+    ]
 
 
 def protocols(tables: Sequence[Table]) -> list[str]:
@@ -39,36 +69,28 @@ def main_tables(tables: Sequence[Table]) -> list[Table]:
 
 
 def bare_lines(lines: Sequence[Line]) -> list[Line]:
-    """Those without options of their own, in the mode that they were trained in."""
-    return [line for line in lines if not line.custom and not line.mode]
+    """Those without options of their own, in the mode that they were trained in, of the seeds that
+    count."""
+    return [line for line in lines if not line.custom and not line.aside]
 
 
-def _order(line: Line) -> tuple[bool, float, int]:
-    """Stable: equal means keep the order that `ranked` gave."""
-    means = -1.0 if line.partial is None else line.partial
-    return line.unseen is None, -means, -line.counted
+def _order(line: Line) -> tuple[bool, int, str]:
+    """Stable: lines with a place keep the order that `ranked` gave."""
+    return (False, 0, "") if line.unseen else (True, -line.counted, line.label)
 
 
-def _line(label: str, rows: Sequence[Row | None]) -> Line:
-    own = [row for row in rows if row is not None]
-    counted = [row for row in own if row.unseen is not None]
-    every = [set(dict(row.by_seed)) for row in counted]
-    seeds = set.intersection(*every) if counted else set()
-    by_seed = {seed: fmean(dict(row.by_seed)[seed] for row in counted) for seed in sorted(seeds)}
-    means = [row.unseen.mean for row in counted if row.unseen]
-    whole = len(counted) == len(rows)
-    return Line(
-        label=label,
-        rows=tuple(rows),
-        unseen=_stat(fmean(means), list(by_seed.values()), every) if whole and means else None,
-        partial=fmean(means) if means else None,
-        by_seed=tuple(by_seed.items()) if whole else (),
-        step=max(row.step for row in own) / len(rows),
-    )
-
-
-def _stat(mean: float, values: Sequence[float], seeds: Sequence[set[int]]) -> Stat:
-    """The mean of the tasks' means; an interval only where all tasks have the same seeds."""
-    if len(values) < 2 or any(own != seeds[0] for own in seeds):
-        return Stat(mean, None, None, len(values), "none")
-    return over_seeds(values)
+def _line(label: str, rows: Sequence[Row | None], counts: tuple[bool, ...]) -> Line:
+    """`unseen` and its interval are of the seeds that all tasks share, where these are several:
+    those that the tests see. Else it is the mean of the tasks' means."""
+    line = Line(label=label, rows=tuple(rows), counts=counts, unseen=None, by_seed=(), step=0.0)
+    if not any(counts) or line.counted < sum(counts):
+        return line
+    means = [row.unseen.mean for row in line.main if row.unseen]
+    own = [dict(row.by_seed) for row in line.main]
+    shared = set(own[0]).intersection(*own)
+    by_seed = {seed: fmean(one[seed] for one in own) for seed in sorted(shared)}
+    step = max(row.step for row in line.main) / len(own)
+    stat = Stat(fmean(means), None, None, len(by_seed), "none")
+    if len(by_seed) > 1:
+        stat = over_seeds(list(by_seed.values()), step=step)
+    return replace(line, unseen=stat, by_seed=tuple(by_seed.items()), step=step)

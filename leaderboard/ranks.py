@@ -7,49 +7,52 @@ from dataclasses import replace
 from itertools import combinations
 from typing import TYPE_CHECKING, TypeVar
 
-from leaderboard.comparisons import FEW, SAME, Comparison, Scores, compare
+from leaderboard.comparisons import SAME, Comparison, Scores, compare
 from leaderboard.rows import Line, Row
 
 if TYPE_CHECKING:
     Placed = TypeVar("Placed", Row, Line)
 
 Signs = Mapping[tuple[str, str], int]  # 1 where the first label is better, -1 the second, else 0
-BETTER, WORSE, ALIKE, WEAK, UNKNOWN = "better", "worse", "not told apart", FEW, "not compared"
+BETTER, WORSE, ALIKE, UNKNOWN = "better", "worse", "not told apart", "not compared"
 
 
 def ranked(rows: Sequence[Placed]) -> list[Placed]:
     """The rows, best first, with their places.
 
     A place counts the rows with a higher mean. The range of places counts only those that a paired
-    t test with Holm's correction distinguishes from it. A row with custom options counts for no
-    other row's place; its own is the place that it would have. A mode has no place, and follows the
-    row whose weights it evaluates.
+    t test with Holm's correction distinguishes from it, and holds the place; None where no pair was
+    tested. A row with custom options counts for no other row's place; its own is the place that it
+    would have. A mode, and seeds apart, have no place, and follow their encoding's row.
     """
     found = _signs(comparisons(rows))
-    rivals = [row for row in _scored(rows) if not row.custom and not row.mode]
+    rivals = [row for row in _scored(rows) if not row.custom and not row.aside]
+    tested = any((a.label, b.label) in found for a, b in combinations(rivals, 2))
 
     def placed(row: Placed) -> Placed:
-        if row.unseen is None or row.mode:
+        if row.unseen is None or row.aside:
             return row
         others = [rival for rival in rivals if rival.label != row.label]
-        signs = [found.get((row.label, rival.label), 0) for rival in others]
+        signs = [found.get((row.label, rival.label)) for rival in others]
         rank = 1 + sum(_mean(rival) > _mean(row) for rival in others)
-        worst = 1 + len(others) - signs.count(1)
-        return replace(row, rank=rank, ranks=(1 + signs.count(-1), worst))
+        if not (any(sign is not None for sign in signs) if row.custom else tested):
+            return replace(row, rank=rank)
+        first, last = 1 + signs.count(-1), 1 + len(others) - signs.count(1)
+        return replace(row, rank=rank, ranks=(min(first, rank), max(last, rank)))
 
     best = sorted(map(placed, rows), key=lambda row: (-_mean(row), -(row.reach or 0), row.label))
-    first = {row.plain: at for at, row in reversed([*enumerate(best)]) if not row.mode}
-    return sorted(best, key=lambda row: (first.get(row.plain, len(best)), bool(row.mode)))
+    first = {row.plain: at for at, row in reversed([*enumerate(best)]) if not row.aside}
+    return sorted(best, key=lambda row: (first.get(row.plain, len(best)), bool(row.aside)))
 
 
 def comparisons(rows: Sequence[Row] | Sequence[Line]) -> list[Comparison]:
     """Every pair of rows that have a number, corrected for the number of pairs.
 
-    A row with custom options, or of another evaluation mode, changes no other row's result: its
-    pairs are corrected as if it were the only such row in the table.
+    A row with custom options, of another evaluation mode, or of seeds apart changes no other row's
+    result: its pairs are corrected as if it were the only such row in the table.
     """
     scores = {row.label: Scores(dict(row.by_seed), row.step) for row in _scored(rows)}
-    apart = [row.label for row in _scored(rows) if row.custom or row.mode]
+    apart = [row.label for row in _scored(rows) if row.custom or row.aside]
     plain = {label: own for label, own in scores.items() if label not in set(apart)}
     found = compare(plain)
     for label in apart:
@@ -58,13 +61,13 @@ def comparisons(rows: Sequence[Row] | Sequence[Line]) -> list[Comparison]:
 
 
 def matrix(rows: Sequence[Row]) -> list[tuple[Row, list[str]]]:
-    """Every row that is compared, with what it is against each of them: BETTER, WORSE, ALIKE, WEAK
-    or UNKNOWN, and "" for itself. Modes are left out."""
-    shown = [row for row in _scored(rows) if not row.mode]
+    """Every row that is compared, with what it is against each of them: BETTER, WORSE, ALIKE or
+    UNKNOWN, and "" for itself. Modes and seeds apart are left out."""
+    shown = [row for row in _scored(rows) if not row.aside]
     found = {}
     for one in comparisons(shown):
         if one.adjusted is not None:
-            words = {1: (BETTER, WORSE), -1: (WORSE, BETTER), 0: ((ALIKE, WEAK)[one.weak],) * 2}
+            words = {1: (BETTER, WORSE), -1: (WORSE, BETTER), 0: (ALIKE, ALIKE)}
             found[one.first, one.second], found[one.second, one.first] = words[one.sign]
 
     def against(row: Row, other: Row) -> str:
@@ -79,21 +82,22 @@ def tested(found: Sequence[tuple[Row, list[str]]]) -> bool:
 
 
 def verdicts(rows: Sequence[Row]) -> list[str]:
-    """The comparisons in words: which test, then a line for each row but the last."""
-    rows = [row for row in rows if not row.mode]
+    """The comparisons in words: which test, what it found, and what was not compared."""
+    rows = [row for row in rows if not row.aside]
     found = [one for one in comparisons(rows) if one.p is not None]
     if not found:
         return [f"No comparison: {_obstacle(rows)}"]
     scored = _scored(rows)
-    by = {(one.first, one.second): one for one in found}
+    signs = _signs(found)
     test = f"Paired t tests over shared seeds, 5 % level, Holm's correction {_pairs(scored, found)}"
-    if any(one.sign or one.weak for one in found):
-        lines = [f"{test}:", *_lines(scored, by)]
-    else:
+    lines = [f"{test}:", *_lines(scored, signs)]
+    if not any(one.sign for one in found):
         lines = [f"{test}: no two are distinguishable"]
-        tested = {label for pair in by for label in pair}
-        if alone := [row.label for row in scored if row.label not in tested]:
-            lines.append(f"Not compared, with fewer than two shared seeds: {', '.join(alone)}")
+    elif not all(one.sign for one in found):
+        lines.append(f"All other pairs that share two seeds: {SAME}")
+    compared = {label for pair in signs for label in pair}
+    if alone := [row.label for row in scored if row.label not in compared]:
+        lines.append(f"Not compared, with fewer than two shared seeds: {', '.join(alone)}")
     if sum(row.custom for row in scored) > 1:
         lines.append("Encodings with custom options are not compared with each other")
     return lines
@@ -111,35 +115,12 @@ def _pairs(scored: Sequence[Row], found: Sequence[Comparison]) -> str:
     return words
 
 
-def _lines(scored: Sequence[Row], found: Mapping[tuple[str, str], Comparison]) -> Iterator[str]:
-    """Every row but the last against those below it."""
-    for at, row in enumerate(scored[:-1]):
-        by: dict[str, list[str]] = {}
-        for other in scored[at + 1 :]:
-            if not (row.custom and other.custom):
-                there = found.get((row.label, other.label)) or found.get((other.label, row.label))
-                by.setdefault(_words(there, row.label), []).append(other.label)
-        parts = [words.format(", ".join(by[words])) for words in _WORDS if words in by]
-        parts += [f"{key} for {', '.join(to)}" for key, to in by.items() if key not in _WORDS]
-        if parts:
-            yield f"{row.label}: {'; '.join(parts)}"
-
-
-_WORDS = (
-    "better than {}",
-    f"{SAME} from {{}}",
-    "worse than {}",
-    "not compared with {} (fewer than two shared seeds)",
-)
-
-
-def _words(found: Comparison | None, label: str) -> str:
-    if found is None:
-        return _WORDS[3]
-    if found.weak:
-        return found.verdict
-    better = found.sign if found.first == label else -found.sign
-    return _WORDS[1 - better]
+def _lines(scored: Sequence[Row], signs: Signs) -> Iterator[str]:
+    """The rows that are better than some."""
+    for row in scored:
+        worse = [other.label for other in scored if signs.get((row.label, other.label)) == 1]
+        if worse:
+            yield f"{row.label}: better than {', '.join(worse)}"
 
 
 def _obstacle(rows: Sequence[Row]) -> str:
@@ -156,8 +137,8 @@ def _obstacle(rows: Sequence[Row]) -> str:
 
 
 def _signs(found: Sequence[Comparison]) -> Signs:
-    """Both ways round."""
-    there = {(one.first, one.second): one.sign for one in found}
+    """Of the pairs that were tested, both ways round."""
+    there = {(one.first, one.second): one.sign for one in found if one.p is not None}
     return there | {(second, first): -sign for (first, second), sign in there.items()}
 
 

@@ -9,11 +9,11 @@ from tabulate import tabulate
 from leaderboard.catalog import Catalog
 from leaderboard.escape import markdown_text
 from leaderboard.findings import chosen, cost, disclosure
-from leaderboard.overview import bare_lines, main_tables, overview
+from leaderboard.overview import bare_lines, heads, main_tables, overview
 from leaderboard.rows import Line, Row
 from leaderboard.summary import PASS
 from leaderboard.tables import Table
-from leaderboard.text import reach_text
+from leaderboard.text import fewer, reach_text, seeds_of, span_text
 
 BEGIN = "<!-- made by pezoo leaderboard build -->"
 END = "<!-- end -->"
@@ -40,27 +40,30 @@ def _block(tables: Sequence[Table], catalog: Catalog) -> str:
     far = [line for line in lines if (line.reach or 0) > 1][: MOST - 1]
     rest = [line for line in lines if line not in far]
     marks = chosen(tables, catalog)
-    rows = [[_name(line, marks), *map(_cell, line.rows), _cost([line])] for line in far]
+    seeds = seeds_of(lines)
+    rows = [["seeds", *(span_text(own, "-") for own in seeds), ""]]
+    rows += [
+        [_name(line, marks), *map(_cell, line.rows, map(max, seeds)), _cost([line])] for line in far
+    ]
     if rest:
         columns = zip(*(line.rows for line in rest), strict=True)
         rows.append(
             [f"{len(rest)} other{'s' * (len(rest) > 1)}", *map(_most, columns), _cost(rest)]
         )
-    heads = ["encoding", *(markdown_text(table.first.task) for table in tables), "CPU s a run"]
-    table = tabulate(rows, heads, tablefmt="pipe", disable_numparse=True)
+    top = ["encoding", *map(markdown_text, heads(tables)), "CPU s a run"]
+    table = tabulate(rows, top, tablefmt="pipe", disable_numparse=True)
     others = ", ".join(_name(line, marks) for line in rest)
     after = f"\nThe others: {others}.\n" if rest else ""
-    return f"\n{_intro(lines, tables, catalog)}\n\n{table}\n{after}"
+    return f"\n{_intro(seeds, tables, catalog)}\n\n{table}\n{after}"
 
 
-def _intro(lines: Sequence[Line], tables: Sequence[Table], catalog: Catalog) -> str:
-    counts = sorted({len(row.seeds) for line in lines for row in line.own if row.seeds}) or [0]
-    seeds = "one seed" if counts == [1] else f"{counts[-1]} seeds"
-    seeds = f"{counts[0]} to {seeds}" if counts[1:] else seeds
+def _intro(seeds: Sequence[Sequence[int]], tables: Sequence[Table], catalog: Catalog) -> str:
+    counts = {count for own in seeds for count in own if count} or {0}
     return (
-        f"Up to how many times the training length at least {PASS} of the answers are right in "
-        f"every token, on average over {seeds}; 0: not even up to it; ≥: to the longest length "
-        f"tested. {disclosure(tables, catalog)}"
+        "Reach: the longest test length, as a multiple of the training length, up to which at "
+        f"least {100 * PASS:.0f} % of whole answers are right at every tested length, on average "
+        f"over {span_text(counts)} seed{'s' * (counts != {1})}. 0: not even at the training "
+        f"length. ≥: at every tested length. {disclosure(tables, catalog)}"
     ).strip()
 
 
@@ -69,8 +72,8 @@ def _name(line: Line, marks: set[str]) -> str:
     return f"{name} †" if line.label in marks else name
 
 
-def _cell(row: Row | None) -> str:
-    return "not run" if row is None else reach_text(row)
+def _cell(row: Row | None, most: int) -> str:
+    return "not run" if row is None else reach_text(row) + fewer(row, most)
 
 
 def _most(rows: Sequence[Row | None]) -> str:
@@ -79,11 +82,11 @@ def _most(rows: Sequence[Row | None]) -> str:
     if not known:
         return "not run"
     best = reach_text(max(known, key=lambda row: row.reach or 0))
-    return best if all(reach_text(row) == best for row in known) else f"≤{best}"
+    least = reach_text(min(known, key=lambda row: row.reach or 0))
+    return best if all(reach_text(row) == best for row in known) else f"{least} to {best}"
 
 
 def _cost(lines: Sequence[Line]) -> str:
-    """The mean over tasks; of several encodings the least and the most."""
-    costs = [seconds for line in lines if (seconds := cost(line)) is not None]
-    low, high = f"{min(costs):.0f}", f"{max(costs):.0f}"
-    return low if low == high else f"{low}-{high}"
+    """The median over tasks; of several encodings the least and the most."""
+    costs = [round(seconds) for line in lines if (seconds := cost(line)) is not None]
+    return span_text(costs, "-") if costs else "-"

@@ -48,6 +48,7 @@ class Row:
     version: str
     label: str = ""  # the shortest text that tells this row from the others in its table
     mode: str = ""  # the evaluation mode, where it is not the one of training
+    apart: str = ""  # as "seeds 40-44": seeds that few encodings of the table have
     custom: bool = False  # options were typed with the name: it was tuned by hand
     train_length: int
     cells: tuple[Cell, ...]
@@ -71,14 +72,20 @@ class Row:
     failures: tuple[tuple[int, str], ...]  # (seed, reason)
     runs: tuple[str, ...]
     notes: tuple[str, ...]
+    decoded: bool = False  # scored by decoding token by token
     tried: tuple[str, ...] = ()  # in a table of tuned encodings: the settings to choose from
     chosen: str = ""
     tuning_seconds: float | None = None  # CPU-seconds of the sweep
 
     @property
+    def aside(self) -> str:
+        """What tells it from its encoding's ranked row: the mode, the seeds; "" for that row."""
+        return ", ".join(words for words in (self.mode, self.apart) if words)
+
+    @property
     def plain(self) -> str:
-        """The label without the mode: equal for rows of the same weights."""
-        return self.label.removesuffix(f" ({self.mode})") if self.mode else self.label
+        """The label of its encoding's ranked row."""
+        return self.label.removesuffix(f" ({self.aside})")
 
     @property
     def metric(self) -> str:
@@ -95,15 +102,14 @@ class Row:
 class Line:
     """One encoding over the tasks of one protocol, in the order that `leaderboard.overview` gives.
 
-    `unseen` is the mean over all tasks, None unless each has a number; `partial` the mean over
-    those that have one.
+    `unseen` is the mean over the tasks that count, None unless each of them has a number.
     """
 
     label: str
     rows: tuple[Row | None, ...]  # by task; None: not run
+    counts: tuple[bool, ...]  # by task: whether it enters the mean
     unseen: Stat | None
-    partial: float | None
-    by_seed: tuple[tuple[int, float], ...]  # of the seeds that every task has
+    by_seed: tuple[tuple[int, float], ...]  # of the seeds that all of these tasks have
     step: float
     rank: int | None = None
     ranks: tuple[int, int] | None = None
@@ -118,8 +124,8 @@ class Line:
         return self.own[0].custom
 
     @property
-    def mode(self) -> str:
-        return self.own[0].mode
+    def aside(self) -> str:
+        return self.own[0].aside
 
     @property
     def encoding(self) -> str:
@@ -127,12 +133,18 @@ class Line:
 
     @property
     def plain(self) -> str:
-        return self.label.removesuffix(f" ({self.mode})") if self.mode else self.label
+        return self.label.removesuffix(f" ({self.aside})")
+
+    @property
+    def main(self) -> tuple[Row, ...]:
+        """The tasks that were run, of those that count."""
+        both = zip(self.rows, self.counts, strict=True)
+        return tuple(row for row, counts in both if counts and row is not None)
 
     @property
     def counted(self) -> int:
-        """How many tasks have a number."""
-        return sum(row.unseen is not None for row in self.own)
+        """How many of the tasks that count have a number."""
+        return sum(row.unseen is not None for row in self.main)
 
     @property
     def reach(self) -> float | None:

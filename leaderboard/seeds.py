@@ -1,4 +1,6 @@
-"""Seeds as they are typed."""
+"""Seeds as text, and texts as seeds."""
+
+from collections.abc import Iterable
 
 MOST = 10_000  # seeds in one span
 
@@ -21,3 +23,18 @@ def parse_seeds(text: str) -> list[int]:
     if len(set(seeds)) < len(seeds):
         raise ValueError(f"seeds {text!r} name a seed twice")
     return seeds
+
+
+def seeds_text(seeds: Iterable[int]) -> str:
+    """What `parse_seeds` reads as these seeds.
+
+    >>> seeds_text([7, 2, 0, 1])
+    '0-2,7'
+    """
+    spans: list[list[int]] = []
+    for seed in sorted(set(seeds)):
+        if spans and seed == spans[-1][-1] + 1:
+            spans[-1].append(seed)
+        else:
+            spans.append([seed])
+    return ",".join(f"{own[0]}-{own[-1]}" if own[1:] else f"{own[0]}" for own in spans)

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
 from importlib.resources import files
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,11 @@ from leaderboard import catalog as known
 from leaderboard.catalog import HOOKS, Catalog
 from leaderboard.curves import curves
 from leaderboard.data import runs_data, script, site_data, unseen_of
-from leaderboard.encoders import encoders
 from leaderboard.escape import script_json
 from leaderboard.files import write
-from leaderboard.findings import advice, disclosure
-from leaderboard.overview import bare_lines, main_tables, overview, protocols
+from leaderboard.findings import advice, disclosure, marked, untested
+from leaderboard.guess import guess, mean_guess
+from leaderboard.overview import bare_lines, counting, heads, main_tables, overview, protocols
 from leaderboard.papers.pages import figures_of
 from leaderboard.records import SITE_RECORDS, SITE_TABLES
 from leaderboard.relations import Relations, relation_maps
@@ -108,8 +109,11 @@ def _pages(
     top, below = common | {"root": ""}, common | {"root": "../"}
     main = main_tables(tables)
     lines = overview(main)
-    first = {"main": main, "lines": bare_lines(lines), "encoders": encoders(tables, catalog)}
-    yield "index.html", render("index.html", disclosure=disclosure(main, catalog), **first, **top)
+    rest = [table for table in leading(tables) if table.of_encoders and table not in main]
+    parts = [main] if main else []
+    parts += [list(some) for _, some in groupby(rest, key=lambda table: table.base)]
+    shown_ = [_overview(some, data["names"], catalog) for some in parts]
+    yield "index.html", render("index.html", main=main, overviews=shown_, **top)
     yield (
         "which.html",
         render("which.html", **advice(lines, main, _others(tables, main), catalog), **top),
@@ -141,6 +145,25 @@ def _pages(
     for record in records:
         page = render("run.html", record=record, unseen=unseen_of(record), **below)
         yield f"run/{record.run}.html", page
+
+
+def _overview(tables: Sequence[Table], names: dict[str, str], catalog: Catalog) -> dict[str, Any]:
+    """What the front page says of a protocol before its scripts run, and without them."""
+    lines, counts = overview(tables), counting(tables)
+    bare_ = bare_lines(lines)
+    guesses = [guess(table, catalog) for table in tables]
+    return {
+        "tables": tables,
+        "lines": bare_,
+        "heads": heads(tables),
+        "counts": sum(counts),
+        "seeds": text.seeds_of(bare_) if bare_ else [],
+        "names": marked(names, tables, catalog),
+        "disclosure": disclosure(tables, catalog),
+        "untested": untested(lines),
+        "guesses": [told.unseen for told in guesses] if tables[0].of_encoders else None,
+        "guess": mean_guess(guesses, counts),
+    }
 
 
 def _others(tables: Sequence[Table], main: Sequence[Table]) -> list[Table]:

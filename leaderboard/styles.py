@@ -34,8 +34,9 @@ def styles(rows: Iterable[Row] | Iterable[Points]) -> dict[str, Style]:
     """One style per label.
 
     A row's follows from its encoding's name alone, whatever else is drawn: the place in
-    colours.txt, or the name's hash. Options keep the colour; a mode is dotted with a cross. Curves
-    that are no rows differ by their order, unless their labels are names of colours.txt.
+    colours.txt, or the name's hash. Options keep the colour; a mode, and seeds apart, are dotted
+    with a cross. Curves that are no rows differ by their order, unless their labels are names of
+    colours.txt.
     """
     found = list(rows)
     points = sorted({one.label for one in found if isinstance(one, Points)})
@@ -47,8 +48,9 @@ def styles(rows: Iterable[Row] | Iterable[Points]) -> dict[str, Style]:
 
 
 def shown(rows: Iterable[Row]) -> list[Row]:
-    """The rows that a picture has by default: the best without custom options, of one mode."""
-    plain = [row for row in rows if not row.mode and any(cell.main for cell in row.cells)]
+    """The rows that a picture has by default: the best without custom options, of one mode, of
+    the seeds that count."""
+    plain = [row for row in rows if not row.aside and any(cell.main for cell in row.cells)]
     return ([row for row in plain if not row.custom] or plain)[:MOST]
 
 
@@ -59,7 +61,7 @@ def _of(row: Row) -> Style:
     if row.encoding != name:
         dash, marker = divmod(_digest(row.plain), len(MARKERS))
         own = replace(own, dash=DASHES[1 + dash % 2], marker=MARKERS[marker])
-    return replace(own, dash="dot", marker="cross") if row.mode else own
+    return replace(own, dash="dot", marker="cross") if row.aside else own
 
 
 def _style(at: int) -> Style:

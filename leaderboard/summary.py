@@ -2,6 +2,8 @@
 
 Runs are compared only within one table: same protocol, same task and the same settings in
 everything but seed and encoding. Another evaluation mode of the same weights is a row of its own.
+A seed counts in a table when at least half of its encodings without typed options have a done run
+of it; such an encoding's runs of other seeds are a row of their own, without a rank.
 Three rules keep words from turning into numbers:
 - a length that any seed cannot represent is the words "cannot represent", never 0;
 - the mean over unseen lengths is None, with the reason, unless every unseen length has a number;
@@ -10,7 +12,8 @@ Three rules keep words from turning into numbers:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby, takewhile
 from statistics import fmean, median
@@ -21,6 +24,7 @@ from leaderboard.ranks import ranked
 from leaderboard.rows import Cell, Row
 from leaderboard.schema import Record
 from leaderboard.scores import Score
+from leaderboard.seeds import seeds_text
 from leaderboard.tuning import values_text
 from pezoo.spec import bare
 
@@ -33,7 +37,10 @@ def table_key(record: Record) -> tuple[str, str, str]:
 
 
 def summarise(records: Iterable[Record]) -> list[Row]:
-    """One row per table, encoding and evaluation mode, best first; scores of the last step."""
+    """One row per table, encoding and evaluation mode, best first; scores of the last step.
+
+    Seeds that do not count make one more.
+    """
     runs = sorted(records, key=lambda r: (*_row_key(r), r.seed, r.finished, r.run))
     rows: list[Row] = []
     for _, table in groupby(runs, key=table_key):
@@ -41,12 +48,43 @@ def summarise(records: Iterable[Record]) -> list[Row]:
         every = [score for run in own for both in run.by_mode.values() for score in both.last]
         lengths = sorted({(score.length, score.seen) for score in every})
         made = [
-            _row([run for run in same if mode in run.by_mode], mode, lengths)
-            for same in (list(group) for _, group in groupby(own, key=_row_key))
+            _row([run for run in same if mode in run.by_mode], mode, lengths, apart)
+            for same, apart in _groups(own)
             for mode in sorted({mode for run in same for mode in run.by_mode})
         ]
         rows += ranked(_labelled(made))
     return rows
+
+
+def _typed(record: Record) -> bool:
+    """Whether options were typed with the name."""
+    return bare(record.encoding) != record.encoding
+
+
+def _groups(runs: Sequence[Record]) -> Iterator[tuple[list[Record], bool]]:
+    """The runs of each row of a table, and whether these are seeds that do not count.
+
+    Where none of such seeds is done, the row that counts tells that they failed.
+    """
+    counting = _counting(runs)
+    for _, group in groupby(runs, key=_row_key):
+        same = list(group)
+        others = {run.seed for run in same if not _typed(run)} - counting
+        if not any(run.status == "done" for run in same if run.seed in others):
+            others = set()
+        for apart in (False, True):
+            if some := [run for run in same if (run.seed in others) is apart]:
+                yield some, apart
+
+
+def _counting(runs: Sequence[Record]) -> set[int]:
+    """The seeds that count in one table; where no seed is common enough, all of them."""
+    done: dict[tuple[str, ...], set[int]] = defaultdict(set)
+    for run in runs:
+        if run.status == "done" and not _typed(run):
+            done[_row_key(run)].add(run.seed)
+    times = Counter(seed for seeds in done.values() for seed in seeds)
+    return {seed for seed, n in times.items() if 2 * n >= len(done)} or {run.seed for run in runs}
 
 
 def _row_key(record: Record) -> tuple[str, ...]:
@@ -58,17 +96,19 @@ def _labelled(rows: list[Row]) -> list[Row]:
     """The short name where it says which row is meant; else the options, else the version too."""
 
     def label(row: Row) -> str:
-        same = [other for other in rows if other.mode == row.mode]
+        same = [other for other in rows if other.aside == row.aside]
         name = row.encoding
         if sum(other.encoding == row.encoding for other in same) > 1:
             several = sum(other.spec == row.spec for other in same) > 1
             name = f"{row.spec} (version {row.version})" if several else row.spec
-        return f"{name} ({row.mode})" if row.mode else name
+        return f"{name} ({row.aside})" if row.aside else name
 
     return [replace(row, label=label(row)) for row in rows]
 
 
-def _row(runs: Sequence[Record], mode: str, lengths: Iterable[tuple[int, bool]]) -> Row:
+def _row(
+    runs: Sequence[Record], mode: str, lengths: Iterable[tuple[int, bool]], apart: bool
+) -> Row:
     """The row of runs that differ in the seed alone."""
     first, notes = runs[0], []
     protocol, task, settings, spec, version = _row_key(first)
@@ -79,11 +119,13 @@ def _row(runs: Sequence[Record], mode: str, lengths: Iterable[tuple[int, bool]])
         seed: {score.length: score for score in run.by_mode[mode].last}
         for seed, run in done.items()
     }
-    if any(score.method == "decoded" for own in results.values() for score in own.values()):
+    decoded = any(score.method == "decoded" for own in results.values() for score in own.values())
+    if decoded:
         notes.append("scored by decoding token by token")
     track = first.config.track
     cells = tuple(_cell(length, seen, results, track) for length, seen in lengths)
     by_seed, note = _unseen(cells, len(done))
+    step, seeds = _step(cells), {run.seed for run in runs}
     beside = [cell.beside for cell in cells if not cell.seen and cell.beside is not None]
     reach, reach_open = _reach(cells, first.train_length) if done else (None, False)
     return Row(
@@ -95,14 +137,15 @@ def _row(runs: Sequence[Record], mode: str, lengths: Iterable[tuple[int, bool]])
         spec=spec,
         version=version,
         mode=mode,
-        custom=bare(first.encoding) != first.encoding,
+        apart=f"seed{'s' * (len(seeds) > 1)} {seeds_text(seeds)}" if apart else "",
+        custom=_typed(first),
         train_length=first.train_length,
         cells=cells,
-        unseen=over_seeds(list(by_seed.values())) if by_seed else None,
+        unseen=over_seeds(list(by_seed.values()), step=step) if by_seed else None,
         unseen_note=note,
         unseen_beside=fmean(beside) if by_seed and beside else None,
         by_seed=tuple(by_seed.items()),
-        step=_step(cells),
+        step=step,
         reach=reach,
         reach_open=reach_open,
         trained=None if mode else _trained(done.values()),
@@ -110,6 +153,7 @@ def _row(runs: Sequence[Record], mode: str, lengths: Iterable[tuple[int, bool]])
         failures=tuple((r.seed, r.reason or "no reason given") for r in runs if r.status != "done"),
         runs=tuple(run.run for run in runs),
         notes=tuple(notes),
+        decoded=decoded,
         **_cost(done.values()),
         **_tuned(first),
     )
@@ -162,7 +206,7 @@ def _cell(length: int, seen: bool, results: Mapping[int, Mapping[int, Score]], t
     return Cell(
         length=length,
         seen=seen,
-        main=over_seeds(list(main.values()), counts),
+        main=over_seeds(list(main.values()), counts, len(main) / count),
         median=median(main.values()),
         beside=_mean(beside.values()),
         seeds=tuple(main.items()),

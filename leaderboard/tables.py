@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from leaderboard.escape import command_text
 from leaderboard.files import slug
 from leaderboard.rows import Row
 from leaderboard.schema import Record
+from leaderboard.seeds import seeds_text
 from leaderboard.summary import summarise, table_key
 from leaderboard.tuning import base, values_text
 
@@ -74,8 +76,15 @@ class Table:
         return sorted(flat("", self.first.shared()))
 
     def commands(self) -> list[str]:
-        """The commands that made the runs, each once."""
-        return sorted({command_text(record.provenance.command) for record in self.records})
+        """One that makes the ranked rows again, of the protocol's own settings; else those that
+        made the runs, each once."""
+        plain = [row for row in self.rows if not row.custom and not row.aside and row.seeds]
+        if self.policy != PROTOCOL or not plain:
+            return sorted({command_text(record.provenance.command) for record in self.records})
+        encodings = ",".join(sorted({row.encoding for row in plain}))
+        seeds = seeds_text(seed for row in plain for seed in row.seeds)
+        words = ["--protocol", self.base, "--task", self.first.task, "--pe", encodings]
+        return [command_text(shlex.join(["pezoo", "bench", *words, "--seeds", seeds]))]
 
 
 def tables(records: Sequence[Record], catalog: Catalog | None = None) -> list[Table]:

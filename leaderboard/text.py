@@ -13,6 +13,7 @@ from leaderboard.intervals import Stat, wilson
 from leaderboard.rows import EXACT, TOKENS, Cell, Line, Row
 from leaderboard.schema import Record
 
+RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 UNSEEN_BESIDE = {TOKENS: "unseen tokens", EXACT: "unseen exact"}
 
 CSV_HEADERS = [
@@ -21,7 +22,7 @@ CSV_HEADERS = [
     "exact_median", "token_mean", "correct", "count", "seeds", "failed", "unseen_mean",
     "unseen_low", "unseen_high", "unseen_note", "reach", "reach_open", "parameters",
     "encoding_parameters", "steps_per_second", "rank_first", "rank_last", "mode", "typed_options",
-    "chosen_setting", "settings_tried", "metric",
+    "chosen_setting", "settings_tried", "metric", "seeds_apart",
 ]  # fmt: skip
 
 
@@ -58,6 +59,32 @@ def unseen_text(row: Row, intervals: bool = True) -> str:
     return row.unseen_note or "-" if row.unseen is None else stat_text(row.unseen, intervals)
 
 
+def span_text(numbers: Iterable[int], between: str = " to ") -> str:
+    """From the least to the most.
+
+    >>> span_text([3, 1, 1]), span_text([2, 2])
+    ('1 to 3', '2')
+    """
+    low, *more = sorted(set(numbers))
+    return f"{low}{between}{more[-1]}" if more else f"{low}"
+
+
+def seeds_of(lines: Sequence[Line]) -> list[list[int]]:
+    """By task, the numbers of seeds that these lines have."""
+    columns_ = zip(*(line.rows for line in lines), strict=True)
+    return [[len(row.seeds) for row in rows if row and row.seeds] or [0] for rows in columns_]
+
+
+def fewer(row: Row, most: int) -> str:
+    """The number of its seeds, small and raised, where it is below that of its column.
+
+    >>> "12".translate(RAISED)
+    '¹²'
+    """
+    n = len(row.seeds)
+    return str(n).translate(RAISED) if 0 < n < most else ""
+
+
 def reach_text(row: Row) -> str:
     """`2.5x`, `≥5x` where every tested length passed, `0` for less than the training length."""
     if row.reach is None:
@@ -74,7 +101,7 @@ def seeds_text(row: Row) -> str:
 
 def rank_text(row: Row | Line) -> str:
     """`2`, `2 [1-3]` with the places that the paired tests leave possible, `(2)` for a row with
-    custom options, `-` where there is none."""
+    custom options, `-` where there is none; no brackets where no pair was tested."""
     if row.rank is None:
         return "-"
     place = f"({row.rank})" if row.custom else str(row.rank)
@@ -101,7 +128,7 @@ def columns(row: Row, intervals: bool = True) -> dict[str, str]:
         UNSEEN_BESIDE[row.other]: percent(row.unseen_beside),
         "reach": reach_text(row),
         "parameters": "-" if row.parameters is None else f"{row.parameters}",
-        "steps/s": "-" if row.steps_per_second is None else f"{row.steps_per_second:.1f}",
+        "CPU s": "-" if row.cpu_seconds is None else f"{row.cpu_seconds:.0f}",
     }
 
 
@@ -189,7 +216,7 @@ def _csv_line(row: Row, cell: Cell) -> list[object]:
         *((unseen.mean, unseen.low, unseen.high) if unseen else [None] * 3), row.unseen_note,
         row.reach, row.reach_open, row.parameters, row.encoding_parameters, row.steps_per_second,
         *(row.ranks or (None, None)), row.mode, row.custom, row.chosen, len(row.tried) or None,
-        row.metric,
+        row.metric, row.apart,
     ]  # fmt: skip
 
 

@@ -138,18 +138,18 @@ def _columns(
     intervals: bool,
     more: bool,
 ) -> tuple[list[str], list[list[str]]]:
-    """`more`: with reach, seeds, parameters and speed."""
+    """`more`: with reach, seeds and CPU seconds."""
     heads = ["encoding", "rank", "unseen", *(str(rows[0].cells[at].length) for at in lengths)]
-    heads += ["reach", "seeds", "steps/s"] if more else []
+    heads += ["reach", "seeds", "CPU s"] if more else []
     cells = []
     for row in rows:
         scores = [row.cells[at] for at in lengths]
         shown_ = [stat_text(c.main, intervals) if c.main else _short(c.status) for c in scores]
-        line = [names[row.label], "" if row.mode else rank_text(row)]
+        line = [names[row.label], "" if row.aside else rank_text(row)]
         line += [_short(unseen_text(row, intervals)), *shown_]
         if more:
             failed = f", {len(row.failures)} failed" if row.failures else ""
-            line += [reach_text(row), f"{len(row.seeds)}{failed}", columns(row)["steps/s"]]
+            line += [reach_text(row), f"{len(row.seeds)}{failed}", columns(row)["CPU s"]]
         cells.append(line)
     return heads, cells
 

@@ -14,7 +14,7 @@
   PZ.look = (label) => PZ.own(window.DATA.styles, label) || ["#1f78c1", "solid", "circle"];
   // The curves that a chart has by default: the best, without variants and modes.
   PZ.leaders = (rows) => {
-    const plain = rows.filter((row) => !row.mode && row.cells.some((cell) => cell.main));
+    const plain = rows.filter((row) => !row.aside && row.cells.some((cell) => cell.main));
     const bare = plain.filter((row) => !row.custom);
     return (bare.length ? bare : plain).slice(0, FEW);
   };
@@ -238,9 +238,9 @@
     const box = (row) => el("label", { class: "check", title: row.label },
       el("input", { type: "checkbox", value: row.label, checked: picked.includes(row.label), onchange: () => pick([...host.querySelectorAll("input:checked")].map((one) => one.value)) }),
       el("span", { class: "dot", style: "background:" + PZ.look(row.other ? row.plain : row.label)[0] }), PZ.short(row.label));
-    const [plain, others] = [rows.filter((row) => !row.custom && !row.mode), rows.filter((row) => row.custom || row.mode)];
+    const [plain, others] = [rows.filter((row) => !row.custom && !row.aside), rows.filter((row) => row.custom || row.aside)];
     host.replaceChildren(host.querySelector("legend"), ...plain.map(box),
-      ...(others.length ? [el("details", { open: open || others.some((row) => picked.includes(row.label)) }, el("summary", {}, others.length + " variants and evaluation modes"), others.map(box))] : []));
+      ...(others.length ? [el("details", { open: open || others.some((row) => picked.includes(row.label)) }, el("summary", {}, others.length + " variants, evaluation modes, other seeds"), others.map(box))] : []));
     if (focused !== null) [...host.querySelectorAll("input")].find((one) => one.value === focused)?.focus();
   };
 })();

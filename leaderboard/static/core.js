@@ -1,6 +1,6 @@
 "use strict";
 // What all pages share: building elements from text, the state in the address, numbers as text,
-// statistics, downloads, the theme. Texts from records only ever become text nodes.
+// downloads, the theme. Texts from records only ever become text nodes.
 window.PZ = (function () {
   const root = document.body.dataset.root;
   const own = (object, key) => (Object.hasOwn(object, key) ? object[key] : undefined);
@@ -79,60 +79,9 @@ window.PZ = (function () {
   function rank(row) {
     if (row.rank === null) return "–";
     const place = row.custom ? "(" + row.rank + ")" : String(row.rank);
-    const [first, last] = row.ranks;
+    const [first, last] = row.ranks ?? [];
     return first === last ? place : place + " [" + first + "–" + last + "]";
   }
-
-  // Statistics: Student's t over seeds, as leaderboard/intervals.py has it.
-  const mean = (values) => values.reduce((sum, value) => sum + value, 0) / values.length;
-  const deviation = (values) => Math.sqrt(values.reduce((sum, value) => sum + (value - mean(values)) ** 2, 0) / (values.length - 1));
-  function stat(values, floor = 0, step = 0) {
-    const middle = mean(values);
-    if (values.length < 2) return { mean: middle, low: null, high: null, n: values.length };
-    const t = window.DATA.t[Math.min(values.length - 1, window.DATA.t.length) - 1];
-    const half = (t * Math.max(deviation(values), step)) / Math.sqrt(values.length);
-    return { mean: middle, low: Math.max(floor, middle - half), high: Math.min(1, middle + half), n: values.length };
-  }
-  // Pairs of {by_seed: [[seed, value], ...], step} by paired t tests with Holm's correction over all of
-  // them, as leaderboard/comparisons.py has it. Each: {first, second, mean, low, high, n, p, adjusted}.
-  function compare(lines) {
-    const found = lines.flatMap((first, at) => lines.slice(at + 1).map((second) => ({ first, second, ...paired(first, second) })));
-    const tested = found.filter((one) => one.p !== undefined).sort((a, b) => a.p - b.p);
-    let highest = 0;
-    tested.forEach((one, at) => (one.adjusted = highest = Math.max(highest, Math.min(1, (tested.length - at) * one.p))));
-    return found;
-  }
-  // (first, second) -> their pair, corrected for all pairs of the table. A line with custom options, or
-  // of another evaluation mode, changes no other line's result.
-  function pairs(lines) {
-    const plain = lines.filter((line) => !line.custom && !line.mode);
-    const all = compare(plain);
-    return (first, second) => {
-      const custom = [first, second].filter((line) => line.custom || line.mode);
-      const found = (custom.length ? compare([...custom, ...plain]) : all).find((one) => [one.first, one.second].every((line) => line === first || line === second));
-      return found.first === first || found.p === undefined ? found : { ...found, mean: -found.mean, low: -found.high, high: -found.low };
-    };
-  }
-  function paired(first, second) {
-    const other = new Map(second.by_seed);
-    const values = first.by_seed.filter(([seed]) => other.has(seed)).map(([seed, value]) => value - other.get(seed));
-    if (values.length < 2) return null;
-    const step = Math.max(first.step, second.step);
-    const t = (Math.abs(mean(values)) * Math.sqrt(values.length)) / Math.max(deviation(values), step);
-    return { ...stat(values, -1, step), p: t > 1e-9 ? tail(t, values.length - 1) : 1 };
-  }
-  // Two-sided p of Student's t; exact for whole degrees of freedom (Abramowitz & Stegun 26.7.3-4).
-  function tail(t, freedom) {
-    const angle = Math.atan(t / Math.sqrt(freedom));
-    const [sine, cosine, odd] = [Math.sin(angle), Math.cos(angle), freedom % 2];
-    let term = odd ? cosine : 1, sum = freedom > 1 ? term : 0;
-    for (let k = odd ? 2 : 1; k <= freedom - 3; k += 2) sum += term *= (cosine * cosine * k) / (k + 1);
-    return 1 - (odd ? (2 / Math.PI) * (angle + sine * sum) : sine * sum);
-  }
-  // 1: the first is better, -1: the second, 0: not distinguishable.
-  const sign = (pair) => (pair.p === undefined || pair.adjusted >= window.DATA.level ? 0 : pair.mean > 0 ? 1 : -1);
-  // 0 is outside the pair's own interval, and only the correction takes the difference away.
-  const weak = (pair) => pair.p !== undefined && !sign(pair) && pair.p < window.DATA.level;
 
   // Downloads. A text that a spreadsheet could take for a formula gets an apostrophe.
   const FORMULA = /^[\s'"]*[=+\-@\uff1d\uff0b\uff0d\uff20|%]/;
@@ -240,13 +189,6 @@ window.PZ = (function () {
     return "All encodings alike with changed settings (" + table.protocol + "): " + table.name + ".";
   }
 
-  // Whose options were chosen on results that are shown, of the rows with these labels; "" for none.
-  function disclosed(tables, labels) {
-    const found = tables.flatMap((table) => table.rows.filter((row) => row.chosen_here && labels.includes(row.label)).map((row) => [row.bare, table.task]));
-    const listed = (at) => [...new Set(found.map((one) => one[at]))].sort().join(", ").replace(/, ([^,]*)$/, " and $1");
-    return found.length ? "† Options of " + listed(0) + " were chosen on results of " + listed(1) + "; those of the other encodings were not." : "";
-  }
-
   // Names: the short one of a label, and a long one that may break after an underscore alone; in
   // legends, where all options are written out, after a comma or bracket.
   const short = (label) => own(window.DATA.names, label) ?? label;
@@ -261,13 +203,14 @@ window.PZ = (function () {
   const href = (page) => root + page;
   function encodingLink(row) {
     const known = own(window.DATA.encodings, row.bare);
-    const name = breakable(row.mode && row.below ? row.mode : short(row.label));
+    const name = breakable(row.aside && row.below ? row.aside : short(row.label));
     return el("span", { class: "name", title: row.spec }, known ? el("a", { href: href(known.page) + kept() }, name) : name, badges(row));
   }
   function badges(row) {
     return [
       row.chosen_words && [row.chosen_words, "options of this encoding were chosen on results of tasks in this table"],
       row.mode && ["same weights", "another way of evaluating the same trained weights; it has no rank"],
+      row.apart && ["other seeds", "seeds that fewer than half of the encodings have; it has no rank"],
       row.custom && ["custom options", "options typed with the name, so tuned by hand; counts for no other place"],
       row.other && ["protocol's rows", "a run without the changed settings, for comparison"],
       row.few && !row.few_all && ["few seeds", row.seeds.length + " seed(s); the protocol asks for more"],
@@ -297,7 +240,7 @@ window.PZ = (function () {
   dark.addEventListener("change", words);
   words();
 
-  return { root, own, el, state, page, number, percent, interval, times, reach, rank, mean, stat, pairs, sign, weak,
+  return { root, own, el, state, page, number, percent, interval, times, reach, rank,
     csv, downloads, save, fileName, plainTable, select, toggle, put, choose, policyWords, href, encodingLink, nameColumn, badges,
-    short, breakable, legend, kept, disclosed };
+    short, breakable, legend, kept };
 })();

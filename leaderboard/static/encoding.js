@@ -9,8 +9,8 @@
 
   const columns = [
     { key: "task", title: "task", value: ({ table }) => table.task, cell: ({ table }) => el("a", { href: PZ.href(PZ.own(window.DATA.tasks, table.task).page) + PZ.kept() }, table.task), align: "left", start: "asc" },
-    { key: "encoding", title: "as", value: ({ row }) => row.label, cell: ({ row }) => el("span", { class: "name", title: row.spec }, PZ.breakable(PZ.short(row.label)), PZ.badges({ ...row, earlier: table.version, chosen_words: row.chosen_here && !row.mode ? "options chosen on this task" : "" })), align: "left", css: "wrap", start: "asc" },
-    { key: "rank", title: "rank", value: ({ row }) => row.rank, cell: ({ row, table }) => (row.mode ? "" : PZ.rank(row) + " of " + table.rows.filter((one) => one.rank !== null).length), start: "asc" },
+    { key: "encoding", title: "as", value: ({ row }) => row.label, cell: ({ row }) => el("span", { class: "name", title: row.spec }, PZ.breakable(PZ.short(row.label)), PZ.badges({ ...row, earlier: table.version, chosen_words: row.chosen_here && !row.aside ? "options chosen on this task" : "" })), align: "left", css: "wrap", start: "asc" },
+    { key: "rank", title: "rank", value: ({ row }) => row.rank, cell: ({ row, table }) => (row.aside ? "" : PZ.rank(row) + " of " + table.rows.filter((one) => one.rank !== null).length), start: "asc" },
     { key: "unseen", title: "unseen mean, %", value: ({ row }) => scaled(row.unseen?.mean), cell: ({ row }) => (row.unseen ? el("span", {}, percent(row.unseen.mean), el("small", {}, interval(row.unseen.low, row.unseen.high))) : el("span", { class: "words" }, row.unseen_note)) },
     { key: "low", title: "low", hide: true, value: ({ row }) => scaled(row.unseen?.low) },
     { key: "high", title: "high", hide: true, value: ({ row }) => scaled(row.unseen?.high) },
@@ -18,7 +18,6 @@
     { key: "seeds", title: "seeds", value: ({ row }) => row.seeds.length },
     { key: "parameters", title: "parameters", value: ({ row }) => row.parameters, cell: ({ row }) => PZ.number(row.parameters) },
     { key: "own_parameters", title: "its own", value: ({ row }) => row.encoding_parameters, cell: ({ row }) => PZ.number(row.encoding_parameters), help: "parameters that belong to the encoding" },
-    { key: "speed", title: "steps/s", value: ({ row }) => row.steps_per_second, cell: ({ row }) => PZ.number(row.steps_per_second, 1) },
     { key: "cpu", title: "CPU seconds", value: ({ row }) => row.cpu_seconds, cell: ({ row }) => PZ.number(row.cpu_seconds), start: "asc" },
     { key: "memory", title: "peak MB", value: ({ row }) => row.peak_memory_mb, cell: ({ row }) => PZ.number(row.peak_memory_mb), start: "asc" },
     { key: "chosen", title: "tuned to", value: ({ row }) => row.chosen, cell: ({ row }) => el("span", { title: row.tried.join("\n") }, row.chosen || "–", row.chosen && el("small", {}, "of " + row.tried.length + " tried" + (row.tuning_seconds === null ? "" : ", " + PZ.number(row.tuning_seconds) + " CPU-seconds"))), align: "left", css: "wrap" },
@@ -35,12 +34,12 @@
   PZ.page(function () {
     const { tables, controls } = PZ.choose((t) => t.rows.some((row) => row.bare === name));
     const [dots, dotsPick] = PZ.toggle("dots", "every seed");
-    const lines = tables.flatMap((table) => table.rows.filter((row) => row.bare === name).map((row) => ({ table, row, mode: row.mode })));
+    const lines = tables.flatMap((table) => table.rows.filter((row) => row.bare === name).map((row) => ({ table, row })));
     document.querySelectorAll("#h-curve, #h-table, #h-runs").forEach((head) => (head.parentElement.hidden = !lines.length && head.id !== "h-table"));
-    PZ.grid("table", { name: name + ".tasks", label: name + " on all tasks", columns, rows: lines, sub: (line) => Boolean(line.mode), sort: "task-asc", state: true, empty: "No records yet." });
+    PZ.grid("table", { name: name + ".tasks", label: name + " on all tasks", columns, rows: lines, sub: ({ row }) => Boolean(row.aside), sort: "task-asc", state: true, empty: "No records yet." });
     if (!lines.length) return;
     PZ.put("filters", [...controls, dotsPick]);
-    const plain = lines.filter(({ row }) => !row.mode && !row.custom);
+    const plain = lines.filter(({ row }) => !row.aside && !row.custom);
     const drawn = (plain.length ? plain : lines).slice(0, 8);
     PZ.chart("curve", {
       name, title: "Accuracy of " + name + " against length, one line per task",

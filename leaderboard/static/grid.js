@@ -40,7 +40,9 @@ PZ.grid = (function () {
     });
     const body = el("tbody");
     const more = el("button", { type: "button", onclick: () => ((most += 5 * PAGE), fill()) });
-    const table = el("table", { class: "grid", "aria-label": label }, el("thead", {}, el("tr", {}, heads)), body);
+    // Rows that stay where they are: `under` the heads and at the `foot`, texts by a column's key.
+    const fixed = (texts) => el("tr", {}, visible.map((column) => el(column.first ? "th" : "td", { scope: column.first ? "row" : null, class: column.align === "left" ? "left" : null }, texts[column.key] ?? "")));
+    const table = el("table", { class: "grid", "aria-label": label }, el("thead", {}, el("tr", {}, heads), options.under ? fixed(options.under) : null), body, options.foot ? el("tfoot", {}, fixed(options.foot)) : null);
     host.replaceChildren(
       el("div", { class: "tools" }, options.search === false || rows.length < 6 ? null : el("label", { for: search.id }, el("span", {}, "Search"), search), count, PZ.downloads(name, files)),
       el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": label }, table), el("p", { class: "more" }, more));

@@ -7,7 +7,7 @@
   const shown = (row, show) => ({ unseen: percent(row.unseen.mean), reach: PZ.reach(row), token: percent(row.unseen_beside), cost: PZ.number(row.cpu_seconds) }[show]);
   const number = (row, show) => ({ unseen: 100 * row.unseen.mean, reach: row.reach, token: 100 * row.unseen_beside, cost: row.cpu_seconds }[show]);
 
-  function cell(at, show) {
+  function cell(at, show, most) {
     return (line, host) => {
       const row = line.rows[at];
       if (!row) return el("span", { class: "words" }, "not run");
@@ -16,9 +16,9 @@
       host.style.setProperty("--share", Math.max(0, Math.min(1, row.unseen.mean)).toFixed(3));
       const more = [
         (percent(row.unseen.mean) + " % " + interval(row.unseen.low, row.unseen.high)).trim(), row.seeds.length > 1 ? row.seeds.length + " seeds: " + row.by_seed.map(([, value]) => percent(value)).join(", ") : "one seed",
-        row.mode ? "" : "rank " + PZ.rank(row), "reach " + PZ.reach(row), row.chosen && "chosen: " + row.chosen + " of " + row.tried.length, row.chosen_here && "† options were chosen on this task",
+        row.aside ? "" : "rank " + PZ.rank(row), "reach " + PZ.reach(row), row.chosen && "chosen: " + row.chosen + " of " + row.tried.length, row.chosen_here && "† options were chosen on this task",
       ].filter(Boolean).join("\n");
-      return el("span", { title: more }, shown(row, show), row.chosen_here ? el("sup", {}, "†") : "");
+      return el("span", { title: more }, shown(row, show), row.chosen_here ? el("sup", {}, "†") : "", row.seeds.length < most ? el("sup", { class: "seeds" }, String(row.seeds.length)) : "");
     };
   }
   // Words sort behind every number, and stand in files.
@@ -26,24 +26,35 @@
   const inFile = (at, show) => (line) => (line.rows[at] ? (line.rows[at].unseen ? number(line.rows[at], show) : line.rows[at].unseen_note) : "not run");
   const end = (at, which) => (line) => (line.rows[at]?.unseen?.[which] == null ? null : 100 * line.rows[at].unseen[which]);
 
-  function columns(overview, show) {
+  const seedsOf = (lines, at) => lines.map((line) => line.rows[at]?.seeds.length).filter(Boolean);
+  function columns(overview, show, lines) {
     const several = overview.tasks.length > 1;
     const size = (line) => Math.max(0, ...line.rows.filter(Boolean).map((row) => row.parameters ?? 0)) || null;
     const scaled = (key) => (line) => (line[key] === null ? null : 100 * line[key]);
     return [
       PZ.nameColumn({ cell: (line) => PZ.encodingLink(line) }),
-      { key: "rank", title: "rank", value: (line) => line.rank, cell: (line) => (line.mode ? "" : PZ.rank(line)), start: "asc", help: "by the mean over the tasks; [places that the tests leave possible]" },
+      { key: "rank", title: "rank", value: (line) => line.rank, cell: (line) => (line.aside ? "" : PZ.rank(line)), start: "asc", help: "by the mean over the tasks; [places that the tests leave possible]" },
       ...(several ? [
-        { key: "unseen", title: "mean, %", value: scaled("mean"), cell: (line) => (line.mean === null ? el("span", { class: "words", title: "a mean only where every task has a number" }, line.counted + " of " + overview.tasks.length + " tasks") : el("span", { title: line.low === null ? "no interval: fewer than two seeds on some task" : interval(line.low, line.high) + " 95 % over seeds" }, percent(line.mean))), help: "exact match over unseen lengths, mean over the tasks" },
+        { key: "unseen", title: "mean, %", value: scaled("mean"), cell: (line) => (line.mean === null ? el("span", { class: "words", title: "a mean only where each of them has a number" }, line.counted + " of " + overview.counts + " tasks") : el("span", { title: line.low === null ? "no interval: fewer than two seeds on some task, or different seeds" : interval(line.low, line.high) + " 95 % over seeds" }, percent(line.mean))), help: "over unseen lengths, mean over the tasks that at least half of the encodings ran" },
         { key: "low", title: "mean, low", hide: true, value: scaled("low") }, { key: "high", title: "mean, high", hide: true, value: scaled("high") },
       ] : []),
       ...overview.tasks.flatMap((task, at) => [
-        { key: "t_" + task, title: task, value: value(at, show), file: inFile(at, show), cell: cell(at, show), help: WORDS[show] },
+        { key: "t_" + task, title: overview.heads[at], value: value(at, show), file: inFile(at, show), cell: cell(at, show, Math.max(...seedsOf(lines, at))), help: WORDS[show] },
         ...(show === "unseen" ? ["low", "high"].map((which) => ({ key: which + "_" + task, title: task + ", " + which, hide: true, value: end(at, which) })) : []),
       ]),
-      { key: "cost", title: "CPU s", value: (line) => line.cost, cell: (line) => PZ.number(line.cost), start: "asc", help: "CPU seconds of training a run: the mean over seeds, of these the mean over the tasks run; compare only on one device" },
+      { key: "cost", title: "CPU s", value: (line) => line.cost, cell: (line) => PZ.number(line.cost), start: "asc", help: "CPU seconds of training a run: the mean over seeds, of these the median over the tasks; compare only on one device" },
       { key: "parameters", title: "parameters", value: size, cell: (line) => PZ.number(size(line)), start: "asc" },
     ];
+  }
+
+  // How many seeds a column has, and what a guess gets that ignores the prompt: by key.
+  function under(overview, lines) {
+    const span = (own) => (own.length ? [...new Set([Math.min(...own), Math.max(...own)])].join("–") : "");
+    return { encoding: "seeds", ...Object.fromEntries(overview.tasks.map((task, at) => ["t_" + task, span(seedsOf(lines, at))])) };
+  }
+  function foot(overview, order, show) {
+    if (overview.guess === null || show !== "unseen") return null;
+    return { encoding: "guess", unseen: percent(overview.guess), ...Object.fromEntries(order.map((table) => ["t_" + table.task, percent(table.guess)])) };
   }
 
   // A thumbnail: mean curves, the trained lengths in grey. The task's page has axes and intervals.
@@ -83,9 +94,9 @@
   // A line with the rows of its tasks, and what the name's column needs.
   function filled(line, tables) {
     const rows = tables.map((table) => table.rows.find((row) => row.label === line.label) ?? null);
-    const own = rows.filter(Boolean), first = own[0], count = own.filter((row) => row.chosen_here).length;
-    return { ...line, rows, custom: first.custom, mode: first.mode, bare: first.bare, plain: first.plain, spec: first.spec, below: true, version: first.version, seeds: first.seeds,
-      few: own.some((row) => row.few), old: own.some((row) => row.old), chosen_words: count && !first.mode ? "options chosen on " + count + " of these tasks" : "" };
+    const own = rows.filter(Boolean), first = own[0], fewest = own.reduce((a, b) => (b.seeds.length < a.seeds.length ? b : a)), count = own.filter((row) => row.chosen_here).length;
+    return { ...line, rows, custom: first.custom, mode: first.mode, apart: first.apart, aside: first.aside, bare: first.bare, plain: first.plain, spec: first.spec, below: true, version: first.version, seeds: fewest.seeds,
+      few: own.some((row) => row.few), old: own.some((row) => row.old), chosen_words: count && !first.aside ? "options chosen on " + count + " of these tasks" : "" };
   }
 
   if (window.innerWidth < 500) document.querySelector(".choices").open = false;
@@ -98,14 +109,15 @@
     all.forEach((line) => (line.few_all = fewAll));
     const has = (test) => all.filter(test).length;
     const [show, showPick] = PZ.select("show", "Cells show", Object.entries(WORDS));
-    const [variants, variantsPick] = has((line) => line.custom && !line.mode) ? PZ.toggle("variants", "show variants (" + has((line) => line.custom && !line.mode) + ")", has((line) => !line.custom) === 0) : [true, null];
-    const [modes, modesPick] = has((line) => line.mode) ? PZ.toggle("modes", "show evaluation modes") : [true, null];
+    const [variants, variantsPick] = has((line) => line.custom && !line.aside) ? PZ.toggle("variants", "show variants (" + has((line) => line.custom && !line.aside) + ")", has((line) => !line.custom) === 0) : [true, null];
+    const [modes, modesPick] = has((line) => line.aside) ? PZ.toggle("modes", "show evaluation modes" + (has((line) => line.apart) ? " and other seeds" : "")) : [true, null];
     PZ.put("filters", [...controls, showPick, variantsPick, modesPick]);
-    const lines = all.filter((line) => (variants || !line.custom) && (modes || !line.mode));
+    const lines = all.filter((line) => (variants || !line.custom) && (modes || !line.aside));
     document.getElementById("policy").textContent = PZ.policyWords(order[0]) + " " + order[0].about + (fewAll ? " Every encoding has fewer seeds than the " + order[0].protocol_seeds + " that the protocol asks for." : "");
-    document.getElementById("disclosure").textContent = PZ.disclosed(order, lines.map((line) => line.label));
+    document.getElementById("untested").textContent = overview.untested;
+    document.getElementById("disclosure").textContent = overview.disclosure;
     const label = order.length > 1 ? "mean, %" : order[0].task;
-    PZ.grid("map", { name: "overview", label: "Encodings and tasks, by " + label, columns: columns(overview, show), rows: lines, sub: (line) => Boolean(line.mode), sort: order.length > 1 ? "unseen-desc" : "t_" + order[0].task + "-desc", given: true, state: true });
+    PZ.grid("map", { name: "overview", label: "Encodings and tasks, by " + label, columns: columns(overview, show, lines), rows: lines, sub: (line) => Boolean(line.aside), under: under(overview, lines), foot: foot(overview, order, show), sort: order.length > 1 ? "unseen-desc" : "t_" + order[0].task + "-desc", given: true, state: true });
     PZ.legend("legend", lines);
     document.getElementById("tasks").replaceChildren(...order.map(card));
   });

@@ -8,7 +8,7 @@
   const scaled = (value) => (value === null || value === undefined ? null : 100 * value);
   const columns = (table) => [
     PZ.nameColumn(),
-    { key: "rank", title: "rank", value: (row) => row.rank, cell: (row) => (row.mode || row.other ? "" : PZ.rank(row)), start: "asc", help: "by unseen mean; [places that the tests leave possible]" },
+    { key: "rank", title: "rank", value: (row) => row.rank, cell: (row) => (row.aside || row.other ? "" : PZ.rank(row)), start: "asc", help: "by unseen mean; [places that the tests leave possible]" },
     ...(table.rows.some((row) => row.chosen) ? [{ key: "chosen", title: "setting", value: (row) => row.chosen, cell: (row) => el("span", { title: row.tried.join("\n") }, row.chosen, el("small", {}, "of " + row.tried.length + " tried" + (row.tuning_seconds === null ? "" : ", " + PZ.number(row.tuning_seconds) + " CPU-seconds"))), align: "left", css: "wrap" }] : []),
     { key: "seeds", title: "seeds", value: (row) => row.seeds.length, cell: (row) => el("span", {}, String(row.seeds.length), row.failures.length ? el("small", { title: row.failures.map(([seed, why]) => "seed " + seed + ": " + why).join("\n") }, row.failures.length + " failed") : "") },
     { key: "unseen", title: "unseen mean, %", value: (row) => scaled(row.unseen?.mean), cell: (row, host) => share(host, row.unseen?.mean, interval(row.unseen?.low, row.unseen?.high), row.unseen_note) },
@@ -24,7 +24,7 @@
     }),
     { key: "token", title: table.other === "exact match" ? "unseen exact, %" : "unseen tokens, %", value: (row) => scaled(row.unseen_beside), cell: (row) => percent(row.unseen_beside), help: table.guess === null ? "" : "a guess that ignores the prompt: " + percent(table.guess) + " %" },
     { key: "parameters", title: "parameters", value: (row) => row.parameters, cell: (row) => PZ.number(row.parameters), start: "asc" },
-    { key: "speed", title: "steps/s", value: (row) => row.steps_per_second, cell: (row) => PZ.number(row.steps_per_second, 1) },
+    { key: "cost", title: "CPU s", value: (row) => row.cpu_seconds, cell: (row) => PZ.number(row.cpu_seconds), start: "asc", help: "CPU seconds of training a run, the mean over seeds" },
     { key: "runs", title: "runs", value: (row) => row.runs.length, cell: (row) => el("span", { class: "runs" }, row.runs.map((run, at) => el("a", { href: PZ.href("run/" + run + ".html"), "aria-label": "Run " + run }, String(row.run_seeds[at])))), align: "left", sort: false },
   ];
 
@@ -44,7 +44,7 @@
   // A run with other settings beside the protocol's own rows, which it takes no rank among.
   function beside(table, own) {
     const at = (row, of, length) => row.cells[of.lengths.indexOf(length)] ?? { status: "not tested", main: null, beside: null, seeds: [] };
-    return own.rows.filter((row) => !row.custom && !row.mode).map((row) => ({ ...row, rank: null, other: true, label: row.label + (own.version ? " (earlier version)" : " (protocol's own)"), plain: row.label, after: "",
+    return own.rows.filter((row) => !row.custom && !row.aside).map((row) => ({ ...row, rank: null, other: true, label: row.label + (own.version ? " (earlier version)" : " (protocol's own)"), plain: row.label, after: "",
       ...(own.lengths.join() === table.lengths.join() ? {} : { unseen: null, unseen_note: "other lengths", unseen_beside: null, by_seed: [] }),
       cells: table.lengths.map((length) => at(row, own, length)) }));
   }
@@ -79,10 +79,10 @@
     const words = table.guess === null ? "" : " A guess that ignores the prompt" + (table.guess_knows ? " and knows the length" : "") + " gets " + percent(table.guess) + " % of the tokens right" + (table.guess_knows || table.metric === "token accuracy" ? "." : " without the answer's end, and hardly ever a whole answer.");
     document.getElementById("facts").textContent = PZ.policyWords(table) + " " + table.about + " Trained to length " + table.train + "." + words + (table.protocol_seeds ? " The protocol asks for " + table.protocol_seeds + " seeds" + (fewAll ? "; no encoding has them yet." : ".") : "")
       + (others ? " Your run against the protocol's rows" + (own.version ? " (" + own.version + ")" : "") + ", unranked: their settings differ." : "");
-    document.getElementById("disclosure").textContent = PZ.disclosed([table], table.rows.map((row) => row.label));
+    document.getElementById("disclosure").textContent = table.disclosure;
     draw(table, rows, { dots, measure });
-    const named = rows.map((row) => ({ ...row, few_all: fewAll, below: true, chosen_words: row.chosen_here && !row.mode ? "options chosen on this task" : "" }));
-    PZ.grid("table", { name: table.base + "." + name + ".table", label: name + ": encodings", columns: columns(table), rows: named, sub: (row) => Boolean(row.mode), sort: "unseen-desc", given: !others, state: true });
+    const named = rows.map((row) => ({ ...row, few_all: fewAll, below: true, chosen_words: row.chosen_here && !row.aside ? "options chosen on this task" : "" }));
+    PZ.grid("table", { name: table.base + "." + name + ".table", label: name + ": encodings", columns: columns(table), rows: named, sub: (row) => Boolean(row.aside), sort: "unseen-desc", given: !others, state: true });
     PZ.legend("legend", rows);
   });
 })();

@@ -76,7 +76,7 @@ OURS = {
     "button", "p", "h1", "h2", "h3", "div", "dl", "dt", "dd", "code", "pre", "details", "summary",
     "section", "table", "thead", "tbody", "tr", "th", "td", "noscript", "img", "br", "ul", "li",
     "footer", "b", "i", "em", "sub", "sup", "fieldset", "legend", "figure", "svg", "path", "text",
-    "tspan",
+    "tspan", "tfoot",
 }  # fmt: skip
 NAMES = {
     "aria-current", "aria-label", "aria-labelledby", "aria-live", "charset", "class", "content",
@@ -84,7 +84,7 @@ NAMES = {
     "hidden", "href", "http-equiv", "id", "lang", "name", "open", "rel", "role", "scope", "src",
     "tabindex", "type", "alt", "colspan", "property", "title", "aria-hidden",
     "d", "fill", "height", "stroke", "stroke-dasharray", "stroke-dashoffset", "transform",
-    "viewbox", "width", "x", "xmlns", "y",
+    "viewbox", "width", "x", "xmlns", "y", "style",
 }  # fmt: skip
 
 
@@ -104,6 +104,8 @@ def test_whatever_a_record_holds_pages_hold_only_our_markup(data, raw, tmp_path_
             page.feed(path.read_text(encoding="utf-8"))
             assert set(page.tags) <= OURS
             assert {name for name, _ in page.attributes} <= NAMES
+            looks = [value or "" for name, value in page.attributes if name == "style"]
+            assert all(re.fullmatch(r"--share: [01]\.\d{3}", look) for look in looks)
             links = [value or "" for name, value in page.attributes if name in ("href", "src")]
             assert not [link for link in links if re.match(r"[^/#]*:", link) and link != "data:,"]
         elif path.suffix == ".svg":

@@ -19,14 +19,12 @@ def covered(dash, length):
 
 def test_alone_nothing_changes():
     overlaps = Overlaps([[FLAT], [[(100.0, 60.0), (200.0, 60.0)]]])
-    assert not overlaps
     assert overlaps.dash(0, *FLAT[:2]) is None
     assert overlaps.aside(0, FLAT[0]) == 0
 
 
 def test_only_what_coincides_takes_turns():
     overlaps = Overlaps([[FLAT], [FALL], [FLAT]])
-    assert overlaps
     assert overlaps.dash(1, *FALL) is None
     assert overlaps.aside(1, FALL[1]) == 0
     assert [overlaps.aside(at, FLAT[0]) for at in range(3)] == [-7, 0, 7]

@@ -24,7 +24,6 @@ from leaderboard.bibliography import cited
 from leaderboard.build import build
 from leaderboard.catalog import Catalog
 from leaderboard.curves import curves, shortened
-from leaderboard.encoders import encoders
 from leaderboard.escape import csv_text, markdown_text, script_json
 from leaderboard.files import write
 from leaderboard.findings import findings
@@ -64,19 +63,16 @@ def test_the_encoder_track_is_a_section_of_the_front_page(record, tmp_path):
     records = [record("rope"), encoder("rope", "copy"), encoder("alibi", "reverse")]
     records.append(encoder("randomized:alibi", "reverse"))
     found = tables(records)
-    (section,) = encoders(found, Catalog())
-    assert (section.protocol, section.labels) == ("mine", ("alibi", "randomized:alibi", "rope"))
-    assert section.seeds == (1, 1)
-    assert [[row and row.task for row in rows] for _, _, rows in section.lines] == [
-        [None, None, "copy"],
-        ["reverse", "reverse", None],
-    ]
     site.build(found, records, tmp_path)
     text = (tmp_path / "index.html").read_text("utf-8")
     assert text.count("The encoder track: mine") == 1
-    line = text[text.index('href="task/copy.html#protocol=mine"') :].partition("</tr>")[0]
-    assert "not run" in line
-    assert f"{100 * section.lines[0][2][2].unseen.mean:.1f}" in line
+    part = text[text.index("The encoder track: mine") :].partition("</table>")[0]
+    assert 'href="task/copy.html#protocol=mine">copy (1 of 3 ran)</a>' in part
+    rope = part[part.index(">rope</a>") :].partition("</tr>")[0]
+    assert "not run" in rope
+    assert "75.0" in rope  # of the tokens
+    foot = part[part.index("<tfoot>") :]
+    assert re.findall(r"<td>(.*?)</td>", foot)[1:] == ["10.0", "10.0", "10.0"]
     assert "## Encoder track: mine" in page(found)
     assert "Encoder track: quick" not in page(found)
 
@@ -84,11 +80,11 @@ def test_the_encoder_track_is_a_section_of_the_front_page(record, tmp_path):
 def test_headers_and_cells(rows):
     assert list(columns(rows[0])) == [
         "rank", "encoding", "seeds", "training mean", "10 (trained)", "15 (1.5x)", "20 (2x)",
-        "unseen mean", "unseen tokens", "reach", "parameters", "steps/s",
+        "unseen mean", "unseen tokens", "reach", "parameters", "CPU s",
     ]  # fmt: skip
     rope, learned = (list(columns(row).values()) for row in rows)
-    assert rope[:5] == ["1", "rope", "2 (t)", "90.0", "100.0 [100.0, 100.0]"]
-    assert rope[7:] == ["70.0 [70.0, 70.0]", "85.0", "1.5x", "100000", "50.5"]
+    assert rope[:5] == ["1", "rope", "2 (t)", "90.0", "100.0 [91.0, 100.0]"]
+    assert rope[7:] == ["70.0 [65.5, 74.5]", "85.0", "1.5x", "100000", "35"]
     assert learned[:3] == ["-", "learned", "1 (Wilson)"]
     assert learned[5:10] == ["cannot represent", "no instance", "cannot represent", "-", "1x"]
     assert columns(rows[0], intervals=False)["10 (trained)"] == "100.0"
@@ -371,7 +367,7 @@ def test_markdown_page_has_pictures_and_commands(record):
     text = page(tables([record("rope"), record("alibi")]))
     assert "## quick / copy" in text
     assert "(pictures/quick.copy.svg)" in text
-    assert "\npezoo bench --protocol quick --pe rope --task copy\n```" in text
+    assert "\npezoo bench --protocol quick --task copy --pe alibi,rope --seeds 0\n```" in text
 
 
 def test_a_curve_ends_where_numbers_end(record):
@@ -466,7 +462,7 @@ def test_options_that_were_chosen_on_a_task_are_marked(raw, save, tmp_path):
     assert marked == {("copy", "prism"): True, ("copy", "rope"): False,
                       ("addition", "prism"): False, ("addition", "rope"): False}  # fmt: skip
     text = (tmp_path / "L.md").read_text()
-    assert "† Options of prism were chosen on results of copy; those of the other" in text
+    assert "† Options were chosen on results of these tasks: prism on copy." in text
     assert "| prism † " in text
 
 
@@ -499,11 +495,11 @@ def test_findings_say_how_many_encodings_ran(record):
     assert said[0].startswith(
         "Of 3 encodings 2 have a number on all 2 tasks; of these rope (50.0 %)"
     )
-    assert said[1] == (
-        "Solved to the longest test length by no encoding without typed options, in the "
-        "protocol's settings: copy (best of 3: rope, 50.0 %); reverse (best of 2: rope, 50.0 %)."
+    assert said[2] == (
+        "No encoding is at least 90 % right at every length on "
+        "copy (best: rope, 50.0 %), reverse (best: rope, 50.0 %)."
     )
-    assert f"- {said[1]}" in page(found).splitlines()
+    assert f"- {said[2]}" in page(found).splitlines()
 
 
 def test_one_seed_tells_no_two_apart(record):
@@ -515,10 +511,12 @@ def test_one_seed_tells_no_two_apart(record):
         ]
     )
     said = findings(overview(found), found)
-    assert said[0].endswith(
-        "Some lack two seeds that all tasks share, and are told apart from none."
+    assert said[1] == (
+        "No differences are tested yet: the encodings do not share two seeds on every task."
     )
     assert "not told apart from the first" not in "".join(said)
+    assert page(found).count(said[1]) == 1
+    assert "| 1 | rope" in re.sub(" +", " ", page(found))  # no brackets
 
 
 def test_the_guess_of_leaderboard_md_is_that_of_the_pages(raw):

@@ -1,5 +1,8 @@
 """The README's first table is made from the records, and `check` refuses one that is not."""
 
+import re
+from dataclasses import replace
+
 import pytest
 
 from leaderboard import catalog
@@ -31,14 +34,28 @@ def test_far_encodings_have_rows_and_the_others_share_one(made, known):
     lines = filled(EMPTY, made, known).splitlines()
     cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines if "|" in line]
     head, _, *rows = [own[:-1] for own in cells]
-    assert head == ["encoding", "copy", "reverse"]
-    assert sorted(rows) == [
+    assert head == ["encoding", "copy", "reverse (1 of 3 ran)"]
+    assert rows[0] == ["seeds", "2", "1"]
+    assert sorted(rows[1:]) == [
         ["1 other", "0", "not run"],
         ["alibi", "≥2x", "1.5x"],
         ["rope", "1.5x", "not run"],
     ]
     assert "The others: nope." in lines
+    assert "on average over 1 to 2 seeds" in lines[4]
     assert [lines[0], lines[-1]] == ["# Name", "More."]
+
+
+def test_records_without_times_and_unlike_others(record, known):
+    records = []
+    for name, right in (("rope", 100), ("t5", 20), ("nope", 5)):
+        made = record(name, right={10: right, 15: right})
+        records.append(made.model_copy(update={"cost": replace(made.cost, cpu_seconds=None)}))
+    text = filled(EMPTY, tables(records, known), known)
+    assert "| 2 others | 0 | - |" in re.sub(" +", " ", text)
+    records.append(record("fire", right={10: 95, 15: 20}))
+    text = filled(EMPTY, tables(records, known), known)
+    assert "| 3 others | 0 to 1x | 35 |" in re.sub(" +", " ", text)
 
 
 def test_a_readme_without_its_comments_stays(made, known):

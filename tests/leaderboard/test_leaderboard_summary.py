@@ -10,12 +10,15 @@ from scipy import stats
 
 from leaderboard.catalog import read
 from leaderboard.comparisons import Scores, paired
+from leaderboard.findings import findings
 from leaderboard.intervals import student, wilson
 from leaderboard.markdown import page
+from leaderboard.overview import bare_lines, overview
 from leaderboard.records import Record
+from leaderboard.styles import shown
 from leaderboard.summary import summarise
 from leaderboard.tables import leading, tables
-from leaderboard.text import columns, rows_as_csv
+from leaderboard.text import columns, rank_text, rows_as_csv
 
 
 def only(records):
@@ -138,9 +141,50 @@ def test_rank_ranges_follow_paired_differences(record):
     assert places == {"a": (1, (1, 2)), "b": (2, (2, 3)), "c": (3, (1, 3))}
 
 
+def test_seeds_that_few_encodings_have_are_a_row_without_a_rank(record):
+    """Six seeds of one encoding beside one of each other count as one."""
+    names, many = ("a", "b", "c"), (0, 40, 41, 42, 43, 44)
+    records = [record(name, 0, {10: 100, 20: 50 + at}) for at, name in enumerate(names)]
+    records += [record("a", seed, {10: 100, 20: 95}) for seed in many[1:]]
+    records.append(record("d(n=1)", 40, {10: 100, 20: 95}))
+    rows = {row.label: row for row in summarise(records)}
+    assert {label: row.rank for label, row in rows.items()} == {
+        "c": 1, "b": 2, "a": 3, "a (seeds 40-44)": None, "d(n=1)": 1,
+    }  # fmt: skip
+    assert (rows["a"].seeds, rows["a"].unseen.mean, rows["a"].reach) == ((0,), 0.5, 1.0)
+    apart = rows["a (seeds 40-44)"]
+    assert (apart.seeds, apart.plain, apart.reach_open) == (many[1:], "a", True)
+    assert [row.label for row in shown(rows.values())] == ["c", "b", "a"]
+    found = tables(records)
+    assert [line.label for line in bare_lines(overview(found))] == ["c", "b", "a"]
+    assert "a (seeds 40-44)" not in findings(overview(found), found)[0]
+    half = [record(name, seed, {10: 100, 20: 1}) for name in ("b", "c") for seed in many[1:]]
+    assert {row.label for row in summarise(records + half)} == {"a", "b", "c", "d(n=1)"}
+    bad = {"status": "failed", "reason": "diverged", "scores": {"last": []}}
+    failures = {r.label: r.failures for r in summarise([*records, record("b", 7, **bad)])}
+    assert failures["b"] == ((7, "diverged"),)
+
+
+def test_a_place_lies_within_its_bracket(record):
+    """a beats b on the seeds that both have; b's mean over its own seeds is higher."""
+    runs = [record("a", seed, {10: 100, 20: 50 + seed}) for seed in range(3)]
+    runs += [record("b", seed, {10: 100, 20: 40 + seed}) for seed in range(3)]
+    runs += [record("b", seed, {10: 100, 20: 99}) for seed in range(3, 6)]
+    places = {row.label: (row.rank, row.ranks) for row in summarise(runs)}
+    assert places == {"a": (2, (1, 2)), "b": (1, (1, 2))}
+
+
+def test_seeds_that_agree_have_an_interval(record):
+    row = only([record(seed=seed, right={10: 100, 20: 80}) for seed in range(3)])
+    half = 4.302653 * 0.01 / 3**0.5  # one right answer of 100
+    for stat in (row.cells[1].main, row.unseen):
+        assert (stat.low, stat.high) == pytest.approx((0.8 - half, 0.8 + half), abs=1e-6)
+
+
 def test_one_shared_seed_distinguishes_nothing(record):
     rows = summarise([record("a", 0, {20: 99}), record("b", 0, {20: 1}), record("b", 1, {20: 1})])
-    assert [row.ranks for row in rows] == [(1, 2), (1, 2)]
+    assert [(row.rank, row.ranks) for row in rows] == [(1, None), (2, None)]
+    assert rank_text(rows[1]) == "2"
 
 
 def test_paired_differences_equal_scipy():

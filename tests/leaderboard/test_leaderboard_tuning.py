@@ -34,7 +34,7 @@ def test_encodings_with_different_values_share_one_tuned_table_and_no_other():
     assert len(rows["rope"].tried) == 4
     text = page(groups)
     assert "quick / copy (tuned)" in text
-    assert "alibi: lr=0.001, steps=1500, of 4 tried" in text
+    assert "(tuned): lr of 0.001, 0.003; steps of 1000, 1500; 2 encodings, 4 runs" in text
 
 
 def test_the_site_says_what_was_tuned(tmp_path):

@@ -1,0 +1,148 @@
+"""All tasks of a protocol in one table: which tasks count, who has a place, what stands beside."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from leaderboard import site
+from leaderboard.catalog import Catalog
+from leaderboard.data import site_data
+from leaderboard.findings import bests, cost, disclosure, findings
+from leaderboard.markdown import page
+from leaderboard.overview import overview
+from leaderboard.summary import summarise
+from leaderboard.tables import tables
+
+TASKS = ("copy", "reverse")
+
+
+def results(record, names="abc", tasks=TASKS, seeds=(0,), **more):
+    """The first name is best, on every task; 90, 80, ... of 100 are right."""
+    return [
+        record(name, seed, {10: 100, 20: 90 - 10 * at - seed}, task=task, **more)
+        for at, name in enumerate(names)
+        for task in tasks
+        for seed in seeds
+    ]
+
+
+def test_one_record_on_a_new_task_takes_no_place_away(record):
+    records = results(record)
+    before = [(line.label, line.rank) for line in overview(tables(records))]
+    assert before == [("a", 1), ("b", 2), ("c", 3)]
+    found = tables([*records, record("c", right={10: 100, 20: 100}, task="scan_cot")])
+    lines = overview(found)
+    assert [(line.label, line.rank) for line in lines] == before
+    assert lines[0].unseen.mean == pytest.approx(0.9)
+    text = re.sub(" +", " ", page(found))
+    assert (
+        "| rank | encoding | mean | copy | reverse | scan&#95;cot (1 of 3 ran) |"
+        in text.replace("scan_cot", "scan&#95;cot")
+    )
+    assert "| 3 | c | 70.0 | 70.0 | 70.0 | 100.0 |" in text
+    assert "number on all 2 tasks that most have run" in findings(lines, found)[0]
+    data = site_data(found, Catalog())["overviews"][0]
+    assert (data["heads"][2], data["counts"]) == ("scan_cot (1 of 3 ran)", 2)
+
+
+def test_without_a_number_on_a_task_that_counts_there_is_no_place(record):
+    records = results(record) + results(record, "z", ["copy"]) + results(record, "y", ["scan_cot"])
+    lines = overview(tables(records))
+    assert [(line.label, line.rank, line.counted) for line in lines] == [
+        ("a", 1, 2), ("b", 2, 2), ("c", 3, 2), ("z", None, 1), ("y", None, 0),
+    ]  # fmt: skip
+    assert lines[3].unseen is None
+    assert "1 of 2 tasks" in page(tables(records))
+
+
+def test_the_mean_is_of_the_seeds_that_the_tests_see(record):
+    """On copy both have a third seed, which is far from the others."""
+    records = results(record, "ab", seeds=(0, 1))
+    records += [record(name, 2, {10: 100, 20: 0}) for name in "ab"]
+    line = overview(tables(records))[0]
+    assert line.unseen.mean == pytest.approx((0.9 + 0.89) / 2)
+    assert (line.unseen.n, line.unseen.method, line.unseen.low < line.unseen.mean) == (2, "t", True)
+    one = overview(tables(results(record) + results(record, seeds=(1, 2), tasks=["copy"])))[0]
+    assert one.unseen.mean == pytest.approx((0.9 + 0.89) / 2)  # copy's three seeds, reverse's one
+    assert (one.unseen.low, one.ranks) == (None, None)
+
+
+def test_every_table_says_how_many_seeds_a_cell_has(record, tmp_path):
+    records = results(record, "ab", seeds=(0, 1, 2)) + results(record, "c")
+    found = tables(records)
+    text = re.sub(" +", " ", page(found))
+    assert "| | seeds | | 1-3 | 1-3 |" in text
+    assert "| 1 [1-3] | c | 90.0 | 90.0¹ | 90.0¹ |" in text
+    site.build(found, records, tmp_path)
+    index = (tmp_path / "index.html").read_text("utf-8")
+    assert '<th scope="row" class="left">seeds</th><td></td><td></td><td>1-3</td>' in index
+    assert "90.0¹</td>" in index
+
+
+def test_encoders_have_a_guess_without_a_place(record, tmp_path):
+    records = results(record, "ab", config={"track": "encoder"})
+    found = tables(records)
+    assert "| - | guess | 10.0 | 10.0 | 10.0 |" in re.sub(" +", " ", page(found))
+    assert "guess |" not in page(tables(results(record)))
+    (data,) = site_data(found, Catalog())["overviews"]
+    assert data["guess"] == 0.1
+
+
+def test_no_encoder_is_best_at_a_guess(record):
+    def best(right):
+        (found,) = bests(tables([record(right={10: 99, 20: right}, config={"track": "encoder"})]))
+        return found
+
+    guess = best(50).guess
+    assert guess == 0.1
+    low, high = (replace(best(50), guess=share) for share in (0.71, 0.69))
+    assert (low.any, high.any) == (False, True)  # 75 % of the tokens are right
+
+
+def test_cost_is_the_median_over_the_tasks_that_count(record):
+    records = []
+    for task, seconds in (("copy", 31.0), ("reverse", 32.0), ("addition", 571.0)):
+        made = record(task=task)
+        records.append(made.model_copy(update={"cost": replace(made.cost, cpu_seconds=seconds)}))
+    assert cost(overview(tables(records))[0]) == 32.0
+
+
+def test_options_are_disclosed_by_the_tasks_that_they_were_chosen_on(record):
+    from leaderboard import catalog
+
+    known = catalog.read()
+    names = ("prism", "prism_spectral", "prism_trio", "rope")
+    found = tables([record(name, task=task) for name in names for task in ("copy", "odds_first")])
+    said = (
+        "† Options were chosen on results of these tasks: "
+        "prism and prism_trio on copy and odds_first; prism_spectral on copy."
+    )
+    assert disclosure(found, known) == said
+    data = site_data(found, known)
+    assert data["overviews"][0]["disclosure"] == said
+    assert {table["task"]: "prism_spectral" in table["disclosure"] for table in data["tables"]} == {
+        "copy": True, "odds_first": False,
+    }  # fmt: skip
+
+
+def test_the_pairs_of_the_data_are_those_of_the_tests(record):
+    found = tables(results(record, tasks=["copy"], seeds=(0, 1, 2)))
+    (table,) = site_data(found, Catalog())["tables"]
+    labels = [row["label"] for row in table["rows"]]
+    assert [(labels[one[0]], labels[one[1]], one[-1]) for one in table["pairs"]] == [
+        ("a", "b", 1), ("a", "c", 1), ("b", "c", 1),
+    ]  # fmt: skip
+    assert table["pairs"][0][2:6] == [pytest.approx(0.1), *table["pairs"][0][3:5], 3]
+
+
+def test_a_decoded_row_says_so(record):
+    made = record()
+    last = [replace(one, method="decoded") for one in made.scores.last]
+    scores = made.scores.model_copy(update={"last": last})
+    assert [row.decoded for row in summarise([made.model_copy(update={"scores": scores})])] == [
+        True
+    ]
+    assert [row.decoded for row in summarise([made])] == [False]
