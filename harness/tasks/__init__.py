@@ -1,4 +1,4 @@
-"""One task per file. A file here that holds a Task subclass is found by its name.
+"""One task per file. A file here whose class has a line `name = "..."` is found by the file's name.
 
 >>> make("odds_first").example
 '012345=135024'
@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
@@ -20,18 +21,22 @@ if TYPE_CHECKING:
     from harness.tasks.base import Task
 
 ENTRY_POINTS = "pezoo.tasks"
-_NOT_TASKS = {"__init__", "base", "binary", "brackets", "chance", "digits", "formats"}
-_NOT_TASKS |= {"strings", "testing", "turing_products"}
+_NAMED = re.compile(rb"""^    name = ["']""", re.MULTILINE)  # what a file of a task has
 
 
 @cache
 def _homes() -> dict[str, str]:
     """module:Class by task name; the class of a built-in task is found on import."""
-    found = {p.stem: f"harness.tasks.{p.stem}" for p in sorted(Path(__file__).parent.glob("*.py"))}
-    found = {name: home for name, home in found.items() if name not in _NOT_TASKS}
+    found = _files(Path(__file__).parent)
     for point in entry_points(group=ENTRY_POINTS):
         found.setdefault(point.name, point.value)
     return found
+
+
+def _files(folder: Path) -> dict[str, str]:
+    """The modules of a folder that hold a task, by name: those with a class that has one."""
+    paths = (path for path in sorted(folder.glob("*.py")) if _NAMED.search(path.read_bytes()))
+    return {path.stem: f"harness.tasks.{path.stem}" for path in paths}
 
 
 def names() -> list[str]:

@@ -30,6 +30,14 @@ def mine(tmp_path, monkeypatch):
     del sys.modules["harness.tasks.mine"]
 
 
+def test_a_file_with_a_named_class_is_a_task_and_no_other(tmp_path):
+    (tmp_path / "mine.py").write_text(TEXT.format(name="mine", more=""))
+    (tmp_path / "helpers.py").write_text("name = 'x'\n\ndef make():\n    return 1\n")
+    assert tasks._files(tmp_path) == {"mine": "harness.tasks.mine"}
+    assert {"copy", "turing_sgd"} <= {*tasks.names()}
+    assert not {"base", "digits", "turing_products"} & {*tasks.names()}
+
+
 def test_a_class_of_another_name(mine):
     mine("mien")
     with pytest.raises(ValueError, match=r"tasks/mine.py holds no Task .* there: 'mien'"):
