@@ -152,19 +152,6 @@ class Addition(Task):
         return torch.cat([steps, digit, end], dim=1)
 
 
-def worked(i: Tensor, j: Tensor, n: Tensor, k: int = 4) -> Tensor:
-    """phi(i, j, n) = K floor((i - j) / n) + min((i - j) mod n, K - 1), of the paper's introduction.
-
-    It tells which block of n tokens a key is in, counted back from the query, and the first K - 1
-    places of each: x_t, y_t, those before them and z_(t-1), if n is at least K - 1.
-
-    >>> worked(*map(torch.tensor, (25, 4, 10)))  # x_5 for z_5, two blocks and a token back
-    tensor(9)
-    """
-    back = i - j
-    return k * (back // n) + (back % n).clamp(max=k - 1)
-
-
 def lowest(x: int, y: int) -> int:
     """The first digit of the sum."""
     return (x + y) % 10

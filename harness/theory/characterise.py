@@ -54,15 +54,6 @@ def violation(
     return None
 
 
-def unseen(representation: Representation, phi: Phi, trained: int) -> int:
-    """How many values of needed keys occur at scales above `trained` and at none up to it."""
-    small, large = set[int](), set[int]()
-    for n, _, _, value, role in _pairs(representation, phi):
-        if role[1] != float("inf"):
-            (small if n <= trained else large).add(value)
-    return len(large - small)
-
-
 def _pairs(representation: Representation, phi: Phi) -> Iterable[tuple[int, int, int, int, Role]]:
     """Scale, place i, key place j < i, phi and role of every pair of an output and a key."""
     for n, computation in representation.items():

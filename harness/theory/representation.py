@@ -5,7 +5,7 @@ Places count from 1: z_1 .. z_n are the input, what follows is the output.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 Operator = Callable[..., int]
@@ -66,20 +66,3 @@ def operators(representation: Representation) -> frozenset[Operator]:
     """The unit operators G(C) of all scales together; their number is what CRC minimises."""
     steps = (step for one in representation.values() for step in one.steps)
     return frozenset(step.operator for step in steps)
-
-
-def disagreement(representation: Representation) -> tuple[int, int, int] | None:
-    """Two scales and a place at which they differ: why a representation is not canonical.
-
-    None where it is canonical (Definition 4): each place has one operator and one tuple of parents
-    at all scales, input places included, so that no place is input at one scale and output at
-    another.
-    """
-    found: dict[int, tuple[int, Step | None]] = {}
-    for scale, one in representation.items():
-        steps: Iterable[tuple[int, Step | None]] = [(i, None) for i in range(1, one.inputs + 1)]
-        for place, step in [*steps, *((step.place, step) for step in one.steps)]:
-            other, before = found.setdefault(place, (scale, step))
-            if before != step:
-                return other, scale, place
-    return None

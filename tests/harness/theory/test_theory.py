@@ -3,18 +3,18 @@
 from functools import partial
 from itertools import product
 
+import paper_examples as examples
 import pytest
 import torch
+from claims import disagreement, unseen, worked
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.tasks import make
-from harness.tasks.addition import worked
 from harness.tasks.base import TaskError
-from harness.theory import examples
-from harness.theory.characterise import NotLearned, reconstruct, unseen, violation
+from harness.theory.characterise import NotLearned, reconstruct, violation
 from harness.theory.mapping import complexity, conflict
-from harness.theory.representation import Computation, Step, disagreement, operators
+from harness.theory.representation import Computation, Step, operators
 
 ALIGNED = ["copy(aligned=20)", "reverse(aligned=20)", "parity(aligned=20)"]
 ALIGNED += ["addition(aligned=21,cot=false)", "multiplication_1n(aligned=21)"]
