@@ -5,8 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from harness.tasks.base import Batch, Task, TaskError, Vocab, kinds
+from harness.tasks.base import Batch, Task, TaskError, Vocab, kinds, pack
 from harness.tasks.digits import align, least, operands, padded, sums
+from harness.tasks.formats import mark
 from harness.theory.representation import Computation, Step
 
 
@@ -129,15 +130,11 @@ class Addition(Task):
 
     def _prompts(self, a: Tensor, b: Tensor, len_a: Tensor, len_b: Tensor) -> Tensor:
         """(B, 2n + 2): a + b =, from a, b (B, n) and their lengths (B, 1)."""
-        n = a.shape[1]
-        plus, equals = map(self.vocab.symbols.index, "+=")
-        place = torch.arange(2 * n + 2, device=a.device) - (2 * n - len_a - len_b)
-        prompt = torch.where(place == len_a, plus, equals)
-        prompt = torch.where(place < len_a, a.gather(1, place.clamp(0, n - 1)), prompt)
-        in_b = place - len_a - 1
-        from_b = b.gather(1, in_b.clamp(0, n - 1))
-        prompt = torch.where((in_b >= 0) & (in_b < len_b), from_b, prompt)
-        return torch.where(place < 0, self.vocab.pad, prompt)
+        place = torch.arange(a.shape[1], device=a.device)
+        (plus, one), (equals, _) = (mark(a, self.vocab.id(symbol)) for symbol in "+=")
+        tokens = torch.cat([a, plus, b, equals], 1)
+        kept = torch.cat([place < len_a, one, place < len_b, one], 1)
+        return pack(tokens, kept, tokens.shape[1], self.vocab.pad, right=True)
 
     def _targets(self, a: Tensor, b: Tensor) -> Tensor:
         """(B, 6n + 2): the steps, the arrow, the sum and the stop, from a, b (B, n)."""

@@ -43,6 +43,10 @@ class Vocab:
     def __len__(self) -> int:
         return len(self.symbols) + 2
 
+    def id(self, symbol: str) -> int:
+        """The token of a symbol."""
+        return self.symbols.index(symbol)
+
     def encode(self, text: str) -> Tensor:
         """(S,) int64 ids of a text. Errors: TaskError names the first unknown symbol."""
         ids, rest = [], text

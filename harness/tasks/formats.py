@@ -21,11 +21,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from harness.tasks.base import Vocab
 from pezoo.spec import unknown
 
 FORMATS = ("scratchpad", "plain", "reversed", "hints", "spaces", "reversed+hints")
 FORMATS += ("reversed+spaces",)
 HINTS = 128
+HEAD = 10  # of a scratchpad: HEAD + d is the digit d under the head
+SHORTEST = 2  # digits of an operand that a scratchpad reads
 
 Columns = tuple[Tensor, Tensor]  # tokens (B, N), and which of them are there (B, N) bool
 
@@ -117,14 +120,20 @@ class Format:
         return "".join(f"<{first + i}>{digit}" for i, digit in enumerate(ordered))
 
 
+def encoded(text: str, vocab: Vocab) -> list[int]:
+    """The tokens of a text."""
+    ids: list[int] = vocab.encode(text).tolist()
+    return ids
+
+
 def whole(tokens: Tensor) -> Columns:
     """Tokens that are all there."""
     return tokens, torch.ones_like(tokens, dtype=torch.bool)
 
 
 def mark(like: Tensor, token: int) -> Columns:
-    """One token in every row of `like` (B, N)."""
-    return whole(torch.full_like(like[:, :1], token))
+    """One token in every row of `like` (B, ...)."""
+    return whole(torch.full((len(like), 1), token, device=like.device))
 
 
 def beside(*parts: Columns) -> Columns:

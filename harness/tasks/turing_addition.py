@@ -10,10 +10,7 @@ from torch.nn.functional import pad
 
 from harness.tasks.base import Batch, Task, TaskError, Vocab, pack
 from harness.tasks.digits import sums
-from harness.tasks.formats import HINTS, Columns, Format, beside, mark
-
-HEAD = 10  # HEAD + d is the digit d under the head
-SHORTEST = 2  # digits of an operand
+from harness.tasks.formats import HEAD, HINTS, SHORTEST, Columns, Format, beside, encoded, mark
 
 
 class TuringAddition(Task):
@@ -95,7 +92,7 @@ class TuringAddition(Task):
         (a, hint), (b, _) = map(self.format.read, texts)
         if not self.format.scratchpad:
             total = str(int(a) + int(b)).zfill(max(len(a), len(b)))
-            return self._encoded(f"{self.format.write(total, hint)}.")
+            return encoded(f"{self.format.write(total, hint)}.", self.vocab)
         carry, total, steps = 0, "", []
         while a or b or carry:
             carry, digit = divmod(int(a[-1:] or 0) + int(b[-1:] or 0) + carry, 10)
@@ -103,7 +100,7 @@ class TuringAddition(Task):
             heads = ["abcdefghij"[int(x[-1])] if x else "^" for x in (a, b)]
             a, b = a[:-1], b[:-1]
             steps.append(f"{a}{heads[0]}+{b}{heads[1]}({carry},{total})")
-        return self._encoded("|".join([*steps, f"{total}."]))
+        return encoded("|".join([*steps, f"{total}."]), self.vocab)
 
     def measure(self, prompt: list[int]) -> int:
         texts = self.vocab.decode(prompt).strip("$|").split("+")
@@ -113,13 +110,6 @@ class TuringAddition(Task):
         steps = 3 * length * (length + 1) // 2 + 7 * length + 9 if self.format.scratchpad else 0
         prompt = 2 * self.format.tokens(length, length - 1) + 3
         return prompt, steps + self.format.tokens(length + 1) + 1
-
-    def _encoded(self, text: str) -> list[int]:
-        ids: list[int] = self.vocab.encode(text).tolist()
-        return ids
-
-    def _id(self, symbol: str) -> int:
-        return self.vocab.symbols.index(symbol)
 
     def _instances(self, generator: torch.Generator, len_a: Tensor, len_b: Tensor, n: int) -> Batch:
         """Instances whose operands have so many digits, (B, 1), of which n is the most."""
@@ -131,7 +121,7 @@ class TuringAddition(Task):
         asked = [
             form.number(x, size, start, n + 1, generator) for x, size in ((a, len_a), (b, len_b))
         ]
-        start_of, plus, bar, stop = (mark(a, self._id(symbol)) for symbol in "$+|.")
+        start_of, plus, bar, stop = (mark(a, self.vocab.id(symbol)) for symbol in "$+|.")
         prompt, kept = beside(start_of, asked[0], plus, asked[1], bar)
         total, carry = sums(pad(a, (0, 1)), pad(b, (0, 1)))
         size = torch.maximum(len_a, len_b) + carry[:, n - 1 : n]
@@ -158,11 +148,11 @@ class TuringAddition(Task):
         always = torch.ones_like(a, dtype=torch.bool)
 
         def sign(symbol: str) -> tuple[Tensor, Tensor]:
-            return torch.full_like(a, self._id(symbol))[..., None], always[..., None]
+            return torch.full_like(a, self.vocab.id(symbol))[..., None], always[..., None]
 
         def operand(x: Tensor, length: Tensor) -> tuple[Tensor, Tensor]:
             length = length[..., None]
-            head = torch.where(step < length, HEAD + x.flip(1)[:, None], self._id("^"))
+            head = torch.where(step < length, HEAD + x.flip(1)[:, None], self.vocab.id("^"))
             kept = (place == step) | ((place > step) & (place < length))
             return torch.where(place == step, head, x.flip(1)[:, None]), kept
 

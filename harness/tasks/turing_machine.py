@@ -8,10 +8,11 @@ import torch
 from torch import Tensor
 
 from harness.tasks.base import Batch, Task, TaskError, Vocab, pack
-from harness.tasks.formats import Columns, beside, whole
-from harness.turing.machine import Machine, MachineError, random_machine, read_machine
+from harness.tasks.formats import Columns, beside, mark, whole
+from harness.turing.machine import MachineError, random_machine, read_machine
 from harness.turing.render import answer_words, prompt_words, read_prompt, scratchpad, vocabulary
 from harness.turing.simulate import Configuration, begin, run
+from harness.turing.tapes import Tables, Tapes
 
 FORMATS = ("scratchpad", "plain")
 MOST_TOKENS = 200_000  # of an answer
@@ -93,10 +94,10 @@ class TuringMachine(Task):
     def sample(self, generator: torch.Generator, batch: int, length: int) -> Batch:
         self.check_length(length)
         machine, device = self.machine, generator.device
-        tables = _Tables(machine, device)
+        tables = Tables(machine, device)
         now = self._first(generator, batch, length)
-        bar = self._mark(now.state, "|")
-        prompt, kept = beside(self._mark(now.state, "$"), now.cells(tables), bar)
+        bar = mark(now.state, self.vocab.id("|"))
+        prompt, kept = beside(mark(now.state, self.vocab.id("$")), now.cells(tables), bar)
         parts: list[Columns] = []
         for _ in range(self._limit(length)):
             runs = ~tables.final[now.state]
@@ -158,7 +159,7 @@ class TuringMachine(Task):
             return " ".join(prompt_words(machine, first) + answer_words(machine, found, False))
         raise ValueError("the machine does not halt within max_steps on any short input")
 
-    def _first(self, generator: torch.Generator, batch: int, length: int) -> _Tapes:
+    def _first(self, generator: torch.Generator, batch: int, length: int) -> Tapes:
         machine, device = self.machine, generator.device
 
         def pick(values: list[int], shape: tuple[int, ...]) -> Tensor:
@@ -171,16 +172,16 @@ class TuringMachine(Task):
         symbols = [*machine.inputs] if whole else [*range(len(machine.symbols))]
         tape[:, :length] = pick(symbols, shape)
         states = [i for i in range(len(machine.states)) if i not in machine.final]
-        return _Tapes(
+        return Tapes(
             tape,
             torch.full((batch, 1), length, device=device),
             pick([0] if whole else [*range(length)], (batch, 1)),
             pick([machine.start] if whole else states, (batch, 1)),
         )
 
-    def _answer(self, parts: list[Columns], last: _Tapes, tables: _Tables) -> Columns:
+    def _answer(self, parts: list[Columns], last: Tapes, tables: Tables) -> Columns:
         """All steps, or the last tape, and a full stop in place of the last separator."""
-        stop = self._mark(last.state, ".")
+        stop = mark(last.state, self.vocab.id("."))
         if not self.scratchpad:
             return beside(last.cells(tables), stop)
         if not parts:
@@ -189,11 +190,6 @@ class TuringMachine(Task):
         column = torch.arange(tokens.shape[1], device=tokens.device)
         end = torch.where(kept, column, -1).amax(1, keepdim=True)
         return beside((tokens, kept & (column != end)), stop)
-
-    def _mark(self, like: Tensor, symbol: str) -> Columns:
-        """A symbol for each row of a tensor."""
-        token = self.vocab.symbols.index(symbol)
-        return whole(torch.full((len(like), 1), token, device=like.device))
 
     def _move(self, move: tuple[Tensor, Tensor, Tensor]) -> Columns:
         state, symbol, direction = move
@@ -206,54 +202,3 @@ class TuringMachine(Task):
             torch.full_like(state, index(")")),
         ]
         return whole(torch.cat(words, 1))
-
-
-class _Tables:
-    """A machine's moves as tensors (states, symbols); a final state stays as it is."""
-
-    def __init__(self, machine: Machine, device: torch.device) -> None:
-        shape = len(machine.states), len(machine.symbols)
-        self.symbol = torch.arange(shape[1], device=device).repeat(shape[0], 1)
-        self.state = torch.arange(shape[0], device=device)[:, None].repeat(1, shape[1])
-        self.direction = torch.zeros(shape, dtype=torch.int64, device=device)
-        for key, move in machine.transitions.items():
-            self.symbol[key], self.state[key] = move.symbol, move.state
-            self.direction[key] = move.direction
-        self.final = torch.tensor([i in machine.final for i in range(shape[0])], device=device)
-        self.symbols = shape[1]
-        self.tilde = 2 * shape[1] + shape[0] + 1  # the id of "~"
-
-
-class _Tapes:
-    """tape (B, wide), how many cells of it are in use, head and state, (B, 1) each."""
-
-    def __init__(self, tape: Tensor, size: Tensor, head: Tensor, state: Tensor) -> None:
-        self.tape, self.size, self.head, self.state = tape, size, head, state
-
-    def step(self, tables: _Tables) -> tuple[tuple[Tensor, Tensor, Tensor], _Tapes]:
-        """The moves (next state, symbol, direction), and the tapes after them."""
-        read = self.tape.gather(1, self.head)
-        symbol, state = tables.symbol[self.state, read], tables.state[self.state, read]
-        direction = tables.direction[self.state, read]
-        head = (self.head + direction).clamp(0, self.tape.shape[1] - 1)
-        size = torch.maximum(self.size, head + 1)
-        after = _Tapes(self.tape.scatter(1, self.head, symbol), size, head, state)
-        return (state, symbol, direction), after
-
-    def cells(self, tables: _Tables) -> Columns:
-        """The tape, the head's symbol under its own name, ~ and the state."""
-        column = torch.arange(self.tape.shape[1], device=self.tape.device)
-        tape = self.tape + tables.symbols * (column == self.head)
-        tilde = torch.full_like(self.state, tables.tilde)
-        tokens = torch.cat([tape, tilde, self.state + 2 * tables.symbols], 1)
-        always = torch.ones_like(self.state, dtype=torch.bool)
-        return tokens, torch.cat([column < self.size, always, always], 1)
-
-    def where(self, condition: Tensor, other: _Tapes) -> _Tapes:
-        """These tapes where the condition (B, 1) holds, else the others."""
-        pairs = zip(
-            (self.tape, self.size, self.head, self.state),
-            (other.tape, other.size, other.head, other.state),
-            strict=True,
-        )
-        return _Tapes(*(torch.where(condition, one, two) for one, two in pairs))

@@ -8,10 +8,17 @@ import torch
 from torch import Tensor
 
 from harness.tasks.base import Batch, Task, Vocab, pack
-from harness.tasks.formats import HINTS, Columns, Format, beside, mark, whole
-
-HEAD = 10  # HEAD + d is the digit d under the head
-SHORTEST = 2  # digits of the first operand
+from harness.tasks.formats import (
+    HEAD,
+    HINTS,
+    SHORTEST,
+    Columns,
+    Format,
+    beside,
+    encoded,
+    mark,
+    whole,
+)
 
 
 class TuringProducts(Task):
@@ -52,7 +59,7 @@ class TuringProducts(Task):
             form.number(x, torch.full_like(x[:, :1], x.shape[1]), start, places, generator)
             for x in (a, b)
         ]
-        marks = [mark(a, self._id(symbol)) for symbol in "$*|."]
+        marks = [mark(a, self.vocab.id(symbol)) for symbol in "$*|."]
         prompt, kept = beside(marks[0], asked[0], marks[1], asked[1], marks[2])
         happens = torch.cat(
             [torch.ones_like(a, dtype=torch.bool), carry[:, length - 1 : -1] > 0], 1
@@ -71,7 +78,7 @@ class TuringProducts(Task):
         (a, hint), (b, _) = map(self.format.read, texts)
         if not self.format.scratchpad:
             total = str(int(a) * int(b)).zfill(len(a))
-            return self._encoded(f"{self.format.write(total, hint)}.")
+            return encoded(f"{self.format.write(total, hint)}.", self.vocab)
         carry, total, steps, k = 0, "", [], len(b)
         while a or carry:
             product = int(a[-1:] or 0) * int(b)
@@ -79,7 +86,7 @@ class TuringProducts(Task):
             total = f"{digit}{total}"
             head, a = ("abcdefghij"[int(a[-1])] if a else "^"), a[:-1]
             steps.append(f"{a}{head}*{b}({product:0{k + 1}}~{carry:0{k}},{total})")
-        return self._encoded("|".join([*steps, f"{total}."]))
+        return encoded("|".join([*steps, f"{total}."]), self.vocab)
 
     def measure(self, prompt: list[int]) -> int:
         text = self.vocab.decode(prompt).strip("$|")
@@ -92,13 +99,6 @@ class TuringProducts(Task):
         scratch = steps * each + n * (n + 1) // 2 + k + steps * (steps + 1) // 2
         return prompt, form.scratchpad * scratch + form.tokens(n + k) + 1
 
-    def _encoded(self, text: str) -> list[int]:
-        ids: list[int] = self.vocab.encode(text).tolist()
-        return ids
-
-    def _id(self, symbol: str) -> int:
-        return self.vocab.symbols.index(symbol)
-
     def _steps(
         self, a: Tensor, b: Tensor, total: Tensor, carry: Tensor, happens: Tensor
     ) -> Columns:
@@ -110,10 +110,10 @@ class TuringProducts(Task):
         product = torch.nn.functional.pad(a, (0, k)) * _value(b)
 
         def sign(symbol: str) -> Tensor:
-            return torch.full_like(total, self._id(symbol))[..., None]
+            return torch.full_like(total, self.vocab.id(symbol))[..., None]
 
         upper = a.flip(1)[:, None].expand(size)
-        head = torch.cat([HEAD + a, torch.full_like(b, self._id("^"))], 1)[..., None]
+        head = torch.cat([HEAD + a, torch.full_like(b, self.vocab.id("^"))], 1)[..., None]
         parts = [
             (upper, (place[k:] > step).expand(size)),
             *map(whole, (

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from harness.tasks.base import Batch, Task, Vocab
-from harness.tasks.formats import Columns, beside, whole
+from harness.tasks.formats import Columns, beside, mark, whole
 
 LEVELS, ZERO = 200, 100  # a0..a199 stand for -1.00, -0.99, ..., 0.99
 TOLERANCE = 2  # levels, in every coordinate of the weights
@@ -73,7 +73,9 @@ class TuringSGD(Task):
         line = torch.rand(shape, generator=generator, device=device, dtype=torch.float64) - 0.5
         y = _level((_value(x) * line).sum(2))
         columns = self._data(x, y)
-        prompt, _ = beside(self._mark(x, "$"), columns, self._mark(x, "|"))
+        words = ("$", "yp", "g", "cur", "|")
+        begin, yp, g, cur, bar = (mark(x, self.vocab.id(word)) for word in words)
+        prompt, _ = beside(begin, columns, bar)
         parts: list[Columns] = []
         weights = torch.zeros(batch, 2, dtype=torch.float64, device=device)
         for last in range(length - 1, -1, -1):
@@ -81,11 +83,10 @@ class TuringSGD(Task):
             guess = inputs[:, :1] * weights[:, :1] + inputs[:, 1:] * weights[:, 1:]  # (B, 1)
             move = (guess - truth) * inputs
             weights = weights - move
-            now = (self._mark(x, "cur"), whole(_level(weights)), self._mark(x, "|"))
+            now = cur, whole(_level(weights)), bar
             if self.scratchpad:
-                written = self._mark(x, "yp"), whole(_level(guess)), self._mark(x, "g")
-                parts += [self._data(x[:, : last + 1], y[:, : last + 1]), *written]
-                parts += [whole(_level(move)), *now]
+                parts += [self._data(x[:, : last + 1], y[:, : last + 1]), yp, whole(_level(guess))]
+                parts += [g, whole(_level(move)), *now]
             elif not last:
                 parts += now
         target, _ = beside(*parts)
@@ -131,11 +132,6 @@ class TuringSGD(Task):
         if len(words) < 4 or words[-4] != index("cur") or words[-1] != index("|"):
             return []
         return [token for token in words[-3:-1] if token < LEVELS]
-
-    def _mark(self, like: Tensor, symbol: str) -> Columns:
-        """A symbol for each row of a tensor."""
-        token = self.vocab.symbols.index(symbol)
-        return whole(torch.full((len(like), 1), token, device=like.device))
 
     def _data(self, x: Tensor, y: Tensor) -> Columns:
         """d x1 x2 , y for each example of x (B, m, 2) and y (B, m)."""

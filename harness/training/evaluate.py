@@ -25,12 +25,11 @@ from harness.data.sequences import Sequences, lay_out
 from harness.model.transformer import Cache, Transformer
 from harness.tasks.base import Batch, Task
 from harness.training import windows, wrong
-from harness.training.windows import Window
+from harness.training.windows import CHUNK_TOKENS, Window
 from leaderboard.config import Eval, RunConfig
 from leaderboard.scores import Answer, Score
 from pezoo.base import PositionError
 
-_CHUNK_TOKENS = 6_000  # tokens in one forward pass: keeps long lengths in memory
 _WINDOWED_TOKENS = 32_000  # in the windows of rows that decode side by side
 
 Predict = Callable[[Transformer, Sequences, int, torch.Generator, str | None], Tensor]
@@ -162,7 +161,7 @@ def chunk_size(task: Task, test: Eval, length: int) -> int:
     """How many samples of a length are scored side by side."""
     tokens = sum(task.max_tokens(length)) + 1
     if test.window is None:
-        return max(1, _CHUNK_TOKENS // tokens)
+        return max(1, CHUNK_TOKENS // tokens)
     return max(1, _WINDOWED_TOKENS // min(tokens, test.window))
 
 

@@ -20,7 +20,7 @@ from torch import Tensor
 from harness.data.sequences import Sequences
 from harness.model.transformer import Cache, Transformer
 
-_CHUNK_TOKENS = 6_000  # tokens in one forward pass
+CHUNK_TOKENS = 6_000  # tokens in one forward pass: keeps long lengths in memory
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ def teacher_forced(
     """
     ids, out = batch.inputs, torch.zeros_like(batch.labels)
     scale = torch.tensor([length], device=ids.device)
-    rows_at_once = max(1, _CHUNK_TOKENS // min(window.size, ids.shape[1]))
+    rows_at_once = max(1, CHUNK_TOKENS // min(window.size, ids.shape[1]))
     for start, stop, first in window.spans(ids.shape[1]):
         there = batch.counted[:, first - 1 : stop].any(1).nonzero()[:, 0]
         for rows in there.split(rows_at_once) if len(there) else ():

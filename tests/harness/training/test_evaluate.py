@@ -136,7 +136,7 @@ def test_scores_repeat_and_depend_on_no_chunks(monkeypatch):
     trainer = start(config)
     first = score(trainer.model, trainer.task, config, 4)
     assert score(trainer.model, trainer.task, config, 4) == first
-    monkeypatch.setattr("harness.training.evaluate._CHUNK_TOKENS", 100)
+    monkeypatch.setattr("harness.training.evaluate.CHUNK_TOKENS", 100)
     again = score(trainer.model, trainer.task, config, 4)
     assert (again.correct, again.count) == (first.correct, first.count)
     assert again.token == pytest.approx(first.token, abs=0.02)
@@ -159,7 +159,7 @@ def test_random_positions_are_drawn_once_for_all_samples_of_a_length(protocol, m
     )  # fmt: skip
     whole = score(trainer.model, trainer.task, config, 12)
     assert len(drawn) == 1
-    monkeypatch.setattr("harness.training.evaluate._CHUNK_TOKENS", 100)
+    monkeypatch.setattr("harness.training.evaluate.CHUNK_TOKENS", 100)
     again = score(trainer.model, trainer.task, config, 12)
     assert len(drawn) > 3
     assert all(one.equal(drawn[0]) for one in drawn)
