@@ -63,7 +63,8 @@ def _check_compiler(device: str) -> None:
 
 def _check_build(config: RunConfig) -> None:
     from harness.runs.record import failure_reason
-    from harness.training.trainer import build, param_groups
+    from harness.training.optimiser import param_groups
+    from harness.training.trainer import build
 
     try:
         # No optimiser: with it torch imports its compiler, and that Triton, for seconds.

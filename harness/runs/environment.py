@@ -15,8 +15,8 @@ import torch
 
 import pezoo
 from harness import tasks
+from harness.data.batches import sequences_of
 from harness.runs.machine import processor
-from harness.training.trainer import sequences_of
 from leaderboard.config import RunConfig
 
 HASHED_BATCHES = 8

@@ -19,7 +19,8 @@ from torch.nn.functional import cross_entropy
 from harness.data.drawn import stacked
 from harness.data.sequences import Sequences
 from harness.training.losses import Diverged, Losses
-from harness.training.trainer import Trainer, set_rate
+from harness.training.optimiser import set_rate
+from harness.training.trainer import Trainer
 from pezoo.functional import at_least_float32
 
 

@@ -1,4 +1,4 @@
-"""Training one run: the model, its optimiser, the schedule, one step.
+"""Training one run: the task, the model, one step.
 
 All state is the model, the optimiser and the step number: what is drawn at a step depends on the
 run's seed and the step alone, and on nothing that happened before.
@@ -10,23 +10,23 @@ import math
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from harness import tasks
+from harness.data.batches import sequences_of
 from harness.data.buckets import bucket
 from harness.data.drawn import DROPOUT, dropout_masks
-from harness.data.packed import packed
 from harness.data.seeds import generator, seed
-from harness.data.sequences import Sequences, lay_out
+from harness.data.sequences import Sequences
 from harness.model.transformer import Transformer, shape_of
-from harness.tasks.base import Batch, Task, TaskError
+from harness.tasks.base import Task, TaskError
 from harness.training.losses import Losses
-from leaderboard.config import RunConfig, Train
+from harness.training.optimiser import optimiser_for, set_rate
+from leaderboard.config import RunConfig
 from pezoo.base import Context, PositionError
 from pezoo.functional import at_least_float32
 from pezoo.registry import make
@@ -224,129 +224,3 @@ def _of_decoders(i: Tensor, j: Tensor, n: Tensor | None) -> Tensor:
         "the relation of positions that a task declares is that of a decoder's tokens, and this "
         "protocol trains encoders"
     )
-
-
-def optimiser_for(model: Transformer, train: Train) -> torch.optim.AdamW:
-    """AdamW over the trainer's group and the groups that the encoding declares."""
-    optimiser = torch.optim.AdamW(
-        param_groups(model),
-        lr=train.lr,
-        betas=train.betas,
-        weight_decay=train.weight_decay,
-        fused=True,  # one pass over all parameters
-    )
-    for group in optimiser.param_groups:
-        group["peak"] = group["lr"]
-    return optimiser
-
-
-def param_groups(model: Transformer) -> list[dict[str, Any]]:
-    """The rest of the parameters, then the encoding's groups with what each declares.
-
-    Errors: ValueError for a parameter in two groups or a negative rate.
-    """
-    groups: list[dict[str, Any]] = []
-    taken: set[int] = set()
-    for group in model.encoding.param_groups():
-        ids = list(map(id, group.params))
-        if len({*ids, *taken}) < len(ids) + len(taken):
-            raise ValueError(f"{model.encoding.name}: param_groups holds a parameter twice")
-        if group.lr is not None and not 0 <= group.lr < math.inf:
-            raise ValueError(
-                f"{model.encoding.name}: expected a learning rate of 0 or more in param_groups, "
-                f"was {group.lr}"
-            )
-        taken.update(ids)
-        own = {"lr": group.lr, "betas": group.betas, "weight_decay": group.weight_decay}
-        groups.append({"params": group.params} | {k: v for k, v in own.items() if v is not None})
-    rest = [p for p in model.parameters() if id(p) not in taken]
-    return [{"params": rest}, *groups]
-
-
-def rate(train: Train, step: int) -> float:
-    """The share of the peak learning rate at a step: linear warm-up, then the schedule."""
-    warm = min(1.0, (step + 1) / train.warmup) if train.warmup else 1.0
-    if train.schedule == "constant":
-        return warm
-    progress = (step + 1) / train.steps
-    if train.schedule == "linear":
-        return warm * (train.floor + (1 - train.floor) * (1 - step / train.steps))
-    return warm * (train.floor + (1 - train.floor) * 0.5 * (1 + math.cos(math.pi * progress)))
-
-
-def set_rate(optimiser: torch.optim.Optimizer, train: Train, step: int) -> None:
-    """Give every group its learning rate of this step."""
-    factor = rate(train, step)
-    for group in optimiser.param_groups:
-        group["lr"] = group["peak"] * factor
-
-
-def sequences_of(task: Task, config: RunConfig, step: int) -> tuple[Sequences, int]:
-    """The training batch of a step before anything is drawn for a model, and its length.
-
-    That of packed rows is the longest one there may be. Errors: TaskError.
-    """
-    train = config.train
-    draws = generator("train", config.task, config.task_version, config.seed, step)
-    if train.context is None:
-        length = draw_length(task, train, step, draws)
-        return lay_out(_instances(task, config, length, draws), task, config.track), length
-
-    choice = length_choice(task, train, step)
-    closed = train.borders == "closed"
-    longest = choice.lengths[-1]
-    rows = packed(task, partial(choice.draw, draws), train.batch, train.context, closed, draws)
-    return rows, longest
-
-
-def _instances(task: Task, config: RunConfig, length: int, draws: torch.Generator) -> Batch:
-    """A batch of that length: new instances, or some of the run's training set."""
-    train = config.train
-    if not train.samples:
-        return task.sample(draws, train.batch, length)
-    share = max(1, train.samples // len(task.lengths(*train.lengths)))
-    kept = generator("training set", config.task, config.task_version, config.seed, length)
-    pool = task.sample(kept, share, length)
-    rows = torch.randint(share, (train.batch,), generator=draws)
-    return Batch(pool.prompt[rows], pool.target[rows])
-
-
-def draw_length(task: Task, train: Train, step: int, draws: torch.Generator) -> int:
-    """One length for a batch, of those that the task has and the curriculum allows."""
-    return length_choice(task, train, step).draw(draws, 1)[0]
-
-
-@dataclass(frozen=True)
-class LengthChoice:
-    """Lengths, and how likely each is, in proportion; None: equally likely."""
-
-    lengths: list[int]
-    weights: Tensor | None
-
-    def draw(self, draws: torch.Generator, count: int) -> list[int]:
-        """So many independent ones."""
-        if self.weights is None:
-            which = torch.randint(len(self.lengths), (count,), generator=draws)
-        else:
-            which = torch.multinomial(self.weights, count, replacement=True, generator=draws)
-        return [self.lengths[i] for i in which.tolist()]
-
-
-def length_choice(task: Task, train: Train, step: int) -> LengthChoice:
-    """What the lengths of a step are drawn from."""
-    low, high = train.lengths
-    progress = step / train.steps
-    stage = next((s for s in train.curriculum if progress < s.until), None)
-    lengths = task.lengths(low, min(high, stage.max) if stage else high)
-    lengths = lengths or task.lengths(low, high)[:1]
-    if train.draw == "lengths":
-        return LengthChoice(lengths, None)
-    weights = [_weight(task, length, train.draw) for length in lengths]
-    return LengthChoice(lengths, torch.tensor(weights, dtype=torch.float64))
-
-
-def _weight(task: Task, length: int, draw: str) -> float:
-    if draw == "shares":
-        return task.share(length)
-    listed = task.instances(length)
-    return 0.0 if listed is None else float(len(listed.prompt))

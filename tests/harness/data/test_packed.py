@@ -7,11 +7,12 @@ import pytest
 import torch
 
 from harness import tasks
+from harness.data.batches import LengthChoice, length_choice, sequences_of
 from harness.data.packed import packed
 from harness.data.seeds import generator
 from harness.settings.protocol import load_protocol, resolve
 from harness.training.stack import Stack
-from harness.training.trainer import LengthChoice, length_choice, sequences_of, start
+from harness.training.trainer import start
 from pezoo.spec import parse
 
 MINI = ("model.width=16", "model.heads=2", "train.batch=6", "train.context=40")

@@ -15,7 +15,6 @@ from harness.runs import cost
 from harness.runs.environment import HASHED_BATCHES, _code, data_hash
 from harness.runs.execute import execute
 from harness.settings.protocol import load_protocol, resolve
-from harness.training import trainer as trainer_module
 from harness.training.trainer import start
 from leaderboard.schema import Record
 from pezoo.spec import parse
@@ -38,7 +37,7 @@ def fed(monkeypatch):
         batches.append(sequences.ids)
         return sequences
 
-    monkeypatch.setattr(trainer_module, "lay_out", record)
+    monkeypatch.setattr("harness.data.batches.lay_out", record)
     return batches
 
 

@@ -7,11 +7,11 @@ import pytest
 import torch
 
 from harness import tasks
+from harness.data.batches import draw_length
 from harness.settings.protocol import load_protocol, resolve
 from harness.tasks.base import TaskError
 from harness.tasks.scan_cot import LONGEST_TRAINED, ScanCot, commands, length_split
 from harness.training.evaluate import sample_count
-from harness.training.trainer import draw_length
 from pezoo.spec import parse
 
 LEFT, RIGHT = "I_TURN_LEFT", "I_TURN_RIGHT"

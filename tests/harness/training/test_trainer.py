@@ -7,13 +7,14 @@ import pytest
 import torch
 
 from harness import tasks
+from harness.data.batches import draw_length
 from harness.data.seeds import generator
 from harness.data.sequences import join, lay_out
 from harness.runs import cost
 from harness.settings.protocol import load_protocol, resolve
-from harness.training import trainer as trainer_module
 from harness.training.losses import Diverged
-from harness.training.trainer import draw_length, param_groups, rate, start
+from harness.training.optimiser import param_groups, rate
+from harness.training.trainer import start
 from leaderboard.config import Stage
 from pezoo.spec import parse
 
@@ -35,7 +36,7 @@ def batches(config, monkeypatch):
         seen.append(lay_out(*args))
         return seen[-1]
 
-    monkeypatch.setattr(trainer_module, "lay_out", record)
+    monkeypatch.setattr("harness.data.batches.lay_out", record)
     trainer = start(config)
     for _ in range(config.train.steps):
         trainer.advance()
