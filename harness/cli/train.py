@@ -78,12 +78,11 @@ def train(
                 if record := RunFolder(folder, configs[run]).result():
                     note(run, {"record": record})
             left = look([run for run in left if run not in records])
-    if missing := len(left):
-        click.echo(f"warning: {missing} of {len(configs)} runs have no record yet", err=True)
+    if left:
+        click.echo(f"warning: {len(left)} of {len(configs)} runs have no record yet", err=True)
     ordered = [records[run] for run in sorted(records)]
-    return ordered, bool(missing) or progress.failed or any(
-        record["status"] == "failed" for record in ordered
-    )
+    failed = progress.failed or any(record["status"] == "failed" for record in ordered)
+    return ordered, bool(left) or failed
 
 
 def tune(

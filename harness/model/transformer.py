@@ -181,24 +181,13 @@ class Transformer(nn.Module):
         tokens (`harness.data.drawn`); without it the encoding draws from `generator`.
         Errors: ValueError for training with dropout without its masks.
         """
-        new = ids.shape[1]
-        past = cache or Cache()
-        if past.pos is not None and past.ids is not None:
-            pos, ids = torch.cat([past.pos, pos], 1), torch.cat([past.ids, ids], 1)
-        ctx = Context(
-            pos=pos,
-            ids=ids,
-            n_new=new,
-            scale=scale,
-            memo=past.memo,
-            mode=mode,
-            relation=self.relation,
-        )
+        new, past = ids.shape[1], cache or Cache()
+        true = self._context(ids, pos, past, scale, mode)
         if drawn is None:
-            drawn = self.encoding.draw(ctx, generator=generator, length=past.length)
-        x = self.embedding(ids[:, -new:]) * self.model.width**0.5
-        mask = self._mask(ctx)  # by the true positions, whatever an encoding makes of them
-        ctx = self.encoding.prepare(replace(ctx, x=x, drawn=dict(drawn)))
+            drawn = self.encoding.draw(true, generator=generator, length=past.length)
+        x = self.embedding(ids) * self.model.width**0.5
+        mask = self._mask(true)  # by the true positions, whatever an encoding makes of them
+        ctx = self.encoding.prepare(replace(true, x=x, drawn=dict(drawn)))
         x = self.encoding.embed(x, ctx)
         layers = past.layers or [None] * len(self.blocks)
         ran = self.ran["train" if self.training else "eval"]
@@ -208,9 +197,26 @@ class Transformer(nn.Module):
             kept = last if last is not None and i + 1 == len(self.blocks) else new
             own = None if masks is None else masks[:, :, 2 * i : 2 * i + 2]
             x, layers[i] = block(x, ctx.at(i, x, block.w_key), shared, layers[i], kept, own)
-        past.pos, past.ids, past.layers = pos, ids, layers
+        past.pos, past.ids, past.layers = true.pos, true.ids, layers
         x = self.norm(x)
         return linear(x, self.embedding.weight) if self.unembedding is None else self.unembedding(x)
+
+    def _context(
+        self, ids: Tensor, pos: Tensor, past: Cache, scale: Tensor | None, mode: str | None
+    ) -> Context:
+        """That of new ids (B, T) at pos (B|1, T), after what is in the cache."""
+        new = ids.shape[1]
+        if past.pos is not None and past.ids is not None:
+            pos, ids = torch.cat([past.pos, pos], 1), torch.cat([past.ids, ids], 1)
+        return Context(
+            pos=pos,
+            ids=ids,
+            n_new=new,
+            scale=scale,
+            memo=past.memo,
+            mode=mode,
+            relation=self.relation,
+        )
 
     def _mask(self, ctx: Context) -> Tensor | str:
         return attention_mask(ctx) if self.track == "decoder" else full_mask(ctx)

@@ -11,7 +11,7 @@ tasks that count other answers than the true one as right. The same holds under 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, replace
 from functools import partial
 from statistics import fmean
@@ -196,20 +196,10 @@ def _score(  # noqa: PLR0913  what is scored, on what, and how
     mode: str | None = None,
     answers: bool = False,
 ) -> Score:
-    model.eval()
-    how = method(model, task)
-    predict = _predict(how, test)
-    device = str(model.embedding.weight.device)
-    chunk = chunk_size(task, test, length)
-    correct, right, total = 0, 0, 0
+    correct, right, total, count = 0, 0, 0, len(sample.prompt)
     kept: list[Answer] = []
-    count, batch = len(sample.prompt), lay_out(sample, task, model.track)
-    batch = batch if test.window is None else batch.aligned(task.vocab.pad)
     try:
-        for start in range(0, count, chunk):
-            part = batch.rows(start, start + chunk).to(device)
-            positions = torch.Generator().manual_seed(position_seed)  # one draw for all rows
-            out = predict(model, part, length, positions, mode)
+        for start, part, out in _answers(model, task, test, length, sample, position_seed, mode):
             hit, exact = judge(task, out, part)
             correct += int(exact.sum())
             if answers and len(kept) < wrong.KEPT:
@@ -227,9 +217,32 @@ def _score(  # noqa: PLR0913  what is scored, on what, and how
         count=count,
         token=right / total,
         tokens=total,
-        method=how,
+        method=method(model, task),
         wrong=tuple(kept[: wrong.KEPT]),
     )
+
+
+def _answers(
+    model: Transformer,
+    task: Task,
+    test: Eval,
+    length: int,
+    sample: Batch,
+    position_seed: int,
+    mode: str | None,
+) -> Iterator[tuple[int, Sequences, Tensor]]:
+    """First row, rows, and what the model writes, of each chunk of a sample.
+
+    Errors: PositionError.
+    """
+    model.eval()
+    predict = _predict(method(model, task), test)
+    batch, chunk = lay_out(sample, task, model.track), chunk_size(task, test, length)
+    batch = batch if test.window is None else batch.aligned(task.vocab.pad)
+    for start in range(0, len(sample.prompt), chunk):
+        part = batch.rows(start, start + chunk).to(str(model.embedding.weight.device))
+        positions = torch.Generator().manual_seed(position_seed)  # one draw for all rows
+        yield start, part, predict(model, part, length, positions, mode)
 
 
 def judge(task: Task, out: Tensor, batch: Sequences) -> tuple[Tensor, Tensor]:
