@@ -25,9 +25,9 @@ def overview(tables: Sequence[Table]) -> list[Line]:
     by, counts = [{row.label: row for row in table.rows} for table in tables], counting(tables)
     labels = dict.fromkeys(label for rows in by for label in rows)
     lines = ranked([_line(label, [rows.get(label) for rows in by], counts) for label in labels])
-    order = {line.plain: _order(line) for line in lines if not line.aside}
-    last = (True, 1, "")
-    return sorted(lines, key=lambda line: (order.get(line.plain, last), bool(line.aside)))
+    plain = sorted((line for line in lines if not line.aside), key=_order)
+    place = {line.plain: at for at, line in enumerate(plain)}
+    return sorted(lines, key=lambda line: (place.get(line.plain, len(plain)), bool(line.aside)))
 
 
 def counting(tables: Sequence[Table]) -> tuple[bool, ...]:

@@ -58,7 +58,7 @@ def _block(tables: Sequence[Table], catalog: Catalog) -> str:
 
 
 def _intro(seeds: Sequence[Sequence[int]], tables: Sequence[Table], catalog: Catalog) -> str:
-    counts = {count for own in seeds for count in own if count} or {0}
+    counts = {count for own in seeds for count in own if count}
     return (
         "Reach: the longest test length, as a multiple of the training length, up to which at "
         f"least {100 * PASS:.0f} % of whole answers are right at every tested length, on average "

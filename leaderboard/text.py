@@ -60,12 +60,12 @@ def unseen_text(row: Row, intervals: bool = True) -> str:
 
 
 def span_text(numbers: Iterable[int], between: str = " to ") -> str:
-    """From the least to the most.
+    """From the least to the most; of none, 0.
 
     >>> span_text([3, 1, 1]), span_text([2, 2])
     ('1 to 3', '2')
     """
-    low, *more = sorted(set(numbers))
+    low, *more = sorted(set(numbers)) or [0]
     return f"{low}{between}{more[-1]}" if more else f"{low}"
 
 

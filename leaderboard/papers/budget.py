@@ -9,6 +9,7 @@ from leaderboard.papers.cells import Filled, alone, pairs_of
 from leaderboard.papers.paper import lines_of
 from leaderboard.schema import Record
 from leaderboard.scores import Score
+from leaderboard.text import span_text
 from pezoo.spec import parse
 
 # Settings of training that are said in words, or that change no result.
@@ -35,7 +36,9 @@ def _ours(filled: Filled) -> str:
             f"{none}; {count} of it on these tasks have other settings ({other})" if count else none
         )
     first = ", short ones first" if any(run.config.train.curriculum for run in runs) else ""
-    samples = _span(score.count for run in runs for score in _tested(filled, run) if score.count)
+    samples = span_text(
+        score.count for run in runs for score in _tested(filled, run) if score.count
+    )
     ((trained, tested), _), *others = _by_lengths(filled)
     more = (
         f"; {', '.join(tasks)}: lengths {low_high}, tested on {tested}"
@@ -57,11 +60,11 @@ def _seeds(filled: Filled) -> str:
     seeds = {run.seed for run in filled.runs}
     rates = {run.config.train.lr for run in filled.runs}
     other = rates - {*filled.paper.rates} if filled.paper.rates else set()
-    count = _span(map(len, cells))
+    count = span_text(map(len, cells))
     which = "" if other == rates else f"{numbers(other)} "
     return (
         f"seed{'s' * (len(seeds) > 1)} {numbers(seeds)} "
-        f"({_span(len({run.seed for run in runs}) for runs in cells)} per cell) "
+        f"({span_text(len({run.seed for run in runs}) for runs in cells)} per cell) "
         f"at the rate{'s' * (len(rates) > 1)} {numbers(rates)}"
         + (f" ({which}none of the paper's)" if other else "")
         + f", {count} run{'s' * (count != '1')} per cell"
@@ -154,13 +157,3 @@ def numbers(values: Iterable[float]) -> str:
     if len(ordered) > 2 and ordered == list(range(int(ordered[0]), int(ordered[-1]) + 1)):
         return f"{ordered[0]}-{ordered[-1]}"
     return ", ".join(f"{value:,}" for value in ordered) or "none"
-
-
-def _span(values: Iterable[int]) -> str:
-    """
-    >>> _span([2, 2]), _span([3, 1])
-    ('2', '1 to 3')
-    """
-    ordered = sorted(values) or [0]
-    low, high = ordered[0], ordered[-1]
-    return str(low) if low == high else f"{low} to {high}"

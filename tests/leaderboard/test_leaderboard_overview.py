@@ -58,6 +58,14 @@ def test_without_a_number_on_a_task_that_counts_there_is_no_place(record):
     assert "1 of 2 tasks" in page(tables(records))
 
 
+def test_seeds_apart_stand_below_their_encoding(record):
+    records = results(record) + results(record, "a", seeds=(40, 41))
+    lines = overview(tables(records))
+    assert [(line.label, line.rank) for line in lines] == [
+        ("a", 1), ("a (seeds 40-41)", None), ("b", 2), ("c", 3),
+    ]  # fmt: skip
+
+
 def test_the_mean_is_of_the_seeds_that_the_tests_see(record):
     """On copy both have a third seed, which is far from the others."""
     records = results(record, "ab", seeds=(0, 1))
