@@ -20,10 +20,12 @@ from pydantic import (
     PositiveFloat,
     PositiveInt,
     SerializerFunctionWrapHandler,
+    ValidationError,
     ValidationInfo,
     model_serializer,
     model_validator,
 )
+from pydantic_core import InitErrorDetails
 
 from pezoo.spec import Spec, bare
 
@@ -127,7 +129,7 @@ class Train(Settings):
     """Optimisation. One length per batch, from `lengths`; with `context`, one per sample.
 
     `samples`: a training set of that many, drawn once for the run, as many of each length, from
-    which every batch takes its rows; 0: new ones at every step.
+    which every batch takes its rows; 0: new ones at every step, as `context` needs them.
     `draw`: "lengths" are equally likely; or "instances" are, where a task can list them: a length
     comes up in proportion to how many it has; or "shares": as often as `Task.share` says.
     `context`: a batch is that many tokens in each row, cut from one stream of samples. `borders`:
@@ -165,6 +167,11 @@ class Train(Settings):
         ends = [stage.until for stage in self.curriculum]
         if any(later <= stage for stage, later in pairwise(ends)):
             raise ValueError(f"curriculum has until = {ends}: expected each above the one before")
+        if self.samples and self.context is not None:
+            raise ValueError(
+                f"samples {self.samples} are for batches of one length, and context {self.context} "
+                "packs new samples at every step: take samples 0, or a protocol without context"
+            )
         return self
 
 
@@ -262,12 +269,12 @@ class Protocol(Settings):
         return self
 
     def settings(self, task: str) -> tuple[Model, Train, Eval]:
-        """What all encodings share on a task."""
+        """What all encodings share on a task. Errors: ValidationError, with the place."""
         own = self._own(task)
         return (
             self.model,
-            _changed(self.train, own.named("train"), own.train),
-            _changed(self.eval, own.named("eval"), own.eval),
+            _changed(self.train, own.named("train"), own.train, ("tasks", task, "train")),
+            _changed(self.eval, own.named("eval"), own.eval, ("tasks", task, "eval")),
         )
 
     def _own(self, task: str) -> TaskSettings:
@@ -324,8 +331,24 @@ class RunConfig(Settings):
         return self.replace(eval=self.eval.model_copy(update=changes))
 
 
-def _changed(settings: Any, changes: dict[str, Any], more: dict[str, Any]) -> Any:
+def _changed(
+    settings: Any, changes: dict[str, Any], more: dict[str, Any], place: tuple[str, ...]
+) -> Any:
     changes = {k: v for k, v in changes.items() if v is not None}
     if not more:
         return settings.model_copy(update=changes)
-    return type(settings).model_validate(settings.model_dump() | changes | more)
+    try:
+        return type(settings).model_validate(settings.model_dump() | changes | more)
+    except ValidationError as error:
+        raise ValidationError.from_exception_data(
+            error.title,
+            [
+                InitErrorDetails(
+                    type=one["type"],
+                    loc=(*place, *one["loc"]),
+                    input=one["input"],
+                    ctx=one.get("ctx", {}),
+                )
+                for one in error.errors()
+            ],
+        ) from None

@@ -63,12 +63,19 @@ def _check_compiler(device: str) -> None:
 
 def _check_build(config: RunConfig) -> None:
     from harness.runs.record import failure_reason
+    from harness.tasks.base import TaskError
     from harness.training.optimiser import param_groups
     from harness.training.trainer import build
 
     try:
         # No optimiser: with it torch imports its compiler, and that Triton, for seconds.
-        param_groups(build(config.replace(device="cpu"))[1])
+        model = build(config.replace(device="cpu"))[1]
+        param_groups(model)
+        # Where the task has no relation of positions for an encoding that reads it, prf says so.
+        hint = 1 if model.encoding.needs_scale else None
+        model.encoding.prf(1, scale=hint, relation=model.relation)
+    except TaskError as error:
+        raise TaskError(f"{config.label} cannot run on {config.task}: {error}") from error
     except ValueError:
         raise
     except Exception as error:  # a plug-in may raise anything

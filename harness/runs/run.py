@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from harness.runs import cost, heap
+from harness.runs.ahead import draw_all
 from harness.runs.environment import data_hash
 from harness.runs.events import Event, Report, Stopped
 from harness.runs.files import WriteError, write, write_json
@@ -45,6 +46,8 @@ class Run:
         cost.forget_peak_memory(config.device)
         heap.keep()
         record["data_hash"] = data_hash(config)
+        if not folder.steps():
+            draw_all(config)
         trainer = make_trainer(config)
         record["backbone_hash"] = trainer.model.backbone_hash()
         record["chance"] = trainer.task.chance

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from leaderboard.config import (
     Model,
     Protocol,
     RunConfig,
+    TaskSettings,
     Train,
 )
 from leaderboard.protocols import read_settings
@@ -27,6 +29,9 @@ from pezoo.registry import check, entries
 from pezoo.spec import Spec, bare, parse, unknown
 
 PROTOCOLS = Path(__file__).parent / "protocols"
+_WHOLE = r"""(?:"[^"]*"|'[^']*'|\([^()]*\)"""  # in which neither "=" nor "." divides
+_OVERRIDE = re.compile(rf"(?P<key>{_WHOLE}|[^=])*?)=(?P<value>.*)", re.DOTALL)
+_PART = re.compile(rf"{_WHOLE}|[^.])+")
 
 
 def protocol_names() -> list[str]:
@@ -59,11 +64,17 @@ def load_protocol(name: str, overrides: tuple[str, ...] = ()) -> Protocol:
     try:
         return Protocol.model_validate(raw)
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise ConfigError(
-            f"protocol {name}, {where}: {first['msg'].removeprefix('Value error, ')}"
-        ) from error
+        raise ConfigError(f"protocol {name}, {_reason(error)}") from error
+
+
+def _reason(error: ValidationError) -> str:
+    """Where the first mistake is, and what it is."""
+    first = error.errors()[0]
+    *path, last = [str(part) for part in first["loc"]] or [""]
+    if first["type"] == "extra_forbidden" and (known := _fields(path)):
+        return unknown(_setting(path), last, sorted(known))
+    where = ".".join([*path, last]) or "its settings"
+    return f"{where}: {first['msg'].removeprefix('Value error, ')}"
 
 
 def resolve(
@@ -125,10 +136,11 @@ def _version(spec: Spec) -> int:
 
 
 def _override(raw: dict[str, Any], text: str) -> None:
-    key, equals, value = text.partition("=")
-    if not equals:
+    pair = _OVERRIDE.fullmatch(text)
+    if not pair:
         raise ConfigError(f"cannot read --set {text!r}: expected key=value, e.g. train.steps=500")
-    *path, last = key.strip().split(".")
+    value = pair["value"]
+    *path, last = [part.strip(" \"'") for part in _PART.findall(pair["key"])] or [""]
     table = raw
     for name in path:
         if not isinstance(table.get(name), dict):
@@ -142,8 +154,7 @@ def _override(raw: dict[str, Any], text: str) -> None:
         raise ConfigError(unknown(path[0].removesuffix("s"), [*path, last][1], sorted(known)))
     allowed = _fields(path)
     if allowed is not None and last not in allowed:
-        where = f"setting in {'.'.join(path) or 'the protocol'}"
-        raise ConfigError(unknown(where, last, sorted(allowed)))
+        raise ConfigError(unknown(_setting(path), last, sorted(allowed)))
     try:
         table[last] = tomllib.loads(f"value = {value}")["value"]
     except tomllib.TOMLDecodeError:
@@ -162,9 +173,18 @@ def _for_all_tasks(own: Any, part: str, name: str) -> None:
                 more.pop(name, None)
 
 
-def _fields(path: list[str]) -> list[str] | None:
+def _setting(path: Sequence[str]) -> str:
+    return f"setting in {'.'.join(path) or 'the protocol'}"
+
+
+def _fields(path: Sequence[str]) -> list[str] | None:
     """The settings below a path, or None where any name may stand."""
     models = {"model": Model, "train": Train, "eval": Eval}
-    if not path:
-        return list(Protocol.model_fields)
-    return list(models[path[0]].model_fields) if path[0] in models else None
+    match path:
+        case []:
+            return list(Protocol.model_fields)
+        case ["tasks", _]:
+            return list(TaskSettings.model_fields)
+        case [("model" | "train" | "eval") as part] | ["tasks", _, ("train" | "eval") as part]:
+            return list(models[part].model_fields)
+    return None

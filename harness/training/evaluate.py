@@ -142,12 +142,16 @@ def validate(model: Transformer, task: Task, config: RunConfig) -> float:
     low, high = config.train.lengths
     scores = []
     for length in task.lengths(low, high):
-        draws = generator("validation", config.task, task.version, length)
-        count = config.eval.validation_samples
-        sample = task.sample(draws, count, length)
+        sample = validation_examples(task, config, length)
         one = _score(model, task, config.eval, length, True, sample, seed("validation", length))
         scores.append(one.exact or 0.0)
     return sum(scores) / len(scores)
+
+
+def validation_examples(task: Task, config: RunConfig, length: int) -> Batch:
+    """What a training length is validated on, the same for all encodings and seeds."""
+    draws = generator("validation", config.task, task.version, length)
+    return task.sample(draws, config.eval.validation_samples, length)
 
 
 def sample_count(task: Task, config: RunConfig, length: int) -> int:

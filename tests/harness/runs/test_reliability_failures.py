@@ -222,6 +222,14 @@ def test_a_plugin_that_cannot_be_built_is_refused(call, flawed, tmp_path, pe, ta
     assert "Traceback" not in err
 
 
+@pytest.mark.parametrize("pe", ["ideal", "ideal_sh"])
+def test_an_encoding_that_reads_a_relation_which_the_task_lacks_is_refused(call, tmp_path, pe):
+    where = ["--device", "cpu", "--runs", tmp_path]
+    code, _, err = call("bench", "--pe", pe, "--task", "ngram_copy", *where)
+    assert code == 2
+    assert f"{pe} cannot run on ngram_copy: ngram_copy declares no relation of positions" in err
+
+
 @pytest.mark.parametrize(
     ("setting", "words"),
     [

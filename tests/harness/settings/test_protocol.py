@@ -63,11 +63,42 @@ def test_a_changed_protocol_has_another_name():
         ("train.betas=[1, 1]", "less than 1"),
         ("encodings.lerned.max_len=3", "did you mean learned"),
         ("tasks.cpy.train_lengths=[1, 2]", "did you mean copy"),
+        ("tasks.copy.train_lenghts=[1, 2]", "tasks.copy 'train_lenghts'; did you mean train_le"),
+        ("tasks.copy.evl.window=5", "tasks.copy 'evl'; did you mean eval"),
+        ("tasks.copy.eval.widow=5", "tasks.copy.eval 'widow'; did you mean window"),
+        ("tasks.copy.eval.window=5", "quick, tasks.copy.eval: stride 20 must be below window 5"),
+        ("tasks.copy.eval.stride=x", "quick, tasks.copy.eval.stride: Input should be"),
+        ('tasks."copy(symbols=2)".eval.widow=5', "did you mean window"),
     ],
 )
 def test_bad_overrides_say_what_is_wrong(override, words):
     with pytest.raises(ConfigError, match=words):
         run(overrides=(override,))
+
+
+def test_a_mistake_in_a_file_is_placed_as_well(tmp_path):
+    path = tmp_path / "mine.toml"
+    for text, words in (
+        ("[tasks.copy.eval]\nwidow = 5", "unknown setting in tasks.copy.eval 'widow'; did you"),
+        ("[tasks.copy]\nevl = 5", "unknown setting in tasks.copy 'evl'; did you mean eval"),
+        ("[train]\nstps = 5", "unknown setting in train 'stps'; did you mean steps"),
+    ):
+        path.write_text(f'extends = "quick"\n{text}')
+        with pytest.raises(ConfigError, match=words):
+            load_protocol(str(path))
+
+
+@pytest.mark.parametrize("task", ['"copy(symbols=2)"', "'copy(symbols=2)'", "copy(symbols=2)"])
+def test_an_override_of_a_task_with_options_is_split_outside_of_its_name(task):
+    overrides = (f"tasks.{task}.train_lengths=[2, 3]", f"tasks.{task}.train.lr=0.5")
+    one = run(task="copy(symbols=2)", overrides=overrides).train
+    assert (one.lengths, one.lr) == ((2, 3), 0.5)
+    assert run(overrides=overrides).train == run().train
+
+
+def test_packed_rows_have_no_training_set():
+    with pytest.raises(ConfigError, match=r"samples 9 .*take samples 0, or a protocol"):
+        run(overrides=("train.samples=9", "train.context=64"))
 
 
 def test_an_override_of_all_tasks_holds_for_tasks_with_settings_of_their_own():
