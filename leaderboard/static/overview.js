@@ -105,7 +105,7 @@
     const overview = window.DATA.overviews.find((one) => one.base === base && one.tuning === tuning && one.device === device);
     const order = overview.tasks.map((task) => tables.find((table) => table.task === task));
     const all = overview.lines.map((line) => filled(line, order));
-    const fewAll = all.every((line) => line.few);
+    const fewAll = all.every((line) => line.few || line.apart);
     all.forEach((line) => (line.few_all = fewAll));
     const has = (test) => all.filter(test).length;
     const [show, showPick] = PZ.select("show", "Cells show", Object.entries(WORDS));

@@ -75,7 +75,7 @@
     document.querySelectorAll(".table-facts").forEach((part) => part.classList.toggle("chosen", Boolean(table) && part.dataset.table === table.id));
     if (!table) return;
     const rows = others ? [...table.rows, ...beside(table, own)] : table.rows;
-    const fewAll = rows.every((row) => row.few);
+    const fewAll = rows.every((row) => row.few || row.apart);
     const words = table.guess === null ? "" : " A guess that ignores the prompt" + (table.guess_knows ? " and knows the length" : "") + " gets " + percent(table.guess) + " % of the tokens right" + (table.guess_knows || table.metric === "token accuracy" ? "." : " without the answer's end, and hardly ever a whole answer.");
     document.getElementById("facts").textContent = PZ.policyWords(table) + " " + table.about + " Trained to length " + table.train + "." + words + (table.protocol_seeds ? " The protocol asks for " + table.protocol_seeds + " seeds" + (fewAll ? "; no encoding has them yet." : ".") : "")
       + (others ? " Your run against the protocol's rows" + (own.version ? " (" + own.version + ")" : "") + ", unranked: their settings differ." : "");
