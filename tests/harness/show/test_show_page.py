@@ -13,6 +13,7 @@ from safetensors.torch import load_file
 from harness.cli.show import _load, find
 from harness.runs.execute import execute
 from harness.runs.folder import RunFolder
+from harness.runs.record import new_record
 from harness.show import plots
 from harness.show.page import Inspection, labelled, page
 from harness.training.trainer import start
@@ -200,9 +201,8 @@ def test_a_failed_run_is_told_without_a_page(call, config_of, tmp_path):
     folder = RunFolder(tmp_path, config)
     folder.path.mkdir()
     (folder.path / "config.json").write_text("{}")
-    words = {"encoding": "nope", "task": "copy", "seed": 0, "protocol": "quick"}
-    words["run"] = config.hash
-    folder.finish({**words, "status": "failed", "reason": "Diverged: loss is nan"})
+    record = new_record(config, "pezoo bench --pe nope --task copy")
+    folder.finish(record | {"status": "failed", "reason": "Diverged: loss is nan"})
     code, out, _ = call("show", config.hash, "--runs", tmp_path)
     assert code == 0
     assert "failed: Diverged" in out
