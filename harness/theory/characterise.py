@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from harness.theory.mapping import Examples
 from harness.theory.representation import Operator, Representation
 
 Phi = Callable[[int], Tensor]  # at scale n, (Z, Z) int64: of query i and key j, from 0
@@ -109,7 +110,7 @@ def _named(kind: tuple[int, ...]) -> str:
     return f"relations {kind}" if kind else "places without relations"
 
 
-def reconstruct(examples: Iterable[tuple[int, Tensor, Tensor]], phi: Phi) -> Reconstruction:
+def reconstruct(examples: Examples, phi: Phi) -> Reconstruction:
     """Recover a mapping from examples of small scales and a relation that characterises it.
 
     `examples` are (n, inputs (B, P), outputs (B, Q)). For every output place, the values of phi
@@ -134,6 +135,32 @@ def reconstruct(examples: Iterable[tuple[int, Tensor, Tensor]], phi: Phi) -> Rec
                         f"{tuple(inputs)} give {table[tuple(inputs)]} and {written}"
                     )
     return Reconstruction(tables, phi)
+
+
+def obstacle(
+    phi: Mapping[int, Tensor], needed: Mapping[int, Tensor], shown: Examples, tested: Examples
+) -> str | None:
+    """Why `reconstruct` does not lead from the examples shown to those tested; None where it does.
+
+    phi (Z, Z) by scale; needed (Z, Z) bool, of the scales shown: the keys that a step reads. Values
+    of phi that no such key has there count as `ABSENT`.
+    """
+    read = set[int]()
+    for n, keys in needed.items():
+        read |= set(phi[n][keys].tolist())
+    values = torch.tensor(sorted(read))
+
+    def told(n: int) -> Tensor:
+        return torch.where(torch.isin(phi[n], values), phi[n] - values.min() + 1, ABSENT)
+
+    try:
+        learned = reconstruct(shown, told)
+        for n, x, y in tested:
+            if not torch.equal(learned.answer(x, n, y.shape[1]), y):
+                return f"wrong at scale {n}"
+    except NotLearned as error:
+        return str(error)
+    return None
 
 
 def _read(values: Tensor, place: int) -> tuple[tuple[int, ...], list[int]]:
