@@ -32,8 +32,9 @@
     const [variants, variantsPick] = PZ.toggle("variants", "show variants, evaluation modes, other seeds");
     PZ.put("filters", [...controls, taskPick, costPick, logPick, variantsPick]);
     const table = tables.find((one) => one.task === task);
-    const rows = table.rows.filter((row) => row.unseen && row[key] !== null && (!log || row[key] > 0));
-    const left = table.rows.length - rows.length;
+    const fewAll = table.rows.every((row) => row.few || row.apart), all = table.rows.map((row) => ({ ...row, few_all: fewAll }));
+    const rows = all.filter((row) => row.unseen && row[key] !== null && (!log || row[key] > 0));
+    const left = all.length - rows.length;
     document.getElementById("facts").textContent = PZ.policyWords(table)
       + (left ? " " + left + " encoding(s) without a number, or without a cost above 0, are in the table alone." : "")
       + (table.devices.length > 1 ? " Runs on several devices: choose one to compare speeds." : " Measured on " + table.devices.join(", ") + ".");
@@ -44,8 +45,8 @@
       x: { title: COSTS[key] + (log ? ", logarithmic scale" : ""), log, room: true, zero: !log, values: drawn.map((row) => row[key]) }, y: { title: table.metric + ", unseen lengths", share: true },
       heads: ["encoding", COSTS[key], "unseen mean", "low", "high"], lines: drawn.map((row) => [row.label, row[key], row.unseen.mean, row.unseen.low, row.unseen.high]),
     });
-    PZ.grid("table", { name: "cost." + task + ".table", label: "Cost and extrapolation", columns: columns(key, edge), rows: variants ? table.rows : table.rows.filter((row) => !row.custom && !row.aside), sort: "unseen-desc", state: true });
+    PZ.grid("table", { name: "cost." + task + ".table", label: "Cost and extrapolation", columns: columns(key, edge), rows: variants ? all : all.filter((row) => !row.custom && !row.aside), sort: "unseen-desc", state: true });
     document.getElementById("disclosure").textContent = table.disclosure;
-    PZ.legend("legend", variants ? table.rows : []);
+    PZ.legend("legend", variants ? all : []);
   });
 })();
