@@ -116,7 +116,12 @@ def files(inspection: Inspection) -> dict[str, str]:
 
 
 def anchor(title: str) -> str:
-    """A title as an anchor: letters, digits and dashes."""
+    """A title as an anchor: letters, digits and dashes; signs of numbers in words.
+
+    >>> anchor("Gates, step -2")
+    'gates-step-minus-2'
+    """
+    title = re.sub(r"\+(?=\d)", "plus ", re.sub(r"(?<!\w)-(?=\d)", "minus ", title))
     return re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")
 
 
