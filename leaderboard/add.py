@@ -8,13 +8,15 @@ from leaderboard import catalog
 from leaderboard.check import refusals
 from leaderboard.files import slug, write
 from leaderboard.records import read
+from pezoo.spec import parse
 
 
 def add(run: str, runs: Path, records: Path) -> Path:
     """Copy the record of a run into `records`, byte by byte, and return where it is.
 
     `run` is a run's folder, or the beginning of its id in the folder `runs`. Errors: ValueError
-    for no such run, one that is not finished, a damaged result, or a record that `check` refuses.
+    for no such run, one that is not finished, a damaged result, or a record that `check` refuses,
+    here or where a file that the task reads is not.
     """
     folder = find(run, runs)
     result = folder / "result.json"
@@ -23,8 +25,16 @@ def add(run: str, runs: Path, records: Path) -> Path:
     data, record = result.read_bytes(), read(result)
     if isinstance(record, str):
         raise ValueError(f"{result}: {record}")
-    if reasons := list(refusals(record, catalog.read())):
+    known = catalog.read()
+    if reasons := list(refusals(record, known)):
         raise ValueError(f"{result}: {'; '.join(reasons)}")
+    task = parse(record.task)
+    if files := [name for name in known.tasks[task.name].versioned_by if name in task.options]:
+        raise ValueError(
+            f"{result}: {record.task} reads {task.options[files[0]]}, which other machines do not "
+            "have, and check would refuse the record there. Compare its runs where they are, with "
+            "pezoo leaderboard build --runs; or make a task of it (docs/add-a-task.md)"
+        )
     name = f"{record.run}.json"
     path = records / record.protocol / slug(record.task) / slug(record.encoding) / name
     others = [other for other in records.rglob(name) if other != path]

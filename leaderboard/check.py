@@ -55,6 +55,7 @@ def check(
     warnings: list[str] = []
     runs: dict[str, Path] = {}
     drawn: dict[tuple[str, ...], tuple[int, Path]] = {}  # what a seed draws -> seed
+    shared: dict[tuple[str, ...], tuple[str, Path]] = {}  # a seed and its settings -> what it draws
     found = paths_of(paths, refused, committed=tree)
     for path in found:
         record = read(path)
@@ -69,6 +70,13 @@ def check(
                 if seed != record.seed:
                     words = f"seed {record.seed} has the {what} of seed {seed}, {_name(other)}"
                     reasons.append(words)
+            for what, key, value in _shares(record):
+                given, other = shared.setdefault((what, *key), (value, path))
+                if given != value:
+                    reasons.append(
+                        f"{what} is {value}, but {given} in {_name(other)} of the same settings "
+                        f"and seed: they share all but the encoding"
+                    )
             warnings += [f"{_name(path)}: {text}" for text in _doubts(record, catalog)]
         if reasons:
             refused.append(f"{_name(path)}: {'; also '.join(reasons)}")
@@ -81,6 +89,14 @@ def _draws(record: Record) -> Iterator[tuple[str, tuple[str, ...]]]:
         yield "data", (record.shared_hash, record.data_hash)
     if record.backbone_hash:
         yield "initial weights", (record.backbone_hash,)
+
+
+def _shares(record: Record) -> Iterator[tuple[str, tuple[str, ...], str]]:
+    """What all encodings have in common at one seed, what tells that apart, and its value."""
+    key = record.shared_hash, record.config.train.model_dump_json(), str(record.seed)
+    for what in ("data_hash", "backbone_hash"):
+        if value := getattr(record, what):
+            yield what, key, value
 
 
 def _name(path: Path) -> str:
@@ -106,6 +122,9 @@ def refusals(record: Record, catalog: Catalog) -> Iterator[str]:
                     yield from _scores(record, f"{where}.{part}", own)
                     yield from _few(record, f"{where}.{part}", own, catalog)
         yield from _sets(record, catalog)
+        for name in ("backbone_hash", "chance"):
+            if getattr(record, name) is None:
+                yield f"{name} is missing"
     elif not record.reason:
         yield "status is failed, but there is no reason"
 
@@ -333,6 +352,20 @@ def _scores(
             yield f"{where}, length {score.length}: {score.count} examples of at most {most}"
         if score.exact == 1 and (score.token or 1.0) < 1 - 1e-6:
             yield f"{where}, length {score.length}: every answer is right, but not every token"
+        for fault in _answers(score, record.config.track):
+            yield f"{where}, length {score.length}: {fault}"
+
+
+def _answers(score: Score, track: str) -> Iterator[str]:
+    """What is wrong with how answers were made and with their tokens."""
+    if score.method and (score.method == "one pass") != (track == "encoder"):
+        yield f"method is {score.method!r}, which is not how {track}s answer"
+    if (tokens := score.tokens) is None:
+        return
+    if tokens < (score.count or 0):
+        yield f"{tokens} tokens in {score.count} answers: each has one at least"
+    if score.token is not None and abs(score.token * tokens - round(score.token * tokens)) > 1e-3:
+        yield f"token={score.token} is no number of tokens out of {tokens}"
 
 
 def _doubts(record: Record, catalog: Catalog) -> Iterator[str]:
@@ -341,6 +374,8 @@ def _doubts(record: Record, catalog: Catalog) -> Iterator[str]:
         yield "it is not known whether the code had changes that no commit holds"
     elif record.env.dirty:
         yield "the code had changes that no commit holds"
+    if record.status == "done" and not record.data_hash:
+        yield "no data_hash, which tells whether encodings had the same data"
     settings = record.config
     current = catalog.version(bare(settings.encoding))
     if current is not None and settings.encoding_version != current:

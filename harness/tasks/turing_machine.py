@@ -72,6 +72,9 @@ class TuringMachine(Task):
         self.machine = read_machine(Path(file)) if file else random_machine(machine)
         if steps == 0 and not self.machine.final:
             raise ValueError("steps=0 needs a machine with a final state, which this one lacks")
+        if steps == 0 and self.machine.start in self.machine.final:
+            start = self.machine.states[self.machine.start]
+            raise ValueError(f"steps=0 needs a start that is not final, was {start}")
         if len(self.machine.final) == len(self.machine.states):
             raise ValueError("every state of the machine is final: there is no step to take")
         if file:

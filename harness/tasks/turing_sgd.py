@@ -126,8 +126,7 @@ class TuringSGD(Task):
 
     def _weights(self, row: list[int]) -> list[int]:
         """The last weights that an answer ends with; none where it ends in another way."""
-        words = [token for token in row if token != self.vocab.pad]
-        words = words[: words.index(self.vocab.eos)] if self.vocab.eos in words else []
+        words = row[: row.index(self.vocab.eos)] if self.vocab.eos in row else []
         index = self.vocab.symbols.index
         if len(words) < 4 or words[-4] != index("cur") or words[-1] != index("|"):
             return []

@@ -149,6 +149,8 @@ def _names(raw: dict[str, Any], key: str, least: int = 1) -> tuple[str, ...]:
 
 
 def _index(key: str, name: Any, names: tuple[str, ...]) -> int:
+    if not isinstance(name, str):
+        raise MachineError(f'{key} must be a text such as "{names[0]}", was {name!r}')
     if name not in names:
         raise MachineError(unknown(f"name in {key}:", str(name), names))
     return names.index(name)
@@ -171,6 +173,7 @@ def _moves(
     if not isinstance(raw, dict) or not all(isinstance(table, dict) for table in raw.values()):
         raise MachineError("transitions must hold a table per state: [transitions.STATE]")
     for state in raw:
+        _check_dots(state, raw[state], states)
         if _index("transitions", state, states) in final:
             raise MachineError(f"transitions.{state}: {state} is final and has none")
     for number, state in enumerate(states):
@@ -186,6 +189,21 @@ def _moves(
                 (number, read),
                 _move(f"transitions.{state}.{symbol}", table[symbol], states, symbols),
             )
+
+
+def _check_dots(state: str, table: dict[str, Any], states: tuple[str, ...]) -> None:
+    """TOML takes a dot in a name without quotes for a table in a table."""
+    name, inner = next(((k, v) for k, v in table.items() if isinstance(v, dict)), ("", {}))
+    if inner and state in states:
+        name = f"{name}.{next(iter(inner))}"
+        raise MachineError(
+            f'transitions.{state}.{name}: a name with a dot needs quotes, "{name}" = ...'
+        )
+    if inner:
+        name = f"{state}.{name}"
+        raise MachineError(
+            f'transitions.{name}: a name with a dot needs quotes, [transitions."{name}"]'
+        )
 
 
 def _move(where: str, raw: Any, states: tuple[str, ...], symbols: tuple[str, ...]) -> Move:

@@ -123,7 +123,15 @@ class Program:
         Where it has, the largest of the tokens there is given, and the theorem promises nothing.
         Nor does it where the machine has left its memory, which is not told here.
         In the first configuration nothing can be known: there it is EMPTY.
+        Errors: ValueError for more configurations than an integer can count beside an n-gram.
         """
+        seps = int((x == SEP).sum())
+        most = 2**63 // self.base**self.n - 2  # queries are one ahead
+        if seps > most:
+            raise ValueError(
+                f"n-grams of {self.n} tokens and {seps} configurations do not fit into an integer: "
+                f"expected at most {most} configurations, or a smaller n"
+            )
         after, before = self.next_tape(x, 2), self.next_tape(x, 3)
         # Of the three tokens in front, one stays SEP: it counts for the configuration that the
         # queries are ahead.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import shlex
+from hashlib import sha256
 from typing import Any
 
 from leaderboard.config import RunConfig
@@ -62,6 +63,7 @@ def raw_record(
         "seed": seed,
         "config": config,
         "backbone_hash": f"weights{seed}",
+        "data_hash": sha256(f"{task} {seed} {config['train']}".encode()).hexdigest()[:16],
         "chance": 0.1,
         "best_step": config["train"]["steps"],
         "scores": {"last": scores, "best": scores},

@@ -275,6 +275,49 @@ def test_runs_of_different_seeds_have_different_data(raw, save):
     assert "001.json: seed 1 has the data of seed 0, " in line
 
 
+@pytest.mark.parametrize("what", ["data_hash", "backbone_hash"])
+def test_runs_of_one_seed_share_data_and_initial_weights(raw, save, what):
+    one, other = raw("rope"), raw("alibi", **{what: "another"})
+    (line,) = check([save(one, other)], KNOWN).refused
+    assert f"001.json: {what} is another, but " in line
+    assert "000.json of the same settings and seed" in line
+    longer = raw("alibi", config={"train": {"steps": 3000}}, **{what: "another"})
+    assert not any(f"{what} is" in line for line in check([save(one, longer)], KNOWN).refused)
+
+
+def test_what_a_run_draws_is_named(raw, save):
+    for name in ("backbone_hash", "chance"):
+        (line,) = check([save(raw() | {name: None})], KNOWN).refused
+        assert line.endswith(f": {name} is missing")
+    report = check([save(raw() | {"data_hash": None})], KNOWN)
+    assert report.refused == ()
+    assert "no data_hash" in report.warnings[0]
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"method": "one pass"}, "method is 'one pass', which is not how decoders answer"),
+        ({"tokens": 99}, "99 tokens in 100 answers: each has one at least"),
+        ({"tokens": 1001, "token": 0.5}, "token=0.5 is no number of tokens out of 1001"),
+        ({"tokens": 1000, "token": 0.5}, ""),
+        ({"method": "decoded"}, ""),
+    ],
+)
+def test_how_answers_are_made_and_their_tokens_fit(raw, save, changes, words):
+    record = raw(right={10: 50})
+    record["scores"] = {"last": [record["scores"]["last"][0] | changes]}
+    refused = check([save(record)], KNOWN).refused
+    assert len(refused) == bool(words)
+    assert all(words in line for line in refused)
+
+
+def test_add_refuses_a_task_that_reads_a_file(raw, tmp_path):
+    machine = raw(task="turing_machine(file=mine.toml)", config={"task_version": 1_234_567})
+    with pytest.raises(ValueError, match=r"reads mine\.toml, which other machines do not have"):
+        add(str(finished(tmp_path / "runs", machine)), tmp_path, tmp_path / "records")
+
+
 def test_what_cannot_be_built_is_refused(raw, save):
     records = [raw("rope(base=-5.0)"), raw(task="copy(symbols=99999)"), raw("alibi")]
     result = run("check", save(*records))

@@ -233,7 +233,7 @@ def test_numbers_lead_to_runs_and_refused_files_are_counted(raw, save, failed, t
 
 
 def test_a_run_page_shows_what_could_explain_a_difference(raw, save, tmp_path):
-    old, new = raw("rope"), raw("alibi", data_hash="d0d0")
+    old, new = raw("rope", data_hash=None), raw("alibi", data_hash="d0d0")
     new["env"] |= {"numpy": "2.3.4", "triton": "3.5.0", "cpu": "a processor", "cores": 16}
     new["cost"] |= {"tokens": 123456, "sessions": 3}
     build(None, save(old, new), tmp_path / "out", None)

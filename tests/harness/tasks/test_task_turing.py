@@ -240,6 +240,9 @@ def test_weights_count_as_right_within_two_levels():
         want += [task.vocab.pad] * (len(given_) - len(want))
         given_ += [task.vocab.pad] * (len(want) - len(given_))
         assert task.right(torch.tensor([given_]), torch.tensor([want])).tolist() == [right], last
+    inside = encode("d a1 , | cur a80 a86 |").tolist()
+    inside = torch.tensor([[*inside[:-1], task.vocab.pad, inside[-1], task.vocab.eos]])
+    assert task.right(inside, torch.tensor([want])).tolist() == [False]
     assert task.right(torch.tensor([encode(true).tolist()]), torch.tensor([want])).tolist() == [
         False
     ]
@@ -343,6 +346,13 @@ def test_a_run_of_another_machine_is_not_gone_on_with(increment):
 def test_wrong_options_of_a_machine(increment, options, words):
     with pytest.raises(ValueError, match=words):
         tasks.make(f"turing_machine({options})")
+
+
+def test_a_whole_run_needs_a_step_to_take(increment):
+    increment.write_text(INCREMENT.replace('start = "carry"', 'start = "done"'))
+    assert tasks.make("turing_machine(file=mine.toml)").example
+    with pytest.raises(ValueError, match="steps=0 needs a start that is not final, was done"):
+        tasks.make("turing_machine(file=mine.toml,steps=0)")
 
 
 def test_too_many_steps_are_refused_at_once(increment):

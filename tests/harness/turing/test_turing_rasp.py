@@ -8,7 +8,7 @@ import pytest
 
 from harness.turing.conditions import in_memory, repeated_ngram, theorem_4_1
 from harness.turing.machine import Machine, Move, random_machine
-from harness.turing.rasp import BOS, EMPTY, SEP, Program, cumsum, select, shift_right, where
+from harness.turing.rasp import BOS, EMPTY, EOS, SEP, Program, cumsum, select, shift_right, where
 from harness.turing.simulate import Configuration, run
 
 
@@ -144,3 +144,11 @@ def test_ngrams_that_do_not_fit_are_refused():
         Program(random_machine(0), 12)
     with pytest.raises(ValueError, match="do not fit"):
         Program(random_machine(0), 0)
+
+
+def test_configurations_that_an_integer_cannot_count_are_refused():
+    program = Program(random_machine(0, states=1, symbols=2), 20)  # 7 tokens: 2^63 / 7^20 = 115.6
+    text = np.array([BOS, 4, 6, EOS, SEP] * 113)
+    with pytest.raises(ValueError, match=r"20 tokens and 114 configurations .* at most 113"):
+        program.predict(np.append(text, SEP))
+    program.predict(text)
