@@ -8,8 +8,10 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from harness.tasks.base import Task
-    from leaderboard.config import Protocol
+    from leaderboard.config import Protocol, TaskSettings
     from pezoo.base import Encoding
 
 Facts = dict[str, str]  # a name, a summary, and what else there is to say
@@ -83,11 +85,20 @@ def _task(name: str, task: Task) -> Facts:
     return {
         "name": name,
         **own,
+        "about": _body(cls, own["example"]),
         "chance": f"{task.chance:.2g}" if hasattr(task, "chance") else "",
         "vocabulary": described(cls, "Vocabulary"),
         "options": _options(cls),
         "meaning": described(cls, "Options"),
     }
+
+
+def _body(cls: type, example: str) -> str:
+    """What a docstring says without a heading, below its first line; but for the example."""
+    from leaderboard.prose import sections
+
+    _first, *rest = sections(getdoc(cls) or "")
+    return "\n".join(text for head, text in rest if not head and text[:9] != example[:9])
 
 
 def _options(cls: type) -> str:
@@ -125,9 +136,7 @@ def _protocol(p: Protocol) -> Facts:
     from pezoo.spec import Spec
 
     given = [str(Spec(name, options)) for name, options in p.encodings.items()]
-    special = [
-        f"{name} ({', '.join(own.model_dump(exclude_unset=True))})" for name, own in p.tasks.items()
-    ]
+    special = [f"{name} ({', '.join(_own(own))})" for name, own in p.tasks.items()]
     return {
         "name": p.name,
         "summary": p.description,
@@ -141,6 +150,33 @@ def _protocol(p: Protocol) -> Facts:
     }
 
 
+def _own(own: TaskSettings) -> Iterator[str]:
+    """What a protocol changes for a task: "train_lengths 1-4", "train.lr 0.002"."""
+    from pezoo.spec import Spec
+
+    for key, value in own.model_dump(exclude_unset=True).items():
+        if key.endswith("_lengths"):
+            yield f"{key} {_lengths(value) if key[0] == 'e' else '-'.join(map(str, value))}"
+        elif key == "encodings":
+            yield from (str(Spec(name, options)) for name, options in value.items())
+        elif key in ("train", "eval"):
+            yield from (f"{key}.{name} {_value(one)}" for name, one in value.items())
+        else:
+            yield f"{key} {_value(value)}"
+
+
+def _value(value: object) -> str:
+    """A setting in short: of a table its values, as "4+n at 4, 6, 9" for a test set."""
+    if isinstance(value, dict) and "until" in value:
+        return f"to {value['max']} until {value['until']:.0%}"
+    if isinstance(value, dict):
+        return " at ".join(map(_value, value.values()))
+    if isinstance(value, list | tuple):
+        numbers = all(isinstance(one, int) for one in value)
+        return _lengths(tuple(value)) if numbers else "; ".join(map(_value, value)) or "none"
+    return str(value)
+
+
 _TRACKS = {
     "decoder": "which write token by token, scored by whole answers",
     "encoder": "which see all tokens and answer in one pass, scored by tokens",
@@ -151,28 +187,33 @@ def _model(p: Protocol) -> str:
     m = p.model
     norm = "after" if m.norm == "post" else "before"
     dropout = f", dropout {m.dropout:g}" if m.dropout else ""
+    beside = (
+        ", attention and MLP side by side (parallel residual)" if m.residual != "serial" else ""
+    )
     return (
         f"{m.layers} layers, {m.heads} heads, width {m.width}, LayerNorm {norm} attention and MLP, "
-        f"{m.activation}{dropout}"
+        f"{m.activation}{beside}{dropout}"
     )
 
 
 def _train(p: Protocol) -> str:
     t, (low, high) = p.train, p.train.lengths
-    batch = f"rows of {t.context} tokens" if t.context else "sequences"
+    rows = f"rows of {t.context} tokens, borders {t.borders}"
+    batch = rows if t.context else "sequences"
     stages = [f"to {stage.max} until {stage.until:.0%} of the steps" for stage in t.curriculum]
     curriculum = f" ({', '.join(stages)})" if stages else ""
-    falls = "constant" if t.schedule == "constant" else f"{t.schedule} decay"
-    warmup = f" after {t.warmup:,} steps of warm-up" if t.warmup else ""
+    falls = "constant" if t.schedule == "constant" else f"{t.schedule} decay from the first step on"
+    warmup = f", times a linear warm-up over {t.warmup:,} steps" if t.warmup else ""
     return (
         f"{t.steps:,} steps of {t.batch} {batch}, lengths {low} to {high}{curriculum}, "
-        f"learning rate {t.lr:g}, {falls}{warmup}"
+        f"learning rate {t.lr:g}, {falls}{warmup}; weight decay {t.weight_decay:g}"
     )
 
 
 def _test(p: Protocol) -> str:
     sets = "".join(f"; {one.name}: {_lengths(one.lengths)}" for one in p.eval.sets)
-    window = f", in a window of {p.eval.window} tokens" if p.eval.window else ""
+    window = f", in a window of {p.eval.window} tokens that moves by {p.eval.stride}"
+    window = window if p.eval.window else ""
     most = f"up to {p.eval.samples} examples each"
     return f"lengths {_lengths(p.eval.lengths)}, {most}{window}{sets}"
 

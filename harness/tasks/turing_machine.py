@@ -23,9 +23,9 @@ class TuringMachine(Task):
 
     $ a3 b1 a7 ~ s2 | ( s1 a6 L ) b3 a6 a7 ~ s1 .
 
-    The symbol under the head is b1 for a1; ~ stands before the state; a move is the next state, the
-    symbol to write and the direction. Left of the first cell the head stays; right of the last one
-    there is a blank.
+    The symbol under the head is b1 for a1, and [x] for the x of a file's machine; ~ stands before
+    the state; a move is the next state, the symbol to write and the direction. Left of the first
+    cell the head stays; right of the last one there is a blank.
 
     Options: `machine`, the number of a random machine of 5 states and 15 symbols; or `file`, a
     machine of one's own (docs/turing-programs.md). `steps`, how many to write, separated by |; 0 is

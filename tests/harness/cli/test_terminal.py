@@ -127,14 +127,38 @@ def test_list_tells_a_protocols_settings(call):
         "encoders, which see all tokens",
         "5 layers, 8 heads, width 64, LayerNorm after attention and MLP, relu",
         "1,500 steps of 32 sequences, lengths 1 to 20 (to 5 until 30% of the steps), learning rate "
-        "0.001, cosine decay after 200 steps of warm-up",
+        "0.001, cosine decay from the first step on, times a linear warm-up over 200 steps",
         "lengths 20, 21, 30, 31, 40, 41, 60, 61, 100, 101, up to 128 examples each",
         "given options: learned(max_len=2048)",
-        "modular_arithmetic_simple (train_lengths, eval_lengths)",
+        "modular_arithmetic_simple (train_lengths 1-19, eval_lengths 19, 21,",
     ):
         assert part in words
     _, out, _ = call("list", "protocols", "ruoss2023")
     assert "lengths 40-500, up to 500" in out
+
+
+def test_list_tells_what_turing_programs_are_trained_with(call):
+    _, out, _ = call("list", "protocols", "turing2024")
+    words = " ".join(out.split())
+    for part in (
+        "side by side (parallel residual)",
+        "16 rows of 500 tokens, borders open,",
+        "linear decay from the first step on, times a linear warm-up over 100 steps; weight decay "
+        "0.1",
+        "window of 500 tokens that moves by 20",
+        "turing_addition (eval.set n+n, eval.sets 17+n at 17, 32,",
+        "train.lr 0.0003, hard_alibi(masked=7)",
+    ):
+        assert part in words, part
+
+
+def test_list_tells_what_a_tasks_docstring_does(call):
+    for task, part in (
+        ("turing_sgd", "if it ends with weights within 2 levels in both"),
+        ("turing_addition(format=plain)", 'Further test sets: "n+n", both of n digits'),
+        ("turing_machine", "[x] for the x of a file's machine"),
+    ):
+        assert part in " ".join(call("list", "tasks", task)[1].split())
 
 
 BENCH = ("bench", "--pe", "rope", "--task", "copy")
