@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 TRAINED, TESTED = 5, 10  # scales
 SMALL = 4  # digits 0 .. 3 in the instances that are looked at
 ROWS = 400  # instances of a scale
+LEAST = 20  # beginnings that scales share, for a verdict that they go on alike
 MOST = 400_000  # rows of tables that the search for the complexity looks at, for each scale
 
 
@@ -49,10 +50,24 @@ def _wrapped(text: str) -> str:
 
 def canonical(task: Task) -> str:
     """Whether one computation serves all scales, with two instances where none does."""
-    from harness.theory.mapping import conflict
+    from harness.theory.mapping import conflict, shared
 
-    found = conflict(_examples(task, range(1, TRAINED + 1), signs=False))
+    if not any(task.computation(n) for n in _scales(task, TRAINED)):
+        return "not decided: the task declares no computation"
+    if sign := _moving_sign(task):
+        return (
+            f"not decided: instances are compared without their signs, and the place of {sign} "
+            "tells the scale here; a format that pads instances to one length fixes it"
+        )
+    examples = [*_examples(task, range(1, TRAINED + 1), signs=False)]
+    found = conflict(examples)
     if found is None:
+        alike = shared(examples)
+        if alike is not None and alike < LEAST:
+            return (
+                f"not decided: only {alike} of the instances looked at begin as one of another "
+                "scale does"
+            )
         return (
             "yes, on the instances looked at: what stands at a place of the answer is a function "
             "of what stands before it, at all scales alike (Definition 5)."
@@ -65,6 +80,19 @@ def canonical(task: Task) -> str:
         "relation phi(i, j) carries it to all scales (Theorem 2); phi(i, j, n) may, or a format "
         "that pads instances to one length."
     )
+
+
+def _moving_sign(task: Task) -> str | None:
+    """A sign between operands that stands elsewhere at another scale."""
+    import torch
+
+    places: dict[str, set[int]] = {}
+    for n in _scales(task, TRAINED):
+        draws = torch.Generator().manual_seed(n)
+        for place, token in enumerate(task.sample(draws, 1, n).prompt[0, :-1].tolist()):
+            if not (sign := _text(task, (token,))).isalnum():
+                places.setdefault(sign, set()).add(place)
+    return next((sign for sign, own in places.items() if len(own) > 1), None)
 
 
 def size_of_computation(task: Task) -> str:

@@ -43,6 +43,25 @@ def conflict(examples: Examples) -> Conflict | None:
     return None
 
 
+def shared(examples: Examples) -> int | None:
+    """How many places of answers have before them what an instance of another scale has.
+
+    None where none can, as all that stands there differs in length.
+    """
+    found: dict[tuple[int, ...], set[int]] = {}
+    sizes: dict[int, set[int]] = {}
+    count = 0
+    for n, x, y in examples:
+        for before_it, answer in zip(x.tolist(), y.tolist(), strict=True):
+            for t in range(len(answer)):
+                prefix = (*before_it, *answer[:t])
+                scales = found.setdefault(prefix, set())
+                count += bool(scales - {n})
+                scales.add(n)
+                sizes.setdefault(len(prefix), set()).add(n)
+    return count if any(len(scales) > 1 for scales in sizes.values()) else None
+
+
 def complexity(examples: Examples, arity: int, nodes: int = 100_000) -> int | None:
     """The least number of unit operators that write these outputs (Definition 3), by search.
 

@@ -4,6 +4,7 @@ import pytest
 from click.testing import CliRunner
 
 from harness import tasks
+from harness.cli import explain
 from harness.cli.explain import canonical, command, encodings, relation, size_of_computation
 from harness.tasks import make
 
@@ -44,6 +45,32 @@ def test_an_aligned_copy_is_canonical_and_distances_carry_it():
     assert found["ideal"] == ("yes", "yes")
     assert found["rope"] == ("no (distinctness)", "yes")
     assert found["learned"][1].startswith("no: relations")
+
+
+@pytest.mark.parametrize(
+    ("task", "why"),
+    [
+        ("turing_multiplication_1", "the task declares no computation"),
+        ("turing_multiplication_3", "the task declares no computation"),
+        ("ngram_copy(repeats=2)", "the task declares no computation"),
+        ("addition(cot=False)", "the place of + tells the scale here"),
+    ],
+)
+def test_canonicity_is_not_decided_where_nothing_decides_it(task, why):
+    text = canonical(make(task))
+    assert text.startswith("not decided: ")
+    assert why in text
+
+
+def test_a_sign_that_stands_at_one_place_decides_nothing():
+    assert canonical(make("multiplication_1n")).startswith("no: after")
+    assert canonical(make("addition(aligned=11,cot=False)")).startswith("yes")
+
+
+def test_few_instances_that_begin_alike_do_not_say_yes(monkeypatch):
+    monkeypatch.setattr(explain, "LEAST", 10_000)
+    assert canonical(make("copy(aligned=11)")).startswith("not decided: only 2156 of the")
+    assert canonical(make("select_middle")).startswith("yes")  # no two scales can begin alike
 
 
 def test_without_larger_scales_nothing_is_recovered():
