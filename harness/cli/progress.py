@@ -104,12 +104,26 @@ def _summary(record: dict[str, Any]) -> str:
 
 
 def names(configs: Sequence[RunConfig]) -> list[str]:
-    """The name of each run: encoding, task, seed, and the settings that a sweep varies."""
+    """The name of each run: encoding, task, seed, and the settings that vary on one task."""
+    values: dict[tuple[str, str], set[str]] = {}
     settings = [config.train.model_dump() for config in configs]
-    varied = [
-        key for key in (settings or [{}])[0] if len({str(one.get(key)) for one in settings}) > 1
-    ]
+    for config, own in zip(configs, settings, strict=True):
+        for key, value in own.items():
+            values.setdefault((key, config.task), set()).add(str(value))
+    varied = dict.fromkeys(key for (key, _), found in values.items() if len(found) > 1)
     return [
-        " · ".join([c.label, c.task, f"seed {c.seed}", *(f"{k} {own.get(k)}" for k in varied)])
+        " · ".join([c.label, c.task, f"seed {c.seed}", *(_setting(k, own.get(k)) for k in varied)])
         for c, own in zip(configs, settings, strict=True)
     ]
+
+
+def _setting(key: str, value: Any) -> str:
+    """
+    >>> _setting("lengths", (1, 10)), _setting("curriculum", ({"until": 0.15, "max": 2},))
+    ('lengths 1 to 10', 'curriculum 2 until 15 %')
+    """
+    if key == "lengths":
+        value = f"{value[0]} to {value[1]}"
+    elif key == "curriculum":
+        value = ", ".join(f"{one['max']} until {100 * one['until']:g} %" for one in value) or "none"
+    return f"{key} {value}"

@@ -55,5 +55,5 @@ def _pictures(
             made=" ".join([*figure.remarks, *budgets(filled.of(task))]),
             command=f"pezoo table {paper.name} --figure {number}",
         )
-        for file, task, svg in (pictures(filled) if filled else ())
+        for file, task, svg in (pictures(filled, alone=False) if filled else ())
     ]

@@ -150,7 +150,8 @@ class Paper(Settings):
     def table(self, number: str) -> Table:
         """Errors: ValueError names the tables that there are."""
         if number not in self.tables:
-            raise ValueError(unknown(f"table of {self.name}", number, self.tables))
+            figure = f"; there is --figure {number}" if number in self.figures else ""
+            raise ValueError(unknown(f"table of {self.name}", number, self.tables) + figure)
         return self.tables[number]
 
     def figure(self, number: str) -> Figure:

@@ -36,10 +36,10 @@ def draw(filled: Filled, folder: Path) -> list[Path]:
     return paths
 
 
-def pictures(filled: Filled) -> list[tuple[str, str, str]]:
+def pictures(filled: Filled, *, alone: bool = True) -> list[tuple[str, str, str]]:
     """File name, task ("" for all of the figure's) and SVG of every picture that has numbers.
 
-    Below each are the paper's budget and ours.
+    Below each that stands `alone`, beside no text, are the paper's budget and ours.
     """
     figure = filled.part
     if not isinstance(figure, Figure):
@@ -54,10 +54,13 @@ def pictures(filled: Filled) -> list[tuple[str, str, str]]:
     }
     kinds |= {"tasks": _tasks, "pairs": _pairs}
     drawn = kinds[figure.kind](filled, figure)
-    shown = {task: _with_lines(svg, budgets(filled.of(task))) for task, svg in drawn.items()}
     return [
-        (f"{name}.{slug(task)}.svg" if task else f"{name}.svg", task, svg)
-        for task, svg in shown.items()
+        (
+            f"{name}.{slug(task)}.svg" if task else f"{name}.svg",
+            task,
+            _with_lines(svg, budgets(filled.of(task))) if alone else svg,
+        )
+        for task, svg in drawn.items()
     ]
 
 

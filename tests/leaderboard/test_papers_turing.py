@@ -128,6 +128,7 @@ def test_task_pages_show_the_figures_that_have_runs(tmp_path):
         assert (
             tmp_path / f"site/pictures/turing2024.figure-{number}.turing_addition.svg"
         ).is_file()
+    assert all("Ours: " not in one.svg for one in found)  # the page says it
     assert "figure-7" not in page
     assert "5,000 steps, batch 16, lengths 2 to 6; seed 0 (1 per cell)" in page
     assert "Unlike protocol turing2024: model.layers 4 (12)" in page
