@@ -19,6 +19,7 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from heapq import heapreplace
 from math import ceil
 from typing import Any
 
@@ -69,21 +70,25 @@ Phases = Mapping[str, tuple[Sequence[RunConfig], Sequence[Job]]]  # by name: run
 
 
 def forecast(phases: Phases, workers: int, measure: Measure) -> dict[str, Any]:
-    """Totals, and a line per phase, encoding and task; phases run one after another."""
+    """Totals, and a line per phase, encoding and task; phases run one after another.
+
+    A worker that has done its job takes the next one of its phase.
+    """
     lines: list[dict[str, Any]] = []
     wall, memory, total = 0.0, 0.0, np.zeros(2)
     for phase, (configs, plan) in phases.items():
         found: dict[tuple[str, str], list[Took]] = {}
+        free = [0.0] * workers  # when each has done its jobs
         for job in plan:
             runs = [configs[run] for run in job]
             one = measure(runs)
             took = [(one, one.job(run)) for run in runs[:: one.stacked]]
             found.setdefault((runs[0].label, runs[0].task), []).extend(took)
+            heapreplace(free, free[0] + sum(seconds[0] for _, seconds in took))
         lines += [_line(phase, *name, jobs) for name, jobs in found.items()]
         every = [job for jobs in found.values() for job in jobs]
-        seconds = [took for _, took in every]
-        total += sum(seconds)
-        wall += max(sum(seconds)[0] / workers, *(took[0] for took in seconds))
+        total += sum(took for _, took in every)
+        wall += max(free)
         memory = max(memory, sum(sorted(one.memory_mb for one, _ in every)[-workers:]))
     hours = total / 3600
     return {

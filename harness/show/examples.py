@@ -70,16 +70,21 @@ def sample(task: Task, length: int) -> Tensor:
 def read(task: Task, text: str) -> Tensor:
     """(P,) a prompt as typed. Errors: TaskError."""
     prompt = task.vocab.encode(text)
-    problem = TaskError(f"{text!r} is no prompt of {task.name}: expected {task.example}")
     try:
         task.solve(prompt.tolist())
         length = task.measure(prompt.tolist())
     except Exception as error:
-        raise problem from error
+        raise _no_prompt(task, text) from error
     task.check_length(length)
     if prompt[-1] != sample(task, length)[-1]:
-        raise problem
+        raise _no_prompt(task, text)
     return prompt
+
+
+def _no_prompt(task: Task, text: str) -> TaskError:
+    length = (task.lengths(4, 40) or task.lengths(1, 1000))[0]
+    like = task.vocab.decode(sample(task, length))
+    return TaskError(f"{text!r} is no prompt of {task.name}: expected a prompt such as {like}")
 
 
 @torch.no_grad()

@@ -88,7 +88,11 @@ def test_bench_prints_records_resumes_and_writes_a_leaderboard(call, tmp_path):
     code, out, _ = call("try", run, "12=", "--runs", tmp_path)
     assert code == 0
     assert "12=" in out
-    for prompt, words in (("1a=", "unknown symbol"), ("12", "is no prompt"), ("=", "of length 0")):
+    for prompt, words in (
+        ("1a=", "unknown symbol"),
+        ("12", "is no prompt of copy: expected a prompt such as "),
+        ("=", "of length 0"),
+    ):
         code, _, err = call("try", run, prompt, "--runs", tmp_path)
         assert code == 2
         assert words in err

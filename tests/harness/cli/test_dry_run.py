@@ -64,7 +64,7 @@ def test_phases_follow_one_another_and_the_largest_runs_need_the_memory():
     ]
     assert found["device_hours"] == pytest.approx((3 * 40 + 3 * 40 + 80) / 3600)
     assert found["cpu_hours"] == 2 * found["device_hours"]
-    assert found["wall_seconds"] == 60 + 100  # shared by two workers
+    assert found["wall_seconds"] == 80 + 120  # two rounds of two workers each, the last with rope
     assert (found["runs"], found["memory_mb"]) == (7, 400.0)
 
 
