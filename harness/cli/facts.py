@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from inspect import Parameter, getdoc, signature
+from inspect import Parameter, cleandoc, getdoc, signature
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -97,7 +97,7 @@ def _body(cls: type, example: str) -> str:
     """What a docstring says without a heading, below its first line; but for the example."""
     from leaderboard.prose import sections
 
-    _first, *rest = sections(getdoc(cls) or "")
+    _first, *rest = sections(cleandoc(cls.__doc__ or ""))  # its own, none of a base class
     return "\n".join(text for head, text in rest if not head and text[:9] != example[:9])
 
 
