@@ -31,11 +31,11 @@ def script(name: str, value: Any) -> str:
 
 def site_data(found: Sequence[Table], catalog: Catalog) -> dict[str, Any]:
     """Everything but the runs. Names lead to file names; numbers have six digits."""
-    rows = [row for table in found for row in table.rows]
+    views = list(_views(found))
+    rows = [row for _, table in views for row in table.rows]
     encodings = {bare(row.encoding) for row in rows} | set(catalog.encodings)
     tasks = {table.first.task for table in found} | set(catalog.tasks)
     names = aliases(rows)
-    views = list(_views(found))
     data = {
         "tables": [_table(view, table, catalog) for view, table in views],
         "overviews": list(_overviews(views, catalog)),

@@ -53,7 +53,8 @@ def _findings(lines: Sequence[Line], tables: Sequence[Table]) -> Iterator[str]:
         best = known[0]
         more = f", then {_mean(known[1])}" if len(known) > 1 else ""
         others = best.ranks[1] - 1 if best.ranks else 0
-        alike = f"; not told apart from the first: {others}" if others else ""
+        none = "; not told apart from the first, or not compared with it: "
+        alike = f"{none}{others}" if others else ""
         some = sum(any(row.seeds for row in line.own) for line in lines)
         every = f"all {count} tasks" + " that most have run" * (count < len(tables))
         yield (
@@ -78,8 +79,11 @@ def untested(lines: Sequence[Line]) -> str:
     known = [line for line in bare_lines(lines) if line.rank]
     if len(known) < 2 or any(line.ranks for line in known):
         return ""
-    where = " on every task" if len(known[0].main) > 1 else ""
-    return f"No differences are tested yet: the encodings do not share two seeds{where}."
+    if len(known[0].main) > 1:
+        what, where = "No differences of the means over the tasks are tested", " on every task"
+    else:
+        what, where = "No differences are tested", ""
+    return f"{what} yet: the encodings do not share two seeds{where}."
 
 
 def bests(tables: Sequence[Table], catalog: Catalog | None = None) -> list[Best]:

@@ -30,7 +30,7 @@ def filled(text: str, tables: Sequence[Table], catalog: Catalog) -> str:
     if not end and (begin or END in text):
         raise ValueError(f"a README needs {BEGIN} and, after it, {END}; or neither")
     own = main_tables(tables)
-    if not end or not own:
+    if not end or not bare_lines(overview(own)):
         return text
     return f"{before}{begin}\n{_block(own, catalog)}\n{end}{after}"
 

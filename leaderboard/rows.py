@@ -63,7 +63,6 @@ class Row:
     reach_open: bool
     trained: float | None  # exact match over all training lengths, at the last step
     steps_per_second: float | None
-    train_seconds: float | None
     cpu_seconds: float | None
     peak_memory_mb: float | None
     parameters: int | None

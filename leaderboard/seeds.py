@@ -25,16 +25,16 @@ def parse_seeds(text: str) -> list[int]:
     return seeds
 
 
-def seeds_text(seeds: Iterable[int]) -> str:
+def spans(seeds: Iterable[int]) -> str:
     """What `parse_seeds` reads as these seeds.
 
-    >>> seeds_text([7, 2, 0, 1])
+    >>> spans([7, 2, 0, 1])
     '0-2,7'
     """
-    spans: list[list[int]] = []
+    found: list[list[int]] = []
     for seed in sorted(set(seeds)):
-        if spans and seed == spans[-1][-1] + 1:
-            spans[-1].append(seed)
+        if found and seed == found[-1][-1] + 1:
+            found[-1].append(seed)
         else:
-            spans.append([seed])
-    return ",".join(f"{own[0]}-{own[-1]}" if own[1:] else f"{own[0]}" for own in spans)
+            found.append([seed])
+    return ",".join(f"{own[0]}-{own[-1]}" if own[1:] else f"{own[0]}" for own in found)

@@ -24,7 +24,7 @@ from leaderboard.ranks import ranked
 from leaderboard.rows import Cell, Row
 from leaderboard.schema import Record
 from leaderboard.scores import Score
-from leaderboard.seeds import seeds_text
+from leaderboard.seeds import spans
 from leaderboard.tuning import values_text
 from pezoo.spec import bare
 
@@ -96,10 +96,11 @@ def _labelled(rows: list[Row]) -> list[Row]:
     """The short name where it says which row is meant; else the options, else the version too."""
 
     def label(row: Row) -> str:
-        same = [other for other in rows if other.aside == row.aside]
+        like = [other for other in rows if (other.mode, other.encoding) == (row.mode, row.encoding)]
+        same = {(other.spec, other.version) for other in like}  # seeds apart are not told by it
         name = row.encoding
-        if sum(other.encoding == row.encoding for other in same) > 1:
-            several = sum(other.spec == row.spec for other in same) > 1
+        if len(same) > 1:
+            several = sum(spec == row.spec for spec, _ in same) > 1
             name = f"{row.spec} (version {row.version})" if several else row.spec
         return f"{name} ({row.aside})" if row.aside else name
 
@@ -137,7 +138,7 @@ def _row(
         spec=spec,
         version=version,
         mode=mode,
-        apart=f"seed{'s' * (len(seeds) > 1)} {seeds_text(seeds)}" if apart else "",
+        apart=f"seed{'s' * (len(seeds) > 1)} {spans(seeds)}" if apart else "",
         custom=_typed(first),
         train_length=first.train_length,
         cells=cells,
@@ -162,7 +163,7 @@ def _row(
 def _cost(runs: Iterable[Record]) -> dict[str, Any]:
     """Means over the seeds; a number of parameters only where all agree."""
     costs = [run.cost for run in runs]
-    means = ("steps_per_second", "train_seconds", "cpu_seconds", "peak_memory_mb")
+    means = ("steps_per_second", "cpu_seconds", "peak_memory_mb")
     found: dict[str, Any] = {name: _mean(getattr(cost, name) for cost in costs) for name in means}
     for name in ("parameters", "encoding_parameters"):
         values = {getattr(cost, name) for cost in costs}

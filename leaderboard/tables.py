@@ -15,7 +15,7 @@ from leaderboard.escape import command_text
 from leaderboard.files import slug
 from leaderboard.rows import Row
 from leaderboard.schema import Record
-from leaderboard.seeds import seeds_text
+from leaderboard.seeds import spans
 from leaderboard.summary import summarise, table_key
 from leaderboard.tuning import base, values_text
 
@@ -82,7 +82,7 @@ class Table:
         if self.policy != PROTOCOL or not plain:
             return sorted({command_text(record.provenance.command) for record in self.records})
         encodings = ",".join(sorted({row.encoding for row in plain}))
-        seeds = seeds_text(seed for row in plain for seed in row.seeds)
+        seeds = spans(seed for row in plain for seed in row.seeds)
         words = ["--protocol", self.base, "--task", self.first.task, "--pe", encodings]
         return [command_text(shlex.join(["pezoo", "bench", *words, "--seeds", seeds]))]
 

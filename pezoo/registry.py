@@ -15,7 +15,8 @@ from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from traceback import extract_tb
-from typing import TYPE_CHECKING, Any, TypeVar, get_origin
+from types import UnionType
+from typing import TYPE_CHECKING, Any, TypeVar, Union, get_args, get_origin
 
 from pezoo.scan import classes
 from pezoo.spec import Spec, SpecError, parse, unknown
@@ -206,6 +207,8 @@ def check_values(spec: Spec, cls: type) -> None:
 
 
 def _fits(value: Any, kind: Any) -> bool:
+    if get_origin(kind) in (UnionType, Union):
+        return any(_fits(value, one) for one in get_args(kind))
     if isinstance(value, bool):
         return kind is bool
     try:

@@ -98,7 +98,8 @@ def _body(cls: type, example: str) -> str:
     from leaderboard.prose import sections
 
     _first, *rest = sections(cleandoc(cls.__doc__ or ""))  # its own, none of a base class
-    return "\n".join(text for head, text in rest if not head and text[:9] != example[:9])
+    own = [text for head, text in rest if not head]
+    return "\n".join(t for t in own if not example or not t.startswith(example[:9]))
 
 
 def _options(cls: type) -> str:
@@ -172,7 +173,7 @@ def _value(value: object) -> str:
     if isinstance(value, dict):
         return " at ".join(map(_value, value.values()))
     if isinstance(value, list | tuple):
-        numbers = all(isinstance(one, int) for one in value)
+        numbers = value and all(isinstance(one, int) for one in value)
         return _lengths(tuple(value)) if numbers else "; ".join(map(_value, value)) or "none"
     return str(value)
 

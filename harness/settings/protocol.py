@@ -141,6 +141,8 @@ def _override(raw: dict[str, Any], text: str) -> None:
         raise ConfigError(f"cannot read --set {text!r}: expected key=value, e.g. train.steps=500")
     value = pair["value"]
     *path, last = [part.strip(" \"'") for part in _PART.findall(pair["key"])] or [""]
+    if not all([*path, last]) or not re.fullmatch(r"x(\.x)*", _PART.sub("x", pair["key"])):
+        raise ConfigError(f"--set {text!r} has an empty name: expected e.g. train.steps=500")
     table = raw
     for name in path:
         if not isinstance(table.get(name), dict):

@@ -201,9 +201,11 @@ window.PZ = (function () {
   // The column that names the encoding, at the left of every table.
   const nameColumn = (more) => ({ key: "encoding", title: "encoding", value: (row) => row.label, cell: encodingLink, align: "left", start: "asc", ...more });
   const href = (page) => root + page;
+  // Whether a row stands below the row that it is a mode of, or further seeds of.
+  const below = (row, rows) => Boolean(row.aside) && rows.some((other) => other.label === row.plain);
   function encodingLink(row) {
     const known = own(window.DATA.encodings, row.bare);
-    const name = breakable(row.aside && row.below ? row.aside : short(row.label));
+    const name = breakable(row.below ? row.aside : short(row.label));
     return el("span", { class: "name", title: row.spec }, known ? el("a", { href: href(known.page) + kept() }, name) : name, badges(row));
   }
   function badges(row) {
@@ -241,6 +243,6 @@ window.PZ = (function () {
   words();
 
   return { root, own, el, state, page, number, percent, interval, times, reach, rank,
-    csv, downloads, save, fileName, plainTable, select, toggle, put, choose, policyWords, href, encodingLink, nameColumn, badges,
+    csv, downloads, save, fileName, plainTable, select, toggle, put, choose, policyWords, href, below, encodingLink, nameColumn, badges,
     short, breakable, legend, kept };
 })();

@@ -26,7 +26,7 @@
   const inFile = (at, show) => (line) => (line.rows[at] ? (line.rows[at].unseen ? number(line.rows[at], show) : line.rows[at].unseen_note) : "not run");
   const end = (at, which) => (line) => (line.rows[at]?.unseen?.[which] == null ? null : 100 * line.rows[at].unseen[which]);
 
-  const seedsOf = (lines, at) => lines.map((line) => line.rows[at]?.seeds.length).filter(Boolean);
+  const seedsOf = (lines, at) => lines.filter((line) => !line.aside && !line.custom).map((line) => line.rows[at]?.seeds.length).filter(Boolean);
   function columns(overview, show, lines) {
     const several = overview.tasks.length > 1;
     const size = (line) => Math.max(0, ...line.rows.filter(Boolean).map((row) => row.parameters ?? 0)) || null;
@@ -95,7 +95,7 @@
   function filled(line, tables) {
     const rows = tables.map((table) => table.rows.find((row) => row.label === line.label) ?? null);
     const own = rows.filter(Boolean), first = own[0], fewest = own.reduce((a, b) => (b.seeds.length < a.seeds.length ? b : a)), count = own.filter((row) => row.chosen_here).length;
-    return { ...line, rows, custom: first.custom, mode: first.mode, apart: first.apart, aside: first.aside, bare: first.bare, plain: first.plain, spec: first.spec, below: true, version: first.version, seeds: fewest.seeds,
+    return { ...line, rows, custom: first.custom, mode: first.mode, apart: first.apart, aside: first.aside, bare: first.bare, plain: first.plain, spec: first.spec, version: first.version, seeds: fewest.seeds,
       few: own.some((row) => row.few), old: own.some((row) => row.old), chosen_words: count && !first.aside ? "options chosen on " + count + " of these tasks" : "" };
   }
 
@@ -106,7 +106,7 @@
     const order = overview.tasks.map((task) => tables.find((table) => table.task === task));
     const all = overview.lines.map((line) => filled(line, order));
     const fewAll = all.every((line) => line.few || line.apart);
-    all.forEach((line) => (line.few_all = fewAll));
+    all.forEach((line) => Object.assign(line, { few_all: fewAll, below: PZ.below(line, all) }));
     const has = (test) => all.filter(test).length;
     const [show, showPick] = PZ.select("show", "Cells show", Object.entries(WORDS));
     const [variants, variantsPick] = has((line) => line.custom && !line.aside) ? PZ.toggle("variants", "show variants (" + has((line) => line.custom && !line.aside) + ")", has((line) => !line.custom) === 0) : [true, null];
@@ -117,7 +117,7 @@
     document.getElementById("untested").textContent = overview.untested;
     document.getElementById("disclosure").textContent = overview.disclosure;
     const label = order.length > 1 ? "mean, %" : order[0].task;
-    PZ.grid("map", { name: "overview", label: "Encodings and tasks, by " + label, columns: columns(overview, show, lines), rows: lines, sub: (line) => Boolean(line.aside), under: under(overview, lines), foot: foot(overview, order, show), sort: order.length > 1 ? "unseen-desc" : "t_" + order[0].task + "-desc", given: true, state: true });
+    PZ.grid("map", { name: "overview", label: "Encodings and tasks, by " + label, columns: columns(overview, show, lines), rows: lines, sub: (line) => line.below, under: under(overview, lines), foot: foot(overview, order, show), sort: order.length > 1 ? "unseen-desc" : "t_" + order[0].task + "-desc", given: true, state: true });
     PZ.legend("legend", lines);
     document.getElementById("tasks").replaceChildren(...order.map(card));
   });

@@ -81,8 +81,8 @@
       + (others ? " Your run against the protocol's rows" + (own.version ? " (" + own.version + ")" : "") + ", unranked: their settings differ." : "");
     document.getElementById("disclosure").textContent = table.disclosure;
     draw(table, rows, { dots, measure });
-    const named = rows.map((row) => ({ ...row, few_all: fewAll, below: true, chosen_words: row.chosen_here && !row.aside ? "options chosen on this task" : "" }));
-    PZ.grid("table", { name: table.base + "." + name + ".table", label: name + ": encodings", columns: columns(table), rows: named, sub: (row) => Boolean(row.aside), sort: "unseen-desc", given: !others, state: true });
+    const named = rows.map((row) => ({ ...row, few_all: fewAll, below: PZ.below(row, rows), chosen_words: row.chosen_here && !row.aside ? "options chosen on this task" : "" }));
+    PZ.grid("table", { name: table.base + "." + name + ".table", label: name + ": encodings", columns: columns(table), rows: named, sub: (row) => row.below, sort: "unseen-desc", given: !others, state: true });
     PZ.legend("legend", rows);
   });
 })();

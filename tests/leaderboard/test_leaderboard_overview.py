@@ -13,6 +13,7 @@ from leaderboard.data import site_data
 from leaderboard.findings import bests, cost, disclosure, findings
 from leaderboard.markdown import page
 from leaderboard.overview import overview
+from leaderboard.ranks import comparisons
 from leaderboard.summary import summarise
 from leaderboard.tables import tables
 
@@ -64,6 +65,14 @@ def test_seeds_apart_stand_below_their_encoding(record):
     assert [(line.label, line.rank) for line in lines] == [
         ("a", 1), ("a (seeds 40-41)", None), ("b", 2), ("c", 3),
     ]  # fmt: skip
+
+
+def test_seeds_apart_without_a_parent_carry_its_name(record, tmp_path):
+    records = results(record, tasks=["copy"]) + results(record, "d", ["copy"], seeds=(5, 6))
+    site.build(tables(records), records, tmp_path, catalog=Catalog())
+    task = (tmp_path / "task" / "copy.html").read_text()
+    assert "d (seeds 5-6)</a>" in task
+    assert ">seeds 5-6</a>" not in task
 
 
 def test_the_mean_is_of_the_seeds_that_the_tests_see(record):
@@ -143,7 +152,9 @@ def test_the_pairs_of_the_data_are_those_of_the_tests(record):
     assert [(labels[one[0]], labels[one[1]], one[-1]) for one in table["pairs"]] == [
         ("a", "b", 1), ("a", "c", 1), ("b", "c", 1),
     ]  # fmt: skip
-    assert table["pairs"][0][2:6] == [pytest.approx(0.1), *table["pairs"][0][3:5], 3]
+    one, found = table["pairs"][0], comparisons(found[0].rows)[0]
+    stat = found.difference
+    assert one[2:7] == pytest.approx([stat.mean, stat.low, stat.high, 3, found.adjusted], 1e-5)
 
 
 def test_a_decoded_row_says_so(record):

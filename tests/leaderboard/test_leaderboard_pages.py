@@ -512,7 +512,8 @@ def test_one_seed_tells_no_two_apart(record):
     )
     said = findings(overview(found), found)
     assert said[1] == (
-        "No differences are tested yet: the encodings do not share two seeds on every task."
+        "No differences of the means over the tasks are tested yet: "
+        "the encodings do not share two seeds on every task."
     )
     assert "not told apart from the first" not in "".join(said)
     assert page(found).count(said[1]) == 1

@@ -141,6 +141,13 @@ def test_rank_ranges_follow_paired_differences(record):
     assert places == {"a": (1, (1, 2)), "b": (2, (2, 3)), "c": (3, (1, 3))}
 
 
+def test_seeds_apart_name_their_version(record):
+    records = [record(name, 0) for name in ("a", "b", "c")]
+    newer = [record("a", seed, config={"encoding_version": 2}) for seed in (0, 40)]
+    labels = {row.label for row in summarise(records + newer)}
+    assert {"a (version 1)", "a (version 2)", "a (version 2) (seed 40)"} <= labels
+
+
 def test_seeds_that_few_encodings_have_are_a_row_without_a_rank(record):
     """Six seeds of one encoding beside one of each other count as one."""
     names, many = ("a", "b", "c"), (0, 40, 41, 42, 43, 44)

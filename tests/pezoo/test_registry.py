@@ -223,6 +223,15 @@ def test_a_file_that_is_wrong(folder, text, words):
     assert "other" in pezoo.names()
 
 
+def test_an_option_may_be_a_tuple_or_none(folder):
+    body = "    def __init__(self, shape, *, factors: tuple[float, ...] | None = None) -> None:\n"
+    folder(mine=GOOD.replace("    pass\n", f"{body}        super().__init__(shape)\n"))
+    for text in ("mine", "mine(factors=None)", "mine(factors=(1.0,2.0))"):
+        assert pezoo.make(text, SHAPE).name == "mine"
+    with pytest.raises(SpecError, match=r"expects tuple\[float, \.\.\.\] \| None, was given 2"):
+        pezoo.make("mine(factors=2)", SHAPE)
+
+
 def test_a_file_that_is_wrong_hides_no_other_error(folder):
     folder(mine="import nothing_here\n" + GOOD, other=GOOD.replace("mine", "other"))
     with pytest.raises(SpecError, match="other cannot wrap other"):

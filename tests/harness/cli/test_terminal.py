@@ -137,6 +137,13 @@ def test_list_tells_a_protocols_settings(call):
     assert "lengths 40-500, up to 500" in out
 
 
+def test_list_says_none_of_an_empty_setting_and_an_example_once(call):
+    _, out, _ = call("list", "protocols", "prism2025-variants")
+    assert "curriculum none" in " ".join(out.split())
+    _, out, _ = call("list", "tasks", "cycle_navigation")
+    assert out.count("20100=3") == 1
+
+
 def test_list_tells_what_turing_programs_are_trained_with(call):
     _, out, _ = call("list", "protocols", "turing2024")
     words = " ".join(out.split())

@@ -56,6 +56,7 @@ def test_a_changed_protocol_has_another_name():
     ("override", "words"),
     [
         ("train.stps=5", "did you mean steps"),
+        ("train..steps=5", "has an empty name"),
         ("trian.steps=5", "did you mean train"),
         ("train.steps=-5", "greater than 0"),
         ("train.steps=many", "train.steps"),
