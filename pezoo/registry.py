@@ -215,7 +215,8 @@ def _fits(value: Any, kind: Any) -> bool:
         return isinstance(value, kind)
     except TypeError:  # of a generic, such as tuple[float, ...], the outer type
         origin = get_origin(kind)
-        return not isinstance(origin, type) or isinstance(value, origin)
+        own = (tuple, list) if origin is tuple else origin  # a list is as good as a tuple
+        return not isinstance(origin, type) or isinstance(value, own)
 
 
 def _entry(name: str) -> Entry:

@@ -185,7 +185,7 @@ def choose(scaling: str, given: Mapping[str, Any], **known: Any) -> Callable[...
 
 def _check_ranges(scaling: str, given: Mapping[str, Any], both: Mapping[str, Any]) -> None:
     for name, value in given.items():
-        numbers = value if isinstance(value, tuple) else (value,)
+        numbers = value if isinstance(value, tuple | list) else (value,)
         if name != "truncate" and any(x <= 0 for x in numbers):
             raise ValueError(f"{name} must be above 0, was {value}")
     if given.get("partial_rotary_factor", 1.0) > 1:
