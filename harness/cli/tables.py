@@ -100,12 +100,14 @@ def _print_table(rows: Sequence[Row], lacks: Sequence[str], wide: bool) -> None:
 def _fitting(
     rows: Sequence[Row], names: Mapping[str, str], width: int
 ) -> tuple[list[str], list[list[str]]]:
-    """Heads and cells of the fullest table that fits: first intervals go, then lengths, then the
-    columns that are no scores. Names are never cut."""
-    every = [*range(len(rows[0].cells))]
-    unseen = [at for at in every if not rows[0].cells[at].seen]
-    some = [unseen[round(k * (len(unseen) - 1) / 2)] for k in range(3)] if unseen[3:] else unseen
-    few = [*every[: len(every) - len(unseen)][-1:], *dict.fromkeys(some)]
+    """Heads and cells of the fullest table that fits: first intervals go, then lengths but for the
+    first unseen, twice the training length and the last, then the columns that are no scores. Names
+    are never cut."""
+    every, row = [*range(len(rows[0].cells))], rows[0]
+    unseen = [at for at in every if not row.cells[at].seen]
+    twice = [at for at in unseen if row.cells[at].length >= 2 * row.train_length]
+    some = [*dict.fromkeys([unseen[0], *twice[:1], unseen[-1]])] if unseen[3:] else unseen
+    few = [*every[: len(every) - len(unseen)][-1:], *some]
     tries = [(every, True, True), (every, True, False), (every, False, True), (few, True, True)]
     tries += [(few, False, True), (few, False, False), (some, False, False), ([], False, False)]
     for lengths, intervals, more in tries:
