@@ -91,7 +91,7 @@ def bests(tables: Sequence[Table], catalog: Catalog | None = None) -> list[Best]
     the guess that the catalogue tells."""
     found = []
     for table in tables:
-        rows = [row for row in table.rows if not row.custom and not row.aside]
+        rows = [row for row in table.rows if row.competes]
         scored = matrix(rows)
         if scored:
             row, against = scored[0]
@@ -132,10 +132,7 @@ def cost(line: Line) -> float | None:
 
 def _solving(tables: Sequence[Table]) -> dict[str, list[Row]]:
     rows = {table.first.task: table.rows for table in tables}
-    return {
-        task: [r for r in own if r.reach_open and not r.custom and not r.aside]
-        for task, own in rows.items()
-    }
+    return {task: [r for r in own if r.reach_open and r.competes] for task, own in rows.items()}
 
 
 def _list(found: Mapping[str, Sequence[Row]]) -> str:

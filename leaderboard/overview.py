@@ -49,10 +49,7 @@ def heads(tables: Sequence[Table]) -> list[str]:
 
 def _ran(tables: Sequence[Table]) -> list[set[str]]:
     """By task, the encodings without typed options that have a done run."""
-    return [
-        {row.label for row in table.rows if row.seeds and not row.custom and not row.aside}
-        for table in tables
-    ]
+    return [{row.label for row in table.rows if row.seeds and row.competes} for table in tables]
 
 
 def protocols(tables: Sequence[Table]) -> list[str]:
@@ -71,7 +68,7 @@ def main_tables(tables: Sequence[Table]) -> list[Table]:
 def bare_lines(lines: Sequence[Line]) -> list[Line]:
     """Those without options of their own, in the mode that they were trained in, of the seeds that
     count."""
-    return [line for line in lines if not line.custom and not line.aside]
+    return [line for line in lines if line.competes]
 
 
 def _order(line: Line) -> tuple[bool, int, str]:

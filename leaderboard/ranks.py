@@ -26,7 +26,7 @@ def ranked(rows: Sequence[Placed]) -> list[Placed]:
     would have. A mode, and seeds apart, have no place, and follow their encoding's row.
     """
     found = _signs(comparisons(rows))
-    rivals = [row for row in _scored(rows) if not row.custom and not row.aside]
+    rivals = [row for row in _scored(rows) if row.competes]
     tested = any((a.label, b.label) in found for a, b in combinations(rivals, 2))
 
     def placed(row: Placed) -> Placed:
@@ -52,7 +52,7 @@ def comparisons(rows: Sequence[Row] | Sequence[Line]) -> list[Comparison]:
     result: its pairs are corrected as if it were the only such row in the table.
     """
     scores = {row.label: Scores(dict(row.by_seed), row.step) for row in _scored(rows)}
-    apart = [row.label for row in _scored(rows) if row.custom or row.aside]
+    apart = [row.label for row in _scored(rows) if not row.competes]
     plain = {label: own for label, own in scores.items() if label not in set(apart)}
     found = compare(plain)
     for label in apart:

@@ -82,6 +82,11 @@ class Row:
         return ", ".join(words for words in (self.mode, self.apart) if words)
 
     @property
+    def competes(self) -> bool:
+        """Whether it may hold a place: without typed options, in the mode and seeds that rank."""
+        return not self.custom and not self.aside
+
+    @property
     def plain(self) -> str:
         """The label of its encoding's ranked row."""
         return self.label.removesuffix(f" ({self.aside})")
@@ -125,6 +130,10 @@ class Line:
     @property
     def aside(self) -> str:
         return self.own[0].aside
+
+    @property
+    def competes(self) -> bool:
+        return self.own[0].competes
 
     @property
     def encoding(self) -> str:

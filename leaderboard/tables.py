@@ -78,7 +78,7 @@ class Table:
     def commands(self) -> list[str]:
         """One that makes the ranked rows again, of the protocol's own settings; else those that
         made the runs, each once."""
-        plain = [row for row in self.rows if not row.custom and not row.aside and row.seeds]
+        plain = [row for row in self.rows if row.competes and row.seeds]
         if self.policy != PROTOCOL or not plain:
             return sorted({command_text(record.provenance.command) for record in self.records})
         encodings = ",".join(sorted({row.encoding for row in plain}))
