@@ -102,12 +102,17 @@ class Sequences:
     def aligned(self, pad: int) -> Sequences:
         """A decoder's, with the first token of every row in column 0 and all padding on the right.
 
-        Positions then count up in every row, and `prompt` is the shortest prompt.
+        Positions then count up in every row, so that what depends on them alone is computed once
+        for all; no token looks at the padding after it. Columns after all answers are left out.
+        `prompt` is the shortest prompt.
         """
+        if not (self.pos < 0).any():
+            return self
         gap = (self.pos < 0).sum(1, keepdim=True).expand(len(self.inputs), 1)
-        column = torch.arange(self.inputs.shape[1], device=self.inputs.device) + gap
-        there = column < self.inputs.shape[1]
-        index = column.clamp(max=self.inputs.shape[1] - 1)
+        width = int((self.answer.long().cumsum(1).argmax(1, keepdim=True) - gap).max()) + 1
+        index = torch.arange(width, device=self.inputs.device) + gap
+        there = index < self.inputs.shape[1]
+        index = index.clamp(max=self.inputs.shape[1] - 1)
 
         def moved(x: Tensor, filling: int) -> Tensor:
             return torch.where(there, x.gather(1, index), filling)
@@ -117,7 +122,7 @@ class Sequences:
             self,
             inputs=moved(self.inputs, pad),
             labels=moved(self.labels, pad),
-            pos=torch.arange(self.inputs.shape[1], device=self.inputs.device)[None],
+            pos=torch.arange(width, device=self.inputs.device)[None],
             answer=answer,
             counted=counted,
             prompt=self.prompt - int(gap.max()),

@@ -240,9 +240,11 @@ def _answers(
     Errors: PositionError.
     """
     model.eval()
-    predict = _predict(method(model, task), test)
+    how = method(model, task)
+    predict = _predict(how, test)
     batch, chunk = lay_out(sample, task, model.track), chunk_size(task, test, length)
-    batch = batch if test.window is None else batch.aligned(task.vocab.pad)
+    if how == "teacher-forced" or test.window is not None:
+        batch = batch.aligned(task.vocab.pad)
     for start in range(0, len(sample.prompt), chunk):
         part = batch.rows(start, start + chunk).to(str(model.embedding.weight.device))
         positions = torch.Generator().manual_seed(position_seed)  # one draw for all rows

@@ -187,7 +187,7 @@ class _Logits(nn.Module):
 class _Batch:
     """The members' batches, padded on the right to one length: ids (M, B, T), scale (M, 1).
 
-    pos is (1, T) where no member has padding on the left, else (M, B, T).
+    pos is (1, T) where the rows of all members have the same positions, else (M, B, T).
     """
 
     ids: Tensor
@@ -210,7 +210,7 @@ class _Batch:
             both = zip(trainers, batches, strict=True)
             batches = [_with_own_positions(trainer, batch) for trainer, batch in both]
         width, pad = max(batch.inputs.shape[1] for batch in batches), trainers[0].task.vocab.pad
-        # Without padding on the left, positions count up in every member: one row for all.
+        # Otherwise positions count up in every member: one row for all.
         longest = max((batch.pos for batch in batches), key=lambda pos: pos.shape[1])
         batches = [batch.padded(width, pad) for batch in batches]
         last = max(batch.last for batch in batches)

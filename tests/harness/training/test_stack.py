@@ -6,7 +6,6 @@ import pytest
 import torch
 
 import pezoo
-from harness import tasks
 from harness.settings.protocol import load_protocol, resolve
 from harness.training.stack import Stack
 from harness.training.trainer import start
@@ -99,7 +98,7 @@ def test_a_stack_has_the_losses_of_its_members(text):
 
 
 @pytest.mark.parametrize("text", slow_but(*USUAL))
-@pytest.mark.parametrize("task", ["copy", "addition"])  # padding on the right; on the left too
+@pytest.mark.parametrize("task", ["copy", "addition"])  # the second has rows of several lengths
 def test_a_stack_has_the_weights_of_its_members(text, task):
     if (text, task) == ("ideal_sh", "addition"):
         pytest.skip("addition declares no relation of positions for its steps")
@@ -112,17 +111,24 @@ def test_a_stack_has_the_weights_of_its_members(text, task):
     assert_same_weights(alone, together, 1e-6)
 
 
-@pytest.mark.parametrize("text", ["randomized:learned", SMALL["prism"]])
-def test_members_with_and_without_padding_on_the_left(text):
-    """A batch whose prompts happen to be equally long has one row of positions for all."""
-    alone, together = (trainers(text, "model.dropout=0.1", double=True) for _ in "ab")
-    task = tasks.make("addition")
-    for made in (alone, together):
-        for trainer in made[1:]:
-            trainer.task = task
+@pytest.mark.parametrize("text", ["randomized:learned", "relative"])
+def test_encoders_see_no_padding_of_the_stack(text):
+    """A member whose batch is the shorter gets positions row by row, which say where it ends."""
+
+    def made():
+        protocol = load_protocol("ruoss2023-mini", SETTINGS)
+        configs = (
+            resolve(protocol, "reverse", parse(text), seed, "cpu", "auto") for seed in range(3)
+        )
+        trainers = [start(config) for config in configs]
+        for trainer in trainers:
+            trainer.model.double()
+        return trainers
+
+    alone, together = made(), made()
     stack = Stack(together)
-    rows = {len(trainer.make_batch()[0].pos) for trainer in alone}
-    assert rows == {1, 4}
+    widths = {trainer.make_batch()[0].inputs.shape[1] for trainer in alone}
+    assert len(widths) > 1, "members must differ in length"
     expected = [float(trainer.advance()) for trainer in alone]
     assert losses(stack, 1)[0] == pytest.approx(expected, abs=1e-9)
     stack.write_back()

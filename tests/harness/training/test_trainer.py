@@ -6,8 +6,9 @@ from dataclasses import replace
 import pytest
 import torch
 
+import pezoo
 from harness import tasks
-from harness.data.batches import draw_length
+from harness.data.batches import draw_length, sequences_of
 from harness.data.seeds import generator
 from harness.data.sequences import join, lay_out
 from harness.runs import cost
@@ -21,6 +22,11 @@ from pezoo.spec import parse
 torch.set_num_threads(1)
 SMALL = ("model.width=16", "model.heads=2", "train.batch=8", "train.warmup=2")
 PRISM = "prism(cursors=1,d_pe=8,hidden=6)"
+SMALL_CURSORS = {
+    "prism": "prism(cursors=2,d_pe=8,hidden=6,stride=2,copy_every=2,copy_gate=true)",
+    "prism_spectral": "prism_spectral(cursors=1,d_pe=8,hidden=6)",
+    "prism_trio": "prism_trio(d_pe=8,hidden=6)",
+}
 
 
 def config_of(encoding, *overrides, task="copy", seed=0):
@@ -59,6 +65,27 @@ def test_every_encoding_sees_the_same_data(task, monkeypatch):
         assert torch.equal(join(made.sample(draws, 8, length), made.vocab).ids, ids)
     other = batches(config_of("rope", task=task, seed=1), monkeypatch)
     assert any(a.shape != b.shape or (a != b).any() for a, b in zip(orders[0], other, strict=True))
+
+
+@pytest.mark.parametrize("name", [n for n in pezoo.names() if not n.startswith("ideal")])
+def test_padding_on_the_right_changes_no_loss(name):
+    """Rows that share their positions train as rows that are padded on the left."""
+    trainer = start(config_of(SMALL_CURSORS.get(name, name), task="addition"))
+    trainer.model.double()
+    left, length = sequences_of(trainer.task, trainer.config, 3)
+    assert len(left.pos) > 1, "prompts must be ragged"
+    found = []
+    for batch in (left, left.aligned(trainer.task.vocab.pad)):
+        loss = trainer.loss(trainer.with_drawn(batch), length)  # at step 0, where no gate has noise
+        trainer.optimiser.zero_grad()
+        loss.backward()
+        found.append((loss.item(), [p.grad for p in trainer.model.parameters()]))
+    (loss, grads), (other, others) = found
+    assert loss == pytest.approx(other, rel=1e-6)  # some encodings compute in float32
+    for grad, same in zip(grads, others, strict=True):
+        torch.testing.assert_close(grad, same, rtol=1e-4, atol=1e-6)
+    trainer.step = 3
+    assert len(trainer.make_batch()[0].pos) == 1
 
 
 def test_the_rate_by_hand():
