@@ -61,9 +61,9 @@ def strided_steps(
     if copy is not None:
         reset, stay = reset * copy.none, stay * copy.none
     kept, fresh = moves * stay[..., None], moves * reset[..., None]  # (B, T, C, J)
-    for i in range(t):
-        source = None if copy is None else copy.source[:, i, :, : seen + i + 1]
-        h = _Move.apply(h, kept[:, i], fresh[:, i], source)
+    sources = [None] * t if copy is None else copy.source.unbind(1)
+    for i, (k, f, source) in enumerate(zip(kept.unbind(1), fresh.unbind(1), sources, strict=True)):
+        h = _Move.apply(h, k, f, None if source is None else source[..., : seen + i + 1])
         h = h if gamma is None else sharpen(h, gamma, eps)
         yield h
 
@@ -93,14 +93,15 @@ class _Move(Kernel):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         h, kept = ctx.saved_tensors
         size = h.shape[-1]
-        to_h, to_kept, to_fresh = torch.zeros_like(h), [], []
+        to_h = torch.zeros_like(h)
+        to_kept, to_fresh = torch.empty_like(kept), torch.empty_like(kept)
         for j, shift in _shifts(kept):
             g = grad.narrow(-1, shift, size)
             to_h.addcmul_(g, kept[..., j, None])
-            to_kept.append((h * g).sum(-1))
-            to_fresh.append(grad.select(-1, size // 2 + shift))
+            torch.sum(h * g, -1, out=to_kept[..., j])
+            to_fresh[..., j] = grad.select(-1, size // 2 + shift)
         to_source = None if ctx.tokens is None else _from_one(grad, ctx.tokens)
-        return to_h, torch.stack(to_kept, -1), torch.stack(to_fresh, -1), to_source
+        return to_h, to_kept, to_fresh, to_source
 
 
 def steps_of(stride: int) -> list[int]:
