@@ -5,6 +5,8 @@ copy, prompts of 3 and 2 digits:        ids        4 7 1 = 4 7 1 E
                                         position   0 1 2 3 4 5 6 7
 the shorter one, padded on the left:    ids        _ 8 8 = 8 8 E _
                                         position  -1 0 1 2 3 4 5 6
+and on the right, as in training:       ids        8 8 = 8 8 E _ _
+                                        position   0 1 2 3 4 5 6 7
 in an encoder, which has no "=":        input      4 7 1 E E E
                                         label      . . . 4 7 1
 """
