@@ -52,6 +52,8 @@ def load_protocol(name: str, overrides: tuple[str, ...] = ()) -> Protocol:
     if not path.is_file():
         raise ConfigError(unknown("protocol", name, protocol_names()))
     raw = read_settings(path, PROTOCOLS)
+    if isinstance(raw.get("tasks"), dict):
+        raw["tasks"] = {_task(key): own for key, own in raw["tasks"].items()}
     for override in sorted(overrides, key=lambda text: text.startswith("tasks.")):
         _override(raw, override)
     if isinstance(raw["name"], str):
@@ -143,6 +145,9 @@ def _override(raw: dict[str, Any], text: str) -> None:
     *path, last = [part.strip(" \"'") for part in _PART.findall(pair["key"])] or [""]
     if not all([*path, last]) or not re.fullmatch(r"x(\.x)*", _PART.sub("x", pair["key"])):
         raise ConfigError(f"--set {text!r} has an empty name: expected e.g. train.steps=500")
+    if path[:1] == ["tasks"]:
+        tables, name, *rest = [*path, last]
+        *path, last = [tables, _task(name), *rest]
     table = raw
     for name in path:
         if not isinstance(table.get(name), dict):
@@ -163,6 +168,16 @@ def _override(raw: dict[str, Any], text: str) -> None:
         table[last] = value
     if path in (["train"], ["eval"]):
         _for_all_tasks(raw.get("tasks"), path[0], last)
+
+
+def _task(name: str) -> str:
+    """A task as runs name it, where it has options. Errors: ConfigError for a wrong option."""
+    if bare(name) == name or bare(name) not in tasks.names():
+        return name
+    try:
+        return tasks.canonical(name)
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
 
 
 def _for_all_tasks(own: Any, part: str, name: str) -> None:

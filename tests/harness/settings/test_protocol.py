@@ -217,3 +217,24 @@ def test_a_task_may_change_single_options_of_an_encoding():
 )
 def test_a_protocol_names_the_tasks_that_options_were_chosen_on(protocol, encoding, tasks):
     assert {*load_protocol(protocol).chosen_on[encoding]} == tasks
+
+
+def test_a_task_with_options_is_named_as_runs_name_it():
+    """However it is typed; a wrong option would have no effect and say nothing."""
+    typed = ('tasks."odds_first( symbols=2 )".train_lengths=[1, 3]',)
+    protocol = load_protocol("quick", typed)
+    assert protocol.settings("odds_first(symbols=2)")[1].lengths == (1, 3)
+    assert protocol.settings("odds_first")[1].lengths == (1, 10)
+    with pytest.raises(ConfigError, match="symbols"):
+        load_protocol("quick", ('tasks."odds_first(symbls=2)".train_lengths=[1, 3]',))
+
+
+def test_a_task_with_options_in_a_file(tmp_path):
+    path = tmp_path / "mine.toml"
+    text = 'extends = "quick"\nname = "mine"\n[tasks."odds_first({})"]\ntrain_lengths = [1, 3]\n'
+    path.write_text(text.format("symbols = 2"))
+    protocol = load_protocol(str(path))
+    assert protocol.settings("odds_first(symbols=2)")[1].lengths == (1, 3)
+    path.write_text(text.format("symbls=2"))
+    with pytest.raises(ConfigError, match="symbols"):
+        load_protocol(str(path))
