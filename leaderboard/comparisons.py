@@ -8,8 +8,8 @@ three seeds cannot show. The intervals of single encodings are in `leaderboard.i
 >>> a = Scores({0: 0.90, 1: 0.92, 2: 0.91})
 >>> b = Scores({0: 0.50, 1: 0.53, 2: 0.49})
 >>> (one,) = compare({"a": a, "b": b})
->>> one.verdict, round(one.p, 4)
-('a is better', 0.0005)
+>>> one.sign, round(one.p, 4)  # a is better
+(1, 0.0005)
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from statistics import fmean
 from leaderboard.intervals import LEVEL, Stat, spread, student
 from leaderboard.student import two_sided
 
-SAME, UNPAIRED = "not distinguishable", "fewer than two shared seeds: no statement"
+SAME = "not distinguishable"
 
 
 @dataclass(frozen=True)
@@ -54,13 +54,6 @@ class Comparison:
         if self.difference is None or self.adjusted is None or self.adjusted >= 1 - LEVEL:
             return 0
         return 1 if self.difference.mean > 0 else -1
-
-    @property
-    def verdict(self) -> str:
-        """ "a is better", "not distinguishable", or that nothing is said."""
-        if self.adjusted is None:
-            return UNPAIRED
-        return SAME if not self.sign else f"{(self.first, self.second)[self.sign < 0]} is better"
 
 
 def compare(scores: Mapping[str, Scores]) -> list[Comparison]:

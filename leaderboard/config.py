@@ -202,7 +202,8 @@ class Eval(Settings):
     max_tokens: PositiveInt = 20_000  # per length: beyond it fewer samples, never under min_samples
     every: PositiveInt = 250
     validation_samples: PositiveInt = 32  # per training length, to choose the best checkpoint
-    top: int = Field(0, ge=0)  # also average the top N evaluations: over all lengths, and of each
+    # Also average the top N evaluations: over all lengths, and of each.
+    top: Literal[0, 1, 3] = 0
     top_below: PositiveFloat | None = None  # evaluations count from the first loss below it on
     curve_lengths: Lengths | None = None  # of `lengths`, those that every evaluation scores too
     examples: Literal["test", "tuning"] = "test"  # "tuning": a set apart, to choose settings by
