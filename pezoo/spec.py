@@ -65,7 +65,9 @@ def bare(spec: str) -> str:
     'rope'
     """
     shorter = re.sub(r"\([^()]*\)", "", spec)  # one level of parentheses
-    return bare(shorter) if shorter not in ("", spec) else spec
+    while shorter not in ("", spec):
+        spec, shorter = shorter, re.sub(r"\([^()]*\)", "", shorter)
+    return spec
 
 
 def unknown(what: str, given: str, known: Iterable[str]) -> str:

@@ -52,8 +52,8 @@ def load_protocol(name: str, overrides: tuple[str, ...] = ()) -> Protocol:
     if not path.is_file():
         raise ConfigError(unknown("protocol", name, protocol_names()))
     raw = read_settings(path, PROTOCOLS)
-    if isinstance(raw.get("tasks"), dict):
-        raw["tasks"] = {_task(key): own for key, own in raw["tasks"].items()}
+    if path.parent != PROTOCOLS:  # those here are tested: to load their tasks takes a second
+        _check_tasks(raw.get("tasks"))
     for override in sorted(overrides, key=lambda text: text.startswith("tasks.")):
         _override(raw, override)
     if isinstance(raw["name"], str):
@@ -170,11 +170,17 @@ def _override(raw: dict[str, Any], text: str) -> None:
         _for_all_tasks(raw.get("tasks"), path[0], last)
 
 
+def _check_tasks(own: Any) -> None:
+    """Errors: ConfigError for a task that no run would have by this name."""
+    for name in own if isinstance(own, dict) else ():
+        if name != (known := _task(name)):
+            raise ConfigError(f"a protocol names tasks as runs do: {known!r}, not {name!r}")
+
+
 def _task(name: str) -> str:
-    """A task as runs name it, where it has options. Errors: ConfigError for a wrong option."""
-    if bare(name) == name or bare(name) not in tasks.names():
-        return name
+    """A task as runs name it. Errors: ConfigError."""
     try:
+        tasks.make(name)
         return tasks.canonical(name)
     except ValueError as error:
         raise ConfigError(str(error)) from error

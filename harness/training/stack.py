@@ -205,7 +205,8 @@ class _Batch:
         batches = [batch for batch, _ in loaded]
         # An encoder would look at what is added on the right, if its positions did not say.
         causal, widths = batches[0].causal, {batch.inputs.shape[1] for batch in batches}
-        ragged = any(len(batch.pos) > 1 for batch in batches) or (not causal and len(widths) > 1)
+        single = any(len(batch.pos) > 1 or len(batch.inputs) == 1 for batch in batches)
+        ragged = single or (not causal and len(widths) > 1)
         if ragged:
             both = zip(trainers, batches, strict=True)
             batches = [_with_own_positions(trainer, batch) for trainer, batch in both]

@@ -98,7 +98,7 @@ class _Move(Kernel):
         for j, shift in _shifts(kept):
             g = grad.narrow(-1, shift, size)
             to_h.addcmul_(g, kept[..., j, None])
-            torch.sum(h * g, -1, out=to_kept[..., j])
+            to_kept[..., j] = (h * g).sum(-1)
             to_fresh[..., j] = grad.select(-1, size // 2 + shift)
         to_source = None if ctx.tokens is None else _from_one(grad, ctx.tokens)
         return to_h, to_kept, to_fresh, to_source

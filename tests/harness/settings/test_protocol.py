@@ -232,9 +232,21 @@ def test_a_task_with_options_is_named_as_runs_name_it():
 def test_a_task_with_options_in_a_file(tmp_path):
     path = tmp_path / "mine.toml"
     text = 'extends = "quick"\nname = "mine"\n[tasks."odds_first({})"]\ntrain_lengths = [1, 3]\n'
-    path.write_text(text.format("symbols = 2"))
+    path.write_text(text.format("symbols=2"))
     protocol = load_protocol(str(path))
     assert protocol.settings("odds_first(symbols=2)")[1].lengths == (1, 3)
-    path.write_text(text.format("symbls=2"))
-    with pytest.raises(ConfigError, match="symbols"):
-        load_protocol(str(path))
+    for options, message in (
+        ("symbls=2", "unknown option of odds_first 'symbls'"),
+        ("symbols = 2", r"as runs do: 'odds_first\(symbols=2\)'"),
+        ("symbols=10", "as runs do: 'odds_first'"),
+        ("symbols=-5", "odds_first"),
+    ):
+        path.write_text(text.format(options))
+        with pytest.raises(ConfigError, match=message):
+            load_protocol(str(path))
+
+
+@pytest.mark.parametrize("name", protocol_names())
+def test_tasks_in_the_files_are_named_as_runs_name_them(name):
+    for task in load_protocol(name).tasks:
+        assert tasks.canonical(task) == task

@@ -129,6 +129,19 @@ def test_aligned_rows_hold_the_same_tokens():
     assert aligned.prompt == int((batch.pos[:, : batch.prompt] >= 0).sum(1).min())
 
 
+def test_columns_after_all_answers_are_left_out():
+    task = tasks.make("scan_cot")
+    trimmed = 0
+    for seed in range(8):
+        batch = join(task.sample(generator("here", seed), 5, 9), task.vocab)
+        aligned = batch.aligned(task.vocab.pad)
+        ends = (batch.pos.expand_as(batch.inputs) + 1) * batch.answer  # as columns from the first
+        assert aligned.inputs.shape[1] == aligned.pos.shape[1] == int(ends.max())
+        assert int(aligned.answer.sum()) == int(batch.answer.sum())
+        trimmed += aligned.inputs.shape[1] < batch.inputs.shape[1]
+    assert trimmed, "some batch must have room after all answers"
+
+
 def test_random_encodings_are_decoded_under_the_window():
     config = config_of("randomized:rope", "eval.lengths=[3]", "eval.samples=4")
     trainer = start(config)

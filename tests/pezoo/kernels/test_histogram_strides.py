@@ -121,3 +121,14 @@ def test_gradients():
 def test_no_token_is_refused():
     with pytest.raises(ValueError, match="at least one token"):
         strided_scan(torch.zeros(2, 0, 3), torch.zeros(2, 0, 3, 5), None)
+
+
+def test_the_strided_scan_has_second_derivatives():
+    reset, moves, copy = drawn(2, 3, copies=True, b=1, c=2)
+    gamma = torch.tensor([1.2, 1.7], dtype=D)
+    inputs = [x.requires_grad_() for x in (reset, moves, gamma, copy.none, copy.source)]
+
+    def scan(reset, moves, gamma, none, source):
+        return strided_scan(reset, moves, gamma, eps=1e-3, copy=Copy(none, source))
+
+    assert torch.autograd.gradgradcheck(scan, inputs)
