@@ -114,11 +114,11 @@ class Trainer:
         began, config = time.perf_counter(), self.config
         batch, length = sequences_of(self.task, config, self.step)
         pad, stable = self.task.vocab.pad, self.model.encoding.prefix_stable
+        # Before it is aligned: the same for all encodings.
+        batch = replace(batch, tokens=int((batch.inputs != pad).sum()))
         if batch.causal and stable and config.train.context is None:
             batch = batch.aligned(pad)
         batch = self.with_drawn(batch)
-        tokens = int((batch.inputs != pad).sum())
-        batch = replace(batch, tokens=tokens)
         if self.buckets and stable:
             batch = batch.padded(bucket(batch.inputs.shape[1]), pad)
         self.data_seconds += time.perf_counter() - began
