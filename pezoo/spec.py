@@ -64,9 +64,8 @@ def bare(spec: str) -> str:
     >>> bare("rope(scaling=longrope,short_factor=(1.0,2.0))")
     'rope'
     """
-    shorter = re.sub(r"\([^()]*\)", "", spec)  # one level of parentheses
-    while shorter not in ("", spec):
-        spec, shorter = shorter, re.sub(r"\([^()]*\)", "", shorter)
+    while (shorter := re.sub(r"\([^()]*\)", "", spec)) not in ("", spec):
+        spec = shorter  # without one level of parentheses
     return spec
 
 

@@ -111,7 +111,7 @@ class Sequences:
         if not (self.pos < 0).any():
             return self
         gap = (self.pos < 0).sum(1, keepdim=True).expand(len(self.inputs), 1)
-        width = int((self.answer.long().cumsum(1).argmax(1, keepdim=True) - gap).max()) + 1
+        width = int(self.pos.where(self.answer, 0).max()) + 1
         index = torch.arange(width, device=self.inputs.device) + gap
         there = index < self.inputs.shape[1]
         index = index.clamp(max=self.inputs.shape[1] - 1)

@@ -156,9 +156,8 @@ def _override(raw: dict[str, Any], text: str) -> None:
                 raise ConfigError(unknown("setting", name, tables))
             table[name] = {}
         table = table[name]
-    known = {"encodings": entries(), "tasks": tasks.names()}.get(path[0] if path else "", ())
-    if known and bare([*path, last][1]) not in known:
-        raise ConfigError(unknown(path[0].removesuffix("s"), [*path, last][1], sorted(known)))
+    if path[:1] == ["encodings"] and bare(name := [*path, last][1]) not in entries():
+        raise ConfigError(unknown("encoding", name, sorted(entries())))
     allowed = _fields(path)
     if allowed is not None and last not in allowed:
         raise ConfigError(unknown(_setting(path), last, sorted(allowed)))
@@ -180,8 +179,10 @@ def _check_tasks(own: Any) -> None:
 def _task(name: str) -> str:
     """A task as runs name it. Errors: ConfigError."""
     try:
-        tasks.make(name)
-        return tasks.canonical(name)
+        known = tasks.canonical(name)
+        if known != bare(known):
+            tasks.make(known)
+        return known
     except ValueError as error:
         raise ConfigError(str(error)) from error
 

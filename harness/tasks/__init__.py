@@ -96,6 +96,8 @@ def canonical(text: str) -> str:
     'odds_first'
     """
     spec = _parse(text)
+    if not spec.options:
+        return spec.name
     cls = _load(spec.name)
     check_values(spec, cls)
     usual = {name: p.default for name, p in signature(cls).parameters.items()}

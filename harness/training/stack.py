@@ -205,8 +205,9 @@ class _Batch:
         batches = [batch for batch, _ in loaded]
         # An encoder would look at what is added on the right, if its positions did not say.
         causal, widths = batches[0].causal, {batch.inputs.shape[1] for batch in batches}
-        single = any(len(batch.pos) > 1 or len(batch.inputs) == 1 for batch in batches)
-        ragged = single or (not causal and len(widths) > 1)
+        # A single row of positions may hold padding or several documents where it is the only row.
+        by_row = any(len(batch.pos) > 1 or len(batch.inputs) == 1 for batch in batches)
+        ragged = by_row or (not causal and len(widths) > 1)
         if ragged:
             both = zip(trainers, batches, strict=True)
             batches = [_with_own_positions(trainer, batch) for trainer, batch in both]

@@ -135,6 +135,28 @@ def test_encoders_see_no_padding_of_the_stack(text):
     assert_same_weights(alone, together, 1e-6)
 
 
+def test_members_of_one_packed_row_keep_their_own_documents():
+    settings = ("train.batch=1", "train.context=120", "train.lengths=[1, 3]", "train.curriculum=[]")
+    protocol = load_protocol(
+        "turing2024-mini", (*SETTINGS, *settings, 'train.borders="closed"', "model.layers=1")
+    )
+    text = parse("hard_alibi(masked=1)")
+
+    def made():
+        configs = [resolve(protocol, "turing_addition", text, i, "cpu", "auto") for i in range(3)]
+        trainers = [start(config) for config in configs]
+        for trainer in trainers:
+            trainer.model.double()
+        return trainers
+
+    alone, stack = made(), Stack(made())
+    first, second, _ = (trainer.make_batch()[0].pos for trainer in alone)
+    assert len(first) == 1
+    assert not torch.equal(first, second)
+    expected = [float(trainer.advance()) for trainer in alone]
+    assert losses(stack, 1)[0] == pytest.approx(expected, abs=1e-9)
+
+
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("text", TEXTS)
