@@ -24,7 +24,7 @@ from harness.perf.timing import Times, Turn, clock, columns, interleave
 from harness.runs import heap
 from pezoo.adapters import eager, numba, sdpa
 from pezoo.kernels.backends import backends
-from pezoo.kernels.histogram import Gates, histogram_scan
+from pezoo.kernels.histogram import histogram_scan
 from pezoo.kernels.spectral import spectral_scan
 from pezoo.spec import unknown
 
@@ -62,14 +62,15 @@ def _moves(sizes: Sizes, draws: torch.Generator) -> tuple[Tensor, Tensor]:
 
 def _histogram_inputs(sizes: Sizes, draws: torch.Generator) -> Inputs:
     reset, moves = _moves(sizes, draws)
-    gamma = 1 + torch.rand(sizes["cursors"], generator=draws)
-    incr, decr = moves[..., 0].contiguous(), moves[..., 1].contiguous()
-    return {"reset": reset, "incr": incr, "decr": decr, "gamma": gamma}
+    return {
+        "reset": reset,
+        "moves": moves,
+        "gamma": 1 + torch.rand(sizes["cursors"], generator=draws),
+    }
 
 
 def _histogram_call(x: Inputs, backend: str) -> Tensor:
-    gates = Gates(x["reset"], x["incr"], x["decr"])
-    return histogram_scan(gates, x["gamma"], backend=backend)
+    return histogram_scan(x["reset"], x["moves"], x["gamma"], backend=backend)
 
 
 def _histogram_cost(sizes: Sizes) -> Work:

@@ -13,8 +13,8 @@ from pezoo.cursors.controllers import at_count
 from pezoo.cursors.encoding import wave
 from pezoo.cursors.layer import Scan
 from pezoo.functional import at_least_float32
-from pezoo.kernels.histogram import Copy, Gates, histogram_scan, histogram_stream
-from pezoo.kernels.histogram.strides import strided_scan, strided_steps
+from pezoo.kernels.histogram import Copy, histogram_scan, histogram_stream
+from pezoo.kernels.histogram.reference import grown
 
 
 class Histograms(Scan):
@@ -60,17 +60,12 @@ class Histograms(Scan):
     ) -> tuple[Tensor, Tensor]:
         """The same where every row has all tokens, without all histograms in memory."""
         first = 1 if state is None else state.shape[-1]
-        reach = 1 if self.one_sided else moves.shape[-1] - 1  # bins that a token adds
-        table = self.table(reset.new_empty(first + reach * reset.shape[1]))  # (L, d_pe)
-        if moves.shape[-1] > 3:
-            e, h = [], reset.new_empty(0)
-            for h in strided_steps(reset, moves, self.gamma, state, self.eps, copy):
-                e.append(h @ table.narrow(0, (len(table) - h.shape[-1]) // 2, h.shape[-1]))
-            return torch.stack(e, 1), h
+        bins = grown(first, reset.shape[1], moves.shape[-1], self.one_sided)
         return histogram_stream(
-            _gates(reset, moves),
+            reset,
+            moves,
             self.gamma,
-            table,
+            self.table(reset.new_empty(bins)),  # (L, d_pe)
             state,
             self.eps,
             copy=copy,
@@ -81,11 +76,8 @@ class Histograms(Scan):
         self, reset: Tensor, moves: Tensor, copy: Copy | None = None, state: Tensor | None = None
     ) -> Tensor:
         """(B, T, C, L) histograms after each token; the offsets are those of `table`."""
-        if moves.shape[-1] > 3:
-            return strided_scan(reset, moves, self.gamma, state, self.eps, copy)
-        gates = _gates(reset, moves)
         return histogram_scan(
-            gates, self.gamma, state, self.eps, copy=copy, one_sided=self.one_sided
+            reset, moves, self.gamma, state, self.eps, copy=copy, one_sided=self.one_sided
         )
 
     def positions(self, reset: Tensor, moves: Tensor, copy: Copy | None) -> tuple[Tensor, Tensor]:
@@ -101,9 +93,3 @@ class Histograms(Scan):
     def table(self, h: Tensor) -> Tensor:
         """(L, d_pe) the sinusoids of the offsets of histograms h (..., L)."""
         return wave(self.offsets(h), self.frequencies(h.device)).to(h.dtype)
-
-
-def _gates(reset: Tensor, moves: Tensor) -> Gates:
-    """reset (B, T, C), moves (B, T, C, 3): the steps +1, -1 and 0."""
-    incr, decr, _ = moves.movedim(-1, 0)
-    return Gates(reset, incr, decr)

@@ -14,8 +14,7 @@ from pezoo.base import Context
 from pezoo.cursors.encoding import CursorEncoding
 from pezoo.cursors.layer import CursorLayer
 from pezoo.cursors.pictures_constants import constants, cursor_names, title_suffix
-from pezoo.kernels.histogram import Copy
-from pezoo.kernels.histogram.strides import steps_of
+from pezoo.kernels.histogram import Copy, steps_of
 from pezoo.pictures import Axis, Picture
 
 TOKENS = Axis("token")

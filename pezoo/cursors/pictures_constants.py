@@ -7,7 +7,7 @@ from einops import rearrange
 
 from pezoo.cursors.encoding import CursorEncoding
 from pezoo.cursors.layer import CursorLayer
-from pezoo.kernels.histogram.strides import steps_of
+from pezoo.kernels.histogram import steps_of
 from pezoo.pictures import Axis, Picture
 
 

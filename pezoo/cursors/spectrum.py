@@ -11,8 +11,7 @@ from torch import Tensor, nn
 from pezoo.cursors.controllers import at_count
 from pezoo.cursors.encoding import wave
 from pezoo.cursors.layer import Scan
-from pezoo.kernels.histogram import Copy
-from pezoo.kernels.histogram.strides import steps_of
+from pezoo.kernels.histogram import Copy, steps_of
 from pezoo.kernels.spectral import spectral_scan
 
 

@@ -9,7 +9,7 @@ from pezoo.base import Context, Pairs, Shape
 from pezoo.cursors.scaling import scaled
 from pezoo.encodings.nope import NoPE
 from pezoo.kernels.backends import installed
-from pezoo.kernels.histogram import Copy, Gates, histogram_scan, histogram_stream
+from pezoo.kernels.histogram import Copy, histogram_scan, histogram_stream
 from pezoo.kernels.spectral import spectral_scan
 
 M, B, T, C = 3, 2, 5, 2
@@ -21,8 +21,7 @@ def numbers(*size):
 
 
 def gates():
-    moves = numbers(M, B, T, C, 4).softmax(-1)
-    return moves[..., 0], moves[..., 1], moves[..., 2]
+    return numbers(M, B, T, C).sigmoid(), numbers(M, B, T, C, 5).softmax(-1)
 
 
 def cases():
@@ -53,15 +52,15 @@ def cases():
 
     for name in ("reference", *compiled):
 
-        def scan(reset, incr, decr, gamma, source, name=name):
+        def scan(reset, moves, gamma, source, name=name):
             copying = Copy(1 - source.sum(-1), source[..., :T])
-            return histogram_scan(Gates(reset, incr, decr), gamma, copy=copying, backend=name)
+            return histogram_scan(reset, moves, gamma, copy=copying, backend=name)
 
         yield f"histogram-{name}", scan, (*gates(), sharp, copy)
-    table = numbers(2 * T + 1, 4)
+    table = numbers(4 * T + 1, 4)
 
-    def stream(reset, incr, decr, gamma):
-        e, last = histogram_stream(Gates(reset, incr, decr), gamma, table, chunk=2)
+    def stream(reset, moves, gamma):
+        e, last = histogram_stream(reset, moves, gamma, table, chunk=2)
         return torch.cat([e.flatten(1), last.flatten(1)], 1)
 
     yield "stream", stream, (*gates(), sharp)

@@ -6,22 +6,19 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from pezoo.kernels.histogram import numba_loops as loops
-from pezoo.kernels.histogram.numba_rows import ARRAYS, PAD, Inputs, Rows, Sizes
-from pezoo.kernels.histogram.reference import Copy, Gates
-from pezoo.kernels.simd.vector import LANES
+from pezoo.kernels.histogram.numba_rows import Inputs, Sizes, scratch_size
+from pezoo.kernels.histogram.reference import Copy, grown
 from pezoo.vmap import Kernel
-
-STREAMED = 1 << 25  # bytes of histograms, more than caches hold
 
 
 def scan(
-    gates: Gates,
+    reset: Tensor,
+    moves: Tensor,
     gamma: Tensor | None,
     state: Tensor | None,
     eps: float,
@@ -29,17 +26,24 @@ def scan(
     one_sided: bool,
 ) -> Tensor:
     """The same as `reference.scan`, without a second derivative, on torch's number of threads."""
-    b, t, c = gates.reset.shape
-    new = gates.reset.new_ones
-    copy = copy or Copy(new(b, t, c), new(b, t, c, 0))
-    powers = new(0) if gamma is None else gamma.expand(b, c)
-    start = new(b, c, 1) if state is None else state
-    out: Tensor = _Scan.apply(*gates, *copy, powers, start, eps, one_sided)
-    return out
+    b, t, c = reset.shape
+    stay, jump = 1 - reset, reset
+    source = reset.new_ones(b, t, c, 0)
+    if copy is not None:
+        stay, jump, source = stay * copy.none, jump * copy.none, copy.source
+    powers = reset.new_ones(0) if gamma is None else gamma.expand(b, c)
+    start = reset.new_ones(b, c, 1) if state is None else state
+    kept, fresh = moves * stay[..., None], moves * jump[..., None]
+    h: Tensor = _Scan.apply(start, kept, fresh, source, powers, eps, one_sided)
+    return h
 
 
 class _Scan(Kernel):
-    """reset, incr, decr, none (B, T, C), source (B, T, C, S), gamma (B, C) or empty, start -> h."""
+    """start (B, C, L0), kept and fresh (B, T, C, J), source (B, T, C, S), gamma (B, C) -> h.
+
+    kept and fresh are the shares of mass that take each step from where they are and from offset 0.
+    Without sharpening gamma is empty.
+    """
 
     by_rows = True
 
@@ -47,14 +51,12 @@ class _Scan(Kernel):
     def forward(ctx: Any, *args: Any) -> Tensor:
         *inputs, eps, one_sided = args
         inputs = [x.contiguous() for x in inputs]
-        b, t, c, sources = inputs[4].shape
-        first = inputs[6].shape[-1]
-        last = first + (1 if one_sided else 2) * t
-        h: Tensor = inputs[0].new_empty(b, t, c, last)
-        # What no cache holds is written past the caches, in whole vectors: else each line would
-        # be read from memory before it is written.
-        streamed = c % LANES == 0 and b * t * c * last * h.itemsize >= STREAMED
-        size = Sizes(t, c, sources, first, last, one_sided, inputs[5].numel() > 0, streamed)
+        start, kept, _, source, gamma = inputs
+        b, t, c, j = kept.shape
+        last = grown(start.shape[-1], t, j, one_sided)
+        h: Tensor = kept.new_empty(b, t, c, last)
+        sharpened = gamma.numel() > 0
+        size = Sizes(t, c, j, source.shape[-1], start.shape[-1], last, one_sided, sharpened)
         _run(loops.forward, _addresses(inputs), eps, size, h)
         ctx.save_for_backward(*inputs, h)
         ctx.options = eps, size
@@ -77,28 +79,17 @@ def _addresses(tensors: Sequence[Tensor]) -> Inputs:
 
 def _run(kernel: Any, x: Inputs, eps: float, size: Sizes, h: Tensor, *more: Any) -> None:
     """A kernel over all rows, in one part for each of torch's threads."""
-    count = h.shape[0] * size.cursors
-    groups = -(count // -LANES)
-    starts = row_starts(count, groups, size)
+    rows = h.shape[0] * size.cursors
     number = h.new_tensor(eps).numpy()[()]
-    parts = min(torch.get_num_threads(), groups)
-    edges = [groups * i // parts * LANES for i in range(parts + 1)]
+    parts = max(min(torch.get_num_threads(), rows), 1)
+    edges = [rows * i // parts for i in range(parts + 1)]
 
     def run(first: int, end: int) -> None:
-        scratch = h.new_empty(ARRAYS, size.last + 2 * PAD, LANES)
-        rows = Rows(*(place[first:].ctypes.data for place in starts))
-        kernel(x, number, size, h.data_ptr(), *more, rows, end - first, scratch.data_ptr())
+        scratch = h.new_empty(scratch_size(size))
+        kernel(x, number, size, h.data_ptr(), *more, first, end, scratch.data_ptr())
 
     if parts == 1:
         run(*edges)
         return
     with ThreadPoolExecutor(parts) as pool:
         list(pool.map(run, edges, edges[1:]))
-
-
-def row_starts(count: int, groups: int, size: Sizes) -> Any:
-    """What `Rows` point at, whole groups of LANES rows: the last row is repeated."""
-    row = np.minimum(np.arange(groups * LANES), count - 1)
-    gate = row // size.cursors * size.steps * size.cursors + row % size.cursors
-    own = np.arange(groups * LANES) % LANES * size.last
-    return np.stack([row, row * size.first, gate, gate * size.sources, gate * size.last, own])

@@ -1,206 +1,230 @@
-"""The loops of the numba back end over time: LANES rows at a time, each taken through all steps."""
+"""The loops of the numba back end: all cursors of a sample take a step before any takes the next.
+
+So memory is read and written in its order. A row is one cursor of one sample, number b C + c.
+"""
 
 from __future__ import annotations
 
 import math
+from typing import Any
 
-from pezoo.kernels.histogram.numba_move import move, shares, store_gates, total, unmove
 from pezoo.kernels.histogram.numba_rows import (
     ARRAYS,
-    PAD,
     Inputs,
     Lanes,
+    Number,
     Pointer,
-    Rows,
     Sizes,
-    blank,
-    clear,
-    coming,
-    lines_of,
-    load_lines,
-    origin,
+    add,
+    copy,
+    cursors_of,
+    fill,
+    margin_of,
+    mass_of,
     span,
-    store_lines,
+    step_of,
+    tokens_of,
+    width_of,
+    zero_of,
 )
 from pezoo.kernels.simd.compile import compiled, inline
 from pezoo.kernels.simd.functions import UNIT, exp2, log2, log_terms, power_terms
-from pezoo.kernels.simd.memory import (
-    ask_to_read,
-    beyond,
-    gather,
-    load,
-    opened,
-    pointer,
-    scatter,
-    store,
-    stream,
-)
-from pezoo.kernels.simd.vector import LANES, larger, splat
+from pezoo.kernels.simd.memory import beyond, load, opened, pointer, store
+from pezoo.kernels.simd.vector import LANES, highest, larger, splat, total
 
 LN2 = math.log(2.0)
-BLOCK = 32  # lines that are summed apart: many small numbers after a large one would be lost
 
 
 @inline
-def _sharpen(h: Pointer, low: int, high: int, gamma: Lanes, zero: Lanes) -> Lanes:
-    """Lines low..high-1 of h <- h^gamma times a number. Returns the sum of these."""
-    terms, top, power = log_terms(zero), zero - math.inf, zero
-    for i in range(low * LANES, high * LANES, LANES):
+def _move(
+    old: Pointer, new: Pointer, x: Inputs, place: int, t: int, size: Sizes, mass: Number,
+    eps: Lanes,
+) -> None:  # fmt: skip
+    """The move and the copy of step t: old, of that mass, -> new + eps."""
+    low, high = span(t + 1, size)
+    origin, last, zero = zero_of(size), size.moves - 1, 0 * eps
+    kept, fresh = beyond(x.kept, place * size.moves), beyond(x.fresh, place * size.moves)
+    stay = zero + kept[last]
+    for i in range(low, high, LANES):
+        store(new, i, eps + stay * load(old, i))
+    new[origin] = new[origin] + fresh[last] * mass
+    for j in range(0, last, 2):
+        step, up, down = j // 2 + 1, zero + kept[j], zero + kept[j + 1]
+        for i in range(low, high, LANES):
+            moved = load(new, i) + up * load(old, i - step)
+            store(new, i, moved + down * load(old, i + step))
+        new[origin + step] = new[origin + step] + fresh[j] * mass
+        if size.one_sided:  # what would go below offset 0 stays there
+            new[origin] = new[origin] + fresh[j + 1] * mass + kept[j + 1] * old[origin]
+        else:
+            new[origin - step] = new[origin - step] + fresh[j + 1] * mass
+    source = beyond(x.source, place * size.sources)
+    copied = beyond(new, origin + 1)
+    add(copied, source, tokens_of(t, size), copied)
+
+
+@inline
+def _recall(x: Inputs, out: Pointer, b: int, t: int, c: int, size: Sizes, old: Pointer) -> Number:
+    """The histogram before step t -> old. Returns its mass."""
+    one = splat(1, load(old, 0))
+    if t:
+        place = ((b * size.steps + t - 1) * size.cursors + c) * size.last
+        copy(beyond(out, place), size.last, one, beyond(old, margin_of(size)))
+        if size.sharpened:
+            return highest(one)
+    low, high = span(t, size)
+    if not t:
+        fill(old, width_of(size), 0 * one)
+        start = beyond(x.start, (b * size.cursors + c) * size.first)
+        copy(start, size.first, one, beyond(old, low))
+    return mass_of(old, low, high, 0 * one)
+
+
+@inline
+def _sharpen(h: Pointer, low: int, high: int, gamma: Lanes, zero: Lanes) -> Number:
+    """h <- h^gamma times a number. Returns the sum."""
+    terms, top = log_terms(zero), zero - math.inf
+    for i in range(low, high, LANES):
         log = log2(load(h, i), terms)
         store(h, i, log)
         top = larger(log, top)
-    terms, gamma = power_terms(zero), gamma * UNIT
-    shift = 0 - gamma * top
-    for start in range(low, high, BLOCK):
-        block = zero
-        for i in range(start * LANES, min(start + BLOCK, high) * LANES, LANES):
-            one = exp2(shift + gamma * load(h, i), terms)
-            store(h, i, one)
-            block = block + one
-        power = power + block
-    return power
-
-
-@inline
-def _unsharpen(
-    g: Pointer, h: Pointer, x: Pointer, low: int, high: int, mean: Lanes, gamma: Lanes, zero: Lanes,
-    out: Pointer, at: Pointer, skip: int
-) -> Lanes:  # fmt: skip
-    """g, the gradient of the sharpened h -> that of x, which was sharpened. Returns dgamma.
-
-    dx = gamma (g - mean) h / x and dgamma = sum (g - mean) h log x; mean = sum g h.
-    Meanwhile it asks for out[at + skip], which is read next.
-    """
-    terms, d_gamma = log_terms(zero), zero
-    for i in range(low * LANES, high * LANES, LANES):
-        if i & LANES:
-            ask_to_read(out, coming(at, skip, (i - low * LANES) // (2 * LANES)))
-        inner, mass = (load(g, i) - mean) * load(h, i), load(x, i)
-        d_gamma = d_gamma + inner * log2(mass, terms)
-        store(g, i, inner * (gamma / mass))
-    return d_gamma * (LN2 * UNIT)
+    store(h, high, zero - math.inf)
+    powers, gamma, power = power_terms(zero), gamma * UNIT, zero
+    shift = 0 - gamma * highest(top)
+    for i in range(low, high, LANES):
+        one = exp2(shift + gamma * load(h, i), powers)
+        store(h, i, one)
+        power = power + one
+    store(h, high, zero)
+    return total(power)
 
 
 @compiled
 def forward(
-    x: Inputs, eps: float, size: Sizes, out: int, rows: Rows, count: int, scratch: int
+    x: Inputs, eps: float, size: Sizes, out: int, first: int, end: int, scratch: int
 ) -> None:
-    """The histograms of that many rows -> out (B T C L). Tensors come as addresses."""
-    for first in range(0, count, LANES):
-        lines = pointer(scratch, eps)
-        clear(lines, ARRAYS * lines_of(size))
-        _forward(opened(x, eps, 0), eps, size, pointer(out, eps), opened(rows, first, first), lines)
+    """The histograms of rows first..end-1 -> out (B T C L). Tensors come as addresses."""
+    inputs, lines, h = opened(x, eps, 0), pointer(scratch, eps), pointer(out, eps)
+    for b in range(first // size.cursors, (end - 1) // size.cursors + 1):
+        low, high = cursors_of(b, first, end, size)
+        fill(lines, ARRAYS * width_of(size), 0 * splat(eps, load(lines, 0)))
+        for t in range(size.steps):
+            for c in range(low, high):
+                _forward(inputs, eps, size, h, b, t, c, lines)
 
 
 @inline
 def _forward(
-    x: Inputs, eps: float, size: Sizes, out: Pointer, rows: Rows, scratch: Pointer
+    x: Inputs, eps: float, size: Sizes, out: Pointer, b: int, t: int, c: int, lines: Pointer
 ) -> None:
-    low, high = span(0, size)
-    load_lines(x.start, rows.start, 0, scratch, low, high)
-    mass, step, long = total(scratch, low, high), size.cursors * size.last, lines_of(size)
-    zero = 0 * splat(eps, mass)
-    gamma = gather(x.gamma, rows.row, 0) if size.sharpened else zero
+    zero, old, new = 0 * splat(eps, load(lines, 0)), lines, beyond(lines, width_of(size))
     floor = zero + eps if size.sharpened else zero
-    factor = zero + 1  # what the lines have to be multiplied with
-    for t in range(size.steps):
-        old, new = beyond(scratch, t % 2 * long), beyond(scratch, (1 - t % 2) * long)
-        stay, jump, kept = shares(x, rows.gate, t * size.cursors)
-        stay = stay[0] * factor, stay[1] * factor, stay[2] * factor
-        mass = move(old, new, x, rows, t, size, (stay, jump, kept), mass, floor)
+    mass, factor = _recall(x, out, b, t, c, size, old), zero + 1
+    place = (b * size.steps + t) * size.cursors + c
+    _move(old, new, x, place, t, size, mass, floor)
+    if size.sharpened:
         low, high = span(t + 1, size)
-        if size.sharpened:
-            sound = mass + load(new, origin(t, size)[0] * LANES)
-            power = _sharpen(new, low, high, gamma, zero)
-            factor = 1 / power + 0 * sound  # log2 gives numbers for NaNs, which must not be lost
-            mass = zero + 1
-        skip = low - PAD
-        if size.streamed:
-            stage = beyond(scratch, 2 * long)
-            store_lines(new, low, high, stage, rows.own, skip, factor)
-            start = rows.out[0] + t * step
-            for i in range(0, size.last * LANES, LANES):
-                stream(out, start + i, load(stage, i))
-        else:
-            blank(out, rows.out, t * step, skip, high - PAD, size)
-            store_lines(new, low, high, out, rows.out, t * step + skip, factor)
+        sound = 0 * mass_of(new, low, high, zero)  # log2 gives numbers for NaNs
+        power = _sharpen(new, low, high, zero + x.gamma[b * size.cursors + c], zero)
+        factor = (1 + zero + sound) / (zero + power)
+    copy(beyond(new, margin_of(size)), size.last, factor, beyond(out, place * size.last))
 
 
 @compiled
 def backward(
-    x: Inputs, eps: float, size: Sizes, out: int, grad: int, d: Inputs, rows: Rows, count: int,
+    x: Inputs, eps: float, size: Sizes, out: int, grad: int, d: Inputs, first: int, end: int,
     scratch: int,
 ) -> None:  # fmt: skip
     """Gradients of the inputs of the rows -> d, from what `forward` gave and its gradient."""
-    for first in range(0, count, LANES):
-        lines, both = pointer(scratch, eps), (pointer(out, eps), pointer(grad, eps))
-        clear(lines, ARRAYS * lines_of(size))
-        _backward(
-            opened(x, eps, 0),
-            eps,
-            size,
-            *both,
-            opened(d, eps, 0),
-            opened(rows, first, first),
-            lines,
-        )
+    inputs, grads, lines = opened(x, eps, 0), opened(d, eps, 0), pointer(scratch, eps)
+    both, width = (pointer(out, eps), pointer(grad, eps)), width_of(size)
+    for b in range(first // size.cursors, (end - 1) // size.cursors + 1):
+        low, high = cursors_of(b, first, end, size)
+        fill(lines, (ARRAYS + size.cursors) * width, 0 * splat(eps, load(lines, 0)))
+        for t in range(size.steps - 1, -1, -1):
+            for c in range(low, high):
+                before = beyond(lines, (ARRAYS + c) * width)
+                _backward(inputs, eps, size, both, grads, b, t, c, lines, before)
 
 
 @inline
-def _recall(
-    x: Inputs, size: Sizes, out: Pointer, grad: Pointer, t: int, rows: Rows, h: Pointer, g: Pointer
+def _unsharpen(
+    g: Pointer, now: Pointer, raw: Pointer, low: int, high: int, gamma: Lanes, zero: Lanes
+) -> Number:
+    """g, the gradient of the sharpened `now` -> that of raw, which was sharpened. Returns dgamma.
+
+    dx = gamma (g - mean) h / x and dgamma = sum (g - mean) h log x; mean = sum g h.
+    """
+    terms, d_gamma, mean = log_terms(zero), zero, zero
+    for i in range(low, high, LANES):
+        mean = mean + load(g, i) * load(now, i)
+    middle = zero + total(mean)
+    for i in range(low, high, LANES):
+        inner, mass = (load(g, i) - middle) * load(now, i), load(raw, i)
+        d_gamma = d_gamma + inner * log2(mass, terms)
+        store(g, i, inner * (gamma / mass))
+    return total(d_gamma * (LN2 * UNIT))
+
+
+@inline
+def _unmove(
+    g: Pointer, old: Pointer, before: Pointer, x: Inputs, place: int, t: int, size: Sizes,
+    mass: Number, d: Inputs, zero: Lanes,
 ) -> None:  # fmt: skip
-    """The histogram after t steps -> h, its gradient -> g."""
-    step = size.cursors * size.last
+    """Through the move of step t: from g the gradient of old -> before, and those of the shares."""
     low, high = span(t, size)
-    if t == 0:
-        load_lines(x.start, rows.start, 0, h, low, high)
-        clear(g, lines_of(size))
-        return
-    skip = (t - 1) * step + low - PAD
-    load_lines(out, rows.out, skip, h, low, high)
-    load_lines(grad, rows.out, skip, g, low, high)
+    origin, last, at = zero_of(size), size.moves - 1, place * size.moves
+    kept, fresh, d_kept = beyond(x.kept, at), beyond(x.fresh, at), beyond(d.kept, at)
+    jumped = zero  # what mass anywhere gets through offset 0
+    for j in range(size.moves):
+        there = g[origin + step_of(j, size)]
+        d.fresh[at + j] = there * mass
+        jumped = jumped + fresh[j] * (zero + there)
+    product, stay = zero, zero + kept[last]
+    for i in range(low, high, LANES):
+        here = load(g, i)
+        product = product + load(old, i) * here
+        store(before, i, jumped + stay * here)
+    d_kept[last] = total(product)
+    for j in range(0, last, 2):
+        step, up, down = j // 2 + 1, zero + kept[j], zero + kept[j + 1]
+        by_up, by_down = zero, zero
+        for i in range(low, high, LANES):
+            above, below, h = load(g, i + step), load(g, i - step), load(old, i)
+            by_up, by_down = by_up + h * above, by_down + h * below
+            store(before, i, load(before, i) + up * above + down * below)
+        d_kept[j], d_kept[j + 1] = total(by_up), total(by_down)
 
 
 @inline
 def _backward(
-    x: Inputs, eps: float, size: Sizes, out: Pointer, grad: Pointer, d: Inputs, rows: Rows,
-    scratch: Pointer,
+    x: Inputs, eps: float, size: Sizes, both: Any, d: Inputs, b: int, t: int, c: int,
+    lines: Pointer, before: Pointer,
 ) -> None:  # fmt: skip
-    """What was sharpened is computed again from the step before: it is not kept."""
-    zero, long = 0 * splat(eps, load(scratch, 0)), lines_of(size)
-    gamma = gather(x.gamma, rows.row, 0) if size.sharpened else zero
-    floor = zero + eps if size.sharpened else zero
-    raw, d_gamma, mean, last = beyond(scratch, 4 * long), zero, zero, size.steps % 2
-    low, high = span(size.steps, size)
-    now, g = beyond(scratch, last * long), beyond(scratch, (2 + last) * long)
-    _recall(x, size, out, grad, size.steps, rows, now, g)
-    for i in range(low * LANES, high * LANES, LANES):
-        mean = mean + load(now, i) * load(g, i)
-    for t in range(size.steps - 1, -1, -1):
-        now, old = beyond(scratch, (1 - t % 2) * long), beyond(scratch, t % 2 * long)
-        g, before = beyond(scratch, (3 - t % 2) * long), beyond(scratch, (2 + t % 2) * long)
-        gate = t * size.cursors
-        _recall(x, size, out, grad, t, rows, old, before)
-        was_low, was_high = span(t, size)
-        mass = zero + 1 if t and size.sharpened else total(old, was_low, was_high)
-        ahead = (t - 2) * size.cursors * size.last + was_low + 1 - PAD
-        shared = shares(x, rows.gate, gate)
-        if size.sharpened:
-            move(old, raw, x, rows, t, size, shared, mass, floor)
-            d_gamma = d_gamma + _unsharpen(
-                g, now, raw, low, high, mean, gamma, zero, grad, rows.out, ahead
-            )
-        place, count = origin(t, size)
-        skip = gate * size.sources
-        store_lines(g, place + 1, place + 1 + count, d.source, rows.source, skip, zero + 1)
-        if size.one_sided:
-            store(g, (PAD - 1) * LANES, load(g, PAD * LANES))
-        low, high = was_low, was_high
-        d_stay, d_jump, mean = unmove(
-            g, old, low, high, place, shared, mass, before, out, rows.out, ahead
-        )
-        store_gates(x, rows.gate, gate, d_stay, d_jump, d)
-    store_lines(beyond(scratch, 2 * long), low, high, d.start, rows.start, 0, zero + 1)
+    """From `before`, the gradient through later steps, that through step t.
+
+    What was sharpened is computed again from the step before: it is not kept.
+    """
+    zero, width, margin = 0 * splat(eps, load(lines, 0)), width_of(size), margin_of(size)
+    (out, grad), row = both, b * size.cursors + c
+    place = (b * size.steps + t) * size.cursors + c
+    g, old = lines, beyond(lines, width)
+    given = beyond(grad, place * size.last)
+    add(beyond(before, margin), given, size.last, beyond(g, margin))
+    mass = _recall(x, out, b, t, c, size, old)
     if size.sharpened:
-        scatter(d.gamma, rows.row, 0, d_gamma)
+        now, raw = beyond(lines, 2 * width), beyond(lines, 3 * width)
+        low, high = span(t + 1, size)
+        copy(beyond(out, place * size.last), size.last, zero + 1, beyond(now, margin))
+        _move(old, raw, x, place, t, size, mass, zero + eps)
+        found = _unsharpen(g, now, raw, low, high, zero + x.gamma[row], zero)
+        d.gamma[row] = d.gamma[row] + found
+    origin = zero_of(size)
+    d_source = beyond(d.source, place * size.sources)
+    copy(beyond(g, origin + 1), tokens_of(t, size), zero + 1, d_source)
+    if size.one_sided:
+        g[origin - 1] = g[origin]
+    _unmove(g, old, before, x, place, t, size, mass, d, zero)
+    if not t:
+        low, _ = span(0, size)
+        copy(beyond(before, low), size.first, zero + 1, beyond(d.start, row * size.first))

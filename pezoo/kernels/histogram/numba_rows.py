@@ -1,10 +1,8 @@
-"""Rows of the numba back end: where they are, and how they come into scratch and back.
+"""A row of the numba back end, one cursor of one sample: where its bins are, and vectors of them.
 
-A row is one cursor of one sample, number i C + c. LANES rows run side by side in scratch that stays
-in the first-level cache, bin after bin: a line is one bin of LANES rows, a `Vector`, so a shift is
-the next line and no sum crosses lanes. Tensors are (B, T, C, bins), here as flat memory, and are
-transposed while they are loaded or stored. Bin d of a histogram is line d + PAD; `low` and `high`
-are lines.
+A histogram is copied to scratch that stays in the first-level cache, where vectors of LANES bins
+are computed with. Bin d is number d + margin there; `low` and `high` are numbers too, of the bins
+that can hold mass. Vectors may reach past `high`: what they write there is zero, or is never read.
 """
 
 from __future__ import annotations
@@ -12,140 +10,120 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from pezoo.kernels.simd.compile import inline
-from pezoo.kernels.simd.memory import (
-    gather,
-    load,
-    load_rows,
-    scatter,
-    store,
-    store_rows,
-)
-from pezoo.kernels.simd.vector import LANES, splat
+from pezoo.kernels.simd.memory import load, store
+from pezoo.kernels.simd.vector import LANES, highest, total
 
-PAD = 2  # lines of zeros around the live ones, so that no shift has to look at an edge
-ARRAYS = 5  # of one line for each bin, in the scratch
-CACHE_LINE = 16  # float32 numbers
-Pointer = Any  # to float32 or float64, or to integers: an array would have its references counted
+ARRAYS = 4  # in the scratch, of one number for each bin; and one more for each cursor
+Pointer = Any  # to float32 or float64: an array would have its references counted
 Lanes = Any  # a Vector
+Number = Any
 
 
 class Inputs(NamedTuple):
     """What the scan reads, or the gradients of it: addresses, and pointers once `opened`."""
 
-    reset: Pointer  # (B T C), like incr, decr and none
-    incr: Pointer
-    decr: Pointer
-    none: Pointer
+    start: Pointer  # (B C L0)
+    kept: Pointer  # (B T C J)
+    fresh: Pointer  # (B T C J)
     source: Pointer  # (B T C S); S = 0 without a copy branch
     gamma: Pointer  # (B C), read where it sharpens
-    start: Pointer  # (B C L0)
 
 
 class Sizes(NamedTuple):
     steps: int
     cursors: int
+    moves: int  # J
     sources: int  # S
     first: int  # L0
     last: int  # L
     one_sided: bool
     sharpened: bool
-    streamed: bool  # histograms are written past the caches
 
 
-class Rows(NamedTuple):
-    """Where each row begins: addresses of integers, then pointers.
-
-    Step t is t C numbers, or t C S and t C L, further.
-    """
-
-    row: Pointer
-    start: Pointer
-    gate: Pointer
-    source: Pointer
-    out: Pointer
-    own: Pointer  # among LANES rows of L numbers
+def scratch_size(size: Sizes) -> int:
+    """How many numbers the loops need for themselves."""
+    width: int = size.last + 2 * (size.moves // 2 + LANES)
+    return (ARRAYS + size.cursors) * width
 
 
 @inline
-def lines_of(size: Sizes) -> int:
-    """The numbers of one array of the scratch: a line for each bin, and zeros around."""
-    return (size.last + 2 * PAD) * LANES
+def margin_of(size: Sizes) -> int:
+    """Numbers around the bins, so that no shift and no vector has to look at an edge."""
+    return size.moves // 2 + LANES
 
 
 @inline
-def clear(x: Pointer, count: int) -> None:
-    zero = 0 * splat(0, load(x, 0))
-    for i in range(0, count, LANES):
-        store(x, i, zero)
+def width_of(size: Sizes) -> int:
+    return size.last + 2 * margin_of(size)
+
+
+@inline
+def zero_of(size: Sizes) -> int:
+    """Offset 0."""
+    return margin_of(size) + (0 if size.one_sided else size.last // 2)
 
 
 @inline
 def span(t: int, size: Sizes) -> tuple[int, int]:
-    """The lines that can hold mass after t steps."""
+    """The bins that can hold mass after t steps."""
     if size.one_sided:
-        return PAD, PAD + size.first + t
-    return PAD + size.steps - t, PAD + size.steps + size.first + t
+        return margin_of(size), margin_of(size) + size.first + t
+    reach = size.first // 2 + size.moves // 2 * t
+    return zero_of(size) - reach, zero_of(size) + reach + 1
 
 
 @inline
-def origin(t: int, size: Sizes) -> tuple[int, int]:
-    """The line of offset 0, and how many tokens can be copied from at step t."""
-    before = size.first - 1 if size.one_sided else size.first // 2
-    zero = PAD if size.one_sided else PAD + size.steps + before
-    return zero, min(size.sources, before + t + 1)
+def step_of(j: int, size: Sizes) -> int:
+    """Of move j: +1, -1, +2, -2, ..., 0."""
+    if j == size.moves - 1:
+        return 0
+    return -(j // 2 + 1) if j & 1 else j // 2 + 1
 
 
 @inline
-def coming(at: Pointer, skip: int, i: int) -> int:
-    """Of number i of all cache lines of the rows at + skip: first lines first."""
-    place: int = at[i & (LANES - 1)] + skip + i // LANES * CACHE_LINE
-    return place
+def cursors_of(b: int, first: int, end: int, size: Sizes) -> tuple[int, int]:
+    """Those of sample b among rows first..end-1."""
+    start = b * size.cursors
+    return max(first - start, 0), min(end - start, size.cursors)
 
 
 @inline
-def load_lines(
-    tensor: Pointer, at: Pointer, skip: int, lines: Pointer, low: int, high: int
-) -> None:
-    """tensor[at + skip + d] -> line low + d below `high`; zeros around."""
-    n, zero = high - low, splat(0, load(lines, 0))
-    for d in range(PAD):
-        store(lines, (low - 1 - d) * LANES, zero)
-        store(lines, (high + d) * LANES, zero)
-    if n < LANES:
-        for d in range(n):
-            store(lines, (low + d) * LANES, gather(tensor, at, skip + d))
-        return
-    for tile in range(0, n, LANES):
-        d = min(tile, n - LANES)  # the last tile may overlap the one before
-        load_rows(tensor, at, skip + d, lines, (low + d) * LANES)
+def tokens_of(t: int, size: Sizes) -> int:
+    """How many tokens can be copied from at step t."""
+    seen = size.first - 1 if size.one_sided else size.first // (size.moves - 1)
+    return min(size.sources, seen + t + 1)
 
 
 @inline
-def store_lines(
-    lines: Pointer, low: int, high: int, tensor: Pointer, at: Pointer, skip: int, factor: Lanes
-) -> None:
-    """Line low + d below `high` times a factor -> tensor[at + skip + d]."""
-    n = high - low
-    if n < LANES:
-        for d in range(n):
-            scatter(tensor, at, skip + d, factor * load(lines, (low + d) * LANES))
-        return
-    for tile in range(0, n, LANES):
-        d = min(tile, n - LANES)
-        store_rows(tensor, at, skip + d, lines, (low + d) * LANES, factor)
+def fill(x: Pointer, count: int, value: Lanes) -> None:
+    for i in range(0, count - LANES + 1, LANES):
+        store(x, i, value)
+    for i in range(count // LANES * LANES, count):
+        x[i] = highest(value)
 
 
 @inline
-def blank(tensor: Pointer, at: Pointer, skip: int, low: int, high: int, size: Sizes) -> None:
-    """Zeros to the bins below `low` and from `high` on, and to some between them."""
-    bins, zero = size.last, splat(0, gather(tensor, at, skip))
-    if bins < LANES:
-        for d in range(bins):
-            scatter(tensor, at, skip + d, zero)
-        return
-    for lane in range(LANES):
-        start = at[lane] + skip
-        for d in range(0, low, LANES):
-            store(tensor, start + min(d, bins - LANES), zero)
-        for d in range(bins - LANES, high - LANES, -LANES):
-            store(tensor, start + max(d, 0), zero)
+def copy(x: Pointer, count: int, factor: Lanes, y: Pointer) -> None:
+    """The first numbers of x times a factor -> y."""
+    for i in range(0, count - LANES + 1, LANES):
+        store(y, i, factor * load(x, i))
+    one = highest(factor)
+    for i in range(count // LANES * LANES, count):
+        y[i] = one * x[i]
+
+
+@inline
+def add(x: Pointer, y: Pointer, count: int, z: Pointer) -> None:
+    """The first numbers of x and y, added -> z."""
+    for i in range(0, count - LANES + 1, LANES):
+        store(z, i, load(x, i) + load(y, i))
+    for i in range(count // LANES * LANES, count):
+        z[i] = x[i] + y[i]
+
+
+@inline
+def mass_of(h: Pointer, low: int, high: int, zero: Lanes) -> Number:
+    found = zero
+    for i in range(low, high, LANES):
+        found = found + load(h, i)
+    return total(found)

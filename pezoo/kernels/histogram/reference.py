@@ -1,9 +1,9 @@
 """The histogram filter of PRISM: one move, sharpening, and the scan as a plain loop.
 
 A histogram holds Pr(offset = d) for d in -P..P, the centre bin is offset 0. The support grows by
-one bin on each side with every move, so no mass ever meets an edge: Algorithm 1's clamp is never
-needed. One-sided histograms hold d in 0..P, the first bin is offset 0, and the support grows to the
-right. (Lee 2025, "Position as Probability", Section 5.1 and Algorithm 1.)
+the largest step on each side with every move, so no mass ever meets an edge: Algorithm 1's clamp is
+never needed. One-sided histograms hold d in 0..P, the first bin is offset 0, and the support grows
+to the right. (Lee 2025, "Position as Probability", Section 5.1 and Algorithm 1.)
 """
 
 from __future__ import annotations
@@ -13,17 +13,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
-
-
-class Gates(NamedTuple):
-    """Probabilities (B, T, C) of one cursor's move; keep = 1 - incr - decr.
-
-    The reset comes before the move: a cursor that resets goes to offset 0 and then moves.
-    """
-
-    reset: Tensor
-    incr: Tensor
-    decr: Tensor
 
 
 class Copy(NamedTuple):
@@ -38,36 +27,48 @@ class Copy(NamedTuple):
     source: Tensor
 
 
-def update(h: Tensor, reset: Tensor, incr: Tensor, decr: Tensor, one_sided: bool = False) -> Tensor:
-    """One move of every cursor: h (..., L) and gates (...) -> (..., L + 2), one-sided (..., L + 1).
+def steps_of(stride: int) -> list[int]:
+    """The steps that a move can take, in the order of their chances: +1, -1, ..., and 0 last.
 
-    h'[d] = (1-r) (keep h[d] + incr h[d-1] + decr h[d+1]) + r (sum h) step[d], where step has
-    decr, keep, incr at -1, 0, +1 (Algorithm 1, steps 2 and 3). One-sided, what would go to -1 stays
-    at 0. Section 5.1's Step 1 says so after a reset; its Step 2 as printed would lose that mass,
-    and its matrix would not be row-stochastic.
+    >>> steps_of(2)
+    [1, -1, 2, -2, 0]
+    """
+    return [sign * size for size in range(1, stride + 1) for sign in (1, -1)] + [0]
 
-    >>> h = torch.tensor([1.0])
-    >>> update(h, *torch.tensor([0.0, 0.7, 0.1]))
+
+def update(h: Tensor, reset: Tensor, moves: Tensor, one_sided: bool = False) -> Tensor:
+    """One move of every cursor: h (..., L) -> (..., L + J - 1), one-sided (..., L + 1).
+
+        h'[d] = (1 - r) sum_s p_s h[d - s] + r p_d sum h
+
+    reset r (...) comes before the move: a cursor that resets goes to offset 0 and then moves. moves
+    p (..., J) are the chances of the steps +1, -1 and 0 (Algorithm 1, steps 2 and 3: incr, decr and
+    keep), or of more steps, in the order of `steps_of`. One-sided, what would go below 0 stays at
+    0. Section 5.1's Step 1 says so after a reset; its Step 2 as printed would lose that mass, and
+    its matrix would not be row-stochastic.
+
+    >>> h, reset, moves = torch.tensor([1.0]), torch.tensor(0.0), torch.tensor([0.7, 0.1, 0.2])
+    >>> update(h, reset, moves)
     tensor([0.1000, 0.2000, 0.7000])
-    >>> update(h, *torch.tensor([0.0, 0.7, 0.1]), one_sided=True)
+    >>> update(h, reset, moves, one_sided=True)
     tensor([0.3000, 0.7000])
     """
-    reset, incr, decr = reset[..., None], incr[..., None], decr[..., None]
-    keep, stay = keep_share(incr, decr), 1 - reset
-    wide = pad(h, (2, 2))
-    moved = wide[..., 1:-1] * (stay * keep)
-    moved = moved + wide[..., :-2] * (stay * incr) + wide[..., 2:] * (stay * decr)
-    centre = 1 if one_sided else moved.shape[-1] // 2
-    step = torch.cat([decr, keep, incr], -1) * (h.sum(-1, keepdim=True) * reset)
-    moved[..., centre - 1 : centre + 2] += step
+    reach = moves.shape[-1] // 2
+    steps = steps_of(reach)
+    stay, jump = 1 - reset, reset * h.sum(-1)
+    size = h.shape[-1] + 2 * reach
+    zero = reach if one_sided else size // 2  # the bin of offset 0
+    wide, moved = pad(h, (2 * reach, 2 * reach)), h.new_zeros(*h.shape[:-1], size)
+    for step, share in zip(steps, moves.unbind(-1), strict=True):
+        there = wide.narrow(-1, reach - step, size)
+        moved = moved + there * (stay * share)[..., None]
+    order = sorted(range(len(steps)), key=steps.__getitem__)
+    fresh = moves[..., order] * jump[..., None]  # from step -reach to step reach
+    moved = moved + pad(fresh, (zero - reach, size - zero - reach - 1))
     if one_sided:
-        moved = torch.cat([moved[..., :2].sum(-1, keepdim=True), moved[..., 2:]], -1)
+        below = moved[..., : reach + 1].sum(-1, keepdim=True)
+        moved = torch.cat([below, moved[..., reach + 1 :]], -1)
     return moved
-
-
-def keep_share(incr: Tensor, decr: Tensor) -> Tensor:
-    """1 - incr - decr; rounding may take it below zero, and sharpening has no log of that."""
-    return (1 - incr - decr).clamp(min=0)
 
 
 def sharpen(h: Tensor, gamma: Tensor, eps: float) -> Tensor:
@@ -79,7 +80,8 @@ def sharpen(h: Tensor, gamma: Tensor, eps: float) -> Tensor:
 
 
 def scan(
-    gates: Gates,
+    reset: Tensor,
+    moves: Tensor,
     gamma: Tensor | None,
     state: Tensor | None = None,
     eps: float = 1e-8,
@@ -87,19 +89,42 @@ def scan(
     one_sided: bool = False,
 ) -> Tensor:
     """`histogram_scan` as a plain loop over time: the oracle."""
-    b, t, c = gates.reset.shape
-    h = gates.reset.new_ones(b, c, 1) if state is None else state
-    seen = h.shape[-1] - 1 if one_sided else h.shape[-1] // 2
+    b, t, c, j = moves.shape
+    h = reset.new_ones(b, c, 1) if state is None else state
+    seen = tokens_seen(h.shape[-1], j, one_sided)
     rows = []
     for step in range(t):
-        reset, incr, decr = (gate[:, step] for gate in gates)
-        h = update(h, reset, incr, decr, one_sided)
+        h = update(h, reset[:, step], moves[:, step], one_sided)
         if copy is not None:
             h = h * copy.none[:, step, :, None]
             source = copy.source[:, step, :, : seen + step + 1]
-            centre = 0 if one_sided else h.shape[-1] // 2
-            h = h + pad(source, (centre + 1, h.shape[-1] - centre - 1 - source.shape[-1]))
+            left = 1 if one_sided else h.shape[-1] // 2 + 1
+            h = h + pad(source, (left, h.shape[-1] - left - source.shape[-1]))
         h = h if gamma is None else sharpen(h, gamma, eps)
-        margin = t - 1 - step
-        rows.append(pad(h, (0 if one_sided else margin, margin)))
-    return torch.stack(rows, 1)
+        rows.append(h)
+    return torch.stack([_widen(h, rows[-1].shape[-1], one_sided) for h in rows], 1)
+
+
+def _widen(h: Tensor, size: int, one_sided: bool) -> Tensor:
+    """Zeros around, or one-sided after, the bins."""
+    missing = size - h.shape[-1]
+    left = 0 if one_sided else missing // 2
+    return pad(h, (left, missing - left))
+
+
+def grown(bins: int, tokens: int, moves: int, one_sided: bool = False) -> int:
+    """The bins of a histogram of so many bins after so many tokens.
+
+    >>> grown(1, 3, 3), grown(1, 3, 5), grown(1, 3, 3, one_sided=True)
+    (7, 13, 4)
+    """
+    return bins + (1 if one_sided else moves - 1) * tokens
+
+
+def tokens_seen(bins: int, moves: int, one_sided: bool = False) -> int:
+    """How many tokens a histogram of so many bins has seen.
+
+    >>> tokens_seen(7, 3), tokens_seen(13, 5), tokens_seen(4, 3, one_sided=True)
+    (3, 3, 3)
+    """
+    return bins - 1 if one_sided else bins // (moves - 1)

@@ -7,12 +7,13 @@ from importlib import import_module
 
 from torch import Tensor
 
-from pezoo.kernels.backends import choose
-from pezoo.kernels.histogram.reference import Copy, Gates
+from pezoo.kernels.backends import REFERENCE, choose
+from pezoo.kernels.histogram.reference import Copy
 
 
 def histogram_scan(
-    gates: Gates,
+    reset: Tensor,
+    moves: Tensor,
     gamma: Tensor | None,
     state: Tensor | None = None,
     eps: float = 1e-8,
@@ -21,23 +22,26 @@ def histogram_scan(
     one_sided: bool = False,
     backend: str = "auto",
 ) -> Tensor:
-    """The histograms after every token: gates (B, T, C) -> (B, T, C, L).
+    """The histograms after every token: reset (B, T, C), moves (B, T, C, J) -> (B, T, C, L).
 
-    At every step: h <- sharpen(none update(h) + source at offsets 1..S). gamma (C,) sharpens; None
-    never does. state (B, C, L0) is the histogram before the first token and must sum to one; None
-    starts at offset 0. L = L0 + 2 T, and L0 + T one-sided; before its last step a histogram is zero
-    outside the bins that it can have reached. A state of radius P has seen P tokens: step t reads
-    source[..., j] for j <= P + t alone, and nothing may be in the others.
+        h <- sharpen(none update(h, reset, moves) + source at offsets 1..S)
 
-    backend: "reference" is the plain loop, "numba" is compiled for a CPU and "triton" for a CUDA
-    device; "auto" is what `pezoo.kernels.backends` chooses. Only "reference" has second
-    derivatives.
+    moves are the chances of the steps +1, -1, ..., +R, -R and 0, J = 2 R + 1 of them, and sum to
+    one. gamma (C,) sharpens; None never does. state (B, C, L0) is the histogram before the first
+    token and must sum to one; None starts at offset 0. L = L0 + 2 R T, and L0 + T one-sided, where
+    J is 3; before its last step a histogram is zero outside the bins that it can have reached. A
+    state of radius R P has seen P tokens: step t reads source[..., j] for j <= P + t alone, and
+    nothing may be in the others.
 
-    >>> gates = Gates(*torch.tensor([[[[0.0]]], [[[0.7]]], [[[0.1]]]]))
-    >>> histogram_scan(gates, None)
+    backend: "reference" is the plain loop, "numba" is compiled for a CPU and "triton", with steps
+    of one, for a CUDA device; "auto" is what `histogram_backend` chooses. Only "reference" has
+    second derivatives.
+
+    >>> reset, moves = torch.tensor([[[0.0]]]), torch.tensor([[[[0.7, 0.1, 0.2]]]])
+    >>> histogram_scan(reset, moves, None)
     tensor([[[[0.1000, 0.2000, 0.7000]]]])
     >>> copy = Copy(torch.tensor([[[0.5]]]), torch.tensor([[[[0.5]]]]))
-    >>> histogram_scan(gates, None, copy=copy)
+    >>> histogram_scan(reset, moves, None, copy=copy)
     tensor([[[[0.0500, 0.1000, 0.8500]]]])
 
     Errors: ValueError for shapes that do not fit and for a back end that does not exist or cannot
@@ -45,38 +49,60 @@ def histogram_scan(
 
     Source: Lee 2025, "Position as Probability", Section 5.1, Algorithm 1 and, for the copy branch,
     its step 4 and Equation 3.8'. There bin k of p_copy is bin k of the histogram; here it is offset
-    k + 1, where a cursor that counts tokens stands after token k.
+    k + 1, where a cursor that counts tokens stands after token k. Steps of more than one are ours.
     """
-    _check(gates, gamma, state, copy, one_sided)
-    name = choose("histogram", gates.reset, backend)
+    _check(reset, moves, gamma, state, copy, one_sided)
+    name = histogram_backend(reset, moves.shape[-1], backend)
     scan: Callable[..., Tensor] = import_module(f"pezoo.kernels.histogram.{name}").scan
-    return scan(gates, gamma, state, eps, copy, one_sided)
+    return scan(reset, moves, gamma, state, eps, copy, one_sided)
+
+
+def histogram_backend(like: Tensor, moves: int, backend: str = "auto") -> str:
+    """What runs for tensors of this device and type, and that many moves: see `choose`.
+
+    Errors: ValueError as `choose`, and for "triton" with other moves than three.
+    """
+    name = choose("histogram", like, backend)
+    if name != "triton" or moves == 3:
+        return name
+    if backend == "auto":
+        return REFERENCE
+    raise ValueError(f"back end 'triton' takes 3 moves, was given {moves}; take 'reference'")
 
 
 def _check(
-    gates: Gates, gamma: Tensor | None, state: Tensor | None, copy: Copy | None, one_sided: bool
+    reset: Tensor,
+    moves: Tensor,
+    gamma: Tensor | None,
+    state: Tensor | None,
+    copy: Copy | None,
+    one_sided: bool,
 ) -> None:
-    shape = gates.reset.shape
-    if len(shape) != 3 or shape[1] < 1:
-        raise ValueError(f"gates must be (B, T, C) with at least one token, were {tuple(shape)}")
-    b, _, c = shape
+    if reset.dim() != 3 or reset.shape[1] < 1:
+        raise ValueError(
+            f"reset must be (B, T, C) with at least one token, was {tuple(reset.shape)}"
+        )
+    b, _, c = reset.shape
+    j = 3 if one_sided or moves.dim() != 4 else moves.shape[-1]
     expected: list[tuple[str, Tensor | None, tuple[int, ...]]] = [
-        *((name, gate, shape) for name, gate in gates._asdict().items()),
+        ("moves", moves, (*reset.shape, j)),
         ("gamma", gamma, (c,)),
         ("state", state, (b, c, 0 if state is None else state.shape[-1])),
     ]
     if copy is not None:
         expected += [
-            ("copy.none", copy.none, shape),
-            ("copy.source", copy.source, (*shape, copy.source.shape[-1])),
+            ("copy.none", copy.none, tuple(reset.shape)),
+            ("copy.source", copy.source, (*reset.shape, copy.source.shape[-1])),
         ]
     for name, tensor, wanted in expected:
         if tensor is not None and tensor.shape != wanted:
             raise ValueError(f"{name} must be {tuple(wanted)}, was {tuple(tensor.shape)}")
-        if tensor is not None and tensor.dtype != gates.reset.dtype:
-            raise ValueError(f"{name} must be {gates.reset.dtype} as reset is, was {tensor.dtype}")
-    if state is not None and not one_sided and state.shape[-1] % 2 == 0:
+        if tensor is not None and tensor.dtype != reset.dtype:
+            raise ValueError(f"{name} must be {reset.dtype} as reset is, was {tensor.dtype}")
+    if j < 3 or j % 2 == 0:
+        raise ValueError(f"moves must be the chances of 3, 5, ... steps, were of {j}")
+    if state is not None and not one_sided and state.shape[-1] % (j - 1) != 1:
         raise ValueError(
-            f"a state over offsets -P..P has an odd number of bins, was given {state.shape[-1]}; "
+            f"a state over offsets -P..P has 1, {j}, ... bins, was given {state.shape[-1]}; "
             "one over 0..P needs one_sided=True"
         )

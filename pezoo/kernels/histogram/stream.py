@@ -12,11 +12,11 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from pezoo.functional import full_precision
-from pezoo.kernels.histogram.reference import Copy, Gates
+from pezoo.kernels.histogram.reference import Copy, grown, tokens_seen
 from pezoo.kernels.histogram.scan import histogram_scan
 from pezoo.vmap import Kernel
 
-# reset, incr, decr, gamma, table, state, copy.none, copy.source; and eps, one_sided, backend
+# reset, moves, gamma, table, state, copy.none, copy.source; and eps, one_sided, backend
 Inputs = Sequence[Any]
 Options = tuple[float, bool, str]
 
@@ -24,7 +24,8 @@ SMALL = 1 << 24  # numbers in all histograms, up to which they are held at once
 
 
 def histogram_stream(
-    gates: Gates,
+    reset: Tensor,
+    moves: Tensor,
     gamma: Tensor | None,
     table: Tensor,
     state: Tensor | None = None,
@@ -44,8 +45,8 @@ def histogram_stream(
     backward computes the chunk's histograms again: about sqrt(T) of T steps are held at a time, for
     one more forward pass. None chooses: all steps at once if that is small, else about sqrt(T).
 
-    >>> gates = Gates(*torch.tensor([[[[0.0]]], [[[0.7]]], [[[0.1]]]]))
-    >>> e, last = histogram_stream(gates, None, torch.tensor([[-1.0], [0.0], [1.0]]))
+    >>> reset, moves = torch.tensor([[[0.0]]]), torch.tensor([[[[0.7, 0.1, 0.2]]]])
+    >>> e, last = histogram_stream(reset, moves, None, torch.tensor([[-1.0], [0.0], [1.0]]))
     >>> e
     tensor([[[[0.6000]]]])
     >>> last
@@ -57,9 +58,8 @@ def histogram_stream(
     Source: Lee 2025, "Position as Probability", Algorithm 2. Keeping one state per chunk is
     checkpointing (Chen et al. 2016, "Training deep nets with sublinear memory cost").
     """
-    b, t, c = gates.reset.shape
-    first = 1 if state is None else state.shape[-1]
-    bins = first + (1 if one_sided else 2) * t
+    b, t, c = reset.shape
+    bins = grown(1 if state is None else state.shape[-1], t, moves.shape[-1], one_sided)
     if table.dim() != 2 or table.shape[0] != bins:
         raise ValueError(f"table must be ({bins}, d), was {tuple(table.shape)}")
     if chunk is not None and chunk < 1:
@@ -67,37 +67,39 @@ def histogram_stream(
     if chunk is None:
         chunk = t if b * t * c * bins <= SMALL else math.ceil(math.sqrt(t))
     options = eps, one_sided, backend
-    with full_precision(gates.reset.device.type):
-        inputs = *gates, gamma, table.to(gates.reset.dtype), state, *(copy or (None, None))
+    with full_precision(reset.device.type):
+        inputs = reset, moves, gamma, table.to(reset.dtype), state, *(copy or (None, None))
         if chunk >= t:
             return _run(inputs, options)
-        start = gates.reset.new_ones(b, c, 1) if state is None else state
-        e, last = _Stream.apply(chunk, options, *inputs[:5], start, *inputs[6:])
+        start = reset.new_ones(b, c, 1) if state is None else state
+        e, last = _Stream.apply(chunk, options, *inputs[:4], start, *inputs[5:])
     return e, last
 
 
 def _run(inputs: Inputs, options: Options) -> tuple[Tensor, Tensor]:
     """e and the last histogram, with all histograms in between."""
-    *gates, gamma, table, state, none, source = inputs
+    reset, moves, gamma, table, state, none, source = inputs
     eps, one_sided, backend = options
     copy = None if none is None else Copy(none, source)
     h = histogram_scan(
-        Gates(*gates), gamma, state, eps, copy=copy, one_sided=one_sided, backend=backend
+        reset, moves, gamma, state, eps, copy=copy, one_sided=one_sided, backend=backend
     )
     return h @ table, h[:, -1]
 
 
-def _cut(inputs: Inputs, state: Tensor, start: int, end: int, one_sided: bool) -> Inputs:
-    """The inputs of steps start..end-1, which begin with that state."""
-    *gates, gamma, table, _, none, source = inputs
-    bins = state.shape[-1] + (1 if one_sided else 2) * (end - start)
-    seen = bins - 1 if one_sided else bins // 2
-    steps = [None if x is None else x[:, start:end] for x in (*gates, none, source)]
+def _cut(
+    inputs: Inputs, state: Tensor, start: int, end: int, count: int, one_sided: bool
+) -> Inputs:
+    """The inputs of steps start..end-1 of `count` moves, which begin with that state."""
+    reset, moves, gamma, table, _, none, source = inputs
+    bins = grown(state.shape[-1], end - start, count, one_sided)
+    steps = [None if x is None else x[:, start:end] for x in (reset, moves, none, source)]
     if table is not None:
         skip = 0 if one_sided else (table.shape[0] - bins) // 2
         table = table[skip : skip + bins]
-    source = None if steps[4] is None else steps[4][..., :seen]
-    return *steps[:3], gamma, table, state, steps[3], source
+    seen = tokens_seen(bins, count, one_sided)
+    source = None if steps[3] is None else steps[3][..., :seen]
+    return *steps[:2], gamma, table, state, steps[2], source
 
 
 class _Stream(Kernel):
@@ -107,44 +109,44 @@ class _Stream(Kernel):
     def forward(
         ctx: Any, chunk: int, options: Options, *inputs: Tensor | None
     ) -> tuple[Tensor, Tensor]:
-        reset, state = inputs[0], inputs[5]
-        assert reset is not None
+        moves, state = inputs[1], inputs[4]
+        assert moves is not None
         assert state is not None
-        edges = [*range(0, reset.shape[1], chunk), reset.shape[1]]
+        edges = [*range(0, moves.shape[1], chunk), moves.shape[1]]
+        kind = moves.shape[-1], options[1]
         rows, states = [], []
         for start, end in pairwise(edges):
             states.append(state)
-            e, last = _run(_cut(inputs, state, start, end, options[1]), options)
+            e, last = _run(_cut(inputs, state, start, end, *kind), options)
             rows.append(e)
             state = last.clone()  # a view would keep the chunk's histograms
         ctx.save_for_backward(*inputs, *states)
-        ctx.edges, ctx.options = edges, options
+        ctx.edges, ctx.options, ctx.kind = edges, options, kind
         return torch.cat(rows, 1), state
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, d_e: Tensor, d_state: Tensor) -> Any:
-        inputs, states = ctx.saved_tensors[:8], ctx.saved_tensors[8:]
-        one_sided = ctx.options[1]
+        inputs, states = ctx.saved_tensors[:7], ctx.saved_tensors[7:]
         needed = [x is not None and ctx.needs_input_grad[2 + i] for i, x in enumerate(inputs)]
         grads = [
             torch.zeros_like(x) if need else None for x, need in zip(inputs, needed, strict=True)
         ]
-        needed[5] = True  # what comes before needs it
+        needed[4] = True  # what comes before needs it
         for state, (start, end) in reversed([*zip(states, pairwise(ctx.edges), strict=True)]):
             part = [
                 x.detach().requires_grad_() if need else x
-                for x, need in zip(_cut(inputs, state, start, end, one_sided), needed, strict=True)
+                for x, need in zip(_cut(inputs, state, start, end, *ctx.kind), needed, strict=True)
             ]
             with torch.enable_grad():
                 outputs = _run(part, ctx.options)
             leaves = [x for x, need in zip(part, needed, strict=True) if need]
             found = iter(torch.autograd.grad(outputs, leaves, (d_e[:, start:end], d_state)))
-            into = _cut(grads, state, start, end, one_sided)
+            into = _cut(grads, state, start, end, *ctx.kind)
             for i, need in enumerate(needed):
-                if need and i == 5:
+                if need and i == 4:
                     d_state = next(found)
                 elif need:
                     into[i].add_(next(found))
-        grads[5] = d_state if ctx.needs_input_grad[7] else None
+        grads[4] = d_state if ctx.needs_input_grad[6] else None
         return None, None, *grads

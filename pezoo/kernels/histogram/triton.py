@@ -15,12 +15,13 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from pezoo.kernels.histogram.reference import Copy, Gates, keep_share
+from pezoo.kernels.histogram.reference import Copy
 from pezoo.vmap import Kernel
 
 
 def scan(
-    gates: Gates,
+    reset: Tensor,
+    moves: Tensor,
     gamma: Tensor | None,
     state: Tensor | None,
     eps: float,
@@ -28,10 +29,9 @@ def scan(
     one_sided: bool,
 ) -> Tensor:
     """The same as `reference.scan`, without a second derivative."""
-    b, t, c = gates.reset.shape
-    reset, incr, decr = (gate[..., None] for gate in gates)
-    moves = torch.cat([decr, keep_share(incr, decr), incr], -1)  # (B, T, C, 3)
-    new = gates.reset.new_ones
+    b, t, c = reset.shape
+    moves, reset = moves[..., [1, 2, 0]], reset[..., None]  # steps -1, 0, 1
+    new = moves.new_ones
     source = new(b, t, c, 0)
     if copy is not None:
         moves, source = moves * copy.none[..., None], copy.source

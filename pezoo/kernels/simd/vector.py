@@ -16,7 +16,7 @@ from numba import extending, types
 
 LANES = 8
 FUSED = ("contract",)  # a b + c is rounded once; nothing else that would change a result
-INT, LONG, FLOAT = ir.IntType(32), ir.IntType(64), ir.FloatType()
+INT, FLOAT = ir.IntType(32), ir.FloatType()
 INTS, FLOATS = ir.VectorType(INT, LANES), ir.VectorType(FLOAT, LANES)
 
 

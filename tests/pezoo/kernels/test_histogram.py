@@ -9,27 +9,37 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pezoo.kernels.backends import installed
-from pezoo.kernels.histogram import Copy, Gates, histogram_scan, update
+from pezoo.kernels.histogram import Copy, histogram_backend, histogram_scan, steps_of, update
+from pezoo.kernels.spectral import spectral_scan
 
 D = torch.float64
 NUMBA = pytest.param("numba", marks=pytest.mark.skipif(not installed("numba"), reason="no numba"))
 each = pytest.mark.parametrize("backend", ["reference", NUMBA])  # triton: test_histogram_triton.py
 fast = pytest.mark.parametrize("backend", [NUMBA])
-sides = pytest.mark.parametrize("one_sided", [False, True])
+kinds = pytest.mark.parametrize("kind", [0, 1, 2])
 
 
-def draw(b, t, c, *, seed=0, gamma=True, state=0, copy=False, one_sided=False, dtype=D, sharp=1.0):
-    """Random arguments of histogram_scan, which all want gradients; a state of `state` tokens."""
+def moving(reset, up, down):
+    """reset (B, T, C) and moves (B, T, C, 3)."""
+    return {"reset": reset, "moves": torch.stack([up, down, 1 - up - down], -1)}
+
+
+def draw(
+    b, t, c, *, seed=0, gamma=True, state=0, copy=False, kind=1, dtype=D, sharp=1.0
+):  # fmt: skip
+    """Random arguments of histogram_scan, which all want gradients; a state of `state` tokens.
+
+    kind is the largest step, or 0 for one-sided histograms.
+    """
+    one_sided, stride = kind == 0, max(kind, 1)
     draws = torch.Generator().manual_seed(seed)
 
     def random(*size):
         return torch.randn(size, generator=draws, dtype=D)
 
-    logits = sharp * random(b, t, c, 4)
-    incr, decr, _ = logits[..., 1:].softmax(-1).unbind(-1)
-    gates = Gates(logits[..., 0].sigmoid(), incr, decr)
+    logits = sharp * random(b, t, c, 2 + 2 * stride)
     power = 1 + 2 * torch.rand(c, generator=draws, dtype=D) if gamma else None
-    bins = state + 1 if one_sided else 2 * state + 1
+    bins = state + 1 if one_sided else 2 * stride * state + 1
     start = random(b, c, bins).softmax(-1) if state else None
     branch = None
     if copy:
@@ -44,7 +54,8 @@ def draw(b, t, c, *, seed=0, gamma=True, state=0, copy=False, one_sided=False, d
         return None if x is None else x.to(dtype).requires_grad_()
 
     return {
-        "gates": Gates(*map(leaf, gates)),
+        "reset": leaf(logits[..., 0].sigmoid()),
+        "moves": leaf(logits[..., 1:].softmax(-1)),
         "gamma": leaf(power),
         "state": leaf(start),
         "copy": branch and Copy(*map(leaf, branch)),
@@ -53,7 +64,7 @@ def draw(b, t, c, *, seed=0, gamma=True, state=0, copy=False, one_sided=False, d
 
 
 def leaves(given):
-    found = (*given["gates"], given["gamma"], given["state"], *(given["copy"] or ()))
+    found = (*(given[key] for key in ("reset", "moves", "gamma", "state")), *(given["copy"] or ()))
     return [x for x in found if x is not None]
 
 
@@ -68,7 +79,7 @@ arguments = st.fixed_dictionaries(
         "gamma": st.booleans(),
         "state": st.sampled_from([0, 1, 2, 7]),
         "copy": st.booleans(),
-        "one_sided": st.booleans(),
+        "kind": st.integers(0, 3),
         "sharp": st.sampled_from([0.1, 1.0, 10.0]),
     }
 )
@@ -76,19 +87,20 @@ arguments = st.fixed_dictionaries(
 
 def plain(given, eps, row, cursor):
     """One cursor's histograms as dictionaries, from Algorithm 1 read line by line."""
-    gates = [gate[row, :, cursor].tolist() for gate in given["gates"]]
+    resets, moves = (given[key][row, :, cursor].tolist() for key in ("reset", "moves"))
+    stride = len(moves[0]) // 2
     gamma, copy, one_sided = given["gamma"], given["copy"], given["one_sided"]
     h, first = {0: 1.0}, 0
     if given["state"] is not None:
         masses = given["state"][row, cursor].tolist()
-        first = len(masses) - 1 if one_sided else len(masses) // 2
-        h = {i - (0 if one_sided else first): mass for i, mass in enumerate(masses)}
+        first = 0 if one_sided else len(masses) // 2
+        h = {i - first: mass for i, mass in enumerate(masses)}
     rows = []
-    for step, (reset, up, down) in enumerate(zip(*gates, strict=True)):
+    for step, (reset, chances) in enumerate(zip(resets, moves, strict=True)):
         new = {}
         for offset, mass in h.items():
             for start, share in ((offset, 1 - reset), (0, reset)):
-                for move, chance in ((1, up), (-1, down), (0, 1 - up - down)):
+                for move, chance in zip(steps_of(stride), chances, strict=True):
                     end = max(start + move, 0) if one_sided else start + move
                     new[end] = new.get(end, 0.0) + mass * share * chance
         if copy is not None:
@@ -115,7 +127,7 @@ def test_the_scan_is_algorithm_1(backend, size, options):
     b, t, c = size
     for row, cursor in itertools.product(range(b), range(c)):
         rows, first = plain(given_, 1e-3, row, cursor)
-        left = 0 if options["one_sided"] else first + t
+        left = first + options["kind"] * t
         for step, masses in enumerate(rows):
             want = torch.zeros(h.shape[-1], dtype=D)
             for offset, mass in masses.items():
@@ -124,30 +136,29 @@ def test_the_scan_is_algorithm_1(backend, size, options):
 
 
 @each
-@sides
-@pytest.mark.parametrize("t", [1, 2, 3])
-def test_without_sharpening_it_sums_all_paths(backend, one_sided, t):
-    given_ = draw(1, t, 2, seed=t, gamma=False, copy=True, one_sided=one_sided)
+@pytest.mark.parametrize(("kind", "t"), [(0, 1), (0, 3), (1, 2), (1, 3), (2, 2)])
+def test_without_sharpening_it_sums_all_paths(backend, kind, t):
+    given_ = draw(1, t, 2, seed=t, gamma=False, copy=True, kind=kind)
     with torch.no_grad():
         h = histogram_scan(**given_, backend=backend)
     none, source = given_["copy"]
     for c in range(2):
         want = torch.zeros(h.shape[-1], dtype=D)
-        walks = [(reset, move) for reset in (False, True) for move in (-1, 0, 1)]
+        jumps = range(given_["moves"].shape[-1])
+        walks = [(reset, j) for reset in (False, True) for j in jumps]
         for path in itertools.product([*walks, *range(t)], repeat=t):
             weight, offset = 1.0, 0
             for step, action in enumerate(path):
-                r, up, down = (gate[0, step, c].item() for gate in given_["gates"])
                 if isinstance(action, int):
                     weight, offset = weight * source[0, step, c, action].item(), action + 1
                     continue
-                reset, move = action
+                (reset, j), r = action, given_["reset"][0, step, c].item()
                 weight *= none[0, step, c].item() * (r if reset else 1 - r)
-                weight *= {1: up, -1: down, 0: 1 - up - down}[move]
-                offset = (0 if reset else offset) + move
-                offset = max(offset, 0) if one_sided else offset
+                weight *= given_["moves"][0, step, c, j].item()
+                offset = (0 if reset else offset) + steps_of(max(kind, 1))[j]
+                offset = max(offset, 0) if kind == 0 else offset
             if weight:
-                want[offset + (0 if one_sided else t)] += weight
+                want[offset + kind * t] += weight
         torch.testing.assert_close(h[0, -1, c], want, atol=1e-14, rtol=0)
 
 
@@ -165,18 +176,18 @@ def test_back_ends_agree_in_values_and_gradients(backend, size, options):
 
 
 @each
-@sides
+@kinds
 @pytest.mark.parametrize("with_gamma", [False, True])
-def test_gradcheck(backend, one_sided, with_gamma):
-    given_ = draw(1, 3, 2, seed=5, gamma=with_gamma, state=1, copy=True, one_sided=one_sided)
+def test_gradcheck(backend, kind, with_gamma):
+    given_ = draw(1, 3, 2, seed=5, gamma=with_gamma, state=1, copy=True, kind=kind)
 
-    def scan(reset, incr, decr, gamma, state, none, source):
+    def scan(reset, moves, gamma, state, none, source):
         return histogram_scan(
-            Gates(reset, incr, decr), gamma, state, 1e-3,
-            copy=Copy(none, source), one_sided=one_sided, backend=backend,
+            reset, moves, gamma, state, 1e-3,
+            copy=Copy(none, source), one_sided=kind == 0, backend=backend,
         )  # fmt: skip
 
-    inputs = *given_["gates"], given_["gamma"], given_["state"], *given_["copy"]
+    inputs = *(given_[key] for key in ("reset", "moves", "gamma", "state")), *given_["copy"]
     assert torch.autograd.gradcheck(scan, inputs)
 
 
@@ -189,34 +200,31 @@ def test_without_a_copy_branch_equals_never_copying(backend):
 
 
 @each
-@sides
+@pytest.mark.parametrize("one_sided", [False, True])
 def test_a_copied_position_is_where_a_counting_cursor_stood(backend, one_sided):
     t = 6
     zero, one = torch.zeros(1, t, 1, dtype=D), torch.ones(1, t, 1, dtype=D)
-    counting = histogram_scan(Gates(zero, one, zero), None, one_sided=one_sided, backend=backend)
+    options = {"gamma": None, "one_sided": one_sided, "backend": backend}
+    counting = histogram_scan(**moving(zero, one, zero), **options)
     for token in range(t):
         none, source = one.clone(), torch.zeros(1, t, 1, t, dtype=D)
         none[:, -1], source[:, -1, :, token] = 0, 1
-        h = histogram_scan(
-            Gates(zero, zero, one), None, copy=Copy(none, source), one_sided=one_sided,
-            backend=backend,
-        )  # fmt: skip
+        h = histogram_scan(**moving(zero, zero, one), copy=Copy(none, source), **options)
         assert torch.equal(h[:, -1], counting[:, token])
 
 
 @each
-@sides
-def test_a_state_continues_the_scan(backend, one_sided):
-    given_ = draw(2, 9, 3, copy=True, one_sided=one_sided)
-    options = {"one_sided": one_sided, "backend": backend}
-    gates, gamma, (none, source) = given_["gates"], given_["gamma"], given_["copy"]
+@kinds
+def test_a_state_continues_the_scan(backend, kind):
+    given_ = draw(2, 9, 3, copy=True, kind=kind)
+    options = {"one_sided": kind == 0, "backend": backend}
+    reset, moves, gamma = (given_[key] for key in ("reset", "moves", "gamma"))
+    none, source = given_["copy"]
     whole = histogram_scan(**given_, backend=backend)
     copy = Copy(none[:, :4], source[:, :4, :, :4])
-    first = histogram_scan(Gates(*(g[:, :4] for g in gates)), gamma, copy=copy, **options)
+    first = histogram_scan(reset[:, :4], moves[:, :4], gamma, copy=copy, **options)
     copy = Copy(none[:, 4:], source[:, 4:])
-    rest = histogram_scan(
-        Gates(*(g[:, 4:] for g in gates)), gamma, first[:, -1], copy=copy, **options
-    )
+    rest = histogram_scan(reset[:, 4:], moves[:, 4:], gamma, first[:, -1], copy=copy, **options)
     torch.testing.assert_close(rest, whole[:, 4:])
 
 
@@ -229,16 +237,16 @@ def test_histograms_are_distributions_over_what_can_be_reached(backend, t, optio
     assert (h >= 0).all()
     torch.testing.assert_close(h.sum(-1), torch.ones(2, t, 3, dtype=D), atol=1e-12, rtol=0)
     for step in range(t):
-        margin = t - 1 - step
+        margin = max(options["kind"], 1) * (t - 1 - step)
         assert not h[:, step, :, h.shape[-1] - margin :].any()
-        assert options["one_sided"] or not h[:, step, :, :margin].any()
+        assert options["kind"] == 0 or not h[:, step, :, :margin].any()
 
 
 @fast
-@sides
+@kinds
 @pytest.mark.parametrize("with_gamma", [False, True])
-def test_a_long_sequence_stays_normalised(backend, one_sided, with_gamma):
-    given_ = draw(1, 2048, 2, dtype=torch.float32, gamma=with_gamma, one_sided=one_sided)
+def test_a_long_sequence_stays_normalised(backend, kind, with_gamma):
+    given_ = draw(1, 2048, 2, dtype=torch.float32, gamma=with_gamma, kind=kind)
     with torch.no_grad():
         h = histogram_scan(**given_, backend=backend)
     assert (h.double().sum(-1) - 1).abs().max() < 1e-5
@@ -261,7 +269,8 @@ def test_float32_is_close_to_float64(backend, gamma):
     wide = draw(4, 60, 5, copy=True, state=3)
     wide["gamma"] = None if gamma is None else torch.full((5,), gamma, dtype=D, requires_grad=True)
     single = {
-        "gates": Gates(*(x.detach().float().requires_grad_() for x in wide["gates"])),
+        "reset": wide["reset"].detach().float().requires_grad_(),
+        "moves": wide["moves"].detach().float().requires_grad_(),
         "gamma": None if gamma is None else wide["gamma"].detach().float().requires_grad_(),
         "state": wide["state"].detach().float().requires_grad_(),
         "copy": Copy(*(x.detach().float().requires_grad_() for x in wide["copy"])),
@@ -278,7 +287,7 @@ def test_float32_is_close_to_float64(backend, gamma):
 @each
 def test_saturated_gates_in_float32_are_finite(backend):
     given_ = draw(16, 20, 16, dtype=torch.float32, sharp=10.0)
-    assert (1 - given_["gates"].incr - given_["gates"].decr).min() < 0  # rounding
+    assert (given_["moves"] == 1).any()
     h = histogram_scan(**given_, backend=backend)
     assert (h >= 0).all()
     assert all(grad.isfinite().all() for grad in gradients(h, given_))
@@ -297,9 +306,9 @@ def test_sharpening_by_a_large_power_is_finite(backend):
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
 def test_a_nan_is_not_hidden(backend, bad):
     given_ = draw(2, 5, 9, dtype=torch.float32)
-    reset = given_["gates"].reset.detach().clone()
-    reset[1, 2, 4] = bad
-    h = histogram_scan(given_["gates"]._replace(reset=reset), given_["gamma"], backend=backend)
+    given_["reset"] = given_["reset"].detach().clone()
+    given_["reset"][1, 2, 4] = bad
+    h = histogram_scan(**given_, backend=backend)
     wrong = h.isnan().any(-1)
     want = torch.zeros(2, 5, 9, dtype=torch.bool)
     want[1, 2:, 4] = True
@@ -311,9 +320,8 @@ def test_views_and_expanded_gradients(backend):
     logits = torch.randn(3, 7, 4, 4, dtype=D, requires_grad=True)
 
     def total(backend):
-        moves = logits[..., 1:].softmax(-1)
-        gates = Gates(logits[..., 0].sigmoid(), moves[..., 0], moves[..., 1])
-        h = histogram_scan(gates, torch.tensor(2.0, dtype=D).expand(4), backend=backend)
+        reset, moves = logits[..., 0].sigmoid(), logits[..., 1:].softmax(-1)
+        h = histogram_scan(reset, moves, torch.tensor(2.0, dtype=D).expand(4), backend=backend)
         return torch.autograd.grad(h[..., 7].sum(), logits)[0]
 
     torch.testing.assert_close(total(backend), total("reference"))
@@ -322,7 +330,7 @@ def test_views_and_expanded_gradients(backend):
 @fast
 def test_gradients_of_a_few_inputs(backend):
     given_ = draw(2, 6, 3, copy=True, state=2)
-    whole = dict(zip(range(7), gradients(histogram_scan(**given_), given_), strict=True))
+    whole = dict(zip(range(6), gradients(histogram_scan(**given_), given_), strict=True))
     for index, x in enumerate(leaves(given_)):
         for y in leaves(given_):
             y.requires_grad_(y is x)
@@ -334,43 +342,72 @@ def test_gradients_of_a_few_inputs(backend):
 
 def test_one_sided_mass_at_zero_stays_when_it_steps_back():
     h = torch.tensor([1.0, 0.0], dtype=D)
-    back = update(h, *torch.tensor([0.0, 0.0, 1.0], dtype=D), one_sided=True)
-    assert back.tolist() == [1.0, 0.0, 0.0]
-    after_reset = update(h.flip(0), *torch.tensor([1.0, 0.25, 0.75], dtype=D), one_sided=True)
-    assert after_reset.tolist() == [0.75, 0.25, 0.0]
+    reset, back = torch.tensor([0.0, 1.0], dtype=D), torch.tensor([0.25, 0.75, 0.0], dtype=D)
+    assert update(h, reset[0], back, one_sided=True).tolist() == [0.75, 0.25, 0.0]
+    assert update(h.flip(0), reset[1], back, one_sided=True).tolist() == [0.75, 0.25, 0.0]
 
 
-@sides
-def test_update_keeps_the_mass(one_sided):
+@kinds
+def test_update_keeps_the_mass(kind):
     h = torch.rand(3, 7, dtype=D).softmax(-1)
-    gates = [gate[0, 0] for gate in draw(1, 1, 3)["gates"]]
-    new = update(h, *gates, one_sided=one_sided)
-    assert new.shape == (3, 8 if one_sided else 9)
+    given_ = draw(1, 1, 3, kind=kind)
+    new = update(h, given_["reset"][0, 0], given_["moves"][0, 0], one_sided=kind == 0)
+    assert new.shape == (3, 7 + (2 * kind or 1))
     torch.testing.assert_close(new.sum(-1), torch.ones(3, dtype=D))
 
 
+@each
+def test_its_superposition_is_the_spectrum(backend):
+    """Without sharpening, which the spectral scan does not have."""
+    given_ = draw(2, 7, 3, gamma=False, kind=2)
+    w = torch.tensor([math.pi, 1.1, 0.3], dtype=D)
+    h = histogram_scan(**given_, backend=backend)
+    offsets = torch.arange(-14, 15, dtype=D)
+    got = torch.cat([h @ (offsets[:, None] * w).cos(), h @ (offsets[:, None] * w).sin()], -1)
+    angles = torch.tensor(steps_of(2), dtype=D)[:, None] * w
+    want = spectral_scan(given_["reset"], given_["moves"], angles, None)
+    torch.testing.assert_close(got, want)
+
+
 def test_the_reference_has_second_derivatives():
-    given_ = draw(1, 3, 1)
-    h = histogram_scan(given_["gates"], given_["gamma"], backend="reference")
-    (first,) = torch.autograd.grad(h.square().sum(), given_["gamma"], create_graph=True)
-    (second,) = torch.autograd.grad(first.sum(), given_["gamma"])
-    assert second.abs() > 0
+    given_ = draw(1, 3, 2, kind=2, copy=True)
+
+    def scan(reset, moves, gamma, none, source):
+        return histogram_scan(
+            reset, moves, gamma, None, 1e-3, copy=Copy(none, source), backend="reference"
+        )
+
+    assert torch.autograd.gradgradcheck(scan, leaves(given_))
+
+
+def test_triton_takes_steps_of_one(monkeypatch):
+    monkeypatch.setattr("pezoo.kernels.histogram.scan.choose", lambda *_: "triton")
+    like = torch.zeros(1)
+    assert histogram_backend(like, 3) == "triton"
+    assert histogram_backend(like, 5) == "reference"
+    with pytest.raises(ValueError, match="takes 3 moves, was given 5"):
+        histogram_backend(like, 5, "triton")
 
 
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"gates": Gates(*torch.zeros(3, 2, 0, 3))}, "at least one token"),
-        ({"gates": Gates(*torch.zeros(3, 2, 4, 3)[:2], torch.zeros(2, 4, 2))}, "decr must be"),
+        ({"reset": torch.zeros(2, 0, 3)}, "at least one token"),
+        ({"moves": torch.zeros(2, 4, 2, 3)}, r"moves must be \(2, 4, 3, 3\)"),
+        ({"moves": torch.zeros(2, 4, 3)}, r"moves must be \(2, 4, 3, 3\), was \(2, 4, 3\)"),
+        ({"moves": torch.zeros(2, 4, 3, 4)}, "3, 5, ... steps, were of 4"),
+        ({"moves": torch.zeros(2, 4, 3, 1)}, "3, 5, ... steps, were of 1"),
+        ({"moves": torch.zeros(2, 4, 3, 5), "one_sided": True}, r"moves must be \(2, 4, 3, 3\)"),
         ({"gamma": torch.ones(2)}, r"gamma must be \(3,\), was \(2,\)"),
         ({"gamma": torch.ones(3, dtype=D)}, "gamma must be torch.float32"),
         ({"state": torch.ones(2, 2, 1)}, r"state must be \(2, 3, 1\)"),
-        ({"state": torch.ones(2, 3, 4)}, "odd number of bins, was given 4"),
+        ({"state": torch.ones(2, 3, 4)}, "has 1, 3, ... bins, was given 4"),
         ({"copy": Copy(torch.ones(2, 4, 1), torch.zeros(2, 4, 3, 4))}, "copy.none must be"),
         ({"copy": Copy(torch.ones(2, 4, 3), torch.zeros(2, 4, 1, 4))}, "copy.source must be"),
     ],
 )
 def test_shapes_and_types_that_do_not_fit(change, words):
-    given_ = {"gates": Gates(*torch.zeros(3, 2, 4, 3)), "gamma": None} | change
+    moves = torch.zeros(2, 4, 3, 3)
+    given_ = {"reset": torch.zeros(2, 4, 3), "moves": moves, "gamma": None} | change
     with pytest.raises(ValueError, match=words):
         histogram_scan(**given_)

@@ -9,25 +9,30 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pezoo.kernels.histogram import Copy, Gates, histogram_scan, histogram_stream
+from pezoo.kernels.histogram import Copy, histogram_scan, histogram_stream
 from pezoo.kernels.histogram import stream as module
 
 D = torch.float64
 
 
-def draw(b, t, c, seed=0, *, gamma=True, seen=0, copy=False, one_sided=False, d=3):
-    """Arguments of histogram_stream in float64, which want gradients."""
+def draw(b, t, c, seed=0, *, gamma=True, seen=0, copy=False, kind=1, d=3):
+    """Arguments of histogram_stream in float64, which want gradients.
+
+    kind is the largest step, or 0 for one-sided histograms.
+    """
     torch.manual_seed(seed)
-    moves = torch.randn(b, t, c, 3, dtype=D).softmax(-1)
-    gates = [torch.rand(b, t, c, dtype=D), moves[..., 0], moves[..., 1]]
-    first = seen + 1 if one_sided else 2 * seen + 1
+    moves = torch.randn(b, t, c, 2 * max(kind, 1) + 1, dtype=D).softmax(-1)
+    bins = 2 * kind or 1  # that a token adds
     given_ = {
-        "gates": Gates(*(x.clone().requires_grad_() for x in gates)),
+        "reset": torch.rand(b, t, c, dtype=D, requires_grad=True),
+        "moves": moves.requires_grad_(),
         "gamma": (1 + torch.rand(c, dtype=D)).requires_grad_() if gamma else None,
-        "table": torch.randn(first + (1 if one_sided else 2) * t, d, dtype=D, requires_grad=True),
-        "state": torch.rand(b, c, first, dtype=D).softmax(-1).requires_grad_() if seen else None,
+        "table": torch.randn(1 + bins * (seen + t), d, dtype=D, requires_grad=True),
+        "state": torch.rand(b, c, 1 + bins * seen, dtype=D).softmax(-1).requires_grad_()
+        if seen
+        else None,
         "copy": None,
-        "one_sided": one_sided,
+        "one_sided": kind == 0,
     }
     if copy:
         later = torch.arange(seen + t) > seen + torch.arange(t)[:, None]
@@ -41,7 +46,7 @@ def draw(b, t, c, seed=0, *, gamma=True, seen=0, copy=False, one_sided=False, d=
 
 def results(outputs, given_):
     """Outputs and the gradients of all inputs."""
-    found = (*given_["gates"], given_["gamma"], given_["table"], given_["state"])
+    found = [given_[key] for key in ("reset", "moves", "gamma", "table", "state")]
     inputs = [x for x in (*found, *(given_["copy"] or ())) if x is not None]
     torch.manual_seed(1)
     weights = [torch.randn(x.shape, dtype=D) for x in outputs]
@@ -59,7 +64,7 @@ def results(outputs, given_):
             "gamma": st.booleans(),
             "seen": st.sampled_from([0, 1, 3]),
             "copy": st.booleans(),
-            "one_sided": st.booleans(),
+            "kind": st.integers(0, 2),
         }
     ),
 )
@@ -73,14 +78,15 @@ def test_the_stream_is_the_scan_times_the_table(size, seed, chunk, backend, opti
         torch.testing.assert_close(a, b, atol=1e-9, rtol=1e-7)
 
 
-def test_gradcheck_through_chunks():
-    given_ = draw(1, 5, 1, copy=True, seen=1, d=2)
+@pytest.mark.parametrize("kind", [1, 2])
+def test_gradcheck_through_chunks(kind):
+    given_ = draw(1, 5, 1, copy=True, seen=1, d=2, kind=kind)
 
-    def stream(reset, incr, decr, gamma, table, state, none, source):
-        gates, copy = Gates(reset, incr, decr), Copy(none, source)
-        return histogram_stream(gates, gamma, table, state, 1e-3, copy=copy, chunk=2)
+    def stream(reset, moves, gamma, table, state, none, source):
+        copy = Copy(none, source)
+        return histogram_stream(reset, moves, gamma, table, state, 1e-3, copy=copy, chunk=2)
 
-    inputs = *given_["gates"], *(given_[key] for key in ("gamma", "table", "state"))
+    inputs = (given_[key] for key in ("reset", "moves", "gamma", "table", "state"))
     assert torch.autograd.gradcheck(stream, (*inputs, *given_["copy"]))
 
 
@@ -90,12 +96,12 @@ def test_inputs_without_gradients_get_none():
     given_["table"].requires_grad_(False)
     given_["state"].requires_grad_(False)
     e, last = histogram_stream(**given_, chunk=3)
-    inputs = *given_["gates"], given_["gamma"], *given_["copy"]
+    inputs = *(given_[key] for key in ("reset", "moves", "gamma")), *given_["copy"]
     torch.manual_seed(1)
     got = torch.autograd.grad(
         (e, last), inputs, (torch.randn(e.shape, dtype=D), torch.randn(last.shape, dtype=D))
     )
-    for a, b in zip(got, [*want[2:6], *want[8:]], strict=True):
+    for a, b in zip(got, [*want[2:5], *want[7:]], strict=True):
         torch.testing.assert_close(a, b)
 
 
@@ -120,11 +126,7 @@ def test_only_the_histograms_of_a_chunk_are_computed_at_a_time(monkeypatch):
 
 def test_autocast_does_not_round_the_streams():
     given_ = draw(1, 6, 2)
-    given_ = {
-        "gates": Gates(*(x.detach().float() for x in given_["gates"])),
-        "gamma": given_["gamma"].detach().float(),
-        "table": given_["table"].detach().float(),
-    }
+    given_ = {key: given_[key].detach().float() for key in ("reset", "moves", "gamma", "table")}
     want = histogram_stream(**given_, chunk=2)
     with torch.autocast("cpu", torch.bfloat16):
         got = histogram_stream(**given_, chunk=2)
@@ -149,14 +151,14 @@ def test_errors(change, words):
 LARGE = """
 import resource, torch
 torch.set_num_threads(1)
-from pezoo.kernels.histogram import Gates, histogram_stream
+from pezoo.kernels.histogram import histogram_stream
 b, t, c, d = 16, 512, 140, 64
-moves = torch.randn(b, t, c, 4).softmax(-1)
-gates = Gates(*(moves[..., i].clone().requires_grad_() for i in range(3)))
+reset = torch.rand(b, t, c, requires_grad=True)
+moves = torch.randn(b, t, c, 3).softmax(-1).requires_grad_()
 gamma = torch.full((c,), 1.5, requires_grad=True)
-e, _ = histogram_stream(gates, gamma, torch.randn(2 * t + 1, d))
+e, _ = histogram_stream(reset, moves, gamma, torch.randn(2 * t + 1, d))
 e.square().sum().backward()
-assert gates.reset.grad.isfinite().all() and gamma.grad.isfinite().all()
+assert reset.grad.isfinite().all() and gamma.grad.isfinite().all()
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20)
 """
 

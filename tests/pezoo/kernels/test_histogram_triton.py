@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from pezoo.kernels.backends import choose
-from pezoo.kernels.histogram import Copy, Gates, histogram_scan
+from pezoo.kernels.histogram import Copy, histogram_scan
 
 pytest.importorskip("triton")
 
@@ -37,7 +37,8 @@ def draw(b, t, c, gamma, state, copy, one_sided, device="cpu"):
         shares = shares.softmax(-1)
         branch = Copy(leaf(shares[..., 0]), leaf(shares[..., 1:]))
     return {
-        "gates": Gates(*(leaf(moves[..., i]) for i in range(3))),
+        "reset": leaf(moves[..., 3]),
+        "moves": leaf(moves[..., :3] / moves[..., :3].sum(-1, keepdim=True)),
         "gamma": leaf(1 + torch.rand(c, generator=draws, dtype=D)) if gamma else None,
         "state": None if start is None else leaf(start),
         "copy": branch,
@@ -46,7 +47,7 @@ def draw(b, t, c, gamma, state, copy, one_sided, device="cpu"):
 
 
 def gradients(h, given):
-    found = (*given["gates"], given["gamma"], given["state"], *(given["copy"] or ()))
+    found = *(given[key] for key in ("reset", "moves", "gamma", "state")), *(given["copy"] or ())
     weight = torch.randn(h.shape, generator=torch.Generator().manual_seed(1), dtype=D)
     return torch.autograd.grad(h, [x for x in found if x is not None], weight.to(h.device))
 
@@ -63,9 +64,9 @@ def compare_interpreted(sizes, variants):
     for size, variant in itertools.product(sizes, variants):
         given = draw(*size, *variant)
         want = histogram_scan(**given, backend="reference")
-        values = (given[name] for name in ("gates", "gamma", "state", "copy", "one_sided"))
-        gates, gamma, state, copy, one_sided = values
-        got = kernels.scan(gates, gamma, state, 1e-8, copy, one_sided)
+        names = "reset", "moves", "gamma", "state", "copy", "one_sided"
+        *values, copy, one_sided = (given[name] for name in names)
+        got = kernels.scan(*values, 1e-8, copy, one_sided)
         agree((got, *gradients(got, given)), (want, *gradients(want, given)), 1e-11)
     print(len(variants), "variants agree")
 
@@ -113,7 +114,7 @@ def test_it_compiles_for_a_gpu(name, one_sided, sharp, number):
 @pytest.mark.parametrize("size", [(1, 1, 1), (3, 40, 5), (2, 300, 2)])
 def test_on_a_gpu_it_equals_the_reference_on_the_cpu(size, variant):
     given, there = draw(*size, *variant), draw(*size, *variant, device="cuda")
-    assert choose("histogram", there["gates"].reset) == "triton"
+    assert choose("histogram", there["reset"]) == "triton"
     want = histogram_scan(**given, backend="auto")
     got = histogram_scan(**there)
     agree((got, *gradients(got, there)), (want, *gradients(want, given)), 1e-10)

@@ -12,15 +12,7 @@ numba = pytest.importorskip("numba")
 
 from pezoo.kernels.simd import compile  # noqa: E402
 from pezoo.kernels.simd.functions import UNIT, exp2, log2, log_terms, power_terms  # noqa: E402
-from pezoo.kernels.simd.memory import (  # noqa: E402
-    ask_to_read,
-    gather,
-    load,
-    load_rows,
-    scatter,
-    store,
-    store_rows,
-)
+from pezoo.kernels.simd.memory import load, store  # noqa: E402
 from pezoo.kernels.simd.vector import LANES, larger, splat, where_negative  # noqa: E402
 
 types = pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -75,28 +67,6 @@ def test_vectors_compute_like_arrays(dtype):
     np.testing.assert_array_equal(each_vector(lambda x: larger(x, 0 * x))(x), np.maximum(x, 0))
     run = each_vector(lambda x: where_negative(x, splat(-1, x), splat(1, x)))
     np.testing.assert_array_equal(run(x), np.where(x < 0, -1, 1))
-
-
-@types
-def test_rows_are_transposed(dtype):
-    x = np.arange(40 * LANES).astype(dtype)
-    at = np.random.default_rng(0).permutation(15)[:LANES] * 2 * LANES
-    lines, back = np.zeros(LANES * LANES + 1, dtype), np.zeros_like(x)
-
-    @numba.njit
-    def turn(x, at, lines, back, factors):
-        ask_to_read(x, at[0])
-        load_rows(x, at, 3, lines, 1)
-        store_rows(back, at, 3, lines, 1, load(factors, 0))
-        scatter(back, at, 2, gather(x, at, 2))
-
-    turn(x, at, lines, back, np.arange(1, LANES + 1).astype(dtype))
-    rows = at[:, None] + 3 + np.arange(LANES)
-    np.testing.assert_array_equal(lines[1:].reshape(LANES, LANES), x[rows].T)
-    np.testing.assert_array_equal(back[rows], x[rows] * np.arange(1, LANES + 1)[:, None])
-    np.testing.assert_array_equal(back[at + 2], x[at + 2])
-    assert lines[0] == 0
-    assert (np.delete(back, [*rows.ravel(), *(at + 2)]) == 0).all()
 
 
 KERNEL = """

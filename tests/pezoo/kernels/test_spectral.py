@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from pezoo.functional import sinusoid
 from pezoo.kernels.backends import choose, installed
-from pezoo.kernels.histogram import Gates, histogram_scan
+from pezoo.kernels.histogram import histogram_scan
 from pezoo.kernels.spectral import spectral_scan
 
 D = torch.float64
@@ -72,7 +72,7 @@ def gradients(given, backend, **options):
 @given(t=st.integers(1, 20), seed=st.integers(0, 10**6), sharp=st.sampled_from([1.0, 30.0]))
 def test_it_is_the_superposition_of_the_histogram(backend, t, seed, sharp):
     reset, moves, *_ = inputs(2, t, 3, 3, seed, sharp)
-    h = histogram_scan(Gates(reset, moves[..., 0], moves[..., 1]), None, backend="reference")
+    h = histogram_scan(reset, moves, None, backend="reference")
     width = 8
     expected = h @ sinusoid(torch.arange(-t, t + 1), width).to(D)  # sines, then cosines
     angle = torch.tensor([1.0, -1.0, 0.0])[:, None] * 10_000.0 ** -(torch.arange(4) / 4)
