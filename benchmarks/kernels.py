@@ -24,7 +24,7 @@ from harness.perf.timing import Times, Turn, clock, columns, interleave
 from harness.runs import heap
 from pezoo.adapters import eager, numba, sdpa
 from pezoo.kernels.backends import backends
-from pezoo.kernels.histogram import histogram_scan
+from pezoo.kernels.histogram import histogram_scan, steps_of
 from pezoo.kernels.spectral import spectral_scan
 from pezoo.spec import unknown
 
@@ -54,10 +54,10 @@ class Kernel:
 
 
 def _moves(sizes: Sizes, draws: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Pr(reset) (B, T, C), rare, and Pr(incr, decr, keep) (B, T, C, 3)."""
+    """Pr(reset) (B, T, C), rare, and the chances of the steps (B, T, C, J)."""
     shape = sizes["batch"], sizes["tokens"], sizes["cursors"]
     reset = torch.sigmoid(torch.randn(shape, generator=draws) - 2)
-    return reset, torch.randn(*shape, 3, generator=draws).softmax(-1)
+    return reset, torch.randn(*shape, 2 * sizes["stride"] + 1, generator=draws).softmax(-1)
 
 
 def _histogram_inputs(sizes: Sizes, draws: torch.Generator) -> Inputs:
@@ -74,22 +74,24 @@ def _histogram_call(x: Inputs, backend: str) -> Tensor:
 
 
 def _histogram_cost(sizes: Sizes) -> Work:
-    """A histogram has 2t + 1 live bins after t tokens, T (T + 2) over all steps.
+    """A histogram has 2 R t + 1 live bins after t tokens, R T (T + 1) + T over all steps.
 
-    Per live bin 42, with a logarithm or an exponential as one operation: forward 5 for the move and
-    8 to sharpen (eps, log, maximum, difference, gamma, exp, sum, quotient); backward 7 for the
-    move, eps and log again, 2 for the mean, 2 for (g - mean) h, 2 for gamma's gradient, 2 for
-    gamma / (h + eps), 1 for the mass, 1 to add the carried gradient, 6 for the gradients of the
-    moves and 6 for the old bin's. The output (2T + 1 bins, zeros too) is written once and read once
-    and its gradient read once; three gates are read twice and their gradients written once.
+    Per live bin 8 J + 18 for J = 2 R + 1 moves, with a logarithm or an exponential as one
+    operation: forward 2J - 1 for the move and 8 to sharpen (eps, log, maximum, difference, gamma,
+    exp, sum, quotient); backward 2J + 1 for the move, eps and log again, 2 for the mean, 2 for
+    (g - mean) h, 2 for gamma's gradient, 2 for gamma / (h + eps), 1 for the mass, 1 to add the
+    carried gradient, 2J for the gradients of the moves and 2J for the old bin's. The output
+    (2 R T + 1 bins, zeros too) is written once and read once and its gradient read once; reset and
+    moves are read twice and their gradients written once.
     """
-    rows, t = sizes["batch"] * sizes["cursors"], sizes["tokens"]
-    return rows * t * (t + 2) * 42, rows * t * 4 * (3 * (2 * t + 1) + 9)
+    rows, t, stride = sizes["batch"] * sizes["cursors"], sizes["tokens"], sizes["stride"]
+    live, j, bins = stride * t * (t + 1) + t, 2 * stride + 1, 2 * stride * t + 1
+    return rows * live * (8 * j + 18), rows * t * 4 * (3 * bins + 3 * (1 + j))
 
 
 def _spectral_inputs(sizes: Sizes, draws: torch.Generator) -> Inputs:
     reset, moves = _moves(sizes, draws)
-    steps = torch.tensor([1.0, -1.0, 0.0])
+    steps = torch.tensor(steps_of(sizes["stride"]), dtype=torch.float32)
     angles = steps[:, None] * torch.rand(sizes["frequencies"], generator=draws)
     return {"reset": reset, "moves": moves, "angles": angles}
 
@@ -99,14 +101,15 @@ def _spectral_call(x: Inputs, backend: str) -> Tensor:
 
 
 def _spectral_cost(sizes: Sizes) -> Work:
-    """Per token, cursor and frequency 12 J + 33 for J = 3 steps; a complex product is 6.
+    """Per token, cursor and frequency 12 J + 33 for J moves; a complex product is 6.
 
     Forward 4J for M, 3 for u = (1-r) phi + r, 6 for M u; backward 2 to add the carried gradient,
     4J + 3 to have M and u again, 6 for each of their gradients, 4J for the moves', 5 for the
     reset's, 2 to carry on. The output is written once and read once and its gradient read once;
     reset and moves are read twice, their gradients written once.
     """
-    rows, f, j = sizes["batch"] * sizes["tokens"] * sizes["cursors"], sizes["frequencies"], 3
+    rows, f = sizes["batch"] * sizes["tokens"] * sizes["cursors"], sizes["frequencies"]
+    j = 2 * sizes["stride"] + 1
     return rows * f * (12 * j + 33), rows * 4 * (3 * 2 * f + 3 * (1 + j))
 
 
@@ -132,7 +135,7 @@ def _attention_cost(sizes: Sizes) -> Work:
     return heads * t * (t + 1) // 2 * (14 * k + 9), heads * t * 12 * k * 4
 
 
-_SIZES = {"batch": 64, "tokens": 22, "cursors": 32}
+_SIZES = {"batch": 64, "tokens": 22, "cursors": 32, "stride": 2}
 
 KERNELS = {
     "attention": Kernel(
