@@ -11,7 +11,7 @@ from pezoo.cursors.histograms import Histograms
 from pezoo.cursors.options import CursorOptions
 from pezoo.cursors.pictures import pictures
 from pezoo.functional import at_least_float32, cursor_frequencies
-from pezoo.kernels.histogram import histogram_backend
+from pezoo.kernels.backends import choose
 from pezoo.pictures import Picture
 from pezoo.registry import register
 
@@ -149,5 +149,4 @@ class PRISM(CursorEncoding):
         return pictures(self, layers)
 
     def kernels(self) -> dict[str, str]:
-        moves = 2 * self.options.stride + 1
-        return {"histogram_scan": histogram_backend(at_least_float32(self.mu), moves)}
+        return {"histogram_scan": choose("histogram", at_least_float32(self.mu))}

@@ -13,6 +13,7 @@ from torch.autograd.function import once_differentiable
 from pezoo.kernels.histogram import numba_loops as loops
 from pezoo.kernels.histogram.numba_rows import Inputs, Sizes, scratch_size
 from pezoo.kernels.histogram.reference import Copy, grown
+from pezoo.kernels.histogram.shares import shares
 from pezoo.vmap import Kernel
 
 
@@ -26,24 +27,13 @@ def scan(
     one_sided: bool,
 ) -> Tensor:
     """The same as `reference.scan`, without a second derivative, on torch's number of threads."""
-    b, t, c = reset.shape
-    stay, jump = 1 - reset, reset
-    source = reset.new_ones(b, t, c, 0)
-    if copy is not None:
-        stay, jump, source = stay * copy.none, jump * copy.none, copy.source
-    powers = reset.new_ones(0) if gamma is None else gamma.expand(b, c)
-    start = reset.new_ones(b, c, 1) if state is None else state
-    kept, fresh = moves * stay[..., None], moves * jump[..., None]
-    h: Tensor = _Scan.apply(start, kept, fresh, source, powers, eps, one_sided)
+    given = shares(reset, moves, gamma, state, copy)
+    h: Tensor = _Scan.apply(*given, eps, one_sided)
     return h
 
 
 class _Scan(Kernel):
-    """start (B, C, L0), kept and fresh (B, T, C, J), source (B, T, C, S), gamma (B, C) -> h.
-
-    kept and fresh are the shares of mass that take each step from where they are and from offset 0.
-    Without sharpening gamma is empty.
-    """
+    """What `shares` gives, eps, one_sided -> h (B, T, C, L)."""
 
     by_rows = True
 

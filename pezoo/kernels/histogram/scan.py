@@ -7,7 +7,7 @@ from importlib import import_module
 
 from torch import Tensor
 
-from pezoo.kernels.backends import REFERENCE, choose
+from pezoo.kernels.backends import choose
 from pezoo.kernels.histogram.reference import Copy
 
 
@@ -33,9 +33,9 @@ def histogram_scan(
     state of radius R P has seen P tokens: step t reads source[..., j] for j <= P + t alone, and
     nothing may be in the others.
 
-    backend: "reference" is the plain loop, "numba" is compiled for a CPU and "triton", with steps
-    of one, for a CUDA device; "auto" is what `histogram_backend` chooses. Only "reference" has
-    second derivatives.
+    backend: "reference" is the plain loop, "numba" is compiled for a CPU and "triton" for a CUDA
+    device; "auto" is what `pezoo.kernels.backends` chooses. Only "reference" has second
+    derivatives.
 
     >>> reset, moves = torch.tensor([[[0.0]]]), torch.tensor([[[[0.7, 0.1, 0.2]]]])
     >>> histogram_scan(reset, moves, None)
@@ -52,22 +52,9 @@ def histogram_scan(
     k + 1, where a cursor that counts tokens stands after token k. Steps of more than one are ours.
     """
     _check(reset, moves, gamma, state, copy, one_sided)
-    name = histogram_backend(reset, moves.shape[-1], backend)
+    name = choose("histogram", reset, backend)
     scan: Callable[..., Tensor] = import_module(f"pezoo.kernels.histogram.{name}").scan
     return scan(reset, moves, gamma, state, eps, copy, one_sided)
-
-
-def histogram_backend(like: Tensor, moves: int, backend: str = "auto") -> str:
-    """What runs for tensors of this device and type, and that many moves: see `choose`.
-
-    Errors: ValueError as `choose`, and for "triton" with other moves than three.
-    """
-    name = choose("histogram", like, backend)
-    if name != "triton" or moves == 3:
-        return name
-    if backend == "auto":
-        return REFERENCE
-    raise ValueError(f"back end 'triton' takes 3 moves, was given {moves}; take 'reference'")
 
 
 def _check(

@@ -15,7 +15,8 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from pezoo.kernels.histogram.reference import Copy
+from pezoo.kernels.histogram.reference import Copy, grown
+from pezoo.kernels.histogram.shares import shares
 from pezoo.vmap import Kernel
 
 
@@ -29,25 +30,13 @@ def scan(
     one_sided: bool,
 ) -> Tensor:
     """The same as `reference.scan`, without a second derivative."""
-    b, t, c = reset.shape
-    moves, reset = moves[..., [1, 2, 0]], reset[..., None]  # steps -1, 0, 1
-    new = moves.new_ones
-    source = new(b, t, c, 0)
-    if copy is not None:
-        moves, source = moves * copy.none[..., None], copy.source
-    powers = new(0) if gamma is None else gamma.expand(b, c)
-    start = new(b, c, 1) if state is None else state
-    h: Tensor = _Scan.apply(
-        moves * (1 - reset), moves * reset, source, powers, start, eps, one_sided
-    )
+    given = shares(reset, moves, gamma, state, copy)
+    h: Tensor = _Scan.apply(*given, eps, one_sided)
     return h
 
 
 class _Scan(Kernel):
-    """stay, jump (B, T, C, 3), source (B, T, C, S), gamma (B, C) or empty, start (B, C, L0) -> h.
-
-    stay and jump are the shares of mass that go by -1, 0, 1 from where they are and from offset 0.
-    """
+    """What `shares` gives, eps, one_sided -> h (B, T, C, L)."""
 
     by_rows = True
 
@@ -56,12 +45,12 @@ class _Scan(Kernel):
         *inputs, eps, one_sided = args
         # eps as a tensor: a number would be passed as float32
         inputs = [*(x.contiguous() for x in inputs), inputs[0].new_full((1,), eps)]
-        stay, _, source, gamma, start, _ = inputs
-        b, t, c, _ = stay.shape
+        start, kept, _, source, gamma, _ = inputs
+        b, t, c, j = kept.shape
         first = start.shape[-1]
-        last = first + (1 if one_sided else 2) * t
-        h: Tensor = stay.new_empty(b, t, c, last)
-        sizes = t, c, source.shape[-1], first, last, one_sided, gamma.numel() > 0
+        last = grown(first, t, j, one_sided)
+        h: Tensor = kept.new_empty(b, t, c, last)
+        sizes = t, c, source.shape[-1], first, last, j, one_sided, gamma.numel() > 0
         _forward[b * c,](*inputs, h, *sizes, triton.next_power_of_2(last))
         ctx.save_for_backward(*inputs, h)
         ctx.sizes = sizes
@@ -87,33 +76,45 @@ def _compile(function: Any) -> Any:
 
 
 @_compile
-def _span(t, steps, last, one_sided: tl.constexpr):  # type: ignore[no-untyped-def]
+def _span(t, steps, last, moves: tl.constexpr, one_sided: tl.constexpr):  # type: ignore[no-untyped-def]
     """The first bin that can hold mass after t steps, and the one after the last."""
-    margin = steps - t
+    margin = (1 if one_sided else moves // 2) * (steps - t)
     return (0 if one_sided else margin), last - margin
 
 
 @_compile
-def _step(  # type: ignore[no-untyped-def]
-    d, before, low, high, stay, jump, source, sources, zero, seen, one_sided: tl.constexpr
-):
+def _origin(steps, first, moves: tl.constexpr, one_sided: tl.constexpr):  # type: ignore[no-untyped-def]
+    """The bin of offset 0, and how many tokens were seen before the first."""
+    zero = 0 if one_sided else first // 2 + moves // 2 * steps
+    return zero, (first - 1 if one_sided else first // (moves - 1))
+
+
+@_compile
+def _step(j: tl.constexpr, moves: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Of move j: +1, -1, +2, -2, ..., 0."""
+    return 0 if j == moves - 1 else (j // 2 + 1) * (1 - 2 * (j % 2))
+
+
+@_compile
+def _move(  # type: ignore[no-untyped-def]
+    d, before, low, high, kept, fresh, source, sources, zero, seen,
+    moves: tl.constexpr, one_sided: tl.constexpr,
+):  # fmt: skip
     """The move and the copy: bins d of the new and of the old histogram, and the old one's mass.
 
     `before` points at the old histogram, whose bins low..high-1 can hold mass.
     """
     here = tl.load(before + d, mask=(d >= low) & (d < high), other=0.0)
-    left = tl.load(before + d - 1, mask=(d > low) & (d <= high), other=0.0)
-    right = tl.load(before + d + 1, mask=(d + 1 >= low) & (d + 1 < high), other=0.0)
-    down, keep, up = tl.load(stay), tl.load(stay + 1), tl.load(stay + 2)
     mass = tl.sum(here, 0)
-    new = down * right + keep * here + up * left
-    new += tl.where(d == zero, tl.load(jump + 1), 0.0) * mass
-    new += tl.where(d == zero + 1, tl.load(jump + 2), 0.0) * mass
-    below = tl.load(jump) * mass
-    if one_sided:  # what would go below offset 0 stays there
-        new += tl.where(d == 0, below + down * here, 0.0)
-    else:
-        new += tl.where(d == zero - 1, below, 0.0)
+    new = tl.zeros_like(here)
+    for j in tl.static_range(moves):
+        step = _step(j, moves)
+        start, share = d - step, tl.load(kept + j)
+        there = tl.load(before + start, mask=(start >= low) & (start < high), other=0.0)
+        target = tl.maximum(zero + step, 0) if one_sided else zero + step
+        new += share * there + tl.where(d == target, tl.load(fresh + j), 0.0) * mass
+        if one_sided and step < 0:  # what would go below offset 0 stays there
+            new += tl.where(d == 0, share * here, 0.0)
     token = d - zero - 1
     count = tl.minimum(sources, seen)
     new += tl.load(source + token, mask=(token >= 0) & (token < count), other=0.0)
@@ -122,22 +123,21 @@ def _step(  # type: ignore[no-untyped-def]
 
 @_compile
 def _forward(  # type: ignore[no-untyped-def]
-    stay, jump, source, gamma, start, eps, out, steps, cursors, sources, first, last,
-    one_sided: tl.constexpr, sharp: tl.constexpr, block: tl.constexpr,
+    start, kept, fresh, source, gamma, eps, out, steps, cursors, sources, first, last,
+    moves: tl.constexpr, one_sided: tl.constexpr, sharp: tl.constexpr, block: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
     d = tl.arange(0, block)
-    seen = first - 1 if one_sided else first // 2
-    zero = 0 if one_sided else seen + steps
+    zero, seen = _origin(steps, first, moves, one_sided)
     at = row // cursors * steps * cursors + row % cursors
-    low, high = _span(0, steps, last, one_sided)
+    low, high = _span(0, steps, last, moves, one_sided)
     before = start + row * first - low
     for t in range(steps):
-        new, _, _ = _step(
-            d, before, low, high, stay + at * 3, jump + at * 3, source + at * sources, sources,
-            zero, seen + t + 1, one_sided,
+        new, _, _ = _move(
+            d, before, low, high, kept + at * moves, fresh + at * moves, source + at * sources,
+            sources, zero, seen + t + 1, moves, one_sided,
         )  # fmt: skip
-        low, high = _span(t + 1, steps, last, one_sided)
+        low, high = _span(t + 1, steps, last, moves, one_sided)
         live = (d >= low) & (d < high)
         if sharp:
             power = tl.where(live, tl.load(gamma + row) * tl.log(new + tl.load(eps)), -float("inf"))
@@ -150,59 +150,55 @@ def _forward(  # type: ignore[no-untyped-def]
 
 
 @_compile
-def _step_back(  # type: ignore[no-untyped-def]
-    d, g, here, mass, wide, stay, jump, d_stay, d_jump, zero, last, one_sided: tl.constexpr
-):
+def _unmove(  # type: ignore[no-untyped-def]
+    d, g, here, mass, wide, kept, fresh, d_kept, d_fresh, zero, last,
+    moves: tl.constexpr, one_sided: tl.constexpr,
+):  # fmt: skip
     """The gradient of the old histogram's bins d, and of the move's shares.
 
     g is that of the new bins, before sharpening. `wide` is where threads see each other's.
     """
     tl.store(wide + d, g, mask=d < last)
     tl.debug_barrier()
-    below = tl.maximum(d - 1, 0) if one_sided else d - 1
-    g_left = tl.load(wide + below, mask=(below >= 0) & (below < last), other=0.0)
-    g_right = tl.load(wide + d + 1, mask=d + 1 < last, other=0.0)
-    tl.debug_barrier()  # before the next step writes there
-    # Each new bin got from its neighbours; bin d gave down to d - 1, up to d + 1.
-    tl.store(d_stay, tl.sum(g_left * here, 0))
-    tl.store(d_stay + 1, tl.sum(g * here, 0))
-    tl.store(d_stay + 2, tl.sum(g_right * here, 0))
-    origin = tl.where(d == zero, 1.0, 0.0)
-    share = 0.0
-    for k in tl.static_range(3):
-        got = tl.sum(origin * (g_left if k == 0 else g if k == 1 else g_right), 0)
-        tl.store(d_jump + k, got * mass)
-        share += got * tl.load(jump + k)
-    down, keep, up = tl.load(stay), tl.load(stay + 1), tl.load(stay + 2)
-    return share + down * g_left + keep * g + up * g_right
+    carry = tl.zeros_like(g)
+    for j in tl.static_range(moves):
+        end = d + _step(j, moves)
+        if one_sided:
+            end = tl.maximum(end, 0)
+        there = tl.load(wide + end, mask=(end >= 0) & (end < last), other=0.0)
+        tl.store(d_kept + j, tl.sum(there * here, 0))
+        got = tl.sum(tl.where(d == zero, there, 0.0), 0)
+        tl.store(d_fresh + j, got * mass)
+        carry += tl.load(kept + j) * there + tl.load(fresh + j) * got
+    tl.debug_barrier()  # before the next step writes to `wide`
+    return carry
 
 
 @_compile
 def _backward(  # type: ignore[no-untyped-def]
-    stay, jump, source, gamma, start, eps, out, grad, wide,
-    d_stay, d_jump, d_source, d_gamma, d_start, steps, cursors, sources, first, last,
-    one_sided: tl.constexpr, sharp: tl.constexpr, block: tl.constexpr,
+    start, kept, fresh, source, gamma, eps, out, grad, wide,
+    d_start, d_kept, d_fresh, d_source, d_gamma, steps, cursors, sources, first, last,
+    moves: tl.constexpr, one_sided: tl.constexpr, sharp: tl.constexpr, block: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
     d = tl.arange(0, block)
-    seen = first - 1 if one_sided else first // 2
-    zero = 0 if one_sided else seen + steps
+    zero, seen = _origin(steps, first, moves, one_sided)
     wide += row * last
     carry = tl.zeros([block], dtype=out.dtype.element_ty)
     power = tl.zeros([block], dtype=out.dtype.element_ty)
     at = row // cursors * steps * cursors + row % cursors + (steps - 1) * cursors
     for i in range(steps):
         t = steps - 1 - i
-        low, high = _span(t + 1, steps, last, one_sided)
+        low, high = _span(t + 1, steps, last, moves, one_sided)
         live = (d >= low) & (d < high)
         g = tl.load(grad + at * last + d, mask=live, other=0.0) + carry
-        low, high = _span(t, steps, last, one_sided)
+        low, high = _span(t, steps, last, moves, one_sided)
         before = out + (at - cursors) * last
         if t == 0:
             before = start + row * first - low
-        new, here, mass = _step(
-            d, before, low, high, stay + at * 3, jump + at * 3, source + at * sources, sources,
-            zero, seen + t + 1, one_sided,
+        new, here, mass = _move(
+            d, before, low, high, kept + at * moves, fresh + at * moves, source + at * sources,
+            sources, zero, seen + t + 1, moves, one_sided,
         )  # fmt: skip
         if sharp:
             h = tl.load(out + at * last + d, mask=live, other=0.0)
@@ -214,13 +210,13 @@ def _backward(  # type: ignore[no-untyped-def]
         token = d - zero - 1
         used = (token >= 0) & (token < tl.minimum(sources, seen + t + 1))
         tl.store(d_source + at * sources + token, g, mask=used)
-        carry = _step_back(
-            d, g, here, mass, wide, stay + at * 3, jump + at * 3, d_stay + at * 3, d_jump + at * 3,
-            zero, last, one_sided,
+        carry = _unmove(
+            d, g, here, mass, wide, kept + at * moves, fresh + at * moves, d_kept + at * moves,
+            d_fresh + at * moves, zero, last, moves, one_sided,
         )  # fmt: skip
         carry = tl.where((d >= low) & (d < high), carry, 0.0)
         at -= cursors
-    low, high = _span(0, steps, last, one_sided)
+    low, high = _span(0, steps, last, moves, one_sided)
     tl.store(d_start + row * first + d - low, carry, mask=(d >= low) & (d < high))
     if sharp:
         tl.store(d_gamma + row, tl.sum(power, 0))

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pezoo.kernels.backends import installed
-from pezoo.kernels.histogram import Copy, histogram_backend, histogram_scan, steps_of, update
+from pezoo.kernels.histogram import Copy, histogram_scan, steps_of, update
 from pezoo.kernels.spectral import spectral_scan
 
 D = torch.float64
@@ -378,15 +378,6 @@ def test_the_reference_has_second_derivatives():
         )
 
     assert torch.autograd.gradgradcheck(scan, leaves(given_))
-
-
-def test_triton_takes_steps_of_one(monkeypatch):
-    monkeypatch.setattr("pezoo.kernels.histogram.scan.choose", lambda *_: "triton")
-    like = torch.zeros(1)
-    assert histogram_backend(like, 3) == "triton"
-    assert histogram_backend(like, 5) == "reference"
-    with pytest.raises(ValueError, match="takes 3 moves, was given 5"):
-        histogram_backend(like, 5, "triton")
 
 
 @pytest.mark.parametrize(

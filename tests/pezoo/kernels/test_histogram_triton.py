@@ -15,19 +15,20 @@ pytest.importorskip("triton")
 
 D = torch.float64
 pytestmark = pytest.mark.filterwarnings("ignore:TRITON_DEFAULT_FP_FUSION")
-VARIANTS = list(itertools.product((False, True), repeat=4))  # gamma, state, copy, one_sided
+KINDS = 0, 1, 2  # the largest step, 0 for one-sided histograms
+VARIANTS = list(itertools.product((False, True), (False, True), (False, True), KINDS))
 
 
-def draw(b, t, c, gamma, state, copy, one_sided, device="cpu"):
+def draw(b, t, c, gamma, state, copy, kind, device="cpu"):
     """Arguments of histogram_scan in float64, which want gradients."""
     draws = torch.Generator().manual_seed(t)
 
     def leaf(x):
         return x.to(device).requires_grad_()
 
-    moves = torch.randn(b, t, c, 4, generator=draws, dtype=D).softmax(-1)
+    moves = torch.randn(b, t, c, 2 * max(kind, 1) + 1, generator=draws, dtype=D).softmax(-1)
     seen = 2 if state else 0
-    first = seen + 1 if one_sided else 2 * seen + 1
+    first = 1 + (2 * kind or 1) * seen
     start = torch.rand(b, c, first, generator=draws, dtype=D).softmax(-1) if state else None
     branch = None
     if copy:
@@ -37,12 +38,12 @@ def draw(b, t, c, gamma, state, copy, one_sided, device="cpu"):
         shares = shares.softmax(-1)
         branch = Copy(leaf(shares[..., 0]), leaf(shares[..., 1:]))
     return {
-        "reset": leaf(moves[..., 3]),
-        "moves": leaf(moves[..., :3] / moves[..., :3].sum(-1, keepdim=True)),
+        "reset": leaf(torch.rand(b, t, c, generator=draws, dtype=D)),
+        "moves": leaf(moves),
         "gamma": leaf(1 + torch.rand(c, generator=draws, dtype=D)) if gamma else None,
         "state": None if start is None else leaf(start),
         "copy": branch,
-        "one_sided": one_sided,
+        "one_sided": kind == 0,
     }
 
 
@@ -71,9 +72,9 @@ def compare_interpreted(sizes, variants):
     print(len(variants), "variants agree")
 
 
-@pytest.mark.parametrize("count", [2, pytest.param(len(VARIANTS), marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [len(KINDS), pytest.param(len(VARIANTS), marks=pytest.mark.slow)])
 def test_interpreted_it_equals_the_reference(count):
-    """Two variants have everything on, for both supports; all of them are a slow test."""
+    """Three variants have everything on, for each kind; all of them are a slow test."""
     run = subprocess.run(
         [sys.executable, __file__, str(count)],
         env={**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"},
@@ -85,9 +86,9 @@ def test_interpreted_it_equals_the_reference(count):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["_forward", "_backward"])
-@pytest.mark.parametrize(("one_sided", "sharp"), list(itertools.product((False, True), repeat=2)))
+@pytest.mark.parametrize(("kind", "sharp"), list(itertools.product(KINDS, (False, True))))
 @pytest.mark.parametrize("number", ["fp32", "fp64"])
-def test_it_compiles_for_a_gpu(name, one_sided, sharp, number):
+def test_it_compiles_for_a_gpu(name, kind, sharp, number):
     """To PTX, which needs no GPU."""
     import triton
     from triton.backends.compiler import GPUTarget
@@ -96,7 +97,8 @@ def test_it_compiles_for_a_gpu(name, one_sided, sharp, number):
     from pezoo.kernels.histogram import triton as kernels
 
     kernel = getattr(kernels, name)
-    constants = {"one_sided": one_sided, "sharp": sharp, "block": 128}
+    moves = 2 * max(kind, 1) + 1
+    constants = {"moves": moves, "one_sided": kind == 0, "sharp": sharp, "block": 128}
     integers = ("steps", "cursors", "sources", "first", "last")
     kinds = dict.fromkeys(kernel.arg_names, f"*{number}") | dict.fromkeys(integers, "i32")
     source = ASTSource(
