@@ -17,7 +17,7 @@ from leaderboard.text import fewer, reach_text, seeds_of, span_text
 
 BEGIN = "<!-- made by pezoo leaderboard build -->"
 END = "<!-- end -->"
-MOST = 12  # rows, the one of all others included
+MOST = 12  # rows, those of the seeds and of all others included
 
 
 def filled(text: str, tables: Sequence[Table], catalog: Catalog) -> str:
@@ -37,7 +37,7 @@ def filled(text: str, tables: Sequence[Table], catalog: Catalog) -> str:
 
 def _block(tables: Sequence[Table], catalog: Catalog) -> str:
     lines = bare_lines(overview(tables))
-    far = [line for line in lines if (line.reach or 0) > 1][: MOST - 1]
+    far = [line for line in lines if (line.reach or 0) > 1][: MOST - 2]
     rest = [line for line in lines if line not in far]
     marks = chosen(tables, catalog)
     seeds = seeds_of(lines)

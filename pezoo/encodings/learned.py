@@ -19,7 +19,7 @@ class Learned(Encoding):
 
     Shapes: x (B, T, D) -> the same; table (max_len, D), at the start N(0, 0.02^2) as in BERT and
     GPT-2.
-    Options: max_len, the rows of the table; shape.train_len by default.
+    Options: max_len, the rows of the table; by default shape.train_len, a choice of ours.
     Errors: PositionError at positions from max_len on; ValueError for a max_len below 1.
 
     Paper: Gehring et al. 2017, "Convolutional Sequence to Sequence Learning", Section 3.1.

@@ -40,7 +40,7 @@ class PRISM(CursorEncoding):
         gamma       initial sharpness, learned per cursor above 1 (1.0 turns sharpening off)
         eps         added to every bin before sharpening, above 0
         support     "symmetric" (Algorithm 1) or "one_sided" (Section 5.1: no offset below 0)
-        stride      the largest step of a cursor; more than one is plain torch, and slower
+        stride      the largest step of a cursor, which the paper has at 1
         similarity  "cosine", "geometric", "rbf" or "laplacian", with base or bandwidth
         top         the highest frequency of "geometric", in units of pi
         norm        "frobenius" (sqrt(d_pe) over the norm across cursors) or "scale" (sqrt(2/C))

@@ -22,7 +22,7 @@ class Shaw(Encoding):
 
     Shapes: q (B, H, T, K) -> (B, H, T, S); table (n_layers, 2c+1, H, K), row c + clip(i-j), at the
     start Glorot uniform over (2c+1, K).
-    Options: clip, the largest distance c told apart.
+    Options: clip, the largest distance c told apart (16 as in Shaw's base model).
     Errors: ValueError for a clip below 1.
 
     Paper: Shaw et al. 2018, Equation 4, without the vectors on the values (Equation 3): key-only,

@@ -99,3 +99,22 @@ def test_what_members_share_is_not_stacked():
     torch.testing.assert_close(together, alone)
     one, two = (torch.autograd.grad(out.square().sum(), angles)[0] for out in (together, alone))
     torch.testing.assert_close(one, two)
+
+
+@pytest.mark.parametrize("name", ["reference", *(["numba"] if installed("numba") else [])])
+def test_one_row_that_members_share_serves_them_all(name):
+    reset, moves = numbers(M, 1, T, C).sigmoid(), numbers(M, 1, T, C, 3).softmax(-1)
+    gamma = (1 + numbers(C).square()).requires_grad_()
+    state = numbers(1, C, 5).softmax(-1).detach().requires_grad_()
+
+    def scan(reset, moves, gamma, state):
+        return histogram_scan(reset, moves, gamma, state, backend=name)
+
+    together = vmap(scan, in_dims=(0, 0, None, None))(reset, moves, gamma, state)
+    alone = torch.stack([scan(reset[i], moves[i], gamma, state) for i in range(M)])
+    torch.testing.assert_close(together, alone)
+    for one, two in zip(
+        *(torch.autograd.grad(out.square().sum(), (gamma, state)) for out in (together, alone)),
+        strict=True,
+    ):
+        torch.testing.assert_close(one, two)

@@ -13,7 +13,7 @@ from torch.autograd.function import once_differentiable
 from pezoo.kernels.histogram import numba_loops as loops
 from pezoo.kernels.histogram.numba_rows import Inputs, Sizes, scratch_size
 from pezoo.kernels.histogram.reference import Copy, grown
-from pezoo.kernels.histogram.shares import shares
+from pezoo.kernels.histogram.shares import for_all_rows, shares
 from pezoo.vmap import Kernel
 
 
@@ -40,7 +40,7 @@ class _Scan(Kernel):
     @staticmethod
     def forward(ctx: Any, *args: Any) -> Tensor:
         *inputs, eps, one_sided = args
-        inputs = [x.contiguous() for x in inputs]
+        inputs = for_all_rows(inputs)
         start, kept, _, source, gamma = inputs
         b, t, c, j = kept.shape
         last = grown(start.shape[-1], t, j, one_sided)

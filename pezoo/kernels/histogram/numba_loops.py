@@ -6,7 +6,6 @@ So memory is read and written in its order. A row is one cursor of one sample, n
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from pezoo.kernels.histogram.numba_rows import (
     ARRAYS,
@@ -18,6 +17,7 @@ from pezoo.kernels.histogram.numba_rows import (
     add,
     copy,
     cursors_of,
+    fence,
     fill,
     margin_of,
     mass_of,
@@ -137,14 +137,14 @@ def backward(
 ) -> None:  # fmt: skip
     """Gradients of the inputs of the rows -> d, from what `forward` gave and its gradient."""
     inputs, grads, lines = opened(x, eps, 0), opened(d, eps, 0), pointer(scratch, eps)
-    both, width = (pointer(out, eps), pointer(grad, eps)), width_of(size)
+    h, given, width = pointer(out, eps), pointer(grad, eps), width_of(size)
     for b in range(first // size.cursors, (end - 1) // size.cursors + 1):
         low, high = cursors_of(b, first, end, size)
         fill(lines, (ARRAYS + size.cursors) * width, 0 * splat(eps, load(lines, 0)))
         for t in range(size.steps - 1, -1, -1):
             for c in range(low, high):
                 before = beyond(lines, (ARRAYS + c) * width)
-                _backward(inputs, eps, size, both, grads, b, t, c, lines, before)
+                _backward(inputs, eps, size, h, given, grads, b, t, c, lines, before)
 
 
 @inline
@@ -198,23 +198,23 @@ def _unmove(
 
 @inline
 def _backward(
-    x: Inputs, eps: float, size: Sizes, both: Any, d: Inputs, b: int, t: int, c: int,
-    lines: Pointer, before: Pointer,
+    x: Inputs, eps: float, size: Sizes, out: Pointer, grad: Pointer, d: Inputs, b: int, t: int,
+    c: int, lines: Pointer, before: Pointer,
 ) -> None:  # fmt: skip
     """From `before`, the gradient through later steps, that through step t.
 
     What was sharpened is computed again from the step before: it is not kept.
     """
     zero, width, margin = 0 * splat(eps, load(lines, 0)), width_of(size), margin_of(size)
-    (out, grad), row = both, b * size.cursors + c
-    place = (b * size.steps + t) * size.cursors + c
+    row, place = b * size.cursors + c, (b * size.steps + t) * size.cursors + c
     g, old = lines, beyond(lines, width)
-    given = beyond(grad, place * size.last)
-    add(beyond(before, margin), given, size.last, beyond(g, margin))
+    low, high = span(t + 1, size)
+    given = beyond(grad, place * size.last + low - margin)
+    add(beyond(before, low), given, high - low, beyond(g, low))
+    fence(g, low, high, size, zero)
     mass = _recall(x, out, b, t, c, size, old)
     if size.sharpened:
         now, raw = beyond(lines, 2 * width), beyond(lines, 3 * width)
-        low, high = span(t + 1, size)
         copy(beyond(out, place * size.last), size.last, zero + 1, beyond(now, margin))
         _move(old, raw, x, place, t, size, mass, zero + eps)
         found = _unsharpen(g, now, raw, low, high, zero + x.gamma[row], zero)

@@ -2,7 +2,8 @@
 
 A histogram is copied to scratch that stays in the first-level cache, where vectors of LANES bins
 are computed with. Bin d is number d + margin there; `low` and `high` are numbers too, of the bins
-that can hold mass. Vectors may reach past `high`: what they write there is zero, or is never read.
+that can hold mass. Vectors may reach past `high`: what they write there is zero, is made zero, or
+is never read.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from pezoo.kernels.simd.compile import inline
-from pezoo.kernels.simd.memory import load, store
+from pezoo.kernels.simd.memory import beyond, load, store
 from pezoo.kernels.simd.vector import LANES, highest, total
 
 ARRAYS = 4  # in the scratch, of one number for each bin; and one more for each cursor
@@ -100,6 +101,13 @@ def fill(x: Pointer, count: int, value: Lanes) -> None:
         store(x, i, value)
     for i in range(count // LANES * LANES, count):
         x[i] = highest(value)
+
+
+@inline
+def fence(x: Pointer, low: int, high: int, size: Sizes, zero: Lanes) -> None:
+    """Zeros beside bins low..high-1, as far as shifts and vectors reach."""
+    fill(beyond(x, low - margin_of(size)), margin_of(size), zero)
+    fill(beyond(x, high), margin_of(size), zero)
 
 
 @inline

@@ -43,7 +43,8 @@ def update(h: Tensor, reset: Tensor, moves: Tensor, one_sided: bool = False) -> 
 
     reset r (...) comes before the move: a cursor that resets goes to offset 0 and then moves. moves
     p (..., J) are the chances of the steps +1, -1 and 0 (Algorithm 1, steps 2 and 3: incr, decr and
-    keep), or of more steps, in the order of `steps_of`. One-sided, what would go below 0 stays at
+    keep), or of more steps, in the order of `steps_of`; below 0, where rounding may take them, they
+    count as 0. One-sided, what would go below 0 stays at
     0. Section 5.1's Step 1 says so after a reset; its Step 2 as printed would lose that mass, and
     its matrix would not be row-stochastic.
 
@@ -54,7 +55,7 @@ def update(h: Tensor, reset: Tensor, moves: Tensor, one_sided: bool = False) -> 
     tensor([0.3000, 0.7000])
     """
     reach = moves.shape[-1] // 2
-    steps = steps_of(reach)
+    steps, moves = steps_of(reach), moves.clamp(min=0)
     stay, jump = 1 - reset, reset * h.sum(-1)
     size = h.shape[-1] + 2 * reach
     zero = reach if one_sided else size // 2  # the bin of offset 0

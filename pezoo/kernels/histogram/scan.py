@@ -27,11 +27,11 @@ def histogram_scan(
         h <- sharpen(none update(h, reset, moves) + source at offsets 1..S)
 
     moves are the chances of the steps +1, -1, ..., +R, -R and 0, J = 2 R + 1 of them, and sum to
-    one. gamma (C,) sharpens; None never does. state (B, C, L0) is the histogram before the first
-    token and must sum to one; None starts at offset 0. L = L0 + 2 R T, and L0 + T one-sided, where
-    J is 3; before its last step a histogram is zero outside the bins that it can have reached. A
-    state of radius R P has seen P tokens: step t reads source[..., j] for j <= P + t alone, and
-    nothing may be in the others.
+    one. gamma (C,), above 0, sharpens; None never does. state (B, C, L0) is the histogram before
+    the first token and must sum to one; None starts at offset 0. L = L0 + 2 R T, and L0 + T
+    one-sided, where J is 3; before its last step a histogram is zero outside the bins that it can
+    have reached. A state of radius R P has seen P tokens: step t reads source[..., j] for
+    j <= P + t alone, and nothing may be in the others.
 
     backend: "reference" is the plain loop, "numba" is compiled for a CPU and "triton" for a CUDA
     device; "auto" is what `pezoo.kernels.backends` chooses. Only "reference" has second
@@ -51,20 +51,22 @@ def histogram_scan(
     its step 4 and Equation 3.8'. There bin k of p_copy is bin k of the histogram; here it is offset
     k + 1, where a cursor that counts tokens stands after token k. Steps of more than one are ours.
     """
-    _check(reset, moves, gamma, state, copy, one_sided)
+    check_inputs(reset, moves, gamma, state, eps, copy, one_sided)
     name = choose("histogram", reset, backend)
     scan: Callable[..., Tensor] = import_module(f"pezoo.kernels.histogram.{name}").scan
     return scan(reset, moves, gamma, state, eps, copy, one_sided)
 
 
-def _check(
+def check_inputs(
     reset: Tensor,
     moves: Tensor,
     gamma: Tensor | None,
     state: Tensor | None,
+    eps: float,
     copy: Copy | None,
     one_sided: bool,
 ) -> None:
+    """Errors: ValueError for shapes and types that do not fit."""
     if reset.dim() != 3 or reset.shape[1] < 1:
         raise ValueError(
             f"reset must be (B, T, C) with at least one token, was {tuple(reset.shape)}"
@@ -86,6 +88,8 @@ def _check(
             raise ValueError(f"{name} must be {tuple(wanted)}, was {tuple(tensor.shape)}")
         if tensor is not None and tensor.dtype != reset.dtype:
             raise ValueError(f"{name} must be {reset.dtype} as reset is, was {tensor.dtype}")
+    if gamma is not None and eps <= 0:
+        raise ValueError(f"eps must be above 0, was {eps}: sharpening takes logarithms")
     if j < 3 or j % 2 == 0:
         raise ValueError(f"moves must be the chances of 3, 5, ... steps, were of {j}")
     if state is not None and not one_sided and state.shape[-1] % (j - 1) != 1:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from torch import Tensor
 
 from pezoo.kernels.histogram.reference import Copy
@@ -16,9 +18,16 @@ def shares(
     S is 0 without a copy branch, gamma is empty without sharpening.
     """
     b, t, c = reset.shape
+    moves = moves.clamp(min=0)  # as `update` does
     stay, jump, source = 1 - reset, reset, reset.new_ones(b, t, c, 0)
     if copy is not None:
         stay, jump, source = stay * copy.none, jump * copy.none, copy.source
     powers = reset.new_ones(0) if gamma is None else gamma.expand(b, c)
     start = reset.new_ones(b, c, 1) if state is None else state
     return start, moves * stay[..., None], moves * jump[..., None], source, powers
+
+
+def for_all_rows(inputs: Sequence[Tensor]) -> list[Tensor]:
+    """The same, contiguous; a single row of one, which vmap leaves for all members, repeated."""
+    rows = max(map(len, inputs))
+    return [(x.expand(rows, *x.shape[1:]) if len(x) else x).contiguous() for x in inputs]

@@ -13,7 +13,7 @@ from torch.autograd.function import once_differentiable
 
 from pezoo.functional import full_precision
 from pezoo.kernels.histogram.reference import Copy, grown, tokens_seen
-from pezoo.kernels.histogram.scan import histogram_scan
+from pezoo.kernels.histogram.scan import check_inputs, histogram_scan
 from pezoo.vmap import Kernel
 
 # reset, moves, gamma, table, state, copy.none, copy.source; and eps, one_sided, backend
@@ -58,6 +58,7 @@ def histogram_stream(
     Source: Lee 2025, "Position as Probability", Algorithm 2. Keeping one state per chunk is
     checkpointing (Chen et al. 2016, "Training deep nets with sublinear memory cost").
     """
+    check_inputs(reset, moves, gamma, state, eps, copy, one_sided)
     b, t, c = reset.shape
     bins = grown(1 if state is None else state.shape[-1], t, moves.shape[-1], one_sided)
     if table.dim() != 2 or table.shape[0] != bins:

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from pezoo.kernels.histogram.reference import Copy, grown
-from pezoo.kernels.histogram.shares import shares
+from pezoo.kernels.histogram.shares import for_all_rows, shares
 from pezoo.vmap import Kernel
 
 
@@ -44,7 +44,7 @@ class _Scan(Kernel):
     def forward(ctx: Any, *args: Any) -> Tensor:
         *inputs, eps, one_sided = args
         # eps as a tensor: a number would be passed as float32
-        inputs = [*(x.contiguous() for x in inputs), inputs[0].new_full((1,), eps)]
+        inputs = [*for_all_rows(inputs), inputs[0].new_full((1,), eps)]
         start, kept, _, source, gamma, _ = inputs
         b, t, c, j = kept.shape
         first = start.shape[-1]

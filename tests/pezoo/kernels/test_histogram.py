@@ -294,6 +294,40 @@ def test_saturated_gates_in_float32_are_finite(backend):
 
 
 @each
+def test_a_chance_that_rounding_takes_below_zero_counts_as_zero(backend):
+    up = torch.tensor([0.7], dtype=torch.float32)
+    down = torch.nextafter(1 - up, torch.ones(1))
+    moves = torch.cat([up, down, 1 - up - down]).expand(1, 3, 1, 3)
+    assert moves.min() < 0
+    h = histogram_scan(torch.zeros(1, 3, 1), moves, torch.full((1,), 1.5), backend=backend)
+    want = histogram_scan(
+        torch.zeros(1, 3, 1), moves.clamp(min=0), torch.full((1,), 1.5), backend="reference"
+    )
+    torch.testing.assert_close(h, want)
+
+
+@each
+def test_a_nan_in_one_cursor_leaves_the_others_gradients_alone(backend):
+    given_ = draw(2, 5, 9, kind=2, copy=True)
+    reset = given_["reset"].detach().clone()
+    reset[1, 4, 8] = math.nan
+    given_["reset"] = reset.requires_grad_()
+    found = gradients(histogram_scan(**given_, backend=backend), given_)
+    assert all(grad[0].isfinite().all() for grad in (found[0], found[1]))
+    assert all(grad[1, :, :8].isfinite().all() for grad in (found[0], found[1]))
+    assert not found[0][1, 4, 8].isfinite()
+
+
+@each
+@pytest.mark.parametrize("gamma", [False, True])
+def test_what_is_asked_of_bins_without_mass_does_not_matter(backend, gamma):
+    given_ = draw(2, 5, 3, kind=2, gamma=gamma)
+    h = histogram_scan(**given_, backend=backend)
+    grads = torch.autograd.grad(torch.special.entr(h).sum(), leaves(given_))
+    assert all(grad.isfinite().all() for grad in grads)
+
+
+@each
 def test_sharpening_by_a_large_power_is_finite(backend):
     given_ = draw(1, 30, 1, dtype=torch.float32, sharp=0.0)
     given_["gamma"] = torch.full((1,), 500.0, requires_grad=True)
@@ -389,6 +423,7 @@ def test_the_reference_has_second_derivatives():
         ({"moves": torch.zeros(2, 4, 3, 4)}, "3, 5, ... steps, were of 4"),
         ({"moves": torch.zeros(2, 4, 3, 1)}, "3, 5, ... steps, were of 1"),
         ({"moves": torch.zeros(2, 4, 3, 5), "one_sided": True}, r"moves must be \(2, 4, 3, 3\)"),
+        ({"gamma": torch.ones(3), "eps": 0.0}, "eps must be above 0, was 0.0"),
         ({"gamma": torch.ones(2)}, r"gamma must be \(3,\), was \(2,\)"),
         ({"gamma": torch.ones(3, dtype=D)}, "gamma must be torch.float32"),
         ({"state": torch.ones(2, 2, 1)}, r"state must be \(2, 3, 1\)"),

@@ -15,12 +15,12 @@ from pezoo.kernels.histogram.reference import grown, tokens_seen
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize(("moves", "one_sided"), [(3, True), (3, False), (5, False)])
+@pytest.mark.parametrize(("moves", "one_sided"), [(3, True), (3, False), (5, False), (7, False)])
 def test_nothing_is_read_or_written_outside_of_the_arrays(dtype, moves, one_sided):
     """Guards around each array stay as they are, and what scratch holds before does not matter."""
     draws, guard = np.random.default_rng(0), 64
     for b, t, c, seen, copies, gamma in itertools.product(
-        (1, 3), (1, 2, 3, 5, 9), (1, 3), (0, 2), (False, True), (False, True)
+        (1, 3), (1, 2, 5, 9), (1, 3), (0, 2), (None, -1, 0, 1), (False, True)
     ):
         buffers = []
 
@@ -33,7 +33,7 @@ def test_nothing_is_read_or_written_outside_of_the_arrays(dtype, moves, one_side
         first = grown(1, seen, moves, one_sided)
         bins = grown(first, t, moves, one_sided)
         assert tokens_seen(bins, moves, one_sided) == seen + t
-        sources = seen + t if copies else 0
+        sources = 0 if copies is None else seen + t + copies
         size = rows.Sizes(t, c, moves, sources, first, bins, one_sided, gamma)
         n, shares = b * t * c, draws.dirichlet([1] * 2 * moves, b * t * c)
         x = rows.Inputs(
@@ -47,10 +47,12 @@ def test_nothing_is_read_or_written_outside_of_the_arrays(dtype, moves, one_side
         out, grad = guarded(n * bins, np.nan), guarded(n * bins, draws.random(n * bins))
         scratch = guarded(rows.scratch_size(size), np.nan)
         given = addresses(x), dtype(1e-8), size, out.ctypes.data
-        loops.forward(*given, 0, b * c, scratch.ctypes.data)
-        scratch[:] = np.nan
         more = grad.ctypes.data, addresses(d)
-        loops.backward(*given, *more, 0, b * c, scratch.ctypes.data)
+        middle = b * c // 2  # which may cut a sample in two
+        for loop, own in ((loops.forward, ()), (loops.backward, more)):
+            for first_row, end in ((0, middle), (middle, b * c)):
+                scratch[:] = np.nan
+                loop(*given, *own, first_row, end, scratch.ctypes.data)
         assert np.isfinite(out).all()
         assert all(np.isfinite(array).all() for array in d)
         for buffer in buffers:

@@ -139,6 +139,8 @@ def test_autocast_does_not_round_the_streams():
     [
         ({"table": torch.zeros(10, 3, dtype=D)}, r"table must be \(11, d\), was \(10, 3\)"),
         ({"table": torch.zeros(11, dtype=D)}, r"table must be \(11, d\), was \(11,\)"),
+        ({"moves": torch.zeros(1, 5, 1, 1, dtype=D), "chunk": 2}, "3, 5, ... steps, were of 1"),
+        ({"moves": torch.zeros((), dtype=D)}, "moves must be"),
         ({"chunk": 0}, "chunk must be at least 1, was 0"),
         ({"backend": "nubma"}, "unknown back end"),
     ],
