@@ -86,9 +86,10 @@ def test_the_matrix_is_the_loop(support, edge, reach, seed):
 
 
 def test_the_default_is_one_update():
-    gates, h = random_gates(3, 2), random_histogram(3, 2, 7)
-    got = (h[..., None, :] @ transition_matrix(*gates, 3))[..., 0, :]
-    torch.testing.assert_close(got, update(h, *gates))
+    (reset, incr, decr), h = random_gates(3, 2), random_histogram(3, 2, 7)
+    got = (h[..., None, :] @ transition_matrix(reset, incr, decr, 3))[..., 0, :]
+    moves = torch.stack((incr, decr, 1 - incr - decr), -1)  # (3, 2, J)
+    torch.testing.assert_close(got, update(h, reset, moves))
 
 
 @pytest.mark.parametrize("support", ["symmetric", "one_sided"])
