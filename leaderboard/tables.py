@@ -235,18 +235,27 @@ def _warnings(records: Sequence[Record]) -> Iterator[str]:
             found = {getattr(record, what) for record in done}
             if len(found - {None} if what == "data_hash" else found) > 1:
                 yield f"seed {seed}: {text}"
-    ran: dict[str, set[str]] = defaultdict(set)
+    ran: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
     for record in records:
         for what in ("device", "torch", "pezoo", "threads", "attention"):
-            ran[what].add(str(getattr(record.env, what)))
+            ran[what][str(getattr(record.env, what))].add(record.encoding)
         for operation, back_end in kernels_of(record):
-            ran[f"{operation} kernels"].add(back_end)
-    for what, names in ran.items():
-        if len(names) > 1:
-            yield f"runs differ in {what}: {', '.join(sorted(names))}"
+            ran[f"{operation} kernels"][back_end].add(record.encoding)
+    for what, found_in in ran.items():
+        if len(found_in) > 1:
+            named = (f"{value} ({_few(names)})" for value, names in sorted(found_in.items()))
+            yield f"runs differ in {what}: {', '.join(named)}"
     yield from _unlike_choices(records)
     if unclean := sum(record.env.dirty is not False for record in records):
         yield f"{unclean} of {len(records)} runs come from code that equals no known commit"
+
+
+def _few(names: set[str]) -> str:
+    """
+    >>> _few({"rope", "alibi"}), _few({"rope", "alibi", "t5", "fire"})
+    ('alibi, rope', '4 encodings')
+    """
+    return f"{len(names)} encodings" if len(names) > 3 else ", ".join(sorted(names))
 
 
 def kernels_of(record: Record) -> Iterator[tuple[str, str]]:

@@ -326,7 +326,7 @@ def test_warnings_name_what_weakens_a_comparison(record):
     env = asdict(record().env) | {"device": "NVIDIA", "dirty": True}
     (group,) = tables([record("rope"), record("alibi", env=env)])
     assert group.warnings == (
-        "runs differ in device: NVIDIA, cpu",
+        "runs differ in device: NVIDIA (alibi), cpu (rope)",
         "1 of 2 runs come from code that equals no known commit",
     )
 
@@ -340,14 +340,14 @@ def test_rows_that_ran_on_different_kernels_are_named(record):
     scan, other = (ran("prism", s, kernels={"scan": b}) for s, b in enumerate(("numba", "triton")))
     for runs, warnings in (
         ((plain, scan), ()),  # only prism has a scan
-        ((fused, plain), ("runs differ in layer kernels: numba, torch",)),
+        ((fused, plain), ("runs differ in layer kernels: numba (rope), torch (alibi)",)),
         ((fused, ran("alibi")), ()),  # nothing recorded
-        ((scan, other), ("runs differ in scan kernels: numba, triton",)),
+        ((scan, other), ("runs differ in scan kernels: numba (prism), triton (prism)",)),
         (
             (fused, scan, other),
             (
-                "runs differ in layer kernels: numba, torch",
-                "runs differ in scan kernels: numba, triton",
+                "runs differ in layer kernels: numba (rope), torch (prism)",
+                "runs differ in scan kernels: numba (prism), triton (prism)",
             ),
         ),
     ):
@@ -363,7 +363,7 @@ def test_attention_that_ran_differently_is_named(record):
     one, other = ran("rope", ["numba"], ["numba"]), ran("t5", ["numba", "sdpa math"], ["numba"])
     (table,) = tables([one, other])
     assert table.warnings == (
-        "runs differ in training attention kernels: numba, numba with sdpa math",
+        "runs differ in training attention kernels: numba (rope), numba with sdpa math (t5)",
     )
     (table,) = tables([one, record("t5")])  # an older record does not say
     assert table.warnings == ()
