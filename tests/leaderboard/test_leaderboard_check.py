@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import tomllib
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ from leaderboard.check import check
 from leaderboard.markdown import stale
 from leaderboard.records import RECORDS, load
 from leaderboard.schema import Record
-from leaderboard.tables import tables
+from leaderboard.tables import kernels_of, tables
 
 BAD = Path(__file__).parent / "bad_records"
 KNOWN = catalog.read()
@@ -133,6 +134,17 @@ def test_the_committed_records_pass():
     report = check([RECORDS], tree=True)
     assert report.refused == ()
     assert report.records > 0
+
+
+def test_no_committed_table_mixes_the_scans_of_an_encoding():
+    for table in tables(load([RECORDS])[0]):
+        ran = defaultdict(set)
+        for record in table.records:
+            for operation, back_end in kernels_of(record):
+                if operation.endswith("_scan"):
+                    ran[record.config.encoding, operation].add(back_end)
+        mixed = {key: back_ends for key, back_ends in ran.items() if len(back_ends) > 1}
+        assert not mixed, table.title
 
 
 def test_names_of_ten_megabytes_are_refused_in_few_words(raw, save):
