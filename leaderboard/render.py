@@ -93,6 +93,7 @@ _TEMPLATES.filters |= {
     "command": command_text,
     "json": script_json,
     "known": known,
+    "notes": text.notes_text,
     "md": markdown_text,
     "pairs": pairs,
     "percent": text.percent,

@@ -126,6 +126,8 @@ def _row(
     track = first.config.track
     cells = tuple(_cell(length, seen, results, track) for length, seen in lengths)
     by_seed, note = _unseen(cells, len(done))
+    if by_seed and first.config.train.draw == "instances":
+        notes.append(_of_all(cells))
     step, seeds = _step(cells), {run.seed for run in runs}
     beside = [cell.beside for cell in cells if not cell.seen and cell.beside is not None]
     reach, reach_open = _reach(cells, first.train_length) if done else (None, False)
@@ -158,6 +160,13 @@ def _row(
         **_cost(done.values()),
         **_tuned(first),
     )
+
+
+def _of_all(cells: Sequence[Cell]) -> str:
+    """Right answers over all unseen examples and seeds, as papers report a test set."""
+    correct = sum(cell.correct for cell in cells if not cell.seen)
+    count = sum(cell.count for cell in cells if not cell.seen)
+    return f"{100 * correct / count:.1f} % of all {count} unseen examples right"
 
 
 def _cost(runs: Iterable[Record]) -> dict[str, Any]:

@@ -45,6 +45,15 @@ def stat_text(stat: Stat, intervals: bool = True) -> str:
     return f"{percent(stat.mean)} [{percent(stat.low)}, {percent(stat.high)}]"
 
 
+def notes_text(rows: Iterable[Row], names: Mapping[str, str] | None = None) -> list[str]:
+    """The notes of rows, each once, after the rows that have it; `names` are short for labels."""
+    found: dict[str, list[str]] = {}
+    for row in rows:
+        for note in row.notes:
+            found.setdefault(note, []).append((names or {}).get(row.label, row.label))
+    return [f"{', '.join(have)}: {note}" for note, have in found.items()]
+
+
 def wilson_text(correct: int, count: int) -> str:
     """Wilson's interval of one run's right answers, in percent.
 

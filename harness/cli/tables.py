@@ -22,6 +22,7 @@ from leaderboard.schema import Record
 from leaderboard.summary import summarise
 from leaderboard.text import (
     columns,
+    notes_text,
     percent,
     rank_text,
     reach_text,
@@ -93,7 +94,7 @@ def _print_table(rows: Sequence[Row], lacks: Sequence[str], wide: bool) -> None:
         notes.append(f"every {more}: --wide, or --format csv")
     failures = [(row.label, seed, reason) for row in rows for seed, reason in row.failures]
     failed = [f"{label}, seed {seed} failed: {reason}" for label, seed, reason in failures]
-    for line in [*notes, *lacks, *verdicts(rows), *failed]:
+    for line in [*notes, *lacks, *verdicts(rows), *notes_text(rows, names), *failed]:
         click.echo(fill(shown(line), min(width, 120), subsequent_indent="  "))
 
 

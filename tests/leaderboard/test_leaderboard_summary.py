@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ from leaderboard.records import Record
 from leaderboard.styles import shown
 from leaderboard.summary import summarise
 from leaderboard.tables import leading, tables
-from leaderboard.text import columns, rank_text, rows_as_csv
+from leaderboard.text import columns, notes_text, rank_text, rows_as_csv
 
 
 def only(records):
@@ -309,6 +309,22 @@ def test_two_runs_of_one_seed_are_not_two_seeds(record):
     row = only([new, old])
     assert (row.cells[0].main.mean, row.cells[0].main.n) == (0.9, 1)
     assert "1 older run(s)" in row.notes[0]
+
+
+def test_of_a_whole_test_set_every_example_counts_alike(raw):
+    def notes(draw):
+        one = raw(right={10: 100, 20: 50, 30: 3}, config={"train": {"draw": draw}})
+        one["scores"]["last"][-1] |= {"count": 12, "exact": 0.25}
+        return only([Record.of(one)]).notes
+
+    assert notes("lengths") == ()
+    assert notes("instances") == ("47.3 % of all 112 unseen examples right",)
+
+
+def test_notes_that_rows_share_are_said_once(record):
+    rows = summarise([record("rope"), record("alibi"), record("t5")])
+    noted = [replace(row, notes=("decoded",) if row.label != "t5" else ()) for row in rows]
+    assert notes_text(noted, {"alibi": "a"}) == ["a, rope: decoded"]
 
 
 def test_a_length_that_one_encoding_lacks_is_not_tested(record):
