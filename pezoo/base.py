@@ -231,16 +231,13 @@ class Encoding(nn.Module):
         """True when `weights` is overridden, so that fused attention kernels cannot be used."""
         return type(self).weights is not Encoding.weights
 
-    def prf(
-        self, n: int, *, scale: int | None = None, relation: Relation | None = None, layer: int = 0
-    ) -> Tensor | None:
-        """The positional relation function phi(i, j) of query i and key j, positions 0..n-1.
+    def prf(self, ctx: Context) -> Tensor | None:
+        """The positional relation function phi(i, j) of query i and key j, for one row of positions.
 
-        (n, n) int64, or (n, n, values) float, a distribution over kinds of pairs. Pairs with equal
-        phi are treated alike: where q and k are the same, so is the logit. None where content
-        decides, chance, or nothing but the causal mask.
-        `scale` is the scale hint; `relation` what the task at hand declares (`Context.relation`);
-        `layer` counts where phi is learned for each layer.
+        ctx.pos (1, S) -> (S, S) int64, or (S, S, values) float, a distribution over kinds of pairs.
+        Pairs with equal phi are treated alike: where q and k are the same, so is the logit. None
+        where content decides, chance, or nothing but the causal mask. ctx has no text; it may have
+        `scale`, `relation` and `layer`.
         """
         return None
 

@@ -70,17 +70,6 @@ def cursor_frequencies(
     raise ValueError(unknown("similarity", similarity, SIMILARITIES))
 
 
-def pair_distances(n: int) -> Tensor:
-    """(n, n) int64: i - j for query i and key j.
-
-    >>> pair_distances(2)
-    tensor([[ 0, -1],
-            [ 1,  0]])
-    """
-    place = torch.arange(n)
-    return place[:, None] - place
-
-
 def own_pairs(n: int) -> Tensor:
     """(n, n) int64: a number of its own, i n + j, for every pair."""
     return torch.arange(n * n).view(n, n)

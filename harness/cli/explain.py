@@ -204,8 +204,13 @@ def _recovered(task: Task, phi: dict[int, Tensor]) -> str:
 
 
 def _phi(encoding: Encoding, task: Task, n: int) -> Tensor | None:
-    scale = n if encoding.needs_scale else None
-    return encoding.prf(_size(task, n), scale=scale, relation=task.relation)
+    import torch
+
+    from pezoo.context import Context
+
+    scale = torch.tensor([n]) if encoding.needs_scale else None
+    pos = torch.arange(_size(task, n))[None]
+    return encoding.prf(Context(pos=pos, scale=scale, relation=task.relation))
 
 
 def _declared(task: Task, n: int, *, hint: bool) -> Tensor:

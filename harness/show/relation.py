@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
@@ -9,7 +11,7 @@ from harness import tasks
 from harness.model.transformer import Transformer
 from harness.show.examples import Example
 from leaderboard.relations import Relation
-from pezoo.base import Encoding, Shape
+from pezoo.base import Context, Encoding, Shape
 from pezoo.pictures import Axis, Picture
 from pezoo.registry import make
 
@@ -44,11 +46,9 @@ def relation_picture(model: Transformer, example: Example) -> list[Picture]:
     encoding, tokens = model.encoding, example.inputs.shape[1]
     if type(encoding).prf is Encoding.prf:
         return []
-    scale = example.length if encoding.needs_scale else None
-    every = [
-        encoding.prf(tokens, scale=scale, relation=model.relation, layer=layer)
-        for layer in range(len(model.blocks))
-    ]
+    scale = torch.tensor([example.length]) if encoding.needs_scale else None
+    ctx = Context(pos=torch.arange(tokens)[None], scale=scale, relation=model.relation)
+    every = [encoding.prf(replace(ctx, layer=layer)) for layer in range(len(model.blocks))]
     found = [phi for phi in every if phi is not None]
     if not found:
         return []
@@ -91,13 +91,18 @@ def relation_of(name: str) -> Relation | None:
     if type(encoding).prf is Encoding.prf:
         return None
     relation = tasks.make(f"copy(aligned={DIGITS})").relation
-    scale = DIGITS if encoding.needs_scale else None
-    phi = encoding.prf(size, scale=scale, relation=relation)
+    scale = torch.tensor([DIGITS]) if encoding.needs_scale else None
+    ctx = Context(pos=torch.arange(size)[None], scale=scale, relation=relation)
+    phi = encoding.prf(ctx)
     if phi is None:
         return None
-    told = encoding.prf(size, scale=scale) is None
+    told = encoding.prf(replace(ctx, relation=None)) is None
     learned = phi.is_floating_point()
-    words = [UNTRAINED if learned else SITE, COPY * told, f"The scale n is {scale}." * bool(scale)]
+    words = [
+        UNTRAINED if learned else SITE,
+        COPY * told,
+        f"The scale n is {DIGITS}." * encoding.needs_scale,
+    ]
     panels = [
         (title, tuple(map(tuple, values.long().tolist())))
         for title, values in zip(RANKS if learned else [""], _ranked(phi), strict=True)

@@ -3,8 +3,7 @@
 import torch
 from torch import Tensor
 
-from pezoo.base import Context, Encoding, Relation, Shape
-from pezoo.functional import pair_distances
+from pezoo.base import Context, Encoding, Shape
 from pezoo.registry import register
 
 
@@ -38,10 +37,9 @@ class ALiBi(Encoding):
         super().__init__(shape)
         self.asymmetric = asymmetric
 
-    def prf(
-        self, n: int, *, scale: int | None = None, relation: Relation | None = None, layer: int = 0
-    ) -> Tensor:
-        return pair_distances(n) if self.asymmetric else pair_distances(n).abs()
+    def prf(self, ctx: Context) -> Tensor:
+        distance = ctx.distance()[0]
+        return distance if self.asymmetric else distance.abs()
 
     def bias(self, q: Tensor, k: Tensor, ctx: Context) -> Tensor:
         distance = ctx.distance()[:, None]  # (B|1, 1, T, S)

@@ -3,8 +3,7 @@
 import torch
 from torch import Tensor
 
-from pezoo.base import Context, Encoding, Relation, Shape
-from pezoo.functional import pair_distances
+from pezoo.base import Context, Encoding, Shape
 from pezoo.registry import register
 
 
@@ -46,10 +45,8 @@ class HardALiBi(Encoding):
                 f"masked must be within 0..{shape.n_heads}, the number of heads, was {masked}"
             )
 
-    def prf(
-        self, n: int, *, scale: int | None = None, relation: Relation | None = None, layer: int = 0
-    ) -> Tensor:
-        return pair_distances(n).clamp(0, self.masked)
+    def prf(self, ctx: Context) -> Tensor:
+        return ctx.distance()[0].clamp(0, self.masked)
 
     def bias(self, q: Tensor, k: Tensor, ctx: Context) -> Tensor:
         distance = ctx.distance()[:, None]  # (B|1, 1, T, S)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import embedding
 
-from pezoo.base import Columns, Context, Encoding, Pairs, Relation, Shape
+from pezoo.base import Columns, Context, Encoding, Pairs, Shape
 from pezoo.registry import register
 
 
@@ -57,13 +57,8 @@ class Ideal(Encoding):
         n = ctx.scale_for(self.name)[:, None, None] if self.needs_scale else None
         return ctx.relation(ctx.query_pos[:, :, None], ctx.pos[:, None], n)
 
-    def prf(
-        self, n: int, *, scale: int | None = None, relation: Relation | None = None, layer: int = 0
-    ) -> Tensor | None:
-        if relation is None:
-            return None
-        hint = None if scale is None else torch.tensor([scale])
-        return self.phi(Context(pos=torch.arange(n)[None], scale=hint, relation=relation))[0]
+    def prf(self, ctx: Context) -> Tensor | None:
+        return None if ctx.relation is None else self.phi(ctx)[0]
 
     def bias(self, q: Tensor, k: Tensor, ctx: Context) -> Tensor:
         scores = torch.einsum("bhtk,vhk->bhtv", q, self._vectors(q.dtype, ctx))

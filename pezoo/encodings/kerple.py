@@ -4,8 +4,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
-from pezoo.base import Context, Encoding, Relation, Shape
-from pezoo.functional import at_least_float32, pair_distances
+from pezoo.base import Context, Encoding, Shape
+from pezoo.functional import at_least_float32
 from pezoo.registry import register
 
 
@@ -51,10 +51,8 @@ class Kerple(Encoding):
         p, a = at_least_float32(self.raw_p[layer]), softplus(at_least_float32(self.raw_a[layer]))
         return softplus(p) if self.form == "log" else 2 * p.sigmoid(), a
 
-    def prf(
-        self, n: int, *, scale: int | None = None, relation: Relation | None = None, layer: int = 0
-    ) -> Tensor:
-        return pair_distances(n).abs()
+    def prf(self, ctx: Context) -> Tensor:
+        return ctx.distance()[0].abs()
 
     def bias(self, q: Tensor, k: Tensor, ctx: Context) -> Tensor:
         p, a = (x[:, None, None] for x in self.constants(ctx.layer))

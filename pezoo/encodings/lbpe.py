@@ -8,7 +8,7 @@ from einops import rearrange
 from torch import Tensor, nn
 from torch.nn.functional import embedding, gelu
 
-from pezoo.base import Columns, Context, Encoding, Pairs, Relation, Shape
+from pezoo.base import Columns, Context, Encoding, Pairs, Shape
 from pezoo.functional import at_least_float32, inverse_frequencies
 from pezoo.registry import register
 from pezoo.spec import unknown
@@ -100,14 +100,9 @@ class LBPE(Encoding):
             hidden = hidden + embedding(symbol, table)  # (B|1, T, S, hidden)
         return (gelu(hidden) @ w_out + b_out).softmax(-1)
 
-    def prf(
-        self, n: int, *, scale: int | None = None, relation: Relation | None = None, layer: int = 0
-    ) -> Tensor:
-        device = self.w_out.device
-        hint = None if scale is None else torch.tensor([scale], device=device)
+    def prf(self, ctx: Context) -> Tensor:
         with torch.no_grad():
-            pos = torch.arange(n, device=device)[None]
-            return self.phi(Context(pos=pos, layer=layer, scale=hint))[0]
+            return self.phi(ctx)[0]
 
     def bias(self, q: Tensor, k: Tensor, ctx: Context) -> Tensor:
         phi = self.phi(ctx).to(q.dtype)

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from pezoo.base import Context, Encoding, PositionError, Relation, Shape
+from pezoo.base import Context, Encoding, PositionError, Shape
 from pezoo.functional import own_pairs
 from pezoo.registry import register
 
@@ -36,9 +36,8 @@ class Learned(Encoding):
             raise ValueError(f"max_len must be at least 1, was {max_len}")
         self.table = nn.Parameter(0.02 * torch.randn(self.max_len, shape.d_model))
 
-    def prf(
-        self, n: int, *, scale: int | None = None, relation: Relation | None = None, layer: int = 0
-    ) -> Tensor:
+    def prf(self, ctx: Context) -> Tensor:
+        n = ctx.pos.shape[1]
         if self.max_len is not None and n > self.max_len:
             raise PositionError(f"learned has rows for {self.max_len} positions, was asked for {n}")
         return own_pairs(n)

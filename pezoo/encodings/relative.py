@@ -5,13 +5,12 @@ import math
 import torch
 from torch import Tensor, nn
 
-from pezoo.base import Columns, Context, Encoding, Pairs, Relation, Shape
+from pezoo.base import Columns, Context, Encoding, Pairs, Shape
 from pezoo.functional import (
     at_least_float32,
     distinct,
     has_float64,
     inverse_frequencies,
-    pair_distances,
     sinusoid,
 )
 from pezoo.registry import register
@@ -59,10 +58,8 @@ class Relative(Encoding):
     def transform(self, q: Tensor, k: Tensor, ctx: Context) -> tuple[Tensor, Tensor]:
         return q + self.u[ctx.layer][:, None].to(q.dtype), k
 
-    def prf(
-        self, n: int, *, scale: int | None = None, relation: Relation | None = None, layer: int = 0
-    ) -> Tensor:
-        return pair_distances(n)
+    def prf(self, ctx: Context) -> Tensor:
+        return ctx.distance()[0]
 
     def bias(self, q: Tensor, k: Tensor, ctx: Context) -> Tensor:
         rows, index = self._rows(q.dtype, ctx)

@@ -7,8 +7,8 @@ from einops import rearrange
 from torch import Tensor
 
 from pezoo import rope_scaling
-from pezoo.base import Context, Encoding, Relation, Shape
-from pezoo.functional import at_least_float32, inverse_frequencies, pair_distances
+from pezoo.base import Context, Encoding, Shape
+from pezoo.functional import at_least_float32, inverse_frequencies
 from pezoo.registry import register
 from pezoo.spec import unknown
 
@@ -116,10 +116,9 @@ class RoPE(Encoding):
     def _draw(self, ctx: Context) -> dict[str, Tensor]:
         return self.draw(ctx)  # it looks at no values, so that torch.compile can trace it
 
-    def prf(
-        self, n: int, *, scale: int | None = None, relation: Relation | None = None, layer: int = 0
-    ) -> Tensor:
-        return pair_distances(n) if self.drop == 1 else torch.zeros(n, n, dtype=torch.long)
+    def prf(self, ctx: Context) -> Tensor:
+        distance = ctx.distance()[0]
+        return distance if self.drop == 1 else torch.zeros_like(distance)
 
     def frequencies(self, ctx: Context) -> tuple[Tensor, float]:
         """w (K/2,), or (B|1, K/2) where each row has its own, and the attention factor."""

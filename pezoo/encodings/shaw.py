@@ -5,8 +5,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from pezoo.base import Columns, Context, Encoding, Pairs, Relation, Shape
-from pezoo.functional import pair_distances
+from pezoo.base import Columns, Context, Encoding, Pairs, Shape
 from pezoo.registry import register
 
 
@@ -48,10 +47,8 @@ class Shaw(Encoding):
         table = torch.empty(shape.n_layers, rows, heads, size).uniform_(-limit, limit)
         self.table = nn.Parameter(table)
 
-    def prf(
-        self, n: int, *, scale: int | None = None, relation: Relation | None = None, layer: int = 0
-    ) -> Tensor:
-        return pair_distances(n).clamp(-self.clip, self.clip)
+    def prf(self, ctx: Context) -> Tensor:
+        return ctx.distance()[0].clamp(-self.clip, self.clip)
 
     def bias(self, q: Tensor, k: Tensor, ctx: Context) -> Tensor:
         row, table = self._rows(q.dtype, ctx)

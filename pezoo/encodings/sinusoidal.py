@@ -5,7 +5,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from pezoo.base import Context, Encoding, Relation, Shape
+from pezoo.base import Context, Encoding, Shape
 from pezoo.functional import inverse_frequencies, own_pairs, sinusoid
 from pezoo.registry import register
 
@@ -40,10 +40,8 @@ class Sinusoidal(Encoding):
         inverse_frequencies(shape.d_model, base)  # raises for a base that has none
         self.base = base
 
-    def prf(
-        self, n: int, *, scale: int | None = None, relation: Relation | None = None, layer: int = 0
-    ) -> Tensor:
-        return own_pairs(n)
+    def prf(self, ctx: Context) -> Tensor:
+        return own_pairs(ctx.pos.shape[1])
 
     def embed(self, x: Tensor, ctx: Context) -> Tensor:
         return x + sinusoid(ctx.query_pos, self.shape.d_model, self.base).to(x.dtype)

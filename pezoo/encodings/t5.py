@@ -6,8 +6,7 @@ import torch
 from einops import rearrange
 from torch import Tensor, nn
 
-from pezoo.base import Context, Encoding, Relation, Shape
-from pezoo.functional import pair_distances
+from pezoo.base import Context, Encoding, Shape
 from pezoo.registry import register
 
 
@@ -68,10 +67,8 @@ class T5(Encoding):
         wide = (exact + (ratio * (self.side - exact)).long()).clamp(max=self.side - 1)
         return upper + torch.where(d < exact, d, wide)
 
-    def prf(
-        self, n: int, *, scale: int | None = None, relation: Relation | None = None, layer: int = 0
-    ) -> Tensor:
-        return self.bucket(pair_distances(n))
+    def prf(self, ctx: Context) -> Tensor:
+        return self.bucket(ctx.distance()[0])
 
     def bias(self, q: Tensor, k: Tensor, ctx: Context) -> Tensor:
         values = nn.functional.embedding(self.bucket(ctx.distance()), self.table)  # (B|1, T, S, H)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 
+from pezoo.context import Context
 from pezoo.testing.probe import Factory, build, context, relation, require, tokens
 
 TOLERANCE = 1e-5
@@ -12,14 +13,15 @@ TOLERANCE = 1e-5
 def check_prf(factory: Factory) -> None:
     """Pairs of positions with equal `prf` get equal logits from equal queries and keys."""
     encoding, n = build(factory), 9
-    phi = encoding.prf(n, scale=n // 2, relation=relation)
+    scale = torch.tensor([n // 2])
+    phi = encoding.prf(Context(pos=torch.arange(n)[None], scale=scale, relation=relation))
     if phi is None:
         return
     shape = encoding.shape
     require(
         phi.shape[:2] == (n, n) and phi.dim() == 2 + phi.is_floating_point(),
-        f"prf({n}) has the shape {tuple(phi.shape)}: expected ({n}, {n}) of int64, or ({n}, {n}, "
-        "values) of a distribution",
+        f"prf has the shape {tuple(phi.shape)} for {n} positions: expected ({n}, {n}) of int64, or "
+        f"({n}, {n}, values) of a distribution",
     )
     if phi.is_floating_point():
         sums = phi.sum(-1)

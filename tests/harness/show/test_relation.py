@@ -3,7 +3,7 @@
 import torch
 
 from harness.show.relation import relation_of, relation_picture
-from pezoo.base import Shape
+from pezoo.base import Context, Shape
 from pezoo.registry import make, names
 
 
@@ -22,7 +22,7 @@ def test_a_learned_relation_has_its_three_most_probable_values_in_each_layer(dec
         "layer 0, rank 1", "layer 0, rank 2", "layer 0, rank 3", "layer 1, rank 1",
     )  # fmt: skip
     assert picture.group == 3
-    phi = model.encoding.prf(9, scale=4, layer=1)
+    phi = model.encoding.prf(Context(pos=torch.arange(9)[None], scale=torch.tensor([4]), layer=1))
     order = phi[7, 3].argsort(descending=True)
     assert picture.values[3:, 7, 3].tolist() == order[:3].tolist()
 
@@ -45,7 +45,7 @@ def test_a_page_has_what_the_encoding_says_of_its_pairs():
     }
     for name in ("rope", "shaw", "t5", "hard_alibi", "learned"):
         ((title, matrix),) = drawn[name].panels
-        phi = make(name, Shape(16, 2, 8, 1, 9)).prf(9)
+        phi = make(name, Shape(16, 2, 8, 1, 9)).prf(Context(pos=torch.arange(9)[None]))
         assert (title, [list(row) for row in matrix]) == ("", phi.tolist())
         assert "learned" not in drawn[name].words
 

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -34,8 +36,9 @@ def test_it_is_the_formula(scale):
 
 def test_prf_is_the_tasks_relation():
     encoding = IdealScaleHint(SHAPE)
-    assert encoding.prf(6) is None
-    got = encoding.prf(6, scale=2, relation=mirrored)
+    ctx = Context(pos=torch.arange(6)[None], scale=torch.tensor([2]))
+    assert encoding.prf(ctx) is None
+    got = encoding.prf(replace(ctx, relation=mirrored))
     assert got is not None
     assert got.tolist() == [
         [int(mirrored(torch.tensor(i), torch.tensor(j), 2)) for j in range(6)] for i in range(6)
