@@ -219,5 +219,4 @@ def advice(
         "devices": sorted({record.env.device for table in tables for record in table.records}),
         "cached": [line for line in done if not any(row.decoded for row in line.own)],
         "uncached": [line for line in done if any(row.decoded for row in line.own)],
-        "rope": next((line for line in plain if line.label == "rope" and line.unseen), None),
     }

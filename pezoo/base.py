@@ -232,7 +232,7 @@ class Encoding(nn.Module):
         return type(self).weights is not Encoding.weights
 
     def prf(self, ctx: Context) -> Tensor | None:
-        """The positional relation function phi(i, j) of query i and key j, for one row of positions.
+        """The positional relation function phi(i, j) of query i and key j, of one row of positions.
 
         ctx.pos (1, S) -> (S, S) int64, or (S, S, values) float, a distribution over kinds of pairs.
         Pairs with equal phi are treated alike: where q and k are the same, so is the logit. None
@@ -248,10 +248,6 @@ class Encoding(nn.Module):
     def penalty(self) -> Tensor | None:
         """A scalar that the trainer adds to the loss."""
         return None
-
-    def kernels(self) -> dict[str, str]:
-        """The back end that each of its kernels runs on, for records."""
-        return {}
 
     def pictures(self, layers: Sequence[Context]) -> list[Picture]:
         """What there is to see inside, after a forward pass over one sequence without padding.

@@ -18,6 +18,9 @@ from leaderboard.config import Model
 from pezoo import adapters
 from pezoo.adapters import attend, resolve
 from pezoo.base import Context, Encoding, Memo, Relation, Shape
+from pezoo.cursors.layer import Scan
+from pezoo.functional import at_least_float32
+from pezoo.kernels.backends import choose
 
 
 @dataclass
@@ -232,8 +235,10 @@ class Transformer(nn.Module):
         return drawn[DROPOUT]
 
     def kernels(self) -> dict[str, str]:
-        """The back end that each kernel runs on in training, for records."""
-        return self.encoding.kernels()
+        """The back end that each kind of scan runs on in training, for records."""
+        like = at_least_float32(self.embedding.weight)
+        scans = [part.kernel for part in self.encoding.modules() if isinstance(part, Scan)]
+        return {f"{kernel}_scan": choose(kernel, like) for kernel in scans}
 
     def backbone_parameters(self) -> dict[str, Tensor]:
         """Every parameter that does not belong to the encoding, by name."""

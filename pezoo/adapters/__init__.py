@@ -74,15 +74,8 @@ def attend(
     q, k, v = q.to(v.dtype), _for_each_head(k.to(v.dtype), q), _for_each_head(v, q)
     seen = _seen(ctx, mask)
     backend = _for_sizes(resolve(backend, encoding), q, k)
-    fast = _fast_bias(encoding, q, k, ctx, backend)
-    bias: Tensor | Pairs | None = None
-    if fast is None and (dense := encoding.bias(q, k, ctx)) is not None:
-        bias = dense.to(v.dtype)
-    elif isinstance(fast, Pairs):
-        bias = Pairs(*(x.to(v.dtype) for x in fast))
-    elif isinstance(fast, Columns):
-        q, k = (x.to(v.dtype) for x in fast)
-        backend = _for_sizes(backend, q, k)
+    q, k, bias = _with_bias(encoding, q, k, ctx, backend)
+    backend = _for_sizes(backend, q, k)  # of q and k that columns have widened
     if ran is not None and backend != "sdpa":
         ran.add(backend)
     if backend == "numba":
@@ -148,6 +141,19 @@ def _plainly_causal(ctx: Context) -> bool:
         return False
     rise = (ctx.pos[:, 1:] > ctx.pos[:, :-1]).all() & (ctx.pos[:, :1] >= 0).all()
     return bool(rise)
+
+
+def _with_bias(
+    encoding: Encoding, q: Tensor, k: Tensor, ctx: Context, backend: str
+) -> tuple[Tensor, Tensor, Tensor | Pairs | None]:
+    """q and k, which columns widen, and what is added to the logits otherwise; all of one dtype."""
+    fast = _fast_bias(encoding, q, k, ctx, backend)
+    if isinstance(fast, Columns):
+        return fast.q.to(q.dtype), fast.k.to(q.dtype), None
+    if isinstance(fast, Pairs):
+        return q, k, Pairs(*(x.to(q.dtype) for x in fast))
+    bias = encoding.bias(q, k, ctx)
+    return q, k, None if bias is None else bias.to(q.dtype)
 
 
 def _fast_bias(

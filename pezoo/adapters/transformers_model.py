@@ -12,8 +12,10 @@ from torch import Tensor, nn
 from transformers import DynamicCache, PreTrainedModel
 from transformers.cache_utils import DynamicLayer
 
+from pezoo.registry import entries
 from pezoo.spec import Spec
 
+ROTATION = {"layout", "base", "scaling"}  # the options that a model's own rotation fills in
 PAIRS = {(-2.0, -3.0, 0.0, 1.0): "half", (-1.0, 0.0, -3.0, 2.0): "interleaved"}  # of 0, 1, 2, 3
 
 
@@ -76,16 +78,17 @@ def unturn(base: Any) -> None:
 
 
 def as_trained(spec: Spec, base: Any) -> Spec:
-    """The model's own rotation as the default of `rope`: its layout, base and scaling.
+    """The model's own rotation, as the default of an encoding that takes one.
 
-    Errors: ValueError where `rope` cannot turn as the model does.
+    Errors: ValueError where the encoding cannot turn as the model does.
     """
     if spec.inner is not None:
         return replace(spec, inner=as_trained(spec.inner, base))
-    if spec.name != "rope" or not hasattr(base, "rotary_emb"):
+    entry = entries().get(spec.name)
+    if entry is None or not {*(entry.options or ())} >= ROTATION or not hasattr(base, "rotary_emb"):
         return spec
     if any(not getattr(module, "use_rope", True) for module in base.modules()):
-        raise ValueError("some layers of this model do not rotate, and rope turns in all")
+        raise ValueError(f"some layers of this model do not rotate, and {spec.name} turns in all")
     rotate_half = getattr(sys.modules[type(base).__module__], "rotate_half", None)
     turned = () if rotate_half is None else rotate_half(torch.arange(4.0, device="cpu")).tolist()
     if tuple(turned) not in PAIRS:
@@ -94,17 +97,17 @@ def as_trained(spec: Spec, base: Any) -> Spec:
     options = {"layout": PAIRS[tuple(turned)], "base": float(own.pop("rope_theta", 10_000.0))}
     kind = own.pop("rope_type", "default")
     if kind != "proportional" and own.pop("partial_rotary_factor", 1.0) != 1:
-        raise ValueError("this model rotates a part of each head, and rope all of it")
+        raise ValueError(f"this model rotates a part of each head, and {spec.name} all of it")
     if kind != "default" and "scaling" not in spec.options:
         options |= {"scaling": kind, **_scaling(kind, own, base.config.max_position_embeddings)}
     return replace(spec, options={**options, **spec.options})
 
 
 def _scaling(kind: str, own: dict[str, Any], longest: int) -> dict[str, Any]:
-    """The model's options of a scaling, as `rope` takes them."""
+    """The model's options of a scaling, as encodings take them."""
     for name in ("mscale", "mscale_all_dim"):
         if name in own:
-            raise ValueError(f"this model's {kind} has {name}, which rope lacks")
+            raise ValueError(f"this model's {kind} has {name}, which pezoo lacks")
     if own.get("attention_factor") == 0:
         raise ValueError("this model's attention_factor is 0, which would make all logits 0")
     if kind == "dynamic":

@@ -20,6 +20,8 @@ from pezoo.kernels.histogram.reference import grown
 class Histograms(Scan):
     """Histograms moved and sharpened, token by token, and their superposition of sinusoids."""
 
+    kernel = "histogram"
+
     def __init__(
         self,
         total: int,

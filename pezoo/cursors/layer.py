@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -29,6 +30,7 @@ class Scan(nn.Module):
     of tokens count (B,) or None for all T -> streams (B, T, C, d_pe), and what comes after.
     """
 
+    kernel: ClassVar[str]  # in pezoo.kernels
     source = "histogram"  # what `positions` reads, for captions
 
     def forward(
@@ -44,11 +46,6 @@ class Scan(nn.Module):
     @property
     def gamma(self) -> Tensor | None:
         """(C,) how much each cursor sharpens; None where nothing does."""
-        return None
-
-    @property
-    def learned_steps(self) -> Tensor | None:
-        """(J,) the steps of the moves; None where they are fixed."""
         return None
 
     def positions(self, reset: Tensor, moves: Tensor, copy: Copy | None) -> tuple[Tensor, Tensor]:
@@ -206,12 +203,9 @@ class CursorLayer(nn.Module):
             return self.scan.positions(reset, moves, None)
         n, order = len(self.copying), self.order(reset.device)
         reset, moves = reset[:, :, order], moves[:, :, order]
-        one, own = self.copy_scan.positions(reset[:, :, :n], moves[:, :, :n], copy)
-        two, offsets = self.scan.positions(reset[:, :, n:], moves[:, :, n:], None)
-        missing = (len(offsets) - len(own)) // 2  # learned steps may differ in reach
-        one, two = pad(one, (max(missing, 0),) * 2), pad(two, (max(-missing, 0),) * 2)
-        both = torch.cat([one, two], 2)[:, :, order.argsort()]
-        return both, offsets if missing >= 0 else own
+        one, offsets = self.copy_scan.positions(reset[:, :, :n], moves[:, :, :n], copy)
+        two, _ = self.scan.positions(reset[:, :, n:], moves[:, :, n:], None)
+        return torch.cat([one, two], 2)[:, :, order.argsort()], offsets
 
 
 def _copy_branch(width: int, cursors: int, options: CursorOptions) -> CopyBranch:

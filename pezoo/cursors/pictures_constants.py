@@ -1,4 +1,4 @@
-"""Pictures of what cursors learn for all tokens alike: mu, alpha, gamma and step sizes."""
+"""Pictures of what cursors learn for all tokens alike: mu, alpha and gamma."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ from einops import rearrange
 
 from pezoo.cursors.encoding import CursorEncoding
 from pezoo.cursors.layer import CursorLayer
-from pezoo.kernels.histogram import steps_of
 from pezoo.pictures import Axis, Picture
 
 
 def constants(encoding: CursorEncoding) -> list[Picture]:
-    """The share of content and the weight of each cursor (Equation 9), and what scans learn."""
+    """Content's share and each cursor's weight (Equation 9), and how much histograms sharpen."""
     layers = tuple(f"layer {i}" for i in range(encoding.shape.n_layers))
     heads, one = range(encoding.shape.n_heads), [str(c) for c in range(encoding.options.cursors)]
     one += ["abs"] * encoding.options.absolute
@@ -39,47 +38,32 @@ def constants(encoding: CursorEncoding) -> list[Picture]:
             "The learned weight of each cursor within its head.",
             layers, rearrange(alpha, row), Axis("|alpha|", ("",)), cursors, "bars",
         ),
-        *[picture for group in range(len(encoding.starts)) for picture in _scans(encoding, group)],
+        *[one for group in range(len(encoding.starts)) for one in _sharpness(encoding, group)],
     ]  # fmt: skip
 
 
-def _scans(encoding: CursorEncoding, group: int) -> list[Picture]:
-    """The sharpness and the steps of one layer of cursors, where it learns them."""
+def _sharpness(encoding: CursorEncoding, group: int) -> list[Picture]:
+    """The sharpness of one layer of cursors, where it learns it."""
     layer, suffix = encoding.layers[group], title_suffix(encoding, group)
     assert isinstance(layer, CursorLayer)
     scans = [layer.copy_scan, layer.scan] if layer.copying else [layer.scan]
     gammas = [scan.gamma for scan in scans if scan.gamma is not None]
-    steps = [scan.learned_steps for scan in scans if scan.learned_steps is not None]
-    found = []
-    if gammas:
-        in_order = torch.cat(gammas)
-        if layer.copying:
-            in_order = in_order[layer.order(in_order.device).argsort()]
-        found.append(
-            Picture(
-                f"Sharpness of the cursors: gamma{suffix}",
-                "After each move a histogram is raised to this power. 1 is the minimum: no "
-                "sharpening.",
-                ("queries", "keys"),
-                rearrange(in_order, "(role cursor) -> role 1 cursor", role=2),
-                Axis("gamma", ("",)),
-                Axis(*cursor_names(encoding, group)),
-                "bars",
-            )
+    if not gammas:
+        return []
+    in_order = torch.cat(gammas)
+    if layer.copying:
+        in_order = in_order[layer.order(in_order.device).argsort()]
+    return [
+        Picture(
+            f"Sharpness of the cursors: gamma{suffix}",
+            "After each move a histogram is raised to this power. 1 is the minimum: no sharpening.",
+            ("queries", "keys"),
+            rearrange(in_order, "(role cursor) -> role 1 cursor", role=2),
+            Axis("gamma", ("",)),
+            Axis(*cursor_names(encoding, group)),
+            "bars",
         )
-    if steps:
-        found.append(
-            Picture(
-                f"Learned steps{suffix}",
-                "How far each move goes, by the step that it started as.",
-                ("cursors that copy", "other cursors")[-len(steps) :],
-                rearrange(steps, "scan move -> scan 1 move"),
-                Axis("step", ("",)),
-                Axis("move", tuple(f"{s:+d}" for s in steps_of(encoding.options.stride))),
-                "bars",
-            )
-        )
-    return found
+    ]
 
 
 def title_suffix(encoding: CursorEncoding, group: int) -> str:

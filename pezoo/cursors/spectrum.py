@@ -6,29 +6,24 @@ import math
 from functools import partial
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from pezoo.cursors.controllers import at_count
 from pezoo.cursors.encoding import wave
 from pezoo.cursors.layer import Scan
-from pezoo.kernels.histogram import Copy, steps_of
+from pezoo.kernels.histogram import Copy
 from pezoo.kernels.spectral import spectral_scan
 
 
 class Spectrum(Scan):
     """The characteristic function of every cursor's position, token by token."""
 
+    kernel = "spectral"
     source = "inverse Fourier transform of the characteristic function"
 
-    def __init__(self, stride: int, learned: bool, frequencies: partial[Tensor]) -> None:
+    def __init__(self, stride: int, frequencies: partial[Tensor]) -> None:
         super().__init__()
         self.stride, self.frequencies = stride, frequencies
-        steps = torch.tensor(steps_of(stride), dtype=torch.float32)
-        self.steps = nn.Parameter(steps) if learned else None
-
-    @property
-    def learned_steps(self) -> Tensor | None:
-        return self.steps
 
     def forward(
         self,
@@ -50,23 +45,16 @@ class Spectrum(Scan):
     def positions(self, reset: Tensor, moves: Tensor, copy: Copy | None) -> tuple[Tensor, Tensor]:
         """The inverse Fourier transform of the same recurrence at the frequencies 2 pi n / N.
 
-        N odd and no smaller than the support: exact where all steps are integers. Where learned
-        steps are not, every offset collects its neighbourhood with Fejer's non-negative weights.
+        N odd and no smaller than the support, which makes it exact.
         """
-        longest = float(self._steps(reset.device).detach().abs().max())
-        reach = math.ceil(longest * max(1, reset.shape[1])) + 1
-        n = torch.arange(reach + 1, device=reset.device)
-        w = (2 * math.pi / (2 * reach + 1)) * n
+        reach = self.stride * max(1, reset.shape[1]) + 1
+        w = (2 * math.pi / (2 * reach + 1)) * torch.arange(reach + 1, device=reset.device)
         phi = torch.complex(*self._scan(w, reset, moves, copy, None).chunk(2, -1))
-        if self.steps is not None:
-            phi = phi * (1 - n / (reach + 1))
         h = torch.fft.irfft(phi.conj(), n=2 * reach + 1).roll(reach, -1).clamp(min=0)
         return h, torch.arange(-reach, reach + 1, device=reset.device)
 
     def _steps(self, device: torch.device) -> Tensor:
         """(J,) `steps_of` in the same order, made where they are needed."""
-        if self.steps is not None:
-            return self.steps
         number = torch.arange(2 * self.stride + 1, device=device)
         size = number // 2 + 1
         return torch.where(number % 2 == 0, size, -size) * (size <= self.stride)

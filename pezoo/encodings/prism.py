@@ -10,8 +10,7 @@ from pezoo.cursors.encoding import CursorEncoding
 from pezoo.cursors.histograms import Histograms
 from pezoo.cursors.options import CursorOptions
 from pezoo.cursors.pictures import pictures
-from pezoo.functional import at_least_float32, cursor_frequencies
-from pezoo.kernels.backends import choose
+from pezoo.functional import cursor_frequencies
 from pezoo.pictures import Picture
 from pezoo.registry import register
 
@@ -147,6 +146,3 @@ class PRISM(CursorEncoding):
 
     def pictures(self, layers: Sequence[Context]) -> list[Picture]:
         return pictures(self, layers)
-
-    def kernels(self) -> dict[str, str]:
-        return {"histogram_scan": choose("histogram", at_least_float32(self.mu))}

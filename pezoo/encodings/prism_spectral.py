@@ -10,8 +10,7 @@ from pezoo.cursors.encoding import CursorEncoding
 from pezoo.cursors.options import CursorOptions
 from pezoo.cursors.pictures import pictures
 from pezoo.cursors.spectrum import Spectrum
-from pezoo.functional import at_least_float32, cursor_frequencies
-from pezoo.kernels.backends import choose
+from pezoo.functional import cursor_frequencies
 from pezoo.pictures import Picture
 from pezoo.registry import register
 
@@ -33,13 +32,10 @@ class PRISMSpectral(CursorEncoding):
     at equal positions: attention finds the token to be copied, at any length.
 
     Shapes: those of pezoo.cursors.encoding.
-    Options: those of prism, but gamma, eps and support; stride is the largest step (2 allows +-2),
-    and learned_steps lets the steps be any real numbers, starting from those. The defaults are what
-    made PRISM extrapolate ten times and more at small scale: noise inside the gate network, which
-    turns what it remembers into attractors, and a grid of frequencies that tells neighbouring
-    offsets apart.
-    Mode "snapped": gates are rounded, so that every cursor is an integer counter (with
-    learned_steps, a sum of those).
+    Options: those of prism, but gamma, eps and support. The defaults are what made PRISM
+    extrapolate ten times and more at small scale: noise inside the gate network, which turns what
+    it remembers into attractors, and a grid of frequencies that tells neighbouring offsets apart.
+    Mode "snapped": gates are rounded, so that every cursor is an integer counter.
     Errors: ValueError without ctx.x or for an option out of range.
 
     Source: the gates and the score are Lee 2025, "Position as Probability"; the recurrence is ours
@@ -66,7 +62,6 @@ class PRISMSpectral(CursorEncoding):
         alpha: float = 1.0,
         top_weight: float = 0.0,
         stride: int = 1,
-        learned_steps: bool = False,
         before: str | int = "0",
         controller: str = "gru",
         hidden: int = 100,
@@ -95,10 +90,7 @@ class PRISMSpectral(CursorEncoding):
             query_bias=query_bias, gate_noise=gate_noise, state_noise=state_noise,
             orthogonal=orthogonal, w_hh=w_hh, frequencies=frequencies,
         )  # fmt: skip
-        super().__init__(shape, options, lambda total: Spectrum(stride, learned_steps, frequencies))
+        super().__init__(shape, options, lambda total: Spectrum(stride, frequencies))
 
     def pictures(self, layers: Sequence[Context]) -> list[Picture]:
         return pictures(self, layers)
-
-    def kernels(self) -> dict[str, str]:
-        return {"spectral_scan": choose("spectral", at_least_float32(self.mu))}

@@ -166,9 +166,6 @@ class Randomized(Encoding):
     def penalty(self) -> Tensor | None:
         return self.inner.penalty()
 
-    def kernels(self) -> dict[str, str]:
-        return self.inner.kernels()
-
     def pictures(self, layers: Sequence[Context]) -> list[Picture]:
         return self.inner.pictures(layers)
 

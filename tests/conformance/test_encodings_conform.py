@@ -38,7 +38,7 @@ WRAPPED = (
     "prism(cursors=2,d_pe=8,hidden=6,stride=2,controller=latch,copy_every=2,"
     "copy_gate=true,top_weight=4.0)",
     "prism(cursors=1,d_pe=8,hidden=6,support=one_sided,similarity=rbf,controller=token)",
-    "prism_spectral(cursors=2,d_pe=8,hidden=6,copy_every=3,stride=2,learned_steps=true)",
+    "prism_spectral(cursors=2,d_pe=8,hidden=6,copy_every=3,stride=2)",
 )
 TEXTS = (*(SMALL.get(name, name) for name in pezoo.names()), *WRAPPED)
 

@@ -17,6 +17,7 @@ from harness.runs.execute import execute
 from harness.settings.protocol import load_protocol, resolve
 from harness.training.trainer import start
 from leaderboard.schema import Record
+from pezoo.kernels.backends import fastest
 from pezoo.spec import parse
 
 PRISM = "prism(cursors=1,d_pe=8,hidden=8)"
@@ -90,8 +91,9 @@ def test_a_record_says_how_it_was_made(tmp_path):
     assert record["config"] == config.model_dump(mode="json")
     assert record["backbone_hash"] == trainer.model.backbone_hash()
     assert record["data_hash"] == data_hash(config)
-    assert trainer.model.encoding.kernels()
-    assert env["kernels"] == trainer.model.encoding.kernels()
+    assert (
+        env["kernels"] == trainer.model.kernels() == {"histogram_scan": fastest("histogram", "cpu")}
+    )
     assert env["attention"] == trainer.model.attention == "numba"
     assert env["threads"] == torch.get_num_threads()
     for package in ("torch", "numpy", "numba"):

@@ -15,7 +15,7 @@ KINDS = (
     "prism(cursors=1,d_pe=8,hidden=6,gamma=1.0,support=one_sided,controller=conv)",
     "prism(cursors=2,d_pe=8,hidden=6,copy_every=2,before=0+1,absolute=true)",
     "prism_spectral(cursors=1,d_pe=8,hidden=6)",
-    "prism_spectral(cursors=2,d_pe=8,hidden=6,stride=2,learned_steps=true,copy_every=3)",
+    "prism_spectral(cursors=2,d_pe=8,hidden=6,stride=2,copy_every=3)",
     "randomized:prism(cursors=1,d_pe=8,hidden=6)",
 )
 
@@ -96,19 +96,6 @@ def test_positions_are_those_of_a_walk(text, steps, copying, t):
             assert {d for d, p in expected.items() if p > 0} <= set(offsets.tolist())
 
 
-def test_learned_steps_between_whole_numbers_stay_a_distribution_about_the_right_place():
-    scan = made("prism_spectral(cursors=1,d_pe=8,hidden=6,learned_steps=true)").layers[0].scan
-    with torch.no_grad():
-        scan.steps.copy_(torch.tensor([2.5, -0.75, 0.0]))
-    reset, t = torch.zeros(1, 6, 1), torch.arange(1, 7)
-    moves = torch.tensor([1.0, 0.0, 0.0]).expand(1, 6, 1, 3)
-    h, offsets = scan.positions(reset, moves, None)
-    h = h[0, :, 0]
-    torch.testing.assert_close(h.sum(-1), torch.ones(6), atol=1e-5, rtol=0)
-    assert bool((h >= 0).all())
-    assert bool(((offsets[h.argmax(-1)] - 2.5 * t).abs() <= 0.5).all())
-
-
 @pytest.mark.parametrize("text", KINDS)
 @pytest.mark.parametrize("t", [1, 7])
 def test_pictures_of_every_kind(text, t):
@@ -134,7 +121,6 @@ def test_pictures_of_every_kind(text, t):
         torch.testing.assert_close(at_marks[0::2], modes.values[0])
         torch.testing.assert_close(at_marks[1::2], modes.values[1])
     assert ("Copy branch" in " ".join(found)) == bool(inner.options.copy_every)
-    assert ("Learned steps" in " ".join(found)) == ("learned_steps" in text)
     sharpens = "spectral" not in text and "gamma=1.0" not in text
     assert any("gamma" in title for title in found) == sharpens
 

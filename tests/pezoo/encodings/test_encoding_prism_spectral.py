@@ -87,19 +87,6 @@ def test_large_strides_move_by_their_size():
     torch.testing.assert_close(streams[0, :, 0], want, atol=1e-5, rtol=0)
 
 
-def test_learned_steps_start_at_the_integers_and_learn():
-    options = {**COMMON, "stride": 2}
-    torch.manual_seed(0)
-    plain = PRISMSpectral(SHAPE, **options).double()
-    learned = PRISMSpectral(SHAPE, **options, learned_steps=True).double()
-    learned.load_state_dict(plain.state_dict(), strict=False)
-    x = torch.randn(2, 6, 6, dtype=D)
-    torch.testing.assert_close(score(learned, x), score(plain, x), atol=1e-6, rtol=1e-6)
-    score(learned, x).square().sum().backward()
-    assert learned.layers[0].scan.steps.tolist() == [1, -1, 2, -2, 0]
-    assert learned.layers[0].scan.steps.grad.abs().min() > 0
-
-
 def test_the_default_is_the_noisy_recipe():
     options = PRISMSpectral(SHAPE).options
     assert (options.gate_noise, options.state_noise, options.gate_scale) == (1.0, 1.0, 1.5)

@@ -165,7 +165,7 @@ def test_float32_is_close_to_float64(backend, t):
 @pytest.mark.parametrize("t", [1, 4])
 def test_gradcheck(backend, with_copy, t):
     reset, moves, _, state, (none, copied) = inputs(2, t, 2, 3, seed=3, f=2)
-    real = angles(3, 2, (0.7, -1.3, 0.2))  # learned steps need not be integers
+    real = angles(3, 2, (0.7, -1.3, 0.2))  # steps need not be integers
     leaves = [x.requires_grad_() for x in (reset, moves, real, state, none, copied)]
 
     def run(reset, moves, angle, state, none, copied):
