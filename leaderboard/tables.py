@@ -97,6 +97,7 @@ def tables(records: Sequence[Record], catalog: Catalog | None = None) -> list[Ta
     A title names its settings only where they are not the protocol's own and the name does not
     tell. Runs that served to choose settings are in no table.
     """
+    catalog = catalog or Catalog()
     records = [_called(record, catalog) for record in records if not record.for_tuning]
     runs: dict[Key, list[Record]] = defaultdict(list)
     rows: dict[Key, list[Row]] = defaultdict(list)
@@ -105,41 +106,32 @@ def tables(records: Sequence[Record], catalog: Catalog | None = None) -> list[Ta
     for row in summarise(records):
         rows[row.protocol, row.task, row.settings].append(row)
 
+    age = {key: catalog.age(own[0]) for key, own in runs.items()}
+    foreign = {key for key, own in runs.items() if catalog.foreign(own[0])}
+
     def order(key: Key) -> tuple[object, ...]:
         """The protocol itself before its changes; of several versions of it the file's own first.
 
         When a run finished decides only where the catalogue does not.
         """
-        if "+" in key[0] or foreign(key):
+        if "+" in key[0] or key in foreign:
             return *_family(key), True, key
         newest = max(record.finished.timestamp() for record in runs[key])
-        return *_family(key), False, age(key), -newest, key
-
-    def age(key: Key) -> tuple[int, bool]:
-        return catalog.age(runs[key][0]) if catalog else (0, False)
-
-    def foreign(key: Key) -> bool:
-        return catalog is not None and catalog.foreign(runs[key][0])
-
-    def kept(own: Record) -> dict[str, Any]:
-        if catalog is None:
-            return {}
-        version, (newer, _) = catalog.earlier(own), catalog.age(own)
-        return {"version": version, "newer": newer, "about": catalog.about(own)}
+        return *_family(key), False, age[key], -newest, key
 
     found = []
     for _, family in groupby(sorted(runs, key=order), key=_family):
         keys = list(family)
-        own, outdated = runs[keys[0]][0], catalog if any(age(keys[0])) else None
+        own, outdated = runs[keys[0]][0], any(age[keys[0]])
         for key in keys:
-            several = [other[:2] for other in keys if not foreign(other)].count(key[:2]) > 1
-            record, main = runs[key][0], key == keys[0] and outdated is None
-            now = (outdated and outdated.current(record)) or own
+            several = [other[:2] for other in keys if other not in foreign].count(key[:2]) > 1
+            record, main = runs[key][0], key == keys[0] and not outdated
+            now = (outdated and catalog.current(record)) or own
             policy, changes = (PROTOCOL, ()) if main else (EARLIER, tuple(_changes(record, now)))
-            if foreign(key):
+            if key in foreign:
                 policy, several = CHANGED, True
-            table = _table(rows[key], runs[key], policy, changes, several, **kept(record))
-            found.append(table)
+            version = catalog.earlier(record), age[key][0], catalog.about(record)
+            found.append(_table(rows[key], runs[key], policy, changes, several, *version))
     return found
 
 
@@ -157,8 +149,8 @@ def leading(tables: Sequence[Table]) -> list[Table]:
     return found
 
 
-def _called(record: Record, catalog: Catalog | None) -> Record:
-    if catalog is None or not catalog.strange_options(record):
+def _called(record: Record, catalog: Catalog) -> Record:
+    if not catalog.strange_options(record):
         return record
     return record.model_copy(update={"encoding": record.config.encoding})
 
@@ -173,9 +165,9 @@ def _table(
     policy: str,
     changes: tuple[tuple[str, str, str], ...],
     several: bool,
-    version: str = "",
-    newer: int = 0,
-    about: str = "",
+    version: str,
+    newer: int,
+    about: str,
 ) -> Table:
     """`several`: tables of other settings have the same protocol's name and task."""
     protocol, task, settings = table_key(records[0])

@@ -41,7 +41,10 @@ def rows(drawn: Drawn, first: int, stop: int) -> Drawn:
 
 def padded(drawn: Drawn, more: int) -> Drawn:
     """With zeros for so many more columns on the right."""
-    return {name: _longer(x, x.shape[1] + more) if x.dim() > 1 else x for name, x in drawn.items()}
+    return {
+        name: pad(x, (0, 0) * (x.dim() - 2) + (0, more)) if x.dim() > 1 else x
+        for name, x in drawn.items()
+    }
 
 
 def moved(drawn: Drawn, device: str) -> Drawn:
@@ -68,7 +71,3 @@ def stacked(members: Sequence[Drawn]) -> dict[str, Tensor]:
             own = [pad(x, (0, size - len(x))) for x in own]
         found[name] = torch.stack(own)
     return found
-
-
-def _longer(x: Tensor, columns: int) -> Tensor:
-    return pad(x, (0, 0) * (x.dim() - 2) + (0, columns - x.shape[1]))

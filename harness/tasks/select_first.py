@@ -6,10 +6,11 @@ from torch import Tensor
 
 from harness.tasks.base import kinds
 from harness.tasks.digits import DigitStrings, same
+from harness.tasks.strings import OneToken
 from harness.theory.representation import Computation, Step
 
 
-class SelectFirst(DigitStrings):
+class SelectFirst(OneToken, DigitStrings):
     """n random digits x_1 .. x_n, then x_1.
 
     8349216=8
@@ -33,9 +34,6 @@ class SelectFirst(DigitStrings):
 
     def solve(self, prompt: list[int]) -> list[int]:
         return prompt[:1]
-
-    def max_tokens(self, length: int) -> tuple[int, int]:
-        return length + 1, 1
 
     def computation(self, n: int) -> Computation:
         return Computation(n + 1, (Step(n + 2, same, (1,)),))

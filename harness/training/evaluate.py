@@ -169,12 +169,12 @@ def chunk_size(task: Task, test: Eval, length: int) -> int:
     return max(1, _WINDOWED_TOKENS // min(tokens, test.window))
 
 
-def method(model: Transformer, task: Task | None = None) -> str:
+def method(model: Transformer, task: Task) -> str:
     """How this model is scored: "one pass" (an encoder), "teacher-forced" or "decoded"."""
     encoding = model.encoding
     if model.track == "encoder":
         return "one pass"
-    exact = encoding.prefix_stable and not encoding.stochastic and (task is None or task.exact)
+    exact = encoding.prefix_stable and not encoding.stochastic and task.exact
     return "teacher-forced" if exact else "decoded"
 
 

@@ -392,7 +392,8 @@ def test_long_names_that_differ_at_their_ends_stay_apart_in_a_picture():
 
 
 def test_a_picture_of_nothing_is_still_a_picture():
-    ElementTree.fromstring(curves("nothing & more", []))
+    picture = ElementTree.fromstring(curves("nothing & more", []))
+    assert "nothing & more" in " ".join(picture.itertext())
 
 
 def test_the_style_of_an_encoding_follows_from_its_name_alone(record):

@@ -188,7 +188,7 @@ def test_a_stack_of_encoders_trains_as_each_alone():
 def test_an_encoder_is_scored_in_one_pass():
     config = config_of("randomized:rope")
     trainer = start(config)
-    assert method(trainer.model) == "one pass"
+    assert method(trainer.model, trainer.task) == "one pass"
     found = score(trainer.model, trainer.task, config, 5)
     assert (found.method, found.count, found.status) == ("one pass", 8, "ok")
     assert 0 <= found.exact <= found.token <= 1

@@ -96,14 +96,14 @@ def test_teacher_forcing_is_decoding_on_true_answers():
 
 def test_methods():
     for encoding, want in (("rope", "teacher-forced"), ("randomized:rope", "decoded")):
-        model = start(config_of("copy", encoding)).model
-        assert method(model) == want
+        model, task = start(config_of("copy", encoding)).model, tasks.make("copy")
+        assert method(model, task) == want
         config = config_of("copy", encoding, "eval.lengths=[4]")
-        assert score(model, tasks.make("copy"), config, 4).method == want
+        assert score(model, task, config, 4).method == want
     model.encoding.stochastic = False
-    assert method(model) == "teacher-forced"
+    assert method(model, task) == "teacher-forced"
     model.encoding.prefix_stable = False
-    assert method(model) == "decoded"
+    assert method(model, task) == "decoded"
 
 
 def test_beyond_the_table_there_is_no_score():

@@ -207,12 +207,11 @@ class Near(Task):
 
 def test_a_task_that_counts_more_as_right_is_decoded():
     trainer = trained("nope", "eval.lengths=[3]")
-    plain = trainer.task
-    task = type("Own", (Near, type(plain)), {})()
+    task = type("Own", (Near, type(trainer.task)), {})()
     config = config_of("nope", "eval.lengths=[3]")
     got = evaluate.score(trainer.model, task, config, 3)
     assert got.method == "decoded"
-    assert evaluate.method(trainer.model, plain) == "teacher-forced"
+    assert evaluate.method(trainer.model, trainer.task) == "teacher-forced"
 
 
 def test_the_tokens_of_an_answer_that_ends_early_count_as_without_a_window():
