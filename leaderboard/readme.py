@@ -63,7 +63,8 @@ def _intro(seeds: Sequence[Sequence[int]], tables: Sequence[Table], catalog: Cat
         "Reach: the longest test length, as a multiple of the training length, up to which at "
         f"least {100 * PASS:.0f} % of whole answers are right at every tested length, on average "
         f"over {span_text(counts)} seed{'s' * (counts != {1})}. 0: not even at the training "
-        f"length. ≥: at every tested length. {disclosure(tables, catalog)}"
+        "length. ≥: at every tested length. CPU s: training, the mean over seeds, the median over "
+        f"tasks. {disclosure(tables, catalog)}"
     ).strip()
 
 
