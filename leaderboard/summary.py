@@ -127,7 +127,7 @@ def _row(
     cells = tuple(_cell(length, seen, results, track) for length, seen in lengths)
     by_seed, note = _unseen(cells, len(done))
     if by_seed and first.config.train.draw == "instances":
-        notes.append(_of_all(cells))
+        notes += _of_all(cells, first.config.eval.samples)
     step, seeds = _step(cells), {run.seed for run in runs}
     beside = [cell.beside for cell in cells if not cell.seen and cell.beside is not None]
     reach, reach_open = _reach(cells, first.train_length) if done else (None, False)
@@ -162,11 +162,15 @@ def _row(
     )
 
 
-def _of_all(cells: Sequence[Cell]) -> str:
-    """Right answers over all unseen examples and seeds, as papers report a test set."""
-    correct = sum(cell.correct for cell in cells if not cell.seen)
-    count = sum(cell.count for cell in cells if not cell.seen)
-    return f"{100 * correct / count:.1f} % of all {count} unseen examples right"
+def _of_all(cells: Sequence[Cell], samples: int) -> list[str]:
+    """The share of all unseen instances, as papers report a test set; of none, where a length has
+    as many as are drawn of it, and may have more."""
+    unseen = [cell for cell in cells if not cell.seen and cell.seeds]
+    counts = [cell.count // len(cell.seeds) for cell in unseen]
+    if max(counts) >= samples:
+        return []
+    share = sum(cell.correct for cell in unseen) / sum(cell.count for cell in unseen)
+    return [f"whole answers: {100 * share:.1f} % of all {sum(counts)} unseen instances right"]
 
 
 def _cost(runs: Iterable[Record]) -> dict[str, Any]:

@@ -236,8 +236,8 @@ class Encoding(nn.Module):
 
         ctx.pos (1, S) -> (S, S) int64, or (S, S, values) float, a distribution over kinds of pairs.
         Pairs with equal phi are treated alike: where q and k are the same, so is the logit. None
-        where content decides, chance, or nothing but the causal mask. ctx has no text; it may have
-        `scale`, `relation` and `layer`.
+        where content decides, chance, or nothing but the causal mask. ctx has no text, no padding
+        and no cache; it may have `scale`, `relation` and `layer`.
         """
         return None
 

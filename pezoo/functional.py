@@ -70,9 +70,10 @@ def cursor_frequencies(
     raise ValueError(unknown("similarity", similarity, SIMILARITIES))
 
 
-def own_pairs(n: int) -> Tensor:
-    """(n, n) int64: a number of its own, i n + j, for every pair."""
-    return torch.arange(n * n).view(n, n)
+def own_pairs(pos: Tensor) -> Tensor:
+    """(S, S) int64: a number of its own for every pair of the positions pos (1, S)."""
+    n = pos.shape[1]
+    return torch.arange(n * n, device=pos.device).view(n, n)
 
 
 def at_least_float32(x: Tensor) -> Tensor:

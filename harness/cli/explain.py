@@ -169,6 +169,7 @@ def _verdict(task: Task, name: str) -> tuple[str, str, str] | None:
     from harness.theory.characterise import violation
     from pezoo.base import Encoding, PositionError, Shape
     from pezoo.registry import make
+    from pezoo.relation import RelationError
 
     size = _size(task, max(_scales(task, TESTED)))
     encoding = make(name, Shape(16, 2, 8, 1, size))
@@ -176,7 +177,7 @@ def _verdict(task: Task, name: str) -> tuple[str, str, str] | None:
         return None
     try:
         phi = {n: _phi(encoding, task, n) for n in _scales(task, TESTED)}
-    except (TaskError, PositionError) as error:
+    except (TaskError, PositionError, RelationError) as error:
         return name, "no", shorten(str(error).partition(":")[0], 37, placeholder=" ...")
     known = {n: p for n, p in phi.items() if p is not None}
     if len(known) < len(phi):
@@ -207,10 +208,11 @@ def _phi(encoding: Encoding, task: Task, n: int) -> Tensor | None:
     import torch
 
     from pezoo.context import Context
+    from pezoo.relation import relation_of
 
     scale = torch.tensor([n]) if encoding.needs_scale else None
     pos = torch.arange(_size(task, n))[None]
-    return encoding.prf(Context(pos=pos, scale=scale, relation=task.relation))
+    return relation_of(encoding, Context(pos=pos, scale=scale, relation=task.relation))
 
 
 def _declared(task: Task, n: int, *, hint: bool) -> Tensor:

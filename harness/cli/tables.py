@@ -67,7 +67,7 @@ def print_records(
 
 def _print_markdown(rows: Sequence[Row], words: Sequence[str]) -> None:
     test, *lines = map(markdown_text, verdicts(rows))
-    lines = [*map(markdown_text, words), *lines]
+    lines = [*map(markdown_text, [*words, *notes_text(rows)]), *lines]
     click.echo(f"### {rows[0].task} ({rows[0].protocol})\n\n{rows_as_markdown(rows)}\n\n{test}\n")
     click.echo("".join(f"- {line}\n" for line in lines), nl=False)
 
@@ -92,7 +92,7 @@ def _print_table(rows: Sequence[Row], lacks: Sequence[str], wide: bool) -> None:
     if not wide and (both or not whole):
         more = "length, interval and exact match" if both else "length and interval"
         notes.append(f"every {more}: --wide, or --format csv")
-    failures = [(row.label, seed, reason) for row in rows for seed, reason in row.failures]
+    failures = [(names[row.label], seed, reason) for row in rows for seed, reason in row.failures]
     failed = [f"{label}, seed {seed} failed: {reason}" for label, seed, reason in failures]
     for line in [*notes, *lacks, *verdicts(rows), *notes_text(rows, names), *failed]:
         click.echo(fill(shown(line), min(width, 120), subsequent_indent="  "))

@@ -69,6 +69,7 @@ def _check_build(config: RunConfig) -> None:
     from harness.training.optimiser import param_groups
     from harness.training.trainer import build
     from pezoo.context import Context
+    from pezoo.relation import relation_of
 
     try:
         # No optimiser: with it torch imports its compiler, and that Triton, for seconds.
@@ -76,8 +77,8 @@ def _check_build(config: RunConfig) -> None:
         param_groups(model)
         # Where the task has no relation of positions for an encoding that reads it, prf says so.
         hint = torch.ones(1, dtype=torch.long) if model.encoding.needs_scale else None
-        pos = torch.zeros(1, 1, dtype=torch.long)
-        model.encoding.prf(Context(pos=pos, scale=hint, relation=model.relation))
+        ctx = Context(pos=torch.arange(2)[None], scale=hint, relation=model.relation)
+        relation_of(model.encoding, ctx)
     except TaskError as error:
         raise TaskError(f"{config.label} cannot run on {config.task}: {error}") from error
     except ValueError:

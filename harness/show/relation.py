@@ -14,6 +14,7 @@ from leaderboard.relations import Relation
 from pezoo.base import Context, Encoding, Shape
 from pezoo.pictures import Axis, Picture
 from pezoo.registry import make
+from pezoo.relation import relation_of as phi_of
 
 RANKS = ("most probable", "second", "third")
 CAPTION = (
@@ -48,7 +49,7 @@ def relation_picture(model: Transformer, example: Example) -> list[Picture]:
         return []
     scale = torch.tensor([example.length]) if encoding.needs_scale else None
     ctx = Context(pos=torch.arange(tokens)[None], scale=scale, relation=model.relation)
-    every = [encoding.prf(replace(ctx, layer=layer)) for layer in range(len(model.blocks))]
+    every = [phi_of(encoding, replace(ctx, layer=layer)) for layer in range(len(model.blocks))]
     found = [phi for phi in every if phi is not None]
     if not found:
         return []
@@ -93,10 +94,10 @@ def relation_of(name: str) -> Relation | None:
     relation = tasks.make(f"copy(aligned={DIGITS})").relation
     scale = torch.tensor([DIGITS]) if encoding.needs_scale else None
     ctx = Context(pos=torch.arange(size)[None], scale=scale, relation=relation)
-    phi = encoding.prf(ctx)
+    phi = phi_of(encoding, ctx)
     if phi is None:
         return None
-    told = encoding.prf(replace(ctx, relation=None)) is None
+    told = phi_of(encoding, replace(ctx, relation=None)) is None
     learned = phi.is_floating_point()
     words = [
         UNTRAINED if learned else SITE,

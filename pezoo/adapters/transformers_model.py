@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import sys
 from dataclasses import replace
 from typing import Any
@@ -13,7 +14,7 @@ from transformers import DynamicCache, PreTrainedModel
 from transformers.cache_utils import DynamicLayer
 
 from pezoo.registry import entries
-from pezoo.spec import Spec
+from pezoo.spec import Spec, parse
 
 ROTATION = {"layout", "base", "scaling"}  # the options that a model's own rotation fills in
 PAIRS = {(-2.0, -3.0, 0.0, 1.0): "half", (-1.0, 0.0, -3.0, 2.0): "interleaved"}  # of 0, 1, 2, 3
@@ -82,10 +83,13 @@ def as_trained(spec: Spec, base: Any) -> Spec:
 
     Errors: ValueError where the encoding cannot turn as the model does.
     """
-    if spec.inner is not None:
-        return replace(spec, inner=as_trained(spec.inner, base))
     entry = entries().get(spec.name)
-    if entry is None or not {*(entry.options or ())} >= ROTATION or not hasattr(base, "rotary_emb"):
+    if entry is None or not hasattr(base, "rotary_emb"):
+        return spec
+    cls = entry.load()
+    if cls.wraps is not None:
+        return replace(spec, inner=as_trained(spec.inner or parse(cls.wraps), base))
+    if not {*inspect.signature(cls).parameters} >= ROTATION:
         return spec
     if any(not getattr(module, "use_rope", True) for module in base.modules()):
         raise ValueError(f"some layers of this model do not rotate, and {spec.name} turns in all")

@@ -30,7 +30,7 @@ class Scan(nn.Module):
     of tokens count (B,) or None for all T -> streams (B, T, C, d_pe), and what comes after.
     """
 
-    kernel: ClassVar[str]  # in pezoo.kernels
+    kernel: ClassVar[str] = ""  # in pezoo.kernels, for records
     source = "histogram"  # what `positions` reads, for captions
 
     def forward(

@@ -37,10 +37,10 @@ class Learned(Encoding):
         self.table = nn.Parameter(0.02 * torch.randn(self.max_len, shape.d_model))
 
     def prf(self, ctx: Context) -> Tensor:
-        n = ctx.pos.shape[1]
-        if self.max_len is not None and n > self.max_len:
-            raise PositionError(f"learned has rows for {self.max_len} positions, was asked for {n}")
-        return own_pairs(n)
+        last = int(ctx.pos.max())
+        if self.max_len is not None and last >= self.max_len:
+            raise PositionError(f"learned has rows for {self.max_len} positions, none for {last}")
+        return own_pairs(ctx.pos)
 
     def embed(self, x: Tensor, ctx: Context) -> Tensor:
         ctx.check_prepared()  # which is where positions beyond the table are refused

@@ -41,7 +41,7 @@ class Sinusoidal(Encoding):
         self.base = base
 
     def prf(self, ctx: Context) -> Tensor:
-        return own_pairs(ctx.pos.shape[1])
+        return own_pairs(ctx.pos)
 
     def embed(self, x: Tensor, ctx: Context) -> Tensor:
         return x + sinusoid(ctx.query_pos, self.shape.d_model, self.base).to(x.dtype)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from pezoo.context import Context
+from pezoo.relation import RelationError, relation_of
 from pezoo.testing.probe import Factory, build, context, relation, require, tokens
 
 TOLERANCE = 1e-5
@@ -14,15 +15,15 @@ def check_prf(factory: Factory) -> None:
     """Pairs of positions with equal `prf` get equal logits from equal queries and keys."""
     encoding, n = build(factory), 9
     scale = torch.tensor([n // 2])
-    phi = encoding.prf(Context(pos=torch.arange(n)[None], scale=scale, relation=relation))
+    try:
+        phi = relation_of(
+            encoding, Context(pos=torch.arange(n)[None], scale=scale, relation=relation)
+        )
+    except RelationError as error:
+        raise AssertionError(str(error)) from error
     if phi is None:
         return
     shape = encoding.shape
-    require(
-        phi.shape[:2] == (n, n) and phi.dim() == 2 + phi.is_floating_point(),
-        f"prf has the shape {tuple(phi.shape)} for {n} positions: expected ({n}, {n}) of int64, or "
-        f"({n}, {n}, values) of a distribution",
-    )
     if phi.is_floating_point():
         sums = phi.sum(-1)
         require(bool((sums - 1).abs().max() < TOLERANCE), "a distribution of prf does not sum to 1")
