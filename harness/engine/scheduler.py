@@ -8,9 +8,11 @@ ends them at once.
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import threading
+import time
 from abc import abstractmethod
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
@@ -96,6 +98,8 @@ class Jobs:
     deaths: Counter[int] = field(default_factory=Counter)
     died: dict[Job, list[int]] = field(default_factory=dict)  # of a job that still runs
     locked: set[int] = field(default_factory=set)
+    began: dict[Job, float] = field(default_factory=dict)
+    took: dict[tuple[str, str], float] = field(default_factory=dict)  # by task and encoding
     stopping: bool = False
 
     def run_all(self) -> None:
@@ -114,12 +118,28 @@ class Jobs:
         """Until everything is done: 0; or until a signal: its number."""
         while self.waiting or self.running:
             while self.waiting and len(set(self.running.values())) < self.most:
-                job = self.waiting.popleft()
+                job = self._next()
                 self.running |= dict.fromkeys(job, job)
+                self.began[job] = time.monotonic()
                 self.workers.start(job, [self.configs[run] for run in job])
             if number := self._wait(interrupt):
                 return number
         return 0
+
+    def _next(self) -> Job:
+        """The next job; of the last ones the longest, so that none runs on alone at the end."""
+        if len(self.waiting) > 2 * self.most:
+            return self.waiting.popleft()
+        job = max(self.waiting, key=self._expected)
+        self.waiting.remove(job)
+        return job
+
+    def _expected(self, job: Job) -> float:
+        """Seconds, as the same encoding last took on the same task; unknown counts as longest."""
+        return sum(self.took.get(self._kind(run), math.inf) for run in job)
+
+    def _kind(self, run: int) -> tuple[str, str]:
+        return self.configs[run].task, self.configs[run].encoding
 
     def _stop(self, interrupt: int) -> None:
         """Have every run saved; a further signal ends the wait."""
@@ -139,6 +159,8 @@ class Jobs:
         job: Job = ()
         if event.keys() & FINAL:
             job = self.running.pop(run, (run,))
+        if "record" in event and job in self.began:
+            self.took[self._kind(run)] = (time.monotonic() - self.began[job]) / len(job)
         if "died" in event:
             event = self._retry(job, run, event["died"])
         if job not in self.running.values():

@@ -2,6 +2,7 @@
 
 import signal
 from collections import deque
+from types import SimpleNamespace
 
 import pytest
 
@@ -107,3 +108,30 @@ def test_a_stack_that_dies_is_tried_as_one_and_at_last_run_by_run(matrix, tmp_pa
     assert workers.order[-2:] == [1, 2]
     assert (last[0], last[1]) == (DONE, DONE)
     assert last[2]["record"]["reason"] == "its process died 4 times, at last by SIGKILL"
+
+
+class Timed(Scripted):
+    """Workers whose runs take so many seconds, by encoding, on a clock of their own."""
+
+    def __init__(self, configs, seconds):
+        super().__init__()
+        self.configs, self.seconds, self.now, self.ends = configs, seconds, 0.0, {}
+
+    def start(self, runs, configs):
+        super().start(runs, configs)
+        self.ends[runs[0]] = self.now + self.seconds[self.configs[runs[0]].encoding]
+
+    def wait(self, interrupt):
+        run = min(self.ends, key=self.ends.get)
+        self.now = self.ends.pop(run)
+        self.busy.remove(run)
+        yield run, {"record": {"status": "done"}}
+
+
+def test_of_the_last_runs_the_longest_begin_first(tmp_path, monkeypatch):
+    configs = [SimpleNamespace(task="copy", encoding=name) for name in ("slow", "fast") * 3]
+    workers = Timed(configs, {"slow": 140.0, "fast": 30.0})
+    monkeypatch.setattr("harness.engine.scheduler.time.monotonic", lambda: workers.now)
+    last_events(workers, configs, tmp_path, 2, [(run,) for run in range(6)])
+    assert workers.order == [0, 1, 2, 4, 3, 5]
+    assert workers.now == 280  # in the order given it would be 310
