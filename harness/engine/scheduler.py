@@ -135,7 +135,12 @@ class Jobs:
         return job
 
     def _expected(self, job: Job) -> float:
-        """Seconds, as the same encoding last took on the same task; unknown counts as longest."""
+        """Seconds, as the same encoding last took on the same task; unknown counts as longest.
+
+        What another process had locked comes last.
+        """
+        if self.locked.intersection(job):
+            return -1.0
         return sum(self.took.get(self._kind(run), math.inf) for run in job)
 
     def _kind(self, run: int) -> tuple[str, str]:

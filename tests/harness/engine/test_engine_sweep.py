@@ -83,6 +83,15 @@ def test_a_run_that_is_held_is_tried_once_more_after_the_others(matrix, tmp_path
     assert workers.order == [0, 1, 2, 0]
 
 
+def test_one_that_is_held_waits_for_others_that_are_known(tmp_path):
+    configs = [SimpleNamespace(task="copy", encoding=name) for name in ("held", "a", "a", "a")]
+    held = {"busy": "another process is training it"}
+    workers = Scripted(r0=[dict(held), dict(DONE)], r1=[DONE], r2=[DONE], r3=[DONE])
+    plan = [(run,) for run in range(4)]
+    assert last_events(workers, configs, tmp_path, 1, plan)[0] == DONE
+    assert workers.order == [0, 1, 2, 3, 0]
+
+
 def test_a_full_disk_starts_nothing_more(matrix, tmp_path):
     workers = Scripted(r0=[{"error": "disk full", "halt": True}])
     last = last_events(workers, matrix(), tmp_path, 1)
