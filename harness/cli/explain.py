@@ -205,14 +205,9 @@ def _recovered(task: Task, phi: dict[int, Tensor]) -> str:
 
 
 def _phi(encoding: Encoding, task: Task, n: int) -> Tensor | None:
-    import torch
+    from pezoo.relation import relation_function
 
-    from pezoo.context import Context
-    from pezoo.relation import relation_of
-
-    scale = torch.tensor([n]) if encoding.needs_scale else None
-    pos = torch.arange(_size(task, n))[None]
-    return relation_of(encoding, Context(pos=pos, scale=scale, relation=task.relation))
+    return relation_function(encoding, _size(task, n), scale=n, relation=task.relation)
 
 
 def _declared(task: Task, n: int, *, hint: bool) -> Tensor:

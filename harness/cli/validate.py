@@ -62,23 +62,18 @@ def _check_compiler(device: str) -> None:
 
 
 def _check_build(config: RunConfig) -> None:
-    import torch
-
     from harness.runs.record import failure_reason
     from harness.tasks.base import TaskError
     from harness.training.optimiser import param_groups
     from harness.training.trainer import build
-    from pezoo.context import Context
-    from pezoo.relation import relation_of
+    from pezoo.relation import relation_function
 
     try:
         # No optimiser: with it torch imports its compiler, and that Triton, for seconds.
         model = build(config.replace(device="cpu"))[1]
         param_groups(model)
         # Where the task has no relation of positions for an encoding that reads it, prf says so.
-        hint = torch.ones(1, dtype=torch.long) if model.encoding.needs_scale else None
-        ctx = Context(pos=torch.arange(2)[None], scale=hint, relation=model.relation)
-        relation_of(model.encoding, ctx)
+        relation_function(model.encoding, 2, scale=1, relation=model.relation)
     except TaskError as error:
         raise TaskError(f"{config.label} cannot run on {config.task}: {error}") from error
     except ValueError:

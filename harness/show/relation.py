@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import torch
 from torch import Tensor
 
@@ -11,10 +9,10 @@ from harness import tasks
 from harness.model.transformer import Transformer
 from harness.show.examples import Example
 from leaderboard.relations import Relation
-from pezoo.base import Context, Encoding, Shape
+from pezoo.base import Encoding, Shape
 from pezoo.pictures import Axis, Picture
 from pezoo.registry import make
-from pezoo.relation import relation_of as phi_of
+from pezoo.relation import relation_function
 
 RANKS = ("most probable", "second", "third")
 CAPTION = (
@@ -47,9 +45,12 @@ def relation_picture(model: Transformer, example: Example) -> list[Picture]:
     encoding, tokens = model.encoding, example.inputs.shape[1]
     if type(encoding).prf is Encoding.prf:
         return []
-    scale = torch.tensor([example.length]) if encoding.needs_scale else None
-    ctx = Context(pos=torch.arange(tokens)[None], scale=scale, relation=model.relation)
-    every = [phi_of(encoding, replace(ctx, layer=layer)) for layer in range(len(model.blocks))]
+    every = [
+        relation_function(
+            encoding, tokens, scale=example.length, relation=model.relation, layer=layer
+        )
+        for layer in range(len(model.blocks))
+    ]
     found = [phi for phi in every if phi is not None]
     if not found:
         return []
@@ -92,12 +93,10 @@ def relation_of(name: str) -> Relation | None:
     if type(encoding).prf is Encoding.prf:
         return None
     relation = tasks.make(f"copy(aligned={DIGITS})").relation
-    scale = torch.tensor([DIGITS]) if encoding.needs_scale else None
-    ctx = Context(pos=torch.arange(size)[None], scale=scale, relation=relation)
-    phi = phi_of(encoding, ctx)
+    phi = relation_function(encoding, size, scale=DIGITS, relation=relation)
     if phi is None:
         return None
-    told = phi_of(encoding, replace(ctx, relation=None)) is None
+    told = relation_function(encoding, size, scale=DIGITS) is None
     learned = phi.is_floating_point()
     words = [
         UNTRAINED if learned else SITE,

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from pezoo.base import Context, Encoding, PositionError, Shape
+from pezoo.base import Context, Encoding, Shape
 from pezoo.functional import own_pairs
 from pezoo.registry import register
 
@@ -14,7 +14,7 @@ class Learned(Encoding):
 
     Formula: x_p + table[p].
 
-    Example: with max_len = 40, position 39 is the last one; position 40 is a PositionError, since
+    Example: with max_len = 40, position 39 is the last one; position 40 is a since
     no vector for it was ever trained.
 
     Shapes: x (B, T, D) -> the same; table (max_len, D), at the start N(0, 0.02^2) as in BERT and
@@ -37,9 +37,7 @@ class Learned(Encoding):
         self.table = nn.Parameter(0.02 * torch.randn(self.max_len, shape.d_model))
 
     def prf(self, ctx: Context) -> Tensor:
-        last = int(ctx.pos.max())
-        if self.max_len is not None and last >= self.max_len:
-            raise PositionError(f"learned has rows for {self.max_len} positions, none for {last}")
+        self.draw(ctx)  # which refuses positions beyond the table
         return own_pairs(ctx.pos)
 
     def embed(self, x: Tensor, ctx: Context) -> Tensor:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from pezoo.context import Context
-from pezoo.relation import RelationError, relation_of
+from pezoo.relation import RelationError, relation_function
 from pezoo.testing.probe import Factory, build, context, relation, require, tokens
 
 TOLERANCE = 1e-5
@@ -14,11 +13,8 @@ TOLERANCE = 1e-5
 def check_prf(factory: Factory) -> None:
     """Pairs of positions with equal `prf` get equal logits from equal queries and keys."""
     encoding, n = build(factory), 9
-    scale = torch.tensor([n // 2])
     try:
-        phi = relation_of(
-            encoding, Context(pos=torch.arange(n)[None], scale=scale, relation=relation)
-        )
+        phi = relation_function(encoding, n, scale=n // 2, relation=relation)
     except RelationError as error:
         raise AssertionError(str(error)) from error
     if phi is None:

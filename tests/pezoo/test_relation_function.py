@@ -6,20 +6,19 @@ import torch
 from pezoo.base import Context, Encoding, PositionError, Shape
 from pezoo.encodings.learned import Learned
 from pezoo.encodings.rope import RoPE
-from pezoo.relation import RelationError, relation_of
+from pezoo.relation import RelationError, relation_function
 
 SHAPE = Shape(d_model=16, n_heads=2, d_head=8, n_layers=1, train_len=6)
-CTX = Context(pos=torch.arange(6)[None])
 
 
 def told(phi):
     own = type("Own", (Encoding,), {"prf": lambda self, ctx: phi})
-    return relation_of(own(SHAPE), CTX)
+    return relation_function(own(SHAPE), 6)
 
 
 def test_what_has_the_form_is_passed_on():
-    assert relation_of(RoPE(SHAPE), CTX)[3, 1] == 2
-    assert relation_of(Encoding(SHAPE), CTX) is None
+    assert relation_function(RoPE(SHAPE), 6)[3, 1] == 2
+    assert relation_function(Encoding(SHAPE), 6) is None
     assert told(torch.full((6, 6, 4), 0.25)).shape == (6, 6, 4)
 
 
@@ -44,13 +43,13 @@ def test_a_prf_that_takes_no_context_is_named():
             return torch.zeros(n, n)
 
     with pytest.raises(RelationError, match=r"prf\(ctx\) of Old fails: TypeError"):
-        relation_of(Old(SHAPE), CTX)
+        relation_function(Old(SHAPE), 6)
 
 
 def test_positions_beyond_a_table_are_said_as_prepare_says_them():
     learned = Learned(SHAPE, max_len=6)
-    assert relation_of(learned, CTX).unique().numel() == 36
+    assert relation_function(learned, 6).unique().numel() == 36
     far = Context(pos=100 + torch.arange(3)[None])
-    for refuses in (learned.prepare, lambda ctx: relation_of(learned, ctx)):
+    for refuses in (learned.prepare, learned.prf):
         with pytest.raises(PositionError):
             refuses(far)

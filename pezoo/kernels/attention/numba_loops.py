@@ -124,7 +124,7 @@ def forward(
     x: Inputs, size: Sizes, y: Outputs, scratch: Scratch, like: Any, first: int, last: int
 ) -> None:
     """Attention of the heads first..last-1 -> y."""
-    s, long, step = opened(scratch, like, 0), ceil(size.keys), ceil(size.features)
+    s, long, step = opened(scratch, like), ceil(size.keys), ceil(size.features)
     terms = power_terms(load(s.edge, 0))
     for row in range(first, last):
         transpose(start_of(x.k, row, 0, size, like), x.k.row, size.keys, size.width, s.k_t)
@@ -209,7 +209,7 @@ def backward(
     last: int,
 ) -> None:  # fmt: skip
     """Gradients of the heads first..last-1 -> d."""
-    s, scale = opened(scratch, like, 0), size.scale
+    s, scale = opened(scratch, like), size.scale
     wide, step, long = ceil(size.width), ceil(size.features), ceil(size.keys)
     terms = power_terms(load(s.edge, 0))
     for row in range(first, last):

@@ -104,7 +104,7 @@ def forward(
     x: Inputs, eps: float, size: Sizes, out: int, first: int, end: int, scratch: int
 ) -> None:
     """The histograms of rows first..end-1 -> out (B T C L). Tensors come as addresses."""
-    inputs, lines, h = opened(x, eps, 0), pointer(scratch, eps), pointer(out, eps)
+    inputs, lines, h = opened(x, eps), pointer(scratch, eps), pointer(out, eps)
     for b in range(first // size.cursors, (end - 1) // size.cursors + 1):
         low, high = cursors_of(b, first, end, size)
         fill(lines, ARRAYS * width_of(size), 0 * splat(eps, load(lines, 0)))
@@ -136,7 +136,7 @@ def backward(
     scratch: int,
 ) -> None:  # fmt: skip
     """Gradients of the inputs of the rows -> d, from what `forward` gave and its gradient."""
-    inputs, grads, lines = opened(x, eps, 0), opened(d, eps, 0), pointer(scratch, eps)
+    inputs, grads, lines = opened(x, eps), opened(d, eps), pointer(scratch, eps)
     h, given, width = pointer(out, eps), pointer(grad, eps), width_of(size)
     for b in range(first // size.cursors, (end - 1) // size.cursors + 1):
         low, high = cursors_of(b, first, end, size)

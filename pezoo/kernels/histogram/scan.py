@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from importlib import import_module
 
 from torch import Tensor
 
-from pezoo.kernels.backends import choose
-from pezoo.kernels.histogram.reference import Copy
+from pezoo.kernels.backends import REFERENCE, choose
+from pezoo.kernels.histogram.reference import Copy, scan
+from pezoo.kernels.histogram.shares import shares
+from pezoo.vmap import Kernel
 
 
 def histogram_scan(
@@ -53,8 +54,11 @@ def histogram_scan(
     """
     check_inputs(reset, moves, gamma, state, eps, copy, one_sided)
     name = choose("histogram", reset, backend)
-    scan: Callable[..., Tensor] = import_module(f"pezoo.kernels.histogram.{name}").scan
-    return scan(reset, moves, gamma, state, eps, copy, one_sided)
+    if name == REFERENCE:
+        return scan(reset, moves, gamma, state, eps, copy, one_sided)
+    fused: type[Kernel] = import_module(f"pezoo.kernels.histogram.{name}").Scan
+    h: Tensor = fused.apply(*shares(reset, moves, gamma, state, copy), eps, one_sided)
+    return h
 
 
 def check_inputs(

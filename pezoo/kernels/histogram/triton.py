@@ -15,27 +15,12 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from pezoo.kernels.histogram.reference import Copy, grown
-from pezoo.kernels.histogram.shares import for_all_rows, shares
+from pezoo.kernels.histogram.reference import grown
+from pezoo.kernels.histogram.shares import for_all_rows
 from pezoo.vmap import Kernel
 
 
-def scan(
-    reset: Tensor,
-    moves: Tensor,
-    gamma: Tensor | None,
-    state: Tensor | None,
-    eps: float,
-    copy: Copy | None,
-    one_sided: bool,
-) -> Tensor:
-    """The same as `reference.scan`, without a second derivative."""
-    given = shares(reset, moves, gamma, state, copy)
-    h: Tensor = _Scan.apply(*given, eps, one_sided)
-    return h
-
-
-class _Scan(Kernel):
+class Scan(Kernel):
     """What `shares` gives, eps, one_sided -> h (B, T, C, L)."""
 
     by_rows = True

@@ -27,17 +27,17 @@ def pointer(typing: Any, address: Any, like: Any) -> Any:
 
 
 @intrinsic
-def opened(typing: Any, places: Any, like: Any, skip: Any) -> Any:
-    """A named tuple of addresses -> pointers, `skip` numbers further, of the type of `like`."""
+def opened(typing: Any, places: Any, like: Any) -> Any:
+    """A named tuple of addresses -> pointers to numbers of the type of `like`."""
 
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         kind = context.get_value_type(like).as_pointer()
         addresses = cgutils.unpack_tuple(builder, args[0], places.count)
-        pointers = [builder.gep(builder.inttoptr(x, kind), [args[2]]) for x in addresses]
+        pointers = [builder.inttoptr(x, kind) for x in addresses]
         return context.make_tuple(builder, signature.return_type, pointers)
 
     pointers = types.NamedUniTuple(types.CPointer(like), places.count, places.instance_class)
-    return pointers(places, like, _index(skip)), code
+    return pointers(places, like), code
 
 
 @intrinsic
