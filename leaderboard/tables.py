@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -22,6 +22,7 @@ from leaderboard.tuning import base, values_text
 PROTOCOL, TUNED, CHANGED, EARLIER = "protocol", "tuned", "changed", "earlier"
 
 Key = tuple[str, str, str]  # protocol, task, hash of the settings
+Ran = dict[str, dict[str, set[str]]]  # what: where, or on what: encodings
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,9 @@ class Table:
 
     `policy` says how the settings were chosen: the protocol's own; those of an earlier version of
     the protocol, or of the task; changed for all encodings alike; or tuned, for each encoding the
-    best cell of one grid, chosen on seeds set apart. `changes` are (setting, value here, the
+    best cell of one grid, chosen on seeds set apart. `warnings` are what weakens a comparison;
+    `kernels` what computed which encodings, where that differs: costs differ by it, results by
+    rounding. `changes` are (setting, value here, the
     protocol's value). `version` names an earlier version, `newer` counts those after it, and
     `about` is the description of the version that the runs had.
     """
@@ -40,6 +43,7 @@ class Table:
     rows: tuple[Row, ...]
     records: tuple[Record, ...]
     warnings: tuple[str, ...]
+    kernels: tuple[str, ...]
     policy: str
     changes: tuple[tuple[str, str, str], ...]
     version: str = ""
@@ -185,6 +189,7 @@ def _table(
         rows=tuple(rows),
         records=tuple(records),
         warnings=tuple(_warnings(records)),
+        kernels=tuple(_differing(_kernels(records))),
         policy=policy,
         changes=changes,
         version=version,
@@ -227,19 +232,35 @@ def _warnings(records: Sequence[Record]) -> Iterator[str]:
             found = {getattr(record, what) for record in done}
             if len(found - {None} if what == "data_hash" else found) > 1:
                 yield f"seed {seed}: {text}"
-    ran: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
+    ran: Ran = defaultdict(lambda: defaultdict(set))
     for record in records:
-        for what in ("device", "torch", "pezoo", "threads", "attention"):
+        for what in ("device", "torch", "pezoo", "threads"):
             ran[what][str(getattr(record.env, what))].add(record.encoding)
-        for operation, back_end in kernels_of(record):
-            ran[f"{operation} kernels"][back_end].add(record.encoding)
-    for what, found_in in ran.items():
-        if len(found_in) > 1:
-            named = (f"{value} ({_few(names)})" for value, names in sorted(found_in.items()))
-            yield f"runs differ in {what}: {', '.join(named)}"
+    yield from (f"runs differ in {line}" for line in _differing(ran))
+    for what, found_in in _kernels(records).items():
+        often = Counter(name for names in found_in.values() for name in names)
+        if twice := {name for name, times in often.items() if times > 1}:
+            yield f"runs of one encoding differ in {what}: {_few(twice)}"
     yield from _unlike_choices(records)
     if unclean := sum(record.env.dirty is not False for record in records):
         yield f"{unclean} of {len(records)} runs come from code that equals no known commit"
+
+
+def _kernels(records: Sequence[Record]) -> Ran:
+    ran: Ran = defaultdict(lambda: defaultdict(set))
+    for record in records:
+        if not isinstance(record.env.attention_ran, dict):  # an older record: what was chosen
+            ran["attention"][str(record.env.attention)].add(record.encoding)
+        for operation, back_end in kernels_of(record):
+            ran[f"{operation} kernels"][back_end].add(record.encoding)
+    return ran
+
+
+def _differing(ran: Ran) -> Iterator[str]:
+    for what, found_in in ran.items():
+        if len(found_in) > 1:
+            named = (f"{value} ({_few(names)})" for value, names in sorted(found_in.items()))
+            yield f"{what}: {', '.join(named)}"
 
 
 def _few(names: set[str]) -> str:

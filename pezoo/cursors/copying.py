@@ -30,9 +30,9 @@ class CopyBranch(nn.Module):
         p_copy(t, .) = softmax([<q_t, k_0>, ..., <q_t, k_{t-1}>] / sqrt(WIDTH), null_t)
 
     q reads the token and the controller's features, k the token; `null` starts at 4, so that
-    copies start rare. Token number j (from 0) stands at offset j + 1, where a cursor stands that
-    only ever counts: the matching key cursors are fixed to that. Snapped, it is certain: the
-    likeliest, and the first of those that are equally likely.
+    copies start rare on short texts. Token number j (from 0) stands at offset j + 1, where a
+    cursor stands that only ever counts: the matching key cursors are fixed to that. Snapped, it is
+    certain: the likeliest, and the first of those that are equally likely.
     """
 
     def __init__(self, width: int, size: int, cursors: int) -> None:

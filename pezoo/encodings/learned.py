@@ -14,8 +14,8 @@ class Learned(Encoding):
 
     Formula: x_p + table[p].
 
-    Example: with max_len = 40, position 39 is the last one; position 40 is a since
-    no vector for it was ever trained.
+    Example: with max_len = 40, position 39 is the last one; position 40 raises
+    PositionError, since no vector for it was ever trained.
 
     Shapes: x (B, T, D) -> the same; table (max_len, D), at the start N(0, 0.02^2) as in BERT and
     GPT-2.

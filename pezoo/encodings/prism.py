@@ -73,7 +73,8 @@ class PRISM(CursorEncoding):
     Errors: ValueError without ctx.x or for an option out of range.
 
     Paper: Lee 2025, "Position as Probability", Sections 5-6, Algorithms 1-4. How cursors are
-    spread over layers and eps are not given there: each layer has its own cursors, eps is 1e-8.
+    spread over layers, eps, where mu, alpha and the copy branch start and how the GRU's W_hh does
+    are not given there: each layer has its own cursors, eps is 1e-8, W_hh starts orthogonal.
     Deviation: there all actions start equally likely (Figure 11; reset_bias=0, key_bias=0), here
     resets start rare and key cursors count tokens. Noise, gate_scale, "geometric", the gate
     networks but "gru", stride, top_weight and the mode are ours. alpha has an AdamW group of its

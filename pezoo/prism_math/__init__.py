@@ -1,6 +1,6 @@
 """What PRISM's paper says about its histograms, as functions: for tests, plots and readers.
 
-Nothing here runs in training. Gates are those of `pezoo.kernels.histogram.Gates` for one cursor.
+Nothing here runs in training. Gates are those of one cursor, as in `pezoo.kernels.histogram`.
 
     transition.py    M_t, the matrix of one move                            Sections 5.1, 5.1.2
     displacement.py  how far a cursor moves: Equations 3 to 6               Sections 5.0.2, 5.1.1

@@ -357,21 +357,18 @@ def test_rows_that_ran_on_different_kernels_are_named(record):
     fused = ran("rope", kernels={"layer": "numba"})
     plain = ran("alibi", kernels={})
     scan, other = (ran("prism", s, kernels={"scan": b}) for s, b in enumerate(("numba", "triton")))
-    for runs, warnings in (
-        ((plain, scan), ()),  # only prism has a scan
-        ((fused, plain), ("runs differ in layer kernels: numba (rope), torch (alibi)",)),
-        ((fused, ran("alibi")), ()),  # nothing recorded
-        ((scan, other), ("runs differ in scan kernels: numba (prism), triton (prism)",)),
-        (
-            (fused, scan, other),
-            (
-                "runs differ in layer kernels: numba (rope), torch (prism)",
-                "runs differ in scan kernels: numba (prism), triton (prism)",
-            ),
-        ),
+    layers = "layer kernels: numba (rope), torch ({})"
+    scans = "scan kernels: numba (prism), triton (prism)"
+    twice = ("runs of one encoding differ in scan kernels: prism",)
+    for runs, kernels, warnings in (
+        ((plain, scan), (), ()),  # only prism has a scan
+        ((fused, plain), (layers.format("alibi"),), ()),
+        ((fused, ran("alibi")), (), ()),  # nothing recorded
+        ((scan, other), (scans,), twice),
+        ((fused, scan, other), (layers.format("prism"), scans), twice),
     ):
         (table,) = tables(runs)
-        assert table.warnings == warnings
+        assert (table.kernels, table.warnings) == (kernels, warnings)
 
 
 def test_attention_that_ran_differently_is_named(record):
@@ -381,11 +378,9 @@ def test_attention_that_ran_differently_is_named(record):
 
     one, other = ran("rope", ["numba"], ["numba"]), ran("t5", ["numba", "sdpa math"], ["numba"])
     (table,) = tables([one, other])
-    assert table.warnings == (
-        "runs differ in training attention kernels: numba (rope), numba with sdpa math (t5)",
-    )
+    assert table.kernels == ("training attention kernels: numba (rope), numba with sdpa math (t5)",)
     (table,) = tables([one, record("t5")])  # an older record does not say
-    assert table.warnings == ()
+    assert (table.kernels, table.warnings) == ((), ())
 
 
 @pytest.mark.parametrize("kernels", ["text", ["numba"], 3, {"scan": {"a": [1]}}])
