@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, TypedDict, Unpack
 
 import torch
 from torch import Tensor, nn
@@ -27,6 +27,7 @@ __all__ = [
     "Memo",
     "Pairs",
     "ParamGroup",
+    "Plan",
     "PositionError",
     "Relation",
     "Shape",
@@ -96,6 +97,19 @@ class Columns(NamedTuple):
     k: Tensor
 
 
+class Plan(TypedDict, total=False):
+    """What a model may say to `Encoding.draw`; what is left out or None is usual.
+
+    generator  where to draw from (torch's own)
+    length     tokens planned for the whole sequence while decoding (S)
+    progress   of training, from 0 to 1 (1)
+    """
+
+    generator: torch.Generator | None
+    length: int | None
+    progress: float | None
+
+
 class Encoding(nn.Module):
     """A positional encoding. As it stands it encodes nothing (NoPE).
 
@@ -136,21 +150,12 @@ class Encoding(nn.Module):
         super().__init__()
         self.shape = shape
 
-    def draw(
-        self,
-        ctx: Context,
-        *,
-        generator: torch.Generator | None = None,
-        length: int | None = None,
-        progress: float | None = None,
-    ) -> dict[str, Tensor]:
+    def draw(self, ctx: Context, **plan: Unpack[Plan]) -> dict[str, Tensor]:
         """All that is random in a pass, and all checks that need values; `prepare` calls it.
 
-        A model calls it itself, and puts the result into ctx.drawn, to say more: the `generator` to
-        draw from (None is torch's own), the `length` planned for the whole sequence while decoding
-        (None is S), the `progress` of training from 0 to 1 (None is 1). Tensors with two axes or
-        more are (B|1, T, ...), an entry for each new token; (n,) and () serve the whole batch.
-        Names are the encoding's own, such as "randomized.table".
+        A model calls it itself, and puts the result into ctx.drawn, to say more: its `Plan`.
+        Tensors with two axes or more are (B|1, T, ...), an entry for each new token; (n,) and ()
+        serve the whole batch. Names are the encoding's own, such as "randomized.table".
 
         Errors: PositionError for positions or a length that it cannot represent.
         """
@@ -212,14 +217,16 @@ class Encoding(nn.Module):
         """Added to the logits; broadcasts to (B, H, T, S). q and k come from `transform`."""
         return None
 
-    def fast_bias(
-        self, q: Tensor, k: Tensor, ctx: Context, form: type[Pairs] | type[Columns]
-    ) -> Pairs | Columns | None:
-        """The same bias in the form that a fused kernel can use, which then never holds (T, S).
+    def bias_pairs(self, q: Tensor, k: Tensor, ctx: Context) -> Pairs | None:
+        """The same bias in factors, so that a fused kernel never holds (B, H, T, S).
 
-        None where there is none in this form, for these positions or sizes, or where it does not
-        pay: `bias` is used.
+        None where there are none, for these positions or sizes, or where they do not pay: `bias`
+        is used.
         """
+        return None
+
+    def bias_columns(self, q: Tensor, k: Tensor, ctx: Context) -> Columns | None:
+        """The same bias as further columns of q and k, for any kernel; None as in `bias_pairs`."""
         return None
 
     def weights(self, logits: Tensor, ctx: Context) -> Tensor | None:

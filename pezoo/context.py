@@ -115,19 +115,6 @@ class Context:
             )
         return self.scale
 
-    def keys_of(self, x: Tensor, heads: int, d_head: int, reader: str) -> Tensor:
-        """(V, H, K): what the layer's projection to keys makes of V vectors x (V, D).
-
-        Groups of heads that share their keys share these. Errors: ValueError without `w_key`.
-        """
-        if self.w_key is None:
-            raise ValueError(
-                f"{reader} adds to the input of the projection to keys: give the hooks "
-                "ctx.at(layer, x, w_key), w_key (K times heads, D) its weight"
-            )
-        keys: Tensor = (x @ self.w_key.to(x.dtype).mT).view(len(x), -1, d_head)  # (V, G, K)
-        return keys.repeat_interleave(heads // keys.shape[1], 1)
-
     @property
     def batch(self) -> int:
         """B, as far as this context tells: without x and ids, the rows of pos."""

@@ -6,7 +6,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import embedding
 
+from pezoo.base import Context, Shape
 from pezoo.spec import unknown
 from pezoo.vmap import stacked
 
@@ -68,6 +70,26 @@ def cursor_frequencies(
     if similarity == "laplacian":
         return torch.tan(math.pi / 2 * share) / bandwidth
     raise ValueError(unknown("similarity", similarity, SIMILARITIES))
+
+
+def key_vectors(x: Tensor, ctx: Context, shape: Shape, reader: str) -> Tensor:
+    """(V, H, K): W_K x / sqrt(K), what V vectors x (V, D) add to the logits through a layer's keys.
+
+    Groups of heads that share their keys share these. Errors: ValueError without ctx.w_key.
+    """
+    if ctx.w_key is None:
+        raise ValueError(
+            f"{reader} adds to the input of the projection to keys: give the hooks "
+            "ctx.at(layer, x, w_key), w_key (K times heads, D) its weight"
+        )
+    keys = x / math.sqrt(shape.d_head) @ ctx.w_key.to(x.dtype).mT
+    keys = keys.view(len(x), -1, shape.d_head)  # (V, G, K)
+    return keys.repeat_interleave(shape.n_heads // keys.shape[1], 1)
+
+
+def picked(rows: Tensor, index: Tensor) -> Tensor:
+    """rows[index] of rows (n, H, K), by a table lookup: (B|1, T, S, H, K)."""
+    return embedding(index, rows.flatten(1)).view(*index.shape, *rows.shape[1:])
 
 
 def own_pairs(pos: Tensor) -> Tensor:

@@ -80,7 +80,7 @@ def attend(
         ran.add(backend)
     if backend == "numba":
         return numba.attend(q, k, v, bias, seen, scale)
-    assert not isinstance(bias, Pairs)  # which `_fast_bias` asks for where numba runs alone
+    assert not isinstance(bias, Pairs)  # which `_bias_form` asks for where numba runs alone
     if backend == "eager":
         return eager.attend(q, k, v, bias, seen, scale, lambda z: encoding.weights(z, ctx))
     if bias is not None:
@@ -147,7 +147,7 @@ def _with_bias(
     encoding: Encoding, q: Tensor, k: Tensor, ctx: Context, backend: str
 ) -> tuple[Tensor, Tensor, Tensor | Pairs | None]:
     """q and k, which columns widen, and what is added to the logits otherwise; all of one dtype."""
-    fast = _fast_bias(encoding, q, k, ctx, backend)
+    fast = _bias_form(encoding, q, k, ctx, backend)
     if isinstance(fast, Columns):
         return fast.q.to(q.dtype), fast.k.to(q.dtype), None
     if isinstance(fast, Pairs):
@@ -156,15 +156,14 @@ def _with_bias(
     return q, k, None if bias is None else bias.to(q.dtype)
 
 
-def _fast_bias(
+def _bias_form(
     encoding: Encoding, q: Tensor, k: Tensor, ctx: Context, backend: str
 ) -> Pairs | Columns | None:
-    """The first form that the backend can use, and that the encoding has."""
-    forms: list[type[Pairs] | type[Columns]] = [] if backend == "eager" else [Columns]
+    """A form that the backend can use, where the encoding has one."""
+    fast = None
     if backend == "numba" and len(q) >= q.shape[-1]:  # else pairs are no fewer numbers than a bias
-        forms.insert(0, Pairs)
-    found = (encoding.fast_bias(q, k, ctx, form) for form in forms)
-    return next((fast for fast in found if fast is not None), None)
+        fast = encoding.bias_pairs(q, k, ctx)
+    return encoding.bias_columns(q, k, ctx) if fast is None and backend != "eager" else fast
 
 
 def attention_mask(ctx: Context) -> Tensor:

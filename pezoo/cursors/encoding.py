@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Unpack
 
 import torch
 from einops import rearrange
 from torch import Tensor, nn
 
-from pezoo.base import Context, Encoding, ParamGroup, Shape
+from pezoo.base import Context, Encoding, ParamGroup, Plan, Shape
 from pezoo.cursors.documents import DOCUMENTS, by_document, documents
 from pezoo.cursors.layer import CursorLayer, Scan, tokens_first
 from pezoo.cursors.memory import Memory
@@ -51,14 +51,7 @@ class CursorEncoding(Encoding):
         weight = torch.full(sizes, options.top_weight) if options.top_weight else None
         self.top_weight = None if weight is None else nn.Parameter(weight)
 
-    def draw(
-        self,
-        ctx: Context,
-        *,
-        generator: torch.Generator | None = None,
-        length: int | None = None,
-        progress: float | None = None,
-    ) -> dict[str, Tensor]:
+    def draw(self, ctx: Context, **plan: Unpack[Plan]) -> dict[str, Tensor]:
         """The cursors' noise, and where rows may hold less than all tokens, an order of the new."""
         memory, earlier = self.memory(0, ctx), ctx.pos.shape[1] - ctx.new
         marks = memory.crop(earlier).marks if earlier else ()
@@ -66,9 +59,10 @@ class CursorEncoding(Encoding):
         drawn = super().draw(ctx) | documents(ctx, read)
         if len(ctx.pos) > 1 or bool((ctx.pos < 0).any()):
             drawn |= tokens_first(ctx.query_pos)
+        progress = plan.get("progress")
         ramp = 1.0 if progress is None else min(1.0, 2 * progress)
         for layer in self._cursor_layers():
-            drawn |= layer.noise((ctx.batch, ctx.new), ramp, generator)
+            drawn |= layer.noise((ctx.batch, ctx.new), ramp, plan.get("generator"))
         return drawn
 
     def prepare(self, ctx: Context) -> Context:

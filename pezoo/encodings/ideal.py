@@ -4,9 +4,9 @@ import math
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import embedding
 
-from pezoo.base import Columns, Context, Encoding, Pairs, Shape
+from pezoo.base import Context, Encoding, Pairs, Shape
+from pezoo.functional import key_vectors, picked
 from pezoo.registry import register
 
 
@@ -65,20 +65,13 @@ class Ideal(Encoding):
         phi = self.phi(ctx)[:, None].expand(len(q), q.shape[1], -1, -1)
         return scores.gather(-1, phi)
 
-    def fast_bias(
-        self, q: Tensor, k: Tensor, ctx: Context, form: type[Pairs] | type[Columns]
-    ) -> Pairs | None:
-        phi = self.phi(ctx) if form is Pairs else None
-        if phi is None or len(phi) > 1:
-            return None
-        vectors = self._vectors(q.dtype, ctx)
-        rows = embedding(phi, vectors.flatten(1)).view(*phi.shape, *vectors.shape[1:])
-        return Pairs(q, rows)
+    def bias_pairs(self, q: Tensor, k: Tensor, ctx: Context) -> Pairs | None:
+        phi = self.phi(ctx)
+        return Pairs(q, picked(self._vectors(q.dtype, ctx), phi)) if len(phi) == 1 else None
 
     def _vectors(self, dtype: torch.dtype, ctx: Context) -> Tensor:
         """W_K P / sqrt(K), (values, H, K)."""
-        p = self.p[ctx.layer].to(dtype) / math.sqrt(self.shape.d_head)
-        return ctx.keys_of(p, self.shape.n_heads, self.shape.d_head, self.name)
+        return key_vectors(self.p[ctx.layer].to(dtype), ctx, self.shape, self.name)
 
 
 @register("ideal_sh")

@@ -8,8 +8,8 @@ from einops import rearrange
 from torch import Tensor, nn
 from torch.nn.functional import embedding, gelu
 
-from pezoo.base import Columns, Context, Encoding, Pairs, Shape
-from pezoo.functional import at_least_float32, inverse_frequencies
+from pezoo.base import Context, Encoding, Pairs, Shape
+from pezoo.functional import at_least_float32, inverse_frequencies, key_vectors
 from pezoo.registry import register
 from pezoo.spec import unknown
 
@@ -111,10 +111,8 @@ class LBPE(Encoding):
         kinds = torch.einsum("bhtk,vhk->bhtv", q, self._vectors(q.dtype, ctx))
         return torch.einsum("bhtv,btsv->bhts", kinds, phi)
 
-    def fast_bias(
-        self, q: Tensor, k: Tensor, ctx: Context, form: type[Pairs] | type[Columns]
-    ) -> Pairs | None:
-        if form is not Pairs or self.form != "key":
+    def bias_pairs(self, q: Tensor, k: Tensor, ctx: Context) -> Pairs | None:
+        if self.form != "key":
             return None
         phi = self.phi(ctx).to(q.dtype)
         if len(phi) > 1:
@@ -124,8 +122,7 @@ class LBPE(Encoding):
 
     def _vectors(self, dtype: torch.dtype, ctx: Context) -> Tensor:
         """W_K P / sqrt(K), (values, H, K)."""
-        p = self.p[ctx.layer].to(dtype) / math.sqrt(self.shape.d_head)
-        return ctx.keys_of(p, self.shape.n_heads, self.shape.d_head, self.name)
+        return key_vectors(self.p[ctx.layer].to(dtype), ctx, self.shape, self.name)
 
     def _turned(self, q: Tensor, k: Tensor, phi: Tensor) -> Tensor:
         """(B, H, T, S) ((sum_v phi_v R_v - 1) q_i) k_j / sqrt(K), pair by pair of K."""

@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Unpack
 
 import torch
 from torch import Tensor
 
-from pezoo.base import Columns, Context, Encoding, Pairs, ParamGroup, PositionError, Shape
+from pezoo.base import Columns, Context, Encoding, Pairs, ParamGroup, Plan, PositionError, Shape
 from pezoo.pictures import Picture
 from pezoo.registry import register
 
@@ -84,28 +85,21 @@ class Randomized(Encoding):
         for claim in ("prefix_stable", "needs_scale", "causal_only", "order_blind", "modes"):
             setattr(self, claim, getattr(self.inner, claim))
 
-    def draw(
-        self,
-        ctx: Context,
-        *,
-        generator: torch.Generator | None = None,
-        length: int | None = None,
-        progress: float | None = None,
-    ) -> dict[str, Tensor]:
+    def draw(self, ctx: Context, **plan: Unpack[Plan]) -> dict[str, Tensor]:
         super().draw(ctx)
         last = ctx.ask(ctx.pos.max()) + 1
         table = ctx.memo.get(TABLE)
         if table is None:
             columns = 0 if ctx.packed else ctx.ask(ctx.key_mask.any(0).sum())
-            table = ctx.memo[TABLE] = self.table(max(length or 0, last, columns), generator)
+            size = max(plan.get("length") or 0, last, columns)
+            table = ctx.memo[TABLE] = self.table(size, plan.get("generator"))
         if last > len(table):
             raise PositionError(
                 f"randomized drew {len(table)} positions for this sequence, which now has {last}: "
                 f"give draw the final length before the first step"
             )
         inner = self._inner_ctx(ctx, table.to(ctx.pos.device))
-        drawn = self.inner.draw(inner, generator=generator, length=length, progress=progress)
-        return {TABLE: table, **drawn}
+        return {TABLE: table, **self.inner.draw(inner, **plan)}
 
     def table(self, n: int, generator: torch.Generator | None = None) -> Tensor:
         """(n,) int64, ascending if sorted: n of 0..L-1, or 0 and n-1 of 1..L-1."""
@@ -148,10 +142,11 @@ class Randomized(Encoding):
         ctx.check_prepared()
         return self.inner.bias(q, k, ctx)
 
-    def fast_bias(
-        self, q: Tensor, k: Tensor, ctx: Context, form: type[Pairs] | type[Columns]
-    ) -> Pairs | Columns | None:
-        return self.inner.fast_bias(q, k, ctx, form)
+    def bias_pairs(self, q: Tensor, k: Tensor, ctx: Context) -> Pairs | None:
+        return self.inner.bias_pairs(q, k, ctx)
+
+    def bias_columns(self, q: Tensor, k: Tensor, ctx: Context) -> Columns | None:
+        return self.inner.bias_columns(q, k, ctx)
 
     def weights(self, logits: Tensor, ctx: Context) -> Tensor | None:
         return self.inner.weights(logits, ctx)

@@ -11,6 +11,7 @@ from pezoo.functional import (
     distinct,
     has_float64,
     inverse_frequencies,
+    picked,
     sinusoid,
 )
 from pezoo.registry import register
@@ -65,17 +66,13 @@ class Relative(Encoding):
         rows, index = self._rows(q.dtype, ctx)
         return _scores(self._reader(q, ctx), rows, index)
 
-    def fast_bias(
-        self, q: Tensor, k: Tensor, ctx: Context, form: type[Pairs] | type[Columns]
-    ) -> Pairs | Columns | None:
-        if form is Columns:
-            return self._columns(q, k, ctx)
+    def bias_pairs(self, q: Tensor, k: Tensor, ctx: Context) -> Pairs | None:
         if len(ctx.pos) > 1:
             return None
         rows, index = self._rows(q.dtype, ctx)
-        return Pairs(self._reader(q, ctx), _picked(rows, index))
+        return Pairs(self._reader(q, ctx), picked(rows, index))
 
-    def _columns(self, q: Tensor, k: Tensor, ctx: Context) -> Columns | None:
+    def bias_columns(self, q: Tensor, k: Tensor, ctx: Context) -> Columns | None:
         """D columns more: sin(i - j) = sin i cos j - cos i sin j, and so on for the cosine."""
         if ctx.distances is not None or q.shape[2] < self.shape.d_model:
             return None  # distances that are no differences; fewer queries than columns
@@ -121,9 +118,4 @@ def _scores(q: Tensor, rows: Tensor, index: Tensor) -> Tensor:
         scores = torch.einsum("bhtk,nhk->bhtn", q, rows)
         return scores.gather(-1, index[:, None].expand(batch, heads, -1, -1))
     # a batch of one broadcasts
-    return torch.einsum("bhtk,btshk->bhts", q, _picked(rows, index))
-
-
-def _picked(rows: Tensor, index: Tensor) -> Tensor:
-    """rows[index], (B|1, T, S, H, K)."""
-    return nn.functional.embedding(index, rows.flatten(1)).view(*index.shape, *rows.shape[1:])
+    return torch.einsum("bhtk,btshk->bhts", q, picked(rows, index))

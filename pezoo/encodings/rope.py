@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Unpack
+
 import torch
 from einops import rearrange
 from torch import Tensor
 
 from pezoo import rope_scaling
-from pezoo.base import Context, Encoding, Shape
+from pezoo.base import Context, Encoding, Plan, Shape
 from pezoo.functional import at_least_float32, inverse_frequencies
 from pezoo.registry import register
 from pezoo.spec import unknown
@@ -100,16 +102,10 @@ class RoPE(Encoding):
         self.prefix_stable = self.relative = not self.reads_length
         self.order_blind = drop < 1
 
-    def draw(
-        self,
-        ctx: Context,
-        *,
-        generator: torch.Generator | None = None,
-        length: int | None = None,
-        progress: float | None = None,
-    ) -> dict[str, Tensor]:
+    def draw(self, ctx: Context, **plan: Unpack[Plan]) -> dict[str, Tensor]:
         drawn = super().draw(ctx)
         if self.drop < 1:
+            progress = plan.get("progress")
             drawn[TURN] = torch.tensor(float(progress is not None and progress < self.drop))
         return drawn
 

@@ -5,7 +5,8 @@ import math
 import torch
 from torch import Tensor, nn
 
-from pezoo.base import Columns, Context, Encoding, Pairs, Shape
+from pezoo.base import Context, Encoding, Pairs, Shape
+from pezoo.functional import picked
 from pezoo.registry import register
 
 
@@ -55,14 +56,11 @@ class Shaw(Encoding):
         scores = torch.einsum("bhtk,nhk->bhtn", q, table)  # n = 2c+1
         return scores.gather(-1, row[:, None].expand(*q.shape[:2], -1, -1))
 
-    def fast_bias(
-        self, q: Tensor, k: Tensor, ctx: Context, form: type[Pairs] | type[Columns]
-    ) -> Pairs | None:
-        if form is not Pairs or len(ctx.pos) > 1:
+    def bias_pairs(self, q: Tensor, k: Tensor, ctx: Context) -> Pairs | None:
+        if len(ctx.pos) > 1:
             return None
         row, table = self._rows(q.dtype, ctx)
-        rows = nn.functional.embedding(row, table.flatten(1)).view(*row.shape, *table.shape[1:])
-        return Pairs(q, rows)
+        return Pairs(q, picked(table, row))
 
     def _rows(self, dtype: torch.dtype, ctx: Context) -> tuple[Tensor, Tensor]:
         """The row (B|1, T, S) of the table for each pair, and the table over sqrt(K) (n, H, K)."""

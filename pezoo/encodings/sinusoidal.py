@@ -1,11 +1,12 @@
 """Sinusoidal absolute positions, plain and shifted at random in training."""
 
 from dataclasses import replace
+from typing import Unpack
 
 import torch
 from torch import Tensor
 
-from pezoo.base import Context, Encoding, Shape
+from pezoo.base import Context, Encoding, Plan, Shape
 from pezoo.functional import inverse_frequencies, own_pairs, sinusoid
 from pezoo.registry import register
 
@@ -75,17 +76,11 @@ class ShiftedSinusoidal(Sinusoidal):
             raise ValueError(f"span must be at least 1, was {span}")
         self.span = span
 
-    def draw(
-        self,
-        ctx: Context,
-        *,
-        generator: torch.Generator | None = None,
-        length: int | None = None,
-        progress: float | None = None,
-    ) -> dict[str, Tensor]:
+    def draw(self, ctx: Context, **plan: Unpack[Plan]) -> dict[str, Tensor]:
         drawn = super().draw(ctx)
         if self.training:
             most = max(0, self.span - ctx.pos.shape[1])
+            generator = plan.get("generator")
             drawn[OFFSET] = torch.randint(most + 1, (), generator=generator, device="cpu")
         return drawn
 

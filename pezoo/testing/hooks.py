@@ -107,7 +107,7 @@ def _check_bias_shape(bias: Tensor, size: tuple[int, int, int, int]) -> None:
 
 
 def check_bias_forms(factory: Factory) -> None:
-    """Where `fast_bias` gives the bias too, it is `bias`, values and gradients."""
+    """Where `bias_pairs` and `bias_columns` give the bias too, it is `bias`, with its gradients."""
     encoding, (b, s) = build(factory, Shape(12, 3, 4, 2, 40)).double(), (2, 14)
     generator = torch.Generator().manual_seed(4)
     shared, own = torch.arange(s)[None], torch.arange(s).clamp(max=9) + torch.tensor([[0], [5]])
@@ -147,16 +147,14 @@ def _other_forms(
 ) -> Iterator[tuple[str, Tensor, float]]:
     """Name, bias and tolerance of each that the encoding gives: sinusoids are float32."""
     (b, h, t, _), s = q.shape, k.shape[2]
-    pairs = encoding.fast_bias(q, k, ctx, Pairs)
+    pairs = encoding.bias_pairs(q, k, ctx)
     if pairs is not None:
-        _is("fast_bias", pairs, Pairs)
-        assert isinstance(pairs, Pairs)
+        _is("bias_pairs", pairs, Pairs)
         _check_pairs_shape(pairs, (b, h, t, s))
         yield "Pairs", pairs.dense(), 1e-9
-    wide = encoding.fast_bias(q, k, ctx, Columns)
+    wide = encoding.bias_columns(q, k, ctx)
     if wide is not None:
-        _is("fast_bias", wide, Columns)
-        assert isinstance(wide, Columns)
+        _is("bias_columns", wide, Columns)
         sizes = [tuple(x.shape) for x in wide]
         require(
             sizes[0][:3] == (b, h, t) and sizes[1] == (b, h, s, sizes[0][-1]),

@@ -8,7 +8,6 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from pezoo.base import Columns, Pairs
 from pezoo.testing.probe import Factory, build, close, context, require, run, stream, tokens
 
 _T = TypeVar("_T")
@@ -35,8 +34,8 @@ def check_inputs(factory: Factory) -> None:
         wide = _leaves("transform", given, lambda: encoding.transform(q, k, ctx))
         given |= {"q": wide[0], "k": wide[1]}
         _leaves("bias", given, lambda: encoding.bias(*wide, ctx))
-        _leaves("fast_bias", given, lambda: encoding.fast_bias(*wide, ctx, Pairs))
-        _leaves("fast_bias", given, lambda: encoding.fast_bias(*wide, ctx, Columns))
+        _leaves("bias_pairs", given, lambda: encoding.bias_pairs(*wide, ctx))
+        _leaves("bias_columns", given, lambda: encoding.bias_columns(*wide, ctx))
         _leaves("weights", given, lambda: encoding.weights(logits, ctx))
 
 

@@ -123,41 +123,38 @@ class InFactors(Encoding):
     def bias(self, q, k, ctx):
         return torch.einsum("bhtk,btshk->bhts", q, self.rows(q, ctx))
 
-    def fast_bias(self, q, k, ctx, form):
-        return self.pairs(q, k, ctx) if form is Pairs else None
-
-    def pairs(self, q, k, ctx):
+    def bias_pairs(self, q, k, ctx):
         return Pairs(q, self.rows(q, ctx)) if len(ctx.pos) == 1 else None
 
 
 class OtherPairs(InFactors):
-    def pairs(self, q, k, ctx):
+    def bias_pairs(self, q, k, ctx):
         return Pairs(q, 2 * self.rows(q, ctx))
 
 
 class PairsOfSamples(InFactors):
-    def pairs(self, q, k, ctx):
+    def bias_pairs(self, q, k, ctx):
         return Pairs(q, self.rows(q, ctx))
 
 
-class PairsInAnyForm(InFactors):
-    def fast_bias(self, q, k, ctx, form):
-        return self.pairs(q, k, ctx)
+class PairsForColumns(InFactors):
+    def bias_columns(self, q, k, ctx):
+        return self.bias_pairs(q, k, ctx)
 
 
 class PairsOfAllKeys(InFactors):
-    def pairs(self, q, k, ctx):
+    def bias_pairs(self, q, k, ctx):
         rows = torch.arange(k.shape[2])[:, None] - torch.arange(k.shape[2])
         return Pairs(q, rows[None, ..., None, None].to(q.dtype).sin() * self.w.to(q.dtype))
 
 
 class PairsWithoutGradient(InFactors):
-    def pairs(self, q, k, ctx):
+    def bias_pairs(self, q, k, ctx):
         return Pairs(q, self.rows(q, ctx).detach())
 
 
 class SinglePairs(InFactors):
-    def pairs(self, q, k, ctx):
+    def bias_pairs(self, q, k, ctx):
         return Pairs(q, self.rows(q.float(), ctx)) if len(ctx.pos) == 1 else None
 
 
@@ -169,13 +166,10 @@ class Steep(Encoding):
     def bias(self, q, k, ctx):
         return ctx.pos[:, None, None].to(q.dtype)
 
-    def fast_bias(self, q, k, ctx, form):
-        return Columns(*self.columns(q, k, ctx)) if form is Columns else None
-
-    def columns(self, q, k, ctx):
+    def bias_columns(self, q, k, ctx):
         slope = torch.full_like(q[..., :1], self.factor * self.shape.d_head**0.5)
         pos = ctx.pos[:, None, :, None].to(k.dtype).expand(*k.shape[:3], 1)
-        return torch.cat([q, slope], -1), torch.cat([k, pos], -1)
+        return Columns(torch.cat([q, slope], -1), torch.cat([k, pos], -1))
 
 
 class SteepTwice(Steep):
@@ -188,16 +182,17 @@ class IgnoresTheTable(Steep):
     def bias(self, q, k, ctx):
         return -ctx.distance()[:, None].to(q.dtype)
 
-    def columns(self, q, k, ctx):
+    def bias_columns(self, q, k, ctx):
         pos = ctx.query_pos[:, None, :, None].to(q.dtype).expand(*q.shape[:3], 1)
-        q, k = super().columns(q, k, ctx)
+        q, k = super().bias_columns(q, k, ctx)
         root = self.shape.d_head**0.5
-        return torch.cat([q, -root * pos], -1), torch.cat([k, torch.ones_like(k[..., :1])], -1)
+        ones = torch.ones_like(k[..., :1])
+        return Columns(torch.cat([q, -root * pos], -1), torch.cat([k, ones], -1))
 
 
 class SteepQueriesAlone(Steep):
-    def columns(self, q, k, ctx):
-        return super().columns(q, k, ctx)[0], k
+    def bias_columns(self, q, k, ctx):
+        return Columns(super().bias_columns(q, k, ctx).q, k)
 
 
 class GlobalDraw(Encoding):
@@ -736,7 +731,7 @@ BROKEN = [
     (WrongDtype, "check_shapes", "as q, float32 or float64, got torch.bfloat16"),
     (OtherPairs, "check_bias_forms", "Pairs differs from bias"),
     (PairsOfSamples, "check_bias_forms", "return None where samples differ"),
-    (PairsInAnyForm, "check_bias_forms", "fast_bias: expected a Columns, got Pairs"),
+    (PairsForColumns, "check_bias_forms", "bias_columns: expected a Columns, got Pairs"),
     (PairsOfAllKeys, "check_bias_forms", r"rows must be \(1, T, S, H, P\)"),
     (PairsWithoutGradient, "check_bias_forms", "another gradient of w than bias"),
     (SteepTwice, "check_bias_forms", "Columns differs from bias"),

@@ -41,7 +41,7 @@ def cases():
         yield f"attention-{backend}", attend, (q, k, v, numbers(M, 1, 2, T, T))
 
     def attend_factors(q, k, v, *pairs):
-        encoding.fast_bias = lambda q, k, ctx, form: Pairs(*pairs) if form is Pairs else None
+        encoding.bias_pairs = lambda q, k, ctx: Pairs(*pairs)
         return adapters.attend(encoding, q, k, v, context, mask, "numba")
 
     if compiled:
