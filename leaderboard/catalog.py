@@ -17,7 +17,7 @@ from leaderboard.protocols import read_settings
 from leaderboard.schema import Record
 from leaderboard.seeds import parse_seeds
 from leaderboard.tuning import MARK, base, tuned_name
-from pezoo.scan import classes
+from pezoo.class_text import classes
 from pezoo.spec import SpecError, bare, parse, unknown
 
 HOOKS = {

@@ -9,7 +9,6 @@ The classes of the encodings are here too: `from pezoo import RoPE`. torch is im
 name that needs it is first used, so that `import pezoo` is cheap.
 """
 
-from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -52,9 +51,8 @@ def __dir__() -> list[str]:
     return sorted([*globals(), *_HOME, *_encodings()])
 
 
-@cache
 def _encodings() -> dict[str, str]:
-    """The module of each encoding's class, read as text."""
-    from pezoo.registry import built_in
+    """The module of each built-in encoding's class, read as text."""
+    from pezoo.registry import entries
 
-    return {entry.cls: entry.module for entry in built_in().values() if entry.cls}
+    return {e.cls: e.module for e in entries().values() if e.cls and e.plugin is None}

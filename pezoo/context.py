@@ -69,7 +69,7 @@ class Context:
     mode       one of the encoding's own `modes`, another way to run trained weights (or None).
     drawn      what `Encoding.draw` returned for this pass; None until somebody has called it.
     prepared   whether `Encoding.prepare` has returned it; a wrapper sets it back for what it wraps.
-    order      (B|1, S) the positions before a wrapper replaced them: documents are told by them
+    true_pos   (B|1, S) the positions before a wrapper replaced them: documents are told by them
                (or None).
     w_key      (G K, D) what projects the layer's input to its keys, G <= H, without its offset, for
                encodings that add to what a layer reads before that projection (or None).
@@ -92,7 +92,7 @@ class Context:
     mode: str | None = None
     drawn: dict[str, Tensor] | None = None
     prepared: bool = False
-    order: Tensor | None = None
+    true_pos: Tensor | None = None
     w_key: Tensor | None = None
     relation: Relation | None = None
 
@@ -137,9 +137,9 @@ class Context:
         return self.pos >= 0
 
     @property
-    def _order(self) -> Tensor:
+    def _true_pos(self) -> Tensor:
         """(B|1, S) the positions that say where documents begin."""
-        return self.pos if self.order is None else self.order
+        return self.pos if self.true_pos is None else self.true_pos
 
     @property
     def document(self) -> Tensor:
@@ -148,7 +148,7 @@ class Context:
         A document begins at a token whose position is not above that of the token before it:
         positions 0 1 2 0 1 are documents 0 0 0 1 1. Padding belongs to the document before it.
         """
-        pos = self._order
+        pos = self._true_pos
         column = torch.arange(pos.shape[1], device=pos.device)
         token = torch.where(self.key_mask, column, -1)
         if torch.compiler.is_exporting():  # ONNX has no cummax
@@ -161,7 +161,7 @@ class Context:
     @property
     def packed(self) -> bool:
         """Whether a row holds several documents. It asks for values, as `ask` does."""
-        pos = self._order
+        pos = self._true_pos
         highest, later = pos.cummax(1).values[:, :-1], pos[:, 1:]
         return bool(self.ask(((later <= highest) & (later >= 0)).any()))
 

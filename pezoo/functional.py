@@ -1,4 +1,4 @@
-"""Small functions that several encodings share."""
+"""Small functions for encodings."""
 
 import math
 from contextlib import AbstractContextManager, nullcontext

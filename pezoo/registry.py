@@ -18,7 +18,7 @@ from traceback import extract_tb
 from types import UnionType
 from typing import TYPE_CHECKING, Any, TypeVar, Union, get_args, get_origin
 
-from pezoo.scan import classes
+from pezoo.class_text import classes
 from pezoo.spec import Spec, SpecError, parse, unknown
 
 if TYPE_CHECKING:
@@ -100,16 +100,6 @@ def entries() -> dict[str, Entry]:
 
     Errors: SpecError where two files use one name.
     """
-    found = built_in()
-    for point in entry_points(group=ENTRY_POINTS):
-        if point.name not in found:
-            module, _, cls = point.value.partition(":")
-            found[point.name] = Entry(point.name, module, cls, None, point)
-    return found
-
-
-def built_in() -> dict[str, Entry]:
-    """Those in pezoo/encodings. Errors: those of `entries`."""
     found: dict[str, Entry] = {}
     for path in sorted(_FOLDER.glob("*.py")):
         for name, entry in _scan(path).items():
@@ -117,6 +107,10 @@ def built_in() -> dict[str, Entry]:
                 homes = " and ".join(_shown(e.module) for e in (found[name], entry))
                 raise SpecError(f"two encodings are called {name!r}, in {homes}: rename one")
             found[name] = entry
+    for point in entry_points(group=ENTRY_POINTS):
+        if point.name not in found:
+            module, _, cls = point.value.partition(":")
+            found[point.name] = Entry(point.name, module, cls, None, point)
     return found
 
 

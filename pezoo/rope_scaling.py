@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pezoo.spec import unknown
+from pezoo.spec import choice
 
 Scaled = tuple[Tensor, float]
 
@@ -163,8 +163,7 @@ def choose(scaling: str, given: Mapping[str, Any], **known: Any) -> Callable[...
 
     Errors: ValueError for an unknown scaling, and for options that it lacks or does not take.
     """
-    if scaling not in SCALINGS:
-        raise ValueError(unknown("scaling", scaling, SCALINGS))
+    choice("scaling", scaling, SCALINGS)
     parameters = _options(scaling)
     for name in given:
         if name not in parameters:

@@ -79,6 +79,16 @@ def unknown(what: str, given: str, known: Iterable[str]) -> str:
     return f"unknown {what} {given!r}{nearest(given, known)} (known: {', '.join(known) or 'none'})"
 
 
+def choice(what: str, given: str, known: Iterable[str]) -> None:
+    """Errors: ValueError, which names the nearest one, where `given` is not one of those known.
+
+    >>> choice("form", "log", ["log", "power"])
+    """
+    known = list(known)
+    if given not in known:
+        raise ValueError(unknown(what, given, known))
+
+
 def nearest(given: str, known: Iterable[str]) -> str:
     """The end of a message that asks whether the nearest name was meant; empty without one.
 

@@ -18,7 +18,6 @@ from leaderboard.config import Model
 from pezoo import adapters
 from pezoo.adapters import attend, resolve
 from pezoo.base import Context, Encoding, Memo, Relation, Shape
-from pezoo.cursors.layer import Scan
 from pezoo.functional import at_least_float32
 from pezoo.kernels.backends import FASTEST, choose
 
@@ -237,7 +236,7 @@ class Transformer(nn.Module):
     def kernels(self) -> dict[str, str]:
         """The back end that each kind of scan runs on in training, for records."""
         like = at_least_float32(self.embedding.weight)
-        scans = {part.kernel for part in self.encoding.modules() if isinstance(part, Scan)}
+        scans = {getattr(part, "kernel", "") for part in self.encoding.modules()}
         return {f"{kernel}_scan": choose(kernel, like) for kernel in sorted(scans & {*FASTEST})}
 
     def backbone_parameters(self) -> dict[str, Tensor]:

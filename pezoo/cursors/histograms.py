@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from functools import partial
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
@@ -28,7 +28,7 @@ class Histograms(Scan):
         gamma: float,
         eps: float,
         one_sided: bool,
-        frequencies: partial[Tensor],
+        frequencies: Callable[[torch.device], Tensor],
     ) -> None:
         super().__init__()
         self.eps, self.one_sided, self.frequencies = eps, one_sided, frequencies
@@ -51,7 +51,7 @@ class Histograms(Scan):
         if count is None:
             return self._stream(reset, moves, copy, state)
         h = self.histograms(reset, moves, copy, state)
-        e = h @ self.table(h)
+        e = h @ self.table(h.shape[-1], h)
         start = h.new_ones(*h[:, 0].shape[:2], 1) if state is None else state
         missing = h.shape[-1] - start.shape[-1]
         left = 0 if self.one_sided else missing // 2
@@ -67,7 +67,7 @@ class Histograms(Scan):
             reset,
             moves,
             self.gamma,
-            self.table(reset.new_empty(bins)),  # (L, d_pe)
+            self.table(bins, reset),  # (L, d_pe)
             state,
             self.eps,
             copy=copy,
@@ -84,14 +84,14 @@ class Histograms(Scan):
 
     def positions(self, reset: Tensor, moves: Tensor, copy: Copy | None) -> tuple[Tensor, Tensor]:
         h = self.histograms(reset, moves, copy)
-        return h, self.offsets(h)
+        return h, self.offsets(h.shape[-1], h.device)
 
-    def offsets(self, h: Tensor) -> Tensor:
-        """(L,) the offsets of the bins of histograms h (..., L)."""
-        size = h.shape[-1]
-        first = 0 if self.one_sided else -(size // 2)
-        return torch.arange(first, first + size, device=h.device)
+    def offsets(self, bins: int, device: torch.device) -> Tensor:
+        """(L,) the offsets of the bins of histograms (..., L)."""
+        first = 0 if self.one_sided else -(bins // 2)
+        return torch.arange(first, first + bins, device=device)
 
-    def table(self, h: Tensor) -> Tensor:
-        """(L, d_pe) the sinusoids of the offsets of histograms h (..., L)."""
-        return wave(self.offsets(h), self.frequencies(h.device)).to(h.dtype)
+    def table(self, bins: int, like: Tensor) -> Tensor:
+        """(L, d_pe) the sinusoids of these offsets, in the dtype of `like`."""
+        offsets = self.offsets(bins, like.device)
+        return wave(offsets, self.frequencies(like.device)).to(like.dtype)

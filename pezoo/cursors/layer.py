@@ -17,7 +17,6 @@ from pezoo.cursors.gates import GateHead
 from pezoo.cursors.memory import Past
 from pezoo.cursors.options import CursorOptions
 from pezoo.kernels.histogram import Copy
-from pezoo.spec import unknown
 
 ORDER, BACK = "cursors.order", "cursors.back"  # (B|1, T) the tokens first, so that recurrences
 # see nothing else before them; and the way back
@@ -70,8 +69,6 @@ class CursorLayer(nn.Module):
     ) -> None:
         """`key` begins the names of what is drawn for this layer."""
         super().__init__()
-        if options.controller not in CONTROLLERS:
-            raise ValueError(unknown("controller", options.controller, CONTROLLERS))
         self.options, self.key = options, key
         total = 2 * heads * options.cursors
         make = CONTROLLERS[options.controller]
@@ -195,7 +192,7 @@ class CursorLayer(nn.Module):
     def _copies(self, device: torch.device) -> Tensor:
         """(2 heads C,) bool: one in so many query cursors."""
         number = torch.arange(self.gate.cursors, device=device)
-        return (number < self.gate.cursors // 2) & (number % max(1, self.options.copy_every) == 0)
+        return (number < self.gate.cursors // 2) & (number % self.options.copy_every == 0)
 
     def positions(self, reset: Tensor, moves: Tensor, copy: Copy | None) -> tuple[Tensor, Tensor]:
         """`Scan.positions` of all cursors: (B, T, C, L) and the offsets (L,)."""

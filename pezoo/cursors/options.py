@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from pezoo.cursors.controllers import CONTROLLERS
+from pezoo.functional import cursor_frequencies
+from pezoo.spec import choice
+
+CHOICES = {
+    "norm": ("frobenius", "scale"),
+    "copy_keys": ("fixed", "trained"),
+    "controller": CONTROLLERS,
+    "w_hh": ("free", "orthogonal", "normalised"),
+}
 LEAST = {  # the smallest value of an option
-    "cursors": 1, "hidden": 1, "window": 1, "copy_every": 0,
+    "cursors": 1, "hidden": 1, "window": 1, "stride": 1, "copy_every": 0,
     "gate_noise": 0, "state_noise": 0, "orthogonal": 0, "top_weight": 0,
 }  # fmt: skip
 
@@ -23,17 +32,21 @@ class CursorOptions:
     hidden: int
     controller: str
     window: int
+    similarity: str
+    base: float
+    bandwidth: float
+    top: float
     norm: str
     absolute: bool
     ablate_absolute: bool
     mu: float
     alpha: float
     top_weight: float
-    before: str
+    before: str | int
     copy_every: int
     copy_keys: str
     copy_gate: bool
-    stride: int = 1
+    stride: int
     gate_scale: float
     reset_bias: float
     key_bias: float
@@ -42,7 +55,6 @@ class CursorOptions:
     state_noise: float
     orthogonal: float
     w_hh: str
-    frequencies: Callable[[torch.device], Tensor] = field(repr=False)
 
     def __post_init__(self) -> None:
         for name, least in LEAST.items():
@@ -52,12 +64,14 @@ class CursorOptions:
             raise ValueError(f"d_pe must be even and at least 2, was {self.d_pe}")
         if self.gate_scale <= 0:
             raise ValueError(f"gate_scale must be above 0, was {self.gate_scale}")
-        if self.norm not in ("frobenius", "scale"):
-            raise ValueError(f"norm must be frobenius or scale, was {self.norm!r}")
-        if self.copy_keys not in ("fixed", "trained"):
-            raise ValueError(f"copy_keys must be fixed or trained, was {self.copy_keys!r}")
-        if self.w_hh not in ("free", "orthogonal", "normalised"):
-            raise ValueError(f"w_hh must be free, orthogonal or normalised, was {self.w_hh!r}")
+        for name, known in CHOICES.items():
+            choice(name, getattr(self, name), known)
         if self.ablate_absolute and not self.absolute:
             raise ValueError("ablate_absolute needs absolute=true: it puts zeros in that place")
         self.frequencies(torch.device("cpu"))  # raises for what it cannot make
+
+    def frequencies(self, device: torch.device) -> Tensor:
+        """(d_pe/2,) of the streams."""
+        return cursor_frequencies(
+            self.similarity, self.d_pe, self.base, self.bandwidth, device, top=self.top
+        )

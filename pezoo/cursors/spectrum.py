@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from functools import partial
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -21,7 +21,7 @@ class Spectrum(Scan):
     kernel = "spectral"
     source = "inverse Fourier transform of the characteristic function"
 
-    def __init__(self, stride: int, frequencies: partial[Tensor]) -> None:
+    def __init__(self, stride: int, frequencies: Callable[[torch.device], Tensor]) -> None:
         super().__init__()
         self.stride, self.frequencies = stride, frequencies
 

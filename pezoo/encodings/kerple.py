@@ -7,6 +7,7 @@ from torch.nn.functional import softplus
 from pezoo.base import Context, Encoding, Shape
 from pezoo.functional import at_least_float32
 from pezoo.registry import register
+from pezoo.spec import choice
 
 
 @register("kerple")
@@ -38,8 +39,7 @@ class Kerple(Encoding):
 
     def __init__(self, shape: Shape, *, form: str = "log") -> None:
         super().__init__(shape)
-        if form not in ("log", "power"):
-            raise ValueError(f"form must be log or power, was {form!r}")
+        choice("form", form, ("log", "power"))
         self.form = form
         size = shape.n_layers, shape.n_heads
         p = torch.empty(size).uniform_(0.01, 1.99)

@@ -11,7 +11,7 @@ from torch.nn.functional import embedding, gelu
 from pezoo.base import Context, Encoding, Pairs, Shape
 from pezoo.functional import at_least_float32, inverse_frequencies, key_vectors
 from pezoo.registry import register
-from pezoo.spec import unknown
+from pezoo.spec import choice
 
 FORMS = ("key", "rope")
 Mark = tuple[int, int, int]
@@ -69,8 +69,7 @@ class LBPE(Encoding):
             raise ValueError(
                 f"values, hidden and clip must be at least 1, were {values}, {hidden} and {clip}"
             )
-        if form not in FORMS:
-            raise ValueError(unknown("form", form, FORMS))
+        choice("form", form, FORMS)
         self.clip, self.form, self.values = clip, form, values
         layers, marks = shape.n_layers, len(self.marks)
         tables = torch.randn(layers, marks, 2 * clip + 1, hidden)

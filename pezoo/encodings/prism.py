@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 
 from pezoo.base import Context, Shape
 from pezoo.cursors.encoding import CursorEncoding
 from pezoo.cursors.histograms import Histograms
 from pezoo.cursors.options import CursorOptions
 from pezoo.cursors.pictures import pictures
-from pezoo.functional import cursor_frequencies
 from pezoo.pictures import Picture
 from pezoo.registry import register
+from pezoo.spec import choice
 
 
 @register("prism")
@@ -125,24 +124,23 @@ class PRISM(CursorEncoding):
             raise ValueError(f"gamma must be at least 1, was {gamma}")
         if eps <= 0:
             raise ValueError(f"eps must be above 0, was {eps}: sharpening takes logarithms")
-        if support not in ("symmetric", "one_sided"):
-            raise ValueError(f"support must be symmetric or one_sided, was {support!r}")
-        if stride < 1 or (stride > 1 and support == "one_sided"):
-            raise ValueError(f"stride must be at least 1, and 1 where one_sided, was {stride}")
-        frequencies = partial(cursor_frequencies, similarity, d_pe, base, bandwidth, top=top)
+        choice("support", support, ("symmetric", "one_sided"))
+        if stride > 1 and support == "one_sided":
+            raise ValueError(f"support=one_sided needs stride=1, was {stride}")
         options = CursorOptions(
-            cursors=cursors, d_pe=d_pe, norm=norm, absolute=absolute, mu=mu, before=str(before),
+            cursors=cursors, d_pe=d_pe, similarity=similarity, base=base, bandwidth=bandwidth,
+            top=top, norm=norm, absolute=absolute, mu=mu, before=before,
             ablate_absolute=ablate_absolute, copy_every=copy_every, copy_keys=copy_keys,
             copy_gate=copy_gate, alpha=alpha, top_weight=top_weight, stride=stride,
             controller=controller, hidden=hidden, window=window,
             gate_scale=gate_scale, reset_bias=reset_bias, key_bias=key_bias, query_bias=query_bias,
             gate_noise=gate_noise, state_noise=state_noise, orthogonal=orthogonal, w_hh=w_hh,
-            frequencies=frequencies,
         )  # fmt: skip
+        one_sided = support == "one_sided"
         super().__init__(
             shape,
             options,
-            lambda total: Histograms(total, gamma, eps, support == "one_sided", frequencies),
+            lambda total: Histograms(total, gamma, eps, one_sided, options.frequencies),
         )
 
     def pictures(self, layers: Sequence[Context]) -> list[Picture]:

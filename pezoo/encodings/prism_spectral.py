@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 
 from pezoo.base import Context, Shape
 from pezoo.cursors.encoding import CursorEncoding
 from pezoo.cursors.options import CursorOptions
 from pezoo.cursors.pictures import pictures
 from pezoo.cursors.spectrum import Spectrum
-from pezoo.functional import cursor_frequencies
 from pezoo.pictures import Picture
 from pezoo.registry import register
 
@@ -78,19 +76,17 @@ class PRISMSpectral(CursorEncoding):
         orthogonal: float = 0.0,
         w_hh: str = "free",
     ) -> None:
-        if stride < 1:
-            raise ValueError(f"stride must be at least 1, was {stride}")
-        frequencies = partial(cursor_frequencies, similarity, d_pe, base, bandwidth, top=top)
         options = CursorOptions(
-            cursors=cursors, d_pe=d_pe, norm=norm, absolute=absolute, mu=mu, before=str(before),
+            cursors=cursors, d_pe=d_pe, similarity=similarity, base=base, bandwidth=bandwidth,
+            top=top, norm=norm, absolute=absolute, mu=mu, before=before,
             ablate_absolute=ablate_absolute, copy_every=copy_every, copy_keys=copy_keys,
             copy_gate=copy_gate, alpha=alpha, top_weight=top_weight,
             controller=controller, hidden=hidden, window=window,
             stride=stride, gate_scale=gate_scale, reset_bias=reset_bias, key_bias=key_bias,
             query_bias=query_bias, gate_noise=gate_noise, state_noise=state_noise,
-            orthogonal=orthogonal, w_hh=w_hh, frequencies=frequencies,
+            orthogonal=orthogonal, w_hh=w_hh,
         )  # fmt: skip
-        super().__init__(shape, options, lambda total: Spectrum(stride, frequencies))
+        super().__init__(shape, options, lambda total: Spectrum(stride, options.frequencies))
 
     def pictures(self, layers: Sequence[Context]) -> list[Picture]:
         return pictures(self, layers)

@@ -10,6 +10,7 @@ from torch import Tensor
 from pezoo.base import Columns, Context, Encoding, Pairs, ParamGroup, Plan, PositionError, Shape
 from pezoo.pictures import Picture
 from pezoo.registry import register
+from pezoo.spec import choice
 
 TABLE = "randomized.table"
 
@@ -64,8 +65,8 @@ class Randomized(Encoding):
         sorted: bool = True,
     ) -> None:
         super().__init__(shape)
-        if sample not in (None, "positions", "distances"):
-            raise ValueError(f"sample must be positions or distances, was {sample!r}")
+        if sample is not None:
+            choice("sample", sample, ("positions", "distances"))
         self.inner = make_inner(replace(shape, train_len=max_len))
         usual = "distances" if self.inner.random_distances else "positions"
         sample = usual if sample is None else sample
@@ -126,9 +127,8 @@ class Randomized(Encoding):
         ctx = replace(ctx, prepared=False)
         if self.sample == "distances":
             return replace(ctx, distances=table)
-        return replace(
-            ctx, order=ctx.pos, pos=torch.where(ctx.key_mask, table[ctx.pos.clamp(min=0)], ctx.pos)
-        )
+        pos = torch.where(ctx.key_mask, table[ctx.pos.clamp(min=0)], ctx.pos)
+        return replace(ctx, true_pos=ctx.pos, pos=pos)
 
     def embed(self, x: Tensor, ctx: Context) -> Tensor:
         ctx.check_prepared()

@@ -12,7 +12,7 @@ from pezoo import rope_scaling
 from pezoo.base import Context, Encoding, Plan, Shape
 from pezoo.functional import at_least_float32, inverse_frequencies
 from pezoo.registry import register
-from pezoo.spec import unknown
+from pezoo.spec import choice
 
 LAYOUTS = {"interleaved": "m two", "half": "two m"}
 TURN = "rope.turn"
@@ -80,8 +80,7 @@ class RoPE(Encoding):
         super().__init__(shape)
         if shape.d_head % 2:
             raise ValueError(f"rope needs an even d_head, was given {shape.d_head}")
-        if layout not in LAYOUTS:
-            raise ValueError(unknown("layout", layout, LAYOUTS))
+        choice("layout", layout, LAYOUTS)
         if not 0 < drop <= 1:
             raise ValueError(f"drop must be above 0 and at most 1, was {drop}")
         options = {

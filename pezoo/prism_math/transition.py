@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from pezoo.prism_math._checks import check_gates
-from pezoo.spec import unknown
+from pezoo.spec import choice
 
 SUPPORTS = ("symmetric", "one_sided")
 EDGES = ("grow", "clamp", "drop")
@@ -61,10 +61,8 @@ def transition_matrix(
 
 def _routes(reach: int, support: str, edge: str, like: Tensor) -> tuple[Tensor, Tensor]:
     """0/1 tables of where steps lead: without a reset (3, rows, columns), with (3, columns)."""
-    if support not in SUPPORTS:
-        raise ValueError(unknown("support", support, SUPPORTS))
-    if edge not in EDGES:
-        raise ValueError(unknown("edge", edge, EDGES))
+    choice("support", support, SUPPORTS)
+    choice("edge", edge, EDGES)
     first = -reach if support == "symmetric" else 0
     low = first - 1 if (support, edge) == ("symmetric", "grow") else first
     high = reach + 1 if edge == "grow" else reach

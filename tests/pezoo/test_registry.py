@@ -7,7 +7,7 @@ import pytest
 import pezoo
 from pezoo import registry
 from pezoo.base import Encoding
-from pezoo.scan import classes
+from pezoo.class_text import classes
 from pezoo.spec import SpecError, parse
 
 SHAPE = pezoo.Shape(16, 2, 8, 2, 12)

@@ -16,9 +16,9 @@ from pezoo.kernels.histogram.reference import Copy, grown, tokens_seen
 from pezoo.kernels.histogram.scan import check_inputs, histogram_scan
 from pezoo.vmap import Kernel
 
-# reset, moves, gamma, table, state, copy.none, copy.source; and eps, one_sided, backend
+# reset, moves, gamma, table, state, copy.none, copy.source; and eps, one_sided
 Inputs = Sequence[Any]
-Options = tuple[float, bool, str]
+Options = tuple[float, bool]
 
 SMALL = 1 << 24  # numbers in all histograms, up to which they are held at once
 
@@ -33,7 +33,6 @@ def histogram_stream(
     *,
     copy: Copy | None = None,
     one_sided: bool = False,
-    backend: str = "auto",
     chunk: int | None = None,
 ) -> tuple[Tensor, Tensor]:
     """`histogram_scan` times table (L, d): e (B, T, C, d) and the last histogram (B, C, L).
@@ -67,7 +66,7 @@ def histogram_stream(
         raise ValueError(f"chunk must be at least 1, was {chunk}")
     if chunk is None:
         chunk = t if b * t * c * bins <= SMALL else math.ceil(math.sqrt(t))
-    options = eps, one_sided, backend
+    options = eps, one_sided
     with full_precision(reset.device.type):
         inputs = reset, moves, gamma, table.to(reset.dtype), state, *(copy or (None, None))
         if chunk >= t:
@@ -80,11 +79,9 @@ def histogram_stream(
 def _run(inputs: Inputs, options: Options) -> tuple[Tensor, Tensor]:
     """e and the last histogram, with all histograms in between."""
     reset, moves, gamma, table, state, none, source = inputs
-    eps, one_sided, backend = options
+    eps, one_sided = options
     copy = None if none is None else Copy(none, source)
-    h = histogram_scan(
-        reset, moves, gamma, state, eps, copy=copy, one_sided=one_sided, backend=backend
-    )
+    h = histogram_scan(reset, moves, gamma, state, eps, copy=copy, one_sided=one_sided)
     return h @ table, h[:, -1]
 
 

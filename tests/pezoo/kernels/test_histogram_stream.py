@@ -58,7 +58,6 @@ def results(outputs, given_):
     size=st.tuples(st.integers(1, 2), st.integers(1, 12), st.integers(1, 3)),
     seed=st.integers(0, 10**6),
     chunk=st.none() | st.integers(1, 14),
-    backend=st.sampled_from(["auto", "reference"]),
     options=st.fixed_dictionaries(
         {
             "gamma": st.booleans(),
@@ -68,12 +67,12 @@ def results(outputs, given_):
         }
     ),
 )
-def test_the_stream_is_the_scan_times_the_table(size, seed, chunk, backend, options):
+def test_the_stream_is_the_scan_times_the_table(size, seed, chunk, options):
     given_ = draw(*size, seed, **options)
     scan = {key: value for key, value in given_.items() if key != "table"}
     h = histogram_scan(**scan, backend="reference")
     want = results((h @ given_["table"], h[:, -1]), given_)
-    got = results(histogram_stream(**given_, chunk=chunk, backend=backend), given_)
+    got = results(histogram_stream(**given_, chunk=chunk), given_)
     for a, b in zip(got, want, strict=True):
         torch.testing.assert_close(a, b, atol=1e-9, rtol=1e-7)
 
