@@ -28,7 +28,8 @@ class CursorEncoding(Encoding):
     Shapes: ctx.x (B, T, D); q, k (B, H, T, K) -> (B, H, T, K + C d_pe), so that the score is one
     inner product. The first layer of cursors reads the token embeddings; any further one reads
     the normalised input of the model's layer that it stands before. Streams are at least float32.
-    With top_weight, the inner product counts the highest frequency by a learned weight per pair.
+    With top_weight, the inner product counts the highest frequency by a learned weight per pair;
+    with lead, it compares the query cursor's place plus a learned number per pair with the key's.
     """
 
     modes = ("snapped",)
@@ -50,6 +51,7 @@ class CursorEncoding(Encoding):
         self.mu = nn.Parameter(torch.full((shape.n_layers, shape.n_heads), options.mu))
         weight = torch.full(sizes, options.top_weight) if options.top_weight else None
         self.top_weight = None if weight is None else nn.Parameter(weight)
+        self.lead = nn.Parameter(torch.zeros(sizes)) if options.lead else None
 
     def draw(self, ctx: Context, **plan: Unpack[Plan]) -> dict[str, Tensor]:
         """The cursors' noise, and where rows may hold less than all tokens, an order of the new."""
@@ -102,7 +104,7 @@ class CursorEncoding(Encoding):
         return q.transpose(1, 2), k.transpose(1, 2)
 
     def param_groups(self) -> list[ParamGroup]:
-        own = [self.alpha] if self.top_weight is None else [self.alpha, self.top_weight]
+        own = [p for p in (self.alpha, self.top_weight, self.lead) if p is not None]
         return [ParamGroup(own, lr=0.03, betas=(0.8, 0.92), weight_decay=0.0)]
 
     def penalty(self) -> Tensor | None:
@@ -137,7 +139,7 @@ class CursorEncoding(Encoding):
         e = scaled(e, self._coefficients(group), self.options.norm)
         heads = "b t (role layer h) c d -> role layer b t h (c d)"  # the queries' come first
         queries, keys = rearrange(e, heads, role=2, h=self.shape.n_heads)
-        queries = queries if self.top_weight is None else queries * self._frequency_weights(group)
+        queries = self._compared(queries, group)
         streams = tuple(zip(queries, keys, strict=True))
         ctx.memo[f"{self.name}.{group}"] = memory.after(x, past, streams)
 
@@ -155,12 +157,22 @@ class CursorEncoding(Encoding):
         queries = (alpha * gate[..., None] * size).flatten(0, 1)
         return torch.cat([queries, torch.ones_like(queries)])
 
-    def _frequency_weights(self, group: int) -> Tensor:
-        """(layers, 1, 1, H, C d_pe): top_weight for the highest frequency, 1 for the others."""
-        assert self.top_weight is not None
-        top = at_least_float32(self.top_weight[_slice(self.served(group))])[..., None]
-        w = torch.cat([top, top.new_ones(*top.shape[:-1], self.options.d_pe // 2 - 1)], -1)
-        return torch.cat([w, w], -1).flatten(-2)[:, None, None]
+    def _compared(self, queries: Tensor, group: int) -> Tensor:
+        """Queries' streams (layers, B, T, H, C d_pe), with top_weight and lead."""
+        own, weights = _slice(self.served(group)), None
+        if self.top_weight is not None:  # (layers, 1, 1, H, C, d_pe/2), as cos and sin below
+            top = at_least_float32(self.top_weight[own])[:, None, None, ..., None]
+            ones = top.new_ones(*top.shape[:-1], self.options.d_pe // 2 - 1)
+            weights = torch.cat([top, ones], -1)
+        if self.lead is None:
+            both = None if weights is None else torch.cat([weights, weights], -1).flatten(-2)
+            return queries if both is None else queries * both
+        w = self.options.frequencies(queries.device)
+        angle = at_least_float32(self.lead[own])[:, None, None, ..., None] * w
+        cos, sin = (f if weights is None else f * weights for f in (angle.cos(), angle.sin()))
+        cos, sin = torch.stack([cos, cos], -2), torch.stack([-sin, sin], -2)
+        e = rearrange(queries, "... (c two f) -> ... c two f", two=2, f=len(w))
+        return torch.addcmul(e * cos, e.flip(-2), sin).flatten(-3)
 
     def group_of(self, layer: int) -> int:
         """The layer of cursors that serves a layer of the model."""

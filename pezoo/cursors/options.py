@@ -42,6 +42,7 @@ class CursorOptions:
     mu: float
     alpha: float
     top_weight: float
+    lead: bool
     before: str | int
     copy_every: int
     copy_keys: str

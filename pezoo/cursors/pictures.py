@@ -118,8 +118,8 @@ def _modes(cursors: Cursors) -> Picture:
     return Picture(
         f"Most probable positions{cursors.suffix}",
         "The most probable offset of each cursor after each token. A query attends to the keys "
-        f"whose cursor of the same name ({cursors.unit}) has the same offset as its own: "
-        "look for equal colours in the two panels.",
+        f"whose cursor of the same name ({cursors.unit}) has the same offset as its own, plus its "
+        "lead where it learns one: look for equal colours in the two panels.",
         ("queries", "keys"),
         rearrange(modes, "token (role cursor) -> role cursor token", role=2),
         Axis("cursor", cursors.names),

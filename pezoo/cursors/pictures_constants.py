@@ -1,4 +1,4 @@
-"""Pictures of what cursors learn for all tokens alike: mu, alpha and gamma."""
+"""Pictures of what cursors learn for all tokens alike: mu, alpha, leads and gamma."""
 
 from __future__ import annotations
 
@@ -38,7 +38,21 @@ def constants(encoding: CursorEncoding) -> list[Picture]:
             "The learned weight of each cursor within its head.",
             layers, rearrange(alpha, row), Axis("|alpha|", ("",)), cursors, "bars",
         ),
+        *_leads(encoding, layers, cursors),
         *[one for group in range(len(encoding.starts)) for one in _sharpness(encoding, group)],
+    ]  # fmt: skip
+
+
+def _leads(encoding: CursorEncoding, layers: tuple[str, ...], cursors: Axis) -> list[Picture]:
+    if encoding.lead is None:
+        return []
+    return [
+        Picture(
+            "Leads of the cursors",
+            "What is added to a query cursor's offset where it is compared with its key cursor's.",
+            layers, rearrange(encoding.lead, "layer head cursor -> layer 1 (head cursor)"),
+            Axis("lead", ("",)), cursors, "bars",
+        )
     ]  # fmt: skip
 
 

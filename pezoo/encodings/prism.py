@@ -51,6 +51,8 @@ class PRISM(CursorEncoding):
         top_weight  initial weight of the highest frequency in each pair's inner product, learned;
                     the others weigh 1. 0 leaves all at 1, with no parameter. At top=1.0 it tells
                     odd from even offsets
+        lead        whether each pair of cursors learns a number, from 0, that is added to the query
+                    cursor's place where the two are compared: at 1/2 it is between two offsets
     Options of the gates
         before      layers that cursors are computed before, from 0: "0", "0+3"
         controller  "gru", "latch", "conv" or "token", of `hidden` units (pezoo.cursors.controllers)
@@ -76,8 +78,8 @@ class PRISM(CursorEncoding):
     are not given there: each layer has its own cursors, eps is 1e-8, W_hh starts orthogonal.
     Deviation: there all actions start equally likely (Figure 11; reset_bias=0, key_bias=0), here
     resets start rare and key cursors count tokens. Noise, gate_scale, "geometric", the gate
-    networks but "gru", stride, top_weight and the mode are ours. alpha has an AdamW group of its
-    own, as there; that top_weight shares it, and that neither decays, is ours.
+    networks but "gru", stride, top_weight, lead and the mode are ours. alpha has an AdamW group of
+    its own, as there; that top_weight and lead share it, and that none decays, is ours.
     """
 
     summary = "learned histograms over relative positions"
@@ -104,6 +106,7 @@ class PRISM(CursorEncoding):
         alpha: float = 1.0,
         stride: int = 1,
         top_weight: float = 0.0,
+        lead: bool = False,
         before: str | int = "0",
         controller: str = "gru",
         hidden: int = 100,
@@ -131,7 +134,7 @@ class PRISM(CursorEncoding):
             cursors=cursors, d_pe=d_pe, similarity=similarity, base=base, bandwidth=bandwidth,
             top=top, norm=norm, absolute=absolute, mu=mu, before=before,
             ablate_absolute=ablate_absolute, copy_every=copy_every, copy_keys=copy_keys,
-            copy_gate=copy_gate, alpha=alpha, top_weight=top_weight, stride=stride,
+            copy_gate=copy_gate, alpha=alpha, top_weight=top_weight, lead=lead, stride=stride,
             controller=controller, hidden=hidden, window=window,
             gate_scale=gate_scale, reset_bias=reset_bias, key_bias=key_bias, query_bias=query_bias,
             gate_noise=gate_noise, state_noise=state_noise, orthogonal=orthogonal, w_hh=w_hh,

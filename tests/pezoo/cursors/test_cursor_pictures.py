@@ -204,6 +204,16 @@ def test_constants():
     torch.testing.assert_close(weights.values[0, 0, 5], expected.detach())
     gamma = found["Sharpness of the cursors: gamma"]
     torch.testing.assert_close(gamma.values.flatten(), encoding.layers[0].scan.gamma.detach())
+    assert "Leads of the cursors" not in found
+
+
+def test_leads_are_shown_where_they_are_learned():
+    encoding = made("prism(cursors=2,d_pe=8,hidden=6,lead=true)")
+    torch.nn.init.normal_(encoding.lead)
+    _, found = run(encoding)
+    leads = found["Leads of the cursors"]
+    assert leads.columns.ticks == ("0.0", "0.1", "1.0", "1.1")
+    torch.testing.assert_close(leads.values[1, 0], encoding.lead[1].flatten().detach())
 
 
 def test_gamma_of_copying_cursors_stands_under_their_own_names():

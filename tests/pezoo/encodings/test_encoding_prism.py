@@ -103,7 +103,8 @@ def score(prism, x, q, k, layer, pos=None):
 
 @pytest.mark.parametrize("norm", ["frobenius", "scale"])
 def test_gradcheck_end_to_end(norm):
-    prism = tiny(shape=Shape(3, 1, 2, 1, 4), cursors=1, hidden=2, eps=1e-3, norm=norm)
+    prism = tiny(shape=Shape(3, 1, 2, 1, 4), cursors=1, hidden=2, eps=1e-3, norm=norm, lead=True)
+    torch.nn.init.normal_(prism.lead)
     x = torch.randn(1, 3, 3, dtype=D, requires_grad=True)
     q, k = torch.randn(2, 1, 1, 3, 2, dtype=D).unbind(0)
     names, parameters = zip(*prism.named_parameters(), strict=True)
@@ -156,18 +157,20 @@ def oracle(prism, x, q, k, layer):
         return rows
 
     def streams(row, side, head):  # [t][c][d_pe]
-        positions = []
+        positions, ahead = [], [0.0] * c_all
+        if prism.lead is not None and side == 0:
+            ahead = prism.lead[layer, head].tolist()
         for c in range(own.cursors):
             cursor = ((side * shape.n_layers + layer) * shape.n_heads + head) * own.cursors + c
             positions.append(histograms(row, cursor))
         out = []
         for step in range(t):
             e = []
-            for rows in positions:
-                waves = [[p * v for v in wave(d)] for d, p in rows[step].items()]
+            for c, rows in enumerate(positions):
+                waves = [[p * v for v in wave(d + ahead[c])] for d, p in rows[step].items()]
                 e.append([sum(column) for column in zip(*waves, strict=True)])
             if own.absolute:
-                e.append([0.0 if own.ablate_absolute else v for v in wave(step)])
+                e.append([0.0 if own.ablate_absolute else v for v in wave(step + ahead[-1])])
             if own.norm == "scale":
                 factor = math.sqrt(2 / c_all)
             else:
@@ -212,6 +215,24 @@ def test_the_score_is_equation_9(norm, absolute, gamma, support):
         for layer in range(2):
             got, want = score(prism, x, q, k, layer), oracle(prism, x, q, k, layer)
             torch.testing.assert_close(got, want, atol=1e-6, rtol=1e-5)  # sinusoids are float32
+
+
+@pytest.mark.parametrize("norm", ["frobenius", "scale"])
+@pytest.mark.parametrize("absolute", [False, True])
+def test_a_query_may_lead_its_key(absolute, norm):
+    prism = tiny(lead=True, top_weight=2.0, absolute=absolute, norm=norm)
+    assert prism.param_groups()[0].params == [prism.alpha, prism.top_weight, prism.lead]
+    x = torch.randn(2, 5, 6, dtype=D)
+    q, k = torch.randn(2, 2, 2, 5, 4, dtype=D).unbind(0)
+    with torch.no_grad():
+        plain = tiny(top_weight=2.0, absolute=absolute, norm=norm)
+        assert plain.load_state_dict(prism.state_dict(), strict=False).unexpected_keys == ["lead"]
+        prism.lead.zero_()
+        torch.testing.assert_close(score(prism, x, q, k, 1), score(plain, x, q, k, 1))
+        prism.lead.copy_(torch.randn_like(prism.lead))
+        for layer in range(2):
+            got, want = score(prism, x, q, k, layer), oracle(prism, x, q, k, layer)
+            torch.testing.assert_close(got, want, atol=1e-6, rtol=1e-5)
 
 
 @pytest.mark.parametrize("absolute", [False, True])
