@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,12 +37,7 @@ def build(
     last line says; `relations` gives what pages of encodings draw. The same arguments give the same
     bytes. Bad files do not stop a build; the report names them.
     """
-    gc.disable()  # the records stay: a quarter of reading them went into looking for garbage
-    try:
-        found, problems = load([records] if runs is None else [records, runs])
-    finally:
-        gc.freeze()
-        gc.enable()
+    found, problems = load([records] if runs is None else [records, runs])
     known = catalog.read()
     every = tables(found, known)
     paths = site.build(every, found, out, len(problems), known, source, built, relations)

@@ -16,7 +16,7 @@ from leaderboard.records import RECORDS, load
 from leaderboard.schema import Record
 from leaderboard.scores import Checkpoint
 from leaderboard.tables import kernels_of
-from pezoo.spec import bare, unknown
+from pezoo.spec import bare, choice
 
 _COLUMNS = (
     ("string", "run protocol task settings encoding label spec mode checkpoint"),
@@ -85,8 +85,7 @@ def frame(*paths: Path | str, checkpoint: str = "last") -> pd.DataFrame:
     Errors: ValueError for another checkpoint, FileNotFoundError for a path that does not exist.
     Warns of every file that is no valid record, and leaves it out.
     """
-    if checkpoint not in get_args(Checkpoint):
-        raise ValueError(unknown("checkpoint", checkpoint, get_args(Checkpoint)))
+    choice("checkpoint", checkpoint, get_args(Checkpoint))
     for path in paths:
         if not Path(path).exists():
             raise FileNotFoundError(f"no such file or folder: {path}")

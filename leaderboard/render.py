@@ -110,7 +110,6 @@ _TEMPLATES.filters |= {
     "times": text.times,
     "unseen": partial(text.unseen_text, intervals=False),
     "values": values_text,
-    "wilson": text.wilson_text,
 }
 
 

@@ -103,8 +103,8 @@ def reach_text(row: Row) -> str:
 
 def seeds_text(row: Row) -> str:
     """`3 (t)`, `1 (Wilson)`, `2 (t), 1 failed`: done seeds, kind of interval, failed runs."""
-    n = len(row.seeds)
-    done = f"{n} ({'t' if n > 1 else 'Wilson'})" if n else "0"
+    one = "" if row.track == "encoder" else " (Wilson)"  # tokens of one answer are no sample
+    done = f"{len(row.seeds)}{' (t)' if len(row.seeds) > 1 else one}" if row.seeds else "0"
     return done + (f", {len(row.failures)} failed" if row.failures else "")
 
 

@@ -225,8 +225,8 @@ def _scoring(trainer: Trainer, config: RunConfig) -> dict[int, Seconds]:
         if not last:
             chunk(length, part)  # compiles kernels
         if _sum(found)[0] < _PATIENCE:
-            took, last = chunk(length, part), length
-        found[length] = took * (length / last) ** 2 * samples / part
+            took, last = chunk(length, part) / part, length  # of one instance
+        found[length] = took * (length / last) ** 2 * samples
     return found
 
 

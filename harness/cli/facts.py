@@ -32,7 +32,7 @@ def encodings() -> list[Facts]:
 
 def encoding(text: str) -> list[Facts]:
     """The outermost encoding of a spec, then what it wraps; a second name before both."""
-    from pezoo.registry import check, entries, second_names
+    from pezoo.registry import check, check_values, entries, second_names
     from pezoo.spec import parse
 
     typed = parse(text)
@@ -40,7 +40,9 @@ def encoding(text: str) -> list[Facts]:
     second = typed.name in second_names()
     found = [{"name": str(typed), "summary": f"the same as {spec}"}] if second else []
     while spec:
-        found.append(_encoding(spec.name, entries()[spec.name].load()))
+        cls = entries()[spec.name].load()
+        check_values(spec, cls)
+        found.append(_encoding(spec.name, cls))
         if spec.inner is None:
             break
         spec = spec.inner

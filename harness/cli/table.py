@@ -9,6 +9,7 @@ from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 if TYPE_CHECKING:
     from leaderboard.config import Protocol
@@ -66,8 +67,12 @@ def command(**options: Any) -> None:
         raise click.UsageError("--out expects a folder, for the pictures of a figure")
     if typed.figure or typed.number:
         _show(typed, paper)
-    else:
-        _list(paper)
+        return
+    source = click.get_current_context().get_parameter_source
+    for name in ("format", "lengths", "set", "protocol", "runs", "records"):
+        if source(name) is ParameterSource.COMMANDLINE:
+            raise click.UsageError(f"--{name} is for a table or figure: expected NUMBER too")
+    _list(paper)
 
 
 def _show(options: TableOptions, paper: Paper) -> None:

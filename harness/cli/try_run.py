@@ -37,20 +37,11 @@ def command(run: str, prompts: tuple[str, ...], runs: str) -> None:
 
 def answer(trainer: Trainer, prompt: str) -> str:
     """prompt and greedy answer as text, and whether it is right. Errors: TaskError."""
-    import torch
+    from harness.show import examples
 
-    from harness.data.sequences import lay_out
-    from harness.show.examples import read
-    from harness.tasks.base import Batch
-    from harness.training.evaluate import judge, written
-
-    task, ids = trainer.task, read(trainer.task, prompt)
-    truth, length = task.solve(ids.tolist()), task.measure(ids.tolist())
-    batch = lay_out(Batch(ids[None], torch.tensor([truth])), task, trainer.config.track)
-    with torch.no_grad():
-        draws, test = torch.Generator().manual_seed(0), trainer.config.eval
-        out = written(trainer.model.eval(), batch, length, draws, test=test)
-    _, right = judge(task, out, batch)
-    verdict = "right" if bool(right) else f"wrong, expected {task.vocab.decode(truth)}"
-    whole = [*ids.tolist(), *(i for i in out[0].tolist() if i < len(task.vocab))]
-    return f"{task.vocab.decode(whole)}   ({verdict})"
+    task = trainer.task
+    ids = examples.read(task, prompt)
+    one = examples.answer(trainer.model, task, trainer.config, ids)
+    written = [i for i in one.ids[0, one.prompt :].tolist() if i < len(task.vocab)]
+    verdict = "right" if one.right else f"wrong, expected {one.truth}"
+    return f"{task.vocab.decode([*ids.tolist(), *written])}   ({verdict})"

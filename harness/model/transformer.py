@@ -47,11 +47,7 @@ class Pass:
 
 
 def shape_of(model: Model, train_len: int) -> Shape:
-    """The Shape that an encoding is built from. Errors: ValueError if heads do not divide width."""
-    if model.width % model.heads:
-        raise ValueError(
-            f"model.width {model.width} is not a multiple of model.heads {model.heads}"
-        )
+    """The Shape that an encoding is built from."""
     return Shape(model.width, model.heads, model.width // model.heads, model.layers, train_len)
 
 

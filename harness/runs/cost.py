@@ -50,7 +50,7 @@ def summary(trainer: Trainer, cost: Cost) -> dict[str, Any]:
         "tokens": cost["tokens"],
         "train_seconds": round(cost["train_wall"], 2),
         "cpu_seconds": round(cost["train_cpu"], 2),
-        "data_share": round(cost.get("data_wall", 0.0) / max(cost["train_wall"], 1e-9), 4),
+        "data_share": round(cost["data_wall"] / max(cost["train_wall"], 1e-9), 4),
         "steps_per_second": round(trainer.step / max(cost["train_wall"], 1e-9), 2),
         "eval_seconds": round(cost["eval_wall"], 2),
         "eval_cpu_seconds": round(cost["eval_cpu"], 2),
@@ -94,7 +94,7 @@ def drawing(trainer: Trainer, cost: Cost) -> Iterator[None]:
         yield
     finally:
         cost["tokens"] += trainer.tokens - tokens
-        cost["data_wall"] = cost.get("data_wall", 0.0) + trainer.data_seconds - seconds
+        cost["data_wall"] = cost["data_wall"] + trainer.data_seconds - seconds
 
 
 def note_attention(cost: Cost, trainer: Trainer) -> None:

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from harness.tasks.base import Vocab
-from pezoo.spec import unknown
+from pezoo.spec import choice
 
 FORMATS = ("scratchpad", "plain", "reversed", "hints", "spaces", "reversed+hints")
 FORMATS += ("reversed+spaces",)
@@ -41,8 +41,7 @@ class Format:
     first_hint: int
 
     def __post_init__(self) -> None:
-        if self.name not in FORMATS:
-            raise ValueError(unknown("format", self.name, FORMATS))
+        choice("format", self.name, FORMATS)
 
     @property
     def scratchpad(self) -> bool:

@@ -11,8 +11,6 @@ from torch import Tensor
 
 from harness.tasks.base import Batch, Task, TaskError, Vocab
 
-LONGEST_TRAINED = 22  # actions; the official length split trains up to here and tests above
-
 _ACTIONS = {"walk": "I_WALK", "look": "I_LOOK", "run": "I_RUN", "jump": "I_JUMP", "turn": ""}
 _TIMES = {"": 1, "twice": 2, "thrice": 3}
 
@@ -48,7 +46,7 @@ class ScanCot(Task):
     follows) and is mended here. The table says that all actions follow after "->"; in its example
     they stand behind their clauses, which is followed. The paper trains on one side of the
     official split and tests on all of the other; a protocol does so with train_lengths = [1, 22],
-    draw = "instances" and the lengths above 22. `length_split` gives the split itself.
+    draw = "instances" and the lengths above 22.
     """
 
     name = "scan_cot"
@@ -128,12 +126,6 @@ def commands() -> tuple[Command, ...]:
                 )
             )
     return tuple(found)
-
-
-def length_split() -> tuple[list[Command], list[Command]]:
-    """SCAN's official length split: 16,990 commands to train on and 3,920 to test on."""
-    train = [c for c in commands() if len(c.actions.split()) <= LONGEST_TRAINED]
-    return train, [c for c in commands() if len(c.actions.split()) > LONGEST_TRAINED]
 
 
 def _clauses() -> list[tuple[str, str]]:

@@ -13,6 +13,7 @@ from harness.turing.machine import MachineError, random_machine, read_machine
 from harness.turing.render import answer_words, prompt_words, read_prompt, scratchpad, vocabulary
 from harness.turing.simulate import Configuration, begin, run
 from harness.turing.tapes import Tables, Tapes
+from pezoo.spec import choice
 
 FORMATS = ("scratchpad", "plain")
 MOST_TOKENS = 200_000  # of an answer
@@ -65,8 +66,7 @@ class TuringMachine(Task):
             raise ValueError(f"machine must be 0 to 999999, was {machine}")
         if not 0 <= steps <= 100:
             raise ValueError(f"steps must be 1 to 100, or 0 for a whole run, was {steps}")
-        if format not in FORMATS:
-            raise ValueError(f"format must be {' or '.join(FORMATS)}, was {format!r}")
+        choice("format", format, FORMATS)
         if file and machine:
             raise ValueError(f"file={file} is a machine already: leave out machine={machine}")
         self.machine = read_machine(Path(file)) if file else random_machine(machine)

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from harness.tasks.base import Batch, Task, Vocab
 from harness.tasks.formats import Columns, beside, mark, whole
+from pezoo.spec import choice
 
 LEVELS, ZERO = 200, 100  # a0..a199 stand for -1.00, -0.99, ..., 0.99
 TOLERANCE = 2  # levels, in every coordinate of the weights
@@ -57,8 +58,7 @@ class TuringSGD(Task):
     exact = False
 
     def __init__(self, *, format: str = "scratchpad") -> None:
-        if format not in FORMATS:
-            raise ValueError(f"format must be {' or '.join(FORMATS)}, was {format!r}")
+        choice("format", format, FORMATS)
         self.scratchpad = format == "scratchpad"
         if not self.scratchpad:
             asked = self.example[: self.example.index("|") + 1]

@@ -269,16 +269,14 @@ def written(
     batch: Sequences,
     length: int,
     positions: torch.Generator,
-    mode: str | None = None,
-    test: Eval | None = None,
+    mode: str | None,
+    test: Eval,
 ) -> Tensor:
     """(B, last) what the model answers: token by token, or all at once; under the test's window.
 
     Without padding on the left.
     """
-    predict: Predict = teacher_forced if model.track == "encoder" else decode
-    if test is not None and test.window is not None and model.track == "decoder":
-        predict = partial(windows.decode, window=Window(test.window, test.stride))
+    predict = _predict("one pass" if model.track == "encoder" else "decoded", test)
     return predict(model, batch, length, positions, mode)[:, -batch.last :]
 
 

@@ -13,7 +13,7 @@ from pydantic import Field, PositiveInt, model_validator
 from leaderboard.config import Settings
 from leaderboard.scores import Checkpoint
 from leaderboard.tuning import base
-from pezoo.spec import Spec, parse, unknown
+from pezoo.spec import Spec, choice, parse, unknown
 
 FOLDER = Path(__file__).parent
 SD = "±"  # between a mean and its standard deviation
@@ -179,8 +179,7 @@ def names() -> list[str]:
 
 def read(name: str) -> Paper:
     """A paper by the name of its folder. Errors: ValueError with the nearest name."""
-    if name not in names():
-        raise ValueError(unknown("paper", name, names()))
+    choice("paper", name, names())
     text = (FOLDER / name / "paper.toml").read_text(encoding="utf-8")
     return Paper.model_validate({"name": name} | tomllib.loads(text))
 

@@ -43,6 +43,16 @@ def test_a_record_is_of_what_a_second_name_in_its_command_stands_for(raw, save):
         assert bool(check([save(record)], KNOWN).refused) == refused
 
 
+def test_a_run_of_an_earlier_protocols_file_passes(raw, save):
+    record = raw("rope")
+    name = record["protocol"]
+    command = "pezoo bench --pe rope --task copy --seeds 0-4 --protocol earlier/{}.toml"
+    for typed, refused in ((f"{name}-1", False), (f"{name}x-1", True)):
+        record["provenance"]["command"] = command.format(typed)
+        (words,) = check([save(record)], KNOWN).refused or ("",)
+        assert ("the command runs --protocol" in words) == refused
+
+
 def test_formats_with_a_plus_and_machines_of_files_pass(raw, save):
     """A file's checksum is the version of its task, and no class has it."""
     machine = {"task_version": 1_234_567}

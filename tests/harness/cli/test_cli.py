@@ -61,6 +61,32 @@ def test_an_unknown_command_names_the_nearest(call):
     assert "did you mean bench" in err
 
 
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (MemoryError("x"), "more memory than there is"),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory"), "more memory than there is"),
+        (RecursionError("x"), "a deeper nesting than there is"),
+    ],
+)
+def test_what_asks_for_too_much_is_one_message(call, monkeypatch, error, words):
+    def fail(*args, **more):
+        raise error
+
+    monkeypatch.setattr("harness.cli.main.cli.main", fail)
+    code, _, err = call("list", "tasks")
+    assert (code, words in err) == (2, True)
+
+
+def test_an_error_of_our_own_keeps_its_traceback(call, monkeypatch):
+    def fail(*args, **more):
+        raise RuntimeError("something else")
+
+    monkeypatch.setattr("harness.cli.main.cli.main", fail)
+    with pytest.raises(RuntimeError, match="something else"):
+        call("list", "tasks")
+
+
 def test_bench_prints_records_resumes_and_writes_a_leaderboard(call, tmp_path):
     args = ["bench", "--pe", "nope,learned", "--task", "copy", "--seeds", "0-1"]
     args += ["--runs", tmp_path, *TINY]

@@ -32,6 +32,10 @@ def test_without_a_number_it_lists_the_tables(call):
         (["ruoss2023", "1", "--records", "nowhere"], "no folder nowhere"),
         (["ruoss2023", "1", "--out", "x"], "--out expects a folder, for the pictures of a figure"),
         (["ruoss2023", "--figure", "3", "--out", ""], "--out expects a value"),
+        (
+            ["ruoss2023", "--format", "json"],
+            "--format is for a table or figure: expected NUMBER too",
+        ),
         (["chen2026", "3", "--out", f"{__file__}/x"], f"cannot read or write {__file__}/x: Not a"),
     ],
 )

@@ -85,6 +85,9 @@ def test_lists_fit_80_columns_and_options_are_told_by_name(call, monkeypatch):
     assert {"name", "summary", "paper", "options", "formula", "meaning"} <= set(json.loads(out)[0])
     code, _, err = call("list", "encodings", "roppe")
     assert (code, "did you mean rope?" in err) == (2, True)
+    for text in ("rope(base=x)", "randomized:rope(base=x)"):
+        code, _, err = call("list", "encodings", text)
+        assert (code, "option base of rope expects a finite float" in err) == (2, True)
 
 
 def test_list_says_what_options_mean(call, monkeypatch):

@@ -23,6 +23,8 @@ def test_an_answer_ends_where_the_model_ends_it_and_says_what_is_wrong(
     assert one.wrong == (False, False, False, False, False, True, True)
     assert (one.right, one.truth, one.prompt, one.planned) == (False, "471", 4, 7)
     assert one.title == "example 3: length 3, seen in training"
+    trainer = SimpleNamespace(task=task, model=decoder("nope"), config=config)
+    assert try_run.answer(trainer, "471=") == "471=49   (wrong, expected 471)"
 
 
 @pytest.mark.parametrize("name", tasks.names())

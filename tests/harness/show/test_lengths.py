@@ -8,7 +8,7 @@ import torch
 from harness import tasks
 from harness.settings.protocol import load_protocol, resolve
 from harness.show import lengths, plots
-from harness.tasks.scan_cot import length_split
+from harness.tasks.scan_cot import commands
 from pezoo.spec import parse
 
 
@@ -46,14 +46,14 @@ def test_a_task_may_draw_lengths_in_shares_of_its_own(monkeypatch):
 def test_scan_by_hand(monkeypatch):
     """The paper's Figures 21 to 23: every command of the split's two sides counts once."""
     found = drawn(monkeypatch, "scan_cot", "prism2025", "tasks.scan_cot.eval_lengths=[24,48]")
-    train, test = length_split()
-    test = [c for c in test if len(c.actions.split()) in (24, 48)]
-    for when, commands in (("training", train), ("test", test)):
-        answers = [len(c.thought.split()) + 1 for c in commands]
-        prompts = [len(c.words.split()) + 1 for c in commands]
+    sides = {"training": range(23), "test": (24, 48)}  # actions
+    for when, side in sides.items():
+        some = [c for c in commands() if len(c.actions.split()) in side]
+        answers = [len(c.thought.split()) + 1 for c in some]
+        prompts = [len(c.words.split()) + 1 for c in some]
         both = [a + p for a, p in zip(answers, prompts, strict=True)]
         for shares, tokens in zip(found, (both, answers, prompts), strict=True):
-            want = torch.bincount(torch.tensor(tokens)) / len(commands)
+            want = torch.bincount(torch.tensor(tokens)) / len(some)
             assert shares[when] == pytest.approx(want.tolist(), abs=1e-6)
 
 

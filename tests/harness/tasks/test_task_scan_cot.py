@@ -10,11 +10,20 @@ from harness import tasks
 from harness.data.batches import draw_length
 from harness.settings.protocol import load_protocol, resolve
 from harness.tasks.base import TaskError
-from harness.tasks.scan_cot import LONGEST_TRAINED, ScanCot, commands, length_split
+from harness.tasks.scan_cot import ScanCot, commands
 from harness.training.evaluate import sample_count
 from pezoo.spec import parse
 
 LEFT, RIGHT = "I_TURN_LEFT", "I_TURN_RIGHT"
+
+
+LONGEST_TRAINED = 22  # actions, in the official length split
+
+
+def length_split():
+    """The commands to train on, and those to test on."""
+    train = [c for c in commands() if len(c.actions.split()) <= LONGEST_TRAINED]
+    return train, [c for c in commands() if len(c.actions.split()) > LONGEST_TRAINED]
 
 
 def sha256(some):

@@ -337,7 +337,7 @@ def test_a_run_of_another_machine_is_not_gone_on_with(increment):
         ("machine=-1", "machine must be 0 to 999999, was -1"),
         ("steps=101", "steps must be 1 to 100"),
         ("steps=0", "steps=0 needs a machine with a final state"),
-        ("format=hints", "format must be scratchpad or plain"),
+        ("format=hints", "unknown format .hints."),
         ("file=none.toml", "machine none.toml: No such file"),
         ("file=mine.toml,machine=1", "leave out machine=1"),
         ("file=", "file must be the path of a machine's TOML file, was empty"),
