@@ -84,7 +84,7 @@ class Addition(Task):
         return steps[:-1] + [arrow] + total + [carry] * carry + [stop]
 
     def measure(self, prompt: list[int]) -> int:
-        split = prompt.index(self.vocab.symbols.index("+"))
+        split = prompt.index(self.vocab.id("+"))
         if self.aligned:
             return max(least(prompt[:split]), least(prompt[split + 1 : -1]))
         return max(split, len(prompt) - split - 2)
@@ -122,7 +122,7 @@ class Addition(Task):
         digits = torch.randint(10, (2, batch, length), generator=generator, device=generator.device)
         a, b = (padded(x, self.aligned) for x in digits)
         total, out = sums(a, b)
-        plus, equals = (self.vocab.symbols.index(c) for c in "+=")
+        plus, equals = (self.vocab.id(c) for c in "+=")
         prompt = torch.cat(
             [a, torch.full_like(a[:, :1], plus), b, torch.full_like(a[:, :1], equals)], 1
         )
@@ -138,7 +138,7 @@ class Addition(Task):
 
     def _targets(self, a: Tensor, b: Tensor) -> Tensor:
         """(B, 6n + 2): the steps, the arrow, the sum and the stop, from a, b (B, n)."""
-        comma, arrow, stop = map(self.vocab.symbols.index, (",", "->", "."))
+        comma, arrow, stop = map(self.vocab.id, (",", "->", "."))
         digit, carry = sums(a, b)
         steps = torch.stack([a, b, carry, digit, torch.full_like(a, comma)], dim=2).flatten(1)
         steps[:, -1] = arrow

@@ -40,7 +40,7 @@ class DynStrCpy(Task):
         other = torch.randint(9, (batch, length), generator=generator, device=device)
         other = other + (other >= d)  # the nine digits that are not d
         s = torch.where(place == start, d, other)
-        comma, equals = (torch.full_like(d, self.vocab.symbols.index(c)) for c in ",=")
+        comma, equals = (torch.full_like(d, self.vocab.id(c)) for c in ",=")
         source = start + place  # (B, n): the place in s of each answer token
         suffix = s.gather(1, source.clamp(max=length - 1))
         return Batch(

@@ -77,7 +77,7 @@ class Multiplication(Task):
         return [*answer, right]
 
     def measure(self, prompt: list[int]) -> int:
-        split = prompt.index(self.vocab.symbols.index("x"))
+        split = prompt.index(self.vocab.id("x"))
         return max(split, len(prompt) - split - 2)
 
     def max_tokens(self, length: int) -> tuple[int, int]:
@@ -85,7 +85,7 @@ class Multiplication(Task):
 
     def _symbol(self, symbol: str, like: Tensor) -> Tensor:
         """(B, 1) of one symbol."""
-        return torch.full_like(like[:, :1], self.vocab.symbols.index(symbol))
+        return torch.full_like(like[:, :1], self.vocab.id(symbol))
 
     def _terms(self, b: Tensor, in_b: Tensor) -> tuple[Tensor, Tensor]:
         """The terms of b (B, n), and which of their tokens count; both (B, 4n(n + 1)).

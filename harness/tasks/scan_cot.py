@@ -98,10 +98,10 @@ class ScanCot(Task):
         for clauses in order:
             for clause in " ".join(clauses).split(" + "):
                 answer += [*clause.split(), ":", *_interpret(clause.split())]
-        return [self.vocab.symbols.index(w) for w in [*answer, "."]]
+        return [self.vocab.id(w) for w in [*answer, "."]]
 
     def measure(self, prompt: list[int]) -> int:
-        first_action = self.vocab.symbols.index("I_TURN_LEFT")
+        first_action = self.vocab.id("I_TURN_LEFT")
         return sum(token >= first_action for token in self.solve(prompt))
 
     def max_tokens(self, length: int) -> tuple[int, int]:

@@ -130,7 +130,7 @@ class TuringMachine(Task):
         except MachineError as error:
             raise TaskError(f"{self.name}: {error}") from error
         words = answer_words(self.machine, found, self.scratchpad)
-        return [self.vocab.symbols.index(word) for word in words]
+        return [self.vocab.id(word) for word in words]
 
     def measure(self, prompt: list[int]) -> int:
         return len(prompt) - 4
@@ -196,7 +196,7 @@ class TuringMachine(Task):
 
     def _move(self, move: tuple[Tensor, Tensor, Tensor]) -> Columns:
         state, symbol, direction = move
-        index = self.vocab.symbols.index
+        index = self.vocab.id
         words = [
             torch.full_like(state, index("(")),
             state + 2 * len(self.machine.symbols),

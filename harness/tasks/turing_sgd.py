@@ -108,7 +108,7 @@ class TuringSGD(Task):
             steps.append(f"{text} yp {_word(guess)} g {_word(move[0])} {_word(move[1])} {now}")
             data = data[:-1]
         answer = " ".join(steps) if self.scratchpad else now
-        return [self.vocab.symbols.index(word) for word in answer.split()]
+        return [self.vocab.id(word) for word in answer.split()]
 
     def right(self, answer: Tensor, target: Tensor) -> Tensor:
         found = [
@@ -127,14 +127,14 @@ class TuringSGD(Task):
     def _weights(self, row: list[int]) -> list[int]:
         """The last weights that an answer ends with; none where it ends in another way."""
         words = row[: row.index(self.vocab.eos)] if self.vocab.eos in row else []
-        index = self.vocab.symbols.index
+        index = self.vocab.id
         if len(words) < 4 or words[-4] != index("cur") or words[-1] != index("|"):
             return []
         return [token for token in words[-3:-1] if token < LEVELS]
 
     def _data(self, x: Tensor, y: Tensor) -> Columns:
         """d x1 x2 , y for each example of x (B, m, 2) and y (B, m)."""
-        d, comma = (torch.full_like(y, self.vocab.symbols.index(symbol)) for symbol in "d,")
+        d, comma = (torch.full_like(y, self.vocab.id(symbol)) for symbol in "d,")
         return whole(torch.stack([d, x[..., 0], x[..., 1], comma, y], 2).flatten(1))
 
 

@@ -50,7 +50,7 @@ def _leads(encoding: CursorEncoding, layers: tuple[str, ...], cursors: Axis) -> 
         Picture(
             "Leads of the cursors",
             "What is added to a query cursor's offset where it is compared with its key cursor's.",
-            layers, rearrange(encoding.lead, "layer head cursor -> layer 1 (head cursor)"),
+            layers, rearrange(encoding.lead.detach(), "layer head cursor -> layer 1 (head cursor)"),
             Axis("lead", ("",)), cursors, "bars",
         )
     ]  # fmt: skip

@@ -213,6 +213,7 @@ def test_leads_are_shown_where_they_are_learned():
     _, found = run(encoding)
     leads = found["Leads of the cursors"]
     assert leads.columns.ticks == ("0.0", "0.1", "1.0", "1.1")
+    assert not any(picture.values.requires_grad for picture in found.values())
     torch.testing.assert_close(leads.values[1, 0], encoding.lead[1].flatten().detach())
 
 
