@@ -263,8 +263,9 @@ def _commanded(record: Record, catalog: Catalog) -> Iterator[str]:
         if bare(own) not in named | {second[name] for name in named & second.keys()}:
             yield f"{option[2:]} is {own}, but the command runs {option} {given[0]}"
     given = _given(words, "--protocol")[-1:] or ["quick"]
-    stem = Path(given[0]).stem
-    if base(record.protocol) not in (stem, re.sub(r"-\d+$", "", stem)):  # quick-1: an earlier quick
+    file = Path(given[0])
+    earlier = re.sub(r"-\d+$", "", file.stem) if file.parent.name == "earlier" else file.stem
+    if base(record.protocol) != earlier:
         yield f"protocol is {record.protocol}, but the command runs --protocol {given[0]}"
     yield from _seeds(record, words, catalog)
 

@@ -232,8 +232,8 @@ class Transformer(nn.Module):
     def kernels(self) -> dict[str, str]:
         """The back end that each kind of scan runs on in training, for records."""
         like = at_least_float32(self.embedding.weight)
-        scans = {getattr(part, "kernel", "") for part in self.encoding.modules()}
-        return {f"{kernel}_scan": choose(kernel, like) for kernel in sorted(scans & {*FASTEST})}
+        scans = [getattr(part, "kernel", "") for part in self.encoding.modules()]
+        return {f"{kernel}_scan": choose(kernel, like) for kernel in FASTEST if kernel in scans}
 
     def backbone_parameters(self) -> dict[str, Tensor]:
         """Every parameter that does not belong to the encoding, by name."""

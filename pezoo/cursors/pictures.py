@@ -140,7 +140,8 @@ def _histograms(cursors: Cursors) -> Picture:
         "Pr(offset) after each token, a column each, and the most probable offset as a line "
         f"(paper's Figures 13 to 17), from the {cursors.layer.scan.source}. Each pair of panels is "
         "a query cursor and the key cursor that it is compared with: the query at a token finds "
-        "the keys at which the second line is as high as the first line is at the query. Pairs are "
+        "the keys at which the second line is as high as the first line is at the query, plus the "
+        "pair's lead where it learns one. Pairs are "
         "sorted by how far their score tells keys apart on the last example.",
         tuple(f"{name}: {role}" for name in cursors.long_names for role in ("query", "key")),
         values,
