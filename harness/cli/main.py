@@ -73,11 +73,12 @@ def main() -> None:
         click.echo("interrupted; the same command goes on from the last checkpoint", err=True)
         sys.exit(128 + getattr(error.__cause__, "signal", 2))
     except (MemoryError, RuntimeError) as error:
-        from harness.runs.record import failure_reason
-
         deep = isinstance(error, RecursionError)
-        if not deep and not failure_reason(error).startswith("out of memory"):
-            raise
+        if not deep and not isinstance(error, MemoryError):
+            from harness.runs.record import failure_reason
+
+            if not failure_reason(error).startswith("out of memory"):
+                raise
         words = "a deeper nesting" if deep else "more memory"
         click.echo(f"Error: this asks for {words} than there is: {error}", err=True)
         sys.exit(2)

@@ -109,7 +109,7 @@ def test_groups_of_the_optimiser():
     trainer = start(config_of(PRISM, "train.lr=1e-3"))
     rest, alpha = trainer.optimiser.param_groups
     own = trainer.model.encoding
-    assert list(map(id, alpha["params"])) == [id(own.alpha), id(own.top_weight)]
+    assert list(map(id, alpha["params"])) == [id(p) for p in (own.alpha, own.top_weight, own.lead)]
     assert (alpha["peak"], alpha["betas"], alpha["weight_decay"]) == (0.03, (0.8, 0.92), 0.0)
     assert (rest["peak"], rest["betas"], rest["weight_decay"]) == (1e-3, (0.9, 0.98), 0.01)
     taken = [id(p) for group in (rest, alpha) for p in group["params"]]

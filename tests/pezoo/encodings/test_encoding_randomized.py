@@ -189,7 +189,7 @@ def test_it_passes_on_what_the_inner_encoding_claims_and_asks():
 def test_errors():
     with pytest.raises(SpecError, match="sample=distances needs an encoding that reads distances"):
         make("randomized(sample=distances):rope", SHAPE)
-    with pytest.raises(SpecError, match="positions or distances, was 'both'"):
+    with pytest.raises(SpecError, match="unknown sample 'both'"):
         make("randomized(sample=both)", SHAPE)
     with pytest.raises(SpecError, match="cannot wrap itself"):
         make("randomized:randomized:rope", SHAPE)

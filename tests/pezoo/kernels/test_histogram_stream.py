@@ -141,7 +141,6 @@ def test_autocast_does_not_round_the_streams():
         ({"moves": torch.zeros(1, 5, 1, 1, dtype=D), "chunk": 2}, "3, 5, ... steps, were of 1"),
         ({"moves": torch.zeros((), dtype=D)}, "moves must be"),
         ({"chunk": 0}, "chunk must be at least 1, was 0"),
-        ({"backend": "nubma"}, "unknown back end"),
     ],
 )
 def test_errors(change, words):
