@@ -182,14 +182,14 @@ def _table(
         policy = CHANGED
     version = "" if policy == CHANGED else version
     title += f" ({version})" if version else ""
-    told = policy == PROTOCOL or not several
+    told, kernels = policy == PROTOCOL or not several, _kernels(records)
     return Table(
         slug=f"{protocol}.{slug(task)}" + ("" if told else f".{settings}"),
         title=title + ("" if told else f" (settings {settings})"),
         rows=tuple(rows),
         records=tuple(records),
-        warnings=tuple(_warnings(records)),
-        kernels=tuple(_differing(_kernels(records))),
+        warnings=tuple(_warnings(records, kernels)),
+        kernels=tuple(_differing(kernels)),
         policy=policy,
         changes=changes,
         version=version,
@@ -221,7 +221,7 @@ def _in_words(key: str, value: str, own: str) -> str:
     return words[key].format(value) if key in words else f"{key}={value}"
 
 
-def _warnings(records: Sequence[Record]) -> Iterator[str]:
+def _warnings(records: Sequence[Record], kernels: Ran) -> Iterator[str]:
     """What weakens a comparison within the table."""
     checks = {"backbone_hash": "the backbones did not start from the same weights"}
     if records[0].provenance.tuning is None:  # where steps are tuned, data differ in amount
@@ -237,7 +237,7 @@ def _warnings(records: Sequence[Record]) -> Iterator[str]:
         for what in ("device", "torch", "pezoo", "threads"):
             ran[what][str(getattr(record.env, what))].add(record.encoding)
     yield from (f"runs differ in {line}" for line in _differing(ran))
-    for what, found_in in _kernels(records).items():
+    for what, found_in in kernels.items():
         often = Counter(name for names in found_in.values() for name in names)
         if twice := {name for name, times in often.items() if times > 1}:
             yield f"runs of one encoding differ in {what}: {_few(twice)}"
@@ -247,6 +247,7 @@ def _warnings(records: Sequence[Record]) -> Iterator[str]:
 
 
 def _kernels(records: Sequence[Record]) -> Ran:
+    """What computed which encodings, by operation."""
     ran: Ran = defaultdict(lambda: defaultdict(set))
     for record in records:
         if not isinstance(record.env.attention_ran, dict):  # an older record: what was chosen

@@ -72,15 +72,16 @@ def main() -> None:
     except (click.Abort, KeyboardInterrupt) as error:
         click.echo("interrupted; the same command goes on from the last checkpoint", err=True)
         sys.exit(128 + getattr(error.__cause__, "signal", 2))
-    except (MemoryError, RuntimeError) as error:
-        deep = isinstance(error, RecursionError)
-        if not deep and not isinstance(error, MemoryError):
-            from harness.runs.record import failure_reason
-
-            if not failure_reason(error).startswith("out of memory"):
-                raise
-        words = "a deeper nesting" if deep else "more memory"
+    except (MemoryError, RecursionError) as error:
+        words = "more memory" if isinstance(error, MemoryError) else "a deeper nesting"
         click.echo(f"Error: this asks for {words} than there is: {error}", err=True)
+        sys.exit(2)
+    except RuntimeError as error:  # torch has one for memory
+        from harness.runs.record import failure_reason
+
+        if not failure_reason(error).startswith("out of memory"):
+            raise
+        click.echo(f"Error: this asks for more memory than there is: {error}", err=True)
         sys.exit(2)
     except ValueError as error:  # every wrong input in this project is one
         click.echo(f"Error: {error}", err=True)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from pezoo.registry import check_values
-from pezoo.spec import Spec, parse, unknown
+from pezoo.spec import Spec, choice, parse
 
 if TYPE_CHECKING:
     from harness.tasks.base import Task
@@ -51,13 +51,12 @@ def check(text: str) -> str:
 
 
 def _parse(text: str) -> Spec:
-    if "(" not in text and text not in _homes():
-        raise ValueError(unknown("task", text, names()))
+    if "(" not in text:
+        choice("task", text, names())
     spec = parse(text)
     if spec.inner is not None:
         raise ValueError(f"task {text!r}: a task stands alone, without a colon")
-    if spec.name not in _homes():
-        raise ValueError(unknown("task", spec.name, names()))
+    choice("task", spec.name, names())
     return spec
 
 
