@@ -119,7 +119,7 @@ def rank_text(row: Row | Line) -> str:
     return f"{place} [{row.ranks[0]}-{row.ranks[1]}]"
 
 
-def columns(row: Row, intervals: bool = True) -> dict[str, str]:
+def columns(row: Row) -> dict[str, str]:
     """What a table shows of a row, by column; lengths as `10 (trained)` and `15 (1.5x)`."""
 
     def head(cell: Cell) -> str:
@@ -132,8 +132,8 @@ def columns(row: Row, intervals: bool = True) -> dict[str, str]:
         "encoding": row.label,
         "seeds": seeds_text(row),
         f"training {'exact' if row.track == 'encoder' else 'mean'}": percent(row.trained),
-        **{head(c): stat_text(c.main, intervals) if c.main else c.status for c in row.cells},
-        "unseen mean": unseen_text(row, intervals),
+        **{head(c): stat_text(c.main) if c.main else c.status for c in row.cells},
+        "unseen mean": unseen_text(row),
         UNSEEN_BESIDE[row.other]: percent(row.unseen_beside),
         "reach": reach_text(row),
         "parameters": "-" if row.parameters is None else f"{row.parameters}",
@@ -141,9 +141,7 @@ def columns(row: Row, intervals: bool = True) -> dict[str, str]:
     }
 
 
-def rows_as_markdown(
-    rows: Sequence[Row], names: Mapping[str, str] | None = None, intervals: bool = True
-) -> str:
+def rows_as_markdown(rows: Sequence[Row], names: Mapping[str, str] | None = None) -> str:
     """The rows of one table in Markdown; every text is shown as it is, whatever it holds.
 
     `names` are short names of labels.
@@ -152,7 +150,7 @@ def rows_as_markdown(
     """
     if len({(row.protocol, row.task, row.settings) for row in rows}) > 1:
         raise ValueError("rows of several protocols, tasks or settings do not share one table")
-    lines = [columns(row, intervals) for row in rows]
+    lines = [columns(row) for row in rows]
     cells = [
         line | {"encoding": markdown_text((names or {}).get(row.label, row.label))}
         for row, line in zip(rows, lines, strict=True)

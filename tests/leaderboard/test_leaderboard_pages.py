@@ -87,7 +87,6 @@ def test_headers_and_cells(rows):
     assert rope[7:] == ["70.0 [65.5, 74.5]", "85.0", "1.5x", "100000", "35"]
     assert learned[:3] == ["-", "learned", "1 (Wilson)"]
     assert learned[5:10] == ["cannot represent", "no instance", "cannot represent", "-", "1x"]
-    assert columns(rows[0], intervals=False)["10 (trained)"] == "100.0"
     assert rows_as_markdown(rows).count("\n") == 3
 
 
