@@ -59,12 +59,14 @@ def _block(tables: Sequence[Table], catalog: Catalog) -> str:
 
 def _intro(seeds: Sequence[Sequence[int]], tables: Sequence[Table], catalog: Catalog) -> str:
     counts = {count for own in seeds for count in own if count}
+    records = [record for table in tables for record in table.records]
+    processors = sorted({record.env.cpu for record in records if record.env.cpu})
     return (
         "Reach: the longest test length, as a multiple of the training length, up to which at "
         f"least {100 * PASS:.0f} % of whole answers are right at every tested length, on average "
         f"over {span_text(counts)} seed{'s' * (counts != {1})}. 0: not even at the training "
         "length. ≥: at every tested length. CPU s: training, the mean over seeds, the median over "
-        f"tasks. {disclosure(tables, catalog)}"
+        f"tasks{', on ' * bool(processors)}{' or '.join(processors)}. {disclosure(tables, catalog)}"
     ).strip()
 
 

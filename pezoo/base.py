@@ -178,6 +178,11 @@ class Encoding(nn.Module):
                 "this context comes from prepare: give prepare the one that you made, with the "
                 "positions of the new tokens after the others'"
             )
+        if ctx.x is not None and (ctx.x.dim() != 3 or ctx.x.shape[2] != self.shape.d_model):
+            raise ValueError(
+                f"ctx.x must be (B, T, D) with D = {self.shape.d_model}, the model's width; was "
+                f"{tuple(ctx.x.shape)}"
+            )
         if ctx.x is not None and ctx.x.shape[1] != ctx.new:
             raise ValueError(
                 f"ctx.x has {ctx.x.shape[1]} tokens, but {ctx.new} are new: pos holds the "

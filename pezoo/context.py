@@ -97,10 +97,11 @@ class Context:
     relation: Relation | None = None
 
     def __post_init__(self) -> None:
-        if self.pos.dim() != 2 or self.pos.is_floating_point():
+        kind = self.pos.dtype
+        if self.pos.dim() != 2 or kind.is_floating_point or kind.is_complex or kind == torch.bool:
             raise ValueError(
                 "pos must hold whole numbers, (1, S) or (B, S), such as torch.arange(10)[None]; "
-                f"was given {tuple(self.pos.shape)} of {self.pos.dtype}"
+                f"was given {tuple(self.pos.shape)} of {kind}"
             )
         if self.n_new is not None and not 0 < self.n_new <= self.pos.shape[1]:
             raise ValueError(
@@ -200,8 +201,10 @@ class Context:
 
         `w_key`, where an encoding asks for it, is the weight of its projection to keys.
 
-        Errors: ValueError for a context that does not come from `prepare`.
+        Errors: ValueError for a context that does not come from `prepare`, and for a layer below 0.
         """
         self.check_prepared()
+        if layer < 0:
+            raise ValueError(f"layers count from 0, was given layer {layer}")
         w_key = self.w_key if w_key is None else w_key
         return replace(self, layer=layer, x=x, w_key=w_key)

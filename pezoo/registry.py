@@ -65,6 +65,11 @@ class Entry:
                 f"the entry point {self.name} = {self.module}:{self.cls} has another name than its "
                 f'class, {found.name!r}: mark the class @register("{self.name}")'
             )
+        if type(found.version) is not int or found.version < 1:
+            raise SpecError(
+                f"encoding {self.name!r}: version must be a whole number from 1 on, was "
+                f"{found.version!r}"
+            )
         return found
 
     def _found(self) -> Any:

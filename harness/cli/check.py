@@ -25,11 +25,16 @@ def command(name: str) -> None:
 
 
 def _encoding(name: str) -> bool:
+    from harness import tasks
     from pezoo.registry import check, entries, make
-    from pezoo.spec import parse
+    from pezoo.spec import SpecError, nearest, parse
     from pezoo.testing import CHECKS, run_check
 
-    spec = check(parse(name))
+    try:
+        spec = check(parse(name))
+    except SpecError as error:
+        task = "" if "did you mean" in str(error) else nearest(name, tasks.names())
+        raise SpecError(f"{error}{task} (a task)" if task else str(error)) from error
     entries()[spec.name].load()
     seen: dict[str, str] = {}  # an error that is no fault of its own to the check that met it first
     for one in CHECKS:

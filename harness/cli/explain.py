@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from textwrap import fill, indent, shorten
+from textwrap import fill, indent
 from typing import TYPE_CHECKING
 
 import click
@@ -155,16 +155,23 @@ def encodings(task: Task) -> str:
 
     if task.computation(_scales(task, TESTED)[0]) is None:
         return "nothing: the task declares no computation"
-    rows = [row for name in names() if (row := _verdict(task, name))]
+    rows = {name: row for name in names() if (row := _verdict(task, name))}
+    left = ", ".join(name for name in names() if name not in rows)
     head = (
         f"characterises: Definition 6, scales up to {TESTED}. recovers: Theorem 3, shown scales "
         f"up to {TRAINED} and which values of phi their operators read there. Sufficient, "
         "not necessary: a model may also use content, depth and the causal mask.\n"
     )
-    return head + tabulate(rows, ["encoding", "characterises", "recovers"])
+    table = tabulate(
+        [(name, *row) for name, row in rows.items()],
+        ["encoding", "characterises", "recovers"],
+        maxcolwidths=[None, 24, 32],
+    )
+    return f"{head}{table}\n\nNo relation is declared by: {left}"
 
 
-def _verdict(task: Task, name: str) -> tuple[str, str, str] | None:
+def _verdict(task: Task, name: str) -> tuple[str, str] | None:
+    """The columns of one encoding; None for one without a relation."""
     from harness.tasks.base import TaskError
     from harness.theory.characterise import violation
     from pezoo.base import Encoding, PositionError, Shape
@@ -178,15 +185,29 @@ def _verdict(task: Task, name: str) -> tuple[str, str, str] | None:
     try:
         phi = {n: _phi(encoding, task, n) for n in _scales(task, TESTED)}
     except (TaskError, PositionError, RelationError) as error:
-        return name, "no", shorten(str(error).partition(":")[0], 37, placeholder=" ...")
+        return "no", str(error).partition(":")[0]
     known = {n: p for n, p in phi.items() if p is not None}
     if len(known) < len(phi):
         return None
     if any(p.is_floating_point() for p in known.values()):
-        return name, "learned", "learned"
+        if encoding.needs_scale or _carried(task):
+            return "learned", "learned"
+        return "no", "no phi(i, j) does"
     computations = {n: c for n in known if (c := task.computation(n))}
     found = violation(computations, lambda n: known[n])
-    return name, f"no ({found.condition})" if found else "yes", _recovered(task, known)
+    return f"no ({found.condition})" if found else "yes", _recovered(task, known)
+
+
+def _carried(task: Task) -> bool:
+    """Whether a relation without the scale characterises the task."""
+    from harness.tasks.base import TaskError
+    from harness.theory.characterise import violation
+
+    computations = {n: c for n in _scales(task, TESTED) if (c := task.computation(n))}
+    try:
+        return violation(computations, lambda n: _declared(task, n, hint=False)) is None
+    except TaskError:
+        return False
 
 
 def _recovered(task: Task, phi: dict[int, Tensor]) -> str:
@@ -201,7 +222,7 @@ def _recovered(task: Task, phi: dict[int, Tensor]) -> str:
     found = obstacle(phi, needed, shown, tested)
     if found is None:
         return "yes"
-    return f"no: {shorten(found.partition(' with ')[0], 34, placeholder=' ...')}"
+    return f"no: {found}"
 
 
 def _phi(encoding: Encoding, task: Task, n: int) -> Tensor | None:

@@ -52,8 +52,9 @@ def command(**options: Any) -> None:
     All take turns in one process; a ratio compares times of one round. docs/perf.md says what each
     column means.
     """
-    # The profiler that counts memory would log to stderr; it reads this when torch is imported.
+    # The profiler that counts memory would log to stderr; it reads these when torch is imported.
     os.environ.setdefault("KINETO_LOG_LEVEL", "6")
+    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     from harness.perf import timing
     from harness.settings.request import check_device
 

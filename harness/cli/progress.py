@@ -100,7 +100,8 @@ def _summary(record: dict[str, Any]) -> str:
         key, words = "token", "token accuracy"
     scores = [(row["length"], row[key]) for row in record["scores"]["last"]]
     cells = (f"{length}: {'-' if share is None else f'{share:.2f}'}" for length, share in scores)
-    return f"{words} {'  '.join(cells)} ({record['cost']['train_seconds']:.0f} s)"
+    took = f"{record['cost']['train_seconds']:.0f} s"
+    return f"{words} {'  '.join(cells)} ({took}, run {record['run']})"
 
 
 def names(configs: Sequence[RunConfig]) -> list[str]:

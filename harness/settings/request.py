@@ -22,15 +22,28 @@ class Request:
     seeds: list[int]
 
     def configs(self, device: str, attention: str) -> list[RunConfig]:
-        """Every run, seed by seed, so that a first picture of all encodings comes early."""
+        """Every run, seed by seed, so that a first picture of all encodings comes early.
+
+        Errors: ConfigError for an unknown attention, and for two encodings that the protocol's
+        options make one.
+        """
         if attention not in ATTENTION:
             raise ConfigError(unknown("attention", attention, ATTENTION))
-        return [
+        configs = [
             resolve(self.protocol, task, encoding, seed, device, attention)
             for task in self.tasks
             for seed in self.seeds
             for encoding in self.encodings
         ]
+        labels: dict[str, str] = {}
+        for config in configs:
+            first = labels.setdefault(config.encoding, config.label)
+            if first != config.label:
+                raise ConfigError(
+                    f"{first} and {config.label} are one encoding with the options that "
+                    f"{self.protocol.name} gives: name it once"
+                )
+        return configs
 
 
 def parse_request(

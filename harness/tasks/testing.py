@@ -7,7 +7,10 @@ raises AssertionError with the first thing that is wrong, in plain words.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
+from pathlib import Path
+from traceback import extract_tb
 
 import torch
 from torch import Tensor
@@ -23,6 +26,18 @@ def check_task(
 
     Errors: AssertionError says what is wrong, where, and with which instance.
     """
+    try:
+        _check(task, lengths, batch, seed)
+    except AssertionError:
+        raise
+    except Exception as error:
+        file = inspect.getfile(type(task))
+        own = [f for f in extract_tb(error.__traceback__) if f.filename == file]
+        place = f", at {Path(file).name}:{own[-1].lineno} in {own[-1].name}" if own else ""
+        raise AssertionError(f"{task.name}: {type(error).__name__}: {error}{place}") from error
+
+
+def _check(task: Task, lengths: Sequence[int], batch: int, seed: int) -> None:
     _check_description(task)
     offered = [n for n in lengths if task.lengths(n, n)]
     assert offered, f"{task.name}: none of the lengths {list(lengths)} has an instance"
@@ -83,17 +98,19 @@ def _check_batch(task: Task, made: Batch, batch: int, length: int) -> None:
     assert counted.any(1).all(), f"{where}: no token of a target is counted"
 
 
-def _check_instance(task: Task, prompt: list[int], target: list[int], length: int) -> None:
-    """The length of one unpadded instance, and its answer."""
+def _check_instance(
+    task: Task, prompt: list[int], target: list[int], length: int, source: str = "sample"
+) -> None:
+    """The length of one unpadded instance, and its answer; `source` says where it comes from."""
     text = task.vocab.decode(prompt)
     measured = task.measure(list(prompt))
     fits = 1 <= measured <= length if task.aligned else measured == length
-    assert fits, f"{task.name}: measure says {measured} for a sample of length {length}: {text!r}"
+    assert fits, f"{task.name}: measure says {measured} for a {source} of length {length}: {text!r}"
     solved = task.solve(list(prompt))
     assert solved == target, (
-        f"{task.name}: sample and solve disagree on {text!r} (length {length}):\n"
-        f"  sample: {task.vocab.decode(target)!r} {target}\n"
-        f"  solve:  {task.vocab.decode(solved)!r} {solved}"
+        f"{task.name}: {source} and solve disagree on {text!r} (length {length}):\n"
+        f"  {source + ':':<8} {task.vocab.decode(target)!r} {target}\n"
+        f"  solve:   {task.vocab.decode(solved)!r} {solved}"
     )
 
 
@@ -155,12 +172,15 @@ def _check_missing_lengths(task: Task) -> None:
 def _check_example(task: Task, made: Batch) -> None:
     """The example is an instance in text form: its answer follows the prompts' last symbol."""
     asks = int(made.prompt[0, -1])
-    ids = task.vocab.encode(task.example).tolist()
+    try:
+        ids = task.vocab.encode(task.example).tolist()
+    except TaskError as error:
+        raise AssertionError(f"{task.name}: the example {task.example!r}: {error}") from error
     symbol = task.vocab.symbols[asks]
     assert asks in ids, f"{task.name}: the example has no {symbol!r}, with which prompts end"
     split = ids.index(asks) + 1
     prompt, target = ids[:split], ids[split:]
-    _check_instance(task, prompt, target, task.measure(list(prompt)))
+    _check_instance(task, prompt, target, task.measure(list(prompt)), "example")
     decoded = task.vocab.decode(prompt + target)
     assert decoded == task.example, (
         f"{task.name}: the example {task.example!r} comes back from the vocab as {decoded!r}"
@@ -168,7 +188,12 @@ def _check_example(task: Task, made: Batch) -> None:
 
 
 def _sample(task: Task, batch: int, length: int, seed: int) -> Batch:
-    return task.sample(torch.Generator().manual_seed(seed), batch, length)
+    made = task.sample(torch.Generator().manual_seed(seed), batch, length)
+    assert isinstance(made, Batch), (
+        f"{task.name}: sample must return a Batch(prompt=..., target=...), returned a "
+        f"{type(made).__name__}"
+    )
+    return made
 
 
 def _rows(task: Task, made: Batch) -> list[tuple[list[int], list[int]]]:

@@ -97,7 +97,8 @@ class Randomized(Encoding):
         if last > len(table):
             raise PositionError(
                 f"randomized drew {len(table)} positions for this sequence, which now has {last}: "
-                f"give draw the final length before the first step"
+                f"plan the final length before the first step: draw(ctx, length=N), or "
+                f"pezoo.adapters.transformers.use(model, encoding, length=N)"
             )
         inner = self._inner_ctx(ctx, table.to(ctx.pos.device))
         return {TABLE: table, **self.inner.draw(inner, **plan)}

@@ -31,6 +31,8 @@ def check_batch(factory: Factory) -> None:
         return
     alone = run(encoding, ids[:1], scale=scale, length=2010)
     close(both[:1], alone, 1e-5, "far positions in another row of the batch change this one")
+    alone = run(encoding, ids[1:2], pos[1:], scale=scale, length=2010)
+    close(both[1:], alone, 1e-5, "a row has the positions of another: ctx.pos has its own, (B, S)")
 
 
 def check_parts(factory: Factory) -> None:

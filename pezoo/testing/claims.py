@@ -8,25 +8,31 @@ import torch
 from torch import Tensor
 
 from pezoo.base import Encoding, PositionError
-from pezoo.testing.probe import Factory, build, close, context, draws, require, run, stream, tokens
+from pezoo.testing.probe import (
+    BETWEEN,
+    Factory,
+    build,
+    close,
+    context,
+    draws,
+    padding_between,
+    require,
+    run,
+    stream,
+    tokens,
+)
 
 
 def check_positions(factory: Factory) -> None:
     """Positions come from ctx.pos: a column of padding between two tokens moves nothing."""
     encoding, ids, scale = build(factory), tokens(2, 10), torch.tensor([5])
-    is_token = torch.ones(13, dtype=torch.bool)
-    is_token[[4, 5, 9]] = False
-    pos, padded = torch.full((1, 13), -1), torch.zeros(2, 13, dtype=torch.long)
-    pos[:, is_token], padded[:, is_token] = torch.arange(10), ids
-    plain = run(encoding, ids, scale=scale)
-    message = (
-        "padding between tokens moves them: take positions from ctx.pos and ctx.distance(), not "
-        "from a token's column"
+    padded, pos = padding_between(ids)
+    close(
+        run(encoding, ids, scale=scale),
+        run(encoding, padded, pos, scale=scale)[:, pos[0] >= 0],
+        1e-5,
+        BETWEEN,
     )
-    close(plain, run(encoding, padded, pos, scale=scale)[:, is_token], 1e-5, message)
-    if encoding.prefix_stable:
-        chunks = stream(encoding, padded, [3, 5, 1, 4], pos, scale=scale, length=10)
-        close(plain, chunks[:, is_token], 1e-5, f"while decoding, {message}")
 
 
 def check_distances(factory: Factory) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
+from pezoo.base import Context, Memo
 from pezoo.testing.probe import Factory, build, context, draws, require, tokens
 
 STEP = 1e-4
@@ -20,12 +22,17 @@ def check_derivatives(factory: Factory) -> None:
     q, k = torch.randn(2, b, shape.n_heads, t, shape.d_head, generator=generator).double()
     ctx = encoding.prepare(context(tokens(b, t), x=x))
     here = ctx.at(0, x)
-    wide_q, wide_k = (x.detach() for x in encoding.transform(q, k, here))
-    _agrees("embed", "x", x, lambda z: encoding.embed(z, ctx))
-    _agrees("transform", "q", q, lambda z: encoding.transform(z, k, here)[0])
-    _agrees("transform", "k", k, lambda z: encoding.transform(q, z, here)[1])
-    _agrees("bias", "q", wide_q, lambda z: encoding.bias(z, wide_k, here))
-    _agrees("bias", "k", wide_k, lambda z: encoding.bias(wide_q, z, here))
+    wide_q, wide_k = (x.detach() for x in encoding.transform(q, k, _alone(here)))
+    _agrees("embed", "x", x, lambda z: encoding.embed(z, _alone(ctx)))
+    _agrees("transform", "q", q, lambda z: encoding.transform(z, k, _alone(here))[0])
+    _agrees("transform", "k", k, lambda z: encoding.transform(q, z, _alone(here))[1])
+    _agrees("bias", "q", wide_q, lambda z: encoding.bias(z, wide_k, _alone(here)))
+    _agrees("bias", "k", wide_k, lambda z: encoding.bias(wide_q, z, _alone(here)))
+
+
+def _alone(ctx: Context) -> Context:
+    """The same with a memo of its own: what a call adds to it is not there for the next."""
+    return replace(ctx, memo=Memo(ctx.memo))
 
 
 def _agrees(hook: str, name: str, at: Tensor, call: Callable[[Tensor], Tensor | None]) -> None:

@@ -37,12 +37,12 @@ def check_far_values(factory: Factory) -> None:
     if encoding.relative:
         again = _repeats(logits)
         require(not again, f"the logit at distance {again} + d is that at d: {remedy}")
-    length = encoding.shape.train_len
-    clamped = not _alike(embedded[:length]) and _alike(embedded[2 * length :])
+    clamped = _alike(embedded[-WIDTH:]) and not _alike(embedded[: encoding.shape.train_len])
+    start = next((n for n in range(NEAR) if clamped and _alike(embedded[n:])), FAR)
     require(
         not clamped,
-        f"embed: all positions from {2 * length} on are alike, those before are not: set max_len, "
-        "so that positions beyond a table are a PositionError",
+        f"embed: all positions from {start} on are alike, the first are not: set max_len, so that "
+        "positions beyond a table are a PositionError",
     )
 
 

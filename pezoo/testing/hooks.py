@@ -30,6 +30,11 @@ def check_constructible(factory: Factory) -> None:
             isinstance(encoding, Encoding), f"expected an Encoding, got {type(encoding).__name__}"
         )
         require(encoding.shape == shape, "self.shape must be the Shape it was given")
+        version = type(encoding).version
+        require(
+            type(version) is int and version >= 1,
+            f"version must be a whole number from 1 on, was {version!r}",
+        )
         _check_options(type(encoding))
 
 
@@ -52,37 +57,53 @@ def _check_options(cls: type[Encoding]) -> None:
 
 
 def check_shapes(factory: Factory) -> None:
-    """Hooks keep batch, heads, tokens and device; q and k stay equally wide, nothing loses bits."""
+    """Hooks keep batch, heads, tokens and device; q and k stay equally wide, nothing loses bits.
+
+    Also with positions of each row's own, and where -1 marks padding, of which none makes NaN.
+    """
+    shared = torch.arange(9)[None]
+    padded = torch.stack([shared[0], (shared[0] - 2).clamp(min=-1)])
     for dtype in (torch.float32, torch.float64, torch.bfloat16):
-        encoding = build(factory).to(dtype)
-        b, t, s = 2, 9, encoding.shape
-        x = torch.randn(b, t, s.d_model).to(dtype)
-        ctx = encoding.prepare(context(tokens(b, t), x=x))
-        _is("prepare", ctx, Context)
-        require(ctx.prepared, "prepare: begin it with ctx = super().prepare(ctx), and return that")
-        embedded = encoding.embed(x, ctx)
-        _is("embed", embedded, Tensor)
+        for pos in (shared, padded):
+            _check_hooks(build(factory).to(dtype), pos, dtype)
+
+
+def _check_hooks(encoding: Encoding, pos: Tensor, dtype: torch.dtype) -> None:
+    b, t, s = 2, 9, encoding.shape
+    x = torch.randn(b, t, s.d_model).to(dtype)
+    ctx = encoding.prepare(context(tokens(b, t), pos, x=x))
+    _is("prepare", ctx, Context)
+    require(ctx.prepared, "prepare: begin it with ctx = super().prepare(ctx), and return that")
+    embedded = encoding.embed(x, ctx)
+    _is("embed", embedded, Tensor)
+    require(embedded.shape == x.shape, f"embed: {tuple(x.shape)} became {tuple(embedded.shape)}")
+    require(embedded.dtype == dtype, f"embed: {dtype} became {embedded.dtype}")
+    q, k = torch.randn(2, b, s.n_heads, t, s.d_head).to(dtype).unbind(0)
+    both = encoding.transform(q, k, ctx.at(0, x))
+    _is("transform", both, tuple)
+    q, k = both
+    require(q.shape == k.shape, f"transform: q {tuple(q.shape)} and k {tuple(k.shape)} differ")
+    require(
+        q.shape[:3] == (b, s.n_heads, t) and q.shape[3] >= s.d_head,
+        f"transform: q {(b, s.n_heads, t, s.d_head)} became {tuple(q.shape)}",
+    )
+    for y in (q, k):
+        require(_precise(y, dtype), f"transform: {dtype} became {y.dtype}, less precise")
+    bias = encoding.bias(q, k, ctx.at(0, x))
+    if bias is not None:
+        _is("bias", bias, Tensor)
+        _check_bias_shape(bias, (b, s.n_heads, t, t))
         require(
-            embedded.shape == x.shape, f"embed: {tuple(x.shape)} became {tuple(embedded.shape)}"
+            _precise(bias, dtype),
+            f"bias: expected {dtype} as q, float32 or float64, got {bias.dtype}",
         )
-        require(embedded.dtype == dtype, f"embed: {dtype} became {embedded.dtype}")
-        q, k = torch.randn(2, b, s.n_heads, t, s.d_head).to(dtype).unbind(0)
-        both = encoding.transform(q, k, ctx.at(0, x))
-        _is("transform", both, tuple)
-        q, k = both
-        require(q.shape == k.shape, f"transform: q {tuple(q.shape)} and k {tuple(k.shape)} differ")
-        require(q.shape[:3] == (b, s.n_heads, t), f"transform: q became {tuple(q.shape)}")
-        for y in (q, k):
-            require(_precise(y, dtype), f"transform: {dtype} became {y.dtype}, less precise")
-        bias = encoding.bias(q, k, ctx.at(0, x))
-        if bias is not None:
-            _is("bias", bias, Tensor)
-            _check_bias_shape(bias, (b, s.n_heads, t, t))
-            require(
-                _precise(bias, dtype),
-                f"bias: expected {dtype} as q, float32 or float64, got {bias.dtype}",
-            )
-            require(bias.device == q.device, f"bias: on {bias.device}, q on {q.device}")
+        require(bias.device == q.device, f"bias: on {bias.device}, q on {q.device}")
+    made = {"embed": embedded, "transform: q": q, "transform: k": k, "bias": bias}
+    for hook, found in made.items():
+        require(
+            found is None or not found.isnan().any(),
+            f"{hook}: NaN. Padding has position -1: clamp it before a logarithm, root or division",
+        )
 
 
 def _precise(x: Tensor, dtype: torch.dtype) -> bool:

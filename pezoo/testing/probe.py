@@ -93,6 +93,21 @@ def tokens(batch: int = 3, length: int = 10, seed: int = 0) -> Tensor:
     return torch.randint(VOCAB, (batch, length), generator=generator)
 
 
+BETWEEN = (
+    "padding between tokens moves them: take positions from ctx.pos and ctx.distance(), not from a "
+    "token's column"
+)
+
+
+def padding_between(ids: Tensor) -> tuple[Tensor, Tensor]:
+    """Ids (B, 10) with three columns of padding between them (B, 13), and positions (1, 13)."""
+    is_token = torch.ones(13, dtype=torch.bool)
+    is_token[[4, 5, 9]] = False
+    pos, padded = torch.full((1, 13), -1), ids.new_zeros(len(ids), 13)
+    pos[:, is_token], padded[:, is_token] = torch.arange(10), ids
+    return padded, pos
+
+
 def build(factory: Factory, shape: Shape = SHAPE, seed: int = 0) -> Encoding:
     """The encoding in evaluation mode with every parameter moved off its initial value.
 
@@ -203,4 +218,5 @@ def require(condition: bool, message: str) -> None:
 def close(a: Tensor, b: Tensor, tolerance: float, message: str) -> None:
     """Errors: AssertionError where two numbers differ by more than the tolerance."""
     gap = float((a - b).abs().max())
+    require(not math.isnan(gap), f"NaN or infinite: {message}")
     require(gap <= tolerance, f"{message} (by {gap:.2g}, allowed {tolerance:.2g})")

@@ -8,12 +8,14 @@ import torch
 
 from pezoo.base import PositionError
 from pezoo.testing.probe import (
+    BETWEEN,
     SHAPE,
     VOCAB,
     Factory,
     build,
     close,
     embedded_and_logits,
+    padding_between,
     repeated,
     require,
     run,
@@ -61,6 +63,11 @@ def check_streaming(factory: Factory) -> None:
     full = run(encoding, ids)
     for chunks in ([1] * 10, [4, 1, 5], [9, 1]):
         close(full, stream(encoding, ids, chunks), 1e-5, f"decoding in chunks of {chunks} differs")
+    scale = torch.tensor([5])
+    padded, pos = padding_between(ids)
+    chunked = stream(encoding, padded, [3, 5, 1, 4], pos, scale=scale, length=10)
+    full = run(encoding, ids, scale=scale)
+    close(full, chunked[:, pos[0] >= 0], 1e-5, f"while decoding, {BETWEEN}")
 
 
 def check_shift_invariance(factory: Factory) -> None:

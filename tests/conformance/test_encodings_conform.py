@@ -14,6 +14,7 @@ from pezoo.testing import (
     batches,
     caches,
     check_encoding,
+    derivatives,
     heads,
     hooks,
     packing,
@@ -633,6 +634,26 @@ class ClampedTable(Encoding):
         return x + nn.functional.embedding(row, self.table).to(x.dtype)
 
 
+class LongClampedTable(ClampedTable):
+    def __init__(self, shape):
+        super().__init__(shape)
+        self.table = nn.Parameter(torch.randn(40 * shape.train_len, shape.d_model))
+
+
+class LogOfPadding(Encoding):
+    def embed(self, x, ctx):
+        return x + (ctx.query_pos - 0.5).log()[..., None].to(x.dtype)
+
+
+class NarrowKeys(Encoding):
+    def transform(self, q, k, ctx):
+        return q[..., :4], k[..., :4]
+
+
+class VersionInWords(Encoding):
+    version = "2"
+
+
 class SteeperWhenLong(FallsWithDistance):
     def bias(self, q, k, ctx):
         return (1 + (ctx.pos.shape[1] > 64)) * super().bias(q, k, ctx)
@@ -711,7 +732,11 @@ BROKEN = [
     (DistancesInEightBits, "check_far_values", r"the logit at distance 256 \+ d is that at d"),
     (DistancesInSixteenBits, "check_far_values", r"the logit at distance 65536 \+ d is that"),
     (DistancesFoldedBack, "check_far_values", r"the logit at distance 100 \+ d is that at d"),
-    (ClampedTable, "check_far_values", "positions from 32 on are alike, .* set max_len"),
+    (ClampedTable, "check_far_values", "embed: all positions from 15 on are alike, .* set max_len"),
+    (LongClampedTable, "check_far_values", "embed: all positions from 65536 on are alike"),
+    (LogOfPadding, "check_shapes", "embed: NaN. Padding has position -1: clamp it before"),
+    (NarrowKeys, "check_shapes", r"transform: q \(2, 3, 9, 8\) became \(2, 3, 9, 4\)"),
+    (VersionInWords, "check_constructible", "version must be a whole number from 1 on, was '2'"),
     (SteeperWhenLong, "check_prefix_stability", "a sequence of 130 tokens changes earlier"),
     (SteeperBeforeTheFar, "check_prefix_stability", "a later position of 70,000 changes earlier"),
     (SteeperBeforeTheFar, "check_batch", "far positions in another row of the batch change this"),
@@ -806,6 +831,62 @@ def test_a_broken_encoding_is_caught(cls, check, words):
     assert str(caught.value).startswith(f"{check}: ")
     with pytest.raises(AssertionError, match=r"^check_"):
         check_encoding(cls)
+
+
+class ColumnsOfTheFirstRow(FallsWithDistance):
+    def bias(self, q, k, ctx):
+        return super().bias(q, k, replace(ctx, pos=ctx.pos[:1]))
+
+    def far(self, distance):
+        return distance
+
+
+class BiasWithoutHeads(FallsWithDistance):
+    def bias(self, q, k, ctx):
+        return -ctx.distance().to(q.dtype)
+
+
+class SquaresInPlace(Encoding):
+    def transform(self, q, k, ctx):
+        return q.mul_(2), k
+
+
+FIRST = [
+    (ColumnsOfTheFirstRow, "check_batch: a row has the positions of another"),
+    (BiasWithoutHeads, r"check_shapes: bias: expected what broadcasts to \(B, H, T, S\)"),
+    (SquaresInPlace, "check_inputs: transform changes q in place"),
+    (OwnColumns, "check_positions: padding between tokens moves them"),
+    (LogOfPadding, "check_shapes: embed: NaN. Padding has position -1"),
+]
+
+
+@pytest.mark.parametrize(("cls", "words"), FIRST, ids=lambda x: getattr(x, "__name__", ""))
+def test_the_first_complaint_is_the_plain_one(cls, words):
+    with pytest.raises(AssertionError, match=f"^{words}"):
+        check_encoding(cls)
+
+
+def test_state_may_be_kept_by_any_hook():
+    class Sums:
+        def __init__(self, each):
+            self.each = each  # (B, S) what each token added
+
+        def reorder(self, rows):
+            return Sums(self.each[rows])
+
+        def crop(self, length):
+            return Sums(self.each[:, :length])
+
+    class RunningSum(Encoding):
+        def embed(self, x, ctx):
+            new = x.mean(-1) * (ctx.query_pos >= 0)
+            seen = ctx.memo["sum"].each if "sum" in ctx.memo else new[:, :0]
+            every = torch.cat([seen.to(new.dtype), new], 1)
+            ctx.memo["sum"] = Sums(every)
+            return x + every.cumsum(1)[:, -new.shape[1] :, None]
+
+    run_check(derivatives.check_derivatives, RunningSum)
+    run_check(caches.check_cache, RunningSum)
 
 
 def test_every_check_has_caught_something_broken():

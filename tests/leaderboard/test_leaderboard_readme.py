@@ -58,6 +58,14 @@ def test_records_without_times_and_unlike_others(record, known):
     assert "| 3 others | 0 to 1x | 35 |" in re.sub(" +", " ", text)
 
 
+def test_it_names_the_processors(record, known):
+    records = []
+    for name, cpu in (("rope", "One"), ("t5", "Other"), ("fire", "One")):
+        made = record(name, right={10: 100, 15: 100})
+        records.append(made.model_copy(update={"env": replace(made.env, cpu=cpu)}))
+    assert "the median over tasks, on One or Other." in filled(EMPTY, tables(records, known), known)
+
+
 def test_a_readme_without_its_comments_stays(made, known):
     assert filled("# Name\n", made, known) == "# Name\n"
     assert filled(EMPTY, [], known) == EMPTY

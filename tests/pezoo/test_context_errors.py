@@ -24,6 +24,24 @@ def test_x_of_another_number_of_tokens(tokens, n_new):
             pezoo.make(name, SHAPE).prepare(ctx)
 
 
+@pytest.mark.parametrize("size", [(10, 8), (1, 10, 6)])
+def test_x_of_another_shape(size):
+    with pytest.raises(ValueError, match=r"x must be \(B, T, D\) with D = 8, the model's"):
+        pezoo.make("rope", SHAPE).prepare(Context(pos=POS, x=torch.zeros(size)))
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.float32, torch.complex64])
+def test_positions_that_are_no_whole_numbers(dtype):
+    with pytest.raises(ValueError, match=r"pos must hold whole numbers, .* was given"):
+        Context(pos=torch.ones(1, 10, dtype=dtype))
+
+
+def test_layers_count_from_0():
+    x = torch.zeros(1, 10, 8)
+    with pytest.raises(ValueError, match="layers count from 0, was given layer -1"):
+        pezoo.make("rope", SHAPE).prepare(Context(pos=POS, x=x)).at(-1, x)
+
+
 @pytest.mark.parametrize("name", ["sinusoidal", "shifted_sinusoidal", "relative"])
 @pytest.mark.parametrize("base", [0.0, -1.0])
 def test_a_base_that_no_frequency_has(name, base):

@@ -245,6 +245,13 @@ def test_attributes_are_read_however_they_are_written(folder):
     assert found == {"version": 2, "relative": True, "reads_distance": True}
 
 
+@pytest.mark.parametrize("version", ['"2"', "0", "1.5", "True"])
+def test_a_version_that_no_record_can_hold(folder, version):
+    folder(mine=GOOD.replace("    pass\n", f"    version = {version}\n"))
+    with pytest.raises(SpecError, match="version must be a whole number from 1 on, was "):
+        pezoo.make("mine", SHAPE)
+
+
 def test_two_files_of_one_name(folder):
     folder(mine=GOOD, zebra=GOOD)
     with pytest.raises(SpecError, match=r"'mine', in .*/mine.py and .*/zebra.py: rename one"):

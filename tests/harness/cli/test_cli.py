@@ -184,6 +184,19 @@ def test_check_names_each_check(call):
     assert out.count("ok ") == len(CHECKS)
 
 
+@pytest.mark.parametrize(
+    ("name", "end"),
+    [
+        ("odd_first", "did you mean odds_first? (a task)"),
+        ("rop", "sinusoidal, t5)"),
+    ],
+)
+def test_check_knows_encodings_and_tasks(call, name, end):
+    code, _, err = call("check", name)
+    assert code == 2
+    assert err.strip().endswith(end)
+
+
 def test_check_says_an_error_once(call, monkeypatch):
     def bias(self, q, k, ctx):
         return ctx.querypos

@@ -17,9 +17,10 @@ def explained(task):
 
 def verdicts(task):
     """characterises and recovers, by encoding."""
-    rows = [line.split("  ") for line in encodings(make(task)).splitlines()[3:]]
-    cells = [[cell.strip() for cell in row if cell.strip()] for row in rows]
-    return {name: (one, other) for name, one, other in cells}
+    lines = encodings(make(task)).split("\n\n")[0].splitlines()[5:]
+    rows = [[cell.strip() for cell in line.split("  ") if cell.strip()] for line in lines]
+    begun = [row for line, row in zip(lines, rows, strict=True) if not line.startswith(" ")]
+    return {name: (one, other) for name, one, other in begun}
 
 
 def test_copy_is_not_canonical_and_the_scale_hint_carries_it():
@@ -37,6 +38,8 @@ def test_copy_is_not_canonical_and_the_scale_hint_carries_it():
     assert found["rope"][1].startswith("no:")
     assert "nope" not in found
     assert found["lbpe_sh"] == ("learned", "learned")
+    assert found["lbpe"] == ("no", "no phi(i, j) does")
+    assert "No relation is declared by: fire, geometric, nope, prism" in text
 
 
 def test_an_aligned_copy_is_canonical_and_distances_carry_it():
@@ -44,6 +47,7 @@ def test_an_aligned_copy_is_canonical_and_distances_carry_it():
     found = verdicts("copy(aligned=11)")
     assert found["ideal"] == ("yes", "yes")
     assert found["rope"] == ("no (distinctness)", "yes")
+    assert found["lbpe"] == ("learned", "learned")
     assert found["learned"][1].startswith("no: relations")
 
 

@@ -51,3 +51,11 @@ def test_a_second_name_leaves_no_trace_in_a_run():
         )
     with pytest.raises(ConfigError, match="named twice"):
         parse_request("label_based,randomized:learned", "copy", "quick", "0", ())
+
+
+def test_options_that_the_protocol_gives_make_no_second_encoding():
+    asked = parse_request("prism(gamma=1.2),rope,prism", "copy", "quick", "0", ())
+    with pytest.raises(ConfigError, match=r"prism\(gamma=1.2\) and prism are one encoding with"):
+        asked.configs("cpu", "auto")
+    other = parse_request("prism(gamma=1.5),rope,prism", "copy", "quick", "0", ())
+    assert len(other.configs("cpu", "auto")) == 3

@@ -76,6 +76,21 @@ class SilentlyTooLong(Reverse):
         pass
 
 
+class OtherAlphabet(Reverse):
+    example = "ab=ba"
+
+
+class SamplesPairs(Reverse):
+    def sample(self, generator, batch, length):
+        made = super().sample(generator, batch, length)
+        return made.prompt, made.target
+
+
+class SolvesNothing(Reverse):
+    def solve(self, prompt):
+        return [len(prompt) // 0]
+
+
 class WrongExample(Reverse):
     example = "12=12"
 
@@ -126,7 +141,10 @@ class OneCounted(Reverse):
         (TooShort, "target is 1 tokens wide, max_tokens says 0"),
         (Floats, "target is torch.float32, not int64"),
         (SilentlyTooLong, "which `lengths` leaves out"),
-        (WrongExample, "sample and solve disagree on '12='"),
+        (WrongExample, "example and solve disagree on '12='"),
+        (OtherAlphabet, "the example 'ab=ba': unknown symbol at 'ab=ba'"),
+        (SamplesPairs, r"sample must return a Batch\(prompt=..., target=...\), returned a tuple"),
+        (SolvesNothing, r"ZeroDivisionError: .*, at test_task_testing.py:\d+ in solve"),
         (SpacedExample, "comes back from the vocab as '1 2 = 2 1'"),
         (NoPaper, "NoPaper.paper is empty"),
         (

@@ -413,7 +413,7 @@ def test_a_contributed_encoding(contributed, tmp_path):
 
 def test_planned_lengths():
     model = use(build("llama"), "randomized:rope")
-    with pytest.raises(PositionError, match="give draw the final length"):
+    with pytest.raises(PositionError, match="plan the final length before the first"):
         generated(model, num_beams=1)
     model = use(build("llama"), "randomized:rope", length=17)
     assert generated(model).sequences.shape == (3, 17)

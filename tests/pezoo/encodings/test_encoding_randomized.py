@@ -122,7 +122,7 @@ def test_decoding_keeps_the_one_draw(sample):
         step = context(torch.arange(length)[None], n_new=1, memo=memo)
         step = prepare(encoding, step, length=6) if length == 1 else encoding.prepare(step)
         assert torch.equal(step.distance()[:, -1], whole.distance()[:, length - 1, :length])
-    with pytest.raises(PositionError, match="give draw the final length"):
+    with pytest.raises(PositionError, match="plan the final length before the first"):
         encoding.prepare(context(torch.arange(7)[None], n_new=1, memo=memo))
 
 
