@@ -115,7 +115,8 @@ def test_runs_that_another_process_holds_are_missing_or_waited_for(run, capsys, 
 
 def test_waiting_has_no_end_and_says_once_what_is_skipped(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(train, "WAIT", 0)
-    record = {"status": "done", "config": {}, "scores": {"last": []}, "cost": {"train_seconds": 1}}
+    record = {"run": "r", "status": "done", "config": {}, "scores": {"last": []}}
+    record["cost"] = {"train_seconds": 1}
 
     class Busy:
         looks = 0
