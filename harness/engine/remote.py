@@ -207,7 +207,7 @@ class RemoteWorkers(ABC, Generic[Handle]):
             yield from one.news()
             if self.stopping and not one.trains:
                 self.running.remove(one)
-                self.cancel(one.handle, one.progress)
+                self._cancel(one)
                 yield from one.end({"busy": "stopped"})
 
     def stop(self) -> None:
@@ -218,8 +218,12 @@ class RemoteWorkers(ABC, Generic[Handle]):
     def close(self) -> None:
         self.alive.unlink(missing_ok=True)
         for one in self.running:
-            self.cancel(one.handle, one.progress)
+            self._cancel(one)
         self.running.clear()
+
+    def _cancel(self, one: _Running[Handle]) -> None:
+        self.cancel(one.handle, one.progress)
+        one.job.clear()  # it may end before it does so itself
 
     def _ended(self, handle: Handle) -> Ended | None:
         try:

@@ -103,6 +103,7 @@ def test_words_are_heard_although_a_step_was_told_since(tmp_path):
     workers.stop()
     assert heard(workers) == [(1, {"busy": "stopped"})]
     assert len(workers.cancelled) == 1
+    assert not path.exists()
 
 
 @pytest.mark.parametrize("phase", ["training", "evaluating"])
@@ -117,7 +118,7 @@ def test_a_job_that_is_stopped_is_waited_for_while_it_trains(phase, tmp_path):
         path.write_text(json.dumps(sign | {"said": []}))
     workers.stop()
     told = heard(workers)
-    assert bool(workers.cancelled) == (phase == "evaluating")
+    assert bool(workers.cancelled) == (phase == "evaluating") == (not path.exists())
     assert [event for _, event in told if "busy" in event] == [{"busy": "stopped"}] * (
         2 if phase == "evaluating" else 0
     )
