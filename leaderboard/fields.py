@@ -61,7 +61,8 @@ def bounded(value: Any, depth: int = 0) -> Any:
     elif isinstance(value, str) and (len(value) > 2000 or _hides(value)):
         raise ValueError("a text among the settings is too long or holds invisible characters")
     elif isinstance(value, int | float) and not abs(value) <= 2**63:
-        raise ValueError("a number among the settings is not finite or beyond 2**63")
+        shown = f"{value:.2g}" if isinstance(value, float) else "a whole number"
+        raise ValueError(f"{shown} among the settings is not finite or beyond 2**63")
     return value
 
 

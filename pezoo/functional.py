@@ -16,11 +16,14 @@ SIMILARITIES = ("cosine", "geometric", "rbf", "laplacian")
 
 
 def inverse_frequencies(width: int, base: float, device: torch.device | None = None) -> Tensor:
-    """(width/2,) float32: w_m = base^(-2m/width). Errors: ValueError: odd width, base <= 0."""
+    """(width/2,) float32: w_m = base^(-2m/width).
+
+    Errors: ValueError for an odd width, and for a base that is not above 0 and finite.
+    """
     if width % 2:
         raise ValueError(f"a sinusoid needs an even width, was given {width}")
-    if base <= 0:
-        raise ValueError(f"base must be above 0, was {base}")
+    if not 0 < base < math.inf:
+        raise ValueError(f"base must be above 0 and finite, was {base}")
     m = torch.arange(width // 2, device=device, dtype=torch.float32)
     return torch.exp(-math.log(base) * 2 * m / width)
 

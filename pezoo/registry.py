@@ -51,7 +51,7 @@ class Entry:
             home = f"comes from the plug-in {self.plugin.value!r}, which"
         try:
             found = self._found()
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise SpecError(
                 f"encoding {self.name!r} {home} failed to import: {type(error).__name__}: {error}"
                 f"{_place(error, self.module)}"
@@ -82,7 +82,7 @@ def _shown(module: str) -> str:
     return module.replace(".", "/") + ".py"
 
 
-def _place(error: Exception, module: str) -> str:
+def _place(error: BaseException, module: str) -> str:
     """The line of the file itself that led to the error."""
     file = Path(_shown(module)).name
     own = [f for f in extract_tb(error.__traceback__) if Path(f.filename).name == file]

@@ -164,6 +164,9 @@ def _request(options: BenchOptions) -> tuple[Request, Sweep | None]:
     sets = options.set
     sets += (f"train.precision={options.precision}",) * (options.precision != "float32")
     sets += ("train.compile=true",) * options.compile
+    keys = [text.partition("=")[0].strip() for text in sets]
+    if twice := [key for i, key in enumerate(keys) if key in keys[:i]]:
+        raise click.UsageError(f"{twice[0]} is set twice: leave one of them out")
     request = parse_request(options.pe, options.task, options.protocol, options.seeds, sets)
     if options.stack == "on" and request.protocol.train.compile:
         raise click.UsageError(

@@ -43,7 +43,7 @@ class PerfOptions:
 @click.option("--set", multiple=True, help="Change a setting: --set model.width=128.")
 @click.option("--harness", is_flag=True, help="Time training steps alone, beside a reference.")
 @click.option("--repeats", type=click.IntRange(min=1), default=15, show_default=True)
-@click.option("--threads", type=click.IntRange(min=1), default=1, show_default=True)
+@click.option("--threads", type=click.IntRange(1, 1024), default=1, show_default=True)
 @click.option("--device", default="cpu", show_default=True, help="auto, cpu, cuda, cuda:N or mps.")
 @click.option("--format", type=click.Choice(FORMATS), default="table", show_default=True)
 def command(**options: Any) -> None:

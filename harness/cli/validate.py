@@ -30,7 +30,8 @@ def writable(folder: Path) -> Path:
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise
-        raise click.UsageError(f"cannot write to --runs {folder}: {error.strerror}") from error
+        why = "it is a file" if folder.is_file() else error.strerror
+        raise click.UsageError(f"cannot write to --runs {folder}: {why}") from error
     return folder
 
 

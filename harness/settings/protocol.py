@@ -32,6 +32,10 @@ PROTOCOLS = Path(__file__).parent / "protocols"
 _WHOLE = r"""(?:"[^"]*"|'[^']*'|\([^()]*\)"""  # in which neither "=" nor "." divides
 _OVERRIDE = re.compile(rf"(?P<key>{_WHOLE}|[^=])*?)=(?P<value>.*)", re.DOTALL)
 _PART = re.compile(rf"{_WHOLE}|[^.])+")
+_WORDS = {  # for those of pydantic
+    "tuple_type": "expected a list, such as [5, 6]",
+    "string_pattern_mismatch": "expected letters, digits, _, + and -",
+}
 
 
 def protocol_names() -> list[str]:
@@ -76,7 +80,9 @@ def _reason(error: ValidationError) -> str:
     if first["type"] == "extra_forbidden" and (known := _fields(path)):
         return unknown(_setting(path), last, sorted(known))
     where = ".".join([*path, last]) or "its settings"
-    return f"{where}: {first['msg'].removeprefix('Value error, ')}"
+    said = _WORDS.get(first["type"], first["msg"].removeprefix("Value error, "))
+    given = "" if isinstance(first["input"], dict) else f", was {str(first['input'])[:60]!r}"
+    return f"{where}: {said}{given}"
 
 
 def resolve(

@@ -75,6 +75,8 @@ def read(task: Task, text: str) -> Tensor:
         length = task.measure(prompt.tolist())
     except Exception as error:
         raise _no_prompt(task, text) from error
+    if not len(prompt):
+        raise _no_prompt(task, text)
     task.check_length(length)
     if prompt[-1] != sample(task, length)[-1]:
         raise _no_prompt(task, text)

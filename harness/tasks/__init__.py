@@ -72,7 +72,7 @@ def make(text: str) -> Task:
         task = cls(**spec.options)
     except ValueError as error:
         raise ValueError(f"task {spec}: {error}") from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ValueError(
             f"task {spec.name!r}, {_homes()[spec.name]}, cannot be made: "
             f"{type(error).__name__}: {error}"
@@ -111,7 +111,7 @@ def _load(name: str) -> type[Task]:
     try:
         loaded = import_module(module)
         named = cast("type[Task]", getattr(loaded, cls)) if cls else None
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ValueError(
             f"task {name!r} comes from {module!r}, which failed to import: "
             f"{type(error).__name__}: {error}"

@@ -18,11 +18,16 @@ from torch import Tensor
 from harness.tasks.base import Batch, Task, TaskError
 from harness.tasks.chance import best_constant
 
+FAR = 100  # instances of about this length are checked too, a few
+FEW = 4
+
 
 def check_task(
     task: Task, *, lengths: Sequence[int] = (1, 2, 3, 5, 8, 13), batch: int = 64, seed: int = 0
 ) -> None:
     """Samples `task` at those of `lengths` that it has, and compares with the contract and solver.
+
+    A few instances are of length 100 or, where there are none, the longest below.
 
     Errors: AssertionError says what is wrong, where, and with which instance.
     """
@@ -30,7 +35,7 @@ def check_task(
         _check(task, lengths, batch, seed)
     except AssertionError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         file = inspect.getfile(type(task))
         own = [f for f in extract_tb(error.__traceback__) if f.filename == file]
         place = f", at {Path(file).name}:{own[-1].lineno} in {own[-1].name}" if own else ""
@@ -41,13 +46,17 @@ def _check(task: Task, lengths: Sequence[int], batch: int, seed: int) -> None:
     _check_description(task)
     offered = [n for n in lengths if task.lengths(n, n)]
     assert offered, f"{task.name}: none of the lengths {list(lengths)} has an instance"
-    for length in offered:
-        made = _sample(task, batch, length, seed)
-        _check_batch(task, made, batch, length)
+    top = max(offered)
+    far = max((n for n in range(top, FAR + 1) if task.lengths(n, n)), default=top)
+    for length, rows in (*((n, batch) for n in offered), (far, FEW)):
+        made = _sample(task, rows, length, seed)
+        _check_batch(task, made, rows, length)
         for prompt, target in _rows(task, made):
             _check_instance(task, prompt, target, length)
-    _check_randomness(task, batch, max(offered), seed)
-    _check_chance(task, max(offered), seed)
+    _check_randomness(task, batch, top, seed)
+    if far > top:
+        _check_randomness(task, FEW, far, seed)
+    _check_chance(task, top, seed)
     _check_missing_lengths(task)
     _check_example(task, _sample(task, 1, offered[-1], seed))
 
@@ -57,8 +66,8 @@ def _check_description(task: Task) -> None:
         value = getattr(task, attribute, None)
         assert isinstance(value, kind), f"{type(task).__name__}.{attribute} is missing"
         assert value, f"{type(task).__name__}.{attribute} is empty"
-    assert isinstance(task.version, int), f"{task.name}: version {task.version!r} is not a number"
-    assert task.version >= 1, f"{task.name}: version {task.version} is below 1"
+    whole = type(task.version) is int and task.version >= 1
+    assert whole, f"{task.name}: version must be a whole number from 1 on, was {task.version!r}"
     chance = getattr(task, "chance", None)
     assert isinstance(chance, float), f"{task.name}: chance {chance!r} is not a float"
     assert 0 < chance < 1, f"{task.name}: chance {chance} is not between 0 and 1"

@@ -48,14 +48,19 @@ def use(
     Left padding is told by attention_mask, packed documents by position_ids. Parameters that ask
     for their own optimiser settings are in `model.base_model.encoding.param_groups()`.
 
-    Errors: ValueError for a model that is no causal decoder in the manner of Llama, Qwen or GPT-2,
-    or whose attention has a window; for `rope` where it cannot turn as the model did (a class does
-    not look at that: `use(model, RoPE)`); and for one that was saved with an encoding: `load` it.
+    Errors: ValueError for a length below 1; for a model that is no causal decoder in the manner of
+    Llama, Qwen or GPT-2, or whose attention has a window; for `rope` where it cannot turn as the
+    model did (a class does not look at that: `use(model, RoPE)`); and for one that was saved with
+    an encoding: `load` it.
     """
     if isinstance(encoding, Encoding):
         raise ValueError(
             f"give a text or a class, {type(encoding).__name__}, not an instance of it"
         )
+    if not isinstance(model, PreTrainedModel):
+        raise ValueError(f"expected a model of transformers, was given a {type(model).__name__}")
+    if length is not None and not (type(length) is int and length > 0):
+        raise ValueError(f"length must be a whole number from 1 on, or None, was {length!r}")
     saved = getattr(model.config, NAME, None)
     if saved and not hasattr(model.base_model, "encoding"):
         text = saved.get("encoding")

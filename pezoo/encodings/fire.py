@@ -1,5 +1,7 @@
 """FIRE: a small network of the distance, relative to how far back a token could look."""
 
+import math
+
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import relu
@@ -22,7 +24,7 @@ class FIRE(Encoding):
     Shapes: -> (B|1, H, T, S). Per layer c and L (), and the network 1 -> hidden -> H. Positions are
     integers, logarithms float32 at least.
     Options: hidden; c and threshold, where c and L begin.
-    Errors: ValueError for a hidden below 1, and for a c or threshold that is not above 0.
+    Errors: ValueError for a hidden below 1, and for a c or threshold not above 0 and finite.
 
     Paper: Li et al. 2024, "Functional Interpolation for Relative Positions Improves Long Context
     Transformers", Equation 4; 32 hidden units, c = 0.1 and L = 512 at the start. For decoders: i is
@@ -40,8 +42,8 @@ class FIRE(Encoding):
     ) -> None:
         super().__init__(shape)
         for name, value in (("hidden", hidden), ("c", c), ("threshold", threshold)):
-            if not value > 0:
-                raise ValueError(f"{name} must be above 0, was {value}")
+            if not 0 < value < math.inf:
+                raise ValueError(f"{name} must be above 0 and finite, was {value}")
         layers, heads = shape.n_layers, shape.n_heads
         self.c = nn.Parameter(torch.full((layers,), float(c)))
         self.share = nn.Parameter(torch.ones(layers))  # of the threshold that it begins with

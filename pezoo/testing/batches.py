@@ -23,6 +23,11 @@ def check_batch(factory: Factory) -> None:
     )
     if encoding.stochastic:
         return
+    if encoding.needs_scale:
+        scale = torch.tensor([5, 9])
+        both = run(encoding, ids[:2], scale=scale)
+        rows = [run(encoding, ids[i : i + 1], scale=scale[i : i + 1]) for i in range(2)]
+        close(both, torch.cat(rows), 1e-5, "a row has the scale of another: ctx.scale is (B|1,)")
     pos, scale = torch.arange(10).repeat(2, 1), torch.tensor([5])
     pos[1, 4:] += 2000
     try:

@@ -110,7 +110,10 @@ def check_modes(factory: Factory) -> None:
 
 
 def check_stochastic(factory: Factory) -> None:
-    """In evaluation, what is drawn changes nothing, unless it claims to be stochastic."""
+    """In evaluation, what is drawn changes nothing, unless it claims to be stochastic.
+
+    Where training draws nothing either, it computes the same.
+    """
     encoding, ids = build(factory), tokens()
     if encoding.stochastic:
         return
@@ -120,7 +123,12 @@ def check_stochastic(factory: Factory) -> None:
         return run(encoding, ids, drawn=encoding.draw(context(ids), generator=generator))
 
     message = "what draw returns in evaluation changes the output: set stochastic = True"
-    close(output(0), output(1), 0, message)
+    plain = output(0)
+    close(plain, output(1), 0, message)
+    drawn = encoding.train().draw(context(ids), generator=draws(), progress=1.0)
+    if not drawn:
+        message = "draws nothing, but computes something else in training than in evaluation"
+        close(plain, run(encoding, ids, drawn=drawn), 0, message)
 
 
 def check_future(factory: Factory) -> None:

@@ -22,6 +22,7 @@ def check_drawn(factory: Factory) -> None:
             torch.equal(before, torch.get_rng_state()),
             "draw takes numbers from torch's default generator: use the generator it is given",
         )
+        require(isinstance(drawn, dict), f"draw: expected a dict, got {type(drawn).__name__}")
         _check_sizes(drawn, tuple(ids.shape))
         x = torch.zeros(*ids.shape, encoding.shape.d_model)
         ctx = encoding.prepare(context(ids, x=x, drawn=drawn))

@@ -24,18 +24,49 @@ from pezoo.testing.probe import (
 
 def check_constructible(factory: Factory) -> None:
     """It can be built from a Shape alone, also with one head, one layer and other widths."""
+    _check_globals(factory)
     for shape in (SHAPE, Shape(16, 1, 16, 1, 6), Shape(30, 5, 6, 3, 40)):
         encoding = factory(shape)
         require(
             isinstance(encoding, Encoding), f"expected an Encoding, got {type(encoding).__name__}"
         )
         require(encoding.shape == shape, "self.shape must be the Shape it was given")
-        version = type(encoding).version
-        require(
-            type(version) is int and version >= 1,
-            f"version must be a whole number from 1 on, was {version!r}",
-        )
+        _check_claims(encoding)
         _check_options(type(encoding))
+
+
+def _check_claims(encoding: Encoding) -> None:
+    """Class attributes are of their kind."""
+    version, longest, modes = type(encoding).version, encoding.max_len, encoding.modes
+    require(
+        type(version) is int and version >= 1,
+        f"version must be a whole number from 1 on, was {version!r}",
+    )
+    require(
+        longest is None or (type(longest) is int and longest >= 1),
+        f"max_len must be a whole number from 1 on, or None, was {longest!r}",
+    )
+    require(
+        isinstance(modes, tuple) and all(isinstance(mode, str) for mode in modes),
+        f"modes must be a tuple of names, was {modes!r}",
+    )
+
+
+def _check_globals(factory: Factory) -> None:
+    """Building one leaves torch's settings, and its seed, as they are."""
+    dtype, states = torch.get_default_dtype(), []
+    try:
+        for seed in (1, 2):
+            with torch.random.fork_rng(devices=[]):
+                torch.manual_seed(seed)
+                factory(SHAPE)
+                states.append(torch.get_rng_state())
+        require(
+            not torch.equal(*states), "__init__ seeds torch's generator, which the model needs too"
+        )
+        require(torch.get_default_dtype() == dtype, "__init__ changes torch's default dtype")
+    finally:
+        torch.set_default_dtype(dtype)
 
 
 def _check_options(cls: type[Encoding]) -> None:

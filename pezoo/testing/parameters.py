@@ -8,7 +8,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from pezoo.base import Encoding
+from pezoo.base import Encoding, ParamGroup
 from pezoo.testing.probe import (
     SHAPE,
     Factory,
@@ -71,6 +71,28 @@ def check_gradients(factory: Factory) -> None:
         require(bool((parameter.grad != 0).any()), f"the gradient of {name} is zero everywhere")
 
 
+def check_start(factory: Factory) -> None:
+    """From its initial values, a few steps of training reach every parameter."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        encoding = factory(SHAPE).train()
+    parameters = dict(encoding.named_parameters())
+    if not parameters:
+        return
+    optimiser, reached = torch.optim.Adam(parameters.values(), lr=1e-2), set[str]()
+    for _ in range(4):
+        optimiser.zero_grad()
+        _backward(encoding)
+        reached |= {n for n, x in parameters.items() if x.grad is not None and bool(x.grad.any())}
+        optimiser.step()
+    never = ", ".join(name for name in parameters if name not in reached)
+    require(
+        not never,
+        f"from the initial values on, the gradient of {never} is zero: where it is multiplied by "
+        "another parameter, start one of the two elsewhere than at 0",
+    )
+
+
 def check_layers(factory: Factory) -> None:
     """A parameter with an axis for layers or heads uses all of it."""
     encoding = build(factory, replace(SHAPE, n_layers=5, n_heads=3)).train()
@@ -105,7 +127,12 @@ def check_training(factory: Factory) -> None:
     """`param_groups` holds parameters of its own, each once; `penalty` has a gradient."""
     encoding = build(factory).train()
     own = {id(x) for x in encoding.parameters()}
-    grouped = [id(x) for group in encoding.param_groups() for x in group.params]
+    groups = list(encoding.param_groups())
+    require(
+        all(isinstance(group, ParamGroup) for group in groups),
+        "param_groups: expected a list of pezoo.base.ParamGroup",
+    )
+    grouped = [id(x) for group in groups for x in group.params]
     require(
         own.issuperset(grouped),
         "param_groups: holds a tensor that is none of its parameters: list self's nn.Parameters",

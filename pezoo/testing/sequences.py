@@ -40,17 +40,17 @@ def check_prefix_stability(factory: Factory) -> None:
     )
     if encoding.stochastic or encoding.needs_scale:
         return
-    short, far = run(encoding, ids[:, :6]), torch.arange(130)
+    short, far = run(encoding, ids[:, :6]), torch.arange(260)
     message = "earlier outputs: let none depend on ctx.pos.shape[1] or ctx.pos.max()"
     close(run(encoding, ids)[:, :6], short, 1e-9, f"a longer sequence changes {message}")
     try:
-        long = run(encoding, tokens(3, 130), far[None])
+        long = run(encoding, tokens(3, 260), far[None])
         far[6:] += 70_000
-        late = run(encoding, tokens(3, 130), far[None])
+        late = run(encoding, tokens(3, 260), far[None])
     except PositionError:
         return
-    ids = tokens(3, 130)[:, :6]
-    close(long[:, :6], run(encoding, ids), 1e-9, f"a sequence of 130 tokens changes {message}")
+    ids = tokens(3, 260)[:, :6]
+    close(long[:, :6], run(encoding, ids), 1e-9, f"a sequence of 260 tokens changes {message}")
     close(late[:, :6], run(encoding, ids), 1e-9, f"a later position of 70,000 changes {message}")
 
 

@@ -36,6 +36,7 @@ CHECKS: tuple[Check, ...] = (
     hooks.check_bias_forms,
     heads.check_grouped_heads,
     parameters.check_gradients,
+    parameters.check_start,
     parameters.check_layers,
     heads.check_own_layer,
     derivatives.check_derivatives,
@@ -94,7 +95,7 @@ def run_check(check: Check, factory: Factory, expected: str | None = None) -> No
     """One check, which must fail if a reason to expect that is given."""
     try:
         check(factory)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         if expected is None:
             raise AssertionError(f"{check.__name__}: {_plain(check, error)}") from error
         return
@@ -138,14 +139,14 @@ def _check_reasons(expected: Mapping[str, str]) -> None:
             raise ValueError(f"the expected failure of {name} needs a written reason")
 
 
-def _plain(check: Check, error: Exception) -> str:
+def _plain(check: Check, error: BaseException) -> str:
     if isinstance(error, AssertionError):
         return str(error)
     what = (check.__doc__ or "").splitlines()[0]
     return f"{type(error).__name__}: {error}{_place(error)} (while checking: {what})"
 
 
-def _place(error: Exception) -> str:
+def _place(error: BaseException) -> str:
     """The line of the encoding that led to an error, where one did."""
     for frame in reversed(extract_tb(error.__traceback__)):
         if not frame.filename.startswith(_NOT_THEIRS) and frame.name != "<lambda>":

@@ -15,6 +15,7 @@ from pezoo.testing import (
     caches,
     check_encoding,
     derivatives,
+    far,
     heads,
     hooks,
     packing,
@@ -725,7 +726,102 @@ class BufferNotSaved(Encoding):
         self.register_buffer("slopes", torch.ones(shape.n_heads), persistent=False)
 
 
+class KeepsThePass(FallsWithDistance):
+    def prepare(self, ctx):
+        ctx = super().prepare(ctx)
+        self.back = lambda: ctx.distance()
+        return ctx
+
+    def bias(self, q, k, ctx):
+        return -self.back().to(q.dtype)[:, None]
+
+
+class ScaleOfTheFirstRow(Encoding):
+    needs_scale = True
+
+    def embed(self, x, ctx):
+        return x + ctx.query_pos[..., None].to(x.dtype) / ctx.scale[0]
+
+
+class AddsToTheScale(ScaleOfTheFirstRow):
+    def embed(self, x, ctx):
+        ctx.scale.add_(1)
+        return super().embed(x, ctx)
+
+
+class SeedsInAHook(Encoding):
+    def embed(self, x, ctx):
+        torch.manual_seed(7)
+        return x
+
+
+class SeedsWhenBuilt(Encoding):
+    def __init__(self, shape):
+        super().__init__(shape)
+        torch.manual_seed(7)
+
+
+class ChangesTheDtype(Encoding):
+    def __init__(self, shape):
+        super().__init__(shape)
+        torch.set_default_dtype(torch.float64)
+
+
+class StartsAtZeroTwice(FallsWithDistance):
+    def __init__(self, shape):
+        super().__init__(shape)
+        self.one = nn.Parameter(torch.zeros(shape.n_layers))
+        self.two = nn.Parameter(torch.zeros(shape.n_layers))
+
+    def far(self, distance):
+        return distance
+
+    def bias(self, q, k, ctx):
+        return super().bias(q, k, ctx) * (1 + self.one[ctx.layer] * self.two[ctx.layer])
+
+
+class OtherInTraining(FallsWithDistance):
+    def far(self, distance):
+        return distance * (2 if self.training else 1)
+
+
+class Exits(Encoding):
+    def embed(self, x, ctx):
+        raise SystemExit(0)
+
+
+class HalfALength(Encoding):
+    max_len = 20.5
+
+
+class OneMode(Encoding):
+    modes = "fast"
+
+
+class DrawsAList(Encoding):
+    def draw(self, ctx, **plan):
+        return [super().draw(ctx, **plan)]
+
+
+class GroupsInDicts(FirstLayerAlone):
+    def param_groups(self):
+        return [{"params": [self.raw]}]
+
+
 BROKEN = [
+    (KeepsThePass, "check_stateless", "bias changes when the hooks of another pass come between"),
+    (ScaleOfTheFirstRow, "check_batch", "a row has the scale of another"),
+    (AddsToTheScale, "check_inputs", "embed changes ctx.scale in place"),
+    (SeedsInAHook, "check_inputs", "embed draws from torch's own generator, or seeds it"),
+    (SeedsWhenBuilt, "check_constructible", "__init__ seeds torch's generator"),
+    (ChangesTheDtype, "check_constructible", "__init__ changes torch's default dtype"),
+    (StartsAtZeroTwice, "check_start", "the gradient of one, two is zero"),
+    (OtherInTraining, "check_stochastic", "computes something else in training"),
+    (Exits, "check_shapes", "SystemExit: 0, at test_encodings_conform.py"),
+    (HalfALength, "check_constructible", "max_len must be a whole number from 1 on, or None, was"),
+    (OneMode, "check_constructible", "modes must be a tuple of names, was 'fast'"),
+    (DrawsAList, "check_drawn", "draw: expected a dict, got list"),
+    (GroupsInDicts, "check_training", "expected a list of pezoo.base.ParamGroup"),
     (AbsoluteInDisguise, "check_shift_invariance", "claims to be relative, but a shift by 1"),
     (AnglesInSixteenBits, "check_shift_invariance", "relative, but a shift by 32763"),
     (AnglesInSixteenBits, "check_far_values", r"transform: q: position 65536 \+ p is taken for p"),
@@ -737,7 +833,7 @@ BROKEN = [
     (LogOfPadding, "check_shapes", "embed: NaN. Padding has position -1: clamp it before"),
     (NarrowKeys, "check_shapes", r"transform: q \(2, 3, 9, 8\) became \(2, 3, 9, 4\)"),
     (VersionInWords, "check_constructible", "version must be a whole number from 1 on, was '2'"),
-    (SteeperWhenLong, "check_prefix_stability", "a sequence of 130 tokens changes earlier"),
+    (SteeperWhenLong, "check_prefix_stability", "a sequence of 260 tokens changes earlier"),
     (SteeperBeforeTheFar, "check_prefix_stability", "a later position of 70,000 changes earlier"),
     (SteeperBeforeTheFar, "check_batch", "far positions in another row of the batch change this"),
     (CutsTheInput, "check_derivatives", r"embed: the gradient in x is 0 .* keep detach\(\)"),
@@ -831,6 +927,17 @@ def test_a_broken_encoding_is_caught(cls, check, words):
     assert str(caught.value).startswith(f"{check}: ")
     with pytest.raises(AssertionError, match=r"^check_"):
         check_encoding(cls)
+
+
+class WithTheTokenBefore(Encoding):
+    def embed(self, x, ctx):
+        return x + nn.functional.pad(x, (0, 0, 1, 0))[:, :-1]
+
+
+def test_a_first_token_that_differs_is_no_clamped_table():
+    run_check(far.check_far_values, WithTheTokenBefore)
+    with pytest.raises(AssertionError, match="set max_len"):
+        run_check(far.check_far_values, ClampedTable)
 
 
 class ColumnsOfTheFirstRow(FallsWithDistance):

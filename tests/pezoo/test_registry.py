@@ -210,6 +210,7 @@ def test_a_file_of_ones_own(folder):
     [
         (GOOD.replace(":\n", "\n"), "pezoo/encodings/mine.py cannot be read: .*, line 6"),
         ("import nothing_here\n" + GOOD, "mine.py failed to import: ModuleNotFoundError: .*line 1"),
+        ("raise SystemExit(0)\n" + GOOD, "mine.py failed to import: SystemExit: 0"),
         (GOOD.replace("(Encoding)", "(Shape)"), "name 'Shape' is not defined .line 6"),
         (GOOD.replace("(Encoding)", ""), "Mine must be a subclass of Encoding"),
         (GOOD.replace('@register("mine")', ""), 'mark its class @register."mine".'),

@@ -118,6 +118,7 @@ def test_bench_prints_records_resumes_and_writes_a_leaderboard(call, tmp_path):
         ("1a=", "unknown symbol"),
         ("12", "is no prompt of copy: expected a prompt such as "),
         ("=", "of length 0"),
+        ("", "'' is no prompt of copy"),
     ):
         code, _, err = call("try", run, prompt, "--runs", tmp_path)
         assert code == 2

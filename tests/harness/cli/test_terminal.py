@@ -191,6 +191,13 @@ BENCH = ("bench", "--pe", "rope", "--task", "copy")
         ([*BENCH, "--seeds="], "expected for example 0-2"),
         ([*BENCH, "--known", " "], "--known expects a value"),
         ([*BENCH, "--threads", "100000"], "1<=x<=1024"),
+        (["perf", "--pe", "rope", "--threads", "100000"], "1<=x<=1024"),
+        ([*BENCH, "--set", "eval.lengths=5,5"], "expected a list, such as [5, 6], was '5,5'"),
+        ([*BENCH, "--set", "train.steps=1", "--set", "train.steps=2"], "train.steps is set twice"),
+        (
+            [*BENCH, "--precision", "bf16", "--set", "train.precision=float32"],
+            "train.precision is set twice",
+        ),
         (["leaderboard", "build", "--out", __file__], "--out expects a folder"),
         (["leaderboard", "open", "--out", "nowhere"], "there is no nowhere/index.html"),
     ],

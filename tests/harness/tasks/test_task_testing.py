@@ -86,6 +86,27 @@ class SamplesPairs(Reverse):
         return made.prompt, made.target
 
 
+class WrongWhenLong(Reverse):
+    def sample(self, generator, batch, length):
+        made = super().sample(generator, batch, length)
+        return made if length < 50 else Batch(made.prompt, made.target.flip(1))
+
+
+class ConstantWhenLong(Reverse):
+    def sample(self, generator, batch, length):
+        generator = generator if length < 50 else torch.Generator().manual_seed(0)
+        return super().sample(generator, batch, length)
+
+
+class VersionTrue(Reverse):
+    version = True
+
+
+class Exits(Reverse):
+    def solve(self, prompt):
+        raise SystemExit(0)
+
+
 class SolvesNothing(Reverse):
     def solve(self, prompt):
         return [len(prompt) // 0]
@@ -145,6 +166,10 @@ class OneCounted(Reverse):
         (OtherAlphabet, "the example 'ab=ba': unknown symbol at 'ab=ba'"),
         (SamplesPairs, r"sample must return a Batch\(prompt=..., target=...\), returned a tuple"),
         (SolvesNothing, r"ZeroDivisionError: .*, at test_task_testing.py:\d+ in solve"),
+        (WrongWhenLong, r"sample and solve disagree on .* \(length 100\)"),
+        (ConstantWhenLong, "length 100: seeds 0 and 1 give the same batch"),
+        (VersionTrue, "version must be a whole number from 1 on, was True"),
+        (Exits, r"SystemExit: 0, at test_task_testing.py:\d+ in solve"),
         (SpacedExample, "comes back from the vocab as '1 2 = 2 1'"),
         (NoPaper, "NoPaper.paper is empty"),
         (

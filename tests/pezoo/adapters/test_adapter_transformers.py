@@ -522,6 +522,12 @@ def test_a_class_is_named_when_it_is_loaded(tmp_path):
         )
     with pytest.raises(ValueError, match="a class, RoPE, not an instance"):
         use(build("llama"), RoPE(model.base_model.encoding.shape))
+    with pytest.raises(ValueError, match="expected a model of transformers, was given a Linear"):
+        use(torch.nn.Linear(2, 2), "rope")
+    with pytest.raises(
+        ValueError, match="length must be a whole number from 1 on, or None, was -5"
+    ):
+        use(build("llama"), "randomized:rope", length=-5)
 
 
 def test_the_rotation_of_the_model():
