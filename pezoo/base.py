@@ -178,16 +178,8 @@ class Encoding(nn.Module):
                 "this context comes from prepare: give prepare the one that you made, with the "
                 "positions of the new tokens after the others'"
             )
-        if ctx.x is not None and (ctx.x.dim() != 3 or ctx.x.shape[2] != self.shape.d_model):
-            raise ValueError(
-                f"ctx.x must be (B, T, D) with D = {self.shape.d_model}, the model's width; was "
-                f"{tuple(ctx.x.shape)}"
-            )
-        if ctx.x is not None and ctx.x.shape[1] != ctx.new:
-            raise ValueError(
-                f"ctx.x has {ctx.x.shape[1]} tokens, but {ctx.new} are new: pos holds the "
-                "positions of all tokens so far, n_new says how many of them are new"
-            )
+        if ctx.x is not None:
+            self._check_x(ctx.x, ctx)
         if self.needs_scale:
             ctx.scale_for(self.name or type(self).__name__)
         drawn = self._draw(ctx) if ctx.drawn is None else ctx.drawn
@@ -200,6 +192,20 @@ class Encoding(nn.Module):
         drawn = {name: x.to(ctx.pos.device) for name, x in drawn.items()}
         layer = 0 if self.shape.n_layers == 1 else UNKNOWN_LAYER
         return replace(ctx, drawn=drawn, layer=layer, prepared=True)
+
+    def _check_x(self, x: Tensor, ctx: Context) -> None:
+        if x.dim() != 3 or x.shape[2] != self.shape.d_model:
+            raise ValueError(
+                f"ctx.x must be (B, T, D) with D = {self.shape.d_model}, the model's width; was "
+                f"{tuple(x.shape)}"
+            )
+        if x.shape[1] != ctx.new:
+            raise ValueError(
+                f"ctx.x has {x.shape[1]} tokens, but {ctx.new} are new: pos holds the "
+                "positions of all tokens so far, n_new says how many of them are new"
+            )
+        if len(ctx.pos) not in (1, len(x)):
+            raise ValueError(f"pos must have 1 row or {len(x)}, as x has; it has {len(ctx.pos)}")
 
     def _draw(self, ctx: Context) -> dict[str, Tensor]:
         """`draw` for a pass that nobody has drawn for; it looks at values, which no graph has."""

@@ -77,8 +77,8 @@ class Context:
                position j (B|1, 1, S) in the task at hand, for encodings that are told (or None);
                n (B|1, 1, 1) is the scale, None for those without a scale hint.
 
-    Errors: ValueError for positions that are not two-dimensional or not whole numbers, and for more
-    new tokens than positions.
+    Errors: ValueError for positions that are not two-dimensional or not signed whole numbers, and
+    for more new tokens than positions.
     """
 
     pos: Tensor
@@ -98,7 +98,8 @@ class Context:
 
     def __post_init__(self) -> None:
         kind = self.pos.dtype
-        if self.pos.dim() != 2 or kind.is_floating_point or kind.is_complex or kind == torch.bool:
+        real = kind.is_floating_point or kind.is_complex
+        if self.pos.dim() != 2 or real or not kind.is_signed:
             raise ValueError(
                 "pos must hold whole numbers, (1, S) or (B, S), such as torch.arange(10)[None]; "
                 f"was given {tuple(self.pos.shape)} of {kind}"

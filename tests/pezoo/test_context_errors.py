@@ -5,6 +5,7 @@ import torch
 
 import pezoo
 from pezoo import Context, Memo, Shape, attend
+from pezoo.encodings.fire import FIRE
 
 SHAPE = Shape(d_model=8, n_heads=2, d_head=4, n_layers=2, train_len=32)
 POS = torch.arange(10)[None]
@@ -30,10 +31,18 @@ def test_x_of_another_shape(size):
         pezoo.make("rope", SHAPE).prepare(Context(pos=POS, x=torch.zeros(size)))
 
 
-@pytest.mark.parametrize("dtype", [torch.bool, torch.float32, torch.complex64])
+@pytest.mark.parametrize("dtype", [torch.bool, torch.uint8, torch.float32, torch.complex64])
 def test_positions_that_are_no_whole_numbers(dtype):
     with pytest.raises(ValueError, match=r"pos must hold whole numbers, .* was given"):
         Context(pos=torch.ones(1, 10, dtype=dtype))
+
+
+def test_rows_of_positions_are_those_of_x():
+    rope, x = pezoo.make("rope", SHAPE), torch.zeros(2, 10, 8)
+    for rows in (1, 2):
+        assert rope.prepare(Context(pos=POS.expand(rows, -1), x=x)).prepared
+    with pytest.raises(ValueError, match="pos must have 1 row or 2, as x has; it has 3"):
+        rope.prepare(Context(pos=POS.expand(3, -1), x=x))
 
 
 def test_layers_count_from_0():
@@ -42,11 +51,19 @@ def test_layers_count_from_0():
         pezoo.make("rope", SHAPE).prepare(Context(pos=POS, x=x)).at(-1, x)
 
 
-@pytest.mark.parametrize("name", ["sinusoidal", "shifted_sinusoidal", "relative"])
+@pytest.mark.parametrize("name", ["rope", "sinusoidal", "shifted_sinusoidal", "relative"])
 @pytest.mark.parametrize("base", [0.0, -1.0])
 def test_a_base_that_no_frequency_has(name, base):
     with pytest.raises(ValueError, match="base must be above 0"):
         pezoo.make(f"{name}(base={base})", SHAPE)
+
+
+@pytest.mark.parametrize("value", [float("inf"), float("nan")])
+def test_options_are_finite(value):
+    with pytest.raises(ValueError, match="base must be above 0 and finite"):
+        pezoo.RoPE(SHAPE, base=value)
+    with pytest.raises(ValueError, match="c must be above 0 and finite"):
+        FIRE(SHAPE, c=value)
 
 
 def test_what_one_needs_is_at_the_top():
