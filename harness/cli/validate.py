@@ -110,6 +110,5 @@ def check_records(configs: list[RunConfig], command: str, sweep: Sweep | None = 
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             field = ".".join(str(part) for part in first["loc"]) or "record"
-            raise click.UsageError(
-                f"no record can hold these settings: {field}: {first['msg']}"
-            ) from error
+            why = f"{field}: {first['msg'].removeprefix('Value error, ')}"
+            raise click.UsageError(f"no record can hold these settings: {why}") from error
