@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from itertools import pairwise
 from pathlib import Path
 from statistics import fmean
 
 from leaderboard import catalog as known
+from leaderboard import commanded
 from leaderboard.catalog import Catalog
 from leaderboard.config import ATTENTION, DEVICES
 from leaderboard.escape import command_text, shown
@@ -19,7 +18,6 @@ from leaderboard.files import slug
 from leaderboard.records import paths_of, read
 from leaderboard.schema import Record
 from leaderboard.scores import Score
-from leaderboard.seeds import parse_seeds
 from leaderboard.tuning import MARK, base
 from pezoo.spec import Spec, SpecError, bare, parse, unknown
 
@@ -237,60 +235,13 @@ def _provenance(record: Record, catalog: Catalog) -> Iterator[str]:
     if not command.startswith("pezoo ") or command_text(command) != command:
         yield "provenance.command is not a plain pezoo command"
     else:
-        yield from _commanded(record, catalog)
+        yield from commanded.refusals(record, catalog)
     if not re.fullmatch(r"[0-9a-f]{7,40}", record.env.commit or ""):
         yield f"env.commit is {record.env.commit!r}, expected the hash of a commit"
     if record.finished > datetime.now(UTC) + timedelta(days=1):
         yield f"provenance.finished lies in the future: {record.provenance.finished}"
     if record.finished.year < 2020:
         yield f"provenance.finished lies before this project: {record.provenance.finished}"
-
-
-def _commanded(record: Record, catalog: Catalog) -> Iterator[str]:
-    """The command must be a bench of this encoding, task, protocol and seed."""
-    try:
-        words = shlex.split(record.provenance.command)
-    except ValueError:
-        yield "provenance.command has an open quotation mark"
-        return
-    if words[:2] != ["pezoo", "bench"]:
-        yield "provenance.command is no pezoo bench, which makes records"
-        return
-    second = dict(pair for one in catalog.encodings.values() for pair in one.also)
-    for option, own in (("--pe", record.encoding), ("--task", record.task)):
-        given = _given(words, option)[-1:] or [""]
-        named = {one.strip() for one in bare(given[0]).split(",")}
-        if bare(own) not in named | {second[name] for name in named & second.keys()}:
-            yield f"{option[2:]} is {own}, but the command runs {option} {given[0]}"
-    given = _given(words, "--protocol")[-1:] or ["quick"]
-    file = Path(given[0])
-    earlier = re.sub(r"-\d+$", "", file.stem) if file.parent.name == "earlier" else file.stem
-    if base(record.protocol) != earlier:
-        yield f"protocol is {record.protocol}, but the command runs --protocol {given[0]}"
-    yield from _seeds(record, words, catalog)
-
-
-def _given(words: Sequence[str], option: str) -> list[str]:
-    """The values of an option, as in --pe rope and --pe=rope."""
-    values = [b for a, b in pairwise(words) if a == option]
-    return values + [w.partition("=")[2] for w in words if w.startswith(f"{option}=")]
-
-
-def _seeds(record: Record, words: Sequence[str], catalog: Catalog) -> Iterator[str]:
-    """The seeds that the command names, or else its protocol's, must have the record's."""
-    named = _given(words, "--tune-seeds" if record.for_tuning else "--seeds")
-    known = catalog.protocols.get(base(record.protocol))
-    if not named and (record.for_tuning or known is None):
-        return
-    usual = [version.seeds for version in known.versions] if known else []
-    texts = named[-1:] or usual
-    try:
-        seeds = {seed for text in texts for seed in parse_seeds(text)}
-    except ValueError as error:
-        yield f"provenance.command: {error}"
-        return
-    if (seed := record.config.seed) not in seeds:
-        yield f"config.seed is {seed}, but the command runs {' or '.join(dict.fromkeys(texts))}"
 
 
 def _cost(record: Record) -> Iterator[str]:

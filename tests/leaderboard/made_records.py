@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 import shlex
 from hashlib import sha256
 from typing import Any
@@ -91,6 +92,7 @@ def raw_record(
             "command": (
                 f"pezoo bench --protocol {protocol.partition('+')[0]} "
                 f"--pe {shlex.quote(encoding)} --task {shlex.quote(task)}"
+                f"{' --set train.steps=1500' * bool(re.search('[+][0-9a-f]{6}', protocol))}"
             ),
             "finished": "2026-01-01T00:00:00+00:00",
         },
@@ -145,4 +147,6 @@ def tuned_record(encoding="rope", seed=0, lr=0.003, steps=1500, right=None, grid
     name = changes.pop("protocol", tuned_name("quick", grid, [100]))
     made = raw_record(encoding, seed, right, protocol=name, config={"train": train}, **changes)
     cost = made["cost"] | {"train_seconds": steps / made["cost"]["steps_per_second"]}
-    return made | {"provenance": made["provenance"] | {"tuning": tuning}, "cost": cost}
+    tried = "".join(f" --tune {key}={','.join(map(str, own))}" for key, own in grid.items())
+    came = {"tuning": tuning, "command": made["provenance"]["command"] + tried}
+    return made | {"provenance": made["provenance"] | came, "cost": cost}

@@ -11,11 +11,14 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from harness.cli.bench import command as bench
 from harness.cli.leaderboard import command
+from harness.cli.train import LOCAL_OPTIONS
 from leaderboard import catalog
 from leaderboard.add import add
 from leaderboard.build import build
 from leaderboard.check import check
+from leaderboard.commanded import FLAGS, VALUED
 from leaderboard.markdown import stale
 from leaderboard.records import RECORDS, load
 from leaderboard.schema import Record
@@ -52,6 +55,51 @@ def test_a_run_of_an_earlier_protocols_file_passes(raw, save):
         record["provenance"]["command"] = command.format(typed)
         (words,) = check([save(record)], KNOWN).refused or ("",)
         assert ("the command runs --protocol" in words) == refused
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ("--threads 1 --jobs 2 --format csv --stack off --wide --seeds=0-4", ""),
+        ("--blah", "unknown option of a recorded command '--blah'"),
+        ("more", "unknown option of a recorded command 'more'"),
+        ("--engine ray --address evil.example:6379", "recorded command '--engine'"),
+        ("--seeds", "--seeds needs a value"),
+        ("--seeds x", "seeds"),
+        ("--set train.steps=9", "protocol quick has its own settings, but the command changes t"),
+        ("--compile", "the command changes train.compile=true"),
+        ("--precision=bf16", "the command changes train.precision=bf16"),
+        ("--precision float32", ""),
+        ("--tune lr=1e-3,1e-2", "protocol is quick, but the command has --tune lr=1e-3,1e-2"),
+        ("--device cuda", "config.device is cpu, but the command runs --device cuda"),
+        ("--device auto", ""),
+        ("--attention eager", "config.attention is auto, but the command runs --attention eager"),
+        ("--protocol /tmp/evil/quick.toml", "is a file that other machines do not have"),
+        ("--protocol quick.toml", "is a file that other machines do not have"),
+        ("--protocol /a/b/harness/settings/protocols/earlier/quick-1.toml", ""),
+        ("--protocol evil/quick", "but the command runs --protocol evil/quick"),
+    ],
+)
+def test_a_command_has_what_bench_records_and_what_the_settings_say(raw, save, more, words):
+    record = raw()
+    record["provenance"]["command"] += f" {more}"
+    refused = check([save(record)], KNOWN).refused
+    assert len(refused) == bool(words)
+    assert all(words in line for line in refused)
+
+
+def test_the_options_of_recorded_commands_are_those_of_bench_but_for_those_of_one_site():
+    every = {name for option in bench.params for name in option.opts}
+    kept = every - {*LOCAL_OPTIONS, "--wait", "--dry-run"}
+    assert kept == {*VALUED, *FLAGS}
+
+
+def test_a_changed_protocol_is_one_that_the_command_changes(raw, save):
+    record = raw(protocol="quick+ab12cd")
+    assert check([save(record)], KNOWN).refused == ()
+    record["provenance"]["command"] = "pezoo bench --pe rope --task copy"
+    (line,) = check([save(record)], KNOWN).refused
+    assert "protocol quick+ab12cd has changed settings, but the command changes none" in line
 
 
 def test_formats_with_a_plus_and_machines_of_files_pass(raw, save):
