@@ -33,7 +33,8 @@ from harness.perf.report import as_csv
 from harness.perf.timing import clock
 from harness.runs import cost, heap
 from harness.runs.record import failure_reason
-from harness.training.evaluate import chunk_size, sample_count, score, validate
+from harness.settings.counts import sample_count
+from harness.training.evaluate import chunk_size, score, validate
 from harness.training.stack import Stack
 from harness.training.trainer import Trainer, start
 from leaderboard.config import RunConfig
@@ -220,7 +221,7 @@ def _scoring(trainer: Trainer, config: RunConfig) -> dict[int, Seconds]:
     found: dict[int, Seconds] = {}
     took, last = np.zeros(2), 0
     for length in sorted(n for n in config.eval.lengths if task.lengths(n, n)):
-        samples = sample_count(task, config, length)
+        samples = sample_count(task, config.eval, length)
         part = min(samples, chunk_size(task, config.eval, length))
         if not last:
             chunk(length, part)  # compiles kernels

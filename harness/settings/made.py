@@ -1,91 +1,105 @@
-"""Whether a record's encoding and task can be built, and the task has the lengths it names."""
+"""Whether a record's encoding and task can be built, and what is built fits the record."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import lru_cache
 
+from harness.settings import tested
+from harness.settings.protocol import PROTOCOLS, load_protocol, version_of
+from harness.tasks.base import Task
+from leaderboard.catalog import ProtocolDoc
+from leaderboard.commanded import options_of, overrides_of, plain_name
+from leaderboard.config import ConfigError, Protocol
 from leaderboard.schema import Record
+from leaderboard.tuning import base
+from pezoo.base import Encoding, Shape
+
+FAULTS = (ValueError, RuntimeError, MemoryError, OverflowError, TypeError)
 
 
 def refusals(record: Record) -> Iterator[str]:
-    """Why one of them cannot, or what it has; nothing for a good record."""
-    model = record.config.model
-    sizes = model.width, model.heads, model.layers, record.train_length
-    yield from _encoding(record.config.encoding, *sizes)
-    yield from (faults := _task(record.task))
-    if not faults:
-        yield from _instances(record)
-        yield from _sets(record)
+    """Why one of them cannot be, or what it has; nothing for a good record."""
+    yield from _settings(record)
+    task, tokens = _task(record.task), None
+    if isinstance(task, str):
+        yield task
+    elif task.version == record.config.task_version:
+        tokens = _train_tokens(record, task)
+        if record.chance is not None and abs(record.chance - task.chance) > 1e-9:
+            yield f"chance is {record.chance}, but {record.task} has {task.chance}"
+        yield from tested.refusals(record, task)
+    yield from _encoded(record, tokens)
 
 
-@lru_cache(1000)
-def _encoding(spec: str, width: int, heads: int, layers: int, length: int) -> tuple[str, ...]:
-    from pezoo.base import Shape
-    from pezoo.registry import make
-
-    shape = Shape(width, heads, width // heads, layers, length)
-    return _reason(lambda: make(spec, shape))
+def _train_tokens(record: Record, task: Task) -> int | None:
+    """Those of the longest sequence in training, as in `harness.training.trainer.build`."""
+    train = record.config.train
+    lengths = task.lengths(*train.lengths)
+    return train.context or (sum(task.max_tokens(lengths[-1])) + 1 if lengths else None)
 
 
-@lru_cache(1000)
-def _task(text: str) -> tuple[str, ...]:
-    from harness import tasks
-
-    return _reason(lambda: tasks.make(text))
-
-
-def _instances(record: Record) -> Iterator[str]:
-    """Lengths have "no instance" where the task has none, and only there."""
-    version = record.config.task_version
-    for where, both in record.by_mode.items():
-        for score in both.last:
-            if (missing := _missing(record.task, version, score.length)) is None:
-                continue
-            if missing != (score.status == "no instance"):
-                has = f"{record.task} has {'no instance' if missing else 'instances'}"
-                place = f"{where or 'last'}, length {score.length}"
-                yield f"{place}: {has} of this length, the status is {score.status}"
-
-
-def _sets(record: Record) -> Iterator[str]:
-    """A length of a further test set is seen where no instance is longer than those in training."""
-    version, top = record.config.task_version, record.train_length
-    for name, scores in record.sets.items():
-        for score in scores:
-            longest = _longest(record.task, version, name, score.length)
-            if score.seen and longest is not None and longest > top:
-                yield (
-                    f"{name}, length {score.length}: seen, but instances of length {longest} are "
-                    f"longer than in training ({top})"
-                )
+def _encoded(record: Record, tokens: int | None) -> Iterator[str]:
+    """The encoding can be built; of this version, it has as many parameters, and a limit."""
+    config, given = record.config, record.cost.encoding_parameters
+    sizes = config.model.width, config.model.heads, config.model.layers
+    made = _encoding(config.encoding, *sizes, tokens or record.train_length)
+    if isinstance(made, str):
+        yield made
+        return
+    encoding, version = made
+    if version != config.encoding_version:
+        return
+    own = sum(weights.numel() for weights in encoding.parameters())
+    if tokens and given not in (None, own):
+        yield f"cost.encoding_parameters is {given}, but {record.encoding} has {own}"
+    every = [score for both in record.by_mode.values() for score in (*both.last, *both.best)]
+    every += [score for scores in record.sets.values() for score in scores]
+    if encoding.max_len is None and any(score.status == "cannot represent" for score in every):
+        yield f'scores have "cannot represent", but {record.encoding} represents every length'
 
 
-@lru_cache(10_000)
-def _missing(text: str, version: int, length: int) -> bool | None:
-    """Whether a task has no instance of a length; None if this is another version of it."""
-    from harness import tasks
-
-    task = tasks.make(text)
-    return not task.lengths(length, length) if task.version == version else None
-
-
-@lru_cache(10_000)
-def _longest(text: str, version: int, name: str, length: int) -> int | None:
-    """The longest of a few instances of a test set; None if this is another version of the task."""
-    import torch
-
-    from harness import tasks
-
-    task = tasks.make(text)
-    if task.version != version or not task.lengths(length, length):
-        return None
-    return task.longest(task.test_set(name, torch.Generator().manual_seed(0), 8, length).prompt)
-
-
-def _reason(build: Callable[[], object]) -> tuple[str, ...]:
+def _settings(record: Record) -> Iterator[str]:
+    """Those of a changed protocol are what the command makes of a version of it."""
+    name = plain_name(record.protocol)
+    if "+" not in name or record.for_tuning:
+        return
     try:
-        build()
-    except (ValueError, RuntimeError, MemoryError, OverflowError, TypeError) as error:
-        return (f"it cannot be built: {error}",)
-    return ()
+        versions = _versions(base(name), overrides_of(options_of(record.provenance.command)))
+    except (ConfigError, ValueError) as error:
+        yield f"the command cannot run: {error}"
+        return
+    if ProtocolDoc(name, "", 0, {}, versions).version_of(record) is None:
+        yield f"the settings of protocol {name} are not those that the command makes"
+
+
+@lru_cache(1000)
+def _versions(name: str, overrides: tuple[str, ...]) -> tuple[Protocol, ...]:
+    files = (name, *map(str, PROTOCOLS.glob(f"earlier/{name}-*.toml")))
+    return tuple(load_protocol(file, overrides) for file in files)
+
+
+@lru_cache(1000)
+def _encoding(
+    spec: str, width: int, heads: int, layers: int, length: int
+) -> tuple[Encoding, int] | str:
+    """It and its version, or why it cannot be built."""
+    from pezoo.registry import check, make
+    from pezoo.spec import parse
+
+    try:
+        encoding = make(spec, Shape(width, heads, width // heads, layers, length))
+        return encoding, version_of(check(parse(spec)))
+    except FAULTS as error:
+        return f"it cannot be built: {error}"
+
+
+@lru_cache(1000)
+def _task(text: str) -> Task | str:
+    """The task, or why it cannot be built."""
+    from harness import tasks
+
+    try:
+        return tasks.make(text)
+    except FAULTS as error:
+        return f"it cannot be built: {error}"

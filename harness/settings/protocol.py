@@ -116,7 +116,7 @@ def resolve(
         task_version=made.version,
         label=str(encoding),
         encoding=str(full),
-        encoding_version=_version(full),
+        encoding_version=version_of(full),
         seed=seed,
         device=device,
         attention=attention,
@@ -135,7 +135,7 @@ def _names(spec: Spec) -> Iterator[str]:
         yield from _names(inner)
 
 
-def _version(spec: Spec) -> int:
+def version_of(spec: Spec) -> int:
     """One number for the versions of an encoding and of what it wraps."""
     total = 0
     for name in _names(spec):

@@ -23,6 +23,7 @@ from torch import Tensor
 from harness.data.seeds import generator, seed
 from harness.data.sequences import Sequences, lay_out
 from harness.model.transformer import Cache, Transformer
+from harness.settings.counts import sample_count
 from harness.tasks.base import Batch, Task
 from harness.training import windows, wrong
 from harness.training.windows import CHUNK_TOKENS, Window
@@ -123,7 +124,7 @@ def examples(task: Task, config: RunConfig, length: int) -> Batch:
     that training has seen. Where a task can list its instances, those that settings are chosen on
     ("tuning") are samples of the same.
     """
-    count, own = sample_count(task, config, length), config.eval.set
+    count, own = sample_count(task, config.eval, length), config.eval.set
     if own:
         draws = generator(config.eval.examples, config.task, task.version, own, length)
         return task.test_set(own, draws, count, length)
@@ -152,13 +153,6 @@ def validation_examples(task: Task, config: RunConfig, length: int) -> Batch:
     """What a training length is validated on, the same for all encodings and seeds."""
     draws = generator("validation", config.task, task.version, length)
     return task.sample(draws, config.eval.validation_samples, length)
-
-
-def sample_count(task: Task, config: RunConfig, length: int) -> int:
-    """How many samples a length gets at most: fewer when they are long, never below the minimum."""
-    tokens = sum(task.max_tokens(length)) + 1
-    wanted = min(config.eval.samples, config.eval.max_tokens // tokens)
-    return max(config.eval.min_samples, wanted)
 
 
 def chunk_size(task: Task, test: Eval, length: int) -> int:

@@ -71,7 +71,7 @@ def raw_record(
         "learning": learning(config),
         "cost": {
             "parameters": 100_000,
-            "encoding_parameters": 1000,
+            "encoding_parameters": 0,
             "train_seconds": 30.1,
             "eval_seconds": 5.0,
             "steps_per_second": 50.0 + seed,

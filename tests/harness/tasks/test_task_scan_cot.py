@@ -8,10 +8,10 @@ import torch
 
 from harness import tasks
 from harness.data.batches import draw_length
+from harness.settings.counts import sample_count
 from harness.settings.protocol import load_protocol, resolve
 from harness.tasks.base import TaskError
 from harness.tasks.scan_cot import ScanCot, commands
-from harness.training.evaluate import sample_count
 from pezoo.spec import parse
 
 LEFT, RIGHT = "I_TURN_LEFT", "I_TURN_RIGHT"
@@ -109,7 +109,7 @@ def test_the_test_side_of_the_official_split_is_tested_whole():
     shown = [tuple(row) for n in above for row in _texts(task, task.instances(n))]
     assert len(shown) == len(test) == len(set(shown))
     assert {prompt for prompt, _ in shown} == {f"{command.words} =" for command in test}
-    assert all(sample_count(task, config, n) >= len(task.instances(n).prompt) for n in above)
+    assert all(sample_count(task, config.eval, n) >= len(task.instances(n).prompt) for n in above)
 
 
 def test_training_draws_every_command_of_the_split_alike():

@@ -9,11 +9,11 @@ from harness import tasks
 from harness.data.seeds import generator
 from harness.data.sequences import join
 from harness.model.transformer import Transformer, shape_of
+from harness.settings.counts import sample_count
 from harness.settings.protocol import load_protocol, resolve
 from harness.training.evaluate import (
     decode,
     method,
-    sample_count,
     score,
     score_all,
     teacher_forced,
@@ -176,9 +176,9 @@ def test_a_length_without_instances():
 def test_sample_counts():
     config = config_of("copy", "rope", "eval.samples=100", "eval.max_tokens=2200")
     task = tasks.make("copy")
-    assert sample_count(task, config, 5) == 100
-    assert sample_count(task, config, 54) == 2200 // 110
-    assert sample_count(task, config, 10_000) == 4
+    assert sample_count(task, config.eval, 5) == 100
+    assert sample_count(task, config.eval, 54) == 2200 // 110
+    assert sample_count(task, config.eval, 10_000) == 4
 
 
 def test_validation_is_a_share():
