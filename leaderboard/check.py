@@ -6,11 +6,12 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from operator import attrgetter
 from pathlib import Path
 from statistics import fmean
 
 from leaderboard import catalog as known
-from leaderboard import commanded
+from leaderboard import commanded, costs
 from leaderboard.catalog import Catalog
 from leaderboard.config import ATTENTION, DEVICES
 from leaderboard.escape import command_text, shown
@@ -22,6 +23,8 @@ from leaderboard.tuning import MARK, base
 from pezoo.spec import Spec, SpecError, bare, parse, unknown
 
 PROTOCOL = re.compile(r"[^+]+(\+[0-9a-f]{6})?(\+tune-[0-9a-f]{8}|\+tuning)?")
+NUMBERS = attrgetter("length", "status", "correct", "count", "token", "tokens")
+MOST_LOSS = 1e6  # a cross entropy, and an encoding's penalty
 DEVICE = re.compile(rf"({'|'.join(DEVICES)})(:[0-9]{{1,4}})?")
 
 
@@ -53,7 +56,7 @@ def check(
     warnings: list[str] = []
     runs: dict[str, Path] = {}
     drawn: dict[tuple[str, ...], tuple[int, Path]] = {}  # what a seed draws -> seed
-    shared: dict[tuple[str, ...], tuple[str, Path]] = {}  # a seed and its settings -> what it draws
+    shared: dict[tuple[str, ...], tuple[str, Path]] = {}  # what records share -> its value
     found = paths_of(paths, refused, committed=tree)
     for path in found:
         record = read(path)
@@ -68,13 +71,13 @@ def check(
                 if seed != record.seed:
                     words = f"seed {record.seed} has the {what} of seed {seed}, {_name(other)}"
                     reasons.append(words)
-            for what, key, value in _shares(record):
+            for what, key, value, of_same in _shares(record):
                 given, other = shared.setdefault((what, *key), (value, path))
                 if given != value:
-                    reasons.append(
-                        f"{what} is {value}, but {given} in {_name(other)} of the same settings "
-                        f"and seed: they share all but the encoding"
+                    words = (
+                        f"{what} is {value}, but {given} in {_name(other)} of the same {of_same}"
                     )
+                    reasons.append(words)
             warnings += [f"{_name(path)}: {text}" for text in _doubts(record, catalog)]
         if reasons:
             refused.append(f"{_name(path)}: {'; also '.join(reasons)}")
@@ -89,12 +92,19 @@ def _draws(record: Record) -> Iterator[tuple[str, tuple[str, ...]]]:
         yield "initial weights", (record.backbone_hash,)
 
 
-def _shares(record: Record) -> Iterator[tuple[str, tuple[str, ...], str]]:
-    """What all encodings have in common at one seed, what tells that apart, and its value."""
-    key = record.shared_hash, record.config.train.model_dump_json(), str(record.seed)
+def _shares(record: Record) -> Iterator[tuple[str, tuple[str, ...], str, str]]:
+    """What records have in common, what tells that apart, its value, and of which they are."""
+    config, cost = record.config, record.cost
+    key = record.shared_hash, config.train.model_dump_json(), str(record.seed)
     for what in ("data_hash", "backbone_hash"):
         if value := getattr(record, what):
-            yield what, key, value
+            yield what, key, value, "settings and seed: they share all but the encoding"
+    if record.chance is not None:
+        yield "chance", (record.task, str(config.task_version)), str(record.chance), "task"
+    if cost.parameters is not None and cost.encoding_parameters is not None:
+        what = "cost.parameters without those of the encoding"
+        rest = str(cost.parameters - cost.encoding_parameters)
+        yield what, (config.model.model_dump_json(), config.track), rest, "model settings"
 
 
 def _name(path: Path) -> str:
@@ -103,28 +113,37 @@ def _name(path: Path) -> str:
 
 def refusals(record: Record, catalog: Catalog) -> Iterator[str]:
     """Why a record that is valid in form cannot be true; nothing for a good one."""
+    config = record.config
     yield from _identity(record)
     yield from _tuning(record)
     yield from _names(record, catalog)
     yield from _options(record, catalog)
     yield from _provenance(record, catalog)
-    yield from _cost(record)
+    yield from costs.refusals(record)
+    if (config.device == "cpu") != record.env.device.startswith("cpu"):
+        yield f"env.device is {record.env.device!r}, but config.device is {config.device}"
     if record.status == "done":
         yield from _training(record)
         yield from _along(record)
         yield from _modes(record, catalog)
         for mode, scores in record.by_mode.items():
             where = f"modes.{mode}.scores" if mode else "scores"
-            for part in ("last", "best"):
-                if own := getattr(scores, part):
-                    yield from _scores(record, f"{where}.{part}", own)
-                    yield from _few(record, f"{where}.{part}", own, catalog)
+            for part, own in (("last", scores.last), ("best", scores.best)):
+                yield from _scores(record, f"{where}.{part}", own)
+                yield from _few(record, f"{where}.{part}", own, catalog)
+            same = [*map(NUMBERS, scores.last)] == [*map(NUMBERS, scores.best)]
+            if scores.best and not same and record.best_step in (None, config.train.steps):
+                yield f"{where}.best is not {where}.last, but the last step is the best"
         yield from _sets(record, catalog)
         for name in ("backbone_hash", "chance"):
             if getattr(record, name) is None:
                 yield f"{name} is missing"
-    elif not record.reason:
-        yield "status is failed, but there is no reason"
+    else:
+        if not record.reason:
+            yield "status is failed, but there is no reason"
+        every = (own for both in record.by_mode.values() for own in (both.last, both.best))
+        if any((*every, *record.sets.values())):
+            yield "status is failed, but there are scores"
 
 
 def _sets(record: Record, catalog: Catalog) -> Iterator[str]:
@@ -244,23 +263,6 @@ def _provenance(record: Record, catalog: Catalog) -> Iterator[str]:
         yield f"provenance.finished lies before this project: {record.provenance.finished}"
 
 
-def _cost(record: Record) -> Iterator[str]:
-    cost = record.cost
-    for name in ("parameters", "train_seconds", "cpu_seconds", "steps_per_second"):
-        if record.status == "done" and getattr(cost, name) == 0:
-            yield f"cost.{name} is 0: a run that is done took something"
-    if (cost.encoding_parameters or 0) > (cost.parameters or 10**12):
-        yield f"the encoding has {cost.encoding_parameters} of only {cost.parameters} parameters"
-    steps = record.config.train.steps
-    if record.status == "done" and cost.train_seconds and cost.steps_per_second:
-        done = cost.train_seconds * cost.steps_per_second
-        if cost.train_seconds > 1 and not 0.9 < done / steps < 1.1:
-            yield (
-                f"{cost.steps_per_second} steps/s for {cost.train_seconds} s are not the "
-                f"{steps} steps of the config"
-            )
-
-
 def _training(record: Record) -> Iterator[str]:
     steps, every = record.config.train.steps, record.config.eval.every
     order, points = [point.step for point in record.learning], -(-steps // every)
@@ -272,6 +274,10 @@ def _training(record: Record) -> Iterator[str]:
         yield f"learning needs a point every {every} steps: {points}, was {len(order)}"
     elif record.learning[-1].loss is None:
         yield "the last loss of learning is missing"
+    for point in record.learning:
+        if point.loss is not None and not 0 <= point.loss <= MOST_LOSS:
+            yield f"the loss at step {point.step} is {point.loss:g}, expected 0 to {MOST_LOSS:g}"
+            break
     best = record.best_step or steps
     if best != steps and (best % every or best > steps):
         yield f"best_step {best} is no step of learning"

@@ -356,6 +356,16 @@ def test_runs_of_one_seed_share_data_and_initial_weights(raw, save, what):
     assert not any(f"{what} is" in line for line in check([save(one, longer)], KNOWN).refused)
 
 
+def test_chance_and_the_models_size_are_those_of_the_other_records(raw, save):
+    cost = raw()["cost"] | {"parameters": 100_001}
+    lines = check([save(raw("alibi"), raw(cost=cost), raw("nope", chance=0.99))], KNOWN).refused
+    assert [line.partition("records/")[2].partition(" in ")[0] for line in lines] == [
+        "001.json: cost.parameters without those of the encoding is 100001, but 100000",
+        "002.json: chance is 0.99, but 0.1",
+    ]
+    assert lines[1].endswith("000.json of the same task")
+
+
 def test_what_a_run_draws_is_named(raw, save):
     for name in ("backbone_hash", "chance"):
         (line,) = check([save(raw() | {name: None})], KNOWN).refused
@@ -377,7 +387,9 @@ def test_what_a_run_draws_is_named(raw, save):
 )
 def test_how_answers_are_made_and_their_tokens_fit(raw, save, changes, words):
     record = raw(right={10: 50})
-    record["scores"] = {"last": [record["scores"]["last"][0] | changes]}
+    scores = [record["scores"]["last"][0] | changes]
+    record["scores"] = {"last": scores, "best": record["scores"]["best"]}
+    record["best_step"] = 750
     refused = check([save(record)], KNOWN).refused
     assert len(refused) == bool(words)
     assert all(words in line for line in refused)
