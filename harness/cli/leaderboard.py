@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -59,6 +61,8 @@ def build_command(
     report = build(*where, _address(source), Built.now(), _relations())
     for problem in report.problems:
         click.echo(f"left out: {problem}", err=True)
+    for place in filter(None, (where[1], fresh)):
+        _warn(place, place is not fresh, report.problems)
     click.echo(f"{report.records} records -> {Path(out) / 'index.html'} and {page}")
 
 
@@ -118,7 +122,22 @@ def add_command(run: tuple[str, ...], runs: str, records: str | None) -> None:
 
     for one in run:
         click.echo(f"added {add(one, Path(runs), _folder(records))}")
-    click.echo("now: pezoo leaderboard build --runs none")
+    place = f" --records {shlex.quote(records)}" if records else ""
+    click.echo(f"now: pezoo leaderboard build --runs none{place}")
+
+
+def _warn(folder: Path, committed: bool, known: Sequence[str]) -> None:
+    """Say how many of a folder's records `check` refuses, beyond the lines that are known."""
+    from leaderboard.check import check
+
+    report = check([folder], tree=committed, further=_further())
+    if refused := [line for line in report.refused if line not in known]:
+        option = "--records " if committed else ""
+        click.echo(
+            f"pezoo leaderboard check {option}{shlex.quote(str(folder))} refuses {len(refused)} of "
+            f"{report.records} records that are shown here; the first, {refused[0]}",
+            err=True,
+        )
 
 
 def _further() -> Doubt:

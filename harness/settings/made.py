@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from harness.settings import tested
 from harness.settings.protocol import PROTOCOLS, load_protocol, version_of
-from harness.tasks.base import Task
+from harness.tasks.base import Task, TaskError
 from leaderboard.catalog import ProtocolDoc
 from leaderboard.commanded import options_of, overrides_of, plain_name
 from leaderboard.config import ConfigError, Protocol
@@ -28,7 +28,10 @@ def refusals(record: Record) -> Iterator[str]:
         tokens = _train_tokens(record, task)
         if record.chance is not None and abs(record.chance - task.chance) > 1e-9:
             yield f"chance is {record.chance}, but {record.task} has {task.chance}"
-        yield from tested.refusals(record, task)
+        try:
+            yield from tested.refusals(record, task)
+        except TaskError as error:
+            yield str(error)
     yield from _encoded(record, tokens)
 
 
