@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import resource
 import shlex
 import sys
@@ -39,6 +40,7 @@ LOCAL_OPTIONS = (
     "--slurm",
     "--accumulate",
 )  # of one site
+RUN = re.compile(rb'"run":\s*"([0-9a-f]{16})"')  # as a record says it
 Records = Mapping[str, dict[str, Any]]  # by the hash of the run
 
 
@@ -113,24 +115,27 @@ def tune(
 
 
 def known_records(folder: Path, configs: Sequence[RunConfig]) -> Records:
-    """The finished ones of these runs in a folder of records, as `leaderboard add` keeps them.
+    """The finished ones of these runs among the records in a folder, whatever their files' names.
 
     Errors: ConfigError for no such folder, or for a record of one of these runs that is damaged.
     """
-    from leaderboard.records import read
+    from leaderboard.records import LARGEST_FILE, read
 
     if not folder.is_dir():
         raise ConfigError(f"--known: {folder} is no folder of records")
     wanted = {config.hash for config in configs}
     found = {}
     for path in folder.rglob("*.json"):
-        if path.stem in wanted:
+        small = path.is_file() and path.stat().st_size <= LARGEST_FILE
+        named = RUN.search(path.read_bytes()) if small else None
+        run = named[1].decode() if named else path.stem
+        if wanted & {run, path.stem}:
             record = read(path)
-            if isinstance(record, str) or record.config.hash != path.stem:
+            if isinstance(record, str) or record.config.hash != run:
                 why = record if isinstance(record, str) else f"it is of run {record.config.hash}"
                 raise ConfigError(f"--known: {path}: {why}")
             if record.status == "done":
-                found[path.stem] = json.loads(path.read_text(encoding="utf-8"))
+                found[run] = json.loads(path.read_text(encoding="utf-8"))
     return found
 
 

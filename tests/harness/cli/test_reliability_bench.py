@@ -200,11 +200,17 @@ def test_known_records_are_not_trained_again(call, run, tmp_path):
     assert (code, [one["run"] for one in json.loads(out)]) == (0, [run.name]), err
     assert not run.exists()
     assert call(*BENCH, "--seeds", "0", "--known", "kept", "--dry-run")[1].startswith("nothing")
+    record = record.rename(tmp_path / "kept" / "copied.json")
+    assert call(*BENCH, "--seeds", "0", "--known", "kept", "--dry-run")[1].startswith("nothing")
     code, _, err = call(*BENCH, "--seeds", "0", "--known", "kept", "--fresh")
     assert (code, "leave one of them out" in err) == (2, True)
     code, _, err = call(*BENCH, "--seeds", "0", "--known", "none")
     assert (code, "none is no folder of records" in err) == (2, True)
+    record.write_text(f'{{"run": "{run.name}"}}')
+    code, _, err = call(*BENCH, "--seeds", "0", "--known", "kept")
+    assert (code, record.name in err) == (2, True)
     record.write_text("{}")
+    record = record.rename(tmp_path / "kept" / f"{run.name}.json")
     code, _, err = call(*BENCH, "--seeds", "0", "--known", "kept")
     assert (code, record.name in err) == (2, True)
 
