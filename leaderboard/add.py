@@ -5,18 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 
 from leaderboard import catalog
-from leaderboard.check import refusals
+from leaderboard.check import Doubt, refusals
 from leaderboard.files import slug, write
 from leaderboard.records import read
 from pezoo.spec import parse
 
 
-def add(run: str, runs: Path, records: Path) -> Path:
+def add(run: str, runs: Path, records: Path, further: Doubt = lambda record: ()) -> Path:
     """Copy the record of a run into `records`, byte by byte, and return where it is.
 
     `run` is a run's folder, or the beginning of its id in the folder `runs`. Errors: ValueError
     for no such run, one that is not finished, a damaged result, or a record that `check` refuses,
-    here or where a file that the task reads is not.
+    here or where a file that the task reads is not. `further` is as in `check`.
     """
     folder = find(run, runs)
     result = folder / "result.json"
@@ -26,7 +26,7 @@ def add(run: str, runs: Path, records: Path) -> Path:
     if isinstance(record, str):
         raise ValueError(f"{result}: {record}")
     known = catalog.read()
-    if reasons := list(refusals(record, known)):
+    if reasons := [*refusals(record, known), *further(record)]:
         raise ValueError(f"{result}: {'; '.join(reasons)}")
     task = parse(record.task)
     if files := [name for name in known.tasks[task.name].versioned_by if name in task.options]:

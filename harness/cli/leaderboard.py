@@ -121,7 +121,7 @@ def add_command(run: tuple[str, ...], runs: str, records: str | None) -> None:
     from leaderboard.add import add
 
     for one in run:
-        click.echo(f"added {add(one, Path(runs), _folder(records))}")
+        click.echo(f"added {add(one, Path(runs), _folder(records), _further())}")
     place = f" --records {shlex.quote(records)}" if records else ""
     click.echo(f"now: pezoo leaderboard build --runs none{place}")
 

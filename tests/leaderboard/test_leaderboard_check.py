@@ -29,8 +29,8 @@ KNOWN = catalog.read()
 REASONS = tomllib.loads((BAD / "reasons.toml").read_text(encoding="utf-8"))
 
 
-def run(*arguments):
-    return CliRunner().invoke(command, [str(one) for one in arguments])
+def run(*arguments, **options):
+    return CliRunner().invoke(command, [str(one) for one in arguments], **options)
 
 
 def test_a_good_record_passes(raw, save):
@@ -340,6 +340,9 @@ def test_add_puts_a_record_where_check_wants_it(raw, tmp_path):
     assert path.read_bytes() == (folder / "result.json").read_bytes()
     assert check([records], tree=True).refused == ()
     assert add(str(folder), tmp_path, records) == path  # once more changes nothing
+    odd = finished(tmp_path / "runs", raw("alibi", chance=0.99))
+    with pytest.raises(ValueError, match=r"chance is 0\.99"):
+        run("add", odd, "--records", records, catch_exceptions=False)
 
 
 def test_add_refuses_what_is_not_a_finished_sound_run(raw, tmp_path):
