@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -56,32 +57,40 @@ def check(
     warnings: list[str] = []
     runs: dict[str, Path] = {}
     drawn: dict[tuple[str, ...], tuple[int, Path]] = {}  # what a seed draws -> seed
-    shared: dict[tuple[str, ...], tuple[str, Path]] = {}  # what records share -> its value
+    shared: dict[tuple[str, ...], list[tuple[str, Path]]] = {}  # what records share -> its values
+    reasons: dict[Path, list[str]] = {}
     found = paths_of(paths, refused, committed=tree)
     for path in found:
         record = read(path)
-        reasons = [record] if isinstance(record, str) else list(refusals(record, catalog))
-        if not isinstance(record, str):
-            reasons += further(record)
-            reasons += _misplaced(record, path) if tree else ()
-            if (first := runs.setdefault(record.run, path)) != path:
-                reasons.append(f"run {record.run} is also in {_name(first)}")
-            for what, key in _draws(record):
-                seed, other = drawn.setdefault((what, *key), (record.seed, path))
-                if seed != record.seed:
-                    words = f"seed {record.seed} has the {what} of seed {seed}, {_name(other)}"
-                    reasons.append(words)
-            for what, key, value, of_same in _shares(record):
-                given, other = shared.setdefault((what, *key), (value, path))
-                if given != value:
-                    words = (
-                        f"{what} is {value}, but {given} in {_name(other)} of the same {of_same}"
-                    )
-                    reasons.append(words)
-            warnings += [f"{_name(path)}: {text}" for text in _doubts(record, catalog)]
-        if reasons:
-            refused.append(f"{_name(path)}: {'; also '.join(reasons)}")
+        if isinstance(record, str):
+            reasons[path] = [record]
+            continue
+        own = reasons[path] = [*refusals(record, catalog), *further(record)]
+        own += _misplaced(record, path) if tree else ()
+        if (first := runs.setdefault(record.run, path)) != path:
+            own.append(f"run {record.run} is also in {_name(first)}")
+        for what, key in _draws(record):
+            seed, other = drawn.setdefault((what, *key), (record.seed, path))
+            if seed != record.seed:
+                own.append(f"seed {record.seed} has the {what} of seed {seed}, {_name(other)}")
+        for what, of_same, key, value in _shares(record):
+            shared.setdefault((what, of_same, *key), []).append((value, path))
+        warnings += [f"{_name(path)}: {text}" for text in _doubts(record, catalog)]
+    for (what, of_same, *_), values in shared.items():
+        for path, words in _unlike(values):
+            reasons[path].append(f"{what} is {words} of the same {of_same}")
+    refused += [f"{_name(path)}: {'; also '.join(own)}" for path, own in reasons.items() if own]
     return CheckReport(len(found), tuple(refused), tuple(warnings))
+
+
+def _unlike(values: Sequence[tuple[str, Path]]) -> Iterator[tuple[Path, str]]:
+    """Those that differ from the most frequent value, and where that is."""
+    usual, times = Counter(value for value, _ in values).most_common(1)[0]
+    if times < len(values):
+        where = next(path for value, path in values if value == usual)
+        for value, path in values:
+            if value != usual:
+                yield path, f"{value}, but {usual} in {_name(where)}"
 
 
 def _draws(record: Record) -> Iterator[tuple[str, tuple[str, ...]]]:
@@ -92,19 +101,19 @@ def _draws(record: Record) -> Iterator[tuple[str, tuple[str, ...]]]:
         yield "initial weights", (record.backbone_hash,)
 
 
-def _shares(record: Record) -> Iterator[tuple[str, tuple[str, ...], str, str]]:
-    """What records have in common, what tells that apart, its value, and of which they are."""
+def _shares(record: Record) -> Iterator[tuple[str, str, tuple[str, ...], str]]:
+    """What records have in common, and of the same what; what tells these apart, and the value."""
     config, cost = record.config, record.cost
     key = record.shared_hash, config.train.model_dump_json(), str(record.seed)
     for what in ("data_hash", "backbone_hash"):
         if value := getattr(record, what):
-            yield what, key, value, "settings and seed: they share all but the encoding"
+            yield what, "settings and seed: they share all but the encoding", key, value
     if record.chance is not None:
-        yield "chance", (record.task, str(config.task_version)), str(record.chance), "task"
+        yield "chance", "task", (record.task, str(config.task_version)), str(record.chance)
     if cost.parameters is not None and cost.encoding_parameters is not None:
         what = "cost.parameters without those of the encoding"
         rest = str(cost.parameters - cost.encoding_parameters)
-        yield what, (config.model.model_dump_json(), config.track), rest, "model settings"
+        yield what, "model settings", (config.model.model_dump_json(), config.track), rest
 
 
 def _name(path: Path) -> str:

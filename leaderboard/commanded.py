@@ -11,7 +11,7 @@ from leaderboard.catalog import Catalog
 from leaderboard.schema import Record
 from leaderboard.seeds import parse_seeds
 from leaderboard.tuning import MARK, RUNS, Tuning, base
-from pezoo.spec import bare, unknown
+from pezoo.spec import bare
 
 # Those of `pezoo bench` that a recorded command keeps.
 VALUED = ("--pe", "--task", "--protocol", "--seeds", "--device", "--attention", "--jobs")
@@ -35,7 +35,7 @@ def options_of(command: str) -> Given:
     for word in rest:
         name, _, value = word.partition("=")
         if word not in FLAGS and name not in VALUED:
-            raise ValueError(unknown("option of a recorded command", name, (*VALUED, *FLAGS)))
+            raise ValueError(f"{name!r} is no option of a bench that is recorded")
         if word in VALUED and (value := next(rest, "")) == "":
             raise ValueError(f"{name} needs a value")
         given.setdefault(name, []).append(value)

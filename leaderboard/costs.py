@@ -26,7 +26,7 @@ def refusals(record: Record) -> Iterator[str]:
 
 
 def _nothing(record: Record) -> Iterator[str]:
-    for name in ("parameters", "train_seconds", "cpu_seconds", "steps_per_second"):
+    for name in ("parameters", "train_seconds", "steps_per_second"):
         if getattr(record.cost, name) == 0:
             yield f"cost.{name} is 0: a run that is done took something"
 
@@ -34,14 +34,14 @@ def _nothing(record: Record) -> Iterator[str]:
 def _processor(record: Record, name: str, clock: str) -> Iterator[str]:
     """Seconds of all threads: at most those by the clock on every core; seconds are rounded."""
     spent, passed = getattr(record.cost, name), getattr(record.cost, clock)
-    if not spent or passed is None:
+    if spent is None or passed is None:
         return
     cores = max(record.env.cores or 1, record.env.threads or 1)
-    least, most = passed * LEAST_SHARE - 0.01, SLACK * passed * cores + 1
+    least, most = passed * LEAST_SHARE if passed > 1 else 0.0, SLACK * passed * cores + 1
     if not least <= spent <= most:
         yield (
-            f"cost.{name} is {spent:g}, but {clock} {passed:g} on {cores} cores allow "
-            f"{max(least, 0):.2g} to {most:.4g}"
+            f"cost.{name} is {spent:g}, but {clock} {passed:g} on {cores} core{'s' * (cores > 1)} "
+            f"allow {least:.2g} to {most:.4g}"
         )
 
 

@@ -135,7 +135,8 @@ def _warn(folder: Path, committed: bool, known: Sequence[str]) -> None:
         option = "--records " if committed else ""
         click.echo(
             f"pezoo leaderboard check {option}{shlex.quote(str(folder))} refuses {len(refused)} of "
-            f"{report.records} records that are shown here; the first, {refused[0]}",
+            f"{report.records} records that are shown here; the first, "
+            f"{refused[0].partition('; also ')[0]}",
             err=True,
         )
 

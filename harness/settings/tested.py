@@ -65,7 +65,7 @@ def _tokens(score: Score, size: Size) -> str:
     if least - 0.01 <= share * tokens <= tokens - wrong + 0.01:
         return ""
     return (
-        f"token={share} of {tokens} tokens, but {right} of {count} right answers are "
+        f"token={share} of {tokens} tokens, but {right} right ones of {count} answers give "
         f"{least} to {tokens - wrong} right tokens"
     )
 

@@ -72,8 +72,8 @@ def committed(folder):
     ("changes", "words"),
     [
         ({"token": 0.0}, "token=0.0 of 1408 tokens, but "),
-        ({"token": 0.5}, "right answers are "),
-        ({"token": 1.0}, "right answers are "),
+        ({"token": 0.5}, "right ones of 128 answers give "),
+        ({"token": 1.0}, "right ones of 128 answers give "),
         ({"token": 0.0, "tokens": None}, "token=0.0, but "),
         ({"token": 1.0, "tokens": None}, "token=1.0, but "),
         ({"token": 0.75, "tokens": 128 * 12}, "1536 tokens in 128 answers: each has at most 11"),
