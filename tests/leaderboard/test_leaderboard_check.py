@@ -433,7 +433,7 @@ def test_add_refuses_a_task_that_reads_a_file(raw, tmp_path):
 def test_what_cannot_be_built_is_refused(raw, save):
     records = [raw("rope(base=-5.0)"), raw(task="copy(symbols=99999)"), raw("alibi")]
     result = run("check", save(*records))
-    assert "base must be above 0, was -5.0" in result.output
+    assert "base must be above 0 and finite, was -5.0" in result.output
     assert "symbols must be within 2..10" in result.output
     assert "3 records checked, 2 refused" in result.output
 
