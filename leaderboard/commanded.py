@@ -64,12 +64,12 @@ def refusals(record: Record, catalog: Catalog) -> Iterator[str]:
     try:
         given = options_of(record.provenance.command)
         yield from _seeds(record, given, catalog)
+        yield from _tuned(record, given)
     except ValueError as error:
         yield f"provenance.command: {error}"
         return
     yield from _names(record, given, catalog)
     yield from _protocol(record, given)
-    yield from _tuned(record, given)
     for option, usual in (("--device", "auto"), ("--attention", "auto")):
         own, typed = getattr(record.config, option[2:]), _last(given, option, usual)
         if typed != own and (option, typed) != ("--device", "auto"):
@@ -80,7 +80,7 @@ def _names(record: Record, given: Given, catalog: Catalog) -> Iterator[str]:
     second = dict(pair for one in catalog.encodings.values() for pair in one.also)
     for option, own in (("--pe", record.encoding), ("--task", record.task)):
         typed = _last(given, option)
-        named = {one.strip() for one in bare(typed).split(",")}
+        named = {re.sub(r"\s", "", one) for one in bare(typed).split(",")}
         if bare(own) not in named | {second[name] for name in named & second.keys()}:
             yield f"{option[2:]} is {own}, but the command runs {option} {typed}"
 
@@ -146,7 +146,9 @@ def _last(given: Given, option: str, usual: str = "") -> str:
 
 def _seeds(record: Record, given: Given, catalog: Catalog) -> Iterator[str]:
     """The seeds that the command names, or else its protocol's, must have the record's."""
-    named = given.get("--tune-seeds" if record.for_tuning else "--seeds")
+    sets = (text.partition("=") for text in given.get("--set", ()))
+    changed = [value.strip("\"' ") for key, _, value in sets if key.strip() == "seeds"]
+    named = given.get("--tune-seeds" if record.for_tuning else "--seeds") or changed
     known = catalog.protocols.get(base(record.protocol))
     if not named and (record.for_tuning or known is None):
         return

@@ -16,10 +16,11 @@ def parse_seeds(text: str) -> list[int]:
         low, dash, high = part.strip().partition("-")
         if not low.isdecimal() or (dash and not high.isdecimal()):
             raise ValueError(f"cannot read seeds {text!r}: expected for example 0-2 or 0,3,7")
-        span = range(int(low), int(high if dash else low) + 1)
-        if not span or len(span) > MOST:
-            raise ValueError(f"seeds {part.strip()!r} are {len(span)} seeds: expected 1 to {MOST}")
-        seeds.extend(span)
+        first, last = int(low), int(high if dash else low)
+        if not 0 <= last - first < MOST:
+            count = max(0, last - first + 1)
+            raise ValueError(f"seeds {part.strip()!r} are {count} seeds: expected 1 to {MOST}")
+        seeds.extend(range(first, last + 1))
     if len(set(seeds)) < len(seeds):
         raise ValueError(f"seeds {text!r} name a seed twice")
     return seeds

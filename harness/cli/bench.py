@@ -156,6 +156,7 @@ def bench(options: BenchOptions) -> None:
 
 def _request(options: BenchOptions) -> tuple[Request, Sweep | None]:
     """What to compare, and the sweep before it. Errors: ValueError names the wrong option."""
+    from harness.settings.protocol import key_of
     from harness.settings.request import parse_request
     from harness.settings.sweep import parse_sweep
 
@@ -164,7 +165,7 @@ def _request(options: BenchOptions) -> tuple[Request, Sweep | None]:
     sets = options.set
     sets += (f"train.precision={options.precision}",) * (options.precision != "float32")
     sets += ("train.compile=true",) * options.compile
-    keys = [text.partition("=")[0].strip() for text in sets]
+    keys = [key_of(text) for text in sets]
     if twice := [key for i, key in enumerate(keys) if key in keys[:i]]:
         raise click.UsageError(f"{twice[0]} is set twice: leave one of them out")
     request = parse_request(options.pe, options.task, options.protocol, options.seeds, sets)

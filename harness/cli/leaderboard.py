@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -61,8 +60,6 @@ def build_command(
     report = build(*where, _address(source), Built.now(), _relations())
     for problem in report.problems:
         click.echo(f"left out: {problem}", err=True)
-    for place in filter(None, (where[1], fresh)):
-        _warn(place, place is not fresh, report.problems)
     click.echo(f"{report.records} records -> {Path(out) / 'index.html'} and {page}")
 
 
@@ -124,21 +121,6 @@ def add_command(run: tuple[str, ...], runs: str, records: str | None) -> None:
         click.echo(f"added {add(one, Path(runs), _folder(records), _further())}")
     place = f" --records {shlex.quote(records)}" if records else ""
     click.echo(f"now: pezoo leaderboard build --runs none{place}")
-
-
-def _warn(folder: Path, committed: bool, known: Sequence[str]) -> None:
-    """Say how many of a folder's records `check` refuses, beyond the lines that are known."""
-    from leaderboard.check import check
-
-    report = check([folder], tree=committed, further=_further())
-    if refused := [line for line in report.refused if line not in known]:
-        option = "--records " if committed else ""
-        click.echo(
-            f"pezoo leaderboard check {option}{shlex.quote(str(folder))} refuses {len(refused)} of "
-            f"{report.records} records that are shown here; the first, "
-            f"{refused[0].partition('; also ')[0]}",
-            err=True,
-        )
 
 
 def _further() -> Doubt:

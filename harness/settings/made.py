@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from functools import lru_cache
 
@@ -69,7 +70,7 @@ def _settings(record: Record) -> Iterator[str]:
         return
     try:
         versions = _versions(base(name), overrides_of(options_of(record.provenance.command)))
-    except (ConfigError, ValueError) as error:
+    except (ConfigError, ValueError, RecursionError) as error:
         yield f"the command cannot run: {error}"
         return
     if ProtocolDoc(name, "", 0, {}, versions).version_of(record) is None:
@@ -78,8 +79,17 @@ def _settings(record: Record) -> Iterator[str]:
 
 @lru_cache(1000)
 def _versions(name: str, overrides: tuple[str, ...]) -> tuple[Protocol, ...]:
-    files = (name, *map(str, PROTOCOLS.glob(f"earlier/{name}-*.toml")))
-    return tuple(load_protocol(file, overrides) for file in files)
+    """Those that take the overrides. Errors: ConfigError, of the newest, where none does."""
+    earlier = [p for p in PROTOCOLS.glob("earlier/*.toml") if re.fullmatch(rf"{name}-\d+", p.stem)]
+    made, errors = [], []
+    for file in (name, *map(str, earlier)):
+        try:
+            made.append(load_protocol(file, overrides))
+        except ConfigError as error:
+            errors.append(error)
+    if not made:
+        raise errors[0]
+    return tuple(made)
 
 
 @lru_cache(1000)

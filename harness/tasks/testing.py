@@ -18,21 +18,26 @@ from torch import Tensor
 from harness.tasks.base import Batch, Task, TaskError
 from harness.tasks.chance import best_constant
 
-FAR = 100  # instances of about this length are checked too, a few
-FEW = 4
+FEW = 4  # instances of the length that is far
 
 
 def check_task(
-    task: Task, *, lengths: Sequence[int] = (1, 2, 3, 5, 8, 13), batch: int = 64, seed: int = 0
+    task: Task,
+    *,
+    lengths: Sequence[int] = (1, 2, 3, 5, 8, 13),
+    far: int = 100,
+    batch: int = 64,
+    seed: int = 0,
 ) -> None:
     """Samples `task` at those of `lengths` that it has, and compares with the contract and solver.
 
-    A few instances are of length 100 or, where there are none, the longest below.
+    A few instances are of length `far` or, where there are none, the longest below; far=0 leaves
+    them out.
 
     Errors: AssertionError says what is wrong, where, and with which instance.
     """
     try:
-        _check(task, lengths, batch, seed)
+        _check(task, lengths, far, batch, seed)
     except AssertionError:
         raise
     except (Exception, SystemExit) as error:
@@ -42,20 +47,20 @@ def check_task(
         raise AssertionError(f"{task.name}: {type(error).__name__}: {error}{place}") from error
 
 
-def _check(task: Task, lengths: Sequence[int], batch: int, seed: int) -> None:
+def _check(task: Task, lengths: Sequence[int], far: int, batch: int, seed: int) -> None:
     _check_description(task)
     offered = [n for n in lengths if task.lengths(n, n)]
     assert offered, f"{task.name}: none of the lengths {list(lengths)} has an instance"
     top = max(offered)
-    far = max((n for n in range(top, FAR + 1) if task.lengths(n, n)), default=top)
-    for length, rows in (*((n, batch) for n in offered), (far, FEW)):
+    beyond = [n for n in range(top + 1, far + 1) if task.lengths(n, n)][-1:]
+    for length, rows in (*((n, batch) for n in offered), *((n, FEW) for n in beyond)):
         made = _sample(task, rows, length, seed)
         _check_batch(task, made, rows, length)
         for prompt, target in _rows(task, made):
             _check_instance(task, prompt, target, length)
     _check_randomness(task, batch, top, seed)
-    if far > top:
-        _check_randomness(task, FEW, far, seed)
+    for length in beyond:
+        _check_randomness(task, batch, length, seed)
     _check_chance(task, top, seed)
     _check_missing_lengths(task)
     _check_example(task, _sample(task, 1, offered[-1], seed))

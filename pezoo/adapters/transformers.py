@@ -53,14 +53,7 @@ def use(
     model did (a class does not look at that: `use(model, RoPE)`); and for one that was saved with
     an encoding: `load` it.
     """
-    if isinstance(encoding, Encoding):
-        raise ValueError(
-            f"give a text or a class, {type(encoding).__name__}, not an instance of it"
-        )
-    if not isinstance(model, PreTrainedModel):
-        raise ValueError(f"expected a model of transformers, was given a {type(model).__name__}")
-    if length is not None and not (type(length) is int and length > 0):
-        raise ValueError(f"length must be a whole number from 1 on, or None, was {length!r}")
+    _check_arguments(model, encoding, length)
     saved = getattr(model.config, NAME, None)
     if saved and not hasattr(model.base_model, "encoding"):
         text = saved.get("encoding")
@@ -71,6 +64,17 @@ def use(
             f"begin anew, first set model.config.{NAME} = None"
         )
     return _put(model, encoding, length)
+
+
+def _check_arguments(model: object, encoding: object, length: object) -> None:
+    if isinstance(encoding, Encoding):
+        raise ValueError(
+            f"give a text or a class, {type(encoding).__name__}, not an instance of it"
+        )
+    if not isinstance(model, PreTrainedModel):
+        raise ValueError(f"expected a model of transformers, was given a {type(model).__name__}")
+    if length is not None and not (type(length) is int and length > 0):
+        raise ValueError(f"length must be a whole number from 1 on, or None, was {length!r}")
 
 
 def load(folder: str, encoding: Factory | None = None, **options: Any) -> Any:

@@ -16,6 +16,7 @@ from pezoo.testing.probe import (
     build,
     close,
     context,
+    draws,
     key_weight,
     require,
     tokens,
@@ -62,9 +63,10 @@ def _check_globals(factory: Factory) -> None:
                 factory(SHAPE)
                 states.append(torch.get_rng_state())
         require(
-            not torch.equal(*states), "__init__ seeds torch's generator, which the model needs too"
+            not torch.equal(*states),
+            "building it seeds torch's generator, which the model needs too",
         )
-        require(torch.get_default_dtype() == dtype, "__init__ changes torch's default dtype")
+        require(torch.get_default_dtype() == dtype, "building it changes torch's default dtype")
     finally:
         torch.set_default_dtype(dtype)
 
@@ -102,6 +104,10 @@ def check_shapes(factory: Factory) -> None:
 def _check_hooks(encoding: Encoding, pos: Tensor, dtype: torch.dtype) -> None:
     b, t, s = 2, 9, encoding.shape
     x = torch.randn(b, t, s.d_model).to(dtype)
+    drawn = encoding.draw(context(tokens(b, t), pos), generator=draws())
+    _is("draw", drawn, dict)
+    for name, value in drawn.items():
+        _is(f"draw: {name}", value, Tensor)
     ctx = encoding.prepare(context(tokens(b, t), pos, x=x))
     _is("prepare", ctx, Context)
     require(ctx.prepared, "prepare: begin it with ctx = super().prepare(ctx), and return that")

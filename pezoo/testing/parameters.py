@@ -83,6 +83,8 @@ def check_start(factory: Factory) -> None:
     for _ in range(4):
         optimiser.zero_grad()
         _backward(encoding)
+        broken = [n for n, x in parameters.items() if not _finite(x.grad)]
+        require(not broken, f"at its initial values the gradient of {broken} is not finite")
         reached |= {n for n, x in parameters.items() if x.grad is not None and bool(x.grad.any())}
         optimiser.step()
     never = ", ".join(name for name in parameters if name not in reached)
@@ -91,6 +93,10 @@ def check_start(factory: Factory) -> None:
         f"from the initial values on, the gradient of {never} is zero: where it is multiplied by "
         "another parameter, start one of the two elsewhere than at 0",
     )
+
+
+def _finite(gradient: Tensor | None) -> bool:
+    return gradient is None or bool(gradient.isfinite().all())
 
 
 def check_layers(factory: Factory) -> None:

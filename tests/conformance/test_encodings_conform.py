@@ -780,6 +780,15 @@ class StartsAtZeroTwice(FallsWithDistance):
         return super().bias(q, k, ctx) * (1 + self.one[ctx.layer] * self.two[ctx.layer])
 
 
+class SteepAtTheStart(FallsWithDistance):
+    def __init__(self, shape):
+        super().__init__(shape)
+        self.raw = nn.Parameter(torch.zeros(shape.n_heads))
+
+    def bias(self, q, k, ctx):
+        return -self.raw.abs().sqrt()[:, None, None].to(q.dtype) * ctx.distance()[:, None].abs()
+
+
 class OtherInTraining(FallsWithDistance):
     def far(self, distance):
         return distance * (2 if self.training else 1)
@@ -813,14 +822,15 @@ BROKEN = [
     (ScaleOfTheFirstRow, "check_batch", "a row has the scale of another"),
     (AddsToTheScale, "check_inputs", "embed changes ctx.scale in place"),
     (SeedsInAHook, "check_inputs", "embed draws from torch's own generator, or seeds it"),
-    (SeedsWhenBuilt, "check_constructible", "__init__ seeds torch's generator"),
-    (ChangesTheDtype, "check_constructible", "__init__ changes torch's default dtype"),
+    (SeedsWhenBuilt, "check_constructible", "building it seeds torch's generator"),
+    (ChangesTheDtype, "check_constructible", "building it changes torch's default dtype"),
     (StartsAtZeroTwice, "check_start", "the gradient of one, two is zero"),
+    (SteepAtTheStart, "check_start", r"at its initial values the gradient of \['raw'\] is not"),
     (OtherInTraining, "check_stochastic", "computes something else in training"),
     (Exits, "check_shapes", "SystemExit: 0, at test_encodings_conform.py"),
     (HalfALength, "check_constructible", "max_len must be a whole number from 1 on, or None, was"),
     (OneMode, "check_constructible", "modes must be a tuple of names, was 'fast'"),
-    (DrawsAList, "check_drawn", "draw: expected a dict, got list"),
+    (DrawsAList, "check_shapes", "draw: expected a dict, got list"),
     (GroupsInDicts, "check_training", "expected a list of pezoo.base.ParamGroup"),
     (AbsoluteInDisguise, "check_shift_invariance", "claims to be relative, but a shift by 1"),
     (AnglesInSixteenBits, "check_shift_invariance", "relative, but a shift by 32763"),

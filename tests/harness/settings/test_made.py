@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 import leaderboard
-from harness.settings.made import refusals
+from harness.settings.made import _versions, refusals
+from leaderboard.config import ConfigError
 from leaderboard.records import Record
 
 RECORDS = Path(leaderboard.__file__).parent / "records" / "ruoss2023-mini"
@@ -124,3 +125,15 @@ def test_the_settings_of_a_changed_protocol_are_those_of_the_command():
     raw["provenance"]["command"] = command.replace("train.steps", "train.setps")
     (reason,) = refusals(Record.of(raw))
     assert reason.startswith("the command cannot run: unknown setting in train 'setps'")
+
+
+def test_an_override_that_an_earlier_version_cannot_take():
+    new = ("eval.curve_lengths=[11]",)  # not among the lengths of the first version
+    assert {one.name.partition("+")[0] for one in _versions("quick", new)} == {"quick"}
+    with pytest.raises(ConfigError, match="curve_lengths has 12, which is not among lengths"):
+        _versions("quick", ("eval.curve_lengths=[12]",))
+
+
+def test_a_protocol_has_no_versions_of_another_whose_name_begins_alike():
+    names = {one.name.partition("+")[0] for one in _versions("ruoss2023", ("train.lr=0.5",))}
+    assert names == {"ruoss2023"}
