@@ -91,7 +91,7 @@ class BenchOptions:
     help="Of training; as --set train.precision=bf16.",
 )
 @click.option("--compile", is_flag=True, help="Train through torch.compile.")
-@click.option("--set", multiple=True, help="Change a setting: --set train.steps=500.")
+@click.option("--set", multiple=True, help="Change a setting: --set train.steps=500. The last counts.")
 @click.option(
     "--tune",
     multiple=True,
@@ -156,7 +156,6 @@ def bench(options: BenchOptions) -> None:
 
 def _request(options: BenchOptions) -> tuple[Request, Sweep | None]:
     """What to compare, and the sweep before it. Errors: ValueError names the wrong option."""
-    from harness.settings.protocol import key_of
     from harness.settings.request import parse_request
     from harness.settings.sweep import parse_sweep
 
@@ -165,9 +164,6 @@ def _request(options: BenchOptions) -> tuple[Request, Sweep | None]:
     sets = options.set
     sets += (f"train.precision={options.precision}",) * (options.precision != "float32")
     sets += ("train.compile=true",) * options.compile
-    keys = [key_of(text) for text in sets]
-    if twice := [key for i, key in enumerate(keys) if key in keys[:i]]:
-        raise click.UsageError(f"{twice[0]} is set twice: leave one of them out")
     request = parse_request(options.pe, options.task, options.protocol, options.seeds, sets)
     if options.stack == "on" and request.protocol.train.compile:
         raise click.UsageError(

@@ -143,12 +143,6 @@ def version_of(spec: Spec) -> int:
     return total
 
 
-def key_of(text: str) -> str:
-    """What an override sets: all of it where it cannot be read."""
-    pair = _OVERRIDE.fullmatch(text)
-    return pair["key"].strip() if pair else text
-
-
 def _override(raw: dict[str, Any], text: str) -> None:
     pair = _OVERRIDE.fullmatch(text)
     if not pair:

@@ -193,15 +193,6 @@ BENCH = ("bench", "--pe", "rope", "--task", "copy")
         ([*BENCH, "--threads", "100000"], "1<=x<=1024"),
         (["perf", "--pe", "rope", "--threads", "100000"], "1<=x<=1024"),
         ([*BENCH, "--set", "eval.lengths=5,5"], "expected a list, such as [5, 6], was '5,5'"),
-        ([*BENCH, "--set", "train.steps=1", "--set", "train.steps=2"], "train.steps is set twice"),
-        (
-            [*BENCH, *("--set", "tasks.copy(symbols=2).eval_lengths=[5]") * 2],
-            "tasks.copy(symbols=2).eval_lengths is set twice",
-        ),
-        (
-            [*BENCH, "--precision", "bf16", "--set", "train.precision=float32"],
-            "train.precision is set twice",
-        ),
         (["leaderboard", "build", "--out", __file__], "--out expects a folder"),
         (["leaderboard", "open", "--out", "nowhere"], "there is no nowhere/index.html"),
     ],
