@@ -91,7 +91,9 @@ class BenchOptions:
     help="Of training; as --set train.precision=bf16.",
 )
 @click.option("--compile", is_flag=True, help="Train through torch.compile.")
-@click.option("--set", multiple=True, help="Change a setting: --set train.steps=500. The last counts.")
+@click.option(
+    "--set", multiple=True, help="Change a setting: --set train.steps=500. The last counts."
+)
 @click.option(
     "--tune",
     multiple=True,
