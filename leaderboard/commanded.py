@@ -96,9 +96,10 @@ def _protocol(record: Record, given: Given) -> Iterator[str]:
         yield f"protocol is {record.protocol}, but the command runs --protocol {typed}"
     elif is_file and file.parent.name not in FOLDERS:
         yield f"--protocol {typed} is a file that other machines do not have"
-    if "+" not in own and (changed := overrides_of(given)):
+    changed = overrides_of(given)
+    if "+" not in own and changed:
         yield f"protocol {own} has its own settings, but the command changes {', '.join(changed)}"
-    elif "+" in own and not overrides_of(given) and not is_file:
+    elif "+" in own and not changed and not is_file:
         yield f"protocol {own} has changed settings, but the command changes none"
 
 

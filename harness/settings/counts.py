@@ -1,4 +1,4 @@
-"""How many examples a length is tested on."""
+"""How many tokens an instance of a length has, and how many examples it is tested on."""
 
 from __future__ import annotations
 
@@ -6,10 +6,15 @@ from harness.tasks.base import Task
 from leaderboard.config import Eval
 
 
+def token_count(task: Task, length: int) -> int:
+    """The most tokens of an instance: its prompt, its answer and the end."""
+    return sum(task.max_tokens(length)) + 1
+
+
 def sample_count(task: Task, test: Eval, length: int) -> int:
     """How many samples a length gets at most: fewer when they are long, never below the minimum."""
-    tokens = sum(task.max_tokens(length)) + 1
-    return max(test.min_samples, min(test.samples, test.max_tokens // tokens))
+    fitting = test.max_tokens // token_count(task, length)
+    return max(test.min_samples, min(test.samples, fitting))
 
 
 def example_count(task: Task, test: Eval, length: int, name: str = "") -> int:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from harness.settings import tested
+from harness.settings.counts import token_count
 from harness.settings.protocol import PROTOCOLS, load_protocol, version_of
 from harness.tasks.base import Task, TaskError
 from leaderboard.catalog import ProtocolDoc
@@ -40,7 +41,7 @@ def _train_tokens(record: Record, task: Task) -> int | None:
     """Those of the longest sequence in training, as in `harness.training.trainer.build`."""
     train = record.config.train
     lengths = task.lengths(*train.lengths)
-    return train.context or (sum(task.max_tokens(lengths[-1])) + 1 if lengths else None)
+    return train.context or (token_count(task, lengths[-1]) if lengths else None)
 
 
 def _encoded(record: Record, tokens: int | None) -> Iterator[str]:

@@ -23,7 +23,7 @@ from torch import Tensor
 from harness.data.seeds import generator, seed
 from harness.data.sequences import Sequences, lay_out
 from harness.model.transformer import Cache, Transformer
-from harness.settings.counts import sample_count
+from harness.settings.counts import sample_count, token_count
 from harness.tasks.base import Batch, Task
 from harness.training import windows, wrong
 from harness.training.windows import CHUNK_TOKENS, Window
@@ -157,7 +157,7 @@ def validation_examples(task: Task, config: RunConfig, length: int) -> Batch:
 
 def chunk_size(task: Task, test: Eval, length: int) -> int:
     """How many samples of a length are scored side by side."""
-    tokens = sum(task.max_tokens(length)) + 1
+    tokens = token_count(task, length)
     if test.window is None:
         return max(1, CHUNK_TOKENS // tokens)
     return max(1, _WINDOWED_TOKENS // min(tokens, test.window))

@@ -108,7 +108,7 @@ def padding_between(ids: Tensor) -> tuple[Tensor, Tensor]:
     return padded, pos
 
 
-def build(factory: Factory, shape: Shape = SHAPE, seed: int = 0) -> Encoding:
+def build(factory: Factory, shape: Shape = SHAPE, seed: int = 0, noise: float = 0.1) -> Encoding:
     """The encoding in evaluation mode with every parameter moved off its initial value.
 
     A parameter that starts at zero would hide what it does from the checks.
@@ -118,7 +118,7 @@ def build(factory: Factory, shape: Shape = SHAPE, seed: int = 0) -> Encoding:
         encoding = factory(shape)
         with torch.no_grad():
             for parameter in encoding.parameters():
-                parameter.add_(0.1 * torch.randn_like(parameter))
+                parameter.add_(noise * torch.randn_like(parameter))
     return encoding.eval()
 
 

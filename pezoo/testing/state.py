@@ -99,6 +99,7 @@ def check_stateless(factory: Factory) -> None:
         require(torch.equal(before, after), f"{hook} {what}: {message}")
 
 
+@torch.no_grad()
 def _hook_by_hook(
     encoding: Encoding, ids: Tensor, pos: Tensor, scale: Tensor
 ) -> Iterator[tuple[str, Tensor]]:
@@ -106,19 +107,15 @@ def _hook_by_hook(
     (b, t), shape, generator = ids.shape, encoding.shape, torch.Generator().manual_seed(2)
     x = torch.randn(b, t, shape.d_model, generator=generator)
     q, k = torch.randn(2, b, shape.n_heads, t, shape.d_head, generator=generator)
-    with torch.no_grad():
-        ctx = context(ids, pos, scale=scale)
-        drawn = encoding.draw(ctx, generator=draws(), length=16)
-        ctx = encoding.prepare(replace(ctx, x=x, drawn=drawn))
+    ctx = context(ids, pos, scale=scale)
+    drawn = encoding.draw(ctx, generator=draws(), length=16)
+    ctx = encoding.prepare(replace(ctx, x=x, drawn=drawn))
     yield "prepare", x
-    with torch.no_grad():
-        x = encoding.embed(x, ctx)
+    x = encoding.embed(x, ctx)
     yield "embed", x
     for layer in range(shape.n_layers):
         here = ctx.at(layer, x, key_weight())
-        with torch.no_grad():
-            wide = encoding.transform(q, k, here)
+        wide = encoding.transform(q, k, here)
         yield "transform", torch.cat(wide)
-        with torch.no_grad():
-            bias = encoding.bias(*wide, here)
+        bias = encoding.bias(*wide, here)
         yield "bias", x if bias is None else bias
