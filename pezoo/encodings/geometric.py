@@ -31,7 +31,7 @@ class Geometric(Encoding):
     Paper: Csordás et al. 2022, "The Neural Data Router"; Ruoss et al. 2023 compare with it in
     Table 5. Deviations: the side's term reads q_i, where the released code reads the layer's input;
     that code also learns one scale for the product and one for the side's term, which W_Q and w
-    hold here, and normalises by default.
+    hold here, and normalises by default. Where w and b start is ours.
     """
 
     summary = "directional, from NDR: the nearest key that matches, no softmax"

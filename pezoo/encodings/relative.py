@@ -28,8 +28,9 @@ class Relative(Encoding):
     Example: q = 0, u = 0, K = 1, D = 2, W = (1, 0), v = 1: bias_ij = sin(i - j).
 
     Shapes: q, k (B, H, T, K) -> the same, bias (B, H, T, S). Per layer: u, v (H, K), at the start
-    N(0, 0.02^2); W (D, H K), at the start uniform in +-1/sqrt(D), like a linear layer. Sinusoids
-    are float32 whatever the dtype of q. Distances take both signs, so that it serves encoders too.
+    N(0, 0.02^2) as in the released code; W (D, H K), at the start uniform in +-1/sqrt(D), like
+    torch's linear layers, which is ours. Sinusoids are float32 whatever the dtype of q. Distances
+    take both signs, so that it serves encoders too.
     Options: base of the sinusoids.
     Errors: ValueError for an odd D.
 

@@ -21,7 +21,7 @@ class Shaw(Encoding):
     keys.
 
     Shapes: q (B, H, T, K) -> (B, H, T, S); table (n_layers, 2c+1, H, K), row c + clip(i-j), at the
-    start Glorot uniform over (2c+1, K).
+    start Glorot uniform over (2c+1, K), a choice of ours.
     Options: clip, the largest distance c told apart (16 as in Shaw's base model).
     Errors: ValueError for a clip below 1.
 

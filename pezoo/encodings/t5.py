@@ -24,7 +24,7 @@ class T5(Encoding):
     113 and everything beyond share 31.
 
     Shapes: q (B, H, T, K) -> (B|1, H, T, S); table (buckets, H), one for all layers, at the start
-    N(0, 1/D).
+    N(0, 1/D), as in transformers.
     Options: buckets; max_distance; bidirectional, for encoders.
     Errors: ValueError when there are no two buckets a side, or max_distance is not beyond the
     distances that have a bucket of their own.
