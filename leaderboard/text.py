@@ -54,6 +54,23 @@ def notes_text(rows: Iterable[Row], names: Mapping[str, str] | None = None) -> l
     return [f"{', '.join(have)}: {note}" for note, have in found.items()]
 
 
+def medians_text(rows: Iterable[Row], names: Mapping[str, str] | None = None) -> list[str]:
+    """Medians over three seeds or more where the length has doubled: a mean hides one that fails.
+
+    `median over seeds at 20, 21, %: prism 100.0, 100.0; rope 0.0, 0.0`, or nothing.
+    """
+    found: dict[str, list[str]] = {}
+    for row in rows:
+        far = [cell for cell in row.cells if cell.length >= 2 * row.train_length]
+        near = [cell for cell in far if cell.length <= far[0].length + 1]
+        if len(row.seeds) < 3 or not near or any(cell.median is None for cell in near):
+            continue
+        lengths = ", ".join(str(cell.length) for cell in near)
+        values = ", ".join(percent(cell.median) for cell in near)
+        found.setdefault(lengths, []).append(f"{(names or {}).get(row.label, row.label)} {values}")
+    return [f"median over seeds at {at}, %: {'; '.join(have)}" for at, have in found.items()]
+
+
 def wilson_text(correct: int, count: int) -> str:
     """Wilson's interval of one run's right answers, in percent.
 

@@ -22,6 +22,7 @@ from leaderboard.schema import Record
 from leaderboard.summary import summarise
 from leaderboard.text import (
     columns,
+    medians_text,
     notes_text,
     percent,
     rank_text,
@@ -67,7 +68,7 @@ def print_records(
 
 def _print_markdown(rows: Sequence[Row], words: Sequence[str]) -> None:
     test, *lines = map(markdown_text, verdicts(rows))
-    lines = [*map(markdown_text, [*words, *notes_text(rows)]), *lines]
+    lines = [*map(markdown_text, [*words, *medians_text(rows), *notes_text(rows)]), *lines]
     click.echo(f"### {rows[0].task} ({rows[0].protocol})\n\n{rows_as_markdown(rows)}\n\n{test}\n")
     click.echo("".join(f"- {line}\n" for line in lines), nl=False)
 
@@ -94,7 +95,8 @@ def _print_table(rows: Sequence[Row], lacks: Sequence[str], wide: bool) -> None:
         notes.append(f"every {more}: --wide, or --format csv")
     failures = [(names[row.label], seed, reason) for row in rows for seed, reason in row.failures]
     failed = [f"{label}, seed {seed} failed: {reason}" for label, seed, reason in failures]
-    for line in [*notes, *lacks, *verdicts(rows), *notes_text(rows, names), *failed]:
+    words = [*medians_text(rows, names), *verdicts(rows), *notes_text(rows, names)]
+    for line in [*notes, *lacks, *words, *failed]:
         click.echo(fill(shown(line), min(width, 120), subsequent_indent="  "))
 
 

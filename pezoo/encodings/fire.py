@@ -21,8 +21,8 @@ class FIRE(Encoding):
 
     Example: c = 0.1, L = 512: at i = 9 the token three back gets f(log 1.3 / log 52.2) = f(0.066).
 
-    Shapes: -> (B|1, H, T, S). Per layer c and L (), and the network 1 -> hidden -> H, which starts as
-    torch's linear layers do. Positions are integers, logarithms float32 at least.
+    Shapes: -> (B|1, H, T, S). Per layer c and L (), and the network 1 -> hidden -> H, which starts
+    as torch's linear layers do. Positions are integers, logarithms float32 at least.
     Options: hidden; c and threshold, where c and L begin.
     Errors: ValueError for a hidden below 1, and for a c or threshold not above 0 and finite.
 

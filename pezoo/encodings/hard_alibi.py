@@ -18,10 +18,9 @@ class HardALiBi(Encoding):
 
     Shapes: -> (B|1, H, T, S), 0 or -inf, no parameters. No row is -inf throughout: every query
     sees itself.
-    Options: masked, the number M; None means half of the heads, rounded down (of one
-    head, none). Of 16 heads, Jelassi
-    et al. mask 8 to copy; Hou et al. 8 for Turing machines, 7 for multiplication and SGD, 6 for
-    addition.
+    Options: masked, the number M; None means half of the heads, rounded down (of one head, none):
+    8 of 16, as Jelassi et al. mask to copy and Hou et al. for Turing machines. Hou et al. mask 7 of
+    16 for multiplication and SGD, 6 for addition.
     Errors: ValueError for an M outside 0..H.
 
     Paper: Jelassi et al. 2024, "Repeat After Me", with the windows of Hou et al. 2024, "Universal

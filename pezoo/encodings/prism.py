@@ -77,8 +77,9 @@ class PRISM(CursorEncoding):
     spread over layers, eps, where mu, alpha and the copy branch start and how the GRU's W_hh does
     are not given there: each layer has its own cursors, eps is 1e-8, W_hh starts orthogonal.
     Deviation: there all actions start equally likely (Figure 11; reset_bias=0, key_bias=0), here
-    resets start rare and key cursors count tokens. Noise, gate_scale, "geometric", the gate
-    networks but "gru", stride, top_weight, lead and the mode are ours. alpha has an AdamW group of
+    resets start rare and key cursors count tokens. Noise, gate_scale, query_bias, copy_gate (there
+    one softmax has a slot for no copy), "geometric", the gate networks but "gru", stride,
+    top_weight, lead and the mode are ours. alpha has an AdamW group of
     its own, as there; that top_weight and lead share it, and that none decays, is ours.
     """
 

@@ -18,7 +18,7 @@ from leaderboard.records import Record
 from leaderboard.styles import shown
 from leaderboard.summary import summarise
 from leaderboard.tables import leading, tables
-from leaderboard.text import columns, notes_text, rank_text, rows_as_csv
+from leaderboard.text import columns, medians_text, notes_text, rank_text, rows_as_csv
 
 
 def only(records):
@@ -328,6 +328,23 @@ def test_notes_that_rows_share_are_said_once(record):
     rows = summarise([record("rope"), record("alibi"), record("t5")])
     noted = [replace(row, notes=("decoded",) if row.label != "t5" else ()) for row in rows]
     assert notes_text(noted, {"alibi": "a"}) == ["a, rope: decoded"]
+
+
+def test_the_median_over_seeds_is_said_where_the_length_has_doubled(record):
+    lengths = {"eval": {"lengths": [10, 15, 20, 21, 30]}}
+    right = {10: 100, 15: 99, 30: 0}
+    records = [
+        record("rope", seed, right={**right, 20: good, 21: bad}, config=lengths)
+        for seed, (good, bad) in enumerate([(100, 4), (95, 1), (0, 7)])
+    ]
+    assert medians_text(summarise(records)) == ["median over seeds at 20, 21, %: rope 95.0, 4.0"]
+    assert medians_text(summarise(records), {"rope": "r"})[0].endswith(": r 95.0, 4.0")
+    assert medians_text(summarise(records[:2])) == []  # of two, a median is a mean
+    near = [
+        record("rope", s, right={10: 9, 15: 9}, config={"eval": {"lengths": [10, 15]}})
+        for s in range(3)
+    ]
+    assert medians_text(summarise(near)) == []
 
 
 def test_a_length_that_one_encoding_lacks_is_not_tested(record):
