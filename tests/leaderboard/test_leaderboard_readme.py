@@ -46,6 +46,28 @@ def test_far_encodings_have_rows_and_the_others_share_one(made, known):
     assert [lines[0], lines[-1]] == ["# Name", "More."]
 
 
+def test_of_many_encodings_the_farthest_have_rows(raw, save, known):
+    near, far = {10: 100, 15: 95, 20: 20}, {10: 100, 15: 95, 20: 95}
+    names = (
+        "alibi",
+        "fire",
+        "geometric",
+        "kerple",
+        "lbpe",
+        "nope",
+        "relative",
+        "rope",
+        "shaw",
+        "t5",
+    )
+    records = [raw(name, 0, near, task=task) for name in names for task in ("copy", "reverse")]
+    records.append(raw("sinusoidal", 0, far))  # has no place, as it lacks a task
+    text = filled(EMPTY, tables(load([save(*records)])[0], known), known)
+    rows = [line for line in text.splitlines() if line.startswith("|")][2:]
+    assert len(rows) == 12
+    assert [line.split()[1] for line in rows[-2:]] == ["sinusoidal", "1"]
+
+
 def test_records_without_times_and_unlike_others(record, known):
     records = []
     for name, right in (("rope", 100), ("t5", 20), ("nope", 5)):
