@@ -3,7 +3,7 @@
     python benchmarks/many_records.py --records 20000 --root FOLDER
 
 The records are the committed ones with further seeds. They stay in FOLDER/records, so that
-`/usr/bin/time -v pezoo leaderboard build --runs none --records FOLDER/records` can be run on them.
+`/usr/bin/time -v pezoo leaderboard build --records FOLDER/records` can be run on them.
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ def stale(tables: Sequence[Table], path: Path, catalog: Catalog | None = None) -
     readme, text = _readme(tables, path, catalog)
     if text and readme.read_text("utf-8") != text:
         changed.append(readme)
-    hint = "run pezoo leaderboard build --runs none"
+    hint = "run pezoo leaderboard build"
     return [f"{one} is not up to date: {hint}" for one in changed] + [
         f"{one} belongs to no table: {hint}" for one in needless
     ]

@@ -68,7 +68,8 @@ def _intro(seeds: Sequence[Sequence[int]], tables: Sequence[Table], catalog: Cat
         f"least {100 * PASS:.0f} % of whole answers are right at every tested length, on average "
         f"over {span_text(counts)} seed{'s' * (counts != {1})}. 0: not even at the training "
         "length. ≥: at every tested length. CPU s: training, the mean over seeds, the median over "
-        f"tasks{', on ' * bool(processors)}{' or '.join(processors)}. {disclosure(tables, catalog)}"
+        f"tasks{', on ' * bool(processors)}{' or '.join(processors)}. The {MOST - 2} that reach "
+        f"farthest have rows. {disclosure(tables, catalog)}"
     ).strip()
 
 

@@ -55,18 +55,19 @@ def notes_text(rows: Iterable[Row], names: Mapping[str, str] | None = None) -> l
 
 
 def medians_text(rows: Iterable[Row], names: Mapping[str, str] | None = None) -> list[str]:
-    """Medians over three seeds or more where the length has doubled: a mean hides one that fails.
+    """Medians over three seeds or more at twice the length and farthest out, neighbours too: a
+    mean hides one seed that fails.
 
-    `median over seeds at 20, 21, %: prism 100.0, 100.0; rope 0.0, 0.0`, or nothing.
+    `median over seeds at 20, 21, 100, 101, %: rope 12.0, 10.5, 0.0, 0.0`, or nothing.
     """
     found: dict[str, list[str]] = {}
     for row in rows:
         far = [cell for cell in row.cells if cell.length >= 2 * row.train_length]
-        near = [cell for cell in far if cell.length <= far[0].length + 1]
-        if len(row.seeds) < 3 or not near or any(cell.median is None for cell in near):
+        two = [c for c in far if c.length <= far[0].length + 1 or c.length >= far[-1].length - 1]
+        if len(row.seeds) < 3 or not two or any(cell.median is None for cell in two):
             continue
-        lengths = ", ".join(str(cell.length) for cell in near)
-        values = ", ".join(percent(cell.median) for cell in near)
+        lengths = ", ".join(str(cell.length) for cell in two)
+        values = ", ".join(percent(cell.median) for cell in two)
         found.setdefault(lengths, []).append(f"{(names or {}).get(row.label, row.label)} {values}")
     return [f"median over seeds at {at}, %: {'; '.join(have)}" for at, have in found.items()]
 

@@ -34,6 +34,7 @@ def command(task: str) -> None:
 
     made = tasks.make(task)
     click.echo(f"{task}: {made.summary}. {made.example:.100}")
+    click.echo("Theorems, definitions and examples are those of Chen et al. 2026.")
     for title, text in (
         ("Canonical", canonical(made)),
         ("Complexity", size_of_computation(made)),

@@ -31,15 +31,13 @@ def command() -> None:
 
 
 @command.command("build")
-@click.option(
-    "--runs", default="runs", show_default=True, help="Fresh runs to include; no such folder: none."
-)
+@click.option("--runs", help="A folder of fresh runs to include; none by default.")
 @_records
 @_out
 @_markdown
 @click.option("--source", help="Address of the repository's files, for links to code.")
 def build_command(
-    runs: str, records: str | None, out: str, markdown: str, source: str | None
+    runs: str | None, records: str | None, out: str, markdown: str, source: str | None
 ) -> None:
     """Read records, write LEADERBOARD.md and the site."""
     from leaderboard.build import build
@@ -49,11 +47,12 @@ def build_command(
         raise click.UsageError("--out expects a folder, was given an empty name")
     if Path(out).exists() and not Path(out).is_dir():
         raise click.UsageError(f"--out expects a folder, {out} is a file")
-    if Path(runs).exists() and not Path(runs).is_dir():
-        raise click.UsageError(f"--runs expects a folder, {runs} is a file")
+    if runs is not None and not Path(runs).is_dir():
+        what = "a file" if Path(runs).exists() else "not there"
+        raise click.UsageError(f"--runs expects a folder, {runs} is {what}")
     if Path(markdown).is_dir():
         raise click.UsageError(f"--markdown expects a file, {markdown} is a folder")
-    fresh = Path(runs) if Path(runs).is_dir() else None
+    fresh = None if runs is None else Path(runs)
     page = Path(markdown)
     page.parent.mkdir(parents=True, exist_ok=True)
     where = fresh, _folder(records), Path(out), page
@@ -120,7 +119,7 @@ def add_command(run: tuple[str, ...], runs: str, records: str | None) -> None:
     for one in run:
         click.echo(f"added {add(one, Path(runs), _folder(records), _further())}")
     place = f" --records {shlex.quote(records)}" if records else ""
-    click.echo(f"now: pezoo leaderboard build --runs none{place}")
+    click.echo(f"now: pezoo leaderboard build{place}")
 
 
 def _further() -> Doubt:

@@ -80,7 +80,7 @@ def _print_table(rows: Sequence[Row], lacks: Sequence[str], wide: bool) -> None:
     heads, cells = _fitting(rows, names, width)
     intervals = any("[" in cell for line in cells for cell in line[2:])
     unit = " [95 % interval: t, or Wilson's for one seed]" if intervals else ""
-    click.echo(f"{rows[0].task} ({rows[0].protocol}): {rows[0].metric} per length, %{unit}")
+    click.echo(f"{rows[0].task} ({rows[0].protocol}): mean {rows[0].metric} per length, %{unit}")
     for line in lined_up([heads, *cells]):
         click.echo(line)
     both = rows[0].metric == TOKENS  # which exact match is beside

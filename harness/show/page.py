@@ -134,10 +134,10 @@ def scores(record: dict[str, Any]) -> list[tuple[str, list[dict[str, Any]]]]:
 
 
 def curves(points: Sequence[dict[str, Any]]) -> list[str]:
-    """The learning curves: exact match on the training lengths, and the loss."""
+    """The learning curves: exact match on the training lengths, and that step's loss."""
     return [
         plots.curve(f"{label} by step", [(p["step"], p[key]) for p in points], label, top)
-        for key, label, top in (("exact", "exact match", 1.0), ("loss", "loss", None))
+        for key, label, top in (("exact", "exact match", 1.0), ("loss", "batch loss", None))
         if points
     ]
 

@@ -312,7 +312,7 @@ def test_add_puts_a_record_where_check_wants_it(raw, tmp_path):
     folder = finished(tmp_path / "runs", one)
     result = run("add", one["run"][:6], "--runs", tmp_path / "runs", "--records", records)
     assert result.exit_code == 0, result.output
-    assert result.stdout.endswith(f"now: pezoo leaderboard build --runs none --records {records}\n")
+    assert result.stdout.endswith(f"now: pezoo leaderboard build --records {records}\n")
     (path,) = records.rglob("*.json")
     assert path.read_bytes() == (folder / "result.json").read_bytes()
     assert check([records], tree=True).refused == ()

@@ -337,8 +337,10 @@ def test_the_median_over_seeds_is_said_where_the_length_has_doubled(record):
         record("rope", seed, right={**right, 20: good, 21: bad}, config=lengths)
         for seed, (good, bad) in enumerate([(100, 4), (95, 1), (0, 7)])
     ]
-    assert medians_text(summarise(records)) == ["median over seeds at 20, 21, %: rope 95.0, 4.0"]
-    assert medians_text(summarise(records), {"rope": "r"})[0].endswith(": r 95.0, 4.0")
+    assert medians_text(summarise(records)) == [
+        "median over seeds at 20, 21, 30, %: rope 95.0, 4.0, 0.0"
+    ]
+    assert medians_text(summarise(records), {"rope": "r"})[0].endswith(": r 95.0, 4.0, 0.0")
     assert medians_text(summarise(records[:2])) == []  # of two, a median is a mean
     near = [
         record("rope", s, right={10: 9, 15: 9}, config={"eval": {"lengths": [10, 15]}})

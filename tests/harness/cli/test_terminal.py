@@ -194,6 +194,10 @@ BENCH = ("bench", "--pe", "rope", "--task", "copy")
         (["perf", "--pe", "rope", "--threads", "100000"], "1<=x<=1024"),
         ([*BENCH, "--set", "eval.lengths=5,5"], "expected a list, such as [5, 6], was '5,5'"),
         (["leaderboard", "build", "--out", __file__], "--out expects a folder"),
+        (
+            ["leaderboard", "build", "--runs", "nowhere"],
+            "--runs expects a folder, nowhere is not there",
+        ),
         (["leaderboard", "open", "--out", "nowhere"], "there is no nowhere/index.html"),
     ],
 )
