@@ -19,7 +19,7 @@ from leaderboard.escape import command_text, shown
 from leaderboard.files import slug
 from leaderboard.records import paths_of, read
 from leaderboard.schema import Record
-from leaderboard.scores import Score
+from leaderboard.scores import Score, Scores
 from leaderboard.tuning import MARK, base
 from pezoo.spec import Spec, SpecError, bare, parse, unknown
 
@@ -146,6 +146,7 @@ def refusals(record: Record, catalog: Catalog) -> Iterator[str]:
             for part, own in (("last", scores.last), ("best", scores.best)):
                 yield from _scores(record, f"{where}.{part}", own)
                 yield from _few(record, f"{where}.{part}", own, catalog)
+            yield from _tops(where, scores, config.eval.top)
             same = [*map(NUMBERS, scores.last)] == [*map(NUMBERS, scores.best)]
             if scores.best and not same and record.best_step in (None, config.train.steps):
                 yield f"{where}.best is not {where}.last, but the last step is the best"
@@ -159,6 +160,17 @@ def refusals(record: Record, catalog: Catalog) -> Iterator[str]:
         every = (own for both in record.by_mode.values() for own in (both.last, both.best))
         if any((*every, *record.sets.values())):
             yield "status is failed, but there are scores"
+
+
+def _tops(where: str, scores: Scores, asked: int) -> Iterator[str]:
+    """Scores of the best evaluations are there where the settings ask for them, for all lengths."""
+    lengths = [score.length for score in scores.last]
+    for part, least in (("top1", 1), ("top3", 3), ("top3_each", 3)):
+        own = [score.length for score in getattr(scores, part)]
+        if own and asked < least:
+            yield f"{where}.{part} has scores, but eval.top is {asked}"
+        elif strange := sorted({*own} - {*lengths}):
+            yield f"{where}.{part} has lengths {strange}, which {where}.last has not"
 
 
 def _sets(record: Record, catalog: Catalog) -> Iterator[str]:

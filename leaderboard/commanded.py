@@ -5,13 +5,15 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from leaderboard.catalog import Catalog
 from leaderboard.schema import Record
 from leaderboard.seeds import parse_seeds
 from leaderboard.tuning import MARK, RUNS, Tuning, base
-from pezoo.spec import bare
+from pezoo.spec import Spec, bare, parse_list
 
 # Those of `pezoo bench` that a recorded command keeps.
 VALUED = ("--pe", "--task", "--protocol", "--seeds", "--device", "--attention", "--jobs")
@@ -77,12 +79,23 @@ def refusals(record: Record, catalog: Catalog) -> Iterator[str]:
 
 
 def _names(record: Record, given: Given, catalog: Catalog) -> Iterator[str]:
+    """The encoding and the task, with their options, are among those that the command names."""
     second = dict(pair for one in catalog.encodings.values() for pair in one.also)
+    known = catalog.tasks.get(bare(record.task))
+    usual = known.usual if known else {}
     for option, own in (("--pe", record.encoding), ("--task", record.task)):
         typed = _last(given, option)
-        named = {re.sub(r"\s", "", one) for one in bare(typed).split(",")}
-        if bare(own) not in named | {second[name] for name in named & second.keys()}:
+        named = [str(spec) for spec in parse_list(typed)]
+        named += [second[name] for name in named if name in second]
+        if option == "--task":  # options that have their usual values are left out
+            named += [str(_short(spec, usual)) for spec in parse_list(typed)]
+        if own not in named:
             yield f"{option[2:]} is {own}, but the command runs {option} {typed}"
+
+
+def _short(spec: Spec, usual: Mapping[str, Any]) -> Spec:
+    options = {k: v for k, v in spec.options.items() if k not in usual or usual[k] != v}
+    return replace(spec, options=options)
 
 
 def _protocol(record: Record, given: Given) -> Iterator[str]:

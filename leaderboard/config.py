@@ -43,6 +43,8 @@ def _spread(lengths: Any, info: ValidationInfo) -> Any:
     ends = re.fullmatch(r"(\d{1,7})-(\d{1,7})", lengths) if isinstance(lengths, str) else None
     if ends:
         span = range(int(ends[1]), int(ends[2]) + 1)
+        if not span:
+            raise ValueError(f"{lengths} ends before it begins: expected for example 5-10")
         if len(span) > MOST:
             raise ValueError(f"{lengths} are {len(span)} lengths: expected at most {MOST}")
         return tuple(span)

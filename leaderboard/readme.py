@@ -62,7 +62,8 @@ def _block(tables: Sequence[Table], catalog: Catalog) -> str:
 def _intro(seeds: Sequence[Sequence[int]], tables: Sequence[Table], catalog: Catalog) -> str:
     counts = {count for own in seeds for count in own if count}
     records = [record for table in tables for record in table.records]
-    processors = sorted({record.env.cpu for record in records if record.env.cpu})
+    known = {record.env.cpu for record in records if record.env.cpu}
+    processors = sorted(map(markdown_text, known))
     return (
         "Reach: the longest test length, as a multiple of the training length, up to which at "
         f"least {100 * PASS:.0f} % of whole answers are right at every tested length, on average "

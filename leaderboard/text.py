@@ -62,7 +62,8 @@ def medians_text(rows: Iterable[Row], names: Mapping[str, str] | None = None) ->
     """
     found: dict[str, list[str]] = {}
     for row in rows:
-        far = [cell for cell in row.cells if cell.length >= 2 * row.train_length]
+        there = [cell for cell in row.cells if cell.status != "no instance"]
+        far = [cell for cell in there if cell.length >= 2 * row.train_length]
         two = [c for c in far if c.length <= far[0].length + 1 or c.length >= far[-1].length - 1]
         if len(row.seeds) < 3 or not two or any(cell.median is None for cell in two):
             continue

@@ -67,10 +67,21 @@ def print_records(
 
 
 def _print_markdown(rows: Sequence[Row], words: Sequence[str]) -> None:
-    test, *lines = map(markdown_text, verdicts(rows))
-    lines = [*map(markdown_text, [*words, *medians_text(rows), *notes_text(rows)]), *lines]
-    click.echo(f"### {rows[0].task} ({rows[0].protocol})\n\n{rows_as_markdown(rows)}\n\n{test}\n")
-    click.echo("".join(f"- {line}\n" for line in lines), nl=False)
+    test, *pairs = map(markdown_text, verdicts(rows))
+    own = [*words, *medians_text(rows), *notes_text(rows), *_failed(rows)]
+    lines = [f"- {markdown_text(line)}\n" for line in own]
+    click.echo(f"### {rows[0].task} ({rows[0].protocol})\n\n{rows_as_markdown(rows)}\n")
+    click.echo("".join([*lines, "\n" * bool(lines), f"{test}\n"]))
+    click.echo("".join(f"- {pair}\n" for pair in pairs), nl=False)
+
+
+def _failed(rows: Sequence[Row], names: Mapping[str, str] | None = None) -> list[str]:
+    """The runs that failed, and why."""
+    return [
+        f"{(names or {}).get(row.label, row.label)}, seed {seed} failed: {reason}"
+        for row in rows
+        for seed, reason in row.failures
+    ]
 
 
 def _print_table(rows: Sequence[Row], lacks: Sequence[str], wide: bool) -> None:
@@ -93,10 +104,8 @@ def _print_table(rows: Sequence[Row], lacks: Sequence[str], wide: bool) -> None:
     if not wide and (both or not whole):
         more = "length, interval and exact match" if both else "length and interval"
         notes.append(f"every {more}: --wide, or --format csv")
-    failures = [(names[row.label], seed, reason) for row in rows for seed, reason in row.failures]
-    failed = [f"{label}, seed {seed} failed: {reason}" for label, seed, reason in failures]
     words = [*medians_text(rows, names), *verdicts(rows), *notes_text(rows, names)]
-    for line in [*notes, *lacks, *words, *failed]:
+    for line in [*notes, *lacks, *words, *_failed(rows, names)]:
         click.echo(fill(shown(line), min(width, 120), subsequent_indent="  "))
 
 

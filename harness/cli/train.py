@@ -117,7 +117,8 @@ def tune(
 def known_records(folder: Path, configs: Sequence[RunConfig]) -> Records:
     """The finished ones of these runs among the records in a folder, whatever their files' names.
 
-    Errors: ConfigError for no such folder, or for a record of one of these runs that is damaged.
+    Errors: ConfigError for no such folder, and for a record of one of these runs that is damaged or
+    has other scores than another.
     """
     from leaderboard.records import LARGEST_FILE, read
 
@@ -125,7 +126,7 @@ def known_records(folder: Path, configs: Sequence[RunConfig]) -> Records:
         raise ConfigError(f"--known: {folder} is no folder of records")
     wanted = {config.hash for config in configs}
     found = {}
-    for path in folder.rglob("*.json"):
+    for path in sorted(folder.rglob("*.json")):
         small = path.is_file() and path.stat().st_size <= LARGEST_FILE
         named = RUN.search(path.read_bytes()) if small else None
         run = named[1].decode() if named else path.stem
@@ -135,7 +136,11 @@ def known_records(folder: Path, configs: Sequence[RunConfig]) -> Records:
                 why = record if isinstance(record, str) else f"it is of run {record.config.hash}"
                 raise ConfigError(f"--known: {path}: {why}")
             if record.status == "done":
-                found[run] = json.loads(path.read_text(encoding="utf-8"))
+                raw = json.loads(path.read_text(encoding="utf-8"))
+                if found.setdefault(run, raw)["scores"] != raw["scores"]:
+                    raise ConfigError(
+                        f"--known: {path}: another record of run {run} scored otherwise"
+                    )
     return found
 
 

@@ -31,8 +31,8 @@ def check_task(
 ) -> None:
     """Samples `task` at those of `lengths` that it has, and compares with the contract and solver.
 
-    A few instances are of length `far` or, where there are none, the longest below; far=0 leaves
-    them out.
+    A few instances are of lengths between them and `far`, the last of length `far` or, where there
+    are none, the longest below; far=0 leaves them out.
 
     Errors: AssertionError says what is wrong, where, and with which instance.
     """
@@ -52,7 +52,8 @@ def _check(task: Task, lengths: Sequence[int], far: int, batch: int, seed: int) 
     offered = [n for n in lengths if task.lengths(n, n)]
     assert offered, f"{task.name}: none of the lengths {list(lengths)} has an instance"
     top = max(offered)
-    beyond = [n for n in range(top + 1, far + 1) if task.lengths(n, n)][-1:]
+    further = [n for n in range(top + 1, far + 1) if task.lengths(n, n)]
+    beyond = [*dict.fromkeys((*further[:: len(further) // 4 + 1], *further[-1:]))]
     for length, rows in (*((n, batch) for n in offered), *((n, FEW) for n in beyond)):
         made = _sample(task, rows, length, seed)
         _check_batch(task, made, rows, length)

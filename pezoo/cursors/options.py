@@ -21,6 +21,7 @@ LEAST = {  # the smallest value of an option
     "cursors": 1, "hidden": 1, "window": 1, "stride": 1, "copy_every": 0,
     "gate_noise": 0, "state_noise": 0, "orthogonal": 0, "top_weight": 0,
 }  # fmt: skip
+MOST = {"cursors": 1000, "hidden": 100_000, "window": 1000, "stride": 100}  # the largest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,6 +62,9 @@ class CursorOptions:
         for name, least in LEAST.items():
             if getattr(self, name) < least:
                 raise ValueError(f"{name} must be at least {least}, was {getattr(self, name)}")
+        for name, most in MOST.items():
+            if getattr(self, name) > most:
+                raise ValueError(f"{name} must be at most {most}, was {getattr(self, name)}")
         if self.d_pe < 2 or self.d_pe % 2:
             raise ValueError(f"d_pe must be even and at least 2, was {self.d_pe}")
         if self.gate_scale <= 0:

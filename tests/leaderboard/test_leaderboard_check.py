@@ -79,6 +79,10 @@ def test_a_run_of_an_earlier_protocols_file_passes(raw, save):
         ("--protocol quick.toml", "is a file that other machines do not have"),
         ("--protocol /a/b/harness/settings/protocols/earlier/quick-1.toml", ""),
         ("--protocol evil/quick", "but the command runs --protocol evil/quick"),
+        ("--pe rope(base=500)", "pe is rope, but the command runs --pe rope(base=500)"),
+        ("--pe rope(", "provenance.command: cannot read 'rope('"),
+        ("--task copy(symbols=2)", "task is copy, but the command runs --task copy(symbols=2)"),
+        ("--task copy(symbols=10),reverse", ""),
     ],
 )
 def test_a_command_has_what_bench_records_and_what_the_settings_say(raw, save, more, words):
@@ -87,6 +91,24 @@ def test_a_command_has_what_bench_records_and_what_the_settings_say(raw, save, m
     refused = check([save(record)], KNOWN).refused
     assert len(refused) == bool(words)
     assert all(words in line for line in refused)
+
+
+def test_the_best_evaluations_have_scores_where_the_settings_ask_for_them(raw, save):
+    def refused(top, **parts):
+        record = raw(config={"eval": {"top": top}})
+        record["scores"] |= {part: scores(record) for part, scores in parts.items()}
+        return check([save(record)], KNOWN).refused
+
+    def own(record):
+        return record["scores"]["last"]
+
+    def other(record):
+        return [own(record)[0] | {"length": 7777}]
+
+    assert refused(3, top1=own, top3=own, top3_each=own) == ()
+    assert "scores.top1 has scores, but eval.top is 0" in refused(0, top1=own)[0]
+    assert "scores.top3 has scores, but eval.top is 1" in refused(1, top1=own, top3=own)[0]
+    assert "has lengths [7777], which scores.last has not" in refused(1, top1=other)[0]
 
 
 def test_the_options_of_recorded_commands_are_those_of_bench_but_for_those_of_one_site():

@@ -86,6 +86,10 @@ def test_it_names_the_processors(record, known):
         made = record(name, right={10: 100, 15: 100})
         records.append(made.model_copy(update={"env": replace(made.env, cpu=cpu)}))
     assert "the median over tasks, on One or Other." in filled(EMPTY, tables(records, known), known)
+    hostile = records[0].model_copy(update={"env": replace(made.env, cpu=f"x {END} | <b>")})
+    text = filled(EMPTY, tables([hostile], known), known)
+    assert filled(text, tables([hostile], known), known) == text
+    assert "<b>" not in text
 
 
 def test_a_readme_without_its_comments_stays(made, known):

@@ -342,6 +342,11 @@ def test_the_median_over_seeds_is_said_where_the_length_has_doubled(record):
     ]
     assert medians_text(summarise(records), {"rope": "r"})[0].endswith(": r 95.0, 4.0, 0.0")
     assert medians_text(summarise(records[:2])) == []  # of two, a median is a mean
+    nothing = [  # a length without instances counts as little as one that is not tested
+        record("rope", s, right={**right, 20: "no instance", 21: 5}, config=lengths)
+        for s in range(3)
+    ]
+    assert medians_text(summarise(nothing)) == ["median over seeds at 21, 30, %: rope 5.0, 0.0"]
     near = [
         record("rope", s, right={10: 9, 15: 9}, config={"eval": {"lengths": [10, 15]}})
         for s in range(3)

@@ -205,6 +205,13 @@ def test_known_records_are_not_trained_again(call, run, tmp_path):
     assert call(*BENCH, "--seeds", "0", "--known", "kept", "--dry-run")[1].startswith("nothing")
     record = record.rename(tmp_path / "kept" / "copied.json")
     assert call(*BENCH, "--seeds", "0", "--known", "kept", "--dry-run")[1].startswith("nothing")
+    other = json.loads(record.read_text())
+    other["scores"]["last"][0]["token"] /= 2
+    twin = tmp_path / "kept" / "twin.json"
+    twin.write_text(json.dumps(other))
+    code, _, err = call(*BENCH, "--seeds", "0", "--known", "kept")
+    assert (code, f"another record of run {run.name} scored otherwise" in err) == (2, True), err
+    twin.unlink()
     code, _, err = call(*BENCH, "--seeds", "0", "--known", "kept", "--fresh")
     assert (code, "leave one of them out" in err) == (2, True)
     code, _, err = call(*BENCH, "--seeds", "0", "--known", "none")

@@ -92,6 +92,12 @@ class WrongWhenLong(Reverse):
         return made if length < 50 else Batch(made.prompt, made.target.flip(1))
 
 
+class WrongInBetween(Reverse):
+    def sample(self, generator, batch, length):
+        made = super().sample(generator, batch, length)
+        return Batch(made.prompt, made.target.flip(1)) if 13 < length < 40 else made
+
+
 class ConstantWhenLong(Reverse):
     def sample(self, generator, batch, length):
         generator = generator if length < 50 else torch.Generator().manual_seed(0)
@@ -166,8 +172,9 @@ class OneCounted(Reverse):
         (OtherAlphabet, "the example 'ab=ba': unknown symbol at 'ab=ba'"),
         (SamplesPairs, r"sample must return a Batch\(prompt=..., target=...\), returned a tuple"),
         (SolvesNothing, r"ZeroDivisionError: .*, at test_task_testing.py:\d+ in solve"),
-        (WrongWhenLong, r"sample and solve disagree on .* \(length 100\)"),
-        (ConstantWhenLong, "length 100: seeds 0 and 1 give the same batch"),
+        (WrongWhenLong, r"sample and solve disagree on .* \(length \d\d+\)"),
+        (ConstantWhenLong, r"length \d\d+: seeds 0 and 1 give the same batch"),
+        (WrongInBetween, r"sample and solve disagree on .* \(length 14\)"),
         (VersionTrue, "version must be a whole number from 1 on, was True"),
         (Exits, r"SystemExit: 0, at test_task_testing.py:\d+ in solve"),
         (SpacedExample, "comes back from the vocab as '1 2 = 2 1'"),
