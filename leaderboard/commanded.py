@@ -67,10 +67,10 @@ def refusals(record: Record, catalog: Catalog) -> Iterator[str]:
         given = options_of(record.provenance.command)
         yield from _seeds(record, given, catalog)
         yield from _tuned(record, given)
+        yield from _names(record, given, catalog)
     except ValueError as error:
         yield f"provenance.command: {error}"
         return
-    yield from _names(record, given, catalog)
     yield from _protocol(record, given)
     for option, usual in (("--device", "auto"), ("--attention", "auto")):
         own, typed = getattr(record.config, option[2:]), _last(given, option, usual)
@@ -86,10 +86,10 @@ def _names(record: Record, given: Given, catalog: Catalog) -> Iterator[str]:
     for option, own in (("--pe", record.encoding), ("--task", record.task)):
         typed = _last(given, option)
         named = [str(spec) for spec in parse_list(typed)]
-        named += [second[name] for name in named if name in second]
+        meant = {second[bare(name)] for name in named if bare(name) in second}
         if option == "--task":  # options that have their usual values are left out
             named += [str(_short(spec, usual)) for spec in parse_list(typed)]
-        if own not in named:
+        if own not in named and bare(own) not in meant:
             yield f"{option[2:]} is {own}, but the command runs {option} {typed}"
 
 

@@ -80,7 +80,7 @@ def test_a_run_of_an_earlier_protocols_file_passes(raw, save):
         ("--protocol /a/b/harness/settings/protocols/earlier/quick-1.toml", ""),
         ("--protocol evil/quick", "but the command runs --protocol evil/quick"),
         ("--pe rope(base=500)", "pe is rope, but the command runs --pe rope(base=500)"),
-        ("--pe rope(", "provenance.command: cannot read 'rope('"),
+        ("--pe rope(", "provenance.command: unbalanced parentheses in 'rope('"),
         ("--task copy(symbols=2)", "task is copy, but the command runs --task copy(symbols=2)"),
         ("--task copy(symbols=10),reverse", ""),
     ],

@@ -256,7 +256,8 @@ def test_the_highest_frequency_has_a_weight_per_pair(absolute):
 
 @pytest.mark.parametrize("similarity", ["cosine", "geometric", "rbf", "laplacian"])
 def test_the_frequency_with_a_weight_is_the_highest(similarity):
-    prism = tiny(top_weight=3.0, similarity=similarity)
+    prism = tiny(top_weight=1.0, similarity=similarity)
+    torch.nn.init.constant_(prism.top_weight, 3.0)
     w = prism.options.frequencies(torch.device("cpu"))
     sizes = prism.shape.n_layers, 1, 1, prism.shape.n_heads
     weights = prism._compared(torch.ones(*sizes, prism.options.cursors * 2 * len(w)), 0)
