@@ -40,6 +40,18 @@ def test_no_row_of_the_closing_table_wraps(width, records, monkeypatch, capsys):
     assert f"prism_spectral [a] = {LONG}" in " ".join(out.split())
 
 
+def test_in_markdown_medians_and_failures_stand_before_the_tests(made_record, capsys):
+    records = [made_record("rope", seed) for seed in range(3)]
+    failed = made_record("rope", 3, status="failed", reason="loss is not finite")
+    print_records([*records, failed | {"scores": {"last": [], "best": []}}], "markdown")
+    lines = capsys.readouterr().out.splitlines()
+    where = [
+        next(at for at, line in enumerate(lines) if words in line)
+        for words in ("- median over seeds at 20", "- rope, seed 3 failed: loss is not", "No comp")
+    ]
+    assert where == sorted(where)
+
+
 def test_wide_has_every_length_and_interval(records, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "80")
     print_records(records, "table", wide=True)

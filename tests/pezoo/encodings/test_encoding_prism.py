@@ -325,6 +325,7 @@ def test_mass_reaches_the_far_edge(backend, with_gamma):
         ({"similarity": "cosin"}, "did you mean cosine"),
         ({"controller": "lstm"}, "unknown controller 'lstm'"),
         ({"controller": "conv", "window": 0}, "window must be at least 1, was 0"),
+        ({"cursors": 10**9}, "cursors must be at most 1000, was 1000000000"),
         ({"before": "1"}, "before must begin with layer 0"),
         ({"before": "0+x"}, "before must begin with layer 0"),
         ({"before": "0+2"}, "needs 3 layers, the model has 2"),
