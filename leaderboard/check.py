@@ -163,7 +163,7 @@ def refusals(record: Record, catalog: Catalog) -> Iterator[str]:
 
 
 def _tops(where: str, scores: Scores, asked: int) -> Iterator[str]:
-    """Scores of the best evaluations are there where the settings ask for them, for all lengths."""
+    """Scores of the best evaluations stand where the settings ask for them, at tested lengths."""
     lengths = [score.length for score in scores.last]
     for part, least in (("top1", 1), ("top3", 3), ("top3_each", 3)):
         own = [score.length for score in getattr(scores, part)]

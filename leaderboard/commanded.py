@@ -85,11 +85,11 @@ def _names(record: Record, given: Given, catalog: Catalog) -> Iterator[str]:
     usual = known.usual if known else {}
     for option, own in (("--pe", record.encoding), ("--task", record.task)):
         typed = _last(given, option)
-        named = [str(spec) for spec in parse_list(typed)]
-        meant = {second[bare(name)] for name in named if bare(name) in second}
+        specs = parse_list(typed)
         if option == "--task":  # options that have their usual values are left out
-            named += [str(_short(spec, usual)) for spec in parse_list(typed)]
-        if own not in named and bare(own) not in meant:
+            specs = [_short(spec, usual) for spec in specs]
+        meant = {second[spec.name] for spec in specs if spec.name in second}
+        if own not in map(str, specs) and bare(own) not in meant:
             yield f"{option[2:]} is {own}, but the command runs {option} {typed}"
 
 

@@ -37,10 +37,9 @@ def filled(text: str, tables: Sequence[Table], catalog: Catalog) -> str:
 
 def _block(tables: Sequence[Table], catalog: Catalog) -> str:
     lines = bare_lines(overview(tables))
-    beyond = [line for line in lines if (line.reach or 0) > 1]
-    most = sorted(beyond, key=lambda line: line.reach or 0, reverse=True)[: MOST - 2]
-    far = [line for line in lines if line in most]
-    rest = [line for line in lines if line not in most]
+    most = sorted(lines, key=lambda line: line.reach or 0, reverse=True)[: MOST - 2]
+    far = [line for line in lines if line in most and (line.reach or 0) > 1]
+    rest = [line for line in lines if line not in far]
     marks = chosen(tables, catalog)
     seeds = seeds_of(lines)
     rows = [["seeds", *(span_text(own, "-") for own in seeds), ""]]

@@ -159,14 +159,16 @@ class CursorEncoding(Encoding):
 
     def _compared(self, queries: Tensor, group: int) -> Tensor:
         """Queries' streams (layers, B, T, H, C d_pe), with top_weight and lead."""
+        if self.top_weight is None and self.lead is None:
+            return queries
         own, weights = _slice(self.served(group)), None
         w = self.options.frequencies(queries.device)
         if self.top_weight is not None:  # (layers, 1, 1, H, C, d_pe/2), as cos and sin below
             top = at_least_float32(self.top_weight[own])[:, None, None, ..., None]
             weights = torch.where(torch.arange(len(w), device=w.device) == w.argmax(), top, 1.0)
         if self.lead is None:
-            both = None if weights is None else torch.cat([weights, weights], -1).flatten(-2)
-            return queries if both is None else queries * both
+            assert weights is not None
+            return queries * torch.cat([weights, weights], -1).flatten(-2)
         angle = at_least_float32(self.lead[own])[:, None, None, ..., None] * w
         cos, sin = (f if weights is None else f * weights for f in (angle.cos(), angle.sin()))
         cos, sin = torch.stack([cos, cos], -2), torch.stack([-sin, sin], -2)

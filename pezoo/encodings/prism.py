@@ -79,8 +79,8 @@ class PRISM(CursorEncoding):
     Deviation: there all actions start equally likely (Figure 11; reset_bias=0, key_bias=0), here
     resets start rare and key cursors count tokens. Noise, gate_scale, query_bias, copy_gate (there
     one softmax has a slot for no copy), "geometric", the gate networks but "gru", stride,
-    top_weight, lead and the mode are ours. alpha has an AdamW group of
-    its own, as there; that top_weight and lead share it, and that none decays, is ours.
+    top_weight, lead and the mode are ours. alpha has an AdamW group of its own, as there; that
+    top_weight and lead share it, and that none decays, is ours.
     """
 
     summary = "learned histograms over relative positions"
