@@ -15,10 +15,10 @@ import click
 import torch
 from torch import Tensor
 
+from experiment.config import Model
 from harness.data.sequences import Sequences
 from harness.model.transformer import Transformer, shape_of
 from harness.training.windows import Window, decode
-from leaderboard.config import Model
 from pezoo.registry import make
 
 

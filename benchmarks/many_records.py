@@ -14,10 +14,10 @@ from pathlib import Path
 
 import click
 
+from experiment.config import RunConfig
+from experiment.files import slug, write
 from leaderboard.build import build
-from leaderboard.config import RunConfig
-from leaderboard.files import slug, write
-from leaderboard.records import RECORDS
+from leaderboard.record.read import RECORDS
 
 
 def make(number: int, folder: Path) -> None:

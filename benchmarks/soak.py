@@ -26,12 +26,12 @@ from typing import Any
 import click
 import torch
 
+from experiment.config import RunConfig
 from harness.engine.local import fork_server
 from harness.runs.execute import execute
 from harness.runs.folder import RunFolder, finished
 from harness.settings.protocol import load_protocol, resolve
 from harness.training.trainer import Trainer, start
-from leaderboard.config import RunConfig
 from pezoo.spec import parse_list
 
 SETTINGS = (

@@ -30,10 +30,10 @@ import torch
 from safetensors.torch import load
 from soak import SETTINGS, same, weights
 
+from experiment.config import RunConfig
 from harness.runs.folder import RunFolder, finished
 from harness.settings.protocol import load_protocol, resolve
 from harness.training.trainer import start
-from leaderboard.config import RunConfig
 from pezoo.spec import parse
 
 LONG = (*SETTINGS, "train.steps=150", "train.checkpoint_every=10", "eval.every=50")

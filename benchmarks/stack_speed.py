@@ -12,12 +12,12 @@ from functools import partial
 
 import torch
 
+from experiment.config import RunConfig
 from harness.perf.timing import interleave, ratio
 from harness.runs import heap
 from harness.settings.protocol import load_protocol, resolve
 from harness.training.stack import Stack
 from harness.training.trainer import Trainer, start
-from leaderboard.config import RunConfig
 from pezoo.spec import parse
 
 TINY = ("model.width=16", "model.heads=2", "train.batch=6", "train.lengths=[1, 5]")

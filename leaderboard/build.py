@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from leaderboard import catalog, site
-from leaderboard.markdown import write_markdown
-from leaderboard.records import load
-from leaderboard.relations import Relations
-from leaderboard.tables import tables
+from leaderboard import catalog
+from leaderboard.record.read import load
+from leaderboard.render import site
+from leaderboard.render.markdown import write_markdown
+from leaderboard.render.relations import Relations
+from leaderboard.stats.tables import tables
 
 
 @dataclass(frozen=True)

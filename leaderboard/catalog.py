@@ -12,11 +12,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from leaderboard.config import Protocol, Train
-from leaderboard.protocols import read_settings
-from leaderboard.schema import Record
-from leaderboard.seeds import parse_seeds
-from leaderboard.tuning import MARK, base, tuned_name
+from experiment.config import Protocol, Train
+from experiment.reader import read_settings
+from experiment.seeds import parse_seeds
+from leaderboard.record.schema import Record
+from leaderboard.record.tuning import MARK, base, tuned_name
 from pezoo.class_text import classes
 from pezoo.spec import SpecError, bare, parse, unknown
 
@@ -239,7 +239,7 @@ def _classes(package: str, folder: str) -> Iterator[ClassDoc]:
 
 
 def _protocols() -> Iterator[ProtocolDoc]:
-    folder = _folder("harness", "settings", "protocols")
+    folder = _folder("experiment", "protocols")
     old = sorted(folder.glob("earlier/*.toml"), key=_age, reverse=True) if folder else []
     earlier = [Protocol.model_validate(read_settings(path, path.parent)) for path in old]
     for path in sorted(folder.glob("*.toml")) if folder else ():

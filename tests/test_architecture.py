@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("pezoo", "leaderboard", "harness")
+PACKAGES = ("pezoo", "experiment", "leaderboard", "harness")
 # What is further right may import what is further left.
 ROOMS = (
-    *("pezoo", "leaderboard", "harness.turing", "harness.theory", "harness.tasks"),
+    *("pezoo", "experiment", "leaderboard", "harness.turing", "harness.theory", "harness.tasks"),
     *("harness.settings", "harness.data", "harness.model", "harness.training", "harness.runs"),
     *("harness.perf", "harness.engine", "harness.show", "harness.cli", "harness.__main__"),
 )
@@ -77,10 +77,10 @@ from harness.runs import cost, heap
 if TYPE_CHECKING:
     from pezoo.base import Encoding
 def function():
-    from leaderboard.records import Record
+    from leaderboard.record.read import Record
     import torch
 """
     assert imported(text) == {
         *("pezoo.spec", "pezoo.registry", "harness.runs.cost", "harness.runs.heap"),
-        *("pezoo.base", "leaderboard.records"),
+        *("pezoo.base", "leaderboard.record.read"),
     }

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("pezoo", "harness", "leaderboard")
+PACKAGES = ("pezoo", "experiment", "harness", "leaderboard")
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```\s*$", re.MULTILINE | re.DOTALL)
 SPAN = re.compile(r"`([^`\n]+)`")

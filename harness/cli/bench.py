@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
+    from experiment.config import RunConfig
     from harness.cli.train import Records
     from harness.engine import Engine
     from harness.settings.request import Request
     from harness.settings.sweep import Sweep
-    from leaderboard.config import RunConfig
 
 FORMATS = ("table", "json", "csv", "markdown")
 
@@ -236,7 +236,7 @@ def _write_leaderboard(folder: Path, anew: bool) -> None:
         return
     from harness.show.relation import relation_of
     from leaderboard.build import build
-    from leaderboard.records import RECORDS
+    from leaderboard.record.read import RECORDS
 
     try:
         report = build(folder, RECORDS, site, None, relations=relation_of)

@@ -27,6 +27,7 @@ import click
 import numpy as np
 import torch
 
+from experiment.config import RunConfig
 from harness.engine.local import fork_server
 from harness.engine.stack_plan import Job
 from harness.perf.report import as_csv
@@ -37,7 +38,6 @@ from harness.settings.counts import sample_count
 from harness.training.evaluate import chunk_size, score, validate
 from harness.training.stack import Stack
 from harness.training.trainer import Trainer, start
-from leaderboard.config import RunConfig
 
 Seconds = np.ndarray  # (2,): on the clock, of the processor (all threads)
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from experiment.config import Protocol, TaskSettings
     from harness.tasks.base import Task
-    from leaderboard.config import Protocol, TaskSettings
     from pezoo.base import Encoding
 
 Facts = dict[str, str]  # a name, a summary, and what else there is to say
@@ -97,7 +97,7 @@ def _task(name: str, task: Task) -> Facts:
 
 def _body(cls: type, example: str) -> str:
     """What a docstring says without a heading, below its first line; but for the example."""
-    from leaderboard.prose import sections
+    from leaderboard.render.prose import sections
 
     _first, *rest = sections(cleandoc(cls.__doc__ or ""))  # its own, none of a base class
     own = [text for head, text in rest if not head]
@@ -112,7 +112,7 @@ def _options(cls: type) -> str:
 
 def described(cls: type, head: str) -> str:
     """What a docstring says under a heading: after `Options: `, or the table below `Options`."""
-    from leaderboard.prose import sections
+    from leaderboard.render.prose import sections
 
     found = [
         re.sub(rf"^{head}\n", "", text)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from leaderboard.check import Doubt
-    from leaderboard.relations import Relations
+    from leaderboard.record.check import Doubt
+    from leaderboard.render.relations import Relations
 
 _out = click.option(
     "--out", default="leaderboard/site", show_default=True, help="Folder of the site."
@@ -41,7 +41,7 @@ def build_command(
 ) -> None:
     """Read records, write LEADERBOARD.md and the site."""
     from leaderboard.build import build
-    from leaderboard.site import Built
+    from leaderboard.render.site import Built
 
     if not out:
         raise click.UsageError("--out expects a folder, was given an empty name")
@@ -87,10 +87,10 @@ def check_command(paths: tuple[str, ...], records: str | None, markdown: str) ->
     """Validate every record in PATHS; without PATHS the committed ones, and that LEADERBOARD.md
     is what they give. Exit code 1 where something is refused."""
     from leaderboard import catalog
-    from leaderboard.check import check
-    from leaderboard.markdown import stale
-    from leaderboard.records import load
-    from leaderboard.tables import tables
+    from leaderboard.record.check import check
+    from leaderboard.record.read import load
+    from leaderboard.render.markdown import stale
+    from leaderboard.stats.tables import tables
 
     folder = _folder(records)
     places = [Path(path) for path in paths] or [folder]
@@ -114,7 +114,7 @@ def check_command(paths: tuple[str, ...], records: str | None, markdown: str) ->
 @_records
 def add_command(run: tuple[str, ...], runs: str, records: str | None) -> None:
     """Put the record of every finished RUN, an id or a folder, among the committed ones."""
-    from leaderboard.add import add
+    from leaderboard.record.add import add
 
     for one in run:
         click.echo(f"added {add(one, Path(runs), _folder(records), _further())}")
@@ -145,7 +145,7 @@ def _relations() -> Relations | None:
 
 
 def _folder(records: str | None) -> Path:
-    from leaderboard.records import RECORDS
+    from leaderboard.record.read import RECORDS
 
     source = Path(records) if records else RECORDS
     if not source.is_dir():

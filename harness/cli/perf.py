@@ -11,8 +11,8 @@ import click
 from harness.cli.bench import FORMATS
 
 if TYPE_CHECKING:
+    from experiment.config import RunConfig
     from harness.perf.report import Report
-    from leaderboard.config import RunConfig
 
 
 @dataclass(frozen=True)

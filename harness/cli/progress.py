@@ -11,8 +11,8 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
+from experiment.config import RunConfig
 from harness.runs.events import Event
-from leaderboard.config import RunConfig
 
 _PLAIN_SECONDS = 15
 

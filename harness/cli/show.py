@@ -13,9 +13,9 @@ from leaderboard.escape import hidden
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from experiment.config import RunConfig
     from harness.show.page import Run
     from harness.training.trainer import Trainer
-    from leaderboard.config import RunConfig
 
 
 @click.command()
@@ -108,7 +108,7 @@ def find(run: str, runs: str) -> dict[str, Any]:
 
 def config_of(record: dict[str, Any]) -> RunConfig:
     """The settings of a record. Errors: UsageError where they are those of other code."""
-    from leaderboard.config import RunConfig
+    from experiment.config import RunConfig
 
     with suppress(ValueError):
         config = RunConfig.model_validate(record["config"])

@@ -12,10 +12,10 @@ import click
 from click.core import ParameterSource
 
 if TYPE_CHECKING:
-    from leaderboard.config import Protocol
+    from experiment.config import Protocol
     from leaderboard.papers.cells import Filled
     from leaderboard.papers.paper import Paper
-    from leaderboard.schema import Record
+    from leaderboard.record.schema import Record
 
 FORMATS = ("table", "markdown", "csv", "json")
 
@@ -101,7 +101,7 @@ def _show(options: TableOptions, paper: Paper) -> None:
 def _warn(filled: Filled) -> None:
     """Say where `pezoo leaderboard check` refuses what fills a cell."""
     from leaderboard import catalog
-    from leaderboard.check import refusals
+    from leaderboard.record.check import refusals
 
     known = catalog.read()
     refused = {run.run: [*refusals(run, known)] for run in filled.runs}
@@ -144,7 +144,7 @@ def _protocols(options: TableOptions, paper: Paper) -> list[Protocol]:
 def _bench(options: TableOptions, filled: Filled) -> list[str]:
     """The commands whose runs would fill its empty cells; of the paper's protocol, at each rate."""
     from leaderboard.papers.caption import requests
-    from leaderboard.tuning import base
+    from leaderboard.record.tuning import base
 
     name = options.protocol or base(filled.protocol.name)
     typed = [one for one in options.set if not one.startswith("eval.curve_lengths")]
@@ -163,7 +163,7 @@ def _bench(options: TableOptions, filled: Filled) -> list[str]:
 def _lengths(text: str | None) -> frozenset[int] | None:
     if text is None:
         return None
-    from leaderboard.seeds import parse_seeds
+    from experiment.seeds import parse_seeds
 
     try:
         lengths = frozenset(parse_seeds(text))
@@ -177,7 +177,7 @@ def _lengths(text: str | None) -> frozenset[int] | None:
 
 
 def _records(options: TableOptions) -> list[Record]:
-    from leaderboard.records import RECORDS, load
+    from leaderboard.record.read import RECORDS, load
 
     source = Path(options.records) if options.records else RECORDS
     if not source.is_dir():

@@ -12,15 +12,12 @@ from typing import Any
 import click
 from tabulate import tabulate
 
+from experiment.config import RunConfig
 from harness.settings.sweep import Choice
-from leaderboard.config import RunConfig
 from leaderboard.escape import markdown_text, shown
-from leaderboard.names import aliases, legend
-from leaderboard.ranks import verdicts
-from leaderboard.rows import EXACT, TOKENS, Row
-from leaderboard.schema import Record
-from leaderboard.summary import summarise
-from leaderboard.text import (
+from leaderboard.record.schema import Record
+from leaderboard.record.tuning import values_text
+from leaderboard.render.text import (
     columns,
     medians_text,
     notes_text,
@@ -32,7 +29,10 @@ from leaderboard.text import (
     stat_text,
     unseen_text,
 )
-from leaderboard.tuning import values_text
+from leaderboard.stats.names import aliases, legend
+from leaderboard.stats.ranks import verdicts
+from leaderboard.stats.rows import EXACT, TOKENS, Row
+from leaderboard.stats.summary import summarise
 
 
 def print_records(

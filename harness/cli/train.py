@@ -17,6 +17,7 @@ from typing import Any
 import click
 from filelock import Timeout
 
+from experiment.config import ConfigError, RunConfig
 from harness.cli.progress import Progress
 from harness.engine import Engine
 from harness.runs.events import Event
@@ -29,7 +30,6 @@ from harness.settings.sweep import (
     sweep_configs,
     tuned_configs,
 )
-from leaderboard.config import ConfigError, RunConfig
 
 WAIT = 10.0  # seconds between two looks at runs that other processes hold
 LOCAL_OPTIONS = (
@@ -120,7 +120,7 @@ def known_records(folder: Path, configs: Sequence[RunConfig]) -> Records:
     Errors: ConfigError for no such folder, and for a record of one of these runs that is damaged or
     has other scores than another.
     """
-    from leaderboard.records import LARGEST_FILE, read
+    from leaderboard.record.read import LARGEST_FILE, read
 
     if not folder.is_dir():
         raise ConfigError(f"--known: {folder} is no folder of records")

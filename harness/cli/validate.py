@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from leaderboard.config import ConfigError
+from experiment.config import ConfigError
 
 if TYPE_CHECKING:
+    from experiment.config import RunConfig
     from harness.settings.sweep import Sweep
-    from leaderboard.config import RunConfig
 
 
 def writable(folder: Path) -> Path:
@@ -91,8 +91,8 @@ def check_records(configs: list[RunConfig], command: str, sweep: Sweep | None = 
 
     from harness.runs.record import blank_record
     from harness.settings.sweep import blank_tuning
-    from leaderboard.records import LARGEST_FILE
-    from leaderboard.schema import Record
+    from leaderboard.record.read import LARGEST_FILE
+    from leaderboard.record.schema import Record
 
     origin = {"tuning": blank_tuning(sweep)} if sweep else {}
 

@@ -8,11 +8,11 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from experiment.config import RunConfig, Train
 from harness.data.packed import packed
 from harness.data.seeds import generator
 from harness.data.sequences import Sequences, lay_out
 from harness.tasks.base import Batch, Task
-from leaderboard.config import RunConfig, Train
 
 
 def sequences_of(task: Task, config: RunConfig, step: int) -> tuple[Sequences, int]:

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from experiment.config import RunConfig
 from harness.engine.stack_plan import Job
 from harness.runs.events import ReportOf
-from leaderboard.config import RunConfig
 
 
 class EngineError(ValueError):

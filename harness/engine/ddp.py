@@ -24,6 +24,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from experiment.config import RunConfig
 from harness.data.sequences import Sequences
 from harness.engine import base
 from harness.engine.base import EngineError
@@ -34,7 +35,6 @@ from harness.runs.events import Event, ReportOf
 from harness.runs.execute import execute_all
 from harness.training.losses import Diverged
 from harness.training.trainer import Trainer, start
-from leaderboard.config import RunConfig
 from pezoo.base import PositionError
 
 PATIENCE = timedelta(days=2)  # the others wait while process 0 evaluates

@@ -17,12 +17,12 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
 
+from experiment.config import RunConfig
 from harness.engine import scheduler
 from harness.engine.base import EngineError
 from harness.engine.stack_plan import Job, plan
 from harness.runs.events import FINAL, Event
 from harness.settings.request import check_device
-from leaderboard.config import RunConfig
 
 
 class Engine(scheduler.Engine):

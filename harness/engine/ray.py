@@ -11,13 +11,13 @@ from typing import Any
 import ray
 from ray._private import ray_constants
 
+from experiment.config import RunConfig
 from harness.engine import remote
 from harness.engine.base import EngineError
 from harness.engine.local import cores
 from harness.engine.remote import Ended, RemoteJob, RemoteWorkers
 from harness.engine.stack_plan import Job, plan
 from harness.runs.events import Event
-from leaderboard.config import RunConfig
 
 
 class Engine(remote.Engine):

@@ -18,14 +18,14 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 from uuid import uuid4
 
+from experiment.config import RunConfig
+from experiment.files import write_whole
 from harness.engine import scheduler
 from harness.engine.stack_plan import Job
 from harness.runs.events import FINAL, Event
 from harness.runs.files import read_json
 from harness.runs.folder import finished
 from harness.runs.machine import is_alive
-from leaderboard.config import RunConfig
-from leaderboard.files import write_whole
 
 POLL = 0.3  # seconds between two looks at all runs
 PROGRESS = "progress.json"

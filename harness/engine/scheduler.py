@@ -23,10 +23,10 @@ from typing import Protocol
 
 from filelock import Timeout
 
+from experiment.config import RunConfig
 from harness.engine import base
 from harness.engine.stack_plan import Job
 from harness.runs.events import FINAL, Event, ReportOf
-from leaderboard.config import RunConfig
 
 
 class Interrupted(KeyboardInterrupt):

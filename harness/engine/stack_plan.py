@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 
+from experiment.config import RunConfig
 from harness.runs.files import read_sealed
-from leaderboard.config import RunConfig
 
 Job = tuple[int, ...]  # runs, by their place among all
 MOST = 32  # members of a stack

@@ -16,12 +16,12 @@ from typing import Any
 import submitit
 from submitit.helpers import DelayedSubmission
 
+from experiment.config import RunConfig
 from harness.engine import remote
 from harness.engine.base import EngineError
 from harness.engine.remote import Ended, RemoteJob, RemoteWorkers
 from harness.engine.stack_plan import Job, plan
 from harness.runs.events import Event
-from leaderboard.config import RunConfig
 
 MINUTES = 24 * 60  # of a job, unless --slurm timeout_min says otherwise
 PATIENCE = 15.0  # seconds for a result to appear on a slow file system after its job has ended

@@ -12,9 +12,9 @@ from einops import rearrange
 from torch import Tensor, nn
 from torch.nn.functional import gelu, linear, relu
 
+from experiment.config import Model
 from harness.data.drawn import DROPOUT, Drawn
 from harness.data.seeds import generator
-from leaderboard.config import Model
 from pezoo import adapters
 from pezoo.adapters import attend, resolve
 from pezoo.base import Context, Encoding, Memo, Relation, Shape

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from experiment.config import RunConfig
 from harness import tasks
 from harness.data.seeds import generator
 from harness.data.sequences import lay_out
@@ -19,7 +20,6 @@ from harness.perf.timing import clock, columns, interleave
 from harness.runs import heap
 from harness.tasks.base import TaskError
 from harness.training.trainer import start
-from leaderboard.config import RunConfig
 from pezoo.base import PositionError
 
 PHASES = ("step", "forward", "backward", "decode")  # encoders do not decode

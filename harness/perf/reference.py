@@ -6,7 +6,7 @@ import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
-from leaderboard.config import RunConfig
+from experiment.config import RunConfig
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,12 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from experiment.config import RunConfig
 from harness.perf.reference import Reference
 from harness.perf.report import Report, machine
 from harness.perf.timing import clock, columns, interleave, ratio
 from harness.runs import heap
 from harness.training.trainer import start
-from leaderboard.config import RunConfig
 
 _WARMUP = 2
 _NEW_LENGTHS = 3

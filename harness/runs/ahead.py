@@ -6,11 +6,11 @@ halt there: that must not be found out after hours of training.
 
 from __future__ import annotations
 
+from experiment.config import RunConfig
 from harness import tasks
 from harness.data.seeds import generator
 from harness.tasks.base import Task
 from harness.training.evaluate import examples, validation_examples
-from leaderboard.config import RunConfig
 
 
 def draw_all(config: RunConfig) -> None:

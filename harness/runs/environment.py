@@ -14,14 +14,15 @@ from typing import Any
 import torch
 
 import pezoo
+from experiment.config import RunConfig
 from harness import tasks
 from harness.data.batches import sequences_of
 from harness.runs.machine import processor
-from leaderboard.config import RunConfig
 
 HASHED_BATCHES = 8
 ROOT = Path(__file__).resolve().parents[2]
-CODE = ("pezoo", "harness", "leaderboard/*.py")  # below ROOT; records, pages and docs run nothing
+# Below ROOT: what a record can depend on.
+CODE = ("pezoo", "experiment", "harness", "leaderboard/record")
 
 
 def environment(config: RunConfig) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from experiment.config import RunConfig
 from harness.runs import cost
 from harness.runs.events import Report, ReportOf, Stop, Stopped, ended_by
 from harness.runs.files import WriteError
@@ -25,7 +26,6 @@ from harness.runs.run import MakeTrainer, Record, Run, close_record, open_record
 from harness.training.losses import Diverged
 from harness.training.stack import Stack
 from harness.training.trainer import Trainer, start
-from leaderboard.config import RunConfig
 
 Finish = Callable[[int, Record | Exception], None]
 

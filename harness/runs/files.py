@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from leaderboard.files import write_whole
+from experiment.files import write_whole
 
 
 class WriteError(OSError):

@@ -33,13 +33,13 @@ from pydantic import ValidationError
 from safetensors.torch import load, save
 from torch import Tensor
 
+from experiment.config import ConfigError, RunConfig
+from experiment.files import flush_folder
 from harness.runs.files import read, read_json, read_sealed, write, write_json, write_sealed
 from harness.runs.machine import is_alive
 from harness.training.trainer import Trainer
-from leaderboard.config import ConfigError, RunConfig
-from leaderboard.files import flush_folder
-from leaderboard.schema import Record
-from leaderboard.tuning import MARK, Tuning
+from leaderboard.record.schema import Record
+from leaderboard.record.tuning import MARK, Tuning
 
 KEEP = 2
 Curve = dict[str, Any]

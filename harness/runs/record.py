@@ -9,9 +9,9 @@ from typing import Any
 
 import torch
 
+from experiment.config import RunConfig
 from harness.runs.environment import environment
 from harness.training.losses import Diverged
-from leaderboard.config import RunConfig
 from pezoo.base import PositionError
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from experiment.config import RunConfig
 from harness.runs import cost, heap
 from harness.runs.ahead import draw_all
 from harness.runs.environment import data_hash
@@ -21,7 +22,6 @@ from harness.runs.scores import scores_of
 from harness.training.evaluate import score_all, score_curve, score_sets, validate
 from harness.training.losses import Diverged
 from harness.training.trainer import Trainer
-from leaderboard.config import RunConfig
 from pezoo.base import PositionError
 
 Record = dict[str, Any]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from experiment.config import Eval
 from harness.tasks.base import Task
-from leaderboard.config import Eval
 
 
 def token_count(task: Task, length: int) -> int:

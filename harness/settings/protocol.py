@@ -12,8 +12,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from harness import tasks
-from leaderboard.config import (
+import experiment
+from experiment.config import (
     OF_TASKS,
     ConfigError,
     Eval,
@@ -23,12 +23,13 @@ from leaderboard.config import (
     TaskSettings,
     Train,
 )
-from leaderboard.protocols import read_settings
-from leaderboard.tuning import base
+from experiment.reader import read_settings
+from harness import tasks
+from leaderboard.record.tuning import base
 from pezoo.registry import check, entries
 from pezoo.spec import Spec, bare, parse, unknown
 
-PROTOCOLS = Path(__file__).parent / "protocols"
+PROTOCOLS = Path(experiment.__file__).parent / "protocols"
 _WHOLE = r"""(?:"[^"]*"|'[^']*'|\([^()]*\)"""  # in which neither "=" nor "." divides
 _OVERRIDE = re.compile(rf"(?P<key>{_WHOLE}|[^=])*?)=(?P<value>.*)", re.DOTALL)
 _PART = re.compile(rf"{_WHOLE}|[^.])+")

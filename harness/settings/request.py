@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from experiment.config import ATTENTION, DEVICES, ConfigError, Protocol, RunConfig
+from experiment.seeds import parse_seeds
 from harness import tasks
 from harness.settings.protocol import load_protocol, resolve
-from leaderboard.config import ATTENTION, DEVICES, ConfigError, Protocol, RunConfig
-from leaderboard.seeds import parse_seeds
 from pezoo.registry import check
 from pezoo.spec import Spec, parse_list, unknown
 

@@ -1,7 +1,7 @@
 """Tuning: one grid of training settings for every encoding, with seeds of its own to choose on.
 
-The runs of the sweep are ordinary runs with test examples of their own. `leaderboard.tuning` has
-the rule that chooses a cell of the grid; every record of the comparison says what was tried.
+The runs of the sweep are ordinary runs with test examples of their own. `leaderboard.record.tuning`
+has the rule that chooses a cell of the grid; every record of the comparison says what was tried.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import Any, get_origin
 
 from pydantic import ValidationError
 
-from leaderboard.config import ConfigError, Protocol, RunConfig, Train
-from leaderboard.seeds import parse_seeds
-from leaderboard.tuning import EXAMPLES, RUNS, Trial, Value, best, cells, tuned_name
+from experiment.config import ConfigError, Protocol, RunConfig, Train
+from experiment.seeds import parse_seeds
+from leaderboard.record.tuning import EXAMPLES, RUNS, Trial, Value, best, cells, tuned_name
 from pezoo.spec import unknown
 
 Record = dict[str, Any]

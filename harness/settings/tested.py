@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 import torch
 
+from experiment.config import Eval
 from harness.settings.counts import example_count
 from harness.tasks.base import Task
-from leaderboard.config import Eval
-from leaderboard.schema import Record
-from leaderboard.scores import Score
+from leaderboard.record.schema import Record
+from leaderboard.record.scores import Score
 
 
 class Size(NamedTuple):

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from experiment.config import RunConfig
 from harness.data.batches import length_choice
 from harness.data.seeds import generator
 from harness.show import plots
 from harness.tasks.base import Batch, Task
 from harness.training.evaluate import examples
-from leaderboard.config import RunConfig
 
 DRAWN = 200  # instances of a length whose instances are too many to list
 PARTS = ("whole sequence", "answer", "prompt")

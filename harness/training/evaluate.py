@@ -20,6 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from experiment.config import Eval, RunConfig
 from harness.data.seeds import generator, seed
 from harness.data.sequences import Sequences, lay_out
 from harness.model.transformer import Cache, Transformer
@@ -27,8 +28,7 @@ from harness.settings.counts import sample_count, token_count
 from harness.tasks.base import Batch, Task
 from harness.training import windows, wrong
 from harness.training.windows import CHUNK_TOKENS, Window
-from leaderboard.config import Eval, RunConfig
-from leaderboard.scores import Answer, Score
+from leaderboard.record.scores import Answer, Score
 from pezoo.base import PositionError
 
 _WINDOWED_TOKENS = 32_000  # in the windows of rows that decode side by side

@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
+from experiment.config import Train
 from harness.model.transformer import Transformer
-from leaderboard.config import Train
 
 
 def optimiser_for(model: Transformer, train: Train) -> torch.optim.AdamW:

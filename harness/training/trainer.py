@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
+from experiment.config import RunConfig
 from harness import tasks
 from harness.data.batches import sequences_of
 from harness.data.buckets import bucket
@@ -26,7 +27,6 @@ from harness.model.transformer import Transformer, shape_of
 from harness.tasks.base import Task, TaskError
 from harness.training.losses import Losses
 from harness.training.optimiser import optimiser_for, set_rate
-from leaderboard.config import RunConfig
 from pezoo.base import Context, PositionError
 from pezoo.functional import at_least_float32
 from pezoo.registry import make

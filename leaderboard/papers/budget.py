@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator
 
 from leaderboard.papers.cells import Filled, alone, pairs_of
 from leaderboard.papers.paper import lines_of
-from leaderboard.schema import Record
-from leaderboard.scores import Score
-from leaderboard.text import span_text
+from leaderboard.record.schema import Record
+from leaderboard.record.scores import Score
+from leaderboard.render.text import span_text
 from pezoo.spec import parse
 
 # Settings of training that are said in words, or that change no result.

@@ -8,8 +8,8 @@ from itertools import chain
 
 from leaderboard.papers.budget import budgets
 from leaderboard.papers.cells import Cell, Filled
-from leaderboard.schema import Record
-from leaderboard.summary import PASS
+from leaderboard.record.schema import Record
+from leaderboard.stats.summary import PASS
 
 
 def caption(filled: Filled) -> list[str]:

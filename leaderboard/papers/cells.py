@@ -9,11 +9,11 @@ from math import inf
 from statistics import fmean, stdev
 from typing import Any
 
-from leaderboard.config import Protocol
+from experiment.config import Protocol
 from leaderboard.papers.paper import Column, Number, Paper, Table, lines_of
-from leaderboard.schema import Record
-from leaderboard.scores import Checkpoint, Score
-from leaderboard.tuning import base
+from leaderboard.record.schema import Record
+from leaderboard.record.scores import Checkpoint, Score
+from leaderboard.record.tuning import base
 from pezoo.spec import parse
 
 NO_RUN = "no run"

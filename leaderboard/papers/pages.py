@@ -10,7 +10,7 @@ from leaderboard.papers.budget import budgets
 from leaderboard.papers.cells import fill
 from leaderboard.papers.paper import Paper, names, read
 from leaderboard.papers.pictures import pictures
-from leaderboard.schema import Record
+from leaderboard.record.schema import Record
 
 
 @dataclass(frozen=True)

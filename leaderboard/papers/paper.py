@@ -10,9 +10,9 @@ from typing import Any, Literal
 
 from pydantic import Field, PositiveInt, model_validator
 
-from leaderboard.config import Settings
-from leaderboard.scores import Checkpoint
-from leaderboard.tuning import base
+from experiment.config import Settings
+from leaderboard.record.scores import Checkpoint
+from leaderboard.record.tuning import base
 from pezoo.spec import Spec, choice, parse, unknown
 
 FOLDER = Path(__file__).parent

@@ -12,18 +12,18 @@ from pathlib import Path
 from statistics import fmean
 from textwrap import wrap
 
-from leaderboard.curves import curves
-from leaderboard.files import slug
-from leaderboard.heatmap import heat_map
-from leaderboard.intervals import over_seeds
+from experiment.files import slug
 from leaderboard.papers.budget import budgets
 from leaderboard.papers.cells import Cell, Filled, pairs_of
 from leaderboard.papers.paper import Figure
-from leaderboard.rows import EXACT, TOKENS, Points
-from leaderboard.rows import Cell as Point
-from leaderboard.schema import Record
-from leaderboard.scores import Lesson
-from leaderboard.styles import styles
+from leaderboard.record.schema import Record
+from leaderboard.record.scores import Lesson
+from leaderboard.render.curves import curves
+from leaderboard.render.heatmap import heat_map
+from leaderboard.render.styles import styles
+from leaderboard.stats.intervals import over_seeds
+from leaderboard.stats.rows import EXACT, TOKENS, Points
+from leaderboard.stats.rows import Cell as Point
 
 
 def draw(filled: Filled, folder: Path) -> list[Path]:

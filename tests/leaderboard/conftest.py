@@ -33,7 +33,7 @@ def failed() -> Callable[..., dict[str, Any]]:
 
 @pytest.fixture
 def record() -> Callable[..., Any]:
-    from leaderboard.records import Record
+    from leaderboard.record.read import Record
 
     return lambda *args, **changes: Record.of(raw_record(*args, **changes))
 

@@ -8,8 +8,8 @@ import shlex
 from hashlib import sha256
 from typing import Any
 
-from leaderboard.config import RunConfig
-from leaderboard.tuning import cells, tuned_name
+from experiment.config import RunConfig
+from leaderboard.record.tuning import cells, tuned_name
 
 GRID = {"lr": [0.001, 0.003], "steps": [1000, 1500]}
 NAME = tuned_name("quick", GRID, [100])

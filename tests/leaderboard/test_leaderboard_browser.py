@@ -20,13 +20,13 @@ from pathlib import Path
 import pytest
 from made_records import tuned_record
 
-from leaderboard import site
 from leaderboard.build import build
-from leaderboard.ranks import comparisons
-from leaderboard.records import Record, load
-from leaderboard.relations import Relation
-from leaderboard.tables import tables
-from leaderboard.text import percent
+from leaderboard.record.read import Record, load
+from leaderboard.render import site
+from leaderboard.render.relations import Relation
+from leaderboard.render.text import percent
+from leaderboard.stats.ranks import comparisons
+from leaderboard.stats.tables import tables
 
 playwright = pytest.importorskip(
     "playwright.sync_api", reason="browser tests need playwright: pip install -e '.[test]'"

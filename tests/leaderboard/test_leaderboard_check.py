@@ -15,14 +15,14 @@ from harness.cli.bench import command as bench
 from harness.cli.leaderboard import command
 from harness.cli.train import LOCAL_OPTIONS
 from leaderboard import catalog
-from leaderboard.add import add
 from leaderboard.build import build
-from leaderboard.check import check
-from leaderboard.commanded import FLAGS, VALUED
-from leaderboard.markdown import stale
-from leaderboard.records import RECORDS, load
-from leaderboard.schema import Record
-from leaderboard.tables import kernels_of, tables
+from leaderboard.record.add import add
+from leaderboard.record.check import check
+from leaderboard.record.commanded import FLAGS, VALUED
+from leaderboard.record.read import RECORDS, load
+from leaderboard.record.schema import Record
+from leaderboard.render.markdown import stale
+from leaderboard.stats.tables import kernels_of, tables
 
 BAD = Path(__file__).parent / "bad_records"
 KNOWN = catalog.read()
@@ -77,7 +77,7 @@ def test_a_run_of_an_earlier_protocols_file_passes(raw, save):
         ("--attention eager", "config.attention is auto, but the command runs --attention eager"),
         ("--protocol /tmp/evil/quick.toml", "is a file that other machines do not have"),
         ("--protocol quick.toml", "is a file that other machines do not have"),
-        ("--protocol /a/b/harness/settings/protocols/earlier/quick-1.toml", ""),
+        ("--protocol /a/b/experiment/protocols/earlier/quick-1.toml", ""),
         ("--protocol evil/quick", "but the command runs --protocol evil/quick"),
         ("--pe rope(base=500)", "pe is rope, but the command runs --pe rope(base=500)"),
         ("--pe rope(", "provenance.command: unbalanced parentheses in 'rope('"),

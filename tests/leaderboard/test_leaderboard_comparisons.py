@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom, ttest_rel
 
-from leaderboard.comparisons import Scores, compare, holm, paired
-from leaderboard.intervals import student, wilson
-from leaderboard.ranks import verdicts
-from leaderboard.summary import summarise
+from leaderboard.stats.comparisons import Scores, compare, holm, paired
+from leaderboard.stats.intervals import student, wilson
+from leaderboard.stats.ranks import verdicts
+from leaderboard.stats.summary import summarise
 
 P_VALUES = st.lists(st.floats(0, 1), max_size=8)
 SEEDS = st.dictionaries(st.integers(0, 6), st.floats(0, 1).map(lambda x: round(x, 3)), max_size=6)

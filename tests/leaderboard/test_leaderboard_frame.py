@@ -7,9 +7,9 @@ import pandas as pd
 import pytest
 
 import leaderboard
-from leaderboard.dataframe import COLUMNS
-from leaderboard.intervals import wilson
-from leaderboard.records import RECORDS, load
+from leaderboard.record.read import RECORDS, load
+from leaderboard.stats.frame import COLUMNS
+from leaderboard.stats.intervals import wilson
 
 
 def test_a_row_holds_what_its_record_says(raw, save):

@@ -13,15 +13,15 @@ from xml.etree import ElementTree
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from leaderboard import site
+from experiment.files import slug
 from leaderboard.catalog import Catalog, read
-from leaderboard.check import check
 from leaderboard.escape import csv_text, hidden, shown
-from leaderboard.files import slug
-from leaderboard.formula import formula
-from leaderboard.markdown import files
-from leaderboard.records import Record, load
-from leaderboard.tables import tables
+from leaderboard.record.check import check
+from leaderboard.record.read import Record, load
+from leaderboard.render import site
+from leaderboard.render.formula import formula
+from leaderboard.render.markdown import files
+from leaderboard.stats.tables import tables
 
 SNIPPETS = [
     "<script>alert(1)</script>", "</script><script>alert(1)//", '" onmouseover="alert(1)',

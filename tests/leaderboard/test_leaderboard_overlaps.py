@@ -5,7 +5,7 @@ from itertools import combinations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leaderboard.overlaps import ROOM, Overlaps
+from leaderboard.render.overlaps import ROOM, Overlaps
 
 FLAT = [(100.0, 48.0), (200.0, 48.0), (300.0, 48.0)]
 FALL = [(100.0, 48.0), (200.0, 148.0)]

@@ -7,15 +7,15 @@ from dataclasses import replace
 
 import pytest
 
-from leaderboard import site
 from leaderboard.catalog import Catalog
-from leaderboard.data import site_data
-from leaderboard.findings import bests, cost, disclosure, findings
-from leaderboard.markdown import page
-from leaderboard.overview import overview
-from leaderboard.ranks import comparisons
-from leaderboard.summary import summarise
-from leaderboard.tables import tables
+from leaderboard.render import site
+from leaderboard.render.data import site_data
+from leaderboard.render.findings import bests, cost, disclosure, findings
+from leaderboard.render.markdown import page
+from leaderboard.stats.overview import overview
+from leaderboard.stats.ranks import comparisons
+from leaderboard.stats.summary import summarise
+from leaderboard.stats.tables import tables
 
 TASKS = ("copy", "reverse")
 

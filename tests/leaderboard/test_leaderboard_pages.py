@@ -19,24 +19,25 @@ import pandas
 import pytest
 
 import pezoo
-from leaderboard import catalog, site
-from leaderboard.bibliography import cited
+from experiment.files import write
+from leaderboard import catalog
 from leaderboard.build import build
 from leaderboard.catalog import Catalog
-from leaderboard.curves import curves, shortened
 from leaderboard.escape import csv_text, markdown_text, script_json
-from leaderboard.files import write
-from leaderboard.findings import findings
-from leaderboard.guess import guess
-from leaderboard.markdown import page
-from leaderboard.overview import overview
-from leaderboard.records import Record
-from leaderboard.relations import Relation
-from leaderboard.rows import Points
-from leaderboard.styles import COLOURS, styles
-from leaderboard.summary import summarise
-from leaderboard.tables import tables
-from leaderboard.text import columns, rows_as_csv, rows_as_markdown
+from leaderboard.record.read import Record
+from leaderboard.render import site
+from leaderboard.render.bibliography import cited
+from leaderboard.render.curves import curves, shortened
+from leaderboard.render.findings import findings
+from leaderboard.render.markdown import page
+from leaderboard.render.relations import Relation
+from leaderboard.render.styles import COLOURS, styles
+from leaderboard.render.text import columns, rows_as_csv, rows_as_markdown
+from leaderboard.stats.baseline import guess
+from leaderboard.stats.overview import overview
+from leaderboard.stats.rows import Points
+from leaderboard.stats.summary import summarise
+from leaderboard.stats.tables import tables
 
 HOSTILE = [
     "<script>alert(1)</script>",
@@ -417,7 +418,7 @@ def test_write_leaves_the_old_file_when_it_fails(tmp_path: Path, monkeypatch):
     def broken(*_):
         raise OSError("disk full")
 
-    monkeypatch.setattr("leaderboard.files.os.replace", broken)
+    monkeypatch.setattr("experiment.files.os.replace", broken)
     with pytest.raises(OSError, match="disk full"):
         write(path, "new")
     assert path.read_text() == "old"

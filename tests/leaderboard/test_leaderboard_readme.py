@@ -6,10 +6,10 @@ from dataclasses import replace
 import pytest
 
 from leaderboard import catalog
-from leaderboard.markdown import stale, write_markdown
-from leaderboard.readme import BEGIN, END, filled
-from leaderboard.records import load
-from leaderboard.tables import tables
+from leaderboard.record.read import load
+from leaderboard.render.markdown import stale, write_markdown
+from leaderboard.render.readme import BEGIN, END, filled
+from leaderboard.stats.tables import tables
 
 EMPTY = f"# Name\n\n{BEGIN}\nwhatever\n{END}\n\nMore.\n"
 

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from leaderboard.check import check
-from leaderboard.config import Eval
-from leaderboard.records import load
+from experiment.config import Eval
+from leaderboard.record.check import check
+from leaderboard.record.read import load
 
 
 def test_a_good_record_keeps_its_settings(record):

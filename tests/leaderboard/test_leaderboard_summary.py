@@ -9,16 +9,22 @@ import pytest
 from scipy import stats
 
 from leaderboard.catalog import read
-from leaderboard.comparisons import Scores, paired
-from leaderboard.findings import findings
-from leaderboard.intervals import student, wilson
-from leaderboard.markdown import page
-from leaderboard.overview import bare_lines, overview
-from leaderboard.records import Record
-from leaderboard.styles import shown
-from leaderboard.summary import summarise
-from leaderboard.tables import leading, tables
-from leaderboard.text import columns, medians_text, notes_text, rank_text, rows_as_csv
+from leaderboard.record.read import Record
+from leaderboard.render.findings import findings
+from leaderboard.render.markdown import page
+from leaderboard.render.styles import shown
+from leaderboard.render.text import (
+    columns,
+    medians_text,
+    notes_text,
+    rank_text,
+    rows_as_csv,
+)
+from leaderboard.stats.comparisons import Scores, paired
+from leaderboard.stats.intervals import student, wilson
+from leaderboard.stats.overview import bare_lines, overview
+from leaderboard.stats.summary import summarise
+from leaderboard.stats.tables import leading, tables
 
 
 def only(records):

@@ -3,12 +3,13 @@
 import pytest
 from made_records import GRID, NAME, raw_record, tuned_record
 
-from leaderboard import catalog, site
-from leaderboard import check as checks
-from leaderboard.data import site_data
-from leaderboard.markdown import page
-from leaderboard.records import Record
-from leaderboard.tables import TUNED, tables
+from leaderboard import catalog
+from leaderboard.record import check as checks
+from leaderboard.record.read import Record
+from leaderboard.render import site
+from leaderboard.render.data import site_data
+from leaderboard.render.markdown import page
+from leaderboard.stats.tables import TUNED, tables
 
 KNOWN = catalog.read()
 

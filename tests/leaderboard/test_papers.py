@@ -22,8 +22,8 @@ from leaderboard.papers.caption import requests
 from leaderboard.papers.cells import fill
 from leaderboard.papers.paper import Number, Paper, lines_of, names, read
 from leaderboard.papers.pictures import _curve, _over_training, draw
-from leaderboard.rows import EXACT
-from leaderboard.schema import Record
+from leaderboard.record.schema import Record
+from leaderboard.stats.rows import EXACT
 from pezoo.registry import check
 from pezoo.spec import parse
 

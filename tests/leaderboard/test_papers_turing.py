@@ -12,9 +12,9 @@ from leaderboard.papers.cells import fill, pairs_of
 from leaderboard.papers.pages import figures_of
 from leaderboard.papers.paper import Number, read
 from leaderboard.papers.pictures import pictures
-from leaderboard.schema import Record
-from leaderboard.site import build
-from leaderboard.tables import tables
+from leaderboard.record.schema import Record
+from leaderboard.render.site import build
+from leaderboard.stats.tables import tables
 from pezoo.spec import parse
 
 MINI = load_protocol("turing2024-mini")

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from leaderboard.check import check
-from leaderboard.records import RECORDS, load
+from leaderboard.record.check import check
+from leaderboard.record.read import RECORDS, load
 
 MANY = Path(__file__).parents[2] / "benchmarks" / "many_records.py"
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from leaderboard.records import RECORDS
+from leaderboard.record.read import RECORDS
 
 
 def test_without_a_number_it_lists_the_tables(call):

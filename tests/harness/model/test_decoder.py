@@ -4,9 +4,9 @@ import pytest
 import torch
 
 import pezoo
+from experiment.config import Model
 from harness import tasks
 from harness.model.transformer import Cache, Transformer, attention_mask, shape_of
-from leaderboard.config import Model
 from pezoo.adapters import CAUSAL
 from pezoo.base import Context
 

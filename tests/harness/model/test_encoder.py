@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from experiment.config import ConfigError, Model
 from harness import tasks
 from harness.data.sequences import blank, lay_out
 from harness.model.transformer import Transformer
@@ -14,7 +15,6 @@ from harness.tasks.base import Batch, TaskError
 from harness.training.evaluate import method, score, written
 from harness.training.stack import Stack
 from harness.training.trainer import start
-from leaderboard.config import ConfigError, Model
 from pezoo.base import Context, Shape
 from pezoo.encodings.relative import Relative
 from pezoo.encodings.rope import RoPE

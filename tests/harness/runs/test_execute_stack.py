@@ -18,7 +18,7 @@ from harness.runs.files import WriteError
 from harness.runs.folder import RunFolder, finished
 from harness.settings.protocol import load_protocol, resolve
 from harness.training.stack import Stack
-from leaderboard.schema import Record
+from leaderboard.record.schema import Record
 from pezoo.spec import parse
 
 torch.set_num_threads(1)

@@ -13,13 +13,13 @@ from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 from soak import SETTINGS
 
+from experiment.config import ConfigError
 from harness import tasks
 from harness.cli.main import main
 from harness.cli.tables import print_records
 from harness.settings.protocol import load_protocol, protocol_names
 from harness.settings.request import ATTENTION, DEVICES, parse_request
-from leaderboard.config import ConfigError
-from leaderboard.records import load
+from leaderboard.record.read import load
 from pezoo import registry
 from pezoo.adapters import BACKENDS
 

@@ -14,12 +14,12 @@ from contextlib import suppress
 import pytest
 from soak import SETTINGS, same, weights
 
+from experiment.config import ConfigError
 from harness.runs.execute import execute
 from harness.runs.files import WriteError, read_sealed, write, write_json, write_sealed
 from harness.runs.folder import RunFolder, finished
 from harness.settings.protocol import load_protocol, resolve
 from harness.training.trainer import Trainer, start
-from leaderboard.config import ConfigError
 from pezoo.spec import parse
 
 

@@ -211,7 +211,7 @@ def test_a_killed_worker_is_replaced_and_a_run_that_kills_two_has_failed(tmp_pat
     assert first["status"] == "done"
     assert second["status"] == "failed"
     assert "died 2 times, at last by SIGKILL, mostly for lack of memory" in second["reason"]
-    from leaderboard.records import load
+    from leaderboard.record.read import load
 
     records, problems = load([tmp_path])
     assert (sorted(r.status for r in records), problems) == (["done", "failed"], [])

@@ -134,7 +134,7 @@ def test_a_damaged_result_does_not_count(tmp_path):
 
 
 def test_a_record_passes_the_leaderboard(tmp_path):
-    from leaderboard.records import load
+    from leaderboard.record.read import load
 
     run(small("learned"), tmp_path)
     records, problems = load([tmp_path])

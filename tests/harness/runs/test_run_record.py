@@ -16,7 +16,7 @@ from harness.runs.environment import HASHED_BATCHES, _code, data_hash
 from harness.runs.execute import execute
 from harness.settings.protocol import load_protocol, resolve
 from harness.training.trainer import start
-from leaderboard.schema import Record
+from leaderboard.record.schema import Record
 from pezoo.kernels.backends import fastest
 from pezoo.spec import parse
 
@@ -173,7 +173,7 @@ def test_along_training_a_length_without_a_number_leaves_no_mean(tmp_path):
 @pytest.fixture
 def checkout(tmp_path):
     """A repository with the folders of this one, everything committed."""
-    for name in ("pezoo/base.py", "harness/cli/main.py", "leaderboard/config.py", "docs/a.md"):
+    for name in ("pezoo/base.py", "harness/cli/main.py", "experiment/config.py", "docs/a.md"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("1")
     who = ("-c", "user.name=a", "-c", "user.email=a@b")
@@ -189,13 +189,13 @@ def checkout(tmp_path):
         ("pezoo/base.py", True),
         ("pezoo/new.py", True),
         ("harness/cli/main.py", True),
-        ("leaderboard/config.py", True),
+        ("experiment/config.py", True),
         ("leaderboard/records/new.json", False),
         ("docs/a.md", False),
     ],
 )
 def test_code_that_differs_from_its_commit_is_dirty(checkout, name, dirty):
-    (checkout / name).parent.mkdir(exist_ok=True)
+    (checkout / name).parent.mkdir(parents=True, exist_ok=True)
     (checkout / name).write_text("2")
     commit, found = _code(checkout)
     assert len(commit) == 12

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 import leaderboard
+from experiment.config import ConfigError
 from harness.settings.made import _versions, refusals
-from leaderboard.config import ConfigError
-from leaderboard.records import Record
+from leaderboard.record.read import Record
 
 RECORDS = Path(leaderboard.__file__).parent / "records" / "ruoss2023-mini"
 TASK = "modular_arithmetic_simple"  # lengths are odd

@@ -4,12 +4,12 @@ import json
 
 import pytest
 
+from experiment.config import ConfigError, RunConfig
+from experiment.seeds import parse_seeds
 from harness import tasks
 from harness.settings.protocol import load_protocol, protocol_names, resolve
 from harness.training.trainer import start
-from leaderboard.config import ConfigError, RunConfig
-from leaderboard.records import RECORDS
-from leaderboard.seeds import parse_seeds
+from leaderboard.record.read import RECORDS
 from pezoo.spec import parse
 
 

@@ -5,15 +5,15 @@ import re
 
 import pytest
 
+from experiment.config import RunConfig
 from harness import tasks
 from harness.runs.record import blank_record
 from harness.settings.protocol import PROTOCOLS, load_protocol, protocol_names, resolve
 from leaderboard import catalog
-from leaderboard.check import refusals
-from leaderboard.config import RunConfig
-from leaderboard.records import RECORDS, load
-from leaderboard.schema import Record
-from leaderboard.tables import PROTOCOL, tables
+from leaderboard.record.check import refusals
+from leaderboard.record.read import RECORDS, load
+from leaderboard.record.schema import Record
+from leaderboard.stats.tables import PROTOCOL, tables
 from pezoo.spec import parse
 
 
@@ -67,7 +67,7 @@ def test_a_record_with_other_settings_never_enters_the_protocols_table(committed
 
 @pytest.mark.parametrize("grid", [{"steps": [20]}, {"lengths": ["x"]}, {"lr": [0.002]}])
 def test_a_sweep_that_the_name_does_not_tell_is_in_no_table_of_the_protocol(grid, committed, known):
-    from leaderboard.tuning import cells
+    from leaderboard.record.tuning import cells
 
     def chosen(raw):
         values = cells(grid)[0]

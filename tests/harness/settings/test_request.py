@@ -3,10 +3,10 @@
 import pytest
 import torch
 
+from experiment.config import ConfigError
 from harness.runs.cost import forget_peak_memory, peak_memory_mb
 from harness.settings.protocol import load_protocol, resolve
 from harness.settings.request import check_device, parse_request
-from leaderboard.config import ConfigError
 from pezoo.kernels.backends import fastest
 from pezoo.spec import parse
 

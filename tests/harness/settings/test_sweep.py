@@ -9,8 +9,8 @@ from harness.runs.execute import execute
 from harness.settings import sweep as tune
 from harness.settings.protocol import load_protocol
 from harness.settings.request import parse_request
-from leaderboard.records import Record
-from leaderboard.tuning import cells
+from leaderboard.record.read import Record
+from leaderboard.record.tuning import cells
 
 QUICK = load_protocol("quick")
 TINY = [

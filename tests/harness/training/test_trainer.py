@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import pezoo
+from experiment.config import Stage
 from harness import tasks
 from harness.data.batches import draw_length, sequences_of
 from harness.data.seeds import generator
@@ -16,7 +17,6 @@ from harness.settings.protocol import load_protocol, resolve
 from harness.training.losses import Diverged
 from harness.training.optimiser import param_groups, rate
 from harness.training.trainer import start
-from leaderboard.config import Stage
 from pezoo.spec import parse
 
 torch.set_num_threads(1)

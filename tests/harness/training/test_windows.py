@@ -7,6 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from experiment.config import TestSet
 from harness import tasks
 from harness.data.seeds import generator
 from harness.data.sequences import join
@@ -16,7 +17,6 @@ from harness.tasks.base import Task
 from harness.training import evaluate, windows
 from harness.training.trainer import start
 from harness.training.windows import Window
-from leaderboard.config import TestSet
 from pezoo.spec import parse
 
 SIZES = ("model.width=16", "model.heads=2", "train.batch=4", "train.context=24", "eval.window=24")

@@ -1,0 +1,1 @@
+"""The record of one run: its schema, reading and checking it."""

@@ -1,0 +1,113 @@
+"""Reading run records from files and folders; a bad file becomes a message, never an exception."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from leaderboard.escape import shown
+from leaderboard.record.schema import Record
+
+RECORDS = Path(__file__).parents[1] / "records"  # the committed ones
+LARGEST_FILE = 4_000_000  # bytes
+HASH = 64  # characters of a SHA-256
+RECORD_FILE = re.compile(r"[0-9a-f]{16}\.json")  # as records are committed
+SITE_TABLES = "leaderboard.json"  # marks a built site, whose copies of records are not read
+SITE_RECORDS = "record"  # the folder of these copies
+
+
+def load(paths: Iterable[Path | str]) -> tuple[list[Record], list[str]]:
+    """Every record in these files and folders, and one line `path: reason` per bad file.
+
+    In a run's folder, which holds a config.json, only result.json is read, if DONE confirms it; a
+    config.json among records is a problem. A built site's copies are passed over. Of several files
+    with the same run id the first counts, in the order of `paths`, except that a run that is done
+    replaces one that failed. No content of a file raises.
+    """
+    found: dict[str, Record] = {}
+    problems: list[str] = []
+    for path in paths_of(paths, problems):
+        record = read(path)
+        if isinstance(record, str):
+            problems.append(f"{shown(str(path))}: {record}")
+            continue
+        known = found.setdefault(record.run, record)
+        if known.status == "failed" and record.status == "done":
+            found[record.run] = record
+        elif known.status == record.status and known.scores != record.scores:
+            problems.append(f"{shown(str(path))}: other scores for run {record.run}, left out")
+    order = sorted(found.values(), key=lambda r: (r.protocol, r.task, r.encoding, r.seed, r.run))
+    return order, problems
+
+
+def read(path: Path) -> Record | str:
+    """The record in a file, or why there is none."""
+    try:
+        return _read(path)
+    except (OSError, ValueError, RecursionError) as error:
+        return _reason(error)
+
+
+def paths_of(
+    paths: Iterable[Path | str], problems: list[str], committed: bool = False
+) -> list[Path]:
+    """The record files in these files and folders; a missing one becomes a problem.
+
+    `committed`: the folders hold no runs, so every JSON file must be a record.
+    """
+    files: list[Path] = []
+    for path in map(Path, paths):
+        if path.is_dir():
+            files += sorted(_files(path, committed))
+        elif path.is_file():
+            files.append(path)
+        else:
+            problems.append(f"{shown(str(path))}: no such file or folder")
+    return files
+
+
+def _files(folder: Path, committed: bool) -> Iterator[Path]:
+    for at, folders, names in os.walk(folder):
+        if SITE_TABLES in names:
+            names.remove(SITE_TABLES)
+            folders[:] = [name for name in folders if name != SITE_RECORDS]
+        in_run = "config.json" in names and not any(map(RECORD_FILE.fullmatch, names))
+        in_run = in_run and not committed
+        for name in (*folders, *names):  # a folder with the name of a record is a mistake to report
+            if name == "result.json" or (name.endswith(".json") and not in_run):
+                yield Path(at, name)
+
+
+def _read(path: Path) -> Record:
+    if not path.is_file():
+        raise ValueError("not a regular file")
+    if (size := path.stat().st_size) > LARGEST_FILE:
+        raise ValueError(f"{size} bytes; a record has at most {LARGEST_FILE}")
+    data, done = path.read_bytes(), path.with_name("DONE")
+    if done.is_file() and hashlib.sha256(data).hexdigest().encode() != _start(done).strip():
+        raise ValueError("not what DONE says: the file was changed or damaged")
+    record = Record.parse(data)
+    in_run = path.name == "result.json" and path.with_name("config.json").exists()
+    if in_run and record.status == "done" and not done.is_file():
+        raise ValueError("the run is not finished: there is no DONE")
+    return record
+
+
+def _start(path: Path) -> bytes:
+    """Room for a hash and the end of its line, of a file that may be of any size."""
+    with path.open("rb") as file:
+        return file.read(HASH + 1)
+
+
+def _reason(error: Exception) -> str:
+    if not isinstance(error, ValidationError):
+        return shown(f"{type(error).__name__}: {error}", 300)
+    errors = error.errors(include_url=False, include_input=False)
+    parts = [f"{'.'.join(map(str, e['loc'])) or 'record'}: {e['msg']}" for e in errors[:3]]
+    more = f" (and {len(errors) - 3} more)" if len(errors) > 3 else ""
+    return shown("; ".join(parts) + more, 600)

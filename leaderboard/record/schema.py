@@ -1,0 +1,195 @@
+"""The record of one run, checked field by field.
+
+A record counts as hostile until it has passed: numbers must be finite and in range, texts short
+and visible. Fields that this version does not know are dropped; missing ones are an error.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from datetime import datetime
+from functools import cached_property, lru_cache
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field, model_validator
+from pydantic.dataclasses import dataclass
+
+from experiment.config import RunConfig, Settings
+from leaderboard.record.fields import (
+    CHECKED,
+    Amount,
+    Cleaned,
+    Command,
+    Count,
+    Moment,
+    Name,
+    Part,
+    Plain,
+    Positive,
+    RunId,
+    Seed,
+    Share,
+    TaskText,
+    Text,
+    bounded,
+)
+from leaderboard.record.scores import Lesson, Score, Scores
+from leaderboard.record.tuning import EXAMPLES, Tuning
+
+# Runs of one table may differ in these. Where they ran is left to a warning beside the table.
+_FREE = {"seed", "label", "encoding", "encoding_version", "device", "attention", "threads"}
+
+
+@dataclass(config=CHECKED, frozen=True, slots=True, kw_only=True)
+class Cost:
+    """What the run took. Times in seconds, memory in megabytes, tokens without padding."""
+
+    parameters: Count | None = None
+    encoding_parameters: Count | None = None
+    train_seconds: Amount | None = None
+    eval_seconds: Amount | None = None
+    steps_per_second: Amount | None = None
+    cpu_seconds: Amount | None = None
+    peak_memory_mb: Amount | None = None
+    tokens: Count | None = None
+    data_share: Share | None = None  # of the training time: to draw batches
+    eval_cpu_seconds: Amount | None = None
+    save_seconds: Amount | None = None
+    sessions: Positive | None = None  # 1: never interrupted
+    stacked: Positive | None = None  # runs that trained as one model
+
+
+@dataclass(config=CHECKED, frozen=True, slots=True, kw_only=True)
+class Env:
+    """What the run ran on."""
+
+    pezoo: Text
+    commit: Text | None = None
+    dirty: bool | None = None
+    python: Text
+    torch: Text
+    numpy: Text | None = None
+    numba: Text | None = None
+    triton: Text | None = None
+    cuda: Text | None = None
+    platform: Text | None = None
+    device: Text
+    cpu: Text | None = None
+    cores: Positive | None = None
+    threads: Positive | None = None
+    compiled: bool | None = None  # training, through torch.compile
+    attention: Text | None = None
+    attention_ran: Plain = None  # {"train": [...], "eval": [...]}: the kernels that computed it
+    kernels: Plain = None  # {operation: back end}
+
+
+class Provenance(Part):
+    """How to get this run again."""
+
+    command: Command
+    finished: Moment
+    tuning: Tuning | None = None  # where the settings were chosen from a grid
+
+
+def _bounded(config: RunConfig) -> RunConfig:
+    """The settings, if they are of bounded size; equal parts of many records are one object."""
+    parts = {"model": config.model, "train": config.train, "eval": config.eval}
+    bounded(config.model_dump(exclude=parts.keys()))
+    return config.replace(**{name: _shared(part) for name, part in parts.items()})
+
+
+@lru_cache(1000)
+def _shared(part: Settings) -> Settings:
+    bounded(part.model_dump())
+    return part
+
+
+class Record(Part):
+    """One run: its settings, its results, where it ran, and the command that repeats it."""
+
+    schema_: Annotated[Literal[1], Field(alias="schema")]
+    run: RunId
+    status: Literal["done", "failed"]
+    reason: Cleaned | None = None
+    protocol: Name
+    task: TaskText
+    encoding: Text
+    seed: Seed
+    config: Annotated[RunConfig, AfterValidator(_bounded)]
+    backbone_hash: Text | None = None
+    data_hash: Text | None = None
+    chance: Share | None = None
+    best_step: Count | None = None
+    scores: Scores
+    # The same weights, evaluated in another way.
+    modes: Annotated[dict[Name, Scores], Field(max_length=20, default_factory=dict)]
+    # The last model on further test sets of the task, by name; see `experiment.config.Eval`.
+    sets: Annotated[
+        dict[Name, Annotated[list[Score], Field(max_length=1000)]],
+        Field(max_length=100, default_factory=dict),
+    ]
+    learning: Annotated[list[Lesson], Field(max_length=100_000, default_factory=list)]
+    cost: Cost
+    env: Env
+    provenance: Provenance
+
+    @model_validator(mode="after")
+    def _agrees(self) -> Record:
+        if self.status == "done" and not self.scores.last:
+            raise ValueError("a run that is done needs scores.last")
+        low, high = self.config.train.lengths
+        for scores in (part for both in self.by_mode.values() for part in (both.last, both.best)):
+            if len({score.length for score in scores}) < len(scores):
+                raise ValueError("scores name a length twice")
+            for score in scores:
+                if score.length >= low and score.seen != (score.length <= high):
+                    raise ValueError(
+                        f"length {score.length} has seen={score.seen}, but training "
+                        f"lengths were {low} to {high}"
+                    )
+        return self
+
+    @classmethod
+    def parse(cls, text: bytes | str) -> Record:
+        """The record in a JSON text. Errors: ValidationError."""
+        return cls.model_validate_json(text, strict=True)
+
+    @classmethod
+    def of(cls, data: dict[str, Any]) -> Record:
+        """A record that is in memory, as if it had been read from its file."""
+        return cls.parse(json.dumps(data))
+
+    @property
+    def by_mode(self) -> dict[str, Scores]:
+        """The scores of every evaluation mode; "" is the mode that training used."""
+        return {"": self.scores, **dict(sorted(self.modes.items()))}
+
+    @property
+    def train_length(self) -> int:
+        """The longest length in training."""
+        return self.config.train.lengths[1]
+
+    @property
+    def finished(self) -> datetime:
+        return datetime.fromisoformat(self.provenance.finished)
+
+    @property
+    def for_tuning(self) -> bool:
+        """Whether the run served to choose settings, on test examples of its own."""
+        return self.config.eval.examples == EXAMPLES
+
+    def shared(self) -> dict[str, Any]:
+        """The settings that all runs of one table have in common; of what was tuned, the grid."""
+        config = self.config.model_dump(mode="json")
+        settings = {key: value for key, value in config.items() if key not in _FREE}
+        if (tuning := self.provenance.tuning) is None:
+            return settings
+        fixed = {key: value for key, value in settings["train"].items() if key not in tuning.grid}
+        return settings | {"train": fixed, "tuned": tuning.sweep()}
+
+    @cached_property
+    def shared_hash(self) -> str:
+        """Eight hexadecimal digits; equal only where runs may be compared."""
+        text = json.dumps(self.shared(), sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:8]

@@ -1,0 +1,164 @@
+"""Tuned comparisons: every encoding with the cell of one grid that did best on seeds set apart.
+
+The grid is the same for all encodings. Its runs have seeds and test examples that no published run
+has. Of its cells one is chosen per encoding and task, by `best`; that setting alone is then run on
+the seeds of the comparison. Such runs belong to a protocol whose name ends in a hash of the grid
+and its seeds, so that they share a table with each other and with nothing else.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from itertools import product
+from math import inf, prod
+from typing import Annotated, Any
+
+from pydantic import Field, model_validator
+from pydantic.dataclasses import dataclass
+
+from leaderboard.record.fields import CHECKED, Amount, Loss, Name, Part, RunId, Seed, Share, Text
+
+MARK = "+tune-"
+RUNS = "+tuning"  # ends the protocol's name of a run that serves to choose
+EXAMPLES = "tuning"  # config.eval.examples of such a run
+
+Value = Annotated[int, Field(ge=-(2**63), lt=2**63)] | float | Text
+Grid = Annotated[dict[Name, Annotated[list[Value], Field(min_length=1, max_length=1000)]],
+                 Field(min_length=1, max_length=20)]  # fmt: skip
+Seeds = Annotated[list[Seed], Field(min_length=1, max_length=1000)]
+
+
+def base(protocol: str) -> str:
+    """The protocol that an overridden or a tuned one started from.
+
+    >>> base("quick+ab12cd")
+    'quick'
+    """
+    return protocol.split("+")[0]
+
+
+@dataclass(config=CHECKED, frozen=True, slots=True, kw_only=True)
+class Trial:
+    """One cell of the grid: means over the tuning seeds. A cell with a failed run has no `exact`.
+
+    `exact`: exact match over all test lengths that have a number; `token`: of encoders alone, which
+    are compared by it, token accuracy over the same; `validation`: exact match over the training
+    lengths, in both tracks; `loss`: the last one. Of the default evaluation mode, after the last
+    step.
+    """
+
+    values: dict[Name, Value]
+    exact: Share | None
+    validation: Share | None
+    loss: Loss | None
+    runs: Annotated[list[RunId], Field(max_length=1000)]
+    token: Share | None = None
+
+    @property
+    def score(self) -> float | None:
+        """What cells are compared by, as rows of tables are."""
+        return self.exact if self.token is None else self.token
+
+
+class Tuning(Part):
+    """Where the settings of a run come from, and what finding them took."""
+
+    grid: Grid
+    seeds: Seeds
+    chosen: dict[Name, Value]
+    cells: Annotated[list[Trial], Field(min_length=1, max_length=10_000)]
+    cpu_seconds: Amount
+    seconds: Amount
+
+    @model_validator(mode="after")
+    def _bounded(self) -> Tuning:
+        if prod(map(len, self.grid.values())) != len(self.cells):
+            raise ValueError(f"{len(self.cells)} cells are not those of the grid")
+        return self
+
+    def sweep(self) -> dict[str, Any]:
+        """What all encodings of one table share."""
+        return {"grid": dict(self.grid), "seeds": list(self.seeds)}
+
+    def grid_words(self) -> str:
+        """As in "lr of 0.001, 0.003; steps of 2000"."""
+        texts = (f"{name} of {', '.join(map(_text, values))}" for name, values in self.grid.items())
+        return "; ".join(texts)
+
+    def refusals(
+        self, protocol: str, train: Mapping[str, Any], seed: int, track: str = "decoder"
+    ) -> list[str]:
+        """Why a run of that protocol, training settings, seed and track cannot come from here."""
+        expected = tuned_name(protocol.partition(MARK)[0], self.grid, self.seeds)
+        reasons = []
+        if protocol != expected:
+            reasons.append(f"protocol is {protocol!r}, but the grid and its seeds give {expected}")
+        if [trial.values for trial in self.cells] != cells(self.grid):
+            reasons.append("the cells that were tried are not those of the grid")
+        elif (winner := best(self.cells)) is None or winner.values != self.chosen:
+            reasons.append(f"chosen is {self.chosen}, but the best cell is another")
+        if any(train.get(name) != value for name, value in self.chosen.items()):
+            reasons.append(f"chosen is {self.chosen}, but config.train has other values")
+        if seed in self.seeds:
+            reasons.append(f"seed {seed} is one of the seeds that the settings were chosen on")
+        tokens = [trial.token is not None for trial in self.cells if trial.exact is not None]
+        if any(has != (track == "encoder") for has in tokens):
+            reasons.append("cells of encoders have a token accuracy, and of decoders none")
+        if any(len(trial.runs) != len(self.seeds) for trial in self.cells):
+            reasons.append(f"every cell needs {len(self.seeds)} runs, one per tuning seed")
+        return reasons
+
+
+def tuned_name(protocol: str, grid: Mapping[str, Sequence[Value]], seeds: Sequence[int]) -> str:
+    """The protocol's name with the hash of a grid and its seeds.
+
+    >>> tuned_name("quick", {"lr": [0.001, 0.003]}, [100])
+    'quick+tune-a19225cc'
+    """
+    text = json.dumps([{name: list(values) for name, values in grid.items()}, list(seeds)],
+                      sort_keys=True)  # fmt: skip
+    return f"{protocol}{MARK}{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+
+
+def cells(grid: Mapping[str, Sequence[Value]]) -> list[dict[str, Value]]:
+    """Every combination of the grid's values, the last name's values fastest.
+
+    >>> cells({"lr": [1, 2], "steps": [5, 6]})[:3]
+    [{'lr': 1, 'steps': 5}, {'lr': 1, 'steps': 6}, {'lr': 2, 'steps': 5}]
+    """
+    names = sorted(grid)
+    return [dict(zip(names, values, strict=True)) for values in product(*(grid[n] for n in names))]
+
+
+def best(trials: Sequence[Trial]) -> Trial | None:
+    """The cell to choose, by the same rule for every encoding; None where every cell failed.
+
+    Highest mean over all test lengths, exact match of decoders and token accuracy of encoders; then
+    the highest exact match over the training lengths; then the lowest last loss; then the fewest
+    steps; then the first of the grid.
+    """
+
+    def order(trial: Trial) -> tuple[float, ...]:
+        steps = trial.values.get("steps")
+        return (
+            -round(trial.score or 0.0, 9),
+            -round(trial.validation or 0.0, 9),
+            inf if trial.loss is None else trial.loss,
+            steps if isinstance(steps, int) else 0,
+        )
+
+    return min((trial for trial in trials if trial.exact is not None), key=order, default=None)
+
+
+def values_text(values: Mapping[str, Value]) -> str:
+    """
+    >>> values_text({"lr": 0.001, "steps": 2000})
+    'lr=0.001, steps=2000'
+    """
+    return ", ".join(f"{name}={_text(value)}" for name, value in values.items())
+
+
+def _text(value: Value) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)

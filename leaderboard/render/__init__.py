@@ -1,0 +1,1 @@
+"""Tables as a site, as Markdown and for a terminal."""

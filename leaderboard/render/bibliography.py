@@ -1,0 +1,55 @@
+"""The papers that encodings name, as links and as BibTeX; and pezoo itself."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.resources import files
+
+PEZOO = """@software{pezoo,
+  title = {pezoo: a zoo of positional encodings},
+  author = {{The pezoo contributors}},
+  version = {VERSION},
+  license = {Apache-2.0}
+}"""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One paper. `url` is "" where no address is known."""
+
+    name: str  # as encodings name it
+    authors: str
+    title: str
+    url: str = ""
+
+    @property
+    def bibtex(self) -> str:
+        year = self.name.split()[-1]
+        key = re.sub(r"[^a-z]", "", self.name.split()[0].lower()) + year
+        fields = {"author": self.authors, "title": f"{{{self.title}}}", "year": year}
+        fields |= {"url": self.url} if self.url else {}
+        lines = [f"  {name} = {{{value}}}" for name, value in fields.items()]
+        return f"@article{{{key},\n" + ",\n".join(lines) + "\n}"
+
+
+def cited(text: str) -> list[Entry]:
+    """The papers that a text names.
+
+    >>> [entry.title[:11] for entry in cited("after Su et al. 2021")]
+    ['RoFormer: E']
+    """
+    return [entry for name, entry in _entries().items() if name in text]
+
+
+def pezoo(version: str) -> str:
+    """How to cite pezoo."""
+    return PEZOO.replace("VERSION", version)
+
+
+@lru_cache(1)
+def _entries() -> dict[str, Entry]:
+    text = (files("leaderboard.render") / "bibliography.toml").read_text(encoding="utf-8")
+    return {name: Entry(name, **values) for name, values in tomllib.loads(text).items()}

@@ -1,0 +1,161 @@
+"""One table as a picture: accuracy against length, as SVG that needs nothing else.
+
+Every curve has its name beside its end. Curves that coincide show in turn, the highest in rank on
+top. The drawing itself is templates/curves.svg; static/chart.js draws the same on a page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import pairwise
+from math import log
+from typing import Any
+
+from leaderboard.render.overlaps import ROOM, Curve, Overlaps
+from leaderboard.render.styles import Style, after_the_curve, needs_log, styles
+from leaderboard.render.templating import render
+from leaderboard.stats.rows import EXACT, Cell, Points, Row
+
+LEFT, TOP, WIDTH, HEIGHT = 56, 44, 540, 300  # the plotted area, in pixels
+LABELS, LINE = 240, 17  # room for names beside it, and between two of them
+
+
+def curves(
+    title: str,
+    rows: Sequence[Row] | Sequence[Points],
+    look: Mapping[str, Style] | None = None,
+    axis: str = "test length",
+    names: Mapping[str, str] | None = None,
+    inline: bool = False,
+) -> str:
+    """The SVG text. `look` keeps styles equal across pictures; else they follow from `rows`.
+
+    `names` are short names of labels. `inline`: for a page, in the page's colours.
+    """
+    look, names = look or styles(rows), names or {}
+    lengths = sorted({cell.length for row in rows for cell in row.cells})
+    trained = sorted({row.train_length for row in rows if row.train_length is not None})
+    x = _axis([*lengths, *trained])
+    stretches = [_stretches(row.cells) for row in rows]
+    lines = [
+        [[(x(c.length), _y(c.main.mean)) for c in part if c.main] for part in parts]
+        for parts in stretches
+    ]
+    overlaps = Overlaps(lines)
+    ends = [parts[-1][-1] if parts else (float(LEFT), float(TOP + HEIGHT)) for parts in lines]
+    height = max(TOP + HEIGHT + 56, TOP + LINE * len(rows) + 20)
+    places = spread([y for _, y in ends], LINE, TOP + 4, height - 16)
+    drawn = [
+        _line(at, lines[at], overlaps)
+        | {
+            "style": look[row.label],
+            "label": shortened(names.get(row.label, row.label), 32),
+            "words": after_the_curve(row.cells),
+            "end": ends[at],
+            "y": places[at],
+            "marks": [
+                (point[0] + overlaps.aside(at, point), point[1])
+                for part in lines[at]
+                for point in part
+            ],
+        }
+        for at, row in enumerate(rows)
+    ]
+    return render(
+        "curves.svg",
+        title=title,
+        metric=rows[0].metric if rows else EXACT,
+        axis=axis,
+        height=height,
+        ticks=list(_ticks(lengths, x)),
+        log=needs_log(lengths + trained),
+        trained=[x(length) for length in trained],
+        curves=drawn,
+        left=LEFT,
+        top=TOP,
+        wide=WIDTH,
+        high=HEIGHT,
+        labels=LABELS,
+        inline=inline,
+    )
+
+
+def spread(wanted: Sequence[float], gap: float, low: float, high: float) -> list[float]:
+    """The places nearest to those wanted that are `gap` apart; equal ones keep their order.
+
+    >>> spread([10, 10, 50], 15, 0, 55)
+    [10.0, 25.0, 50.0]
+    """
+    order = sorted(range(len(wanted)), key=lambda at: (wanted[at], at))
+    places, floor = [0.0] * len(wanted), float(low)
+    for at in order:
+        places[at] = max(floor, float(wanted[at]))
+        floor = places[at] + gap
+    ceiling = float(high)
+    for at in reversed(order):
+        places[at] = min(places[at], ceiling)
+        ceiling = places[at] - gap
+    return places
+
+
+def _axis(lengths: Sequence[int]) -> Callable[[int], float]:
+    """Length to pixel, linear, or logarithmic where the lengths spread far."""
+    logarithmic = needs_log(lengths)
+
+    def scale(length: int) -> float:
+        return log(max(length, 1)) if logarithmic else float(length)
+
+    start = scale(min(lengths, default=0))
+    span = (scale(max(lengths, default=1)) - start) or 1.0
+    return lambda length: LEFT + ROOM + (WIDTH - 2 * ROOM) * (scale(length) - start) / span
+
+
+def _y(share: float) -> float:
+    return TOP + HEIGHT * (1 - share)
+
+
+def _ticks(lengths: Sequence[int], x: Callable[[int], float]) -> Iterator[tuple[float, str]]:
+    """(pixel, label); no label where it would touch the one before."""
+    last = -100.0
+    for length in lengths:
+        shown = x(length) - last >= 9 + 7 * len(str(length))
+        last = x(length) if shown else last
+        yield x(length), str(length) if shown else ""
+
+
+def _stretches(cells: Sequence[Cell]) -> list[list[Cell]]:
+    """Cells without a gap: a length with words instead of a number ends a stretch."""
+    parts: list[list[Cell]] = [[]]
+    for cell in cells:
+        if cell.main is not None:
+            parts[-1].append(cell)
+        elif cell.status != "no instance":
+            parts.append([])
+    return [part for part in parts if part]
+
+
+def _line(at: int, parts: Curve, overlaps: Overlaps) -> dict[str, Any]:
+    """A path where the curve is alone, and its dashed segments where it shares the pixels."""
+    alone, dashed, last = "", [], None
+    for start, end in (pair for part in parts for pair in pairwise(part)):
+        dash = overlaps.dash(at, start, end)
+        path = f"L{end[0]:.1f} {end[1]:.1f}"
+        moved = f"M{start[0]:.1f} {start[1]:.1f}"
+        if dash is None:
+            alone += path if start == last else moved + path
+            last = end
+        else:
+            dashed.append((moved + path, *dash))
+    return {"line": alone, "dashed": dashed}
+
+
+def shortened(label: str, room: int) -> str:
+    """At most `room` letters, without the middle.
+
+    >>> shortened("prism_spectral(cursors=2,stride=2) (snapped)", 30)
+    'prism_spect…tride=2) (snapped)'
+    """
+    if len(label) <= room:
+        return label
+    head = (room - 1) * 2 // 5
+    return f"{label[:head]}…{label[head + 1 - room :]}"

@@ -1,0 +1,230 @@
+"""What the pages' scripts read: tables, rows and runs as plain data."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import astuple, is_dataclass
+from statistics import fmean
+from typing import Any
+
+from experiment.files import slug
+from leaderboard.catalog import Catalog
+from leaderboard.escape import script_json
+from leaderboard.record.schema import Record
+from leaderboard.render.findings import cost, disclosure, untested
+from leaderboard.render.styles import after_the_curve, needs_log, styles
+from leaderboard.stats.baseline import guess, mean_guess
+from leaderboard.stats.names import aliases, legend
+from leaderboard.stats.overview import counting, heads, overview
+from leaderboard.stats.ranks import comparisons
+from leaderboard.stats.rows import Line, Row
+from leaderboard.stats.tables import EARLIER, PROTOCOL, Table, tables
+from pezoo.spec import bare
+
+
+def script(name: str, value: Any) -> str:
+    """A script that sets window.NAME. The value is parsed as JSON, where "__proto__" is a key like
+    any other; in an object literal it is not."""
+    return f"window.{name} = JSON.parse({script_json(script_json(value))});\n"
+
+
+def site_data(found: Sequence[Table], catalog: Catalog) -> dict[str, Any]:
+    """Everything but the runs. Names lead to file names; numbers have six digits."""
+    views = list(_views(found))
+    rows = [row for _, table in views for row in table.rows]
+    encodings = {bare(row.encoding) for row in rows} | set(catalog.encodings)
+    tasks = {table.first.task for table in found} | set(catalog.tasks)
+    names = aliases(rows)
+    data = {
+        "tables": [_table(view, table, catalog) for view, table in views],
+        "overviews": list(_overviews(views, catalog)),
+        "styles": {label: astuple(style) for label, style in styles(rows).items()},
+        "names": names,
+        "legend": legend(rows, names),
+        "encodings": {name: _encoding(name, catalog) for name in encodings},
+        "tasks": {name: _task(name, catalog) for name in tasks},
+        "protocols": _protocols(found),
+    }
+    return _short(data)
+
+
+def runs_data(records: Iterable[Record]) -> list[list[Any]]:
+    """One line per run, in the order that all-runs.js names."""
+    lines = [
+        [
+            r.run, r.protocol, r.task, r.encoding, r.seed, r.status, *unseen_of(r), r.env.device,
+            r.cost.steps_per_second, r.cost.train_seconds,
+            r.provenance.finished[:16].replace("T", " "), bare(r.encoding),
+        ]
+        for r in records
+    ]  # fmt: skip
+    return _short(lines)
+
+
+def unseen_of(record: Record) -> tuple[float | None, str]:
+    """One run's mean over the unseen lengths, or the words that stand instead of it."""
+    if record.status == "failed":
+        return None, "failed"
+    unseen = [s for s in record.scores.last if not s.seen and s.status != "no instance"]
+    if any(score.status != "ok" for score in unseen):
+        return None, "cannot represent"
+    if not unseen:
+        return None, "no unseen length"
+    of_tokens = record.config.track == "encoder"
+    return fmean((score.token if of_tokens else score.exact) or 0.0 for score in unseen), ""
+
+
+def _short(value: Any) -> Any:
+    """The same as plain data, with numbers of six digits."""
+    if isinstance(value, float):
+        return float(f"{value:.6g}")
+    if is_dataclass(value):
+        value = vars(value)
+    if isinstance(value, dict):
+        return {key: _short(item) for key, item in value.items()}
+    return [_short(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+View = dict[str, Any]  # what tells a table of the site from others
+
+
+def _views(found: Sequence[Table]) -> Iterator[tuple[View, Table]]:
+    """The tables, and for one with runs on several devices a table for each of them."""
+    seen = Counter[tuple[str, str, str]]()
+    for table in found:
+        tuning = {PROTOCOL: PROTOCOL, EARLIER: EARLIER}.get(table.policy, table.first.protocol)
+        if table.policy == EARLIER or table.version:
+            tuning += f".{slug(table.version or table.settings_name)}"
+        key = table.base, table.first.task, tuning
+        seen[key] += 1
+        shared = {
+            "id": table.slug,
+            "base": table.base,
+            "policy": table.policy,
+            "tuning": f"{tuning}.{seen[key]}" if seen[key] > 1 else tuning,
+            "name": table.settings_name,
+            "version": table.version,
+            "about": table.about,
+        }
+        devices = sorted({record.env.device for record in table.records})
+        yield shared | {"device": "", "devices": devices}, table
+        for device in devices if len(devices) > 1 else ():
+            for part in tables([r for r in table.records if r.env.device == device]):
+                yield shared | {"device": device, "devices": [device]}, part
+
+
+def _overviews(views: Sequence[tuple[View, Table]], catalog: Catalog) -> Iterator[dict[str, Any]]:
+    """Encodings by tasks, one for every protocol, way of choosing settings, and device."""
+    groups: dict[tuple[str, str], list[tuple[View, Table]]] = defaultdict(list)
+    for view, table in views:
+        groups[view["base"], view["tuning"]].append((view, table))
+    for (base, tuning), own in groups.items():
+        devices = sorted({device for view, _ in own for device in view["devices"]})
+        for device in ["", *devices] if len(devices) > 1 else [""]:
+            some = [table for view, table in own if _is_of(view, device)]
+            lines = overview(some)
+            counts, guesses = counting(some), [guess(table, catalog) for table in some]
+            encoders = bool(some) and some[0].of_encoders
+            yield {
+                "base": base,
+                "tuning": tuning,
+                "device": device,
+                "tasks": [table.first.task for table in some],
+                "heads": heads(some),
+                "counts": sum(counts),
+                "lines": [_line(line) for line in lines],
+                "disclosure": disclosure(some, catalog),
+                "untested": untested(lines),
+                "guess": mean_guess(guesses, counts) if encoders else None,
+            }
+
+
+def _is_of(view: View, device: str) -> bool:
+    """Whether a table shows this device's runs; "" is all of them."""
+    if not device:
+        return not view["device"]
+    return view["device"] == device or (not view["device"] and view["devices"] == [device])
+
+
+def _line(line: Line) -> dict[str, Any]:
+    """What the overview shows beside the rows of the tables."""
+    return {
+        "label": line.label,
+        "mean": line.unseen and line.unseen.mean,
+        "low": line.unseen and line.unseen.low,
+        "high": line.unseen and line.unseen.high,
+        "counted": line.counted,
+        "cost": cost(line),
+        "rank": line.rank,
+        "ranks": line.ranks,
+    }
+
+
+def _table(view: View, table: Table, catalog: Catalog) -> dict[str, Any]:
+    first, cells = table.first, table.rows[0].cells
+    known = catalog.protocols.get(table.base)
+    seeds = known.seeds if known else 0
+    told = guess(table, catalog)
+    return view | {
+        "protocol": first.protocol,
+        "task": first.task,
+        "train": first.train_length,
+        "metric": table.rows[0].metric,
+        "other": table.rows[0].other,
+        "guesses": told.by_length,
+        "guess": told.unseen,
+        "guess_knows": told.knows,
+        "protocol_seeds": seeds,
+        "lengths": [cell.length for cell in cells],
+        "seen": [cell.seen for cell in cells],
+        "log": needs_log(cell.length for cell in cells),
+        "rows": [_row(row, seeds, table, view["base"], catalog) for row in table.rows],
+        "pairs": list(_pairs(table.rows)),
+        "disclosure": disclosure([table], catalog),
+    }
+
+
+def _pairs(rows: Sequence[Row]) -> Iterator[list[Any]]:
+    """The tested pairs of a table: places of both rows in it, then what compare.js names."""
+    places = {row.label: at for at, row in enumerate(rows)}
+    for one in comparisons(rows):
+        if one.difference is not None:
+            own = one.difference
+            numbers = own.mean, own.low, own.high, own.n, one.adjusted, one.sign
+            yield [places[one.first], places[one.second], *numbers]
+
+
+def _row(row: Row, seeds: int, table: Table, base: str, catalog: Catalog) -> dict[str, Any]:
+    """Every field of a row, and what only the pages need."""
+    current = catalog.version(bare(row.spec))
+    known = catalog.protocols.get(base)
+    chosen_on = known.chosen_on(bare(row.encoding), table.first) if known else ()
+    seed_of = {record.run: record.seed for record in table.records}
+    return vars(row) | {
+        "bare": bare(row.encoding),
+        "plain": row.plain,
+        "aside": row.aside,
+        "old": current is not None and str(current) != row.version,
+        "few": len(row.seeds) < seeds and not row.apart,
+        "chosen_here": bare(table.first.task) in chosen_on,
+        "failures": [(seed, reason[:200]) for seed, reason in row.failures],
+        "after": after_the_curve(row.cells),
+        "run_seeds": [seed_of[run] for run in row.runs],
+    }
+
+
+def _encoding(name: str, catalog: Catalog) -> dict[str, str]:
+    parts = catalog.parts(name)
+    return {"page": f"encoding/{slug(name)}.html", "summary": parts[0].summary if parts else ""}
+
+
+def _task(name: str, catalog: Catalog) -> dict[str, str]:
+    known = catalog.tasks.get(bare(name))
+    return {"page": f"task/{slug(name)}.html", "summary": known.summary if known else ""}
+
+
+def _protocols(found: Sequence[Table]) -> dict[str, Any]:
+    """The protocols that have runs; those with more runs first."""
+    runs = Counter(table.base for table in found for _ in table.records)
+    return {name: {"runs": count} for name, count in runs.most_common()}

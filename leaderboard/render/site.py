@@ -1,0 +1,224 @@
+"""The site: files that work from the disk, from any host and in a subfolder, without a server."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import date
+from importlib.resources import files
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from experiment.files import write
+from leaderboard import catalog as known
+from leaderboard.catalog import HOOKS, Catalog
+from leaderboard.escape import script_json
+from leaderboard.papers.pages import figures_of
+from leaderboard.record.read import SITE_RECORDS, SITE_TABLES
+from leaderboard.record.schema import Record
+from leaderboard.render import bibliography, text
+from leaderboard.render.curves import curves
+from leaderboard.render.data import runs_data, script, site_data, unseen_of
+from leaderboard.render.findings import advice, disclosure, marked, untested
+from leaderboard.render.relations import Relations, relation_maps
+from leaderboard.render.styles import shown, styles
+from leaderboard.render.templating import render
+from leaderboard.stats.baseline import guess, mean_guess
+from leaderboard.stats.overview import bare_lines, counting, heads, main_tables, overview, protocols
+from leaderboard.stats.tables import Table, leading
+from pezoo import __version__
+from pezoo.spec import bare
+
+FOLDERS = ("task", "encoding", "run", SITE_RECORDS)  # from these, pages of earlier builds go
+WRITTEN = "files.txt"  # what a build wrote into them, one path per line: nothing else ever goes
+
+
+@dataclass(frozen=True)
+class Built:
+    """When, and from which commit of the code."""
+
+    date: str
+    commit: str | None = None
+
+    @classmethod
+    def now(cls) -> Built:
+        """Today, and the commit where the code is a checkout."""
+        command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"]
+        try:
+            found = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
+            commit = found.stdout.strip()
+        except (OSError, subprocess.SubprocessError):
+            commit = None
+        return cls(date.today().isoformat(), commit)
+
+
+def build(
+    tables: Sequence[Table],
+    records: Sequence[Record],
+    out: Path,
+    refused: int = 0,
+    catalog: Catalog | None = None,
+    source: str | None = None,
+    built: Built | None = None,
+    relations: Relations | None = None,
+) -> list[Path]:
+    """Write the site into `out` and return the paths written, index.html first.
+
+    `refused` is how many files were no valid record; the overview says so. `source` is the address
+    that shows the repository's files, as in https://host/owner/pezoo/blob/main. `relations` gives
+    what pages of encodings draw; None: they draw nothing. Pages that an earlier build wrote and
+    this one does not are deleted.
+    Errors: ValueError where `out` has files but is no built site, or where folders are links.
+    """
+    _claim(out)
+    catalog = catalog or known.read()
+    data = site_data(tables, catalog)
+    newest = max((record.finished for record in records), default=None)
+    common = {
+        "refused": refused,
+        "records": len(records),
+        "source": source,
+        "data": data,
+        "built": built,
+        "newest": newest and newest.date().isoformat(),
+        "version": __version__,
+    }
+    written = [
+        write(out / name, content)
+        for part in (
+            _pages(tables, records, catalog, common, relations or (lambda _: None)),
+            _shared(tables, records, data),
+            _assets(),
+        )
+        for name, content in part
+    ]
+    _forget(out, set(written))
+    return written
+
+
+def _pages(
+    tables: Sequence[Table],
+    records: Sequence[Record],
+    catalog: Catalog,
+    common: dict[str, Any],
+    relations: Relations,
+) -> Iterator[tuple[str, str]]:
+    data = common["data"]
+    top, below = common | {"root": ""}, common | {"root": "../"}
+    main = main_tables(tables)
+    lines = overview(main)
+    rest = [table for table in leading(tables) if table.of_encoders and table not in main]
+    parts = [main] if main else []
+    parts += [list(some) for _, some in groupby(rest, key=lambda table: table.base)]
+    shown_ = [_overview(some, data["names"], catalog) for some in parts]
+    yield "index.html", render("index.html", main=main, overviews=shown_, **top)
+    yield (
+        "which.html",
+        render("which.html", **advice(lines, main, _others(tables, main), catalog), **top),
+    )
+    for name in ("compare.html", "cost.html", "runs.html"):
+        yield name, render(name, **top)
+    method = {"protocols": catalog.protocols.values(), "bibtex": bibliography.pezoo(__version__)}
+    yield "method.html", render("method.html", **method, **top)
+    rows = [row for table in tables for row in table.rows]
+    look, order = styles(rows), protocols(tables)
+    figures = figures_of(records, catalog)
+    yield from ((f"pictures/{one.file}", one.svg) for one in figures)
+    for name, facts in data["tasks"].items():
+        task, own = catalog.tasks.get(bare(name)), [t for t in tables if t.first.task == name]
+        own.sort(key=lambda table: order.index(table.base))
+        drawn = [
+            (one.title, shown(one.rows), look, "test length", data["names"]) for one in own[:1]
+        ]
+        picture = "".join(curves(*one, inline=True) for one in drawn)
+        more = {"picture": picture, "figures": [one for one in figures if name in one.tasks]}
+        more["current"] = catalog.task_version(name)
+        yield facts["page"], render("task.html", name=name, known=task, tables=own, **more, **below)
+    for name, facts in data["encodings"].items():
+        parts = catalog.parts(name)
+        phi = [(part, relations(part.name)) for part in parts]
+        maps = {part.name: (relation_maps(r, part.name), r.words) for part, r in phi if r}
+        more = {"parts": parts, "hooks": HOOKS, "relations": maps}
+        yield facts["page"], render("encoding.html", name=name, **more, **below)
+    for record in records:
+        page = render("run.html", record=record, unseen=unseen_of(record), **below)
+        yield f"run/{record.run}.html", page
+
+
+def _overview(tables: Sequence[Table], names: dict[str, str], catalog: Catalog) -> dict[str, Any]:
+    """What the front page says of a protocol before its scripts run, and without them."""
+    lines, counts = overview(tables), counting(tables)
+    bare_ = bare_lines(lines)
+    guesses = [guess(table, catalog) for table in tables]
+    return {
+        "tables": tables,
+        "lines": bare_,
+        "heads": heads(tables),
+        "counts": sum(counts),
+        "seeds": text.seeds_of(bare_) if bare_ else [],
+        "names": marked(names, tables, catalog),
+        "disclosure": disclosure(tables, catalog),
+        "untested": untested(lines),
+        "guesses": [told.unseen for told in guesses] if tables[0].of_encoders else None,
+        "guess": mean_guess(guesses, counts),
+    }
+
+
+def _others(tables: Sequence[Table], main: Sequence[Table]) -> list[Table]:
+    """The leading tables of the other protocols, in the order that pages show these."""
+    order = protocols(tables)
+    own = [table for table in leading(tables) if table not in main]
+    return sorted(own, key=lambda table: order.index(table.base))
+
+
+def _shared(
+    tables: Sequence[Table], records: Sequence[Record], data: dict[str, Any]
+) -> Iterator[tuple[str, str | bytes]]:
+    rows = [row for table in tables for row in table.rows]
+    look = styles(rows)
+    yield "data.js", script("DATA", data)
+    yield "runs.js", script("RUNS", runs_data(records))
+    yield SITE_TABLES, script_json(data["tables"]) + "\n"
+    yield "leaderboard.csv", text.rows_as_csv(rows)
+    yield "runs.csv", text.runs_as_csv(records)
+    for table in tables:
+        drawn = shown(table.rows)
+        yield f"pictures/{table.slug}.svg", curves(table.title, drawn, look, names=data["names"])
+    for record in records:
+        as_json = record.model_dump_json(by_alias=True, indent=1)
+        yield f"{SITE_RECORDS}/{record.run}.json", as_json + "\n"
+
+
+def _assets() -> Iterator[tuple[str, bytes]]:
+    for item in (files("leaderboard.render") / "static").iterdir():
+        if item.is_file():
+            yield f"static/{item.name}", item.read_bytes()
+
+
+def _claim(out: Path) -> None:
+    """Mark a new folder as a site before the first page. Errors: ValueError for one of others."""
+    for folder in (out, *(out / name for name in (*FOLDERS, "pictures", "static"))):
+        if folder.is_symlink():
+            raise ValueError(f"{folder} is a link: expected a folder of the site's own")
+    marker = out / SITE_TABLES
+    if not marker.is_file():
+        if out.is_dir() and any(out.iterdir()):
+            raise ValueError(
+                f"{out} has files, but none is {SITE_TABLES}, so it is no built site: "
+                f"expected one, an empty folder or a new name"
+            )
+        write(marker, "[]\n")
+
+
+def _forget(out: Path, written: set[Path]) -> None:
+    """Delete pages of runs, tasks and encodings that earlier builds wrote and this one did not."""
+    now = {f"{path.parent.name}/{path.name}" for path in written if path.parent.name in FOLDERS}
+    listed = out / WRITTEN
+    before = listed.read_text("utf-8", errors="replace").splitlines() if listed.is_file() else []
+    for line in {*before} - now:
+        folder, _, name = line.partition("/")
+        if folder in FOLDERS and Path(name).name == name and (out / line).is_file():
+            (out / line).unlink()
+    write(listed, "".join(f"{line}\n" for line in sorted(now)))

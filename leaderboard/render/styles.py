@@ -1,0 +1,96 @@
+"""How a row is drawn: the same colour, dash and marker for an encoding in every picture."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from hashlib import sha256
+from importlib.resources import files
+
+from leaderboard.stats.rows import Cell, Points, Row
+from pezoo.spec import bare
+
+# Dark enough on a white page, light enough on a black one, and no grey, which is the axes'.
+COLOURS = (
+    "#1f78c1", "#d9541e", "#12925f", "#9a5fc0", "#c28a00",
+    "#d6457e", "#1d9bb3", "#7d8b00", "#a0652f", "#c23b3b",
+)  # fmt: skip
+DASHES = ("solid", "dash", "dashdot")
+MARKERS = ("circle", "square", "diamond", "triangle-up", "triangle-down")
+MOST = 8  # curves in one picture
+
+
+@dataclass(frozen=True)
+class Style:
+    """Names as the drawings spell them."""
+
+    colour: str
+    dash: str
+    marker: str
+
+
+def styles(rows: Iterable[Row] | Iterable[Points]) -> dict[str, Style]:
+    """One style per label.
+
+    A row's follows from its encoding's name alone, whatever else is drawn: the place in
+    colours.txt, or the name's hash. Options keep the colour; a mode, and seeds apart, are dotted
+    with a cross. Curves that are no rows differ by their order, unless their labels are names of
+    colours.txt.
+    """
+    found = list(rows)
+    points = sorted({one.label for one in found if isinstance(one, Points)})
+    own = {label: at for at, label in enumerate(points)}
+    places = _order() if own.keys() <= _order().keys() else own
+    return {one.label: _of(one) for one in found if isinstance(one, Row)} | {
+        label: _style(places[label]) for label in points
+    }
+
+
+def shown(rows: Iterable[Row]) -> list[Row]:
+    """The rows that a picture has by default: the best without custom options, of one mode, of
+    the seeds that count."""
+    plain = [row for row in rows if not row.aside and any(cell.main for cell in row.cells)]
+    return ([row for row in plain if not row.custom] or plain)[:MOST]
+
+
+def _of(row: Row) -> Style:
+    name = bare(row.encoding)
+    order = _order()
+    own = _style(order[name] if name in order else _digest(name))
+    if row.encoding != name:
+        dash, marker = divmod(_digest(row.plain), len(MARKERS))
+        own = replace(own, dash=DASHES[1 + dash % 2], marker=MARKERS[marker])
+    return replace(own, dash="dot", marker="cross") if row.aside else own
+
+
+def _style(at: int) -> Style:
+    more = at // len(COLOURS)
+    dash, marker = DASHES[more % len(DASHES)], MARKERS[(at + more) % len(MARKERS)]
+    return Style(COLOURS[at % len(COLOURS)], dash, marker)
+
+
+def _digest(text: str) -> int:
+    return int(sha256(text.encode()).hexdigest()[:6], 16)
+
+
+@lru_cache(1)
+def _order() -> dict[str, int]:
+    """The encodings' places. A new one is appended, so that no other changes its colour."""
+    text = (files("leaderboard.render") / "colours.txt").read_text(encoding="utf-8")
+    return {name: at for at, name in enumerate(text.split())}
+
+
+def needs_log(lengths: Iterable[int]) -> bool:
+    """Whether lengths spread so far that a logarithmic axis shows them better."""
+    positive = [length for length in lengths if length > 0]
+    return bool(positive) and max(positive) >= 8 * min(positive)
+
+
+def after_the_curve(cells: Iterable[Cell]) -> str:
+    """What a curve cannot show, as in " (cannot represent from 15)"; "" where it shows all."""
+    for cell in cells:
+        if cell.status not in ("ok", "no instance"):
+            where = "" if cell.status == "failed" else f" from {cell.length}"
+            return f" ({cell.status}{where})"
+    return ""

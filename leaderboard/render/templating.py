@@ -1,0 +1,120 @@
+"""The templates in templates/, filled in. HTML and SVG escape every text; Markdown needs `|md`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import fields
+from functools import lru_cache, partial
+from importlib.resources import files
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
+from markupsafe import Markup, escape
+
+from experiment.config import RunConfig
+from experiment.files import slug
+from leaderboard.escape import command_text, markdown_text, script_json
+from leaderboard.record.scores import Score
+from leaderboard.record.tuning import values_text
+from leaderboard.render import text
+from leaderboard.render.bibliography import cited
+from leaderboard.render.prose import prose
+from leaderboard.stats.ranks import matrix, tested, verdicts
+from leaderboard.stats.tables import flat
+from pezoo.spec import bare
+
+ABOUT = (
+    "Identical Transformers that differ in nothing but the positional encoding: how far beyond the "
+    "training length each one reaches, how reliably, and at what cost."
+)
+
+
+def lines_of(name: str) -> list[str]:
+    """The lines of a text in templates/."""
+    return (
+        (files("leaderboard.render") / "templates" / name).read_text(encoding="utf-8").splitlines()
+    )
+
+
+def known(part: Any) -> list[tuple[str, str]]:
+    """What a part of a record has a value for, by name."""
+    values = {field.name: getattr(part, field.name) for field in fields(part)}
+    return list(flat("", {name: value for name, value in values.items() if value is not None}))
+
+
+def settings(config: RunConfig) -> list[tuple[str, str]]:
+    """Every setting of a run, as ("train.steps", "1500")."""
+    return sorted(flat("", config.model_dump(mode="json")))
+
+
+def pairs(items: Iterable[tuple[str, Any]]) -> Markup:
+    """Rows of a table of names and values."""
+    return Markup("".join(_pair(name, str(value)) for name, value in items))
+
+
+@lru_cache(10_000)  # settings and machines are those of thousands of runs
+def _pair(name: str, value: str) -> str:
+    return f'<tr><th scope="row">{escape(name)}</th><td>{escape(value)}</td></tr>\n'
+
+
+def score_rows(scores: Iterable[Score], train_length: int) -> Markup:
+    """Rows of a run's table of scores. Of what they hold, a note alone can be any text."""
+    return Markup("".join(_score_row(score, train_length) for score in scores))
+
+
+def _score_row(score: Score, train_length: int) -> str:
+    times = text.times(score.length / train_length) + " (trained)" * score.seen
+    row = f'<tr><th scope="row">{score.length}</th><td>{times}</td>'
+    if score.count is None or score.correct is None:
+        note = f": {escape(score.note)}" if score.note else ""
+        return f'{row}<td class="words" colspan="6">{score.status}{note}</td></tr>\n'
+    cells = text.percent(score.exact), text.wilson_text(score.correct, score.count), score.correct
+    cells += score.count, text.percent(score.token), score.method
+    return f"{row}<td>{'</td><td>'.join(map(str, cells))}</td></tr>\n"
+
+
+_TEMPLATES = Environment(
+    loader=PackageLoader("leaderboard.render"),
+    autoescape=select_autoescape(("html", "svg")),
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    auto_reload=False,
+)
+_TEMPLATES.globals |= {
+    "flat": flat,
+    "lines_of": lines_of,
+    "matrix": matrix,
+    "tested": tested,
+    "verdicts": verdicts,
+    "ABOUT": ABOUT,
+}
+_TEMPLATES.filters |= {
+    "bare": bare,
+    "cited": cited,
+    "command": command_text,
+    "json": script_json,
+    "known": known,
+    "notes": text.notes_text,
+    "md": markdown_text,
+    "pairs": pairs,
+    "percent": text.percent,
+    "prose": prose,
+    "fewer": text.fewer,
+    "px": "{:.1f}".format,
+    "rank": text.rank_text,
+    "reach": text.reach_text,
+    "rows_as_markdown": text.rows_as_markdown,
+    "score_rows": score_rows,
+    "settings": settings,
+    "slug": slug,
+    "span": text.span_text,
+    "times": text.times,
+    "unseen": partial(text.unseen_text, intervals=False),
+    "values": values_text,
+}
+
+
+def render(template: str, **context: Any) -> str:
+    """The text of one page or picture. Errors: UndefinedError for a name without a value."""
+    return _TEMPLATES.get_template(template).render(context)

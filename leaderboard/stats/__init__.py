@@ -1,0 +1,1 @@
+"""Records in, rows and tables out: means, intervals, tests and ranks."""

@@ -1,0 +1,134 @@
+"""Records as one tidy pandas DataFrame, for analyses of one's own."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from dataclasses import asdict
+from datetime import UTC
+from pathlib import Path
+from typing import Any, get_args
+
+import pandas as pd
+
+from leaderboard.record.read import RECORDS, load
+from leaderboard.record.schema import Record
+from leaderboard.record.scores import Checkpoint
+from leaderboard.stats.intervals import wilson
+from leaderboard.stats.tables import kernels_of
+from pezoo.spec import bare, choice
+
+_COLUMNS = (
+    ("string", "run protocol task settings encoding label spec mode checkpoint"),
+    ("Int64", "encoding_version task_version seed train_length steps length"),
+    ("boolean", "seen"),
+    ("string", "status"),
+    ("float64", "exact wilson_low wilson_high"),
+    ("Int64", "correct count"),
+    ("float64", "token chance"),
+    ("string", "method note"),
+    ("Int64", "parameters encoding_parameters"),
+    ("float64", "train_seconds cpu_seconds eval_seconds steps_per_second peak_memory_mb"),
+    ("Int64", "stacked"),
+    ("string", "commit"),
+    ("boolean", "dirty"),
+    ("string", "device cpu torch attention kernels"),
+    ("Int64", "threads"),
+    ("boolean", "tuning_run"),
+    ("datetime64[ns, UTC]", "finished"),
+)
+COLUMNS = {name: dtype for dtype, names in _COLUMNS for name in names.split()}
+
+
+def frame(*paths: Path | str, checkpoint: str = "last") -> pd.DataFrame:
+    """The scores of the records in `paths`, one row per run, evaluation mode and test length.
+
+    `paths` are files, folders of records and folders of runs; by default the committed records.
+    `checkpoint` is "last", "best" (the one chosen on validation data), or one of those that
+    select on what they report (`leaderboard.record.scores.Scores`). Missing texts, integers and
+    booleans are `pd.NA`, missing numbers NaN.
+
+    >>> scores = frame().query("protocol == 'quick' and task == 'copy' and mode == ''")
+    >>> float(scores.groupby(["label", "length"]).exact.mean()["prism", 10])
+    1.0
+
+    What was run; runs may be compared where protocol, task and settings are equal:
+
+    - run: its id, 16 hexadecimal digits
+    - protocol, task, task_version; settings: a hash of all settings that the runs of a table share
+    - encoding, label, spec: without options, as typed, and with every option; encoding_version
+    - mode: the evaluation mode, "" for the one used in training; checkpoint; seed
+    - train_length: the longest length in training; steps: training steps
+
+    What came out, shares from 0 to 1:
+
+    - length, in the task's own unit; seen: whether it lies within the training lengths
+    - status: only "ok" has numbers; else "cannot represent", "no instance", or "failed", where
+      a run that failed has one row without a length; note: why
+    - exact: share of whole answers that are right; correct of count answers
+    - wilson_low, wilson_high: 95 % interval of exact over test examples, not over seeds
+    - token: share of tokens that are right; chance: that share for a guess without the prompt
+    - method: "teacher-forced" or "decoded"
+
+    What it took, and on what:
+
+    - parameters: of the model; encoding_parameters: those of the encoding among them
+    - train_seconds, eval_seconds: by the clock; cpu_seconds: of training, over all threads;
+      steps_per_second: of training by the clock; peak_memory_mb: megabytes
+    - stacked: how many runs trained as one model; the seconds are this run's share
+    - commit, dirty: the code, and whether it had changes that the commit does not hold
+    - device, cpu, torch, threads; attention: the back end chosen; kernels: the back end of every
+      operation that the record names, as in "layer: torch, histogram_scan: numba"
+    - tuning_run: the run served to choose settings; no table has it
+    - finished: time, UTC
+
+    Errors: ValueError for another checkpoint, FileNotFoundError for a path that does not exist.
+    Warns of every file that is no valid record, and leaves it out.
+    """
+    choice("checkpoint", checkpoint, get_args(Checkpoint))
+    for path in paths:
+        if not Path(path).exists():
+            raise FileNotFoundError(f"no such file or folder: {path}")
+    records, problems = load(paths or [RECORDS])
+    for problem in problems:
+        warnings.warn(f"left out: {problem}", stacklevel=2)
+    rows = [row for record in records for row in _rows(record, checkpoint)]
+    return pd.DataFrame(rows, columns=list(COLUMNS)).astype(COLUMNS)
+
+
+def _rows(record: Record, checkpoint: str) -> Iterator[dict[str, Any]]:
+    run = _run(record) | {"checkpoint": checkpoint}
+    if record.status == "failed":
+        yield run | {"mode": "", "status": "failed", "note": record.reason}
+        return
+    for mode, scores in record.by_mode.items():
+        for score in getattr(scores, checkpoint):
+            row = run | {"mode": mode} | asdict(score)
+            if score.status == "ok":
+                row["wilson_low"], row["wilson_high"] = wilson(score.correct, score.count)
+            yield row
+
+
+def _run(record: Record) -> dict[str, Any]:
+    """What all rows of a run share; `DataFrame` drops what is no column."""
+    settings = record.config
+    return {
+        **asdict(record.cost),
+        **asdict(record.env),
+        "run": record.run,
+        "protocol": record.protocol,
+        "task": record.task,
+        "task_version": settings.task_version,
+        "settings": record.shared_hash,
+        "encoding": bare(record.encoding),
+        "label": record.encoding,
+        "spec": settings.encoding,
+        "encoding_version": settings.encoding_version,
+        "seed": record.seed,
+        "train_length": record.train_length,
+        "steps": settings.train.steps,
+        "chance": record.chance,
+        "kernels": ", ".join(f"{name}: {back_end}" for name, back_end in kernels_of(record)),
+        "tuning_run": record.for_tuning,
+        "finished": record.finished.astimezone(UTC),
+    }

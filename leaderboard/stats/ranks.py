@@ -1,0 +1,151 @@
+"""Places within one table, and what the paired tests say about them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import combinations
+from typing import TYPE_CHECKING, TypeVar
+
+from leaderboard.stats.comparisons import SAME, Comparison, Scores, compare
+from leaderboard.stats.rows import Line, Row
+
+if TYPE_CHECKING:
+    Placed = TypeVar("Placed", Row, Line)
+
+Signs = Mapping[tuple[str, str], int]  # 1 where the first label is better, -1 the second, else 0
+BETTER, WORSE, ALIKE, UNKNOWN = "better", "worse", "not told apart", "not compared"
+
+
+def ranked(rows: Sequence[Placed]) -> list[Placed]:
+    """The rows, best first, with their places.
+
+    A place counts the rows with a higher mean. The range of places counts only those that a paired
+    t test with Holm's correction distinguishes from it, and holds the place; None where no pair was
+    tested. A row with custom options counts for no other row's place; its own is the place that it
+    would have. A mode, and seeds apart, have no place, and follow their encoding's row.
+    """
+    found = _signs(comparisons(rows))
+    rivals = [row for row in _scored(rows) if row.competes]
+    tested = any((a.label, b.label) in found for a, b in combinations(rivals, 2))
+
+    def placed(row: Placed) -> Placed:
+        if row.unseen is None or row.aside:
+            return row
+        others = [rival for rival in rivals if rival.label != row.label]
+        signs = [found.get((row.label, rival.label)) for rival in others]
+        rank = 1 + sum(_mean(rival) > _mean(row) for rival in others)
+        if not (any(sign is not None for sign in signs) if row.custom else tested):
+            return replace(row, rank=rank)
+        first, last = 1 + signs.count(-1), 1 + len(others) - signs.count(1)
+        return replace(row, rank=rank, ranks=(min(first, rank), max(last, rank)))
+
+    best = sorted(map(placed, rows), key=lambda row: (-_mean(row), -(row.reach or 0), row.label))
+    first = {row.plain: at for at, row in reversed([*enumerate(best)]) if not row.aside}
+    return sorted(best, key=lambda row: (first.get(row.plain, len(best)), bool(row.aside)))
+
+
+def comparisons(rows: Sequence[Row] | Sequence[Line]) -> list[Comparison]:
+    """Every pair of rows that have a number, corrected for the number of pairs.
+
+    A row with custom options, of another evaluation mode, or of seeds apart changes no other row's
+    result: its pairs are corrected as if it were the only such row in the table.
+    """
+    scores = {row.label: Scores(dict(row.by_seed), row.step) for row in _scored(rows)}
+    apart = [row.label for row in _scored(rows) if not row.competes]
+    plain = {label: own for label, own in scores.items() if label not in set(apart)}
+    found = compare(plain)
+    for label in apart:
+        found += [one for one in compare({label: scores[label], **plain}) if one.first == label]
+    return found
+
+
+def matrix(rows: Sequence[Row]) -> list[tuple[Row, list[str]]]:
+    """Every row that is compared, with what it is against each of them: BETTER, WORSE, ALIKE or
+    UNKNOWN, and "" for itself. Modes and seeds apart are left out."""
+    shown = [row for row in _scored(rows) if not row.aside]
+    found = {}
+    for one in comparisons(shown):
+        if one.adjusted is not None:
+            words = {1: (BETTER, WORSE), -1: (WORSE, BETTER), 0: (ALIKE, ALIKE)}
+            found[one.first, one.second], found[one.second, one.first] = words[one.sign]
+
+    def against(row: Row, other: Row) -> str:
+        return "" if row is other else found.get((row.label, other.label), UNKNOWN)
+
+    return [(row, [against(row, other) for other in shown]) for row in shown]
+
+
+def tested(found: Sequence[tuple[Row, list[str]]]) -> bool:
+    """Whether a test says anything about any pair of this matrix."""
+    return any(words not in ("", UNKNOWN) for _, against in found for words in against)
+
+
+def verdicts(rows: Sequence[Row]) -> list[str]:
+    """The comparisons in words: which test, what it found, and what was not compared."""
+    rows = [row for row in rows if not row.aside]
+    found = [one for one in comparisons(rows) if one.p is not None]
+    if not found:
+        return [f"No comparison: {_obstacle(rows)}"]
+    scored = _scored(rows)
+    signs = _signs(found)
+    test = f"Paired t tests over shared seeds, 5 % level, Holm's correction {_pairs(scored, found)}"
+    lines = [f"{test}:", *_lines(scored, signs)]
+    if not any(one.sign for one in found):
+        lines = [f"{test}: no two are distinguishable"]
+    elif not all(one.sign for one in found):
+        lines.append(f"All other pairs that share two seeds: {SAME}")
+    compared = {label for pair in signs for label in pair}
+    if alone := [row.label for row in scored if row.label not in compared]:
+        lines.append(f"Not compared, with fewer than two shared seeds: {', '.join(alone)}")
+    if sum(row.custom for row in scored) > 1:
+        lines.append("Encodings with custom options are not compared with each other")
+    return lines
+
+
+def _pairs(scored: Sequence[Row], found: Sequence[Comparison]) -> str:
+    """The pairs that Holm's correction is over."""
+    custom = {row.label for row in scored if row.custom}
+    plain = sum(not {one.first, one.second} & custom for one in found)
+    if not plain:
+        return "over the pairs of each encoding with custom options"
+    words = f"over {plain} pair{'s' * (plain > 1)}"
+    if plain < len(found):
+        words += "; an encoding with custom options adds its own pairs to its own tests alone"
+    return words
+
+
+def _lines(scored: Sequence[Row], signs: Signs) -> Iterator[str]:
+    """The rows that are better than some."""
+    for row in scored:
+        worse = [other.label for other in scored if signs.get((row.label, other.label)) == 1]
+        if worse:
+            yield f"{row.label}: better than {', '.join(worse)}"
+
+
+def _obstacle(rows: Sequence[Row]) -> str:
+    """Why no two of the rows were compared."""
+    scored = _scored(rows)
+    if len(rows) == 1:
+        return "there is only one encoding"
+    if len(scored) < 2:
+        name = f"only {scored[0].label}" if scored else "no encoding"
+        return f"{name} has a score at unseen lengths"
+    if any(len(dict(a.by_seed).keys() & dict(b.by_seed)) > 1 for a, b in combinations(scored, 2)):
+        return "those that share two seeds all have custom options"
+    return "no two encodings share two seeds"
+
+
+def _signs(found: Sequence[Comparison]) -> Signs:
+    """Of the pairs that were tested, both ways round."""
+    there = {(one.first, one.second): one.sign for one in found if one.p is not None}
+    return there | {(second, first): -sign for (first, second), sign in there.items()}
+
+
+def _scored(rows: Sequence[Placed]) -> list[Placed]:
+    return [row for row in rows if row.unseen is not None]
+
+
+def _mean(row: Row | Line) -> float:
+    """Rounded, so that equal scores share a place."""
+    return round(row.unseen.mean, 9) if row.unseen else -1.0

@@ -1,0 +1,171 @@
+"""The parts of a table: a row per encoding, a cell per length."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from leaderboard.stats.intervals import Stat
+
+EXACT, TOKENS = "exact match", "token accuracy"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """One encoding at one length, over its seeds.
+
+    `status` is "ok", or words to show instead of a number: "cannot represent", "no instance",
+    "not tested", "failed".
+    """
+
+    length: int
+    seen: bool  # in training
+    status: str = "ok"
+    main: Stat | None = None  # of the row's metric
+    median: float | None = None
+    beside: float | None = None  # the mean of its other measure
+    seeds: tuple[tuple[int, float], ...] = ()  # (seed, the metric)
+    correct: int = 0  # whole answers, over all seeds
+    count: int = 0
+    ends: float | None = None  # the share of the scored tokens that end an answer
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One encoding in one table.
+
+    `reach` is the largest length, as a multiple of the training length, up to which the mean
+    metric is at least 0.9 at every tested length; 0 where that is not even the training
+    length; None where no run is done. `reach_open`: every tested length passed, so the true reach
+    may be larger.
+    """
+
+    protocol: str
+    task: str
+    settings: str  # a hash; equal only where runs may be compared
+    track: str = "decoder"
+    encoding: str  # as typed
+    spec: str  # with all options
+    version: str
+    label: str = ""  # the shortest text that tells this row from the others in its table
+    mode: str = ""  # the evaluation mode, where it is not the one of training
+    apart: str = ""  # as "seeds 40-44": seeds that few encodings of the table have
+    custom: bool = False  # options were typed with the name: it was tuned by hand
+    train_length: int
+    cells: tuple[Cell, ...]
+    unseen: Stat | None  # the metric over the lengths beyond training
+    unseen_note: str | None  # why there is no such mean
+    unseen_beside: float | None
+    by_seed: tuple[tuple[int, float], ...]  # each seed's mean over the unseen lengths
+    step: float  # what one more right answer adds to such a mean, at most
+    rank: int | None = None  # by `unseen`
+    ranks: tuple[int, int] | None = None  # first and last place that the tests leave possible
+    reach: float | None
+    reach_open: bool
+    trained: float | None  # exact match over all training lengths, at the last step
+    steps_per_second: float | None
+    cpu_seconds: float | None
+    peak_memory_mb: float | None
+    parameters: int | None
+    encoding_parameters: int | None
+    seeds: tuple[int, ...]  # of the runs that are done
+    failures: tuple[tuple[int, str], ...]  # (seed, reason)
+    runs: tuple[str, ...]
+    notes: tuple[str, ...]
+    decoded: bool = False  # scored by decoding token by token
+    tried: tuple[str, ...] = ()  # in a table of tuned encodings: the settings to choose from
+    chosen: str = ""
+    tuning_seconds: float | None = None  # CPU-seconds of the sweep
+
+    @property
+    def aside(self) -> str:
+        """What tells it from its encoding's ranked row: the mode, the seeds; "" for that row."""
+        return ", ".join(words for words in (self.mode, self.apart) if words)
+
+    @property
+    def competes(self) -> bool:
+        """Whether it may hold a place: without typed options, in the mode and seeds that rank."""
+        return not self.custom and not self.aside
+
+    @property
+    def plain(self) -> str:
+        """The label of its encoding's ranked row."""
+        return self.label.removesuffix(f" ({self.aside})")
+
+    @property
+    def metric(self) -> str:
+        """What is compared: whole answers of decoders, the tokens of encoders."""
+        return TOKENS if self.track == "encoder" else EXACT
+
+    @property
+    def other(self) -> str:
+        """The measure beside it."""
+        return EXACT if self.track == "encoder" else TOKENS
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """One encoding over the tasks of one protocol, in the order of `leaderboard.stats.overview`.
+
+    `unseen` is the mean over the tasks that count, None unless each of them has a number.
+    """
+
+    label: str
+    rows: tuple[Row | None, ...]  # by task; None: not run
+    counts: tuple[bool, ...]  # by task: whether it enters the mean
+    unseen: Stat | None
+    by_seed: tuple[tuple[int, float], ...]  # of the seeds that all of these tasks have
+    step: float
+    rank: int | None = None
+    ranks: tuple[int, int] | None = None
+
+    @property
+    def own(self) -> tuple[Row, ...]:
+        """The tasks that were run."""
+        return tuple(row for row in self.rows if row is not None)
+
+    @property
+    def custom(self) -> bool:
+        return self.own[0].custom
+
+    @property
+    def aside(self) -> str:
+        return self.own[0].aside
+
+    @property
+    def competes(self) -> bool:
+        return self.own[0].competes
+
+    @property
+    def encoding(self) -> str:
+        return self.own[0].encoding
+
+    @property
+    def plain(self) -> str:
+        return self.label.removesuffix(f" ({self.aside})")
+
+    @property
+    def main(self) -> tuple[Row, ...]:
+        """The tasks that were run, of those that count."""
+        both = zip(self.rows, self.counts, strict=True)
+        return tuple(row for row, counts in both if counts and row is not None)
+
+    @property
+    def counted(self) -> int:
+        """How many of the tasks that count have a number."""
+        return sum(row.unseen is not None for row in self.main)
+
+    @property
+    def reach(self) -> float | None:
+        """The largest over the tasks."""
+        return max((row.reach for row in self.own if row.reach is not None), default=None)
+
+
+@dataclass(frozen=True)
+class Points:
+    """A curve that is no row of a table. Where the axis is another, `length` is its number."""
+
+    label: str
+    cells: tuple[Cell, ...]
+    metric: str
+    train_length: int | None  # None: no place on the axis
+    mode: str = ""

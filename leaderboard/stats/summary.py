@@ -1,0 +1,275 @@
+"""Many runs in, one row per encoding out. The pages and the command line use the same numbers.
+
+Runs are compared only within one table: same protocol, same task and the same settings in
+everything but seed and encoding. Another evaluation mode of the same weights is a row of its own.
+A seed counts in a table when at least half of its encodings without typed options have a done run
+of it; such an encoding's runs of other seeds are a row of their own, without a rank.
+Three rules keep words from turning into numbers:
+- a length that any seed cannot represent is the words "cannot represent", never 0;
+- the mean over unseen lengths is None, with the reason, unless every unseen length has a number;
+- a failed run counts as failed and enters no mean.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import groupby, takewhile
+from statistics import fmean, median
+from typing import Any
+
+from experiment.seeds import spans
+from leaderboard.record.schema import Record
+from leaderboard.record.scores import Score
+from leaderboard.record.tuning import values_text
+from leaderboard.stats.intervals import over_seeds
+from leaderboard.stats.ranks import ranked
+from leaderboard.stats.rows import Cell, Row
+from pezoo.spec import bare
+
+PASS = 0.9  # the mean that counts as solving a length
+
+
+def table_key(record: Record) -> tuple[str, str, str]:
+    """Records with equal keys belong into one table."""
+    return record.protocol, record.task, record.shared_hash
+
+
+def summarise(records: Iterable[Record]) -> list[Row]:
+    """One row per table, encoding and evaluation mode, best first; scores of the last step.
+
+    Seeds that do not count make one more.
+    """
+    runs = sorted(records, key=lambda r: (*_row_key(r), r.seed, r.finished, r.run))
+    rows: list[Row] = []
+    for _, table in groupby(runs, key=table_key):
+        own = list(table)
+        every = [score for run in own for both in run.by_mode.values() for score in both.last]
+        lengths = sorted({(score.length, score.seen) for score in every})
+        made = [
+            _row([run for run in same if mode in run.by_mode], mode, lengths, apart)
+            for same, apart in _groups(own)
+            for mode in sorted({mode for run in same for mode in run.by_mode})
+        ]
+        rows += ranked(_labelled(made))
+    return rows
+
+
+def _typed(record: Record) -> bool:
+    """Whether options were typed with the name."""
+    return bare(record.encoding) != record.encoding
+
+
+def _groups(runs: Sequence[Record]) -> Iterator[tuple[list[Record], bool]]:
+    """The runs of each row of a table, and whether these are seeds that do not count.
+
+    Where none of such seeds is done, the row that counts tells that they failed.
+    """
+    counting = _counting(runs)
+    for _, group in groupby(runs, key=_row_key):
+        same = list(group)
+        others = {run.seed for run in same if not _typed(run)} - counting
+        if not any(run.status == "done" for run in same if run.seed in others):
+            others = set()
+        for apart in (False, True):
+            if some := [run for run in same if (run.seed in others) is apart]:
+                yield some, apart
+
+
+def _counting(runs: Sequence[Record]) -> set[int]:
+    """The seeds that count in one table; where no seed is common enough, all of them."""
+    done: dict[tuple[str, ...], set[int]] = defaultdict(set)
+    for run in runs:
+        if run.status == "done" and not _typed(run):
+            done[_row_key(run)].add(run.seed)
+    times = Counter(seed for seeds in done.values() for seed in seeds)
+    return {seed for seed, n in times.items() if 2 * n >= len(done)} or {run.seed for run in runs}
+
+
+def _row_key(record: Record) -> tuple[str, ...]:
+    settings = record.config
+    return *table_key(record), settings.encoding, str(settings.encoding_version)
+
+
+def _labelled(rows: list[Row]) -> list[Row]:
+    """The short name where it says which row is meant; else the options, else the version too."""
+
+    def label(row: Row) -> str:
+        like = [other for other in rows if (other.mode, other.encoding) == (row.mode, row.encoding)]
+        same = {(other.spec, other.version) for other in like}  # seeds apart are not told by it
+        name = row.encoding
+        if len(same) > 1:
+            several = sum(spec == row.spec for spec, _ in same) > 1
+            name = f"{row.spec} (version {row.version})" if several else row.spec
+        return f"{name} ({row.aside})" if row.aside else name
+
+    return [replace(row, label=label(row)) for row in rows]
+
+
+def _row(
+    runs: Sequence[Record], mode: str, lengths: Iterable[tuple[int, bool]], apart: bool
+) -> Row:
+    """The row of runs that differ in the seed alone."""
+    first, notes = runs[0], []
+    protocol, task, settings, spec, version = _row_key(first)
+    done = {run.seed: run for run in runs if run.status == "done"}  # the newest of each seed
+    if extra := sum(run.status == "done" for run in runs) - len(done):
+        notes.append(f"{extra} older run(s) with an equal seed left out")
+    results = {
+        seed: {score.length: score for score in run.by_mode[mode].last}
+        for seed, run in done.items()
+    }
+    decoded = any(score.method == "decoded" for own in results.values() for score in own.values())
+    if decoded:
+        notes.append("scored by decoding token by token")
+    track = first.config.track
+    cells = tuple(_cell(length, seen, results, track) for length, seen in lengths)
+    by_seed, note = _unseen(cells, len(done))
+    if by_seed and first.config.train.draw == "instances":
+        notes += _of_all(cells, first.config.eval.samples)
+    step, seeds = _step(cells), {run.seed for run in runs}
+    beside = [cell.beside for cell in cells if not cell.seen and cell.beside is not None]
+    reach, reach_open = _reach(cells, first.train_length) if done else (None, False)
+    return Row(
+        protocol=protocol,
+        task=task,
+        settings=settings,
+        track=track,
+        encoding=first.encoding,
+        spec=spec,
+        version=version,
+        mode=mode,
+        apart=f"seed{'s' * (len(seeds) > 1)} {spans(seeds)}" if apart else "",
+        custom=_typed(first),
+        train_length=first.train_length,
+        cells=cells,
+        unseen=over_seeds(list(by_seed.values()), step=step) if by_seed else None,
+        unseen_note=note,
+        unseen_beside=fmean(beside) if by_seed and beside else None,
+        by_seed=tuple(by_seed.items()),
+        step=step,
+        reach=reach,
+        reach_open=reach_open,
+        trained=None if mode else _trained(done.values()),
+        seeds=tuple(done),
+        failures=tuple((r.seed, r.reason or "no reason given") for r in runs if r.status != "done"),
+        runs=tuple(run.run for run in runs),
+        notes=tuple(notes),
+        decoded=decoded,
+        **_cost(done.values()),
+        **_tuned(first),
+    )
+
+
+def _of_all(cells: Sequence[Cell], samples: int) -> list[str]:
+    """The share of all unseen instances, as papers report a test set; of none, where a length has
+    as many as are drawn of it, and may have more."""
+    unseen = [cell for cell in cells if not cell.seen and cell.seeds]
+    counts = [cell.count // len(cell.seeds) for cell in unseen]
+    if max(counts) >= samples:
+        return []
+    share = sum(cell.correct for cell in unseen) / sum(cell.count for cell in unseen)
+    return [f"whole answers: {100 * share:.1f} % of all {sum(counts)} unseen instances right"]
+
+
+def _cost(runs: Iterable[Record]) -> dict[str, Any]:
+    """Means over the seeds; a number of parameters only where all agree."""
+    costs = [run.cost for run in runs]
+    means = ("steps_per_second", "cpu_seconds", "peak_memory_mb")
+    found: dict[str, Any] = {name: _mean(getattr(cost, name) for cost in costs) for name in means}
+    for name in ("parameters", "encoding_parameters"):
+        values = {getattr(cost, name) for cost in costs}
+        found[name] = values.pop() if len(values) == 1 else None
+    return found
+
+
+def _tuned(run: Record) -> dict[str, Any]:
+    """What was tried and chosen, where the settings come from a sweep."""
+    tuning = run.provenance.tuning
+    if tuning is None:
+        return {}
+    return {
+        "tried": tuple(values_text(trial.values) for trial in tuning.cells),
+        "chosen": values_text(tuning.chosen),
+        "tuning_seconds": tuning.cpu_seconds,
+    }
+
+
+def _trained(runs: Iterable[Record]) -> float | None:
+    """The mean over all training lengths at the last step; the learning curve ends with it."""
+    curves = [run.learning for run in runs]
+    return _mean(curve[-1].exact for curve in curves) if all(curves) else None
+
+
+def _cell(length: int, seen: bool, results: Mapping[int, Mapping[int, Score]], track: str) -> Cell:
+    """`results` are {seed: {length: score}}; of an encoder, tokens count instead of answers."""
+    own = {seed: by[length] for seed, by in results.items() if length in by}
+    good = {seed: score for seed, score in own.items() if score.status == "ok"}
+    if any(score.status == "cannot represent" for score in own.values()):
+        return Cell(length=length, seen=seen, status="cannot represent")
+    if not good:
+        status = "no instance" if own else "not tested" if results else "failed"
+        return Cell(length=length, seen=seen, status=status)
+    exact = {seed: score.exact or 0.0 for seed, score in good.items()}
+    correct = sum(score.correct or 0 for score in good.values())
+    count = sum(score.count or 0 for score in good.values())
+    token = {seed: score.token or 0.0 for seed, score in good.items()}
+    main, beside = (token, exact) if track == "encoder" else (exact, token)
+    counts = None if track == "encoder" else (correct, count)  # tokens of an answer go together
+    return Cell(
+        length=length,
+        seen=seen,
+        main=over_seeds(list(main.values()), counts, len(main) / count),
+        median=median(main.values()),
+        beside=_mean(beside.values()),
+        seeds=tuple(main.items()),
+        correct=correct,
+        count=count,
+        ends=_ends(good.values(), track),
+    )
+
+
+def _ends(scores: Iterable[Score], track: str) -> float | None:
+    """Every answer of a decoder has one token that ends it; None where their number is unknown."""
+    if track == "encoder":
+        return 0.0
+    counts = [(score.count or 0, score.tokens) for score in scores if score.tokens]
+    return sum(n for n, _ in counts) / sum(t or 0 for _, t in counts) if counts else None
+
+
+def _unseen(cells: Sequence[Cell], done: int) -> tuple[dict[int, float], str | None]:
+    """Each seed's mean over the unseen lengths; or nothing, and why."""
+    cells = [cell for cell in cells if not cell.seen and cell.status != "no instance"]
+    if not done or not cells:
+        return {}, "no unseen length" if done else "failed"
+    statuses = {cell.status for cell in cells}
+    for status in ("cannot represent", "not tested"):
+        if status in statuses:
+            return {}, status
+    if any(len(cell.seeds) < done for cell in cells):
+        return {}, "not tested with every seed"
+    columns = [dict(cell.seeds) for cell in cells]
+    return {seed: fmean(column[seed] for column in columns) for seed in columns[0]}, None
+
+
+def _step(cells: Sequence[Cell]) -> float:
+    """What one more right answer, at the unseen length with fewest examples, adds to the mean."""
+    unseen = [cell.count / len(cell.seeds) for cell in cells if not cell.seen and cell.seeds]
+    return 1 / (len(unseen) * min(unseen)) if unseen else 0.0
+
+
+def _reach(cells: Sequence[Cell], train_length: int) -> tuple[float | None, bool]:
+    """The reach, and whether every tested length passed."""
+    tested = [cell for cell in cells if cell.status != "no instance"]
+    if not tested:
+        return None, False
+    solved = list(takewhile(lambda c: c.main and c.main.mean >= PASS - 1e-9, tested))
+    length = solved[-1].length if solved else 0
+    reach = length / train_length if length >= train_length else 0.0
+    return reach, reach > 0 and len(solved) == len(tested)
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return fmean(known) if known else None

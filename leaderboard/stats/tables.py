@@ -1,0 +1,301 @@
+"""Tables with what a page needs around them: a title, a file name, warnings, the settings."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+from experiment.files import slug
+from experiment.seeds import spans
+from leaderboard.catalog import Catalog
+from leaderboard.escape import command_text
+from leaderboard.record.schema import Record
+from leaderboard.record.tuning import base, values_text
+from leaderboard.stats.rows import Row
+from leaderboard.stats.summary import summarise, table_key
+
+PROTOCOL, TUNED, CHANGED, EARLIER = "protocol", "tuned", "changed", "earlier"
+
+Key = tuple[str, str, str]  # protocol, task, hash of the settings
+Ran = dict[str, dict[str, set[str]]]  # what: where, or on what: encodings
+
+
+@dataclass(frozen=True)
+class Table:
+    """The rows, best first, and the records that they were computed from.
+
+    `policy` says how the settings were chosen: the protocol's own; those of an earlier version of
+    the protocol, or of the task; changed for all encodings alike; or tuned, for each encoding the
+    best cell of one grid, chosen on seeds set apart. `warnings` are what weakens a comparison;
+    `kernels` what computed which encodings, where that differs: costs differ by it, results by
+    rounding. `changes` are (setting, value here, the
+    protocol's value). `version` names an earlier version, `newer` counts those after it, and
+    `about` is the description of the version that the runs had.
+    """
+
+    slug: str
+    title: str
+    rows: tuple[Row, ...]
+    records: tuple[Record, ...]
+    warnings: tuple[str, ...]
+    kernels: tuple[str, ...]
+    policy: str
+    changes: tuple[tuple[str, str, str], ...]
+    version: str = ""
+    newer: int = 0
+    about: str = ""
+
+    @property
+    def first(self) -> Record:
+        return self.records[0]
+
+    @property
+    def base(self) -> str:
+        """The protocol's name without the mark of changed settings."""
+        return base(self.first.protocol)
+
+    @property
+    def of_encoders(self) -> bool:
+        return self.first.config.track == "encoder"
+
+    @property
+    def settings_name(self) -> str:
+        """What tells this table from the protocol's own, in words."""
+        if self.policy == PROTOCOL:
+            return "the protocol's own"
+        if tuning := self.first.provenance.tuning:
+            return f"tuned: {tuning.grid_words()}" + f"; {self.version}" * bool(self.version)
+        if self.version:
+            return self.version
+        changes = ", ".join(_in_words(*change) for change in self.changes)
+        return changes or f"settings {self.first.shared_hash}"
+
+    def settings(self) -> list[tuple[str, str]]:
+        """Every setting that the runs share, as ("train.steps", "1500")."""
+        return sorted(flat("", self.first.shared()))
+
+    def commands(self) -> list[str]:
+        """One that makes the ranked rows again, of the protocol's own settings; else those that
+        made the runs, each once."""
+        plain = [row for row in self.rows if row.competes and row.seeds]
+        if self.policy != PROTOCOL or not plain:
+            return sorted({command_text(record.provenance.command) for record in self.records})
+        encodings = ",".join(sorted({row.encoding for row in plain}))
+        seeds = spans(seed for row in plain for seed in row.seeds)
+        words = ["--protocol", self.base, "--task", self.first.task, "--pe", encodings]
+        return [command_text(shlex.join(["pezoo", "bench", *words, "--seeds", seeds]))]
+
+
+def tables(records: Sequence[Record], catalog: Catalog | None = None) -> list[Table]:
+    """All tables, sorted by protocol and task, the protocol's own settings first.
+
+    Records with the name of a protocol in `catalog`, but settings of no version of it, are in a
+    table of changed settings. An encoding with options that the protocol does not give it is shown
+    as if they had been typed.
+
+    A title names its settings only where they are not the protocol's own and the name does not
+    tell. Runs that served to choose settings are in no table.
+    """
+    catalog = catalog or Catalog()
+    records = [_called(record, catalog) for record in records if not record.for_tuning]
+    runs: dict[Key, list[Record]] = defaultdict(list)
+    rows: dict[Key, list[Row]] = defaultdict(list)
+    for record in records:
+        runs[table_key(record)].append(record)
+    for row in summarise(records):
+        rows[row.protocol, row.task, row.settings].append(row)
+
+    age = {key: catalog.age(own[0]) for key, own in runs.items()}
+    foreign = {key for key, own in runs.items() if catalog.foreign(own[0])}
+
+    def order(key: Key) -> tuple[object, ...]:
+        """The protocol itself before its changes; of several versions of it the file's own first.
+
+        When a run finished decides only where the catalogue does not.
+        """
+        if "+" in key[0] or key in foreign:
+            return *_family(key), True, key
+        newest = max(record.finished.timestamp() for record in runs[key])
+        return *_family(key), False, age[key], -newest, key
+
+    found = []
+    for _, family in groupby(sorted(runs, key=order), key=_family):
+        keys = list(family)
+        own, outdated = runs[keys[0]][0], any(age[keys[0]])
+        for key in keys:
+            several = [other[:2] for other in keys if other not in foreign].count(key[:2]) > 1
+            record, main = runs[key][0], key == keys[0] and not outdated
+            now = (outdated and catalog.current(record)) or own
+            policy, changes = (PROTOCOL, ()) if main else (EARLIER, tuple(_changes(record, now)))
+            if key in foreign:
+                policy, several = CHANGED, True
+            version = catalog.earlier(record), age[key][0], catalog.about(record)
+            found.append(_table(rows[key], runs[key], policy, changes, several, *version))
+    return found
+
+
+def leading(tables: Sequence[Table]) -> list[Table]:
+    """Of each protocol the tables in its own settings; where it has none, those of its newest
+    version that has."""
+    found = []
+    for name in dict.fromkeys(table.base for table in tables):
+        own = [table for table in tables if table.base == name]
+        earlier = [table for table in own if table.policy == EARLIER]
+        newest = min((table.newer for table in earlier), default=0)
+        found += [table for table in own if table.policy == PROTOCOL] or [
+            table for table in earlier if table.newer == newest
+        ]
+    return found
+
+
+def _called(record: Record, catalog: Catalog) -> Record:
+    if not catalog.strange_options(record):
+        return record
+    return record.model_copy(update={"encoding": record.config.encoding})
+
+
+def _family(key: Key) -> tuple[str, str]:
+    return base(key[0]), key[1]
+
+
+def _table(
+    rows: Sequence[Row],
+    records: Sequence[Record],
+    policy: str,
+    changes: tuple[tuple[str, str, str], ...],
+    several: bool,
+    version: str,
+    newer: int,
+    about: str,
+) -> Table:
+    """`several`: tables of other settings have the same protocol's name and task."""
+    protocol, task, settings = table_key(records[0])
+    title = f"{protocol} / {task}"
+    if records[0].provenance.tuning and policy != CHANGED:
+        policy, title = TUNED, f"{base(protocol)} / {task} (tuned)"
+    elif "+" in protocol:
+        policy = CHANGED
+    version = "" if policy == CHANGED else version
+    title += f" ({version})" if version else ""
+    told, kernels = policy == PROTOCOL or not several, _kernels(records)
+    return Table(
+        slug=f"{protocol}.{slug(task)}" + ("" if told else f".{settings}"),
+        title=title + ("" if told else f" (settings {settings})"),
+        rows=tuple(rows),
+        records=tuple(records),
+        warnings=tuple(_warnings(records, kernels)),
+        kernels=tuple(_differing(kernels)),
+        policy=policy,
+        changes=changes,
+        version=version,
+        newer=newer,
+        about=about,
+    )
+
+
+def _changes(record: Record, own: Record) -> Iterator[tuple[str, str, str]]:
+    here, there = (dict(flat("", one.shared())) for one in (record, own))
+    tuning = record.provenance.tuning
+    chosen = {f"train.{name}" for name in tuning.grid} if tuning else set()
+    for key in sorted((here.keys() | there.keys()) - chosen):
+        if key != "protocol" and not key.startswith("tuned.") and here.get(key) != there.get(key):
+            yield key, here.get(key, "not set"), there.get(key, "not set")
+
+
+def _in_words(key: str, value: str, own: str) -> str:
+    """
+    >>> _in_words("eval.lengths", "(10, 1000)", "(10, 100)"), _in_words("train.steps", "40", "9")
+    ('longer test, to 1,000', '40 steps')
+    """
+    words = {"train.steps": "{} steps", "train.lr": "learning rate {}", "train.batch": "batch {}"}
+    if key == "eval.lengths" and (here := re.findall(r"\d+", value)):
+        most, usual = int(here[-1]), int(re.findall(r"\d+", own)[-1])
+        far = abs(most - usual) > usual / 10
+        kind = "other" if not far else "longer" if most > usual else "shorter"
+        return f"{kind} test, to {most:,}"
+    return words[key].format(value) if key in words else f"{key}={value}"
+
+
+def _warnings(records: Sequence[Record], kernels: Ran) -> Iterator[str]:
+    """What weakens a comparison within the table."""
+    checks = {"backbone_hash": "the backbones did not start from the same weights"}
+    if records[0].provenance.tuning is None:  # where steps are tuned, data differ in amount
+        checks["data_hash"] = "the runs did not see the same data"
+    for what, text in checks.items():
+        for seed in sorted({record.seed for record in records}):
+            done = [r for r in records if r.seed == seed and r.status == "done"]
+            found = {getattr(record, what) for record in done}
+            if len(found - {None} if what == "data_hash" else found) > 1:
+                yield f"seed {seed}: {text}"
+    ran: Ran = defaultdict(lambda: defaultdict(set))
+    for record in records:
+        for what in ("device", "torch", "pezoo", "threads"):
+            ran[what][str(getattr(record.env, what))].add(record.encoding)
+    yield from (f"runs differ in {line}" for line in _differing(ran))
+    for what, found_in in kernels.items():
+        often = Counter(name for names in found_in.values() for name in names)
+        if twice := {name for name, times in often.items() if times > 1}:
+            yield f"runs of one encoding differ in {what}: {_few(twice)}"
+    yield from _unlike_choices(records)
+    if unclean := sum(record.env.dirty is not False for record in records):
+        yield f"{unclean} of {len(records)} runs come from code that equals no known commit"
+
+
+def _kernels(records: Sequence[Record]) -> Ran:
+    """What computed which encodings, by operation."""
+    ran: Ran = defaultdict(lambda: defaultdict(set))
+    for record in records:
+        if not isinstance(record.env.attention_ran, dict):  # an older record: what was chosen
+            ran["attention"][str(record.env.attention)].add(record.encoding)
+        for operation, back_end in kernels_of(record):
+            ran[f"{operation} kernels"][back_end].add(record.encoding)
+    return ran
+
+
+def _differing(ran: Ran) -> Iterator[str]:
+    for what, found_in in ran.items():
+        if len(found_in) > 1:
+            named = (f"{value} ({_few(names)})" for value, names in sorted(found_in.items()))
+            yield f"{what}: {', '.join(named)}"
+
+
+def _few(names: set[str]) -> str:
+    """
+    >>> _few({"rope", "alibi"}), _few({"rope", "alibi", "t5", "fire"})
+    ('alibi, rope', '4 encodings')
+    """
+    return f"{len(names)} encodings" if len(names) > 3 else ", ".join(sorted(names))
+
+
+def kernels_of(record: Record) -> Iterator[tuple[str, str]]:
+    """(operation, back end) for what the record says that ran."""
+    kernels, attention = record.env.kernels, record.env.attention_ran
+    if isinstance(kernels, dict):  # a record that names no other has torch's modules as layers
+        yield from ((name, str(value)) for name, value in {"layer": "torch", **kernels}.items())
+    for phase, words in (("train", "training"), ("eval", "evaluation")):
+        if isinstance(attention, dict) and isinstance(names := attention.get(phase), list):
+            yield f"{words} attention", " with ".join(map(str, names))
+
+
+def _unlike_choices(records: Sequence[Record]) -> Iterator[str]:
+    found: dict[str, set[str]] = defaultdict(set)
+    for record in records:
+        if tuning := record.provenance.tuning:
+            found[record.config.encoding].add(values_text(tuning.chosen))
+    for spec, chosen in found.items():
+        if len(chosen) > 1:
+            yield f"seeds of {spec} have different settings: {'; '.join(sorted(chosen))}"
+
+
+def flat(prefix: str, value: Any) -> Iterator[tuple[str, str]]:
+    """Nested settings as ("train.steps", "1500")."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from flat(f"{prefix}.{key}" if prefix else key, item)
+    else:
+        yield prefix, str(value)
