@@ -1,10 +1,9 @@
 """Turing machines, and the Turing Programs that transformers learn to write (Hou et al. 2024).
 
-    machine     states, symbols and transitions; random ones; those of a TOML file
+    machine     states, symbols and transitions; random machines and those of a TOML file
     simulate    runs, step by step, in plain Python
-    render      a run as a text: prompt and scratchpad
-    conditions  the two conditions of Theorem 4.1
-    rasp        Appendix D: the next token of configurations written one after another, in RASP
+    tapes       runs of a batch, in torch
+    render      a run as text: prompt and scratchpad
 
 >>> from harness.turing.machine import random_machine
 >>> from harness.turing.render import scratchpad

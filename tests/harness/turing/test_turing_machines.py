@@ -1,10 +1,9 @@
-"""Machines: random ones, those of files, their runs, their texts, the theorem's conditions."""
+"""Machines: random ones, those of files, their runs, their texts."""
 
 import tomllib
 
 import pytest
 
-from harness.turing.conditions import in_memory, repeated_ngram, theorem_4_1
 from harness.turing.machine import (
     MARKS,
     MachineError,
@@ -86,29 +85,6 @@ def test_prompts_are_read_back():
         with pytest.raises(ValueError, match="with one head"):
             read_prompt(machine, words)
     assert answer_words(machine, [now], scratchpad=False)[-3:] == ["~", "s4", "."]
-
-
-def test_in_memory_and_repeated_ngrams():
-    machine = of(GOOD)
-    assert not in_memory(run(machine, begin(machine, (0, 0))))
-    assert in_memory(run(machine, begin(machine, (0, 0)), steps=1))
-    assert repeated_ngram("abab", 2) == ("a", "b")
-    assert repeated_ngram("aba", 2) is None
-    assert repeated_ngram("aa", 1) == ("a",)
-    with pytest.raises(ValueError, match="n=0"):
-        repeated_ngram("ab", 0)
-
-
-def test_the_theorems_conditions_name_the_first_fault():
-    start = Configuration((0, 1, 2, 3, 4), 2, 1)
-    good = theorem_4_1([start], 2)
-    assert (good.holds, good.in_memory, good.step) == (True, True, None)
-    bad = theorem_4_1([start, Configuration((0, 1, 2, 0, 1), 4, 1)], 2)
-    assert (bad.holds, bad.step, bad.ngram) == (False, 1, (0, 1))
-    apart = theorem_4_1([Configuration((0, 1, 2, 0, 1), 0, 1)], 2)  # the head stands between
-    assert apart.holds
-    longer = theorem_4_1([start, Configuration((0, 1, 2, 3, 4, 5), 5, 1)], 2)
-    assert not longer.holds
 
 
 @pytest.mark.parametrize(

@@ -1,37 +1,32 @@
-"""Appendix D of Hou et al. 2024, re-derived: a Turing machine's next token in RASP's operations.
+"""An oracle for the simulator: the RASP program of Hou et al. 2024, Appendix D, in NumPy.
 
-RASP (Weiss et al. 2021, in the form of Zhou et al. 2023) has element-wise maps, and attention that
-picks by a comparison of keys and queries, here causal. No operation uses an index as a number but
-`shift_right`, as in the paper.
+RASP (Weiss et al. 2021, as in Zhou et al. 2023) has element-wise maps and causal attention that
+selects keys by comparing them with a query. Only `shift_right` uses an index as a number.
 
-A configuration is BOS, the symbols with the state as a token right of the one that it reads, EOS,
-SEP; the text is one configuration after another. Every token but those around the state is copied:
+A configuration is BOS, the symbols with the state as a token right of the symbol under the head,
+EOS, SEP; the text is one configuration after another. Tokens away from the state are copied:
 
-    state q reads y, writes y', goes on in q'         ... x y q z ...
+    state q reads y, writes y', continues in q'       ... x y q z ...
     to the right                                      ... x y' z q' ...
     to the left                                       ... x q' y' z ...
     to the left on the first cell, where it stays     BOS y' q' z ...
 
-In a final state the run has ended: the text repeats the last configuration.
-So the next configuration's token at a place follows from the four tokens around it (`next_tape`).
-A head that goes right of the input is outside of the theorem: the program has no blank to put there
-and predicts wrongly, without a sign of it. `conditions.theorem_4_1` tells whether a run stays in
-memory.
-The next token of the text is found as text is copied: where the last n tokens of the text end in
-the next configuration, the token after them comes next. Keys and queries are n-grams since the
-last SEP with the number of SEPs before them, which `n_gram` packs into one integer.
+After a final state the text repeats the last configuration. So each token of the next configuration
+follows from the four tokens around its place (`next_tape`), and the next token of the text is found
+by copying: after the place in the next configuration where the last n tokens stand. Keys and
+queries are n-grams since the last SEP, packed into one integer with the number of SEPs before them.
 
-Of the paper's primitives (Appendices D.1 to D.3) these are the ones that the program needs. Its
-`hash_n_gram(x, n)` takes n tokens beside the current one; an n-gram here is n tokens in all.
+The program is right under the conditions of Theorem 4.1: the head never leaves the input, and no
+n-gram occurs twice in a configuration.
 
-What the paper's listing leaves open is settled here: `is_head_move_left` and its like are not
-passed on there; a head may step on BOS there, and has no next state on it; its integers count SEPs
-in the place of a token, so that many SEPs look like another token.
+Deviations from the paper's listing, which leaves these open: the direction of the head is passed
+on, the head cannot step on BOS, and the count of SEPs has its own digit. `hash_n_gram(x, n)` there
+takes n tokens beside the current one; an n-gram here is n tokens in all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -39,61 +34,59 @@ import numpy as np
 from harness.turing.machine import Machine
 from harness.turing.simulate import Configuration
 
-Sequence = np.ndarray  # (S,) int64, a number per token
+Values = np.ndarray  # (S,) int64, a number per token
 Selection = np.ndarray  # (S, S) bool: which keys a query takes
 
 SEP, BOS, EOS, EMPTY = range(4)
 FIRST = 4  # symbols begin here, then states
 
 
-def full(x: Sequence, value: int) -> Sequence:
+def full(x: Values, value: int) -> Values:
     return np.full_like(x, value)
 
 
-def seq_map(func: Callable[..., int], *sequences: Sequence) -> Sequence:
-    """An element-wise function of one or several sequences."""
+def seq_map(func: Callable[..., int], *sequences: Values) -> Values:
+    """Apply a function element by element to one or several sequences."""
     rows = zip(*(x.tolist() for x in sequences), strict=True)
     return np.array([int(func(*values)) for values in rows], dtype=np.int64)
 
 
-def select(
-    keys: Sequence, queries: Sequence, pred: Callable[[Sequence, Sequence], Selection]
-) -> Selection:
-    """Causal attention: row i says which keys j <= i the query i takes."""
+def select(keys: Values, queries: Values, pred: Callable[[Values, Values], Selection]) -> Selection:
+    """Causal attention: row i holds the keys j <= i that query i selects."""
     return np.tril(pred(keys[None, :], queries[:, None]))
 
 
-def sel_width(selected: Selection) -> Sequence:
-    """How many keys each query takes."""
+def sel_width(selected: Selection) -> Values:
+    """Count the keys that each query selects."""
     return selected.sum(1)
 
 
-def aggr_max(selected: Selection, values: Sequence, default: int = 0) -> Sequence:
-    """The largest value of the keys that a query takes."""
+def aggr_max(selected: Selection, values: Values, default: int = 0) -> Values:
+    """Return the largest value among the keys that each query selects."""
     masked = np.where(selected, values[None, :], np.iinfo(np.int64).min)
     return np.where(selected.any(1), masked.max(1), default)
 
 
-def shift_right(x: Sequence, n: int, default: int = 0) -> Sequence:
-    """Every token n places later; `default` in front."""
+def shift_right(x: Values, n: int, default: int = 0) -> Values:
+    """Move every token n places to the right, with `default` in front."""
     places = np.arange(len(x))
     return aggr_max(select(places + n, places, np.equal), x, default)
 
 
-def cumsum(x: Sequence) -> Sequence:
-    """How many of the numbers so far are not 0."""
+def cumsum(x: Values) -> Values:
+    """Count the numbers so far that are not 0."""
     return sel_width(select(x, x, lambda k, q: (k != 0) & (q == q)))
 
 
-def where(condition: Sequence, x: Sequence, y: Sequence) -> Sequence:
+def where(condition: Values, x: Values, y: Values) -> Values:
     return seq_map(lambda c, a, b: a if c else b, condition, x, y)
 
 
 @dataclass(frozen=True)
 class Program:
-    """The RASP program of a machine for n-grams of n tokens, for runs that stay in memory.
+    """The RASP program of a machine, for n-grams of n tokens.
 
-    Errors: ValueError for an n of 0, or so large that n-grams fit into no integer.
+    Errors: ValueError for an n of 0, or one whose n-grams exceed an integer.
     """
 
     machine: Machine
@@ -105,11 +98,11 @@ class Program:
 
     @property
     def base(self) -> int:
-        """How many tokens there are."""
+        """The size of the vocabulary."""
         return FIRST + len(self.machine.symbols) + len(self.machine.states)
 
-    def tokens(self, configurations: Iterable[Configuration]) -> Sequence:
-        """The text of a run."""
+    def tokens(self, configurations: Iterable[Configuration]) -> Values:
+        """Write a run as tokens."""
         text: list[int] = []
         for now in configurations:
             cells = [FIRST + symbol for symbol in now.tape]
@@ -117,13 +110,12 @@ class Program:
             text += [BOS, *cells[: now.head + 1], state, *cells[now.head + 1 :], EOS, SEP]
         return np.array(text, dtype=np.int64)
 
-    def predict(self, x: Sequence) -> tuple[Sequence, Sequence]:
-        """After each token of x the next one, and whether its n-gram has several places.
+    def predict(self, x: Values) -> tuple[Values, Values]:
+        """Return the token after each token of x, and whether its n-gram occurs more than once.
 
-        Where it has, the largest of the tokens there is given, and the theorem promises nothing.
-        Nor does it where the machine has left its memory, which is not told here.
-        In the first configuration nothing can be known: there it is EMPTY.
-        Errors: ValueError for more configurations than an integer can count beside an n-gram.
+        Repeated n-grams, and runs that leave the input, may give wrong tokens. The first
+        configuration cannot be predicted and gives EMPTY.
+        Errors: ValueError for more configurations than fit into an integer beside an n-gram.
         """
         seps = int((x == SEP).sum())
         most = 2**63 // self.base**self.n - 2  # queries are one ahead
@@ -141,14 +133,14 @@ class Program:
         several = seq_map(lambda width, k: width > 1 and k, sel_width(found), known)
         return where(known, aggr_max(found, after, EMPTY), full(x, EMPTY)), several
 
-    def next_tape(self, x: Sequence, shift: int) -> Sequence:
-        """The next configuration's tokens, each `shift` >= 1 places after its own place."""
+    def next_tape(self, x: Values, shift: int) -> Values:
+        """Return the next configuration, moved `shift` >= 1 places to the right."""
         right = shift_right(x, shift - 1)
         here, left, left2 = (shift_right(x, shift + more) for more in range(3))
         return seq_map(self._next, left2, left, here, right)
 
-    def n_gram(self, x: Sequence) -> Sequence:
-        """The last n tokens, up to the last SEP, and the number of SEPs so far, as one number."""
+    def n_gram(self, x: Values) -> Values:
+        """Pack the last n tokens since the last SEP, and the number of SEPs, into one integer."""
         code, ended = x, seq_map(_is_sep, x)
         for more in range(1, self.n):
             token = shift_right(x, more)
@@ -159,7 +151,7 @@ class Program:
         return seq_map(lambda c, seps: c + scale * seps, code, cumsum(seq_map(_is_sep, x)))
 
     def _next(self, left2: int, left: int, here: int, right: int) -> int:
-        """The token that comes to stand in the place of `here`."""
+        """Return the token that replaces `here` in the next configuration."""
         if any(map(self._halted, (left, here, right), (left2, left, here))):
             return here
         if self._is_state(here):
@@ -179,12 +171,12 @@ class Program:
         return token >= FIRST + len(self.machine.symbols)
 
     def _halted(self, state: int, symbol: int) -> bool:
-        """Whether a token is a state without a move at this symbol."""
+        """Return True for a state that has no move at this symbol."""
         key = state - FIRST - len(self.machine.symbols), symbol - FIRST
         return self._is_state(state) and key not in self.machine.transitions
 
     def _move(self, state: int, symbol: int) -> tuple[int, int, bool]:
-        """Next state, symbol and direction, as tokens."""
+        """Return the next state and symbol as tokens, and True for a move to the right."""
         states = FIRST + len(self.machine.symbols)
         move = self.machine.transitions[state - states, symbol - FIRST]
         return states + move.state, FIRST + move.symbol, move.direction > 0
@@ -192,3 +184,30 @@ class Program:
 
 def _is_sep(token: int) -> bool:
     return token == SEP
+
+
+def in_memory(run: Iterable[Configuration]) -> bool:
+    """Return True if no configuration of a run has a longer tape than the first."""
+    sizes = [len(now.tape) for now in run]
+    return max(sizes) == sizes[0]
+
+
+def repeats(tokens: Sequence[object], n: int) -> bool:
+    """Return True if an n-gram occurs twice.
+
+    >>> repeats("abcabd", 2), repeats("abcabd", 3)
+    (True, False)
+    """
+    ngrams = [tuple(tokens[i : i + n]) for i in range(len(tokens) - n + 1)]
+    return len(set(ngrams)) < len(ngrams)
+
+
+def theorem_4_1(run: Iterable[Configuration], n: int) -> bool:
+    """Return True if a run meets both conditions of Theorem 4.1 for n-grams of n tokens."""
+    configurations = [*run]
+    for now in configurations:
+        cells = [("symbol", symbol) for symbol in now.tape]
+        cells.insert(now.head + 1, ("state", now.state))
+        if repeats(cells, n):
+            return False
+    return in_memory(configurations)
