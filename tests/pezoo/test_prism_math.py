@@ -1,38 +1,40 @@
-"""The matrix of one move, similarities, sharpening, and where every name comes from."""
+"""The update and the streams of PRISM against its paper's equations, and these against paths.
+
+`walk` lists all paths of Algorithm 1, and `enumerated` the sums of Equations 3 to 5.
+"""
 
 import itertools
-import math
-from functools import partial
+from math import prod
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from scipy.special import sici
+from torch.nn.functional import pad
 
-import pezoo.prism_math
-from pezoo.kernels.histogram import sharpen, update
+from pezoo.cursors.encoding import wave
+from pezoo.functional import cursor_frequencies
+from pezoo.kernels.histogram import histogram_scan, sharpen, update
 from pezoo.prism_math import (
-    cosine,
     displacement,
-    expected_similarity,
-    kernel_matrix,
-    laplacian,
-    rbf,
+    joint_displacement,
+    learned_distance,
+    path_displacement,
     sharpen_repeatedly,
     transition_matrix,
 )
 
 D = torch.float64
-few = settings(max_examples=40, deadline=None)
+few = settings(max_examples=30, deadline=None)
 seeds = st.integers(0, 10**6)
 
 
 def random_gates(*size, seed=0):
+    """incr, decr, reset, each of that size."""
     generator = torch.Generator().manual_seed(seed)
-    logits = 2 * torch.randn(*size, 4, generator=generator, dtype=D)
+    logits = torch.randn(*size, 4, generator=generator, dtype=D)
     incr, decr, _ = logits[..., 1:].softmax(-1).unbind(-1)
-    return logits[..., 0].sigmoid(), incr, decr
+    return incr, decr, logits[..., 0].sigmoid()
 
 
 def random_histogram(*size, seed=0):
@@ -40,189 +42,248 @@ def random_histogram(*size, seed=0):
     return torch.randn(*size, generator=generator, dtype=D).softmax(-1)
 
 
-def test_every_public_name_has_its_source():
-    for name in set(pezoo.prism_math.__all__) - {"Axioms"}:
-        text = getattr(pezoo.prism_math, name).__doc__
-        assert ">>>" in text or "Example" in text
-        assert any(word in text for word in ("Equation", "Section", "Appendix", "tau(")), name
+def enumerated(incr, decr, reset):
+    """Equations 4 and 5, path by path: gates (n,) -> (2n + 1,)."""
+    n = len(incr)
+    law = torch.zeros(2 * n + 1, dtype=D)
+    for path in itertools.product(itertools.product((0, 1), (0, 1, -1)), repeat=n):
+        weight = prod(chance(incr, decr, reset, t, *event) for t, event in enumerate(path))
+        # sum_t Δ_t prod_{u > t} (1 - R_u), as Equation 5 writes it
+        end = sum(move * prod(1 - r for r, _ in path[t + 1 :]) for t, (_, move) in enumerate(path))
+        law[end + n] += weight
+    return law
+
+
+def chance(incr, decr, reset, t, fired, step):
+    own = {1: incr[t], -1: decr[t], 0: 1 - incr[t] - decr[t]}[step]
+    return (reset[t] if fired else 1 - reset[t]) * own
+
+
+def walk(gates, start=0):
+    """Algorithm 1 from an offset: {(end, resets): probability} over all 6^n paths."""
+    ends = {}
+    gates = [gate.tolist() for gate in gates]
+    for path in itertools.product(itertools.product((0, 1), (-1, 0, 1)), repeat=len(gates[0])):
+        weight, z = 1.0, start
+        for t, (fired, step) in enumerate(path):
+            weight *= chance(*gates, t, fired, step)
+            z = (0 if fired else z) + step
+        key = z, tuple(fired for fired, _ in path)
+        ends[key] = ends.get(key, 0) + weight
+    return ends
+
+
+def law(pairs, size):
+    """(2 size - 1,) from (d, probability)."""
+    out = torch.zeros(2 * size - 1, dtype=D)
+    for d, p in pairs:
+        out[d + size - 1] += p
+    return out
+
+
+def equation_6(h, gates):
+    """Between h (L,) and what all paths from each of its offsets make of it."""
+    reach, n = len(h) // 2, len(gates[0])
+    after = torch.zeros(len(h) + 2 * n, dtype=D)
+    for i, p in enumerate(h.tolist()):
+        for (z, _), q in walk(gates, i - reach).items():
+            after[z + reach + n] += p * q
+    return displacement(pad(h, (n, n)), after)
+
+
+def distance(p, q):
+    """Total variation."""
+    return (p - q).abs().sum().item() / 2
+
+
+def wide(p, like):
+    margin = (len(like) - len(p)) // 2
+    return pad(p, (margin, margin))
 
 
 # One move.
 
 
-def moved(h, first, gates, support, edge):
-    """Algorithm 1 and Section 5.1 as loops over (offset, reset, step): {offset: mass}."""
-    reset, incr, decr = (float(g) for g in gates)
-    last, out = first + len(h) - 1, {}
-    for offset, mass in enumerate(h, first):
-        for fired, step in itertools.product((False, True), (-1, 0, 1)):
-            weight = mass * (reset if fired else 1 - reset)
-            weight *= {1: incr, -1: decr, 0: 1 - incr - decr}[step]
-            target = (0 if fired else offset) + step
-            if support == "one_sided" and edge == "grow":
-                target = max(target, 0)
-            if edge == "clamp" or (edge == "drop" and fired):
-                target = min(max(target, first), last)
-            if edge != "drop" or first <= target <= last:
-                out[target] = out.get(target, 0) + weight
-    return out
-
-
-@pytest.mark.parametrize("support", ["symmetric", "one_sided"])
-@pytest.mark.parametrize("edge", ["grow", "clamp", "drop"])
 @few
-@given(reach=st.integers(0, 5), seed=seeds)
-def test_the_matrix_is_the_loop(support, edge, reach, seed):
-    gates, first = random_gates(seed=seed), -reach if support == "symmetric" else 0
-    h = random_histogram(reach - first + 1, seed=seed)
-    matrix = transition_matrix(*gates, reach, support=support, edge=edge)
-    low = first - (support == "symmetric" and edge == "grow")
-    want = moved(h.tolist(), first, gates, support, edge)
-    got = {low + i: mass for i, mass in enumerate((h @ matrix).tolist())}
-    assert got == pytest.approx({d: want.get(d, 0.0) for d in got}, abs=1e-14)
-    assert set(want) <= set(got)
-    if edge == "clamp":
-        assert matrix.shape == (len(h), len(h))
-
-
-def test_the_default_is_one_update():
-    (reset, incr, decr), h = random_gates(3, 2), random_histogram(3, 2, 7)
-    got = (h[..., None, :] @ transition_matrix(reset, incr, decr, 3))[..., 0, :]
+@given(reach=st.integers(0, 6), seed=seeds)
+def test_the_matrix_is_one_update(reach, seed):
+    incr, decr, reset = random_gates(3, 2, seed=seed)
+    h = random_histogram(3, 2, 2 * reach + 1, seed=seed)
+    matrix = transition_matrix(reset, incr, decr, reach)
+    assert matrix.shape == (3, 2, 2 * reach + 1, 2 * reach + 3)
     moves = torch.stack((incr, decr, 1 - incr - decr), -1)  # (3, 2, J)
-    torch.testing.assert_close(got, update(h, reset, moves))
+    torch.testing.assert_close((h[..., None, :] @ matrix)[..., 0, :], update(h, reset, moves))
 
 
-@pytest.mark.parametrize("support", ["symmetric", "one_sided"])
-@pytest.mark.parametrize("edge", ["grow", "clamp"])
+@few
+@given(reach=st.integers(0, 4), seed=seeds)
+def test_the_matrix_is_algorithm_1(reach, seed):
+    incr, decr, reset = random_gates(1, seed=seed)
+    matrix = transition_matrix(reset[0], incr[0], decr[0], reach)
+    for row, offset in enumerate(range(-reach, reach + 1)):
+        want = torch.zeros(2 * reach + 3, dtype=D)
+        for (end, _), p in walk((incr, decr, reset), offset).items():
+            want[end + reach + 1] += p
+        torch.testing.assert_close(matrix[row], want)
+
+
 @few
 @given(reach=st.integers(0, 5), r=st.integers(0, 16), u=st.integers(0, 16), d=st.integers(0, 16))
-def test_rows_sum_to_one_exactly(support, edge, reach, r, u, d):
+def test_rows_sum_to_one_exactly(reach, r, u, d):
     """In sixteenths, where floating point does not round."""
-    gates = torch.tensor([r, min(u, 16 - d), d], dtype=D) / 16
-    matrix = transition_matrix(*gates, reach, support=support, edge=edge)
+    matrix = transition_matrix(*torch.tensor([r, min(u, 16 - d), d], dtype=D) / 16, reach)
     assert (matrix >= 0).all()
     assert (matrix.sum(-1) == 1).all()
 
 
-def test_section_5_1_as_printed_loses_mass_at_both_ends():
-    gates = torch.tensor([0.25, 0.5, 0.125], dtype=D)  # reset, incr, decr
-    rows = transition_matrix(*gates, 3, support="one_sided", edge="drop").sum(-1)
-    assert rows.tolist() == [1 - 0.75 * 0.125, 1, 1, 1 - 0.75 * 0.5]
-
-
-def test_the_clamp_matters_only_at_the_edge():
-    gates = random_gates(seed=4)
-    grown, clamped = (transition_matrix(*gates, 4, edge=edge) for edge in ("grow", "clamp"))
-    torch.testing.assert_close(clamped[1:-1, 1:-1], grown[1:-1, 2:-2])
-    torch.testing.assert_close(clamped[:, 0], grown[:, 0] + grown[:, 1])
-
-
-@pytest.mark.parametrize(
-    ("gates", "options", "words"),
-    [
-        ([0.5, 0.7, 0.5], {}, "incr \\+ decr leave keep"),
-        ([1.5, 0.1, 0.1], {}, "reset must hold probabilities"),
-        ([0.5, -0.1, 0.1], {}, "incr must hold probabilities"),
-        ([0.5, 0.1, math.nan], {}, "decr must hold probabilities"),
-        ([0.5, 0.1, 0.1], {"reach": -1}, "reach must be at least 0, was given -1"),
-        ([0.5, 0.1, 0.1], {"support": "onesided"}, "did you mean one_sided"),
-        ([0.5, 0.1, 0.1], {"edge": "clam"}, "did you mean clamp"),
-    ],
-)
-def test_a_bad_matrix(gates, options, words):
-    with pytest.raises(ValueError, match=words):
-        transition_matrix(*torch.tensor(gates), **{"reach": 1, **options})
-
-
-def test_gates_of_different_shapes():
-    with pytest.raises(ValueError, match="one shape"):
-        transition_matrix(torch.zeros(2), torch.zeros(2), torch.zeros(3), 1)
-
-
-# Similarities.
-
-
-@pytest.mark.parametrize("kernel", [rbf, laplacian])
-@few
-@given(
-    near=st.floats(0, 20), gap=st.floats(1e-3, 5), bandwidth=st.floats(1, 50), negate=st.booleans()
-)
-def test_kernels_fall(kernel, near, gap, bandwidth, negate):
-    r = torch.tensor([0.0, near, near + gap], dtype=D) * (-1 if negate else 1)
-    start, first, second = kernel(r, bandwidth).tolist()
-    assert start == 1
-    assert 0 < second < first <= 1
-    power = 2 if kernel is rbf else 1
-    scale = 2 * bandwidth**2 if kernel is rbf else bandwidth
-    assert first == pytest.approx(math.exp(-(near**power) / scale))
+# Distances and displacements.
 
 
 @few
-@given(r=st.floats(-1e3, 1e3), half=st.integers(1, 40), base=st.floats(2, 1e5))
-def test_the_cosine_is_its_sum(r, half, base):
-    got = cosine(torch.tensor([0, r], dtype=D), 2 * half, base)
-    want = sum(math.cos(r / base ** (m / half)) for m in range(half)) / half
-    assert got[0] == 1
-    assert got[1].item() == pytest.approx(want, abs=1e-9)
+@given(st.lists(st.floats(-1e3, 1e3), min_size=1, max_size=8))
+def test_learned_distances_are_a_pseudometric(increments):
+    d = learned_distance(torch.tensor(increments, dtype=D))
+    size = len(increments) + 1
+    assert d.shape == (size, size)
+    assert (d.diagonal() == 0).all()
+    assert torch.equal(d, d.T)
+    assert (d[:, None, :] <= d[:, :, None] + d[None] + 1e-9).all()  # from i to k, over j
+    assert d.diagonal(1).tolist() == pytest.approx([abs(x) for x in increments], abs=1e-9)
+    together = int((d == 0).sum()) - size
+    assert (together == 0) == (d.diagonal(1) != 0).all()
 
 
-def test_the_cosine_is_not_monotone_and_not_positive():
-    """The numbers in the module's docstring."""
-    at = cosine(torch.arange(0, 100_001, dtype=D)[:26], 340)
-    assert (at.diff()[:24] < 0).all()
-    assert at.diff()[24] > 0
-    assert at[24:].tolist() == pytest.approx([0.58702, 0.58717], abs=5e-6)
-    assert cosine(torch.tensor(73_052.0, dtype=D), 340).item() == pytest.approx(-0.178, abs=5e-4)
-    far = torch.cat([cosine(r, 340) for r in torch.arange(0, 100_001, dtype=D).split(10_000)])
-    assert far.argmin() == 73_052
+def test_displacement_is_the_double_loop():
+    a, b = random_histogram(5, seed=1), random_histogram(5, seed=2)
+    pairs = itertools.product(enumerate(a), enumerate(b))
+    want = law(((j - i, p * q) for (i, p), (j, q) in pairs), 5)
+    torch.testing.assert_close(displacement(a, b), want)
+    batch = displacement(torch.stack([a, b]), torch.stack([b, a]))
+    torch.testing.assert_close(batch, torch.stack([want, want.flip(0)]))
 
 
-def test_the_limit_of_the_cosine():
-    r, base = torch.linspace(0.5, 40, 50, dtype=D), 10_000.0
-    limit = torch.tensor([(sici(x)[1] - sici(x / base)[1]) / math.log(base) for x in r.tolist()])
-    errors = [(cosine(r, d, base) - limit).abs().max().item() for d in (128, 512, 2048)]
-    assert errors[0] > 3 * errors[1] > 9 * errors[2]
-    assert errors[2] < 2e-3
-
-
-def test_the_printed_frequencies_would_be_flat():
-    m = torch.arange(170, dtype=D)
-    similarity = torch.cos(100 / (10_000 * 2 ** (m / 340))).mean().item()
-    assert similarity == pytest.approx(0.99996, abs=5e-6)
-
-
-def test_expected_similarity_is_the_double_loop_and_equation_6():
-    offsets, kernel = torch.arange(-3, 4), partial(rbf, bandwidth=2.0)
+def test_streams_compare_by_equation_6():
+    """<h_q F, h_k F> / (d/2) = sum_d Pr(D = d) kappa(|d|) (Equation 8)."""
     h_q, h_k = random_histogram(2, 7, seed=1), random_histogram(2, 7, seed=2)
-    got = expected_similarity(h_q, h_k, kernel_matrix(kernel, offsets.double()))
+    w = cursor_frequencies("cosine", 32, 100.0, 1.0)
+    f = wave(torch.arange(-3, 4), w).to(D)
+    kappa = torch.cos(torch.arange(-6, 7)[:, None] * w).mean(-1).to(D)
+    got = ((h_q @ f) * (h_k @ f)).sum(-1) / 16
+    torch.testing.assert_close(got, displacement(h_q, h_k) @ kappa, atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize("with_resets", [False, True])
+@few
+@given(n=st.integers(0, 4), seed=seeds)
+def test_path_displacement_is_equations_3_to_5_and_algorithm_1_from_offset_0(with_resets, n, seed):
+    incr, decr, reset = random_gates(n, seed=seed)
+    resets = reset if with_resets else torch.zeros_like(reset)
+    got = path_displacement(incr, decr, reset if with_resets else None)
+    torch.testing.assert_close(got, enumerated(incr, decr, resets))
+    paths = walk((incr, decr, resets)).items()
+    torch.testing.assert_close(got, law(((z, p) for (z, _), p in paths), n + 1))
+
+
+def test_the_increment_of_the_resetting_token_counts():
+    """Reset and step forward with certainty: 1, not 0."""
+    one, zero = torch.ones(1, dtype=D), torch.zeros(1, dtype=D)
+    assert path_displacement(one, zero, one).tolist() == [0, 0, 1]
+
+
+@few
+@given(n=st.integers(1, 4), seed=seeds)
+def test_the_first_reset_of_the_window_does_not_matter(n, seed):
+    """In Equation 5 the product starts after t, so R_k is in no term."""
+    incr, decr, reset = random_gates(n, seed=seed)
+    other = reset.clone()
+    other[0] = 1 - reset[0]
+    a, b = (path_displacement(incr, decr, r) for r in (reset, other))
+    torch.testing.assert_close(a, b)
+
+
+@few
+@given(n=st.integers(0, 3), reach=st.integers(0, 2), seed=seeds)
+def test_the_joint_law_lists_all_paths_from_all_starts(n, reach, seed):
+    gates, h = random_gates(n, seed=seed), random_histogram(2 * reach + 1, seed=seed)
+    ends, effective = [], []
+    for start, p in enumerate(h.tolist(), -reach):
+        ends += [(z - start, p * q) for (z, _), q in walk(gates, start).items()]
+        # From offset 0, D* itself: less the start where a reset has fired.
+        effective += [(z - start * any(r), p * q) for (z, r), q in walk(gates).items()]
+    got = joint_displacement(h, *gates)
+    torch.testing.assert_close(got, law(ends, len(h) + 2 * n))
+    torch.testing.assert_close(got, law(effective, len(h) + 2 * n))
+
+
+def test_batches():
+    pairs = zip(random_gates(3, seed=1), random_gates(3, seed=2), strict=True)
+    gates = [torch.stack(pair) for pair in pairs]
+    h = torch.stack([random_histogram(5, seed=1), random_histogram(5, seed=2)])
     for row in range(2):
-        pairs = itertools.product(range(7), repeat=2)
-        want = sum(
-            float(h_q[row, i] * h_k[row, j]) * math.exp(-((i - j) ** 2) / 8) for i, j in pairs
-        )
-        assert got[row].item() == pytest.approx(want)
-    by_distance = displacement(h_q, h_k) @ kernel(torch.arange(-6, 7, dtype=D))
-    torch.testing.assert_close(got, by_distance)
+        own = [g[row] for g in gates]
+        torch.testing.assert_close(path_displacement(*gates)[row], path_displacement(*own))
+        want = joint_displacement(h[row], *own)
+        torch.testing.assert_close(joint_displacement(h, *gates)[row], want)
 
 
-@pytest.mark.parametrize(
-    ("call", "words"),
-    [
-        (lambda: rbf(torch.ones(1), 0.0), "bandwidth must be a positive number, was given 0"),
-        (lambda: laplacian(torch.ones(1), -1.0), "bandwidth must be a positive"),
-        (lambda: cosine(torch.ones(1), 7), "d must be even and at least 2, was given 7; try 8"),
-        (lambda: cosine(torch.ones(1), 8, base=-2.0), "base must be a positive"),
-        (
-            lambda: expected_similarity(torch.ones(3), torch.ones(3), torch.ones(2, 2)),
-            r"need a kernel \(3, 3\), was given \(2, 2\)",
-        ),
-        (lambda: sharpen_repeatedly(torch.ones(2), torch.tensor(2.0), -1), "times must be"),
-        (lambda: sharpen_repeatedly(torch.ones(2), torch.tensor(0.0), 1), "gamma must be above 0"),
-    ],
-)
-def test_bad_input(call, words):
-    with pytest.raises(ValueError, match=words):
-        call()
+# When Equation 6 is which law.
+
+
+@few
+@given(n=st.integers(1, 3), at=st.integers(0, 4), seed=seeds)
+def test_equation_6_is_the_joint_law_from_a_certain_place(n, at, seed):
+    """z_k = at - 2. It is Equation 4 as well from offset 0 or if no reset can fire."""
+    incr, decr, reset = random_gates(n, seed=seed)
+    h = torch.eye(5, dtype=D)[at]
+    six = equation_6(h, (incr, decr, reset))
+    torch.testing.assert_close(six, joint_displacement(h, incr, decr, reset))
+    four = wide(path_displacement(incr, decr, reset), six)
+    assert (distance(six, four) < 1e-9) == (at == 2)
+    six = equation_6(h, (incr, decr, torch.zeros_like(reset)))
+    torch.testing.assert_close(six, wide(path_displacement(incr, decr), six))
+
+
+@few
+@given(n=st.integers(1, 3), seed=seeds, data=st.data())
+def test_equation_6_is_the_joint_law_after_a_certain_reset(n, seed, data):
+    incr, decr, reset = random_gates(n, seed=seed)
+    reset[data.draw(st.integers(0, n - 1))] = 1
+    h = random_histogram(5, seed=seed)
+    six = equation_6(h, (incr, decr, reset))
+    torch.testing.assert_close(six, joint_displacement(h, incr, decr, reset))
+    assert distance(six, wide(path_displacement(incr, decr, reset), six)) > 1e-6
+
+
+@few
+@given(n=st.integers(1, 3), seed=seeds)
+def test_equation_6_is_neither_law_from_an_uncertain_place(n, seed):
+    """Its distance to the joint law is at most q (1 - sum h^2), q the chance of no reset."""
+    incr, decr, reset = random_gates(n, seed=seed)
+    h = random_histogram(5, seed=seed)
+    assume(h.max() < 0.99)
+    six = equation_6(h, (incr, decr, reset))
+    q = (1 - reset).prod().item()
+    off = distance(six, joint_displacement(h, incr, decr, reset))
+    assert 1e-9 < off <= q * (1 - h.square().sum().item()) + 1e-12
+    assert distance(six, wide(path_displacement(incr, decr, reset), six)) > 1e-6
+
+
+def test_two_cursors_are_independent():
+    """Equation 6 between a query's and a key's cursor: all pairs of paths."""
+    first, second = random_gates(2, seed=1), random_gates(2, seed=2)
+    pairs = itertools.product(walk(first).items(), walk(second).items())
+    want = law(((b - a, p * q) for ((a, _), p), ((b, _), q) in pairs), 5)
+    got = displacement(path_displacement(*first), path_displacement(*second))
+    torch.testing.assert_close(got, want)
+
+
+def test_scanned_histograms_are_equation_4_unless_sharpened():
+    incr, decr, reset = random_gates(3, seed=1)
+    gates = reset[None, :, None], torch.stack([incr, decr, 1 - incr - decr], -1)[None, :, None]
+    exact = path_displacement(incr, decr, reset)
+    torch.testing.assert_close(histogram_scan(*gates, None)[0, -1, 0], exact)
+    sharp = histogram_scan(*gates, torch.tensor([2.0], dtype=D))[0, -1, 0]
+    assert distance(sharp, exact) > 0.1
 
 
 # Sharpening.
@@ -243,15 +304,6 @@ def test_n_sharpenings_are_one_exponent(seed, times, gamma):
     torch.testing.assert_close(got, want / want.sum(-1, keepdim=True), rtol=1e-9, atol=1e-12)
 
 
-def test_an_empty_bin_stays_empty_only_without_eps():
-    h, gamma = torch.tensor([1.0, 0.0, 0.0], dtype=D), torch.tensor(2.0, dtype=D)
-    assert sharpen(h, gamma, 0.0).tolist() == [1, 0, 0]
-    eps = 0.01
-    floor = (eps / (1 + eps)) ** 2
-    want = floor / (1 + 2 * floor)
-    assert sharpen(h, gamma, eps)[1].item() == pytest.approx(want)
-
-
 @few
 @given(seed=seeds, gamma=st.floats(1, 5), eps=st.floats(1e-8, 0.1), times=st.integers(1, 5))
 def test_eps_is_a_floor_under_every_bin(seed, gamma, eps, times):
@@ -261,14 +313,11 @@ def test_eps_is_a_floor_under_every_bin(seed, gamma, eps, times):
     assert h.min() / h.max() >= (eps / (1 + eps)) ** gamma * (1 - 1e-9)
 
 
-def test_eps_stops_the_theorem():
-    """Without eps the second bin falls as 2^-(2^n); with it, it meets the floor."""
-    h, gamma = torch.tensor([2 / 3, 1 / 3], dtype=D), torch.tensor(2.0, dtype=D)
-    with_eps = h
-    for _ in range(6):
-        with_eps = sharpen(with_eps, gamma, 1e-4)
-    assert sharpen_repeatedly(h, gamma, 6)[1].item() == pytest.approx(2.0**-64)
-    assert with_eps[1].item() == pytest.approx(1e-8, rel=1e-3)
+def test_an_empty_bin_stays_empty_only_without_eps():
+    h, gamma = torch.tensor([1.0, 0.0, 0.0], dtype=D), torch.tensor(2.0, dtype=D)
+    assert sharpen(h, gamma, 0.0).tolist() == [1, 0, 0]
+    floor = (0.01 / 1.01) ** 2
+    assert sharpen(h, gamma, 0.01)[1].item() == pytest.approx(floor / (1 + 2 * floor))
 
 
 @few
@@ -282,10 +331,31 @@ def test_eps_alone_drifts_to_uniform(seed, eps, times):
 
 
 def test_a_sharpened_move_is_a_reweighted_kernel_only_from_one_place():
-    matrix = transition_matrix(*random_gates(seed=1), 2)
-    gamma = torch.tensor(2.0, dtype=D)
+    incr, decr, reset = random_gates(seed=1)
+    matrix, gamma = transition_matrix(reset, incr, decr, 2), torch.tensor(2.0, dtype=D)
     kernel = matrix**2 / (matrix**2).sum(-1, keepdim=True)
     for h in torch.eye(5, dtype=D):
         torch.testing.assert_close(sharpen(h @ matrix, gamma, 0.0), h @ kernel)
     spread = random_histogram(5, seed=1)
     assert (sharpen(spread @ matrix, gamma, 0.0) - spread @ kernel).abs().max() > 0.01
+
+
+@pytest.mark.parametrize(
+    ("call", "word"),
+    [
+        (lambda: transition_matrix(*torch.tensor([0.5, 0.7, 0.5]), 1), "keep"),
+        (lambda: transition_matrix(*torch.tensor([1.5, 0.1, 0.1]), 1), "reset"),
+        (lambda: transition_matrix(*torch.tensor([0.5, -0.1, 0.1]), 1), "incr"),
+        (lambda: transition_matrix(*torch.tensor([0.5, 0.1, torch.nan]), 1), "decr"),
+        (lambda: transition_matrix(*torch.zeros(3, 2), -1), "reach"),
+        (lambda: displacement(torch.ones(3), torch.ones(5)), "same offsets"),
+        (lambda: path_displacement(torch.ones(2), torch.zeros(3)), "same shape"),
+        (lambda: joint_displacement(torch.ones(4) / 4, *torch.zeros(2, 2)), "odd"),
+        (lambda: joint_displacement(2 * torch.ones(3), *torch.zeros(2, 2)), "h_from"),
+        (lambda: sharpen_repeatedly(torch.ones(2), torch.tensor(2.0), -1), "times"),
+        (lambda: sharpen_repeatedly(torch.ones(2), torch.tensor(0.0), 1), "gamma"),
+    ],
+)
+def test_bad_input(call, word):
+    with pytest.raises(ValueError, match=word):
+        call()

@@ -4,26 +4,17 @@ import math
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from pezoo.base import Context, Shape
 from pezoo.encodings.prism import PRISM
 from pezoo.kernels.backends import installed
-from pezoo.kernels.histogram import histogram_scan, sharpen, update
-from pezoo.prism_math import displacement, learned_distance, transition_matrix
+from pezoo.kernels.histogram import histogram_scan, sharpen
 
 torch.set_num_threads(1)
 D = torch.float64
 BASE = 10_000.0
 BACKENDS = ["reference", "numba"] if installed("numba") else ["reference"]
 SMALL = Shape(6, 2, 4, 2, 8)
-
-
-def random_gates(b, t, c, seed=0, dtype=D, sharp=1.0):
-    generator = torch.Generator().manual_seed(seed)
-    logits = sharp * torch.randn(b, t, c, 4, generator=generator, dtype=dtype)
-    return logits[..., 0].sigmoid(), logits[..., 1:].softmax(-1)
 
 
 def random_histogram(*size, seed=0):
@@ -38,46 +29,6 @@ def tiny(seed=0, shape=SMALL, **options):
         for parameter in prism.parameters():
             parameter.add_(0.3 * torch.randn_like(parameter))
     return prism
-
-
-@given(reach=st.integers(0, 6), seed=st.integers(0, 10**6))
-@settings(max_examples=30, deadline=None)
-def test_the_transition_matrix_is_one_update(reach, seed):
-    reset, moves = (x[0, 0] for x in random_gates(1, 1, 3, seed))
-    h = random_histogram(3, 2 * reach + 1, seed=seed)
-    matrix = transition_matrix(reset, moves[:, 0], moves[:, 1], reach)
-    assert matrix.shape == (3, 2 * reach + 1, 2 * reach + 3)
-    assert (matrix >= 0).all()
-    torch.testing.assert_close(matrix.sum(-1), torch.ones(3, 2 * reach + 1, dtype=D))
-    torch.testing.assert_close((h[:, None] @ matrix)[:, 0], update(h, reset, moves))
-
-
-@given(st.lists(st.floats(-1e3, 1e3), min_size=1, max_size=8))
-@settings(max_examples=30, deadline=None)
-def test_learned_distance_is_a_metric(increments):
-    x = torch.tensor(increments, dtype=D)
-    d = learned_distance(x)
-    size = len(increments) + 1
-    assert d.shape == (size, size)
-    assert (d.diagonal() == 0).all()
-    assert torch.equal(d, d.T)
-    assert (d[:, None, :] <= d[:, :, None] + d[None] + 1e-9).all()  # from i to k, over j
-    for i in range(size - 1):
-        assert d[i, i + 1].item() == pytest.approx(abs(increments[i]), abs=1e-9)
-
-
-def test_displacement_is_the_double_loop():
-    a, b = random_histogram(5, seed=1), random_histogram(5, seed=2)
-    want = torch.zeros(9, dtype=D)
-    for i in range(5):
-        for j in range(5):
-            want[j - i + 4] += a[i] * b[j]
-    got = displacement(a, b)
-    torch.testing.assert_close(got, want)
-    assert got.sum().item() == pytest.approx(1)
-    batch = displacement(torch.stack([a, b]), torch.stack([b, a]))
-    torch.testing.assert_close(batch[0], want)
-    torch.testing.assert_close(batch[1], want.flip(0))
 
 
 @pytest.mark.parametrize("gamma", [1.0, 1.5, 4.0])

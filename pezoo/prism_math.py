@@ -1,0 +1,186 @@
+"""Equations of PRISM's paper as functions, for tests and readers. Training does not use them.
+
+    learned_distance     distances from increments                  Equation 1
+    transition_matrix    M_t, the matrix of one move                Section 5.1.2
+    path_displacement    how far a cursor moves over some tokens    Equations 3 to 5
+    displacement         the same from two histograms               Equation 6
+    joint_displacement   the law that Equation 6 approximates       Section 5.1.1
+    sharpen_repeatedly   n sharpenings in a row                     Appendix A.2.1
+
+Gates are those of one cursor. h_t is its histogram before token t moves it. Between tokens k and l
+Algorithm 1 resets first and then moves, z_{t+1} = (1 - R_t) z_t + Δ_t, so that
+
+    z_l = z_k prod_{t=k}^{l-1} (1 - R_t) + D*,   D* = sum_t Δ_t prod_{u=t+1}^{l-1} (1 - R_u)
+
+Equations 4 and 5 are the law of D*. z_l - z_k is D* if no reset fires, and D* - z_k otherwise.
+Equation 6 draws z_k afresh for the difference. It equals the law of z_l - z_k if and only if z_k is
+certain or a reset is, and it is exact between a query's and a key's cursor, which are independent
+given the text. docs/findings/prism-displacement.md has the proof.
+"""
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+ROUNDING = 1e-6  # a float32 softmax may exceed 1 by this much
+
+
+def learned_distance(increments: Tensor) -> Tensor:
+    """Return |r_l - r_k| between all tokens: increments (..., T-1) -> (..., T, T) (Equation 1).
+
+    r_t is the running sum of |increment|. This is a pseudometric: tokens between which the cursor
+    stays are at distance 0, against Section 4.2.1.
+
+    Deviation: Equation 1 integrates v itself, which is negative where the cursor steps back; |v|
+    makes it a distance.
+
+    Example: forward, stay, back
+
+        >>> learned_distance(torch.tensor([1.0, 0.0, -1.0]))
+        tensor([[0., 1., 1., 2.],
+                [1., 0., 0., 1.],
+                [1., 0., 0., 1.],
+                [2., 1., 1., 0.]])
+    """
+    r = pad(increments.abs().cumsum(-1), (1, 0))
+    return (r[..., :, None] - r[..., None, :]).abs()
+
+
+def transition_matrix(reset: Tensor, incr: Tensor, decr: Tensor, reach: int) -> Tensor:
+    """Return the row-stochastic M_t with h_{t+1} = h_t M_t (Section 5.1.2).
+
+        M[i, j] = (1 - reset) step(j - i) + reset step(j),   step(-1, 0, 1) = decr, keep, incr
+
+    Rows are the offsets -reach..reach before the move, columns -(reach+1)..reach+1 after it. A
+    reset goes to offset 0 and then steps. Gates (...) -> (..., 2 reach + 1, 2 reach + 3).
+
+    Deviation: Section 5.1 drops steps beyond the first and last offset, with which M_t is not
+    row-stochastic; here the support grows.
+
+    Example: at reset 0, incr 0.7, decr 0.1
+
+        >>> transition_matrix(*torch.tensor([0.0, 0.7, 0.1]), reach=0)
+        tensor([[0.1000, 0.2000, 0.7000]])
+
+    Errors: ValueError for gates outside [0, 1] or of different shapes, and for reach < 0.
+    """
+    _check_gates(reset, incr, decr)
+    if reach < 0:
+        raise ValueError(f"reach must be at least 0, got {reach}")
+    step = torch.stack([decr, 1 - incr - decr, incr], -1)  # (..., 3)
+    size = 2 * reach + 1
+    moved = torch.stack([pad(torch.eye(size), (s, 2 - s)) for s in range(3)]).to(step)
+    stay = torch.einsum("...s,sij->...ij", step, moved)
+    jump = pad(step, (reach, reach))[..., None, :]
+    return (1 - reset)[..., None, None] * stay + reset[..., None, None] * jump
+
+
+def displacement(h_from: Tensor, h_to: Tensor) -> Tensor:
+    """Return Pr(D = d) between two histograms, (..., L) -> (..., 2L - 1) (Equation 6).
+
+    d runs from -(L-1). The cross-correlation sum_i h_from[i] h_to[i + d] treats the histograms as
+    independent. Both hold the same offsets.
+
+    Example: from offset 0 or 1 at even odds to offset 1, the displacement is 0 or 1
+
+        >>> displacement(torch.tensor([0.5, 0.5]), torch.tensor([0.0, 1.0]))
+        tensor([0.0000, 0.5000, 0.5000])
+
+    Errors: ValueError for histograms of different lengths.
+    """
+    size = h_from.shape[-1]
+    if h_to.shape[-1] != size:
+        raise ValueError(
+            f"histograms have {size} and {h_to.shape[-1]} bins and must hold the same offsets: "
+            "pad the shorter one on both sides"
+        )
+    windows = pad(h_to, (size - 1, size - 1)).unfold(-1, size, 1)  # (..., 2L - 1, L)
+    return (h_from[..., None, :] * windows).sum(-1)
+
+
+def path_displacement(incr: Tensor, decr: Tensor, reset: Tensor | None = None) -> Tensor:
+    """Return Pr(D* = d) for the gates of n tokens, (..., n) -> (..., 2n + 1) (Equation 4).
+
+    d runs from -n. Without `reset`, this is Equation 3. D* is where a cursor ends that starts at
+    offset 0, so that n matrix products take the place of 6^n paths.
+
+    Example: the second of two certain steps forward resets, so that only it counts
+
+        >>> path_displacement(torch.ones(2), torch.zeros(2), torch.tensor([0.0, 1.0]))
+        tensor([0., 0., 0., 1., 0.])
+
+    Errors: ValueError for gates outside [0, 1] or of different shapes.
+    """
+    reset = torch.zeros_like(incr) if reset is None else reset
+    _check_gates(reset, incr, decr)
+    return _walk(incr.new_ones(*incr.shape[:-1], 1), reset, incr, decr)
+
+
+def joint_displacement(
+    h_from: Tensor, incr: Tensor, decr: Tensor, reset: Tensor | None = None
+) -> Tensor:
+    """Return Pr(z_l - z_k = d) along one path, for z_k from h_from (..., L) and gates (..., n).
+
+    The result (..., 2S - 1), S = L + 2n, has d from -(S-1), as `displacement` of h_l and the padded
+    h_k has: Section 5.1.1 claims that they are equal.
+
+    Example: without a reset the start does not matter, and one step forward is d = 1
+
+        >>> law = joint_displacement(torch.tensor([0.5, 0.0, 0.5]), torch.ones(1), torch.zeros(1))
+        >>> law.tolist()
+        [0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0]
+
+    Errors: ValueError for gates or a histogram outside [0, 1], and for an even L.
+    """
+    reset = torch.zeros_like(incr) if reset is None else reset
+    _check_gates(reset, incr, decr)
+    _check_probability("h_from", h_from)
+    size, n = h_from.shape[-1], incr.shape[-1]
+    if size % 2 == 0:
+        raise ValueError(f"h_from must hold the offsets -P..P, an odd number, got {size} bins")
+    start = torch.eye(size, dtype=incr.dtype, device=incr.device).expand(*incr.shape[:-1], -1, -1)
+    ends = _walk(start, *(gate[..., None, :] for gate in (reset, incr, decr)))  # (..., L, S)
+    law = displacement(pad(start, (n, n)), ends)  # (..., L, 2S - 1)
+    return (h_from[..., None] * law).sum(-2)
+
+
+def sharpen_repeatedly(h: Tensor, gamma: Tensor, times: int) -> Tensor:
+    """Return p_n(i) = p_0(i)^(gamma^n) / sum_j p_0(j)^(gamma^n): (..., L), gamma (...) -> (..., L).
+
+    Equal to `times` calls of `pezoo.kernels.histogram.sharpen` at eps = 0 (Appendix A.2.1). With
+    eps > 0 no bin falls below (eps / (1 + eps))^gamma of the largest.
+
+    Example: 2 to 1 becomes 2^4 to 1 by squaring twice
+
+        >>> sharpen_repeatedly(torch.tensor([2 / 3, 1 / 3]), torch.tensor(2.0), times=2)
+        tensor([0.9412, 0.0588])
+
+    Errors: ValueError for times < 0 or gamma not above 0.
+    """
+    if times < 0:
+        raise ValueError(f"times must be at least 0, got {times}")
+    if bool((gamma <= 0).any()):
+        raise ValueError(f"gamma must be above 0, got {gamma.min().item():g}")
+    return torch.softmax(gamma[..., None] ** times * torch.log(h), -1)
+
+
+def _walk(h: Tensor, reset: Tensor, incr: Tensor, decr: Tensor) -> Tensor:
+    """Move h (..., L) by gates (..., n), one token after the other -> (..., L + 2n)."""
+    for gates in zip(reset.unbind(-1), incr.unbind(-1), decr.unbind(-1), strict=True):
+        matrix = transition_matrix(*gates, (h.shape[-1] - 1) // 2)
+        h = (h[..., None, :] @ matrix)[..., 0, :]
+    return h
+
+
+def _check_probability(name: str, p: Tensor) -> None:
+    if bool(((p < -ROUNDING) | (p > 1 + ROUNDING) | p.isnan()).any()):
+        low, high = p.min().item(), p.max().item()
+        raise ValueError(f"{name} must lie in [0, 1], got values from {low:g} to {high:g}")
+
+
+def _check_gates(reset: Tensor, incr: Tensor, decr: Tensor) -> None:
+    if not reset.shape == incr.shape == decr.shape:
+        shapes = ", ".join(str(tuple(gate.shape)) for gate in (reset, incr, decr))
+        raise ValueError(f"reset, incr and decr must have the same shape, got {shapes}")
+    for name, gate in (("reset", reset), ("incr", incr), ("decr", decr), ("keep", 1 - incr - decr)):
+        _check_probability(name, gate)
