@@ -31,7 +31,7 @@ HOOKS = {
 PLAIN = {"bool", "int", "float", "str", "tuple", "list", "None"}
 DESCRIBED = (
     *("summary", "paper", "phi_text", "example", "family", "version", "wraps", "modes"),
-    *("best_constant", "also", "versioned_by"),
+    *("best_constant", "also", "versioned_by", "needs_scale", "oracle"),
 )
 
 
@@ -57,6 +57,8 @@ class ClassDoc:
     wraps: str | None = None
     also: tuple[tuple[str, str], ...] = ()  # second names that users may type, and their specs
     modes: tuple[str, ...] = ()  # other ways to run trained weights
+    needs_scale: bool = False  # an encoding that receives the length of the instance
+    oracle: bool = False  # an encoding that receives part of the task's solution
     options: tuple[str, ...] = ()
     usual: dict[str, Any] = field(default_factory=dict)  # defaults of options, where literal
     kinds: dict[str, str] = field(default_factory=dict)  # types of options, as written

@@ -144,6 +144,7 @@ class Encoding(nn.Module):
     order_blind: bool = False  # the order of the earlier tokens changes nothing
     stochastic: bool = False  # True: draws at evaluation too
     needs_scale: bool = False  # True: reads ctx.scale
+    oracle: bool = False  # True: receives part of the task's solution
     causal_only: bool = False  # True: meaningless without a causal mask
 
     def __init__(self, shape: Shape) -> None:

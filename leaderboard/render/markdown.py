@@ -15,6 +15,7 @@ from leaderboard.escape import markdown_text
 from leaderboard.render.curves import curves
 from leaderboard.render.findings import disclosure, findings, marked, untested
 from leaderboard.render.readme import filled
+from leaderboard.render.readme import picture as readme_picture
 from leaderboard.render.styles import shown, styles
 from leaderboard.render.templating import render
 from leaderboard.render.text import (
@@ -57,10 +58,18 @@ def files(
     """The page and its pictures, {path from the page's folder: content}; the page first."""
     rows = [row for table in tables for row in table.rows]
     look, names = styles(rows), aliases(rows)
-    return {name: page(tables, catalog)} | {
-        f"{PICTURES}/{table.slug}.svg": curves(table.title, shown(table.rows), look, names=names)
-        for table in leading(tables)
-    }
+    first = readme_picture(tables, catalog or Catalog())
+    extra = {f"{PICTURES}/{first[0]}": first[1]} if first else {}
+    return (
+        {name: page(tables, catalog)}
+        | extra
+        | {
+            f"{PICTURES}/{table.slug}.svg": curves(
+                table.title, shown(table.rows), look, names=names
+            )
+            for table in leading(tables)
+        }
+    )
 
 
 def stale(tables: Sequence[Table], path: Path, catalog: Catalog | None = None) -> list[str]:

@@ -64,6 +64,11 @@ def _of(row: Row) -> Style:
     return replace(own, dash="dot", marker="cross") if row.aside else own
 
 
+def distinct(at: int) -> Style:
+    """The style of the curve with this number in a picture of at most ten."""
+    return Style(COLOURS[at % len(COLOURS)], DASHES[0], MARKERS[at % len(MARKERS)])
+
+
 def _style(at: int) -> Style:
     more = at // len(COLOURS)
     dash, marker = DASHES[more % len(DASHES)], MARKERS[(at + more) % len(MARKERS)]

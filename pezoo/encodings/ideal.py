@@ -38,6 +38,7 @@ class Ideal(Encoding):
     paper = "Chen et al. 2026"
     phi_text = "the task's own phi(i, j), 0 for a key that is not needed"
     version = 2
+    oracle = True
 
     def __init__(self, shape: Shape, *, values: int = 16) -> None:
         super().__init__(shape)

@@ -1,14 +1,14 @@
 """The README's first table is made from the records, and `check` refuses one that is not."""
 
-import re
 from dataclasses import replace
+from xml.etree import ElementTree
 
 import pytest
 
 from leaderboard import catalog
 from leaderboard.record.read import load
 from leaderboard.render.markdown import stale, write_markdown
-from leaderboard.render.readme import BEGIN, END, filled
+from leaderboard.render.readme import BEGIN, END, filled, picture
 from leaderboard.stats.tables import tables
 
 EMPTY = f"# Name\n\n{BEGIN}\nwhatever\n{END}\n\nMore.\n"
@@ -21,65 +21,65 @@ def known():
 
 @pytest.fixture
 def made(raw, save, known):
-    """alibi is right to twice the length on both seeds, rope on one of two, nope not at all."""
-    far, near, none = {10: 100, 15: 95, 20: 90}, {10: 100, 15: 95, 20: 20}, {10: 5, 15: 0, 20: 0}
+    """alibi solves copy at both multiples, rope with one of two seeds, lbpe_sh and nope never."""
+    far, near = {10: 100, 20: 90, 100: 95}, {10: 100, 20: 89, 100: 20}
     records = [
         raw("alibi", 0, far), raw("alibi", 1, far), raw("rope", 0, far), raw("rope", 1, near),
-        raw("nope", 0, none), raw("nope", 1, none), raw("alibi", 0, near, task="reverse"),
+        raw("nope", 0, near), raw("nope", 1, near), raw("lbpe_sh", 0, near),
+        raw("alibi", 0, {10: 100, 15: 95, 20: 90}, task="reverse"),
     ]  # fmt: skip
     return tables(load([save(*records)])[0], known)
 
 
-def test_far_encodings_have_rows_and_the_others_share_one(made, known):
-    lines = filled(EMPTY, made, known).splitlines()
-    cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines if "|" in line]
-    head, _, *rows = [own[:-1] for own in cells]
-    assert head == ["encoding", "copy", "reverse (1 of 3 ran)"]
-    assert rows[0] == ["seeds", "2", "1"]
-    assert sorted(rows[1:]) == [
-        ["1 other", "0", "not run"],
-        ["alibi", "≥2x", "1.5x"],
-        ["rope", "1.5x", "not run"],
+def table(text):
+    """The table's lines as lists of cells, without the rule below the heads."""
+    lines = [line for line in text.splitlines() if line.startswith("|")]
+    cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines]
+    return [cells[0], *cells[2:]]
+
+
+def test_tasks_solved_at_two_and_ten_times_the_training_length(made, known):
+    text = filled(EMPTY, made, known)
+    _, *rows = table(text)
+    assert rows == [
+        ["alibi", "2 of 2", "1 of 1", "2/2", "1.0x"],
+        ["rope", "0 of 1", "0 of 1", "1/2", "1.0x"],
+        ["nope", "0 of 1", "0 of 1", "0/2", "1.0x"],
+        ["lbpe_sh † (receives the length)", "0 of 1", "0 of 1", "0/1", "1.0x"],
     ]
-    assert "The others: nope." in lines
-    assert "on average over 1 to 2 seeds" in lines[4]
-    assert [lines[0], lines[-1]] == ["# Name", "More."]
+    assert [text.splitlines()[0], text.splitlines()[-1]] == ["# Name", "More."]
 
 
-def test_of_many_encodings_the_farthest_have_rows(raw, save, known):
-    near, far = {10: 100, 15: 95, 20: 20}, {10: 100, 15: 95, 20: 95}
-    names = ["alibi", "fire", "geometric", "kerple", "lbpe", "nope", "relative", "rope"]
-    names += ["shaw", "t5"]
-    records = [raw(name, 0, near, task=task) for name in names for task in ("copy", "reverse")]
-    records.append(raw("sinusoidal", 0, far))  # has no place, as it lacks a task
+def test_of_many_encodings_eight_rows_stay_and_the_reference_is_one(raw, save, known):
+    names = ["alibi", "fire", "geometric", "kerple", "lbpe", "nope", "relative", "t5", "shaw"]
+    records = [raw(name, 0, {10: 100, 20: 90 + at, 100: 50}) for at, name in enumerate(names)]
+    records += [raw("rope", 0, {10: 100, 20: 20, 100: 0})]
+    records += [raw(name, 0, {10: 100, 20: 100, 100: 100}) for name in ("ideal_sh", "lbpe_sh")]
     text = filled(EMPTY, tables(load([save(*records)])[0], known), known)
-    rows = [line for line in text.splitlines() if line.startswith("|")][2:]
-    assert len(rows) == 12
-    assert [line.split()[1] for line in rows[-2:]] == ["sinusoidal", "1"]
+    _, *rows = table(text)
+    first = [row[0] for row in rows]
+    assert first[:6] == ["shaw", "t5", "relative", "nope", "rope", "5 others"]
+    assert {*first[6:]} == {"ideal_sh (oracle)", "lbpe_sh † (receives the length)"}
+    block = text.partition(BEGIN)[2].partition(END)[0]
+    assert sum(len(line.split()) for line in block.splitlines() if "|" not in line) <= 130
 
 
-def test_records_without_times_and_unlike_others(record, known):
+def test_costs_are_ratios_to_the_reference(record, known):
     records = []
-    for name, right in (("rope", 100), ("t5", 20), ("nope", 5)):
-        made = record(name, right={10: right, 15: right})
-        records.append(made.model_copy(update={"cost": replace(made.cost, cpu_seconds=None)}))
-    text = filled(EMPTY, tables(records, known), known)
-    assert "| 2 others | 0 | - |" in re.sub(" +", " ", text)
-    records.append(record("fire", right={10: 95, 15: 20}))
-    text = filled(EMPTY, tables(records, known), known)
-    assert "| 3 others | 0 to 1x | 35 |" in re.sub(" +", " ", text)
+    for name, seconds in (("rope", 20.0), ("t5", 50.0), ("nope", None)):
+        made = record(name, right={10: 100, 20: 20})
+        records.append(made.model_copy(update={"cost": replace(made.cost, cpu_seconds=seconds)}))
+    costs = {row[0]: row[-1] for row in table(filled(EMPTY, tables(records, known), known))}
+    assert (costs["rope"], costs["t5"], costs["nope"]) == ("1.0x", "2.5x", "-")
 
 
-def test_it_names_the_processors(record, known):
-    records = []
-    for name, cpu in (("rope", "One"), ("t5", "Other"), ("fire", "One")):
-        made = record(name, right={10: 100, 15: 100})
-        records.append(made.model_copy(update={"env": replace(made.env, cpu=cpu)}))
-    assert "the median over tasks, on One or Other." in filled(EMPTY, tables(records, known), known)
-    hostile = records[0].model_copy(update={"env": replace(made.env, cpu=f"x {END} | <b>")})
-    text = filled(EMPTY, tables([hostile], known), known)
-    assert filled(text, tables([hostile], known), known) == text
-    assert "<b>" not in text
+def test_the_picture_marks_an_encoding_that_receives_the_length(made, known):
+    name, svg = picture(made, known)
+    assert name.endswith(".svg")
+    texts = [node.text for node in ElementTree.fromstring(svg).iter() if node.text]
+    assert "Copy: trained on up to 10 digits, tested up to 100 (1 to 2 seeds)" in texts
+    assert {"alibi", "rope", "nope", "lbpe_sh (receives the length)"} <= {*texts}
+    assert picture([], known) is None
 
 
 def test_a_readme_without_its_comments_stays(made, known):
