@@ -1,7 +1,7 @@
 """Whether seeds train faster as one stack: `python benchmarks/stack_speed.py`.
 
 Prints, per encoding and settings, the CPU seconds of a step of each run alone over those of the
-same steps taken as one (docs/findings/stacked-training.md).
+same steps taken as one (docs/findings/harness-speed.md).
 """
 
 from __future__ import annotations

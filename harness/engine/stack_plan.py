@@ -20,7 +20,7 @@ def plan(configs: Sequence[RunConfig], root: Path, jobs: int, stack: str = "on")
     Fewer families than `jobs` are divided until every worker has something to do. A run whose
     checkpoint is of training alone continues alone, bit for bit; compiled runs are never stacked,
     and with `stack` "off" no run is. "auto" begins stacks on a GPU alone: on a CPU they are slower
-    (docs/findings/stacked-training.md).
+    (docs/findings/harness-speed.md).
     """
     if stack == "off":
         return [(run,) for run in range(len(configs))]

@@ -3,7 +3,7 @@
 Otherwise glibc takes blocks above 32 MiB from the system and returns them at every step, with a
 fault for each of their pages: a third of PRISM's training step at 80 tokens. Huge pages spare the
 processor look-ups of addresses: 3 to 9 % of a step of the `quick` decoder
-(docs/findings/attention-bias.md). Without glibc, nothing happens.
+(docs/findings/harness-speed.md). Without glibc, nothing happens.
 """
 
 from __future__ import annotations
