@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from leaderboard import catalog
+from leaderboard.catalog import Catalog
 from leaderboard.record.read import load
 from leaderboard.render import site
 from leaderboard.render.markdown import write_markdown
@@ -30,18 +30,20 @@ def build(
     source: str | None = None,
     built: site.Built | None = None,
     relations: Relations | None = None,
+    catalog: Catalog | None = None,
 ) -> BuildReport:
     """Read `records`, then `runs`, and write the site into the folder `out`.
 
-    `markdown` is the path of LEADERBOARD.md, or None for no such page; `source` the address that
-    shows the repository's files, for links from encodings to their code; `built` is what the pages'
-    last line says; `relations` gives what pages of encodings draw. The same arguments give the same
-    bytes. Bad files do not stop a build; the report names them.
+    `markdown` is the path of LEADERBOARD.md, or None to write none; `source` is the address of
+    the repository's files, for links to code; `built` is the last line of the pages; `relations`
+    gives the maps on the pages of encodings; `catalog` describes encodings, tasks and protocols,
+    whose descriptions are left out without it. The same arguments give the same bytes. Bad files do
+    not stop a build; the report names them.
     """
+    catalog = catalog or Catalog()
     found, problems = load([records] if runs is None else [records, runs])
-    known = catalog.read()
-    every = tables(found, known)
-    paths = site.build(every, found, out, len(problems), known, source, built, relations)
+    every = tables(found, catalog)
+    paths = site.build(every, found, out, len(problems), catalog, source, built, relations)
     if markdown is not None:
-        paths += write_markdown(every, markdown, known)
+        paths += write_markdown(every, markdown, catalog)
     return BuildReport(tuple(paths), len(found), tuple(problems))

@@ -1,6 +1,6 @@
-"""What this checkout knows of encodings, tasks and protocols, read as text: nothing is imported.
+"""Descriptions of encodings, tasks and protocols, as `harness.settings.catalog` reads them.
 
-Where the packages are missing, or a plug-in brings something, pages do without the description.
+Plug-ins have none; pages then leave out the description.
 """
 
 from __future__ import annotations
@@ -8,16 +8,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 from experiment.config import Protocol, Train
-from experiment.reader import read_settings
-from experiment.seeds import parse_seeds
+from experiment.protocol import base
 from leaderboard.record.schema import Record
-from leaderboard.record.tuning import MARK, base, tuned_name
-from pezoo.class_text import classes
+from leaderboard.record.tuning import MARK, tuned_name
 from pezoo.spec import SpecError, bare, parse, unknown
 
 HOOKS = {
@@ -29,10 +25,6 @@ HOOKS = {
     "weights": "replaces the softmax",
 }
 PLAIN = {"bool", "int", "float", "str", "tuple", "list", "None"}
-DESCRIBED = (
-    *("summary", "paper", "phi_text", "example", "family", "version", "wraps", "modes"),
-    *("best_constant", "also", "versioned_by", "needs_scale", "oracle"),
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -198,62 +190,6 @@ class Catalog:
         for name in names:
             total = total * 1000 + self.encodings[name].version
         return total
-
-
-def read() -> Catalog:
-    """The catalogue of the packages beside this one."""
-    return Catalog(
-        {one.name: one for one in _classes("pezoo", "encodings")},
-        {one.name: one for one in _classes("harness", "tasks")},
-        {one.name: one for one in _protocols()},
-    )
-
-
-def _folder(package: str, *names: str) -> Path | None:
-    spec = find_spec(package)
-    places = spec.submodule_search_locations if spec else None
-    folder = Path(next(iter(places))).joinpath(*names) if places else None
-    return folder if folder and folder.is_dir() else None
-
-
-def _classes(package: str, folder: str) -> Iterator[ClassDoc]:
-    """The registered encodings, or the tasks, in a package's folder."""
-    found = _folder(package, folder)
-    for path in sorted(found.glob("*.py")) if found else ():
-        for one in classes(path, path.parents[1]).values():
-            known = {key: one.constants[key] for key in DESCRIBED if key in one.constants}
-            name = one.registered if folder == "encodings" else one.constants.get("name")
-            if isinstance(name, str):
-                yield ClassDoc(
-                    name=name,
-                    cls=one.name,
-                    module=f"{package}.{folder}.{path.stem}",
-                    path=f"{package}/{folder}/{path.name}",
-                    source=path.read_text(encoding="utf-8"),
-                    doc=one.doc,
-                    options=one.options,
-                    usual=one.usual,
-                    kinds=one.kinds,
-                    lists=one.methods.get("instances", "Task") != "Task",
-                    hooks=tuple(h for h in HOOKS if one.methods.get(h, "Encoding") != "Encoding"),
-                    **known,
-                )
-
-
-def _protocols() -> Iterator[ProtocolDoc]:
-    folder = _folder("experiment", "protocols")
-    old = sorted(folder.glob("earlier/*.toml"), key=_age, reverse=True) if folder else []
-    earlier = [Protocol.model_validate(read_settings(path, path.parent)) for path in old]
-    for path in sorted(folder.glob("*.toml")) if folder else ():
-        raw = read_settings(path, folder)
-        now = Protocol.model_validate(raw)
-        versions = (now, *(one for one in earlier if one.name == now.name))
-        yield ProtocolDoc(now.name, now.description, len(parse_seeds(now.seeds)), raw, versions)
-
-
-def _age(path: Path) -> tuple[int, str]:
-    """Sorts quick-10 after quick-9."""
-    return len(path.name), path.name
 
 
 def _alike(one: Train, two: Train, apart: set[str]) -> bool:

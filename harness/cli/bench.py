@@ -234,12 +234,13 @@ def _write_leaderboard(folder: Path, anew: bool) -> None:
     if not anew and (site / "index.html").is_file():
         click.echo(f"\nleaderboard: {site / 'index.html'} ({command})")
         return
+    from harness.settings.catalog import read_catalog
     from harness.show.relation import relation_of
     from leaderboard.build import build
     from leaderboard.record.read import RECORDS
 
     try:
-        report = build(folder, RECORDS, site, None, relations=relation_of)
+        report = build(folder, RECORDS, site, None, relations=relation_of, catalog=read_catalog())
     except OSError as error:
         raise OSError(f"cannot write the leaderboard {site}: {error.strerror}") from error
     click.echo(f"\nleaderboard: {site / 'index.html'} ({report.records} records; {command})")

@@ -123,7 +123,8 @@ def described(cls: type, head: str) -> str:
 
 
 def protocols() -> list[Facts]:
-    from harness.settings.protocol import load_protocol, protocol_names
+    from experiment.protocol import protocol_names
+    from harness.settings.protocol import load_protocol
 
     return [_protocol(load_protocol(name)) for name in protocol_names()]
 

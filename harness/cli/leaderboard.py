@@ -40,6 +40,7 @@ def build_command(
     runs: str | None, records: str | None, out: str, markdown: str, source: str | None
 ) -> None:
     """Read records, write LEADERBOARD.md and the site."""
+    from harness.settings.catalog import read_catalog
     from leaderboard.build import build
     from leaderboard.render.site import Built
 
@@ -56,7 +57,9 @@ def build_command(
     page = Path(markdown)
     page.parent.mkdir(parents=True, exist_ok=True)
     where = fresh, _folder(records), Path(out), page
-    report = build(*where, _address(source), Built.now(), _relations())
+    report = build(
+        *where, _address(source), Built.now(), relations=_relations(), catalog=read_catalog()
+    )
     for problem in report.problems:
         click.echo(f"left out: {problem}", err=True)
     click.echo(f"{report.records} records -> {Path(out) / 'index.html'} and {page}")
@@ -86,18 +89,18 @@ def open_command(out: str | None) -> None:
 def check_command(paths: tuple[str, ...], records: str | None, markdown: str) -> None:
     """Validate every record in PATHS; without PATHS the committed ones, and that LEADERBOARD.md
     is what they give. Exit code 1 where something is refused."""
-    from leaderboard import catalog
+    from harness.settings.catalog import read_catalog
     from leaderboard.record.check import check
     from leaderboard.record.read import load
     from leaderboard.render.markdown import stale
     from leaderboard.stats.tables import tables
 
     folder = _folder(records)
+    known = read_catalog()
     places = [Path(path) for path in paths] or [folder]
-    report = check(places, tree=not paths, further=_further())
+    report = check(places, known, tree=not paths, further=_further())
     refused = [*report.refused]
     if not paths:
-        known = catalog.read()
         refused += stale(tables(load([folder])[0], known), Path(markdown), known)
     for note, count in Counter(line.split(": ", 1)[1] for line in report.warnings).items():
         click.echo(f"note: {count} records: {note}")
@@ -114,10 +117,11 @@ def check_command(paths: tuple[str, ...], records: str | None, markdown: str) ->
 @_records
 def add_command(run: tuple[str, ...], runs: str, records: str | None) -> None:
     """Put the record of every finished RUN, an id or a folder, among the committed ones."""
+    from harness.settings.catalog import read_catalog
     from leaderboard.record.add import add
 
     for one in run:
-        click.echo(f"added {add(one, Path(runs), _folder(records), _further())}")
+        click.echo(f"added {add(one, Path(runs), _folder(records), read_catalog(), _further())}")
     place = f" --records {shlex.quote(records)}" if records else ""
     click.echo(f"now: pezoo leaderboard build{place}")
 

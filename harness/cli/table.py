@@ -100,10 +100,10 @@ def _show(options: TableOptions, paper: Paper) -> None:
 
 def _warn(filled: Filled) -> None:
     """Say where `pezoo leaderboard check` refuses what fills a cell."""
-    from leaderboard import catalog
+    from harness.settings.catalog import read_catalog
     from leaderboard.record.check import refusals
 
-    known = catalog.read()
+    known = read_catalog()
     refused = {run.run: [*refusals(run, known)] for run in filled.runs}
     for run, reasons in refused.items():
         if reasons:
@@ -143,8 +143,8 @@ def _protocols(options: TableOptions, paper: Paper) -> list[Protocol]:
 
 def _bench(options: TableOptions, filled: Filled) -> list[str]:
     """The commands whose runs would fill its empty cells; of the paper's protocol, at each rate."""
+    from experiment.protocol import base
     from leaderboard.papers.caption import requests
-    from leaderboard.record.tuning import base
 
     name = options.protocol or base(filled.protocol.name)
     typed = [one for one in options.set if not one.startswith("eval.curve_lengths")]

@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from experiment.config import ConfigError, Protocol
+from experiment.protocol import PROTOCOLS, base
 from harness.settings import tested
 from harness.settings.counts import token_count
-from harness.settings.protocol import PROTOCOLS, load_protocol, version_of
+from harness.settings.protocol import load_protocol, version_of
 from harness.tasks.base import Task, TaskError
 from leaderboard.catalog import ProtocolDoc
 from leaderboard.record.commanded import options_of, overrides_of, plain_name
 from leaderboard.record.schema import Record
-from leaderboard.record.tuning import base
 from pezoo.base import Encoding, Shape
 
 FAULTS = (ValueError, RuntimeError, MemoryError, OverflowError, TypeError)

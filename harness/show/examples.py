@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from experiment.config import RunConfig
 from harness.data.seeds import generator
 from harness.data.sequences import lay_out
 from harness.model.transformer import Transformer
-from harness.settings.protocol import RunConfig
 from harness.tasks.base import Batch, Task, TaskError
 from harness.training.evaluate import judge, written
 

@@ -11,8 +11,8 @@ from jinja2 import Environment, PackageLoader
 from markupsafe import Markup
 from torch import Tensor
 
+from experiment.config import RunConfig
 from harness.model.transformer import Transformer
-from harness.settings.protocol import RunConfig
 from harness.show import plots
 from harness.show.activations import Activations, activations
 from harness.show.examples import Example, answer, lengths, sample

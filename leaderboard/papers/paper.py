@@ -11,8 +11,8 @@ from typing import Any, Literal
 from pydantic import Field, PositiveInt, model_validator
 
 from experiment.config import Settings
+from experiment.protocol import base
 from leaderboard.record.scores import Checkpoint
-from leaderboard.record.tuning import base
 from pezoo.spec import Spec, choice, parse, unknown
 
 FOLDER = Path(__file__).parent

@@ -5,13 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 from experiment.files import slug, write
-from leaderboard import catalog
+from leaderboard.catalog import Catalog
 from leaderboard.record.check import Doubt, refusals
 from leaderboard.record.read import read
 from pezoo.spec import parse
 
 
-def add(run: str, runs: Path, records: Path, further: Doubt = lambda record: ()) -> Path:
+def add(
+    run: str, runs: Path, records: Path, catalog: Catalog, further: Doubt = lambda record: ()
+) -> Path:
     """Copy the record of a run into `records`, byte by byte, and return where it is.
 
     `run` is a run's folder, or the beginning of its id in the folder `runs`. Errors: ValueError
@@ -25,11 +27,10 @@ def add(run: str, runs: Path, records: Path, further: Doubt = lambda record: ())
     data, record = result.read_bytes(), read(result)
     if isinstance(record, str):
         raise ValueError(f"{result}: {record}")
-    known = catalog.read()
-    if reasons := [*refusals(record, known), *further(record)]:
+    if reasons := [*refusals(record, catalog), *further(record)]:
         raise ValueError(f"{result}: {'; '.join(reasons)}")
     task = parse(record.task)
-    if files := [name for name in known.tasks[task.name].versioned_by if name in task.options]:
+    if files := [name for name in catalog.tasks[task.name].versioned_by if name in task.options]:
         raise ValueError(
             f"{result}: {record.task} reads {task.options[files[0]]}, which other machines do not "
             "have, and check would refuse the record there. Compare its runs where they are, with "

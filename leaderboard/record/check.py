@@ -13,14 +13,14 @@ from statistics import fmean
 
 from experiment.config import ATTENTION, DEVICES
 from experiment.files import slug
-from leaderboard import catalog as known
+from experiment.protocol import base
 from leaderboard.catalog import Catalog
 from leaderboard.escape import command_text, shown
 from leaderboard.record import commanded, costs
 from leaderboard.record.read import paths_of, read
 from leaderboard.record.schema import Record
 from leaderboard.record.scores import Score, Scores
-from leaderboard.record.tuning import MARK, base
+from leaderboard.record.tuning import MARK
 from pezoo.spec import Spec, SpecError, bare, parse, unknown
 
 PROTOCOL = re.compile(r"[^+]+(\+[0-9a-f]{6})?(\+tune-[0-9a-f]{8}|\+tuning)?")
@@ -42,7 +42,7 @@ Doubt = Callable[[Record], Iterable[str]]
 
 def check(
     paths: Sequence[Path],
-    catalog: Catalog | None = None,
+    catalog: Catalog,
     tree: bool = False,
     further: Doubt = lambda record: (),
 ) -> CheckReport:
@@ -51,7 +51,6 @@ def check(
     With `tree` the files must also lie where records are committed, in PROTOCOL/TASK/ENCODING/
     and named after the run. `further` gives more reasons to refuse a record.
     """
-    catalog = catalog or known.read()
     refused: list[str] = []
     warnings: list[str] = []
     runs: dict[str, Path] = {}

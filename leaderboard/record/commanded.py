@@ -9,10 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from experiment.protocol import base
 from experiment.seeds import parse_seeds
 from leaderboard.catalog import Catalog
 from leaderboard.record.schema import Record
-from leaderboard.record.tuning import MARK, RUNS, Tuning, base
+from leaderboard.record.tuning import MARK, RUNS, Tuning
 from pezoo.spec import Spec, bare, parse_list
 
 # Those of `pezoo bench` that a recorded command keeps.

@@ -30,15 +30,6 @@ Grid = Annotated[dict[Name, Annotated[list[Value], Field(min_length=1, max_lengt
 Seeds = Annotated[list[Seed], Field(min_length=1, max_length=1000)]
 
 
-def base(protocol: str) -> str:
-    """The protocol that an overridden or a tuned one started from.
-
-    >>> base("quick+ab12cd")
-    'quick'
-    """
-    return protocol.split("+")[0]
-
-
 @dataclass(config=CHECKED, frozen=True, slots=True, kw_only=True)
 class Trial:
     """One cell of the grid: means over the tuning seeds. A cell with a failed run has no `exact`.

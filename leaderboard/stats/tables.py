@@ -11,11 +11,12 @@ from itertools import groupby
 from typing import Any
 
 from experiment.files import slug
+from experiment.protocol import base
 from experiment.seeds import spans
 from leaderboard.catalog import Catalog
 from leaderboard.escape import command_text
 from leaderboard.record.schema import Record
-from leaderboard.record.tuning import base, values_text
+from leaderboard.record.tuning import values_text
 from leaderboard.stats.rows import Row
 from leaderboard.stats.summary import summarise, table_key
 

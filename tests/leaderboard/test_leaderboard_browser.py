@@ -15,12 +15,14 @@ import shutil
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 from made_records import tuned_record
 
-from leaderboard.build import build
+from harness.settings.catalog import read_catalog
+from leaderboard.build import build as build_site
 from leaderboard.record.read import Record, load
 from leaderboard.render import site
 from leaderboard.render.relations import Relation
@@ -36,6 +38,9 @@ CHROMIUM = os.environ.get("PEZOO_CHROMIUM") or next(filter(None, map(shutil.whic
 pytestmark = pytest.mark.skipif(
     CHROMIUM is None, reason="browser tests need Chromium: apt-get install chromium"
 )
+KNOWN = read_catalog()
+build = partial(build_site, catalog=KNOWN)
+
 
 HOSTILE = [
     "<script>window.pwned=1</script>",

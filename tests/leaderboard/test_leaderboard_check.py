@@ -6,6 +6,7 @@ import hashlib
 import json
 import tomllib
 from collections import defaultdict
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,10 +15,10 @@ from click.testing import CliRunner
 from harness.cli.bench import command as bench
 from harness.cli.leaderboard import command
 from harness.cli.train import LOCAL_OPTIONS
-from leaderboard import catalog
-from leaderboard.build import build
-from leaderboard.record.add import add
-from leaderboard.record.check import check
+from harness.settings.catalog import read_catalog
+from leaderboard.build import build as build_site
+from leaderboard.record import add as adding
+from leaderboard.record import check as checking
 from leaderboard.record.commanded import FLAGS, VALUED
 from leaderboard.record.read import RECORDS, load
 from leaderboard.record.schema import Record
@@ -25,8 +26,14 @@ from leaderboard.render.markdown import stale
 from leaderboard.stats.tables import kernels_of, tables
 
 BAD = Path(__file__).parent / "bad_records"
-KNOWN = catalog.read()
+KNOWN = read_catalog()
+build = partial(build_site, catalog=KNOWN)
+add = partial(adding.add, catalog=KNOWN)
 REASONS = tomllib.loads((BAD / "reasons.toml").read_text(encoding="utf-8"))
+
+
+def check(paths, catalog=KNOWN, **options):
+    return checking.check(paths, catalog, **options)
 
 
 def run(*arguments, **options):
@@ -289,7 +296,7 @@ def test_doubts_are_notes(raw, save, dirty, doubt):
 
 
 def test_a_record_of_an_older_version_is_a_note(raw, save, monkeypatch):
-    newer = catalog.read()
+    newer = read_catalog()
     rope = newer.encodings["rope"]
     object.__setattr__(rope, "version", 2)
     report = check([save(raw())], newer)
@@ -300,7 +307,7 @@ def test_a_record_of_an_older_version_is_a_note(raw, save, monkeypatch):
 def test_an_outdated_page_or_picture_is_refused(raw, save, tmp_path):
     records, page = save(raw()), tmp_path / "md" / "LEADERBOARD.md"
     build(None, records, tmp_path / "out", page)
-    known = catalog.read()
+    known = read_catalog()
     found = tables(load([records])[0], known)
     assert stale(found, page, known) == []
     good = run("check", "--records", records, "--markdown", page)

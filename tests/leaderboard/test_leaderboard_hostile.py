@@ -14,7 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from experiment.files import slug
-from leaderboard.catalog import Catalog, read
+from harness.settings.catalog import read_catalog
+from leaderboard.catalog import Catalog
 from leaderboard.escape import csv_text, hidden, shown
 from leaderboard.record.check import check
 from leaderboard.record.read import Record, load
@@ -118,7 +119,7 @@ def test_whatever_a_record_holds_pages_hold_only_our_markup(data, raw, tmp_path_
     assert "<" not in re.sub(r"</?details>|</?summary>", "", outside)
 
 
-KNOWN = read()
+KNOWN = read_catalog()
 VALUES = st.one_of(
     st.none(), st.booleans(), st.integers(), st.floats(allow_nan=True), texts, st.text(),
     st.lists(st.integers(), max_size=3), st.just("x" * 100_000), st.just([[[[[[1]]]]]]),

@@ -128,9 +128,9 @@ def test_cost_is_the_median_over_the_tasks_that_count(record):
 
 
 def test_options_are_disclosed_by_the_tasks_that_they_were_chosen_on(record):
-    from leaderboard import catalog
+    from harness.settings.catalog import read_catalog
 
-    known = catalog.read()
+    known = read_catalog()
     names = ("prism", "prism_spectral", "prism_trio", "rope")
     found = tables([record(name, task=task) for name in names for task in ("copy", "odds_first")])
     said = (

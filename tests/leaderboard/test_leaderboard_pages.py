@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 import sys
+from functools import partial
 from html.parser import HTMLParser
 from pathlib import Path
 from statistics import fmean
@@ -20,8 +21,8 @@ import pytest
 
 import pezoo
 from experiment.files import write
-from leaderboard import catalog
-from leaderboard.build import build
+from harness.settings.catalog import read_catalog
+from leaderboard.build import build as build_site
 from leaderboard.catalog import Catalog
 from leaderboard.escape import csv_text, markdown_text, script_json
 from leaderboard.record.read import Record
@@ -38,6 +39,10 @@ from leaderboard.stats.overview import overview
 from leaderboard.stats.rows import Points
 from leaderboard.stats.summary import summarise
 from leaderboard.stats.tables import tables
+
+KNOWN = read_catalog()
+build = partial(build_site, catalog=KNOWN)
+
 
 HOSTILE = [
     "<script>alert(1)</script>",
@@ -402,7 +407,7 @@ def test_the_style_of_an_encoding_follows_from_its_name_alone(record):
     rows = summarise([record(name) for name in names])
     alone = [styles([row])[row.label] for row in rows]
     assert [styles(rows)[row.label] for row in rows] == alone
-    known = summarise([record(name) for name in sorted(catalog.read().encodings)])
+    known = summarise([record(name) for name in sorted(read_catalog().encodings)])
     assert len({(one.colour, one.dash) for one in styles(known).values()}) == len(known)
     by = styles(rows)
     assert by["prism(gamma=2.0)"].colour == by["prism"].colour
@@ -537,7 +542,7 @@ def test_the_guess_of_an_encoder_is_the_best_constant_where_the_task_tells_it(re
         raw = {"task": "bucket_sort", "config": {"track": track}}
         return guess(tables([record("rope", right={10: 9, 20: 9, 28: 9, 60: 9}, **raw)])[0], known)
 
-    known = catalog.read()
+    known = read_catalog()
     share = dict(known.tasks["bucket_sort"].best_constant)
     by_length, unseen, knows = guessed("encoder")
     assert [by_length[at] for at in (0, 1, 3)] == [share[10], share[20], share[60]]
@@ -566,7 +571,7 @@ def test_no_matrix_where_nothing_was_compared(record, tmp_path):
 
 def test_a_tasks_page_shows_no_other_machine_than_that_of_its_file(record, tmp_path):
     own = record(task="turing_machine(file=w.toml)", config={"task_version": 1_234_567})
-    known = catalog.read()
+    known = read_catalog()
     for task, example, version in (
         (own, False, "made by the option file, <code>"),
         (record(task="turing_machine(machine=3)"), True, "1, <code>"),
@@ -581,7 +586,7 @@ def test_a_tasks_page_shows_no_other_machine_than_that_of_its_file(record, tmp_p
 
 
 def test_every_paper_that_an_encoding_names_is_known():
-    for name, known in catalog.read().encodings.items():
+    for name, known in read_catalog().encodings.items():
         found = cited(known.paper)
         assert found, (name, known.paper)
         assert all(entry.bibtex.startswith("@article{") for entry in found)

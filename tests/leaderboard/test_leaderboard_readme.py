@@ -5,7 +5,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from leaderboard import catalog
+from harness.settings.catalog import read_catalog
 from leaderboard.record.read import load
 from leaderboard.render.markdown import stale, write_markdown
 from leaderboard.render.readme import BEGIN, END, filled, picture
@@ -16,7 +16,7 @@ EMPTY = f"# Name\n\n{BEGIN}\nwhatever\n{END}\n\nMore.\n"
 
 @pytest.fixture
 def known():
-    return catalog.read()
+    return read_catalog()
 
 
 @pytest.fixture

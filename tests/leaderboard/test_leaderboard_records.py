@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from experiment.config import Eval
-from leaderboard.record.check import check
+from harness.settings.catalog import read_catalog
+from leaderboard.record.check import check as check_records
 from leaderboard.record.read import load
+
+check = partial(check_records, catalog=read_catalog())
 
 
 def test_a_good_record_keeps_its_settings(record):

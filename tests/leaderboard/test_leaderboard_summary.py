@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from leaderboard.catalog import read
+from harness.settings.catalog import read_catalog
 from leaderboard.record.read import Record
 from leaderboard.render.findings import findings
 from leaderboard.render.markdown import page
@@ -269,7 +269,7 @@ def test_of_two_versions_of_a_protocol_the_newer_is_the_main_one(record):
 
 
 def test_records_of_an_earlier_version_alone_are_never_shown_as_the_protocols_own(record):
-    known = read()
+    known = read_catalog()
     mini = known.protocols["ruoss2023-mini"]
     now, old = mini.versions[0], mini.versions[-1]
 

@@ -3,7 +3,7 @@
 import pytest
 from made_records import GRID, NAME, raw_record, tuned_record
 
-from leaderboard import catalog
+from harness.settings.catalog import read_catalog
 from leaderboard.record import check as checks
 from leaderboard.record.read import Record
 from leaderboard.render import site
@@ -11,7 +11,7 @@ from leaderboard.render.data import site_data
 from leaderboard.render.markdown import page
 from leaderboard.stats.tables import TUNED, tables
 
-KNOWN = catalog.read()
+KNOWN = read_catalog()
 
 
 def read(raw):

@@ -4,13 +4,16 @@ import json
 import re
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from leaderboard.record.check import check
+from harness.settings.catalog import read_catalog
+from leaderboard.record.check import check as check_records
 from leaderboard.record.read import RECORDS, load
 
+check = partial(check_records, catalog=read_catalog())
 MANY = Path(__file__).parents[2] / "benchmarks" / "many_records.py"
 
 

@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 from soak import SETTINGS
 
 from experiment.config import ConfigError
+from experiment.protocol import protocol_names
 from harness import tasks
 from harness.cli.main import main
 from harness.cli.tables import print_records
-from harness.settings.protocol import load_protocol, protocol_names
+from harness.settings.protocol import load_protocol
 from harness.settings.request import ATTENTION, DEVICES, parse_request
 from leaderboard.record.read import load
 from pezoo import registry
@@ -325,7 +326,7 @@ def test_a_protocol_is_right_or_refused_with_a_message(tmp_path_factory, data):
 
 
 def open_protocol():
-    from harness.settings.protocol import PROTOCOLS
+    from experiment.protocol import PROTOCOLS
 
     name = protocol_names()[0]
     return (PROTOCOLS / f"{name}.toml").read_text(encoding="utf-8")

@@ -5,9 +5,10 @@ import json
 import pytest
 
 from experiment.config import ConfigError, RunConfig
+from experiment.protocol import protocol_names
 from experiment.seeds import parse_seeds
 from harness import tasks
-from harness.settings.protocol import load_protocol, protocol_names, resolve
+from harness.settings.protocol import load_protocol, resolve
 from harness.training.trainer import start
 from leaderboard.record.read import RECORDS
 from pezoo.spec import parse
@@ -237,8 +238,8 @@ def test_a_task_with_options_in_a_file(tmp_path):
     assert protocol.settings("odds_first(symbols=2)")[1].lengths == (1, 3)
     for options, message in (
         ("symbls=2", "unknown option of odds_first 'symbls'"),
-        ("symbols = 2", r"as runs do: 'odds_first\(symbols=2\)'"),
-        ("symbols=10", "as runs do: 'odds_first'"),
+        ("symbols = 2", r"written 'odds_first\(symbols=2\)'"),
+        ("symbols=10", "written 'odds_first'"),
         ("symbols=-5", "odds_first"),
     ):
         path.write_text(text.format(options))

@@ -6,10 +6,11 @@ import re
 import pytest
 
 from experiment.config import RunConfig
+from experiment.protocol import PROTOCOLS, protocol_names
 from harness import tasks
 from harness.runs.record import blank_record
-from harness.settings.protocol import PROTOCOLS, load_protocol, protocol_names, resolve
-from leaderboard import catalog
+from harness.settings.catalog import read_catalog
+from harness.settings.protocol import load_protocol, resolve
 from leaderboard.record.check import refusals
 from leaderboard.record.read import RECORDS, load
 from leaderboard.record.schema import Record
@@ -19,7 +20,7 @@ from pezoo.spec import parse
 
 @pytest.fixture(scope="module")
 def known():
-    return catalog.read()
+    return read_catalog()
 
 
 @pytest.fixture(scope="module")
@@ -153,22 +154,18 @@ def test_options_that_the_protocol_does_not_give_are_shown_as_typed(committed, k
     assert (row.label, row.custom) == (false.config.encoding, True)
 
 
-def test_an_earlier_version_of_a_protocol_is_known(committed, known, tmp_path, monkeypatch):
+def test_an_earlier_version_of_a_protocol_is_known(committed, known, tmp_path):
     text = (PROTOCOLS / "earlier" / "quick-1.toml").read_text(encoding="utf-8")
     (tmp_path / "quick.toml").write_text(text.replace("steps = 2000", "steps = 3000"))
-    monkeypatch.setattr(catalog, "_folder", lambda *names: tmp_path)
     quick = known.protocols["quick"]
     old = [one for one in committed if quick.version_of(one) is quick.versions[1]]
     record = first(old, "quick", "prism_spectral")
 
-    def now():
-        return catalog.Catalog(protocols={one.name: one for one in catalog._protocols()})
-
-    assert now().foreign(record)
+    assert read_catalog(tmp_path).foreign(record)
     (tmp_path / "earlier").mkdir()
     (tmp_path / "earlier" / "quick-1.toml").write_text(text)
-    assert not now().foreign(record)
-    assert not now().strange_options(record)
+    assert not read_catalog(tmp_path).foreign(record)
+    assert not read_catalog(tmp_path).strange_options(record)
 
 
 def test_the_committed_records_and_what_the_harness_makes_are_of_known_versions(known):

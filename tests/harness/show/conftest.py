@@ -4,9 +4,10 @@ import pytest
 import torch
 
 import pezoo
+from experiment.config import Model
 from harness import tasks
 from harness.model.transformer import Transformer, shape_of
-from harness.settings.protocol import Model, load_protocol, resolve
+from harness.settings.protocol import load_protocol, resolve
 from harness.show.examples import Example, word
 from pezoo.spec import parse
 

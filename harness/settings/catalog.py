@@ -1,0 +1,73 @@
+"""Describe the encodings, tasks and protocols of this checkout for the leaderboard's pages.
+
+Files are read as text: no class is imported, and no torch is needed. Plug-ins are not described.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pezoo
+from experiment.config import Protocol
+from experiment.protocol import PROTOCOLS, read_settings
+from experiment.seeds import parse_seeds
+from harness import tasks
+from leaderboard.catalog import HOOKS, Catalog, ClassDoc, ProtocolDoc
+from pezoo.class_text import classes
+
+DESCRIBED = (
+    *("summary", "paper", "phi_text", "example", "family", "version", "wraps", "modes"),
+    *("best_constant", "also", "versioned_by", "needs_scale", "oracle"),
+)
+
+
+def read_catalog(protocols: Path = PROTOCOLS) -> Catalog:
+    """Return the catalog of pezoo/encodings, harness/tasks and a folder of protocols."""
+    encodings = _classes(Path(pezoo.__file__).parent / "encodings")
+    docs = _classes(Path(tasks.__file__).parent)
+    return Catalog(
+        {one.name: one for one in encodings},
+        {one.name: one for one in docs},
+        {one.name: one for one in _protocols(protocols)},
+    )
+
+
+def _classes(folder: Path) -> Iterator[ClassDoc]:
+    """Yield the registered encodings, or the tasks, in a folder."""
+    package = folder.parent
+    for path in sorted(folder.glob("*.py")):
+        for one in classes(path, package).values():
+            known: dict[str, Any] = {k: one.constants[k] for k in DESCRIBED if k in one.constants}
+            name = one.registered or one.constants.get("name")
+            if isinstance(name, str):
+                yield ClassDoc(
+                    name=name,
+                    cls=one.name,
+                    module=f"{package.name}.{folder.name}.{path.stem}",
+                    path=f"{package.name}/{folder.name}/{path.name}",
+                    source=path.read_text(encoding="utf-8"),
+                    doc=one.doc,
+                    options=one.options,
+                    usual=one.usual,
+                    kinds=one.kinds,
+                    lists=one.methods.get("instances", "Task") != "Task",
+                    hooks=tuple(h for h in HOOKS if one.methods.get(h, "Encoding") != "Encoding"),
+                    **known,
+                )
+
+
+def _protocols(folder: Path) -> Iterator[ProtocolDoc]:
+    old = sorted(folder.glob("earlier/*.toml"), key=_age, reverse=True)
+    earlier = [Protocol.model_validate(read_settings(path, path.parent)) for path in old]
+    for path in sorted(folder.glob("*.toml")):
+        raw = read_settings(path, folder)
+        now = Protocol.model_validate(raw)
+        versions = (now, *(one for one in earlier if one.name == now.name))
+        yield ProtocolDoc(now.name, now.description, len(parse_seeds(now.seeds)), raw, versions)
+
+
+def _age(path: Path) -> tuple[int, str]:
+    """Sort quick-10 after quick-9."""
+    return len(path.name), path.name
