@@ -37,7 +37,7 @@ class PRISMSpectral(CursorEncoding):
     Errors: ValueError without ctx.x or for an option out of range.
 
     Source: the gates and the score are Lee 2025, "Position as Probability"; the recurrence is ours
-    (docs/prism-spectral.md derives it). Deviations: nothing is sharpened; resets start rare and key
+    (docs/prism.md derives it). Deviations: nothing is sharpened; resets start rare and key
     cursors count tokens, where all actions start equally likely there (Figure 11); and what
     pezoo.encodings.prism calls ours.
     """
