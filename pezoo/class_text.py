@@ -1,4 +1,7 @@
-"""The classes of Python files, read as text: nothing is imported."""
+"""Read the classes of Python files from their syntax trees, without importing anything.
+
+`named_classes` finds the encodings and tasks of a folder; `classes` reads one file.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from pezoo.spec import SpecError
 
 
 @dataclass(frozen=True)
@@ -23,12 +28,59 @@ class ClassText:
     usual: dict[str, Any]  # their defaults, where these are literal
     kinds: dict[str, str]  # their annotations, as written
 
+    @property
+    def known_as(self) -> str | None:
+        """The name users type: that of `@register`, or a literal `name` attribute."""
+        name = self.registered or self.constants.get("name")
+        return name if name and isinstance(name, str) else None
 
-def classes(path: Path, package: Path) -> dict[str, ClassText]:
+
+@dataclass(frozen=True)
+class NamedClass:
+    """A class that users know by name, and its file; a file with a `fault` has no class."""
+
+    path: Path
+    text: ClassText | None
+    fault: str = ""
+
+
+def named_classes(folder: Path) -> dict[str, NamedClass]:
+    """The encodings or tasks of a package's folder, by the names that users type.
+
+    A file that cannot be parsed is listed under its own name, with the reason.
+    Errors: SpecError where two classes share a name.
+    """
+    found: dict[str, NamedClass] = {}
+    seen: dict[Path, dict[str, ClassText]] = {}
+    for path in sorted(folder.glob("*.py")):
+        own: list[tuple[str | None, NamedClass]]
+        try:
+            inside = classes(path, folder.parent, seen).values()
+            own = [(text.known_as, NamedClass(path, text)) for text in inside]
+        except SyntaxError as error:
+            own = [(path.stem, NamedClass(path, None, f"{error.msg}, line {error.lineno}"))]
+        except UnicodeDecodeError as error:
+            own = [(path.stem, NamedClass(path, None, str(error)))]
+        for name, one in own:
+            if name in found:
+                homes = f"{folder.name}/{found[name].path.name} and {folder.name}/{path.name}"
+                raise SpecError(f"two classes have the name {name!r}, in {homes}: rename one")
+            if name:
+                found[name] = one
+    return found
+
+
+def classes(
+    path: Path, package: Path, seen: dict[Path, dict[str, ClassText]] | None = None
+) -> dict[str, ClassText]:
     """The classes of a file by name; bases are followed into other files of the package's folder.
 
+    `seen` keeps what was read, so that a base class in several files is parsed once.
     Errors: SyntaxError, UnicodeDecodeError.
     """
+    seen = {} if seen is None else seen
+    if path in seen:
+        return seen[path]
     own: dict[str, ClassText] = {}
     known: dict[str, ClassText] = {}
     tree = ast.parse(path.read_text(encoding="utf-8"))
@@ -40,10 +92,15 @@ def classes(path: Path, package: Path) -> dict[str, ClassText]:
                 file = package.joinpath(*module.split(".")[1:]).with_suffix(".py")
                 if names and file.is_file():
                     with suppress(SyntaxError, UnicodeDecodeError):
-                        known |= {k: v for k, v in classes(file, package).items() if k in names}
+                        known |= {
+                            name: text
+                            for name, text in classes(file, package, seen).items()
+                            if name in names
+                        }
             case ast.ClassDef(name=name):
                 parents = [known[base] for base in _bases(node) if base in known]
                 own[name] = known[name] = _class(node, parents)
+    seen[path] = own
     return own
 
 

@@ -18,7 +18,7 @@ from traceback import extract_tb
 from types import UnionType
 from typing import TYPE_CHECKING, Any, TypeVar, Union, get_args, get_origin
 
-from pezoo.class_text import classes
+from pezoo.class_text import NamedClass, named_classes
 from pezoo.spec import Spec, SpecError, parse, unknown
 
 if TYPE_CHECKING:
@@ -105,13 +105,7 @@ def entries() -> dict[str, Entry]:
 
     Errors: SpecError where two files use one name.
     """
-    found: dict[str, Entry] = {}
-    for path in sorted(_FOLDER.glob("*.py")):
-        for name, entry in _scan(path).items():
-            if name in found:
-                homes = " and ".join(_shown(e.module) for e in (found[name], entry))
-                raise SpecError(f"two encodings are called {name!r}, in {homes}: rename one")
-            found[name] = entry
+    found = {name: _built_in(name, one) for name, one in named_classes(_FOLDER).items()}
     for point in entry_points(group=ENTRY_POINTS):
         if point.name not in found:
             module, _, cls = point.value.partition(":")
@@ -233,24 +227,17 @@ def _wrappers() -> list[str]:
     return [e.name for e in entries().values() if e.wraps]
 
 
-def _scan(path: Path) -> dict[str, Entry]:
-    """The registered classes in one file, with the keyword-only options of their __init__."""
-    module = f"pezoo.encodings.{path.stem}"
-    try:
-        found = classes(path, path.parents[1])
-    except (SyntaxError, UnicodeDecodeError) as error:
-        reason = f"{error.msg}, line {error.lineno}" if isinstance(error, SyntaxError) else error
-        fault = f"{_shown(module)} cannot be read: {reason}"
-        return {path.stem: Entry(path.stem, module, "", None, fault=fault)}
-    return {
-        cls.registered: Entry(
-            cls.registered,
-            module,
-            cls.name,
-            cls.options,
-            also=cls.constants.get("also", ()),
-            wraps=cls.constants.get("wraps"),
-        )
-        for cls in found.values()
-        if cls.registered
-    }
+def _built_in(name: str, found: NamedClass) -> Entry:
+    """The entry of a class in the folder, with the keyword-only options of its __init__."""
+    module, text = f"pezoo.encodings.{found.path.stem}", found.text
+    if text is None:
+        fault = f"{_shown(module)} cannot be read: {found.fault}"
+        return Entry(name, module, "", None, fault=fault)
+    return Entry(
+        name,
+        module,
+        text.name,
+        text.options,
+        also=text.constants.get("also", ()),
+        wraps=text.constants.get("wraps"),
+    )

@@ -15,7 +15,7 @@ from experiment.protocol import PROTOCOLS, read_settings
 from experiment.seeds import parse_seeds
 from harness import tasks
 from leaderboard.catalog import HOOKS, Catalog, ClassDoc, ProtocolDoc
-from pezoo.class_text import classes
+from pezoo.class_text import named_classes
 
 DESCRIBED = (
     *("summary", "paper", "phi_text", "example", "family", "version", "wraps", "modes"),
@@ -35,27 +35,26 @@ def read_catalog(protocols: Path = PROTOCOLS) -> Catalog:
 
 
 def _classes(folder: Path) -> Iterator[ClassDoc]:
-    """Yield the registered encodings, or the tasks, in a folder."""
-    package = folder.parent
-    for path in sorted(folder.glob("*.py")):
-        for one in classes(path, package).values():
+    """Yield the encodings or tasks in a folder."""
+    package = folder.parent.name
+    for name, found in named_classes(folder).items():
+        path, one = found.path, found.text
+        if one is not None:
             known: dict[str, Any] = {k: one.constants[k] for k in DESCRIBED if k in one.constants}
-            name = one.registered or one.constants.get("name")
-            if isinstance(name, str):
-                yield ClassDoc(
-                    name=name,
-                    cls=one.name,
-                    module=f"{package.name}.{folder.name}.{path.stem}",
-                    path=f"{package.name}/{folder.name}/{path.name}",
-                    source=path.read_text(encoding="utf-8"),
-                    doc=one.doc,
-                    options=one.options,
-                    usual=one.usual,
-                    kinds=one.kinds,
-                    lists=one.methods.get("instances", "Task") != "Task",
-                    hooks=tuple(h for h in HOOKS if one.methods.get(h, "Encoding") != "Encoding"),
-                    **known,
-                )
+            yield ClassDoc(
+                name=name,
+                cls=one.name,
+                module=f"{package}.{folder.name}.{path.stem}",
+                path=f"{package}/{folder.name}/{path.name}",
+                source=path.read_text(encoding="utf-8"),
+                doc=one.doc,
+                options=one.options,
+                usual=one.usual,
+                kinds=one.kinds,
+                lists=one.methods.get("instances", "Task") != "Task",
+                hooks=tuple(h for h in HOOKS if one.methods.get(h, "Encoding") != "Encoding"),
+                **known,
+            )
 
 
 def _protocols(folder: Path) -> Iterator[ProtocolDoc]:

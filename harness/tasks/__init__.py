@@ -1,4 +1,4 @@
-"""One task per file. A file here whose class has a line `name = "..."` is found by the file's name.
+"""Algorithmic tasks, one per file. A class with a literal `name = "..."` is found without imports.
 
 >>> make("odds_first").example
 '012345=135024'
@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import re
 from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
@@ -14,6 +13,7 @@ from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from pezoo.class_text import named_classes
 from pezoo.registry import check_values
 from pezoo.spec import Spec, choice, parse
 
@@ -21,31 +21,28 @@ if TYPE_CHECKING:
     from harness.tasks.base import Task
 
 ENTRY_POINTS = "pezoo.tasks"
-_NAMED = re.compile(rb"""^    name = ["']""", re.MULTILINE)  # what a file of a task has
 
 
 @cache
-def _homes() -> dict[str, str]:
-    """module:Class by task name; the class of a built-in task is found on import."""
-    found = _files(Path(__file__).parent)
+def locations() -> dict[str, str]:
+    """Return "module:Class" of every task by name. Nothing is imported."""
+    found = {
+        name: f"harness.tasks.{one.path.stem}:{one.text.name if one.text else ''}"
+        for folder in __path__
+        for name, one in named_classes(Path(folder)).items()
+    }
     for point in entry_points(group=ENTRY_POINTS):
         found.setdefault(point.name, point.value)
     return found
 
 
-def _files(folder: Path) -> dict[str, str]:
-    """The modules of a folder that hold a task, by name: those with a class that has one."""
-    paths = (path for path in sorted(folder.glob("*.py")) if _NAMED.search(path.read_bytes()))
-    return {path.stem: f"harness.tasks.{path.stem}" for path in paths}
-
-
 def names() -> list[str]:
-    """The names of all tasks, sorted."""
-    return sorted(_homes())
+    """Return the names of all tasks, sorted."""
+    return sorted(locations())
 
 
 def check(text: str) -> str:
-    """The text itself, if it names a task. Errors: ValueError with the nearest name."""
+    """Return the text if it names a task. Errors: ValueError with the nearest name."""
     _parse(text)
     return text
 
@@ -55,13 +52,13 @@ def _parse(text: str) -> Spec:
         choice("task", text, names())
     spec = parse(text)
     if spec.inner is not None:
-        raise ValueError(f"task {text!r}: a task stands alone, without a colon")
+        raise ValueError(f"task {text!r}: a task cannot wrap another, remove the colon")
     choice("task", spec.name, names())
     return spec
 
 
 def make(text: str) -> Task:
-    """The task of that name, with its options: `make("odds_first(symbols=2)")`.
+    """Build a task from its text form, for example `make("odds_first(symbols=2)")`.
 
     Errors: ValueError for an unknown name or option, a wrong value, or a broken plug-in.
     """
@@ -74,22 +71,22 @@ def make(text: str) -> Task:
         raise ValueError(f"task {spec}: {error}") from error
     except (Exception, SystemExit) as error:
         raise ValueError(
-            f"task {spec.name!r}, {_homes()[spec.name]}, cannot be made: "
+            f"task {spec.name!r}, {locations()[spec.name]}, cannot be made: "
             f"{type(error).__name__}: {error}"
         ) from error
     chance = getattr(task, "chance", 0)
     if not isinstance(chance, int | float) or not 0 <= chance <= 1:
-        raise ValueError(f"task {spec}: chance must be a share from 0 to 1, was {chance!r}")
+        raise ValueError(f"task {spec}: chance must be from 0 to 1, was {chance!r}")
     if (own := getattr(task, "name", "")) != spec.name:
         raise ValueError(
-            f"the entry point {spec.name} = {_homes()[spec.name]} has another name than its "
-            f"class, {own!r}: records need one, make them equal"
+            f"the entry point {spec.name} = {locations()[spec.name]} loads a task named {own!r}: "
+            "make the names equal"
         )
     return task
 
 
 def canonical(text: str) -> str:
-    """The one text of a task: options in order, without those that have their usual value.
+    """Return the canonical text of a task: options in order, without default values.
 
     >>> canonical("odds_first( symbols=10 )")
     'odds_first'
@@ -99,31 +96,17 @@ def canonical(text: str) -> str:
         return spec.name
     cls = _load(spec.name)
     check_values(spec, cls)
-    usual = {name: p.default for name, p in signature(cls).parameters.items()}
-    own = {key: value for key, value in spec.options.items() if value != usual[key]}
+    defaults = {name: p.default for name, p in signature(cls).parameters.items()}
+    own = {key: value for key, value in spec.options.items() if value != defaults[key]}
     return str(Spec(spec.name, own))
 
 
 def _load(name: str) -> type[Task]:
-    from harness.tasks.base import Task
-
-    module, _, cls = _homes()[name].partition(":")
+    module, _, cls = locations()[name].partition(":")
     try:
-        loaded = import_module(module)
-        named = cast("type[Task]", getattr(loaded, cls)) if cls else None
+        return cast("type[Task]", getattr(import_module(module), cls))
     except (Exception, SystemExit) as error:
         raise ValueError(
             f"task {name!r} comes from {module!r}, which failed to import: "
             f"{type(error).__name__}: {error}"
         ) from error
-    if named is not None:
-        return named
-    there = [v for v in vars(loaded).values() if isinstance(v, type) and issubclass(v, Task)]
-    for found in there:
-        if getattr(found, "name", None) == name:
-            return found
-    others = [repr(c.name) for c in there if getattr(c, "name", None)]
-    raise ValueError(
-        f"{module.replace('.', '/')}.py holds no Task whose name is {name!r}, its file's; "
-        f"there: {', '.join(others) or 'none'}"
-    )

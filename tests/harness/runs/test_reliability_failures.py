@@ -89,10 +89,10 @@ def flawed(tmp_path, monkeypatch):
     (site / "flawed-1.0.dist-info" / "METADATA").write_text("Name: flawed\nVersion: 1.0\n")
     monkeypatch.syspath_prepend(site)
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    for cache in (registry.entries, tasks._homes):
+    for cache in (registry.entries, tasks.locations):
         cache.cache_clear()
     yield site
-    for cache in (registry.entries, tasks._homes):
+    for cache in (registry.entries, tasks.locations):
         cache.cache_clear()
 
 

@@ -23,25 +23,33 @@ def mine(tmp_path, monkeypatch):
 
     def write(name, more=""):
         (tmp_path / "mine.py").write_text(TEXT.format(name=name, more=more))
-        monkeypatch.setattr("harness.tasks.__path__", [str(tmp_path), *tasks.__path__])
-        monkeypatch.setattr(tasks, "_homes", lambda: {"mine": "harness.tasks.mine"})
+        monkeypatch.setattr("harness.tasks.__path__", [str(tmp_path)])
+        tasks.locations.cache_clear()
 
     yield write
-    del sys.modules["harness.tasks.mine"]
+    tasks.locations.cache_clear()
+    sys.modules.pop("harness.tasks.mine", None)
 
 
-def test_a_file_with_a_named_class_is_a_task_and_no_other(tmp_path):
-    (tmp_path / "mine.py").write_text(TEXT.format(name="mine", more=""))
-    (tmp_path / "helpers.py").write_text("name = 'x'\n\ndef make():\n    return 1\n")
-    assert tasks._files(tmp_path) == {"mine": "harness.tasks.mine"}
+def test_a_file_with_a_named_class_is_a_task_and_no_other(mine, tmp_path):
     assert {"copy", "turing_sgd"} <= {*tasks.names()}
     assert not {"base", "digits", "turing_products"} & {*tasks.names()}
+    (tmp_path / "helpers.py").write_text("name = 'x'\n\ndef make():\n    return 1\n")
+    mine("mine")
+    assert tasks.locations() == {"mine": "harness.tasks.mine:Mine"}
 
 
-def test_a_class_of_another_name(mine):
-    mine("mien")
-    with pytest.raises(ValueError, match=r"tasks/mine.py holds no Task .* there: 'mien'"):
+def test_a_file_that_cannot_be_read_is_named(mine):
+    mine("mine", "def :")
+    with pytest.raises(ValueError, match="SyntaxError"):
         tasks.make("mine")
+
+
+def test_two_tasks_of_one_name_are_an_error(mine, tmp_path):
+    (tmp_path / "other.py").write_text(TEXT.format(name="mine", more=""))
+    mine("mine")
+    with pytest.raises(ValueError, match=r"mine\.py and .*other\.py"):
+        tasks.names()
 
 
 def test_a_task_without_words_is_listed(mine):
@@ -54,13 +62,13 @@ def test_a_task_without_words_is_listed(mine):
 @pytest.mark.parametrize("chance", ["7", "-0.1", "'a tenth'", "float('nan')"])
 def test_a_chance_that_is_no_share(mine, chance):
     mine("mine", f"chance = {chance}")
-    with pytest.raises(ValueError, match="mine: chance must be a share from 0 to 1, was"):
+    with pytest.raises(ValueError, match="chance"):
         tasks.make("mine")
 
 
 def test_an_entry_point_of_another_name(monkeypatch):
-    monkeypatch.setattr(tasks, "_homes", lambda: {"backwards": "harness.tasks.reverse:Reverse"})
-    with pytest.raises(ValueError, match=r"backwards = .* has another name than its class, 'rev"):
+    monkeypatch.setattr(tasks, "locations", lambda: {"backwards": "harness.tasks.reverse:Reverse"})
+    with pytest.raises(ValueError, match="make the names equal"):
         tasks.make("backwards")
 
 
@@ -81,7 +89,7 @@ def test_options_of_a_task():
         ("odds_first(symbls=2)", "unknown option of odds_first 'symbls'; did you mean symbols"),
         ("odds_first(symbols=two)", "option symbols of odds_first expects int"),
         ("odds_first(symbols=11)", r"symbols must be within 2..10, was 11"),
-        ("odds_first(symbols=2):copy", "a task stands alone"),
+        ("odds_first(symbols=2):copy", "cannot wrap"),
         ("addition(symbols=2)", "unknown option of addition"),
         ("copy(", "unbalanced parentheses"),
     ],
