@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from experiment.files import write
-from leaderboard import catalog as known
 from leaderboard.catalog import HOOKS, Catalog
 from leaderboard.escape import script_json
 from leaderboard.papers.pages import figures_of
@@ -73,7 +72,7 @@ def build(
     Errors: ValueError where `out` has files but is no built site, or where folders are links.
     """
     _claim(out)
-    catalog = catalog or known.read()
+    catalog = catalog or Catalog()
     data = site_data(tables, catalog)
     newest = max((record.finished for record in records), default=None)
     common = {

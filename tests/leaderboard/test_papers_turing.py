@@ -121,7 +121,7 @@ def test_task_pages_show_the_figures_that_have_runs(tmp_path):
         "figure-9",
     }
     assert figures_of([], read_catalog()) == []
-    build(tables(records), records, tmp_path / "site")
+    build(tables(records), records, tmp_path / "site", catalog=read_catalog())
     page = (tmp_path / "site/task/turing_addition.html").read_text()
     for number in ("3", "3b", "9"):
         assert f"figure-{number}.turing_addition.svg" in page
