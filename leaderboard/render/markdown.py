@@ -1,9 +1,8 @@
-"""LEADERBOARD.md: what was found, one table of all tasks, then each task, and how to repeat it."""
+"""LEADERBOARD.md and a page per protocol: findings, one table of all tasks, then each task."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import groupby
 from pathlib import Path
 from statistics import pstdev
 
@@ -12,10 +11,9 @@ from tabulate import tabulate
 from experiment.files import write
 from leaderboard.catalog import Catalog
 from leaderboard.escape import markdown_text
+from leaderboard.render import readme
 from leaderboard.render.curves import curves
 from leaderboard.render.findings import disclosure, findings, marked, untested
-from leaderboard.render.readme import filled
-from leaderboard.render.readme import picture as readme_picture
 from leaderboard.render.styles import shown, styles
 from leaderboard.render.templating import render
 from leaderboard.render.text import (
@@ -28,130 +26,164 @@ from leaderboard.render.text import (
 )
 from leaderboard.stats.baseline import Guess, guess, mean_guess
 from leaderboard.stats.names import aliases, legend
-from leaderboard.stats.overview import bare_lines, counting, heads, main_tables, overview
+from leaderboard.stats.overview import (
+    bare_lines,
+    counting,
+    heads,
+    main_tables,
+    overview,
+    protocols,
+)
 from leaderboard.stats.rows import Line, Row
 from leaderboard.stats.tables import Table, leading
 
-PICTURES = "pictures"  # the folder beside the page
+PICTURES, TABLES = "pictures", "tables"  # folders beside the page
+MOST = 8  # pictures on the page
 
 
 def write_markdown(
     tables: Sequence[Table], path: Path, catalog: Catalog | None = None
 ) -> list[Path]:
-    """Write the page and its pictures, remove pictures that the page no longer shows, and return
-    the paths written, the page first."""
-    before = path.read_text("utf-8", errors="replace") if path.is_file() else ""
-    made = files(tables, path.name, catalog)
-    paths = [write(path.parent / name, text) for name, text in made.items()]
-    readme, text = _readme(tables, path, catalog)
-    if text and readme.read_text("utf-8") != text:
-        write(readme, text)
-    for old in (path.parent / PICTURES).glob("*.svg"):
-        if old not in paths and f"({PICTURES}/{old.name})" in before:
-            old.unlink()
-    return paths
+    """Write the page, the pages of its protocols, the pictures and the README's block.
 
-
-def files(
-    tables: Sequence[Table], name: str = "LEADERBOARD.md", catalog: Catalog | None = None
-) -> dict[str, str]:
-    """The page and its pictures, {path from the page's folder: content}; the page first."""
-    rows = [row for table in tables for row in table.rows]
-    look, names = styles(rows), aliases(rows)
-    first = readme_picture(tables, catalog or Catalog())
-    extra = {f"{PICTURES}/{first[0]}": first[1]} if first else {}
-    return (
-        {name: page(tables, catalog)}
-        | extra
-        | {
-            f"{PICTURES}/{table.slug}.svg": curves(
-                table.title, shown(table.rows), look, names=names
-            )
-            for table in leading(tables)
-        }
-    )
+    Returns the paths, the page first. Pages and pictures of an earlier build that the records no
+    longer give are deleted; files of others in the same folders stay.
+    """
+    expected, beside = _expected(tables, path, catalog), _beside(path)
+    before = "".join(
+        one.read_text("utf-8", errors="replace") for one in (path, *beside) if one.suffix == ".md"
+        if one.is_file()
+    )  # fmt: skip
+    for one, text in expected.items():
+        write(one, text)
+    for one in beside:
+        if one not in expected and f"{one.parent.name}/{one.name})" in before:
+            one.unlink()
+    return [*expected]
 
 
 def stale(tables: Sequence[Table], path: Path, catalog: Catalog | None = None) -> list[str]:
-    """What of the page and its pictures is not what the records give, one line each."""
-    expected = files(tables, path.name, catalog)
-    there = sorted((path.parent / PICTURES).glob("*.svg"))
-    needless = [one for one in there if f"{PICTURES}/{one.name}" not in expected]
+    """One line for each page or picture that is not what the records give."""
+    expected = _expected(tables, path, catalog)
     changed = [
-        path.parent / name
-        for name, text in expected.items()
-        if not (path.parent / name).is_file() or (path.parent / name).read_text("utf-8") != text
+        one for one, text in expected.items() if not one.is_file() or one.read_text("utf-8") != text
     ]
-    readme, text = _readme(tables, path, catalog)
-    if text and readme.read_text("utf-8") != text:
-        changed.append(readme)
+    needless = [one for one in _beside(path) if one not in expected]
     hint = "run pezoo leaderboard build"
     return [f"{one} is not up to date: {hint}" for one in changed] + [
         f"{one} belongs to no table: {hint}" for one in needless
     ]
 
 
-def _readme(tables: Sequence[Table], path: Path, catalog: Catalog | None) -> tuple[Path, str]:
-    """The README of the project that the page is of, and its text; "" where there is none."""
-    readme = path.parent.parent / "README.md"
-    if not readme.is_file():
-        return readme, ""
+def _beside(path: Path) -> list[Path]:
+    """The pages and pictures in the folders beside the page."""
+    folder = path.parent
+    return sorted([*(folder / TABLES).glob("*.md"), *(folder / PICTURES).glob("*.svg")])
+
+
+def _expected(tables: Sequence[Table], path: Path, catalog: Catalog | None) -> dict[Path, str]:
+    """The text of every file that the records give; the README only where it has a block."""
+    found = {path.parent / name: text for name, text in files(tables, catalog, path.name).items()}
+    start, known = path.parent.parent / "README.md", catalog or Catalog()
     try:
-        return readme, filled(readme.read_text("utf-8"), tables, catalog or Catalog())
+        before = start.read_text("utf-8") if start.is_file() else ""
+        text = readme.filled(before, tables, known)
     except ValueError as error:  # not UTF-8, or a comment is missing
-        raise ValueError(f"{readme}: {error}") from error
+        raise ValueError(f"{start}: {error}") from error
+    if readme.BEGIN in before:
+        found[start] = text
+        if picture := readme.picture(tables, known):
+            found[path.parent / PICTURES / picture[0]] = picture[1]
+    return found
 
 
-def page(tables: Sequence[Table], catalog: Catalog | None = None) -> str:
-    """The text of LEADERBOARD.md."""
-    catalog = catalog or Catalog()
+def files(
+    tables: Sequence[Table], catalog: Catalog | None = None, name: str = "LEADERBOARD.md"
+) -> dict[str, str]:
+    """The pages and pictures, {path from the page's folder: text}; the page first."""
+    catalog, rows = catalog or Catalog(), [row for table in tables for row in table.rows]
+    look, names = styles(rows), aliases(rows)
     own = leading(tables)
+    of_protocol = {
+        base: [table for table in own if table.base == base] for base in protocols(tables)
+    }
+    pages = {name: _page(tables, of_protocol, names, catalog)}
+    for base, some in of_protocol.items():
+        others = [table for table in tables if table.base == base and table not in own]
+        pages[f"{TABLES}/{base}.md"] = _protocol_page(base, some, others, name, names, catalog)
+    return pages | {
+        f"{PICTURES}/{table.slug}.svg": curves(table.title, shown(table.rows), look, names=names)
+        for table in own
+    }
+
+
+def _page(
+    tables: Sequence[Table],
+    of_protocol: Mapping[str, Sequence[Table]],
+    names: Mapping[str, str],
+    catalog: Catalog,
+) -> str:
+    """The text of LEADERBOARD.md."""
     first = main_tables(tables)
-    every = [list(group) for _, group in groupby(own, lambda table: table.base)]
-    names = aliases(row for table in tables for row in table.rows)
-    lines = overview(first)
+    rows = [row for some in of_protocol.values() for table in some for row in table.rows]
     text = render(
         "leaderboard.md",
         folder=PICTURES,
-        findings=findings(lines, first),
-        picture=_most_telling(first),
-        first=first,
+        tables_folder=TABLES,
+        findings=findings(overview(first), first),
+        pictures=sorted(first, key=_spread, reverse=True)[:MOST],
         overviews=[
-            (
-                some[0],
-                some[0].rows[0].metric,
-                any(line.ranks for line in overview(some)),
-                ["" if some == first else untested(overview(some)), disclosure(some, catalog)],
-                *_parts(some, marked(names, some, catalog), catalog),
-            )
-            for some in sorted(every, key=lambda group: group[0] is not (first or [None])[0])
+            (some[0], some[0].rows[0].metric, *_overview_of(some, names, catalog, some == first))
+            for some in of_protocol.values()
+            if some
         ],
-        legend=legend((row for table in own for row in table.rows), names),
-        names={table.slug: marked(names, [table], catalog) for table in own},
-        guesses={table.slug: guess(table, catalog) for table in own},
-        main=own,
-        others=[table for table in tables if table not in own],
+        legend=legend(rows, dict(names)),
     )
     return text.rstrip() + "\n"
 
 
-def _parts(tables: Sequence[Table], names: Mapping[str, str], catalog: Catalog) -> tuple[str, str]:
-    """The lines without options of their own, with a guess among encoders, and the others."""
-    lines = overview(tables)
-    bare = bare_lines(lines)
+def _overview_of(
+    tables: Sequence[Table], names: Mapping[str, str], catalog: Catalog, first: bool
+) -> tuple[bool, list[str], str]:
+    """Whether differences are tested, notes, and the table of encodings and tasks."""
+    lines, marks = overview(tables), marked(names, tables, catalog)
+    notes = ["" if first else untested(lines), disclosure(tables, catalog)]
     guesses = [guess(table, catalog) for table in tables] if tables[0].of_encoders else None
-    rest = [line for line in lines if line not in bare]
-    return _overview(tables, bare, names, guesses), _overview(tables, rest, names)
+    table = _overview(tables, bare_lines(lines), marks, guesses) or _overview(tables, lines, marks)
+    return any(line.ranks for line in lines), notes, table
 
 
-def _most_telling(tables: Sequence[Table]) -> Table | None:
-    """The table whose bare encodings differ most: the picture of the first screen."""
+def _protocol_page(
+    base: str,
+    tables: Sequence[Table],
+    others: Sequence[Table],
+    page: str,
+    names: Mapping[str, str],
+    catalog: Catalog,
+) -> str:
+    """The text of one protocol's page: every task, with intervals, tests and commands."""
+    lines, marks = overview(tables), marked(names, tables, catalog)
+    bare = bare_lines(lines)
+    rest = [line for line in lines if line not in bare] if bare else []
+    text = render(
+        "protocol.md",
+        folder=f"../{PICTURES}",
+        base=base,
+        page=page,
+        variants=_overview(tables, rest, marks),
+        names={table.slug: marked(names, [table], catalog) for table in tables},
+        guesses={table.slug: guess(table, catalog) for table in tables},
+        tables=tables,
+        others=others,
+        legend=legend((row for table in tables for row in table.rows), dict(names)),
+    )
+    return text.rstrip() + "\n"
 
-    def spread(table: Table) -> float:
-        means = [row.unseen.mean for row in shown(table.rows) if row.unseen]
-        return pstdev(means) if means else 0.0
 
-    return max(tables, key=spread, default=None)
+def _spread(table: Table) -> float:
+    """How far apart the encodings of a picture are."""
+    means = [row.unseen.mean for row in shown(table.rows) if row.unseen]
+    return pstdev(means) if means else 0.0
 
 
 def _overview(

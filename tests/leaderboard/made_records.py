@@ -10,6 +10,7 @@ from typing import Any
 
 from experiment.config import RunConfig
 from leaderboard.record.tuning import cells, tuned_name
+from leaderboard.render.markdown import files
 
 GRID = {"lr": [0.001, 0.003], "steps": [1000, 1500]}
 NAME = tuned_name("quick", GRID, [100])
@@ -150,3 +151,8 @@ def tuned_record(encoding="rope", seed=0, lr=0.003, steps=1500, right=None, grid
     tried = "".join(f" --tune {key}={','.join(map(str, own))}" for key, own in grid.items())
     came = {"tuning": tuning, "command": made["provenance"]["command"] + tried}
     return made | {"provenance": made["provenance"] | came, "cost": cost}
+
+
+def markdown(tables, catalog=None):
+    """LEADERBOARD.md and the pages of its protocols as one text."""
+    return "\n".join(text for name, text in files(tables, catalog).items() if name.endswith(".md"))

@@ -6,12 +6,12 @@ import re
 from dataclasses import replace
 
 import pytest
+from made_records import markdown
 
 from leaderboard.catalog import Catalog
 from leaderboard.render import site
 from leaderboard.render.data import site_data
 from leaderboard.render.findings import bests, cost, disclosure, findings
-from leaderboard.render.markdown import page
 from leaderboard.stats.overview import overview
 from leaderboard.stats.ranks import comparisons
 from leaderboard.stats.summary import summarise
@@ -38,7 +38,7 @@ def test_one_record_on_a_new_task_takes_no_place_away(record):
     lines = overview(found)
     assert [(line.label, line.rank) for line in lines] == before
     assert lines[0].unseen.mean == pytest.approx(0.9)
-    text = re.sub(" +", " ", page(found))
+    text = re.sub(" +", " ", markdown(found))
     assert (
         "| rank | encoding | mean | copy | reverse | scan&#95;cot (1 of 3 ran) |"
         in text.replace("scan_cot", "scan&#95;cot")
@@ -56,7 +56,7 @@ def test_without_a_number_on_a_task_that_counts_there_is_no_place(record):
         ("a", 1, 2), ("b", 2, 2), ("c", 3, 2), ("z", None, 1), ("y", None, 0),
     ]  # fmt: skip
     assert lines[3].unseen is None
-    assert "1 of 2 tasks" in page(tables(records))
+    assert "1 of 2 tasks" in markdown(tables(records))
 
 
 def test_seeds_apart_stand_below_their_encoding(record):
@@ -90,7 +90,7 @@ def test_the_mean_is_of_the_seeds_that_the_tests_see(record):
 def test_every_table_says_how_many_seeds_a_cell_has(record, tmp_path):
     records = results(record, "ab", seeds=(0, 1, 2)) + results(record, "c")
     found = tables(records)
-    text = re.sub(" +", " ", page(found))
+    text = re.sub(" +", " ", markdown(found))
     assert "| | seeds | | 1-3 | 1-3 |" in text
     assert "| 1 [1-3] | c | 90.0 | 90.0¹ | 90.0¹ |" in text
     site.build(found, records, tmp_path)
@@ -102,8 +102,8 @@ def test_every_table_says_how_many_seeds_a_cell_has(record, tmp_path):
 def test_encoders_have_a_guess_without_a_place(record, tmp_path):
     records = results(record, "ab", config={"track": "encoder"})
     found = tables(records)
-    assert "| - | guess | 10.0 | 10.0 | 10.0 |" in re.sub(" +", " ", page(found))
-    assert "guess |" not in page(tables(results(record)))
+    assert "| - | guess | 10.0 | 10.0 | 10.0 |" in re.sub(" +", " ", markdown(found))
+    assert "guess |" not in markdown(tables(results(record)))
     (data,) = site_data(found, Catalog())["overviews"]
     assert data["guess"] == 0.1
 

@@ -18,7 +18,9 @@ from xml.etree import ElementTree
 
 import pandas
 import pytest
+from made_records import markdown
 
+import leaderboard
 import pezoo
 from experiment.files import write
 from harness.settings.catalog import read_catalog
@@ -30,7 +32,6 @@ from leaderboard.render import site
 from leaderboard.render.bibliography import cited
 from leaderboard.render.curves import curves, shortened
 from leaderboard.render.findings import findings
-from leaderboard.render.markdown import page
 from leaderboard.render.relations import Relation
 from leaderboard.render.styles import COLOURS, styles
 from leaderboard.render.text import columns, rows_as_csv, rows_as_markdown
@@ -79,8 +80,8 @@ def test_the_encoder_track_is_a_section_of_the_front_page(record, tmp_path):
     assert "75.0" in rope  # of the tokens
     foot = part[part.index("<tfoot>") :]
     assert re.findall(r"<td>(.*?)</td>", foot)[1:] == ["10.0", "10.0", "10.0"]
-    assert "## Encoder track: mine" in page(found)
-    assert "Encoder track: quick" not in page(found)
+    assert "## Encoder track: mine" in markdown(found)
+    assert "Encoder track: quick" not in markdown(found)
 
 
 def test_headers_and_cells(rows):
@@ -188,7 +189,8 @@ def test_hostile_texts_stay_texts_in_markdown_and_pictures(raw, save, tmp_path):
         tree = ElementTree.fromstring(picture.read_text())
         kinds = {element.tag.rpartition("}")[2] for element in tree.iter()}
         assert kinds - {"tspan"} == {"svg", "title", "style", "rect", "text", "path"}
-    text = (tmp_path / "md" / "L.md").read_text()
+    texts_of = [path.read_text() for path in (tmp_path / "md").rglob("*.md")]
+    text = "\n".join(texts_of)
     outside = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
     assert "<" not in re.sub(r"</?(details|summary)>", "", outside)
     assert "not shown: the recorded command" in text
@@ -308,7 +310,7 @@ def test_pictures_of_others_beside_the_page_stay(raw, save, tmp_path):
     (pictures / "mine.svg").write_text("<svg/>")
     build(None, save(raw()), tmp_path / "out", page)
     left = {path.name for path in pictures.iterdir()}
-    assert left == {"quick.copy.svg", "readme.copy.svg", "mine.svg"}
+    assert left == {"quick.copy.svg", "mine.svg"}
 
 
 def test_an_encoding_page_draws_the_relation_that_it_is_given(raw, save, tmp_path):
@@ -349,7 +351,7 @@ def test_a_mode_is_a_row_of_its_own(raw, save, tmp_path):
     (table,) = json.loads((tmp_path / "out" / "leaderboard.json").read_text())
     rows = [(row["label"], row["mode"], row["rank"]) for row in table["rows"]]
     assert rows == [("rope", "", 1), ("prism", "", 2), ("prism (snapped)", "snapped", None)]
-    assert "| prism (snapped) † " in (tmp_path / "L.md").read_text()
+    assert "| prism (snapped) † " in (tmp_path / "tables" / "quick.md").read_text()
 
 
 def test_devices_have_tables_of_their_own(raw, save, tmp_path):
@@ -370,10 +372,31 @@ def test_fewer_seeds_than_the_protocol_asks_are_marked(raw, save, tmp_path):
 
 
 def test_markdown_page_has_pictures_and_commands(record):
-    text = page(tables([record("rope"), record("alibi")]))
+    text = markdown(tables([record("rope"), record("alibi")]))
     assert "## quick / copy" in text
     assert "(pictures/quick.copy.svg)" in text
     assert "\npezoo bench --protocol quick --task copy --pe alibi,rope --seeds 0\n```" in text
+
+
+def test_links_and_pictures_of_the_committed_pages_lead_to_files():
+    folder = Path(leaderboard.__file__).parent
+    page, *others = [folder / "LEADERBOARD.md", *sorted((folder / "tables").glob("*.md"))]
+    assert len(page.read_text("utf-8").splitlines()) <= 200
+    assert len(others) > 1
+    for path in (page, *others):
+        links = re.findall(r"\]\(([^)#]+)\)", path.read_text("utf-8"))
+        assert links
+        assert [link for link in links if not (path.parent / link).is_file()] == []
+
+
+def test_a_protocol_without_records_loses_its_page(raw, save, tmp_path):
+    page = tmp_path / "md" / "LEADERBOARD.md"
+    both = save(raw(), raw(protocol="prism2025"), folder="two")
+    build(None, both, tmp_path / "out", page)
+    (page.parent / "tables" / "mine.md").write_text("mine")
+    build(None, save(raw()), tmp_path / "out", page)
+    names = {path.name for path in (page.parent / "tables").iterdir()}
+    assert names == {"quick.md", "mine.md"}
 
 
 def test_a_curve_ends_where_numbers_end(record):
@@ -480,7 +503,7 @@ def test_leaderboard_md_begins_with_findings_a_picture_and_bare_encodings(raw):
         for name, share in shares.items()
         for seed in range(3)
     ]
-    text = page(tables([Record.of(one) for one in rows]))
+    text = markdown(tables([Record.of(one) for one in rows]))
     lines = text.splitlines()
     assert lines[2].startswith("- ")
     assert sum(line.startswith("- ") for line in lines[:8]) <= 5
@@ -506,7 +529,7 @@ def test_findings_say_how_many_encodings_ran(record):
         "No encoding is at least 90 % right at every length on "
         "copy (best: rope, 50.0 %), reverse (best: rope, 50.0 %)."
     )
-    assert f"- {said[2]}" in page(found).splitlines()
+    assert f"- {said[2]}" in markdown(found).splitlines()
 
 
 def test_one_seed_tells_no_two_apart(record):
@@ -523,8 +546,8 @@ def test_one_seed_tells_no_two_apart(record):
         "the encodings do not share two seeds on every task."
     )
     assert "not told apart from the first" not in "".join(said)
-    assert page(found).count(said[1]) == 1
-    assert "| 1 | rope" in re.sub(" +", " ", page(found))  # no brackets
+    assert markdown(found).count(said[1]) == 1
+    assert "| 1 | rope" in re.sub(" +", " ", markdown(found))  # no brackets
 
 
 def test_the_guess_of_leaderboard_md_is_that_of_the_pages(raw):
@@ -534,7 +557,9 @@ def test_the_guess_of_leaderboard_md_is_that_of_the_pages(raw):
     found = tables([Record.of(one)])
     told = guess(found[0], Catalog())
     assert told.knows
-    assert f"knows the length has token accuracy {100 * told.unseen:.1f} % beyond" in page(found)
+    assert f"knows the length has token accuracy {100 * told.unseen:.1f} % beyond" in markdown(
+        found
+    )
 
 
 def test_the_guess_of_an_encoder_is_the_best_constant_where_the_task_tells_it(record):
