@@ -1,4 +1,4 @@
-"""`pezoo show RUN`: one run in words, and a page of pictures of what it has learned."""
+"""`pezoo show RUN`: print one run, and write a page of pictures of what it has learned."""
 
 from __future__ import annotations
 
@@ -11,10 +11,7 @@ import click
 from leaderboard.escape import hidden
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from experiment.config import RunConfig
-    from harness.show.page import Run
     from harness.training.trainer import Trainer
 
 
@@ -26,17 +23,17 @@ if TYPE_CHECKING:
     type=click.Path(path_type=Path, dir_okay=False),
     help="File of the page.  [default: show.html in the run's folder]",
 )
-@click.option("--prompt", "prompts", multiple=True, help="Show it on this prompt; repeatable.")
+@click.option("--prompt", "prompts", multiple=True, help="A prompt to show; repeatable.")
 @click.option(
     "--svg",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Also write every picture as a file of its own into this folder.",
+    help="Folder for every picture as a file of its own.",
 )
-@click.option("--mode", help="Run it in this mode of its encoding.")
+@click.option("--mode", help="Mode of the encoding.")
 @click.option(
     "--length",
     type=click.IntRange(min=1),
-    help="The length beyond training that is shown.  [default: twice the longest in training]",
+    help="Length of the longer example.  [default: twice the longest in training]",
 )
 def command(
     run: str,
@@ -47,50 +44,49 @@ def command(
     mode: str | None,
     length: int | None,
 ) -> None:
-    """Print one run's scores, cost and settings, and write a page of pictures of it.
+    """Print a run's scores, cost and settings, and write a page of pictures of it.
 
-    RUN is its hash, or the start of it. The page needs no other file and no network.
+    RUN is the start of its hash. The page needs no other file and no network.
 
     pezoo show 3f2a --prompt 8349216=
     """
     record = find(run, runs)
-    _prepare(out, svg)
-    check_first = bool(prompts or mode or length)  # a wrong option is printed without the scores
-    if record["status"] == "failed" or not check_first:
-        _print(record)
+    if out is not None and not out.parent.is_dir():
+        raise click.UsageError(f"--out: there is no folder {out.parent}")
+    if svg is not None:
+        svg.mkdir(parents=True, exist_ok=True)
     if record["status"] == "failed":
-        return
-    loaded, given = _load(record, runs, prompts, mode, length)
-    if check_first:
         _print(record)
-    if loaded is None:
+        return
+    from harness.show.examples import lengths, read
+    from pezoo.spec import unknown
+
+    config = config_of(record)
+    trainer = started(config)
+    modes = trainer.model.encoding.modes
+    if mode is not None and mode not in modes:
+        raise click.UsageError(unknown("mode", mode, modes))
+    given = [read(trainer.task, text) for text in prompts]
+    lengths(trainer.task, config, length)
+    _print(record)
+    if not restore(trainer, config, runs):
         click.echo("no page: the run's checkpoint is gone", err=True)
         return
     from harness.runs.files import write
-    from harness.show.page import files, inspect, page
+    from harness.show.page import Run, files, inspect, page
 
+    shown = Run(record, config, trainer.task, trainer.model, started(config).model)
+    inspection = inspect(shown, given, mode, length)
     out = out or Path(runs) / record["run"] / "show.html"
-    inspection = inspect(loaded, given, mode, length)
-    write(out, page(loaded, inspection, mode).encode())
+    write(out, page(shown, inspection, mode).encode())
     click.echo(f"\npage {out}")
     if svg is not None:
         for name, content in files(inspection).items():
             write(svg / name, content.encode())
 
 
-def _prepare(out: Path | None, svg: Path | None) -> None:
-    """Make the folder of single pictures. Errors: UsageError where a folder is not or cannot be."""
-    if out is not None and not out.parent.is_dir():
-        raise click.UsageError(f"--out: there is no folder {out.parent}")
-    try:
-        if svg is not None:
-            svg.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise click.UsageError(f"--svg {svg}: cannot make this folder: {error.strerror}") from error
-
-
 def find(run: str, runs: str) -> dict[str, Any]:
-    """The record of the run whose hash starts with `run`. Errors: UsageError."""
+    """Read the record of the run whose hash starts with `run`. Errors: UsageError."""
     from harness.runs.folder import failed, finished
 
     configs = Path(runs).glob(f"{run}*/config.json") if run.isalnum() else []
@@ -100,27 +96,34 @@ def find(run: str, runs: str) -> dict[str, Any]:
         raise click.UsageError(f"expected one run starting with {run!r} in {runs}, found {found}")
     record = finished(folders[0]) or failed(folders[0])
     if record is None:
-        there = (folders[0] / "result.json").exists() and (folders[0] / "DONE").exists()
-        why = "has a result that is damaged, or of other settings or code" if there else ""
-        raise click.UsageError(f"run {folders[0].name} {why or 'is not finished'}")
+        done = (folders[0] / "result.json").exists() and (folders[0] / "DONE").exists()
+        why = "has a damaged result, or one of other settings or code"
+        raise click.UsageError(f"run {folders[0].name} {why if done else 'is not finished'}")
     return record
 
 
 def config_of(record: dict[str, Any]) -> RunConfig:
-    """The settings of a record. Errors: UsageError where they are those of other code."""
+    """Return the settings of a record. Errors: UsageError if this version cannot read them."""
     from experiment.config import RunConfig
 
     with suppress(ValueError):
         config = RunConfig.model_validate(record["config"])
         if config.hash == record["run"]:
             return config
-    raise click.UsageError(f"run {record['run']} was made with settings that are no longer read")
+    raise click.UsageError(f"run {record['run']} has settings of another version of pezoo")
+
+
+def started(config: RunConfig) -> Trainer:
+    """Build the run's model as before training, on the CPU."""
+    from harness.training.trainer import start
+
+    return start(config.replace(device="cpu", attention="eager"))
 
 
 def restore(trainer: Trainer, config: RunConfig, runs: str) -> bool:
-    """Load the newest checkpoint; False where there is none. Says so if it is not the last.
+    """Load the newest checkpoint, warning if it is not the last; return False if there is none.
 
-    Errors: UsageError where it does not fit the model.
+    Errors: UsageError if it does not fit the model.
     """
     from harness.runs.folder import RunFolder
 
@@ -129,41 +132,12 @@ def restore(trainer: Trainer, config: RunConfig, runs: str) -> bool:
             return False
     except RuntimeError as error:
         raise click.UsageError(
-            f"the weights of run {config.hash} are of another version of its encoding"
+            f"the weights of run {config.hash} belong to another version of its encoding"
         ) from error
     if trainer.step < config.train.steps:
-        steps = f"step {trainer.step} of {config.train.steps}"
-        click.echo(f"warning: this is {steps}: later checkpoints are gone or damaged", err=True)
+        step = f"step {trainer.step} of {config.train.steps}"
+        click.echo(f"warning: showing {step}; later checkpoints are gone or damaged", err=True)
     return True
-
-
-def _load(
-    record: dict[str, Any],
-    runs: str,
-    texts: tuple[str, ...],
-    mode: str | None,
-    length: int | None = None,
-) -> tuple[Run | None, list[Tensor]]:
-    """The run with its models, None without a checkpoint, and the prompts.
-
-    Errors: UsageError; TaskError for a prompt or a length that the task does not have.
-    """
-    from harness.show.examples import lengths, read
-    from harness.show.page import Run
-    from harness.training.trainer import start
-    from pezoo.spec import unknown
-
-    config = config_of(record)
-    on_cpu = config.replace(device="cpu", attention="eager")
-    trainer, untrained = start(on_cpu), start(on_cpu).model
-    modes = trainer.model.encoding.modes
-    if mode is not None and mode not in modes:
-        raise click.UsageError(unknown("mode", mode, modes))
-    prompts = [read(trainer.task, text) for text in texts]
-    lengths(trainer.task, config, length)
-    if not restore(trainer, config, runs):
-        return None, prompts
-    return Run(record, config, trainer.task, trainer.model, untrained), prompts
 
 
 def _print(record: dict[str, Any]) -> None:
@@ -185,12 +159,12 @@ def _print(record: dict[str, Any]) -> None:
 
 
 def say(text: str, err: bool = False) -> None:
-    """Print without what would steer a terminal: a record may be a stranger's."""
+    """Print without control characters: a record may be a stranger's."""
     click.echo("".join(" " if hidden(c) and c != "\n" else c for c in text), err=err)
 
 
 def _words(value: object) -> object:
-    """Without the marks of Python: {"eval": ["sdpa"]} is `eval: sdpa`."""
+    """Format a value without Python's marks: {"eval": ["sdpa"]} as `eval: sdpa`."""
     if isinstance(value, dict):
         return "; ".join(f"{key}: {_words(part)}" for key, part in value.items())
     return ", ".join(map(str, value)) if isinstance(value, list) else value

@@ -19,12 +19,11 @@ def command(run: str, prompts: tuple[str, ...], runs: str) -> None:
 
     pezoo try 3f2a 8349216=
     """
-    from harness.cli.show import config_of, find, restore, say
+    from harness.cli.show import config_of, find, restore, say, started
     from harness.show.examples import read
-    from harness.training.trainer import start
 
     config = config_of(find(run, runs))
-    trainer = start(config.replace(device="cpu", attention="eager"))
+    trainer = started(config)
     if not restore(trainer, config, runs):
         raise click.UsageError(f"run {config.hash} has no checkpoint left")
     for prompt in prompts:
@@ -36,7 +35,7 @@ def command(run: str, prompts: tuple[str, ...], runs: str) -> None:
 
 
 def answer(trainer: Trainer, prompt: str) -> str:
-    """prompt and greedy answer as text, and whether it is right. Errors: TaskError."""
+    """Return the prompt, the greedy answer and whether it is right, as text. Errors: TaskError."""
     from harness.show import examples
 
     task = trainer.task

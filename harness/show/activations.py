@@ -11,7 +11,7 @@ from torch import Tensor
 from harness.model.transformer import Cache, Transformer
 from harness.show.examples import Example, positions
 from harness.show.relation import relation_picture
-from pezoo.base import Context, Encoding
+from pezoo.base import Context
 from pezoo.pictures import Picture
 
 
@@ -19,7 +19,7 @@ from pezoo.pictures import Picture
 class Activations:
     """A model on one example: attention and bias (layers, H, T, T), the encoding's pictures.
 
-    bias holds the layers that have one; None where none has.
+    bias holds the layers that have one; None if no layer has.
     """
 
     example: Example
@@ -29,50 +29,35 @@ class Activations:
     causal: bool = True
 
 
-class Recorder(Encoding):
-    """Another encoding, and the context, bias and attention of each layer."""
-
-    def __init__(self, inner: Encoding) -> None:
-        super().__init__(inner.shape)
-        self.inner = inner
-        self.contexts: list[Context] = []
-        self.biases: list[Tensor] = []
-        self.attention: list[Tensor] = []
-
-    def draw(self, ctx: Context, **plan: Any) -> dict[str, Tensor]:
-        return self.inner.draw(ctx, **plan)
-
-    def prepare(self, ctx: Context) -> Context:
-        return self.inner.prepare(ctx)
-
-    def embed(self, x: Tensor, ctx: Context) -> Tensor:
-        return self.inner.embed(x, ctx)
-
-    def transform(self, q: Tensor, k: Tensor, ctx: Context) -> tuple[Tensor, Tensor]:
-        self.contexts.append(ctx)
-        return self.inner.transform(q, k, ctx)
-
-    def bias(self, q: Tensor, k: Tensor, ctx: Context) -> Tensor | None:
-        bias = self.inner.bias(q, k, ctx)
-        if bias is not None:
-            self.biases.append(bias)
-        return bias
-
-    def weights(self, logits: Tensor, ctx: Context) -> Tensor:
-        own = self.inner.weights(logits, ctx)
-        self.attention.append(logits.softmax(-1) if own is None else own)
-        return self.attention[-1]
-
-
 @torch.no_grad()
 def activations(model: Transformer, example: Example, mode: str | None = None) -> Activations:
-    """Run the model over what it reads of the example; the model stays as it was.
+    """Run the model on the example, recording what its encoding's hooks read and return.
 
-    Errors: PositionError where the encoding cannot represent the example.
+    Errors: PositionError if the encoding cannot represent the example.
     """
-    encoding, backend = model.encoding, model.attention
-    recorder, ids = Recorder(encoding), example.inputs
-    model.encoding, model.attention = recorder, "eager"
+    encoding, backend, ids = model.encoding, model.attention, example.inputs
+    transform, bias, weights = encoding.transform, encoding.bias, encoding.weights
+    contexts: list[Context] = []
+    biases: list[Tensor] = []
+    attention: list[Tensor] = []
+
+    def record_transform(q: Tensor, k: Tensor, ctx: Context) -> tuple[Tensor, Tensor]:
+        contexts.append(ctx)
+        return transform(q, k, ctx)
+
+    def record_bias(*args: Any) -> Tensor | None:
+        if (found := bias(*args)) is not None:
+            biases.append(found)
+        return found
+
+    def record_weights(logits: Tensor, ctx: Context) -> Tensor:
+        own = weights(logits, ctx)
+        attention.append(logits.softmax(-1) if own is None else own)
+        return attention[-1]
+
+    hooks = {"transform": record_transform, "bias": record_bias, "weights": record_weights}
+    vars(encoding).update(hooks)  # of this object, in front of those of its class
+    model.attention = "eager"
     try:
         model.eval()(
             ids,
@@ -82,11 +67,11 @@ def activations(model: Transformer, example: Example, mode: str | None = None) -
             cache=Cache(length=example.planned),
             mode=mode,
         )
-        pictures = encoding.pictures(recorder.contexts)
     finally:
-        model.encoding, model.attention = encoding, backend
-    pictures = [*relation_picture(model, example), *pictures]
-    attention = torch.cat(recorder.attention)
-    biases = [bias.expand_as(attention[:1]) for bias in recorder.biases]
-    causal, bias = model.track == "decoder", torch.cat(biases) if biases else None
-    return Activations(example, attention, bias, pictures, causal)
+        model.attention = backend
+        for name in hooks:
+            del vars(encoding)[name]
+    pictures = [*relation_picture(model, example), *encoding.pictures(contexts)]
+    every = torch.cat(attention)
+    added = torch.cat([one.expand_as(every[:1]) for one in biases]) if biases else None
+    return Activations(example, every, added, pictures, model.track == "decoder")

@@ -1,4 +1,4 @@
-"""The sequences that a run is shown on: a prompt, and what the trained model answers."""
+"""The sequences that a page shows: a prompt and the trained model's answer."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from harness.model.transformer import Transformer
 from harness.tasks.base import Batch, Task, TaskError
 from harness.training.evaluate import judge, written
 
-EMPTY = "·"  # what an encoder reads in the places of the answer
+EMPTY = "·"  # an encoder reads it where it writes the answer
 
 
 @dataclass(frozen=True)
 class Example:
-    """ids (1, S): the prompt and the model's own answer, which ends where the model ends it."""
+    """A prompt and the model's answer, which ends where the model ends it."""
 
     number: int  # from 1
     length: int
     seen: bool  # within the training lengths
-    prompt: int
-    ids: Tensor
+    prompt: int  # tokens
+    ids: Tensor  # (1, S) prompt and answer
     tokens: tuple[str, ...]  # S words
-    wrong: tuple[bool, ...]  # S, the tokens for which the answer does not count as right
+    wrong: tuple[bool, ...]  # S, the tokens that make the answer wrong
     truth: str
-    planned: int  # tokens that decoding planned for
+    planned: int  # the number of tokens that decoding planned for
     inputs: Tensor  # (1, T) what the model reads
     reads: tuple[str, ...]  # T words
-    writes: tuple[str, ...]  # T words; "" where it is not asked
-    first: int  # the first place that writes the answer
+    writes: tuple[str, ...]  # T words; "" without a prediction
+    first: int  # the first index that writes the answer
 
     @property
     def right(self) -> bool:
@@ -46,47 +46,45 @@ class Example:
 
 
 def lengths(task: Task, config: RunConfig, longer: int | None = None) -> list[int]:
-    """The longest training length, and `longer`; by default one two to three times as long.
+    """Return the longest training length and `longer`, by default two to three times as long.
 
-    Errors: TaskError where `longer` is not longer, or the task has no instance of it.
+    Errors: TaskError if `longer` is not longer, or the task has no instance of that length.
     """
     low, high = config.train.lengths
     seen = task.lengths(low, high)[-1]
     if longer is not None:
         task.check_length(longer)
         if longer <= high:
-            raise TaskError(f"expected a length beyond training's {high}, was given {longer}")
+            raise TaskError(f"expected a length beyond training's {high}, got {longer}")
         return [seen, longer]
     beyond = task.lengths(2 * seen, 3 * seen) or task.lengths(seen + 1, 3 * seen)[-1:]
     return [seen, *beyond[:1]]
 
 
 def sample(task: Task, length: int) -> Tensor:
-    """(P,) a prompt of that length, the same for every run of the task."""
+    """Return a prompt (P,) of that length, the same for every run of the task."""
     prompt = task.sample(generator("show", task.name, task.version, length), 1, length).prompt[0]
     return prompt[prompt != task.vocab.pad]
 
 
 def read(task: Task, text: str) -> Tensor:
-    """(P,) a prompt as typed. Errors: TaskError."""
+    """Encode a prompt (P,) as typed. Errors: TaskError."""
     prompt = task.vocab.encode(text)
+    like = sample(task, (task.lengths(4, 40) or task.lengths(1, 1000))[0])
+    refusal = TaskError(
+        f"{text!r} is not a prompt of {task.name}: expected one such as {task.vocab.decode(like)}"
+    )
     try:
         task.solve(prompt.tolist())
         length = task.measure(prompt.tolist())
     except Exception as error:
-        raise _no_prompt(task, text) from error
+        raise refusal from error
     if not len(prompt):
-        raise _no_prompt(task, text)
+        raise refusal
     task.check_length(length)
     if prompt[-1] != sample(task, length)[-1]:
-        raise _no_prompt(task, text)
+        raise refusal
     return prompt
-
-
-def _no_prompt(task: Task, text: str) -> TaskError:
-    length = (task.lengths(4, 40) or task.lengths(1, 1000))[0]
-    like = task.vocab.decode(sample(task, length))
-    return TaskError(f"{text!r} is no prompt of {task.name}: expected a prompt such as {like}")
 
 
 @torch.no_grad()
@@ -98,7 +96,7 @@ def answer(
     number: int = 1,
     mode: str | None = None,
 ) -> Example:
-    """What the model answers to a prompt (P,). Errors: PositionError."""
+    """Let the model answer a prompt (P,). Errors: PositionError."""
     truth, length = task.solve(prompt.tolist()), task.measure(prompt.tolist())
     batch = lay_out(Batch(prompt[None], torch.tensor([truth])), task, model.track)
     answer = written(model.eval(), batch, length, positions(length), mode, config.eval)
@@ -133,12 +131,12 @@ def answer(
 
 
 def positions(length: int) -> torch.Generator:
-    """The same generator of random positions for every pass over an example of that length."""
+    """Return a generator of random positions, the same for every pass over that length."""
     return generator("show", "positions", length)
 
 
 def word(task: Task, token: int) -> str:
-    """A token as a label."""
+    """Return a token as a label."""
     if token < len(task.vocab.symbols):
         return task.vocab.symbols[token]
     return {task.vocab.eos: "end", task.vocab.pad: "pad"}.get(token, f"#{token}")

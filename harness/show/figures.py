@@ -14,22 +14,24 @@ from harness.show.activations import Activations
 from harness.show.examples import Example
 from pezoo.pictures import Axis, Picture
 
-OPEN = 8  # panels of a section that are visible at once
-FOLDED = 56  # further ones, which a click unfolds
+MOST = 64  # panels of a section
 
 Panel = tuple[str, str]  # a name and an SVG
 
 
 @dataclass(frozen=True)
 class Section:
-    """Panels under one heading, in groups that are read together; `folded` matter less."""
+    """Panels under one heading, the most important first.
+
+    `group` neighbours are read together. `omitted` panels are not drawn.
+    """
 
     heading: str
-    caption: str
-    colour_bar: str  # an SVG, or ""
-    open: list[list[Panel]]
-    folded: list[list[Panel]]
-    omitted: int  # panels
+    panels: list[Panel]
+    caption: str = ""
+    colour_bar: str = ""  # an SVG
+    group: int = 1
+    omitted: int = 0
 
 
 @dataclass(frozen=True)
@@ -40,9 +42,9 @@ class Figure:
 
 
 def figures(trained: Sequence[Activations], untrained: Activations) -> list[Figure]:
-    """Attention, bias and the encoding's pictures on each example, at least one.
+    """Draw attention, bias and the encoding's pictures on each example, at least one.
 
-    Of the model before training the encoding's pictures alone, on the first example.
+    Of the model before training, draw the encoding's pictures alone, on the first example.
     """
     shown = [("Before training", untrained.example, p) for p in untrained.pictures]
     after = [[*_attention(one), *one.pictures] for one in trained]
@@ -64,7 +66,7 @@ def figures(trained: Sequence[Activations], untrained: Activations) -> list[Figu
 
 
 def _attention(activations: Activations) -> list[Picture]:
-    """Attention and bias, which every encoding has or may have."""
+    """Picture attention, and the bias of an encoding that adds one."""
     layers, heads = map(range, activations.attention.shape[:2])
     names = tuple(f"layer {i}, head {j}" for i in layers for j in heads)
     axes, flat = (Axis("query"), Axis("key")), "layer head q k -> (layer head) q k"
@@ -75,8 +77,8 @@ def _attention(activations: Activations) -> list[Picture]:
         Picture(
             "Attention: maximum over heads",
             "The largest attention weight of all heads. A row is a query, a column a key. A query "
-            "of the answer reads the token on its left (· is the empty one of an encoder) and "
-            "writes the one on its right. Dashed lines separate the prompt from the answer.",
+            "of the answer is labelled with the token that it reads (· is an encoder's empty one) "
+            "and the one that it writes. Dashed lines separate the prompt from the answer.",
             tuple(f"layer {i}" for i in layers), attention.amax(1), *axes, limits=(0.0, 1.0),
         ),
         Picture(
@@ -97,7 +99,7 @@ def _attention(activations: Activations) -> list[Picture]:
 
 
 def _heat_maps(same: Sequence[tuple[str, Example, Picture]]) -> Figure:
-    """All sections show the panels that matter in the last, in the same colours."""
+    """Draw the panels that matter most in the last section, in the same colours in all."""
     last = same[-1][2]
     order = list(range(len(last.panels)))
     if last.importance is not None:
@@ -106,31 +108,22 @@ def _heat_maps(same: Sequence[tuple[str, Example, Picture]]) -> Figure:
     sections = []
     for when, example, p in same:
         heading = f"{when}, {example.title}" if p.of_tokens else when
-        drawn = [i for i in order if i < len(p.panels)][: OPEN + FOLDED]
-        names = [f"{p.title}, {heading}: {p.panels[i]}" for i in drawn]
+        drawn = [i for i in order if i < len(p.panels)][:MOST]
+        names = [p.panels[i] for i in drawn]
         lines = None if p.lines is None else p.lines[drawn]
         svgs = plots.heat_maps(names, p.values[drawn], p.rows, p.columns, scale, example, lines)
-        panels = list(zip([p.panels[i] for i in drawn], svgs, strict=True))
-        colour_bar = plots.colour_bar(f"{p.title}, {heading}: colours", scale)
-        sections.append(_section(heading, "", colour_bar, panels, p))
+        panels = list(zip(names, svgs, strict=True))
+        bar, omitted = plots.colour_bar("colours", scale), len(p.panels) - len(drawn)
+        sections.append(Section(heading, panels, "", bar, p.group, omitted))
     return Figure(last.title, last.caption, sections)
 
 
 def _bars(before: Picture, after: Picture) -> Section:
     low, high = plots.finite_range(torch.cat([before.values, after.values]))
     limits = after.limits or (min(0.0, low), max(0.0, high))
-    panels = []
-    for name, (start,), (now,) in zip(
-        after.panels, before.values.tolist(), after.values.tolist(), strict=True
-    ):
-        axes = after.rows.label, after.columns
-        panels.append((name, plots.bars(f"{after.title}: {name}", now, start, *axes, limits)))
-    return _section(after.title, after.caption, "", panels[: OPEN + FOLDED], after)
-
-
-def _section(
-    heading: str, caption: str, colour_bar: str, panels: list[Panel], picture: Picture
-) -> Section:
-    groups = [panels[i : i + picture.group] for i in range(0, len(panels), picture.group)]
-    most, omitted = OPEN // picture.group, len(picture.panels) - len(panels)
-    return Section(heading, caption, colour_bar, groups[:most], groups[most:], omitted)
+    axes, panels = (after.rows.label, after.columns), []
+    for i, name in enumerate(after.panels[:MOST]):
+        now, start = (picture.values[i, 0].tolist() for picture in (after, before))
+        panels.append((name, plots.bars(name, now, start, *axes, limits)))
+    omitted = len(after.panels) - len(panels)
+    return Section(after.title, panels, after.caption, "", after.group, omitted)

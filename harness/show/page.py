@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
+from base64 import b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from jinja2 import Environment, PackageLoader
-from markupsafe import Markup
 from torch import Tensor
 
 from experiment.config import RunConfig
@@ -36,7 +36,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Inspection:
-    """What a page shows: examples, prompts that cannot be represented, figures."""
+    """The content of a page: examples, prompts that cannot be represented, figures."""
 
     examples: list[Example]
     errors: list[str]
@@ -46,9 +46,9 @@ class Inspection:
 def inspect(
     run: Run, prompts: Sequence[Tensor] = (), mode: str | None = None, longer: int | None = None
 ) -> Inspection:
-    """Run the models on prompts (P,) each, by default on two of the task.
+    """Run the models on prompts (P,), by default on two of the task.
 
-    `longer` is the length beyond training. Errors: TaskError where there is no such length.
+    `longer` is the length beyond training. Errors: TaskError if the task has no such length.
     """
     tested = lengths(run.task, run.config, longer)
     prompts = prompts or [sample(run.task, n) for n in tested]
@@ -70,28 +70,25 @@ def inspect(
     except PositionError as error:
         errors.append(f"no principal components at length {tested[-1]}: {error}")
     if run.config.eval.window:
-        found = [_in_one_pass(figure) for figure in found]
+        no_window = " Computed in one pass, without the window of the tests."
+        found = [
+            replace(one, caption=one.caption + no_window)
+            if one.title.startswith(("Attention", "Activations"))
+            else one
+            for one in found
+        ]
     return Inspection([one.example for one in trained], errors, found)
 
 
-def _in_one_pass(figure: Figure) -> Figure:
-    """Says so of what is computed in one pass, where the tests have a window."""
-    if not figure.title.startswith(("Attention", "Activations")):
-        return figure
-    return replace(
-        figure, caption=f"{figure.caption} In one pass, without the window of its tests."
-    )
-
-
 def page(run: Run, inspection: Inspection, mode: str | None = None) -> str:
-    """One HTML file that loads nothing else."""
+    """Render one HTML file that loads nothing else."""
     environment = Environment(
         loader=PackageLoader("harness", "show"),
         autoescape=True,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"anchor": anchor, "svg": Markup, "labelled": labelled}
+    environment.filters |= {"anchor": anchor, "data": data, "labelled": labelled}
     return environment.get_template("page.html").render(
         run=run,
         record=run.record,
@@ -105,18 +102,22 @@ def page(run: Run, inspection: Inspection, mode: str | None = None) -> str:
 
 
 def files(inspection: Inspection) -> dict[str, str]:
-    """Every panel as an SVG file of its own, by name: figure, section, panel."""
+    """Return every panel as an SVG file, by name: figure, section, panel."""
     return {
-        f"{anchor(figure.title)}-{number}-{anchor(name)}.svg": plots.standalone(svg)
+        f"{anchor(figure.title)}-{number}-{anchor(name)}.svg": svg
         for figure in inspection.figures
         for number, section in enumerate(figure.sections, 1)
-        for group in [*section.open, *section.folded]
-        for name, svg in group
+        for name, svg in section.panels
     }
 
 
+def data(svg: str) -> str:
+    """Return an SVG as the address of an image."""
+    return "data:image/svg+xml;base64," + b64encode(svg.encode()).decode()
+
+
 def anchor(title: str) -> str:
-    """A title as an anchor: letters, digits and dashes; signs of numbers in words.
+    """Turn a title into letters, digits and dashes; signs of numbers become words.
 
     >>> anchor("Gates, step -2")
     'gates-step-minus-2'
@@ -126,24 +127,24 @@ def anchor(title: str) -> str:
 
 
 def scores(record: dict[str, Any]) -> list[tuple[str, list[dict[str, Any]]]]:
-    """The scores by length of each checkpoint, and of each checkpoint in each mode."""
+    """Return the scores by length of each checkpoint, then of each checkpoint in each mode."""
     found = list(record["scores"].items())
     for mode, checkpoints in record.get("modes", {}).items():
         found += [(f"{name}, {mode}", rows) for name, rows in checkpoints.items()]
     return found
 
 
-def curves(points: Sequence[dict[str, Any]]) -> list[str]:
-    """The learning curves: exact match on the training lengths, and that step's loss."""
+def curves(points: Sequence[dict[str, Any]]) -> list[tuple[str, str]]:
+    """Draw the learning curves: exact match on the training lengths, and that step's loss."""
     return [
-        plots.curve(f"{label} by step", [(p["step"], p[key]) for p in points], label, top)
+        (label, plots.curve(label, [(p["step"], p[key]) for p in points], label, top))
         for key, label, top in (("exact", "exact match", 1.0), ("loss", "batch loss", None))
         if points
     ]
 
 
 def labelled(example: Example) -> list[tuple[str, str, int | None]]:
-    """Each token, its class, and every tenth number where pictures show numbers for tokens."""
+    """Return each token, its class, and every tenth number if the pictures number the tokens."""
     classes = ["prompt"] * example.prompt
     classes += ["wrong" if wrong else "right" for wrong in example.wrong[example.prompt :]]
     every = 10 if len(example.reads) > plots.MOST_WORDS else len(example.tokens)

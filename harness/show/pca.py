@@ -19,13 +19,13 @@ from harness.training.evaluate import teacher_forced
 
 SEQUENCES = 30
 CAPTION = (
-    "What the layers hand on at every token of {count} sequences of length {0.length} "
+    "The output of each layer at every token of {count} sequences of length {0.length} "
     "({0.tokens:,} tokens, blue dots, seen in training) and of {count} of length {1.length} "
-    "({1.tokens:,} tokens, orange discs){empty}. {draw}The two principal components are those of "
-    "the blue points, not whitened, and serve for both. Orange points far from all blue ones are "
-    "activations that training has never met (Ruoss et al. 2023, Figure 5). Token accuracy on "
-    "these sequences{how}: {0.accuracy:.3f} at length {0.length}, {1.accuracy:.3f} at length "
-    "{1.length}."
+    "({1.tokens:,} tokens, orange discs){empty}. {draw}Both are shown along the first two "
+    "principal components of the blue points, not whitened. Orange points far from all blue ones "
+    "are activations outside the training distribution (Ruoss et al. 2023, Figure 5). Token "
+    "accuracy on these sequences{how}: {0.accuracy:.3f} at length {0.length}, {1.accuracy:.3f} at "
+    "length {1.length}."
 )
 
 
@@ -33,8 +33,8 @@ CAPTION = (
 class Hidden:
     """A model on all sequences of one length.
 
-    layers: (N, D) at the N tokens, what the first layer reads, then what each gives. accuracy: the
-    share of the answers' tokens that are right, of a decoder given the right ones before.
+    layers: the input of the first layer, then each layer's output, (N, D) at the N tokens.
+    accuracy: the share of the answers' tokens that are right; a decoder is teacher-forced.
     """
 
     length: int
@@ -49,10 +49,9 @@ class Hidden:
 def pca_figure(
     model: Transformer, task: Task, tested: Sequence[int], mode: str | None = None
 ) -> Figure | None:
-    """One panel for the embeddings and one for each layer; None where no length is longer.
+    """Draw the embeddings and each layer's output at `tested`, a trained and a longer length.
 
-    `tested`: a trained length and a longer one. Errors: PositionError where the encoding cannot
-    represent the longer one.
+    Returns None if no length is longer. Errors: PositionError if the encoding cannot represent it.
     """
     if len(tested) < 2:
         return None
@@ -61,30 +60,26 @@ def pca_figure(
     for at, (x, y) in enumerate(zip(seen.layers, beyond.layers, strict=True)):
         mean, basis = components(x)
         name = "embeddings" if at == 0 else f"layer {at - 1}"
-        both = {"seen": (x - mean) @ basis, "longer": (y - mean) @ basis}
-        panels.append((name, plots.scatter(f"Activations: {name}", both)))
-    section = Section("", "", "", [panels], [], 0)
-    title = "Activations: principal components"
-    return Figure(title, _caption(model, seen, beyond), [section])
-
-
-def _caption(model: Transformer, seen: Hidden, beyond: Hidden) -> str:
+        panels.append(
+            (name, plots.scatter(name, {"seen": (x - mean) @ basis, "longer": (y - mean) @ basis}))
+        )
     encoder = model.track == "encoder"
-    return CAPTION.format(
+    caption = CAPTION.format(
         seen,
         beyond,
         count=SEQUENCES,
-        empty=", the empty tokens where the answer is written among them" if encoder else "",
-        draw="One draw of positions serves all sequences of a length. "
+        empty=", including the empty tokens where the answer is written" if encoder else "",
+        draw="All sequences of a length share one draw of positions. "
         if model.encoding.stochastic
         else "",
         how="" if encoder else ", given the right answer before each token",
     )
+    return Figure("Activations: principal components", caption, [Section("", panels)])
 
 
 @torch.no_grad()
 def activations_of(model: Transformer, task: Task, length: int, mode: str | None) -> Hidden:
-    """Errors: PositionError."""
+    """Run the model on SEQUENCES sequences of one length. Errors: PositionError."""
     draws = generator("show", "activations", task.name, task.version, length)
     batch = lay_out(task.sample(draws, SEQUENCES, length), task, model.track)
     found: list[Tensor] = []
@@ -103,7 +98,7 @@ def activations_of(model: Transformer, task: Task, length: int, mode: str | None
 
 
 def components(x: Tensor) -> tuple[Tensor, Tensor]:
-    """The mean (D,) of x (N, D), and its first two principal components (D, 2).
+    """Return the mean (D,) of x (N, D) and its first two principal components (D, 2).
 
     >>> mean, basis = components(torch.tensor([[0.0, 0, 0], [2, 0, 0], [1, 1, 0], [1, -1, 0]]))
     >>> mean.tolist(), (basis.abs() > 0.5).sum().item()

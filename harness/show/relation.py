@@ -16,31 +16,28 @@ from pezoo.relation import relation_function
 
 RANKS = ("most probable", "second", "third")
 CAPTION = (
-    "phi of every query (row) and key (column): pairs of one colour are treated alike, whatever "
-    "their tokens. The numbers themselves mean nothing beyond that, unless they are distances."
+    "phi of every query (row) and key (column). Pairs of one colour are treated alike, whatever "
+    "their tokens; the numbers mean nothing else, unless they are distances."
 )
-LEARNED = (
-    " It is learned: its most probable value, the next and the third, as in Figure 4 of Chen et "
-    "al. (2026)."
-)
+LEARNED = " phi is learned: its three most probable values, as in Figure 4 of Chen et al. (2026)."
 SITE = (
-    "phi(i, j) at the first positions: pairs with one number are treated alike, whatever their "
-    "tokens."
+    "phi(i, j) at the first positions. Pairs with the same number are treated alike, whatever "
+    "their tokens."
 )
 UNTRAINED = (
-    "phi(i, j) is learned: for every pair a distribution over kinds of pairs, here its most "
-    "probable ones before training (seed 0), as in Figure 4 of Chen et al. (2026). pezoo show RUN "
-    "draws what a run has learned."
+    "phi(i, j) is learned: a distribution over kinds of pairs. Here are the most probable ones "
+    "before training (seed 0), as in Figure 4 of Chen et al. (2026); pezoo show RUN draws what a "
+    "run has learned."
 )
 DIGITS = 4
 COPY = f'The task is copy: {DIGITS} digits, "=" and the answer.'
-LINE = "A decoder sees no key right of the line."
+LINE = "A decoder does not see keys right of the line."
 
 
 def relation_picture(model: Transformer, example: Example) -> list[Picture]:
-    """The values of phi; of a distribution, the most probable ones by rank, layer by layer.
+    """Picture the values of phi, or the most probable ones of a learned phi in each layer.
 
-    Nothing where the encoding has no such function.
+    Returns nothing if the encoding does not define phi.
     """
     encoding, tokens = model.encoding, example.inputs.shape[1]
     if type(encoding).prf is Encoding.prf:
@@ -65,23 +62,14 @@ def relation_picture(model: Transformer, example: Example) -> list[Picture]:
     if model.track == "decoder":
         values = values.masked_fill(torch.ones(tokens, tokens).triu(1).bool(), torch.nan)
     caption = CAPTION + (LEARNED if learned else "")
-    axes = Axis("query"), Axis("key")
-    return [
-        Picture(
-            "Positional relation",
-            caption,
-            names,
-            values,
-            *axes,
-            group=len(panels) // len(found) if learned else 1,
-        )
-    ]
+    axes, group = (Axis("query"), Axis("key")), len(panels) // len(found) if learned else 1
+    return [Picture("Positional relation", caption, names, values, *axes, group=group)]
 
 
 def relation_of(name: str) -> Relation | None:
-    """phi of an encoding with its default options and without training, for its page on the site.
+    """Return phi of an untrained encoding with default options, for its page on the site.
 
-    None where it has no such function.
+    None if the encoding does not define phi.
 
     >>> relation_of("rope").panels[0][1][3][:4]
     (3, 2, 1, 0)
@@ -96,11 +84,11 @@ def relation_of(name: str) -> Relation | None:
     phi = relation_function(encoding, size, scale=DIGITS, relation=relation)
     if phi is None:
         return None
-    told = relation_function(encoding, size, scale=DIGITS) is None
+    from_task = relation_function(encoding, size, scale=DIGITS) is None
     learned = phi.is_floating_point()
     words = [
         UNTRAINED if learned else SITE,
-        COPY * told,
+        COPY * from_task,
         f"The scale n is {DIGITS}." * encoding.needs_scale,
     ]
     panels = [
@@ -111,7 +99,7 @@ def relation_of(name: str) -> Relation | None:
 
 
 def _ranked(phi: Tensor) -> list[Tensor]:
-    """(n, n) each: the values themselves, or the most probable ones."""
+    """Return the values (n, n), or those of each rank if phi is learned."""
     if not phi.is_floating_point():
         return [phi.float()]
     top = phi.topk(min(len(RANKS), phi.shape[-1]), -1).indices

@@ -116,9 +116,9 @@ def test_bench_prints_records_resumes_and_writes_a_leaderboard(call, tmp_path):
     assert "12=" in out
     for prompt, words in (
         ("1a=", "unknown symbol"),
-        ("12", "is no prompt of copy: expected a prompt such as "),
+        ("12", "is not a prompt of copy"),
         ("=", "of length 0"),
-        ("", "'' is no prompt of copy"),
+        ("", "'' is not a prompt of copy"),
     ):
         code, _, err = call("try", run, prompt, "--runs", tmp_path)
         assert code == 2

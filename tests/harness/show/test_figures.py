@@ -5,7 +5,7 @@ import torch
 
 from harness.show import plots
 from harness.show.activations import Activations, activations
-from harness.show.figures import FOLDED, OPEN, figures
+from harness.show.figures import MOST, figures
 from pezoo.pictures import Axis, Picture
 
 
@@ -48,8 +48,8 @@ def drawn(monkeypatch):
     return calls
 
 
-def names_of(groups):
-    return [name for group in groups for name, _ in group]
+def names_of(section):
+    return [name for name, _ in section.panels]
 
 
 def test_panels_that_matter_after_training_come_first_in_every_section(having, drawn):
@@ -57,11 +57,9 @@ def test_panels_that_matter_after_training_come_first_in_every_section(having, d
     figure = figures([last], first)[-1]
     assert [section.heading.split()[0] for section in figure.sections] == ["Before", "After"]
     for section in figure.sections:
-        assert names_of(section.open) == [f"panel {i}" for i in range(11, 11 - OPEN, -1)]
-        assert names_of(section.folded) == [f"panel {i}" for i in range(11 - OPEN, -1, -1)]
+        assert names_of(section) == [f"panel {i}" for i in range(11, -1, -1)]
         assert section.omitted == 0
-        for name, svg in [panel for group in section.open for panel in group]:
-            assert svg.endswith(f"{section.heading}: {name}>")
+        assert all(svg == f"<svg {name}>" for name, svg in section.panels)
 
 
 def test_one_colour_means_one_value_before_and_after_training(having, drawn):
@@ -74,21 +72,21 @@ def test_one_colour_means_one_value_before_and_after_training(having, drawn):
 
 def test_neighbours_that_are_read_together_stay_together(having, drawn):
     importance = torch.tensor([1.0, 1, 3, 3, 2, 2])
-    figure = figures([having(panels(importance, 6, group=2))], having())[-1]
-    pairs = [[name for name, _ in group] for group in figure.sections[0].open]
-    assert pairs == [["panel 2", "panel 3"], ["panel 4", "panel 5"], ["panel 0", "panel 1"]]
+    (section,) = figures([having(panels(importance, 6, group=2))], having())[-1].sections
+    assert names_of(section) == [f"panel {i}" for i in (2, 3, 4, 5, 0, 1)]
+    assert section.group == 2
 
 
 def test_what_is_not_drawn_is_counted(having, drawn):
-    section = figures([having(panels(count=OPEN + FOLDED + 5))], having())[-1].sections[0]
-    assert (len(section.open), len(section.folded), section.omitted) == (OPEN, FOLDED, 5)
+    section = figures([having(panels(count=MOST + 5))], having())[-1].sections[0]
+    assert (len(section.panels), section.omitted) == (MOST, 5)
 
 
 def test_constants_stand_beside_their_start(having, drawn):
     figure = figures([having(bars(1.0)), having(bars(1.0))], having(bars(0.25)))[-1]
     assert (figure.title, figure.sections[0].heading) == ("Learned constants", "Mu")
     (call,) = [call for call in drawn if call[0] == "bars"]
-    assert call[1:5] == ("Mu: layer 0", [1.0, 1.0], [0.25, 0.25], "mu")
+    assert call[1:5] == ("layer 0", [1.0, 1.0], [0.25, 0.25], "mu")
     assert call[6] == (0.0, 1.0)
 
 
@@ -107,6 +105,6 @@ def test_attention_and_bias_of_any_encoding(decoder, example, drawn, text, bias)
     assert bool((every.isnan() == future).all())
     torch.testing.assert_close(every[:2].nan_to_num().amax(0), most[0].nan_to_num())
     if bias:
-        names = names_of(found[-2].sections[0].open)
+        names = names_of(found[-2].sections[0])
         assert names == [f"{layer}, head {j}" for layer in bias for j in range(2)]
-        assert names_of(found[-1].sections[0].open) == ["all layers"]
+        assert names_of(found[-1].sections[0]) == ["all layers"]

@@ -1,7 +1,5 @@
 """Histograms of the lengths in tokens."""
 
-from xml.etree import ElementTree
-
 import pytest
 import torch
 
@@ -55,12 +53,3 @@ def test_scan_by_hand(monkeypatch):
         for shares, tokens in zip(found, (both, answers, prompts), strict=True):
             want = torch.bincount(torch.tensor(tokens)) / len(some)
             assert shares[when] == pytest.approx(want.tolist(), abs=1e-6)
-
-
-@pytest.mark.parametrize("log", [False, True])
-def test_the_picture(log):
-    shares = {"training": [0, 0, 0.5, 0.5], "test": [0, 0, 0, 0, 1.0]}
-    svg = plots.histograms("x", shares, "tokens of the prompt", log)
-    texts = {text.text for text in ElementTree.fromstring(svg).iter() if text.text}
-    assert {"training", "test", "tokens of the prompt"} <= texts
-    assert ("share, logarithmic" in texts) == log
