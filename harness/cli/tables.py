@@ -17,15 +17,12 @@ from harness.settings.sweep import Choice
 from leaderboard.escape import markdown_text, shown
 from leaderboard.record.schema import Record
 from leaderboard.record.tuning import values_text
+from leaderboard.render.columns import in_tables, rows_as_csv, rows_as_markdown
 from leaderboard.render.text import (
-    columns,
     medians_text,
     notes_text,
     percent,
     rank_text,
-    reach_text,
-    rows_as_csv,
-    rows_as_markdown,
     stat_text,
     unseen_text,
 )
@@ -152,19 +149,17 @@ def _columns(
     intervals: bool,
     more: bool,
 ) -> tuple[list[str], list[list[str]]]:
-    """`more`: with reach, seeds and CPU seconds."""
+    """`more`: with the columns that are no scores."""
+    others = in_tables("terminal") if more else []
     heads = ["encoding", "rank", "unseen", *(str(rows[0].cells[at].length) for at in lengths)]
-    heads += ["reach", "seeds", "CPU s"] if more else []
+    heads += [column.head for column in others]
     cells = []
     for row in rows:
         scores = [row.cells[at] for at in lengths]
         shown_ = [stat_text(c.main, intervals) if c.main else _short(c.status) for c in scores]
         line = [names[row.label], "" if row.aside else rank_text(row)]
         line += [_short(unseen_text(row, intervals)), *shown_]
-        if more:
-            failed = f", {len(row.failures)} failed" if row.failures else ""
-            line += [reach_text(row), f"{len(row.seeds)}{failed}", columns(row)["CPU s"]]
-        cells.append(line)
+        cells.append([*line, *(column.shown(row) for column in others)])
     return heads, cells
 
 

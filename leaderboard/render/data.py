@@ -12,6 +12,7 @@ from experiment.files import slug
 from leaderboard.catalog import Catalog
 from leaderboard.escape import script_json
 from leaderboard.record.schema import Record
+from leaderboard.render import columns
 from leaderboard.render.findings import cost, disclosure, untested
 from leaderboard.render.styles import after_the_curve, needs_log, styles
 from leaderboard.stats.baseline import guess, mean_guess
@@ -37,6 +38,7 @@ def site_data(found: Sequence[Table], catalog: Catalog) -> dict[str, Any]:
     tasks = {table.first.task for table in found} | set(catalog.tasks)
     names = aliases(rows)
     data = {
+        "columns": [{"key": one.name, "title": one.head} for one in columns.in_tables("page")],
         "tables": [_table(view, table, catalog) for view, table in views],
         "overviews": list(_overviews(views, catalog)),
         "styles": {label: astuple(style) for label, style in styles(rows).items()},
@@ -196,22 +198,27 @@ def _pairs(rows: Sequence[Row]) -> Iterator[list[Any]]:
 
 
 def _row(row: Row, seeds: int, table: Table, base: str, catalog: Catalog) -> dict[str, Any]:
-    """Every field of a row, and what only the pages need."""
+    """The columns and fields of a row, and what only the pages need."""
     current = catalog.version(bare(row.spec))
     known = catalog.protocols.get(base)
     chosen_on = known.chosen_on(bare(row.encoding), table.first) if known else ()
     seed_of = {record.run: record.seed for record in table.records}
-    return vars(row) | {
-        "bare": bare(row.encoding),
-        "plain": row.plain,
-        "aside": row.aside,
-        "old": current is not None and str(current) != row.version,
-        "few": len(row.seeds) < seeds and not row.apart,
-        "chosen_here": bare(table.first.task) in chosen_on,
-        "failures": [(seed, reason[:200]) for seed, reason in row.failures],
-        "after": after_the_curve(row.cells),
-        "run_seeds": [seed_of[run] for run in row.runs],
-    }
+    return (
+        {one.name: one.of(row) for one in columns.COLUMNS}
+        | vars(row)
+        | {
+            "shown": {one.name: one.shown(row) for one in columns.in_tables("page")},
+            "bare": bare(row.encoding),
+            "plain": row.plain,
+            "aside": row.aside,
+            "old": current is not None and str(current) != row.version,
+            "few": len(row.seeds) < seeds and not row.apart,
+            "chosen_here": bare(table.first.task) in chosen_on,
+            "failures": [(seed, reason[:200]) for seed, reason in row.failures],
+            "after": after_the_curve(row.cells),
+            "run_seeds": [seed_of[run] for run in row.runs],
+        }
+    )
 
 
 def _encoding(name: str, catalog: Catalog) -> dict[str, str]:

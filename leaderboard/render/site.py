@@ -18,6 +18,7 @@ from leaderboard.papers.pages import figures_of
 from leaderboard.record.read import SITE_RECORDS, SITE_TABLES
 from leaderboard.record.schema import Record
 from leaderboard.render import bibliography, text
+from leaderboard.render.columns import rows_as_csv
 from leaderboard.render.curves import curves
 from leaderboard.render.data import runs_data, script, site_data, unseen_of
 from leaderboard.render.findings import advice, disclosure, marked, untested
@@ -180,7 +181,7 @@ def _shared(
     yield "data.js", script("DATA", data)
     yield "runs.js", script("RUNS", runs_data(records))
     yield SITE_TABLES, script_json(data["tables"]) + "\n"
-    yield "leaderboard.csv", text.rows_as_csv(rows)
+    yield "leaderboard.csv", rows_as_csv(rows)
     yield "runs.csv", text.runs_as_csv(records)
     for table in tables:
         drawn = shown(table.rows)

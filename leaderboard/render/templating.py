@@ -18,6 +18,7 @@ from leaderboard.record.scores import Score
 from leaderboard.record.tuning import values_text
 from leaderboard.render import text
 from leaderboard.render.bibliography import cited
+from leaderboard.render.columns import rows_as_markdown
 from leaderboard.render.prose import prose
 from leaderboard.stats.ranks import matrix, tested, verdicts
 from leaderboard.stats.tables import flat
@@ -104,7 +105,7 @@ _TEMPLATES.filters |= {
     "px": "{:.1f}".format,
     "rank": text.rank_text,
     "reach": text.reach_text,
-    "rows_as_markdown": text.rows_as_markdown,
+    "rows_as_markdown": rows_as_markdown,
     "score_rows": score_rows,
     "settings": settings,
     "slug": slug,

@@ -6,24 +6,12 @@ import csv
 import io
 from collections.abc import Iterable, Mapping, Sequence
 
-from tabulate import tabulate
-
-from leaderboard.escape import csv_text, markdown_text
+from leaderboard.escape import csv_text
 from leaderboard.record.schema import Record
 from leaderboard.stats.intervals import Stat, wilson
-from leaderboard.stats.rows import EXACT, TOKENS, Cell, Line, Row
+from leaderboard.stats.rows import Line, Row
 
 RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
-UNSEEN_BESIDE = {TOKENS: "unseen tokens", EXACT: "unseen exact"}
-
-CSV_HEADERS = [
-    "protocol", "task", "settings", "rank", "encoding", "spec", "version", "length",
-    "times_train_length", "seen", "status", "exact_mean", "exact_low", "exact_high", "interval",
-    "exact_median", "token_mean", "correct", "count", "seeds", "failed", "unseen_mean",
-    "unseen_low", "unseen_high", "unseen_note", "reach", "reach_open", "parameters",
-    "encoding_parameters", "steps_per_second", "rank_first", "rank_last", "mode", "typed_options",
-    "chosen_setting", "settings_tried", "metric", "seeds_apart",
-]  # fmt: skip
 
 
 def times(multiple: float) -> str:
@@ -36,6 +24,14 @@ def times(multiple: float) -> str:
 
 def percent(value: float | None) -> str:
     return "-" if value is None else f"{100 * value:.1f}"
+
+
+def number(value: float | None) -> str:
+    """
+    >>> number(1234.5), number(None)
+    ('1,234', '-')
+    """
+    return "-" if value is None else f"{value:,.0f}"
 
 
 def stat_text(stat: Stat, intervals: bool = True) -> str:
@@ -121,10 +117,8 @@ def reach_text(row: Row) -> str:
 
 
 def seeds_text(row: Row) -> str:
-    """`3 (t)`, `1 (Wilson)`, `2 (t), 1 failed`: done seeds, kind of interval, failed runs."""
-    one = "" if row.track == "encoder" else " (Wilson)"  # tokens of one answer are no sample
-    done = f"{len(row.seeds)}{' (t)' if len(row.seeds) > 1 else one}" if row.seeds else "0"
-    return done + (f", {len(row.failures)} failed" if row.failures else "")
+    """`2`, or `2, 1 failed`: done seeds and failed runs."""
+    return f"{len(row.seeds)}" + (f", {len(row.failures)} failed" if row.failures else "")
 
 
 def rank_text(row: Row | Line) -> str:
@@ -138,54 +132,12 @@ def rank_text(row: Row | Line) -> str:
     return f"{place} [{row.ranks[0]}-{row.ranks[1]}]"
 
 
-def columns(row: Row) -> dict[str, str]:
-    """What a table shows of a row, by column; lengths as `10 (trained)` and `15 (1.5x)`."""
-
-    def head(cell: Cell) -> str:
-        return (
-            f"{cell.length} ({'trained' if cell.seen else times(cell.length / row.train_length)})"
-        )
-
-    return {
-        "rank": rank_text(row),
-        "encoding": row.label,
-        "seeds": seeds_text(row),
-        f"training {'exact' if row.track == 'encoder' else 'mean'}": percent(row.trained),
-        **{head(c): stat_text(c.main) if c.main else c.status for c in row.cells},
-        "unseen mean": unseen_text(row),
-        UNSEEN_BESIDE[row.other]: percent(row.unseen_beside),
-        "reach": reach_text(row),
-        "parameters": "-" if row.parameters is None else f"{row.parameters}",
-        "CPU s": "-" if row.cpu_seconds is None else f"{row.cpu_seconds:.0f}",
-    }
-
-
-def rows_as_markdown(rows: Sequence[Row], names: Mapping[str, str] | None = None) -> str:
-    """The rows of one table in Markdown; every text is shown as it is, whatever it holds.
-
-    `names` are short names of labels.
-
-    Errors: ValueError for rows of several tables.
-    """
-    if len({(row.protocol, row.task, row.settings) for row in rows}) > 1:
-        raise ValueError("rows of several protocols, tasks or settings do not share one table")
-    lines = [columns(row) for row in rows]
-    cells = [
-        line | {"encoding": markdown_text((names or {}).get(row.label, row.label))}
-        for row, line in zip(rows, lines, strict=True)
-    ]
-    align = ["right", "left", *["right"] * (len(lines[0]) - 2)]
-    return tabulate(cells, "keys", tablefmt="pipe", disable_numparse=True, colalign=align)
-
-
-def rows_as_csv(rows: Iterable[Row]) -> str:
-    """One line per encoding and length, shares from 0 to 1, for any number of tables."""
+def as_csv(heads: Sequence[str], lines: Iterable[Iterable[object]]) -> str:
+    """Lines of values as CSV: numbers with six digits, and no cell that starts a formula."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(CSV_HEADERS)
-    for row in rows:
-        for cell in row.cells:
-            writer.writerow([_csv_cell(value) for value in _csv_line(row, cell)])
+    writer.writerow(heads)
+    writer.writerows(map(_csv_cell, line) for line in lines)
     return out.getvalue()
 
 
@@ -226,24 +178,6 @@ def runs_as_csv(records: Iterable[Record]) -> bytes:
             writer.writerow([*head, "", None, None, "failed", *[None] * 4, *tail])
     lines.flush()
     return out.getvalue()
-
-
-def _csv_line(row: Row, cell: Cell) -> list[object]:
-    main, unseen = cell.main, row.unseen
-    of_tokens = row.metric == TOKENS
-    stat = (main.mean, main.low, main.high, main.method) if main else (None,) * 4
-    exact = (cell.beside, None, None, None) if of_tokens else stat
-    return [
-        row.protocol, row.task, f"#{row.settings}", row.rank, row.encoding, row.spec, row.version,
-        cell.length, cell.length / row.train_length, cell.seen, cell.status,
-        *exact, None if of_tokens else cell.median, stat[0] if of_tokens else cell.beside,
-        cell.correct or (0 if main else None), cell.count or None,
-        len(row.seeds), len(row.failures),
-        *((unseen.mean, unseen.low, unseen.high) if unseen else [None] * 3), row.unseen_note,
-        row.reach, row.reach_open, row.parameters, row.encoding_parameters, row.steps_per_second,
-        *(row.ranks or (None, None)), row.mode, row.custom, row.chosen, len(row.tried) or None,
-        row.metric, row.apart,
-    ]  # fmt: skip
 
 
 def _csv_cell(value: object) -> object:

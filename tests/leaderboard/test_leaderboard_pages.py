@@ -23,18 +23,20 @@ from made_records import markdown
 import leaderboard
 import pezoo
 from experiment.files import write
+from harness.cli.tables import print_records
 from harness.settings.catalog import read_catalog
 from leaderboard.build import build as build_site
 from leaderboard.catalog import Catalog
 from leaderboard.escape import csv_text, markdown_text, script_json
 from leaderboard.record.read import Record
-from leaderboard.render import site
+from leaderboard.render import columns, site
 from leaderboard.render.bibliography import cited
+from leaderboard.render.columns import rows_as_csv, rows_as_markdown
 from leaderboard.render.curves import curves, shortened
+from leaderboard.render.data import site_data
 from leaderboard.render.findings import findings
 from leaderboard.render.relations import Relation
 from leaderboard.render.styles import COLOURS, styles
-from leaderboard.render.text import columns, rows_as_csv, rows_as_markdown
 from leaderboard.stats.baseline import guess
 from leaderboard.stats.overview import overview
 from leaderboard.stats.rows import Points
@@ -84,17 +86,44 @@ def test_the_encoder_track_is_a_section_of_the_front_page(record, tmp_path):
     assert "Encoder track: quick" not in markdown(found)
 
 
+def markdown_rows(text):
+    """The lines of a table in Markdown as lists of cells, without the rule below the heads."""
+    lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines()]
+    return [lines[0], *lines[2:]]
+
+
 def test_headers_and_cells(rows):
-    assert list(columns(rows[0])) == [
-        "rank", "encoding", "seeds", "training mean", "10 (trained)", "15 (1.5x)", "20 (2x)",
-        "unseen mean", "unseen tokens", "reach", "parameters", "CPU s",
+    heads, rope, learned = markdown_rows(rows_as_markdown(rows))
+    assert heads == [
+        "rank", "encoding", "training mean", "10 (trained)", "15 (1.5x)", "20 (2x)", "unseen mean",
+        "unseen tokens", "reach", "seeds", "parameters", "CPU s",
     ]  # fmt: skip
-    rope, learned = (list(columns(row).values()) for row in rows)
-    assert rope[:5] == ["1", "rope", "2 (t)", "90.0", "100.0 [91.0, 100.0]"]
-    assert rope[7:] == ["70.0 [65.5, 74.5]", "85.0", "1.5x", "100000", "35"]
-    assert learned[:3] == ["-", "learned", "1 (Wilson)"]
-    assert learned[5:10] == ["cannot represent", "no instance", "cannot represent", "-", "1x"]
-    assert rows_as_markdown(rows).count("\n") == 3
+    assert rope[:4] == ["1", "rope", "90.0", "100.0 [91.0, 100.0]"]
+    assert rope[6:] == ["70.0 [65.5, 74.5]", "85.0", "1.5x", "2", "100,000", "35"]
+    assert learned[:2] == ["-", "learned"]
+    assert learned[4:10] == ["cannot represent", "no instance", "cannot represent", "-", "1x", "1"]
+
+
+def test_a_column_that_is_added_in_one_place_is_in_every_output(raw, monkeypatch, capsys, tmp_path):
+    new = columns.Column("double", lambda row: 2 * len(row.seeds), head="twice the seeds")
+    monkeypatch.setattr(columns, "COLUMNS", (*columns.COLUMNS, new))
+    records = [raw(), raw(seed=1)]
+    print_records(records, "table", wide=True)
+    print_records(records, "markdown")
+    print_records(records, "csv")
+    terminal, text, lines = re.split(r"(?=###|^protocol,)", capsys.readouterr().out, flags=re.M)
+    assert re.search(r"twice the seeds\n.*\n.* 4\n", terminal)
+    heads, row = markdown_rows("\n".join(text.splitlines()[2:5]))
+    assert dict(zip(heads, row, strict=True))["twice the seeds"] == "4"
+    assert next(csv.DictReader(io.StringIO(lines)))["double"] == "4"
+    found = tables([Record.of(one) for one in records])
+    data = site_data(found, Catalog())
+    assert {"key": "double", "title": "twice the seeds"} in data["columns"]
+    (row,) = data["tables"][0]["rows"]
+    assert (row["double"], row["shown"]["double"]) == (4, "4")
+    site.build(found, [r for t in found for r in t.records], tmp_path)
+    (table,) = json.loads((tmp_path / "leaderboard.json").read_text())
+    assert table["rows"][0]["double"] == 4
 
 
 def test_rows_of_several_tables_are_refused(record):

@@ -6,20 +6,15 @@ from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
+from made_records import markdown
 from scipy import stats
 
 from harness.settings.catalog import read_catalog
 from leaderboard.record.read import Record
+from leaderboard.render.columns import rows_as_csv, rows_as_markdown
 from leaderboard.render.findings import findings
-from leaderboard.render.markdown import page
 from leaderboard.render.styles import shown
-from leaderboard.render.text import (
-    columns,
-    medians_text,
-    notes_text,
-    rank_text,
-    rows_as_csv,
-)
+from leaderboard.render.text import medians_text, notes_text, rank_text
 from leaderboard.stats.comparisons import Scores, paired
 from leaderboard.stats.intervals import student, wilson
 from leaderboard.stats.overview import bare_lines, overview
@@ -287,7 +282,7 @@ def test_records_of_an_earlier_version_alone_are_never_shown_as_the_protocols_ow
     assert table.title == "ruoss2023-mini / even_pairs (earlier version: 1, now 2)"
     assert "eval.lengths" in {key for key, _, _ in table.changes}
     assert leading(alone) == alone
-    text = page(alone, known)
+    text = markdown(alone, known)
     assert old.description.partition(":")[0] in text
     assert "Runs of an earlier version of the protocol" in text
     both = tables([of(old), of(now)], known)
@@ -436,7 +431,7 @@ def test_encoders_are_compared_by_their_tokens(record):
     assert (cell.main.mean, cell.beside) == pytest.approx((0.85, 0.7))
     assert (row.unseen.mean, row.unseen_beside) == pytest.approx((0.85, 0.7))
     assert cell.seeds == ((0, 0.9), (1, 0.85), (2, 0.8))
-    assert "unseen exact" in columns(row)
+    assert "unseen exact" in rows_as_markdown([row])
     header, _, line = rows_as_csv([row]).splitlines()
     found = dict(zip(header.split(","), line.split(","), strict=True))
     assert (float(found["exact_mean"]), float(found["token_mean"])) == pytest.approx((0.7, 0.85))

@@ -1,14 +1,13 @@
 """Tuned runs: a ranking of their own, and nothing in it that the grid does not explain."""
 
 import pytest
-from made_records import GRID, NAME, raw_record, tuned_record
+from made_records import GRID, NAME, markdown, raw_record, tuned_record
 
 from harness.settings.catalog import read_catalog
 from leaderboard.record import check as checks
 from leaderboard.record.read import Record
 from leaderboard.render import site
 from leaderboard.render.data import site_data
-from leaderboard.render.markdown import page
 from leaderboard.stats.tables import TUNED, tables
 
 KNOWN = read_catalog()
@@ -33,7 +32,7 @@ def test_encodings_with_different_values_share_one_tuned_table_and_no_other():
     assert (rows["rope"].chosen, rows["rope"].rank) == ("lr=0.003, steps=1500", 1)
     assert (rows["alibi"].chosen, rows["alibi"].rank) == ("lr=0.001, steps=1500", 2)
     assert len(rows["rope"].tried) == 4
-    text = page(groups)
+    text = markdown(groups)
     assert "quick / copy (tuned)" in text
     assert "(tuned): lr of 0.001, 0.003; steps of 1000, 1500; 2 encodings, 4 runs" in text
 

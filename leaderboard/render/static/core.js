@@ -200,6 +200,10 @@ window.PZ = (function () {
   }
   // The column that names the encoding, at the left of every table.
   const nameColumn = (more) => ({ key: "encoding", title: "encoding", value: (row) => row.label, cell: encodingLink, align: "left", start: "asc", ...more });
+  // The columns of leaderboard/render/columns.py; `of` gives the row of a line.
+  const rowColumns = (of = (line) => line) => window.DATA.columns.map(({ key, title }) => ({
+    key, title, value: (line) => of(line)[key], cell: (line) => of(line).shown[key], start: key === "reach" ? "desc" : "asc",
+  }));
   const href = (page) => root + page;
   // Whether a row stands below the row that it is a mode of, or further seeds of.
   const below = (row, rows) => Boolean(row.aside) && rows.some((other) => other.label === row.plain);
@@ -243,6 +247,6 @@ window.PZ = (function () {
   words();
 
   return { root, own, el, state, page, number, percent, interval, times, reach, rank,
-    csv, downloads, save, fileName, plainTable, select, toggle, put, choose, policyWords, href, below, encodingLink, nameColumn, badges,
+    csv, downloads, save, fileName, plainTable, select, toggle, put, choose, policyWords, href, below, encodingLink, nameColumn, rowColumns, badges,
     short, breakable, legend, kept };
 })();

@@ -14,12 +14,8 @@
     { key: "unseen", title: "unseen mean, %", value: ({ row }) => scaled(row.unseen?.mean), cell: ({ row }) => (row.unseen ? el("span", {}, percent(row.unseen.mean), el("small", {}, interval(row.unseen.low, row.unseen.high))) : el("span", { class: "words" }, row.unseen_note)) },
     { key: "low", title: "low", hide: true, value: ({ row }) => scaled(row.unseen?.low) },
     { key: "high", title: "high", hide: true, value: ({ row }) => scaled(row.unseen?.high) },
-    { key: "reach", title: "reach", value: ({ row }) => row.reach, cell: ({ row }) => PZ.reach(row) },
     { key: "seeds", title: "seeds", value: ({ row }) => row.seeds.length },
-    { key: "parameters", title: "parameters", value: ({ row }) => row.parameters, cell: ({ row }) => PZ.number(row.parameters) },
-    { key: "own_parameters", title: "its own", value: ({ row }) => row.encoding_parameters, cell: ({ row }) => PZ.number(row.encoding_parameters), help: "parameters that belong to the encoding" },
-    { key: "cpu", title: "CPU seconds", value: ({ row }) => row.cpu_seconds, cell: ({ row }) => PZ.number(row.cpu_seconds), start: "asc" },
-    { key: "memory", title: "peak MB", value: ({ row }) => row.peak_memory_mb, cell: ({ row }) => PZ.number(row.peak_memory_mb), start: "asc" },
+    ...PZ.rowColumns(({ row }) => row),
     { key: "chosen", title: "tuned to", value: ({ row }) => row.chosen, cell: ({ row }) => el("span", { title: row.tried.join("\n") }, row.chosen || "–", row.chosen && el("small", {}, "of " + row.tried.length + " tried" + (row.tuning_seconds === null ? "" : ", " + PZ.number(row.tuning_seconds) + " CPU-seconds"))), align: "left", css: "wrap" },
     { key: "spec", title: "options", hide: true, value: ({ row }) => row.spec },
   ];

@@ -13,7 +13,6 @@
     { key: "seeds", title: "seeds", value: (row) => row.seeds.length, cell: (row) => el("span", {}, String(row.seeds.length), row.failures.length ? el("small", { title: row.failures.map(([seed, why]) => "seed " + seed + ": " + why).join("\n") }, row.failures.length + " failed") : "") },
     { key: "unseen", title: "unseen mean, %", value: (row) => scaled(row.unseen?.mean), cell: (row, host) => share(host, row.unseen?.mean, interval(row.unseen?.low, row.unseen?.high), row.unseen_note) },
     ...["low", "high"].map((which) => ({ key: "unseen_" + which, title: "unseen mean, " + which, hide: true, value: (row) => scaled(row.unseen?.[which]) })),
-    { key: "reach", title: "reach", value: (row) => row.reach, cell: PZ.reach },
     ...table.lengths.flatMap((length, at) => {
       const title = length + (table.seen[at] ? " (trained)" : " (" + PZ.times(length / table.train) + ")");
       return [
@@ -23,8 +22,7 @@
       ];
     }),
     { key: "token", title: table.other === "exact match" ? "unseen exact, %" : "unseen tokens, %", value: (row) => scaled(row.unseen_beside), cell: (row) => percent(row.unseen_beside), help: table.guess === null ? "" : "a guess that ignores the prompt: " + percent(table.guess) + " %" },
-    { key: "parameters", title: "parameters", value: (row) => row.parameters, cell: (row) => PZ.number(row.parameters), start: "asc" },
-    { key: "cost", title: "CPU s", value: (row) => row.cpu_seconds, cell: (row) => PZ.number(row.cpu_seconds), start: "asc", help: "CPU seconds of training a run, the mean over seeds" },
+    ...PZ.rowColumns(),
     { key: "runs", title: "runs", value: (row) => row.runs.length, cell: (row) => el("span", { class: "runs" }, row.runs.map((run, at) => el("a", { href: PZ.href("run/" + run + ".html"), "aria-label": "Run " + run }, String(row.run_seeds[at])))), align: "left", sort: false },
   ];
 

@@ -1,0 +1,164 @@
+"""The columns of a row: one list for the terminal, Markdown, CSV, JSON and the site's tables.
+
+A column that is added to COLUMNS is in all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tabulate import tabulate
+
+from leaderboard.escape import markdown_text
+from leaderboard.render.text import (
+    as_csv,
+    number,
+    percent,
+    rank_text,
+    reach_text,
+    seeds_text,
+    stat_text,
+    times,
+    unseen_text,
+)
+from leaderboard.stats.intervals import Stat
+from leaderboard.stats.rows import EXACT, TOKENS, Cell, Row
+
+BESIDE = {TOKENS: "unseen tokens", EXACT: "unseen exact"}
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column. `name` is its name in files; by default its value is the row's field `name`.
+
+    A column with a `head` stands in tables too, unless `terminal`, `markdown` or `page` is False.
+    `text` is its cell there; by default the number. `at_length` gives the value at one length: such
+    a column is in the CSV file alone.
+    """
+
+    name: str
+    value: Callable[[Row], Any] | None = None
+    head: str = ""
+    text: Callable[[Row], str] | None = None
+    at_length: Callable[[Row, Cell], Any] | None = None
+    terminal: bool = True
+    markdown: bool = True
+    page: bool = True
+
+    def of(self, row: Row, cell: Cell | None = None) -> Any:
+        """The value for files; None for a value at a length without a cell."""
+        if self.at_length is not None:
+            return self.at_length(row, cell) if cell else None
+        return self.value(row) if self.value else getattr(row, self.name)
+
+    def shown(self, row: Row) -> str:
+        """The cell of a table."""
+        return self.text(row) if self.text else number(self.of(row))
+
+    def is_in(self, place: str) -> bool:
+        """Whether tables of "terminal", "markdown" or "page" show it."""
+        return bool(self.head) and bool(getattr(self, place))
+
+
+def in_tables(place: str) -> list[Column]:
+    """The columns that tables of "terminal", "markdown" or "page" show behind the scores."""
+    return [column for column in COLUMNS if column.is_in(place)]
+
+
+def _answers(row: Row, cell: Cell) -> Stat | None:
+    """Exact match where it is the metric."""
+    return None if row.metric == TOKENS else cell.main
+
+
+def _exact_mean(row: Row, cell: Cell) -> float | None:
+    return cell.beside if row.metric == TOKENS else cell.main and cell.main.mean
+
+
+def _token_mean(row: Row, cell: Cell) -> float | None:
+    return cell.beside if row.metric != TOKENS else cell.main and cell.main.mean
+
+
+def _bound(name: str) -> Callable[[Row, Cell], Any]:
+    return lambda row, cell: getattr(_answers(row, cell), name, None)
+
+
+COLUMNS: tuple[Column, ...] = (
+    Column("protocol"),
+    Column("task"),
+    Column("settings", lambda row: f"#{row.settings}"),
+    Column("rank"),
+    Column("encoding"),
+    Column("spec"),
+    Column("version"),
+    Column("length", at_length=lambda row, cell: cell.length),
+    Column("times_train_length", at_length=lambda row, cell: cell.length / row.train_length),
+    Column("seen", at_length=lambda row, cell: cell.seen),
+    Column("status", at_length=lambda row, cell: cell.status),
+    Column("exact_mean", at_length=_exact_mean),
+    Column("exact_low", at_length=_bound("low")),
+    Column("exact_high", at_length=_bound("high")),
+    Column("interval", at_length=_bound("method")),
+    Column("exact_median", at_length=lambda row, cell: _answers(row, cell) and cell.median),
+    Column("token_mean", at_length=_token_mean),
+    Column("correct", at_length=lambda row, cell: cell.correct or (0 if cell.main else None)),
+    Column("count", at_length=lambda row, cell: cell.count or None),
+    Column("unseen_mean", lambda row: row.unseen and row.unseen.mean),
+    Column("unseen_low", lambda row: row.unseen and row.unseen.low),
+    Column("unseen_high", lambda row: row.unseen and row.unseen.high),
+    Column("unseen_note"),
+    Column("reach", head="reach", text=reach_text),
+    Column("reach_open"),
+    Column("seeds", lambda row: len(row.seeds), "seeds", seeds_text, page=False),
+    Column("failed", lambda row: len(row.failures)),
+    Column("parameters", head="parameters", terminal=False),
+    Column("encoding_parameters", head="its own", terminal=False, markdown=False),
+    Column("steps_per_second"),
+    Column("cpu_seconds", head="CPU s"),
+    Column("peak_memory_mb", head="peak MB", terminal=False, markdown=False),
+    Column("rank_first", lambda row: row.ranks and row.ranks[0]),
+    Column("rank_last", lambda row: row.ranks and row.ranks[1]),
+    Column("mode"),
+    Column("typed_options", lambda row: row.custom),
+    Column("chosen_setting", lambda row: row.chosen),
+    Column("settings_tried", lambda row: len(row.tried) or None),
+    Column("metric"),
+    Column("seeds_apart", lambda row: row.apart),
+)
+
+
+def rows_as_csv(rows: Iterable[Row]) -> str:
+    """One line per encoding and length, shares from 0 to 1, for any number of tables."""
+    lines = ([column.of(row, cell) for column in COLUMNS] for row in rows for cell in row.cells)
+    return as_csv([column.name for column in COLUMNS], lines)
+
+
+def rows_as_markdown(rows: Sequence[Row], names: Mapping[str, str] | None = None) -> str:
+    """The rows of one table in Markdown; `names` are short names of labels.
+
+    Errors: ValueError for rows of several tables.
+    """
+    if len({(row.protocol, row.task, row.settings) for row in rows}) > 1:
+        raise ValueError("rows of several protocols, tasks or settings do not share one table")
+    lines = [_markdown(row, (names or {}).get(row.label, row.label)) for row in rows]
+    align = ["right", "left", *["right"] * (len(lines[0]) - 2)]
+    return tabulate(lines, "keys", tablefmt="pipe", disable_numparse=True, colalign=align)
+
+
+def _markdown(row: Row, name: str) -> dict[str, str]:
+    """The cells of a row by head; heads of lengths are as `10 (trained)` and `15 (1.5x)`."""
+
+    def head(cell: Cell) -> str:
+        where = "trained" if cell.seen else times(cell.length / row.train_length)
+        return f"{cell.length} ({where})"
+
+    return {
+        "rank": rank_text(row),
+        "encoding": markdown_text(name),
+        f"training {'exact' if row.track == 'encoder' else 'mean'}": percent(row.trained),
+        **{head(cell): stat_text(cell.main) if cell.main else cell.status for cell in row.cells},
+        "unseen mean": unseen_text(row),
+        BESIDE[row.other]: percent(row.unseen_beside),
+        **{column.head: column.shown(row) for column in in_tables("markdown")},
+    }
