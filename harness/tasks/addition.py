@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from harness.tasks.base import Batch, Task, TaskError, Vocab, kinds, pack
+from harness.tasks.base import Batch, Task, TaskError, Vocab, kinds
 from harness.tasks.digits import align, least, operands, padded, sums
-from harness.tasks.formats import mark
+from harness.tasks.ragged import Ragged, column, concatenate, dense, ragged_batch
 from harness.theory.representation import Computation, Step
 
 
@@ -40,7 +40,6 @@ class Addition(Task):
     """
 
     name = "addition"
-    version = 1
     summary = "sum of two numbers with its carries"
     paper = "PRISM, Table 3"
     family = "arithmetic"
@@ -59,19 +58,21 @@ class Addition(Task):
     def sample(self, generator: torch.Generator, batch: int, length: int) -> Batch:
         self.check_length(length)
         if not self.cot:
-            return self._plain(generator, batch, length)
+            return self._sums_alone(generator, batch, length)
         a, b, len_a, len_b = operands(generator, batch, length)
-        return Batch(prompt=self._prompts(a, b, len_a, len_b), target=self._targets(a, b))
+        place = torch.arange(length, device=a.device)
+        plus, equals = (column(a, self.vocab.id(c)) for c in "+=")
+        prompt = concatenate((a, place < len_a), plus, (b, place < len_b), equals)
+        widths = self.max_tokens(length)
+        return ragged_batch(prompt, self._steps_and_sum(a, b), self.vocab.pad, widths)
 
     def solve(self, prompt: list[int]) -> list[int]:
         plus, equals, comma, arrow, stop = range(10, 15)
         split = prompt.index(plus)
         a, b = prompt[:split], prompt[split + 1 : prompt.index(equals)]
         if not self.cot:
-            total_of = sum(
-                (x + y) * 10**place for place, (x, y) in enumerate(zip(a, b, strict=True))
-            )
-            return [total_of // 10**place % 10 for place in range(len(a) + 1)]
+            number = sum(10**k * (x + y) for k, (x, y) in enumerate(zip(a, b, strict=True)))
+            return [number // 10**k % 10 for k in range(len(a) + 1)]
         steps: list[int] = []
         total: list[int] = []
         carry = 0
@@ -118,35 +119,21 @@ class Addition(Task):
             end & (j == m - 1), end & (j == 2 * m), end & (j == i),
         )  # fmt: skip
 
-    def _plain(self, generator: torch.Generator, batch: int, length: int) -> Batch:
+    def _sums_alone(self, generator: torch.Generator, batch: int, length: int) -> Batch:
         digits = torch.randint(10, (2, batch, length), generator=generator, device=generator.device)
         a, b = (padded(x, self.aligned) for x in digits)
         total, out = sums(a, b)
-        plus, equals = (self.vocab.id(c) for c in "+=")
-        prompt = torch.cat(
-            [a, torch.full_like(a[:, :1], plus), b, torch.full_like(a[:, :1], equals)], 1
-        )
-        return Batch(prompt, torch.cat([total, out[:, -1:]], 1))
+        plus, equals = (torch.full_like(a[:, :1], self.vocab.id(c)) for c in "+=")
+        return Batch(torch.cat([a, plus, b, equals], 1), torch.cat([total, out[:, -1:]], 1))
 
-    def _prompts(self, a: Tensor, b: Tensor, len_a: Tensor, len_b: Tensor) -> Tensor:
-        """(B, 2n + 2): a + b =, from a, b (B, n) and their lengths (B, 1)."""
-        place = torch.arange(a.shape[1], device=a.device)
-        (plus, one), (equals, _) = (mark(a, self.vocab.id(symbol)) for symbol in "+=")
-        tokens = torch.cat([a, plus, b, equals], 1)
-        kept = torch.cat([place < len_a, one, place < len_b, one], 1)
-        return pack(tokens, kept, tokens.shape[1], self.vocab.pad, right=True)
-
-    def _targets(self, a: Tensor, b: Tensor) -> Tensor:
-        """(B, 6n + 2): the steps, the arrow, the sum and the stop, from a, b (B, n)."""
+    def _steps_and_sum(self, a: Tensor, b: Tensor) -> Ragged:
+        """Write the steps, the arrow, the sum and the stop (B, 6n + 2), from a, b (B, n)."""
         comma, arrow, stop = map(self.vocab.id, (",", "->", "."))
         digit, carry = sums(a, b)
         steps = torch.stack([a, b, carry, digit, torch.full_like(a, comma)], dim=2).flatten(1)
         steps[:, -1] = arrow
-        last = carry[:, -1:]  # (B, 1): is there a final carry?
-        end = torch.cat(
-            [torch.where(last == 1, 1, stop), torch.where(last == 1, stop, self.vocab.pad)], dim=1
-        )
-        return torch.cat([steps, digit, end], dim=1)
+        last = carry[:, -1:]  # 1 where a final carry adds a digit
+        return concatenate(dense(steps), dense(digit), (last, last == 1), column(a, stop))
 
 
 def lowest(x: int, y: int) -> int:

@@ -217,15 +217,3 @@ def kinds(*conditions: Tensor) -> Tensor:
     return (
         held * torch.arange(1, len(held) + 1, device=held.device).view(-1, *[1] * (held.dim() - 1))
     ).sum(0)
-
-
-def pack(tokens: Tensor, keep: Tensor, width: int, pad: int, *, right: bool = False) -> Tensor:
-    """(B, width): the tokens (B, N) to keep, side by side from the left or up to the right.
-
-    >>> pack(torch.tensor([[7, 8, 9]]), torch.tensor([[True, False, True]]), 4, pad=0)
-    tensor([[7, 9, 0, 0]])
-    """
-    first = width - keep.sum(1, keepdim=True) if right else 0
-    column = torch.where(keep, keep.cumsum(1) - 1 + first, width)  # what goes lands in `width`
-    packed = torch.full((len(tokens), width + 1), pad, device=tokens.device)
-    return packed.scatter(1, column, tokens)[:, :width]

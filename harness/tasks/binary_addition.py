@@ -28,7 +28,6 @@ class BinaryAddition(Operands):
     """
 
     name = "binary_addition"
-    version = 1
     summary = "the sum of two binary numbers"
     paper = "Ruoss et al. 2023, Table 1"
     family = "arithmetic"

@@ -29,7 +29,6 @@ class BinaryMultiplication(Operands):
     """
 
     name = "binary_multiplication"
-    version = 1
     summary = "the product of two binary numbers"
     paper = "Ruoss et al. 2023, Table 1"
     family = "arithmetic"
@@ -50,9 +49,6 @@ class BinaryMultiplication(Operands):
         a, b = read(prompt[:-1])
         answer = [*written(a * b), END]
         return answer + [0] * (n - len(answer))
-
-    def max_tokens(self, length: int) -> tuple[int, int]:
-        return length + 1, length
 
 
 def _product(a: Tensor, b: Tensor) -> Tensor:

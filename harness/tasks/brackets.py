@@ -1,7 +1,7 @@
-"""Expressions modulo 5 with a bracket around every operation: drawn, and their values.
+"""Draw and evaluate expressions modulo 5 with a bracket around every operation.
 
-Tokens: the digits 0..4, + - * ( ) (ids 5..9). What goes from one depth of nesting to the next is
-computed in NumPy, whose calls on small arrays cost half of torch's.
+Tokens: the digits 0..4, + - * ( ) (ids 5..9). Loops over the depth of nesting use NumPy, whose
+calls on small arrays cost half of torch's.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ Array = NDArray[Any]
 
 
 def expressions(generator: torch.Generator, batch: int, length: int, operators: int) -> Tensor:
-    """Random expressions (B, n); of + - *, the first `operators` are used.
+    """Draw random expressions (B, n) with the first `operators` of + - *.
 
     An expression of 1 to 4 tokens is d, -d, (d) or (-d). A longer one is (left operator right),
     where left has 1 to n - 4 tokens, all equally likely. Digits and operators are uniform.
 
-    All brackets at one depth are split together. What is drawn at random has a place among the
-    tokens: a bracket's split belongs to where it opens.
+    All brackets at one depth are split together. Each token has its own random numbers: a bracket
+    is split by those of the token that opens it.
     """
     device, shape = generator.device, (batch, length)
     digits = torch.randint(5, shape, generator=generator, device=device)
@@ -53,10 +53,10 @@ def expressions(generator: torch.Generator, batch: int, length: int, operators: 
 
 
 def values(expressions: Tensor) -> Tensor:
-    """(B, 1) values modulo 5 of expressions (B, n) of that grammar.
+    """Return the values modulo 5 (B, 1) of expressions (B, n) of that grammar.
 
-    Every part's value stands where the part begins. Those of digits, -d, (d) and (-d) are there at
-    once; an operation takes its operands' values again and again, until the outermost is right.
+    The value of a part is kept where the part begins. Digits, -d, (d) and (-d) have theirs from the
+    start; all operations are evaluated once per depth of nesting, until the outermost is right.
     """
     x = expressions.numpy(force=True)
     b, n = x.shape
@@ -77,32 +77,15 @@ def values(expressions: Tensor) -> Tensor:
     return torch.from_numpy(value.reshape(b, n)[:, :1]).to(expressions.device)
 
 
-def signs(expressions: Tensor) -> Tensor:
-    """(B, n): 1 or -1, with which each token counts in an expression (B, n) of + and - alone.
-
-    Every minus turns round its operand: d, -d, or all up to where a bracket closes.
-    """
-    x = expressions.numpy(force=True)
-    place = _by_depth(_depths(x), (x == OPEN) | (x == CLOSE))
-    minus = x == MINUS
-    last = np.arange(x.size) + minus.reshape(-1)  # of d and -d; of brackets:
-    last[place[::2]] = place[1::2]
-    begins = np.zeros_like(x)
-    begins[:, 1:] = minus[:, :-1]
-    ends = np.bincount(last[np.flatnonzero(begins)], minlength=x.size).reshape(x.shape)
-    turns = begins.cumsum(1) - ends.cumsum(1) + ends
-    return torch.from_numpy(1 - 2 * (turns % 2)).to(expressions.device)
-
-
 def _depths(x: Array) -> Array:
-    """(B, n): in how many brackets each token is; both ends of a bracket are in it."""
+    """Return the depth of nesting (B, n) of each token; brackets are inside themselves."""
     closes = x == CLOSE
     depth: Array = (x == OPEN).cumsum(1) - closes.cumsum(1) + closes
     return depth
 
 
 def _by_depth(depth: Array, some: Array) -> Array:
-    """The flat places of `some` (B, n): row after row, each by depth (B, n), then from the left."""
+    """Return the flat places of `some` (B, n), sorted by row, then depth (B, n), then place."""
     b, n = depth.shape
     place = np.flatnonzero(some)
     key = (depth + np.arange(0, b * n, n)[:, None]).reshape(-1)  # depths are below n
@@ -111,7 +94,7 @@ def _by_depth(depth: Array, some: Array) -> Array:
 
 
 def _results() -> Array:
-    """(75,) of left operator right modulo 5, at 25 (operator - PLUS) + 5 left + right."""
+    """Return left operator right modulo 5, (75,), at 25 (operator - PLUS) + 5 left + right."""
     b = np.arange(5)
     a = b[:, None]
     return np.stack([a + b, a - b, a * b]).reshape(-1) % 5
@@ -121,13 +104,13 @@ _RESULTS = _results()
 
 
 def value(tokens: list[int]) -> int:
-    """The value modulo 5 of one expression, read from left to right."""
+    """Evaluate one expression modulo 5 by recursive descent."""
     total, _ = _read(tokens, 0)
     return total % 5
 
 
 def _read(tokens: list[int], at: int) -> tuple[int, int]:
-    """The value of the operand that begins at a place, and the place after it."""
+    """Evaluate the operand that begins at `at`; also return the place after it."""
     if tokens[at] == MINUS:
         operand, at = _read(tokens, at + 1)
         return -operand, at

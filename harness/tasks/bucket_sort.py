@@ -22,7 +22,6 @@ class BucketSort(DigitStrings):
     """
 
     name = "bucket_sort"
-    version = 1
     summary = "the digits in order"
     paper = "Ruoss et al. 2023, Table 1"
     family = "reordering"

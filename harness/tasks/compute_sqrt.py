@@ -28,7 +28,6 @@ class ComputeSqrt(Strings):
     """
 
     name = "compute_sqrt"
-    version = 1
     summary = "the square root of a binary number"
     paper = "Ruoss et al. 2023, Table 1"
     family = "arithmetic"

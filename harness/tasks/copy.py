@@ -24,7 +24,6 @@ class Copy(AlignedStrings):
     """
 
     name = "copy"
-    version = 1
     summary = "repeat the digits"
     paper = "PRISM, Table 3"
     family = "copying"

@@ -1,18 +1,23 @@
-"""What tasks over digits share: strings of them to rearrange, numbers to calculate with."""
+"""Base classes and arithmetic of tasks over digits."""
 
 from __future__ import annotations
+
+from typing import TypeVar
 
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from harness.tasks.base import Task, Vocab
-from harness.tasks.strings import Strings
+from harness.tasks.base import Task, Vocab, kinds
+from harness.tasks.strings import OneToken, Strings
 from harness.theory.representation import Computation, Step
+
+LONGEST = 10_000  # digits of an aligned prompt
+Place = TypeVar("Place", int, Tensor)
 
 
 class DigitStrings(Strings):
-    """n random digits, "=", and an answer of such digits, n of them if a subclass says no other.
+    """n random digits, "=", and an answer of digits.
 
     Length n: the number of digits. Chance: 1/10, or 1/symbols.
     """
@@ -21,7 +26,7 @@ class DigitStrings(Strings):
     chance = 0.1
 
     def __init__(self, *, symbols: int = 10) -> None:
-        """`symbols` of the ten digits are used: at 2 the strings are binary."""
+        """Use the first `symbols` of the ten digits. Errors: ValueError unless 2 to 10."""
         if not 2 <= symbols <= 10:
             raise ValueError(f"symbols must be within 2..10, was {symbols}")
         self.symbols = symbols
@@ -32,16 +37,26 @@ class DigitStrings(Strings):
             prompt.append(symbols)
             self.example = self.vocab.decode([*prompt, *self.solve(prompt)])
 
-    def draw(self, generator: torch.Generator, batch: int, length: int) -> Tensor:
-        shape = (batch, length)
-        return torch.randint(self.symbols, shape, generator=generator, device=generator.device)
 
-    def max_tokens(self, length: int) -> tuple[int, int]:
-        return length + 1, length
+class SelectedDigit(OneToken, DigitStrings):
+    """n random digits, "=", and one of the digits. A subclass defines `selected`."""
+
+    def selected(self, n: Place) -> Place:
+        """Return the place, from 0, of the digit among n."""
+        raise NotImplementedError
+
+    def answer(self, x: Tensor) -> Tensor:
+        return x[:, self.selected(x.shape[1])][:, None]
+
+    def computation(self, n: int) -> Computation:
+        return Computation(n + 1, (Step(n + 2, same, (self.selected(n) + 1,)),))
+
+    def relation(self, i: Tensor, j: Tensor, n: Tensor | None) -> Tensor:
+        return kinds(j == self.selected(i))  # the query that writes the answer is at n
 
 
 class AlignedStrings(DigitStrings):
-    """Digit strings that may be padded, so that prompts of all lengths have the same places.
+    """Digit strings that may be padded with zeros, so that prompts of all lengths are equally long.
 
     `aligned=N` writes zeros behind the n digits up to N of them, and answers to all N: the length n
     cannot be read from a prompt, and is at most N. Chen et al. (2026) train and test in this form.
@@ -58,25 +73,21 @@ class AlignedStrings(DigitStrings):
         return least(prompt[:-1]) if self.aligned else len(prompt) - 1
 
     def max_tokens(self, length: int) -> tuple[int, int]:
-        places = self.aligned or length
-        return places + 1, places
+        return super().max_tokens(self.aligned or length)
 
     def computation(self, n: int) -> Computation:
         places = self.aligned or n
         return Computation(places + 1, tuple(self.step(places, t) for t in range(1, places + 1)))
 
     def step(self, places: int, t: int) -> Step:
-        """The step that writes token t, from 1, of an answer of that many."""
+        """Return the step that writes token t, from 1, of an answer of `places` tokens."""
         raise NotImplementedError
 
 
-LONGEST = 10_000  # places of an aligned prompt
-
-
 def align(task: Task, places: int) -> None:
-    """Make it a task whose prompts are padded to so many places; 0 leaves it as it is.
+    """Pad a task's prompts to `places` digits, and its example too; 0 leaves it unchanged.
 
-    Its example becomes an instance of that form. Errors: ValueError for places out of range.
+    Errors: ValueError for a number out of range.
     """
     if not 0 <= places <= LONGEST:
         raise ValueError(f"aligned must be a scale from 1 to {LONGEST}, or 0, was {places}")
@@ -88,25 +99,25 @@ def align(task: Task, places: int) -> None:
 
 
 def padded(digits: Tensor, places: int, *, before: bool = False) -> Tensor:
-    """Digits (B, n) with zeros behind or before them, (B, places); as they are for places = 0."""
+    """Pad digits (B, n) with zeros behind or before them to (B, places); 0 places: unchanged."""
     more = places - digits.shape[1] if places else 0
     return pad(digits, (more, 0) if before else (0, more))
 
 
 def least(digits: list[int]) -> int:
-    """How many digits there are, zeros at the end not counted; at least 1."""
+    """Count the digits without zeros at the end; at least 1."""
     return max((place for place, digit in enumerate(digits, 1) if digit), default=1)
 
 
 def same(u: int) -> int:
-    """The unit operator of tasks that rearrange."""
+    """The identity, the unit operator of tasks that rearrange."""
     return u
 
 
 def operands(
     generator: torch.Generator, batch: int, length: int, *, square: bool = False
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Two random numbers: their digits a, b (B, n), 0 past the end, and how many there are, (B, 1).
+    """Draw two numbers: digits a, b (B, n) with zeros past the end, and their lengths (B, 1).
 
     One has n digits, the other k, k uniform over 1..n; a fair coin says which is which. Digits are
     uniform. `square`: both have n digits.
@@ -124,17 +135,13 @@ def operands(
 
 
 def sums(a: Tensor, b: Tensor, base: int = 10) -> tuple[Tensor, Tensor]:
-    """Digits of a + b and the carry out of each place, (B, n), least significant first, as a, b."""
-    carry = _carries(a + b, base)
-    return (a + b + pad(carry, (1, -1))) % base, carry
+    """Add numbers (B, n), least significant digit first: digits of the sum and all carries (B, n).
 
-
-def _carries(total: Tensor, base: int) -> Tensor:
-    """(B, n) carry out of each place, from the sums of its two digits (B, n), all places at once.
-
-    A place whose digits sum to base - 1 hands on the carry that it gets. So the carry out of a
-    place is made by the last place up to it that does not.
+    A place whose digits sum to base - 1 passes on the carry it receives. So the carry out of a
+    place is decided by the last place up to it that does not.
     """
+    total = a + b
     place = torch.arange(total.shape[1], device=total.device)
-    maker = torch.where(total == base - 1, 0, place).cummax(1).values  # place 0 has none to hand on
-    return (total.gather(1, maker) >= base).long()
+    decides = torch.where(total == base - 1, 0, place).cummax(1).values  # place 0 receives none
+    carry = (total.gather(1, decides) >= base).long()
+    return (total + pad(carry, (1, -1))) % base, carry

@@ -28,7 +28,6 @@ class DivisionN1(Task):
     """
 
     name = "division_n1"
-    version = 1
     summary = "a number divided by one digit"
     paper = "Chen et al. 2026, Section VI"
     family = "arithmetic"

@@ -22,7 +22,6 @@ class DuplicateString(DigitStrings):
     """
 
     name = "duplicate_string"
-    version = 1
     summary = "the string twice"
     paper = "Ruoss et al. 2023, Table 1"
     family = "copying"

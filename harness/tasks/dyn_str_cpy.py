@@ -23,7 +23,6 @@ class DynStrCpy(Task):
     """
 
     name = "dyn_str_cpy"
-    version = 1
     summary = "copy from a given digit on"
     paper = "PRISM, Table 4"
     family = "copying"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-import torch
 from torch import Tensor
 
 from harness.tasks.base import Vocab
@@ -25,16 +24,13 @@ class EvenPairs(OneToken):
     """
 
     name = "even_pairs"
-    version = 1
     summary = "even or odd number of unequal neighbours"
     paper = "Ruoss et al. 2023, Table 1"
     family = "counting"
     example = "0101001=1"
     vocab = Vocab(("0", "1", "="))
     chance = 0.5
-
-    def draw(self, generator: torch.Generator, batch: int, length: int) -> Tensor:
-        return torch.randint(2, (batch, length), generator=generator, device=generator.device)
+    symbols = 2
 
     def answer(self, x: Tensor) -> Tensor:
         return x[:, :1] ^ x[:, -1:]

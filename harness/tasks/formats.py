@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from harness.tasks.base import Vocab
+from harness.tasks.ragged import Ragged
 from pezoo.spec import choice
 
 FORMATS = ("scratchpad", "plain", "reversed", "hints", "spaces", "reversed+hints")
@@ -29,8 +29,6 @@ FORMATS += ("reversed+spaces",)
 HINTS = 128
 HEAD = 10  # of a scratchpad: HEAD + d is the digit d under the head
 SHORTEST = 2  # digits of an operand that a scratchpad reads
-
-Columns = tuple[Tensor, Tensor]  # tokens (B, N), and which of them are there (B, N) bool
 
 
 @dataclass(frozen=True)
@@ -82,7 +80,7 @@ class Format:
         start: Tensor,
         places: int,
         generator: torch.Generator | None = None,
-    ) -> Columns:
+    ) -> Ragged:
         """A number as columns: digits (B, n), least significant first, of which length (B, 1) are.
 
         With hints from `start` on, for numbers of at most `places`; with spaces where there is a
@@ -117,24 +115,3 @@ class Format:
             return ordered
         first = last if self.reversed else last - len(digits) + 1
         return "".join(f"<{first + i}>{digit}" for i, digit in enumerate(ordered))
-
-
-def encoded(text: str, vocab: Vocab) -> list[int]:
-    """The tokens of a text."""
-    ids: list[int] = vocab.encode(text).tolist()
-    return ids
-
-
-def whole(tokens: Tensor) -> Columns:
-    """Tokens that are all there."""
-    return tokens, torch.ones_like(tokens, dtype=torch.bool)
-
-
-def mark(like: Tensor, token: int) -> Columns:
-    """One token in every row of `like` (B, ...)."""
-    return whole(torch.full((len(like), 1), token, device=like.device))
-
-
-def beside(*parts: Columns) -> Columns:
-    """Columns from left to right."""
-    return torch.cat([tokens for tokens, _ in parts], 1), torch.cat([kept for _, kept in parts], 1)

@@ -28,7 +28,6 @@ class MissingDuplicate(OneToken):
     """
 
     name = "missing_duplicate"
-    version = 1
     summary = "the missing element of a doubled string"
     paper = "Ruoss et al. 2023, Table 1"
     family = "retrieval"

@@ -29,7 +29,6 @@ class ModularArithmetic(OneToken):
     """
 
     name = "modular_arithmetic"
-    version = 1
     summary = "the value modulo 5, with brackets"
     paper = "Ruoss et al. 2023, Table 1"
     family = "arithmetic"

@@ -28,7 +28,6 @@ class ModularArithmeticSimple(OneToken):
     """
 
     name = "modular_arithmetic_simple"
-    version = 1
     summary = "the value modulo 5, no brackets"
     paper = "Ruoss et al. 2023, Table 1"
     family = "arithmetic"

@@ -5,8 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from harness.tasks.base import Batch, Task, Vocab, pack
+from harness.tasks.base import Batch, Task, Vocab
 from harness.tasks.digits import operands
+from harness.tasks.ragged import Ragged, column, concatenate, ragged_batch
 
 
 class Multiplication(Task):
@@ -32,7 +33,6 @@ class Multiplication(Task):
     """
 
     name = "multiplication"
-    version = 1
     summary = "a product as a sum of shifted digits"
     paper = "PRISM, Table 4"
     family = "arithmetic"
@@ -51,18 +51,13 @@ class Multiplication(Task):
         self.check_length(length)
         a, b, len_a, len_b = operands(generator, batch, length, square=self.square)
         place = torch.arange(length, device=a.device)
-        in_a, in_b = place < len_a, place < len_b  # (B, n)
-        times, equals, left, right = (self._symbol(c, a) for c in "x=[]")
-        one = torch.ones_like(times, dtype=torch.bool)
-        terms, in_terms = self._terms(b, in_b)
-        widths = self.max_tokens(length)
-        prompt = torch.cat([a, times, b, equals], dim=1)
-        in_prompt = torch.cat([in_a, one, in_b, one], dim=1)
-        target = torch.cat([a, times, left, terms, right], dim=1)
-        in_target = torch.cat([in_a, one, one, in_terms, one], dim=1)
-        return Batch(
-            prompt=pack(prompt, in_prompt, widths[0], self.vocab.pad, right=True),
-            target=pack(target, in_target, widths[1], self.vocab.pad),
+        first, second = (a, place < len_a), (b, place < len_b)
+        times, equals, left, right = (column(a, self.vocab.id(c)) for c in "x=[]")
+        return ragged_batch(
+            concatenate(first, times, second, equals),
+            concatenate(first, times, left, self._terms(*second), right),
+            self.vocab.pad,
+            self.max_tokens(length),
         )
 
     def solve(self, prompt: list[int]) -> list[int]:
@@ -83,12 +78,8 @@ class Multiplication(Task):
     def max_tokens(self, length: int) -> tuple[int, int]:
         return 2 * length + 2, 5 * length * (length + 1) // 2 + 4 * length + 2
 
-    def _symbol(self, symbol: str, like: Tensor) -> Tensor:
-        """(B, 1) of one symbol."""
-        return torch.full_like(like[:, :1], self.vocab.id(symbol))
-
-    def _terms(self, b: Tensor, in_b: Tensor) -> tuple[Tensor, Tensor]:
-        """The terms of b (B, n), and which of their tokens count; both (B, 4n(n + 1)).
+    def _terms(self, b: Tensor, in_b: Tensor) -> Ragged:
+        """Write the terms of b (B, n) as a ragged tensor (B, 4n(n + 1)).
 
         Each pair of places i <= j has eight columns "+ d_i * ( d_j -> 1 )". The first three start a
         term, so they count where i = j only, and "+" not before the first term.
@@ -96,7 +87,7 @@ class Multiplication(Task):
         n = b.shape[1]
         i, j = torch.triu_indices(n, n, device=b.device)  # (n(n + 1)/2,) each, i slower than j
         plus, star, opens, arrow, closes = (
-            self._symbol(c, b).expand(-1, len(i)) for c in ("+", "*", "(", "->", ")")
+            torch.full_like(b[:, i], self.vocab.id(c)) for c in ("+", "*", "(", "->", ")")
         )
         same = (i == j).expand(len(b), -1)
         columns = [plus, b[:, i], star, opens, b[:, j], arrow, same.long(), closes]

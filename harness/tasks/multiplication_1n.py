@@ -27,7 +27,6 @@ class Multiplication1N(Task):
     """
 
     name = "multiplication_1n"
-    version = 1
     summary = "a number times one digit"
     paper = "Chen et al. 2026, Example 2"
     family = "arithmetic"

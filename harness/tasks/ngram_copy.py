@@ -32,13 +32,13 @@ class NgramCopy(Strings):
     """
 
     name = "ngram_copy"
-    version = 1
     summary = "copy letters whose n-grams are unique, or some repeated"
     paper = "Jelassi et al. 2024"
     family = "copying"
     example = "kitefable=kitefable"
     vocab = Vocab((*LETTERS, "="))
     chance = 1 / 26
+    symbols = 26
 
     def __init__(self, *, n: int = 3, repeats: int = 0) -> None:
         if not 2 <= n <= 8:
@@ -52,21 +52,19 @@ class NgramCopy(Strings):
         return super().lengths(max(low, least), min(high, int(MOST * 26**self.n)))
 
     def draw(self, generator: torch.Generator, batch: int, length: int) -> Tensor:
-        device = generator.device
-        x = torch.randint(26, (batch, length), generator=generator, device=device)
+        x = super().draw(generator, batch, length)
         while bool((again := self.repeated(x)).any()):
-            fresh = torch.randint(26, x.shape, generator=generator, device=device)
-            x = torch.where(again, fresh, x)
+            x = torch.where(again, super().draw(generator, batch, length), x)
         spare = length - 2 * self.n  # letters in neither of two n-grams
         for _ in range(self.repeats):
-            left, gap, coin = torch.rand(3, batch, 1, generator=generator, device=device)
+            left, gap, coin = torch.rand(3, batch, 1, generator=generator, device=x.device)
             first = (left * (spare + 1)).long()
             second = first + self.n + (gap * (spare - first + 1)).long()
             source, to = (
                 torch.where(coin < 0.5, first, second),
                 torch.where(coin < 0.5, second, first),
             )
-            span = torch.arange(self.n, device=device)
+            span = torch.arange(self.n, device=x.device)
             x = x.scatter(1, to + span, x.gather(1, source + span))
         return x
 
@@ -87,6 +85,3 @@ class NgramCopy(Strings):
 
     def solve(self, prompt: list[int]) -> list[int]:
         return prompt[:-1]
-
-    def max_tokens(self, length: int) -> tuple[int, int]:
-        return length + 1, length

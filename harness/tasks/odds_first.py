@@ -26,7 +26,6 @@ class OddsFirst(DigitStrings):
     """
 
     name = "odds_first"
-    version = 1
     summary = "every second token, then the others"
     paper = "PRISM, Table 3"
     family = "reordering"

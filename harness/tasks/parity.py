@@ -27,7 +27,6 @@ class Parity(AlignedStrings):
     """
 
     name = "parity"
-    version = 1
     summary = "the parity of every prefix"
     paper = "Chen et al. 2026, Example 1"
     family = "counting"

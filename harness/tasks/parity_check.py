@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
 from harness.tasks.base import Vocab
@@ -21,16 +20,13 @@ class ParityCheck(OneToken):
     """
 
     name = "parity_check"
-    version = 1
     summary = "even or odd number of ones"
     paper = "Ruoss et al. 2023, Table 1"
     family = "counting"
     example = "1010100=1"
     vocab = Vocab(("0", "1", "="))
     chance = 0.5
-
-    def draw(self, generator: torch.Generator, batch: int, length: int) -> Tensor:
-        return torch.randint(2, (batch, length), generator=generator, device=generator.device)
+    symbols = 2
 
     def answer(self, x: Tensor) -> Tensor:
         return x.sum(1, keepdim=True) % 2

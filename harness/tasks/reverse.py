@@ -24,7 +24,6 @@ class Reverse(AlignedStrings):
     """
 
     name = "reverse"
-    version = 1
     summary = "the digits backwards"
     paper = "PRISM, Table 3"
     family = "reordering"

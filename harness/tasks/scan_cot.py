@@ -50,7 +50,6 @@ class ScanCot(Task):
     """
 
     name = "scan_cot"
-    version = 1
     summary = "SCAN commands, clause by clause"
     paper = "PRISM, Table 4"
     family = "rewriting"

@@ -1,16 +1,11 @@
-"""SelectFirst: the first of a string of digits."""
+"""Select the first of a string of digits."""
 
 from __future__ import annotations
 
-from torch import Tensor
-
-from harness.tasks.base import kinds
-from harness.tasks.digits import DigitStrings, same
-from harness.tasks.strings import OneToken
-from harness.theory.representation import Computation, Step
+from harness.tasks.digits import Place, SelectedDigit
 
 
-class SelectFirst(OneToken, DigitStrings):
+class SelectFirst(SelectedDigit):
     """n random digits x_1 .. x_n, then x_1.
 
     8349216=8
@@ -23,20 +18,13 @@ class SelectFirst(OneToken, DigitStrings):
     """
 
     name = "select_first"
-    version = 1
     summary = "the first of a string of digits"
     paper = "Chen et al. 2026, Section VII"
     family = "retrieval"
     example = "8349216=8"
 
-    def answer(self, x: Tensor) -> Tensor:
-        return x[:, :1]
+    def selected(self, n: Place) -> Place:
+        return 0 * n
 
     def solve(self, prompt: list[int]) -> list[int]:
         return prompt[:1]
-
-    def computation(self, n: int) -> Computation:
-        return Computation(n + 1, (Step(n + 2, same, (1,)),))
-
-    def relation(self, i: Tensor, j: Tensor, n: Tensor | None) -> Tensor:
-        return kinds(j + 0 * i == 0)  # the query that writes the answer is at n

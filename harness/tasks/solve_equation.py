@@ -31,7 +31,6 @@ class SolveEquation(OneToken):
     """
 
     name = "solve_equation"
-    version = 1
     summary = "the unknown digit of an equation modulo 5"
     paper = "Ruoss et al. 2023, Table 1"
     family = "arithmetic"
@@ -57,10 +56,9 @@ class SolveEquation(OneToken):
         if x.shape[1] < 3:
             return torch.zeros_like(x[:, :1])
         left = torch.where(x >= OPEN, x + 1, x)[:, :-2]
-        signs = brackets.signs(left)
-        known = torch.where(left < brackets.PLUS, signs * left, 0).sum(1, keepdim=True)
-        sign = torch.where(left == X + 1, signs, 0).sum(1, keepdim=True)
-        return (x[:, -1:] - known) * sign % 5
+        zero, one = (brackets.values(torch.where(left == X + 1, d, left)) for d in (0, 1))
+        slope = one - zero  # of the value in the hidden digit: 1 or -1, its own inverse
+        return (x[:, -1:] - zero) * slope % 5
 
     def solve(self, prompt: list[int]) -> list[int]:
         *left, _, value, _ = prompt if len(prompt) > 3 else [X, EQUALS, 0, 0]

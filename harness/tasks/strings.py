@@ -1,4 +1,4 @@
-"""What tasks share whose prompt is a string of tokens and whose answer is a function of it."""
+"""Base classes of tasks that map a string of tokens to an answer."""
 
 from __future__ import annotations
 
@@ -9,31 +9,37 @@ from harness.tasks.base import Batch, Task
 
 
 class Strings(Task):
-    """n tokens, the symbol that asks (the last of the vocabulary), and the answer to the tokens.
+    """n tokens, the last symbol of the vocabulary, and the answer to the tokens.
 
-    Length n: the number of tokens. A subclass says `draw` and `answer`.
+    Length n: the number of tokens. A subclass defines `answer`, and `symbols` or `draw`.
     """
 
+    symbols: int  # how many of the vocabulary's symbols occur in strings, the first ones
+
     def draw(self, generator: torch.Generator, batch: int, length: int) -> Tensor:
-        """Tokens (B, n) of random instances."""
-        raise NotImplementedError
+        """Draw strings (B, n) of uniform, independent tokens."""
+        shape = (batch, length)
+        return torch.randint(self.symbols, shape, generator=generator, device=generator.device)
 
     def answer(self, x: Tensor) -> Tensor:
-        """The targets (B, Q) of the tokens x (B, n), computed for all rows at once."""
+        """Return the targets (B, Q) of strings (B, n)."""
         raise NotImplementedError
 
     def sample(self, generator: torch.Generator, batch: int, length: int) -> Batch:
         self.check_length(length)
         x = self.draw(generator, batch, length)
-        asks = x.new_full((batch, 1), len(self.vocab.symbols) - 1)
-        return Batch(prompt=torch.cat([x, asks], dim=1), target=self.answer(x))
+        last = x.new_full((batch, 1), len(self.vocab.symbols) - 1)
+        return Batch(prompt=torch.cat([x, last], dim=1), target=self.answer(x))
 
     def measure(self, prompt: list[int]) -> int:
         return len(prompt) - 1
 
+    def max_tokens(self, length: int) -> tuple[int, int]:
+        return length + 1, length
+
 
 class OneToken(Strings):
-    """Strings with an answer of one token."""
+    """A string and an answer of one token."""
 
     def max_tokens(self, length: int) -> tuple[int, int]:
         return length + 1, 1

@@ -8,12 +8,14 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from harness.tasks.base import Batch, Task, TaskError, Vocab, pack
+from harness.tasks.base import Batch, TaskError
 from harness.tasks.digits import sums
-from harness.tasks.formats import HEAD, HINTS, SHORTEST, Columns, Format, beside, encoded, mark
+from harness.tasks.formats import HEAD, SHORTEST
+from harness.tasks.ragged import Ragged, dense
+from harness.tasks.turing_arithmetic import TuringArithmetic
 
 
-class TuringAddition(Task):
+class TuringAddition(TuringArithmetic):
     """a + b, most significant digit first: the tape after each step, then the sum.
 
     $4324+139|432e+13j(1,3)|43c+1d(0,63)|4d+b(0,463)|e+^(0,4463)|4463.
@@ -46,23 +48,9 @@ class TuringAddition(Task):
     version = 2
     summary = "addition as a Turing machine's tape, step by step"
     paper = "Hou et al. 2024, Figure 2"
-    family = "arithmetic"
     example = "$4324+139|432e+13j(1,3)|43c+1d(0,63)|4d+b(0,463)|e+^(0,4463)|4463."
-    chance = 0.1
-
-    def __init__(self, *, format: str = "scratchpad") -> None:
-        symbols = (*"0123456789", *"abcdefghij", *"^$+|(),.")
-        self.format = Format(format, len(symbols))
-        self.vocab = Vocab(symbols + self.format.symbols)
-        if not self.format.scratchpad:
-            self.chance = 0.1 / (1 + self.format.hints)
-            a, b, total = (self.format.write(x, 4) for x in ("4324", "139", "4463"))
-            self.example = f"${a}+{b}|{total}."
-
-    def lengths(self, low: int, high: int) -> list[int]:
-        return super().lengths(
-            max(low, SHORTEST), min(high, HINTS - 1) if self.format.hints else high
-        )
+    sign = "+"
+    marks = "^$+|(),."
 
     def share(self, length: int) -> float:
         return 2.0 * (length - SHORTEST) + 1
@@ -87,12 +75,10 @@ class TuringAddition(Task):
         ones = torch.ones(batch, 1, dtype=torch.int64, device=generator.device)
         return self._instances(generator, first * ones, length * ones, max(first, length))
 
-    def solve(self, prompt: list[int]) -> list[int]:
-        texts = self.vocab.decode(prompt).strip("$|").split("+")
-        (a, hint), (b, _) = map(self.format.read, texts)
-        if not self.format.scratchpad:
-            total = str(int(a) + int(b)).zfill(max(len(a), len(b)))
-            return encoded(f"{self.format.write(total, hint)}.", self.vocab)
+    def calculate(self, a: int, b: int) -> int:
+        return a + b
+
+    def steps(self, a: str, b: str) -> list[str]:
         carry, total, steps = 0, "", []
         while a or b or carry:
             carry, digit = divmod(int(a[-1:] or 0) + int(b[-1:] or 0) + carry, 10)
@@ -100,11 +86,7 @@ class TuringAddition(Task):
             heads = ["abcdefghij"[int(x[-1])] if x else "^" for x in (a, b)]
             a, b = a[:-1], b[:-1]
             steps.append(f"{a}{heads[0]}+{b}{heads[1]}({carry},{total})")
-        return encoded("|".join([*steps, f"{total}."]), self.vocab)
-
-    def measure(self, prompt: list[int]) -> int:
-        texts = self.vocab.decode(prompt).strip("$|").split("+")
-        return max(len(self.format.read(text)[0]) for text in texts)
+        return [*steps, total]
 
     def max_tokens(self, length: int) -> tuple[int, int]:
         steps = 3 * length * (length + 1) // 2 + 7 * length + 9 if self.format.scratchpad else 0
@@ -112,58 +94,35 @@ class TuringAddition(Task):
         return prompt, steps + self.format.tokens(length + 1) + 1
 
     def _instances(self, generator: torch.Generator, len_a: Tensor, len_b: Tensor, n: int) -> Batch:
-        """Instances whose operands have so many digits, (B, 1), of which n is the most."""
-        shape, form = (2, len(len_a), n), self.format
+        """Draw operands of these lengths (B, 1), of which n is the longest."""
+        shape = (2, len(len_a), n)
         digits = torch.randint(10, shape, generator=generator, device=generator.device)
         place = torch.arange(n, device=generator.device)
         a, b = torch.where(place < len_a, digits[0], 0), torch.where(place < len_b, digits[1], 0)
-        start = form.starts(generator, len(a), n + 1)
-        asked = [
-            form.number(x, size, start, n + 1, generator) for x, size in ((a, len_a), (b, len_b))
-        ]
-        start_of, plus, bar, stop = (mark(a, self.vocab.id(symbol)) for symbol in "$+|.")
-        prompt, kept = beside(start_of, asked[0], plus, asked[1], bar)
-        total, carry = sums(pad(a, (0, 1)), pad(b, (0, 1)))
-        size = torch.maximum(len_a, len_b) + carry[:, n - 1 : n]
-        parts = [self._steps(a, b, len_a, len_b, total, carry)] if form.scratchpad else []
-        target, in_target = beside(*parts, form.number(total, size, start, n + 1), stop)
-        widths = self.max_tokens(n)
-        return Batch(
-            prompt=pack(prompt, kept, widths[0], self.vocab.pad, right=True),
-            target=pack(target, in_target, widths[1], self.vocab.pad),
-        )
-
-    def _steps(
-        self, a: Tensor, b: Tensor, len_a: Tensor, len_b: Tensor, total: Tensor, carry: Tensor
-    ) -> Columns:
-        """The n + 1 steps side by side.
-
-        Step s has read place s of both; the last one is there for a carry alone.
-        """
-        n = a.shape[1]
-        a, b = pad(a, (0, 1)), pad(b, (0, 1))  # (B, n + 1)
-        place = torch.arange(n, -1, -1, device=a.device)
-        step = torch.arange(n + 1, device=a.device)[:, None]  # (n + 1, 1)
-        size = len(a), n + 1, -1
-        always = torch.ones_like(a, dtype=torch.bool)
-
-        def sign(symbol: str) -> tuple[Tensor, Tensor]:
-            return torch.full_like(a, self.vocab.id(symbol))[..., None], always[..., None]
-
-        def operand(x: Tensor, length: Tensor) -> tuple[Tensor, Tensor]:
-            length = length[..., None]
-            head = torch.where(step < length, HEAD + x.flip(1)[:, None], self.vocab.id("^"))
-            kept = (place == step) | ((place > step) & (place < length))
-            return torch.where(place == step, head, x.flip(1)[:, None]), kept
-
-        so_far = total.flip(1)[:, None].expand(size), (place <= step).expand(size)
-        parts = [
-            operand(a, len_a), sign("+"), operand(b, len_b), sign("("),
-            (carry[..., None], always[..., None]), sign(","),
-            so_far, sign(")"), sign("|"),
-        ]  # fmt: skip
         longest = torch.maximum(len_a, len_b)
+        total, carry = sums(pad(a, (0, 1)), pad(b, (0, 1)))  # (B, n + 1)
+        operands = [(a, len_a), (b, len_b)]
+        steps = self._tapes(operands, total, carry) if self.format.scratchpad else None
+        result = total, longest + carry[:, n - 1 : n]
+        return self.written(generator, operands, result, steps, n)
+
+    def _tapes(self, operands: list[tuple[Tensor, Tensor]], total: Tensor, carry: Tensor) -> Ragged:
+        """Write the n + 1 steps. Step s has read place s of both; the last is for a carry alone."""
+        batch, places = total.shape
+        place = torch.arange(places - 1, -1, -1, device=total.device)
+        step = torch.arange(places, device=total.device)[:, None]  # (n + 1, 1)
+
+        def tape(digits: Tensor, length: Tensor) -> Ragged:
+            digits, length = pad(digits, (0, 1)).flip(1)[:, None], length[..., None]
+            head = torch.where(step < length, HEAD + digits, self.vocab.id("^"))
+            kept = (place == step) | ((place > step) & (place < length))
+            return torch.where(place == step, head, digits), kept
+
+        a, b = (tape(*one) for one in operands)
+        plus, opens, comma, closes, bar = (self.repeated(symbol, total) for symbol in "+(,)|")
+        size = batch, places, -1
+        so_far = total.flip(1)[:, None].expand(size), (place <= step).expand(size)
+        longest = torch.maximum(operands[0][1], operands[1][1])
         happens = step[:, 0] < longest + carry.gather(1, longest - 1)
-        tokens = torch.cat([part for part, _ in parts], 2)
-        kept = torch.cat([kept for _, kept in parts], 2) & happens[..., None]
-        return tokens.flatten(1), kept.flatten(1)
+        parts = [a, plus, b, opens, dense(carry[..., None]), comma, so_far, closes, bar]
+        return self.side_by_side(parts, happens)

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import torch
-from torch import Tensor
 
-from harness.tasks.base import Batch, Task, TaskError, Vocab, pack
-from harness.tasks.formats import Columns, beside, mark, whole
+from harness.tasks.base import Batch, Task, TaskError, Vocab
 from harness.turing.machine import MachineError, random_machine, read_machine
-from harness.turing.render import answer_words, prompt_words, read_prompt, scratchpad, vocabulary
+from harness.turing.render import answer_words, prompt_words, read_prompt, vocabulary
 from harness.turing.simulate import Configuration, begin, run
-from harness.turing.tapes import Tables, Tapes
 from pezoo.spec import choice
 
 FORMATS = ("scratchpad", "plain")
@@ -81,6 +80,7 @@ class TuringMachine(Task):
             self.version = 1_000_000 * self.version + self.machine.checksum
         self.steps, self.scratchpad = steps, format == "scratchpad"
         self.vocab = Vocab(vocabulary(self.machine), separator=" ")
+        self._index = {word: i for i, word in enumerate(self.vocab.symbols)}
         inputs = len(self.machine.inputs) if steps == 0 else len(self.machine.symbols)
         self.chance = 1 / max(2, inputs)
         if not self.lengths(1, 1):
@@ -96,41 +96,17 @@ class TuringMachine(Task):
 
     def sample(self, generator: torch.Generator, batch: int, length: int) -> Batch:
         self.check_length(length)
-        machine, device = self.machine, generator.device
-        tables = Tables(machine, device)
-        now = self._first(generator, batch, length)
-        bar = mark(now.state, self.vocab.id("|"))
-        prompt, kept = beside(mark(now.state, self.vocab.id("$")), now.cells(tables), bar)
-        parts: list[Columns] = []
-        for _ in range(self._limit(length)):
-            runs = ~tables.final[now.state]
-            if not bool(runs.any()):
-                break
-            move, after = now.step(tables)
-            both = beside(self._move(move), after.cells(tables), bar)
-            parts.append((both[0], both[1] & runs))
-            now = after.where(runs, now)
-        if self.steps == 0 and not bool(tables.final[now.state].all()):
-            raise TaskError(
-                f"{self.name}: the machine has not halted after {self._limit(length)} steps on "
-                f"every input of {length} symbols: raise max_steps in its file"
-            )
-        target, in_target = self._answer(parts, now, tables)
-        widths = [int(there.sum(1).max()) for there in (kept, in_target)]
-        return Batch(
-            prompt=pack(prompt, kept, widths[0], self.vocab.pad, right=True),
-            target=pack(target, in_target, widths[1], self.vocab.pad),
-        )
+        drawn = self._draw(generator, batch, length)
+        prompts = [self._ids(prompt_words(self.machine, first)) for first in drawn]
+        targets = [self._ids(self._answer(first)) for first in drawn]
+        width = max(map(len, targets))
+        filled = [target + [self.vocab.pad] * (width - len(target)) for target in targets]
+        device = generator.device
+        return Batch(torch.tensor(prompts, device=device), torch.tensor(filled, device=device))
 
     def solve(self, prompt: list[int]) -> list[int]:
         words = [self.vocab.symbols[token] for token in prompt]
-        first = read_prompt(self.machine, words)
-        try:
-            found = [*run(self.machine, first, self.steps or None)]
-        except MachineError as error:
-            raise TaskError(f"{self.name}: {error}") from error
-        words = answer_words(self.machine, found, self.scratchpad)
-        return [self.vocab.id(word) for word in words]
+        return self._ids(self._answer(read_prompt(self.machine, words)))
 
     def measure(self, prompt: list[int]) -> int:
         return len(prompt) - 4
@@ -145,63 +121,43 @@ class TuringMachine(Task):
     def _limit(self, length: int) -> int:
         return self.steps or max(1, self.machine.limit(length))
 
+    def _running(self) -> list[int]:
+        """Return the states that are not final."""
+        return [i for i in range(len(self.machine.states)) if i not in self.machine.final]
+
+    def _ids(self, words: list[str]) -> list[int]:
+        return [self._index[word] for word in words]
+
+    def _answer(self, first: Configuration) -> list[str]:
+        """Run the machine. Errors: TaskError for a run that does not end."""
+        try:
+            found = [*run(self.machine, first, self.steps or None)]
+        except MachineError as error:
+            raise TaskError(f"{self.name}: {error}") from error
+        return answer_words(self.machine, found, self.scratchpad)
+
+    def _draw(self, generator: torch.Generator, batch: int, length: int) -> list[Configuration]:
+        """Draw the first configurations: of whole runs only the tape is random."""
+
+        def pick(values: Sequence[int], width: int) -> list[list[int]]:
+            shape = (batch, width)
+            index = torch.randint(len(values), shape, generator=generator, device=generator.device)
+            return [[values[i] for i in row] for row in index.tolist()]
+
+        machine, whole = self.machine, self.steps == 0
+        tapes = pick(machine.inputs if whole else range(len(machine.symbols)), length)
+        heads = pick([0] if whole else range(length), 1)
+        states = pick([machine.start] if whole else self._running(), 1)
+        drawn = zip(tapes, heads, states, strict=True)
+        return [Configuration(tuple(tape), head, state) for tape, (head,), (state,) in drawn]
+
     def _example(self) -> str:
-        """A run on few cells, of a machine that need not halt."""
+        """Write a run on at most three cells; a machine need not halt on all of them."""
         machine = self.machine
         for length in (3, 2, 1):
             first = begin(machine, tuple((machine.inputs * 3)[:length]))
             if self.steps:
-                states = [i for i in range(len(machine.states)) if i not in machine.final]
-                first = Configuration(first.tape, 0, states[0])
-            try:
-                found = [*run(machine, first, self.steps or None)]
-            except MachineError:
-                continue
-            if self.scratchpad:
-                return scratchpad(machine, found)
-            return " ".join(prompt_words(machine, first) + answer_words(machine, found, False))
+                first = Configuration(first.tape, 0, self._running()[0])
+            with suppress(TaskError):
+                return " ".join([*prompt_words(machine, first), *self._answer(first)])
         raise ValueError("the machine does not halt within max_steps on any short input")
-
-    def _first(self, generator: torch.Generator, batch: int, length: int) -> Tapes:
-        machine, device = self.machine, generator.device
-
-        def pick(values: list[int], shape: tuple[int, ...]) -> Tensor:
-            index = torch.randint(len(values), shape, generator=generator, device=device)
-            return torch.tensor(values, device=device)[index]
-
-        shape, wide = (batch, length), length + self._limit(length)
-        whole = self.steps == 0
-        tape = torch.full((batch, wide), machine.blank, device=device)
-        symbols = [*machine.inputs] if whole else [*range(len(machine.symbols))]
-        tape[:, :length] = pick(symbols, shape)
-        states = [i for i in range(len(machine.states)) if i not in machine.final]
-        return Tapes(
-            tape,
-            torch.full((batch, 1), length, device=device),
-            pick([0] if whole else [*range(length)], (batch, 1)),
-            pick([machine.start] if whole else states, (batch, 1)),
-        )
-
-    def _answer(self, parts: list[Columns], last: Tapes, tables: Tables) -> Columns:
-        """All steps, or the last tape, and a full stop in place of the last separator."""
-        stop = mark(last.state, self.vocab.id("."))
-        if not self.scratchpad:
-            return beside(last.cells(tables), stop)
-        if not parts:
-            return stop
-        tokens, kept = beside(*parts)
-        column = torch.arange(tokens.shape[1], device=tokens.device)
-        end = torch.where(kept, column, -1).amax(1, keepdim=True)
-        return beside((tokens, kept & (column != end)), stop)
-
-    def _move(self, move: tuple[Tensor, Tensor, Tensor]) -> Columns:
-        state, symbol, direction = move
-        index = self.vocab.id
-        words = [
-            torch.full_like(state, index("(")),
-            state + 2 * len(self.machine.symbols),
-            symbol,
-            torch.where(direction < 0, index("L"), index("R")),
-            torch.full_like(state, index(")")),
-        ]
-        return whole(torch.cat(words, 1))

@@ -27,7 +27,6 @@ class TuringMultiplication1(TuringProducts):
     """
 
     name = "turing_multiplication_1"
-    version = 1
-    digits = 1
+    digits = more = 1
     bare_chance = 0.19
     example = "$432*5|43c*5(10~1,0)|4d*5(15~1,60)|e*5(20~2,160)|^*5(00~0,2160)|2160."

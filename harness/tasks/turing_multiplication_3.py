@@ -28,9 +28,7 @@ class TuringMultiplication3(TuringProducts):
     """
 
     name = "turing_multiplication_3"
-    version = 1
-    digits = 3
-    bare_chance = 0.1
+    digits = more = 3
     example = (
         "$4324*135|432e*135(0540~054,0)|43c*135(0270~032,40)|4d*135(0"
         "405~043,740)|e*135(0540~058,3740)|^*135(0000~005,83740)|^*135(0000~000,583740)|583740."

@@ -6,7 +6,6 @@ import torch
 from torch import Tensor
 
 from harness.tasks.base import Batch, Task, Vocab
-from harness.tasks.formats import Columns, beside, mark, whole
 from pezoo.spec import choice
 
 LEVELS, ZERO = 200, 100  # a0..a199 stand for -1.00, -0.99, ..., 0.99
@@ -44,7 +43,6 @@ class TuringSGD(Task):
     """
 
     name = "turing_sgd"
-    version = 1
     summary = "gradient descent on linear data, step by step"
     paper = "Hou et al. 2024, Section 5.2"
     family = "arithmetic"
@@ -72,25 +70,24 @@ class TuringSGD(Task):
         shape = (batch, 1, 2)
         line = torch.rand(shape, generator=generator, device=device, dtype=torch.float64) - 0.5
         y = _level((_value(x) * line).sum(2))
-        columns = self._data(x, y)
-        words = ("$", "yp", "g", "cur", "|")
-        begin, yp, g, cur, bar = (mark(x, self.vocab.id(word)) for word in words)
-        prompt, _ = beside(begin, columns, bar)
-        parts: list[Columns] = []
+        begin, yp, g, cur, bar = (
+            torch.full((batch, 1), self.vocab.id(word), device=device)
+            for word in ("$", "yp", "g", "cur", "|")
+        )
+        parts: list[Tensor] = []
         weights = torch.zeros(batch, 2, dtype=torch.float64, device=device)
         for last in range(length - 1, -1, -1):
             inputs, truth = _value(x[:, last]), _value(y[:, last, None])
-            guess = inputs[:, :1] * weights[:, :1] + inputs[:, 1:] * weights[:, 1:]  # (B, 1)
-            move = (guess - truth) * inputs
+            predicted = inputs[:, :1] * weights[:, :1] + inputs[:, 1:] * weights[:, 1:]  # (B, 1)
+            move = (predicted - truth) * inputs
             weights = weights - move
-            now = cur, whole(_level(weights)), bar
             if self.scratchpad:
-                parts += [self._data(x[:, : last + 1], y[:, : last + 1]), yp, whole(_level(guess))]
-                parts += [g, whole(_level(move)), *now]
-            elif not last:
-                parts += now
-        target, _ = beside(*parts)
-        return Batch(prompt=prompt, target=target)
+                parts += [self._data(x[:, : last + 1], y[:, : last + 1]), yp, _level(predicted)]
+                parts += [g, _level(move)]
+            if self.scratchpad or not last:
+                parts += [cur, _level(weights), bar]
+        prompt = torch.cat([begin, self._data(x, y), bar], 1)
+        return Batch(prompt=prompt, target=torch.cat(parts, 1))
 
     def solve(self, prompt: list[int]) -> list[int]:
         words = [self.vocab.symbols[token] for token in prompt[1:-1]]
@@ -100,12 +97,13 @@ class TuringSGD(Task):
         while data:
             *_, x1, x2, _, y = data[-1]
             x = [(int(word[1:]) - ZERO) / 100 for word in (x1, x2)]
-            guess = x[0] * w[0] + x[1] * w[1]
-            move = [(guess - (int(y[1:]) - ZERO) / 100) * one for one in x]
+            predicted = x[0] * w[0] + x[1] * w[1]
+            move = [(predicted - (int(y[1:]) - ZERO) / 100) * one for one in x]
             w = [one - by for one, by in zip(w, move, strict=True)]
             text = " ".join(word for row in data for word in row)
             now = f"cur {_word(w[0])} {_word(w[1])} |"
-            steps.append(f"{text} yp {_word(guess)} g {_word(move[0])} {_word(move[1])} {now}")
+            change = f"yp {_word(predicted)} g {_word(move[0])} {_word(move[1])}"
+            steps.append(f"{text} {change} {now}")
             data = data[:-1]
         answer = " ".join(steps) if self.scratchpad else now
         return [self.vocab.id(word) for word in answer.split()]
@@ -125,31 +123,31 @@ class TuringSGD(Task):
         return 5 * length + 2, steps if self.scratchpad else 4
 
     def _weights(self, row: list[int]) -> list[int]:
-        """The last weights that an answer ends with; none where it ends in another way."""
+        """Return the weights that an answer ends with, or [] if it ends otherwise."""
         words = row[: row.index(self.vocab.eos)] if self.vocab.eos in row else []
         index = self.vocab.id
         if len(words) < 4 or words[-4] != index("cur") or words[-1] != index("|"):
             return []
         return [token for token in words[-3:-1] if token < LEVELS]
 
-    def _data(self, x: Tensor, y: Tensor) -> Columns:
-        """d x1 x2 , y for each example of x (B, m, 2) and y (B, m)."""
+    def _data(self, x: Tensor, y: Tensor) -> Tensor:
+        """Write "d x1 x2 , y" for each example of x (B, m, 2) and y (B, m)."""
         d, comma = (torch.full_like(y, self.vocab.id(symbol)) for symbol in "d,")
-        return whole(torch.stack([d, x[..., 0], x[..., 1], comma, y], 2).flatten(1))
+        return torch.stack([d, x[..., 0], x[..., 1], comma, y], 2).flatten(1)
 
 
 def _value(level: Tensor) -> Tensor:
-    """The number that a level stands for, float64."""
+    """Return the numbers of levels, float64."""
     return (level - ZERO).double() / 100
 
 
 def _level(value: Tensor) -> Tensor:
-    """The level next to a number; halves go to the even one."""
+    """Return the nearest level of a number; halves round to even."""
     return ((value * 100).round().long() + ZERO).clamp(0, LEVELS - 1)
 
 
 def _word(value: float) -> str:
-    """The same as a word."""
+    """Return the word of a number's nearest level."""
     return f"a{min(max(round(value * 100) + ZERO, 0), LEVELS - 1)}"
 
 

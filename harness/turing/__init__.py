@@ -2,7 +2,6 @@
 
     machine     states, symbols and transitions; random machines and those of a TOML file
     simulate    runs, step by step, in plain Python
-    tapes       runs of a batch, in torch
     render      a run as text: prompt and scratchpad
 
 >>> from harness.turing.machine import random_machine

@@ -365,7 +365,7 @@ def test_too_many_steps_are_refused_at_once(increment):
 def test_a_run_that_does_not_end_is_an_error(increment):
     increment.write_text(INCREMENT.replace('1 = ["0", "R", "carry"]', '1 = ["1", "L", "carry"]'))
     task = tasks.make("turing_machine(file=mine.toml,steps=0)")
-    with pytest.raises(TaskError, match="has not halted after 6 steps"):
+    with pytest.raises(TaskError, match="has not halted"):
         task.sample(torch.Generator().manual_seed(0), 50, 5)
-    with pytest.raises(TaskError, match="has not halted after 3 steps on '1 0'"):
+    with pytest.raises(TaskError, match="has not halted"):
         task.solve(task.vocab.encode("$ [1] 0 ~ carry |").tolist())
