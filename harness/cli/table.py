@@ -113,15 +113,14 @@ def _warn(filled: Filled) -> None:
 def _filled(options: TableOptions, paper: Paper) -> Filled:
     """Filled by the first protocol that has runs; where none has, the last one's, empty."""
     from harness.settings.protocol import load_protocol
-    from leaderboard.papers.cells import fill
+    from leaderboard.papers.cells import filled_by_first
 
     part = paper.figure(options.figure) if options.figure else paper.table(options.number or "")
     if options.lengths and (part.along or part.measure == "hours"):
         raise click.UsageError(f"--lengths: {part.label} has no test lengths to choose from")
     lengths, protocols = _lengths(options.lengths), _protocols(options, paper)
     records, full = _records(options), load_protocol(paper.protocols[0])
-    every = [fill(paper, part, records, protocol, lengths, full) for protocol in protocols]
-    return next((filled for filled in every if filled.runs), every[-1])
+    return filled_by_first(paper, part, records, protocols, lengths, full)
 
 
 def _list(paper: Paper) -> None:

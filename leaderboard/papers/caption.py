@@ -1,15 +1,108 @@
-"""What stands above a filled table, and the commands that would fill its empty cells."""
+"""What stands above a filled table: the budgets, what differs, and commands for empty cells."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
-from leaderboard.papers.budget import budgets
-from leaderboard.papers.cells import Cell, Filled
+from leaderboard.papers.cells import Cell, Filled, counted
+from leaderboard.papers.paper import lines_of
 from leaderboard.record.schema import Record
+from leaderboard.render.text import span_text
 from leaderboard.stats.summary import PASS
+from pezoo.spec import parse
+
+PARTS = "model", "train", "eval"
+# Settings that stand elsewhere in the caption, or change no result.
+ELSEWHERE = {
+    "train.lr",
+    "train.checkpoint_every",
+    "train.compile",
+    "eval.lengths",
+    "eval.curve_lengths",
+    "eval.every",
+}
+
+
+def budgets(filled: Filled) -> list[str]:
+    """The paper's budget and that of the runs, with each setting that differs from the paper's."""
+    return [f"Paper: {filled.paper.budget}.", f"Ours: {_ours(filled)}."]
+
+
+def _ours(filled: Filled) -> str:
+    name, runs = filled.protocol.name, filled.runs
+    if not runs:
+        other = f"; {filled.others} of its records on these tasks have other settings or versions"
+        return f"no record of protocol {name} fills a cell{other * bool(filled.others)}"
+    scores = [score for run in runs for score in counted(run, filled.part, filled.lengths)]
+    lengths = numbers({score.length for score in scores if score.count})
+    samples = span_text(score.count for score in scores if score.count)
+    per_cell = span_text(len(cell.runs) for cell in filled.cells if cell.runs)
+    parts = [
+        f"protocol {name}, seeds {numbers({run.seed for run in runs})} at learning rates "
+        f"{numbers({run.config.train.lr for run in runs})}, {per_cell} runs per cell",
+        f"tested on {samples} samples of each of the lengths {lengths}",
+    ]
+    if filled.part.measure == "hours":
+        envs = {run.env.cpu or "cpu" if run.env.device == "cpu" else run.env.device for run in runs}
+        parts.append(f"on {' and '.join(sorted(envs))}")
+    if changes := _changes(filled):
+        parts.append(f"unlike protocol {filled.paper.protocols[0]}: {', '.join(changes)}")
+    return "; ".join(parts)
+
+
+def _changes(filled: Filled) -> list[str]:
+    """Every setting that differs from the reference, as `train.steps 1,500 (2,000,000)`."""
+    reference = filled.reference or filled.protocol
+    lines = lines_of(filled.paper, filled.part)
+    rows = {column.task(line.task) for line in lines for column in filled.part.columns}
+    found: dict[str, tuple[set[str], set[str]]] = defaultdict(lambda: (set(), set()))
+    for run in filled.runs:
+        own, parts = run.config, zip(PARTS, reference.settings(run.task), strict=True)
+        pairs = [
+            (f"{part}.{name}", getattr(getattr(own, part), name), value)
+            for part, theirs in parts
+            for name, value in theirs
+        ]
+        if run.task in rows:  # a row of a smaller protocol may have an encoding of its own
+            filled_in = str(reference.fill(run.task, parse(run.encoding)))
+            pairs.append(("encoding", own.encoding, filled_in))
+        for name, ours, theirs in pairs:
+            if ours != theirs and name not in ELSEWHERE:
+                found[name][0].add(_value(ours))
+                found[name][1].add(_value(theirs))
+    return [
+        f"{name} {' or '.join(sorted(ours))} ({' or '.join(sorted(theirs))})"
+        for name, (ours, theirs) in found.items()
+    ]
+
+
+def _value(value: object) -> str:
+    """
+    >>> _value(0.0), _value(10_000), _value((1, 20)), _value(None)
+    ('0', '10,000', '1 to 20', 'none')
+    """
+    if value is None or isinstance(value, bool) or value == ():
+        return str(value or None).lower()
+    if isinstance(value, tuple):
+        return " to ".join(map(_value, value))
+    if isinstance(value, float):
+        return f"{value:g}"
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def numbers(values: Iterable[float]) -> str:
+    """
+    >>> numbers([0.001, 2000, 3])
+    '0.001, 3, 2,000'
+    >>> numbers(range(41, 501))
+    '41-500'
+    """
+    ordered = sorted(values)
+    if len(ordered) > 2 and ordered == list(range(int(ordered[0]), int(ordered[-1]) + 1)):
+        return f"{ordered[0]}-{ordered[-1]}"
+    return ", ".join(f"{value:,}" for value in ordered) or "none"
 
 
 def caption(filled: Filled) -> list[str]:

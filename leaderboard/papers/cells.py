@@ -176,10 +176,7 @@ def _option(
 ) -> dict[str, Any]:
     """What one encoding gives for a cell."""
     found: dict[str, Any] = {"encoding": encoding, "runs": tuple(runs)}
-    scores = {
-        run.run: score_of(run, part.measure, lengths or alone(part, run), column.checkpoint)
-        for run in runs
-    }
+    scores = {run.run: score_of(run, part, lengths, column.checkpoint) for run in runs}
     good = [run for run in runs if not isinstance(scores[run.run], str)]
     if not good:
         return found | {"words": str(next(iter(scores.values())))}
@@ -195,10 +192,20 @@ def _option(
     return found | {"ours": Number(mean(same), sd), "used": tuple(same)}
 
 
-def alone(part: Table, run: Record) -> frozenset[int] | None:
-    """The one test length of a run that counts in a table; None: all unseen ones do."""
-    times = part.at.get(run.task)
-    return None if times is None else frozenset({round(times * run.train_length)})
+def counted(
+    run: Record, part: Table, lengths: frozenset[int] | None, checkpoint: Checkpoint = "last"
+) -> list[Score]:
+    """The scores of a run that its number is the mean of; without `lengths`, all unseen ones, or
+    the one multiple of the training length that the table names."""
+    if part.measure == "pairs":
+        return [score for pair, score in pairs_of(run).items() if max(pair) > run.train_length]
+    if lengths is None and (times := part.at.get(run.task)) is not None:
+        lengths = frozenset({round(times * run.train_length)})
+    return [
+        score
+        for score in getattr(run.scores, checkpoint)
+        if (not score.seen if lengths is None else score.length in lengths)
+    ]
 
 
 def pairs_of(run: Record) -> dict[tuple[int, int], Score]:
@@ -225,32 +232,39 @@ def _goodness(option: Mapping[str, Any]) -> float:
 
 
 def score_of(
-    run: Record, measure: str, lengths: frozenset[int] | None, checkpoint: Checkpoint = "last"
+    run: Record, part: Table, lengths: frozenset[int] | None, checkpoint: Checkpoint = "last"
 ) -> float | str:
-    """A run's hours; or a mean over all unseen lengths, or over `lengths`, in percent; or the last
-    of its learning curve.
+    """A run's hours; or the end of its learning curve, or the mean of its scores, in percent.
 
-    Words say why there is none.
+    Words where there is no number.
     """
     if run.status != "done":
         return "failed"
-    if measure == "hours":
+    if part.measure == "hours":
         seconds = run.cost.train_seconds
         return "not measured" if seconds is None else seconds / 3600
-    if measure in ("test_token", "test_exact"):
-        share = getattr(run.learning[-1], measure) if run.learning else None
+    if part.along:
+        share = getattr(run.learning[-1], part.measure) if run.learning else None
         return "not measured" if share is None else 100 * share
-    scores = [
-        score
-        for score in getattr(run.scores, checkpoint)
-        if score.status != "no instance"
-        and (not score.seen if lengths is None else score.length in lengths)
-    ]
-    if measure == "pairs":
-        high = run.train_length
-        scores = [score for pair, score in pairs_of(run).items() if max(pair) > high]
-        measure = "exact"
+    scores = [one for one in counted(run, part, lengths, checkpoint) if one.status != "no instance"]
+    measure = "exact" if part.measure == "pairs" else part.measure
     values = [getattr(score, measure) for score in scores if score.status == "ok"]
     if len(values) < len(scores) or None in values:
-        return next((s.status for s in scores if s.status != "ok"), "not measured")
+        return next((score.status for score in scores if score.status != "ok"), "not measured")
     return 100 * fmean(values) if values else "not tested"
+
+
+def filled_by_first(
+    paper: Paper,
+    part: Table,
+    records: Sequence[Record],
+    protocols: Sequence[Protocol],
+    lengths: frozenset[int] | None = None,
+    reference: Protocol | None = None,
+) -> Filled:
+    """The part filled by the first of the protocols that has runs; by the last where none has."""
+    for protocol in protocols:
+        filled = fill(paper, part, records, protocol, lengths, reference)
+        if filled.runs:
+            break
+    return filled

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from leaderboard.catalog import Catalog
-from leaderboard.papers.budget import budgets
-from leaderboard.papers.cells import fill
+from leaderboard.papers.caption import budgets
+from leaderboard.papers.cells import filled_by_first
 from leaderboard.papers.paper import Paper, names, read
 from leaderboard.papers.pictures import pictures
 from leaderboard.record.schema import Record
@@ -31,7 +31,7 @@ def figures_of(records: Sequence[Record], catalog: Catalog) -> list[PageFigure]:
     found = []
     for paper in map(read, names()):
         there = {record.protocol for record in records} & set(paper.protocols)
-        for number in paper.figures if there else ():
+        for number in paper.figures if there & catalog.protocols.keys() else ():
             found += _pictures(paper, number, records, catalog)
     return found
 
@@ -43,8 +43,8 @@ def _pictures(
     known = [catalog.protocols[name] for name in paper.protocols if name in catalog.protocols]
     first = catalog.protocols.get(paper.protocols[0])
     full = first.versions[0] if first else None
-    every = (fill(paper, figure, records, own.versions[0], reference=full) for own in known)
-    filled = next((one for one in every if one.runs), None)
+    own = [one.versions[0] for one in known]
+    filled = filled_by_first(paper, figure, records, own, reference=full)
     return [
         PageFigure(
             file=file,
@@ -55,5 +55,5 @@ def _pictures(
             made=" ".join([*figure.remarks, *budgets(filled.of(task))]),
             command=f"pezoo table {paper.name} --figure {number}",
         )
-        for file, task, svg in (pictures(filled, alone=False) if filled else ())
+        for file, task, svg in pictures(filled, alone=False)
     ]

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
 from html import escape
-from itertools import groupby
 from pathlib import Path
 from statistics import fmean
 from textwrap import wrap
 
 from experiment.files import slug
-from leaderboard.papers.budget import budgets
+from leaderboard.papers.caption import budgets
 from leaderboard.papers.cells import Cell, Filled, pairs_of
 from leaderboard.papers.paper import Figure
 from leaderboard.record.schema import Record
-from leaderboard.record.scores import Lesson
 from leaderboard.render.curves import curves
 from leaderboard.render.heatmap import heat_map
 from leaderboard.render.styles import styles
@@ -43,17 +40,9 @@ def pictures(filled: Filled, *, alone: bool = True) -> list[tuple[str, str, str]
     """
     figure = filled.part
     if not isinstance(figure, Figure):
-        raise ValueError(f"{figure.label} is no figure")
+        raise ValueError(f"{figure.label} is not a figure")
     name = f"{filled.paper.name}.{figure.label.replace(' ', '-').lower()}"
-    kinds = {
-        "curves": _curves,
-        "time": _curves,
-        "steps": _curves,
-        "seeds": _curves,
-        "sweep": _sweep,
-    }
-    kinds |= {"tasks": _tasks, "pairs": _pairs}
-    drawn = kinds[figure.kind](filled, figure)
+    drawn = _heat_maps(filled) if figure.kind == "pairs" else _curves(filled, figure)
     return [
         (
             f"{name}.{slug(task)}.svg" if task else f"{name}.svg",
@@ -81,105 +70,85 @@ def _with_lines(svg: str, lines: Sequence[str]) -> str:
     return head + more + end + tail
 
 
+def points_of(filled: Filled, figure: Figure) -> dict[str, list[Points]]:
+    """The curves of each picture, by its task; "" for one picture of all tasks."""
+    found: dict[str, dict[str, Points]] = defaultdict(dict)
+    for cell in filled.cells:
+        for task, label, runs in _groups(cell, figure):
+            before = found[task].get(label)
+            found[task][label] = _points(label, cell, runs, figure, before.cells if before else ())
+    return {task: [*drawn.values()] for task, drawn in found.items()}
+
+
 def _curves(filled: Filled, figure: Figure) -> dict[str, str]:
-    """A picture per task, a curve per column, each in the same style everywhere."""
-    found: dict[str, list[Points]] = {}
-    for task, cells in groupby(filled.cells, lambda cell: cell.task):
-        used = [cell for cell in cells if cell.used]
-        if figure.kind == "seeds":
-            alone = [(cell, run) for cell in used for run in cell.used]
-            one = [replace(cell, used=(run,), column=_of_seed(cell, run)) for cell, run in alone]
-            used = sorted(one, key=lambda cell: cell.used[0].seed)
-        curve = _over_training if figure.kind in ("time", "steps") else _curve
-        found[task] = [curve(cell, figure) for cell in used]
+    """The pictures, each curve in the same style everywhere."""
+    found = points_of(filled, figure)
     look = styles(curve for drawn in found.values() for curve in drawn)
-    title = f"{figure.label}, {filled.protocol.name}"
+    about = f"{figure.label}, {filled.protocol.name}"
     return {
-        task: curves(f"{task} ({title})", drawn, look, figure.axis)
+        task: curves(
+            f"{task} ({about})" if task else f"{filled.paper.name}, {about}",
+            drawn,
+            look,
+            figure.axis,
+        )
         for task, drawn in found.items()
-        if drawn
     }
 
 
-def _curve(cell: Cell, figure: Figure) -> Points:
-    """The mean of a cell's runs at every length, with the interval over their seeds."""
+def _groups(cell: Cell, figure: Figure) -> Iterator[tuple[str, str, Sequence[Record]]]:
+    """The picture, the curve and the runs that a cell's numbers belong to."""
+    if not cell.used:
+        return
+    if figure.kind == "seeds":
+        for run in sorted(cell.used, key=lambda run: run.seed):
+            yield cell.task, f"{cell.column}, seed {run.seed}", (run,)
+    elif figure.kind == "sweep":
+        yield "", cell.task, cell.used
+    elif figure.kind == "tasks":
+        several = len(figure.columns) > 1
+        yield "", f"{cell.task}, {cell.column}" if several else cell.task, cell.used
+    else:
+        yield cell.task, cell.column, cell.used
+
+
+def _points(
+    label: str, cell: Cell, runs: Sequence[Record], figure: Figure, before: tuple[Point, ...]
+) -> Points:
+    """The mean over runs, with its interval, at every number of the figure's axis."""
+    trained = None
     values: dict[tuple[int, bool], list[float]] = defaultdict(list)
-    for run in cell.used:
-        for score in getattr(run.scores, cell.checkpoint):
+    if figure.kind == "sweep" and cell.ours:
+        values[int(cell.column), False] = [cell.ours.value / 100]
+    elif figure.kind in ("time", "steps"):
+        for step in sorted({lesson.step for run in runs for lesson in run.learning}):
+            lessons = [one for run in runs for one in run.learning if one.step == step]
+            seconds = round(fmean(one.seconds or 0.0 for one in lessons))
+            own_values = [getattr(one, figure.measure) or 0.0 for one in lessons]
+            values[step if figure.kind == "steps" else seconds, False] += own_values
+    else:
+        trained = runs[0].train_length
+        for score in (one for run in runs for one in getattr(run.scores, cell.checkpoint)):
             if (value := getattr(score, figure.measure)) is not None:
                 values[score.length, score.seen].append(value)
     points = [
         Point(length=length, seen=seen, main=over_seeds(own))
         for (length, seen), own in sorted(values.items())
     ]
-    return Points(cell.column, tuple(points), _metric(figure), cell.used[0].train_length)
+    metric = EXACT if figure.measure in ("exact", "test_exact") else TOKENS
+    return Points(label, (*before, *points), metric, trained)
 
 
-def _over_training(cell: Cell, figure: Figure) -> Points:
-    """The mean of a cell's runs at every evaluation, at its step or the mean of their seconds."""
-    points: dict[int, list[Lesson]] = defaultdict(list)
-    for run in cell.used:
-        for lesson in run.learning:
-            points[lesson.step].append(lesson)
-    cells = [
-        Point(
-            length=step
-            if figure.kind == "steps"
-            else round(fmean(one.seconds or 0.0 for one in own)),
-            seen=False,
-            main=over_seeds([getattr(one, figure.measure) or 0.0 for one in own]),
-        )
-        for step, own in sorted(points.items())
-    ]
-    return Points(cell.column, tuple(cells), _metric(figure), None)
-
-
-def _of_seed(cell: Cell, run: Record) -> str:
-    return f"{cell.column}, seed {run.seed}"
-
-
-def _tasks(filled: Filled, figure: Figure) -> dict[str, str]:
-    """One picture, a curve per task and column."""
-    several = len(figure.columns) > 1
-    drawn = [
-        _curve(
-            replace(cell, column=f"{cell.task}, {cell.column}" if several else cell.task), figure
-        )
-        for cell in filled.cells
-        if cell.used
-    ]
-    title = f"{filled.paper.name}, {figure.label}, {filled.protocol.name}"
-    return {"": curves(title, drawn, axis=figure.axis)} if drawn else {}
-
-
-def _pairs(filled: Filled, figure: Figure) -> dict[str, str]:
+def _heat_maps(filled: Filled) -> dict[str, str]:
     """A heat map per task, the first column's, averaged over its runs."""
-    found = {}
+    found: dict[str, str] = {}
     for cell in filled.cells:
         values = defaultdict(list)
         for pair, score in ((p, s) for run in cell.used for p, s in pairs_of(run).items()):
             if score.exact is not None:
                 values[pair].append(score.exact)
         if values and cell.task not in found:
-            title = f"{cell.task}, {cell.column} ({figure.label}, {filled.protocol.name})"
+            title = f"{cell.task}, {cell.column} ({filled.part.label}, {filled.protocol.name})"
             shares = {pair: fmean(own) for pair, own in values.items()}
             found[cell.task] = heat_map(title, shares, cell.used[0].train_length)
     return found
-
-
-def _sweep(filled: Filled, figure: Figure) -> dict[str, str]:
-    """One picture, of no single task: a curve per task over the numbers that name the columns."""
-    drawn = []
-    for task, cells in groupby(filled.cells, lambda cell: cell.task):
-        points = [
-            Point(length=int(cell.column), seen=False, main=over_seeds([cell.ours.value / 100]))
-            for cell in cells
-            if cell.ours
-        ]
-        drawn += [Points(task, tuple(points), _metric(figure), None)] if points else []
-    title = f"{filled.paper.name}, {figure.label}, {filled.protocol.name}"
-    return {"": curves(title, drawn, axis=figure.axis)} if drawn else {}
-
-
-def _metric(figure: Figure) -> str:
-    return EXACT if figure.measure in ("exact", "test_exact", "pairs") else TOKENS

@@ -13,9 +13,8 @@ from typing import Any
 from tabulate import tabulate
 
 from leaderboard.escape import csv_text, markdown_text
-from leaderboard.papers.budget import tested_lengths
-from leaderboard.papers.caption import caption
-from leaderboard.papers.cells import NO_RUN, Cell, Filled
+from leaderboard.papers.caption import caption, numbers
+from leaderboard.papers.cells import NO_RUN, Cell, Filled, counted
 from leaderboard.papers.paper import Table
 
 MISSING = "-"
@@ -74,6 +73,8 @@ def _data(filled: Filled, cell: Cell) -> dict[str, Any]:
         return None if value is None else round(value, 4)
 
     ours, paper = cell.ours, cell.paper
+    scores = (score for run in cell.used for score in counted(run, filled.part, filled.lengths))
+    tested = {score.length for score in scores if score.count}
     return {
         "group": cell.group,
         "task": cell.task,
@@ -89,7 +90,7 @@ def _data(filled: Filled, cell: Cell) -> dict[str, Any]:
         "seeds": sorted({run.seed for run in cell.used}),
         "used": [run.run for run in cell.used],
         "runs": len(cell.runs),
-        "test_lengths": tested_lengths(filled, cell.used) if cell.used else "",
+        "test_lengths": numbers(tested) if cell.used else "",
     }
 
 

@@ -17,11 +17,10 @@ from harness import tasks
 from harness.cli.main import cli
 from harness.settings.protocol import load_protocol
 from leaderboard.papers import text
-from leaderboard.papers.budget import budgets
-from leaderboard.papers.caption import requests
+from leaderboard.papers.caption import budgets, requests
 from leaderboard.papers.cells import fill
 from leaderboard.papers.paper import Number, Paper, lines_of, names, read
-from leaderboard.papers.pictures import _curve, _over_training, draw
+from leaderboard.papers.pictures import draw, points_of
 from leaderboard.record.schema import Record
 from leaderboard.stats.rows import EXACT
 from pezoo.registry import check
@@ -201,9 +200,7 @@ def test_runs_of_other_settings_do_not_fill_a_cell(paper):
     ]
     none = fill(paper, paper.tables["1"], other, MINI)
     assert none.runs == []
-    assert "no record of protocol ruoss2023-mini fills a cell; 2 of it" in " ".join(
-        text.caption(none)
-    )
+    assert "no record of protocol ruoss2023-mini fills a cell; 2 of" in " ".join(text.caption(none))
     longer = load_protocol("ruoss2023-mini", ("train.steps=4000",))
     assert cell(fill(paper, paper.tables["1"], other, longer), "rope").used == (other[0],)
 
@@ -233,9 +230,8 @@ def test_a_table_fits_80_characters_and_shows_empty_cells(filled):
     assert "-  67.3    - 50.0  51.0 -1.0" in even  # alibi and rope
     assert "cannot represent  50.7    -" in even
     shown = " ".join(lines)
-    steps = f"{MINI.train.steps:,} steps, batch 32, lengths 1 to 20, short ones first"
-    assert f"{steps}; seed 0 (1 per cell) at the rate 0.001 (none of the paper's), 1 run" in shown
-    assert "tested on 64 samples of each of the lengths 41, 60." in shown
+    assert "seeds 0 at learning rates 0.001, 1 runs per cell; tested on 64 samples" in shown
+    assert "each of the lengths 41, 60" in shown
     assert "Paper: 2,000,000 steps" in shown
     assert "1 of 165 cells" in shown
 
@@ -248,7 +244,7 @@ def test_every_table_shows_every_name_whole(paper, number):
     assert max(map(len, shown.splitlines())) <= 80
 
 
-def test_the_budget_says_what_differs_by_task_by_cell_and_from_the_papers_protocol(paper):
+def test_the_budget_says_what_differs_from_the_papers_protocol(paper):
     simple = "modular_arithmetic_simple"
     records = [
         run("rope", {21: 0.6, 60: 0.4}),
@@ -257,20 +253,18 @@ def test_the_budget_says_what_differs_by_task_by_cell_and_from_the_papers_protoc
         run("alibi", {21: 0.6, 61: 0.4}, task=simple, seed=2),
     ]
     full = load_protocol("ruoss2023")
-    shown = budgets(fill(paper, paper.tables["1"], records, MINI, reference=full))
-    assert shown[0].endswith(
-        "30 runs per cell; tested on 500 samples of each of the lengths 41-500."
-    )
-    assert "seeds 0-2 (1 to 2 per cell) at the rates 0.0003, 0.001 (0.001 none of" in shown[1]
-    assert "1 to 3 runs per cell; tested on 64 samples of each of the lengths 21, 60; " in shown[1]
-    assert f"; {simple}: lengths 1 to 19, tested on 21, 61. Unlike protocol ruoss2023: " in shown[1]
-    changed = "model.dropout 0 (0.1), train.warmup 200 (0), train.schedule cosine (constant)."
-    assert shown[1].endswith(changed)
+    theirs, ours = budgets(fill(paper, paper.tables["1"], records, MINI, reference=full))
+    assert theirs.startswith("Paper: 2,000,000 steps, batch 128")
+    assert "seeds 0-2 at learning rates 0.0003, 0.001, 1 to 3 runs per cell" in ours
+    assert "tested on 64 samples of each of the lengths 21, 60, 61" in ours
+    changes = ours.partition("unlike protocol ruoss2023: ")[2]
+    assert f"train.steps {MINI.train.steps:,} (2,000,000)" in changes
+    assert "train.lengths 1 to 19 or 1 to 20 (1 to 39 or 1 to 40)" in changes
+    for change in ("model.dropout 0 (0.1)", "train.warmup 200 (0)", "train.batch 32 (128)"):
+        assert change in changes
+    assert "train.schedule cosine (constant)" in changes
     asked = fill(paper, paper.tables["1"], records, MINI, frozenset(range(42, 101)), full)
-    assert budgets(asked)[2] == (
-        f"Of the lengths asked for, 42-100, only these were tested: 60; of {simple} 61."
-    )
-    assert budgets(fill(paper, paper.tables["1"], records, MINI, frozenset({21}), full))[2:] == []
+    assert "each of the lengths 60, 61;" in budgets(asked)[1]
     lines = csv.DictReader(io.StringIO(text.as_csv(asked)))
     assert [one["test_lengths"] for one in lines if one["ours"]] == ["60", "61"]
 
@@ -323,7 +317,7 @@ def test_the_command_prints_the_table_of_the_records_it_is_given(tmp_path, save)
     given = ["table", "ruoss2023", "1", "--records", str(folder), "--runs", str(tmp_path / "none")]
     shown = CliRunner().invoke(cli, given)
     assert shown.exit_code == 0
-    assert "Unlike protocol ruoss2023: model.dropout 0 (0.1), " in " ".join(shown.stdout.split())
+    assert "unlike protocol ruoss2023: model.dropout 0 (0.1), " in " ".join(shown.stdout.split())
     assert shown.stderr.startswith("164 of 165 cells have no run; to fill them:\n")
     assert "50.0  51.0 -1.0" in shown.stdout
     assert "protocol ruoss2023-mini" in shown.stdout
@@ -369,7 +363,8 @@ def test_curves_have_a_picture_for_each_task_with_runs(paper, tmp_path):
         run("randomized:rope", {20: 1.0, 41: 0.9, 60: 0.9}),
     ]
     filled = fill(paper, paper.figures["4"], records, MINI)
-    assert _curve(cell(filled, "rope"), paper.figures["4"]).cells[1].main.mean == 0.5
+    curves = {one.label: one for one in points_of(filled, paper.figures["4"])["even_pairs"]}
+    assert curves["rope"].cells[1].main.mean == 0.5
     (path,) = draw(filled, tmp_path)
     assert path.name == "ruoss2023.figure-4.even_pairs.svg"
     picture = path.read_text("utf-8")
@@ -380,7 +375,7 @@ def test_curves_have_a_picture_for_each_task_with_runs(paper, tmp_path):
     assert ">alibi<" not in picture
     words = " ".join(re.findall(r'class="s">([^<]+)<', picture))
     assert "Paper: 2,000,000 steps, batch 128" in words
-    assert "Ours: protocol ruoss2023-mini, 1,500 steps, batch 32, lengths 1 to 20" in words
+    assert "Ours: protocol ruoss2023-mini, seeds 0, 1 at learning rates 0.001" in words
 
 
 def test_a_sweep_is_one_picture_over_the_numbers_of_its_columns(paper, tmp_path):
@@ -426,7 +421,6 @@ def test_accuracy_over_training_time(paper, tmp_path):
     shown = " ".join(text.as_text(filled, 100).split())
     assert "randomized:relative, seed 0: 90 % after 200 s and 1,000 steps" in shown
     assert "relative, trained long, seed 0: 90 % never" in shown
-    assert "lengths 1 to 20 or 1 to 101" in shown
     (path,) = draw(filled, tmp_path)
     picture = path.read_text("utf-8")
     assert {">100<", ">2700<"} <= set(re.findall(r">\d+<", picture))
@@ -457,7 +451,7 @@ def test_exact_match_over_the_steps_of_training(tmp_path):
     filled = fill(paper, figure, records, load_protocol("chen2026-mini"))
     found = cell(filled, label, "addition(aligned=11,cot=False)")
     assert found.ours == Number(pytest.approx(95.0), pytest.approx(0.0))
-    points = _over_training(found, figure)
+    (points,) = points_of(filled, figure)[found.task]
     assert [(one.length, one.main.mean) for one in points.cells] == [
         (250, pytest.approx(0.3)),
         (500, 0.95),
