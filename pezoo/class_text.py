@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pezoo.spec import SpecError
 
@@ -24,7 +24,7 @@ class ClassText:
     registered: str | None  # "rope" under @register("rope")
     constants: dict[str, Any]  # attributes with literal values
     methods: dict[str, str]  # by name, the class that defines each
-    options: tuple[str, ...]  # keyword-only parameters of __init__
+    options: tuple[str, ...]  # keyword-only parameters of __init__, or fields of a dataclass
     usual: dict[str, Any]  # their defaults, where these are literal
     kinds: dict[str, str]  # their annotations, as written
 
@@ -98,8 +98,7 @@ def classes(
                             if name in names
                         }
             case ast.ClassDef(name=name):
-                parents = [known[base] for base in _bases(node) if base in known]
-                own[name] = known[name] = _class(node, parents)
+                own[name] = known[name] = _class(node, known)
     seen[path] = own
     return own
 
@@ -110,34 +109,67 @@ def _bases(node: ast.AST) -> Iterator[str]:
             yield base.id
 
 
-def _class(node: ast.ClassDef, parents: list[ClassText]) -> ClassText:
+def _class(node: ast.ClassDef, known: dict[str, ClassText]) -> ClassText:
     constants: dict[str, Any] = {}
     methods: dict[str, str] = {}
-    options: tuple[str, ...] = ()
-    usual: dict[str, Any] = {}
-    kinds: dict[str, str] = {}
-    for parent in parents:
+    options = _Options((), {}, {})
+    for parent in [known[base] for base in _bases(node) if base in known]:
         constants, methods = constants | parent.constants, methods | parent.methods
-        if not options:
-            options, usual, kinds = parent.options, parent.usual, parent.kinds
+        options = options if options.names else _Options.of(parent)
     for part in node.body:
         match part:
+            case ast.Assign(targets=[ast.Name(id="Options")], value=ast.Name(id=name)):
+                options = _Options.of(known[name]) if name in known else options
             case ast.Assign(targets=targets, value=value):
                 constants |= _named(targets, value)
-            case ast.AnnAssign(target=target, value=ast.expr() as value):
-                constants |= _named([target], value)
+            case ast.AnnAssign(target=ast.Name(id=name), annotation=kind, value=value):
+                constants |= _named([part.target], value) if value else {}
+                if _is_dataclass(node):
+                    options = options.plus(name, kind, value)
             case ast.FunctionDef(name=name):
                 methods[name] = node.name
-                if name == "__init__":
-                    options = tuple(arg.arg for arg in part.args.kwonlyargs)
-                    usual, kinds = _usual(part), _kinds(part)
+                if name == "__init__" and part.args.kwarg is None:
+                    options = _Options.of_call(part.args)
     registered = None
     for decorator in node.decorator_list:
         match decorator:
             case ast.Call(func=ast.Name(id="register"), args=[ast.Constant(value=str(name))]):
                 registered = name
     doc = ast.get_docstring(node) or ""
-    return ClassText(node.name, doc, registered, constants, methods, options, usual, kinds)
+    return ClassText(node.name, doc, registered, constants, methods, *options)
+
+
+class _Options(NamedTuple):
+    """Names, literal defaults and annotations of options."""
+
+    names: tuple[str, ...]
+    usual: dict[str, Any]
+    kinds: dict[str, str]
+
+    @classmethod
+    def of(cls, text: ClassText) -> _Options:
+        return cls(text.options, text.usual, text.kinds)
+
+    @classmethod
+    def of_call(cls, args: ast.arguments) -> _Options:
+        """Of the keyword-only parameters of a function; those without a default have None."""
+        found = cls((), {}, {})
+        for arg, value in zip(args.kwonlyargs, args.kw_defaults, strict=True):
+            found = found.plus(arg.arg, arg.annotation, value or ast.Constant(None))
+        return found
+
+    def plus(self, name: str, kind: ast.expr | None, value: ast.expr | None) -> _Options:
+        """With one more, or with another default for one."""
+        names = self.names if name in self.names else (*self.names, name)
+        usual = dict(self.usual)
+        with suppress(ValueError):
+            usual |= {name: _constant(value)} if value else {}
+        kinds = self.kinds | ({name: ast.unparse(kind)} if kind else {})
+        return _Options(names, usual, kinds)
+
+
+def _is_dataclass(node: ast.ClassDef) -> bool:
+    return any("dataclass" in ast.unparse(decorator) for decorator in node.decorator_list)
 
 
 def _named(targets: list[ast.expr], value: ast.expr) -> dict[str, Any]:
@@ -146,18 +178,6 @@ def _named(targets: list[ast.expr], value: ast.expr) -> dict[str, Any]:
         literal = _constant(value)
         return {target.id: literal for target in targets if isinstance(target, ast.Name)}
     return {}
-
-
-def _usual(init: ast.FunctionDef) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for arg, value in zip(init.args.kwonlyargs, init.args.kw_defaults, strict=True):
-        with suppress(ValueError):
-            found[arg.arg] = _constant(value) if value else None
-    return found
-
-
-def _kinds(init: ast.FunctionDef) -> dict[str, str]:
-    return {a.arg: ast.unparse(a.annotation) for a in init.args.kwonlyargs if a.annotation}
 
 
 def _constant(node: ast.expr) -> Any:

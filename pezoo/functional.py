@@ -9,10 +9,10 @@ from torch import Tensor
 from torch.nn.functional import embedding
 
 from pezoo.base import Context, Shape
-from pezoo.spec import unknown
+from pezoo.spec import choice
 from pezoo.vmap import stacked
 
-SIMILARITIES = ("cosine", "geometric", "rbf", "laplacian")
+SIMILARITIES = ("cosine", "geometric")
 
 
 def inverse_frequencies(width: int, base: float, device: torch.device | None = None) -> Tensor:
@@ -43,36 +43,26 @@ def cursor_frequencies(
     similarity: str,
     width: int,
     base: float,
-    bandwidth: float,
     device: torch.device | None = None,
     *,
     top: float = 0.9,
 ) -> Tensor:
-    """(width/2,) float32 frequencies w, so that sum_m cos(w_m r) / (width/2) is a similarity of r.
+    """Return (width/2,) float32 frequencies w of a cursor's stream.
 
-        cosine     base^(-2m/width), the Transformer's grid
+    sum_m cos(w_m r) / (width/2) is the similarity of two offsets r apart.
+
+        cosine     base^(-2m/width), the Transformer's grid (Lee 2025, Section 5.2)
         geometric  top pi base^(-2m/width): its shortest period is 2 / top offsets; at top = 1,
-                   the most that integers can carry, it tells odd from even offsets
-        rbf        quantiles of a normal distribution: about exp(-r^2 / (2 bandwidth^2))
-        laplacian  quantiles of a Cauchy distribution: about exp(-r / bandwidth)
+                   the highest frequency that integers can carry, it tells odd from even offsets
 
-    (Lee 2025, Section 5.2, for all but `geometric`.) Errors: ValueError for an unknown similarity,
-    for a base or bandwidth that is not positive and finite, and for a top outside (0, 1].
+    Errors: ValueError for an unknown similarity, a base that is not positive and finite, and a top
+    outside (0, 1].
     """
-    for name, value in (("base", base), ("bandwidth", bandwidth)):
-        if not 0 < value < math.inf:
-            raise ValueError(f"{name} must be above 0 and finite, was {value}")
+    choice("similarity", similarity, SIMILARITIES)
     if not 0 < top <= 1:
         raise ValueError(f"top must be above 0 and at most 1, was {top}")
-    if similarity in ("cosine", "geometric"):
-        highest = top * math.pi if similarity == "geometric" else 1.0
-        return highest * inverse_frequencies(width, base, device)
-    share = (torch.arange(width // 2, device=device, dtype=torch.float32) + 0.5) / (width // 2)
-    if similarity == "rbf":
-        return math.sqrt(2) * torch.erfinv(share) / bandwidth
-    if similarity == "laplacian":
-        return torch.tan(math.pi / 2 * share) / bandwidth
-    raise ValueError(unknown("similarity", similarity, SIMILARITIES))
+    highest = top * math.pi if similarity == "geometric" else 1.0
+    return highest * inverse_frequencies(width, base, device)
 
 
 def key_vectors(x: Tensor, ctx: Context, shape: Shape, reader: str) -> Tensor:

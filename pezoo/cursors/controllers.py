@@ -1,8 +1,8 @@
-"""Gate networks: what reads the text and tells the cursors how to move.
+"""Gate networks: they read the text and decide how the cursors move.
 
 A controller maps tokens x (B, T, D) to features (B, T, size). It is causal, and `last` keeps what
 the next chunk of tokens needs, so that decoding token by token equals the full pass. Rows may hold
-fewer tokens than T: the first `count` of each row are real, the rest is never looked at.
+fewer tokens than T: the first `count` of each row are real, and the rest is ignored.
 """
 
 from __future__ import annotations
@@ -18,79 +18,56 @@ from pezoo.vmap import stacked
 
 
 class Controller(nn.Module):
-    """The interface; as it stands it looks at each token alone: tanh(W x + b)."""
+    """The interface of gate networks."""
 
-    noisy = False  # can take noise inside its recurrence
-
-    def __init__(self, width: int, size: int, window: int = 1) -> None:
-        super().__init__()
-        self.size = size
-        self.read = nn.Linear(width, size)
+    noisy = False  # True: takes noise inside its recurrence
+    size: int
 
     def forward(self, x: Tensor, state: Tensor | None, noise: Tensor | None = None) -> Tensor:
-        """x (B, T, D), what `last` returned before, noise (B, T, size) -> (B, T, size)."""
-        features: Tensor = self.read(x).tanh()
-        return features
+        """Compute features: x (B, T, D), state from `last`, noise (B, T, size) -> (B, T, size)."""
+        raise NotImplementedError
 
     def last(self, x: Tensor, features: Tensor, state: Tensor | None, count: Tensor) -> Tensor:
-        """(B, ...) what the next chunk needs, after each row's first count (B,) tokens."""
-        return features.new_zeros(len(features), 0)
+        """Return the state (B, ...) after each row's first count (B,) tokens."""
+        raise NotImplementedError
 
     def recurrent_blocks(self) -> Tensor | None:
-        """(n, size, size) hidden-to-hidden matrices that training keeps orthogonal, or None."""
+        """Return the hidden-to-hidden matrices (n, size, size), or None without a recurrence."""
         return None
 
     def constrain(self, w_hh: str) -> None:
-        """Keep them orthogonal or normalised. Errors: ValueError where there are none."""
-        raise ValueError(f"w_hh={w_hh} needs a recurrence, which controller=gru has")
+        """Keep these matrices orthogonal or normalised. Errors: ValueError without a recurrence."""
+        raise ValueError(f"w_hh={w_hh} needs a recurrence: use controller=gru or w_hh=free")
 
 
-class Convolution(Controller):
-    """tanh(W [x_{t-window+1}, ..., x_t] + b): a bounded memory, no recurrence."""
+class Latch(Controller):
+    """A window of tokens and a running maximum, without recurrence.
 
-    def __init__(self, width: int, size: int, window: int) -> None:
-        super().__init__(window * width, size)
-        self.window = window
+        tanh(W [x_{t-window+1}, ..., x_t] + U m_t + b),   m_t = max_{s<=t} tanh(V x_s)
 
-    def forward(self, x: Tensor, state: Tensor | None, noise: Tensor | None = None) -> Tensor:
-        features: Tensor = self.read(self._windows(x, state)).tanh()
-        return features
-
-    def last(self, x: Tensor, features: Tensor, state: Tensor | None, count: Tensor) -> Tensor:
-        index = count[:, None] + torch.arange(self.window - 1, device=x.device)
-        return self._with_tail(x, state).gather(1, index[..., None].expand(-1, -1, x.shape[-1]))
-
-    def _windows(self, x: Tensor, state: Tensor | None) -> Tensor:
-        """(B, T, D window) the tokens up to each."""
-        return self._with_tail(x, state).unfold(1, self.window, 1).flatten(2)
-
-    def _with_tail(self, x: Tensor, state: Tensor | None) -> Tensor:
-        tail = x.new_zeros(x.shape[0], self.window - 1, x.shape[2]) if state is None else state
-        return torch.cat([tail, x], 1)
-
-
-class Latch(Convolution):
-    """tanh(W [x_{t-window+1}, ..., x_t] + U m_t + b), m_t = max_{s<=t} tanh(V x_s).
-
-    It knows the last tokens and, by a running maximum, what has occurred so far; neither how often
-    nor, beyond its window, how long ago. Gates can change at a landmark, and cannot count. No
-    recurrence.
+    It knows the last tokens and which tokens have occurred so far, but neither how often nor,
+    beyond its window, how long ago. Gates can change at a landmark, and cannot count.
     """
 
     def __init__(self, width: int, size: int, window: int) -> None:
-        super().__init__(width, size, window)
+        super().__init__()
+        self.size, self.window = size, window
+        self.read = nn.Linear(window * width, size)
         self.notice = nn.Linear(width, size, bias=False)
         self.hold = nn.Linear(size, size, bias=False)
 
     def forward(self, x: Tensor, state: Tensor | None, noise: Tensor | None = None) -> Tensor:
         tail, before = self._split(state, x)
         held = torch.maximum(self._noticed(x).cummax(1).values, before[:, None])  # (B, T, size)
-        features: Tensor = (self.read(self._windows(x, tail)) + self.hold(held)).tanh()
+        windows = torch.cat([tail, x], 1).unfold(1, self.window, 1).flatten(2)  # (B, T, D window)
+        features: Tensor = (self.read(windows) + self.hold(held)).tanh()
         return features
 
     def last(self, x: Tensor, features: Tensor, state: Tensor | None, count: Tensor) -> Tensor:
         tail, before = self._split(state, x)
-        tail = super().last(x, features, tail, count).flatten(1)
+        index = count[:, None] + torch.arange(self.window - 1, device=x.device)
+        index = index[..., None].expand(-1, -1, x.shape[-1])
+        tail = torch.cat([tail, x], 1).gather(1, index).flatten(1)
         held = at_count(self._noticed(x).cummax(1).values, before, count).maximum(before)
         return torch.cat([tail, held], 1)  # (B, (window - 1) D + size)
 
@@ -98,11 +75,12 @@ class Latch(Convolution):
         noticed: Tensor = self.notice(x).tanh()
         return noticed
 
-    def _split(self, state: Tensor | None, x: Tensor) -> tuple[Tensor | None, Tensor]:
-        """The state's last tokens (B, window - 1, D) and what it holds (B, size)."""
-        if state is None:
-            return None, x.new_full((x.shape[0], self.size), -1.0)  # the least that tanh can give
-        tail = state[:, : -self.size].reshape(state.shape[0], self.window - 1, x.shape[2])
+    def _split(self, state: Tensor | None, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the last tokens (B, window - 1, D) and the maximum (B, size) of a state."""
+        b, d = x.shape[0], x.shape[2]
+        if state is None:  # -1 is the least value of tanh
+            return x.new_zeros(b, self.window - 1, d), x.new_full((b, self.size), -1.0)
+        tail = state[:, : -self.size].reshape(state.shape[0], self.window - 1, d)
         return tail, state[:, -self.size :]
 
 
@@ -119,7 +97,7 @@ class Recurrent(Controller):
     noisy = True
 
     def __init__(self, width: int, size: int, window: int = 1) -> None:
-        nn.Module.__init__(self)
+        super().__init__()
         self.size = size
         self.gru = nn.GRU(width, size, batch_first=True)
         self.blocks: nn.Module | None = None  # its weight (3, size, size) is orthogonal
@@ -182,9 +160,4 @@ def at_count(x: Tensor, before: Tensor, count: Tensor) -> Tensor:
     return torch.where((count > 0).view(-1, *[1] * (found.dim() - 1)), found, before)
 
 
-CONTROLLERS: dict[str, type[Controller]] = {
-    "gru": Recurrent,
-    "conv": Convolution,
-    "latch": Latch,
-    "token": Controller,
-}
+CONTROLLERS: dict[str, type[Recurrent] | type[Latch]] = {"gru": Recurrent, "latch": Latch}

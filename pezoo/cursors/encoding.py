@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any, Unpack
+from inspect import Parameter, Signature, signature
+from typing import Any, ClassVar, Unpack
 
 import torch
 from einops import rearrange
@@ -33,25 +33,41 @@ class CursorEncoding(Encoding):
     """
 
     modes = ("snapped",)
+    Options: ClassVar[type[CursorOptions]] = CursorOptions  # a class without __init__ takes these
+    options: CursorOptions
 
-    def __init__(self, shape: Shape, options: CursorOptions, scan: Callable[[int], Scan]) -> None:
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Give the class the fields of `Options` as keywords, for help() and the registry."""
+        super().__init_subclass__(**kwargs)
+        shape = Parameter("shape", Parameter.POSITIONAL_OR_KEYWORD, annotation=Shape)
+        fields = signature(cls.Options, eval_str=True).parameters.values()
+        own = "__init__" in vars(cls)
+        cls.__signature__ = None if own else Signature([shape, *fields])  # type: ignore[attr-defined]
+
+    def __init__(self, shape: Shape, **options: Any) -> None:
         super().__init__(shape)
-        self.options = options
-        self.relative = not options.absolute
-        self.starts = _starts(options.before, shape.n_layers)
+        self.options = own = self.Options(**options)
+        self.relative = not own.absolute
+        self.starts = _starts(own.before, shape.n_layers)
         ends = [*self.starts[1:], shape.n_layers]
         self.layers = nn.ModuleList(
-            CursorLayer(shape, (end - start) * shape.n_heads, options, scan, key=f"cursors.{group}")
+            CursorLayer(
+                shape, (end - start) * shape.n_heads, own, self.scan, key=f"cursors.{group}"
+            )
             for group, (start, end) in enumerate(zip(self.starts, ends, strict=True))
         )
         self.norms = nn.ModuleList(nn.LayerNorm(shape.d_model) for _ in self.starts[1:])
-        width = options.cursors + options.absolute
+        width = own.cursors + own.absolute
         sizes = shape.n_layers, shape.n_heads, width
-        self.alpha = nn.Parameter(torch.full(sizes, options.alpha))
-        self.mu = nn.Parameter(torch.full((shape.n_layers, shape.n_heads), options.mu))
-        weight = torch.full(sizes, options.top_weight) if options.top_weight else None
+        self.alpha = nn.Parameter(torch.full(sizes, own.alpha))
+        self.mu = nn.Parameter(torch.full((shape.n_layers, shape.n_heads), own.mu))
+        weight = torch.full(sizes, own.top_weight) if own.top_weight else None
         self.top_weight = None if weight is None else nn.Parameter(weight)
-        self.lead = nn.Parameter(torch.zeros(sizes)) if options.lead else None
+        self.lead = nn.Parameter(torch.zeros(sizes)) if own.lead else None
+
+    def scan(self, cursors: int) -> Scan:
+        """Return the recurrence of so many cursors' positions."""
+        raise NotImplementedError
 
     def draw(self, ctx: Context, **plan: Unpack[Plan]) -> dict[str, Tensor]:
         """The cursors' noise, and where rows may hold less than all tokens, an order of the new."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -17,54 +18,58 @@ CHOICES = {
     "controller": CONTROLLERS,
     "w_hh": ("free", "orthogonal", "normalised"),
 }
-LEAST = {  # the smallest value of an option
-    "cursors": 1, "hidden": 1, "window": 1, "stride": 1, "copy_every": 0,
-    "gate_noise": 0, "state_noise": 0, "orthogonal": 0, "top_weight": 0,
+RANGES = {  # the smallest and the largest value
+    "cursors": (1, 1000), "hidden": (1, 100_000), "window": (1, 1000), "stride": (1, 100),
+    "copy_every": (0, math.inf), "gate_noise": (0, math.inf), "state_noise": (0, math.inf),
+    "orthogonal": (0, math.inf), "top_weight": (0, math.inf),
 }  # fmt: skip
-MOST = {"cursors": 1000, "hidden": 100_000, "window": 1000, "stride": 100}  # the largest
 
 
 @dataclass(frozen=True, kw_only=True)
 class CursorOptions:
-    """The docstrings of the encodings say what each does. Errors: ValueError out of range."""
+    """Options of prism, prism_spectral and prism_trio, with prism's defaults.
 
-    cursors: int
-    d_pe: int
-    hidden: int
-    controller: str
-    window: int
-    similarity: str
-    base: float
-    bandwidth: float
-    top: float
-    norm: str
-    absolute: bool
-    ablate_absolute: bool
-    mu: float
-    alpha: float
-    top_weight: float
-    lead: bool
-    before: str | int
-    copy_every: int
-    copy_keys: str
-    copy_gate: bool
-    stride: int
-    gate_scale: float
-    reset_bias: float
-    key_bias: float
-    query_bias: float
-    gate_noise: float
-    state_noise: float
-    orthogonal: float
-    w_hh: str
+    pezoo.encodings.prism.PRISM documents each of them.
+
+    Errors: ValueError for an option out of range.
+    """
+
+    cursors: int = 4
+    d_pe: int = 340
+    similarity: str = "cosine"
+    base: float = 10_000.0
+    top: float = 0.9
+    norm: str = "frobenius"
+    absolute: bool = False
+    ablate_absolute: bool = False
+    mu: float = 0.0
+    alpha: float = 1.0
+    top_weight: float = 0.0
+    lead: bool = False
+    stride: int = 1
+    before: str | int = "0"
+    controller: str = "gru"
+    hidden: int = 100
+    window: int = 4
+    copy_every: int = 0
+    copy_keys: str = "fixed"
+    copy_gate: bool = False
+    gate_scale: float = 1.0
+    reset_bias: float = -2.0
+    key_bias: float = 2.0
+    query_bias: float = 0.0
+    gate_noise: float = 0.0
+    state_noise: float = 0.0
+    orthogonal: float = 1e-3
+    w_hh: str = "free"
 
     def __post_init__(self) -> None:
-        for name, least in LEAST.items():
-            if getattr(self, name) < least:
-                raise ValueError(f"{name} must be at least {least}, was {getattr(self, name)}")
-        for name, most in MOST.items():
-            if getattr(self, name) > most:
-                raise ValueError(f"{name} must be at most {most}, was {getattr(self, name)}")
+        for name, (least, most) in RANGES.items():
+            value = getattr(self, name)
+            if value < least:
+                raise ValueError(f"{name} must be at least {least}, was {value}")
+            if value > most:
+                raise ValueError(f"{name} must be at most {most}, was {value}")
         if self.d_pe < 2 or self.d_pe % 2:
             raise ValueError(f"d_pe must be even and at least 2, was {self.d_pe}")
         if self.gate_scale <= 0:
@@ -76,7 +81,5 @@ class CursorOptions:
         self.frequencies(torch.device("cpu"))  # raises for what it cannot make
 
     def frequencies(self, device: torch.device) -> Tensor:
-        """(d_pe/2,) of the streams."""
-        return cursor_frequencies(
-            self.similarity, self.d_pe, self.base, self.bandwidth, device, top=self.top
-        )
+        """Return the (d_pe/2,) frequencies of the streams."""
+        return cursor_frequencies(self.similarity, self.d_pe, self.base, device, top=self.top)

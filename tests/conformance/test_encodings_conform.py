@@ -36,10 +36,10 @@ WRAPPED = (
     f"randomized:{PRISM}",
     "prism(cursors=1,d_pe=8,hidden=6,absolute=true,norm=scale,gamma=1.0,"
     "state_noise=0.2,gate_noise=0.2)",
-    "prism(cursors=2,d_pe=8,hidden=6,copy_every=2,controller=conv)",
+    "prism(cursors=2,d_pe=8,hidden=6,copy_every=2,controller=latch,window=2)",
     "prism(cursors=2,d_pe=8,hidden=6,stride=2,controller=latch,copy_every=2,"
     "copy_gate=true,top_weight=4.0,lead=true)",
-    "prism(cursors=1,d_pe=8,hidden=6,support=one_sided,similarity=rbf,controller=token)",
+    "prism(cursors=1,d_pe=8,hidden=6,support=one_sided)",
     "prism_spectral(cursors=2,d_pe=8,hidden=6,copy_every=3,stride=2)",
 )
 TEXTS = (*(SMALL.get(name, name) for name in pezoo.names()), *WRAPPED)

@@ -165,7 +165,7 @@ def test_displacement_is_the_double_loop():
 def test_streams_compare_by_equation_6():
     """<h_q F, h_k F> / (d/2) = sum_d Pr(D = d) kappa(|d|) (Equation 8)."""
     h_q, h_k = random_histogram(2, 7, seed=1), random_histogram(2, 7, seed=2)
-    w = cursor_frequencies("cosine", 32, 100.0, 1.0)
+    w = cursor_frequencies("cosine", 32, 100.0)
     f = wave(torch.arange(-3, 4), w).to(D)
     kappa = torch.cos(torch.arange(-6, 7)[:, None] * w).mean(-1).to(D)
     got = ((h_q @ f) * (h_k @ f)).sum(-1) / 16

@@ -25,7 +25,7 @@ COPYING = f"prism(cursors=2,d_pe=8,hidden=6,copy_every=2,before=0+1,{NOISE})"
 FAR = "randomized(sample=distances):alibi"
 MORE = (
     COPYING,
-    "prism(cursors=1,d_pe=8,hidden=6,controller=conv)",
+    "prism(cursors=1,d_pe=8,hidden=6,controller=latch)",
     "prism(cursors=2,d_pe=8,hidden=6,stride=2,copy_every=2,top_weight=4.0,lead=true)",
     "prism_spectral(cursors=1,d_pe=8,hidden=6,controller=latch)",
     "randomized:learned",

@@ -13,8 +13,8 @@ TEXTS = [
     for name, controller, copies in (
         ("prism", "gru", 0),
         ("prism", "latch", 1),
-        ("prism_spectral", "conv", 1),
-        ("prism_spectral", "token", 0),
+        ("prism_spectral", "latch", 1),
+        ("prism_spectral", "gru", 0),
     )
 ]
 

@@ -12,7 +12,7 @@ from pezoo.kernels.histogram import Copy
 SHAPE = Shape(d_model=16, n_heads=2, d_head=8, n_layers=2, train_len=16)
 KINDS = (
     "prism(cursors=2,d_pe=8,hidden=6,gamma=1.5)",
-    "prism(cursors=1,d_pe=8,hidden=6,gamma=1.0,support=one_sided,controller=conv)",
+    "prism(cursors=1,d_pe=8,hidden=6,gamma=1.0,support=one_sided,controller=latch)",
     "prism(cursors=2,d_pe=8,hidden=6,copy_every=2,before=0+1,absolute=true)",
     "prism_spectral(cursors=1,d_pe=8,hidden=6)",
     "prism_spectral(cursors=2,d_pe=8,hidden=6,stride=2,copy_every=3)",

@@ -42,9 +42,8 @@ def score(encoding, x, pos=None, mode=None):
         {"norm": "scale", "absolute": True},
         {"copy_every": 2},
         {"copy_every": 2, "copy_gate": True, "alpha": 1.5, "query_bias": 1.0},
-        {"controller": "conv", "before": "0+1"},
-        {"controller": "latch"},
-        {"similarity": "rbf", "bandwidth": 2.0},
+        {"controller": "latch", "before": "0+1"},
+        {"similarity": "geometric", "base": 100.0},
     ],
     ids=lambda options: ",".join(options) or "plain",
 )
