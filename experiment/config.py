@@ -316,11 +316,6 @@ class RunConfig(Settings):
         text = json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
-    @property
-    def family(self) -> RunConfig:
-        """This run but for its seed and learning rate: equal for runs that can form one stack."""
-        return self.replace(seed=0, protocol="").replace_train(lr=1.0)
-
     def replace(self, **changes: Any) -> RunConfig:
         """The same run with other values of these fields, which are not checked."""
         return self.model_copy(update=changes)

@@ -41,7 +41,6 @@ class BenchOptions:
     address: str | None
     slurm: tuple[str, ...]
     accumulate: int | None
-    stack: str
     precision: str
     compile: bool
     set: tuple[str, ...]
@@ -76,13 +75,7 @@ class BenchOptions:
 @click.option(
     "--accumulate", type=click.IntRange(min=1), help="torchrun: parts of a batch in turn."
 )
-@click.option(
-    "--stack",
-    type=click.Choice(("auto", "on", "off")),
-    default="auto",
-    show_default=True,
-    help="Train seeds (and learning rates) as one model; auto does so on a GPU.",
-)
+@click.option("--stack", type=click.Choice(("auto", "off")), hidden=True, expose_value=False)
 @click.option(
     "--precision",
     type=click.Choice(("float32", "bf16")),
@@ -167,10 +160,6 @@ def _request(options: BenchOptions) -> tuple[Request, Sweep | None]:
     sets += (f"train.precision={options.precision}",) * (options.precision != "float32")
     sets += ("train.compile=true",) * options.compile
     request = parse_request(options.pe, options.task, options.protocol, options.seeds, sets)
-    if options.stack == "on" and request.protocol.train.compile:
-        raise click.UsageError(
-            "--stack on: compiled models train run by run; leave --compile out, or --stack on"
-        )
     if options.tune:
         seeds = options.tune_seeds or "100"
         return request, parse_sweep(options.tune, seeds, request.protocol, request.seeds)
@@ -199,7 +188,6 @@ def _engine(options: BenchOptions) -> Engine:
             address=options.address,
             slurm=options.slurm,
             accumulate=options.accumulate,
-            stack=options.stack,
         ),
     )
 
@@ -222,9 +210,8 @@ def _print_forecast(
     if sweep:
         phases = {"sweep": sweep_configs(sweep, configs), "comparison": costliest(sweep, configs)}
     workers = max(engine.jobs(runs) for runs in phases.values())
-    planned = {name: (runs, engine.plan(runs, Path(options.runs))) for name, runs in phases.items()}
     with measuring(options.threads or threads_of(workers)) as measure:
-        click.echo(render(forecast(planned, workers, measure), options.format))
+        click.echo(render(forecast(phases, workers, measure), options.format))
 
 
 def _write_leaderboard(folder: Path, anew: bool) -> None:

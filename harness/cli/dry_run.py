@@ -4,7 +4,7 @@
 
 All test lengths are scored once after training, and again in each further mode of the encoding; the
 further test sets once. A validation scores the lengths of the learning curve, too.
-Each encoding, task, batch size and size of stack is measured once, in a process like a worker's.
+Each encoding, task and batch size is measured once, in a process like a worker's.
 Not counted: what torch.compile adds to the first steps, saving, scoring another model that did best
 on the training lengths, and what runs share (memory bandwidth, a GPU, a disk).
 """
@@ -29,14 +29,12 @@ import torch
 
 from experiment.config import RunConfig
 from harness.engine.local import fork_server
-from harness.engine.stack_plan import Job
 from harness.perf.report import as_csv
 from harness.perf.timing import clock
 from harness.runs import cost, heap
 from harness.runs.record import failure_reason
 from harness.settings.counts import sample_count
 from harness.training.evaluate import chunk_size, score, validate
-from harness.training.stack import Stack
 from harness.training.trainer import Trainer, start
 
 Seconds = np.ndarray  # (2,): on the clock, of the processor (all threads)
@@ -47,47 +45,45 @@ _PATIENCE = 20.0  # seconds of steps, or of scoring: longer test lengths are the
 
 @dataclass(frozen=True)
 class Measured:
-    """One kind of job."""
+    """One kind of run."""
 
-    stacked: int  # runs that train as one
-    step: Seconds  # of all of them
-    validation: Seconds  # of one run, as all below
+    step: Seconds
+    validation: Seconds
     scoring: Seconds
     sets: Seconds
     modes: int
     memory_mb: float
 
-    def job(self, config: RunConfig) -> Seconds:
-        """What a job of such runs takes, by the formula above."""
+    def run(self, config: RunConfig) -> Seconds:
+        """Return the seconds of such a run, by the formula above."""
         validations = ceil(config.train.steps / config.eval.every)
         scorings = 1 + self.modes + validations * bool(config.eval.top)
-        each = self.validation * validations + self.scoring * scorings + self.sets
-        return self.step * config.train.steps + each * self.stacked
+        scored = self.validation * validations + self.scoring * scorings + self.sets
+        return self.step * config.train.steps + scored
 
 
 Took = tuple[Measured, Seconds]
-Measure = Callable[[Sequence[RunConfig]], Measured]
-Phases = Mapping[str, tuple[Sequence[RunConfig], Sequence[Job]]]  # by name: runs, jobs
+Measure = Callable[[RunConfig], Measured]
+Phases = Mapping[str, Sequence[RunConfig]]  # the runs of each, by name
 
 
 def forecast(phases: Phases, workers: int, measure: Measure) -> dict[str, Any]:
     """Totals, and a line per phase, encoding and task; phases run one after another.
 
-    A worker that has done its job takes the next one of its phase.
+    A worker that has finished a run takes the next one of its phase.
     """
     lines: list[dict[str, Any]] = []
     wall, memory, total = 0.0, 0.0, np.zeros(2)
-    for phase, (configs, plan) in phases.items():
+    for phase, configs in phases.items():
         found: dict[tuple[str, str], list[Took]] = {}
-        free = [0.0] * workers  # when each has done its jobs
-        for job in plan:
-            runs = [configs[run] for run in job]
-            one = measure(runs)
-            took = [(one, one.job(run)) for run in runs[:: one.stacked]]
-            found.setdefault((runs[0].label, runs[0].task), []).extend(took)
-            heapreplace(free, free[0] + sum(seconds[0] for _, seconds in took))
-        lines += [_line(phase, *name, jobs) for name, jobs in found.items()]
-        every = [job for jobs in found.values() for job in jobs]
+        free = [0.0] * workers  # when each has finished its runs
+        for config in configs:
+            one = measure(config)
+            took = one.run(config)
+            found.setdefault((config.label, config.task), []).append((one, took))
+            heapreplace(free, free[0] + took[0])
+        lines += [_line(phase, *name, runs) for name, runs in found.items()]
+        every = [run for runs in found.values() for run in runs]
         total += sum(took for _, took in every)
         wall += max(free)
         memory = max(memory, sum(sorted(one.memory_mb for one, _ in every)[-workers:]))
@@ -98,44 +94,42 @@ def forecast(phases: Phases, workers: int, measure: Measure) -> dict[str, Any]:
         "cpu_hours": hours[1],
         "wall_seconds": wall,
         "jobs": workers,
-        "device": next(configs[0].device for configs, _ in phases.values()),
+        "device": next(configs[0].device for configs in phases.values()),
         "memory_mb": memory,
         "lines": lines,
     }
 
 
-def _line(phase: str, encoding: str, task: str, jobs: Sequence[Took]) -> dict[str, Any]:
-    """Of the longest run: of a stacked one its share, but the memory of its stack."""
-    one, took = max(jobs, key=lambda job: job[1][0] / job[0].stacked)
+def _line(phase: str, encoding: str, task: str, runs: Sequence[Took]) -> dict[str, Any]:
+    """Describe the longest run, and count all."""
+    one, took = max(runs, key=lambda run: run[1][0])
     return {
         "phase": phase,
         "encoding": encoding,
         "task": task,
-        "runs": sum(job.stacked for job, _ in jobs),
-        "stacked": one.stacked,
-        "step_ms": 1000 * one.step[0] / one.stacked,
-        "run_seconds": took[0] / one.stacked,
-        "run_cpu_seconds": took[1] / one.stacked,
-        "device_hours": sum(took[0] for _, took in jobs) / 3600,
+        "runs": len(runs),
+        "step_ms": 1000 * one.step[0],
+        "run_seconds": took[0],
+        "run_cpu_seconds": took[1],
+        "device_hours": sum(took[0] for _, took in runs) / 3600,
         "memory_mb": one.memory_mb,
     }
 
 
 @contextmanager
 def measuring(threads: int) -> Iterator[Measure]:
-    """A function that measures the job of some runs, each kind of job once."""
+    """Yield a function that measures a run, each kind of run once."""
     known: dict[object, Measured] = {}
     with ProcessPoolExecutor(
         1, fork_server(), signal.signal, (signal.SIGINT, signal.SIG_IGN), max_tasks_per_child=1
     ) as process:
 
-        def measure(runs: Sequence[RunConfig]) -> Measured:
-            one = runs[0]
-            kind = one.label, one.task, one.train.batch, len(runs)
+        def measure(one: RunConfig) -> Measured:
+            kind = one.label, one.task, one.train.batch
             if kind not in known:
                 click.echo(f"measuring {one.label} on {one.task}", err=True)
                 try:
-                    known[kind] = process.submit(_measure, runs, threads).result()
+                    known[kind] = process.submit(_measure, one, threads).result()
                 except RuntimeError as error:  # of torch, as where memory is short
                     raise click.UsageError(
                         f"{one.label} on {one.task} cannot be measured: {failure_reason(error)}"
@@ -145,30 +139,22 @@ def measuring(threads: int) -> Iterator[Measure]:
         yield measure
 
 
-def _measure(runs: Sequence[RunConfig], threads: int) -> Measured:
+def _measure(one: RunConfig, threads: int) -> Measured:
     torch.set_num_threads(threads)
-    one = runs[0]
     cost.forget_peak_memory(one.device)
     heap.keep()
-    trainers = [start(run) for run in runs]
-    try:
-        step = _step(trainers)
-    except Exception as error:
-        if len(runs) == 1:
-            raise
-        click.echo(f"{one.label} · {one.task}: cannot train as one stack: {error}", err=True)
-        return _measure(runs[:1], threads)
-    model, task = trainers[0].model, trainers[0].task
+    trainer = start(one)
+    step = _step(trainer)
+    model, task = trainer.model, trainer.task
     validation = _timed(lambda: validate(model, task, one), one.device)
-    scoring = _scoring(trainers[0], one)
+    scoring = _scoring(trainer, one)
     curve = {n: seconds for n, seconds in scoring.items() if n in (one.eval.curve_lengths or ())}
     sets = [one.replace_eval(set=s.name, lengths=s.lengths) for s in one.eval.sets]
     return Measured(
-        stacked=len(runs),
         step=step,
         validation=validation + _sum(curve),
         scoring=_sum(scoring),
-        sets=sum((_sum(_scoring(trainers[0], own)) for own in sets), np.zeros(2)),
+        sets=sum((_sum(_scoring(trainer, own)) for own in sets), np.zeros(2)),
         modes=len(model.encoding.modes),
         memory_mb=cost.peak_memory_mb(one.device),
     )
@@ -180,15 +166,13 @@ def _timed(call: Callable[[], object], device: str) -> Seconds:
     return np.array([seconds, time.process_time() - began])
 
 
-def _step(trainers: Sequence[Trainer]) -> Seconds:
+def _step(trainer: Trainer) -> Seconds:
     """The mean step of a second round, once the first has compiled what there is to compile.
 
     Steps are spread over the training, so that their lengths are drawn as it draws them; where
     patience ends, those of its end alone.
     """
-    stack = Stack(trainers) if len(trainers) > 1 else None
-    advance = stack.advance if stack else trainers[0].advance
-    steps = trainers[0].config.train.steps
+    steps = trainer.config.train.steps
     row = min(_IN_A_ROW, steps)
 
     def take() -> int:
@@ -196,17 +180,14 @@ def _step(trainers: Sequence[Trainer]) -> Seconds:
         for done, place in enumerate(reversed(range(_PLACES))):
             if done and time.monotonic() - began > _PATIENCE:
                 return done * row
-            for trainer in trainers:
-                trainer.step = (steps - row) * place // (_PLACES - 1)
+            trainer.step = (steps - row) * place // (_PLACES - 1)
             for _ in range(row):
-                advance()
+                trainer.advance()
         return _PLACES * row
 
     take()
     taken: list[int] = []
-    took = _timed(lambda: taken.append(take()), trainers[0].config.device)
-    if stack:
-        stack.write_back()
+    took = _timed(lambda: taken.append(take()), trainer.config.device)
     return took / taken[0]
 
 
@@ -244,8 +225,7 @@ def render(found: dict[str, Any], form: str) -> str:
         return as_csv(lines)
     from tabulate import tabulate
 
-    usual = {"phase": "", "stacked": 1}  # columns that say nothing else are left out
-    names = [n for n in lines[0] if any(line[n] != usual.get(n) for line in lines)]
+    names = [n for n in lines[0] if n != "phase" or any(line[n] for line in lines)]
     heads = [name.replace("_", "\n" if form == "table" else " ") for name in names]
     rows = [[line[name] for name in names] for line in lines]
     style = "github" if form == "markdown" else "simple"

@@ -2,13 +2,12 @@
 
 All tensors keep to the convention of `pezoo.base.Encoding.draw`: (B|1, T, ...) has an entry for
 each row and each token that the model reads, (n,) and () serve the whole batch. So a part of a
-batch, a batch padded to a common size and a stack of batches have the random numbers that the
-whole batch has alone.
+batch and a padded batch have the random numbers of the whole batch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor
@@ -54,20 +53,3 @@ def moved(drawn: Drawn, device: str) -> Drawn:
         name: (x.pin_memory() if cuda and not x.is_cuda else x).to(device, non_blocking=cuda)
         for name, x in drawn.items()
     }
-
-
-def stacked(members: Sequence[Drawn]) -> dict[str, Tensor]:
-    """(M, ...) of several members, equally long; shorter tables (n,) get zeros on the right.
-
-    Errors: ValueError where not all draw the same things.
-    """
-    if len({frozenset(drawn) for drawn in members}) > 1:
-        raise ValueError("members of a stack draw different things")
-    found = {}
-    for name, first in members[0].items():
-        own = [drawn[name] for drawn in members]
-        if first.dim() == 1:
-            size = max(map(len, own))
-            own = [pad(x, (0, size - len(x))) for x in own]
-        found[name] = torch.stack(own)
-    return found

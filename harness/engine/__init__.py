@@ -35,11 +35,6 @@ def make(name: str | None, options: Options) -> Engine:
     ):
         if value and name != owner:
             raise EngineError(f"{option} belongs to --engine {owner}; the engine is {name}")
-    if name == "ddp" and options.stack == "on":
-        raise EngineError(
-            "--stack on: torchrun's processes share one model; engines that stack are local, ray "
-            "and submitit"
-        )
     if name in _NEEDS and find_spec(name) is None:
         raise EngineError(f'engine {name} is not installed: pip install "pezoo[{name}]"')
     made: Engine = import_module(f"harness.engine.{name}").Engine(options)

@@ -1,4 +1,4 @@
-"""What every engine is and can be told."""
+"""The interface of every engine."""
 
 from __future__ import annotations
 
@@ -8,24 +8,22 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from experiment.config import RunConfig
-from harness.engine.stack_plan import Job
 from harness.runs.events import ReportOf
 
 
 class EngineError(ValueError):
-    """An engine that does not exist, is not installed, or cannot do what the user wants."""
+    """An engine that does not exist, is not installed, or cannot do what was asked."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """What a user may say about an engine."""
+    """The options of `pezoo bench` that concern the engine."""
 
-    jobs: int | None = None  # at once
-    threads: int | None = None  # CPU threads of each worker
+    jobs: int | None = None  # runs at once
+    threads: int | None = None  # CPU threads of each run
     address: str | None = None  # of a Ray cluster
     slurm: tuple[str, ...] = ()  # key=value for submitit
-    accumulate: int | None = None  # parts in which each process computes its batch
-    stack: str = "auto"  # whether seeds and learning rates train as one model: auto, on or off
+    accumulate: int | None = None  # parts in which each process of torchrun computes its batch
 
 
 @dataclass(frozen=True)
@@ -36,15 +34,11 @@ class Engine(ABC):
 
     @abstractmethod
     def device(self, requested: str) -> str:
-        """The device of the runs. Errors: ValueError where there is none."""
+        """Return the device of the runs. Errors: ValueError where it is not available."""
 
     @abstractmethod
     def jobs(self, configs: Sequence[RunConfig]) -> int:
-        """How many jobs of these runs it has in progress at once."""
-
-    @abstractmethod
-    def plan(self, configs: Sequence[RunConfig], root: Path) -> list[Job]:
-        """The jobs of these runs: one each, or several runs that train as a stack."""
+        """Return how many of these runs are in progress at once."""
 
     @abstractmethod
     def run_all(
@@ -52,5 +46,5 @@ class Engine(ABC):
     ) -> None:
         """Execute all runs; report(i, event) says what happens to run i.
 
-        Errors: KeyboardInterrupt after Ctrl-C or SIGTERM, when the checkpoints are saved.
+        Errors: KeyboardInterrupt after Ctrl-C or SIGTERM, once the checkpoints are saved.
         """

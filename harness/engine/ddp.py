@@ -29,10 +29,9 @@ from harness.data.sequences import Sequences
 from harness.engine import base
 from harness.engine.base import EngineError
 from harness.engine.scheduler import Interrupted, interrupts, pressed
-from harness.engine.stack_plan import Job, plan
 from harness.runs import heap
-from harness.runs.events import Event, ReportOf
-from harness.runs.execute import execute_all
+from harness.runs.events import ReportOf
+from harness.runs.execute import last_event
 from harness.training.losses import Diverged
 from harness.training.trainer import Trainer, start
 from pezoo.base import PositionError
@@ -59,10 +58,6 @@ class Engine(base.Engine):
         """One: all processes are at the same run."""
         return 1
 
-    def plan(self, configs: Sequence[RunConfig], root: Path) -> list[Job]:
-        """Each run alone, whatever is faster: the processes share one model."""
-        return plan(configs, root, 1, "off")
-
     def run_all(
         self, configs: Sequence[RunConfig], root: Path, command: str, report: ReportOf
     ) -> None:
@@ -78,8 +73,8 @@ class Engine(base.Engine):
             asked = _Asked(interrupt)
             team = Team(self.options.accumulate or 1, asked)
             for run, config in enumerate(configs):
-                here = partial(_report_as, run, report)
-                execute_all([config], root, command, here, team.stopped, team.begin)
+                here = partial(report, run)
+                here(last_event(config, root, command, here, team.stopped, team.begin))
                 if team.inside:
                     dist.destroy_process_group()
                     sys.exit(1)
@@ -105,10 +100,6 @@ class _Asked:
         orphan = signal.SIGTERM if os.getppid() != self.parent else 0
         self.signal = self.signal or pressed(self.interrupt) or orphan
         return bool(self.signal)
-
-
-def _report_as(run: int, report: ReportOf, place: int, event: Event) -> None:
-    report(run, event)
 
 
 @dataclass
@@ -180,7 +171,7 @@ class Parallel(Trainer):
         total[1] = self.team.interrupted()
         dist.all_reduce(total)
         self.team.stopping = bool(total[1])
-        self.losses.note(self.step, total[:1])
+        self.losses.note(self.step, total[0])
         self.read()
         return total[0]
 

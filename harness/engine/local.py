@@ -12,7 +12,7 @@ import tempfile
 import threading
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
@@ -20,7 +20,6 @@ from pathlib import Path
 from experiment.config import RunConfig
 from harness.engine import scheduler
 from harness.engine.base import EngineError
-from harness.engine.stack_plan import Job, plan
 from harness.runs.events import FINAL, Event
 from harness.settings.request import check_device
 
@@ -37,13 +36,8 @@ class Engine(scheduler.Engine):
         usual = max(_gpus(configs), min(2, cores()))
         return max(1, min(self.options.jobs or usual, len(configs)))
 
-    def plan(self, configs: Sequence[RunConfig], root: Path) -> list[Job]:
-        """Something to do for every worker."""
-        return plan(configs, root, self.jobs(configs), self.options.stack)
-
-    def workers(self, configs: Sequence[RunConfig], root: Path, command: str) -> Processes:
-        """Processes that share the cores."""
-        return Processes(
+    def workers(self, configs: Sequence[RunConfig], root: Path, command: str) -> LocalWorkers:
+        return LocalWorkers(
             root,
             command,
             threads=self.options.threads or threads_of(self.jobs(configs)),
@@ -79,18 +73,17 @@ def _gpus(configs: Sequence[RunConfig]) -> int:
 
 @dataclass
 class _Worker:
-    """A process and the job that it executes."""
+    """A process and the run that it executes."""
 
     process: ForkServerProcess
     pipe: Connection
     seat: int  # 0, 1, ...: the GPU, where there are several
-    job: Job = ()
-    left: set[int] = field(default_factory=set)  # runs without a last event
+    run: int = -1
     evaluating: bool = False
 
 
-class Processes:
-    """The `Workers` of `harness.engine.scheduler` on this machine."""
+class LocalWorkers:
+    """Processes of this machine, as the `Workers` of `harness.engine.scheduler`."""
 
     tries = 2
 
@@ -100,12 +93,12 @@ class Processes:
         self.idle: list[_Worker] = []
         self.stopping = False
 
-    def start(self, job: Job, configs: Sequence[RunConfig]) -> None:
+    def start(self, run: int, config: RunConfig) -> None:
         worker = self.idle.pop() if self.idle else self._spawn()
-        worker.job, worker.left, worker.evaluating = job, set(job), False
+        worker.run, worker.evaluating = run, False
         self.busy[worker.pipe] = worker
         try:
-            worker.pipe.send((configs, self.root, self.command))
+            worker.pipe.send((config, self.root, self.command))
         except OSError:  # it died idle; reading from its pipe says so
             return
 
@@ -113,9 +106,9 @@ class Processes:
         for ready in wait([*self.busy, interrupt]):
             if isinstance(ready, Connection):
                 worker = self.busy[ready]
-                yield from self._events(worker)
+                yield worker.run, self._event(worker)
                 if worker.evaluating and self.stopping:
-                    worker.process.kill()  # its checkpoints are saved, and it may take minutes
+                    worker.process.kill()  # its checkpoint is saved, and it may take minutes
 
     def stop(self) -> None:
         self.stopping = True
@@ -127,22 +120,18 @@ class Processes:
             worker.process.kill()
             worker.process.join()
 
-    def _events(self, worker: _Worker) -> Iterator[tuple[int, Event]]:
+    def _event(self, worker: _Worker) -> Event:
+        """Read the next event of a worker's run."""
         try:
-            place, event = worker.pipe.recv()
+            event: Event = worker.pipe.recv()
         except (EOFError, OSError):
             del self.busy[worker.pipe]
             worker.process.join()
-            died = {"died": _ending(worker.process.exitcode or 0)}
-            yield from ((run, dict(died)) for run in sorted(worker.left))
-            return
-        run = worker.job[place]
+            return {"died": _ending(worker.process.exitcode or 0)}
         worker.evaluating = event.get("phase") == "evaluating"
         if event.keys() & FINAL:
-            worker.left.discard(run)
-        if not worker.left:
             self.idle.append(self.busy.pop(worker.pipe))
-        yield run, event
+        return event
 
     def _spawn(self) -> _Worker:
         taken = {worker.seat for worker in self.busy.values()}
@@ -190,24 +179,24 @@ def _work(pipe: Connection, threads: int, gpu: int | None) -> None:
     threading.Thread(target=_leave_with_parent, daemon=True).start()
     import torch
 
-    from harness.runs.execute import execute_all  # imports torch
+    from harness.runs.execute import last_event
 
     if gpu is not None:
         torch.cuda.set_device(gpu)  # "cuda" in a run's config then means this one
 
-    def report(place: int, event: Event) -> None:
+    def report(event: Event) -> None:
         try:
-            pipe.send((place, event))
+            pipe.send(event)
         except OSError:
             raise SystemExit(1) from None  # the parent is gone
 
     while True:
         try:
-            configs, root, command = pipe.recv()
+            config, root, command = pipe.recv()
         except (EOFError, OSError):
             return
         torch.set_num_threads(threads)
-        execute_all(configs, root, command, report, lambda: bool(stop))
+        report(last_event(config, root, command, report, lambda: bool(stop)))
 
 
 def _leave_with_parent() -> None:

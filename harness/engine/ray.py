@@ -15,8 +15,7 @@ from experiment.config import RunConfig
 from harness.engine import remote
 from harness.engine.base import EngineError
 from harness.engine.local import cores
-from harness.engine.remote import Ended, RemoteJob, RemoteWorkers
-from harness.engine.stack_plan import Job, plan
+from harness.engine.remote import RemoteJob, RemoteWorkers
 from harness.runs.events import Event
 
 
@@ -41,16 +40,9 @@ class Engine(remote.Engine):
             )
         return "cuda" if gpus and requested != "cpu" else "cpu"
 
-    def plan(self, configs: Sequence[RunConfig], root: Path) -> list[Job]:
-        """Something to do for all that the cluster now has room for, up to `--jobs`."""
-        on_gpu = bool(configs) and configs[0].device == "cuda"
-        what, each = ("GPU", 1) if on_gpu else ("CPU", self.threads)
-        room = sum(int(node.get(what, 0) // each) for node in _nodes())
-        return plan(configs, root, min(room, self.jobs(configs)), self.options.stack)
-
-    def workers(self, configs: Sequence[RunConfig], root: Path, command: str) -> Tasks:
+    def workers(self, configs: Sequence[RunConfig], root: Path, command: str) -> RayWorkers:
         self._connect()
-        return Tasks(root, command, self.threads)
+        return RayWorkers(root, command, self.threads)
 
     def _connect(self) -> None:
         """Errors: EngineError where there is no cluster, or none can be started."""
@@ -81,38 +73,35 @@ def _stay_on_this_machine() -> None:
     ray_constants.ENABLE_RAY_CLUSTER = False
 
 
-Reference = ray.ObjectRef  # to the last events of a job's runs
+class RayWorkers(RemoteWorkers[ray.ObjectRef]):
+    """One task per run. The scheduler retries, as with every engine; Ray does not."""
 
-
-class Tasks(RemoteWorkers[Reference]):
-    """One task per job. The scheduler retries, in the same way for every engine; Ray does not."""
-
-    def submit(self, job: RemoteJob) -> Reference:
-        first, seeds = job.configs[0], ",".join(str(config.seed) for config in job.configs)
+    def submit(self, job: RemoteJob) -> ray.ObjectRef:
+        config = job.config
         task = ray.remote(_execute).options(
-            name=f"{first.label} {first.task} {seeds}",
+            name=f"{config.label} {config.task} {config.seed}",
             num_cpus=job.threads,
-            num_gpus=1 if first.device == "cuda" else 0,
+            num_gpus=1 if config.device == "cuda" else 0,
             max_retries=0,
         )
         return task.remote(job)
 
-    def ended(self, handle: Reference) -> Ended | None:
+    def ended(self, handle: ray.ObjectRef) -> Event | None:
         if not ray.wait([handle], timeout=0)[0]:
             return None
         try:
-            events: list[Event] = ray.get(handle)
+            event: Event = ray.get(handle)
         except ray.exceptions.RayTaskError as error:
             return {"error": str(error.cause)}
         except ray.exceptions.RayError as error:
             return {"died": type(error).__name__}
-        return events
+        return event
 
-    def cancel(self, handle: Reference, progress: Event) -> None:
+    def cancel(self, handle: ray.ObjectRef, progress: Event) -> None:
         ray.cancel(handle, force=True)
 
 
-def _execute(job: RemoteJob) -> list[Event]:
+def _execute(job: RemoteJob) -> Event:
     return job()
 
 

@@ -15,14 +15,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 from uuid import uuid4
 
 from experiment.config import RunConfig
 from experiment.files import write_whole
 from harness.engine import scheduler
-from harness.engine.stack_plan import Job
-from harness.runs.events import FINAL, Event
+from harness.runs.events import Event
 from harness.runs.files import read_json
 from harness.runs.folder import finished
 from harness.runs.machine import is_alive
@@ -31,7 +30,6 @@ POLL = 0.3  # seconds between two looks at all runs
 PROGRESS = "progress.json"
 
 Handle = TypeVar("Handle")
-Ended = list[Event] | Event  # the last event of each run, or one for all
 
 
 class Engine(scheduler.Engine):
@@ -48,108 +46,70 @@ class Engine(scheduler.Engine):
 
 @dataclass(frozen=True)
 class RemoteJob:
-    """A job as it travels: calling it executes its runs and returns the last event of each."""
+    """A run as it travels: calling it executes the run and returns its last event."""
 
-    configs: tuple[RunConfig, ...]
+    config: RunConfig
     root: Path
     command: str
     threads: int
-    alive: Path  # the runs save a checkpoint and end when this file is gone
+    alive: Path  # the run saves a checkpoint and ends when this file is gone
 
-    def __call__(self) -> list[Event]:
+    def __call__(self) -> Event:
         import torch
 
-        from harness.runs.execute import execute_all  # imports torch
+        from harness.runs.execute import last_event
 
         torch.set_num_threads(self.threads)
         if not self.root.is_dir():
-            error = f"{self.root} is not on this machine: it must be a shared folder"
-            return [{"error": error} for _ in self.configs]
-        progress = _Progress(self)
+            return {"error": f"{self.root} is not on this machine: it must be a shared folder"}
+        stop = lambda: not self.alive.exists()  # noqa: E731
         try:
-            execute_all(self.configs, self.root, self.command, progress.report, self._stop)
+            return last_event(self.config, self.root, self.command, self._report, stop)
         finally:
             self.clear()
-        return [progress.last[place] for place in range(len(self.configs))]
 
-    def folder(self, place: int) -> Path:
-        """The folder of one of the runs."""
-        return self.root / self.configs[place].hash
+    @property
+    def folder(self) -> Path:
+        """The folder of the run."""
+        return self.root / self.config.hash
 
     def clear(self) -> None:
-        """Remove the progress of its runs."""
-        for place in range(len(self.configs)):
-            (self.folder(place) / PROGRESS).unlink(missing_ok=True)
+        """Remove the file of its progress."""
+        (self.folder / PROGRESS).unlink(missing_ok=True)
 
-    def _stop(self) -> bool:
-        return not self.alive.exists()
-
-
-class _Progress:
-    """Writes what happens to a job's runs. Nothing depends on it, so a lost file does no harm.
-
-    An event replaces the one before, which nobody may have read; messages for the user are kept in
-    "said". A run's record is written too: the runs stacked with it may still train.
-    """
-
-    def __init__(self, job: RemoteJob) -> None:
-        self.job = job
-        self.last: dict[int, Event] = {}
-        self.said: dict[int, list[Event]] = {}
-
-    def report(self, place: int, event: Event) -> None:
-        self.last[place] = event
-        if event.keys() & FINAL - {"record"}:
-            return
-        said = self.said.setdefault(place, [])
-        if "again" in event:
-            said.append(event)
-        folder = self.job.folder(place)
-        where = {"run": folder.name, "host": socket.gethostname(), "pid": os.getpid()}
+    def _report(self, event: Event) -> None:
+        """Replace the event before. Nothing depends on the file, so a lost one does no harm."""
+        where = {"run": self.folder.name, "host": socket.gethostname(), "pid": os.getpid()}
         with suppress(OSError):
-            write_whole(folder / PROGRESS, json.dumps(event | where | {"said": said}).encode())
+            write_whole(self.folder / PROGRESS, json.dumps(event | where).encode())
 
 
 @dataclass
 class _Running(Generic[Handle]):
-    """A job, and those of its runs that have no last event yet, by their place in it."""
+    """A job that was submitted."""
 
+    run: int
     handle: Handle
     job: RemoteJob
-    left: dict[int, int]  # place: run
-    seen: dict[int, Event] = field(default_factory=dict)
+    seen: Event = field(default_factory=dict)  # the last event of its progress; {} before
 
     @property
     def trains(self) -> bool:
-        """Whether, by its last events, it would save a checkpoint if it was stopped."""
-        seen = [self.seen.get(place, {}) for place in self.left]
-        return any("loss" in one for one in seen) and not any("phase" in one for one in seen)
-
-    @property
-    def progress(self) -> Event:
-        """The last event of any of its runs; {} before the first."""
-        return next(iter(self.seen.values()), {})
+        """Whether, by its last event, it would save a checkpoint if it was stopped."""
+        return "loss" in self.seen
 
     def news(self) -> Iterator[tuple[int, Event]]:
-        """What is new in the files of its runs."""
-        for place, run in list(self.left.items()):
-            event, before = read_json(self.job.folder(place) / PROGRESS), self.seen.get(place, {})
-            if not event or event == before:
-                continue
-            self.seen[place] = event
-            yield from ((run, one) for one in event["said"][len(before.get("said", ())) :])
-            if "record" in event:
-                del self.left[place]
-            if "again" not in event:
-                yield run, event
+        """Yield its event, if it is new."""
+        event = read_json(self.job.folder / PROGRESS)
+        if event and event != self.seen:
+            self.seen = event
+            yield self.run, event
 
-    def end(self, events: Ended) -> Iterator[tuple[int, Event]]:
-        """The last events of those that are left."""
-        for place, run in self.left.items():
-            event = events[place] if isinstance(events, list) else dict(events)
-            if "died" in event and (record := finished(self.job.folder(place))):
-                event = {"record": record}
-            yield run, event
+    def end(self, event: Event) -> tuple[int, Event]:
+        """Return its last event: the record, where a lost job has one."""
+        if "died" in event and (record := finished(self.job.folder)):
+            event = {"record": record}
+        return self.run, event
 
 
 class RemoteWorkers(ABC, Generic[Handle]):
@@ -166,49 +126,43 @@ class RemoteWorkers(ABC, Generic[Handle]):
 
     @abstractmethod
     def submit(self, job: RemoteJob) -> Handle:
-        """Send it off."""
+        """Send a job off."""
 
     @abstractmethod
-    def ended(self, handle: Handle) -> Ended | None:
-        """What calling the job returned, or one last event for all; None while it is not over."""
+    def ended(self, handle: Handle) -> Event | None:
+        """Return the last event of a job, None while it is not over."""
 
     @abstractmethod
-    def cancel(self, handle: Handle, progress: dict[str, Any]) -> None:
-        """End it at once, or take it out of the queue; `progress` is its last event, if any."""
+    def cancel(self, handle: Handle, progress: Event) -> None:
+        """End a job at once, or take it out of the queue; `progress` is its last event, or {}."""
 
-    def start(self, job: Job, configs: Sequence[RunConfig]) -> None:
+    def start(self, run: int, config: RunConfig) -> None:
         self.root.mkdir(parents=True, exist_ok=True)
         if not self.alive.exists():
             _forget_the_dead(self.root)
             self.alive.write_text(f"{socket.gethostname()} {os.getpid()}", encoding="utf-8")
-        remote = RemoteJob(
-            configs=tuple(configs),
-            root=self.root,
-            command=self.command,
-            threads=self.threads,
-            alive=self.alive,
-        )
-        remote.clear()
+        job = RemoteJob(config, self.root, self.command, self.threads, self.alive)
+        job.clear()
         try:
-            self.running.append(_Running(self.submit(remote), remote, dict(enumerate(job))))
-        except Exception as error:  # Slurm takes no more jobs, say
-            self.refused += [(run, _halt("cannot be submitted", error)) for run in job]
+            self.running.append(_Running(run, self.submit(job), job))
+        except Exception as error:  # for example: Slurm takes no more jobs
+            self.refused.append((run, _halt("cannot be submitted", error)))
 
     def wait(self, interrupt: int) -> Iterator[tuple[int, Event]]:
         select.select([interrupt], [], [], POLL)
         while self.refused:
             yield self.refused.pop()
         for one in list(self.running):
-            events = self._ended(one.handle)
-            if events is not None:
+            event = self._ended(one.handle)
+            if event is not None:
                 self.running.remove(one)
-                yield from one.end(events)
+                yield one.end(event)
                 continue
             yield from one.news()
             if self.stopping and not one.trains:
                 self.running.remove(one)
                 self._cancel(one)
-                yield from one.end({"busy": "stopped"})
+                yield one.end({"busy": "stopped"})
 
     def stop(self) -> None:
         """Runs that train save a checkpoint; the others have one, or nothing to save."""
@@ -222,10 +176,10 @@ class RemoteWorkers(ABC, Generic[Handle]):
         self.running.clear()
 
     def _cancel(self, one: _Running[Handle]) -> None:
-        self.cancel(one.handle, one.progress)
+        self.cancel(one.handle, one.seen)
         one.job.clear()  # it may end before it does so itself
 
-    def _ended(self, handle: Handle) -> Ended | None:
+    def _ended(self, handle: Handle) -> Event | None:
         try:
             return self.ended(handle)
         except Exception as error:  # the cluster is gone

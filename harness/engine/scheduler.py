@@ -1,9 +1,8 @@
 """The loop of every engine with workers: retries, runs locked elsewhere, Ctrl-C.
 
-A run whose process dies continues from its checkpoint in another one, with those that were stacked
-with it; in its last try alone, so that a run which kills its process takes no other with it. After
-that it is recorded as failed. On Ctrl-C or SIGTERM the workers save their runs; a second signal
-ends them at once.
+A run whose process dies continues from its checkpoint in another one; after the last try it is
+recorded as failed. On Ctrl-C or SIGTERM the workers save their runs; a second signal ends them at
+once.
 """
 
 from __future__ import annotations
@@ -25,12 +24,11 @@ from filelock import Timeout
 
 from experiment.config import RunConfig
 from harness.engine import base
-from harness.engine.stack_plan import Job
 from harness.runs.events import FINAL, Event, ReportOf
 
 
 class Interrupted(KeyboardInterrupt):
-    """A signal ended the comparison, its checkpoints saved."""
+    """A signal ended the comparison; its checkpoints are saved."""
 
     def __init__(self, number: int) -> None:
         super().__init__()
@@ -38,17 +36,17 @@ class Interrupted(KeyboardInterrupt):
 
 
 class Workers(Protocol):
-    """Somewhere to execute jobs. A run is named by its place among all runs."""
+    """Processes that execute runs. A run is named by its index among all runs."""
 
     tries: int  # how often a run is started when its process dies
 
-    def start(self, job: Job, configs: Sequence[RunConfig]) -> None:
-        """Begin or queue a run, or several that are to train as one stack."""
+    def start(self, run: int, config: RunConfig) -> None:
+        """Begin or queue a run."""
 
     def wait(self, interrupt: int) -> Iterable[tuple[int, Event]]:
-        """Wait a moment; what happened to which run, as in `harness.runs.events`.
+        """Wait a moment, and yield the events of runs; see `harness.runs.events`.
 
-        Returns early when the file `interrupt` has something to read.
+        Returns early when the file descriptor `interrupt` has something to read.
         """
 
     def stop(self) -> None:
@@ -63,25 +61,18 @@ class Engine(base.Engine):
 
     @abstractmethod
     def workers(self, configs: Sequence[RunConfig], root: Path, command: str) -> Workers:
-        """The workers for these runs."""
+        """Return the workers for these runs."""
 
     def run_all(
         self, configs: Sequence[RunConfig], root: Path, command: str, report: ReportOf
     ) -> None:
-        Jobs(
-            workers=self.workers(configs, root, command),
-            configs=configs,
-            waiting=deque(self.plan(configs, root)),
-            most=self.jobs(configs),
-            root=root,
-            command=command,
-            report=report,
-        ).run_all()
+        workers, most = self.workers(configs, root, command), self.jobs(configs)
+        Scheduler(workers, configs, most, root, command, report).run_all()
 
 
 @dataclass
-class Jobs:
-    """Jobs that wait, those that run, `most` at a time, and what became of their runs.
+class Scheduler:
+    """Starts runs, `most` at a time, and reports what became of them.
 
     A run that another process has locked is tried once more after all others. A file that cannot be
     written ends everything.
@@ -89,18 +80,19 @@ class Jobs:
 
     workers: Workers
     configs: Sequence[RunConfig]
-    waiting: deque[Job]
     most: int
     root: Path
     command: str
     report: ReportOf
-    running: dict[int, Job] = field(default_factory=dict)  # the job of each run
+    waiting: deque[int] = field(init=False)
+    running: dict[int, float] = field(default_factory=dict)  # when each began
     deaths: Counter[int] = field(default_factory=Counter)
-    died: dict[Job, list[int]] = field(default_factory=dict)  # of a job that still runs
     locked: set[int] = field(default_factory=set)
-    began: dict[Job, float] = field(default_factory=dict)
     took: dict[tuple[str, str], float] = field(default_factory=dict)  # by task and encoding
     stopping: bool = False
+
+    def __post_init__(self) -> None:
+        self.waiting = deque(range(len(self.configs)))
 
     def run_all(self) -> None:
         """Execute everything. Errors: Interrupted after a signal."""
@@ -115,33 +107,30 @@ class Jobs:
             raise Interrupted(number)
 
     def _run(self, interrupt: int) -> int:
-        """Until everything is done: 0; or until a signal: its number."""
+        """Run until everything is done, and return 0; or until a signal, and return its number."""
         while self.waiting or self.running:
-            while self.waiting and len(set(self.running.values())) < self.most:
-                job = self._next()
-                self.running |= dict.fromkeys(job, job)
-                self.began[job] = time.monotonic()
-                self.workers.start(job, [self.configs[run] for run in job])
+            while self.waiting and len(self.running) < self.most:
+                run = self._next()
+                self.running[run] = time.monotonic()
+                self.workers.start(run, self.configs[run])
             if number := self._wait(interrupt):
                 return number
         return 0
 
-    def _next(self) -> Job:
-        """The next job; of the last ones the longest, so that none runs on alone at the end."""
+    def _next(self) -> int:
+        """Return the next run; towards the end the longest one, to keep all workers busy."""
         if len(self.waiting) > 2 * self.most:
             return self.waiting.popleft()
-        job = max(self.waiting, key=self._expected)
-        self.waiting.remove(job)
-        return job
+        run = max(self.waiting, key=self._expected)
+        self.waiting.remove(run)
+        return run
 
-    def _expected(self, job: Job) -> float:
-        """Seconds, as the same encoding last took on the same task; unknown counts as longest.
+    def _expected(self, run: int) -> float:
+        """Return the seconds that the encoding last took on the task, infinity if unknown.
 
-        What another process had locked comes last.
+        Runs that another process had locked come last.
         """
-        if self.locked.intersection(job):
-            return -1.0
-        return sum(self.took.get(self._kind(run), math.inf) for run in job)
+        return -1.0 if run in self.locked else self.took.get(self._kind(run), math.inf)
 
     def _kind(self, run: int) -> tuple[str, str]:
         return self.configs[run].task, self.configs[run].encoding
@@ -155,57 +144,47 @@ class Jobs:
                 return
 
     def _wait(self, interrupt: int) -> int:
-        """Handle what happens; the signal, if there was one."""
+        """Handle what happens. Returns the number of a signal that came, else 0."""
         for run, event in self.workers.wait(interrupt):
             self._handle(run, event)
         return pressed(interrupt)
 
     def _handle(self, run: int, event: Event) -> None:
-        job: Job = ()
-        if event.keys() & FINAL:
-            job = self.running.pop(run, (run,))
-        if "record" in event and job in self.began:
-            self.took[self._kind(run)] = (time.monotonic() - self.began[job]) / len(job)
+        began = self.running.pop(run, None) if event.keys() & FINAL else None
+        if "record" in event and began is not None:
+            self.took[self._kind(run)] = time.monotonic() - began
         if "died" in event:
-            event = self._retry(job, run, event["died"])
-        if job not in self.running.values():
-            self._restart(self.died.pop(job, []))
+            event = self._retry(run, event["died"])
         if "busy" in event and not self.stopping and run not in self.locked:
             self.locked.add(run)
-            self.waiting.append((run,))
+            self.waiting.append(run)
             return
         if event.pop("halt", False):
             if self.waiting:
-                event["error"] += f"; {sum(map(len, self.waiting))} more not started"
+                event["error"] += f"; {len(self.waiting)} more not started"
             self.waiting.clear()
         self.report(run, event)
 
-    def _retry(self, job: Job, run: int, how: str) -> Event:
-        """Note the death of a run's process for `_restart`; a failed record after the last try."""
+    def _retry(self, run: int, how: str) -> Event:
+        """Start a run whose process died once more; after the last try, record its failure."""
         if self.stopping:
             return {"busy": "stopped"}
         self.deaths[run] += 1
         if self.deaths[run] < self.workers.tries:
-            self.died.setdefault(job, []).append(run)
+            self.waiting.appendleft(run)
             return {"again": f"its process died ({how}), trying again"}
         why = f"its process died {self.workers.tries} times, at last by {how}"
-        from harness.runs.execute import record_failure  # with torch
+        from harness.runs.execute import record_failure  # imports torch
 
         try:
             return {"record": record_failure(self.configs[run], self.root, self.command, why)}
         except (OSError, Timeout) as error:
             return {"error": f"{why}; and {error}"}
 
-    def _restart(self, runs: list[int]) -> None:
-        """Start runs of one job that died together next; alone if it is their last try."""
-        last = any(self.deaths[run] == self.workers.tries - 1 for run in runs)
-        jobs = [(run,) for run in runs] if last else [tuple(runs)] if runs else []
-        self.waiting.extendleft(reversed(jobs))
-
 
 @contextmanager
 def interrupts(*numbers: int) -> Iterator[int]:
-    """A file to read from after each of these signals, which then interrupt nothing else."""
+    """Turn these signals into bytes to read from the yielded file descriptor."""
     reader, writer = os.pipe()
     os.set_blocking(reader, False)
     ours = threading.current_thread() is threading.main_thread()
@@ -223,7 +202,7 @@ def interrupts(*numbers: int) -> Iterator[int]:
 
 
 def pressed(interrupt: int) -> int:
-    """The number of the next signal that came; 0 if there was none."""
+    """Return the number of the next signal that came, 0 if there was none."""
     try:
         return os.read(interrupt, 1)[0]
     except BlockingIOError:

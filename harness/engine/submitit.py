@@ -19,8 +19,7 @@ from submitit.helpers import DelayedSubmission
 from experiment.config import RunConfig
 from harness.engine import remote
 from harness.engine.base import EngineError
-from harness.engine.remote import Ended, RemoteJob, RemoteWorkers
-from harness.engine.stack_plan import Job, plan
+from harness.engine.remote import RemoteJob, RemoteWorkers
 from harness.runs.events import Event
 
 MINUTES = 24 * 60  # of a job, unless --slurm timeout_min says otherwise
@@ -48,14 +47,10 @@ class Engine(remote.Engine):
             self._executor(Path(folder), device)  # a wrong setting ends here
         return device
 
-    def plan(self, configs: Sequence[RunConfig], root: Path) -> list[Job]:
-        """As few jobs as possible, or up to `--jobs`: what room Slurm has is not known."""
-        return plan(configs, root, self.options.jobs or 1, self.options.stack)
-
-    def workers(self, configs: Sequence[RunConfig], root: Path, command: str) -> Jobs:
+    def workers(self, configs: Sequence[RunConfig], root: Path, command: str) -> SlurmWorkers:
         device = configs[0].device if configs else "cpu"
         executor = self._executor(root.resolve() / "submitit", device)
-        return Jobs(root, command, self.threads, executor)
+        return SlurmWorkers(root, command, self.threads, executor)
 
     def _executor(self, folder: Path, device: str) -> submitit.AutoExecutor:
         settings = {"name": "pezoo", "timeout_min": MINUTES, "cpus_per_task": self.threads}
@@ -71,8 +66,8 @@ class Engine(remote.Engine):
         return executor
 
 
-class Jobs(RemoteWorkers[submitit.Job]):
-    """One Slurm job per job."""
+class SlurmWorkers(RemoteWorkers[submitit.Job]):
+    """One Slurm job per run."""
 
     def __init__(
         self, root: Path, command: str, threads: int, executor: submitit.AutoExecutor
@@ -89,15 +84,15 @@ class Jobs(RemoteWorkers[submitit.Job]):
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
-    def ended(self, handle: submitit.Job) -> Ended | None:
+    def ended(self, handle: submitit.Job) -> Event | None:
         if not handle.done():
             return None
         if handle.paths.result_pickle.exists():
             error = handle.exception()
             if error is not None:
                 return {"died": str(error).splitlines()[-1]}
-            events: list[Event] = handle.result()
-            return events
+            event: Event = handle.result()
+            return event
         if time.monotonic() - self.ends.setdefault(handle.job_id, time.monotonic()) < PATIENCE:
             return None
         return {"died": f"job {handle.job_id} is {handle.state} and left no result"}
@@ -112,11 +107,11 @@ class Jobs(RemoteWorkers[submitit.Job]):
 
 @dataclass(frozen=True)
 class Requeued:
-    """A job that Slurm may interrupt: requeued, it continues from its runs' last checkpoints."""
+    """A job that Slurm may interrupt: requeued, it continues from the last checkpoint."""
 
     job: RemoteJob
 
-    def __call__(self) -> list[Event]:
+    def __call__(self) -> Event:
         return self.job()
 
     def checkpoint(self) -> DelayedSubmission:

@@ -10,7 +10,7 @@ import re
 import resource
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -40,8 +40,7 @@ def new() -> Cost:
 def summary(trainer: Trainer, cost: Cost) -> dict[str, Any]:
     """The cost as a record has it: seconds on the clock, and of all threads of the processor.
 
-    `data_share` is the share of training time spent on drawing batches. `stacked` is the largest
-    size of the stacks that the run trained in; its seconds of training are its share of theirs.
+    `data_share` is the share of training time spent on drawing batches.
     """
     model = trainer.model
     return {
@@ -57,7 +56,6 @@ def summary(trainer: Trainer, cost: Cost) -> dict[str, Any]:
         "save_seconds": round(cost["save_wall"], 2),
         "peak_memory_mb": cost["peak_memory_mb"],
         "sessions": cost["sessions"],
-        "stacked": cost.get("stacked", 1),
     }
 
 
@@ -70,20 +68,6 @@ def timed(cost: Cost, part: str) -> Iterator[None]:
     finally:
         cost[f"{part}_wall"] += time.perf_counter() - wall
         cost[f"{part}_cpu"] += time.process_time() - cpu
-
-
-@contextmanager
-def shared(costs: Sequence[Cost], part: str) -> Iterator[None]:
-    """Add the time inside to all of these in equal shares, and note how many they are."""
-    whole = {f"{part}_wall": 0.0, f"{part}_cpu": 0.0}
-    try:
-        with timed(whole, part):
-            yield
-    finally:
-        for cost in costs:
-            cost["stacked"] = max(cost.get("stacked", 1), len(costs))
-            for key, seconds in whole.items():
-                cost[key] += seconds / len(costs)
 
 
 @contextmanager

@@ -126,14 +126,12 @@ class RunFolder:
         write_sealed(self.path / f"{stem}.json", index)
         self._drop_old(trainer.step)
 
-    def restore(self, trainer: Trainer, last: int | None = None) -> Curve | None:
-        """Load the newest whole checkpoint, at most of step `last`; its learning curve, or None.
+    def restore(self, trainer: Trainer) -> Curve | None:
+        """Load the newest whole checkpoint. Returns its learning curve, or None.
 
         Errors: RuntimeError for a whole checkpoint whose weights have other names or shapes.
         """
         for step in reversed(self.steps()):
-            if last is not None and step > last:
-                continue
             found = self._read(step) if step <= self.config.train.steps else None
             if found is None:
                 text = f"{self.path}: checkpoint {step} is damaged or of another run, not used"

@@ -14,9 +14,10 @@ from experiment.config import RunConfig
 from harness.runs import cost, heap
 from harness.runs.ahead import draw_all
 from harness.runs.environment import data_hash
-from harness.runs.events import Event, Report, Stopped
+from harness.runs.events import Event, Report, Stop, Stopped
 from harness.runs.files import WriteError, write, write_json
 from harness.runs.folder import Curve, RunFolder
+from harness.runs.rate import Rate
 from harness.runs.record import failure_reason, new_record, now
 from harness.runs.scores import scores_of
 from harness.training.evaluate import score_all, score_curve, score_sets, validate
@@ -30,14 +31,13 @@ MakeTrainer = Callable[[RunConfig], Trainer]
 
 @dataclass(eq=False)
 class Run:
-    """`loss` is that of the last step; `diverged` says where one was not finite."""
+    """A run in memory; `loss` is that of the last step which was read."""
 
     folder: RunFolder
     record: Record
     trainer: Trainer
     curve: Curve
     loss: float = math.nan
-    diverged: Diverged | None = None
 
     @classmethod
     def begin(cls, folder: RunFolder, record: Record, make_trainer: MakeTrainer) -> Run:
@@ -61,12 +61,13 @@ class Run:
         }
         return run
 
-    def restore(self, last: int | None = None) -> None:
-        """Load the newest checkpoint, at most of step `last`, if there is one.
+    def restore(self) -> None:
+        """Load the newest checkpoint, if there is one.
 
-        Uses as many threads as the run's first session, because sums are rounded by them.
+        Uses as many threads as the run's first session, because the rounding of sums depends on
+        their number.
         """
-        curve = self.folder.restore(self.trainer, last)
+        curve = self.folder.restore(self.trainer)
         if curve is not None:
             self.curve = curve
             self.spent["sessions"] += 1
@@ -86,24 +87,45 @@ class Run:
 
     @property
     def next_pause(self) -> int:
-        """The next step after which `validate_and_save` has something to do."""
+        """The next step after which `_validate_and_save` has something to do."""
         config = self.trainer.config
         every = (config.eval.every, config.train.checkpoint_every)
         return min(self.steps, *(self.step - self.step % n + n for n in every))
 
-    def event(self, rate: float) -> Event:
+    def train(self, report: Report, stop: Stop) -> None:
+        """Take all steps; validate and save where it is due.
+
+        Errors: Diverged; Stopped when `stop` said so and a checkpoint is saved; WriteError.
+        """
+        while self.step < self.steps:
+            stopped = self._advance(report, stop)
+            self._validate_and_save(stopped)
+            if stopped:
+                raise Stopped(f"step {self.step} of {self.steps}")
+
+    def _advance(self, report: Report, stop: Stop) -> bool:
+        """Train up to the next pause. Returns whether `stop` asked to end before."""
+        until, rate = self.next_pause, Rate()
+        with cost.timed(self.spent, "train"), cost.drawing(self.trainer, self.spent):
+            while self.step < until:
+                self.trainer.advance()
+                stopped, per_second = stop(), rate.due(self.step)
+                if stopped or per_second or self.step == until:
+                    self.loss = self.trainer.read()
+                if stopped:
+                    return True
+                if per_second:
+                    report(self._progress(per_second))
+        return False
+
+    def _progress(self, rate: float) -> Event:
         """Where training stands, with the last validation and steps per second."""
         points = self.curve["points"]
         exact = points[-1]["exact"] if points else None
         return {"step": self.step, "loss": self.loss, "exact": exact, "rate": rate}
 
-    def validate_and_save(self, stopped: bool) -> None:
-        """Validate and save a checkpoint where this step is due; save anyway if training stops.
-
-        Errors: Diverged.
-        """
-        if self.diverged:
-            raise self.diverged
+    def _validate_and_save(self, stopped: bool) -> None:
+        """Validate and save a checkpoint where this step is due; save anyway if training stops."""
         config, last = self.trainer.config, self.step == self.steps
         if self.step % config.eval.every == 0 or last:
             with cost.timed(self.spent, "eval"):

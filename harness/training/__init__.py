@@ -1,1 +1,1 @@
-"""One training step, several runs at once, evaluation."""
+"""One training step, evaluation."""

@@ -1,4 +1,4 @@
-"""The losses of a run, or of several side by side, which stay on the device until they are read."""
+"""The loss of a run, which stays on the device until it is read."""
 
 from __future__ import annotations
 
@@ -13,37 +13,37 @@ class Diverged(RuntimeError):
 
 
 class Losses:
-    """The last loss of each run, and where one was not finite, the first such and its step.
+    """The last loss, or the first one that was not finite, and its step.
 
     >>> losses = Losses()
-    >>> for step, loss in enumerate([2.0, math.inf, math.nan]):
-    ...     losses.note(step, torch.tensor([loss]))
+    >>> losses.note(0, torch.tensor(2.0))
     >>> losses.read()
-    ([inf], [Diverged('loss is inf at step 1')])
+    2.0
     """
 
     def __init__(self) -> None:
-        self._last: Tensor | None = None  # (M,) losses, and their steps
-        self._steps: Tensor | None = None
+        self._loss: Tensor | None = None
+        self._step: Tensor | None = None
 
-    def note(self, step: int, losses: Tensor) -> None:
-        """The losses (M,) of that step; nothing waits for them."""
-        losses = losses.detach()
-        now = torch.full_like(losses, step, dtype=torch.int64)
-        if self._last is None or self._steps is None:
-            self._last, self._steps = losses, now
+    def note(self, step: int, loss: Tensor) -> None:
+        """Keep the loss () of a step. Does not synchronise with the device."""
+        loss = loss.detach()
+        now = torch.full_like(loss, step, dtype=torch.int64)
+        if self._loss is None or self._step is None:
+            self._loss, self._step = loss, now
             return
-        healthy = self._last.isfinite()
-        self._steps = torch.where(healthy, now, self._steps)
-        self._last = torch.where(healthy, losses, self._last)
+        healthy = self._loss.isfinite()
+        self._step = torch.where(healthy, now, self._step)
+        self._loss = torch.where(healthy, loss, self._loss)
 
-    def read(self) -> tuple[list[float], list[Diverged | None]]:
-        """The losses, and for each that is not finite the error. Waits for the device."""
-        if self._last is None or self._steps is None:
-            return [], []
-        losses = self._last.tolist()
-        errors = [
-            None if math.isfinite(loss) else Diverged(f"loss is {loss} at step {step}")
-            for loss, step in zip(losses, self._steps.tolist(), strict=True)
-        ]
-        return losses, errors
+    def read(self) -> float:
+        """Return the loss, NaN before the first step. Synchronises with the device.
+
+        Errors: Diverged if a loss was not finite.
+        """
+        if self._loss is None or self._step is None:
+            return math.nan
+        loss = float(self._loss)
+        if not math.isfinite(loss):
+            raise Diverged(f"loss is {loss} at step {int(self._step)}")
+        return loss

@@ -6,7 +6,6 @@ run's seed and the step alone, and on nothing that happened before.
 
 from __future__ import annotations
 
-import math
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -60,7 +59,7 @@ class Trainer:
     data_seconds: float = 0.0  # spent on drawing batches
 
     def advance(self) -> Tensor:
-        """Take one step; its loss, which nobody has looked at: `read` does."""
+        """Take one step. Returns its loss without synchronising; see `read`."""
         loss = self.backward()
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.config.train.clip)
         set_rate(self.optimiser, self.config.train, self.step)
@@ -72,14 +71,11 @@ class Trainer:
         return loss
 
     def read(self) -> float:
-        """The loss of the last step; waits for the device.
+        """Return the loss of the last step. Synchronises with the device.
 
-        Errors: Diverged where it, or that of an earlier step, was no finite number.
+        Errors: Diverged if that loss, or an earlier one, was not finite.
         """
-        losses, errors = self.losses.read()
-        if any(errors):
-            raise next(error for error in errors if error)
-        return losses[-1] if losses else math.nan
+        return self.losses.read()
 
     @property
     def spread(self) -> dict[str, int]:
@@ -89,7 +85,7 @@ class Trainer:
     def backward(self) -> Tensor:
         """Put the gradients of this step's loss in place; the loss."""
         loss = self.loss(*self.draw())
-        self.losses.note(self.step, loss[None])
+        self.losses.note(self.step, loss)
         self.optimiser.zero_grad(set_to_none=True)
         loss.backward()
         return loss.detach()

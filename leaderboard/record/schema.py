@@ -57,7 +57,6 @@ class Cost:
     eval_cpu_seconds: Amount | None = None
     save_seconds: Amount | None = None
     sessions: Positive | None = None  # 1: never interrupted
-    stacked: Positive | None = None  # runs that trained as one model
 
 
 @dataclass(config=CHECKED, frozen=True, slots=True, kw_only=True)

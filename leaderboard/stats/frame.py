@@ -29,7 +29,6 @@ _COLUMNS = (
     ("string", "method note"),
     ("Int64", "parameters encoding_parameters"),
     ("float64", "train_seconds cpu_seconds eval_seconds steps_per_second peak_memory_mb"),
-    ("Int64", "stacked"),
     ("string", "commit"),
     ("boolean", "dirty"),
     ("string", "device cpu torch attention kernels"),
@@ -75,7 +74,6 @@ def frame(*paths: Path | str, checkpoint: str = "last") -> pd.DataFrame:
     - parameters: of the model; encoding_parameters: those of the encoding among them
     - train_seconds, eval_seconds: by the clock; cpu_seconds: of training, over all threads;
       steps_per_second: of training by the clock; peak_memory_mb: megabytes
-    - stacked: how many runs trained as one model; the seconds are this run's share
     - commit, dirty: the code, and whether it had changes that the commit does not hold
     - device, cpu, torch, threads; attention: the back end chosen; kernels: the back end of every
       operation that the record names, as in "layer: torch, histogram_scan: numba"

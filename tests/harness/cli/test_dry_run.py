@@ -23,15 +23,11 @@ def config(pe="nope", task="copy", seed=0, sets=TINY):
     return resolve(load_protocol("quick", sets), task, parse(pe), seed, "cpu", "auto")
 
 
-def measured(stacked=1, memory=100.0, modes=0, **seconds):
+def measured(memory=100.0, modes=0, **seconds):
     """Each part takes twice as much of the processor as on the clock."""
     names = ("step", "validation", "scoring", "sets")
     parts = {name: np.array([1, 2]) * seconds.get(name, 0.0) for name in names}
-    return Measured(stacked=stacked, modes=modes, memory_mb=memory, **parts)
-
-
-def alone(configs):
-    return configs, [(run,) for run in range(len(configs))]
+    return Measured(modes=modes, memory_mb=memory, **parts)
 
 
 @pytest.mark.parametrize(("steps", "every"), [(40, 7), (40, 40), (41, 10), (1, 9)])
@@ -44,19 +40,17 @@ def test_a_run_adds_up_as_it_would_be_trained(steps, every, top):
         if step % every == 0 or step == steps:
             expected += 0.25 + (16.0 if top else 0)
     parts = {"step": 1.0, "validation": 0.25, "scoring": 16.0, "sets": 5.0, "modes": 2}
-    assert [*measured(**parts).job(one)] == [expected, 2 * expected]
-    each = expected - steps  # all but the steps, which the three take as one
-    assert measured(3, **parts).job(one)[0] == steps + 3 * each
+    assert [*measured(**parts).run(one)] == [expected, 2 * expected]
 
 
 def test_phases_follow_one_another_and_the_largest_runs_need_the_memory():
     configs = [config("nope", seed=seed) for seed in range(3)] + [config("rope")]
 
-    def measure(runs):
-        rope = runs[0].label == "rope"
+    def measure(run):
+        rope = run.label == "rope"
         return measured(step=2.0 if rope else 1.0, memory=300.0 if rope else 100.0)
 
-    found = forecast({"sweep": alone(configs[:3]), "comparison": alone(configs)}, 2, measure)
+    found = forecast({"sweep": configs[:3], "comparison": configs}, 2, measure)
     assert [(line["phase"], line["encoding"], line["runs"]) for line in found["lines"]] == [
         ("sweep", "nope", 3),
         ("comparison", "nope", 3),
@@ -69,43 +63,27 @@ def test_phases_follow_one_another_and_the_largest_runs_need_the_memory():
 
 
 def test_the_table_fits_a_terminal_and_leaves_out_what_says_nothing():
-    configs = alone([config("randomized", "odds_first")])
+    configs = [config("randomized", "odds_first")]
     for phase in ("", "sweep"):
         found = forecast({phase: configs}, 2, lambda runs: measured(step=1.0))
         lines = dry_run.render(found, "table").splitlines()
         assert phase or max(map(len, lines[:5])) <= 80
         assert lines[0].split()[0] == ("phase" if phase else "encoding")
-        assert "stacked" not in lines[0]
 
 
 def test_no_comparison_ends_before_its_longest_run():
     steps = (10, 30, 10)
     configs = [config(sets=(*TINY, f"train.steps={n}")) for n in steps]
-    found = forecast({"": alone(configs)}, 4, lambda runs: measured(step=1.0))
+    found = forecast({"": configs}, 4, lambda runs: measured(step=1.0))
     (line,) = found["lines"]
     assert (line["runs"], line["run_seconds"], found["wall_seconds"]) == (3, 30, 30)
 
 
-def test_a_stack_is_one_job_and_its_runs_have_shares_of_it():
-    configs = [config(seed=seed) for seed in range(5)]
-
-    def measure(runs):
-        return measured(len(runs), 100.0 * len(runs), step={3: 1.5, 2: 1.2}[len(runs)])
-
-    found = forecast({"": (configs, [(0, 1, 2), (3, 4)])}, 2, measure)
-    (line,) = found["lines"]
-    assert (line["runs"], line["stacked"]) == (5, 2)  # 0.6 s of a step is more than 0.5 s
-    assert (line["run_seconds"], line["run_cpu_seconds"]) == (24, 48)
-    assert (found["wall_seconds"], found["memory_mb"]) == (60, 500.0)
-    refused = forecast({"": (configs, [(0, 1, 2), (3, 4)])}, 1, lambda runs: measured(step=1.0))
-    assert (refused["lines"][0]["runs"], refused["wall_seconds"]) == (5, 200)
-
-
 def test_every_part_is_measured():
-    plain, cursors = (dry_run._measure([config(pe)], 1) for pe in ("nope", "prism"))
+    plain, cursors = (dry_run._measure(config(pe), 1) for pe in ("nope", "prism"))
     for part in (plain.step, plain.validation, plain.scoring):
         assert (part > 0).all()
-    assert (plain.stacked, plain.modes, cursors.modes) == (1, 0, 1)
+    assert (plain.modes, cursors.modes) == (0, 1)
     assert plain.memory_mb > 50
 
 
@@ -115,16 +93,16 @@ def test_further_test_sets_and_lengths_of_the_learning_curve_are_counted(monkeyp
 
     monkeypatch.setattr(dry_run, "_scoring", scored)
     monkeypatch.setattr(dry_run, "_timed", lambda call, device: np.zeros(2))
-    monkeypatch.setattr(dry_run, "_step", lambda trainers: np.zeros(2))
+    monkeypatch.setattr(dry_run, "_step", lambda trainer: np.zeros(2))
     sets = (*TINY, "eval.lengths=[5,6,7]", "eval.curve_lengths=[5,6]", "train.lengths=[1, 2]")
     sets += ('eval.sets=[{name="2+n", lengths=[2]}, {name="4+n", lengths=[4, 5]}]',)
-    found = dry_run._measure([config(task="turing_addition", sets=sets)], 1)
+    found = dry_run._measure(config(task="turing_addition", sets=sets), 1)
     assert [found.validation[0], found.scoring[0], found.sets[0]] == [2, 3, 300]
 
 
 def test_lengths_that_cannot_be_represented_cost_next_to_nothing():
     sets = (*TINY, "eval.lengths=[10,400]", "eval.samples=64")
-    learned, nope = (dry_run._measure([config(pe, sets=sets)], 1) for pe in ("learned", "nope"))
+    learned, nope = (dry_run._measure(config(pe, sets=sets), 1) for pe in ("learned", "nope"))
     assert learned.scoring[1] < nope.scoring[1] / 2
 
 
@@ -149,32 +127,17 @@ def test_steps_beyond_our_patience_are_not_taken(monkeypatch):
     trainer = dry_run.start(config())
     taken = []
     monkeypatch.setattr(trainer, "advance", lambda: taken.append(trainer.step))
-    dry_run._step([trainer])
+    dry_run._step(trainer)
     assert len(taken) == 2 * dry_run._PLACES * dry_run._IN_A_ROW
     monkeypatch.setattr(dry_run, "_PATIENCE", 0.0)
     taken.clear()
-    assert (dry_run._step([trainer]) >= 0).all()
+    assert (dry_run._step(trainer) >= 0).all()
     assert taken == 2 * dry_run._IN_A_ROW * [40 - dry_run._IN_A_ROW]  # the end of the training
 
 
-def test_a_stack_is_measured_as_one():
-    runs = [config(seed=seed) for seed in range(3)]
-    assert dry_run._measure(runs, 1).stacked == 3
-
-
-def test_runs_that_cannot_be_stacked_are_measured_alone(monkeypatch, capsys):
-    def refuse(trainers):
-        raise ValueError("looks ahead")
-
-    monkeypatch.setattr(dry_run, "Stack", refuse)
-    assert dry_run._measure([config(seed=seed) for seed in range(3)], 1).stacked == 1
-    assert "cannot train as one stack: looks ahead" in capsys.readouterr().err
-
-
 def test_what_is_printed():
-    found = forecast(
-        {"": alone([config("nope"), config("rope")])}, 1, lambda r: measured(step=0.0125)
-    )
+    runs = [config("nope"), config("rope")]
+    found = forecast({"": runs}, 1, lambda run: measured(step=0.0125))
     table = dry_run.render(found, "table")
     assert "12.5" in table
     assert "2 runs, 0.00 device-hours, 0:00:01 with 1 at a time" in table
@@ -212,4 +175,4 @@ def test_where_memory_is_short_one_line_says_so(monkeypatch):
     monkeypatch.setattr(dry_run, "ProcessPoolExecutor", Short)
     words = "nope on copy cannot be measured: out of memory"
     with dry_run.measuring(1) as measure, pytest.raises(click.UsageError, match=words):
-        measure([config()])
+        measure(config())

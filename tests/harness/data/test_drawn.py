@@ -1,9 +1,8 @@
-"""What is drawn for a batch, for its parts, in padding and in a stack."""
+"""What is drawn for a batch, for its parts and in padding."""
 
-import pytest
 import torch
 
-from harness.data.drawn import dropout_masks, padded, rows, stacked
+from harness.data.drawn import dropout_masks, padded, rows
 
 DRAWN = {
     "own": torch.arange(24.0).view(4, 3, 2),
@@ -28,17 +27,6 @@ def test_padding_adds_columns_of_zeros():
         assert not longer[name][:, 3:].any()
     assert longer["table"] is DRAWN["table"]
     assert longer["number"] is DRAWN["number"]
-
-
-def test_a_stack_has_an_axis_for_its_members():
-    other = DRAWN | {"table": torch.arange(3) + 10, "number": torch.tensor(8)}
-    found = stacked([DRAWN, other])
-    assert found["own"].shape == (2, 4, 3, 2)
-    assert found["table"].tolist() == [[0, 1, 2, 3, 4], [10, 11, 12, 0, 0]]
-    assert found["number"].tolist() == [7, 8]
-    with pytest.raises(ValueError, match="draw different things"):
-        stacked([DRAWN, {"own": DRAWN["own"]}])
-    assert stacked([{}, {}]) == {}
 
 
 def test_dropout_is_that_of_torch_layer_by_layer():

@@ -11,7 +11,6 @@ from harness.data.batches import LengthChoice, length_choice, sequences_of
 from harness.data.packed import packed
 from harness.data.seeds import generator
 from harness.settings.protocol import load_protocol, resolve
-from harness.training.stack import Stack
 from harness.training.trainer import start
 from pezoo.spec import parse
 
@@ -106,16 +105,6 @@ def test_open_borders_are_looked_across_and_closed_ones_are_not():
 def test_an_encoding_that_reads_the_scale_is_refused():
     with pytest.raises(ValueError, match="reads the length of a sample; packed rows hold many"):
         start(config_of(encoding="lbpe_sh"))
-
-
-def test_a_packed_run_learns_the_same_as_a_stack():
-    configs = [config_of(), config_of().replace(seed=1)]
-    trainers, alone = [start(c) for c in configs], [start(c) for c in configs]
-    stack = Stack(trainers)
-    for _ in range(2):
-        losses = stack.advance()
-        each = torch.stack([trainer.advance() for trainer in alone])
-        assert torch.allclose(losses, each, atol=1e-5)
 
 
 def test_a_batch_of_few_tokens_is_cut_or_refused_before_training():

@@ -86,28 +86,6 @@ def kill_one(tmp_path):
 
 
 @pytest.fixture
-def assert_stacks_survive(matrix, collect, kill_one, assert_alike, tmp_path):
-    """(engine, pe): seeds train as stacks, one of which is killed in the middle and goes on."""
-
-    def check(engine, pe):
-        settings = ("train.steps=200", "train.checkpoint_every=10", "eval.every=200")
-        configs = matrix(*settings, pe=pe, seeds=range(3))
-        events = collect(engine, configs, tmp_path, kill_one)
-        (killed,) = kill_one.runs
-        stack = [i for i, c in enumerate(configs) if c.encoding == configs[killed].encoding]
-        assert [i for i in events if any("again" in event for event in events[i])] == stack
-        records = [events[i][-1]["record"] for i in events]
-        assert records == [finished(tmp_path / config.hash) for config in configs]
-        assert [record["cost"]["stacked"] for record in records] == [3] * len(configs)
-        assert records[killed]["cost"]["sessions"] == 2  # from its checkpoint
-        for config, record in zip(configs, records, strict=True):
-            alone = execute(config, tmp_path / "alone", "test", lambda event: None)
-            assert_alike(record, alone, within=1e-3)
-
-    return check
-
-
-@pytest.fixture
 def press_ctrl_c(tmp_path):
     """An on_event that stands for Ctrl-C at the first sign that a run trains.
 

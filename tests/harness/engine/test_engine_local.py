@@ -1,10 +1,13 @@
 """Workers of this machine: how many there are changes nothing, each has its cores or its GPU."""
 
+import os
+from multiprocessing.connection import Connection
+
 import pytest
 import torch
 
 from harness.engine import EngineError, Options, make
-from harness.engine.local import Engine, Processes, cores, threads_of
+from harness.engine.local import Engine, LocalWorkers, cores, threads_of
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
@@ -53,21 +56,29 @@ class Process:
 
 
 def test_a_worker_takes_the_gpu_of_the_one_that_died(monkeypatch, matrix, tmp_path):
+    held = []  # the workers' ends of the pipes
+
     class Context:
-        Pipe = staticmethod(torch.multiprocessing.Pipe)
         Process = Process
 
+        @staticmethod
+        def Pipe():
+            ours, theirs = torch.multiprocessing.Pipe()
+            held.append(Connection(os.dup(theirs.fileno())))
+            return ours, theirs
+
     monkeypatch.setattr("harness.engine.local.fork_server", Context)
-    workers, (config, *_) = Processes(tmp_path, "test", 1, gpus=2), matrix()
+    workers, (config, *_) = LocalWorkers(tmp_path, "test", 1, gpus=2), matrix()
     for run in range(3):
-        workers.start((run,), [config])
-    seats = {worker.job[0]: worker.process.args[2] for worker in workers.busy.values()}
+        workers.start(run, config)
+    seats = {worker.run: worker.process.args[2] for worker in workers.busy.values()}
     assert seats == {0: 0, 1: 1, 2: 0}
-    (dead,) = (pipe for pipe, worker in workers.busy.items() if worker.job == (1,))
-    died = {"died": "SIGKILL, mostly for lack of memory"}
-    assert [*workers._events(workers.busy[dead])] == [(1, died)]
-    workers.start((3,), [config])
-    assert [w.process.args[2] for w in workers.busy.values() if w.job == (3,)] == [1]
+    held[1].close()
+    with open(os.devnull) as nothing:
+        told = [*workers.wait(nothing.fileno())]
+    assert told == [(1, {"died": "SIGKILL, mostly for lack of memory"})]
+    workers.start(3, config)
+    assert [w.process.args[2] for w in workers.busy.values() if w.run == 3] == [1]
 
 
 @pytest.mark.parametrize(

@@ -49,22 +49,6 @@ def test_a_killed_worker_is_replaced_and_the_records_are_the_same(
     assert_like_here(configs, tmp_path)
 
 
-def test_stacks_survive_a_killed_worker(engine, assert_stacks_survive):
-    assert_stacks_survive(make("ray", Options(stack="on")), "rope,nope")
-
-
-def test_stacks_are_as_many_as_there_is_room(engine, matrix, tmp_path):
-    configs = matrix(pe="rope", seeds=range(6))
-    for options, sizes in (
-        (Options(stack="on"), [3, 3]),  # two cores
-        (Options(stack="on", threads=2), [6]),
-        (Options(stack="on", jobs=1), [6]),
-        (Options(stack="off"), [1] * 6),
-        (Options(), [1] * 6),  # auto, on a CPU
-    ):
-        assert [len(job) for job in make("ray", options).plan(configs, tmp_path)] == sizes
-
-
 def test_ctrl_c_saves(engine, matrix, collect, press_ctrl_c, tmp_path):
     configs = matrix("train.steps=50000")
     with pytest.raises(KeyboardInterrupt):

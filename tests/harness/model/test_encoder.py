@@ -13,7 +13,6 @@ from harness.model.transformer import Transformer
 from harness.settings.protocol import load_protocol, resolve
 from harness.tasks.base import Batch, TaskError
 from harness.training.evaluate import method, score, written
-from harness.training.stack import Stack
 from harness.training.trainer import start
 from pezoo.base import Context, Shape
 from pezoo.encodings.relative import Relative
@@ -173,16 +172,6 @@ def test_padding_on_both_sides_changes_nothing(pe):
             real = batch.pos[row] >= 0
             alone = model(batch.inputs[row : row + 1, real], batch.pos[row : row + 1, real])
             torch.testing.assert_close(together[row, real], alone[0])
-
-
-def test_a_stack_of_encoders_trains_as_each_alone():
-    alone, together = ([start(config_of("relative", seed=seed)) for seed in range(2)] for _ in "12")
-    stack = Stack(together)
-    for _ in range(6):
-        losses = stack.losses().detach()
-        for loss, trainer in zip(losses, alone, strict=True):
-            torch.testing.assert_close(loss, trainer.advance(), atol=1e-5, rtol=1e-4)
-        stack.advance()
 
 
 def test_an_encoder_is_scored_in_one_pass():

@@ -16,8 +16,8 @@ from soak import ENCODINGS, SETTINGS, same, soak, weights
 
 from harness.engine import Options
 from harness.engine.local import Engine, fork_server, threads_of
-from harness.runs.events import holder
-from harness.runs.execute import Stopped, execute
+from harness.runs.events import Stopped, holder
+from harness.runs.execute import execute
 from harness.runs.folder import RunFolder, finished
 from harness.settings.protocol import load_protocol, resolve
 from harness.training.trainer import start
@@ -49,15 +49,14 @@ def everything(configs, root, on_event=lambda index, event: None, jobs=2):
         on_event(index, event)
         last[index] = event
 
-    Engine(Options(jobs, stack="off")).run_all(configs, root, "test", note)
+    Engine(Options(jobs)).run_all(configs, root, "test", note)
     return last
 
 
-def bench(root, seeds, settings=LONG, jobs=2, before=None, stack="off"):
+def bench(root, seeds, settings=LONG, jobs=2, before=None):
     """`pezoo bench` in a process group of its own."""
     words = [*("--pe", "rope", "--task", "copy", "--seeds", seeds, "--device", "cpu")]
     words += [word for setting in settings for word in ("--set", setting)]
-    words += ["--stack", stack]
     code = "from harness.cli.main import main; main()"
 
     def begin():

@@ -8,7 +8,8 @@ import torch
 from soak import same, weights
 
 import leaderboard
-from harness.runs.execute import Stopped, execute
+from harness.runs.events import Stopped
+from harness.runs.execute import execute
 from harness.runs.files import write_json
 from harness.runs.folder import RunFolder, finished
 from harness.runs.scores import _top
