@@ -176,7 +176,7 @@ def test_sigterm_saves_too(tmp_path):
 def test_a_full_disk_ends_bench_with_a_message_and_the_last_good_state(tmp_path):
     config, root = config_of(), tmp_path / "cut"
     asked = []
-    with pytest.raises(Stopped, match="step 15 of 120"):
+    with pytest.raises(Stopped):
         execute(config, root, "test", lambda e: None, lambda: asked.append(1) or len(asked) > 15)
     good = {path.name: path.read_bytes() for path in (root / config.hash).glob("ckpt-*")}
     limit = (20_000, 20_000)  # bytes in one file: less than a model
