@@ -210,8 +210,8 @@ def _print_forecast(
     if sweep:
         phases = {"sweep": sweep_configs(sweep, configs), "comparison": costliest(sweep, configs)}
     workers = max(engine.jobs(runs) for runs in phases.values())
-    with measuring(options.threads or threads_of(workers)) as measure:
-        click.echo(render(forecast(phases, workers, measure), options.format))
+    measure = measuring(phases, options.threads or threads_of(workers))
+    click.echo(render(forecast(phases, workers, measure), options.format))
 
 
 def _write_leaderboard(folder: Path, anew: bool) -> None:

@@ -1,26 +1,25 @@
-"""`pezoo bench --dry-run`: what a comparison will take, from a few steps of each kind of run.
+"""`pezoo bench --dry-run`: estimate the cost of a comparison in a few seconds.
 
     seconds of a run = steps x step + validations x validation + scorings x scoring + sets
 
 All test lengths are scored once after training, and again in each further mode of the encoding; the
-further test sets once. A validation scores the lengths of the learning curve, too.
-Each encoding, task and batch size is measured once, in a process like a worker's.
-Not counted: what torch.compile adds to the first steps, saving, scoring another model that did best
-on the training lengths, and what runs share (memory bandwidth, a GPU, a disk).
+further test sets once. A validation also scores the lengths of the learning curve. Each encoding,
+task and batch size is measured once: a few steps, and some examples of the shortest and of the
+longest length; costs between them follow a power of the length.
+Not counted: torch.compile, saving, scoring another checkpoint that did best on the training
+lengths, and the share that parallel runs take of each other's memory bandwidth.
 """
 
 from __future__ import annotations
 
 import json
-import signal
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from heapq import heapreplace
-from math import ceil
+from math import ceil, log
 from typing import Any
 
 import click
@@ -28,24 +27,22 @@ import numpy as np
 import torch
 
 from experiment.config import RunConfig
-from harness.engine.local import fork_server
 from harness.perf.report import as_csv
 from harness.perf.timing import clock
-from harness.runs import cost, heap
-from harness.runs.record import failure_reason
+from harness.runs import cost
 from harness.settings.counts import sample_count
-from harness.training.evaluate import chunk_size, score, validate
+from harness.training.evaluate import chunk_size, score
 from harness.training.trainer import Trainer, start
 
 Seconds = np.ndarray  # (2,): on the clock, of the processor (all threads)
 
-_PLACES, _IN_A_ROW = 8, 4  # steps are measured in so many places of the training
-_PATIENCE = 20.0  # seconds of steps, or of scoring: longer test lengths are then extrapolated
+BUDGET = 2.5  # seconds of training steps, over all kinds of runs
+FEWEST, MOST = 2, 30  # steps of one kind of run
 
 
 @dataclass(frozen=True)
 class Measured:
-    """One kind of run."""
+    """The cost of one kind of run, by its parts."""
 
     step: Seconds
     validation: Seconds
@@ -68,7 +65,7 @@ Phases = Mapping[str, Sequence[RunConfig]]  # the runs of each, by name
 
 
 def forecast(phases: Phases, workers: int, measure: Measure) -> dict[str, Any]:
-    """Totals, and a line per phase, encoding and task; phases run one after another.
+    """Return totals, and a line per phase, encoding and task; phases run one after another.
 
     A worker that has finished a run takes the next one of its phase.
     """
@@ -116,47 +113,48 @@ def _line(phase: str, encoding: str, task: str, runs: Sequence[Took]) -> dict[st
     }
 
 
-@contextmanager
-def measuring(threads: int) -> Iterator[Measure]:
-    """Yield a function that measures a run, each kind of run once."""
+def measuring(phases: Phases, threads: int) -> Measure:
+    """Return a function that measures a run, each kind of run once."""
     known: dict[object, Measured] = {}
-    with ProcessPoolExecutor(
-        1, fork_server(), signal.signal, (signal.SIGINT, signal.SIG_IGN), max_tasks_per_child=1
-    ) as process:
-
-        def measure(one: RunConfig) -> Measured:
-            kind = one.label, one.task, one.train.batch
-            if kind not in known:
-                click.echo(f"measuring {one.label} on {one.task}", err=True)
-                try:
-                    known[kind] = process.submit(_measure, one, threads).result()
-                except RuntimeError as error:  # of torch, as where memory is short
-                    raise click.UsageError(
-                        f"{one.label} on {one.task} cannot be measured: {failure_reason(error)}"
-                    ) from error
-            return known[kind]
-
-        yield measure
-
-
-def _measure(one: RunConfig, threads: int) -> Measured:
+    kinds = {_kind(config) for configs in phases.values() for config in configs}
     torch.set_num_threads(threads)
-    cost.forget_peak_memory(one.device)
-    heap.keep()
-    trainer = start(one)
-    step = _step(trainer)
-    model, task = trainer.model, trainer.task
-    validation = _timed(lambda: validate(model, task, one), one.device)
-    scoring = _scoring(trainer, one)
-    curve = {n: seconds for n, seconds in scoring.items() if n in (one.eval.curve_lengths or ())}
-    sets = [one.replace_eval(set=s.name, lengths=s.lengths) for s in one.eval.sets]
+
+    def measure_once(config: RunConfig) -> Measured:
+        kind = _kind(config)
+        if kind not in known:
+            click.echo(f"measuring {config.label} on {config.task}", err=True)
+            known[kind] = measure(config, BUDGET / len(kinds))
+        return known[kind]
+
+    return measure_once
+
+
+def _kind(config: RunConfig) -> object:
+    return config.label, config.task, config.train.batch
+
+
+def measure(config: RunConfig, budget: float) -> Measured:
+    """Train one kind of run for `budget` seconds, and score a few examples."""
+    cost.forget_peak_memory(config.device)
+    trainer = start(config)
+    step = _step(trainer, budget)
+    task, test = trainer.task, config.eval
+    cost_of = _example_costs(trainer)
+
+    def scoring(lengths: Sequence[int], most: int | None = None) -> Seconds:
+        there = [n for n in lengths if task.lengths(n, n)]
+        counts = [most or sample_count(task, test, n) for n in there]
+        costs = [count * cost_of(n) for count, n in zip(counts, there, strict=True)]
+        return sum(costs, np.zeros(2))
+
     return Measured(
         step=step,
-        validation=validation + _sum(curve),
-        scoring=_sum(scoring),
-        sets=sum((_sum(_scoring(trainer, own)) for own in sets), np.zeros(2)),
-        modes=len(model.encoding.modes),
-        memory_mb=cost.peak_memory_mb(one.device),
+        validation=scoring(task.lengths(*config.train.lengths), test.validation_samples)
+        + scoring(test.curve_lengths or ()),
+        scoring=scoring(test.lengths),
+        sets=sum((scoring(one.lengths) for one in test.sets), np.zeros(2)),
+        modes=len(trainer.model.encoding.modes),
+        memory_mb=cost.peak_memory_mb(config.device),
     )
 
 
@@ -166,58 +164,37 @@ def _timed(call: Callable[[], object], device: str) -> Seconds:
     return np.array([seconds, time.process_time() - began])
 
 
-def _step(trainer: Trainer) -> Seconds:
-    """The mean step of a second round, once the first has compiled what there is to compile.
-
-    Steps are spread over the training, so that their lengths are drawn as it draws them; where
-    patience ends, those of its end alone.
-    """
-    steps = trainer.config.train.steps
-    row = min(_IN_A_ROW, steps)
-
-    def take() -> int:
-        began = time.monotonic()
-        for done, place in enumerate(reversed(range(_PLACES))):
-            if done and time.monotonic() - began > _PATIENCE:
-                return done * row
-            trainer.step = (steps - row) * place // (_PLACES - 1)
-            for _ in range(row):
-                trainer.advance()
-        return _PLACES * row
-
-    take()
-    taken: list[int] = []
-    took = _timed(lambda: taken.append(take()), trainer.config.device)
-    return took / taken[0]
+def _step(trainer: Trainer, budget: float) -> Seconds:
+    """Return the mean of some steps spread over the training, without the first."""
+    trainer.advance()  # compiles kernels
+    took, count, began = np.zeros(2), 0, time.monotonic()
+    while count < FEWEST or (count < MOST and time.monotonic() - began < budget):
+        count += 1
+        trainer.step = int(trainer.config.train.steps * (0.618 * count % 1))
+        took += _timed(trainer.advance, trainer.config.device)
+    return took / count
 
 
-def _scoring(trainer: Trainer, config: RunConfig) -> dict[int, Seconds]:
-    """Every test length once, by a chunk of each; when patience ends, growing as length²."""
-    task = trainer.task
+def _example_costs(trainer: Trainer) -> Callable[[int], Seconds]:
+    """Return a function from a length to the seconds that scoring one example takes."""
+    task, config = trainer.task, trainer.config
+    lengths = [n for n in config.eval.lengths if task.lengths(n, n)]
+    short, long = min(lengths), max(lengths)
 
-    def chunk(length: int, samples: int) -> Seconds:
-        one = config.replace_eval(samples=samples, min_samples=samples)
-        return _timed(lambda: score(trainer.model, task, one, length), config.device)
+    def one(length: int) -> Seconds:
+        part = chunk_size(task, config.eval, length)  # scored side by side
+        samples = min(sample_count(task, config.eval, length), part)
+        few = config.replace_eval(samples=samples, min_samples=samples)
+        return _timed(partial(score, trainer.model, task, few, length), config.device) / samples
 
-    found: dict[int, Seconds] = {}
-    took, last = np.zeros(2), 0
-    for length in sorted(n for n in config.eval.lengths if task.lengths(n, n)):
-        samples = sample_count(task, config.eval, length)
-        part = min(samples, chunk_size(task, config.eval, length))
-        if not last:
-            chunk(length, part)  # compiles kernels
-        if _sum(found)[0] < _PATIENCE:
-            took, last = chunk(length, part) / part, length  # of one instance
-        found[length] = took * (length / last) ** 2 * samples
-    return found
-
-
-def _sum(found: Mapping[int, Seconds]) -> Seconds:
-    return sum(found.values(), np.zeros(2))
+    one(short)  # compiles kernels
+    low, high = one(short), one(long)
+    power = max(0.0, log(high[0] / low[0]) / log(long / short)) if long > short else 0.0
+    return lambda length: low * (max(length, short) / short) ** power
 
 
 def render(found: dict[str, Any], form: str) -> str:
-    """A forecast as "table", "json", "csv" or "markdown"."""
+    """Format a forecast as "table", "json", "csv" or "markdown"."""
     if form == "json":
         return json.dumps(found, indent=1)
     lines = found["lines"]
@@ -236,8 +213,8 @@ def render(found: dict[str, Any], form: str) -> str:
         f"{found['runs']} runs, {found['device_hours']:.2f} device-hours, {wall} with "
         f"{found['jobs']} at a time, up to {found['memory_mb']:.0f} MB together",
         f"{found['cpu_hours']:.2f} hours of processor time; the clock counts other work too",
-        "nothing was trained: measured here, on a few steps and scored chunks of each kind",
+        "a rough estimate, from a few steps and examples of each kind; nothing was trained",
     ]
     if any(line["phase"] for line in lines):
-        notes.append("the comparison is counted with the sweep's costliest cell")
+        notes.append("the comparison is counted with the sweep's costliest setting")
     return "\n".join([table, "", *notes])

@@ -1,15 +1,13 @@
-"""What a comparison is forecast to take: the arithmetic, and the measuring beneath it."""
+"""The estimated cost of a comparison: the arithmetic, and the measuring beneath it."""
 
 import csv
 import json
-from concurrent.futures import Future
 
-import click
 import numpy as np
 import pytest
 
 from harness.cli import dry_run
-from harness.cli.dry_run import Measured, forecast
+from harness.cli.dry_run import Measured, forecast, measure
 from harness.settings.protocol import load_protocol, resolve
 from pezoo.spec import parse
 
@@ -62,86 +60,90 @@ def test_phases_follow_one_another_and_the_largest_runs_need_the_memory():
     assert (found["runs"], found["memory_mb"]) == (7, 400.0)
 
 
-def test_the_table_fits_a_terminal_and_leaves_out_what_says_nothing():
-    configs = [config("randomized", "odds_first")]
-    for phase in ("", "sweep"):
-        found = forecast({phase: configs}, 2, lambda runs: measured(step=1.0))
-        lines = dry_run.render(found, "table").splitlines()
-        assert phase or max(map(len, lines[:5])) <= 80
-        assert lines[0].split()[0] == ("phase" if phase else "encoding")
-
-
 def test_no_comparison_ends_before_its_longest_run():
-    steps = (10, 30, 10)
-    configs = [config(sets=(*TINY, f"train.steps={n}")) for n in steps]
-    found = forecast({"": configs}, 4, lambda runs: measured(step=1.0))
+    configs = [config(sets=(*TINY, f"train.steps={n}")) for n in (10, 30, 10)]
+    found = forecast({"": configs}, 4, lambda run: measured(step=1.0))
     (line,) = found["lines"]
     assert (line["runs"], line["run_seconds"], found["wall_seconds"]) == (3, 30, 30)
 
 
+def test_each_kind_of_run_is_measured_once(monkeypatch):
+    budgets = []
+    monkeypatch.setattr(
+        dry_run, "measure", lambda run, budget: budgets.append(budget) or measured()
+    )
+    configs = [config(pe, seed=seed) for pe in ("nope", "rope") for seed in range(3)]
+    forecast({"": configs}, 2, dry_run.measuring({"": configs}, 1))
+    assert budgets == [dry_run.BUDGET / 2] * 2
+
+
 def test_every_part_is_measured():
-    plain, cursors = (dry_run._measure(config(pe), 1) for pe in ("nope", "prism"))
+    plain, cursors = (measure(config(pe), 0.1) for pe in ("nope", "prism"))
     for part in (plain.step, plain.validation, plain.scoring):
         assert (part > 0).all()
     assert (plain.modes, cursors.modes) == (0, 1)
     assert plain.memory_mb > 50
 
 
-def test_further_test_sets_and_lengths_of_the_learning_curve_are_counted(monkeypatch):
-    def scored(trainer, config):
-        return {n: np.ones(2) * (100 if config.eval.set else 1) for n in config.eval.lengths}
+@pytest.fixture
+def scored(monkeypatch):
+    """(length, samples) that are scored, each taking as many seconds as its length."""
+    calls = []
 
-    monkeypatch.setattr(dry_run, "_scoring", scored)
-    monkeypatch.setattr(dry_run, "_timed", lambda call, device: np.zeros(2))
-    monkeypatch.setattr(dry_run, "_step", lambda trainer: np.zeros(2))
-    sets = (*TINY, "eval.lengths=[5,6,7]", "eval.curve_lengths=[5,6]", "train.lengths=[1, 2]")
-    sets += ('eval.sets=[{name="2+n", lengths=[2]}, {name="4+n", lengths=[4, 5]}]',)
-    found = dry_run._measure(config(task="turing_addition", sets=sets), 1)
-    assert [found.validation[0], found.scoring[0], found.sets[0]] == [2, 3, 300]
+    def clock(call, device):
+        before = len(calls)
+        call()
+        return float(calls[-1][0] if len(calls) > before else 0), None
+
+    def score(model, task, config, length):
+        calls.append((length, config.eval.samples))
+
+    monkeypatch.setattr(dry_run, "score", score)
+    monkeypatch.setattr(dry_run, "clock", clock)
+    return calls
+
+
+def test_examples_are_measured_at_two_lengths_and_interpolated_between(scored):
+    sets = (*TINY, "eval.lengths=[5,10,20]", "eval.curve_lengths=[5,10]", "train.lengths=[1, 2]")
+    sets += ('eval.sets=[{name="2+n", lengths=[20]}, {name="4+n", lengths=[5, 10]}]',)
+    found = measure(config(task="turing_addition", sets=sets), 0)
+    assert scored == [(5, 4), (5, 4), (20, 4)]
+    assert found.scoring[0] == found.sets[0] == pytest.approx(5 + 10 + 20)
+    # an example of length 2, which costs as much as the shortest; then the learning curve
+    assert found.validation[0] == pytest.approx(5 / 4 + 5 + 10)
 
 
 def test_lengths_that_cannot_be_represented_cost_next_to_nothing():
     sets = (*TINY, "eval.lengths=[10,400]", "eval.samples=64")
-    learned, nope = (dry_run._measure(config(pe, sets=sets), 1) for pe in ("learned", "nope"))
+    learned, nope = (measure(config(pe, sets=sets), 0) for pe in ("learned", "nope"))
     assert learned.scoring[1] < nope.scoring[1] / 2
 
 
-def test_lengths_beyond_our_patience_grow_as_their_square(monkeypatch):
-    counted = []
-
-    def timed(call, device):
-        call()
-        counted.append(1)
-        return np.array([3.0, 6.0])
-
-    monkeypatch.setattr(dry_run, "_timed", timed)
-    monkeypatch.setattr(dry_run, "_PATIENCE", 4.0)
-    trainer = dry_run.start(config(sets=(*TINY, "eval.lengths=[10,20,40]")))
-    found = dry_run._scoring(trainer, trainer.config)
-    assert [seconds[0] for seconds in found.values()] == [3, 3, 12]  # one chunk each
-    assert [*dry_run._sum(found)] == [18, 2 * 18]
-    assert len(counted) == 3  # the first twice
-
-
-def test_steps_beyond_our_patience_are_not_taken(monkeypatch):
-    trainer = dry_run.start(config())
+@pytest.mark.parametrize(("budget", "count"), [(0.0, dry_run.FEWEST), (1e9, dry_run.MOST)])
+def test_steps_end_with_the_budget_and_are_spread_over_the_training(monkeypatch, budget, count):
     taken = []
-    monkeypatch.setattr(trainer, "advance", lambda: taken.append(trainer.step))
-    dry_run._step(trainer)
-    assert len(taken) == 2 * dry_run._PLACES * dry_run._IN_A_ROW
-    monkeypatch.setattr(dry_run, "_PATIENCE", 0.0)
-    taken.clear()
-    assert (dry_run._step(trainer) >= 0).all()
-    assert taken == 2 * dry_run._IN_A_ROW * [40 - dry_run._IN_A_ROW]  # the end of the training
+    start = dry_run.start
+
+    def started(config):
+        trainer = start(config)
+        advance = trainer.advance
+        trainer.advance = lambda: taken.append(trainer.step) or advance()
+        return trainer
+
+    monkeypatch.setattr(dry_run, "start", started)
+    measure(config(), budget)
+    assert len(taken) == 1 + count  # the first compiles
+    assert all(0 <= step < 40 for step in taken)
+    assert count < 30 or max(taken) - min(taken) > 30
 
 
 def test_what_is_printed():
-    runs = [config("nope"), config("rope")]
-    found = forecast({"": runs}, 1, lambda run: measured(step=0.0125))
-    table = dry_run.render(found, "table")
-    assert "12.5" in table
-    assert "2 runs, 0.00 device-hours, 0:00:01 with 1 at a time" in table
-    assert "up to 100 MB together" in table
+    phases = {"": [config("nope"), config("rope")]}
+    found = forecast(phases, 1, lambda run: measured(step=0.0125))
+    table = dry_run.render(found, "table").splitlines()
+    assert table[0].split()[0] == "encoding"
+    assert max(map(len, table[:5])) <= 80
+    assert {"12.5", "nope"} <= set(table[4].split())
     assert "| nope" in dry_run.render(found, "markdown")
     data = json.loads(dry_run.render(found, "json"))
     assert data["wall_seconds"] == 1.0
@@ -151,28 +153,17 @@ def test_what_is_printed():
         ("nope", "12.5"),
         ("rope", "12.5"),
     ]
+    swept = forecast({"sweep": phases[""]}, 1, lambda run: measured(step=0.0125))
+    assert dry_run.render(swept, "table").split()[0] == "phase"
 
 
-class Short:
-    """A pool of processes in which memory is short."""
+def test_where_memory_is_short_one_line_says_so(call, monkeypatch, tmp_path):
+    def full(*_):
+        raise RuntimeError("can't allocate memory: 40000000000 bytes")
 
-    def __init__(self, *_, **__):
-        pass
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        pass
-
-    def submit(self, *_):
-        future = Future()
-        future.set_exception(RuntimeError("can't allocate memory: 40000000000 bytes"))
-        return future
-
-
-def test_where_memory_is_short_one_line_says_so(monkeypatch):
-    monkeypatch.setattr(dry_run, "ProcessPoolExecutor", Short)
-    words = "nope on copy cannot be measured: out of memory"
-    with dry_run.measuring(1) as measure, pytest.raises(click.UsageError, match=words):
-        measure(config())
+    monkeypatch.setattr(dry_run, "measure", full)
+    args = ["--pe", "nope", "--task", "copy", "--seeds", "0", "--runs", tmp_path]
+    code, out, err = call("bench", *args, "--dry-run")
+    assert (code, out) == (2, "")
+    assert "more memory" in err
+    assert "Traceback" not in err
