@@ -52,7 +52,7 @@ class Addition(Task):
         if not cot:
             self.chance, self.example = 0.1, "829+031=8501"
         elif aligned:
-            raise ValueError("aligned needs cot=false: a scratchpad has no fixed places")
+            raise ValueError("aligned needs cot=false")
         align(self, aligned)
 
     def sample(self, generator: torch.Generator, batch: int, length: int) -> Batch:
@@ -108,8 +108,8 @@ class Addition(Task):
 
     def relation(self, i: Tensor, j: Tensor, n: Tensor | None) -> Tensor:
         if self.cot:
-            raise TaskError("addition declares no relation of positions for its steps: cot=false")
-        m = self.spread(n)
+            raise TaskError("addition defines a relation of positions only with cot=false")
+        m = self.written_scale(n)
         k = i - 2 * m - 1  # which digit of the sum, from 0
         first, middle, end = k == 0, (k > 0) & (k < m), k == m
         return kinds(
@@ -142,11 +142,11 @@ def lowest(x: int, y: int) -> int:
 
 
 def digit(x: int, y: int, written: int, x_next: int, y_next: int) -> int:
-    """A digit that a carry may enter."""
+    """A later digit, which receives the carry of the place before."""
     return (x_next + y_next + carry(x, y, written)) % 10
 
 
 def carry(x: int, y: int, written: int) -> int:
-    """The carry out of a place: what entered it shows in the digit that was written there."""
+    """The carry out of a place; the carry into it follows from the digit written there."""
     entered = (written - x - y) % 10
     return (x + y + entered) // 10

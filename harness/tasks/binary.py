@@ -1,7 +1,4 @@
-"""What tasks over binary numbers share: draw them, read them from a prompt, write them down.
-
-A number is a row of bits, least significant first, with zeros past its end.
-"""
+"""Draw, read and write binary numbers: rows of bits, least significant first, padded with zeros."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ from torch.nn.functional import pad
 from harness.tasks.base import Vocab
 from harness.tasks.strings import Strings, up_to
 
-END = 2  # between two numbers, and after the answer
+END = 2  # separates two numbers, and ends the answer
 
 
 class Operands(Strings):
@@ -41,10 +38,10 @@ class Operands(Strings):
 
 
 def positive(generator: torch.Generator, size: Tensor, width: int) -> Tensor:
-    """Uniform numbers from 1 to 2^size - 1, (B, width); size (B, 1).
+    """Draw uniform numbers from 1 to 2^size - 1, (B, width); size (B, 1).
 
-    Half of all numbers have their highest 1 at place size - 1, a quarter one below, and so on down
-    to place 0, the rest being 0 alone; lower bits are fair coins.
+    About half of the numbers have their highest 1 at place size - 1, a quarter one below, and so on
+    down to place 0; lower bits are fair coins.
     """
     device, shape = generator.device, (len(size), width)
     bits = torch.randint(2, shape, generator=generator, device=device)
@@ -56,7 +53,7 @@ def positive(generator: torch.Generator, size: Tensor, width: int) -> Tensor:
 
 
 def operands(x: Tensor) -> tuple[Tensor, Tensor]:
-    """The two numbers (B, n) of prompts (B, n); without a 2 the second is 0."""
+    """Return the two numbers (B, n) of prompts (B, n); without a 2 the second is 0."""
     n = x.shape[1]
     place = torch.arange(n, device=x.device)
     size = (x != END).cumprod(1).sum(1, keepdim=True)  # of the first
@@ -65,19 +62,19 @@ def operands(x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def ended(bits: Tensor, size: Tensor) -> Tensor:
-    """The first `size` (B, 1) bits (B, Q), then 2, then zeros."""
+    """Write the first `size` (B, 1) bits (B, Q), then 2, then zeros."""
     place = torch.arange(bits.shape[1], device=bits.device)
     return torch.where(place < size, bits, torch.where(place == size, END, 0))
 
 
 def digits(bits: Tensor) -> Tensor:
-    """(B, 1) how many bits (B, n) a number has up to its highest 1; 0 has one."""
+    """Count the bits of numbers (B, n) up to the highest 1, (B, 1); 0 has one."""
     place = torch.arange(1, bits.shape[1] + 1, device=bits.device)
     return (bits * place).amax(1, keepdim=True).clamp(min=1)
 
 
 def read(tokens: list[int]) -> list[int]:
-    """The numbers that stand in a prompt of plain tokens, as whole numbers.
+    """Return the numbers in a prompt.
 
     >>> read([0, 1, 2, 1, 0, 1])
     [2, 5]
@@ -93,7 +90,7 @@ def read(tokens: list[int]) -> list[int]:
 
 
 def written(number: int) -> list[int]:
-    """The bits of a number, least significant first; 0 has one.
+    """Return the bits of a number, least significant first; 0 has one.
 
     >>> written(6)
     [0, 1, 1]

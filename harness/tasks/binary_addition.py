@@ -10,7 +10,7 @@ from harness.tasks.digits import sums
 
 
 class BinaryAddition(Operands):
-    """Two binary numbers with 2 between, then their sum; all with the least significant bit first.
+    """Two binary numbers separated by 2, then their sum; all with the least significant bit first.
 
     001201101=0101120000    4 + 22 = 26
 

@@ -11,7 +11,7 @@ from harness.tasks.digits import sums
 
 
 class BinaryMultiplication(Operands):
-    """Two binary numbers with 2 between, then their product; the least significant bit comes first.
+    """Two binary numbers separated by 2, then their product; the least significant bit first.
 
     001201101=000110120    4 x 22 = 88
 

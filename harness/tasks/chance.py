@@ -1,4 +1,4 @@
-"""What a guess gets that knows the length of the answer alone.
+"""A baseline that knows only the length of the answer.
 
 >>> from harness.tasks import make
 >>> make("bucket_sort").chance, round(best_constant(make("bucket_sort"), 60), 2)
@@ -13,10 +13,10 @@ from harness.tasks.base import Task
 
 
 def best_constant(task: Task, length: int, samples: int = 10_000, seed: int = 0) -> float:
-    """The token accuracy of the best constant at every place of the answer.
+    """Estimate the token accuracy of the best constant at each place of the answer.
 
-    Counted as in Ruoss et al. (2023): over the tokens that `task.counted` counts. `chance`, 1/K, is
-    below it where the answer's tokens are not uniform. Errors: TaskError for a missing length.
+    Only tokens of `task.counted` count, as in Ruoss et al. (2023). It exceeds `chance` where the
+    tokens at a place are not uniform. Errors: TaskError for a length without instances.
     """
     target = task.sample(torch.Generator().manual_seed(seed), samples, length).target  # (B, Q)
     counted = task.counted(target)

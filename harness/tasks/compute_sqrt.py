@@ -1,4 +1,4 @@
-"""The square root of a binary number."""
+"""Compute the square root of a binary number."""
 
 from __future__ import annotations
 

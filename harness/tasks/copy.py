@@ -39,5 +39,5 @@ class Copy(AlignedStrings):
         return Step(places + 1 + t, same, (t,))
 
     def relation(self, i: Tensor, j: Tensor, n: Tensor | None) -> Tensor:
-        m = self.spread(n)  # "=" is at m, token t from 0 of the answer is asked for at m + t
+        m = self.written_scale(n)  # the query of answer token t, from 0, is at m + t
         return kinds((i >= m) & (i < 2 * m) & (j == i - m))

@@ -1,4 +1,4 @@
-"""Where a walk on a circle ends."""
+"""Find the end of a walk on a circle."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class CycleNavigation(OneToken):
     The tokens 0, 1 and 2 are the steps -1, 0 and +1.
 
     Vocabulary: 0..4 (ids 0..4; steps are 0..2, places 0..4) and "=". Length n: the number of steps.
-    Chance: on long walks every place is equally likely, so 1/5; after one step there are but three.
+    Chance: on long walks every place is equally likely, so 1/5; after one step there are three.
 
     Paper: Ruoss et al. (2023), level R (regular), after Delétang et al. (2023). Deviation: none.
     """

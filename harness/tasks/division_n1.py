@@ -67,7 +67,7 @@ class DivisionN1(Task):
         return Computation(m + 3, (Step(first, leading, (1, m + 2)), *later))
 
     def relation(self, i: Tensor, j: Tensor, n: Tensor | None) -> Tensor:
-        m = self.spread(n)
+        m = self.written_scale(n)
         k = i - m - 2  # which digit of the quotient, from 0
         first, later = k == 0, (k > 0) & (k < m)
         return kinds(
@@ -77,7 +77,7 @@ class DivisionN1(Task):
 
 
 def quotients(x: Tensor, d: Tensor) -> Tensor:
-    """(B, n) digits of x (B, n) by d (B, 1), most significant first, place by place."""
+    """Return the digits (B, n) of x (B, n) divided by d (B, 1), most significant first."""
     digits, rest = [], torch.zeros_like(d[:, 0])
     for place in x.unbind(1):
         total = 10 * rest + place
@@ -92,6 +92,6 @@ def leading(x: int, d: int) -> int:
 
 
 def digit(before: int, written: int, x: int, d: int) -> int:
-    """A later one: the remainder that the place before leaves is (before - written d) modulo 10."""
+    """A later digit: the place before leaves the remainder (before - written d) modulo 10."""
     rest = (before - written * d) % 10
     return (10 * rest + x) // max(d, 1) % 10

@@ -1,4 +1,4 @@
-"""Whether a string has an even number of changes."""
+"""Find the parity of the number of unequal neighbours."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Find the missing element of a string that is there twice."""
+"""Find the missing element of a doubled string."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ MISSING, PADDING = 2, 3
 
 
 class MissingDuplicate(OneToken):
-    """A string of random bits twice, one of the 2k bits replaced by 2; then the bit that was there.
+    """A string of k random bits, doubled, with one of the 2k bits replaced by 2; then that bit.
 
     01100210=1    0110 twice
 
-    Which one is replaced is uniform. An odd n is 2k + 1: a 3 follows. A prompt of one token is a 1,
-    as is its answer.
+    The replaced bit is uniform. If n is odd, a 3 follows. A prompt of one token is 1, and so is its
+    answer.
 
     Vocabulary: 0 and 1 (bits), 2 (the missing one), 3 (makes the length odd) and "=" (ids 0..4).
     Length n: all tokens before "=".

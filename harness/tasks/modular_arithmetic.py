@@ -20,9 +20,9 @@ class ModularArithmetic(OneToken):
 
     Vocabulary: 0..4, + - * ( ) and "=" (ids 0..10). Length n: the tokens of the expression.
     Options: multiply; without it the operators are + and -.
-    Chance: 1/5. With * the value 0 is more likely than the others, and the more so the longer the
-    expression is: 0.30 at length 60 (`chance.best_constant`). Over lengths 41 to 500 that is 0.310,
-    exactly what the paper's Table 1 has for a model without positions.
+    Chance: 1/5. With * the value 0 is the most likely one, increasingly so in long expressions:
+    0.30 at length 60 (`chance.best_constant`). Over lengths 41 to 500 it is 0.310, the accuracy of
+    the model without positions in Table 1 of the paper.
 
     Paper: Ruoss et al. (2023), level DCF (deterministic context-free), after Delétang et al.
     (2023), where it is called modular arithmetic with brackets. Deviation: none.

@@ -65,7 +65,7 @@ class Multiplication1N(Task):
         return Computation(m + 3, (Step(first, lowest, (1, 3)), *middle, end))
 
     def relation(self, i: Tensor, j: Tensor, n: Tensor | None) -> Tensor:
-        m = self.spread(n)
+        m = self.written_scale(n)
         k = i - m - 2  # which digit of the product, from 0
         first, middle, end = k == 0, (k > 0) & (k < m), k == m
         return kinds(
@@ -76,7 +76,7 @@ class Multiplication1N(Task):
 
 
 def products(d: Tensor, x: Tensor) -> Tensor:
-    """(B, n + 1) digits of d (B, 1) times x (B, n), least significant first, place by place."""
+    """Return the digits (B, n + 1) of d (B, 1) times x (B, n), least significant first."""
     digits, over = [], torch.zeros_like(d[:, 0])
     for place in x.unbind(1):
         total = d[:, 0] * place + over
@@ -91,10 +91,10 @@ def lowest(d: int, x: int) -> int:
 
 
 def digit(d: int, before: int, x: int, written: int) -> int:
-    """g_2: the carry out of the place before shows in what was written there."""
+    """g_2: the carry out of the place before follows from the digit written there."""
     return (d * x + carry(d, before, written)) % 10
 
 
 def carry(d: int, before: int, written: int) -> int:
-    """g_3: the carry out of a place, one more where less was written than the last digit."""
+    """g_3: the carry out of a place, one more if the digit written is below that of d x."""
     return d * before // 10 + (written < d * before % 10)

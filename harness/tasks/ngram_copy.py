@@ -1,4 +1,4 @@
-"""Copy letters, with every n-gram of them there once or with some there twice."""
+"""Copy letters whose n-grams are unique, or some of which are repeated."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from harness.tasks.base import Vocab
 from harness.tasks.strings import Strings
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
-MOST = 0.1  # of all n-grams: the more there are, the longer it takes to avoid the others
+MOST = 0.1  # of all n-grams in one string; drawing unique ones becomes slow beyond
 
 
 class NgramCopy(Strings):
@@ -17,18 +17,16 @@ class NgramCopy(Strings):
 
     kitefable=kitefable
 
-    Copying by what stood before needs as many tokens as tell all places apart.
-    Options: n: no n-gram comes up twice: a letter that completes one which was there is drawn
-    again, until none does. repeats, above 0: after that, so many n-grams are written elsewhere, one
-    after the other, so that one at least is there twice; a copy does not overlap its original.
+    A model that looks up the last n - 1 letters to find the next one needs unique n-grams.
+    Options: n, the size of the n-grams, which are unique: a letter that completes a repeated one is
+    drawn again. repeats: so many n-grams are then copied to another place, without overlap.
 
-    Vocabulary: a..z (ids 0..25) and "=". Length n: the number of letters; with repeats at least
-    twice the n of the n-grams; at most a tenth of the number of n-grams. Chance: 1/26.
+    Vocabulary: a..z (ids 0..25) and "=". Length n: the number of letters, at most a tenth of the
+    number of n-grams; with repeats at least two n-grams. Chance: 1/26.
 
     Paper: Jelassi et al. 2024, "Repeat After Me: Transformers are Better than State Space Models at
-    Copying", which Hard-ALiBi comes from: trained on up to 50 tokens, tested on up to 1,000 by
-    exact match. Deviation: there letters are drawn freely; here the two cases are told apart by
-    construction.
+    Copying", the paper of Hard-ALiBi, which trains on up to 50 tokens and tests on up to 1,000 by
+    exact match. Deviation: the paper draws letters independently.
     """
 
     name = "ngram_copy"
@@ -55,7 +53,7 @@ class NgramCopy(Strings):
         x = super().draw(generator, batch, length)
         while bool((again := self.repeated(x)).any()):
             x = torch.where(again, super().draw(generator, batch, length), x)
-        spare = length - 2 * self.n  # letters in neither of two n-grams
+        spare = length - 2 * self.n  # letters outside of both n-grams
         for _ in range(self.repeats):
             left, gap, coin = torch.rand(3, batch, 1, generator=generator, device=x.device)
             first = (left * (spare + 1)).long()
@@ -72,7 +70,7 @@ class NgramCopy(Strings):
         return x
 
     def repeated(self, x: Tensor) -> Tensor:
-        """(B, L) bool: the letters of x (B, L) that complete an n-gram which was there before."""
+        """Return the letters of x (B, L) that complete a repeated n-gram, (B, L) bool."""
         if x.shape[1] <= self.n:
             return torch.zeros_like(x, dtype=torch.bool)
         scale = 26 ** torch.arange(self.n, device=x.device)

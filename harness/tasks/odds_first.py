@@ -1,4 +1,4 @@
-"""Every second token, then the ones between."""
+"""Write every second token of a string, then the others."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class OddsFirst(DigitStrings):
         return Computation(n + 1, tuple(steps))
 
     def relation(self, i: Tensor, j: Tensor, n: Tensor | None) -> Tensor:
-        m = self.spread(n)
+        m = self.written_scale(n)
         t = i - m  # token t of the answer, from 0
         source = torch.where(t < m // 2, 2 * t + 1, 2 * (t - m // 2))
         return kinds((t >= 0) & (t < m) & (j == source))

@@ -1,4 +1,4 @@
-"""Parity with a chain of thought: that of every prefix."""
+"""Parity with a chain of thought: the parity of every prefix."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class Parity(AlignedStrings):
     Options: aligned, the scale that zeros pad to.
     Chance: every answer token is a uniformly random bit, so 1/2.
 
-    Paper: Chen et al. (2026), Example 1. Deviation: "=" asks for the answer. The task of one token
-    is `parity_check`.
+    Paper: Chen et al. (2026), Example 1. Deviation: "=" ends the prompt. `parity_check` has an
+    answer of one token.
     """
 
     name = "parity"
@@ -46,7 +46,7 @@ class Parity(AlignedStrings):
         return Step(at, exclusive_or, (t, at - 1)) if t > 1 else Step(at, same, (1,))
 
     def relation(self, i: Tensor, j: Tensor, n: Tensor | None) -> Tensor:
-        m = self.spread(n)
+        m = self.written_scale(n)
         first, later = i == m, (i > m) & (i < 2 * m)
         return kinds(first & (j == 0), later & (j == i - m), later & (j == i))
 

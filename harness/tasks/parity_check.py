@@ -1,4 +1,4 @@
-"""Whether a string has an even number of ones."""
+"""Find the parity of the number of ones."""
 
 from __future__ import annotations
 

@@ -39,5 +39,5 @@ class Reverse(AlignedStrings):
         return Step(places + 1 + t, same, (places + 1 - t,))
 
     def relation(self, i: Tensor, j: Tensor, n: Tensor | None) -> Tensor:
-        m = self.spread(n)
+        m = self.written_scale(n)
         return kinds((i >= m) & (i < 2 * m) & (i + j == 2 * m - 1))

@@ -38,8 +38,8 @@ class ScanCot(Task):
     symbols. Length n: the number of actions, 1 to 48; there is no command with 23, 29, 31, 34, 35,
     37..39 or 41..47. A sample is uniform over the commands with exactly n actions, of which there
     are 6 (n = 1) to 1,696 (n = 10). All 20,910 commands come from the grammar.
-    Chance: all answer tokens are free. Over the answers to all commands the commonest token is
-    I_TURN_LEFT (or I_TURN_RIGHT, which occurs as often): 0.095 of them, by counting.
+    Chance: over the answers to all commands the most frequent token is I_TURN_LEFT (and
+    I_TURN_RIGHT, equally often): 0.095, by counting.
 
     Paper: PRISM, Table 4, on the data of SCAN (Lake and Baroni, 2018). Deviations: the print of
     the example is garbled (its first clause runs into the second and a fourth "walk around left"
@@ -111,7 +111,7 @@ class ScanCot(Task):
 
 @cache
 def commands() -> tuple[Command, ...]:
-    """All 20,910 commands: a clause, perhaps twice or thrice, or two of these joined."""
+    """Return all 20,910 commands: a clause, perhaps twice or thrice, or two of these joined."""
     parts = [_part(clause, actions, times) for clause, actions in _clauses() for times in _TIMES]
     found = [Command(p.words, p.actions, f"{written} -> {p.thought} .") for written, p in parts]
     for (written_1, x), (written_2, y) in product(parts, repeat=2):
@@ -128,7 +128,7 @@ def commands() -> tuple[Command, ...]:
 
 
 def _clauses() -> list[tuple[str, str]]:
-    """The 34 clauses without twice or thrice, each with its actions."""
+    """Return the 34 clauses without twice or thrice, each with its actions."""
     found = [(verb, act) for verb, act in _ACTIONS.items() if act]
     for (verb, act), side in product(_ACTIONS.items(), ("left", "right")):
         turn = f"I_TURN_{side.upper()}"
@@ -140,7 +140,7 @@ def _clauses() -> list[tuple[str, str]]:
 
 
 def _part(clause: str, actions: str, times: str) -> tuple[str, Command]:
-    """The text with "+" of one side of a command, and that side with its clauses carried out."""
+    """Return one side of a command written out with "+", and that side with its actions."""
     n = _TIMES[times]
     side = Command(
         words=f"{clause} {times}".strip(),
@@ -152,7 +152,7 @@ def _part(clause: str, actions: str, times: str) -> tuple[str, Command]:
 
 @cache
 def _by_length() -> dict[int, list[Command]]:
-    """The commands by their number of actions."""
+    """Return the commands by their number of actions."""
     found: dict[int, list[Command]] = {}
     for c in commands():
         found.setdefault(len(c.actions.split()), []).append(c)
@@ -161,7 +161,7 @@ def _by_length() -> dict[int, list[Command]]:
 
 @cache
 def _tables(length: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """(C, P) prompts and (C, Q) targets of the C commands of that length, padded."""
+    """Return padded prompts (C, P) and targets (C, Q) of the C commands of a length."""
     vocab, index = ScanCot.vocab, {s: i for i, s in enumerate(ScanCot.vocab.symbols)}
     prompts = [[index[w] for w in f"{c.words} =".split()] for c in _by_length()[length]]
     targets = [[index[w] for w in c.thought.split()] for c in _by_length()[length]]
@@ -172,7 +172,7 @@ def _tables(length: int, device: torch.device) -> tuple[Tensor, Tensor]:
 
 
 def _repeat(words: list[str]) -> list[str]:
-    """The words of one side of a command with twice or thrice written out (for solve)."""
+    """Write out twice or thrice in one side of a command (for solve)."""
     if words[-1] == "twice":
         return [*words[:-1], "+", *words[:-1]]
     if words[-1] == "thrice":
@@ -181,7 +181,7 @@ def _repeat(words: list[str]) -> list[str]:
 
 
 def _interpret(clause: list[str]) -> list[str]:
-    """The actions of one clause: a verb, perhaps a manner, perhaps a side (for solve)."""
+    """Return the actions of one clause: a verb, perhaps a manner, perhaps a side (for solve)."""
     act = [] if clause[0] == "turn" else ["I_" + clause[0].upper()]
     match clause[1:]:
         case []:

@@ -17,12 +17,12 @@ class SolveEquation(OneToken):
 
     ((x-2)+1)=3?4    4 - 2 + 1 is 3
 
-    The expression is that of modular_arithmetic, with + and - alone, so one digit solves it. Which
-    digit is hidden: the next one at or after a random token, going round. The hidden digit is
-    uniform, so the value is as well, whatever the rest; it is the value that is drawn. A prompt of
-    one or two tokens is no equation: they are 0, as the answer is.
+    The expression is one of modular_arithmetic with + and - only, so one digit solves it. The
+    hidden digit is the next one at or after a random token, cyclically. It is uniform, so the value
+    is uniform too, and is drawn in its place. A prompt of one or two tokens is all zeros, and its
+    answer is 0.
 
-    Vocabulary: 0..4, + - ( ) x, "=" of the equation and "?", which asks (ids 0..11). Length n: the
+    Vocabulary: 0..4, + - ( ) x, "=" and "?", which ends the prompt (ids 0..11). Length n: the
     tokens of the equation.
     Chance: the hidden digit is uniform, so 1/5.
 
@@ -47,7 +47,7 @@ class SolveEquation(OneToken):
         x = torch.where(x >= brackets.OPEN, x - 1, x)
         value = torch.randint(5, (batch, 1), generator=generator, device=device)
         start = torch.randint(n, (batch, 1), generator=generator, device=device)
-        steps = (torch.arange(n, device=device) - start) % n  # from the start, going round
+        steps = (torch.arange(n, device=device) - start) % n  # from the start, cyclically
         hidden = torch.where(x < brackets.PLUS, steps, n).argmin(1, keepdim=True)
         x = x.scatter(1, hidden, X)
         return torch.cat([x, torch.full_like(value, EQUALS), value], dim=1)

@@ -71,10 +71,10 @@ class StackManipulation(Strings):
 
 
 def _final_stack(push: Tensor, bit: Tensor) -> Tensor:
-    """(B, n + 1) answers of the pushes `bit` where `push` (B, n), and pops elsewhere.
+    """Return the answers (B, n + 1) to pushes of `bit` where `push` (B, n), and pops elsewhere.
 
-    The height is a walk of steps +1 and -1 that is held at 0, which is the free walk minus its
-    lowest point so far (if that is below 0). The bit at a level is the last one pushed there.
+    The height is a walk of steps +1 and -1 reflected at 0: the free walk minus its lowest point so
+    far, if below 0. The bit at a level is the last one pushed there.
     """
     batch, n = push.shape
     time = torch.arange(n + 1, device=push.device)

@@ -1,8 +1,8 @@
-"""One conformance check for every task, also for those of other packages.
+"""Conformance check for tasks, including those of other packages.
 
     check_task(MyTask())
 
-raises AssertionError with the first thing that is wrong, in plain words.
+raises AssertionError with the first fault.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from torch import Tensor
 from harness.tasks.base import Batch, Task, TaskError
 from harness.tasks.chance import best_constant
 
-FEW = 4  # instances of the length that is far
+FEW = 4  # instances of a length beyond the usual ones
 
 
 def check_task(
@@ -29,11 +29,9 @@ def check_task(
     batch: int = 64,
     seed: int = 0,
 ) -> None:
-    """Samples `task` at those of `lengths` that it has, and compares with the contract and solver.
+    """Sample a task at `lengths` and compare with the contract of `Task` and with its solver.
 
-    A few instances are of lengths between them and `far`, the last of length `far` or, where there
-    are none, the longest below; far=0 leaves them out.
-
+    Lengths without instances are skipped. A few instances are checked at lengths up to `far`.
     Errors: AssertionError says what is wrong, where, and with which instance.
     """
     try:
@@ -57,10 +55,9 @@ def _check(task: Task, lengths: Sequence[int], far: int, batch: int, seed: int) 
     for length, rows in (*((n, batch) for n in offered), *((n, FEW) for n in beyond)):
         made = _sample(task, rows, length, seed)
         _check_batch(task, made, rows, length)
-        for prompt, target in _rows(task, made):
-            _check_instance(task, prompt, target, length)
-    _check_randomness(task, batch, top, seed)
-    for length in beyond:
+        for prompt, target in zip(made.prompt, made.target, strict=True):
+            _check_instance(task, _unpadded(task, prompt), _unpadded(task, target), length)
+    for length in (top, *beyond):
         _check_randomness(task, batch, length, seed)
     _check_chance(task, top, seed)
     _check_missing_lengths(task)
@@ -68,10 +65,11 @@ def _check(task: Task, lengths: Sequence[int], far: int, batch: int, seed: int) 
 
 
 def _check_description(task: Task) -> None:
-    for attribute, kind in (("name", str), ("summary", str), ("paper", str), ("example", str)):
+    for attribute in ("name", "summary", "paper", "example"):
         value = getattr(task, attribute, None)
-        assert isinstance(value, kind), f"{type(task).__name__}.{attribute} is missing"
-        assert value, f"{type(task).__name__}.{attribute} is empty"
+        where = f"{type(task).__name__}.{attribute}"
+        assert isinstance(value, str), f"{where} is missing"
+        assert value, f"{where} is empty"
     whole = type(task.version) is int and task.version >= 1
     assert whole, f"{task.name}: version must be a whole number from 1 on, was {task.version!r}"
     chance = getattr(task, "chance", None)
@@ -82,22 +80,10 @@ def _check_description(task: Task) -> None:
 
 
 def _check_batch(task: Task, made: Batch, batch: int, length: int) -> None:
-    """Type, shape, range and padding of both tensors."""
     where = f"{task.name}, length {length}"
-    for side, tokens, limit in zip(
-        ("prompt", "target"), (made.prompt, made.target), task.max_tokens(length), strict=True
-    ):
-        assert tokens.dtype == torch.int64, f"{where}: {side} is {tokens.dtype}, not int64"
-        assert tokens.dim() == 2, f"{where}: {side} has shape {tuple(tokens.shape)}, not two axes"
-        assert len(tokens) == batch, f"{where}: {side} has {len(tokens)} rows for batch {batch}"
-        assert tokens.shape[1] <= limit, (
-            f"{where}: {side} is {tokens.shape[1]} tokens wide, max_tokens says {limit}"
-        )
-        inside = (tokens >= 0) & (tokens <= task.vocab.pad)
-        assert inside.all(), (
-            f"{where}: {side} has the id {int(tokens[~inside][0])}; symbols are "
-            f"0..{task.vocab.pad - 1} and pad is {task.vocab.pad} (EOS is added by the track)"
-        )
+    prompts, targets = task.max_tokens(length)
+    _check_tokens(f"{where}: prompt", made.prompt, batch, prompts, task.vocab.pad)
+    _check_tokens(f"{where}: target", made.target, batch, targets, task.vocab.pad)
     is_token = made.prompt != task.vocab.pad
     assert (is_token[:, 1:] >= is_token[:, :-1]).all(), f"{where}: pad right of a prompt token"
     assert is_token[:, -1:].all(), f"{where}: a prompt does not end at the right edge"
@@ -109,14 +95,28 @@ def _check_batch(task: Task, made: Batch, batch: int, length: int) -> None:
     assert counted.shape == made.target.shape, (
         f"{where}: counted has shape {tuple(counted.shape)}, targets {tuple(made.target.shape)}"
     )
-    assert not (counted & ~is_token).any(), f"{where}: counted holds padding"
+    assert not (counted & ~is_token).any(), f"{where}: counted includes padding"
     assert counted.any(1).all(), f"{where}: no token of a target is counted"
+
+
+def _check_tokens(side: str, tokens: Tensor, batch: int, limit: int, pad: int) -> None:
+    """Check type, shape and range of prompts or targets."""
+    assert tokens.dtype == torch.int64, f"{side} is {tokens.dtype}, not int64"
+    assert tokens.dim() == 2, f"{side} has shape {tuple(tokens.shape)}, not two axes"
+    assert len(tokens) == batch, f"{side} has {len(tokens)} rows for batch {batch}"
+    width = tokens.shape[1]
+    assert width <= limit, f"{side} is {width} tokens wide, max_tokens says {limit}"
+    inside = (tokens >= 0) & (tokens <= pad)
+    assert inside.all(), (
+        f"{side} has the id {int(tokens[~inside][0])}; symbols are 0..{pad - 1} and pad is {pad} "
+        "(the decoder appends EOS)"
+    )
 
 
 def _check_instance(
     task: Task, prompt: list[int], target: list[int], length: int, source: str = "sample"
 ) -> None:
-    """The length of one unpadded instance, and its answer; `source` says where it comes from."""
+    """Check the length and the answer of one unpadded instance from a sample or the example."""
     text = task.vocab.decode(prompt)
     measured = task.measure(list(prompt))
     fits = 1 <= measured <= length if task.aligned else measured == length
@@ -130,9 +130,10 @@ def _check_instance(
 
 
 def _check_chance(task: Task, length: int, seed: int) -> None:
-    """Between the best guess at the hardest place of an answer and the best at every place.
+    """Check `chance` and `best_constant` against constant answers to 2,000 instances.
 
-    Below the first by a quarter or so where values are not quite uniform and `chance` is 1/K.
+    `chance` lies between the accuracy of the best constant at the hardest place of the answer and
+    that at all places; up to a quarter lower where it is 1/K and values are not quite uniform.
     """
     target = _sample(task, 2000, length, seed).target
     counts = torch.stack([(target == i).sum(0) for i in range(task.vocab.pad)])  # (symbols, Q)
@@ -145,60 +146,56 @@ def _check_chance(task: Task, length: int, seed: int) -> None:
             f"{task.name}: best_constant has {share} at length {known}, expected {got:.3f}"
         )
     assert 0.7 * low <= task.chance <= 1.1 * high + 0.01, (
-        f"{task.name}: chance {task.chance} is wrong: at length {length} the best guess that "
-        f"ignores the prompt gets {low:.2f} of the tokens at the hardest place of the answer and "
-        f"{high:.2f} at all places together; chance lies between the two"
+        f"{task.name}: chance {task.chance} is wrong: at length {length} the best constant answer "
+        f"gets {low:.2f} of the tokens at the hardest place and {high:.2f} at all places"
     )
 
 
 def _check_randomness(task: Task, batch: int, length: int, seed: int) -> None:
-    """The generator alone decides."""
+    """Check that samples depend on the generator alone, and that instances differ."""
     where, state = f"{task.name}, length {length}", torch.get_rng_state()
     first = _sample(task, batch, length, seed)
     kept = torch.equal(state, torch.get_rng_state())
     torch.rand(3)  # moves the global generator
     again, other = _sample(task, batch, length, seed), _sample(task, batch, length, seed + 1)
     assert _same(first, again), f"{where}: two samples under seed {seed} differ"
-    assert kept, f"{where}: sample draws from torch's generator too: use the one it is given"
+    assert kept, f"{where}: sample uses torch's global generator, not the one it receives"
     assert not _same(first, other), f"{where}: seeds {seed} and {seed + 1} give the same batch"
-    assert (first.prompt != first.prompt[:1]).any(), f"{where}: all instances of a batch are one"
+    assert (first.prompt != first.prompt[:1]).any(), f"{where}: all instances of a batch are equal"
 
 
 def _check_missing_lengths(task: Task) -> None:
-    """A length that `lengths` leaves out is refused by `sample`, with a TaskError."""
+    """Check that `sample` raises TaskError for lengths that `lengths` leaves out."""
     top = (task.max_length or 100) + 1
-    missing = [n for n in range(-1, top + 1) if not task.lengths(n, n)]
-    for length in missing:
+    for length in range(-1, top + 1):
+        if task.lengths(length, length):
+            continue
+        raised: Exception | None = None
         try:
             _sample(task, 2, length, seed=0)
-        except TaskError:
-            continue
         except Exception as error:
-            raise AssertionError(
-                f"{task.name}: sample of length {length}, which `lengths` leaves out, raised "
-                f"{type(error).__name__} ({error}); call self.check_length(length) first"
-            ) from error
-        raise AssertionError(
-            f"{task.name}: sample made length {length}, which `lengths` leaves out; call "
-            "self.check_length(length) first"
+            raised = error
+        assert isinstance(raised, TaskError), (
+            f"{task.name}: expected TaskError from sample of length {length}, which `lengths` "
+            f"leaves out, got {raised!r}; call self.check_length(length) first"
         )
 
 
 def _check_example(task: Task, made: Batch) -> None:
-    """The example is an instance in text form: its answer follows the prompts' last symbol."""
-    asks = int(made.prompt[0, -1])
+    """Check that the example is the text of an instance."""
+    last = int(made.prompt[0, -1])  # the symbol that ends every prompt
     try:
         ids = task.vocab.encode(task.example).tolist()
     except TaskError as error:
         raise AssertionError(f"{task.name}: the example {task.example!r}: {error}") from error
-    symbol = task.vocab.symbols[asks]
-    assert asks in ids, f"{task.name}: the example has no {symbol!r}, with which prompts end"
-    split = ids.index(asks) + 1
+    symbol = task.vocab.symbols[last]
+    assert last in ids, f"{task.name}: the example lacks {symbol!r}, which ends prompts"
+    split = ids.index(last) + 1
     prompt, target = ids[:split], ids[split:]
     _check_instance(task, prompt, target, task.measure(list(prompt)), "example")
     decoded = task.vocab.decode(prompt + target)
     assert decoded == task.example, (
-        f"{task.name}: the example {task.example!r} comes back from the vocab as {decoded!r}"
+        f"{task.name}: the example {task.example!r} is decoded as {decoded!r}"
     )
 
 
@@ -211,12 +208,7 @@ def _sample(task: Task, batch: int, length: int, seed: int) -> Batch:
     return made
 
 
-def _rows(task: Task, made: Batch) -> list[tuple[list[int], list[int]]]:
-    """The instances of a batch without their padding."""
-    return [(_bare(task, p), _bare(task, t)) for p, t in zip(made.prompt, made.target, strict=True)]
-
-
-def _bare(task: Task, row: Tensor) -> list[int]:
+def _unpadded(task: Task, row: Tensor) -> list[int]:
     return [token for token in row.tolist() if token != task.vocab.pad]
 
 

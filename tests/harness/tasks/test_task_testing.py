@@ -1,4 +1,4 @@
-"""check_task finds broken tasks and says what is wrong."""
+"""check_task finds the fault of a broken task."""
 
 import pytest
 import torch
@@ -9,192 +9,107 @@ from harness.tasks.reverse import Reverse
 from harness.tasks.testing import check_task
 
 
-class WrongTarget(Reverse):
+def resampled(change):
+    """Attributes of a task whose `sample` changes the batch of Reverse."""
+
     def sample(self, generator, batch, length):
-        made = super().sample(generator, batch, length)
-        return Batch(made.prompt, made.target.flip(1))
+        return change(Reverse.sample(self, generator, batch, length), length)
+
+    return {"sample": sample}
 
 
-class WrongLength(Reverse):
-    def measure(self, prompt):
-        return len(prompt)
+def seeded(seed):
+    """Attributes of a task whose `sample` takes its generator from `seed(generator, length)`."""
 
-
-class Unseeded(Reverse):
     def sample(self, generator, batch, length):
-        return super().sample(torch.Generator().manual_seed(torch.seed()), batch, length)
+        return Reverse.sample(self, seed(generator, length), batch, length)
+
+    return {"sample": sample}
 
 
-class Constant(Reverse):
-    def sample(self, generator, batch, length):
-        return super().sample(torch.Generator().manual_seed(0), batch, length)
+def flipped(made):
+    return Batch(made.prompt, made.target.flip(1))
 
 
-class OneForAll(Reverse):
-    def sample(self, generator, batch, length):
-        made = super().sample(generator, 1, length)
-        return Batch(made.prompt.repeat(batch, 1), made.target.repeat(batch, 1))
+def fixed(generator, length):
+    return torch.Generator().manual_seed(0)
 
 
-class DrawsElsewhereToo(Reverse):
-    def sample(self, generator, batch, length):
-        torch.rand(1)
-        return super().sample(generator, batch, length)
+def draws_elsewhere_too(generator, length):
+    torch.rand(1)
+    return generator
 
 
-class RightPadded(Reverse):
-    def sample(self, generator, batch, length):
-        made = super().sample(generator, batch, length)
-        pad = torch.full((batch, 1), self.vocab.pad)
-        return Batch(torch.cat([made.prompt, pad], 1), made.target)
-
-    def max_tokens(self, length):
-        return length + 2, length
+def one_for_all(self, generator, batch, length):
+    made = Reverse.sample(self, generator, 1, length)
+    return Batch(made.prompt.repeat(batch, 1), made.target.repeat(batch, 1))
 
 
-class WithEos(Reverse):
-    def sample(self, generator, batch, length):
-        made = super().sample(generator, batch, length)
-        return Batch(made.prompt, torch.full_like(made.target, self.vocab.eos))
+def right_padded(self, generator, batch, length):
+    made = Reverse.sample(self, generator, batch, length)
+    pad = torch.full((batch, 1), self.vocab.pad)
+    return Batch(torch.cat([made.prompt, pad], 1), made.target)
 
 
-class TooShort(Reverse):
-    def max_tokens(self, length):
-        return length + 1, length - 1
+def exits(self, prompt):
+    raise SystemExit(0)
 
 
-class Floats(Reverse):
-    def sample(self, generator, batch, length):
-        made = super().sample(generator, batch, length)
-        return Batch(made.prompt, made.target.float())
+REVERSE = {
+    r"disagree on '\d\d=' \(length 2\)": resampled(lambda made, n: flipped(made)),
+    r"disagree on .* \(length 14\)": resampled(lambda m, n: flipped(m) if 13 < n < 40 else m),
+    r"disagree on .* \(length 58\)": resampled(lambda m, n: flipped(m) if n >= 50 else m),
+    "must return a Batch": resampled(lambda made, n: (made.prompt, made.target)),
+    "float32": resampled(lambda made, n: Batch(made.prompt, made.target.float())),
+    "has the id 12": resampled(lambda m, n: Batch(m.prompt, torch.full_like(m.target, 12))),
+    "two samples": seeded(lambda generator, n: torch.Generator().manual_seed(torch.seed())),
+    "length 13: seeds 0 and 1": seeded(fixed),
+    "length 58: seeds 0 and 1": seeded(lambda g, n: g if n < 50 else fixed(g, n)),
+    "global generator": seeded(draws_elsewhere_too),
+    "instances of a batch are equal": {"sample": one_for_all},
+    "pad right of a prompt token": {
+        "sample": right_padded,
+        "max_tokens": lambda self, length: (length + 2, length),
+    },
+    "measure says 2": {"measure": lambda self, prompt: len(prompt)},
+    "max_tokens says 0": {"max_tokens": lambda self, length: (length + 1, length - 1)},
+    "expected TaskError": {"max_length": 20, "check_length": lambda self, length: None},
+    r"ZeroDivisionError: .*, at test_task_testing.py:\d+": {
+        "solve": lambda self, prompt: [len(prompt) // 0]
+    },
+    r"SystemExit: 0, at test_task_testing.py:\d+ in exits": {"solve": exits},
+    "example and solve disagree": {"example": "12=12"},
+    "unknown symbol at 'ab=ba'": {"example": "ab=ba"},
+    "decoded as '1 2 = 2 1'": {
+        "vocab": Vocab(Reverse.vocab.symbols, separator=" "),
+        "example": "1  2 = 2 1",
+    },
+    "version": {"version": True},
+    "Broken.paper is empty": {"paper": ""},
+    "chance 0.5 is wrong": {"chance": 0.5},
+    "chance 0.01 is wrong": {"chance": 0.01},
+    "no token of a target": {"counted": lambda self, target: target == self.vocab.pad},
+    "counted has shape": {"counted": lambda self, target: (target != self.vocab.pad)[:, :1]},
+}
 
 
-class SilentlyTooLong(Reverse):
-    max_length = 20
-
-    def check_length(self, length):
-        pass
-
-
-class OtherAlphabet(Reverse):
-    example = "ab=ba"
+@pytest.mark.parametrize("words", REVERSE)
+def test_a_broken_task_is_caught(words):
+    broken = type("Broken", (Reverse,), REVERSE[words])()
+    with pytest.raises(AssertionError, match=words):
+        check_task(broken)
 
 
-class SamplesPairs(Reverse):
-    def sample(self, generator, batch, length):
-        made = super().sample(generator, batch, length)
-        return made.prompt, made.target
+def test_padding_that_is_counted_is_caught():
+    class PaddingCounted(DynStrCpy):
+        def counted(self, target):
+            return torch.ones_like(target, dtype=torch.bool)
+
+    with pytest.raises(AssertionError, match="padding"):
+        check_task(PaddingCounted())
 
 
-class WrongWhenLong(Reverse):
-    def sample(self, generator, batch, length):
-        made = super().sample(generator, batch, length)
-        return made if length < 50 else Batch(made.prompt, made.target.flip(1))
-
-
-class WrongInBetween(Reverse):
-    def sample(self, generator, batch, length):
-        made = super().sample(generator, batch, length)
-        return Batch(made.prompt, made.target.flip(1)) if 13 < length < 40 else made
-
-
-class ConstantWhenLong(Reverse):
-    def sample(self, generator, batch, length):
-        generator = generator if length < 50 else torch.Generator().manual_seed(0)
-        return super().sample(generator, batch, length)
-
-
-class VersionTrue(Reverse):
-    version = True
-
-
-class Exits(Reverse):
-    def solve(self, prompt):
-        raise SystemExit(0)
-
-
-class SolvesNothing(Reverse):
-    def solve(self, prompt):
-        return [len(prompt) // 0]
-
-
-class WrongExample(Reverse):
-    example = "12=12"
-
-
-class SpacedExample(Reverse):
-    vocab = Vocab(Reverse.vocab.symbols, separator=" ")
-    example = "1  2 = 2 1"
-
-
-class NoPaper(Reverse):
-    paper = ""
-
-
-class Hopeful(Reverse):
-    chance = 0.5
-
-
-class Humble(Reverse):
-    chance = 0.01
-
-
-class NothingCounted(Reverse):
-    def counted(self, target):
-        return target == self.vocab.pad
-
-
-class PaddingCounted(DynStrCpy):
-    def counted(self, target):
-        return torch.ones_like(target, dtype=torch.bool)
-
-
-class OneCounted(Reverse):
-    def counted(self, target):
-        return super().counted(target)[:, :1]
-
-
-@pytest.mark.parametrize(
-    ("broken", "message"),
-    [
-        (WrongTarget, r"sample and solve disagree on '\d\d=' \(length 2\)"),
-        (WrongLength, "measure says 2 for a sample of length 1"),
-        (Unseeded, "two samples under seed 0 differ"),
-        (Constant, "seeds 0 and 1 give the same batch"),
-        (OneForAll, "all instances of a batch are one"),
-        (DrawsElsewhereToo, "sample draws from torch's generator too"),
-        (RightPadded, "pad right of a prompt token"),
-        (WithEos, "EOS is added by the track"),
-        (TooShort, "target is 1 tokens wide, max_tokens says 0"),
-        (Floats, "target is torch.float32, not int64"),
-        (SilentlyTooLong, "which `lengths` leaves out"),
-        (WrongExample, "example and solve disagree on '12='"),
-        (OtherAlphabet, "the example 'ab=ba': unknown symbol at 'ab=ba'"),
-        (SamplesPairs, r"sample must return a Batch\(prompt=..., target=...\), returned a tuple"),
-        (SolvesNothing, r"ZeroDivisionError: .*, at test_task_testing.py:\d+ in solve"),
-        (WrongWhenLong, r"sample and solve disagree on .* \(length 58\)"),
-        (ConstantWhenLong, "length 58: seeds 0 and 1 give the same batch"),
-        (WrongInBetween, r"sample and solve disagree on .* \(length 14\)"),
-        (VersionTrue, "version must be a whole number from 1 on, was True"),
-        (Exits, r"SystemExit: 0, at test_task_testing.py:\d+ in solve"),
-        (SpacedExample, "comes back from the vocab as '1 2 = 2 1'"),
-        (NoPaper, "NoPaper.paper is empty"),
-        (
-            Hopeful,
-            r"chance 0.5 is wrong: .* 0.1\d of the tokens at the hardest place .* and 0.1\d at all",
-        ),
-        (Humble, "chance 0.01 is wrong: at length 13"),
-        (NothingCounted, "no token of a target is counted"),
-        (PaddingCounted, "length 2: counted holds padding"),
-        (OneCounted, r"counted has shape \(64, 1\), targets \(64, 2\)"),
-    ],
-)
-def test_broken_task_is_caught(broken, message):
-    with pytest.raises(AssertionError, match=message):
-        check_task(broken())
-
-
-def test_lengths_that_the_task_lacks_are_passed_over():
+def test_lengths_without_instances_are_skipped():
     class Short(Reverse):
         max_length = 3
 

@@ -37,50 +37,6 @@ def sampled(name, seed, length, batch=8):
     return texts(task, task.sample(torch.Generator().manual_seed(seed), batch, length))
 
 
-@pytest.mark.parametrize(
-    ("name", "prompt", "expected"),
-    [
-        ("turing_addition", "$1+2|", "b+c(0,3)|3."),
-        ("turing_addition", "$9+9|", "j+j(1,8)|^+^(0,18)|18."),  # a final carry: a step
-        ("turing_addition", "$6+97|", "g+9h(1,3)|^+j(1,03)|^+^(0,103)|103."),
-        ("turing_addition", "$06+0|", "0g+a(0,6)|a+^(0,06)|06."),
-        (
-            "turing_addition",
-            "$4324+139|",
-            "432e+13j(1,3)|43c+1d(0,63)|4d+b(0,463)|e+^(0,4463)|4463.",
-        ),
-        ("turing_addition(format=plain)", "$576+361|", "937."),
-        ("turing_addition(format=plain)", "$06+0|", "06."),
-        ("turing_addition(format=reversed)", "$675+163|", "739."),  # Appendix B
-        ("turing_addition(format=spaces)", "$5 76+36 1|", "937."),
-        ("turing_addition(format=reversed+spaces)", "$6 75+16 3|", "739."),
-        (
-            "turing_addition(format=hints)",
-            "$<1>5<2>7<3>6+<1>3<2>6<3>1|",
-            "<1>9<2>3<3>7.",
-        ),
-        ("turing_addition(format=hints)", "$<7>9<8>9+<8>1|", "<6>1<7>0<8>0."),
-        (
-            "turing_addition(format=reversed+hints)",
-            "$<1>6<2>7<3>5+<1>1<2>6<3>3|",
-            "<1>7<2>3<3>9.",
-        ),
-        (
-            "turing_multiplication_3",
-            "$4324*135|",
-            "432e*135(0540~054,0)|43c*135(0270~032,40)|4d*135(0405~043,740)"
-            "|e*135(0540~058,3740)|^*135(0000~005,83740)|^*135(0000~000,583740)|583740.",
-        ),
-        ("turing_multiplication_1", "$99*9|", "9j*9(81~8,1)|j*9(81~8,91)|^*9(00~0,891)|891."),
-        ("turing_multiplication_1", "$10*0|", "1a*0(00~0,0)|b*0(00~0,00)|00."),
-        ("turing_multiplication_1(format=plain)", "$10*0|", "00."),
-        ("turing_multiplication_3(format=reversed)", "$4234*531|", "047385."),
-    ],
-)
-def test_by_hand(name, prompt, expected):
-    assert answer(name, prompt) == expected
-
-
 @settings(max_examples=25, deadline=None)
 @given(seed=SEEDS, length=st.integers(2, 20))
 def test_every_step_of_an_addition_adds(seed, length):
@@ -185,15 +141,6 @@ def test_further_test_sets_have_these_lengths():
 def test_an_unknown_format():
     with pytest.raises(ValueError, match="did you mean reversed"):
         tasks.make("turing_addition(format=reverse)")
-
-
-def test_the_papers_gradient_descent():
-    """Appendix E; its last step is computed from numbers that no prompt holds."""
-    data = ["d a179 a166 , a76", "d a80 a145 , a102", "d a77 a139 , a103"]
-    lines = answer("turing_sgd", f"$ {' '.join(data)} |").split(" | ")
-    assert lines[0] == f"{' '.join(data)} yp a100 g a101 a99 cur a99 a101"
-    assert lines[1] == f"{' '.join(data[:2])} yp a101 g a100 a99 cur a99 a102"
-    assert lines[2] == f"{data[0]} yp a100 g a119 a116 cur a80 a86 |"  # the paper: 120 117, 79 85
 
 
 @settings(max_examples=20, deadline=None)

@@ -179,7 +179,7 @@ def test_a_relation_characterises_its_task_without_the_scale(name):
 def test_a_relation_with_the_scale_characterises_its_task(name):
     task = make(name)
     assert violation(representation(task), partial(relation, task)) is None
-    with pytest.raises(TaskError, match="move with the scale"):
+    with pytest.raises(TaskError, match="scale"):
         relation(task, 3, hint=False)
 
 

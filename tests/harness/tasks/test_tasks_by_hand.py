@@ -1,0 +1,104 @@
+"""Answers by hand: the text of a prompt and its answer, as in the papers or worked out."""
+
+import pytest
+import torch
+
+from harness import tasks
+from harness.tasks.strings import Strings
+
+L, R = "I_TURN_LEFT", "I_TURN_RIGHT"
+BY_HAND = {
+    "copy": ["8349216=8349216", "7=7", "00100=00100"],
+    "reverse": ["8349216=6129438", "001=100"],
+    "odds_first": ["012345=135024", "01234=13024", "5=5", "56=65"],
+    "dyn_str_cpy": ["5839472,3=39472", "5839472,5=5839472", "5839472,2=2", "5588,8=88"],
+    "stack_manipulation": [
+        *("0110422=11020000", "1=12", "0110=01102", "12=200", "0334=10002"),
+        *("1222=20000", "12243=012000"),  # POP on an empty stack
+    ],
+    "addition": [
+        *("829+03=8008,2305,9009->859.", "03+829=0808,3205,0909->859.", "1+2=1203->3."),
+        "9+9=9918->81.",  # a final carry: a digit, no step
+        "999+1=9110,9010,9010->0001.",  # a carry through the shorter operand's padding
+        "00+0=0000,0000->00.",
+    ],
+    "multiplication": [
+        *("3x7=3x[7*(7->1)]", "05x20=05x[2*(2->1)(0->0)+0*(0->1)]", "123x4=123x[4*(4->1)]"),
+        "675x1259=675x[1*(1->1)(2->0)(5->0)(9->0)+2*(2->1)(5->0)(9->0)+5*(5->1)(9->0)+9*(9->1)]",
+    ],
+    "even_pairs": ["001110=0", "1=0"],
+    "modular_arithmetic_simple": ["1-1-1=4", "0*1+4*3-2=0", "2*3*4=4", "3-2*4=0", "4=4"],
+    "parity_check": ["01111=0"],
+    "cycle_navigation": ["2220=2"],
+    "modular_arithmetic": [
+        *("-3=2", "(-4)=1", "(2--1)=3", "((-1)*((3)-4))=1", "(((1+2)*(3+4))-(2*(3-1)))=2"),
+    ],
+    "solve_equation": [
+        *("0?0", "00?0", "x=3?3", "-x=3?2", "(1-(-x))=3?2", "((2-(3-x))-4)=2?2", "(4--x)=0?1"),
+    ],
+    "binary_addition": [
+        *("0=02", "00=020", "01=012", "121=0120", "100120001=1000120000", "1112100=00012000"),
+    ],
+    "binary_multiplication": ["0=2", "01=02", "121=120", "1112111=1000112"],
+    "bucket_sort": ["3100=0013"],
+    "compute_sqrt": ["111=10", "0001=01", "1111=11", "10000=100"],
+    "duplicate_string": ["10=1010"],
+    "missing_duplicate": ["1=1", "02=0", "1011213=0"],
+    "scan_cot": [
+        "jump = jump -> jump : I_JUMP .",
+        f"turn left = turn left -> turn left : {L} .",
+        f"turn opposite right = turn opposite right -> turn opposite right : {R} {R} .",
+        f"turn around left = turn around left -> turn around left : {L} {L} {L} {L} .",
+        "walk and run = walk and run -> walk : I_WALK run : I_RUN .",
+        "walk after run = walk after run -> run : I_RUN walk : I_WALK .",
+        "look right twice after jump thrice = look right + look right after jump + jump + jump -> "
+        "jump : I_JUMP jump : I_JUMP jump : I_JUMP "
+        f"look right : {R} I_LOOK look right : {R} I_LOOK .",
+    ],
+    "turing_addition": [
+        "$1+2|b+c(0,3)|3.",
+        "$9+9|j+j(1,8)|^+^(0,18)|18.",  # a final carry: a step
+        "$6+97|g+9h(1,3)|^+j(1,03)|^+^(0,103)|103.",
+        "$06+0|0g+a(0,6)|a+^(0,06)|06.",
+        "$4324+139|432e+13j(1,3)|43c+1d(0,63)|4d+b(0,463)|e+^(0,4463)|4463.",
+    ],
+    "turing_addition(format=plain)": ["$576+361|937.", "$06+0|06."],  # Appendix B, as below
+    "turing_addition(format=reversed)": ["$675+163|739."],
+    "turing_addition(format=spaces)": ["$5 76+36 1|937."],
+    "turing_addition(format=reversed+spaces)": ["$6 75+16 3|739."],
+    "turing_addition(format=hints)": [
+        *("$<1>5<2>7<3>6+<1>3<2>6<3>1|<1>9<2>3<3>7.", "$<7>9<8>9+<8>1|<6>1<7>0<8>0."),
+    ],
+    "turing_addition(format=reversed+hints)": ["$<1>6<2>7<3>5+<1>1<2>6<3>3|<1>7<2>3<3>9."],
+    "turing_multiplication_3": [
+        "$4324*135|432e*135(0540~054,0)|43c*135(0270~032,40)|4d*135(0405~043,740)"
+        "|e*135(0540~058,3740)|^*135(0000~005,83740)|^*135(0000~000,583740)|583740.",
+    ],
+    "turing_multiplication_1": [
+        *(
+            "$99*9|9j*9(81~8,1)|j*9(81~8,91)|^*9(00~0,891)|891.",
+            "$10*0|1a*0(00~0,0)|b*0(00~0,00)|00.",
+        ),
+    ],
+    "turing_multiplication_1(format=plain)": ["$10*0|00."],
+    "turing_multiplication_3(format=reversed)": ["$4234*531|047385."],
+    "turing_sgd": [  # Appendix E; the paper, from numbers before rounding: g a120 a117 cur a79 a85
+        "$ d a179 a166 , a76 d a80 a145 , a102 d a77 a139 , a103 | "
+        "d a179 a166 , a76 d a80 a145 , a102 d a77 a139 , a103 yp a100 g a101 a99 cur a99 a101 | "
+        "d a179 a166 , a76 d a80 a145 , a102 yp a101 g a100 a99 cur a99 a102 | "
+        "d a179 a166 , a76 yp a100 g a119 a116 cur a80 a86 |",
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "text"), [(name, text) for name, texts in BY_HAND.items() for text in texts]
+)
+def test_by_hand(name, text):
+    task = tasks.make(name)
+    made = task.sample(torch.Generator().manual_seed(0), 1, task.lengths(1, 9)[0])
+    ids = task.vocab.encode(text).tolist()
+    end = ids.index(int(made.prompt[0, -1])) + 1  # after the symbol that ends prompts
+    assert task.vocab.decode(task.solve(ids[:end])) == task.vocab.decode(ids[end:])
+    if isinstance(task, Strings):
+        assert task.answer(torch.tensor([ids[: end - 1]])).tolist() == [ids[end:]]
