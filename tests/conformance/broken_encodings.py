@@ -1,0 +1,738 @@
+"""Encodings with one fault each, the check that must catch it, and words of its message."""
+
+from dataclasses import replace
+from time import time_ns
+from typing import NamedTuple
+
+import torch
+from torch import nn
+
+from pezoo.base import Columns, Encoding, Pairs, ParamGroup
+
+BROKEN = []
+RELATIVE = {"relative": True, "reads_distance": True}
+
+
+class Case(NamedTuple):
+    check: str
+    words: str
+    cls: type[Encoding]
+
+
+def broken(check, words, base=Encoding, **body):
+    """Add a subclass of `base` with this body, or `base` itself without one."""
+    cls = type("Own", (base,), body) if body else base
+    BROKEN.append(Case(f"check_{check}", words, cls))
+
+
+def built(do=lambda self, shape: None, **weights):
+    """An __init__ that makes parameters, each by a function of the shape, and then does `do`."""
+
+    def __init__(self, shape):
+        Encoding.__init__(self, shape)
+        for name, weight in weights.items():
+            setattr(self, name, nn.Parameter(weight(shape)))
+        do(self, shape)
+
+    return {"__init__": __init__}
+
+
+def falling(far=lambda self, distance: distance, factor=lambda self, ctx: 1):
+    """A bias that falls with the distance."""
+
+    def bias(self, q, k, ctx):
+        distance = far(self, ctx.distance()[:, None].abs()).to(q.dtype)
+        return -0.1 * factor(self, ctx) * distance
+
+    return {**RELATIVE, "bias": bias}
+
+
+class Raw(Encoding):
+    """A number for each layer and head."""
+
+    def __init__(self, shape):
+        super().__init__(shape)
+        self.raw = nn.Parameter(torch.ones(shape.n_layers, shape.n_heads))
+
+    def factor(self, ctx):
+        return self.raw[ctx.layer]
+
+    def bias(self, q, k, ctx):
+        return self.factor(ctx)[:, None, None].to(q.dtype) * ctx.distance()[:, None]
+
+
+# How it is built.
+
+broken("constructible", "version must be", version="2")
+broken("constructible", "max_len must be", max_len=20.5)
+broken("constructible", "modes must be a tuple", modes="fast")
+broken(
+    "constructible", "seeds torch's generator", **built(lambda self, shape: torch.manual_seed(7))
+)
+broken(
+    "constructible",
+    "torch's default dtype",
+    **built(lambda self, shape: torch.set_default_dtype(torch.float64)),
+)
+
+
+class HidesOptions(Encoding):
+    def __init__(self, shape, **options):
+        super().__init__(shape)
+
+
+class Unannotated(Encoding):
+    def __init__(self, shape, *, width=3):
+        super().__init__(shape)
+
+
+class Positional(Encoding):
+    def __init__(self, shape, width: int = 3):
+        super().__init__(shape)
+
+
+broken("constructible", r"\*\*options hides", HidesOptions)
+broken("constructible", "width needs an annotation", Unannotated)
+broken("constructible", "width must be keyword-only", Positional)
+
+# Types and shapes of what hooks return.
+
+broken("shapes", "draw: .* dict", draw=lambda self, ctx, **plan: [{}])
+broken("shapes", r"super\(\)\.prepare\(ctx\)", prepare=lambda self, ctx: ctx)
+broken("shapes", "transform: .* tuple", transform=lambda self, q, k, ctx: q)
+broken("shapes", "transform: q", transform=lambda self, q, k, ctx: (q[..., :4], k[..., :4]))
+broken("shapes", "bfloat16", bias=lambda self, q, k, ctx: -ctx.distance()[:, None].bfloat16())
+broken(
+    "shapes",
+    r"\(B, H, T, S\) = \(2, 3, 9, 9\), got \(1, 9, 9, 1\)",
+    bias=lambda self, q, k, ctx: ctx.distance()[..., None].to(q.dtype),
+)
+broken(
+    "shapes",
+    "embed: NaN. Padding",
+    embed=lambda self, x, ctx: x + (ctx.query_pos - 0.5).log()[..., None].to(x.dtype),
+)
+
+
+class LeadsAstray(Encoding):
+    def bias(self, q, k, ctx):
+        return ctx.querypos
+
+
+class Exits(Encoding):
+    def embed(self, x, ctx):
+        raise SystemExit(0)
+
+
+broken("shapes", r"'querypos', at broken_encodings.py:\d+ in bias", LeadsAstray)
+broken("shapes", "SystemExit: 0, at broken_encodings.py", Exits)
+
+# What they do to their inputs, and what they keep.
+
+broken("inputs", "embed changes x", embed=lambda self, x, ctx: x.add_(ctx.query_pos[..., None]))
+broken("inputs", "transform changes q", transform=lambda self, q, k, ctx: (q.mul_(2), k))
+broken(
+    "inputs",
+    "ctx.scale in place",
+    needs_scale=True,
+    embed=lambda self, x, ctx: x / ctx.scale.add_(1)[0],
+)
+broken("inputs", "torch's own generator", embed=lambda self, x, ctx: (torch.manual_seed(7), x)[1])
+broken(
+    "inputs",
+    "prepare changes seen",
+    **built(lambda self, shape: self.register_buffer("seen", torch.zeros(1))),
+    prepare=lambda self, ctx: (self.seen.add_(1), Encoding.prepare(self, ctx))[1],
+)
+
+
+class AddsToData(Encoding):
+    def embed(self, x, ctx):
+        x.data += ctx.query_pos[..., None]
+        return x
+
+
+class KeepsThePass(Encoding):
+    def prepare(self, ctx):
+        ctx = super().prepare(ctx)
+        self.back = lambda: ctx.distance()
+        return ctx
+
+    def bias(self, q, k, ctx):
+        return -self.back().to(q.dtype)[:, None]
+
+
+class RemembersTheLast(Encoding):
+    """The longest sequence so far divides the distance."""
+
+    longest = 1
+
+    def bias(self, q, k, ctx):
+        self.longest = max(self.longest, ctx.pos.shape[1])
+        return -ctx.distance()[:, None].to(q.dtype) / self.longest
+
+
+class RemembersChunks(Encoding):
+    """The sum of the tokens so far, in self and not in ctx.memo."""
+
+    def embed(self, x, ctx):
+        first = ctx.new == ctx.pos.shape[1]
+        sums = x.cumsum(1) + (0 if first else self.total)
+        self.total = sums[:1, -1:] if len(x) == 1 else sums[:, -1:]
+        return sums * (ctx.query_pos >= 0)[..., None]
+
+
+broken("inputs", "embed changes x in place", AddsToData)
+broken("stateless", "bias changes when", KeepsThePass)
+broken("stateless", "a pass changes the passes after it", RemembersTheLast)
+broken("stateless", "decoding changes when", RemembersChunks)
+
+
+class StaysWithTheRow(Encoding):
+    """Adds up the tokens, of all documents, in a tensor of the memo that nobody can reorder."""
+
+    keep = staticmethod(lambda sums: sums)
+
+    def embed(self, x, ctx):
+        before = torch.as_tensor(ctx.memo.get("sum", 0.0))
+        sums = before + x[..., :1].cumsum(1)
+        ctx.memo["sum"] = self.keep(sums[:, -1:])
+        return x + sums
+
+
+class Uncropped(torch.Tensor):
+    def reorder(self, rows):
+        return self[rows]
+
+
+broken("cache", "memo.reorder", StaysWithTheRow)
+broken(
+    "cache",
+    r"memo.crop\(-2\)",
+    StaysWithTheRow,
+    keep=staticmethod(lambda sums: sums.as_subclass(Uncropped)),
+)
+broken("documents", "packed documents see each other", StaysWithTheRow)
+
+# Determinism and what is saved.
+
+
+class GlobalDraw(Encoding):
+    stochastic = True
+
+    def bias(self, q, k, ctx):
+        return torch.rand(q.shape[1], 1, k.shape[2]).to(q.dtype)
+
+
+broken("deterministic", "in draw alone", GlobalDraw)
+broken("state_dict", "two passes", GlobalDraw)
+broken(
+    "deterministic",
+    "torch's generator",
+    **built(w=lambda shape: torch.rand(1, generator=torch.Generator().manual_seed(time_ns()))),
+    embed=lambda self, x, ctx: x * self.w.to(x.dtype),
+)
+broken(
+    "deterministic",
+    "may look at no key",
+    bias=lambda self, q, k, ctx: torch.where(ctx.distance()[:, None] == 0, -torch.inf, 0.0),
+)
+broken(
+    "state_dict",
+    "secret holds a tensor",
+    **built(lambda self, shape: setattr(self, "secret", torch.randn(shape.d_model))),
+    embed=lambda self, x, ctx: x + self.secret.to(x.dtype),
+)
+broken(
+    "state_dict",
+    "loaded state_dict",
+    **built(lambda self, shape: setattr(self, "secret", torch.randn(()).item())),
+    embed=lambda self, x, ctx: x + self.secret,
+)
+broken(
+    "state_dict",
+    "buffer slopes",
+    **built(lambda self, shape: self.register_buffer("slopes", torch.ones(3), persistent=False)),
+)
+
+# Parameters and gradients.
+
+broken(
+    "gradients",
+    "forgotten gets no gradient",
+    **built(forgotten=lambda shape: torch.ones(3), used=lambda shape: torch.ones(shape.d_model)),
+    embed=lambda self, x, ctx: x * self.used.to(x.dtype),
+)
+
+
+class ForgetsToReturn(Raw):
+    def bias(self, q, k, ctx):
+        super().bias(q, k, ctx)
+
+
+broken("gradients", "no hook returns", ForgetsToReturn)
+broken(
+    "start",
+    "one, two is zero",
+    **built(
+        one=lambda shape: torch.zeros(shape.n_layers), two=lambda shape: torch.zeros(shape.n_layers)
+    ),
+    **falling(factor=lambda self, ctx: 1 + self.one[ctx.layer] * self.two[ctx.layer]),
+)
+broken(
+    "start",
+    r"\['raw'\] is not",
+    **built(raw=lambda shape: torch.zeros(shape.n_heads)),
+    **falling(factor=lambda self, ctx: self.raw.abs().sqrt()[:, None, None]),
+)
+broken("layers", r"layer \[1, 2, 3, 4\]", Raw, factor=lambda self, ctx: self.raw[0])
+broken("layers", r"head \[1, 2\]", Raw, factor=lambda self, ctx: self.raw[ctx.layer, :1])
+broken("own_layer", r"of layer \[1, 2, 3, 4\]", Raw, factor=lambda self, ctx: self.raw.sum(0))
+broken(
+    "training",
+    "none of its parameters",
+    Raw,
+    param_groups=lambda self: [ParamGroup([nn.Parameter(torch.ones(1))], lr=0.1)],
+)
+broken(
+    "training",
+    "twice",
+    Raw,
+    param_groups=lambda self: [ParamGroup([self.raw]), ParamGroup([self.raw])],
+)
+broken("training", "ParamGroup", Raw, param_groups=lambda self: [{"params": [self.raw]}])
+broken("training", "finite scalar", Raw, penalty=lambda self: self.raw.square())
+broken("training", "no gradient reaches", Raw, penalty=lambda self: self.raw.detach().sum())
+broken(
+    "derivatives",
+    "embed: the gradient in x",
+    embed=lambda self, x, ctx: x.detach() + ctx.query_pos[..., None].sin(),
+)
+broken(
+    "derivatives",
+    "transform: the gradient in k",
+    transform=lambda self, q, k, ctx: (q, k.detach() * ctx.query_pos[:, None, :, None].cos()),
+)
+broken(
+    "derivatives",
+    "bias: the gradient in q",
+    bias=lambda self, q, k, ctx: q.detach().sum(-1, keepdim=True) * ctx.distance()[:, None].cos(),
+)
+
+# Other forms of the bias.
+
+
+class InFactors(Encoding):
+    """q times a sinusoid of the distance."""
+
+    def __init__(self, shape):
+        super().__init__(shape)
+        self.w = nn.Parameter(torch.ones(shape.n_heads, shape.d_head))
+
+    def rows(self, q, ctx):
+        return ctx.distance()[..., None, None].to(q.dtype).sin() * self.w.to(q.dtype)
+
+    def bias(self, q, k, ctx):
+        return torch.einsum("bhtk,btshk->bhts", q, self.rows(q, ctx))
+
+    def bias_pairs(self, q, k, ctx):
+        return Pairs(q, self.rows(q, ctx)) if len(ctx.pos) == 1 else None
+
+
+def in_pairs(words, pairs):
+    broken("bias_forms", words, InFactors, bias_pairs=pairs)
+
+
+in_pairs("Pairs differs", lambda self, q, k, ctx: Pairs(q, 2 * self.rows(q, ctx)))
+in_pairs("where samples differ", lambda self, q, k, ctx: Pairs(q, self.rows(q, ctx)))
+in_pairs("gradient of w", lambda self, q, k, ctx: Pairs(q, self.rows(q, ctx).detach()))
+in_pairs("dtype of q", lambda self, q, k, ctx: Pairs(q, self.rows(q.float(), ctx)))
+broken(
+    "bias_forms",
+    "Columns, got Pairs",
+    InFactors,
+    bias_columns=lambda self, q, k, ctx: self.bias_pairs(q, k, ctx),
+)
+
+
+class PairsOfAllKeys(InFactors):
+    def bias_pairs(self, q, k, ctx):
+        rows = torch.arange(k.shape[2])[:, None] - torch.arange(k.shape[2])
+        return Pairs(q, rows[None, ..., None, None].to(q.dtype).sin() * self.w.to(q.dtype))
+
+
+class Steep(Encoding):
+    """A bias that grows with the key's position."""
+
+    factor = 1.0
+
+    def bias(self, q, k, ctx):
+        return ctx.pos[:, None, None].to(q.dtype)
+
+    def bias_columns(self, q, k, ctx):
+        slope = torch.full_like(q[..., :1], self.factor * self.shape.d_head**0.5)
+        pos = ctx.pos[:, None, :, None].to(k.dtype).expand(*k.shape[:3], 1)
+        return Columns(torch.cat([q, slope], -1), torch.cat([k, pos], -1))
+
+
+class IgnoresTheTable(Steep):
+    relative = reads_distance = True
+
+    def bias(self, q, k, ctx):
+        return -ctx.distance()[:, None].to(q.dtype)
+
+    def bias_columns(self, q, k, ctx):
+        pos = ctx.query_pos[:, None, :, None].to(q.dtype).expand(*q.shape[:3], 1)
+        q, k = super().bias_columns(q, k, ctx)
+        ones = torch.ones_like(k[..., :1])
+        return Columns(
+            torch.cat([q, -(self.shape.d_head**0.5) * pos], -1), torch.cat([k, ones], -1)
+        )
+
+
+broken("bias_forms", r"\(1, T, S, H, P\)", PairsOfAllKeys)
+broken("bias_forms", "Columns differs", Steep, factor=2.0)
+broken("bias_forms", "Columns differs", IgnoresTheTable)
+broken(
+    "bias_forms",
+    r"\(B, H, T, W\) and \(B, H, S, W\)",
+    Steep,
+    bias_columns=lambda self, q, k, ctx: Columns(Steep.bias_columns(self, q, k, ctx).q, k),
+)
+
+
+class AnglesOfKeyHeads(Encoding):
+    def transform(self, q, k, ctx):
+        heads = torch.arange(self.shape.n_heads)[:, None, None]
+        angle = ctx.query_pos[:, None, :, None] / 2.0 ** (1 + heads)
+        return q * angle.cos().to(q.dtype), k * angle.cos().to(q.dtype)[:, : k.shape[1]]
+
+
+broken("grouped_heads", "share 1 of keys", AnglesOfKeyHeads)
+
+# Order, length and shift.
+
+broken("order", "order_blind = True")
+broken(
+    "prefix_stability",
+    "later tokens change",
+    bias=lambda self, q, k, ctx: (ctx.ids[:, -1:] * ctx.pos)[:, None, None].to(q.dtype) / 10,
+)
+broken(
+    "prefix_stability",
+    "a longer sequence",
+    bias=lambda self, q, k, ctx: (ctx.pos / ctx.pos.shape[1])[:, None, None].to(q.dtype),
+)
+broken(
+    "prefix_stability",
+    "260 tokens",
+    **falling(factor=lambda self, ctx: 1 + (ctx.pos.shape[1] > 64)),
+)
+
+
+class SteeperBeforeTheFar(Encoding):
+    bias = falling(factor=lambda self, ctx: 1 + (ctx.pos.amax() > 1000))["bias"]
+
+
+broken("prefix_stability", "70,000", SteeperBeforeTheFar)
+broken("batch", "far positions in another row", SteeperBeforeTheFar)
+broken(
+    "shift_invariance",
+    "a shift by 1 ",
+    relative=True,
+    bias=lambda self, q, k, ctx: (
+        (ctx.query_pos[:, :, None] * ctx.pos[:, None, :])[:, None].to(q.dtype) / 100
+    ),
+)
+
+
+class AnglesInSixteenBits(Encoding):
+    relative = True
+
+    def transform(self, q, k, ctx):
+        turn = torch.exp(1j * ctx.query_pos.to(torch.int16)[:, None, :, None].double())
+        turned = (torch.view_as_complex(x.double().unflatten(-1, (-1, 2))) * turn for x in (q, k))
+        return tuple(torch.view_as_real(x).flatten(-2) for x in turned)
+
+
+broken("shift_invariance", "32763", AnglesInSixteenBits)
+broken("far_values", r"q: position 65536 \+ p", AnglesInSixteenBits)
+broken("far_values", r"256 \+ d", **falling(lambda self, distance: distance.to(torch.int8)))
+broken("far_values", r"65536 \+ d", **falling(lambda self, distance: distance.to(torch.int16)))
+broken("far_values", r"100 \+ d", **falling(lambda self, distance: distance % 100))
+
+
+class ClampedTable(Encoding):
+    lengths = 1
+
+    def __init__(self, shape):
+        super().__init__(shape)
+        self.table = nn.Parameter(torch.randn(self.lengths * shape.train_len, shape.d_model))
+
+    def embed(self, x, ctx):
+        row = ctx.query_pos.clamp(min=0, max=len(self.table) - 1)
+        return x + nn.functional.embedding(row, self.table).to(x.dtype)
+
+
+broken("far_values", "from 15 on are alike, .* set max_len", ClampedTable)
+broken("far_values", "from 65536 on are alike", ClampedTable, lengths=40)
+
+
+class Wanders(Encoding):
+    """Only beyond the training length is it wrong."""
+
+    def bias(self, q, k, ctx):
+        far = (torch.arange(k.shape[2]) - ctx.pos[0, -1] + ctx.new).clamp(min=20)
+        return far.to(q.dtype).expand(ctx.new, -1)[None, None]
+
+
+class Overflows(Encoding):
+    """xPos: keys grow as queries shrink."""
+
+    relative = True
+
+    def transform(self, q, k, ctx):
+        power = torch.tensor(0.3, dtype=q.dtype).log() / 512
+        grow = ctx.query_pos[:, None, :, None].to(q.dtype)
+        return q * (grow * power).exp(), k * (-grow * power).exp()
+
+
+broken("long", "beyond the training length", Wanders)
+broken(
+    "long",
+    "not finite at four times",
+    embed=lambda self, x, ctx: x * torch.exp(20.0 * ctx.query_pos)[..., None].to(x.dtype),
+)
+broken("far", "position 50,000 in torch.float32", Overflows)
+broken(
+    "far",
+    "position 50,000 in torch.float16",
+    embed=lambda self, x, ctx: x * (1 + 2 * ctx.query_pos[..., None]).to(x.dtype),
+)
+broken(
+    "bfloat16",
+    "in bfloat16 at position",
+    embed=lambda self, x, ctx: x + torch.sin(ctx.query_pos.to(x.dtype))[..., None],
+)
+
+# Batches, padding and decoding.
+
+broken("batch", "samples of a batch", embed=lambda self, x, ctx: x + x.roll(1, 0))
+broken(
+    "batch",
+    "scale of another",
+    needs_scale=True,
+    embed=lambda self, x, ctx: x + ctx.query_pos[..., None].to(x.dtype) / ctx.scale[0],
+)
+
+
+class OwnColumns(Encoding):
+    """A distance between columns, counted from the end of both: right in every cache."""
+
+    relative = True
+
+    def bias(self, q, k, ctx):
+        column = torch.arange(ctx.pos.shape[1], device=ctx.pos.device)
+        return -(column[-ctx.new :, None] - column).abs().to(q.dtype)[None, None]
+
+
+class CountsPadding(Encoding):
+    def embed(self, x, ctx):
+        column = torch.arange(ctx.pos.shape[1])[None, -ctx.new :]
+        return x + column[..., None].to(x.dtype)
+
+
+broken("positions", "take positions from ctx.pos", OwnColumns)
+broken("left_padding", "padding on the left", CountsPadding)
+broken(
+    "streaming",
+    "in chunks of",
+    embed=lambda self, x, ctx: x + torch.arange(x.shape[1], dtype=x.dtype)[None, :, None],
+)
+
+# What is drawn.
+
+
+class Draws(Encoding):
+    """Adds to the embedding what a subclass draws in training."""
+
+    stochastic = True
+
+    def draw(self, ctx, *, generator=None, length=None, progress=None):
+        drawn = super().draw(ctx)
+        return {"draws.noise": self.noise(ctx, generator)} if self.training else drawn
+
+    def noise(self, ctx, generator):
+        return torch.randn(ctx.batch, ctx.new, 1, generator=generator)
+
+    def embed(self, x, ctx):
+        return x + ctx.drawn["draws.noise"].to(x.dtype) if self.training else x
+
+
+class DrawsForThePart(Draws):
+    """A number for each row, which is no size that a row can be told from."""
+
+    def noise(self, ctx, generator):
+        return torch.randn(ctx.batch, generator=generator)
+
+    def embed(self, x, ctx):
+        noise = ctx.drawn["draws.noise"][: len(x), None, None] if self.training else 0
+        return x + noise
+
+
+class DrawsTwice(Draws):
+    def embed(self, x, ctx):
+        return super().embed(x, ctx) + 0.1 * torch.randn(1)
+
+
+class DrawsInEvaluation(Draws):
+    stochastic = False
+
+    def draw(self, ctx, *, generator=None, length=None, progress=None):
+        return {"draws.noise": self.noise(ctx, generator)}
+
+    def embed(self, x, ctx):
+        return x + ctx.drawn["draws.noise"].to(x.dtype)
+
+
+broken("parts", "a batch in parts", DrawsForThePart)
+broken(
+    "right_padding",
+    "padding on the right",
+    Draws,
+    embed=lambda self, x, ctx: Draws.embed(self, x, ctx) / ctx.pos.shape[1],
+)
+broken(
+    "drawn",
+    r"B, T = 3, 10",
+    Draws,
+    noise=lambda self, ctx, generator: torch.randn(ctx.new, ctx.batch, generator=generator),
+)
+broken(
+    "drawn",
+    "generator it is given",
+    Draws,
+    noise=lambda self, ctx, generator: torch.randn(ctx.batch, ctx.new, 1),
+)
+broken("drawn", "belongs in draw", DrawsTwice)
+broken(
+    "drawn",
+    r"super\(\)\.prepare",
+    Draws,
+    prepare=lambda self, ctx: replace(ctx, drawn=ctx.drawn or {"draws.noise": torch.zeros(1)}),
+)
+broken("pure", "draws random numbers", DrawsTwice)
+broken(
+    "pure",
+    "asks for values",
+    bias=lambda self, q, k, ctx: -ctx.distance()[:, None].float() / float(ctx.pos.max()),
+)
+
+
+class ChoosesByAMask(Encoding):
+    def bias(self, q, k, ctx):
+        far = -ctx.distance()[:, None].float()
+        far[far > 0] = 1.0
+        return far - (far[far > 0].sum() if len(far[far > 0]) else 0)
+
+
+broken("pure", "index asks for values", ChoosesByAMask)
+broken("stochastic", "stochastic = True", DrawsInEvaluation)
+broken(
+    "stochastic",
+    "else in training",
+    **falling(lambda self, distance: distance * (2 if self.training else 1)),
+)
+
+# Claims.
+
+
+class TakesAnyPosition(Encoding):
+    max_len = 12
+
+    def prepare(self, ctx):
+        return replace(ctx, drawn=ctx.drawn or {})
+
+
+class ReadsScale(Encoding):
+    def bias(self, q, k, ctx):
+        return (ctx.pos / ctx.scale[:, None])[:, None, None].to(q.dtype)
+
+
+class DoesWithoutScale(ReadsScale):
+    needs_scale = True
+
+    def prepare(self, ctx):
+        scale = ctx.pos.new_ones(1) if ctx.scale is None else ctx.scale
+        return super().prepare(replace(ctx, scale=scale))
+
+
+class RefusesItsMode(Encoding):
+    modes = ("other",)
+
+    def embed(self, x, ctx):
+        if ctx.mode == "other":
+            raise RuntimeError("not yet")
+        return x
+
+
+broken("max_len", r"prepare takes position 12 .* super\(\)\.prepare", TakesAnyPosition)
+broken("max_len", "draw takes position 12", max_len=12, draw=lambda self, ctx, **plan: {})
+broken(
+    "max_len",
+    "draw refuses 11",
+    max_len=12,
+    draw=lambda self, ctx, **plan: Encoding.draw(self, replace(ctx, pos=ctx.pos + 1)),
+)
+broken("scale", "needs_scale = True", ReadsScale)
+broken("scale", r"super\(\)\.prepare\(ctx\)", DoesWithoutScale)
+broken("modes", "RuntimeError: not yet, at .* in embed", RefusesItsMode)
+broken(
+    "modes",
+    "in mode 'other'",
+    modes=("other",),
+    embed=lambda self, x, ctx: x + (ctx.new if ctx.mode == "other" else 0),
+)
+broken(
+    "distances",
+    "reads_distance is claimed",
+    **RELATIVE,
+    bias=lambda self, q, k, ctx: (
+        -(ctx.query_pos[:, :, None] - ctx.pos[:, None]).abs()[:, None].to(q.dtype)
+    ),
+)
+broken(
+    "future",
+    r"abs\(\), or set causal_only",
+    **RELATIVE,
+    bias=lambda self, q, k, ctx: -ctx.distance()[:, None].to(q.dtype),
+)
+broken(
+    "prf",
+    "the same value, but their logits",
+    prf=lambda self, ctx: torch.zeros_like(ctx.distance()[0]),  # the bias knows many distances
+    bias=lambda self, q, k, ctx: (ctx.pos[:, None] - ctx.query_pos[:, :, None])[:, None].to(
+        q.dtype
+    ),
+)
+
+# Devices.
+
+broken(
+    "device",
+    "add meets tensors of two devices",
+    embed=lambda self, x, ctx: x + torch.linspace(0, 1, x.shape[-1], dtype=x.dtype),
+)
+broken(
+    "device",
+    "embedding meets tensors",
+    **built(table=lambda shape: torch.ones(99, shape.d_model)),
+    embed=lambda self, x, ctx: (
+        x + nn.functional.embedding(torch.arange(x.shape[1]), self.table).to(x.dtype)
+    ),
+)
+broken(
+    "device",
+    "bias: on the CPU",
+    bias=lambda self, q, k, ctx: torch.zeros(q.shape[2], k.shape[2], dtype=q.dtype),
+)
