@@ -2,28 +2,96 @@
 // Every run in one table.
 (function () {
   const { el, percent } = PZ;
-  const NAMES = ["run", "protocol", "task", "encoding", "seed", "status", "unseen", "words", "device", "speed", "seconds", "finished", "bare"];
-  const rows = window.RUNS.map((line) => Object.fromEntries(NAMES.map((name, at) => [name, line[at]])));
-  const text = (key, more) => ({ key, title: key, value: (row) => row[key], align: "left", start: "asc", ...more });
+  const NAMES = [
+    "run",
+    "protocol",
+    "task",
+    "encoding",
+    "seed",
+    "status",
+    "unseen",
+    "words",
+    "device",
+    "speed",
+    "seconds",
+    "finished",
+    "bare",
+  ];
+  const rows = window.RUNS.map((line) =>
+    Object.fromEntries(NAMES.map((name, at) => [name, line[at]])),
+  );
+  const text = (key, more) => ({
+    key,
+    title: key,
+    value: (row) => row[key],
+    align: "left",
+    start: "asc",
+    ...more,
+  });
   const columns = [
     text("run", { cell: (row) => el("a", { href: PZ.href("run/" + row.run + ".html") }, row.run) }),
     text("protocol"),
-    text("task", { cell: (row) => el("a", { href: PZ.href(PZ.own(window.DATA.tasks, row.task).page) }, row.task) }),
-    text("encoding", { cell: (row) => el("a", { href: PZ.href(PZ.own(window.DATA.encodings, row.bare).page), title: row.encoding }, PZ.short(row.encoding)) }),
+    text("task", {
+      cell: (row) => el("a", { href: PZ.href(PZ.own(window.DATA.tasks, row.task).page) }, row.task),
+    }),
+    text("encoding", {
+      cell: (row) =>
+        el(
+          "a",
+          { href: PZ.href(PZ.own(window.DATA.encodings, row.bare).page), title: row.encoding },
+          PZ.short(row.encoding),
+        ),
+    }),
     { key: "seed", title: "seed", value: (row) => row.seed, start: "asc" },
     text("status"),
-    { key: "unseen", title: "unseen mean, %", value: (row) => (row.unseen === null ? null : 100 * row.unseen), cell: (row) => (row.unseen === null ? el("span", { class: "words" }, row.words) : percent(row.unseen)) },
-    { key: "speed", title: "steps/s", value: (row) => row.speed, cell: (row) => PZ.number(row.speed, 1) },
-    { key: "seconds", title: "train s", value: (row) => row.seconds, cell: (row) => PZ.number(row.seconds, 1), start: "asc" },
+    {
+      key: "unseen",
+      title: "unseen mean, %",
+      value: (row) => (row.unseen === null ? null : 100 * row.unseen),
+      cell: (row) =>
+        row.unseen === null ? el("span", { class: "words" }, row.words) : percent(row.unseen),
+    },
+    {
+      key: "speed",
+      title: "steps/s",
+      value: (row) => row.speed,
+      cell: (row) => PZ.number(row.speed, 1),
+    },
+    {
+      key: "seconds",
+      title: "train s",
+      value: (row) => row.seconds,
+      cell: (row) => PZ.number(row.seconds, 1),
+      start: "asc",
+    },
     text("device"),
     text("finished", { start: "desc" }),
   ];
-  const values = (key) => [["", "all"], ...[...new Set(rows.map((row) => row[key]))].sort().map((value) => [value, value])];
+  const values = (key) => [
+    ["", "all"],
+    ...[...new Set(rows.map((row) => row[key]))].sort().map((value) => [value, value]),
+  ];
 
   PZ.page(function () {
-    const chosen = ["protocol", "task", "device", "status"].map((key) => [key, ...PZ.select(key, key[0].toUpperCase() + key.slice(1), values(key), "")]);
-    PZ.put("filters", chosen.map(([, , control]) => control));
-    const shown = rows.filter((row) => chosen.every(([key, value, control]) => !control || !value || row[key] === value));
-    PZ.grid("table", { name: "runs", label: "All runs", columns, rows: shown, sort: "finished-desc", state: true, empty: "No runs yet." });
+    const chosen = ["protocol", "task", "device", "status"].map((key) => [
+      key,
+      ...PZ.select(key, key[0].toUpperCase() + key.slice(1), values(key), ""),
+    ]);
+    PZ.put(
+      "filters",
+      chosen.map(([, , control]) => control),
+    );
+    const shown = rows.filter((row) =>
+      chosen.every(([key, value, control]) => !control || !value || row[key] === value),
+    );
+    PZ.grid("table", {
+      name: "runs",
+      label: "All runs",
+      columns,
+      rows: shown,
+      sort: "finished-desc",
+      state: true,
+      empty: "No runs yet.",
+    });
   });
 })();

@@ -5,11 +5,17 @@
   const { el } = PZ;
   const DASHES = { solid: "", dash: "7 4", dot: "2 3", dashdot: "8 3 2 3" };
   const MARKS = {
-    circle: "M-3.5 0a3.5 3.5 0 1 0 7 0a3.5 3.5 0 1 0 -7 0z", square: "M-3 -3h6v6h-6z", diamond: "M0 -4.5l4.5 4.5l-4.5 4.5l-4.5 -4.5z",
-    "triangle-up": "M0 -4l4 7h-8z", "triangle-down": "M0 4l4 -7h-8z", cross: "M-1.2 -4h2.4v2.8h2.8v2.4h-2.8v2.8h-2.4v-2.8h-2.8v-2.4h2.8z",
+    circle: "M-3.5 0a3.5 3.5 0 1 0 7 0a3.5 3.5 0 1 0 -7 0z",
+    square: "M-3 -3h6v6h-6z",
+    diamond: "M0 -4.5l4.5 4.5l-4.5 4.5l-4.5 -4.5z",
+    "triangle-up": "M0 -4l4 7h-8z",
+    "triangle-down": "M0 4l4 -7h-8z",
+    cross: "M-1.2 -4h2.4v2.8h2.8v2.4h-2.8v2.8h-2.4v-2.8h-2.8v-2.4h2.8z",
   };
-  const STYLE = "text{font:13px system-ui,sans-serif;fill:#222}.t{font-size:15px;font-weight:600}.s{font-size:12px;fill:#555}.mid{text-anchor:middle}.end{text-anchor:end}.g{stroke:#ddd}.a{stroke:#555}.v{stroke:#777;stroke-dasharray:5 4;fill:none}.c{fill:none;stroke-width:2}.l{fill:none;stroke-width:1;stroke-opacity:.5}.m{stroke:#fff;stroke-width:.7}.band{display:none}.e{stroke-width:1}.seed{fill:none;stroke-opacity:.7}";
-  const LINE = 17, FEW = 8;
+  const STYLE =
+    "text{font:13px system-ui,sans-serif;fill:#222}.t{font-size:15px;font-weight:600}.s{font-size:12px;fill:#555}.mid{text-anchor:middle}.end{text-anchor:end}.g{stroke:#ddd}.a{stroke:#555}.v{stroke:#777;stroke-dasharray:5 4;fill:none}.c{fill:none;stroke-width:2}.l{fill:none;stroke-width:1;stroke-opacity:.5}.m{stroke:#fff;stroke-width:.7}.band{display:none}.e{stroke-width:1}.seed{fill:none;stroke-opacity:.7}";
+  const LINE = 17,
+    FEW = 8;
 
   PZ.look = (label) => PZ.own(window.DATA.styles, label) || ["#1f78c1", "solid", "circle"];
   // The curves that a chart has by default: the best, without variants and modes.
@@ -21,42 +27,74 @@
 
   function svg(tag, attributes, ...children) {
     const node = document.createElementNS("http://www.w3.org/2000/svg", tag);
-    for (const [name, value] of Object.entries(attributes)) if (value !== null && value !== undefined) node.setAttribute(name, value);
+    for (const [name, value] of Object.entries(attributes))
+      if (value !== null && value !== undefined) node.setAttribute(name, value);
     node.append(...children.flat().filter((child) => child !== null && child !== undefined));
     return node;
   }
-  const shortened = (text, room) => (text.length <= room ? text : text.slice(0, Math.floor(((room - 1) * 2) / 5)) + "…" + text.slice(text.length - (room - 1 - Math.floor(((room - 1) * 2) / 5))));
+  const shortened = (text, room) =>
+    text.length <= room
+      ? text
+      : text.slice(0, Math.floor(((room - 1) * 2) / 5)) +
+        "…" +
+        text.slice(text.length - (room - 1 - Math.floor(((room - 1) * 2) / 5)));
 
   // An axis: {title, log, share, ticks, values} -> place of a value between 0 and 1, and its ticks.
   function axis(given) {
-    if (given.share) return { at: (value) => value, ticks: [0, 0.25, 0.5, 0.75, 1].map((tick) => [tick, String(100 * tick)]) };
-    const values = given.values.filter((value) => value !== null && Number.isFinite(value) && (!given.log || value > 0));
+    if (given.share)
+      return {
+        at: (value) => value,
+        ticks: [0, 0.25, 0.5, 0.75, 1].map((tick) => [tick, String(100 * tick)]),
+      };
+    const values = given.values.filter(
+      (value) => value !== null && Number.isFinite(value) && (!given.log || value > 0),
+    );
     const to = given.log ? (value) => Math.log10(value) : (value) => value;
-    let [low, high] = values.length ? [Math.min(...values.map(to)), Math.max(...values.map(to))] : [0, 1];
+    let [low, high] = values.length
+      ? [Math.min(...values.map(to)), Math.max(...values.map(to))]
+      : [0, 1];
     if (given.zero) low = 0;
-    if (given.room) [low, high] = [low - (given.zero ? 0 : (high - low || 1) * 0.08), high + (high - low || 1) * 0.08];
+    if (given.room)
+      [low, high] = [
+        low - (given.zero ? 0 : (high - low || 1) * 0.08),
+        high + (high - low || 1) * 0.08,
+      ];
     const span = high - low || 1;
     const at = (value) => (to(value) - low) / span;
     const ticks = given.ticks || (given.log ? powers(low, high) : rounds(low, high));
-    return { at, ticks: ticks.filter((tick) => at(tick) > -0.001 && at(tick) < 1.001).map((tick) => [tick, tick < 1 ? String(+tick.toPrecision(3)) : tick.toLocaleString("en")]) };
+    return {
+      at,
+      ticks: ticks
+        .filter((tick) => at(tick) > -0.001 && at(tick) < 1.001)
+        .map((tick) => [tick, tick < 1 ? String(+tick.toPrecision(3)) : tick.toLocaleString("en")]),
+    };
   }
   // Ticks of a logarithmic axis, given by powers of ten: at 1, 2 and 5 times the powers, or at the powers alone.
   function powers(low, high) {
-    const ticks = [], steps = high - low > 3 ? [1] : [1, 2, 5];
-    for (let power = Math.floor(low); power <= high; power += high - low > 7 ? 2 : 1) for (const step of steps) ticks.push(step * 10 ** power);
-    const inside = ticks.filter((tick) => Math.log10(tick) >= low - 1e-9 && Math.log10(tick) <= high + 1e-9).map((tick) => +tick.toPrecision(12));
+    const ticks = [],
+      steps = high - low > 3 ? [1] : [1, 2, 5];
+    for (let power = Math.floor(low); power <= high; power += high - low > 7 ? 2 : 1)
+      for (const step of steps) ticks.push(step * 10 ** power);
+    const inside = ticks
+      .filter((tick) => Math.log10(tick) >= low - 1e-9 && Math.log10(tick) <= high + 1e-9)
+      .map((tick) => +tick.toPrecision(12));
     return inside.length > 2 ? inside : rounds(10 ** low, 10 ** high);
   }
   function rounds(low, high) {
-    const rough = (high - low || 1) / 5, power = 10 ** Math.floor(Math.log10(rough));
+    const rough = (high - low || 1) / 5,
+      power = 10 ** Math.floor(Math.log10(rough));
     const step = [1, 2, 5, 10].map((one) => one * power).find((one) => one >= rough);
-    return Array.from({ length: 7 }, (_, at) => +((Math.ceil(low / step - 1e-9) + at) * step).toPrecision(12)).filter((tick) => tick <= high * (1 + 1e-9));
+    return Array.from(
+      { length: 7 },
+      (_, at) => +((Math.ceil(low / step - 1e-9) + at) * step).toPrecision(12),
+    ).filter((tick) => tick <= high * (1 + 1e-9));
   }
   PZ.powers = powers;
 
   // Places nearest to those wanted that are `gap` apart.
   function spread(wanted, gap, low, high) {
-    const order = wanted.map((_, at) => at).sort((a, b) => wanted[a] - wanted[b] || a - b), places = [];
+    const order = wanted.map((_, at) => at).sort((a, b) => wanted[a] - wanted[b] || a - b),
+      places = [];
     let floor = low;
     for (const at of order) floor = (places[at] = Math.max(floor, wanted[at])) + gap;
     let ceiling = high;
@@ -69,8 +107,14 @@
   function beside(points, names, edge, top, bottom) {
     const taken = points.map(([px, py]) => [px - 6, py, 12]);
     return points.map(([px, py], at) => {
-      const long = 7 * names[at].length, from = px + 9 + long > edge ? px - 9 - long : px + 9;
-      const free = (y) => y > top + 6 && y < bottom - 6 && taken.every(([x, other, size]) => Math.abs(other - y) >= 12 || x > from + long || from > x + size);
+      const long = 7 * names[at].length,
+        from = px + 9 + long > edge ? px - 9 - long : px + 9;
+      const free = (y) =>
+        y > top + 6 &&
+        y < bottom - 6 &&
+        taken.every(
+          ([x, other, size]) => Math.abs(other - y) >= 12 || x > from + long || from > x + size,
+        );
       const y = [0, -13, 13, -26, 26, -39, 39].map((step) => py + step).find(free);
       if (y === undefined) return null;
       taken.push([from, y, long]);
@@ -81,72 +125,253 @@
   // {key: [curves that have it]}, so that curves which coincide show in turn.
   function owners(lists) {
     const found = new Map();
-    lists.forEach((keys, at) => keys.forEach((key) => found.set(key, [...(found.get(key) || []), at])));
+    lists.forEach((keys, at) =>
+      keys.forEach((key) => found.set(key, [...(found.get(key) || []), at])),
+    );
     return found;
   }
   const pixel = ([x, y]) => Math.round(x) + "," + Math.round(y);
-  const segments = (parts) => parts.flatMap((part) => part.slice(1).map((end, at) => [part[at], end]));
+  const segments = (parts) =>
+    parts.flatMap((part) => part.slice(1).map((end, at) => [part[at], end]));
 
   function draw(chart, width, height, still) {
-    const narrow = width < 560, dots = chart.join === false, names = chart.series.some((one) => one.label) && !dots;
-    const left = 56, top = chart.vline ? 26 : 10, right = names ? (narrow ? 112 : 236) : 14, bottom = 50;
+    const narrow = width < 560,
+      dots = chart.join === false,
+      names = chart.series.some((one) => one.label) && !dots;
+    const left = 56,
+      top = chart.vline ? 26 : 10,
+      right = names ? (narrow ? 112 : 236) : 14,
+      bottom = 50;
     const [wide, high] = [width - left - right, Math.max(120, height - top - bottom)];
     const [across, up] = [axis(chart.x), axis(chart.y)];
     const pad = chart.x.room ? 0 : Math.min(24, wide / 16);
-    const x = (value) => left + pad + (wide - 2 * pad) * across.at(value), y = (value) => top + high * (1 - up.at(value));
+    const x = (value) => left + pad + (wide - 2 * pad) * across.at(value),
+      y = (value) => top + high * (1 - up.at(value));
     const label = (text) => (narrow ? text.replace(", logarithmic scale", "") : text);
-    const parts = chart.series.map((one) => one.points.reduce((all, point) => {
-      if (point.y === null) all.push([]);
-      else all.at(-1).push([x(point.x), y(point.y), point]);
-      return all;
-    }, [[]]).filter((part) => part.length));
-    const shared = owners(parts.map((own) => own.flat().map(pixel))), lines = owners(parts.map((own) => segments(own).map((pair) => pair.map(pixel).join())));
+    const parts = chart.series.map((one) =>
+      one.points
+        .reduce(
+          (all, point) => {
+            if (point.y === null) all.push([]);
+            else all.at(-1).push([x(point.x), y(point.y), point]);
+            return all;
+          },
+          [[]],
+        )
+        .filter((part) => part.length),
+    );
+    const shared = owners(parts.map((own) => own.flat().map(pixel))),
+      lines = owners(parts.map((own) => segments(own).map((pair) => pair.map(pixel).join())));
     const columns = [...new Set(parts.flat(2).map(([at]) => Math.round(at)))].sort((a, b) => a - b);
     const gap = Math.min(...columns.slice(1).map((at, before) => at - columns[before]), 1000);
     const ends = parts.map((own) => own.at(-1)?.at(-1) || [left, top + high]);
-    const spots = dots ? beside(ends, chart.series.map((one) => one.label), left + wide, top, top + high) : [];
-    const places = spread(ends.map(([, at]) => at), Math.min(LINE, (height - 12) / Math.max(1, ends.length)), top, height - 10);
+    const spots = dots
+      ? beside(
+          ends,
+          chart.series.map((one) => one.label),
+          left + wide,
+          top,
+          top + high,
+        )
+      : [];
+    const places = spread(
+      ends.map(([, at]) => at),
+      Math.min(LINE, (height - 12) / Math.max(1, ends.length)),
+      top,
+      height - 10,
+    );
     const groups = chart.series.map((one, at) => {
       const [colour, dash, marker] = one.look;
-      const path = (part) => "M" + part.map(([px, py]) => px.toFixed(1) + " " + py.toFixed(1)).join("L");
-      const bands = chart.join === false ? [] : parts[at].filter((part) => part.every(([, , point]) => point.low !== null && point.low !== undefined)).map((part) =>
-        svg("path", { class: "band", fill: colour, "fill-opacity": 0.2, d: path([...part.map(([px, , p]) => [px, y(p.high)]), ...part.slice().reverse().map(([px, , p]) => [px, y(p.low)])]) + "z" }));
-      const errors = chart.join === false ? parts[at].flat().filter(([, , p]) => p.low !== null && p.low !== undefined).map(([px, , p]) => svg("path", { class: "e", stroke: colour, d: "M" + px + " " + y(p.low) + "V" + y(p.high) })) : [];
-      const strokes = chart.join === false ? [] : segments(parts[at]).map((pair) => {
-        const mine = lines.get(pair.map(pixel).join()), on = Math.min(8, Math.hypot(pair[1][0] - pair[0][0], pair[1][1] - pair[0][1]) / mine.length);
-        const turns = mine.length > 1 ? { "stroke-dasharray": on + " " + on * (mine.length - 1), "stroke-dashoffset": -on * mine.indexOf(at) } : { "stroke-dasharray": DASHES[dash] };
-        return svg("path", { class: "c", stroke: colour, d: path(pair), ...turns });
-      });
-      const mark = (px, py) => svg("path", { class: "m", d: MARKS[marker], fill: colour, transform: "translate(" + px.toFixed(1) + " " + py.toFixed(1) + ")" });
-      const marks = one.bare ? [] : parts[at].flat().map(([px, py]) => {
-        const mine = shared.get(pixel([px, py])), step = Math.min(7, (0.8 * gap) / mine.length, 60 / (mine.length + 1));
-        return mark(px + step * (mine.indexOf(at) - (mine.length - 1) / 2), py);
-      });
-      const seeds = one.points.flatMap((point) => (point.seeds || []).map(([, value]) => svg("circle", { class: "seed", r: 3, cx: x(point.x).toFixed(1), cy: y(value).toFixed(1), stroke: colour })));
-      const from = width - right + 12, room = Math.floor((right - 28) / (narrow ? 6.2 : 7));
-      const name = dots ? spots[at] && [svg("text", { x: spots[at][0].toFixed(1), y: (spots[at][1] + 4).toFixed(1), class: "s" }, one.label)] : one.label && [
-        svg("path", { class: "l", stroke: colour, d: "M" + (ends[at][0] + 6).toFixed(1) + " " + ends[at][1].toFixed(1) + "L" + (from - 3) + " " + places[at].toFixed(1) }),
-        mark(from + 4, places[at]),
-        svg("text", { x: from + 13, y: places[at] + 4, class: narrow ? "s" : null }, svg("title", {}, one.name || one.label), shortened(one.label, room), one.words ? svg("tspan", { class: "s" }, shortened(one.words, Math.max(0, room - one.label.length))) : null),
-      ];
+      const path = (part) =>
+        "M" + part.map(([px, py]) => px.toFixed(1) + " " + py.toFixed(1)).join("L");
+      const bands =
+        chart.join === false
+          ? []
+          : parts[at]
+              .filter((part) =>
+                part.every(([, , point]) => point.low !== null && point.low !== undefined),
+              )
+              .map((part) =>
+                svg("path", {
+                  class: "band",
+                  fill: colour,
+                  "fill-opacity": 0.2,
+                  d:
+                    path([
+                      ...part.map(([px, , p]) => [px, y(p.high)]),
+                      ...part
+                        .slice()
+                        .reverse()
+                        .map(([px, , p]) => [px, y(p.low)]),
+                    ]) + "z",
+                }),
+              );
+      const errors =
+        chart.join === false
+          ? parts[at]
+              .flat()
+              .filter(([, , p]) => p.low !== null && p.low !== undefined)
+              .map(([px, , p]) =>
+                svg("path", {
+                  class: "e",
+                  stroke: colour,
+                  d: "M" + px + " " + y(p.low) + "V" + y(p.high),
+                }),
+              )
+          : [];
+      const strokes =
+        chart.join === false
+          ? []
+          : segments(parts[at]).map((pair) => {
+              const mine = lines.get(pair.map(pixel).join()),
+                on = Math.min(
+                  8,
+                  Math.hypot(pair[1][0] - pair[0][0], pair[1][1] - pair[0][1]) / mine.length,
+                );
+              const turns =
+                mine.length > 1
+                  ? {
+                      "stroke-dasharray": on + " " + on * (mine.length - 1),
+                      "stroke-dashoffset": -on * mine.indexOf(at),
+                    }
+                  : { "stroke-dasharray": DASHES[dash] };
+              return svg("path", { class: "c", stroke: colour, d: path(pair), ...turns });
+            });
+      const mark = (px, py) =>
+        svg("path", {
+          class: "m",
+          d: MARKS[marker],
+          fill: colour,
+          transform: "translate(" + px.toFixed(1) + " " + py.toFixed(1) + ")",
+        });
+      const marks = one.bare
+        ? []
+        : parts[at].flat().map(([px, py]) => {
+            const mine = shared.get(pixel([px, py])),
+              step = Math.min(7, (0.8 * gap) / mine.length, 60 / (mine.length + 1));
+            return mark(px + step * (mine.indexOf(at) - (mine.length - 1) / 2), py);
+          });
+      const seeds = one.points.flatMap((point) =>
+        (point.seeds || []).map(([, value]) =>
+          svg("circle", {
+            class: "seed",
+            r: 3,
+            cx: x(point.x).toFixed(1),
+            cy: y(value).toFixed(1),
+            stroke: colour,
+          }),
+        ),
+      );
+      const from = width - right + 12,
+        room = Math.floor((right - 28) / (narrow ? 6.2 : 7));
+      const name = dots
+        ? spots[at] && [
+            svg(
+              "text",
+              { x: spots[at][0].toFixed(1), y: (spots[at][1] + 4).toFixed(1), class: "s" },
+              one.label,
+            ),
+          ]
+        : one.label && [
+            svg("path", {
+              class: "l",
+              stroke: colour,
+              d:
+                "M" +
+                (ends[at][0] + 6).toFixed(1) +
+                " " +
+                ends[at][1].toFixed(1) +
+                "L" +
+                (from - 3) +
+                " " +
+                places[at].toFixed(1),
+            }),
+            mark(from + 4, places[at]),
+            svg(
+              "text",
+              { x: from + 13, y: places[at] + 4, class: narrow ? "s" : null },
+              svg("title", {}, one.name || one.label),
+              shortened(one.label, room),
+              one.words
+                ? svg(
+                    "tspan",
+                    { class: "s" },
+                    shortened(one.words, Math.max(0, room - one.label.length)),
+                  )
+                : null,
+            ),
+          ];
       return svg("g", { class: "series" }, bands, errors, strokes, seeds, marks, name || []);
     });
     let last = -100;
     const bottomTicks = across.ticks.map(([tick, text]) => {
-      const here = x(tick), clear = here - last >= 9 + 7 * text.length;
+      const here = x(tick),
+        clear = here - last >= 9 + 7 * text.length;
       if (clear) last = here;
-      return [svg("path", { class: "a", d: "M" + here.toFixed(1) + " " + (top + high) + "v5" }), clear ? svg("text", { class: "s mid", x: here.toFixed(1), y: top + high + 19 }, text) : null];
+      return [
+        svg("path", { class: "a", d: "M" + here.toFixed(1) + " " + (top + high) + "v5" }),
+        clear
+          ? svg("text", { class: "s mid", x: here.toFixed(1), y: top + high + 19 }, text)
+          : null,
+      ];
     });
     const trained = chart.vline && x(chart.vline.x);
-    const node = svg("svg", { viewBox: "0 0 " + width + " " + height, width, height, role: "img", "aria-label": chart.title + ". The table after it holds the same numbers.", class: "chart", xmlns: still ? "http://www.w3.org/2000/svg" : null },
-      still ? [svg("style", {}, STYLE), svg("rect", { width: "100%", height: "100%", fill: "#fff" })] : [],
-      up.ticks.map(([tick, text]) => [svg("path", { class: "g", d: "M" + left + " " + y(tick).toFixed(1) + "h" + wide }), svg("text", { class: "s end", x: left - 8, y: (y(tick) + 4).toFixed(1) }, text)]).flat(),
-      svg("path", { class: "a", d: "M" + left + " " + (top + high) + "h" + wide }), bottomTicks.flat(),
+    const node = svg(
+      "svg",
+      {
+        viewBox: "0 0 " + width + " " + height,
+        width,
+        height,
+        role: "img",
+        "aria-label": chart.title + ". The table after it holds the same numbers.",
+        class: "chart",
+        xmlns: still ? "http://www.w3.org/2000/svg" : null,
+      },
+      still
+        ? [svg("style", {}, STYLE), svg("rect", { width: "100%", height: "100%", fill: "#fff" })]
+        : [],
+      up.ticks
+        .map(([tick, text]) => [
+          svg("path", { class: "g", d: "M" + left + " " + y(tick).toFixed(1) + "h" + wide }),
+          svg("text", { class: "s end", x: left - 8, y: (y(tick) + 4).toFixed(1) }, text),
+        ])
+        .flat(),
+      svg("path", { class: "a", d: "M" + left + " " + (top + high) + "h" + wide }),
+      bottomTicks.flat(),
       svg("text", { class: "mid", x: left + wide / 2, y: top + high + 40 }, label(chart.x.title)),
-      svg("text", { class: "mid", x: 14, y: top + high / 2, transform: "rotate(-90 14 " + (top + high / 2) + ")" }, label(chart.y.title) + (chart.y.share ? ", %" : "")),
-      chart.vline ? [svg("path", { class: "v", d: "M" + trained.toFixed(1) + " " + top + "v" + high }), svg("text", { class: "s", x: trained.toFixed(1), y: top - 7 }, chart.vline.text)] : [],
-      chart.steps ? svg("path", { class: "v", d: chart.steps.map(([px, py], at) => (at ? "H" + x(px).toFixed(1) + "V" : "M" + x(px).toFixed(1) + " ") + y(py).toFixed(1)).join("") + "H" + (left + wide) }) : null,
-      groups.slice().reverse());
+      svg(
+        "text",
+        {
+          class: "mid",
+          x: 14,
+          y: top + high / 2,
+          transform: "rotate(-90 14 " + (top + high / 2) + ")",
+        },
+        label(chart.y.title) + (chart.y.share ? ", %" : ""),
+      ),
+      chart.vline
+        ? [
+            svg("path", { class: "v", d: "M" + trained.toFixed(1) + " " + top + "v" + high }),
+            svg("text", { class: "s", x: trained.toFixed(1), y: top - 7 }, chart.vline.text),
+          ]
+        : [],
+      chart.steps
+        ? svg("path", {
+            class: "v",
+            d:
+              chart.steps
+                .map(
+                  ([px, py], at) =>
+                    (at ? "H" + x(px).toFixed(1) + "V" : "M" + x(px).toFixed(1) + " ") +
+                    y(py).toFixed(1),
+                )
+                .join("") +
+              "H" +
+              (left + wide),
+          })
+        : null,
+      groups.slice().reverse(),
+    );
     return { node, groups, points: parts.map((own) => own.flat()) };
   }
 
@@ -160,16 +385,35 @@
       drawn.groups.forEach((group) => group.classList.remove("on"));
     };
     const move = (event) => {
-      const frame = box.getBoundingClientRect(), [mx, my] = [event.clientX - frame.left, event.clientY - frame.top];
-      const all = drawn.points.flatMap((own, at) => own.map(([px, py, point]) => ({ at, px, py, point, far: Math.hypot(px - mx, py - my) })));
+      const frame = box.getBoundingClientRect(),
+        [mx, my] = [event.clientX - frame.left, event.clientY - frame.top];
+      const all = drawn.points.flatMap((own, at) =>
+        own.map(([px, py, point]) => ({ at, px, py, point, far: Math.hypot(px - mx, py - my) })),
+      );
       const near = all.reduce((best, one) => (!best || one.far < best.far ? one : best), null);
       if (!near || near.far > 40) return leave();
       const same = all.filter((one) => Math.hypot(one.px - near.px, one.py - near.py) < 2);
-      drawn.groups.forEach((group, at) => group.classList.toggle("on", same.some((one) => one.at === at)));
+      drawn.groups.forEach((group, at) =>
+        group.classList.toggle(
+          "on",
+          same.some((one) => one.at === at),
+        ),
+      );
       box.classList.add("busy");
-      tip.replaceChildren(...same.map((one) => el("div", {}, el("b", {}, chart.series[one.at].name || chart.series[one.at].label), " ", one.point.tip)));
+      tip.replaceChildren(
+        ...same.map((one) =>
+          el(
+            "div",
+            {},
+            el("b", {}, chart.series[one.at].name || chart.series[one.at].label),
+            " ",
+            one.point.tip,
+          ),
+        ),
+      );
       tip.style.display = "block";
-      tip.style.left = Math.max(0, Math.min(near.px + 12, frame.width - tip.offsetWidth - 4)) + "px";
+      tip.style.left =
+        Math.max(0, Math.min(near.px + 12, frame.width - tip.offsetWidth - 4)) + "px";
       tip.style.top = Math.min(near.py + 12, frame.height - 20) + "px";
     };
     drawn.node.addEventListener("pointermove", move);
@@ -179,7 +423,8 @@
 
   const file = (chart) => new XMLSerializer().serializeToString(draw(chart, 1000, 460, true).node);
   function save(chart, format) {
-    if (format === "svg") return PZ.save(PZ.fileName(chart.name) + ".svg", "image/svg+xml", file(chart));
+    if (format === "svg")
+      return PZ.save(PZ.fileName(chart.name) + ".svg", "image/svg+xml", file(chart));
     const image = new Image();
     image.onload = () => {
       const canvas = el("canvas", { width: 2000, height: 920 });
@@ -194,7 +439,15 @@
     const host = document.getElementById(id);
     const box = host.querySelector(".plot") || el("div", { class: "plot" });
     if (!host.chart) {
-      host.replaceChildren(el("figure", {}, box, el("figcaption", { class: "tools" }), el("details", {}, el("summary", {}, "Data of this chart as a table"))));
+      host.replaceChildren(
+        el(
+          "figure",
+          {},
+          box,
+          el("figcaption", { class: "tools" }),
+          el("details", {}, el("summary", {}, "Data of this chart as a table")),
+        ),
+      );
       let width = 0;
       new ResizeObserver(() => {
         if (Math.abs(box.clientWidth - width) > 1) redraw();
@@ -209,25 +462,84 @@
     host.chart = chart;
     box.style.minHeight = chart.series.length > 16 ? LINE * chart.series.length + 80 + "px" : "";
     redraw();
-    host.querySelector("figcaption").replaceChildren(...["svg", "png"].map((format) =>
-      el("button", { type: "button", class: "small", onclick: () => save(host.chart, format), "aria-label": "Download the chart as " + format.toUpperCase() }, format.toUpperCase())));
+    host
+      .querySelector("figcaption")
+      .replaceChildren(
+        ...["svg", "png"].map((format) =>
+          el(
+            "button",
+            {
+              type: "button",
+              class: "small",
+              onclick: () => save(host.chart, format),
+              "aria-label": "Download the chart as " + format.toUpperCase(),
+            },
+            format.toUpperCase(),
+          ),
+        ),
+      );
     const details = host.querySelector("details");
-    details.replaceChildren(details.firstChild, PZ.plainTable(chart.name, chart.title, chart.heads, chart.lines));
+    details.replaceChildren(
+      details.firstChild,
+      PZ.plainTable(chart.name, chart.title, chart.heads, chart.lines),
+    );
   };
 
   // One encoding over lengths, as a series; `options`: name, label, look, at (length -> x), dots.
   PZ.curve = function (row, lengths, options = {}) {
     const at = options.at || ((length) => length);
-    const points = row.cells.flatMap((cell, index) => (cell.status === "no instance" ? [] : [{
-      x: at(lengths[index]), y: cell.main?.mean ?? null, low: cell.main?.low, high: cell.main?.high, seeds: options.dots ? cell.seeds : [],
-      tip: "length " + lengths[index] + ": " + PZ.percent(cell.main?.mean) + " % " + PZ.interval(cell.main?.low, cell.main?.high),
-    }]));
-    return { name: options.name || row.label, label: options.label || PZ.short(row.label), look: options.look || PZ.look(row.label), words: row.after, points };
+    const points = row.cells.flatMap((cell, index) =>
+      cell.status === "no instance"
+        ? []
+        : [
+            {
+              x: at(lengths[index]),
+              y: cell.main?.mean ?? null,
+              low: cell.main?.low,
+              high: cell.main?.high,
+              seeds: options.dots ? cell.seeds : [],
+              tip:
+                "length " +
+                lengths[index] +
+                ": " +
+                PZ.percent(cell.main?.mean) +
+                " % " +
+                PZ.interval(cell.main?.low, cell.main?.high),
+            },
+          ],
+    );
+    return {
+      name: options.name || row.label,
+      label: options.label || PZ.short(row.label),
+      look: options.look || PZ.look(row.label),
+      words: row.after,
+      points,
+    };
   };
-  PZ.curveHeads = (table) => ["encoding", "length", table.metric, "low", "high", table.other, "seeds", "instead of a number"];
-  PZ.curveLines = (row, lengths, name) => row.cells.map((cell, at) =>
-    [name, lengths[at], ...(cell.main ? [cell.main.mean, cell.main.low, cell.main.high, cell.beside, cell.seeds.length, null] : [null, null, null, null, null, cell.status])]);
-  PZ.lengthAxis = (table) => ({ title: "test length" + (table.log ? ", logarithmic scale" : ""), log: table.log, values: [...table.lengths, table.train], ticks: table.lengths });
+  PZ.curveHeads = (table) => [
+    "encoding",
+    "length",
+    table.metric,
+    "low",
+    "high",
+    table.other,
+    "seeds",
+    "instead of a number",
+  ];
+  PZ.curveLines = (row, lengths, name) =>
+    row.cells.map((cell, at) => [
+      name,
+      lengths[at],
+      ...(cell.main
+        ? [cell.main.mean, cell.main.low, cell.main.high, cell.beside, cell.seeds.length, null]
+        : [null, null, null, null, null, cell.status]),
+    ]);
+  PZ.lengthAxis = (table) => ({
+    title: "test length" + (table.log ? ", logarithmic scale" : ""),
+    log: table.log,
+    values: [...table.lengths, table.train],
+    ticks: table.lengths,
+  });
   PZ.trained = (train) => ({ x: train, text: "longest length in training" });
 
   // Which curves to show: a labelled box each, the variants folded away. `pick(labels)` is told.
@@ -235,12 +547,41 @@
     const host = document.getElementById(id);
     const focused = host.contains(document.activeElement) ? document.activeElement.value : null;
     const open = host.querySelector("details")?.open;
-    const box = (row) => el("label", { class: "check", title: row.label },
-      el("input", { type: "checkbox", value: row.label, checked: picked.includes(row.label), onchange: () => pick([...host.querySelectorAll("input:checked")].map((one) => one.value)) }),
-      el("span", { class: "dot", style: "background:" + PZ.look(row.other ? row.plain : row.label)[0] }), PZ.short(row.label));
-    const [plain, others] = [rows.filter((row) => !row.custom && !row.aside), rows.filter((row) => row.custom || row.aside)];
-    host.replaceChildren(host.querySelector("legend"), ...plain.map(box),
-      ...(others.length ? [el("details", { open: open || others.some((row) => picked.includes(row.label)) }, el("summary", {}, others.length + " variants, evaluation modes, other seeds"), others.map(box))] : []));
-    if (focused !== null) [...host.querySelectorAll("input")].find((one) => one.value === focused)?.focus();
+    const box = (row) =>
+      el(
+        "label",
+        { class: "check", title: row.label },
+        el("input", {
+          type: "checkbox",
+          value: row.label,
+          checked: picked.includes(row.label),
+          onchange: () => pick([...host.querySelectorAll("input:checked")].map((one) => one.value)),
+        }),
+        el("span", {
+          class: "dot",
+          style: "background:" + PZ.look(row.other ? row.plain : row.label)[0],
+        }),
+        PZ.short(row.label),
+      );
+    const [plain, others] = [
+      rows.filter((row) => !row.custom && !row.aside),
+      rows.filter((row) => row.custom || row.aside),
+    ];
+    host.replaceChildren(
+      host.querySelector("legend"),
+      ...plain.map(box),
+      ...(others.length
+        ? [
+            el(
+              "details",
+              { open: open || others.some((row) => picked.includes(row.label)) },
+              el("summary", {}, others.length + " variants, evaluation modes, other seeds"),
+              others.map(box),
+            ),
+          ]
+        : []),
+    );
+    if (focused !== null)
+      [...host.querySelectorAll("input")].find((one) => one.value === focused)?.focus();
   };
 })();

@@ -10,9 +10,12 @@ window.PZ = (function () {
     for (const [name, value] of Object.entries(attributes || {})) {
       if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
       else if (value === true) node.setAttribute(name, "");
-      else if (value !== undefined && value !== null && value !== false) node.setAttribute(name, value);
+      else if (value !== undefined && value !== null && value !== false)
+        node.setAttribute(name, value);
     }
-    node.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== ""));
+    node.append(
+      ...children.flat().filter((child) => child !== null && child !== undefined && child !== ""),
+    );
     return node;
   }
 
@@ -55,14 +58,17 @@ window.PZ = (function () {
   // The protocol, the settings, the device and the task go along to the other pages.
   const KEPT = ["protocol", "tuning", "device", "task"];
   function kept() {
-    const now = read(), found = new URLSearchParams();
+    const now = read(),
+      found = new URLSearchParams();
     for (const key of KEPT) if (now.get(key)) found.set(key, now.get(key));
     const task = document.querySelector("[data-task]")?.dataset.task;
     if (task) found.set("task", task);
     return found.size ? "#" + found : "";
   }
   function keep() {
-    document.querySelectorAll(".top a").forEach((link) => (link.href = link.href.split("#")[0] + kept()));
+    document
+      .querySelectorAll(".top a")
+      .forEach((link) => (link.href = link.href.split("#")[0] + kept()));
   }
 
   keep(); // on pages that draw nothing, too
@@ -71,10 +77,16 @@ window.PZ = (function () {
   const number = (value, digits = 0) =>
     value === null || value === undefined
       ? "–"
-      : value.toLocaleString("en", { maximumFractionDigits: digits, minimumFractionDigits: digits });
-  const percent = (value) => (value === null || value === undefined ? "–" : (100 * value).toFixed(1));
-  const interval = (low, high) => (low === null || low === undefined ? "" : "[" + percent(low) + ", " + percent(high) + "]");
-  const times = (value) => (value === null || value === undefined ? "–" : value === 0 ? "0" : +value.toFixed(2) + "x");
+      : value.toLocaleString("en", {
+          maximumFractionDigits: digits,
+          minimumFractionDigits: digits,
+        });
+  const percent = (value) =>
+    value === null || value === undefined ? "–" : (100 * value).toFixed(1);
+  const interval = (low, high) =>
+    low === null || low === undefined ? "" : "[" + percent(low) + ", " + percent(high) + "]";
+  const times = (value) =>
+    value === null || value === undefined ? "–" : value === 0 ? "0" : +value.toFixed(2) + "x";
   const reach = (row) => (row.reach_open && row.reach ? "≥" : "") + times(row.reach);
   function rank(row) {
     if (row.rank === null) return "–";
@@ -87,11 +99,13 @@ window.PZ = (function () {
   const FORMULA = /^[\s'"]*[=+\-@\uff1d\uff0b\uff0d\uff20|%]/;
   function csvCell(value) {
     if (value === null || value === undefined) return "";
-    if (typeof value === "number") return String(Number.isInteger(value) ? value : +value.toPrecision(6));
+    if (typeof value === "number")
+      return String(Number.isInteger(value) ? value : +value.toPrecision(6));
     const text = FORMULA.test(value) ? "'" + value : String(value);
     return /[",\r\n]/.test(text) ? '"' + text.replaceAll('"', '""') + '"' : text;
   }
-  const csv = (heads, lines) => [heads, ...lines].map((line) => line.map(csvCell).join(",")).join("\n") + "\n";
+  const csv = (heads, lines) =>
+    [heads, ...lines].map((line) => line.map(csvCell).join(",")).join("\n") + "\n";
   function save(name, type, text) {
     const link = el("a", { href: URL.createObjectURL(new Blob([text], { type })), download: name });
     document.body.append(link);
@@ -105,31 +119,83 @@ window.PZ = (function () {
     const press = (kind) => () => {
       const { heads, lines } = table();
       if (kind === "csv") return save(fileName(name) + ".csv", "text/csv", csv(heads, lines));
-      const objects = lines.map((line) => Object.fromEntries(heads.map((head, at) => [head, line[at] ?? null])));
-      return save(fileName(name) + ".json", "application/json", JSON.stringify(objects, null, 1) + "\n");
+      const objects = lines.map((line) =>
+        Object.fromEntries(heads.map((head, at) => [head, line[at] ?? null])),
+      );
+      return save(
+        fileName(name) + ".json",
+        "application/json",
+        JSON.stringify(objects, null, 1) + "\n",
+      );
     };
     return ["csv", "json"].map((kind) =>
-      el("button", { type: "button", class: "small", onclick: press(kind), "aria-label": "Download " + name + " as " + kind.toUpperCase() }, kind.toUpperCase()));
+      el(
+        "button",
+        {
+          type: "button",
+          class: "small",
+          onclick: press(kind),
+          "aria-label": "Download " + name + " as " + kind.toUpperCase(),
+        },
+        kind.toUpperCase(),
+      ),
+    );
   }
 
   function plainTable(name, caption, heads, lines) {
     const show = (value) => (value === null || value === undefined ? "–" : String(value));
     const body = lines.map((line) =>
-      el("tr", {}, line.map((value, at) => (at ? el("td", {}, show(value)) : el("th", { scope: "row" }, show(value))))));
-    return el("div", {},
-      el("p", { class: "tools" }, downloads(name, () => ({ heads, lines }))),
-      el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": caption },
-        el("table", {}, el("caption", {}, caption),
-          el("thead", {}, el("tr", {}, heads.map((head) => el("th", { scope: "col" }, head)))), el("tbody", {}, body))));
+      el(
+        "tr",
+        {},
+        line.map((value, at) =>
+          at ? el("td", {}, show(value)) : el("th", { scope: "row" }, show(value)),
+        ),
+      ),
+    );
+    return el(
+      "div",
+      {},
+      el(
+        "p",
+        { class: "tools" },
+        downloads(name, () => ({ heads, lines })),
+      ),
+      el(
+        "div",
+        { class: "scroll", tabindex: 0, role: "region", "aria-label": caption },
+        el(
+          "table",
+          {},
+          el("caption", {}, caption),
+          el(
+            "thead",
+            {},
+            el(
+              "tr",
+              {},
+              heads.map((head) => el("th", { scope: "col" }, head)),
+            ),
+          ),
+          el("tbody", {}, body),
+        ),
+      ),
+    );
   }
   // Tables that the page came with get their downloads.
   document.querySelectorAll("table[data-name]").forEach((table) => {
-    const texts = (row) => [...row.cells].map((cell) => {
-      const text = cell.textContent.trim();
-      return /^\d+(\.\d+)?$/.test(text) ? Number(text) : text;
+    const texts = (row) =>
+      [...row.cells].map((cell) => {
+        const text = cell.textContent.trim();
+        return /^\d+(\.\d+)?$/.test(text) ? Number(text) : text;
+      });
+    const lines = () => ({
+      heads: texts(table.tHead.rows[0]),
+      lines: [...table.tBodies[0].rows].map(texts),
     });
-    const lines = () => ({ heads: texts(table.tHead.rows[0]), lines: [...table.tBodies[0].rows].map(texts) });
-    (table.closest(".scroll") || table).before(el("p", { class: "tools" }, downloads(table.dataset.name, lines)));
+    (table.closest(".scroll") || table).before(
+      el("p", { class: "tools" }, downloads(table.dataset.name, lines)),
+    );
   });
 
   // Filters: one labelled select each; a choice that is not there falls back to the first.
@@ -137,14 +203,24 @@ window.PZ = (function () {
     const chosen = state.get(key, otherwise ?? (options[0] || [""])[0]);
     const known = options.some(([value]) => value === chosen) ? chosen : (options[0] || [""])[0];
     if (options.length < 2) return [known, null];
-    const box = el("select", { id: "f-" + key, onchange: (event) => state.set({ [key]: event.target.value }) },
-      options.map(([value, words]) => el("option", { value, selected: value === known }, words)));
+    const box = el(
+      "select",
+      { id: "f-" + key, onchange: (event) => state.set({ [key]: event.target.value }) },
+      options.map(([value, words]) => el("option", { value, selected: value === known }, words)),
+    );
     return [known, el("label", { for: "f-" + key }, el("span", {}, label), box)];
   }
   function toggle(key, label, otherwise = false) {
     const on = state.get(key, otherwise ? "1" : "0") === "1";
-    const box = el("input", { type: "checkbox", id: "f-" + key, checked: on,
-      onchange: (event) => state.set({ [key]: event.target.checked === otherwise ? "" : event.target.checked ? "1" : "0" }) });
+    const box = el("input", {
+      type: "checkbox",
+      id: "f-" + key,
+      checked: on,
+      onchange: (event) =>
+        state.set({
+          [key]: event.target.checked === otherwise ? "" : event.target.checked ? "1" : "0",
+        }),
+    });
     return [on, el("label", { class: "check", for: "f-" + key }, box, label)];
   }
   // Replaces the filters and keeps the keyboard where it was.
@@ -158,76 +234,162 @@ window.PZ = (function () {
   // Tables: which protocol, which way of choosing settings, which device.
   function choose(filter) {
     const tables = window.DATA.tables.filter(filter);
-    const bases = Object.keys(window.DATA.protocols).filter((base) => tables.some((t) => t.base === base));
+    const bases = Object.keys(window.DATA.protocols).filter((base) =>
+      tables.some((t) => t.base === base),
+    );
     const runs = (base) => window.DATA.protocols[base].runs;
     const encoders = (base) => tables.some((t) => t.base === base && t.metric === "token accuracy");
     bases.sort((a, b) => encoders(a) - encoders(b) || runs(b) - runs(a) || (a < b ? -1 : 1));
-    const [base, protocol] = select("protocol", "Protocol", bases.map((name) => [name, name]));
+    const [base, protocol] = select(
+      "protocol",
+      "Protocol",
+      bases.map((name) => [name, name]),
+    );
     const ofBase = tables.filter((t) => t.base === base);
     const tunings = new Map();
     for (const policy of ["protocol", "earlier", "tuned", "changed"]) {
-      for (const t of ofBase) if (t.policy === policy && !tunings.has(t.tuning)) tunings.set(t.tuning, tuningWords(t));
+      for (const t of ofBase)
+        if (t.policy === policy && !tunings.has(t.tuning)) tunings.set(t.tuning, tuningWords(t));
     }
     const [tuning, settings] = select("tuning", "Settings", [...tunings]);
     const ofTuning = ofBase.filter((t) => t.tuning === tuning);
     const devices = [...new Set(ofTuning.flatMap((t) => t.devices))].sort();
-    const [device, devicePick] = select("device", "Device",
-      devices.length < 2 ? [] : [["", "all devices"], ...devices.map((name) => [name, name])], "");
+    const [device, devicePick] = select(
+      "device",
+      "Device",
+      devices.length < 2 ? [] : [["", "all devices"], ...devices.map((name) => [name, name])],
+      "",
+    );
     const chosen = ofTuning.filter((t) =>
-      device ? t.device === device || (!t.device && t.devices.length === 1 && t.devices[0] === device) : !t.device);
+      device
+        ? t.device === device || (!t.device && t.devices.length === 1 && t.devices[0] === device)
+        : !t.device,
+    );
     return { base, tuning, device, tables: chosen, controls: [protocol, settings, devicePick] };
   }
   function tuningWords(table) {
     if (table.policy === "protocol") return "the protocol's own";
     if (table.policy === "tuned") return table.name;
-    return table.version || (table.policy === "earlier" ? "earlier version: " : "changed: ") + table.name;
+    return (
+      table.version || (table.policy === "earlier" ? "earlier version: " : "changed: ") + table.name
+    );
   }
   function policyWords(table) {
-    if (table.policy === "protocol") return "All encodings with the protocol's own settings; none is tuned beyond the options that the protocol gives it.";
-    if (table.policy === "tuned") return "All encodings tuned alike: each with its best cell of one grid, chosen on seeds and examples that no run here has (" + table.name + ").";
-    if (table.policy === "earlier") return "Runs of an earlier version, all encodings alike with its settings; no run of the current version is among them (" + table.name + ").";
-    return "All encodings alike with changed settings (" + table.protocol + "): " + table.name + ".";
+    if (table.policy === "protocol")
+      return "All encodings with the protocol's own settings; none is tuned beyond the options that the protocol gives it.";
+    if (table.policy === "tuned")
+      return (
+        "All encodings tuned alike: each with its best cell of one grid, chosen on seeds and examples that no run here has (" +
+        table.name +
+        ")."
+      );
+    if (table.policy === "earlier")
+      return (
+        "Runs of an earlier version, all encodings alike with its settings; no run of the current version is among them (" +
+        table.name +
+        ")."
+      );
+    return (
+      "All encodings alike with changed settings (" + table.protocol + "): " + table.name + "."
+    );
   }
 
   // Names: the short one of a label, and a long one that may break after an underscore alone; in
   // legends, where all options are written out, after a comma or bracket.
   const short = (label) => own(window.DATA.names, label) ?? label;
-  const breakable = (name) => name.split(/(?<=_)/).flatMap((part, at) => (at ? [document.createElement("wbr"), part] : [part]));
+  const breakable = (name) =>
+    name
+      .split(/(?<=_)/)
+      .flatMap((part, at) => (at ? [document.createElement("wbr"), part] : [part]));
   function legend(id, rows) {
     const labels = new Set(rows.map((row) => row.plain ?? row.label));
     const lines = window.DATA.legend.filter(([, label]) => labels.has(label));
-    document.getElementById(id).replaceChildren(...lines.map(([name, label]) => el("div", {}, el("dt", {}, name), el("dd", {}, label.split(/(?<=[,(])/).flatMap((part) => [part, document.createElement("wbr")])))));
+    document.getElementById(id).replaceChildren(
+      ...lines.map(([name, label]) =>
+        el(
+          "div",
+          {},
+          el("dt", {}, name),
+          el(
+            "dd",
+            {},
+            label.split(/(?<=[,(])/).flatMap((part) => [part, document.createElement("wbr")]),
+          ),
+        ),
+      ),
+    );
   }
   // The column that names the encoding, at the left of every table.
-  const nameColumn = (more) => ({ key: "encoding", title: "encoding", value: (row) => row.label, cell: encodingLink, align: "left", start: "asc", ...more });
+  const nameColumn = (more) => ({
+    key: "encoding",
+    title: "encoding",
+    value: (row) => row.label,
+    cell: encodingLink,
+    align: "left",
+    start: "asc",
+    ...more,
+  });
   // The columns of leaderboard/render/columns.py; `of` gives the row of a line.
-  const rowColumns = (of = (line) => line) => window.DATA.columns.map(({ key, title }) => ({
-    key, title, value: (line) => of(line)[key], cell: (line) => of(line).shown[key], start: key === "reach" ? "desc" : "asc",
-  }));
+  const rowColumns = (of = (line) => line) =>
+    window.DATA.columns.map(({ key, title }) => ({
+      key,
+      title,
+      value: (line) => of(line)[key],
+      cell: (line) => of(line).shown[key],
+      start: key === "reach" ? "desc" : "asc",
+    }));
   const href = (page) => root + page;
   // Whether a row stands below the row that it is a mode of, or further seeds of.
-  const below = (row, rows) => Boolean(row.aside) && rows.some((other) => other.label === row.plain);
+  const below = (row, rows) =>
+    Boolean(row.aside) && rows.some((other) => other.label === row.plain);
   function encodingLink(row) {
     const known = own(window.DATA.encodings, row.bare);
     const name = breakable(row.below ? row.aside : short(row.label));
-    return el("span", { class: "name", title: row.spec }, known ? el("a", { href: href(known.page) + kept() }, name) : name, badges(row));
+    return el(
+      "span",
+      { class: "name", title: row.spec },
+      known ? el("a", { href: href(known.page) + kept() }, name) : name,
+      badges(row),
+    );
   }
   function badges(row) {
     return [
-      row.chosen_words && [row.chosen_words, "options of this encoding were chosen on results of tasks in this table"],
-      row.mode && ["same weights", "another way of evaluating the same trained weights; it has no rank"],
-      row.apart && ["other seeds", "seeds that fewer than half of the encodings have; it has no rank"],
-      row.custom && ["custom options", "options typed with the name, so tuned by hand; counts for no other place"],
+      row.chosen_words && [
+        row.chosen_words,
+        "options of this encoding were chosen on results of tasks in this table",
+      ],
+      row.mode && [
+        "same weights",
+        "another way of evaluating the same trained weights; it has no rank",
+      ],
+      row.apart && [
+        "other seeds",
+        "seeds that fewer than half of the encodings have; it has no rank",
+      ],
+      row.custom && [
+        "custom options",
+        "options typed with the name, so tuned by hand; counts for no other place",
+      ],
       row.other && ["protocol's rows", "a run without the changed settings, for comparison"],
-      row.few && !row.few_all && ["few seeds", row.seeds.length + " seed(s); the protocol asks for more"],
-      row.earlier && ["earlier version", row.earlier + "; no run of the current version is in its table"],
-      row.old && ["old version", "version " + row.version + " of the encoding; the code has moved on"],
-    ].filter(Boolean).map(([words, title]) => el("span", { class: "badge", title }, words));
+      row.few &&
+        !row.few_all && ["few seeds", row.seeds.length + " seed(s); the protocol asks for more"],
+      row.earlier && [
+        "earlier version",
+        row.earlier + "; no run of the current version is in its table",
+      ],
+      row.old && [
+        "old version",
+        "version " + row.version + " of the encoding; the code has moved on",
+      ],
+    ]
+      .filter(Boolean)
+      .map(([words, title]) => el("span", { class: "badge", title }, words));
   }
 
   // The theme: that of the system until the button is pressed.
   const dark = window.matchMedia("(prefers-color-scheme: dark)");
-  const isDark = () => (document.documentElement.dataset.theme || (dark.matches ? "dark" : "light")) === "dark";
+  const isDark = () =>
+    (document.documentElement.dataset.theme || (dark.matches ? "dark" : "light")) === "dark";
   const button = document.getElementById("theme");
   function words() {
     button.textContent = isDark() ? "Light" : "Dark";
@@ -246,7 +408,37 @@ window.PZ = (function () {
   dark.addEventListener("change", words);
   words();
 
-  return { root, own, el, state, page, number, percent, interval, times, reach, rank,
-    csv, downloads, save, fileName, plainTable, select, toggle, put, choose, policyWords, href, below, encodingLink, nameColumn, rowColumns, badges,
-    short, breakable, legend, kept };
+  return {
+    root,
+    own,
+    el,
+    state,
+    page,
+    number,
+    percent,
+    interval,
+    times,
+    reach,
+    rank,
+    csv,
+    downloads,
+    save,
+    fileName,
+    plainTable,
+    select,
+    toggle,
+    put,
+    choose,
+    policyWords,
+    href,
+    below,
+    encodingLink,
+    nameColumn,
+    rowColumns,
+    badges,
+    short,
+    breakable,
+    legend,
+    kept,
+  };
 })();

@@ -2,50 +2,156 @@
 // Cost against extrapolation, on one task.
 (function () {
   const { el, percent, interval } = PZ;
-  const COSTS = { cpu_seconds: "CPU seconds of training", parameters: "parameters", encoding_parameters: "parameters of the encoding", peak_memory_mb: "peak memory, MB" };
+  const COSTS = {
+    cpu_seconds: "CPU seconds of training",
+    parameters: "parameters",
+    encoding_parameters: "parameters of the encoding",
+    peak_memory_mb: "peak memory, MB",
+  };
 
   // Rows that no other row beats on both counts, from cheap to dear.
   function front(rows, key) {
     let best = -1;
-    return [...rows].sort((a, b) => a[key] - b[key] || b.unseen.mean - a.unseen.mean).filter((row) => row.unseen.mean > best && ((best = row.unseen.mean), true));
+    return [...rows]
+      .sort((a, b) => a[key] - b[key] || b.unseen.mean - a.unseen.mean)
+      .filter((row) => row.unseen.mean > best && ((best = row.unseen.mean), true));
   }
 
-  const series = (rows, key) => rows.map((row) => ({ name: row.label, label: PZ.short(row.label), look: PZ.look(row.label), words: "",
-    points: [{ x: row[key], y: row.unseen.mean, low: row.unseen.low, high: row.unseen.high, tip: PZ.number(row[key], row[key] < 100 ? 1 : 0) + " " + COSTS[key] + ", " + percent(row.unseen.mean) + " % " + interval(row.unseen.low, row.unseen.high) }] }));
+  const series = (rows, key) =>
+    rows.map((row) => ({
+      name: row.label,
+      label: PZ.short(row.label),
+      look: PZ.look(row.label),
+      words: "",
+      points: [
+        {
+          x: row[key],
+          y: row.unseen.mean,
+          low: row.unseen.low,
+          high: row.unseen.high,
+          tip:
+            PZ.number(row[key], row[key] < 100 ? 1 : 0) +
+            " " +
+            COSTS[key] +
+            ", " +
+            percent(row.unseen.mean) +
+            " % " +
+            interval(row.unseen.low, row.unseen.high),
+        },
+      ],
+    }));
 
   const columns = (key, edge) => [
     PZ.nameColumn(),
-    { key: "cost", title: COSTS[key], value: (row) => row[key], cell: (row) => PZ.number(row[key], row[key] < 100 ? 1 : 0), start: "asc" },
-    { key: "unseen", title: "unseen mean, %", value: (row) => (row.unseen ? 100 * row.unseen.mean : null), cell: (row) => (row.unseen ? el("span", {}, percent(row.unseen.mean), el("small", {}, interval(row.unseen.low, row.unseen.high))) : el("span", { class: "words" }, row.unseen_note)) },
-    { key: "front", title: "unbeaten", value: (row) => (edge.includes(row) ? "yes" : "no"), help: "no other row shown is at least as good and as cheap", align: "left", start: "asc" },
-    { key: "memory", title: "peak MB", value: (row) => row.peak_memory_mb, cell: (row) => PZ.number(row.peak_memory_mb), start: "asc" },
-    { key: "parameters", title: "parameters", value: (row) => row.parameters, cell: (row) => PZ.number(row.parameters), start: "asc" },
+    {
+      key: "cost",
+      title: COSTS[key],
+      value: (row) => row[key],
+      cell: (row) => PZ.number(row[key], row[key] < 100 ? 1 : 0),
+      start: "asc",
+    },
+    {
+      key: "unseen",
+      title: "unseen mean, %",
+      value: (row) => (row.unseen ? 100 * row.unseen.mean : null),
+      cell: (row) =>
+        row.unseen
+          ? el(
+              "span",
+              {},
+              percent(row.unseen.mean),
+              el("small", {}, interval(row.unseen.low, row.unseen.high)),
+            )
+          : el("span", { class: "words" }, row.unseen_note),
+    },
+    {
+      key: "front",
+      title: "unbeaten",
+      value: (row) => (edge.includes(row) ? "yes" : "no"),
+      help: "no other row shown is at least as good and as cheap",
+      align: "left",
+      start: "asc",
+    },
+    {
+      key: "memory",
+      title: "peak MB",
+      value: (row) => row.peak_memory_mb,
+      cell: (row) => PZ.number(row.peak_memory_mb),
+      start: "asc",
+    },
+    {
+      key: "parameters",
+      title: "parameters",
+      value: (row) => row.parameters,
+      cell: (row) => PZ.number(row.parameters),
+      start: "asc",
+    },
   ];
 
   PZ.page(function () {
     if (!window.DATA.tables.length) return;
     const { tables, controls } = PZ.choose(() => true);
     tables.sort((a, b) => (a.task < b.task ? -1 : 1));
-    const [task, taskPick] = PZ.select("task", "Task", tables.map((table) => [table.task, table.task]));
+    const [task, taskPick] = PZ.select(
+      "task",
+      "Task",
+      tables.map((table) => [table.task, table.task]),
+    );
     const [key, costPick] = PZ.select("cost", "Cost", Object.entries(COSTS));
     const [log, logPick] = PZ.toggle("log", "logarithmic cost", true);
-    const [variants, variantsPick] = PZ.toggle("variants", "show variants, evaluation modes, other seeds");
+    const [variants, variantsPick] = PZ.toggle(
+      "variants",
+      "show variants, evaluation modes, other seeds",
+    );
     PZ.put("filters", [...controls, taskPick, costPick, logPick, variantsPick]);
     const table = tables.find((one) => one.task === task);
-    const fewAll = table.rows.every((row) => row.few || row.apart), all = table.rows.map((row) => ({ ...row, few_all: fewAll }));
+    const fewAll = table.rows.every((row) => row.few || row.apart),
+      all = table.rows.map((row) => ({ ...row, few_all: fewAll }));
     const rows = all.filter((row) => row.unseen && row[key] !== null && (!log || row[key] > 0));
     const left = all.length - rows.length;
-    document.getElementById("facts").textContent = PZ.policyWords(table)
-      + (left ? " " + left + " encoding(s) without a number, or without a cost above 0, are in the table alone." : "")
-      + (table.devices.length > 1 ? " Runs on several devices: choose one to compare speeds." : " Measured on " + table.devices.join(", ") + ".");
-    const drawn = variants ? rows : rows.filter((row) => !row.custom && !row.aside), edge = front(drawn, key);
+    document.getElementById("facts").textContent =
+      PZ.policyWords(table) +
+      (left
+        ? " " +
+          left +
+          " encoding(s) without a number, or without a cost above 0, are in the table alone."
+        : "") +
+      (table.devices.length > 1
+        ? " Runs on several devices: choose one to compare speeds."
+        : " Measured on " + table.devices.join(", ") + ".");
+    const drawn = variants ? rows : rows.filter((row) => !row.custom && !row.aside),
+      edge = front(drawn, key);
     PZ.chart("plot", {
-      name: "cost." + task, title: "Unseen " + table.metric + " on " + task + " against " + COSTS[key], series: series(drawn, key), join: false,
+      name: "cost." + task,
+      title: "Unseen " + table.metric + " on " + task + " against " + COSTS[key],
+      series: series(drawn, key),
+      join: false,
       steps: edge.map((row) => [row[key], row.unseen.mean]),
-      x: { title: COSTS[key] + (log ? ", logarithmic scale" : ""), log, room: true, zero: !log, values: drawn.map((row) => row[key]) }, y: { title: table.metric + ", unseen lengths", share: true },
-      heads: ["encoding", COSTS[key], "unseen mean", "low", "high"], lines: drawn.map((row) => [row.label, row[key], row.unseen.mean, row.unseen.low, row.unseen.high]),
+      x: {
+        title: COSTS[key] + (log ? ", logarithmic scale" : ""),
+        log,
+        room: true,
+        zero: !log,
+        values: drawn.map((row) => row[key]),
+      },
+      y: { title: table.metric + ", unseen lengths", share: true },
+      heads: ["encoding", COSTS[key], "unseen mean", "low", "high"],
+      lines: drawn.map((row) => [
+        row.label,
+        row[key],
+        row.unseen.mean,
+        row.unseen.low,
+        row.unseen.high,
+      ]),
     });
-    PZ.grid("table", { name: "cost." + task + ".table", label: "Cost and extrapolation", columns: columns(key, edge), rows: variants ? all : all.filter((row) => !row.custom && !row.aside), sort: "unseen-desc", state: true });
+    PZ.grid("table", {
+      name: "cost." + task + ".table",
+      label: "Cost and extrapolation",
+      columns: columns(key, edge),
+      rows: variants ? all : all.filter((row) => !row.custom && !row.aside),
+      sort: "unseen-desc",
+      state: true,
+    });
     document.getElementById("disclosure").textContent = table.disclosure;
     PZ.legend("legend", variants ? all : []);
   });

@@ -3,48 +3,201 @@
 (function () {
   const name = document.querySelector("[data-encoding]").dataset.encoding;
   const { el, percent, interval } = PZ;
-  const COLOURS = ["#1f78c1", "#d9541e", "#12925f", "#9a5fc0", "#c28a00", "#d6457e", "#1d9bb3", "#7d8b00"];
+  const COLOURS = [
+    "#1f78c1",
+    "#d9541e",
+    "#12925f",
+    "#9a5fc0",
+    "#c28a00",
+    "#d6457e",
+    "#1d9bb3",
+    "#7d8b00",
+  ];
   const MARKERS = ["circle", "square", "diamond", "triangle-up", "triangle-down"];
   const scaled = (value) => (value === null || value === undefined ? null : 100 * value);
 
   const columns = [
-    { key: "task", title: "task", value: ({ table }) => table.task, cell: ({ table }) => el("a", { href: PZ.href(PZ.own(window.DATA.tasks, table.task).page) + PZ.kept() }, table.task), align: "left", start: "asc" },
-    { key: "encoding", title: "as", value: ({ row }) => row.label, cell: ({ row }) => el("span", { class: "name", title: row.spec }, PZ.breakable(PZ.short(row.label)), PZ.badges({ ...row, earlier: table.version, chosen_words: row.chosen_here && !row.aside ? "options chosen on this task" : "" })), align: "left", css: "wrap", start: "asc" },
-    { key: "rank", title: "rank", value: ({ row }) => row.rank, cell: ({ row, table }) => (row.aside ? "" : PZ.rank(row) + " of " + table.rows.filter((one) => one.rank !== null).length), start: "asc" },
-    { key: "unseen", title: "unseen mean, %", value: ({ row }) => scaled(row.unseen?.mean), cell: ({ row }) => (row.unseen ? el("span", {}, percent(row.unseen.mean), el("small", {}, interval(row.unseen.low, row.unseen.high))) : el("span", { class: "words" }, row.unseen_note)) },
+    {
+      key: "task",
+      title: "task",
+      value: ({ table }) => table.task,
+      cell: ({ table }) =>
+        el(
+          "a",
+          { href: PZ.href(PZ.own(window.DATA.tasks, table.task).page) + PZ.kept() },
+          table.task,
+        ),
+      align: "left",
+      start: "asc",
+    },
+    {
+      key: "encoding",
+      title: "as",
+      value: ({ row }) => row.label,
+      cell: ({ row }) =>
+        el(
+          "span",
+          { class: "name", title: row.spec },
+          PZ.breakable(PZ.short(row.label)),
+          PZ.badges({
+            ...row,
+            earlier: table.version,
+            chosen_words: row.chosen_here && !row.aside ? "options chosen on this task" : "",
+          }),
+        ),
+      align: "left",
+      css: "wrap",
+      start: "asc",
+    },
+    {
+      key: "rank",
+      title: "rank",
+      value: ({ row }) => row.rank,
+      cell: ({ row, table }) =>
+        row.aside
+          ? ""
+          : PZ.rank(row) + " of " + table.rows.filter((one) => one.rank !== null).length,
+      start: "asc",
+    },
+    {
+      key: "unseen",
+      title: "unseen mean, %",
+      value: ({ row }) => scaled(row.unseen?.mean),
+      cell: ({ row }) =>
+        row.unseen
+          ? el(
+              "span",
+              {},
+              percent(row.unseen.mean),
+              el("small", {}, interval(row.unseen.low, row.unseen.high)),
+            )
+          : el("span", { class: "words" }, row.unseen_note),
+    },
     { key: "low", title: "low", hide: true, value: ({ row }) => scaled(row.unseen?.low) },
     { key: "high", title: "high", hide: true, value: ({ row }) => scaled(row.unseen?.high) },
     { key: "seeds", title: "seeds", value: ({ row }) => row.seeds.length },
     ...PZ.rowColumns(({ row }) => row),
-    { key: "chosen", title: "tuned to", value: ({ row }) => row.chosen, cell: ({ row }) => el("span", { title: row.tried.join("\n") }, row.chosen || "–", row.chosen && el("small", {}, "of " + row.tried.length + " tried" + (row.tuning_seconds === null ? "" : ", " + PZ.number(row.tuning_seconds) + " CPU-seconds"))), align: "left", css: "wrap" },
+    {
+      key: "chosen",
+      title: "tuned to",
+      value: ({ row }) => row.chosen,
+      cell: ({ row }) =>
+        el(
+          "span",
+          { title: row.tried.join("\n") },
+          row.chosen || "–",
+          row.chosen &&
+            el(
+              "small",
+              {},
+              "of " +
+                row.tried.length +
+                " tried" +
+                (row.tuning_seconds === null
+                  ? ""
+                  : ", " + PZ.number(row.tuning_seconds) + " CPU-seconds"),
+            ),
+        ),
+      align: "left",
+      css: "wrap",
+    },
     { key: "spec", title: "options", hide: true, value: ({ row }) => row.spec },
   ];
   const runColumns = [
-    { key: "run", title: "run", value: (line) => line.run, cell: (line) => el("a", { href: PZ.href("run/" + line.run + ".html") }, line.run), align: "left", start: "asc" },
+    {
+      key: "run",
+      title: "run",
+      value: (line) => line.run,
+      cell: (line) => el("a", { href: PZ.href("run/" + line.run + ".html") }, line.run),
+      align: "left",
+      start: "asc",
+    },
     { key: "task", title: "task", value: (line) => line.task, align: "left", start: "asc" },
-    { key: "as", title: "as", value: (line) => line.label, cell: (line) => el("span", { title: line.label }, PZ.short(line.label)), align: "left", start: "asc" },
+    {
+      key: "as",
+      title: "as",
+      value: (line) => line.label,
+      cell: (line) => el("span", { title: line.label }, PZ.short(line.label)),
+      align: "left",
+      start: "asc",
+    },
     { key: "seed", title: "seed", value: (line) => line.seed },
-    { key: "unseen", title: "unseen mean, %", value: (line) => scaled(line.value), cell: (line) => percent(line.value) },
+    {
+      key: "unseen",
+      title: "unseen mean, %",
+      value: (line) => scaled(line.value),
+      cell: (line) => percent(line.value),
+    },
   ];
 
   PZ.page(function () {
     const { tables, controls } = PZ.choose((t) => t.rows.some((row) => row.bare === name));
     const [dots, dotsPick] = PZ.toggle("dots", "every seed");
-    const lines = tables.flatMap((table) => table.rows.filter((row) => row.bare === name).map((row) => ({ table, row })));
-    document.querySelectorAll("#h-curve, #h-table, #h-runs").forEach((head) => (head.parentElement.hidden = !lines.length && head.id !== "h-table"));
-    PZ.grid("table", { name: name + ".tasks", label: name + " on all tasks", columns, rows: lines, sub: ({ row }) => Boolean(row.aside), sort: "task-asc", state: true, empty: "No records yet." });
+    const lines = tables.flatMap((table) =>
+      table.rows.filter((row) => row.bare === name).map((row) => ({ table, row })),
+    );
+    document
+      .querySelectorAll("#h-curve, #h-table, #h-runs")
+      .forEach((head) => (head.parentElement.hidden = !lines.length && head.id !== "h-table"));
+    PZ.grid("table", {
+      name: name + ".tasks",
+      label: name + " on all tasks",
+      columns,
+      rows: lines,
+      sub: ({ row }) => Boolean(row.aside),
+      sort: "task-asc",
+      state: true,
+      empty: "No records yet.",
+    });
     if (!lines.length) return;
     PZ.put("filters", [...controls, dotsPick]);
     const plain = lines.filter(({ row }) => !row.aside && !row.custom);
     const drawn = (plain.length ? plain : lines).slice(0, 8);
     PZ.chart("curve", {
-      name, title: "Accuracy of " + name + " against length, one line per task",
-      series: drawn.map(({ table, row }, at) => PZ.curve(row, table.lengths, { at: (length) => length / table.train, dots, name: table.task, label: table.task + (row.custom ? " " + PZ.short(row.label) : ""), look: [COLOURS[at % 8], "solid", MARKERS[at % 5]] })),
-      x: { title: "test length / longest in training, logarithmic scale", log: true, values: drawn.flatMap(({ table }) => table.lengths.map((length) => length / table.train)) }, y: { title: drawn[0].table.metric, share: true }, vline: PZ.trained(1),
-      heads: ["task", ...PZ.curveHeads(drawn[0].table)], lines: drawn.flatMap(({ table, row }) => PZ.curveLines(row, table.lengths, row.label).map((line) => [table.task, ...line])),
+      name,
+      title: "Accuracy of " + name + " against length, one line per task",
+      series: drawn.map(({ table, row }, at) =>
+        PZ.curve(row, table.lengths, {
+          at: (length) => length / table.train,
+          dots,
+          name: table.task,
+          label: table.task + (row.custom ? " " + PZ.short(row.label) : ""),
+          look: [COLOURS[at % 8], "solid", MARKERS[at % 5]],
+        }),
+      ),
+      x: {
+        title: "test length / longest in training, logarithmic scale",
+        log: true,
+        values: drawn.flatMap(({ table }) => table.lengths.map((length) => length / table.train)),
+      },
+      y: { title: drawn[0].table.metric, share: true },
+      vline: PZ.trained(1),
+      heads: ["task", ...PZ.curveHeads(drawn[0].table)],
+      lines: drawn.flatMap(({ table, row }) =>
+        PZ.curveLines(row, table.lengths, row.label).map((line) => [table.task, ...line]),
+      ),
     });
-    const runs = lines.filter(({ row }) => !row.mode).flatMap(({ table, row }) => row.runs.map((run, index) => ({ run, task: table.task, label: row.label, seed: row.run_seeds[index], value: new Map(row.by_seed).get(row.run_seeds[index]) ?? null })));
-    PZ.grid("runs", { name: name + ".runs", label: "Runs of " + name, columns: runColumns, rows: runs, sort: "task-asc" });
-    PZ.legend("legend", lines.map(({ row }) => row));
+    const runs = lines
+      .filter(({ row }) => !row.mode)
+      .flatMap(({ table, row }) =>
+        row.runs.map((run, index) => ({
+          run,
+          task: table.task,
+          label: row.label,
+          seed: row.run_seeds[index],
+          value: new Map(row.by_seed).get(row.run_seeds[index]) ?? null,
+        })),
+      );
+    PZ.grid("runs", {
+      name: name + ".runs",
+      label: "Runs of " + name,
+      columns: runColumns,
+      rows: runs,
+      sort: "task-asc",
+    });
+    PZ.legend(
+      "legend",
+      lines.map(({ row }) => row),
+    );
   });
 })();

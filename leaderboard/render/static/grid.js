@@ -4,15 +4,23 @@
 // true stays below the row before it.
 PZ.grid = (function () {
   const { el, state } = PZ;
-  const PAGE = 200;  // rows shown at once; more on request
+  const PAGE = 200; // rows shown at once; more on request
 
   const empty = (value) => value === null || value === undefined || value === "";
-  const compare = (a, b) => (typeof a === "number" && typeof b === "number" ? a - b : String(a).localeCompare(String(b), "en", { numeric: true }));
+  const compare = (a, b) =>
+    typeof a === "number" && typeof b === "number"
+      ? a - b
+      : String(a).localeCompare(String(b), "en", { numeric: true });
 
   function cell(column, row) {
-    const td = el(column.first ? "th" : "td", { class: [column.align === "left" ? "left" : "", column.css || ""].join(" ").trim() || null, scope: column.first ? "row" : null });
+    const td = el(column.first ? "th" : "td", {
+      class: [column.align === "left" ? "left" : "", column.css || ""].join(" ").trim() || null,
+      scope: column.first ? "row" : null,
+    });
     const shown = column.cell ? column.cell(row, td) : column.value(row);
-    td.append(shown instanceof Node ? shown : shown === null || shown === undefined ? "–" : String(shown));
+    td.append(
+      shown instanceof Node ? shown : shown === null || shown === undefined ? "–" : String(shown),
+    );
     return td;
   }
 
@@ -21,44 +29,107 @@ PZ.grid = (function () {
     const { name, label, rows, sub = () => false } = options;
     const columns = options.columns.map((column, at) => ({ ...column, first: at === 0 }));
     const visible = columns.filter((column) => !column.hide);
-    const files = () => ({ heads: columns.map((column) => column.title), lines: found.flat().map((row) => columns.map((column) => (column.file || column.value)(row))) });
+    const files = () => ({
+      heads: columns.map((column) => column.title),
+      lines: found.flat().map((row) => columns.map((column) => (column.file || column.value)(row))),
+    });
     if (!rows.length) return host.replaceChildren(el("p", {}, options.empty || "No rows."));
 
-    let [sorted, way] = ((options.state && state.get("sort")) || options.sort || "").split(/-(?=asc$|desc$)/);
-    let found = [], most = PAGE;
+    let [sorted, way] = ((options.state && state.get("sort")) || options.sort || "").split(
+      /-(?=asc$|desc$)/,
+    );
+    let found = [],
+      most = PAGE;
     const groups = [];
-    for (const row of rows) sub(row) && groups.length ? groups.at(-1).push(row) : groups.push([row]);
-    const texts = new Map();  // what the search looks at
-    const text = (row) => texts.get(row) ?? (texts.set(row, columns.map((column) => column.value(row) ?? "").join(" ").toLowerCase()), texts.get(row));
+    for (const row of rows)
+      sub(row) && groups.length ? groups.at(-1).push(row) : groups.push([row]);
+    const texts = new Map(); // what the search looks at
+    const text = (row) =>
+      texts.get(row) ??
+      (texts.set(
+        row,
+        columns
+          .map((column) => column.value(row) ?? "")
+          .join(" ")
+          .toLowerCase(),
+      ),
+      texts.get(row));
 
-    const search = el("input", { type: "search", id: id + "-search", autocomplete: "off", value: options.state ? state.get("q") : "" });
+    const search = el("input", {
+      type: "search",
+      id: id + "-search",
+      autocomplete: "off",
+      value: options.state ? state.get("q") : "",
+    });
     const count = el("span", { class: "count", role: "status" });
     const heads = visible.map((column) => {
       const mark = el("span", { class: "mark", "aria-hidden": "true" });
-      const inside = column.sort === false ? [column.title] : [el("button", { type: "button", title: column.help, onclick: () => turn(column) }, PZ.breakable(column.title), mark)];
+      const inside =
+        column.sort === false
+          ? [column.title]
+          : [
+              el(
+                "button",
+                { type: "button", title: column.help, onclick: () => turn(column) },
+                PZ.breakable(column.title),
+                mark,
+              ),
+            ];
       return el("th", { scope: "col", class: column.align === "left" ? "left" : null }, inside);
     });
     const body = el("tbody");
     const more = el("button", { type: "button", onclick: () => ((most += 5 * PAGE), fill()) });
     // Rows that stay where they are: `under` the heads and at the `foot`, texts by a column's key.
-    const fixed = (texts) => el("tr", {}, visible.map((column) => el(column.first ? "th" : "td", { scope: column.first ? "row" : null, class: column.align === "left" ? "left" : null }, texts[column.key] ?? "")));
-    const table = el("table", { class: "grid", "aria-label": label }, el("thead", {}, el("tr", {}, heads), options.under ? fixed(options.under) : null), body, options.foot ? el("tfoot", {}, fixed(options.foot)) : null);
+    const fixed = (texts) =>
+      el(
+        "tr",
+        {},
+        visible.map((column) =>
+          el(
+            column.first ? "th" : "td",
+            { scope: column.first ? "row" : null, class: column.align === "left" ? "left" : null },
+            texts[column.key] ?? "",
+          ),
+        ),
+      );
+    const table = el(
+      "table",
+      { class: "grid", "aria-label": label },
+      el("thead", {}, el("tr", {}, heads), options.under ? fixed(options.under) : null),
+      body,
+      options.foot ? el("tfoot", {}, fixed(options.foot)) : null,
+    );
     host.replaceChildren(
-      el("div", { class: "tools" }, options.search === false || rows.length < 6 ? null : el("label", { for: search.id }, el("span", {}, "Search"), search), count, PZ.downloads(name, files)),
-      el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": label }, table), el("p", { class: "more" }, more));
+      el(
+        "div",
+        { class: "tools" },
+        options.search === false || rows.length < 6
+          ? null
+          : el("label", { for: search.id }, el("span", {}, "Search"), search),
+        count,
+        PZ.downloads(name, files),
+      ),
+      el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": label }, table),
+      el("p", { class: "more" }, more),
+    );
 
     function turn(column) {
       const start = column.start || "desc";
       way = sorted === column.key ? (way === "asc" ? "desc" : "asc") : start;
       sorted = column.key;
-      if (options.state) state.set({ sort: sorted + "-" + way === options.sort ? "" : sorted + "-" + way }, true);
+      if (options.state)
+        state.set({ sort: sorted + "-" + way === options.sort ? "" : sorted + "-" + way }, true);
       order();
     }
     // Cells without a value stay at the end in both directions.
     function order() {
       const column = columns.find((one) => one.key === sorted);
       const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
-      found = words.length ? groups.filter((group) => group.some((row) => words.every((word) => text(row).includes(word)))) : [...groups];
+      found = words.length
+        ? groups.filter((group) =>
+            group.some((row) => words.every((word) => text(row).includes(word))),
+          )
+        : [...groups];
       if (column && !(options.given && sorted + "-" + way === options.sort)) {
         const keys = new Map(found.map((group) => [group, column.value(group[0])]));
         found.sort((a, b) => {
@@ -69,17 +140,32 @@ PZ.grid = (function () {
       }
       visible.forEach((one, at) => {
         if (one.sort === false) return;
-        heads[at].setAttribute("aria-sort", one.key !== sorted ? "none" : way === "asc" ? "ascending" : "descending");
-        heads[at].querySelector(".mark").textContent = one.key !== sorted ? "" : way === "asc" ? " ▲" : " ▼";
+        heads[at].setAttribute(
+          "aria-sort",
+          one.key !== sorted ? "none" : way === "asc" ? "ascending" : "descending",
+        );
+        heads[at].querySelector(".mark").textContent =
+          one.key !== sorted ? "" : way === "asc" ? " ▲" : " ▼";
       });
       fill();
     }
     function fill() {
       const all = found.flat();
-      body.replaceChildren(...all.slice(0, most).map((row) => el("tr", { class: sub(row) ? "sub" : null }, visible.map((column) => cell(column, row)))));
+      body.replaceChildren(
+        ...all.slice(0, most).map((row) =>
+          el(
+            "tr",
+            { class: sub(row) ? "sub" : null },
+            visible.map((column) => cell(column, row)),
+          ),
+        ),
+      );
       more.hidden = all.length <= most;
       more.textContent = "Show more of " + all.length + " rows";
-      count.textContent = all.length === rows.length ? rows.length + " rows" : all.length + " of " + rows.length + " rows";
+      count.textContent =
+        all.length === rows.length
+          ? rows.length + " rows"
+          : all.length + " of " + rows.length + " rows";
     }
     search.addEventListener("input", () => {
       if (options.state) state.set({ q: search.value.trim() }, true);

@@ -3,58 +3,180 @@
 (function () {
   if (!window.DATA.tables.length) return;
   const { el, percent, interval } = PZ;
-  const WORDS = { unseen: "score beyond training, %", reach: "reach", token: "the other measure, %", cost: "CPU seconds of training" };
-  const shown = (row, show) => ({ unseen: percent(row.unseen.mean), reach: PZ.reach(row), token: percent(row.unseen_beside), cost: PZ.number(row.cpu_seconds) }[show]);
-  const number = (row, show) => ({ unseen: 100 * row.unseen.mean, reach: row.reach, token: 100 * row.unseen_beside, cost: row.cpu_seconds }[show]);
+  const WORDS = {
+    unseen: "score beyond training, %",
+    reach: "reach",
+    token: "the other measure, %",
+    cost: "CPU seconds of training",
+  };
+  const shown = (row, show) =>
+    ({
+      unseen: percent(row.unseen.mean),
+      reach: PZ.reach(row),
+      token: percent(row.unseen_beside),
+      cost: PZ.number(row.cpu_seconds),
+    })[show];
+  const number = (row, show) =>
+    ({
+      unseen: 100 * row.unseen.mean,
+      reach: row.reach,
+      token: 100 * row.unseen_beside,
+      cost: row.cpu_seconds,
+    })[show];
 
   function cell(at, show, most) {
     return (line, host) => {
       const row = line.rows[at];
       if (!row) return el("span", { class: "words" }, "not run");
-      if (!row.unseen) return el("span", { class: "words", title: row.failures.map(([seed, why]) => "seed " + seed + ": " + why).join("\n") }, row.unseen_note);
+      if (!row.unseen)
+        return el(
+          "span",
+          {
+            class: "words",
+            title: row.failures.map(([seed, why]) => "seed " + seed + ": " + why).join("\n"),
+          },
+          row.unseen_note,
+        );
       host.classList.add("heat");
       host.style.setProperty("--share", Math.max(0, Math.min(1, row.unseen.mean)).toFixed(3));
       const more = [
-        (percent(row.unseen.mean) + " % " + interval(row.unseen.low, row.unseen.high)).trim(), row.seeds.length > 1 ? row.seeds.length + " seeds: " + row.by_seed.map(([, value]) => percent(value)).join(", ") : "one seed",
-        row.aside ? "" : "rank " + PZ.rank(row), "reach " + PZ.reach(row), row.chosen && "chosen: " + row.chosen + " of " + row.tried.length, row.chosen_here && "† options were chosen on this task",
-      ].filter(Boolean).join("\n");
-      return el("span", { title: more }, shown(row, show), row.chosen_here ? el("sup", {}, "†") : "", row.seeds.length < most ? el("sup", { class: "seeds" }, String(row.seeds.length)) : "");
+        (percent(row.unseen.mean) + " % " + interval(row.unseen.low, row.unseen.high)).trim(),
+        row.seeds.length > 1
+          ? row.seeds.length +
+            " seeds: " +
+            row.by_seed.map(([, value]) => percent(value)).join(", ")
+          : "one seed",
+        row.aside ? "" : "rank " + PZ.rank(row),
+        "reach " + PZ.reach(row),
+        row.chosen && "chosen: " + row.chosen + " of " + row.tried.length,
+        row.chosen_here && "† options were chosen on this task",
+      ]
+        .filter(Boolean)
+        .join("\n");
+      return el(
+        "span",
+        { title: more },
+        shown(row, show),
+        row.chosen_here ? el("sup", {}, "†") : "",
+        row.seeds.length < most ? el("sup", { class: "seeds" }, String(row.seeds.length)) : "",
+      );
     };
   }
   // Words sort behind every number, and stand in files.
-  const value = (at, show) => (line) => (line.rows[at]?.unseen ? number(line.rows[at], show) : null);
-  const inFile = (at, show) => (line) => (line.rows[at] ? (line.rows[at].unseen ? number(line.rows[at], show) : line.rows[at].unseen_note) : "not run");
-  const end = (at, which) => (line) => (line.rows[at]?.unseen?.[which] == null ? null : 100 * line.rows[at].unseen[which]);
+  const value = (at, show) => (line) =>
+    line.rows[at]?.unseen ? number(line.rows[at], show) : null;
+  const inFile = (at, show) => (line) =>
+    line.rows[at]
+      ? line.rows[at].unseen
+        ? number(line.rows[at], show)
+        : line.rows[at].unseen_note
+      : "not run";
+  const end = (at, which) => (line) =>
+    line.rows[at]?.unseen?.[which] == null ? null : 100 * line.rows[at].unseen[which];
 
-  const seedsOf = (lines, at) => lines.filter((line) => !line.aside && !line.custom).map((line) => line.rows[at]?.seeds.length).filter(Boolean);
+  const seedsOf = (lines, at) =>
+    lines
+      .filter((line) => !line.aside && !line.custom)
+      .map((line) => line.rows[at]?.seeds.length)
+      .filter(Boolean);
   function columns(overview, show, lines) {
     const several = overview.tasks.length > 1;
-    const size = (line) => Math.max(0, ...line.rows.filter(Boolean).map((row) => row.parameters ?? 0)) || null;
+    const size = (line) =>
+      Math.max(0, ...line.rows.filter(Boolean).map((row) => row.parameters ?? 0)) || null;
     const scaled = (key) => (line) => (line[key] === null ? null : 100 * line[key]);
     return [
       PZ.nameColumn({ cell: (line) => PZ.encodingLink(line) }),
-      { key: "rank", title: "rank", value: (line) => line.rank, cell: (line) => (line.aside ? "" : PZ.rank(line)), start: "asc", help: "by the mean over the tasks; [places that the tests leave possible]" },
-      ...(several ? [
-        { key: "unseen", title: "mean, %", value: scaled("mean"), cell: (line) => (line.mean === null ? el("span", { class: "words", title: "a mean only where each of them has a number" }, line.counted + " of " + overview.counts + " tasks") : el("span", { title: line.low === null ? "no interval: fewer than two seeds on some task, or different seeds" : interval(line.low, line.high) + " 95 % over seeds" }, percent(line.mean))), help: "over unseen lengths, mean over the tasks that at least half of the encodings ran" },
-        { key: "low", title: "mean, low", hide: true, value: scaled("low") }, { key: "high", title: "mean, high", hide: true, value: scaled("high") },
-      ] : []),
+      {
+        key: "rank",
+        title: "rank",
+        value: (line) => line.rank,
+        cell: (line) => (line.aside ? "" : PZ.rank(line)),
+        start: "asc",
+        help: "by the mean over the tasks; [places that the tests leave possible]",
+      },
+      ...(several
+        ? [
+            {
+              key: "unseen",
+              title: "mean, %",
+              value: scaled("mean"),
+              cell: (line) =>
+                line.mean === null
+                  ? el(
+                      "span",
+                      { class: "words", title: "a mean only where each of them has a number" },
+                      line.counted + " of " + overview.counts + " tasks",
+                    )
+                  : el(
+                      "span",
+                      {
+                        title:
+                          line.low === null
+                            ? "no interval: fewer than two seeds on some task, or different seeds"
+                            : interval(line.low, line.high) + " 95 % over seeds",
+                      },
+                      percent(line.mean),
+                    ),
+              help: "over unseen lengths, mean over the tasks that at least half of the encodings ran",
+            },
+            { key: "low", title: "mean, low", hide: true, value: scaled("low") },
+            { key: "high", title: "mean, high", hide: true, value: scaled("high") },
+          ]
+        : []),
       ...overview.tasks.flatMap((task, at) => [
-        { key: "t_" + task, title: overview.heads[at], value: value(at, show), file: inFile(at, show), cell: cell(at, show, Math.max(...seedsOf(lines, at))), help: WORDS[show] },
-        ...(show === "unseen" ? ["low", "high"].map((which) => ({ key: which + "_" + task, title: task + ", " + which, hide: true, value: end(at, which) })) : []),
+        {
+          key: "t_" + task,
+          title: overview.heads[at],
+          value: value(at, show),
+          file: inFile(at, show),
+          cell: cell(at, show, Math.max(...seedsOf(lines, at))),
+          help: WORDS[show],
+        },
+        ...(show === "unseen"
+          ? ["low", "high"].map((which) => ({
+              key: which + "_" + task,
+              title: task + ", " + which,
+              hide: true,
+              value: end(at, which),
+            }))
+          : []),
       ]),
-      { key: "cost", title: "CPU s", value: (line) => line.cost, cell: (line) => PZ.number(line.cost), start: "asc", help: "CPU seconds of training a run: the mean over seeds, of these the median over the tasks; compare only on one device" },
-      { key: "parameters", title: "parameters", value: size, cell: (line) => PZ.number(size(line)), start: "asc" },
+      {
+        key: "cost",
+        title: "CPU s",
+        value: (line) => line.cost,
+        cell: (line) => PZ.number(line.cost),
+        start: "asc",
+        help: "CPU seconds of training a run: the mean over seeds, of these the median over the tasks; compare only on one device",
+      },
+      {
+        key: "parameters",
+        title: "parameters",
+        value: size,
+        cell: (line) => PZ.number(size(line)),
+        start: "asc",
+      },
     ];
   }
 
   // How many seeds a column has, and what a guess gets that ignores the prompt: by key.
   function under(overview, lines) {
-    const span = (own) => (own.length ? [...new Set([Math.min(...own), Math.max(...own)])].join("–") : "");
-    return { encoding: "seeds", ...Object.fromEntries(overview.tasks.map((task, at) => ["t_" + task, span(seedsOf(lines, at))])) };
+    const span = (own) =>
+      own.length ? [...new Set([Math.min(...own), Math.max(...own)])].join("–") : "";
+    return {
+      encoding: "seeds",
+      ...Object.fromEntries(
+        overview.tasks.map((task, at) => ["t_" + task, span(seedsOf(lines, at))]),
+      ),
+    };
   }
   function foot(overview, order, show) {
     if (overview.guess === null || show !== "unseen") return null;
-    return { encoding: "guess", unseen: percent(overview.guess), ...Object.fromEntries(order.map((table) => ["t_" + table.task, percent(table.guess)])) };
+    return {
+      encoding: "guess",
+      unseen: percent(overview.guess),
+      ...Object.fromEntries(order.map((table) => ["t_" + table.task, percent(table.guess)])),
+    };
   }
 
   // A thumbnail: mean curves, the trained lengths in grey. The task's page has axes and intervals.
@@ -70,9 +192,13 @@
     const [low, high] = [Math.min(...ends.map(scale)), Math.max(...ends.map(scale))];
     const x = (length) => 6 + (228 * (scale(length) - low)) / (high - low || 1);
     const y = (share) => 104 - 96 * share;
-    const parts = [svg("rect", { x: 0, y: 4, width: x(table.train), height: 104, class: "trained" }), svg("path", { d: "M0 8H240M0 56H240M0 104H240", class: "grid" })];
+    const parts = [
+      svg("rect", { x: 0, y: 4, width: x(table.train), height: 104, class: "trained" }),
+      svg("path", { d: "M0 8H240M0 56H240M0 104H240", class: "grid" }),
+    ];
     for (const row of rows.slice().reverse()) {
-      let path = "", pen = "M";
+      let path = "",
+        pen = "M";
       row.cells.forEach((one, at) => {
         if (one.status === "no instance") return;
         if (!one.main) return void (pen = "M");
@@ -80,44 +206,116 @@
         pen = "L";
       });
       const [colour, dash] = PZ.look(row.label);
-      if (path) parts.push(svg("path", { d: path, stroke: colour, class: "curve", "stroke-dasharray": { solid: "", dash: "7 4", dot: "2 3", dashdot: "8 3 2 3" }[dash] }));
+      if (path)
+        parts.push(
+          svg("path", {
+            d: path,
+            stroke: colour,
+            class: "curve",
+            "stroke-dasharray": { solid: "", dash: "7 4", dot: "2 3", dashdot: "8 3 2 3" }[dash],
+          }),
+        );
     }
     return svg("svg", { viewBox: "0 0 240 112", "aria-hidden": "true" }, ...parts);
   }
   function card(table) {
-    const rows = PZ.leaders(table.rows), best = rows.find((row) => row.unseen), facts = PZ.own(window.DATA.tasks, table.task);
-    return el("a", { class: "card", href: PZ.href(facts.page) + PZ.kept() },
-      el("b", {}, table.task), el("span", {}, facts.summary), thumbnail(table, rows),
-      el("span", {}, best ? "best: " + PZ.short(best.label) + ", " + percent(best.unseen.mean) + " % unseen" : "no number yet", el("br"), "trained to " + table.train + ", tested to " + table.lengths[table.lengths.length - 1]));
+    const rows = PZ.leaders(table.rows),
+      best = rows.find((row) => row.unseen),
+      facts = PZ.own(window.DATA.tasks, table.task);
+    return el(
+      "a",
+      { class: "card", href: PZ.href(facts.page) + PZ.kept() },
+      el("b", {}, table.task),
+      el("span", {}, facts.summary),
+      thumbnail(table, rows),
+      el(
+        "span",
+        {},
+        best
+          ? "best: " + PZ.short(best.label) + ", " + percent(best.unseen.mean) + " % unseen"
+          : "no number yet",
+        el("br"),
+        "trained to " + table.train + ", tested to " + table.lengths[table.lengths.length - 1],
+      ),
+    );
   }
 
   // A line with the rows of its tasks, and what the name's column needs.
   function filled(line, tables) {
     const rows = tables.map((table) => table.rows.find((row) => row.label === line.label) ?? null);
-    const own = rows.filter(Boolean), first = own[0], fewest = own.reduce((a, b) => (b.seeds.length < a.seeds.length ? b : a)), count = own.filter((row) => row.chosen_here).length;
-    return { ...line, rows, custom: first.custom, mode: first.mode, apart: first.apart, aside: first.aside, bare: first.bare, plain: first.plain, spec: first.spec, version: first.version, seeds: fewest.seeds,
-      few: own.some((row) => row.few), old: own.some((row) => row.old), chosen_words: count && !first.aside ? "options chosen on " + count + " of these tasks" : "" };
+    const own = rows.filter(Boolean),
+      first = own[0],
+      fewest = own.reduce((a, b) => (b.seeds.length < a.seeds.length ? b : a)),
+      count = own.filter((row) => row.chosen_here).length;
+    return {
+      ...line,
+      rows,
+      custom: first.custom,
+      mode: first.mode,
+      apart: first.apart,
+      aside: first.aside,
+      bare: first.bare,
+      plain: first.plain,
+      spec: first.spec,
+      version: first.version,
+      seeds: fewest.seeds,
+      few: own.some((row) => row.few),
+      old: own.some((row) => row.old),
+      chosen_words: count && !first.aside ? "options chosen on " + count + " of these tasks" : "",
+    };
   }
 
   if (window.innerWidth < 500) document.querySelector(".choices").open = false;
   PZ.page(function () {
     const { base, tuning, device, tables, controls } = PZ.choose(() => true);
-    const overview = window.DATA.overviews.find((one) => one.base === base && one.tuning === tuning && one.device === device);
+    const overview = window.DATA.overviews.find(
+      (one) => one.base === base && one.tuning === tuning && one.device === device,
+    );
     const order = overview.tasks.map((task) => tables.find((table) => table.task === task));
     const all = overview.lines.map((line) => filled(line, order));
     const fewAll = all.every((line) => line.few || line.apart);
     all.forEach((line) => Object.assign(line, { few_all: fewAll, below: PZ.below(line, all) }));
     const has = (test) => all.filter(test).length;
     const [show, showPick] = PZ.select("show", "Cells show", Object.entries(WORDS));
-    const [variants, variantsPick] = has((line) => line.custom && !line.aside) ? PZ.toggle("variants", "show variants (" + has((line) => line.custom && !line.aside) + ")", has((line) => !line.custom) === 0) : [true, null];
-    const [modes, modesPick] = has((line) => line.aside) ? PZ.toggle("modes", "show evaluation modes" + (has((line) => line.apart) ? " and other seeds" : "")) : [true, null];
+    const [variants, variantsPick] = has((line) => line.custom && !line.aside)
+      ? PZ.toggle(
+          "variants",
+          "show variants (" + has((line) => line.custom && !line.aside) + ")",
+          has((line) => !line.custom) === 0,
+        )
+      : [true, null];
+    const [modes, modesPick] = has((line) => line.aside)
+      ? PZ.toggle(
+          "modes",
+          "show evaluation modes" + (has((line) => line.apart) ? " and other seeds" : ""),
+        )
+      : [true, null];
     PZ.put("filters", [...controls, showPick, variantsPick, modesPick]);
     const lines = all.filter((line) => (variants || !line.custom) && (modes || !line.aside));
-    document.getElementById("policy").textContent = PZ.policyWords(order[0]) + " " + order[0].about + (fewAll ? " Every encoding has fewer seeds than the " + order[0].protocol_seeds + " that the protocol asks for." : "");
+    document.getElementById("policy").textContent =
+      PZ.policyWords(order[0]) +
+      " " +
+      order[0].about +
+      (fewAll
+        ? " Every encoding has fewer seeds than the " +
+          order[0].protocol_seeds +
+          " that the protocol asks for."
+        : "");
     document.getElementById("untested").textContent = overview.untested;
     document.getElementById("disclosure").textContent = overview.disclosure;
     const label = order.length > 1 ? "mean, %" : order[0].task;
-    PZ.grid("map", { name: "overview", label: "Encodings and tasks, by " + label, columns: columns(overview, show, lines), rows: lines, sub: (line) => line.below, under: under(overview, lines), foot: foot(overview, order, show), sort: order.length > 1 ? "unseen-desc" : "t_" + order[0].task + "-desc", given: true, state: true });
+    PZ.grid("map", {
+      name: "overview",
+      label: "Encodings and tasks, by " + label,
+      columns: columns(overview, show, lines),
+      rows: lines,
+      sub: (line) => line.below,
+      under: under(overview, lines),
+      foot: foot(overview, order, show),
+      sort: order.length > 1 ? "unseen-desc" : "t_" + order[0].task + "-desc",
+      given: true,
+      state: true,
+    });
     PZ.legend("legend", lines);
     document.getElementById("tasks").replaceChildren(...order.map(card));
   });

@@ -8,79 +8,310 @@
   const scaled = (value) => (value === null || value === undefined ? null : 100 * value);
   const columns = (table) => [
     PZ.nameColumn(),
-    { key: "rank", title: "rank", value: (row) => row.rank, cell: (row) => (row.aside || row.other ? "" : PZ.rank(row)), start: "asc", help: "by unseen mean; [places that the tests leave possible]" },
-    ...(table.rows.some((row) => row.chosen) ? [{ key: "chosen", title: "setting", value: (row) => row.chosen, cell: (row) => el("span", { title: row.tried.join("\n") }, row.chosen, el("small", {}, "of " + row.tried.length + " tried" + (row.tuning_seconds === null ? "" : ", " + PZ.number(row.tuning_seconds) + " CPU-seconds"))), align: "left", css: "wrap" }] : []),
-    { key: "seeds", title: "seeds", value: (row) => row.seeds.length, cell: (row) => el("span", {}, String(row.seeds.length), row.failures.length ? el("small", { title: row.failures.map(([seed, why]) => "seed " + seed + ": " + why).join("\n") }, row.failures.length + " failed") : "") },
-    { key: "unseen", title: "unseen mean, %", value: (row) => scaled(row.unseen?.mean), cell: (row, host) => share(host, row.unseen?.mean, interval(row.unseen?.low, row.unseen?.high), row.unseen_note) },
-    ...["low", "high"].map((which) => ({ key: "unseen_" + which, title: "unseen mean, " + which, hide: true, value: (row) => scaled(row.unseen?.[which]) })),
+    {
+      key: "rank",
+      title: "rank",
+      value: (row) => row.rank,
+      cell: (row) => (row.aside || row.other ? "" : PZ.rank(row)),
+      start: "asc",
+      help: "by unseen mean; [places that the tests leave possible]",
+    },
+    ...(table.rows.some((row) => row.chosen)
+      ? [
+          {
+            key: "chosen",
+            title: "setting",
+            value: (row) => row.chosen,
+            cell: (row) =>
+              el(
+                "span",
+                { title: row.tried.join("\n") },
+                row.chosen,
+                el(
+                  "small",
+                  {},
+                  "of " +
+                    row.tried.length +
+                    " tried" +
+                    (row.tuning_seconds === null
+                      ? ""
+                      : ", " + PZ.number(row.tuning_seconds) + " CPU-seconds"),
+                ),
+              ),
+            align: "left",
+            css: "wrap",
+          },
+        ]
+      : []),
+    {
+      key: "seeds",
+      title: "seeds",
+      value: (row) => row.seeds.length,
+      cell: (row) =>
+        el(
+          "span",
+          {},
+          String(row.seeds.length),
+          row.failures.length
+            ? el(
+                "small",
+                {
+                  title: row.failures.map(([seed, why]) => "seed " + seed + ": " + why).join("\n"),
+                },
+                row.failures.length + " failed",
+              )
+            : "",
+        ),
+    },
+    {
+      key: "unseen",
+      title: "unseen mean, %",
+      value: (row) => scaled(row.unseen?.mean),
+      cell: (row, host) =>
+        share(host, row.unseen?.mean, interval(row.unseen?.low, row.unseen?.high), row.unseen_note),
+    },
+    ...["low", "high"].map((which) => ({
+      key: "unseen_" + which,
+      title: "unseen mean, " + which,
+      hide: true,
+      value: (row) => scaled(row.unseen?.[which]),
+    })),
     ...table.lengths.flatMap((length, at) => {
-      const title = length + (table.seen[at] ? " (trained)" : " (" + PZ.times(length / table.train) + ")");
+      const title =
+        length + (table.seen[at] ? " (trained)" : " (" + PZ.times(length / table.train) + ")");
       return [
-        { key: "l" + length, title, value: (row) => scaled(row.cells[at].main?.mean), file: (row) => (row.cells[at].main ? scaled(row.cells[at].main.mean) : row.cells[at].status),
-          cell: (row, host) => share(host, row.cells[at].main?.mean, interval(row.cells[at].main?.low, row.cells[at].main?.high), row.cells[at].status, row.cells[at].seeds) },
-        ...["low", "high"].map((which) => ({ key: which + length, title: title + ", " + which, hide: true, value: (row) => scaled(row.cells[at].main?.[which]) })),
+        {
+          key: "l" + length,
+          title,
+          value: (row) => scaled(row.cells[at].main?.mean),
+          file: (row) =>
+            row.cells[at].main ? scaled(row.cells[at].main.mean) : row.cells[at].status,
+          cell: (row, host) =>
+            share(
+              host,
+              row.cells[at].main?.mean,
+              interval(row.cells[at].main?.low, row.cells[at].main?.high),
+              row.cells[at].status,
+              row.cells[at].seeds,
+            ),
+        },
+        ...["low", "high"].map((which) => ({
+          key: which + length,
+          title: title + ", " + which,
+          hide: true,
+          value: (row) => scaled(row.cells[at].main?.[which]),
+        })),
       ];
     }),
-    { key: "token", title: table.other === "exact match" ? "unseen exact, %" : "unseen tokens, %", value: (row) => scaled(row.unseen_beside), cell: (row) => percent(row.unseen_beside), help: table.guess === null ? "" : "a guess that ignores the prompt: " + percent(table.guess) + " %" },
+    {
+      key: "token",
+      title: table.other === "exact match" ? "unseen exact, %" : "unseen tokens, %",
+      value: (row) => scaled(row.unseen_beside),
+      cell: (row) => percent(row.unseen_beside),
+      help:
+        table.guess === null
+          ? ""
+          : "a guess that ignores the prompt: " + percent(table.guess) + " %",
+    },
     ...PZ.rowColumns(),
-    { key: "runs", title: "runs", value: (row) => row.runs.length, cell: (row) => el("span", { class: "runs" }, row.runs.map((run, at) => el("a", { href: PZ.href("run/" + run + ".html"), "aria-label": "Run " + run }, String(row.run_seeds[at])))), align: "left", sort: false },
+    {
+      key: "runs",
+      title: "runs",
+      value: (row) => row.runs.length,
+      cell: (row) =>
+        el(
+          "span",
+          { class: "runs" },
+          row.runs.map((run, at) =>
+            el(
+              "a",
+              { href: PZ.href("run/" + run + ".html"), "aria-label": "Run " + run },
+              String(row.run_seeds[at]),
+            ),
+          ),
+        ),
+      align: "left",
+      sort: false,
+    },
   ];
 
   function share(host, value, sub, words, seeds) {
     if (value === null || value === undefined) return el("span", { class: "words" }, words);
     host.classList.add("heat");
     host.style.setProperty("--share", value.toFixed(3));
-    const title = [sub, ...(seeds || []).map(([seed, one]) => "seed " + seed + ": " + percent(one))].join("\n");
+    const title = [
+      sub,
+      ...(seeds || []).map(([seed, one]) => "seed " + seed + ": " + percent(one)),
+    ].join("\n");
     return el("span", { title }, percent(value), el("small", {}, sub));
   }
 
   // The same row with its other measure, which has no interval, in the place of the one compared.
-  const tokens = (row) => ({ ...row, cells: row.cells.map((cell) => (cell.main ? { ...cell, main: { mean: cell.beside, low: null, high: null }, seeds: [] } : cell)) });
-  const guess = (table) => ({ name: "a guess that ignores the prompt", label: "guess", look: ["#808890", "dot", "circle"], bare: true, words: "",
-    points: table.guesses.map((y, at) => ({ x: table.lengths[at], y, low: null, high: null, tip: percent(y) + " %" })) });
+  const tokens = (row) => ({
+    ...row,
+    cells: row.cells.map((cell) =>
+      cell.main ? { ...cell, main: { mean: cell.beside, low: null, high: null }, seeds: [] } : cell,
+    ),
+  });
+  const guess = (table) => ({
+    name: "a guess that ignores the prompt",
+    label: "guess",
+    look: ["#808890", "dot", "circle"],
+    bare: true,
+    words: "",
+    points: table.guesses.map((y, at) => ({
+      x: table.lengths[at],
+      y,
+      low: null,
+      high: null,
+      tip: percent(y) + " %",
+    })),
+  });
 
   // A run with other settings beside the protocol's own rows, which it takes no rank among.
   function beside(table, own) {
-    const at = (row, of, length) => row.cells[of.lengths.indexOf(length)] ?? { status: "not tested", main: null, beside: null, seeds: [] };
-    return own.rows.filter((row) => !row.custom && !row.aside).map((row) => ({ ...row, rank: null, other: true, label: row.label + (own.version ? " (earlier version)" : " (protocol's own)"), plain: row.label, after: "",
-      ...(own.lengths.join() === table.lengths.join() ? {} : { unseen: null, unseen_note: "other lengths", unseen_beside: null, by_seed: [] }),
-      cells: table.lengths.map((length) => at(row, own, length)) }));
+    const at = (row, of, length) =>
+      row.cells[of.lengths.indexOf(length)] ?? {
+        status: "not tested",
+        main: null,
+        beside: null,
+        seeds: [],
+      };
+    return own.rows
+      .filter((row) => !row.custom && !row.aside)
+      .map((row) => ({
+        ...row,
+        rank: null,
+        other: true,
+        label: row.label + (own.version ? " (earlier version)" : " (protocol's own)"),
+        plain: row.label,
+        after: "",
+        ...(own.lengths.join() === table.lengths.join()
+          ? {}
+          : { unseen: null, unseen_note: "other lengths", unseen_beside: null, by_seed: [] }),
+        cells: table.lengths.map((length) => at(row, own, length)),
+      }));
   }
 
   function draw(table, rows, options) {
-    const token = options.measure === "token", measure = token ? table.other : table.metric;
-    const known = state.all("curve").filter((label) => label === "-" || rows.some((row) => row.label === label));
+    const token = options.measure === "token",
+      measure = token ? table.other : table.metric;
+    const known = state
+      .all("curve")
+      .filter((label) => label === "-" || rows.some((row) => row.label === label));
     const picked = known.length ? known : PZ.leaders(rows).map((row) => row.label);
     const shown = rows.filter((row) => picked.includes(row.label));
-    PZ.picks("picks", rows, picked, (labels) => state.set({ curve: labels.length ? labels : ["-"] }));
-    const series = shown.map((row) => PZ.curve(token ? tokens(row) : row, table.lengths, { dots: options.dots, look: row.other ? [PZ.look(row.plain)[0], "dot", PZ.look(row.plain)[2]] : PZ.look(row.label) }));
+    PZ.picks("picks", rows, picked, (labels) =>
+      state.set({ curve: labels.length ? labels : ["-"] }),
+    );
+    const series = shown.map((row) =>
+      PZ.curve(token ? tokens(row) : row, table.lengths, {
+        dots: options.dots,
+        look: row.other
+          ? [PZ.look(row.plain)[0], "dot", PZ.look(row.plain)[2]]
+          : PZ.look(row.label),
+      }),
+    );
     if (measure === "token accuracy" && table.guesses) series.push(guess(table));
     PZ.chart("curve", {
-      name: table.base + "." + name, title: measure[0].toUpperCase() + measure.slice(1) + " against length on " + name, series,
-      x: PZ.lengthAxis(table), y: { title: measure, share: true }, vline: PZ.trained(table.train),
-      heads: PZ.curveHeads(table), lines: shown.flatMap((row) => PZ.curveLines(row, table.lengths, row.label)),
+      name: table.base + "." + name,
+      title: measure[0].toUpperCase() + measure.slice(1) + " against length on " + name,
+      series,
+      x: PZ.lengthAxis(table),
+      y: { title: measure, share: true },
+      vline: PZ.trained(table.train),
+      heads: PZ.curveHeads(table),
+      lines: shown.flatMap((row) => PZ.curveLines(row, table.lengths, row.label)),
     });
   }
 
   PZ.page(function () {
     const { tables, controls } = PZ.choose((t) => t.task === name);
     const table = tables[0];
-    const own = table && table.policy === "changed" && window.DATA.tables.find((t) => t.task === name && t.base === table.base && ["protocol", "earlier"].includes(t.policy) && !t.device);
-    const [others, othersPick] = own ? PZ.toggle("others", "beside the protocol's rows, unranked", true) : [false, null];
-    const [measure, measurePick] = PZ.select("measure", "Accuracy", table?.metric === "token accuracy" ? [["exact", "tokens, with a guess"], ["token", "whole answers"]] : [["exact", "whole answers"], ["token", "tokens, with a guess"]]);
+    const own =
+      table &&
+      table.policy === "changed" &&
+      window.DATA.tables.find(
+        (t) =>
+          t.task === name &&
+          t.base === table.base &&
+          ["protocol", "earlier"].includes(t.policy) &&
+          !t.device,
+      );
+    const [others, othersPick] = own
+      ? PZ.toggle("others", "beside the protocol's rows, unranked", true)
+      : [false, null];
+    const [measure, measurePick] = PZ.select(
+      "measure",
+      "Accuracy",
+      table?.metric === "token accuracy"
+        ? [
+            ["exact", "tokens, with a guess"],
+            ["token", "whole answers"],
+          ]
+        : [
+            ["exact", "whole answers"],
+            ["token", "tokens, with a guess"],
+          ],
+    );
     const [dots, dotsPick] = PZ.toggle("dots", "every seed");
     PZ.put("filters", [...controls, measurePick, dotsPick, othersPick]);
-    document.querySelectorAll(".table-facts").forEach((part) => part.classList.toggle("chosen", Boolean(table) && part.dataset.table === table.id));
+    document
+      .querySelectorAll(".table-facts")
+      .forEach((part) =>
+        part.classList.toggle("chosen", Boolean(table) && part.dataset.table === table.id),
+      );
     if (!table) return;
     const rows = others ? [...table.rows, ...beside(table, own)] : table.rows;
     const fewAll = rows.every((row) => row.few || row.apart);
-    const words = table.guess === null ? "" : " A guess that ignores the prompt" + (table.guess_knows ? " and knows the length" : "") + " gets " + percent(table.guess) + " % of the tokens right" + (table.guess_knows || table.metric === "token accuracy" ? "." : " without the answer's end, and hardly ever a whole answer.");
-    document.getElementById("facts").textContent = PZ.policyWords(table) + " " + table.about + " Trained to length " + table.train + "." + words + (table.protocol_seeds ? " The protocol asks for " + table.protocol_seeds + " seeds" + (fewAll ? "; no encoding has them yet." : ".") : "")
-      + (others ? " Your run against the protocol's rows" + (own.version ? " (" + own.version + ")" : "") + ", unranked: their settings differ." : "");
+    const words =
+      table.guess === null
+        ? ""
+        : " A guess that ignores the prompt" +
+          (table.guess_knows ? " and knows the length" : "") +
+          " gets " +
+          percent(table.guess) +
+          " % of the tokens right" +
+          (table.guess_knows || table.metric === "token accuracy"
+            ? "."
+            : " without the answer's end, and hardly ever a whole answer.");
+    document.getElementById("facts").textContent =
+      PZ.policyWords(table) +
+      " " +
+      table.about +
+      " Trained to length " +
+      table.train +
+      "." +
+      words +
+      (table.protocol_seeds
+        ? " The protocol asks for " +
+          table.protocol_seeds +
+          " seeds" +
+          (fewAll ? "; no encoding has them yet." : ".")
+        : "") +
+      (others
+        ? " Your run against the protocol's rows" +
+          (own.version ? " (" + own.version + ")" : "") +
+          ", unranked: their settings differ."
+        : "");
     document.getElementById("disclosure").textContent = table.disclosure;
     draw(table, rows, { dots, measure });
-    const named = rows.map((row) => ({ ...row, few_all: fewAll, below: PZ.below(row, rows), chosen_words: row.chosen_here && !row.aside ? "options chosen on this task" : "" }));
-    PZ.grid("table", { name: table.base + "." + name + ".table", label: name + ": encodings", columns: columns(table), rows: named, sub: (row) => row.below, sort: "unseen-desc", given: !others, state: true });
+    const named = rows.map((row) => ({
+      ...row,
+      few_all: fewAll,
+      below: PZ.below(row, rows),
+      chosen_words: row.chosen_here && !row.aside ? "options chosen on this task" : "",
+    }));
+    PZ.grid("table", {
+      name: table.base + "." + name + ".table",
+      label: name + ": encodings",
+      columns: columns(table),
+      rows: named,
+      sub: (row) => row.below,
+      sort: "unseen-desc",
+      given: !others,
+      state: true,
+    });
     PZ.legend("legend", rows);
   });
 })();
