@@ -15,7 +15,7 @@ from leaderboard.record.schema import Record
 from leaderboard.render import columns
 from leaderboard.render.findings import cost, disclosure, untested
 from leaderboard.render.styles import after_the_curve, needs_log, styles
-from leaderboard.stats.baseline import guess, mean_guess
+from leaderboard.stats.baseline import baseline, mean_baseline
 from leaderboard.stats.names import aliases, legend
 from leaderboard.stats.overview import counting, heads, overview
 from leaderboard.stats.ranks import comparisons
@@ -126,7 +126,7 @@ def _overviews(views: Sequence[tuple[View, Table]], catalog: Catalog) -> Iterato
         for device in ["", *devices] if len(devices) > 1 else [""]:
             some = [table for view, table in own if _is_of(view, device)]
             lines = overview(some)
-            counts, guesses = counting(some), [guess(table, catalog) for table in some]
+            counts, baselines = counting(some), [baseline(table, catalog) for table in some]
             encoders = bool(some) and some[0].of_encoders
             yield {
                 "base": base,
@@ -138,7 +138,7 @@ def _overviews(views: Sequence[tuple[View, Table]], catalog: Catalog) -> Iterato
                 "lines": [_line(line) for line in lines],
                 "disclosure": disclosure(some, catalog),
                 "untested": untested(lines),
-                "guess": mean_guess(guesses, counts) if encoders else None,
+                "baseline": mean_baseline(baselines, counts) if encoders else None,
             }
 
 
@@ -167,16 +167,16 @@ def _table(view: View, table: Table, catalog: Catalog) -> dict[str, Any]:
     first, cells = table.first, table.rows[0].cells
     known = catalog.protocols.get(table.base)
     seeds = known.seeds if known else 0
-    told = guess(table, catalog)
+    found = baseline(table, catalog)
     return view | {
         "protocol": first.protocol,
         "task": first.task,
         "train": first.train_length,
         "metric": table.rows[0].metric,
         "other": table.rows[0].other,
-        "guesses": told.by_length,
-        "guess": told.unseen,
-        "guess_knows": told.knows,
+        "baselines": found.by_length,
+        "baseline": found.unseen,
+        "baseline_knows_length": found.knows,
         "protocol_seeds": seeds,
         "lengths": [cell.length for cell in cells],
         "seen": [cell.seen for cell in cells],

@@ -1,4 +1,4 @@
-"""What the records say, in sentences: for LEADERBOARD.md and the page that advises."""
+"""Findings of the records in sentences, for LEADERBOARD.md and the page "Which one?"."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 from leaderboard.catalog import Catalog
 from leaderboard.render.text import percent, span_text
-from leaderboard.stats.baseline import guess
+from leaderboard.stats.baseline import baseline
 from leaderboard.stats.overview import bare_lines, counting
 from leaderboard.stats.ranks import ALIKE, UNKNOWN, matrix
 from leaderboard.stats.rows import Line, Row
@@ -18,14 +18,16 @@ from leaderboard.stats.summary import PASS
 from leaderboard.stats.tables import Table
 from pezoo.spec import bare
 
-NEAR = 0.05  # of the best mean: what counts as about as good
+NEAR = 0.05  # a mean this close to the best counts as near the best
 
 
 @dataclass(frozen=True)
 class Best:
-    """Who does best of the `ran` on one task of a protocol: `row` has the highest mean, `alike` are
-    not told apart from it, and those of `open` share fewer than two seeds with it. `guess` is what
-    one gets that ignores the prompt: of whole answers next to nothing."""
+    """The best encoding of a task, and those statistically tied with it.
+
+    `row` has the highest mean of the `ran` encodings; `alike` are not distinguishable from it;
+    `open` share fewer than two seeds with it. `baseline` is the score without the prompt.
+    """
 
     protocol: str
     task: str
@@ -33,16 +35,16 @@ class Best:
     alike: tuple[Row, ...]
     open: tuple[Row, ...]
     ran: int
-    guess: float = 0.0
+    baseline: float = 0.0
 
     @property
     def any(self) -> bool:
-        """Whether even the best is above a guess."""
-        return self.row.unseen is not None and self.row.unseen.mean >= self.guess + NEAR
+        """True where the best is above the baseline."""
+        return self.row.unseen is not None and self.row.unseen.mean >= self.baseline + NEAR
 
 
 def findings(lines: Sequence[Line], tables: Sequence[Table]) -> list[str]:
-    """Five lines at most about the encodings without options of their own."""
+    """At most five sentences about the encodings with default options."""
     return [text for text in _findings(bare_lines(lines), tables) if text][:5]
 
 
@@ -51,19 +53,18 @@ def _findings(lines: Sequence[Line], tables: Sequence[Table]) -> Iterator[str]:
     count = sum(counting(tables))
     if known and count > 1:
         best = known[0]
-        more = f", then {_mean(known[1])}" if len(known) > 1 else ""
+        more = f", followed by {_mean(known[1])}" if len(known) > 1 else ""
         others = best.ranks[1] - 1 if best.ranks else 0
-        none = "; not told apart from the first, or not compared with it: "
-        alike = f"{none}{others}" if others else ""
+        tied = f"; {others} not distinguishable from it, or not compared" if others else ""
         some = sum(any(row.seeds for row in line.own) for line in lines)
-        every = f"all {count} tasks" + " that most have run" * (count < len(tables))
+        every = f"all {count} tasks" + " that most encodings ran" * (count < len(tables))
         yield (
-            f"Of {some} encodings {len(known)} have a number on {every}; of these "
-            f"{_mean(best)} is first{more}{alike}."
+            f"{len(known)} of {some} encodings have a score on {every}. "
+            f"{_mean(best)} has the highest mean{more}{tied}."
         )
     yield untested(known)
     solved = {task: rows for task, rows in _solving(tables).items() if rows}
-    right = f"At least {100 * PASS:.0f} % right at every tested length: "
+    right = f"At least {100 * PASS:.0f} % exact match at every tested length: "
     yield right + _list(solved) if solved else ""
     yield _unsolved([best for best in bests(tables) if best.task not in solved])
     unable = [
@@ -71,24 +72,20 @@ def _findings(lines: Sequence[Line], tables: Sequence[Table]) -> Iterator[str]:
         for line in lines
         if any(row.unseen_note == "cannot represent" for row in line.own)
     ]
-    yield f"Cannot represent positions beyond training: {', '.join(unable)}." if unable else ""
+    yield f"Without positions beyond the training length: {', '.join(unable)}." if unable else ""
 
 
 def untested(lines: Sequence[Line]) -> str:
-    """That no differences of these lines are tested, and why; "" where some are."""
+    """Say that no differences of these lines are tested, and why; "" where some are."""
     known = [line for line in bare_lines(lines) if line.rank]
     if len(known) < 2 or any(line.ranks for line in known):
         return ""
-    if len(known[0].main) > 1:
-        what, where = "No differences of the means over the tasks are tested", " on every task"
-    else:
-        what, where = "No differences are tested", ""
-    return f"{what} yet: the encodings do not share two seeds{where}."
+    where = " on every task" * (len(known[0].main) > 1)
+    return f"Differences are not tested: the encodings do not share two seeds{where}."
 
 
 def bests(tables: Sequence[Table], catalog: Catalog | None = None) -> list[Best]:
-    """The best encoding without options of its own on each task that has a number; of encoders with
-    the guess that the catalogue tells."""
+    """The best encoding with default options on each task that has a score."""
     found = []
     for table in tables:
         rows = [row for row in table.rows if row.competes]
@@ -99,14 +96,14 @@ def bests(tables: Sequence[Table], catalog: Catalog | None = None) -> list[Best]
             for (other, _), words in zip(scored, against, strict=True):
                 by[words].append(other)
             ran = sum(bool(row.seeds) for row in rows)
-            told = guess(table, catalog or Catalog()).unseen if table.of_encoders else 0.0
+            told = baseline(table, catalog or Catalog()).unseen if table.of_encoders else 0.0
             about = table.base, table.first.task, row, tuple(by[ALIKE]), tuple(by[UNKNOWN])
             found.append(Best(*about, ran, told or 0.0))
     return found
 
 
 def by_family(tables: Sequence[Table], catalog: Catalog) -> Mapping[str, list[Best]]:
-    """The best of each task, by kind of task; of the first of these protocols that has the task."""
+    """The best of each task, by kind of task; a task of several protocols counts in the first."""
     found: dict[str, list[Best]] = defaultdict(list)
     seen: dict[str, str] = {}
     for best in bests(tables, catalog):
@@ -118,14 +115,14 @@ def by_family(tables: Sequence[Table], catalog: Catalog) -> Mapping[str, list[Be
 
 
 def near_the_best(lines: Sequence[Line]) -> list[Line]:
-    """Lines whose mean over all tasks is within NEAR of the highest."""
+    """Lines with a mean over all tasks within NEAR of the highest."""
     known = [line for line in bare_lines(lines) if line.unseen]
     most = max((line.unseen.mean for line in known if line.unseen), default=0.0)
     return [line for line in known if line.unseen and line.unseen.mean >= most - NEAR]
 
 
 def cost(line: Line) -> float | None:
-    """CPU seconds of training: means over seeds, of these the median over the tasks that count."""
+    """CPU seconds of training: the mean over seeds, then the median over the tasks that count."""
     costs = [row.cpu_seconds for row in line.main if row.cpu_seconds is not None]
     return median(costs) if costs else None
 
@@ -136,7 +133,7 @@ def _solving(tables: Sequence[Table]) -> dict[str, list[Row]]:
 
 
 def _list(found: Mapping[str, Sequence[Row]]) -> str:
-    """By task the encodings, and how many seeds they have there."""
+    """The encodings of each task, with their number of seeds."""
     parts = []
     for task, rows in found.items():
         counts = {len(row.seeds) for row in rows}
@@ -146,13 +143,11 @@ def _list(found: Mapping[str, Sequence[Row]]) -> str:
 
 
 def _unsolved(found: Sequence[Best]) -> str:
-    """Who is best where no encoding is right at all lengths."""
+    """The best encodings of the tasks that no encoding solves at all lengths."""
     parts = [f"{best.task} (best: {_words(best.row)})" for best in found]
     if not parts:
         return ""
-    return (
-        f"No encoding is at least {100 * PASS:.0f} % right at every length on {', '.join(parts)}."
-    )
+    return f"No encoding has {100 * PASS:.0f} % exact match at every length on {', '.join(parts)}."
 
 
 def _mean(line: Line) -> str:
@@ -164,7 +159,7 @@ def _words(row: Row) -> str:
 
 
 def chosen(tables: Sequence[Table], catalog: Catalog) -> set[str]:
-    """The labels of rows whose options were chosen on results of a task of these tables."""
+    """Labels of the rows whose options were chosen on a task of these tables."""
     return {
         row.label
         for table in tables
@@ -175,13 +170,13 @@ def chosen(tables: Sequence[Table], catalog: Catalog) -> set[str]:
 
 
 def marked(names: Mapping[str, str], tables: Sequence[Table], catalog: Catalog) -> dict[str, str]:
-    """The names, with † where options were chosen on a task of these tables."""
+    """Names with † where options were chosen on a task of these tables."""
     marks = chosen(tables, catalog)
     return {label: f"{name} †" if label in marks else name for label, name in names.items()}
 
 
 def disclosure(tables: Sequence[Table], catalog: Catalog) -> str:
-    """Which encodings' options were chosen on which tasks of these tables; "" for none."""
+    """Name the encodings whose options were chosen on tasks of these tables; "" for none."""
     on: dict[str, set[str]] = defaultdict(set)
     for table in tables:
         marks = chosen([table], catalog)
@@ -192,8 +187,7 @@ def disclosure(tables: Sequence[Table], catalog: Catalog) -> str:
     for name, tasks in sorted(on.items()):
         together[tuple(sorted(tasks))].append(name)
     parts = [f"{_in_words(names)} on {_in_words(tasks)}" for tasks, names in together.items()]
-    told = "; ".join(parts)
-    return f"† Options were chosen on results of these tasks: {told}." if parts else ""
+    return f"† Options were chosen on these tasks: {'; '.join(parts)}." if parts else ""
 
 
 def _in_words(names: Sequence[str]) -> str:
@@ -204,7 +198,7 @@ def _in_words(names: Sequence[str]) -> str:
 def advice(
     lines: Sequence[Line], tables: Sequence[Table], others: Sequence[Table], catalog: Catalog
 ) -> dict[str, Any]:
-    """What the page "Which encoding should I use?" is filled with; `others` add kinds of tasks."""
+    """The values of the page "Which encoding should I use?"; `others` add kinds of tasks."""
     plain = bare_lines(lines)
     costs = [(line, seconds) for line in plain if (seconds := cost(line))]
     done = [line for line in plain if any(row.seeds for row in line.own)]

@@ -24,7 +24,7 @@ from leaderboard.render.text import (
     span_text,
     unseen_text,
 )
-from leaderboard.stats.baseline import Guess, guess, mean_guess
+from leaderboard.stats.baseline import Baseline, baseline, mean_baseline
 from leaderboard.stats.names import aliases, legend
 from leaderboard.stats.overview import (
     bare_lines,
@@ -148,8 +148,10 @@ def _overview_of(
     """Whether differences are tested, notes, and the table of encodings and tasks."""
     lines, marks = overview(tables), marked(names, tables, catalog)
     notes = ["" if first else untested(lines), disclosure(tables, catalog)]
-    guesses = [guess(table, catalog) for table in tables] if tables[0].of_encoders else None
-    table = _overview(tables, bare_lines(lines), marks, guesses) or _overview(tables, lines, marks)
+    baselines = [baseline(table, catalog) for table in tables] if tables[0].of_encoders else None
+    table = _overview(tables, bare_lines(lines), marks, baselines) or _overview(
+        tables, lines, marks
+    )
     return any(line.ranks for line in lines), notes, table
 
 
@@ -172,7 +174,7 @@ def _protocol_page(
         page=page,
         variants=_overview(tables, rest, marks),
         names={table.slug: marked(names, [table], catalog) for table in tables},
-        guesses={table.slug: guess(table, catalog) for table in tables},
+        baselines={table.slug: baseline(table, catalog) for table in tables},
         tables=tables,
         others=others,
         legend=legend((row for table in tables for row in table.rows), dict(names)),
@@ -190,7 +192,7 @@ def _overview(
     tables: Sequence[Table],
     lines: Sequence[Line],
     names: Mapping[str, str],
-    guesses: Sequence[Guess] | None = None,
+    baselines: Sequence[Baseline] | None = None,
 ) -> str:
     """Encodings x tasks, best first: one number a cell; "" where there is no line."""
     if not lines:
@@ -215,9 +217,9 @@ def _overview(
         ]
         for line in lines
     ]
-    if guesses:
-        means = [percent(mean_guess(guesses, counts))] if several else []
-        cells.append(["-", "guess", *means, *(percent(told.unseen) for told in guesses)])
+    if baselines:
+        means = [percent(mean_baseline(baselines, counts))] if several else []
+        cells.append(["-", "baseline", *means, *(percent(one.unseen) for one in baselines)])
     top = ["rank", "encoding", *["mean"] * several, *map(markdown_text, heads(tables))]
     align = ["right", "left", *["right"] * (len(top) - 2)]
     return tabulate(cells, top, tablefmt="pipe", disable_numparse=True, colalign=align)

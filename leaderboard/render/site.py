@@ -25,7 +25,7 @@ from leaderboard.render.findings import advice, disclosure, marked, untested
 from leaderboard.render.relations import Relations, relation_maps
 from leaderboard.render.styles import shown, styles
 from leaderboard.render.templating import render
-from leaderboard.stats.baseline import guess, mean_guess
+from leaderboard.stats.baseline import baseline, mean_baseline
 from leaderboard.stats.overview import bare_lines, counting, heads, main_tables, overview, protocols
 from leaderboard.stats.tables import Table, leading
 from pezoo import __version__
@@ -151,7 +151,7 @@ def _overview(tables: Sequence[Table], names: dict[str, str], catalog: Catalog) 
     """What the front page says of a protocol before its scripts run, and without them."""
     lines, counts = overview(tables), counting(tables)
     bare_ = bare_lines(lines)
-    guesses = [guess(table, catalog) for table in tables]
+    baselines = [baseline(table, catalog) for table in tables]
     return {
         "tables": tables,
         "lines": bare_,
@@ -161,8 +161,8 @@ def _overview(tables: Sequence[Table], names: dict[str, str], catalog: Catalog) 
         "names": marked(names, tables, catalog),
         "disclosure": disclosure(tables, catalog),
         "untested": untested(lines),
-        "guesses": [told.unseen for told in guesses] if tables[0].of_encoders else None,
-        "guess": mean_guess(guesses, counts),
+        "baselines": [one.unseen for one in baselines] if tables[0].of_encoders else None,
+        "baseline": mean_baseline(baselines, counts),
     }
 
 

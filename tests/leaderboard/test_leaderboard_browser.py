@@ -367,7 +367,7 @@ def test_the_chart_has_its_numbers_beside_it_and_seeds_on_demand(visit, example)
     assert seeds.count() > 20
     assert "dots=1" in page.url
     page.get_by_role("combobox", name="Accuracy").select_option("token")
-    assert "guess" in page.locator("#curve svg").text_content()
+    assert "baseline" in page.locator("#curve svg").text_content()
     page.locator("#picks label", has_text="alibi").uncheck()
     assert "curve=prism" in page.url
     assert "alibi" not in page.locator("#curve svg").text_content()

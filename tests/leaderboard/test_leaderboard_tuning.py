@@ -49,7 +49,7 @@ def test_the_site_says_what_was_tuned(tmp_path):
     )
     site.build(groups, records, tmp_path)
     run = (tmp_path / "run" / f"{records[0].run}.html").read_text(encoding="utf-8")
-    assert "Chosen: <b>lr=0.003, steps=1500</b>, the best of 4 cells" in run
+    assert "Chosen: <b>lr=0.003, steps=1500</b>, the best of 4 configs" in run
     assert "120 CPU-seconds" in run
 
 

@@ -1,6 +1,6 @@
 "use strict";
 // Charts: curves or points with their names beside them, as SVG; SVG and PNG files, and the same
-// numbers as a table. The first picture of a page is drawn by leaderboard/curves.py, in the same way.
+// numbers as a table. The first picture of a page is drawn by leaderboard/render/curves.py, in the same way.
 (function () {
   const { el } = PZ;
   const DASHES = { solid: "", dash: "7 4", dot: "2 3", dashdot: "8 3 2 3" };
@@ -462,22 +462,20 @@
     host.chart = chart;
     box.style.minHeight = chart.series.length > 16 ? LINE * chart.series.length + 80 + "px" : "";
     redraw();
-    host
-      .querySelector("figcaption")
-      .replaceChildren(
-        ...["svg", "png"].map((format) =>
-          el(
-            "button",
-            {
-              type: "button",
-              class: "small",
-              onclick: () => save(host.chart, format),
-              "aria-label": "Download the chart as " + format.toUpperCase(),
-            },
-            format.toUpperCase(),
-          ),
+    host.querySelector("figcaption").replaceChildren(
+      ...["svg", "png"].map((format) =>
+        el(
+          "button",
+          {
+            type: "button",
+            class: "small",
+            onclick: () => save(host.chart, format),
+            "aria-label": "Download the chart as " + format.toUpperCase(),
+          },
+          format.toUpperCase(),
         ),
-      );
+      ),
+    );
     const details = host.querySelector("details");
     details.replaceChildren(
       details.firstChild,

@@ -92,7 +92,7 @@
       b_note: none(b, notes[1]),
     };
   }
-  // The test of two rows of a table, either way round, as leaderboard/comparisons.py made it.
+  // The test of two rows of a table, either way round, as leaderboard/stats/comparisons.py made it.
   function tested(table) {
     const found = new Map(table.pairs.map(([a, b, ...numbers]) => [a + " " + b, numbers]));
     return (first, second) => {

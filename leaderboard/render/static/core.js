@@ -276,22 +276,18 @@ window.PZ = (function () {
   }
   function policyWords(table) {
     if (table.policy === "protocol")
-      return "All encodings with the protocol's own settings; none is tuned beyond the options that the protocol gives it.";
+      return "All encodings have the protocol's own settings; none is tuned beyond the options that the protocol sets.";
     if (table.policy === "tuned")
       return (
-        "All encodings tuned alike: each with its best cell of one grid, chosen on seeds and examples that no run here has (" +
+        "All encodings are tuned alike: each has its best config of one grid, chosen on separate seeds and examples (" +
         table.name +
         ")."
       );
     if (table.policy === "earlier")
       return (
-        "Runs of an earlier version, all encodings alike with its settings; no run of the current version is among them (" +
-        table.name +
-        ")."
+        "Runs of an earlier version, with its settings for all encodings (" + table.name + ")."
       );
-    return (
-      "All encodings alike with changed settings (" + table.protocol + "): " + table.name + "."
-    );
+    return "Settings changed for all encodings alike (" + table.protocol + "): " + table.name + ".";
   }
 
   // Names: the short one of a label, and a long one that may break after an underscore alone; in
@@ -360,26 +356,23 @@ window.PZ = (function () {
       ],
       row.mode && [
         "same weights",
-        "another way of evaluating the same trained weights; it has no rank",
+        "another way to evaluate the same trained weights; without a rank",
       ],
       row.apart && [
         "other seeds",
-        "seeds that fewer than half of the encodings have; it has no rank",
+        "seeds that fewer than half of the encodings have; without a rank",
       ],
-      row.custom && [
-        "custom options",
-        "options typed with the name, so tuned by hand; counts for no other place",
-      ],
+      row.custom && ["custom options", "options typed with the name; changes no other rank"],
       row.other && ["protocol's rows", "a run without the changed settings, for comparison"],
       row.few &&
-        !row.few_all && ["few seeds", row.seeds.length + " seed(s); the protocol asks for more"],
+        !row.few_all && ["few seeds", row.seeds.length + " seed(s); the protocol sets more"],
       row.earlier && [
         "earlier version",
-        row.earlier + "; no run of the current version is in its table",
+        row.earlier + "; its table has no run of the current version",
       ],
       row.old && [
         "old version",
-        "version " + row.version + " of the encoding; the code has moved on",
+        "version " + row.version + " of the encoding; the code has a newer one",
       ],
     ]
       .filter(Boolean)

@@ -92,7 +92,7 @@
         value: (line) => line.rank,
         cell: (line) => (line.aside ? "" : PZ.rank(line)),
         start: "asc",
-        help: "by the mean over the tasks; [places that the tests leave possible]",
+        help: "by the mean over the tasks; [ranks that the tests leave possible]",
       },
       ...(several
         ? [
@@ -104,7 +104,7 @@
                 line.mean === null
                   ? el(
                       "span",
-                      { class: "words", title: "a mean only where each of them has a number" },
+                      { class: "words", title: "a mean needs a score on each of them" },
                       line.counted + " of " + overview.counts + " tasks",
                     )
                   : el(
@@ -147,7 +147,7 @@
         value: (line) => line.cost,
         cell: (line) => PZ.number(line.cost),
         start: "asc",
-        help: "CPU seconds of training a run: the mean over seeds, of these the median over the tasks; compare only on one device",
+        help: "CPU seconds of training per run: the mean over seeds, then the median over tasks; compare only on one device",
       },
       {
         key: "parameters",
@@ -159,7 +159,7 @@
     ];
   }
 
-  // How many seeds a column has, and what a guess gets that ignores the prompt: by key.
+  // How many seeds a column has, and what a baseline gets that ignores the prompt: by key.
   function under(overview, lines) {
     const span = (own) =>
       own.length ? [...new Set([Math.min(...own), Math.max(...own)])].join("–") : "";
@@ -171,11 +171,11 @@
     };
   }
   function foot(overview, order, show) {
-    if (overview.guess === null || show !== "unseen") return null;
+    if (overview.baseline === null || show !== "unseen") return null;
     return {
-      encoding: "guess",
-      unseen: percent(overview.guess),
-      ...Object.fromEntries(order.map((table) => ["t_" + table.task, percent(table.guess)])),
+      encoding: "baseline",
+      unseen: percent(overview.baseline),
+      ...Object.fromEntries(order.map((table) => ["t_" + table.task, percent(table.baseline)])),
     };
   }
 
@@ -299,7 +299,7 @@
       (fewAll
         ? " Every encoding has fewer seeds than the " +
           order[0].protocol_seeds +
-          " that the protocol asks for."
+          " that the protocol sets."
         : "");
     document.getElementById("untested").textContent = overview.untested;
     document.getElementById("disclosure").textContent = overview.disclosure;

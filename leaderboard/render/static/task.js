@@ -14,7 +14,7 @@
       value: (row) => row.rank,
       cell: (row) => (row.aside || row.other ? "" : PZ.rank(row)),
       start: "asc",
-      help: "by unseen mean; [places that the tests leave possible]",
+      help: "by unseen mean; [ranks that the tests leave possible]",
     },
     ...(table.rows.some((row) => row.chosen)
       ? [
@@ -109,9 +109,9 @@
       value: (row) => scaled(row.unseen_beside),
       cell: (row) => percent(row.unseen_beside),
       help:
-        table.guess === null
+        table.baseline === null
           ? ""
-          : "a guess that ignores the prompt: " + percent(table.guess) + " %",
+          : "a baseline that ignores the prompt: " + percent(table.baseline) + " %",
     },
     ...PZ.rowColumns(),
     {
@@ -153,13 +153,13 @@
       cell.main ? { ...cell, main: { mean: cell.beside, low: null, high: null }, seeds: [] } : cell,
     ),
   });
-  const guess = (table) => ({
-    name: "a guess that ignores the prompt",
-    label: "guess",
+  const baseline = (table) => ({
+    name: "a baseline that ignores the prompt",
+    label: "baseline",
     look: ["#808890", "dot", "circle"],
     bare: true,
     words: "",
-    points: table.guesses.map((y, at) => ({
+    points: table.baselines.map((y, at) => ({
       x: table.lengths[at],
       y,
       low: null,
@@ -212,7 +212,7 @@
           : PZ.look(row.label),
       }),
     );
-    if (measure === "token accuracy" && table.guesses) series.push(guess(table));
+    if (measure === "token accuracy" && table.baselines) series.push(baseline(table));
     PZ.chart("curve", {
       name: table.base + "." + name,
       title: measure[0].toUpperCase() + measure.slice(1) + " against length on " + name,
@@ -246,12 +246,12 @@
       "Accuracy",
       table?.metric === "token accuracy"
         ? [
-            ["exact", "tokens, with a guess"],
+            ["exact", "tokens, with a baseline"],
             ["token", "whole answers"],
           ]
         : [
             ["exact", "whole answers"],
-            ["token", "tokens, with a guess"],
+            ["token", "tokens, with a baseline"],
           ],
     );
     const [dots, dotsPick] = PZ.toggle("dots", "every seed");
@@ -265,16 +265,16 @@
     const rows = others ? [...table.rows, ...beside(table, own)] : table.rows;
     const fewAll = rows.every((row) => row.few || row.apart);
     const words =
-      table.guess === null
+      table.baseline === null
         ? ""
-        : " A guess that ignores the prompt" +
-          (table.guess_knows ? " and knows the length" : "") +
+        : " The baseline, which ignores the prompt" +
+          (table.baseline_knows_length ? " and knows the length" : "") +
           " gets " +
-          percent(table.guess) +
+          percent(table.baseline) +
           " % of the tokens right" +
-          (table.guess_knows || table.metric === "token accuracy"
+          (table.baseline_knows_length || table.metric === "token accuracy"
             ? "."
-            : " without the answer's end, and hardly ever a whole answer.");
+            : " without the answer's end.");
     document.getElementById("facts").textContent =
       PZ.policyWords(table) +
       " " +
@@ -284,13 +284,13 @@
       "." +
       words +
       (table.protocol_seeds
-        ? " The protocol asks for " +
+        ? " The protocol sets " +
           table.protocol_seeds +
           " seeds" +
           (fewAll ? "; no encoding has them yet." : ".")
         : "") +
       (others
-        ? " Your run against the protocol's rows" +
+        ? " Changed runs beside the protocol's rows" +
           (own.version ? " (" + own.version + ")" : "") +
           ", unranked: their settings differ."
         : "");
