@@ -28,7 +28,7 @@ def test_copy_is_not_canonical_and_the_scale_hint_carries_it():
     for part in (
         "no: after", "an instance of scale 2", "at most 1 at all scales",
         "up to scale 3: 1 or more",
-        "phi(i, j): none. copy has no relation of positions alone",
+        "phi(i, j): none. the relation of copy depends on the scale",
         "phi(i, j, n): characterises it (Definition 6)",
     ):  # fmt: skip
         assert part in text, part
