@@ -16,9 +16,9 @@ from typing import ClassVar, NamedTuple, TypedDict, Unpack
 import torch
 from torch import Tensor, nn
 
+from pezoo.compiling import untraced
 from pezoo.context import UNKNOWN_LAYER, Context, Memo, Relation
 from pezoo.pictures import Picture
-from pezoo.vmap import untraced
 
 __all__ = [
     "Columns",

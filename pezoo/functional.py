@@ -10,7 +10,6 @@ from torch.nn.functional import embedding
 
 from pezoo.base import Context, Shape
 from pezoo.spec import choice
-from pezoo.vmap import stacked
 
 SIMILARITIES = ("cosine", "geometric")
 
@@ -111,13 +110,13 @@ def distinct(x: Tensor) -> tuple[Tensor, Tensor]:
     """The different values of x, ascending (n,), and where each one of x stands among them.
 
     Where the number of values would have to be known too early, all count as different: on a GPU,
-    for which the host would have to wait, under torch.func's transforms and in torch.compile.
+    for which the host would have to wait and in torch.compile.
 
     >>> distinct(torch.tensor([[5, 2], [5, 5]]))
     (tensor([2, 5]), tensor([[1, 0],
             [1, 1]]))
     """
-    if stacked() or torch.compiler.is_compiling() or x.device.type != "cpu":
+    if torch.compiler.is_compiling() or x.device.type != "cpu":
         return x.flatten(), torch.arange(x.numel(), device=x.device).view_as(x)
     values, index = torch.unique(x, return_inverse=True)
     return values, index

@@ -15,7 +15,6 @@ from pezoo.adapters import eager, numba
 from pezoo.base import Columns, Context, Encoding, Pairs
 from pezoo.kernels.backends import BackendError, fastest
 from pezoo.spec import unknown
-from pezoo.vmap import over_rows, stacked
 
 __all__ = ["BACKENDS", "CAUSAL", "BackendError", "attend", "attention_mask", "resolve"]
 
@@ -88,7 +87,8 @@ def attend(
     attend = partial(import_module(f"pezoo.adapters.{backend}").attend, scale=scale)
     if backend == "sdpa":
         attend = partial(attend, ran=ran)
-    return over_rows(attend, q, k, v, bias, seen)
+    out: Tensor = attend(q, k, v, bias, seen)
+    return out
 
 
 def _for_sizes(backend: str, q: Tensor, k: Tensor) -> str:
@@ -137,7 +137,7 @@ def _seen(ctx: Context, mask: Tensor | str | None) -> Tensor | None:
 def _plainly_causal(ctx: Context) -> bool:
     """Whether positions rise, with T = S; on a GPU the host does not look, and the answer is no."""
     whole = ctx.new == ctx.pos.shape[1] and ctx.pos.device.type == "cpu"
-    if not whole or torch.compiler.is_compiling() or stacked():
+    if not whole or torch.compiler.is_compiling():
         return False
     rise = (ctx.pos[:, 1:] > ctx.pos[:, :-1]).all() & (ctx.pos[:, :1] >= 0).all()
     return bool(rise)

@@ -14,8 +14,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
-from pezoo.vmap import stacked
-
 
 class Controller(nn.Module):
     """The interface of gate networks."""
@@ -107,8 +105,7 @@ class Recurrent(Controller):
                 nn.init.orthogonal_(block)
 
     def forward(self, x: Tensor, state: Tensor | None, noise: Tensor | None = None) -> Tensor:
-        free = self.blocks is None and self.norm is None
-        if noise is None and free and not stacked():  # vmap has no rule for torch's own loop
+        if noise is None and self.blocks is None and self.norm is None:
             features: Tensor = self.gru(x, None if state is None else state[None])[0]
             return features
         w, b = self.recurrent_blocks().flatten(0, 1), self._own("bias_hh")
@@ -149,7 +146,7 @@ class Recurrent(Controller):
         del self.gru.weight_hh_l0
 
     def _own(self, name: str) -> Tensor:
-        """A parameter of the GRU, or what torch.func.functional_call has put in its place."""
+        """Return a parameter of the GRU, or its replacement by torch.func.functional_call."""
         found: Tensor = getattr(self.gru, f"{name}_l0")
         return found
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pezoo.vmap import Kernel
+from pezoo.compiling import Kernel
 
 SMALLEST = 1e-6  # norms below it count as this
 

@@ -15,10 +15,10 @@ from torch.autograd.function import once_differentiable
 from torch.nn.functional import pad
 
 from pezoo.base import Pairs
+from pezoo.compiling import Kernel
 from pezoo.kernels.attention import numba_layout as memory
 from pezoo.kernels.attention import numba_loops as loops
 from pezoo.kernels.simd.vector import LANES
-from pezoo.vmap import Kernel
 
 
 def attend(

@@ -10,22 +10,19 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from pezoo.compiling import Kernel
 from pezoo.kernels.histogram import numba_loops as loops
 from pezoo.kernels.histogram.numba_rows import Inputs, Sizes, scratch_size
 from pezoo.kernels.histogram.reference import grown
-from pezoo.kernels.histogram.shares import for_all_rows
-from pezoo.vmap import Kernel
 
 
 class Scan(Kernel):
     """What `shares` gives, eps, one_sided -> h (B, T, C, L), on torch's number of threads."""
 
-    by_rows = True
-
     @staticmethod
     def forward(ctx: Any, *args: Any) -> Tensor:
         *inputs, eps, one_sided = args
-        inputs = for_all_rows(inputs)
+        inputs = [x.contiguous() for x in inputs]
         start, kept, _, source, gamma = inputs
         b, t, c, j = kept.shape
         last = grown(start.shape[-1], t, j, one_sided)

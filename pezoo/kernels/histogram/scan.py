@@ -6,10 +6,10 @@ from importlib import import_module
 
 from torch import Tensor
 
+from pezoo.compiling import Kernel
 from pezoo.kernels.backends import REFERENCE, choose
 from pezoo.kernels.histogram.reference import Copy, scan
 from pezoo.kernels.histogram.shares import shares
-from pezoo.vmap import Kernel
 
 
 def histogram_scan(

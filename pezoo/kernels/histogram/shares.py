@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from torch import Tensor
 
 from pezoo.kernels.histogram.reference import Copy
@@ -25,9 +23,3 @@ def shares(
     powers = reset.new_ones(0) if gamma is None else gamma.expand(b, c)
     start = reset.new_ones(b, c, 1) if state is None else state
     return start, moves * stay[..., None], moves * jump[..., None], source, powers
-
-
-def for_all_rows(inputs: Sequence[Tensor]) -> list[Tensor]:
-    """The same, contiguous; a single row of one, which vmap leaves for all members, repeated."""
-    rows = max(map(len, inputs))
-    return [(x.expand(rows, *x.shape[1:]) if len(x) else x).contiguous() for x in inputs]

@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from pezoo.compiling import Kernel
 from pezoo.functional import full_precision
 from pezoo.kernels.histogram.reference import Copy, grown, tokens_seen
 from pezoo.kernels.histogram.scan import check_inputs, histogram_scan
-from pezoo.vmap import Kernel
 
 # reset, moves, gamma, table, state, copy.none, copy.source; and eps, one_sided
 Inputs = Sequence[Any]

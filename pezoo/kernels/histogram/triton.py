@@ -15,21 +15,18 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from pezoo.compiling import Kernel
 from pezoo.kernels.histogram.reference import grown
-from pezoo.kernels.histogram.shares import for_all_rows
-from pezoo.vmap import Kernel
 
 
 class Scan(Kernel):
     """What `shares` gives, eps, one_sided -> h (B, T, C, L)."""
 
-    by_rows = True
-
     @staticmethod
     def forward(ctx: Any, *args: Any) -> Tensor:
         *inputs, eps, one_sided = args
         # eps as a tensor: a number would be passed as float32
-        inputs = [*for_all_rows(inputs), inputs[0].new_full((1,), eps)]
+        inputs = [*(x.contiguous() for x in inputs), inputs[0].new_full((1,), eps)]
         start, kept, _, source, gamma, _ = inputs
         b, t, c, j = kept.shape
         first = start.shape[-1]

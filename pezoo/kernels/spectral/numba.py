@@ -16,8 +16,8 @@ import numpy as np
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from pezoo.compiling import Kernel
 from pezoo.kernels.simd.compile import Function, compiled
-from pezoo.vmap import Kernel
 
 # Sums may be reordered, so that they become vectors; infinities and NaNs stay what they are.
 FAST = {"reassoc", "contract", "nsz"}

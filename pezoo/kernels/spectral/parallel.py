@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from pezoo.compiling import Kernel
 from pezoo.kernels.spectral.reference import as_complex
-from pezoo.vmap import Kernel
 
 
 def scan(
@@ -30,8 +30,6 @@ def scan(
 
 class _Affine(Kernel):
     """x_t = a_t x_{t-1} + b_t for complex a, b (B, T, C, F) from x_0 (B, C, F)."""
-
-    by_rows = True
 
     @staticmethod
     def forward(ctx: Any, a: Tensor, b: Tensor, start: Tensor) -> Tensor:

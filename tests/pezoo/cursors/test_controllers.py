@@ -6,7 +6,6 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch.func import functional_call, stack_module_state, vmap
 
 from pezoo.cursors.controllers import CONTROLLERS, Recurrent, at_count
 
@@ -53,16 +52,6 @@ def test_the_noisy_gru_is_the_textbooks():
         torch.testing.assert_close(got[row], gru_by_hand(controller.gru, x[row], noise[row]))
     quiet = controller(x, None, torch.zeros_like(noise))
     torch.testing.assert_close(quiet, controller(x, None))
-
-
-def test_a_stack_of_grus_computes_what_each_does_alone():
-    members = [made("gru") for _ in range(2)]
-    members[1].gru.weight_hh_l0.data.mul_(0.5)
-    x = torch.randn(2, 4, 6, 3, dtype=D)  # (M, B, T, D)
-    parameters, _ = stack_module_state(members)
-    together = vmap(lambda own, x: functional_call(members[0], own, (x, None)))(parameters, x)
-    for member, rows, got in zip(members, x, together, strict=True):
-        torch.testing.assert_close(got, member(rows, None))
 
 
 def test_the_gru_starts_orthogonal():
@@ -174,15 +163,12 @@ def test_a_constrained_gru_starts_as_a_free_one_and_holds_its_constraint(w_hh):
 
 
 @pytest.mark.parametrize("w_hh", ["orthogonal", "normalised"])
-def test_a_constrained_gru_goes_through_its_state_dict_and_a_stack(w_hh):
+def test_a_constrained_gru_goes_through_its_state_dict(w_hh):
     one, two = constrained(w_hh), constrained(w_hh)
     with torch.no_grad():
         for p in one.parameters():
             p.add_(0.3 * torch.randn_like(p))
     x = torch.randn(2, 7, 3, dtype=D)
-    parameters, buffers = stack_module_state([one, two])
-    together = vmap(lambda p, b: functional_call(one, (p, b), (x, None)))(parameters, buffers)
-    torch.testing.assert_close(together, torch.stack([one(x, None), two(x, None)]))
     two.load_state_dict(one.state_dict())
     torch.testing.assert_close(two(x, None), one(x, None))
 
