@@ -7,11 +7,14 @@ engine's workers call `runs.execute` on each, whose record the leaderboard's tab
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from dataclasses import fields
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import click
+
+from harness.cli import options
 
 if TYPE_CHECKING:
     from experiment.config import RunConfig
@@ -20,56 +23,24 @@ if TYPE_CHECKING:
     from harness.settings.request import Request
     from harness.settings.sweep import Sweep
 
-FORMATS = ("table", "json", "csv", "markdown")
-
-
-@dataclass(frozen=True)
-class BenchOptions:
-    """The options as typed; each is described where click declares it."""
-
-    pe: str
-    task: str
-    protocol: str
-    seeds: str | None
-    device: str
-    attention: str
-    runs: str
-    known: str | None
-    engine: str | None
-    jobs: int | None
-    threads: int | None
-    address: str | None
-    slurm: tuple[str, ...]
-    accumulate: int | None
-    precision: str
-    compile: bool
-    set: tuple[str, ...]
-    tune: tuple[str, ...]
-    tune_seeds: str | None
-    dry_run: bool
-    fresh: bool
-    wait: bool
-    format: str
-    wide: bool
-
 
 @click.command()
 @click.option("--pe", required=True, help='Encodings, for example "prism,randomized:rope".')
 @click.option("--task", required=True, help="Tasks, separated by commas.")
-@click.option("--protocol", default="quick", show_default=True, help="A name or a TOML file.")
+@options.protocol
 @click.option("--seeds", help="For example 0-2 or 0,3,7; the protocol's by default.")
-@click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda, cuda:N or mps.")
+@options.device(default="auto")
 @click.option(
     "--attention",
     default="auto",
     show_default=True,
     help="auto, sdpa, eager, flex, numba, xformers.",
 )
-@click.option("--runs", default="runs", show_default=True, help="Folder of the runs.")
+@options.runs
 @click.option("--known", help="A folder of records, as leaderboard/records: these runs are done.")
 @click.option("--engine", help="local, ray or submitit; ddp under torchrun.  [default: local]")
 @click.option("--jobs", type=click.IntRange(min=1), help="Runs at once; here one per core up to 2.")
-@click.option("--threads", type=click.IntRange(1, 1024), help="CPU threads of each run.")
+@click.option("--threads", type=options.THREADS, help="CPU threads of each run.")
 @click.option("--address", help="Ray: host:port of the cluster, or auto; a new one by default.")
 @click.option("--slurm", multiple=True, help="Slurm: --slurm partition=gpu --slurm mem_gb=8.")
 @click.option(
@@ -84,9 +55,7 @@ class BenchOptions:
     help="Of training; as --set train.precision=bf16.",
 )
 @click.option("--compile", is_flag=True, help="Train through torch.compile.")
-@click.option(
-    "--set", multiple=True, help="Change a setting: --set train.steps=500. The last counts."
-)
+@options.settings
 @click.option(
     "--tune",
     multiple=True,
@@ -96,74 +65,74 @@ class BenchOptions:
 @click.option("--dry-run", is_flag=True, help="Print the runs and their expected cost.")
 @click.option("--fresh", is_flag=True, help="Forget earlier results of these runs.")
 @click.option("--wait", is_flag=True, help="Wait for runs that other processes are training.")
-@click.option("--format", type=click.Choice(FORMATS), default="table", show_default=True)
+@options.form
 @click.option(
     "--wide", is_flag=True, help="Every length and interval; of encoders exact match beside tokens."
 )
-def command(**options: Any) -> None:
+def command(**typed: Any) -> None:
     """Train identical Transformers that differ in the encoding alone; test them on longer inputs.
 
     They are decoders, or encoders where the protocol says so.
 
     The same command again continues what was interrupted and shows what is finished.
     """
-    bench(BenchOptions(**options))
+    bench(SimpleNamespace(**typed))
 
 
-def bench(options: BenchOptions) -> None:
+def bench(asked: SimpleNamespace) -> None:
     """Check all, then train, evaluate, print; exit code 1 where a run failed or is missing."""
     from harness.cli.validate import check_builds, check_records, writable
 
-    request, sweep = _request(options)
-    engine = _engine(options)
-    device = engine.device(options.device)
-    if not options.runs.strip():
+    request, sweep = _request(asked)
+    engine = _engine(asked)
+    device = engine.device(asked.device)
+    if not asked.runs.strip():
         raise click.UsageError("--runs expects a folder, was given an empty name")
-    folder = Path(options.runs)
-    configs = request.configs(device, options.attention)
+    folder = Path(asked.runs)
+    configs = request.configs(device, asked.attention)
     from harness.cli.train import known_records, recorded_command, train, tune
     from harness.settings.sweep import possible_configs, sweep_configs
 
     kinds = sweep_configs(sweep, configs) + possible_configs(sweep, configs) if sweep else configs
-    known = known_records(Path(options.known), kinds) if options.known else {}
-    waiting = configs if sweep or options.fresh else _open(configs, folder, known)
+    known = known_records(Path(asked.known), kinds) if asked.known else {}
+    waiting = configs if sweep or asked.fresh else _open(configs, folder, known)
     check_builds(waiting)  # what is finished was built
     check_records(kinds if waiting else [], recorded_command(sys.argv[1:]), sweep)
     writable(folder)
-    if options.dry_run:
-        _print_forecast(options, waiting, sweep, engine)
+    if asked.dry_run:
+        _print_forecast(asked, waiting, sweep, engine)
         return
     from harness.cli.tables import print_choices, print_records
 
     missing = False
     if sweep:
-        configs, choices = tune(sweep, configs, folder, engine, options.fresh, options.wait, known)
-        print_choices(choices, aside=options.format != "table")
+        configs, choices = tune(sweep, configs, folder, engine, asked.fresh, asked.wait, known)
+        print_choices(choices, aside=asked.format != "table")
         missing = any(choice.tuning is None for choice in choices)
-    fresh = options.fresh and not sweep
-    records, failed = train(configs, folder, engine, fresh, options.wait, known)
-    print_records(records, options.format, configs, options.wide)
-    if options.format == "table":
+    fresh = asked.fresh and not sweep
+    records, failed = train(configs, folder, engine, fresh, asked.wait, known)
+    print_records(records, asked.format, configs, asked.wide)
+    if asked.format == "table":
         _write_leaderboard(folder, anew=bool(waiting))
     if missing or failed:
         sys.exit(1)
 
 
-def _request(options: BenchOptions) -> tuple[Request, Sweep | None]:
+def _request(asked: SimpleNamespace) -> tuple[Request, Sweep | None]:
     """What to compare, and the sweep before it. Errors: ValueError names the wrong option."""
     from harness.settings.request import parse_request
     from harness.settings.sweep import parse_sweep
 
-    if options.fresh and options.known:
+    if asked.fresh and asked.known:
         raise click.UsageError("--fresh trains anew what --known calls done: leave one of them out")
-    sets = options.set
-    sets += (f"train.precision={options.precision}",) * (options.precision != "float32")
-    sets += ("train.compile=true",) * options.compile
-    request = parse_request(options.pe, options.task, options.protocol, options.seeds, sets)
-    if options.tune:
-        seeds = options.tune_seeds or "100"
-        return request, parse_sweep(options.tune, seeds, request.protocol, request.seeds)
-    if options.tune_seeds:
+    sets = asked.set
+    sets += (f"train.precision={asked.precision}",) * (asked.precision != "float32")
+    sets += ("train.compile=true",) * asked.compile
+    request = parse_request(asked.pe, asked.task, asked.protocol, asked.seeds, sets)
+    if asked.tune:
+        seeds = asked.tune_seeds or "100"
+        return request, parse_sweep(asked.tune, seeds, request.protocol, request.seeds)
+    if asked.tune_seeds:
         raise click.UsageError("--tune-seeds needs --tune, for example --tune lr=1e-3,3e-3")
     return request, None
 
@@ -175,25 +144,17 @@ def _open(configs: list[RunConfig], folder: Path, known: Records) -> list[RunCon
     return [c for c in configs if c.hash not in known and RunFolder(folder, c).result() is None]
 
 
-def _engine(options: BenchOptions) -> Engine:
+def _engine(asked: SimpleNamespace) -> Engine:
     from harness.engine import Options, make
     from harness.engine.local import threads_of
 
     threads_of(1)  # refuses an OMP_NUM_THREADS that no machine can start
-    return make(
-        options.engine,
-        Options(
-            jobs=options.jobs,
-            threads=options.threads,
-            address=options.address,
-            slurm=options.slurm,
-            accumulate=options.accumulate,
-        ),
-    )
+    own = {field.name: getattr(asked, field.name) for field in fields(Options)}
+    return make(asked.engine, Options(**own))
 
 
 def _print_forecast(
-    options: BenchOptions, configs: list[RunConfig], sweep: Sweep | None, engine: Engine
+    asked: SimpleNamespace, configs: list[RunConfig], sweep: Sweep | None, engine: Engine
 ) -> None:
     from harness.cli.dry_run import forecast, measuring, render
     from harness.engine.local import threads_of
@@ -201,8 +162,8 @@ def _print_forecast(
     from harness.settings.sweep import costliest, sweep_configs
 
     if not configs:
-        click.echo("nothing to do: every run is finished", err=options.format != "table")
-        if options.format == "json":
+        click.echo("nothing to do: every run is finished", err=asked.format != "table")
+        if asked.format == "json":
             click.echo(render({"runs": 0, "lines": []}, "json"))
         return
     check_device(configs[0].device)  # an engine may have another than this machine
@@ -210,8 +171,8 @@ def _print_forecast(
     if sweep:
         phases = {"sweep": sweep_configs(sweep, configs), "comparison": costliest(sweep, configs)}
     workers = max(engine.jobs(runs) for runs in phases.values())
-    measure = measuring(phases, options.threads or threads_of(workers))
-    click.echo(render(forecast(phases, workers, measure), options.format))
+    measure = measuring(phases, asked.threads or threads_of(workers))
+    click.echo(render(forecast(phases, workers, measure), asked.format))
 
 
 def _write_leaderboard(folder: Path, anew: bool) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from harness.cli import options
 from leaderboard.escape import hidden
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("run")
-@click.option("--runs", default="runs", show_default=True, help="Folder of the runs.")
+@options.runs
 @click.option(
     "--out",
     type=click.Path(path_type=Path, dir_okay=False),

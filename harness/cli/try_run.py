@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from harness.cli import options
+
 if TYPE_CHECKING:
     from harness.training.trainer import Trainer
 
@@ -13,7 +15,7 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("run")
 @click.argument("prompts", nargs=-1)
-@click.option("--runs", default="runs", show_default=True, help="Folder of the runs.")
+@options.runs
 def command(run: str, prompts: tuple[str, ...], runs: str) -> None:
     """Answer PROMPTS (or lines typed in) with a finished run's last checkpoint.
 

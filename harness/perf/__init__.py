@@ -1,1 +1,1 @@
-"""What encodings and kernels cost: time, memory, state."""
+"""The cost of encodings and kernels: time, memory, state."""

@@ -1,4 +1,4 @@
-"""Memory: the peak of one call, and what a cache keeps alive."""
+"""Memory: the peak of one call, and the bytes that a cache keeps alive."""
 
 from __future__ import annotations
 
@@ -16,12 +16,11 @@ from torch.profiler import ProfilerActivity, profile
 
 
 def peak_bytes(call: Callable[[], object], device: str) -> int:
-    """The most bytes of tensors that live at one time because of a call.
+    """Return the most bytes of tensors that live at one time because of a call.
 
-    On the CPU: the running sum over every allocation and release that torch's profiler sees, which
-    is exact for tensors, the same in every repetition, and blind to memory that a library takes
-    past torch's allocator. On CUDA: the allocator's own peak above what was allocated before. On
-    Apple's GPU: what its driver holds for torch after the call above what it held before.
+    On a CPU, sum up every allocation and release that torch's profiler records; memory that a
+    library allocates by itself is not seen. On CUDA, return the allocator's peak above what was
+    allocated before; on Apple's GPU, the growth of what its driver holds for torch.
     """
     if device.startswith("cuda"):
         torch.cuda.synchronize(device)
@@ -47,9 +46,9 @@ def peak_bytes(call: Callable[[], object], device: str) -> int:
 
 
 def state_bytes(state: object) -> int:
-    """The bytes of every storage that tensors in `state` keep alive, each counted once.
+    """Return the bytes of every storage that tensors in `state` keep alive, each counted once.
 
-    A view counts as all that it is a view of: that much memory cannot be freed.
+    A view counts as its whole storage, which cannot be freed.
     """
     storages = {s.data_ptr(): s.nbytes() for s in (t.untyped_storage() for t in _tensors(state))}
     return sum(storages.values())

@@ -1,4 +1,4 @@
-"""A report: what was measured, where, and one row per candidate; as table, JSON, CSV, Markdown."""
+"""A report of measurements: settings, and one row per candidate; as table, JSON, CSV, Markdown."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ import torch
 
 from harness.runs.machine import processor
 
-_UNITS = {"peak_bytes": ("peak MiB", 2**20, ".2f"), "state_bytes": ("state KiB", 2**10, ".2f")}
+UNITS = {"peak_bytes": ("peak MiB", 2**20), "state_bytes": ("state KiB", 2**10)}
 
 
 @dataclass(frozen=True)
 class Report:
-    """Flat rows; `phases` have the columns that `harness.perf.timing.columns` makes.
+    """Flat rows, in which each of the `phases` has the columns of `harness.perf.timing.columns`.
 
-    `key` is the column that names a row; `status` is "ok" where a row was measured.
+    `key` is the column that names a row; `status` is "ok" if a row was measured.
     """
 
     key: str
@@ -30,66 +30,49 @@ class Report:
     rows: list[dict[str, Any]]
 
     def render(self, form: str) -> str:
-        """The report as "table", "json", "csv" or "markdown", without a newline at the end."""
+        """Format as "table", "json", "csv" or "markdown", without a newline at the end."""
         if form == "json":
             return json.dumps({"settings": self.settings, "rows": self.rows}, indent=1)
         if form == "csv":
             return as_csv(self.rows, self.settings)
         from tabulate import tabulate
 
-        kind = "github" if form == "markdown" else "simple"
-        right = ["left", *["right"] * (len(self._headers()) - 1)]
+        lines = [self._line(row) for row in self.rows]
+        heads = dict.fromkeys(head for line in lines for head in line)
         table = tabulate(
-            [self._cells(row) for row in self.rows],
-            self._headers(),
-            tablefmt=kind,
-            colalign=right,
+            [[line.get(head, "") for head in heads] for line in lines],
+            [head.partition(" ")[2] if " x " in head else head for head in heads],
+            tablefmt="github" if form == "markdown" else "simple",
+            colalign=["left", *["right"] * (len(heads) - 1)],
             disable_numparse=True,
         )
         notes = [f"{r[self.key]}: {r['note']}" for r in self.rows if r["note"]]
         where = ", ".join(f"{k} {_plain(v)}" for k, v in self.settings.items() if v is not None)
         return "\n\n".join([where, table, *notes])
 
-    def _others(self) -> list[str]:
-        """The columns of a table that are neither names nor times."""
-        timed = tuple(f"{phase}_" for phase in self.phases)
-        names = dict.fromkeys(name for row in self.rows for name in row)
-        hidden = {self.key, "status", "note", "options"}
-        return [n for n in names if n not in hidden and not n.startswith(timed)]
-
-    def _headers(self) -> list[str]:
-        times = [head for phase in self.phases for head in self._heads(phase)]
-        return [self.key, *times, *(_UNITS[n][0] if n in _UNITS else n for n in self._others())]
-
-    def _heads(self, phase: str) -> list[str]:
-        return [f"{phase} ms (q1-q3)", f"x {self.settings['baseline']}"]
-
-    def _cells(self, row: dict[str, Any]) -> list[str]:
-        cells = [row[self.key]]
+    def _line(self, row: dict[str, Any]) -> dict[str, str]:
+        """Return the cells of a table's line by their heads."""
+        cells, baseline = {self.key: row[self.key]}, self.settings["baseline"]
         for phase in self.phases:
-            cells.extend(self._phase(row, phase))
+            times = [_short(row.get(f"{phase}{part}_ms")) for part in ("", "_q1", "_q3")]
+            times_head, ratio_head = f"{phase} ms (q1-q3)", f"{phase} x {baseline}"
+            cells[times_head] = "{} ({}-{})".format(*times) if times[0] else ""
+            ratio = row.get(f"{phase}_ratio")
+            cells[ratio_head] = "" if ratio is None else f"{ratio:.3g}"
         if row["status"] != "ok":
-            cells[1] = row["status"]
-        for name in self._others():
-            value = row.get(name)
-            if name in _UNITS and value is not None:
-                _, size, style = _UNITS[name]
-                cells.append(format(value / size, style))
-            else:
-                cells.append("" if value is None else _plain(value))
+            cells[f"{self.phases[0]} ms (q1-q3)"] = row["status"]
+        timed = tuple(f"{phase}_" for phase in self.phases)
+        for name, value in row.items():
+            if name in UNITS:
+                head, size = UNITS[name]
+                cells[head] = f"{value / size:.2f}"
+            elif name not in (self.key, "status", "note", "options") and not name.startswith(timed):
+                cells[name] = "" if value is None else _plain(value)
         return cells
-
-    def _phase(self, row: dict[str, Any], phase: str) -> list[str]:
-        ratio = row.get(f"{phase}_ratio")
-        shown = "" if ratio is None else f"{ratio:.3g}"
-        if f"{phase}_ms" not in row:
-            return ["", shown]
-        median, q1, q3 = (row[f"{phase}{part}_ms"] for part in ("", "_q1", "_q3"))
-        return [f"{_short(median)} ({_short(q1)}-{_short(q3)})", shown]
 
 
 def as_csv(rows: Sequence[dict[str, Any]], common: Mapping[str, Any] | None = None) -> str:
-    """Rows below a line of names, each with what they have in common; no newline at the end."""
+    """Format rows, each with the `common` columns, below a line of names; no newline at the end."""
     names = dict.fromkeys(name for row in (*rows, common or {}) for name in row)
     out = io.StringIO()
     writer = csv.DictWriter(out, names, lineterminator="\n")
@@ -99,7 +82,7 @@ def as_csv(rows: Sequence[dict[str, Any]], common: Mapping[str, Any] | None = No
 
 
 def machine(device: str) -> dict[str, Any]:
-    """What decides how long the same work takes: device, threads, torch."""
+    """Describe the device, threads and torch."""
     return {
         "device": device,
         "processor": torch.cuda.get_device_name(device) if "cuda" in device else processor(),
@@ -108,8 +91,10 @@ def machine(device: str) -> dict[str, Any]:
     }
 
 
-def _short(milliseconds: float) -> str:
-    """Three digits or all before the point: 0.123, 1.23, 12.3, 1234."""
+def _short(milliseconds: float | None) -> str:
+    """Format three digits, or all before the point: 0.123, 1.23, 12.3, 1234."""
+    if milliseconds is None:
+        return ""
     digits = max(0, 2 - math.floor(math.log10(max(milliseconds, 1e-3))))
     return f"{milliseconds:.{digits}f}"
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from harness.perf import throughput
-from harness.perf.reference import reference
+from harness.perf import measure
+from harness.perf.measure import reference
 from harness.settings.protocol import load_protocol, resolve
 from pezoo.spec import parse
 
@@ -35,53 +35,53 @@ def test_the_reference_is_for_its_own_sizes_alone():
 
 
 def test_a_turn_is_one_step_at_the_length(monkeypatch):
-    candidate = throughput.Candidate(config(), 7)
+    candidate = measure.Candidate(config(), 7)
     lengths = []
     draw = candidate.trainer.draw
     monkeypatch.setattr(candidate.trainer, "draw", lambda: lengths.append(draw()) or lengths[-1])
     before = torch.nn.utils.parameters_to_vector(candidate.trainer.model.parameters()).clone()
-    taken = candidate.turn()
+    taken = candidate.step()
     after = torch.nn.utils.parameters_to_vector(candidate.trainer.model.parameters())
     assert (before != after).any()
     candidate.turn_to(9)
-    candidate.turn()
+    candidate.step()
     assert [length for _, length in lengths] == [7, 9]
     assert candidate.trainer.step == 2
     assert min(taken.values()) > 0
 
 
 def test_the_first_step_at_a_length_is_charged_for_what_it_alone_takes(monkeypatch):
-    candidate = throughput.Candidate(config(), 7)
+    candidate = measure.Candidate(config(), 7)
     seen = set()
 
-    def turn():
+    def step():
         length = candidate.trainer.config.train.lengths[0]
         first, _ = length not in seen, seen.add(length)
         return {"step": 9.0, "cpu": 2.0 + first * length}
 
-    monkeypatch.setattr(candidate, "turn", turn)
-    assert candidate.first_steps([4, 6, 20]) == 6
+    monkeypatch.setattr(candidate, "step", step)
+    assert candidate.first_steps() == 5  # of lengths 4, 5 and 6
 
 
 class Fake:
     def __init__(self, config, length):
-        self.config = config
+        self.config, self.length = config, length
         self.factor = {"rope": 1.0, "nope": 0.5}[config.label]
         self.turns = 0
 
-    def turn(self):
+    def step(self):
         self.turns += 1
-        cpu = (2 if self.turns % 2 else 1.5) * self.factor
+        cpu = (1.5 if self.turns % 2 else 2) * self.factor
         return {"step": 4 * self.factor, "cpu": cpu, "data": 0.1}
 
-    def first_steps(self, lengths):
-        return float(lengths[-1])
+    def first_steps(self):
+        return 4.0
 
 
 def test_a_row_by_hand(monkeypatch):
-    monkeypatch.setattr(throughput, "Candidate", Fake)
+    monkeypatch.setattr(measure, "Candidate", Fake)
     known = replace(reference(), length=5, batch=3, model={"width": 16})
-    report = throughput.measure([config("rope"), config("nope")], 5, 3, "rope", known)
+    report = measure.measure([config("rope"), config("nope")], 5, 3, "rope", known)
     rope, nope = report.rows
     assert nope["step_ms"] == 2000
     assert nope["step_ratio"] == 0.5

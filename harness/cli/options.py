@@ -1,0 +1,26 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+FORMATS = ("table", "json", "csv", "markdown")
+THREADS = click.IntRange(1, 1024)
+
+runs = click.option("--runs", default="runs", show_default=True, help="Folder of the runs.")
+protocol = click.option(
+    "--protocol", default="quick", show_default=True, help="A name or a TOML file."
+)
+settings = click.option(
+    "--set", multiple=True, help="Change a setting: --set train.steps=500. The last counts."
+)
+form = click.option("--format", type=click.Choice(FORMATS), default="table", show_default=True)
+
+
+def device(default: str) -> Callable[[Any], Any]:
+    return click.option(
+        "--device", default=default, show_default=True, help="auto, cpu, cuda, cuda:N or mps."
+    )
