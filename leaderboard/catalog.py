@@ -40,7 +40,7 @@ class ClassDoc:
     hooks: tuple[str, ...]
     summary: str = ""
     paper: str = ""
-    phi_text: str = ""  # an encoding's positional relation function
+    prf_text: str = ""  # an encoding's positional relation function
     example: str = ""
     family: str = ""  # groups tasks; by default, those of one paper
     best_constant: tuple[tuple[int, float], ...] = ()  # a task's, by length

@@ -133,7 +133,7 @@ class Encoding(nn.Module):
     also: ClassVar[tuple[tuple[str, str], ...]] = ()  # second names to type, and their specs
     summary: ClassVar[str] = ""
     paper: ClassVar[str] = ""
-    phi_text: ClassVar[str] = ""  # its positional relation function in words; see `prf`
+    prf_text: ClassVar[str] = ""  # its positional relation function in words; see `prf`
     modes: tuple[str, ...] = ()  # other ways to run trained weights; see Context.mode
 
     max_len: int | None = None  # positions 0..max_len-1; beyond it draw raises PositionError

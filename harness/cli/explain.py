@@ -176,8 +176,8 @@ def _verdict(task: Task, name: str) -> tuple[str, str] | None:
     from harness.tasks.base import TaskError
     from harness.theory.characterise import violation
     from pezoo.base import Encoding, PositionError, Shape
+    from pezoo.prf import PRFError
     from pezoo.registry import make
-    from pezoo.relation import RelationError
 
     size = _size(task, max(_scales(task, TESTED)))
     encoding = make(name, Shape(16, 2, 8, 1, size))
@@ -185,7 +185,7 @@ def _verdict(task: Task, name: str) -> tuple[str, str] | None:
         return None
     try:
         phi = {n: _phi(encoding, task, n) for n in _scales(task, TESTED)}
-    except (TaskError, PositionError, RelationError) as error:
+    except (TaskError, PositionError, PRFError) as error:
         return "no", str(error).partition(":")[0]
     known = {n: p for n, p in phi.items() if p is not None}
     if len(known) < len(phi):
@@ -227,9 +227,9 @@ def _recovered(task: Task, phi: dict[int, Tensor]) -> str:
 
 
 def _phi(encoding: Encoding, task: Task, n: int) -> Tensor | None:
-    from pezoo.relation import relation_function
+    from pezoo.prf import prf_of
 
-    return relation_function(encoding, _size(task, n), scale=n, relation=task.relation)
+    return prf_of(encoding, _size(task, n), scale=n, relation=task.relation)
 
 
 def _declared(task: Task, n: int, *, hint: bool) -> Tensor:

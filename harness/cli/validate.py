@@ -67,14 +67,14 @@ def _check_build(config: RunConfig) -> None:
     from harness.tasks.base import TaskError
     from harness.training.optimiser import param_groups
     from harness.training.trainer import build
-    from pezoo.relation import relation_function
+    from pezoo.prf import prf_of
 
     try:
         # No optimiser: with it torch imports its compiler, and that Triton, for seconds.
         model = build(config.replace(device="cpu"))[1]
         param_groups(model)
         # Where the task has no relation of positions for an encoding that reads it, prf says so.
-        relation_function(model.encoding, 2, scale=1, relation=model.relation)
+        prf_of(model.encoding, 2, scale=1, relation=model.relation)
     except TaskError as error:
         raise TaskError(f"{config.label} cannot run on {config.task}: {error}") from error
     except ValueError:

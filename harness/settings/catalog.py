@@ -18,7 +18,7 @@ from leaderboard.catalog import HOOKS, Catalog, ClassDoc, ProtocolDoc
 from pezoo.class_text import named_classes
 
 DESCRIBED = (
-    *("summary", "paper", "phi_text", "example", "family", "version", "wraps", "modes"),
+    *("summary", "paper", "prf_text", "example", "family", "version", "wraps", "modes"),
     *("best_constant", "also", "versioned_by", "needs_scale", "oracle"),
 )
 

@@ -11,8 +11,8 @@ from harness.show.examples import Example
 from leaderboard.render.relations import Relation
 from pezoo.base import Encoding, Shape
 from pezoo.pictures import Axis, Picture
+from pezoo.prf import prf_of
 from pezoo.registry import make
-from pezoo.relation import relation_function
 
 RANKS = ("most probable", "second", "third")
 CAPTION = (
@@ -43,9 +43,7 @@ def relation_picture(model: Transformer, example: Example) -> list[Picture]:
     if type(encoding).prf is Encoding.prf:
         return []
     every = [
-        relation_function(
-            encoding, tokens, scale=example.length, relation=model.relation, layer=layer
-        )
+        prf_of(encoding, tokens, scale=example.length, relation=model.relation, layer=layer)
         for layer in range(len(model.blocks))
     ]
     found = [phi for phi in every if phi is not None]
@@ -81,10 +79,10 @@ def relation_of(name: str) -> Relation | None:
     if type(encoding).prf is Encoding.prf:
         return None
     relation = tasks.make(f"copy(aligned={DIGITS})").relation
-    phi = relation_function(encoding, size, scale=DIGITS, relation=relation)
+    phi = prf_of(encoding, size, scale=DIGITS, relation=relation)
     if phi is None:
         return None
-    from_task = relation_function(encoding, size, scale=DIGITS) is None
+    from_task = prf_of(encoding, size, scale=DIGITS) is None
     learned = phi.is_floating_point()
     words = [
         UNTRAINED if learned else SITE,

@@ -28,7 +28,7 @@ class ALiBi(Encoding):
 
     summary = "a penalty linear in the distance, one slope per head"
     paper = "Press et al. 2022"
-    phi_text = "|i - j|; asymmetric, i - j"
+    prf_text = "|i - j|; asymmetric, i - j"
     relative = True
     reads_distance = True
     random_distances = True

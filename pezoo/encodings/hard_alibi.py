@@ -30,7 +30,7 @@ class HardALiBi(Encoding):
 
     summary = "heads that see the last 1..M tokens, the others see all"
     paper = "Jelassi et al. 2024; Hou et al. 2024"
-    phi_text = "i - j within the widest window, clip(i - j, 0, M)"
+    prf_text = "i - j within the widest window, clip(i - j, 0, M)"
     relative = True
     reads_distance = True
     version = 2

@@ -36,7 +36,7 @@ class Ideal(Encoding):
 
     summary = "an oracle: the task tells what each key is needed for"
     paper = "Chen et al. 2026"
-    phi_text = "the task's own phi(i, j), 0 for a key that is not needed"
+    prf_text = "the task's own phi(i, j), 0 for a key that is not needed"
     version = 2
     oracle = True
 
@@ -48,7 +48,7 @@ class Ideal(Encoding):
         table = torch.empty(shape.n_layers, values, shape.d_model)
         self.p = nn.Parameter(table.uniform_(-limit, limit))
 
-    def phi(self, ctx: Context) -> Tensor:
+    def kinds(self, ctx: Context) -> Tensor:
         """(B|1, T, S) int64: the kind of each pair."""
         if ctx.relation is None:
             raise ValueError(
@@ -59,15 +59,15 @@ class Ideal(Encoding):
         return ctx.relation(ctx.query_pos[:, :, None], ctx.pos[:, None], n)
 
     def prf(self, ctx: Context) -> Tensor | None:
-        return None if ctx.relation is None else self.phi(ctx)[0]
+        return None if ctx.relation is None else self.kinds(ctx)[0]
 
     def bias(self, q: Tensor, k: Tensor, ctx: Context) -> Tensor:
         scores = torch.einsum("bhtk,vhk->bhtv", q, self._vectors(q.dtype, ctx))
-        phi = self.phi(ctx)[:, None].expand(len(q), q.shape[1], -1, -1)
+        phi = self.kinds(ctx)[:, None].expand(len(q), q.shape[1], -1, -1)
         return scores.gather(-1, phi)
 
     def bias_pairs(self, q: Tensor, k: Tensor, ctx: Context) -> Pairs | None:
-        phi = self.phi(ctx)
+        phi = self.kinds(ctx)
         return Pairs(q, picked(self._vectors(q.dtype, ctx), phi)) if len(phi) == 1 else None
 
     def _vectors(self, dtype: torch.dtype, ctx: Context) -> Tensor:
@@ -92,5 +92,5 @@ class IdealScaleHint(Ideal):
     """
 
     summary = "ideal that also knows the scale n of the instance"
-    phi_text = "the task's own phi(i, j, n), 0 for a key that is not needed"
+    prf_text = "the task's own phi(i, j, n), 0 for a key that is not needed"
     needs_scale = True

@@ -33,7 +33,7 @@ class Kerple(Encoding):
 
     summary = "a learned penalty, logarithm or power of the distance"
     paper = "Chi et al. 2022"
-    phi_text = "|i - j|"
+    prf_text = "|i - j|"
     relative = True
     reads_distance = True
 

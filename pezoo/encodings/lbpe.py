@@ -49,7 +49,7 @@ class LBPE(Encoding):
 
     summary = "a learned function of (i, j) picks the vector added to the keys"
     paper = "Chen et al. 2026"
-    phi_text = "learned: a distribution over kinds of pairs (i, j)"
+    prf_text = "learned: a distribution over kinds of pairs (i, j)"
     version = 2
     marks: ClassVar[tuple[Mark, ...]] = (  # coefficients of i, j and n
         (1, 0, 0), (0, 1, 0), (1, -1, 0), (1, -2, 0), (1, 1, 0),
@@ -83,7 +83,7 @@ class LBPE(Encoding):
         else:
             inverse_frequencies(shape.d_head, 10_000.0)  # raises for an odd d_head
 
-    def phi(self, ctx: Context) -> Tensor:
+    def kinds(self, ctx: Context) -> Tensor:
         """(B|1, T, S, values) the distribution over kinds of pairs; it sums to 1."""
         w_hidden, b_hidden, w_out, b_out = (
             at_least_float32(parameter[ctx.layer])
@@ -101,10 +101,10 @@ class LBPE(Encoding):
 
     def prf(self, ctx: Context) -> Tensor:
         with torch.no_grad():
-            return self.phi(ctx)[0]
+            return self.kinds(ctx)[0]
 
     def bias(self, q: Tensor, k: Tensor, ctx: Context) -> Tensor:
-        phi = self.phi(ctx).to(q.dtype)
+        phi = self.kinds(ctx).to(q.dtype)
         if self.form == "rope":
             return self._turned(q, k, phi)
         kinds = torch.einsum("bhtk,vhk->bhtv", q, self._vectors(q.dtype, ctx))
@@ -113,7 +113,7 @@ class LBPE(Encoding):
     def bias_pairs(self, q: Tensor, k: Tensor, ctx: Context) -> Pairs | None:
         if self.form != "key":
             return None
-        phi = self.phi(ctx).to(q.dtype)
+        phi = self.kinds(ctx).to(q.dtype)
         if len(phi) > 1:
             return None
         rows = phi @ self._vectors(q.dtype, ctx).flatten(1)
@@ -152,7 +152,7 @@ class LBPEScaleHint(LBPE):
     """
 
     summary = "lbpe that also knows the scale n of the instance"
-    phi_text = "learned: a distribution over kinds of pairs (i, j), given the scale n"
+    prf_text = "learned: a distribution over kinds of pairs (i, j), given the scale n"
     needs_scale = True
     marks = (
         (1, 0, -1), (1, 0, -2), (1, 0, -3), (0, 1, 0), (0, 1, -1), (0, 1, -2),

@@ -27,7 +27,7 @@ class Learned(Encoding):
 
     summary = "a learned vector per position, added to the embedding"
     paper = "Gehring et al. 2017"
-    phi_text = "the pair: i n + j"
+    prf_text = "the pair: i n + j"
 
     def __init__(self, shape: Shape, *, max_len: int | None = None) -> None:
         super().__init__(shape)

@@ -41,7 +41,7 @@ class Relative(Encoding):
 
     summary = "scores against a projected sinusoid of the distance"
     paper = "Dai et al. 2019"
-    phi_text = "i - j"
+    prf_text = "i - j"
     relative = True
     reads_distance = True
 

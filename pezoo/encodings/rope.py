@@ -54,7 +54,7 @@ class RoPE(Encoding):
 
     summary = "rotates pairs of q and k by their position"
     paper = "Su et al. 2021"
-    phi_text = "i - j"
+    prf_text = "i - j"
     relative = True
 
     def __init__(  # noqa: PLR0913  options of an encoding are keywords

@@ -32,7 +32,7 @@ class Sinusoidal(Encoding):
 
     summary = "sines and cosines of the position, added to the embedding"
     paper = "Vaswani et al. 2017"
-    phi_text = "the pair: i n + j"
+    prf_text = "the pair: i n + j"
 
     def __init__(self, shape: Shape, *, base: float = 10_000.0) -> None:
         super().__init__(shape)

@@ -21,7 +21,7 @@ from pezoo.testing import (
     hooks,
     packing,
     parameters,
-    relations,
+    prf,
     sequences,
     state,
 )
@@ -66,7 +66,7 @@ CHECKS: tuple[Check, ...] = (
     drawing.check_drawn,
     drawing.check_pure,
     devices.check_device,
-    relations.check_prf,
+    prf.check_prf,
 )
 
 _PEZOO = Path(__file__).parents[1]

@@ -44,7 +44,7 @@ def test_it_is_the_formula(hint, batch):
     scale = torch.tensor([4, 9, 2])[:batch] if hint else None
     given = Context(pos=pos, n_new=2, scale=scale)
     ctx = encoding.prepare(given).at(1, torch.zeros(3, 2, 8), W_KEY)
-    assert encoding.phi(ctx).shape == (batch, 2, 4, 5)
+    assert encoding.kinds(ctx).shape == (batch, 2, 4, 5)
     got = q @ k.mT / 2 + encoding.bias(q, k, ctx)
     for b in range(3):
         row = pos[b % batch].tolist()

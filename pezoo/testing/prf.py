@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from pezoo.relation import RelationError, relation_function
+from pezoo.prf import PRFError, prf_of
 from pezoo.testing.probe import Factory, build, context, relation, require, tokens
 
 TOLERANCE = 1e-5
@@ -14,8 +14,8 @@ def check_prf(factory: Factory) -> None:
     """Pairs of positions with equal `prf` get equal logits from equal queries and keys."""
     encoding, n = build(factory), 9
     try:
-        phi = relation_function(encoding, n, scale=n // 2, relation=relation)
-    except RelationError as error:
+        phi = prf_of(encoding, n, scale=n // 2, relation=relation)
+    except PRFError as error:
         raise AssertionError(str(error)) from error
     if phi is None:
         return

@@ -1,0 +1,58 @@
+"""The positional relation function (PRF) of an encoding: which pairs of positions it treats alike.
+
+Chen et al. 2026 write it phi(i, j), or phi(i, j, n) with the scale n.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from pezoo.base import Context, Encoding, Relation
+
+
+class PRFError(ValueError):
+    """`Encoding.prf` raises an error, or returns something of the wrong form."""
+
+
+def prf_of(
+    encoding: Encoding,
+    size: int,
+    *,
+    scale: int | None = None,
+    relation: Relation | None = None,
+    layer: int = 0,
+) -> Tensor | None:
+    """Return `encoding.prf` at positions 0..size-1, and check its form.
+
+    The result is (size, size) int64, or (size, size, values) for a distribution, or None. The
+    scale is passed on where the encoding needs it.
+
+    >>> from pezoo import RoPE, Shape
+    >>> rope = RoPE(Shape(d_model=8, n_heads=2, d_head=4, n_layers=1, train_len=9))
+    >>> prf_of(rope, 2)
+    tensor([[ 0, -1],
+            [ 1,  0]])
+
+    Errors: PRFError where `prf` returns another type, shape or dtype, or raises anything but a
+    ValueError, which is passed on.
+    """
+    name = type(encoding).__name__
+    hint = torch.tensor([scale]) if encoding.needs_scale and scale is not None else None
+    ctx = Context(pos=torch.arange(size)[None], scale=hint, relation=relation, layer=layer)
+    try:
+        phi = encoding.prf(ctx)
+    except ValueError:
+        raise
+    except Exception as error:  # a plug-in may raise anything
+        raise PRFError(f"prf(ctx) of {name} fails: {type(error).__name__}: {error}") from error
+    if phi is None:
+        return None
+    expected = f"expected ({size}, {size}) of int64, or ({size}, {size}, values) of a distribution"
+    if not isinstance(phi, Tensor):
+        raise PRFError(f"prf of {name} returns {type(phi).__name__}: {expected}")
+    learned = phi.is_floating_point()
+    fits = phi.shape[:2] == (size, size) and phi.dim() == 2 + learned
+    if not fits or not (learned or phi.dtype == torch.int64):
+        raise PRFError(f"prf of {name} returns {tuple(phi.shape)} of {phi.dtype}: {expected}")
+    return phi
