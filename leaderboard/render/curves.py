@@ -6,18 +6,21 @@ top. The drawing itself is templates/curves.svg; static/chart.js draws the same 
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from math import log
 from typing import Any
 
-from leaderboard.render.overlaps import ROOM, Curve, Overlaps
 from leaderboard.render.styles import Style, after_the_curve, needs_log, styles
 from leaderboard.render.templating import render
 from leaderboard.stats.rows import EXACT, Cell, Points, Row
 
 LEFT, TOP, WIDTH, HEIGHT = 56, 44, 540, 300  # the plotted area, in pixels
 LABELS, LINE = 240, 17  # room for names beside it, and between two of them
+ROOM, DASH = 30, 8  # left and right of the first and last length; of curves that coincide
+
+Curve = list[list[tuple[float, float]]]  # pixels, in stretches without a gap
 
 
 def curves(
@@ -36,28 +39,26 @@ def curves(
     lengths = sorted({cell.length for row in rows for cell in row.cells})
     trained = sorted({row.train_length for row in rows if row.train_length is not None})
     x = _axis([*lengths, *trained])
-    stretches = [_stretches(row.cells) for row in rows]
     lines = [
-        [[(x(c.length), _y(c.main.mean)) for c in part if c.main] for part in parts]
-        for parts in stretches
+        [[(x(c.length), _y(c.main.mean)) for c in part if c.main] for part in _stretches(row.cells)]
+        for row in rows
     ]
-    overlaps = Overlaps(lines)
+    owners: dict[Any, list[int]] = defaultdict(list)
+    for at, parts in enumerate(lines):
+        for segment in (pair for part in parts for pair in pairwise(part)):
+            owners[segment].append(at)
     ends = [parts[-1][-1] if parts else (float(LEFT), float(TOP + HEIGHT)) for parts in lines]
     height = max(TOP + HEIGHT + 56, TOP + LINE * len(rows) + 20)
     places = spread([y for _, y in ends], LINE, TOP + 4, height - 16)
     drawn = [
-        _line(at, lines[at], overlaps)
+        _line(at, lines[at], owners)
         | {
             "style": look[row.label],
             "label": shortened(names.get(row.label, row.label), 32),
             "words": after_the_curve(row.cells),
             "end": ends[at],
             "y": places[at],
-            "marks": [
-                (point[0] + overlaps.aside(at, point), point[1])
-                for part in lines[at]
-                for point in part
-            ],
+            "marks": [point for part in lines[at] for point in part],
         }
         for at, row in enumerate(rows)
     ]
@@ -134,18 +135,19 @@ def _stretches(cells: Sequence[Cell]) -> list[list[Cell]]:
     return [part for part in parts if part]
 
 
-def _line(at: int, parts: Curve, overlaps: Overlaps) -> dict[str, Any]:
-    """A path where the curve is alone, and its dashed segments where it shares the pixels."""
+def _line(at: int, parts: Curve, owners: Mapping[Any, Sequence[int]]) -> dict[str, Any]:
+    """The path where the curve is alone, and dashes that take turns where curves coincide."""
     alone, dashed, last = "", [], None
     for start, end in (pair for part in parts for pair in pairwise(part)):
-        dash = overlaps.dash(at, start, end)
         path = f"L{end[0]:.1f} {end[1]:.1f}"
         moved = f"M{start[0]:.1f} {start[1]:.1f}"
-        if dash is None:
+        here = owners[start, end]
+        if len(here) == 1:
             alone += path if start == last else moved + path
             last = end
         else:
-            dashed.append((moved + path, *dash))
+            turn = DASH, DASH * (len(here) - 1), -DASH * here.index(at)
+            dashed.append((moved + path, *turn))
     return {"line": alone, "dashed": dashed}
 
 

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import fields
-from functools import lru_cache, partial
+from functools import partial
 from importlib.resources import files
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
-from markupsafe import Markup, escape
 
 from experiment.config import RunConfig
 from experiment.files import slug
 from leaderboard.escape import command_text, markdown_text, script_json
-from leaderboard.record.scores import Score
 from leaderboard.record.tuning import values_text
 from leaderboard.render import text
 from leaderboard.render.bibliography import cited
@@ -48,32 +45,6 @@ def settings(config: RunConfig) -> list[tuple[str, str]]:
     return sorted(flat("", config.model_dump(mode="json")))
 
 
-def pairs(items: Iterable[tuple[str, Any]]) -> Markup:
-    """Rows of a table of names and values."""
-    return Markup("".join(_pair(name, str(value)) for name, value in items))
-
-
-@lru_cache(10_000)  # settings and machines are those of thousands of runs
-def _pair(name: str, value: str) -> str:
-    return f'<tr><th scope="row">{escape(name)}</th><td>{escape(value)}</td></tr>\n'
-
-
-def score_rows(scores: Iterable[Score], train_length: int) -> Markup:
-    """Rows of a run's table of scores. Of what they hold, a note alone can be any text."""
-    return Markup("".join(_score_row(score, train_length) for score in scores))
-
-
-def _score_row(score: Score, train_length: int) -> str:
-    times = text.times(score.length / train_length) + " (trained)" * score.seen
-    row = f'<tr><th scope="row">{score.length}</th><td>{times}</td>'
-    if score.count is None or score.correct is None:
-        note = f": {escape(score.note)}" if score.note else ""
-        return f'{row}<td class="words" colspan="6">{score.status}{note}</td></tr>\n'
-    cells = text.percent(score.exact), text.wilson_text(score.correct, score.count), score.correct
-    cells += score.count, text.percent(score.token), score.method
-    return f"{row}<td>{'</td><td>'.join(map(str, cells))}</td></tr>\n"
-
-
 _TEMPLATES = Environment(
     loader=PackageLoader("leaderboard.render"),
     autoescape=select_autoescape(("html", "svg")),
@@ -98,7 +69,6 @@ _TEMPLATES.filters |= {
     "known": known,
     "notes": text.notes_text,
     "md": markdown_text,
-    "pairs": pairs,
     "percent": text.percent,
     "prose": prose,
     "fewer": text.fewer,
@@ -106,7 +76,7 @@ _TEMPLATES.filters |= {
     "rank": text.rank_text,
     "reach": text.reach_text,
     "rows_as_markdown": rows_as_markdown,
-    "score_rows": score_rows,
+    "wilson": text.wilson_text,
     "settings": settings,
     "slug": slug,
     "span": text.span_text,

@@ -160,10 +160,7 @@
         )
         .filter((part) => part.length),
     );
-    const shared = owners(parts.map((own) => own.flat().map(pixel))),
-      lines = owners(parts.map((own) => segments(own).map((pair) => pair.map(pixel).join())));
-    const columns = [...new Set(parts.flat(2).map(([at]) => Math.round(at)))].sort((a, b) => a - b);
-    const gap = Math.min(...columns.slice(1).map((at, before) => at - columns[before]), 1000);
+    const lines = owners(parts.map((own) => segments(own).map((pair) => pair.map(pixel).join())));
     const ends = parts.map((own) => own.at(-1)?.at(-1) || [left, top + high]);
     const spots = dots
       ? beside(
@@ -224,10 +221,7 @@
           ? []
           : segments(parts[at]).map((pair) => {
               const mine = lines.get(pair.map(pixel).join()),
-                on = Math.min(
-                  8,
-                  Math.hypot(pair[1][0] - pair[0][0], pair[1][1] - pair[0][1]) / mine.length,
-                );
+                on = 8;
               const turns =
                 mine.length > 1
                   ? {
@@ -246,11 +240,7 @@
         });
       const marks = one.bare
         ? []
-        : parts[at].flat().map(([px, py]) => {
-            const mine = shared.get(pixel([px, py])),
-              step = Math.min(7, (0.8 * gap) / mine.length, 60 / (mine.length + 1));
-            return mark(px + step * (mine.indexOf(at) - (mine.length - 1) / 2), py);
-          });
+        : parts[at].flat().map(([px, py]) => mark(px, py));
       const seeds = one.points.flatMap((point) =>
         (point.seeds || []).map(([, value]) =>
           svg("circle", {
