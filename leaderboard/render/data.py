@@ -13,11 +13,11 @@ from leaderboard.catalog import Catalog
 from leaderboard.escape import script_json
 from leaderboard.record.schema import Record
 from leaderboard.render import columns
-from leaderboard.render.findings import cost, disclosure, untested
+from leaderboard.render.findings import cost, disclosure
+from leaderboard.render.overviews import overview_of
 from leaderboard.render.styles import after_the_curve, needs_log, styles
-from leaderboard.stats.baseline import baseline, mean_baseline
+from leaderboard.stats.baseline import baseline
 from leaderboard.stats.names import aliases, legend
-from leaderboard.stats.overview import counting, heads, overview
 from leaderboard.stats.ranks import comparisons
 from leaderboard.stats.rows import Line, Row
 from leaderboard.stats.tables import EARLIER, PROTOCOL, Table, tables
@@ -121,24 +121,22 @@ def _overviews(views: Sequence[tuple[View, Table]], catalog: Catalog) -> Iterato
     groups: dict[tuple[str, str], list[tuple[View, Table]]] = defaultdict(list)
     for view, table in views:
         groups[view["base"], view["tuning"]].append((view, table))
-    for (base, tuning), own in groups.items():
-        devices = sorted({device for view, _ in own for device in view["devices"]})
+    for (base, tuning), group in groups.items():
+        devices = sorted({device for view, _ in group for device in view["devices"]})
         for device in ["", *devices] if len(devices) > 1 else [""]:
-            some = [table for view, table in own if _is_of(view, device)]
-            lines = overview(some)
-            counts, baselines = counting(some), [baseline(table, catalog) for table in some]
-            encoders = bool(some) and some[0].of_encoders
+            some = [table for view, table in group if _is_of(view, device)]
+            own = overview_of(some, {}, catalog)
             yield {
                 "base": base,
                 "tuning": tuning,
                 "device": device,
                 "tasks": [table.first.task for table in some],
-                "heads": heads(some),
-                "counts": sum(counts),
-                "lines": [_line(line) for line in lines],
-                "disclosure": disclosure(some, catalog),
-                "untested": untested(lines),
-                "baseline": mean_baseline(baselines, counts) if encoders else None,
+                "heads": own.heads,
+                "counts": own.counts,
+                "lines": [_line(line) for line in own.all_lines],
+                "disclosure": own.disclosure,
+                "untested": own.untested,
+                "baseline": own.baseline,
             }
 
 

@@ -6,35 +6,21 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import pstdev
 
-from tabulate import tabulate
-
 from experiment.files import write
 from leaderboard.catalog import Catalog
-from leaderboard.escape import markdown_text
 from leaderboard.render import readme
 from leaderboard.render.curves import curves
-from leaderboard.render.findings import disclosure, findings, marked, untested
+from leaderboard.render.findings import findings, marked
+from leaderboard.render.overviews import overview_of
 from leaderboard.render.styles import shown, styles
 from leaderboard.render.templating import render
-from leaderboard.render.text import (
-    fewer,
-    percent,
-    rank_text,
-    seeds_of,
-    span_text,
-    unseen_text,
-)
-from leaderboard.stats.baseline import Baseline, baseline, mean_baseline
+from leaderboard.stats.baseline import baseline
 from leaderboard.stats.names import aliases, legend
 from leaderboard.stats.overview import (
-    bare_lines,
-    counting,
-    heads,
     main_tables,
     overview,
     protocols,
 )
-from leaderboard.stats.rows import Line, Row
 from leaderboard.stats.tables import Table, leading
 
 PICTURES, TABLES = "pictures", "tables"  # folders beside the page
@@ -132,27 +118,11 @@ def _page(
         tables_folder=TABLES,
         findings=findings(overview(first), first),
         pictures=sorted(first, key=_spread, reverse=True)[:MOST],
-        overviews=[
-            (some[0], some[0].rows[0].metric, *_overview_of(some, names, catalog, some == first))
-            for some in of_protocol.values()
-            if some
-        ],
+        first=first,
+        overviews=[overview_of(some, names, catalog) for some in of_protocol.values() if some],
         legend=legend(rows, dict(names)),
     )
     return text.rstrip() + "\n"
-
-
-def _overview_of(
-    tables: Sequence[Table], names: Mapping[str, str], catalog: Catalog, first: bool
-) -> tuple[bool, list[str], str]:
-    """Whether differences are tested, notes, and the table of encodings and tasks."""
-    lines, marks = overview(tables), marked(names, tables, catalog)
-    notes = ["" if first else untested(lines), disclosure(tables, catalog)]
-    baselines = [baseline(table, catalog) for table in tables] if tables[0].of_encoders else None
-    table = _overview(tables, bare_lines(lines), marks, baselines) or _overview(
-        tables, lines, marks
-    )
-    return any(line.ranks for line in lines), notes, table
 
 
 def _protocol_page(
@@ -164,15 +134,14 @@ def _protocol_page(
     catalog: Catalog,
 ) -> str:
     """The text of one protocol's page: every task, with intervals, tests and commands."""
-    lines, marks = overview(tables), marked(names, tables, catalog)
-    bare = bare_lines(lines)
-    rest = [line for line in lines if line not in bare] if bare else []
+    own = overview_of(tables, names, catalog)
+    rest = [line for line in own.all_lines if line not in own.lines] if own.lines else []
     text = render(
         "protocol.md",
         folder=f"../{PICTURES}",
         base=base,
         page=page,
-        variants=_overview(tables, rest, marks),
+        variants=own.markdown(rest),
         names={table.slug: marked(names, [table], catalog) for table in tables},
         baselines={table.slug: baseline(table, catalog) for table in tables},
         tables=tables,
@@ -186,40 +155,3 @@ def _spread(table: Table) -> float:
     """How far apart the encodings of a picture are."""
     means = [row.unseen.mean for row in shown(table.rows) if row.unseen]
     return pstdev(means) if means else 0.0
-
-
-def _overview(
-    tables: Sequence[Table],
-    lines: Sequence[Line],
-    names: Mapping[str, str],
-    baselines: Sequence[Baseline] | None = None,
-) -> str:
-    """Encodings x tasks, best first: one number a cell; "" where there is no line."""
-    if not lines:
-        return ""
-    counts, seeds = counting(tables), seeds_of(lines)
-
-    def cell(row: Row | None, most: int) -> str:
-        return "not run" if row is None else unseen_text(row, False) + fewer(row, most)
-
-    def mean(line: Line) -> str:
-        given = line.unseen
-        return percent(given.mean) if given else f"{line.counted} of {sum(counts)} tasks"
-
-    several = len(tables) > 1
-    cells = [["", "seeds", *[""] * several, *(span_text(own, "-") for own in seeds)]]
-    cells += [
-        [
-            rank_text(line),
-            markdown_text(names[line.label]),
-            *([mean(line)] if several else []),
-            *map(cell, line.rows, map(max, seeds)),
-        ]
-        for line in lines
-    ]
-    if baselines:
-        means = [percent(mean_baseline(baselines, counts))] if several else []
-        cells.append(["-", "baseline", *means, *(percent(one.unseen) for one in baselines)])
-    top = ["rank", "encoding", *["mean"] * several, *map(markdown_text, heads(tables))]
-    align = ["right", "left", *["right"] * (len(top) - 2)]
-    return tabulate(cells, top, tablefmt="pipe", disable_numparse=True, colalign=align)

@@ -21,12 +21,12 @@ from leaderboard.render import bibliography, text
 from leaderboard.render.columns import rows_as_csv
 from leaderboard.render.curves import curves
 from leaderboard.render.data import runs_data, script, site_data, unseen_of
-from leaderboard.render.findings import advice, disclosure, marked, untested
+from leaderboard.render.findings import advice
+from leaderboard.render.overviews import overview_of
 from leaderboard.render.relations import Relations, relation_maps
 from leaderboard.render.styles import shown, styles
 from leaderboard.render.templating import render
-from leaderboard.stats.baseline import baseline, mean_baseline
-from leaderboard.stats.overview import bare_lines, counting, heads, main_tables, overview, protocols
+from leaderboard.stats.overview import main_tables, overview, protocols
 from leaderboard.stats.tables import Table, leading
 from pezoo import __version__
 from pezoo.spec import bare
@@ -112,7 +112,7 @@ def _pages(
     rest = [table for table in leading(tables) if table.of_encoders and table not in main]
     parts = [main] if main else []
     parts += [list(some) for _, some in groupby(rest, key=lambda table: table.base)]
-    shown_ = [_overview(some, data["names"], catalog) for some in parts]
+    shown_ = [overview_of(some, data["names"], catalog) for some in parts]
     yield "index.html", render("index.html", main=main, overviews=shown_, **top)
     yield (
         "which.html",
@@ -145,25 +145,6 @@ def _pages(
     for record in records:
         page = render("run.html", record=record, unseen=unseen_of(record), **below)
         yield f"run/{record.run}.html", page
-
-
-def _overview(tables: Sequence[Table], names: dict[str, str], catalog: Catalog) -> dict[str, Any]:
-    """What the front page says of a protocol before its scripts run, and without them."""
-    lines, counts = overview(tables), counting(tables)
-    bare_ = bare_lines(lines)
-    baselines = [baseline(table, catalog) for table in tables]
-    return {
-        "tables": tables,
-        "lines": bare_,
-        "heads": heads(tables),
-        "counts": sum(counts),
-        "seeds": text.seeds_of(bare_) if bare_ else [],
-        "names": marked(names, tables, catalog),
-        "disclosure": disclosure(tables, catalog),
-        "untested": untested(lines),
-        "baselines": [one.unseen for one in baselines] if tables[0].of_encoders else None,
-        "baseline": mean_baseline(baselines, counts),
-    }
 
 
 def _others(tables: Sequence[Table], main: Sequence[Table]) -> list[Table]:

@@ -1,0 +1,82 @@
+"""The tasks of one protocol side by side, as all pages show them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tabulate import tabulate
+
+from leaderboard.catalog import Catalog
+from leaderboard.escape import markdown_text
+from leaderboard.render.findings import disclosure, marked, untested
+from leaderboard.render.text import fewer, percent, rank_text, seeds_of, span_text, unseen_text
+from leaderboard.stats.baseline import baseline, mean_baseline
+from leaderboard.stats.overview import bare_lines, counting, heads, overview
+from leaderboard.stats.rows import Line, Row
+from leaderboard.stats.tables import Table
+
+
+@dataclass(frozen=True, kw_only=True)
+class Overview:
+    """Encodings by tasks. `lines` have default options, `all_lines` variants too.
+
+    `counts` is the number of tasks in the mean; `seeds` are numbers of runs by task; `baselines`
+    are scores without the prompt by task, and None for decoders.
+    """
+
+    tables: Sequence[Table]
+    all_lines: Sequence[Line]
+    lines: Sequence[Line]
+    heads: Sequence[str]
+    counts: int
+    seeds: Sequence[Sequence[int]]
+    names: Mapping[str, str]
+    disclosure: str
+    untested: str
+    baselines: Sequence[float | None] | None
+    baseline: float | None
+
+    def markdown(self, lines: Sequence[Line]) -> str:
+        """Some of the lines as a table, best first; "" for none. Default lines have a baseline."""
+        if not lines:
+            return ""
+        several = len(self.tables) > 1
+        seeds = seeds_of(lines)
+        cells = [["", "seeds", *[""] * several, *(span_text(own, "-") for own in seeds)]]
+        for line in lines:
+            mean = f"{line.counted} of {self.counts} tasks"
+            mean = percent(line.unseen.mean) if line.unseen else mean
+            shown = map(_cell, line.rows, map(max, seeds))
+            name = markdown_text(self.names[line.label])
+            cells.append([rank_text(line), name, *[mean] * several, *shown])
+        if self.baselines and lines is self.lines:
+            mean = percent(self.baseline)
+            cells.append(["-", "baseline", *[mean] * several, *map(percent, self.baselines)])
+        top = ["rank", "encoding", *["mean"] * several, *map(markdown_text, self.heads)]
+        align = ["right", "left", *["right"] * (len(top) - 2)]
+        return tabulate(cells, top, tablefmt="pipe", disable_numparse=True, colalign=align)
+
+
+def _cell(row: Row | None, most: int) -> str:
+    return "not run" if row is None else unseen_text(row, False) + fewer(row, most)
+
+
+def overview_of(tables: Sequence[Table], names: Mapping[str, str], catalog: Catalog) -> Overview:
+    """The overview of one protocol's tables; `names` are short names of labels."""
+    lines, counts = overview(tables), counting(tables)
+    bare = bare_lines(lines)
+    baselines = [baseline(table, catalog) for table in tables if table.of_encoders]
+    return Overview(
+        tables=tables,
+        all_lines=lines,
+        lines=bare,
+        heads=heads(tables),
+        counts=sum(counts),
+        seeds=seeds_of(bare) if bare else [],
+        names=marked(names, tables, catalog),
+        disclosure=disclosure(tables, catalog),
+        untested=untested(lines),
+        baselines=[one.unseen for one in baselines] or None,
+        baseline=mean_baseline(baselines, counts) if baselines else None,
+    )
