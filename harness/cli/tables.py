@@ -89,12 +89,13 @@ def _print_table(rows: Sequence[Row], lacks: Sequence[str], wide: bool) -> None:
     intervals = any("[" in cell for line in cells for cell in line[2:])
     unit = " [95 % interval: t, or Wilson's for one seed]" if intervals else ""
     click.echo(f"{rows[0].task} ({rows[0].protocol}): mean {rows[0].metric} per length, %{unit}")
-    for line in lined_up([heads, *cells]):
+    for line in _lined_up(heads, cells):
         click.echo(line)
     both = rows[0].metric == TOKENS  # which exact match is beside
     if wide and both:
         click.echo(f"\n{rows[0].other} per length, %")
-        for line in lined_up(_beside(rows, names)):
+        first, *others = _beside(rows, names)
+        for line in _lined_up(first, others):
             click.echo(line)
     whole = intervals and sum(head.isdigit() for head in heads) == len(rows[0].cells)
     notes = [f"{short} = {label}" for short, label in legend(rows, names)]
@@ -121,25 +122,15 @@ def _fitting(
     tries += [(few, False, True), (few, False, False), (some, False, False), ([], False, False)]
     for lengths, intervals, more in tries:
         heads, cells = _columns(rows, names, lengths, intervals, more)
-        if len(lined_up([heads, *cells])[0]) <= width:
+        if len(_lined_up(heads, cells)[0]) <= width:
             break
     return heads, cells
 
 
-def lined_up(lines: Sequence[Sequence[str]]) -> list[str]:
-    """Heads and cells in columns, the first one on the left; all lines of one length.
-
-    >>> lined_up([["encoding", "10"], ["rope", "100.0"]])
-    ['encoding     10', '--------  -----', 'rope      100.0']
-    """
-    name, *widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-
-    def row(line: Sequence[str]) -> str:
-        cells = (cell.rjust(width) for cell, width in zip(line[1:], widths, strict=True))
-        return "  ".join([line[0].ljust(name), *cells])
-
-    first, *rest = map(row, lines)
-    return [first, "  ".join("-" * width for width in (name, *widths)), *rest]
+def _lined_up(heads: Sequence[str], cells: Sequence[Sequence[str]]) -> list[str]:
+    """The lines of a table; the first column is on the left."""
+    align = ["left", *["right"] * (len(heads) - 1)]
+    return tabulate(cells, heads, disable_numparse=True, colalign=align).splitlines()
 
 
 def _columns(

@@ -7,12 +7,12 @@ import io
 import json
 import re
 from copy import deepcopy
-from html.parser import HTMLParser
 from xml.etree import ElementTree
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from made_records import markdown
+from parsed import Page
 
 from experiment.files import slug
 from harness.settings.catalog import read_catalog
@@ -53,23 +53,16 @@ def hostile(draw, raw):
     right = {10: draw(shares), 20: draw(shares | st.just("cannot represent"))}
     one = raw(text(), draw(st.integers(0, 3)), right, config={"attention": text()})
     one["env"] |= {"device": text(), "torch": text(), "commit": text(), "kernels": text()}
+    one["env"] |= dict.fromkeys(("numpy", "triton", "cuda", "platform", "cpu"), text())
     one["reason"], one["provenance"]["command"] = text(), text()
+    answer = {"prompt": text(), "expected": text(), "given": text()}
+    if isinstance(right[10], int):
+        one["scores"]["last"][0]["wrong"] = [answer]
     if draw(st.booleans()):
         one["modes"] = {"snapped": one["scores"]}
     if draw(st.booleans()):
         one |= {"status": "failed", "scores": {"last": []}, "modes": {}}
     return one
-
-
-class Page(HTMLParser):
-    def __init__(self) -> None:
-        super().__init__()
-        self.tags: list[str] = []
-        self.attributes: list[tuple[str, str | None]] = []
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.append(tag)
-        self.attributes += attrs
 
 
 OURS = {
@@ -101,16 +94,17 @@ def test_whatever_a_record_holds_pages_hold_only_our_markup(data, raw, tmp_path_
     for path in site.build(found, records, out, catalog=Catalog()):
         assert path.resolve().is_relative_to(out.resolve())
         if path.suffix == ".html":
-            page = Page()
-            page.feed(path.read_text(encoding="utf-8"))
-            assert set(page.tags) <= OURS
-            assert {name for name, _ in page.attributes} <= NAMES
-            looks = [value or "" for name, value in page.attributes if name == "style"]
-            assert all(re.fullmatch(r"--share: [01]\.\d{3}", look) for look in looks)
-            links = [value or "" for name, value in page.attributes if name in ("href", "src")]
+            page = Page(path)
+            assert {tag for tag, _ in page.tags} <= OURS
+            assert {name for _, attributes in page.tags for name in attributes} <= NAMES
+            assert all(re.fullmatch(r"--share: [01]\.\d{3}", look) for look in page.all("style"))
+            links = page.all("href") + page.all("src")
             assert not [link for link in links if re.match(r"[^/#]*:", link) and link != "data:,"]
+            assert all((path.parent / source).is_file() for source in page.all("src"))
         elif path.suffix == ".svg":
             ElementTree.parse(path)
+        elif path.suffix in (".js", ".json") and path.parent == out:
+            assert not set("<>&") & set(path.read_text(encoding="utf-8"))
         elif path.suffix == ".csv":
             for row in csv.reader(io.StringIO(path.read_text(encoding="utf-8"))):
                 assert not [cell for cell in row if cell[:1] in "=+-@|%" and cell]
@@ -166,8 +160,6 @@ def test_file_names_are_plain_and_different(names):
 
 @given(texts | st.text(max_size=40))
 def test_a_formula_is_text_with_raised_and_lowered_parts_only(text):
-    page = Page()
-    page.feed(str(formula(text)))
-    page.close()
-    assert set(page.tags) <= {"i", "sub", "sup"}
-    assert page.attributes == []
+    page = Page(str(formula(text)))
+    assert {tag for tag, _ in page.tags} <= {"i", "sub", "sup"}
+    assert not [attributes for _, attributes in page.tags if attributes]
