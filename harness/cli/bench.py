@@ -1,7 +1,7 @@
 """`pezoo bench`: train, evaluate, compare.
 
-From the command line to a table: `settings.request` checks what was typed and lists the runs, the
-engine's workers call `runs.execute` on each, whose record the leaderboard's tables are made of.
+`settings.request` checks the options and lists the runs, the engine's workers call `runs.execute`
+on each, and the tables are made of their records.
 """
 
 from __future__ import annotations
@@ -37,14 +37,18 @@ if TYPE_CHECKING:
     help="auto, sdpa, eager, flex, numba, xformers.",
 )
 @options.runs
-@click.option("--known", help="A folder of records, as leaderboard/records: these runs are done.")
+@click.option("--known", help="Folder of records whose runs count as done.")
 @click.option("--engine", help="local, ray or submitit; ddp under torchrun.  [default: local]")
-@click.option("--jobs", type=click.IntRange(min=1), help="Runs at once; here one per core up to 2.")
+@click.option(
+    "--jobs", type=click.IntRange(min=1), help="Runs at once.  [default: one per core, up to 2]"
+)
 @click.option("--threads", type=options.THREADS, help="CPU threads of each run.")
-@click.option("--address", help="Ray: host:port of the cluster, or auto; a new one by default.")
+@click.option("--address", help="Ray: host:port of the cluster, or auto.  [default: a new one]")
 @click.option("--slurm", multiple=True, help="Slurm: --slurm partition=gpu --slurm mem_gb=8.")
 @click.option(
-    "--accumulate", type=click.IntRange(min=1), help="torchrun: parts of a batch in turn."
+    "--accumulate",
+    type=click.IntRange(min=1),
+    help="torchrun: parts of a batch to compute in turn.",
 )
 @click.option("--stack", type=click.Choice(("auto", "off")), hidden=True, expose_value=False)
 @click.option(
@@ -52,42 +56,40 @@ if TYPE_CHECKING:
     type=click.Choice(("float32", "bf16")),
     default="float32",
     show_default=True,
-    help="Of training; as --set train.precision=bf16.",
+    help="Precision of training.",
 )
-@click.option("--compile", is_flag=True, help="Train through torch.compile.")
+@click.option("--compile", is_flag=True, help="Train with torch.compile.")
 @options.settings
 @click.option(
     "--tune",
     multiple=True,
-    help="Sweep a training setting for every encoding alike: --tune lr=3e-4,1e-3,3e-3.",
+    help="Sweep a training setting for every encoding: --tune lr=3e-4,1e-3,3e-3.",
 )
-@click.option("--tune-seeds", help="Seeds to choose settings on, 100 by default.")
-@click.option("--dry-run", is_flag=True, help="Print the runs and their expected cost.")
-@click.option("--fresh", is_flag=True, help="Forget earlier results of these runs.")
-@click.option("--wait", is_flag=True, help="Wait for runs that other processes are training.")
+@click.option("--tune-seeds", help="Seeds of the sweep.  [default: 100]")
+@click.option("--dry-run", is_flag=True, help="Print the runs and an estimate of their cost.")
+@click.option("--fresh", is_flag=True, help="Delete earlier results of these runs.")
+@click.option("--wait", is_flag=True, help="Wait for runs of other processes.")
 @options.form
 @click.option(
     "--wide", is_flag=True, help="Every length and interval; of encoders exact match beside tokens."
 )
 def command(**typed: Any) -> None:
-    """Train identical Transformers that differ in the encoding alone; test them on longer inputs.
+    """Train Transformers that differ only in the encoding, and test them on longer inputs.
 
-    They are decoders, or encoders where the protocol says so.
-
-    The same command again continues what was interrupted and shows what is finished.
+    Run the same command again to continue after an interruption, or to print the results.
     """
     bench(SimpleNamespace(**typed))
 
 
 def bench(asked: SimpleNamespace) -> None:
-    """Check all, then train, evaluate, print; exit code 1 where a run failed or is missing."""
+    """Check all, then train, evaluate, print; exit with 1 if a run failed or is missing."""
     from harness.cli.validate import check_builds, check_records, writable
 
     request, sweep = _request(asked)
     engine = _engine(asked)
     device = engine.device(asked.device)
     if not asked.runs.strip():
-        raise click.UsageError("--runs expects a folder, was given an empty name")
+        raise click.UsageError("--runs expects a folder, got an empty name")
     folder = Path(asked.runs)
     configs = request.configs(device, asked.attention)
     from harness.cli.train import known_records, recorded_command, train, tune
@@ -119,12 +121,12 @@ def bench(asked: SimpleNamespace) -> None:
 
 
 def _request(asked: SimpleNamespace) -> tuple[Request, Sweep | None]:
-    """What to compare, and the sweep before it. Errors: ValueError names the wrong option."""
+    """Return the comparison, and the sweep before it. Errors: ValueError names the option."""
     from harness.settings.request import parse_request
     from harness.settings.sweep import parse_sweep
 
     if asked.fresh and asked.known:
-        raise click.UsageError("--fresh trains anew what --known calls done: leave one of them out")
+        raise click.UsageError("--fresh contradicts --known: leave one of them out")
     sets = asked.set
     sets += (f"train.precision={asked.precision}",) * (asked.precision != "float32")
     sets += ("train.compile=true",) * asked.compile
@@ -138,7 +140,7 @@ def _request(asked: SimpleNamespace) -> tuple[Request, Sweep | None]:
 
 
 def _open(configs: list[RunConfig], folder: Path, known: Records) -> list[RunConfig]:
-    """The runs that are not finished."""
+    """Return the runs that are not finished."""
     from harness.runs.folder import RunFolder
 
     return [c for c in configs if c.hash not in known and RunFolder(folder, c).result() is None]
@@ -148,7 +150,7 @@ def _engine(asked: SimpleNamespace) -> Engine:
     from harness.engine import Options, make
     from harness.engine.local import threads_of
 
-    threads_of(1)  # refuses an OMP_NUM_THREADS that no machine can start
+    threads_of(1)  # refuses an impossible OMP_NUM_THREADS
     own = {field.name: getattr(asked, field.name) for field in fields(Options)}
     return make(asked.engine, Options(**own))
 
@@ -166,7 +168,7 @@ def _print_forecast(
         if asked.format == "json":
             click.echo(render({"runs": 0, "lines": []}, "json"))
         return
-    check_device(configs[0].device)  # an engine may have another than this machine
+    check_device(configs[0].device)  # an engine may have a device that this machine lacks
     phases = {"": configs}
     if sweep:
         phases = {"sweep": sweep_configs(sweep, configs), "comparison": costliest(sweep, configs)}
@@ -176,7 +178,7 @@ def _print_forecast(
 
 
 def _write_leaderboard(folder: Path, anew: bool) -> None:
-    """Build the site of these runs; unless `anew`, one that is there stays."""
+    """Build the site of these runs; unless `anew`, keep an existing one."""
     site = folder / "leaderboard"
     command = "pezoo leaderboard open" + ("" if folder == Path("runs") else f" --out {site}")
     if not anew and (site / "index.html").is_file():

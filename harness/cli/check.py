@@ -1,4 +1,4 @@
-"""`pezoo check NAME`: the conformance checks on one encoding or task."""
+"""`pezoo check NAME`: run the conformance checks on an encoding or a task."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _encoding(name: str) -> bool:
         task = "" if "did you mean" in str(error) else nearest(name, tasks.names())
         raise SpecError(f"{error}{task} (a task)" if task else str(error)) from error
     entries()[spec.name].load()
-    seen: dict[str, str] = {}  # an error that is no fault of its own to the check that met it first
+    seen: dict[str, str] = {}  # an error to the check that met it first
     for one in CHECKS:
         title = one.__name__
         try:

@@ -1,10 +1,12 @@
-"""`pezoo list`: what there is."""
+"""`pezoo list`: describe the encodings, tasks and protocols."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Iterator, Sequence
+from inspect import Parameter, cleandoc, getdoc, signature
+from itertools import pairwise
 from shutil import get_terminal_size
 from textwrap import wrap
 from typing import TYPE_CHECKING
@@ -12,7 +14,15 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from harness.cli.facts import Facts
+    from experiment.config import Protocol, TaskSettings
+    from harness.tasks.base import Task
+    from pezoo.base import Encoding
+
+Facts = dict[str, str]  # a name, a summary, and further facts
+TRACKS = {
+    "decoder": "which write token by token, scored by whole answers",
+    "encoder": "which see all tokens and answer in one pass, scored by tokens",
+}
 
 
 @click.command()
@@ -20,35 +30,235 @@ if TYPE_CHECKING:
 @click.argument("name", required=False)
 @click.option("--format", "form", type=click.Choice(["table", "json"]), default="table")
 def command(what: str, name: str | None, form: str) -> None:
-    """List encodings, tasks or protocols; or all that is known of one by its NAME.
+    """List encodings, tasks or protocols, or describe the one called NAME.
 
     NAME is typed as for bench: "randomized:rope", "odds_first(symbols=2)", a protocol's file. A
-    broken plug-in is named with its error.
+    plug-in that cannot be loaded is listed with its error.
     """
-    from harness.cli import facts
-
     if name is None:
-        found = {"encodings": facts.encodings, "tasks": facts.tasks, "protocols": facts.protocols}
-        everything = found[what]()
-        if form == "json":
-            click.echo(_json(everything))
-        else:
-            _all(everything)
-        return
-    one = {"encodings": facts.encoding, "tasks": facts.task, "protocols": facts.protocol}
-    parts = one[what](name)
-    if form == "json":
-        click.echo(_json(parts if len(parts) > 1 else parts[0]))
+        found = {"encodings": encodings, "tasks": tasks, "protocols": protocols}[what]()
     else:
-        click.echo("\n\n".join("\n".join(_one(part)) for part in parts))
+        found = {"encodings": encoding, "tasks": task, "protocols": protocol}[what](name)
+    if form == "json":
+        one = name is not None and len(found) == 1
+        click.echo(json.dumps(found[0] if one else found, indent=1, ensure_ascii=False))
+    elif name is None:
+        _print_all(found)
+    else:
+        click.echo("\n\n".join("\n".join(_lines(facts)) for facts in found))
 
 
-def _json(found: Facts | Sequence[Facts]) -> str:
-    return json.dumps(found, indent=1, ensure_ascii=False)
+def encodings() -> list[Facts]:
+    """Describe all encodings and their second names; a broken one by its error."""
+    from pezoo.registry import entries, second_names
+
+    found = [{"name": n, "summary": f"the same as {text}"} for n, text in second_names().items()]
+    for name, entry in entries().items():
+        try:
+            found.append(_encoding(name, entry.load()))
+        except ValueError as error:
+            found.append({"name": name, "summary": str(error)})
+    return sorted(found, key=lambda facts: facts["name"])
 
 
-def _all(found: Sequence[Facts]) -> None:
-    """A line each, that the terminal holds; long ones are continued below."""
+def encoding(text: str) -> list[Facts]:
+    """Describe the outermost encoding of a spec, then what it wraps."""
+    from pezoo.registry import check, check_values, entries, second_names
+    from pezoo.spec import parse
+
+    typed = parse(text)
+    spec = check(typed)
+    second = typed.name in second_names()
+    found = [{"name": str(typed), "summary": f"the same as {spec}"}] if second else []
+    while spec:
+        cls = entries()[spec.name].load()
+        check_values(spec, cls)
+        found.append(_encoding(spec.name, cls))
+        if spec.inner is None:
+            break
+        spec = spec.inner
+    return found
+
+
+def _encoding(name: str, cls: type[Encoding]) -> Facts:
+    return {
+        "name": name,
+        "summary": cls.summary,
+        "paper": cls.paper,
+        "wraps": f"{cls.wraps}, unless another follows a colon" if cls.wraps else "",
+        "formula": described(cls, "Formula"),
+        "options": _options(cls),
+        "meaning": described(cls, "Options"),
+    }
+
+
+def tasks() -> list[Facts]:
+    """Describe all tasks; a broken one by its error."""
+    from harness import tasks
+
+    found = []
+    for name in tasks.names():
+        try:
+            found.append(_task(name, tasks.make(name)))
+        except ValueError as error:
+            found.append({"name": name, "summary": str(error)})
+    return found
+
+
+def task(text: str) -> list[Facts]:
+    """Describe one task, with its options."""
+    from harness import tasks
+
+    return [_task(tasks.canonical(text), tasks.make(text))]
+
+
+def _task(name: str, task: Task) -> Facts:
+    cls = type(task)
+    own = {key: str(getattr(task, key, "")) for key in ("summary", "family", "paper", "example")}
+    return {
+        "name": name,
+        **own,
+        "about": _body(cls, own["example"]),
+        "chance": f"{task.chance:.2g}" if hasattr(task, "chance") else "",
+        "vocabulary": described(cls, "Vocabulary"),
+        "options": _options(cls),
+        "meaning": described(cls, "Options"),
+    }
+
+
+def _body(cls: type, example: str) -> str:
+    """Return the paragraphs of a docstring without heading, without the first and the example."""
+    from leaderboard.render.prose import sections
+
+    _first, *rest = sections(cleandoc(cls.__doc__ or ""))  # not a base class's
+    own = [text for head, text in rest if not head]
+    return "\n".join(t for t in own if not example or not t.startswith(example[:9]))
+
+
+def _options(cls: type) -> str:
+    """Return the keyword options of a class and their defaults: `max_len=2048, sorted=True`."""
+    own = [p for p in signature(cls).parameters.values() if p.kind is Parameter.KEYWORD_ONLY]
+    return ", ".join(p.name if p.default is p.empty else f"{p.name}={p.default}" for p in own)
+
+
+def described(cls: type, head: str) -> str:
+    """Return what follows a heading in a docstring: after `Options: `, or below `Options`."""
+    from leaderboard.render.prose import sections
+
+    found = [
+        re.sub(rf"^{head}\n", "", text)
+        for own, text in sections(getdoc(cls) or "")
+        if own == head or re.match(rf"{head}( [a-z ]+)?\n ", text)
+    ]
+    return "\n".join(found)
+
+
+def protocols() -> list[Facts]:
+    from experiment.protocol import protocol_names
+    from harness.settings.protocol import load_protocol
+
+    return [_protocol(load_protocol(name)) for name in protocol_names()]
+
+
+def protocol(name: str) -> list[Facts]:
+    """Describe one protocol, by its name or file."""
+    from harness.settings.protocol import load_protocol
+
+    return [_protocol(load_protocol(name))]
+
+
+def _protocol(p: Protocol) -> Facts:
+    from pezoo.spec import Spec
+
+    given = [str(Spec(name, options)) for name, options in p.encodings.items()]
+    special = [f"{name} ({', '.join(_own(own))})" for name, own in p.tasks.items()]
+    return {
+        "name": p.name,
+        "summary": p.description,
+        "track": f"{p.track}s, " + TRACKS[p.track],
+        "model": _model(p),
+        "train": _train(p),
+        "test": _test(p),
+        "seeds": p.seeds,
+        "encodings": f"given options: {'; '.join(given).replace(',', ', ')}" if given else "",
+        "tasks": f"with settings of their own: {'; '.join(special)}" if special else "",
+    }
+
+
+def _own(own: TaskSettings) -> Iterator[str]:
+    """Yield what a protocol changes for a task: "train_lengths 1-4", "train.lr 0.002"."""
+    from pezoo.spec import Spec
+
+    for key, value in own.model_dump(exclude_unset=True).items():
+        if key.endswith("_lengths"):
+            yield f"{key} {_lengths(value) if key[0] == 'e' else '-'.join(map(str, value))}"
+        elif key == "encodings":
+            yield from (str(Spec(name, options)) for name, options in value.items())
+        elif key in ("train", "eval"):
+            yield from (f"{key}.{name} {_value(one)}" for name, one in value.items())
+        else:
+            yield f"{key} {_value(value)}"
+
+
+def _value(value: object) -> str:
+    """Shorten a setting: of a table, its values, as "4+n at 4, 6, 9" for a test set."""
+    if isinstance(value, dict) and "until" in value:
+        return f"to {value['max']} until {value['until']:.0%}"
+    if isinstance(value, dict):
+        return " at ".join(map(_value, value.values()))
+    if isinstance(value, list | tuple):
+        numbers = value and all(isinstance(one, int) for one in value)
+        return _lengths(tuple(value)) if numbers else "; ".join(map(_value, value)) or "none"
+    return str(value)
+
+
+def _model(p: Protocol) -> str:
+    m = p.model
+    norm = "after" if m.norm == "post" else "before"
+    dropout = f", dropout {m.dropout:g}" if m.dropout else ""
+    beside = (
+        ", attention and MLP side by side (parallel residual)" if m.residual != "serial" else ""
+    )
+    return (
+        f"{m.layers} layers, {m.heads} heads, width {m.width}, LayerNorm {norm} attention and MLP, "
+        f"{m.activation}{beside}{dropout}"
+    )
+
+
+def _train(p: Protocol) -> str:
+    t, (low, high) = p.train, p.train.lengths
+    rows = f"rows of {t.context} tokens, borders {t.borders}"
+    batch = rows if t.context else "sequences"
+    stages = [f"to {stage.max} until {stage.until:.0%} of the steps" for stage in t.curriculum]
+    curriculum = f" ({', '.join(stages)})" if stages else ""
+    falls = "constant" if t.schedule == "constant" else f"{t.schedule} decay from the first step on"
+    warmup = f", times a linear warm-up over {t.warmup:,} steps" if t.warmup else ""
+    return (
+        f"{t.steps:,} steps of {t.batch} {batch}, lengths {low} to {high}{curriculum}, "
+        f"learning rate {t.lr:g}, {falls}{warmup}; weight decay {t.weight_decay:g}"
+    )
+
+
+def _test(p: Protocol) -> str:
+    sets = "".join(f"; {one.name}: {_lengths(one.lengths)}" for one in p.eval.sets)
+    window = f", in a window of {p.eval.window} tokens that moves by {p.eval.stride}"
+    window = window if p.eval.window else ""
+    most = f"up to {p.eval.samples} examples each"
+    return f"lengths {_lengths(p.eval.lengths)}, {most}{window}{sets}"
+
+
+def _lengths(lengths: tuple[int, ...]) -> str:
+    """
+    >>> _lengths((20, 21, 30)), _lengths((40, 41, 42, 43))
+    ('20, 21, 30', '40-43')
+    """
+    if len(lengths) > 2 and all(b == a + 1 for a, b in pairwise(lengths)):
+        return f"{lengths[0]}-{lengths[-1]}"
+    return ", ".join(map(str, lengths))
+
+
+def _print_all(found: Sequence[Facts]) -> None:
+    """Print names and summaries in two columns that fit the terminal."""
     width = get_terminal_size((80, 24)).columns
     first = max(len(facts["name"]) for facts in found) + 2
     for facts in found:
@@ -58,8 +268,8 @@ def _all(found: Sequence[Facts]) -> None:
             click.echo(" " * first + line)
 
 
-def _one(facts: Facts) -> Iterator[str]:
-    """What is known, a line or more for each kind of fact."""
+def _lines(facts: Facts) -> Iterator[str]:
+    """Yield the facts as labelled lines that fit the terminal."""
     width = max(get_terminal_size((80, 24)).columns - 12, 30)
     for key, value in facts.items():
         label = f"{key}  "
@@ -69,7 +279,7 @@ def _one(facts: Facts) -> Iterator[str]:
 
 
 def _reflowed(text: str, width: int) -> Iterator[str]:
-    """A docstring's lines at another width: paragraphs, and rows of a name, spaces and words.
+    """Wrap a docstring at another width: paragraphs, and rows of a name, spaces and words.
 
     >>> list(_reflowed("Two\\nlines\\n  top   the\\n        end", 40))
     ['Two lines', 'top         the end']

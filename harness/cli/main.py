@@ -11,23 +11,20 @@ from itertools import pairwise
 import click
 
 COMMANDS = {
-    "bench": (
-        "harness.cli.bench",
-        "Train encodings on tasks and compare how far they extrapolate.",
-    ),
-    "list": ("harness.cli.listing", "List encodings, tasks or protocols."),
-    "leaderboard": ("harness.cli.leaderboard", "Build and open the leaderboard."),
-    "table": ("harness.cli.table", "Print a table of a paper beside our records."),
-    "explain": ("harness.cli.explain", "Say what theory predicts for encodings on a task."),
-    "show": ("harness.cli.show", "Show one finished run."),
-    "try": ("harness.cli.try_run", "Give a trained run a prompt and see its answer."),
-    "perf": ("harness.cli.perf", "Time encodings side by side."),
+    "bench": ("harness.cli.bench", "Train encodings on tasks and compare their extrapolation."),
+    "list": ("harness.cli.listing", "List or describe encodings, tasks and protocols."),
+    "leaderboard": ("harness.cli.leaderboard", "Build, open and check the leaderboard; add runs."),
+    "table": ("harness.cli.table", "Reproduce a table or figure of a paper from records."),
+    "explain": ("harness.cli.explain", "Print what theory predicts for encodings on a task."),
+    "show": ("harness.cli.show", "Print a finished run and draw what it has learned."),
+    "try": ("harness.cli.try_run", "Answer a prompt with a trained run."),
+    "perf": ("harness.cli.perf", "Time encodings, side by side."),
     "check": ("harness.cli.check", "Run the conformance checks on an encoding or a task."),
 }
 
 
 class Lazy(click.Group):
-    """Knows its commands by name and one line of help; imports one when it runs."""
+    """A group that imports a command only when it runs."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -48,7 +45,7 @@ class Lazy(click.Group):
             ctx.fail(unknown("command", args[0], COMMANDS))
         for option, value in pairwise(args):
             if option.startswith("--") and "=" not in option and not value.strip():
-                ctx.fail(f"{option} expects a value, was given an empty text")
+                ctx.fail(f"{option} expects a value, got an empty text")
         return super().resolve_command(ctx, args)
 
 
@@ -62,7 +59,7 @@ def cli() -> None:
 
 
 def main() -> None:
-    """Bad input exits 2 with one message, a failed run 1, Ctrl-C 130, SIGTERM 143."""
+    """Exit with 2 and one message for bad input, 1 for a failed run, 130 after Ctrl-C."""
     warnings.formatwarning = lambda message, *_: f"warning: {message}\n"
     try:
         cli.main(standalone_mode=False)
@@ -70,18 +67,18 @@ def main() -> None:
         click.echo(f"Error: {error.format_message()}", err=True)
         sys.exit(2)
     except (click.Abort, KeyboardInterrupt) as error:
-        click.echo("interrupted; the same command goes on from the last checkpoint", err=True)
+        click.echo("interrupted; run the same command to continue", err=True)
         sys.exit(128 + getattr(error.__cause__, "signal", 2))
     except (MemoryError, RecursionError) as error:
         words = "more memory" if isinstance(error, MemoryError) else "a deeper nesting"
-        click.echo(f"Error: this asks for {words} than there is: {error}", err=True)
+        click.echo(f"Error: this needs {words} than there is: {error}", err=True)
         sys.exit(2)
     except RuntimeError as error:  # torch has one for memory
         from harness.runs.record import failure_reason
 
         if not failure_reason(error).startswith("out of memory"):
             raise
-        click.echo(f"Error: this asks for more memory than there is: {error}", err=True)
+        click.echo(f"Error: this needs more memory than there is: {error}", err=True)
         sys.exit(2)
     except ValueError as error:  # every wrong input in this project is one
         click.echo(f"Error: {error}", err=True)

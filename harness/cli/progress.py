@@ -1,4 +1,4 @@
-"""One line per run while it trains, on stderr: live on a terminal, plain lines elsewhere."""
+"""Progress of runs on stderr: live on a terminal, a line every 15 s elsewhere."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ _PLAIN_SECONDS = 15
 
 
 class Progress:
-    """Shows events; `failed` says whether a run ended without a good record."""
+    """Shows events. `failed` is set when a run ends without a good record."""
 
     def __init__(self, configs: Sequence[RunConfig], finished: int) -> None:
         self.configs, self.finished = configs, finished
         self.names = names(configs)
-        self.lines: dict[int, str] = {}  # of the runs that train
-        self.printed: dict[int, float] = {}  # when a plain line last was
+        self.lines: dict[int, str] = {}  # of running runs
+        self.printed: dict[int, float] = {}  # time of the last plain line
         self.failed = False
-        self.ended: set[int] = set()  # or skipped, which is said once
+        self.ended: set[int] = set()  # or skipped
         self.recorded = finished
         self.console = Console(stderr=True)
         self.live = Live(console=self.console, refresh_per_second=4, transient=True)
@@ -95,17 +95,18 @@ def _text(event: Event, steps: int) -> str:
 def _summary(record: dict[str, Any]) -> str:
     if record["status"] == "failed":
         return f"failed: {record['reason']}"
-    key, words = "exact", "exact match"
-    if record["config"].get("track") == "encoder":
-        key, words = "token", "token accuracy"
-    scores = [(row["length"], row[key]) for row in record["scores"]["last"]]
-    cells = (f"{length}: {'-' if share is None else f'{share:.2f}'}" for length, share in scores)
+    rows = record["scores"]["last"]
+    encoder = record["config"].get("track") == "encoder"
+    none = not any(row["exact"] for row in rows)  # after a short training
+    key, words = ("token", "token accuracy") if encoder or none else ("exact", "exact match")
+    words = f"exact match 0, {words}" if none and not encoder else words
+    cells = (f"{r['length']}: {'-' if r[key] is None else f'{r[key]:.2f}'}" for r in rows)
     took = f"{record['cost']['train_seconds']:.0f} s"
     return f"{words} {'  '.join(cells)} ({took}, run {record['run']})"
 
 
 def names(configs: Sequence[RunConfig]) -> list[str]:
-    """The name of each run: encoding, task, seed, and the settings that vary on one task."""
+    """Name each run: encoding, task, seed, and the settings that vary on one task."""
     values: dict[tuple[str, str], set[str]] = {}
     settings = [config.train.model_dump() for config in configs]
     for config, own in zip(configs, settings, strict=True):

@@ -1,4 +1,4 @@
-"""The runs of `pezoo bench`, those of the sweep and of the comparison, from settings to records."""
+"""Train the runs of `pezoo bench`: those of the sweep, then those of the comparison."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from harness.settings.sweep import (
     tuned_configs,
 )
 
-WAIT = 10.0  # seconds between two looks at runs that other processes hold
+WAIT = 10.0  # seconds between two looks at runs of other processes
 LOCAL_OPTIONS = (
     "--runs",
     "--known",
@@ -40,7 +40,7 @@ LOCAL_OPTIONS = (
     "--slurm",
     "--accumulate",
 )  # of one site
-RUN = re.compile(rb'"run":\s*"([0-9a-f]{16})"')  # as a record says it
+RUN = re.compile(rb'"run":\s*"([0-9a-f]{16})"')  # in a record
 Records = Mapping[str, dict[str, Any]]  # by the hash of the run
 
 
@@ -52,8 +52,10 @@ def train(
     wait: bool = False,
     known: Records = MappingProxyType({}),
 ) -> tuple[list[dict[str, Any]], bool]:
-    """Execute the runs that are not finished; all records in order, and whether a run failed or is
-    missing. `known` runs need no folder. With `wait`, other processes' runs are waited for.
+    """Execute the runs that are neither finished nor `known`.
+
+    Returns all records in order, and True if a run failed or is missing. With `wait`, wait for
+    runs of other processes.
     """
     if fresh:
         _forget(configs, folder)
@@ -68,7 +70,7 @@ def train(
                 records[run] = event["record"]
 
         def look(runs: Sequence[int]) -> list[int]:
-            """Train those that nobody holds; those without a record."""
+            """Train the runs that no process holds; return those without a record."""
             ours, command = [configs[run] for run in runs], recorded_command(sys.argv[1:])
             engine.run_all(ours, folder, command, lambda place, event: note(runs[place], event))
             return [run for run in runs if run not in records]
@@ -96,12 +98,12 @@ def tune(
     wait: bool = False,
     known: Records = MappingProxyType({}),
 ) -> tuple[list[RunConfig], list[Choice]]:
-    """Run the sweep; the comparison's runs with the settings that it chose, and the choices.
+    """Run the sweep. Returns the comparison's runs with the chosen settings, and the choices.
 
-    A cell of the grid that fails is a result, as long as another one can be chosen.
+    A setting whose runs fail is a result, as long as another one can be chosen.
     """
     configs = sweep_configs(sweep, plain)
-    if fresh:  # before anything is forgotten, whatever will be chosen
+    if fresh:  # refuse before any result is deleted
         with _held(possible_configs(sweep, plain), folder):
             pass
     records, _ = train(configs, folder, engine, fresh, wait, known)
@@ -115,15 +117,15 @@ def tune(
 
 
 def known_records(folder: Path, configs: Sequence[RunConfig]) -> Records:
-    """The finished ones of these runs among the records in a folder, whatever their files' names.
+    """Read the records of these runs from a folder, whatever the files' names.
 
-    Errors: ConfigError for no such folder, and for a record of one of these runs that is damaged or
-    has other scores than another.
+    Errors: ConfigError for a missing folder, and for a record that is damaged or contradicts
+    another one of the same run.
     """
     from leaderboard.record.read import LARGEST_FILE, read
 
     if not folder.is_dir():
-        raise ConfigError(f"--known: {folder} is no folder of records")
+        raise ConfigError(f"--known: there is no folder {folder}")
     wanted = {config.hash for config in configs}
     found = {}
     for path in sorted(folder.rglob("*.json")):
@@ -145,7 +147,7 @@ def known_records(folder: Path, configs: Sequence[RunConfig]) -> Records:
 
 
 def recorded_command(arguments: Sequence[str]) -> str:
-    """The command that gives these results anywhere: without the options of one site.
+    """Return the command without the options of one site, so that it repeats the results anywhere.
 
     >>> recorded_command(["bench", "--pe", "rope", "--runs", "/some/where", "--engine=ray"])
     'pezoo bench --pe rope'
@@ -161,7 +163,7 @@ def recorded_command(arguments: Sequence[str]) -> str:
 
 
 def _forget(configs: Sequence[RunConfig], folder: Path) -> None:
-    """Empty the folders of these runs, or none. Errors: as `_held`."""
+    """Empty the folders of these runs, all or none. Errors: as `_held`."""
     with _held(configs, folder) as runs:
         for run in runs:
             run.clear()
@@ -169,9 +171,9 @@ def _forget(configs: Sequence[RunConfig], folder: Path) -> None:
 
 @contextmanager
 def _held(configs: Sequence[RunConfig], folder: Path) -> Iterator[list[RunFolder]]:
-    """Those of these runs that have a folder, locked.
+    """Lock the runs that have a folder.
 
-    Errors: UsageError where another process is training one, ConfigError for a link.
+    Errors: UsageError if another process is training one, ConfigError for a link.
     """
     runs = [run for config in configs if (run := RunFolder(folder, config)).path.is_dir()]
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)  # a lock is an open file

@@ -1,4 +1,4 @@
-"""What can be found wrong before the first training step, so that it is found there."""
+"""Checks before the first training step."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from harness.settings.sweep import Sweep
 
 
-def writable(folder: Path) -> Path:
-    """The folder, made if need be. Errors: UsageError; OSError where the disk is full."""
+def writable(folder: Path) -> None:
+    """Create the folder if needed. Errors: UsageError; OSError if the disk is full."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         probe = folder / f".probe-{os.getpid()}"
@@ -32,14 +32,10 @@ def writable(folder: Path) -> Path:
             raise
         why = "it is a file" if folder.is_file() else error.strerror
         raise click.UsageError(f"cannot write to --runs {folder}: {why}") from error
-    return folder
 
 
 def check_builds(configs: list[RunConfig]) -> None:
-    """Build one model per encoding and task: a wrong option ends here and not in a worker.
-
-    A compiler must be there for what is to be compiled.
-    """
+    """Build one model per encoding and task, and find the compiler of compiled runs."""
     for device in {config.device for config in configs if config.train.compile}:
         _check_compiler(device)
     for config in {(c.label, c.task): c for c in configs}.values():
@@ -47,7 +43,7 @@ def check_builds(configs: list[RunConfig]) -> None:
 
 
 def _check_compiler(device: str) -> None:
-    """Errors: ConfigError where what torch.compile needs is missing."""
+    """Errors: ConfigError if torch.compile lacks a compiler."""
     if device.startswith("cuda"):
         if find_spec("triton") is None:
             raise ConfigError(
@@ -73,7 +69,7 @@ def _check_build(config: RunConfig) -> None:
         # No optimiser: with it torch imports its compiler, and that Triton, for seconds.
         model = build(config.replace(device="cpu"))[1]
         param_groups(model)
-        # Where the task has no relation of positions for an encoding that reads it, prf says so.
+        # Raises TaskError for an encoding that reads a relation which the task does not define.
         prf_of(model.encoding, 2, scale=1, relation=model.relation)
     except TaskError as error:
         raise TaskError(f"{config.label} cannot run on {config.task}: {error}") from error
@@ -86,7 +82,7 @@ def _check_build(config: RunConfig) -> None:
 
 
 def check_records(configs: list[RunConfig], command: str, sweep: Sweep | None = None) -> None:
-    """A record with these settings must be one that the leaderboard reads. Errors: UsageError."""
+    """Check that the leaderboard reads records with these settings. Errors: UsageError."""
     from pydantic import ValidationError
 
     from harness.runs.record import blank_record

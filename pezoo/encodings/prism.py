@@ -54,6 +54,7 @@ class PRISM(CursorEncoding):
     equal offsets: attention finds the token to be copied, at any length.
 
     Shapes: those of pezoo.cursors.encoding.
+
     Options of the positions
         cursors     C per head and layer, as many for queries as for keys
         d_pe        width of a stream, even

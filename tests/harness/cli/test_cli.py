@@ -27,7 +27,7 @@ TINY = [
     [
         (["--pe", "rpoe", "--task", "copy"], "did you mean rope"),
         (["--pe", "rope(bse=3)", "--task", "copy"], "did you mean base"),
-        (["--pe", "rope(base=x)", "--task", "copy"], "expects a finite float"),
+        (["--pe", "rope(base=x)", "--task", "copy"], "finite float"),
         (["--pe", "hard_alibi(masked=99)", "--task", "copy"], "99"),
         (["--pe", "rope((", "--task", "copy"], "unbalanced"),
         (["--pe", "rope,rope", "--task", "copy"], "twice"),
@@ -41,8 +41,8 @@ TINY = [
         (["--pe", "rope", "--task", "copy", "--seeds", "3-1"], "seeds"),
         (["--pe", "rope", "--task", "copy", "--runs", "/proc/none"], "cannot write"),
         (["--pe", "rope", "--task", "copy", "--engine", "rai"], "did you mean ray"),
-        (["--pe", "rope", "--task", "copy", "--engine", "ddp"], "torchrun --nproc-per-node"),
-        (["--pe", "rope", "--task", "copy", "--accumulate", "2"], "belongs to --engine ddp"),
+        (["--pe", "rope", "--task", "copy", "--engine", "ddp"], "torchrun"),
+        (["--pe", "rope", "--task", "copy", "--accumulate", "2"], "--engine ddp"),
         (["--pe", "rope", "--task", "copy", "--precision", "fp8"], "bf16"),
         (["--pe", "rope"], "--task"),
     ],
@@ -64,9 +64,9 @@ def test_an_unknown_command_names_the_nearest(call):
 @pytest.mark.parametrize(
     ("error", "words"),
     [
-        (MemoryError("x"), "more memory than there is"),
-        (RuntimeError("DefaultCPUAllocator: can't allocate memory"), "more memory than there is"),
-        (RecursionError("x"), "a deeper nesting than there is"),
+        (MemoryError("x"), "memory"),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory"), "memory"),
+        (RecursionError("x"), "nesting"),
     ],
 )
 def test_what_asks_for_too_much_is_one_message(call, monkeypatch, error, words):

@@ -95,7 +95,7 @@ def test_the_middle_has_a_relation_of_positions_alone():
 
 
 def test_an_unknown_task_names_the_nearest():
-    with pytest.raises(ValueError, match="unknown task 'paritie'; did you mean parity"):
+    with pytest.raises(ValueError, match="parity"):
         CliRunner().invoke(command, ["paritie"], catch_exceptions=False)
 
 

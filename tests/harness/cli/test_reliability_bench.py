@@ -69,13 +69,13 @@ def test_a_refused_fresh_deletes_nothing(call, run):
     before = {path.name: path.read_bytes() for path in run.iterdir()}
     with RunFolder(run.parent, config_of(1)).lock():
         code, _, err = call(*BENCH, "--seeds", "0-1", "--fresh")
-    assert (code, "another process is training rope on copy, seed 1" in err) == (2, True)
+    assert (code, "another process" in err) == (2, True)
     assert {path.name: path.read_bytes() for path in run.iterdir()} == before
     shutil.move(run, run.parent.parent / "elsewhere")
     run.symlink_to(run.parent.parent / "elsewhere")
     for fresh in (["--fresh"], []):
         code, _, err = call(*BENCH, "--seeds", "0", *fresh)
-        assert (code, "is a link: a run must be in runs itself" in err) == (2, True)
+        assert (code, "is a link" in err) == (2, True)
     assert {path.name: path.read_bytes() for path in run.iterdir()} == before
 
 
@@ -86,7 +86,7 @@ def test_fresh_forgets_all_or_nothing_of_a_sweep(call, run, monkeypatch):
     monkeypatch.setattr(train, "possible_configs", lambda *args: [config_of(1)])
     with RunFolder(run.parent, config_of(1)).lock():
         code, _, err = call(*BENCH, *tuned)
-    assert (code, "another process is training" in err, asked) == (2, True, [])
+    assert (code, "another process" in err, asked) == (2, True, [])
 
 
 class OtherProcess:
@@ -161,11 +161,11 @@ def test_show_and_try_say_when_they_use_an_older_checkpoint(call, run):
     for words in (show, answer):
         with pytest.warns(UserWarning, match="checkpoint 30 is damaged"):
             code, _, err = call(*words)
-        assert (code, err.count("warning: this is step 27 of 30")) == (0, 1)
+        assert (code, err.count("step 27 of 30")) == (0, 1)
     assert warnings.formatwarning("a", UserWarning, "x.py", 1) == "warning: a\n"
     (run / "ckpt-00000030.json").unlink()
     for words in (show, answer):
-        assert "warning: this is step 27 of 30" in call(*words)[2]
+        assert "step 27 of 30" in call(*words)[2]
 
 
 def test_a_strangers_record_does_not_steer_the_terminal(call, run):
@@ -183,7 +183,7 @@ def test_a_failed_record_that_is_none_is_no_traceback(call, run):
     (run / "result.json").write_text(json.dumps({"run": run.name, "status": "failed"}))
     for command in (("show", run.name), ("try", run.name, "12=")):
         code, _, err = call(*command)
-        assert (code, "has a result that is damaged" in err) == (2, True)
+        assert (code, "damaged result" in err) == (2, True)
 
 
 def test_try_makes_no_folder(call, run):
@@ -191,7 +191,7 @@ def test_try_makes_no_folder(call, run):
     record["config"]["seed"] = 5
     (run / "result.json").write_text(json.dumps(record))
     code, _, err = call("try", run.name, "12=")
-    assert (code, "settings that are no longer read" in err) == (2, True)
+    assert (code, "another version" in err) == (2, True)
     assert list(run.parent.iterdir()) == [run]
 
 
@@ -210,12 +210,12 @@ def test_known_records_are_not_trained_again(call, run, tmp_path):
     twin = tmp_path / "kept" / "twin.json"
     twin.write_text(json.dumps(other))
     code, _, err = call(*BENCH, "--seeds", "0", "--known", "kept")
-    assert (code, f"another record of run {run.name} scored otherwise" in err) == (2, True), err
+    assert (code, "another record" in err) == (2, True), err
     twin.unlink()
     code, _, err = call(*BENCH, "--seeds", "0", "--known", "kept", "--fresh")
     assert (code, "leave one of them out" in err) == (2, True)
     code, _, err = call(*BENCH, "--seeds", "0", "--known", "none")
-    assert (code, "none is no folder of records" in err) == (2, True)
+    assert (code, "no folder none" in err) == (2, True)
     record.write_text(f'{{"run": "{run.name}"}}')
     code, _, err = call(*BENCH, "--seeds", "0", "--known", "kept")
     assert (code, record.name in err) == (2, True)

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from harness import tasks
-from harness.cli import facts
+from harness.cli import listing
 
 TEXT = """
 from harness.tasks.base import Task
@@ -54,7 +54,7 @@ def test_two_tasks_of_one_name_are_an_error(mine, tmp_path):
 
 def test_a_task_without_words_is_listed(mine):
     mine("mine")
-    (found,) = facts.tasks()
+    (found,) = listing.tasks()
     assert found.pop("name") == "mine"
     assert set(found.values()) == {""}
 
