@@ -1,4 +1,4 @@
-"""`pezoo table`: the tables and figures of a paper, made again from records."""
+"""`pezoo table`: tables and figures of a paper, filled from records."""
 
 from __future__ import annotations
 
@@ -39,19 +39,22 @@ class TableOptions:
 @click.command()
 @click.argument("paper")
 @click.argument("number", required=False)
-@click.option("--figure", help="A figure in place of a table: its numbers, and pictures in --out.")
-@click.option("--out", help="Folder for a figure's pictures; none are drawn without.")
+@click.option("--figure", help="Number of a figure; with --out also its pictures.")
+@click.option("--out", help="Folder for the pictures of a figure.")
 @click.option("--format", type=click.Choice(FORMATS), default="table", show_default=True)
-@click.option("--protocol", help="Whose runs fill it.  [default: the paper's, or else its mini]")
-@click.option("--set", multiple=True, help="With this setting of it changed; repeatable.")
-@click.option("--lengths", help="Count these test lengths, as 42-100.  [default: all unseen]")
-@click.option("--runs", default="runs", show_default=True, help="Fresh runs; no such folder: none.")
+@click.option(
+    "--protocol", help="Protocol of the runs.  [default: the paper's, or its mini version]"
+)
+@click.option("--set", multiple=True, help="Change a setting of the protocol; repeatable.")
+@click.option("--lengths", help="Test lengths that count, as 42-100.  [default: all unseen]")
+@click.option(
+    "--runs", default="runs", show_default=True, help="Folder of fresh runs, if it exists."
+)
 @click.option("--records", help="Committed records; the package's own by default.")
 def command(**options: Any) -> None:
-    """Print a table of a paper: our number, the paper's beside it, and the difference.
+    """Print a table of a paper: our number, the paper's, and the difference.
 
-    Without NUMBER: the tables and figures that there are. Of a paper without tables, NUMBER is that
-    of a figure.
+    Without NUMBER, list the tables and figures. For a paper without tables, NUMBER is a figure.
 
     pezoo table ruoss2023 1
     """
@@ -60,18 +63,18 @@ def command(**options: Any) -> None:
     typed = TableOptions(**options)
     paper = read(typed.paper)
     if typed.figure and typed.number:
-        raise click.UsageError("expected NUMBER or --figure, was given both")
+        raise click.UsageError("NUMBER and --figure exclude each other")
     if typed.number and not paper.tables:  # its numbers are those of figures
         typed = replace(typed, figure=typed.number, number=None)
     if typed.out is not None and not (typed.out and typed.figure):
-        raise click.UsageError("--out expects a folder, for the pictures of a figure")
+        raise click.UsageError("--out needs a folder and --figure")
     if typed.figure or typed.number:
         _show(typed, paper)
         return
     source = click.get_current_context().get_parameter_source
     for name in ("format", "lengths", "set", "protocol", "runs", "records"):
         if source(name) is ParameterSource.COMMANDLINE:
-            raise click.UsageError(f"--{name} is for a table or figure: expected NUMBER too")
+            raise click.UsageError(f"--{name} needs NUMBER or --figure")
     _list(paper)
 
 
@@ -99,7 +102,7 @@ def _show(options: TableOptions, paper: Paper) -> None:
 
 
 def _warn(filled: Filled) -> None:
-    """Say where `pezoo leaderboard check` refuses what fills a cell."""
+    """Warn about runs that `pezoo leaderboard check` refuses."""
     from harness.settings.catalog import read_catalog
     from leaderboard.record.check import refusals
 
@@ -111,7 +114,7 @@ def _warn(filled: Filled) -> None:
 
 
 def _filled(options: TableOptions, paper: Paper) -> Filled:
-    """Filled by the first protocol that has runs; where none has, the last one's, empty."""
+    """Fill the table or figure by the first protocol that has runs."""
     from harness.settings.protocol import load_protocol
     from leaderboard.papers.cells import filled_by_first
 
@@ -136,12 +139,12 @@ def _protocols(options: TableOptions, paper: Paper) -> list[Protocol]:
 
     names = [options.protocol] if options.protocol else paper.protocols
     if any(one.partition("=")[0].strip() == "train.lr" for one in options.set):
-        raise click.UsageError("--set train.lr: expected another setting; a cell is of all rates")
+        raise click.UsageError("--set train.lr is not supported: cells combine all learning rates")
     return [load_protocol(name, options.set) for name in names]
 
 
 def _bench(options: TableOptions, filled: Filled) -> list[str]:
-    """The commands whose runs would fill its empty cells; of the paper's protocol, at each rate."""
+    """Return commands that fill the empty cells, at each learning rate of the paper."""
     from experiment.protocol import base
     from leaderboard.papers.caption import requests
 

@@ -1,4 +1,4 @@
-"""The tables that `pezoo bench` prints: the results, and what a sweep chose."""
+"""Tables of `pezoo bench`: results, and the choices of a sweep."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ def print_records(
     configs: Sequence[RunConfig] = (),
     wide: bool = False,
 ) -> None:
-    """The records as JSON, or a table per task: table, csv or markdown.
+    """Print the records as JSON, or one table per task as text, CSV or Markdown.
 
-    A table says which of the runs that were asked for, `configs`, have no record; `wide`: with
-    every length and interval, whatever the terminal's width, and of encoders exact match too.
+    A table names the runs of `configs` without a record. `wide` prints every length and interval
+    whatever the terminal's width, and exact match of encoders.
     """
     if form == "json":
         click.echo(json.dumps(records, indent=1))
@@ -73,7 +73,7 @@ def _print_markdown(rows: Sequence[Row], words: Sequence[str]) -> None:
 
 
 def _failed(rows: Sequence[Row], names: Mapping[str, str] | None = None) -> list[str]:
-    """The runs that failed, and why."""
+    """Return the failed runs with their reasons."""
     return [
         f"{(names or {}).get(row.label, row.label)}, seed {seed} failed: {reason}"
         for row in rows
@@ -82,7 +82,7 @@ def _failed(rows: Sequence[Row], names: Mapping[str, str] | None = None) -> list
 
 
 def _print_table(rows: Sequence[Row], lacks: Sequence[str], wide: bool) -> None:
-    """A table that fits the terminal, and what it leaves out in lines below it."""
+    """Print a table that fits the terminal, and notes below it."""
     width = 10_000 if wide else get_terminal_size((120, 24)).columns
     names = aliases(rows)
     heads, cells = _fitting(rows, names, width)
@@ -110,9 +110,11 @@ def _print_table(rows: Sequence[Row], lacks: Sequence[str], wide: bool) -> None:
 def _fitting(
     rows: Sequence[Row], names: Mapping[str, str], width: int
 ) -> tuple[list[str], list[list[str]]]:
-    """Heads and cells of the fullest table that fits: first intervals go, then lengths but for the
-    first unseen, twice the training length and the last, then the columns that are no scores. Names
-    are never cut."""
+    """Return heads and cells of the fullest table that fits.
+
+    Intervals are dropped first, then lengths except the first unseen one, twice the training length
+    and the last, then the columns after the scores. Names are never cut.
+    """
     every, row = [*range(len(rows[0].cells))], rows[0]
     unseen = [at for at in every if not row.cells[at].seen]
     twice = [at for at in unseen if row.cells[at].length >= 2 * row.train_length]
@@ -128,7 +130,7 @@ def _fitting(
 
 
 def _lined_up(heads: Sequence[str], cells: Sequence[Sequence[str]]) -> list[str]:
-    """The lines of a table; the first column is on the left."""
+    """Return the lines of a table; the first column is left-aligned."""
     align = ["left", *["right"] * (len(heads) - 1)]
     return tabulate(cells, heads, disable_numparse=True, colalign=align).splitlines()
 
@@ -140,7 +142,7 @@ def _columns(
     intervals: bool,
     more: bool,
 ) -> tuple[list[str], list[list[str]]]:
-    """`more`: with the columns that are no scores."""
+    """Return heads and cells; `more` adds the columns after the scores."""
     others = in_tables("terminal") if more else []
     heads = ["encoding", "rank", "unseen", *(str(rows[0].cells[at].length) for at in lengths)]
     heads += [column.head for column in others]
@@ -155,7 +157,7 @@ def _columns(
 
 
 def _beside(rows: Sequence[Row], names: Mapping[str, str]) -> list[list[str]]:
-    """Heads and cells of the other measure."""
+    """Return heads and cells of the other measure."""
     lines = [["encoding", "unseen", *(str(cell.length) for cell in rows[0].cells)]]
     for row in rows:
         shown_ = [percent(c.beside) if c.main else _short(c.status) for c in row.cells]
@@ -168,7 +170,7 @@ def _short(words: str) -> str:
 
 
 def print_choices(choices: Sequence[Choice], aside: bool) -> None:
-    """What a sweep chose, the score of every cell, and the cost; `aside`: on stderr."""
+    """Print the choices of a sweep, the score of every config and the cost; `aside`: on stderr."""
     tokens = any(trial.token is not None for choice in choices for trial in choice.trials)
     measure = TOKENS if tokens else EXACT
     title = f"tuning: mean {measure} over all test lengths, on the tuning seeds, in percent"
@@ -182,7 +184,7 @@ def print_choices(choices: Sequence[Choice], aside: bool) -> None:
             "failed" if bad else percent(trial.score)
             for bad, trial in zip(failed, choice.trials, strict=True)
         ]
-        nothing = "every cell failed" if choice.complete else "not all runs are done"
+        nothing = "every config failed" if choice.complete else "not all runs are done"
         chosen = values_text(tuning["chosen"]) if tuning else f"nothing: {nothing}"
         spent = f"{tuning['cpu_seconds']:.0f}" if tuning else "-"
         lines.append([choice.encoding, choice.task, chosen, *scores, str(runs), spent])

@@ -1,4 +1,4 @@
-"""What stands above a filled table: the budgets, what differs, and commands for empty cells."""
+"""Captions of filled tables, and commands for their empty cells."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ELSEWHERE = {
 
 
 def budgets(filled: Filled) -> list[str]:
-    """The paper's budget and that of the runs, with each setting that differs from the paper's."""
+    """Return the budget of the paper and of the runs, with each setting that differs."""
     return [f"Paper: {filled.paper.budget}.", f"Ours: {_ours(filled)}."]
 
 
@@ -53,7 +53,7 @@ def _ours(filled: Filled) -> str:
 
 
 def _changes(filled: Filled) -> list[str]:
-    """Every setting that differs from the reference, as `train.steps 1,500 (2,000,000)`."""
+    """Return the settings that differ from the paper's, as `train.steps 1,500 (2,000,000)`."""
     reference = filled.reference or filled.protocol
     lines = lines_of(filled.paper, filled.part)
     rows = {column.task(line.task) for line in lines for column in filled.part.columns}
@@ -106,7 +106,7 @@ def numbers(values: Iterable[float]) -> str:
 
 
 def caption(filled: Filled) -> list[str]:
-    """What the numbers are, the paper's budget and ours, and the remarks."""
+    """Return the lines above a table: title, budgets, crossings and remarks."""
     paper, part, cells = filled.paper, filled.part, filled.cells
     there = sum(cell.ours is not None for cell in cells)
     return [
@@ -128,7 +128,7 @@ def _difference(cells: Sequence[Cell]) -> str:
 
 
 def crossings(filled: Filled) -> list[str]:
-    """Of a figure over training: when each run that fills a cell first reached PASS."""
+    """Return when each run first reached PASS, for a figure over training."""
     runs = [(cell.column, run) for cell in filled.cells for run in cell.used]
     measure = filled.part.measure
     return [_crossing(column, run, measure) for column, run in runs if filled.part.along]
@@ -145,7 +145,7 @@ def _crossing(column: str, run: Record, measure: str) -> str:
 
 
 def requests(filled: Filled) -> Iterator[str]:
-    """What `pezoo bench` takes, beside the protocol, for the cells without a run.
+    """Yield the options of `pezoo bench` for the cells without a run.
 
     Runs of other settings are apart, and so are encodings that lack other tasks; of more than two
     such parts it is one request for all of their encodings and tasks.

@@ -1,4 +1,4 @@
-"""Which records fill a cell of a paper's table, and with what number."""
+"""Fill the cells of a paper's table from records."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ NO_RUN = "no run"
 class Cell:
     """Our number beside the published one.
 
-    `words` say why we have no number, where we have none. `used` are the runs that the number comes
-    from, of all `runs` that the cell has. `comparable`: whether a difference means anything.
+    `words` say why our number is missing. `used` are the runs behind the number, of all `runs` of
+    the cell. `comparable` is False for measures that depend on the machine.
     """
 
     group: str
@@ -41,7 +41,7 @@ class Cell:
 
     @property
     def empty(self) -> bool:
-        """Whether it has no run, not even one that failed."""
+        """True without any run, failed ones included."""
         return not self.runs
 
     @property
@@ -66,11 +66,11 @@ class Filled:
 
     @property
     def runs(self) -> list[Record]:
-        """All runs that its cells have, each once."""
+        """All runs of its cells, each once."""
         return list({run.run: run for cell in self.cells for run in cell.runs}.values())
 
     def of(self, task: str) -> Filled:
-        """Its row of a task; all of it for ""."""
+        """Return the row of a task; all rows for ""."""
         own = tuple(cell for cell in self.cells if task in ("", cell.task))
         return replace(self, cells=own)
 
@@ -83,7 +83,7 @@ def fill(
     lengths: frozenset[int] | None = None,
     reference: Protocol | None = None,
 ) -> Filled:
-    """A table or a figure from the runs of a protocol, which may differ in the learning rate.
+    """Fill a table or a figure from runs of a protocol, which may differ in the learning rate.
 
     A figure over training takes runs with `eval.curve_lengths`: unless the protocol has its
     own, all test lengths beyond training.
@@ -121,12 +121,12 @@ def fill(
 
 
 def _of(protocol: Protocol, record: Record) -> bool:
-    """Whether the record has the protocol's name, but for a mark of changed settings."""
+    """Return whether the record belongs to the protocol, with changed settings or not."""
     return base(record.protocol) == base(protocol.name)
 
 
 def _along(protocol: Protocol) -> Protocol:
-    """The protocol with scores along training."""
+    """Return the protocol with test scores along training."""
     test, high = protocol.eval, protocol.train.lengths[1]
     unseen = test.curve_lengths or tuple(length for length in test.lengths if length > high)
     test = test.model_copy(update={"curve_lengths": unseen})
@@ -140,7 +140,7 @@ def _runs(
     encoding: str,
     long: bool,
 ) -> list[Record]:
-    """The newest run of every seed and learning rate, of the newest versions of both."""
+    """Return the newest run of every seed and learning rate, of the newest versions."""
     kind = task, str(protocol.fill(task, parse(encoding)))
     own = [record for record in by_kind.get(kind, ()) if _follows(record, protocol, long)]
     newest = max(map(_versions, own), default=None)
@@ -154,7 +154,7 @@ def _versions(record: Record) -> tuple[int, int]:
 
 
 def _follows(record: Record, protocol: Protocol, long: bool) -> bool:
-    """Whether a run has a protocol's settings in everything but the learning rate.
+    """Return whether a run has the settings of a protocol except for the learning rate.
 
     One that is long was trained to the longest test length.
     """
@@ -174,7 +174,7 @@ def _option(
     part: Table,
     lengths: frozenset[int] | None,
 ) -> dict[str, Any]:
-    """What one encoding gives for a cell."""
+    """Return the fields of a cell that one encoding fills."""
     found: dict[str, Any] = {"encoding": encoding, "runs": tuple(runs)}
     scores = {run.run: score_of(run, part, lengths, column.checkpoint) for run in runs}
     good = [run for run in runs if not isinstance(scores[run.run], str)]
@@ -195,8 +195,10 @@ def _option(
 def counted(
     run: Record, part: Table, lengths: frozenset[int] | None, checkpoint: Checkpoint = "last"
 ) -> list[Score]:
-    """The scores of a run that its number is the mean of; without `lengths`, all unseen ones, or
-    the one multiple of the training length that the table names."""
+    """Return the scores that count: those of `lengths`, else all unseen ones.
+
+    A table may name one multiple of the training length instead.
+    """
     if part.measure == "pairs":
         return [score for pair, score in pairs_of(run).items() if max(pair) > run.train_length]
     if lengths is None and (times := part.at.get(run.task)) is not None:
@@ -209,7 +211,7 @@ def counted(
 
 
 def pairs_of(run: Record) -> dict[tuple[int, int], Score]:
-    """The scores of test sets such as "17+n", by both lengths."""
+    """Return the scores of test sets such as "17+n", by both lengths."""
     return {
         (int(name.removesuffix("+n")), score.length): score
         for name, scores in run.sets.items()
@@ -219,7 +221,7 @@ def pairs_of(run: Record) -> dict[tuple[int, int], Score]:
 
 
 def _of_most_seeds(runs: Sequence[Record]) -> list[list[Record]]:
-    """The runs of each learning rate that has as many seeds as any: one lucky seed is no rival."""
+    """Return the runs of each learning rate that has the most seeds."""
     rates: dict[float, list[Record]] = defaultdict(list)
     for run in sorted(runs, key=lambda run: run.config.train.lr):
         rates[run.config.train.lr].append(run)
@@ -234,7 +236,7 @@ def _goodness(option: Mapping[str, Any]) -> float:
 def score_of(
     run: Record, part: Table, lengths: frozenset[int] | None, checkpoint: Checkpoint = "last"
 ) -> float | str:
-    """A run's hours; or the end of its learning curve, or the mean of its scores, in percent.
+    """Return the hours of a run, the end of its learning curve, or its mean score in percent.
 
     Words where there is no number.
     """
@@ -262,7 +264,7 @@ def filled_by_first(
     lengths: frozenset[int] | None = None,
     reference: Protocol | None = None,
 ) -> Filled:
-    """The part filled by the first of the protocols that has runs; by the last where none has."""
+    """Fill a part by the first protocol that has runs, or by the last one."""
     for protocol in protocols:
         filled = fill(paper, part, records, protocol, lengths, reference)
         if filled.runs:

@@ -1,4 +1,4 @@
-"""The figures of papers on the pages of their tasks."""
+"""Figures of papers for the pages of their tasks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from leaderboard.record.schema import Record
 
 @dataclass(frozen=True)
 class PageFigure:
-    """A picture, the tasks whose pages show it, what it is, how it was made, its command."""
+    """A picture with its tasks, title, budget and command."""
 
     file: str
     svg: str
@@ -27,7 +27,7 @@ class PageFigure:
 
 
 def figures_of(records: Sequence[Record], catalog: Catalog) -> list[PageFigure]:
-    """The pictures that have runs, each by the first of its paper's protocols with any."""
+    """Return the pictures that have runs, each by the first protocol of its paper with runs."""
     found = []
     for paper in map(read, names()):
         there = {record.protocol for record in records} & set(paper.protocols)

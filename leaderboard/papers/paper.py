@@ -1,4 +1,4 @@
-"""A paper's folder, read: its tables, and the numbers that it published."""
+"""Read the folder of a paper: its tables and published numbers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SD = "±"  # between a mean and its standard deviation
 
 @dataclass(frozen=True)
 class Number:
-    """In percent, or in hours, with the standard deviation where there is one."""
+    """A value in percent or hours, with its standard deviation if known."""
 
     value: float
     sd: float | None = None
@@ -64,7 +64,7 @@ class Column(Settings):
     unaligned: bool = False
 
     def task(self, row: str) -> str:
-        """The task of this column's runs in a row."""
+        """Return the task of this column's runs in a row."""
         spec = parse(row)
         options = {k: v for k, v in spec.options.items() if not (self.unaligned and k == "aligned")}
         return str(Spec(spec.name, options)) if self.unaligned else row
@@ -93,7 +93,7 @@ class Table(Settings):
 
     @property
     def along(self) -> bool:
-        """Whether it needs test scores along training, `eval.curve_lengths`."""
+        """True if it needs test scores along training, `eval.curve_lengths`."""
         return self.measure in ("test_token", "test_exact")
 
 
@@ -114,7 +114,7 @@ class Figure(Table):
 
 
 class Paper(Settings):
-    """What paper.toml says.
+    """The content of paper.toml.
 
     `protocols`: whose runs may fill the tables; unless told, the first that has records does.
     `budget`: what the published numbers took, as the caption has it; `rates`: its learning rates,
@@ -139,23 +139,23 @@ class Paper(Settings):
     @model_validator(mode="before")
     @classmethod
     def _columns(cls, raw: dict[str, Any]) -> dict[str, Any]:
-        """A column that is a text, "rope", is one of that name, with its part's summary."""
+        """Expand a column written as a text, "rope", to a column with the summary of its part."""
         parts = {"tables": "Table", "figures": "Figure"}
         return raw | {key: _parts(kind, raw[key]) for key, kind in parts.items() if key in raw}
 
     def texts(self, encoding: str) -> tuple[str, ...]:
-        """What runs may have typed for an encoding of a table."""
+        """Return the specs that stand for an encoding of a table."""
         return self.encodings.get(encoding, (encoding,))
 
     def table(self, number: str) -> Table:
-        """Errors: ValueError names the tables that there are."""
+        """Return a table. Errors: ValueError with the valid numbers."""
         if number not in self.tables:
             figure = f"; there is --figure {number}" if number in self.figures else ""
             raise ValueError(unknown(f"table of {self.name}", number, self.tables) + figure)
         return self.tables[number]
 
     def figure(self, number: str) -> Figure:
-        """Errors: ValueError names the figures that there are, or says why one is not."""
+        """Return a figure. Errors: ValueError with the valid numbers, or why it is missing."""
         if number in self.missing:
             raise ValueError(f"figure {number} of {self.name} is not there: {self.missing[number]}")
         if number not in self.figures:
@@ -173,19 +173,19 @@ class Line:
 
 
 def names() -> list[str]:
-    """The papers that there are."""
+    """Return the names of all papers."""
     return sorted(path.parent.name for path in FOLDER.glob("*/paper.toml"))
 
 
 def read(name: str) -> Paper:
-    """A paper by the name of its folder. Errors: ValueError with the nearest name."""
+    """Read a paper by the name of its folder. Errors: ValueError with the nearest name."""
     choice("paper", name, names())
     text = (FOLDER / name / "paper.toml").read_text(encoding="utf-8")
     return Paper.model_validate({"name": name} | tomllib.loads(text))
 
 
 def lines_of(paper: Paper, part: Table, protocol: str = "") -> list[Line]:
-    """The rows of a table or a figure in the paper's order, with what is published of them.
+    """Return the rows of a table or figure in the paper's order, with published numbers.
 
     Errors: ValueError for a file with other columns than paper.toml.
     """

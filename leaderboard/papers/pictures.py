@@ -1,4 +1,4 @@
-"""A filled figure as pictures: accuracy over test lengths, training, or what was swept."""
+"""Pictures of filled figures."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from leaderboard.stats.rows import Cell as Point
 
 
 def draw(filled: Filled, folder: Path) -> list[Path]:
-    """Write the pictures of a figure for which there are numbers; their paths."""
+    """Write the pictures of a figure that have numbers, and return their paths."""
     paths = []
     for name, _, picture in pictures(filled):
         folder.mkdir(parents=True, exist_ok=True)
@@ -34,9 +34,9 @@ def draw(filled: Filled, folder: Path) -> list[Path]:
 
 
 def pictures(filled: Filled, *, alone: bool = True) -> list[tuple[str, str, str]]:
-    """File name, task ("" for all of the figure's) and SVG of every picture that has numbers.
+    """Return file name, task ("" for all tasks) and SVG of every picture that has numbers.
 
-    Below each that stands `alone`, beside no text, are the paper's budget and ours.
+    Pictures that stand `alone` have the budgets of the paper and of the runs below.
     """
     figure = filled.part
     if not isinstance(figure, Figure):
@@ -54,7 +54,7 @@ def pictures(filled: Filled, *, alone: bool = True) -> list[tuple[str, str, str]
 
 
 def _with_lines(svg: str, lines: Sequence[str]) -> str:
-    """The picture with lines of small text below it, wrapped to its width."""
+    """Add lines of small text below a picture, wrapped to its width."""
     size = re.search(r'viewBox="0 0 (\d+) (\d+)" width="\d+" height="\d+"', svg)
     if size is None:
         raise ValueError("expected a picture with its size in pixels")
@@ -71,7 +71,7 @@ def _with_lines(svg: str, lines: Sequence[str]) -> str:
 
 
 def points_of(filled: Filled, figure: Figure) -> dict[str, list[Points]]:
-    """The curves of each picture, by its task; "" for one picture of all tasks."""
+    """Return the curves of each picture by its task; "" for one picture of all tasks."""
     found: dict[str, dict[str, Points]] = defaultdict(dict)
     for cell in filled.cells:
         for task, label, runs in _groups(cell, figure):
@@ -81,7 +81,7 @@ def points_of(filled: Filled, figure: Figure) -> dict[str, list[Points]]:
 
 
 def _curves(filled: Filled, figure: Figure) -> dict[str, str]:
-    """The pictures, each curve in the same style everywhere."""
+    """Return the pictures by task; a curve has one style in all of them."""
     found = points_of(filled, figure)
     look = styles(curve for drawn in found.values() for curve in drawn)
     about = f"{figure.label}, {filled.protocol.name}"
@@ -97,7 +97,7 @@ def _curves(filled: Filled, figure: Figure) -> dict[str, str]:
 
 
 def _groups(cell: Cell, figure: Figure) -> Iterator[tuple[str, str, Sequence[Record]]]:
-    """The picture, the curve and the runs that a cell's numbers belong to."""
+    """Yield the picture, the curve and the runs of a cell."""
     if not cell.used:
         return
     if figure.kind == "seeds":
@@ -115,7 +115,7 @@ def _groups(cell: Cell, figure: Figure) -> Iterator[tuple[str, str, Sequence[Rec
 def _points(
     label: str, cell: Cell, runs: Sequence[Record], figure: Figure, before: tuple[Point, ...]
 ) -> Points:
-    """The mean over runs, with its interval, at every number of the figure's axis."""
+    """Return the means over runs, with intervals, along the axis of the figure."""
     trained = None
     values: dict[tuple[int, bool], list[float]] = defaultdict(list)
     if figure.kind == "sweep" and cell.ours:
@@ -140,7 +140,7 @@ def _points(
 
 
 def _heat_maps(filled: Filled) -> dict[str, str]:
-    """A heat map per task, the first column's, averaged over its runs."""
+    """Return a heat map per task, of the first column, averaged over runs."""
     found: dict[str, str] = {}
     for cell in filled.cells:
         values = defaultdict(list)

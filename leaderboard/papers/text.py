@@ -1,4 +1,4 @@
-"""A filled table as text: for a terminal, for Markdown, for a spreadsheet and as data."""
+"""Filled tables as text for a terminal, Markdown, CSV and JSON."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PARTS = ("ours", "paper", "diff")
 
 
 def as_text(filled: Filled, width: int) -> str:
-    """Blocks of columns that fit into `width` characters, at least one column each."""
+    """Return blocks of columns that fit into `width` characters, at least one column each."""
     lines = [part for line in caption(filled) for part in wrap(line, min(width, 100))]
     for block in _blocks(filled, width):
         lines += ["", *block]
@@ -30,7 +30,7 @@ def as_text(filled: Filled, width: int) -> str:
 
 
 def as_markdown(filled: Filled) -> str:
-    """One table whose cells are `ours (paper, difference)`."""
+    """Return one table with cells `ours (paper, difference)`."""
     columns = [markdown_text(column.name) for column in filled.part.columns]
     rows = [
         [
@@ -45,7 +45,7 @@ def as_markdown(filled: Filled) -> str:
 
 
 def as_csv(filled: Filled) -> str:
-    """One line per cell."""
+    """Return one CSV line per cell."""
     out, lines = io.StringIO(), [_data(filled, cell) for cell in filled.cells]
     writer = csv.DictWriter(out, list(lines[0]), lineterminator="\n")
     writer.writeheader()
@@ -57,7 +57,7 @@ def as_csv(filled: Filled) -> str:
 
 
 def as_json(filled: Filled) -> str:
-    """The caption's facts and every cell with the runs that it comes from."""
+    """Return the caption and every cell with its runs as JSON."""
     data = {
         "paper": filled.paper.name,
         "part": filled.part.label,
@@ -95,7 +95,7 @@ def _data(filled: Filled, cell: Cell) -> dict[str, Any]:
 
 
 def _parts(cell: Cell, part: Table) -> tuple[str, ...]:
-    """Ours, the paper's, and the difference where one is taken."""
+    """Return our number, the paper's, and the difference if they are comparable."""
     digits, words = part.digits, MISSING if cell.words == NO_RUN else cell.words
     parts = (
         cell.ours.text(part.digits_ours or digits) if cell.ours else words,
@@ -116,7 +116,7 @@ def _rows(filled: Filled) -> list[tuple[str, list[Cell]]]:
 
 
 def _blocks(filled: Filled, width: int) -> Iterable[list[str]]:
-    """Each block has a heading of several lines, a rule, and a line per task."""
+    """Yield blocks: a heading of several lines, a rule, and a line per task."""
     rows = _rows(filled)
     names = ["task", *(task for task, _ in rows)]
     wide = max(map(len, names))
@@ -137,7 +137,7 @@ def _blocks(filled: Filled, width: int) -> Iterable[list[str]]:
 
 
 def _column(name: str, cells: Sequence[tuple[str, ...]]) -> list[str]:
-    """The lines of one column: its name, broken at the colon; the parts' names; a rule; numbers."""
+    """Return the lines of a column: its name, the names of the parts, a rule, and numbers."""
     parts = len(cells[0]) if any(cell[1] != MISSING for cell in cells) else 1
     table = [line[:parts] for line in (PARTS, *cells)]
     sizes = [max(len(line[at]) for line in table) for at in range(parts)]

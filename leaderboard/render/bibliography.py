@@ -1,4 +1,4 @@
-"""The papers that encodings name, as links and as BibTeX; and pezoo itself."""
+"""Links and BibTeX of the papers that encodings name, and of pezoo."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Entry:
 
 
 def cited(text: str) -> list[Entry]:
-    """The papers that a text names.
+    """Return the papers that a text names.
 
     >>> [entry.title[:11] for entry in cited("after Su et al. 2021")]
     ['RoFormer: E']
@@ -45,7 +45,7 @@ def cited(text: str) -> list[Entry]:
 
 
 def pezoo(version: str) -> str:
-    """How to cite pezoo."""
+    """Return the BibTeX entry of pezoo."""
     return PEZOO.replace("VERSION", version)
 
 

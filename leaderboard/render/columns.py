@@ -48,27 +48,27 @@ class Column:
     page: bool = True
 
     def of(self, row: Row, cell: Cell | None = None) -> Any:
-        """The value for files; None for a value at a length without a cell."""
+        """Return the value for files."""
         if self.at_length is not None:
             return self.at_length(row, cell) if cell else None
         return self.value(row) if self.value else getattr(row, self.name)
 
     def shown(self, row: Row) -> str:
-        """The cell of a table."""
+        """Return the text for tables."""
         return self.text(row) if self.text else number(self.of(row))
 
     def is_in(self, place: str) -> bool:
-        """Whether tables of "terminal", "markdown" or "page" show it."""
+        """Return whether tables in "terminal", "markdown" or "page" show the column."""
         return bool(self.head) and bool(getattr(self, place))
 
 
 def in_tables(place: str) -> list[Column]:
-    """The columns that tables of "terminal", "markdown" or "page" show behind the scores."""
+    """Return the columns that follow the scores in tables of "terminal", "markdown" or "page"."""
     return [column for column in COLUMNS if column.is_in(place)]
 
 
 def _answers(row: Row, cell: Cell) -> Stat | None:
-    """Exact match where it is the metric."""
+    """Return exact match, if it is the metric."""
     return None if row.metric == TOKENS else cell.main
 
 
@@ -129,13 +129,13 @@ COLUMNS: tuple[Column, ...] = (
 
 
 def rows_as_csv(rows: Iterable[Row]) -> str:
-    """One line per encoding and length, shares from 0 to 1, for any number of tables."""
+    """Return one CSV line per encoding and length, with shares from 0 to 1."""
     lines = ([column.of(row, cell) for column in COLUMNS] for row in rows for cell in row.cells)
     return as_csv([column.name for column in COLUMNS], lines)
 
 
 def rows_as_markdown(rows: Sequence[Row], names: Mapping[str, str] | None = None) -> str:
-    """The rows of one table in Markdown; `names` are short names of labels.
+    """Return the rows of one table in Markdown; `names` are short names of labels.
 
     Errors: ValueError for rows of several tables.
     """
@@ -147,7 +147,7 @@ def rows_as_markdown(rows: Sequence[Row], names: Mapping[str, str] | None = None
 
 
 def _markdown(row: Row, name: str) -> dict[str, str]:
-    """The cells of a row by head; heads of lengths are as `10 (trained)` and `15 (1.5x)`."""
+    """Return the cells of a row by head; lengths are `10 (trained)`, `15 (1.5x)`."""
 
     def head(cell: Cell) -> str:
         where = "trained" if cell.seen else times(cell.length / row.train_length)

@@ -1,4 +1,4 @@
-"""One table as a picture: accuracy against length, as SVG that needs nothing else.
+"""Accuracy against length as a self-contained SVG.
 
 Every curve has its name beside its end. Curves that coincide show in turn, the highest in rank on
 top. The drawing itself is templates/curves.svg; static/chart.js draws the same on a page.
@@ -31,7 +31,7 @@ def curves(
     names: Mapping[str, str] | None = None,
     inline: bool = False,
 ) -> str:
-    """The SVG text. `look` keeps styles equal across pictures; else they follow from `rows`.
+    """Return the SVG text. `look` keeps styles equal across pictures.
 
     `names` are short names of labels. `inline`: for a page, in the page's colours.
     """
@@ -82,7 +82,7 @@ def curves(
 
 
 def spread(wanted: Sequence[float], gap: float, low: float, high: float) -> list[float]:
-    """The places nearest to those wanted that are `gap` apart; equal ones keep their order.
+    """Move values as little as possible so that they are `gap` apart, and keep their order.
 
     >>> spread([10, 10, 50], 15, 0, 55)
     [10.0, 25.0, 50.0]
@@ -100,7 +100,7 @@ def spread(wanted: Sequence[float], gap: float, low: float, high: float) -> list
 
 
 def _axis(lengths: Sequence[int]) -> Callable[[int], float]:
-    """Length to pixel, linear, or logarithmic where the lengths spread far."""
+    """Return a function from length to pixel, logarithmic for a wide range."""
     logarithmic = needs_log(lengths)
 
     def scale(length: int) -> float:
@@ -125,7 +125,7 @@ def _ticks(lengths: Sequence[int], x: Callable[[int], float]) -> Iterator[tuple[
 
 
 def _stretches(cells: Sequence[Cell]) -> list[list[Cell]]:
-    """Cells without a gap: a length with words instead of a number ends a stretch."""
+    """Split cells at lengths without a score."""
     parts: list[list[Cell]] = [[]]
     for cell in cells:
         if cell.main is not None:
@@ -136,7 +136,7 @@ def _stretches(cells: Sequence[Cell]) -> list[list[Cell]]:
 
 
 def _line(at: int, parts: Curve, owners: Mapping[Any, Sequence[int]]) -> dict[str, Any]:
-    """The path where the curve is alone, and dashes that take turns where curves coincide."""
+    """Return the path of a curve, and its dashes where curves coincide and take turns."""
     alone, dashed, last = "", [], None
     for start, end in (pair for part in parts for pair in pairwise(part)):
         path = f"L{end[0]:.1f} {end[1]:.1f}"
@@ -152,7 +152,7 @@ def _line(at: int, parts: Curve, owners: Mapping[Any, Sequence[int]]) -> dict[st
 
 
 def shortened(label: str, room: int) -> str:
-    """At most `room` letters, without the middle.
+    """Shorten a label to `room` letters by cutting its middle.
 
     >>> shortened("prism_spectral(cursors=2,stride=2) (snapped)", 30)
     'prism_spect…tride=2) (snapped)'

@@ -1,4 +1,4 @@
-"""What the pages' scripts read: tables, rows and runs as plain data."""
+"""Plain data for the scripts of the site: tables, rows and runs."""
 
 from __future__ import annotations
 
@@ -25,13 +25,12 @@ from pezoo.spec import bare
 
 
 def script(name: str, value: Any) -> str:
-    """A script that sets window.NAME. The value is parsed as JSON, where "__proto__" is a key like
-    any other; in an object literal it is not."""
+    """Return a script that sets window.NAME, parsed as JSON: there "__proto__" is a plain key."""
     return f"window.{name} = JSON.parse({script_json(script_json(value))});\n"
 
 
 def site_data(found: Sequence[Table], catalog: Catalog) -> dict[str, Any]:
-    """Everything but the runs. Names lead to file names; numbers have six digits."""
+    """Return all data except the runs; numbers have six digits."""
     views = list(_views(found))
     rows = [row for _, table in views for row in table.rows]
     encodings = {bare(row.encoding) for row in rows} | set(catalog.encodings)
@@ -52,7 +51,7 @@ def site_data(found: Sequence[Table], catalog: Catalog) -> dict[str, Any]:
 
 
 def runs_data(records: Iterable[Record]) -> list[list[Any]]:
-    """One line per run, in the order that all-runs.js names."""
+    """Return one line per run, in the order of all-runs.js."""
     lines = [
         [
             r.run, r.protocol, r.task, r.encoding, r.seed, r.status, *unseen_of(r), r.env.device,
@@ -65,7 +64,7 @@ def runs_data(records: Iterable[Record]) -> list[list[Any]]:
 
 
 def unseen_of(record: Record) -> tuple[float | None, str]:
-    """One run's mean over the unseen lengths, or the words that stand instead of it."""
+    """Return the mean of a run over the unseen lengths, or the words in its place."""
     if record.status == "failed":
         return None, "failed"
     unseen = [s for s in record.scores.last if not s.seen and s.status != "no instance"]
@@ -78,7 +77,7 @@ def unseen_of(record: Record) -> tuple[float | None, str]:
 
 
 def _short(value: Any) -> Any:
-    """The same as plain data, with numbers of six digits."""
+    """Convert to plain data, with numbers of six digits."""
     if isinstance(value, float):
         return float(f"{value:.6g}")
     if is_dataclass(value):
@@ -92,7 +91,7 @@ View = dict[str, Any]  # what tells a table of the site from others
 
 
 def _views(found: Sequence[Table]) -> Iterator[tuple[View, Table]]:
-    """The tables, and for one with runs on several devices a table for each of them."""
+    """Yield the tables, and one more per device for runs on several devices."""
     seen = Counter[tuple[str, str, str]]()
     for table in found:
         tuning = {PROTOCOL: PROTOCOL, EARLIER: EARLIER}.get(table.policy, table.first.protocol)
@@ -117,7 +116,7 @@ def _views(found: Sequence[Table]) -> Iterator[tuple[View, Table]]:
 
 
 def _overviews(views: Sequence[tuple[View, Table]], catalog: Catalog) -> Iterator[dict[str, Any]]:
-    """Encodings by tasks, one for every protocol, way of choosing settings, and device."""
+    """Yield the overview of every protocol, way of choosing settings, and device."""
     groups: dict[tuple[str, str], list[tuple[View, Table]]] = defaultdict(list)
     for view, table in views:
         groups[view["base"], view["tuning"]].append((view, table))
@@ -141,14 +140,14 @@ def _overviews(views: Sequence[tuple[View, Table]], catalog: Catalog) -> Iterato
 
 
 def _is_of(view: View, device: str) -> bool:
-    """Whether a table shows this device's runs; "" is all of them."""
+    """Return whether a table shows the runs of a device; "" means all devices."""
     if not device:
         return not view["device"]
     return view["device"] == device or (not view["device"] and view["devices"] == [device])
 
 
 def _line(line: Line) -> dict[str, Any]:
-    """What the overview shows beside the rows of the tables."""
+    """Return the facts of an overview line."""
     return {
         "label": line.label,
         "mean": line.unseen and line.unseen.mean,
@@ -186,7 +185,7 @@ def _table(view: View, table: Table, catalog: Catalog) -> dict[str, Any]:
 
 
 def _pairs(rows: Sequence[Row]) -> Iterator[list[Any]]:
-    """The tested pairs of a table: places of both rows in it, then what compare.js names."""
+    """Yield the tested pairs of a table: indices of both rows, then the numbers of compare.js."""
     places = {row.label: at for at, row in enumerate(rows)}
     for one in comparisons(rows):
         if one.difference is not None:
@@ -196,7 +195,7 @@ def _pairs(rows: Sequence[Row]) -> Iterator[list[Any]]:
 
 
 def _row(row: Row, seeds: int, table: Table, base: str, catalog: Catalog) -> dict[str, Any]:
-    """The columns and fields of a row, and what only the pages need."""
+    """Return the columns and fields of a row, and facts that only the pages need."""
     current = catalog.version(bare(row.spec))
     known = catalog.protocols.get(base)
     chosen_on = known.chosen_on(bare(row.encoding), table.first) if known else ()
@@ -230,6 +229,6 @@ def _task(name: str, catalog: Catalog) -> dict[str, str]:
 
 
 def _protocols(found: Sequence[Table]) -> dict[str, Any]:
-    """The protocols that have runs; those with more runs first."""
+    """Return the number of runs of each protocol, most runs first."""
     runs = Counter(table.base for table in found for _ in table.records)
     return {name: {"runs": count} for name, count in runs.most_common()}

@@ -1,4 +1,4 @@
-"""Exact match over two lengths as a picture: SVG that needs nothing else."""
+"""Exact match over two lengths as a self-contained SVG."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ CELL, LEFT, TOP = 56, 72, 60  # pixels
 
 
 def heat_map(title: str, shares: Mapping[tuple[int, int], float], trained: int) -> str:
-    """The SVG text: a row per first length, a column per second, shares (0..1) as percent.
+    """Return the SVG text: a row per first length, a column per second, shares (0..1) as percent.
 
     Pairs of which neither is longer than `trained` have a frame.
     """

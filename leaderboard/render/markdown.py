@@ -49,7 +49,7 @@ def write_markdown(
 
 
 def stale(tables: Sequence[Table], path: Path, catalog: Catalog | None = None) -> list[str]:
-    """One line for each page or picture that is not what the records give."""
+    """Return one line for each page or picture that is out of date."""
     expected = _expected(tables, path, catalog)
     changed = [
         one for one, text in expected.items() if not one.is_file() or one.read_text("utf-8") != text
@@ -62,13 +62,13 @@ def stale(tables: Sequence[Table], path: Path, catalog: Catalog | None = None) -
 
 
 def _beside(path: Path) -> list[Path]:
-    """The pages and pictures in the folders beside the page."""
+    """Return the pages and pictures in the folders beside the page."""
     folder = path.parent
     return sorted([*(folder / TABLES).glob("*.md"), *(folder / PICTURES).glob("*.svg")])
 
 
 def _expected(tables: Sequence[Table], path: Path, catalog: Catalog | None) -> dict[Path, str]:
-    """The text of every file that the records give; the README only where it has a block."""
+    """Return the text of every generated file; the README only where it has a block."""
     found = {path.parent / name: text for name, text in files(tables, catalog, path.name).items()}
     start, known = path.parent.parent / "README.md", catalog or Catalog()
     try:
@@ -86,7 +86,7 @@ def _expected(tables: Sequence[Table], path: Path, catalog: Catalog | None) -> d
 def files(
     tables: Sequence[Table], catalog: Catalog | None = None, name: str = "LEADERBOARD.md"
 ) -> dict[str, str]:
-    """The pages and pictures, {path from the page's folder: text}; the page first."""
+    """Return pages and pictures as {path from the folder of the page: text}, the page first."""
     catalog, rows = catalog or Catalog(), [row for table in tables for row in table.rows]
     look, names = styles(rows), aliases(rows)
     own = leading(tables)
@@ -109,7 +109,7 @@ def _page(
     names: Mapping[str, str],
     catalog: Catalog,
 ) -> str:
-    """The text of LEADERBOARD.md."""
+    """Return the text of LEADERBOARD.md."""
     first = main_tables(tables)
     rows = [row for some in of_protocol.values() for table in some for row in table.rows]
     text = render(
@@ -133,7 +133,7 @@ def _protocol_page(
     names: Mapping[str, str],
     catalog: Catalog,
 ) -> str:
-    """The text of one protocol's page: every task, with intervals, tests and commands."""
+    """Return the page of a protocol: every task, with intervals, tests and commands."""
     own = overview_of(tables, names, catalog)
     rest = [line for line in own.all_lines if line not in own.lines] if own.lines else []
     text = render(
@@ -152,6 +152,6 @@ def _protocol_page(
 
 
 def _spread(table: Table) -> float:
-    """How far apart the encodings of a picture are."""
+    """Return the spread of the encodings in a picture."""
     means = [row.unseen.mean for row in shown(table.rows) if row.unseen]
     return pstdev(means) if means else 0.0

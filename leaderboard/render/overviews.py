@@ -1,4 +1,4 @@
-"""The tasks of one protocol side by side, as all pages show them."""
+"""Overviews: the tasks of one protocol side by side."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Overview:
     baseline: float | None
 
     def markdown(self, lines: Sequence[Line]) -> str:
-        """Some of the lines as a table, best first; "" for none. Default lines have a baseline."""
+        """Return some of the lines as a table in Markdown, best first; "" for none."""
         if not lines:
             return ""
         several = len(self.tables) > 1
@@ -63,7 +63,7 @@ def _cell(row: Row | None, most: int) -> str:
 
 
 def overview_of(tables: Sequence[Table], names: Mapping[str, str], catalog: Catalog) -> Overview:
-    """The overview of one protocol's tables; `names` are short names of labels."""
+    """Build the overview of the tables of one protocol; `names` are short names of labels."""
     lines, counts = overview(tables), counting(tables)
     bare = bare_lines(lines)
     baselines = [baseline(table, catalog) for table in tables if table.of_encoders]

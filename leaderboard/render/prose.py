@@ -27,7 +27,7 @@ def prose(doc: str) -> list[tuple[str, str, Markup]]:
 
 
 def sections(doc: str) -> list[tuple[str, str]]:
-    """The paragraphs of a docstring with their headings; "" before the first.
+    """Split a docstring into (heading, paragraph); the heading is "" before the first.
 
     >>> sections("Turn it.\\n\\nFormula: b = 1\\n\\nPaper: A 2020.")
     [('', 'Turn it.'), ('Formula', 'b = 1'), ('Paper', 'A 2020.')]

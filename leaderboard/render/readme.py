@@ -40,7 +40,7 @@ CAVEAT = (
 
 
 def filled(text: str, tables: Sequence[Table], catalog: Catalog) -> str:
-    """A README with a new table between its two comments; unchanged where it has neither.
+    """Return a README with a new table between its two comments, if it has them.
 
     Errors: ValueError where one comment is missing, or they are in the wrong order.
     """
@@ -55,7 +55,7 @@ def filled(text: str, tables: Sequence[Table], catalog: Catalog) -> str:
 
 
 def picture(tables: Sequence[Table], catalog: Catalog) -> tuple[str, str] | None:
-    """The file name and SVG text of the README's picture; None without records of its task."""
+    """Return the file name and SVG text of the README's picture; None without records."""
     wanted = _settings()["picture"]
     table = next((one for one in main_tables(tables) if one.first.task == wanted["task"]), None)
     by_name = {row.label: row for row in table.rows if row.competes} if table else {}
@@ -112,7 +112,7 @@ def _block(tables: Sequence[Table], catalog: Catalog) -> str:
 
 
 def _receives(line: Line | Row, catalog: Catalog) -> str:
-    """What an encoding knows beside the sequence, in words; "" for nothing."""
+    """Describe what an encoding receives besides the sequence; "" for nothing."""
     parts = catalog.parts(line.encoding)
     if any(part.oracle for part in parts):
         return "oracle"
@@ -125,13 +125,13 @@ def _name(line: Line, marks: set[str], informed: Mapping[str, str]) -> str:
 
 
 def _merit(line: Line) -> tuple[float, ...]:
-    """Tasks solved, then the mean over the unseen lengths."""
+    """Return the sort key: tasks solved, then the mean over the unseen lengths."""
     mean = line.unseen.mean if line.unseen else 0.0
     return *(_solved(line, multiple)[0] for multiple in (NEAR, FAR)), mean
 
 
 def _reached(row: Row | None, multiple: int) -> tuple[int, int] | None:
-    """How many seeds are right at a multiple of the training length, of how many."""
+    """Count the seeds that reach PASS at a multiple of the training length, and all seeds."""
     for cell in row.cells if row else ():
         if row and cell.length == multiple * row.train_length and cell.seeds:
             return sum(value >= PASS - 1e-9 for _, value in cell.seeds), len(cell.seeds)
@@ -139,7 +139,7 @@ def _reached(row: Row | None, multiple: int) -> tuple[int, int] | None:
 
 
 def _solved(line: Line, multiple: int) -> tuple[int, int]:
-    """How many tasks are solved at a multiple of the training length, of those tested there."""
+    """Count the tasks solved at a multiple of the training length, and those tested there."""
     reached = [found for row in line.rows if (found := _reached(row, multiple))]
     return sum(right >= SOLVED * seeds for right, seeds in reached), len(reached)
 
@@ -160,7 +160,7 @@ def _span(shares: Iterable[tuple[int, int]], between: str = " of ") -> str:
 
 
 def _costs(lines: Sequence[Line], reference: Line) -> str:
-    """As in `5.7x`; of several encodings the least and the most."""
+    """Return the cost ratio, as `5.7x`; for several encodings the range."""
     usual = {row.task: row.cpu_seconds for row in reference.own}
     found = []
     for line in lines:

@@ -1,6 +1,6 @@
-"""The positional relation of an encoding as pictures: SVG in a page's colours.
+"""Pictures of positional relations as SVG in the colours of the page.
 
-Who can build encodings gives the matrices; this package does not import torch.
+The caller computes the matrices; this package does not import torch.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Relations = Callable[[str], Relation | None]  # by the name of an encoding; None
 
 
 def relation_maps(relation: Relation, name: str) -> list[str]:
-    """The SVG text of every panel: the larger a value, the deeper its cell's colour.
+    """Return the SVG text of every panel; larger values have deeper colours.
 
     The description of each holds its numbers, row by row.
     """

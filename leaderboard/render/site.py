@@ -1,4 +1,4 @@
-"""The site: files that work from the disk, from any host and in a subfolder, without a server."""
+"""The static site: works from the disk, from any host and in a subfolder."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ WRITTEN = "files.txt"  # what a build wrote into them, one path per line: nothin
 
 @dataclass(frozen=True)
 class Built:
-    """When, and from which commit of the code."""
+    """Date and commit of a build."""
 
     date: str
     commit: str | None = None
 
     @classmethod
     def now(cls) -> Built:
-        """Today, and the commit where the code is a checkout."""
+        """Return today's date, and the commit if the code is a checkout."""
         command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"]
         try:
             found = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
@@ -148,7 +148,7 @@ def _pages(
 
 
 def _others(tables: Sequence[Table], main: Sequence[Table]) -> list[Table]:
-    """The leading tables of the other protocols, in the order that pages show these."""
+    """Return the leading tables of the other protocols, in the order of the pages."""
     order = protocols(tables)
     own = [table for table in leading(tables) if table not in main]
     return sorted(own, key=lambda table: order.index(table.base))
@@ -179,7 +179,7 @@ def _assets() -> Iterator[tuple[str, bytes]]:
 
 
 def _claim(out: Path) -> None:
-    """Mark a new folder as a site before the first page. Errors: ValueError for one of others."""
+    """Mark a new folder as a site. Errors: ValueError for a folder with other files."""
     for folder in (out, *(out / name for name in (*FOLDERS, "pictures", "static"))):
         if folder.is_symlink():
             raise ValueError(f"{folder} is a link: expected a folder of the site's own")
@@ -194,7 +194,7 @@ def _claim(out: Path) -> None:
 
 
 def _forget(out: Path, written: set[Path]) -> None:
-    """Delete pages of runs, tasks and encodings that earlier builds wrote and this one did not."""
+    """Delete pages of earlier builds that this build did not write."""
     now = {f"{path.parent.name}/{path.name}" for path in written if path.parent.name in FOLDERS}
     listed = out / WRITTEN
     before = listed.read_text("utf-8", errors="replace").splitlines() if listed.is_file() else []

@@ -1,4 +1,4 @@
-"""How a row is drawn: the same colour, dash and marker for an encoding in every picture."""
+"""Styles of curves: an encoding has one colour, dash and marker in every picture."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MOST = 8  # curves in one picture
 
 @dataclass(frozen=True)
 class Style:
-    """Names as the drawings spell them."""
+    """Colour, dash and marker of a curve."""
 
     colour: str
     dash: str
@@ -31,7 +31,7 @@ class Style:
 
 
 def styles(rows: Iterable[Row] | Iterable[Points]) -> dict[str, Style]:
-    """One style per label.
+    """Return one style per label.
 
     A row's follows from its encoding's name alone, whatever else is drawn: the place in
     colours.txt, or the name's hash. Options keep the colour; a mode, and seeds apart, are dotted
@@ -48,7 +48,7 @@ def styles(rows: Iterable[Row] | Iterable[Points]) -> dict[str, Style]:
 
 
 def shown(rows: Iterable[Row]) -> list[Row]:
-    """The rows that a picture has by default: the best without custom options, of one mode, of
+    """Return the rows of a picture: the best without custom options, of one mode, of
     the seeds that count."""
     plain = [row for row in rows if not row.aside and any(cell.main for cell in row.cells)]
     return ([row for row in plain if not row.custom] or plain)[:MOST]
@@ -65,7 +65,7 @@ def _of(row: Row) -> Style:
 
 
 def distinct(at: int) -> Style:
-    """The style of the curve with this number in a picture of at most ten."""
+    """Return the style of a curve by its number, for pictures with at most ten curves."""
     return Style(COLOURS[at % len(COLOURS)], DASHES[0], MARKERS[at % len(MARKERS)])
 
 
@@ -81,19 +81,19 @@ def _digest(text: str) -> int:
 
 @lru_cache(1)
 def _order() -> dict[str, int]:
-    """The encodings' places. A new one is appended, so that no other changes its colour."""
+    """Return the index of each encoding. New ones are appended, so that colours stay."""
     text = (files("leaderboard.render") / "colours.txt").read_text(encoding="utf-8")
     return {name: at for at, name in enumerate(text.split())}
 
 
 def needs_log(lengths: Iterable[int]) -> bool:
-    """Whether lengths spread so far that a logarithmic axis shows them better."""
+    """Return whether lengths need a logarithmic axis."""
     positive = [length for length in lengths if length > 0]
     return bool(positive) and max(positive) >= 8 * min(positive)
 
 
 def after_the_curve(cells: Iterable[Cell]) -> str:
-    """What a curve cannot show, as in " (cannot represent from 15)"; "" where it shows all."""
+    """Return the status where a curve ends early, as " (cannot represent from 15)"; else ""."""
     for cell in cells:
         if cell.status not in ("ok", "no instance"):
             where = "" if cell.status == "failed" else f" from {cell.length}"

@@ -1,4 +1,4 @@
-"""The templates in templates/, filled in. HTML and SVG escape every text; Markdown needs `|md`."""
+"""Render templates. HTML and SVG escape every text; Markdown needs `|md`."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ ABOUT = (
 
 
 def lines_of(name: str) -> list[str]:
-    """The lines of a text in templates/."""
+    """Return the lines of a text file in templates/."""
     return (
         (files("leaderboard.render") / "templates" / name).read_text(encoding="utf-8").splitlines()
     )
 
 
 def known(part: Any) -> list[tuple[str, str]]:
-    """What a part of a record has a value for, by name."""
+    """Return the names and values of a part of a record that are not None."""
     values = {field.name: getattr(part, field.name) for field in fields(part)}
     return list(flat("", {name: value for name, value in values.items() if value is not None}))
 
 
 def settings(config: RunConfig) -> list[tuple[str, str]]:
-    """Every setting of a run, as ("train.steps", "1500")."""
+    """Return the settings of a run as ("train.steps", "1500")."""
     return sorted(flat("", config.model_dump(mode="json")))
 
 
@@ -87,5 +87,5 @@ _TEMPLATES.filters |= {
 
 
 def render(template: str, **context: Any) -> str:
-    """The text of one page or picture. Errors: UndefinedError for a name without a value."""
+    """Render one page or picture. Errors: UndefinedError for a missing value."""
     return _TEMPLATES.get_template(template).render(context)

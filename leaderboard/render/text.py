@@ -1,4 +1,4 @@
-"""Rows as text: for a terminal, for Markdown and for a spreadsheet."""
+"""Numbers, intervals and notes as text."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ def number(value: float | None) -> str:
 
 
 def stat_text(stat: Stat, intervals: bool = True) -> str:
-    """`98.2 [95.1, 100.0]`, in percent; only the mean where there is no interval."""
+    """Return `98.2 [95.1, 100.0]`, in percent; only the mean without an interval."""
     if not intervals or stat.low is None:
         return percent(stat.mean)
     return f"{percent(stat.mean)} [{percent(stat.low)}, {percent(stat.high)}]"
 
 
 def notes_text(rows: Iterable[Row], names: Mapping[str, str] | None = None) -> list[str]:
-    """The notes of rows, each once, after the rows that have it; `names` are short for labels."""
+    """Return each note once, after the names of its rows; `names` are short names of labels."""
     found: dict[str, list[str]] = {}
     for row in rows:
         for note in row.notes:
@@ -51,8 +51,9 @@ def notes_text(rows: Iterable[Row], names: Mapping[str, str] | None = None) -> l
 
 
 def medians_text(rows: Iterable[Row], names: Mapping[str, str] | None = None) -> list[str]:
-    """Medians over three seeds or more at twice the length and farthest out, neighbours too: a
-    mean hides one seed that fails.
+    """Return medians over at least three seeds at twice the training length and farthest out.
+
+    A mean hides one seed that fails.
 
     `median over seeds at 20, 21, 100, 101, %: rope 12.0, 10.5, 0.0, 0.0`, or nothing.
     """
@@ -70,7 +71,7 @@ def medians_text(rows: Iterable[Row], names: Mapping[str, str] | None = None) ->
 
 
 def wilson_text(correct: int, count: int) -> str:
-    """Wilson's interval of one run's right answers, in percent.
+    """Return Wilson's interval of a run in percent.
 
     >>> wilson_text(8, 10)
     '[49.0, 94.3]'
@@ -84,7 +85,7 @@ def unseen_text(row: Row, intervals: bool = True) -> str:
 
 
 def span_text(numbers: Iterable[int], between: str = " to ") -> str:
-    """From the least to the most; of none, 0.
+    """Return the range of the numbers; 0 for none.
 
     >>> span_text([3, 1, 1]), span_text([2, 2])
     ('1 to 3', '2')
@@ -94,13 +95,13 @@ def span_text(numbers: Iterable[int], between: str = " to ") -> str:
 
 
 def seeds_of(lines: Sequence[Line]) -> list[list[int]]:
-    """By task, the numbers of seeds that these lines have."""
+    """Return the numbers of seeds of these lines, by task."""
     columns_ = zip(*(line.rows for line in lines), strict=True)
     return [[len(row.seeds) for row in rows if row and row.seeds] or [0] for rows in columns_]
 
 
 def fewer(row: Row, most: int) -> str:
-    """The number of its seeds, small and raised, where it is below that of its column.
+    """Return the number of seeds, raised, if it is below that of the column.
 
     >>> "12".translate(RAISED)
     '¹²'
@@ -110,20 +111,20 @@ def fewer(row: Row, most: int) -> str:
 
 
 def reach_text(row: Row) -> str:
-    """`2.5x`, `≥5x` where every tested length passed, `0` for less than the training length."""
+    """Return `2.5x`; `≥5x` if every tested length passed; `0` below the training length."""
     if row.reach is None:
         return "-"
     return "0" if not row.reach else ("≥" if row.reach_open else "") + times(row.reach)
 
 
 def seeds_text(row: Row) -> str:
-    """`2`, or `2, 1 failed`: done seeds and failed runs."""
+    """Return finished seeds and failed runs, as `2` or `2, 1 failed`."""
     return f"{len(row.seeds)}" + (f", {len(row.failures)} failed" if row.failures else "")
 
 
 def rank_text(row: Row | Line) -> str:
-    """`2`, `2 [1-3]` with the places that the paired tests leave possible, `(2)` for a row with
-    custom options, `-` where there is none; no brackets where no pair was tested."""
+    """Return `2`; `2 [1-3]` with the ranks that the tests leave possible; `(2)` for custom options;
+    `-` for none."""
     if row.rank is None:
         return "-"
     place = f"({row.rank})" if row.custom else str(row.rank)
@@ -133,7 +134,7 @@ def rank_text(row: Row | Line) -> str:
 
 
 def as_csv(heads: Sequence[str], lines: Iterable[Iterable[object]]) -> str:
-    """Lines of values as CSV: numbers with six digits, and no cell that starts a formula."""
+    """Return lines as CSV: numbers with six digits, and no cell that starts a formula."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(heads)
@@ -150,8 +151,10 @@ RUN_HEADERS = [
 
 
 def runs_as_csv(records: Iterable[Record]) -> bytes:
-    """One line per run, evaluation mode and length, shares from 0 to 1; a failed run has one line
-    without a length. It is UTF-8: of 20,000 runs a text would be a tenth of a build's memory."""
+    """Return one CSV line per run, evaluation mode and length, with shares from 0 to 1, in UTF-8.
+
+    A failed run has one line without a length.
+    """
     out = io.BytesIO()
     lines = io.TextIOWrapper(out, "utf-8", newline="")
     writer = csv.writer(lines, lineterminator="\n")

@@ -214,7 +214,7 @@ def test_an_encoding_whose_every_cell_fails_is_left_out_and_the_others_go_on(
     args = ["bench", "--pe", "nope,rope", "--task", "copy", "--seeds", "0", *TINY]
     code, out, _ = call(*args, "--tune", "lr=1e-3,3e-3", "--runs", tmp_path)
     assert code == 1
-    assert "nothing: every cell failed" in " ".join(out.split())
+    assert "nothing: every config failed" in " ".join(out.split())
     assert compared == ["rope"]
 
 
