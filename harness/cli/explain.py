@@ -1,8 +1,9 @@
-"""`pezoo explain`: what the theory of positional relations says of a task."""
+"""`pezoo explain`: the theory of positional relations, applied to a task."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from textwrap import fill, indent
 from typing import TYPE_CHECKING
 
@@ -12,21 +13,22 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from harness.tasks.base import Task
-    from pezoo.base import Encoding
+    from harness.theory.characterise import Violation
+    from harness.theory.representation import Computation
 
 TRAINED, TESTED = 5, 10  # scales
-SMALL = 4  # digits 0 .. 3 in the instances that are looked at
-ROWS = 400  # instances of a scale
-LEAST = 20  # beginnings that scales share, for a verdict that they go on alike
-MOST = 400_000  # rows of tables that the search for the complexity looks at, for each scale
+SMALL = 4  # digits 0 .. 3 in the examined instances
+ROWS = 400  # examined instances of a scale
+LEAST = 20  # shared beginnings that a verdict needs
+MOST = 400_000  # table rows per scale in the search for the complexity
 
 
 @click.command()
 @click.argument("task")
 def command(task: str) -> None:
-    """Say whether a task is canonical, how complex it is, and what that predicts for encodings.
+    """Print whether a task is canonical, its complexity, and what that predicts for encodings.
 
-    After Chen et al. 2026: trained on scales 1 to 5, tested up to 10.
+    After Chen et al. 2026, for training on scales 1 to 5 and tests up to 10.
 
     pezoo explain "copy(aligned=10)"
     """
@@ -45,12 +47,12 @@ def command(task: str) -> None:
 
 
 def _wrapped(text: str) -> str:
-    """In 80 columns; a table's rows are no longer."""
+    """Wrap at 80 columns; a table's rows are not longer."""
     return "\n".join(fill(line, 78, drop_whitespace=len(line) > 78) for line in text.splitlines())
 
 
 def canonical(task: Task) -> str:
-    """Whether one computation serves all scales, with two instances where none does."""
+    """Say whether one computation serves all scales, or give two instances that contradict it."""
     from harness.theory.mapping import conflict, shared
 
     if not any(task.computation(n) for n in _scales(task, TRAINED)):
@@ -65,17 +67,14 @@ def canonical(task: Task) -> str:
     if found is None:
         alike = shared(examples)
         if alike is not None and alike < LEAST:
-            return (
-                f"not decided: only {alike} of the instances looked at begin as one of another "
-                "scale does"
-            )
+            return f"not decided: only {alike} instances begin like one of another scale"
         return (
-            "yes, on the instances looked at: what stands at a place of the answer is a function "
-            "of what stands before it, at all scales alike (Definition 5)."
+            "yes, on the examined instances: each token of the answer is the same function of the "
+            "tokens before it at all scales (Definition 5)."
         )
     prefix = _text(task, found.prefix)
     return (
-        f"no: after {prefix}, an instance of scale {found.one} goes on with "
+        f"no: after {prefix}, an instance of scale {found.one} continues with "
         f"{_text(task, (found.writes,))}, one of scale {found.other} with "
         f"{_text(task, (found.other_writes,))} (Example 7; signs such as = are left out). No "
         "relation phi(i, j) carries it to all scales (Theorem 2); phi(i, j, n) may, or a format "
@@ -84,7 +83,7 @@ def canonical(task: Task) -> str:
 
 
 def _moving_sign(task: Task) -> str | None:
-    """A sign between operands that stands elsewhere at another scale."""
+    """Return a sign between operands whose index differs between scales."""
     import torch
 
     places: dict[str, set[int]] = {}
@@ -97,11 +96,11 @@ def _moving_sign(task: Task) -> str | None:
 
 
 def size_of_computation(task: Task) -> str:
-    """The least number of unit operators: by search, and at most those that the task declares."""
+    """Bound the number of unit operators: from below by search, from above as declared."""
     from harness.theory.mapping import complexity
     from harness.theory.representation import operators
 
-    declared = {n: c for n in _scales(task, TESTED) if (c := task.computation(n))}
+    declared = _computations(task)
     most = max((len(s.parents) for c in declared.values() for s in c.steps), default=2)
     if not declared:
         return "unknown: the task declares no computation"
@@ -124,32 +123,29 @@ def size_of_computation(task: Task) -> str:
     lines.append(
         "it grows beyond the training scales: no encoding helps (Theorem 1)"
         if grown
-        else f"no more beyond scale {TRAINED} than up to it: Theorem 1 sets no limit"
+        else f"it does not grow beyond scale {TRAINED}: Theorem 1 sets no limit"
     )
     return "\n".join(lines)
 
 
 def relation(task: Task) -> str:
-    """Whether what the task declares characterises its computation."""
+    """Say whether the relation that the task declares characterises its computation."""
     from harness.tasks.base import TaskError
-    from harness.theory.characterise import violation
 
-    computations = {n: c for n in _scales(task, TESTED) if (c := task.computation(n))}
-    if not computations:
+    if not _computations(task):
         return "none declared"
     lines = []
     for words, hint in (("phi(i, j)", False), ("phi(i, j, n)", True)):
         try:
-            found = violation(computations, lambda n, hint=hint: _declared(task, n, hint=hint))
+            found = _violation(task, hint)
+            lines.append(f"{words}: {found or 'characterises it (Definition 6)'}")
         except TaskError as error:
             lines.append(f"{words}: none. {error}")
-            continue
-        lines.append(f"{words}: " + (str(found) if found else "characterises it (Definition 6)"))
     return "\n".join(lines)
 
 
 def encodings(task: Task) -> str:
-    """For each encoding with a relation: whether it characterises, and whether it recovers."""
+    """Tabulate the encodings that define a relation: does it characterise, does it recover?"""
     from tabulate import tabulate
 
     from pezoo.registry import names
@@ -172,47 +168,35 @@ def encodings(task: Task) -> str:
 
 
 def _verdict(task: Task, name: str) -> tuple[str, str] | None:
-    """The columns of one encoding; None for one without a relation."""
+    """Return the columns of one encoding; None if it does not define a relation."""
     from harness.tasks.base import TaskError
     from harness.theory.characterise import violation
     from pezoo.base import Encoding, PositionError, Shape
-    from pezoo.prf import PRFError
+    from pezoo.prf import PRFError, prf_of
     from pezoo.registry import make
 
-    size = _size(task, max(_scales(task, TESTED)))
-    encoding = make(name, Shape(16, 2, 8, 1, size))
+    scales = _scales(task, TESTED)
+    encoding = make(name, Shape(16, 2, 8, 1, _size(task, scales[-1])))
     if type(encoding).prf is Encoding.prf:
         return None
     try:
-        phi = {n: _phi(encoding, task, n) for n in _scales(task, TESTED)}
+        phi = {n: prf_of(encoding, _size(task, n), scale=n, relation=task.relation) for n in scales}
     except (TaskError, PositionError, PRFError) as error:
         return "no", str(error).partition(":")[0]
     known = {n: p for n, p in phi.items() if p is not None}
     if len(known) < len(phi):
         return None
     if any(p.is_floating_point() for p in known.values()):
-        if encoding.needs_scale or _carried(task):
-            return "learned", "learned"
+        with suppress(TaskError):
+            if encoding.needs_scale or _violation(task, hint=False) is None:
+                return "learned", "learned"
         return "no", "no phi(i, j) does"
-    computations = {n: c for n in known if (c := task.computation(n))}
-    found = violation(computations, lambda n: known[n])
+    found = violation(_computations(task), known.__getitem__)
     return f"no ({found.condition})" if found else "yes", _recovered(task, known)
 
 
-def _carried(task: Task) -> bool:
-    """Whether a relation without the scale characterises the task."""
-    from harness.tasks.base import TaskError
-    from harness.theory.characterise import violation
-
-    computations = {n: c for n in _scales(task, TESTED) if (c := task.computation(n))}
-    try:
-        return violation(computations, lambda n: _declared(task, n, hint=False)) is None
-    except TaskError:
-        return False
-
-
 def _recovered(task: Task, phi: dict[int, Tensor]) -> str:
-    """Whether Algorithm 1 leads from the training scales to the others."""
+    """Say whether Algorithm 1 leads from the training scales to the others."""
     if max(phi) <= TRAINED:
         return f"no scale beyond {TRAINED}"
     from harness.theory.characterise import obstacle
@@ -221,26 +205,29 @@ def _recovered(task: Task, phi: dict[int, Tensor]) -> str:
     shown = _examples(task, range(1, TRAINED + 1), signs=True)
     tested = _examples(task, range(TRAINED + 1, TESTED + 1), signs=True, rows=20)
     found = obstacle(phi, needed, shown, tested)
-    if found is None:
-        return "yes"
-    return f"no: {found}"
+    return "yes" if found is None else f"no: {found}"
 
 
-def _phi(encoding: Encoding, task: Task, n: int) -> Tensor | None:
-    from pezoo.prf import prf_of
+def _computations(task: Task) -> dict[int, Computation]:
+    return {n: c for n in _scales(task, TESTED) if (c := task.computation(n))}
 
-    return prf_of(encoding, _size(task, n), scale=n, relation=task.relation)
+
+def _violation(task: Task, hint: bool) -> Violation | None:
+    """Check the declared relation, with or without the scale. Errors: TaskError without one."""
+    from harness.theory.characterise import violation
+
+    return violation(_computations(task), lambda n: _declared(task, n, hint=hint))
 
 
 def _declared(task: Task, n: int, *, hint: bool) -> Tensor:
     import torch
 
-    place = torch.arange(_size(task, n))
-    return task.relation(place[:, None], place[None], torch.tensor(n) if hint else None)
+    index = torch.arange(_size(task, n))
+    return task.relation(index[:, None], index[None], torch.tensor(n) if hint else None)
 
 
 def _size(task: Task, n: int) -> int:
-    """Tokens of prompt and answer at scale n."""
+    """Return the number of tokens of prompt and answer at scale n."""
     return sum(task.max_tokens(n))
 
 
@@ -251,10 +238,10 @@ def _scales(task: Task, top: int) -> list[int]:
 def _examples(
     task: Task, scales: range, *, signs: bool, bits: bool = False, rows: int = ROWS
 ) -> Iterator[tuple[int, Tensor, Tensor]]:
-    """Instances (n, prompts, answers) with small digits, prompts with or without signs.
+    """Yield instances (n, prompts, answers) with small digits, prompts with or without signs.
 
-    `bits`: digits 0 and 1 alone. A task that declares no computation gives its own instances, each
-    by itself, as they may differ in length.
+    `bits`: digits 0 and 1 alone. Instances of a task that declares no computation may differ in
+    length: they come one by one, as the task draws them.
     """
     import torch
 

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from harness.cli import options
+
 if TYPE_CHECKING:
     from leaderboard.record.check import Doubt
     from leaderboard.render.relations import Relations
@@ -22,7 +24,9 @@ _markdown = click.option(
     show_default=True,
     help="The page in Markdown.",
 )
-_records = click.option("--records", help="Committed records; the package's own by default.")
+_records = click.option(
+    "--records", help="Folder of committed records; the package's own by default."
+)
 
 
 @click.group()
@@ -31,11 +35,11 @@ def command() -> None:
 
 
 @command.command("build")
-@click.option("--runs", help="A folder of fresh runs to include; none by default.")
+@click.option("--runs", help="Folder of runs to include.")
 @_records
 @_out
 @_markdown
-@click.option("--source", help="Address of the repository's files, for links to code.")
+@click.option("--source", help="Web address of the repository's files, for links.")
 def build_command(
     runs: str | None, records: str | None, out: str, markdown: str, source: str | None
 ) -> None:
@@ -45,7 +49,7 @@ def build_command(
     from leaderboard.render.site import Built
 
     if not out:
-        raise click.UsageError("--out expects a folder, was given an empty name")
+        raise click.UsageError("--out expects a folder, got an empty name")
     if Path(out).exists() and not Path(out).is_dir():
         raise click.UsageError(f"--out expects a folder, {out} is a file")
     if runs is not None and not Path(runs).is_dir():
@@ -71,7 +75,7 @@ def build_command(
     help="Folder of the site.  [default: the newest of leaderboard/site and runs/leaderboard]",
 )
 def open_command(out: str | None) -> None:
-    """Open the site in a browser: the one that `build` or `bench` has built last."""
+    """Open the site that was built last in a browser."""
     places = [Path(out)] if out else [Path("leaderboard/site"), Path("runs/leaderboard")]
     found = [index for place in places if (index := place / "index.html").is_file()]
     if not found:
@@ -87,8 +91,10 @@ def open_command(out: str | None) -> None:
 @_records
 @_markdown
 def check_command(paths: tuple[str, ...], records: str | None, markdown: str) -> None:
-    """Validate every record in PATHS; without PATHS the committed ones, and that LEADERBOARD.md
-    is what they give. Exit code 1 where something is refused."""
+    """Validate all records in PATHS; by default the committed ones and their LEADERBOARD.md.
+
+    Exits with 1 if something is refused.
+    """
     from harness.settings.catalog import read_catalog
     from leaderboard.record.check import check
     from leaderboard.record.read import load
@@ -113,10 +119,10 @@ def check_command(paths: tuple[str, ...], records: str | None, markdown: str) ->
 
 @command.command("add")
 @click.argument("run", nargs=-1, required=True)
-@click.option("--runs", default="runs", show_default=True, help="Folder with runs.")
+@options.runs
 @_records
 def add_command(run: tuple[str, ...], runs: str, records: str | None) -> None:
-    """Put the record of every finished RUN, an id or a folder, among the committed ones."""
+    """Add records of finished runs: each RUN is an id or a folder."""
     from harness.settings.catalog import read_catalog
     from leaderboard.record.add import add
 
@@ -127,7 +133,7 @@ def add_command(run: tuple[str, ...], runs: str, records: str | None) -> None:
 
 
 def _further() -> Doubt:
-    """Builds encodings and tasks, where torch is there to build them with."""
+    """Return a check that builds encodings and tasks, if torch is installed."""
     from importlib.util import find_spec
 
     if find_spec("torch") is None:
@@ -138,7 +144,7 @@ def _further() -> Doubt:
 
 
 def _relations() -> Relations | None:
-    """What draws positional relations, where torch is there to build encodings with."""
+    """Return a function that draws positional relations, if torch is installed."""
     from importlib.util import find_spec
 
     if find_spec("torch") is None:
@@ -159,5 +165,5 @@ def _folder(records: str | None) -> Path:
 
 def _address(source: str | None) -> str | None:
     if source and not source.startswith(("https://", "http://")):
-        raise click.UsageError(f"--source expects an https address, was given {source!r}")
+        raise click.UsageError(f"--source expects an https address, got {source!r}")
     return source.rstrip("/") if source else None
