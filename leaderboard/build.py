@@ -8,8 +8,8 @@ from pathlib import Path
 from leaderboard.catalog import Catalog
 from leaderboard.record.read import load
 from leaderboard.render import site
+from leaderboard.render.grids import Relations
 from leaderboard.render.markdown import write_markdown
-from leaderboard.render.relations import Relations
 from leaderboard.stats.tables import tables
 
 

@@ -13,7 +13,7 @@ from harness.cli import options
 
 if TYPE_CHECKING:
     from leaderboard.record.check import Doubt
-    from leaderboard.render.relations import Relations
+    from leaderboard.render.grids import Relations
 
 _out = click.option(
     "--out", default="leaderboard/site", show_default=True, help="Folder of the site."

@@ -8,7 +8,7 @@ from torch import Tensor
 from harness import tasks
 from harness.model.transformer import Transformer
 from harness.show.examples import Example
-from leaderboard.render.relations import Relation
+from leaderboard.render.grids import Relation
 from pezoo.base import Encoding, Shape
 from pezoo.pictures import Axis, Picture
 from pezoo.prf import prf_of

@@ -16,7 +16,7 @@ from leaderboard.papers.cells import Cell, Filled, pairs_of
 from leaderboard.papers.paper import Figure
 from leaderboard.record.schema import Record
 from leaderboard.render.curves import curves
-from leaderboard.render.heatmap import heat_map
+from leaderboard.render.grids import heat_map
 from leaderboard.render.styles import styles
 from leaderboard.stats.intervals import over_seeds
 from leaderboard.stats.rows import EXACT, TOKENS, Points

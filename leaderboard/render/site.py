@@ -22,8 +22,8 @@ from leaderboard.render.columns import rows_as_csv
 from leaderboard.render.curves import curves
 from leaderboard.render.data import runs_data, script, site_data, unseen_of
 from leaderboard.render.findings import advice
+from leaderboard.render.grids import Relations, relation_maps
 from leaderboard.render.overviews import overview_of
-from leaderboard.render.relations import Relations, relation_maps
 from leaderboard.render.styles import shown, styles
 from leaderboard.render.templating import render
 from leaderboard.stats.overview import main_tables, overview, protocols

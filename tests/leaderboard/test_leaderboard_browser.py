@@ -25,7 +25,7 @@ from harness.settings.catalog import read_catalog
 from leaderboard.build import build as build_site
 from leaderboard.record.read import Record, load
 from leaderboard.render import site
-from leaderboard.render.relations import Relation
+from leaderboard.render.grids import Relation
 from leaderboard.render.text import percent
 from leaderboard.stats.ranks import comparisons
 from leaderboard.stats.tables import tables

@@ -35,7 +35,7 @@ from leaderboard.render.columns import rows_as_csv, rows_as_markdown
 from leaderboard.render.curves import curves, shortened
 from leaderboard.render.data import site_data
 from leaderboard.render.findings import findings
-from leaderboard.render.relations import Relation
+from leaderboard.render.grids import Relation
 from leaderboard.render.styles import COLOURS, styles
 from leaderboard.stats.baseline import baseline
 from leaderboard.stats.overview import overview

@@ -1,0 +1,61 @@
+"""Grids of shaded cells as SVG: exact match over two lengths, and positional relations.
+
+The caller computes the matrices of relations; this package does not import torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from leaderboard.render.templating import render
+
+Matrix = tuple[tuple[int, ...], ...]  # a row for each query i, a column for each key j
+
+
+@dataclass(frozen=True)
+class Relation:
+    """phi(i, j) of queries i and keys j from 0 on: panels of a title and a square matrix."""
+
+    panels: tuple[tuple[str, Matrix], ...]
+    words: str  # what the numbers are
+
+
+Relations = Callable[[str], Relation | None]  # by the name of an encoding; None: no relation
+
+
+def heat_map(title: str, shares: Mapping[tuple[int, int], float], trained: int) -> str:
+    """Return the SVG text: a row per first length, a column per second, shares (0..1) as percent.
+
+    Pairs of lengths in training have a frame.
+    """
+    rows, columns = (sorted({pair[at] for pair in shares}) for at in range(2))
+    cells = [
+        [_percent(shares.get((one, two)), max(one, two) <= trained) for two in columns]
+        for one in rows
+    ]
+    axes = ("first length", rows), ("second length", columns)
+    note = "exact match, %; framed: lengths in training"
+    return render("grid.svg", title=title, cells=cells, axes=axes, size=56, note=note, id="")
+
+
+def _percent(share: float | None, framed: bool) -> tuple[str, float, bool] | None:
+    """Return text, shade and frame of a cell; None without a share."""
+    return None if share is None else (f"{100 * share:.0f}", share, framed)
+
+
+def relation_maps(relation: Relation, name: str) -> list[str]:
+    """Return the SVG text of every panel; larger values have deeper colours.
+
+    The description of each panel holds its numbers, row by row.
+    """
+    values = [value for _, matrix in relation.panels for row in matrix for value in row]
+    low, span = min(values), (max(values) - min(values)) or 1
+    found = []
+    for at, (head, matrix) in enumerate(relation.panels):
+        cells = [[(str(value), (value - low) / span, False) for value in row] for row in matrix]
+        axes = ("query i", range(len(matrix))), ("key j", range(len(matrix)))
+        title = f"Positional relation of {name}{head and f', {head}'}"
+        more = {"note": head, "id": f"phi-{name}-{at}", "size": 22}
+        found.append(render("grid.svg", title=title, cells=cells, axes=axes, **more))
+    return found
