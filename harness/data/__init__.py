@@ -1,1 +1,1 @@
-"""From a task's samples to the tensors of a batch, and the seeds they come from."""
+"""Turn samples of tasks into batches, with seeds for every random number."""

@@ -1,4 +1,4 @@
-"""The training batch of a step, from the run's seed and the step alone."""
+"""Draw the training batch of a step; it depends on the seed of the run and the step only."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from torch import Tensor
 from experiment.config import RunConfig, Train
 from harness.data.packed import packed
 from harness.data.seeds import generator
-from harness.data.sequences import Sequences, lay_out
+from harness.data.sequences import Sequences, to_sequences
 from harness.tasks.base import Batch, Task
 
 
-def sequences_of(task: Task, config: RunConfig, step: int) -> tuple[Sequences, int]:
-    """The training batch of a step before anything is drawn for a model, and its length.
+def training_batch(task: Task, config: RunConfig, step: int) -> tuple[Sequences, int]:
+    """Return the training batch of a step, and its length n; for packed rows, the largest.
 
-    That of packed rows is the longest one there may be. Errors: TaskError.
+    Errors: TaskError.
     """
     train = config.train
     draws = generator("train", config.task, config.task_version, config.seed, step)
     if train.context is None:
         length = draw_length(task, train, step, draws)
-        return lay_out(_instances(task, config, length, draws), task, config.track), length
+        return to_sequences(_instances(task, config, length, draws), task, config.track), length
 
     choice = length_choice(task, train, step)
     closed = train.borders == "closed"
@@ -34,7 +34,7 @@ def sequences_of(task: Task, config: RunConfig, step: int) -> tuple[Sequences, i
 
 
 def _instances(task: Task, config: RunConfig, length: int, draws: torch.Generator) -> Batch:
-    """A batch of that length: new instances, or some of the run's training set."""
+    """Draw a batch of a length: new instances, or some of a fixed training set."""
     train = config.train
     if not train.samples:
         return task.sample(draws, train.batch, length)
@@ -46,19 +46,19 @@ def _instances(task: Task, config: RunConfig, length: int, draws: torch.Generato
 
 
 def draw_length(task: Task, train: Train, step: int, draws: torch.Generator) -> int:
-    """One length for a batch, of those that the task has and the curriculum allows."""
+    """Draw a length that the task has and the curriculum allows."""
     return length_choice(task, train, step).draw(draws, 1)[0]
 
 
 @dataclass(frozen=True)
 class LengthChoice:
-    """Lengths, and how likely each is, in proportion; None: equally likely."""
+    """Lengths and their relative frequencies; None: uniform."""
 
     lengths: list[int]
     weights: Tensor | None
 
     def draw(self, draws: torch.Generator, count: int) -> list[int]:
-        """So many independent ones."""
+        """Draw `count` independent lengths."""
         if self.weights is None:
             which = torch.randint(len(self.lengths), (count,), generator=draws)
         else:
@@ -67,7 +67,7 @@ class LengthChoice:
 
 
 def length_choice(task: Task, train: Train, step: int) -> LengthChoice:
-    """What the lengths of a step are drawn from."""
+    """Return the distribution of lengths at a step."""
     low, high = train.lengths
     progress = step / train.steps
     stage = next((s for s in train.curriculum if progress < s.until), None)

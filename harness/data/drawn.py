@@ -1,8 +1,8 @@
-"""What is drawn at random for a step, for the whole batch, before anything is computed.
+"""The random numbers of a step, drawn for the whole batch before the forward pass.
 
-All tensors keep to the convention of `pezoo.base.Encoding.draw`: (B|1, T, ...) has an entry for
-each row and each token that the model reads, (n,) and () serve the whole batch. So a part of a
-batch and a padded batch have the random numbers of the whole batch.
+Shapes follow `pezoo.base.Encoding.draw`: (B|1, T, ...) has an entry for each row and token, (n,)
+and () serve the whole batch. So a part of a batch, and a padded batch, have the random numbers of
+the whole batch.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ DROPOUT = "dropout"  # (B, T, 2 layers, D) bool, True where a number is kept
 def dropout_masks(
     size: tuple[int, int, int], layers: int, last: int, p: float, generator: torch.Generator
 ) -> Tensor:
-    """Masks for x of `size` (B, T, D): after the attention and after the MLP of each layer.
+    """Draw masks for x of `size` (B, T, D): after the attention and after the MLP of each layer.
 
-    The last layer needs the `last` tokens alone; the others' masks are not drawn.
+    In the last layer, only masks of the `last` tokens are drawn.
     """
     b, t, d = size
     masks = torch.ones(2 * layers, b, t, d, dtype=torch.bool, device=generator.device)
@@ -34,12 +34,12 @@ def dropout_masks(
 
 
 def rows(drawn: Drawn, first: int, stop: int) -> Drawn:
-    """The share of some of the B rows."""
+    """Return the random numbers of some of the B rows."""
     return {n: x[first:stop] if x.dim() > 1 and len(x) > 1 else x for n, x in drawn.items()}
 
 
 def padded(drawn: Drawn, more: int) -> Drawn:
-    """With zeros for so many more columns on the right."""
+    """Add zeros for `more` columns on the right."""
     return {
         name: pad(x, (0, 0) * (x.dim() - 2) + (0, more)) if x.dim() > 1 else x
         for name, x in drawn.items()
@@ -47,7 +47,7 @@ def padded(drawn: Drawn, more: int) -> Drawn:
 
 
 def moved(drawn: Drawn, device: str) -> Drawn:
-    """The same on that device; to CUDA, from pinned memory, without waiting for it."""
+    """Move to a device; to CUDA, from pinned memory and without synchronising."""
     cuda = device.startswith("cuda")
     return {
         name: (x.pin_memory() if cuda and not x.is_cuda else x).to(device, non_blocking=cuda)

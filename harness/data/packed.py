@@ -1,4 +1,4 @@
-"""Rows of a fixed number of tokens, cut from one stream of samples.
+"""Pack samples into rows of a fixed number of tokens.
 
 Rows of 8 tokens from samples of copy with 1, 2 and 4 digits, E ends a sample:
 
@@ -15,20 +15,19 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from harness.data.sequences import Sequences, join
+from harness.data.sequences import Sequences, decoder_sequences
 from harness.tasks.base import Task
 
-Lengths = Callable[[int], list[int]]  # so many lengths, drawn
+Lengths = Callable[[int], list[int]]  # draws a number of lengths
 
 
 def packed(
     task: Task, lengths: Lengths, rows: int, columns: int, closed: bool, draws: torch.Generator
 ) -> Sequences:
-    """rows x columns tokens of independent samples, and what each is to predict.
+    """Return rows x columns tokens of independent samples, with labels.
 
-    The stream begins with a sample and is cut wherever a row is full: a row may begin and end
-    inside a sample. Answers and their EOS are supervised. Positions count up in a row, or, where
-    borders are closed, in each sample.
+    Samples are concatenated and cut wherever a row is full, also inside a sample. Answers and their
+    EOS are supervised. Positions count up in a row or, if borders are closed, in each sample.
     """
     wanted = rows * columns + 1
     stream = _Stream.of(task, lengths, wanted, draws)
@@ -49,7 +48,7 @@ def packed(
 
 @dataclass(frozen=True)
 class _Stream:
-    """Tokens (N,), which of them answer, and where the sample of each begins."""
+    """Tokens (N,), whether each belongs to an answer, and where its sample begins."""
 
     ids: Tensor
     answer: Tensor
@@ -72,10 +71,10 @@ class _Stream:
 def _samples(
     task: Task, lengths: Sequence[int], draws: torch.Generator
 ) -> list[tuple[Tensor, Tensor]]:
-    """A sample of each length, in that order: its tokens with EOS, and which of them answer."""
+    """Draw a sample of each length: its tokens with EOS, and which belong to the answer."""
     found: dict[int, list[tuple[Tensor, Tensor]]] = {}
     for length in sorted(set(lengths)):
-        batch = join(task.sample(draws, lengths.count(length), length), task.vocab)
+        batch = decoder_sequences(task.sample(draws, lengths.count(length), length), task.vocab)
         ids, there = batch.ids, batch.ids != task.vocab.pad
         answer = torch.cat([torch.zeros_like(batch.answer[:, :1]), batch.answer], 1)
         sizes = there.sum(1).tolist()

@@ -1,7 +1,7 @@
-"""Seeds for every purpose, kept apart by name, so that no two streams ever meet.
+"""Derive independent seeds from descriptions.
 
-Every random number of a run comes from a generator made here from what it is for and where the run
-stands: a resumed run needs no saved generator state.
+Every random number of a run comes from a generator seeded by its purpose and the step, so a resumed
+run needs no saved generator state.
 """
 
 import hashlib
@@ -10,11 +10,11 @@ import torch
 
 
 def seed(*parts: object) -> int:
-    """A 63-bit seed from any description: seed("train", "copy", 0, 17)."""
+    """Return a 63-bit seed of a description: seed("train", "copy", 0, 17)."""
     digest = hashlib.sha256("/".join(map(str, parts)).encode()).digest()
     return int.from_bytes(digest[:8], "big") >> 1
 
 
 def generator(*parts: object) -> torch.Generator:
-    """A CPU generator for that purpose."""
+    """Return a CPU generator with the seed of a description."""
     return torch.Generator().manual_seed(seed(*parts))

@@ -1,4 +1,4 @@
-"""From a task's prompts and targets to the sequences of a decoder or an encoder.
+"""Turn prompts and targets into the input sequences of a decoder or an encoder.
 
 copy, prompts of 3 and 2 digits:        ids        4 7 1 = 4 7 1 E
                                         supervised . . . . x x x x
@@ -26,14 +26,13 @@ from harness.tasks.base import Batch, Task, Vocab
 
 @dataclass(frozen=True)
 class Sequences:
-    """inputs (B, T) and the labels (B, T) they are to predict; pos (1|B, T), -1 is no token.
+    """A batch for a model: inputs (B, T), labels (B, T) and positions (1|B, T), -1 for padding.
 
-    answer (B, T) bool says which labels are supervised, counted which the accuracy counts: the
-    same, unless the task says otherwise. Decoders predict the next token, and columns that are
-    added on the right repeat the last position; encoders predict the token in its place.
-    `padding` columns on the right are there for the sake of a common size (`harness.data.buckets`);
-    None means that sizes do not matter. `drawn` is what is drawn for the inputs
-    (`harness.data.drawn`); None before that.
+    answer (B, T) bool marks the supervised labels, counted (B, T) those that count in the accuracy.
+    Decoders predict the next token, encoders the token at the same place. `padding` counts columns
+    added on the right for a common size (`harness.data.buckets`), where a decoder's last position
+    is repeated; None: not padded. `drawn` holds the random numbers of the inputs
+    (`harness.data.drawn`), or None before they are drawn.
     """
 
     inputs: Tensor
@@ -44,26 +43,26 @@ class Sequences:
     counted: Tensor
     causal: bool = True
     padding: int | None = None
-    tokens: int = 0  # that a model reads, without padding; 0 until they are counted
+    tokens: int = 0  # that a model reads, without padding; 0 before they are counted
     drawn: Drawn | None = None
 
     @property
     def ids(self) -> Tensor:
-        """(B, T + 1) of a decoder: prompt, answer and EOS."""
+        """Return the tokens (B, T + 1) of a decoder: prompt, answer and EOS."""
         return torch.cat([self.inputs, self.labels[:, -1:]], 1)
 
     @property
     def begun(self) -> Tensor:
-        """(B, T) bool: the columns from the first of a row's answer on."""
+        """Return the columns from the first of the answer on, (B, T) bool."""
         return self.answer.long().cumsum(1) > 0
 
     @property
     def last(self) -> int:
-        """The number of columns from the one that predicts the answer's first token."""
+        """Count the columns from the one that predicts the first token of the answer."""
         return self.inputs.shape[1] + 1 - self.prompt
 
     def rows(self, first: int, stop: int) -> Sequences:
-        """Some of the B rows."""
+        """Return some of the B rows."""
         return replace(
             self,
             inputs=self.inputs[first:stop],
@@ -75,7 +74,7 @@ class Sequences:
         )
 
     def to(self, device: str) -> Sequences:
-        """The same on that device."""
+        """Move to a device."""
         if device == "cpu":
             return self
         names = ("inputs", "labels", "pos", "answer", "counted")
@@ -85,7 +84,7 @@ class Sequences:
         )
 
     def padded(self, columns: int, pad: int) -> Sequences:
-        """The same with that many columns, T or more: the new ones on the right are padding."""
+        """Pad to `columns` columns on the right."""
         more = columns - self.inputs.shape[1]
         inputs, labels = (fill(x, (0, more), value=pad) for x in (self.inputs, self.labels))
         answer, counted = (fill(x, (0, more)) for x in (self.answer, self.counted))
@@ -101,12 +100,12 @@ class Sequences:
             drawn=None if self.drawn is None else drawn.padded(self.drawn, more),
         )
 
-    def aligned(self, pad: int) -> Sequences:
-        """A decoder's, with the first token of every row in column 0 and all padding on the right.
+    def left_aligned(self, pad: int) -> Sequences:
+        """Move the first token of every row of a decoder to column 0, and padding to the right.
 
-        Positions then count up in every row, so that what depends on them alone is computed once
-        for all; no token looks at the padding after it. Columns after all answers are left out.
-        `prompt` is the shortest prompt.
+        Positions are then the same in all rows, so that their embeddings are computed once; no
+        token attends to the padding after it. Columns after all answers are removed. `prompt` is
+        the length of the shortest prompt.
         """
         if not (self.pos < 0).any():
             return self
@@ -131,27 +130,29 @@ class Sequences:
         )
 
 
-def lay_out(batch: Batch, task: Task, track: str) -> Sequences:
-    """As the decoder or the encoder reads them."""
-    return join(batch, task.vocab) if track == "decoder" else blank(batch, task)
+def to_sequences(batch: Batch, task: Task, track: str) -> Sequences:
+    """Return the sequences of a decoder or an encoder."""
+    if track == "decoder":
+        return decoder_sequences(batch, task.vocab)
+    return encoder_sequences(batch, task)
 
 
-def join(batch: Batch, vocab: Vocab) -> Sequences:
-    """prompt, target, EOS in one row; padding right of EOS is never supervised."""
+def decoder_sequences(batch: Batch, vocab: Vocab) -> Sequences:
+    """Join prompt, target and EOS; padding right of EOS is not supervised."""
     b, p = batch.prompt.shape
     target = torch.cat([batch.target, batch.target.new_full((b, 1), vocab.pad)], 1)
     length = (batch.target != vocab.pad).sum(1, keepdim=True)
     target = target.scatter(1, length, vocab.eos)
     ids = torch.cat([batch.prompt, target], 1)
-    answer = _answer(target, p, vocab)[:, 1:]
+    answer = torch.cat([target.new_zeros(b, p - 1).bool(), target != vocab.pad], 1)
     pos = positions(batch.prompt, target.shape[1], vocab)
     return Sequences(ids[:, :-1], ids[:, 1:], pos[:, :-1], answer, p, answer)
 
 
-def blank(batch: Batch, task: Task) -> Sequences:
-    """The prompt without the symbol that asks, then an empty token for each one of the answer.
+def encoder_sequences(batch: Batch, task: Task) -> Sequences:
+    """Join the prompt, without its last symbol, and an empty token for each one of the answer.
 
-    EOS, which an encoder does not write, stands for the empty token.
+    The id of EOS, which encoders do not write, serves as the empty token.
     """
     b, p = batch.prompt.shape
     prompt, vocab = batch.prompt[:, :-1], task.vocab
@@ -174,14 +175,9 @@ def blank(batch: Batch, task: Task) -> Sequences:
 
 
 def positions(prompt: Tensor, after: int, vocab: Vocab) -> Tensor:
-    """(1, S) when no prompt is padded, else (B, S); the first token is at 0, padding at -1."""
+    """Return positions (B, S), or (1, S) if no prompt is padded, from 0; padding has -1."""
     padding = (prompt == vocab.pad).sum(1, keepdim=True)
     if not padding.any():
         padding = padding[:1]
     pos = torch.arange(prompt.shape[1] + after, device=prompt.device)[None] - padding
     return pos.clamp(min=-1)
-
-
-def _answer(target: Tensor, prompt: int, vocab: Vocab) -> Tensor:
-    mask = target != vocab.pad
-    return torch.cat([mask.new_zeros(mask.shape[0], prompt), mask], 1)

@@ -1,1 +1,1 @@
-"""The one backbone."""
+"""The Transformer that all encodings share."""

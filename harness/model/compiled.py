@@ -1,9 +1,8 @@
-"""Training through torch.compile: what lies between the attentions, one graph for each size.
+"""Train through torch.compile: each block's `read` and `feed`, which do not use positions.
 
-Compiles each block's `read` and `feed`, which do not use positions. Encodings, attention and
-dropout stay as they are: nothing of an encoding has to be traceable, and what is drawn at random
-is what is drawn without. Batches are padded to the sizes of `harness.data.buckets`; evaluation,
-with its many lengths, is not compiled.
+Encodings, attention and dropout are not compiled: an encoding need not be traceable, and random
+numbers do not change. Batches are padded to the sizes of `harness.data.buckets`, with a graph for
+each; evaluation, with its many lengths, is not compiled.
 """
 
 from __future__ import annotations
@@ -17,18 +16,15 @@ import torch._inductor.config as inductor
 
 from harness.model.transformer import Transformer
 
-# A graph per size for `read`, two for `feed`; torch's own limit of 8 would end in plain execution.
+# A graph per size for `read`, two for `feed`; beyond torch's limit of 8 blocks run uncompiled.
 _GRAPHS = 128
 
 
 def compile_blocks(
     model: Transformer, device: str, backend: str | Callable[..., Any] = "inductor"
 ) -> None:
-    """Have a model train through compiled blocks; on a GPU, as CUDA graphs.
-
-    Nothing is compiled before it is needed.
-    """
-    inductor.compile_threads = 1  # no processes that outlive a run which is killed
+    """Compile the blocks of a model for training, on first use; on a GPU, as CUDA graphs."""
+    inductor.compile_threads = 1  # worker processes would outlive a run that is killed
     torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, _GRAPHS)
     mode = "reduce-overhead" if device.startswith("cuda") else None
     for block in model.blocks:

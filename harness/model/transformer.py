@@ -1,4 +1,4 @@
-"""One Transformer for every encoding, which is the only difference between two of them."""
+"""The Transformer that all encodings share."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from pezoo.kernels.backends import FASTEST, choose
 
 @dataclass
 class Cache:
-    """What decoding keeps: positions (B|1, S), ids (B, S), keys and values per layer, the memo.
+    """Cache of decoding: positions (B|1, S), ids (B, S), keys and values per layer, the memo.
 
-    `length` is that planned for the whole sequence; None is that of the first pass.
+    `length` is the planned length of the whole sequence; None: that of the first pass.
     """
 
     length: int | None = None
@@ -38,7 +38,7 @@ class Cache:
 
 @dataclass(frozen=True)
 class Pass:
-    """What the layers share in one forward pass; `ran` gets the name of the attention that ran."""
+    """State that the layers share in a forward pass; `ran` collects the attention back ends."""
 
     encoding: Encoding
     mask: Tensor | str
@@ -47,7 +47,7 @@ class Pass:
 
 
 def shape_of(model: Model, train_len: int) -> Shape:
-    """The Shape that an encoding is built from."""
+    """Return the Shape from which an encoding is built."""
     return Shape(model.width, model.heads, model.width // model.heads, model.layers, train_len)
 
 
@@ -80,9 +80,9 @@ class Block(nn.Module):
         last: int,
         masks: Tensor | None,
     ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        """x (B, T, D) -> the layer's output for the last tokens (B, last, D), keys and values.
+        """Return the output for the last tokens of x (B, T, D), (B, last, D), and keys and values.
 
-        masks (B, T, 2, D): dropout after the attention and after the MLP, if any.
+        masks (B, T, 2, D): dropout after the attention and after the MLP, or None.
         """
         t = x.shape[1]
         read, feed = self.compiled if self.compiled and self.training else (self.read, self.feed)
@@ -91,7 +91,7 @@ class Block(nn.Module):
         if past is not None:
             k, v = torch.cat([past[0], k], 2), torch.cat([past[1], v], 2)  # (B, H, S, K)
         y = attend(shared.encoding, q, k, v, ctx, shared.mask, shared.backend, shared.ran)
-        x, y = x[:, t - last :], y[:, :, t - last :]  # the rest is done once keys and values are
+        x, y = x[:, t - last :], y[:, :, t - last :]  # earlier tokens only need keys and values
         mixed = x + self._drop(self.out(rearrange(y, "b h t k -> b t (h k)")), masks, 0)
         if self.parallel:
             return mixed + self._drop(feed(x), masks, 1), (k, v)
@@ -100,21 +100,21 @@ class Block(nn.Module):
         return self.norm2(x) if self.post else x, (k, v)
 
     def read(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """x (B, T, D) -> q, k and v, each (B, H, T, K)."""
+        """Return q, k and v, each (B, H, T, K), of x (B, T, D)."""
         x = x if self.post else self.norm1(x)
         qkv = rearrange(self.qkv(x), "b t (three h k) -> b t three h k", three=3, h=self.heads)
-        # Taken apart where they lie side by side, so that their gradients join in that order.
+        # Unbound while adjacent, which fixes the order in which their gradients are added.
         q, k, v = (rearrange(y, "b t h k -> b h t k") for y in qkv.unbind(2))
         return q, k, v
 
     @property
     def w_key(self) -> Tensor:
-        """(H K, D) the rows of the projection that make keys."""
+        """Return the projection to keys, (H K, D)."""
         size = self.qkv.weight.shape[0] // 3
         return self.qkv.weight[size : 2 * size]
 
     def feed(self, x: Tensor) -> Tensor:
-        """mlp(LN x), or mlp(x) in post-LN."""
+        """Return mlp(LN x), or mlp(x) in post-LN."""
         x = x if self.post else self.norm2(x)
         y: Tensor = self.down(self.activation(self.up(x)))
         return y
@@ -129,10 +129,10 @@ class Block(nn.Module):
 class Transformer(nn.Module):
     """Token embedding, blocks, a final LayerNorm (of pre-LN) and the (tied) unembedding.
 
-    A decoder's tokens look at earlier ones, an encoder's at all.
+    Decoders attend to earlier tokens, encoders to all.
 
-    Every weight outside the encoding is drawn from a generator of its own, by name, after the
-    encoding is built: for one seed all encodings share them bit for bit (`backbone_hash`).
+    Each weight outside the encoding is drawn from its own generator, seeded by its name, after the
+    encoding is built: at one seed all encodings share them bit for bit (`backbone_hash`).
     """
 
     def __init__(
@@ -147,8 +147,10 @@ class Transformer(nn.Module):
     ) -> None:
         super().__init__()
         if track == "encoder" and encoding.causal_only:
-            raise ValueError(f"{type(encoding).__name__} means nothing without a causal mask")
-        self.track, self.relation = track, relation  # the task's own, for encodings that are told
+            raise ValueError(
+                f"{type(encoding).__name__} needs a causal mask: use the decoder track"
+            )
+        self.track, self.relation = track, relation  # of the task, for encodings that receive it
         self.model, self.encoding = model, encoding
         self.attention = resolve(attention, encoding, device)
         self.ran: dict[str, set[str]] = {"train": set(), "eval": set()}  # attention, by phase
@@ -171,20 +173,19 @@ class Transformer(nn.Module):
         mode: str | None = None,
         drawn: Drawn | None = None,
     ) -> Tensor:
-        """Logits (B, T, vocab) of the next token after each of the new ids (B, T) at pos (B|1, T).
+        """Return the logits (B, T, vocab) after each of the new ids (B, T) at pos (B|1, T).
 
-        `last` asks for those after the last few tokens alone: (B, last, vocab), for less work.
-        With a cache, the new tokens follow those already in it.
-        `scale` and `mode` are those of `pezoo.base.Context`. `drawn` is what was drawn for these
-        tokens (`harness.data.drawn`); without it the encoding draws from `generator`.
-        Errors: ValueError for training with dropout without its masks.
+        `last` limits them to the last tokens, (B, last, vocab). With a cache, the new tokens follow
+        those in it. `scale` and `mode` are those of `pezoo.base.Context`. `drawn` holds the random
+        numbers of these tokens (`harness.data.drawn`); without it the encoding draws from
+        `generator`. Errors: ValueError for training with dropout without its masks.
         """
         new, past = ids.shape[1], cache or Cache()
         true = self._context(ids, pos, past, scale, mode)
         if drawn is None:
             drawn = self.encoding.draw(true, generator=generator, length=past.length)
         x = self.embedding(ids) * self.model.width**0.5
-        mask = self._mask(true)  # by the true positions, whatever an encoding makes of them
+        mask = self._mask(true)  # by the positions before the encoding rewrites them
         ctx = self.encoding.prepare(replace(true, x=x, drawn=dict(drawn)))
         x = self.encoding.embed(x, ctx)
         layers = past.layers or [None] * len(self.blocks)
@@ -202,7 +203,7 @@ class Transformer(nn.Module):
     def _context(
         self, ids: Tensor, pos: Tensor, past: Cache, scale: Tensor | None, mode: str | None
     ) -> Context:
-        """That of new ids (B, T) at pos (B|1, T), after what is in the cache."""
+        """Return the context of new ids (B, T) at pos (B|1, T), after those in the cache."""
         new = ids.shape[1]
         if past.pos is not None and past.ids is not None:
             pos, ids = torch.cat([past.pos, pos], 1), torch.cat([past.ids, ids], 1)
@@ -220,7 +221,7 @@ class Transformer(nn.Module):
         return attention_mask(ctx) if self.track == "decoder" else full_mask(ctx)
 
     def _dropout_masks(self, drawn: Drawn) -> Tensor | None:
-        """(B, T, 2 layers, D) in training with dropout."""
+        """Return the masks (B, T, 2 layers, D) in training with dropout."""
         if not (self.training and self.model.dropout):
             return None
         if DROPOUT not in drawn:
@@ -230,17 +231,17 @@ class Transformer(nn.Module):
         return drawn[DROPOUT]
 
     def kernels(self) -> dict[str, str]:
-        """The back end that each kind of scan runs on in training, for records."""
+        """Return the back end of each kind of scan in training, for records."""
         like = at_least_float32(self.embedding.weight)
         scans = [getattr(part, "kernel", "") for part in self.encoding.modules()]
         return {f"{kernel}_scan": choose(kernel, like) for kernel in FASTEST if kernel in scans}
 
     def backbone_parameters(self) -> dict[str, Tensor]:
-        """Every parameter that does not belong to the encoding, by name."""
+        """Return the parameters outside of the encoding, by name."""
         return {n: p for n, p in self.named_parameters() if not n.startswith("encoding.")}
 
     def backbone_hash(self) -> str:
-        """SHA-256 over the backbone's weights: equal for all encodings at one seed."""
+        """Return a SHA-256 of the backbone's weights: equal for all encodings at one seed."""
         digest = hashlib.sha256()
         for name, parameter in sorted(self.backbone_parameters().items()):
             digest.update(name.encode())
@@ -249,7 +250,7 @@ class Transformer(nn.Module):
 
     @torch.no_grad()
     def _initialise(self, seed: int) -> None:
-        # Pre-LN adds 2 numbers a layer to one sum; post-LN scales it back each time.
+        # Pre-LN sums 2 terms per layer; post-LN normalises after each.
         residual = 1.0 if self.model.norm == "post" else (2 * len(self.blocks)) ** -0.5
         for name, parameter in self.backbone_parameters().items():
             if parameter.dim() < 2:
@@ -264,7 +265,7 @@ class Transformer(nn.Module):
 
 
 def attention_mask(ctx: Context) -> Tensor | str:
-    """The mask of `pezoo.adapters`, or CAUSAL where kernels need none.
+    """Return the mask of `pezoo.adapters`, or CAUSAL if no row has padding.
 
     Rows that share their positions have no padding; a batch of one row may have some.
     """
@@ -274,6 +275,6 @@ def attention_mask(ctx: Context) -> Tensor | str:
 
 
 def full_mask(ctx: Context) -> Tensor:
-    """(B|1, 1, T, T): every token sees all tokens; padding sees itself, so that no row is empty."""
+    """Return a mask (B|1, 1, T, T) of all tokens; padding attends to itself."""
     itself = torch.eye(ctx.new, dtype=torch.bool, device=ctx.pos.device)
     return ctx.key_mask[:, None, None] | itself

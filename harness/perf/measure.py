@@ -17,7 +17,7 @@ from torch import Tensor
 from experiment.config import RunConfig
 from harness import tasks
 from harness.data.seeds import generator
-from harness.data.sequences import lay_out
+from harness.data.sequences import to_sequences
 from harness.model.transformer import Cache
 from harness.perf.memory import peak_bytes, state_bytes
 from harness.perf.report import Report, machine
@@ -75,7 +75,7 @@ class Candidate:
         task = self.trainer.task
         draws = generator("perf", task.name, task.version, length)
         sample = task.sample(draws, config.train.batch, length)
-        self.batch = lay_out(sample, task, config.track).to(config.device)
+        self.batch = to_sequences(sample, task, config.track).to(config.device)
         self.last = self.batch.inputs.shape[1] - 1
         if not self.batch.causal:
             self.feed(None, 0)

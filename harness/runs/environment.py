@@ -16,7 +16,7 @@ import torch
 import pezoo
 from experiment.config import RunConfig
 from harness import tasks
-from harness.data.batches import sequences_of
+from harness.data.batches import training_batch
 from harness.runs.machine import processor
 
 HASHED_BATCHES = 8
@@ -55,7 +55,7 @@ def data_hash(config: RunConfig) -> str:
     """
     task, digest = tasks.make(config.task), hashlib.sha256()
     for step in range(min(HASHED_BATCHES, config.train.steps)):
-        batch, _ = sequences_of(task, config, step)
+        batch, _ = training_batch(task, config, step)
         ids = batch.ids if batch.causal else torch.cat([batch.inputs, batch.labels], 1)
         digest.update(f"{tuple(ids.shape)}".encode() + ids.cpu().numpy().tobytes())
     return digest.hexdigest()[:16]

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from experiment.config import RunConfig
 from harness.data.seeds import generator
-from harness.data.sequences import lay_out
+from harness.data.sequences import to_sequences
 from harness.model.transformer import Transformer
 from harness.tasks.base import Batch, Task, TaskError
 from harness.training.evaluate import judge, written
@@ -98,7 +98,7 @@ def answer(
 ) -> Example:
     """Let the model answer a prompt (P,). Errors: PositionError."""
     truth, length = task.solve(prompt.tolist()), task.measure(prompt.tolist())
-    batch = lay_out(Batch(prompt[None], torch.tensor([truth])), task, model.track)
+    batch = to_sequences(Batch(prompt[None], torch.tensor([truth])), task, model.track)
     answer = written(model.eval(), batch, length, positions(length), mode, config.eval)
     before = batch.inputs.shape[1] - batch.last + batch.causal
     out = torch.cat([batch.inputs[:, :before], answer], 1)

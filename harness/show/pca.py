@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from harness.data.seeds import generator
-from harness.data.sequences import lay_out
+from harness.data.sequences import to_sequences
 from harness.model.transformer import Transformer
 from harness.show import plots
 from harness.show.examples import positions
@@ -81,7 +81,7 @@ def pca_figure(
 def activations_of(model: Transformer, task: Task, length: int, mode: str | None) -> Hidden:
     """Run the model on SEQUENCES sequences of one length. Errors: PositionError."""
     draws = generator("show", "activations", task.name, task.version, length)
-    batch = lay_out(task.sample(draws, SEQUENCES, length), task, model.track)
+    batch = to_sequences(task.sample(draws, SEQUENCES, length), task, model.track)
     found: list[Tensor] = []
     blocks = list(model.blocks)
     hooks = [blocks[0].register_forward_pre_hook(lambda _, given: found.append(given[0]))]

@@ -11,14 +11,14 @@ from torch import Tensor
 from harness.theory.mapping import Examples
 from harness.theory.representation import Operator, Representation
 
-Phi = Callable[[int], Tensor]  # at scale n, (Z, Z) int64: of query i and key j, from 0
-ABSENT = 0  # phi*, of a key that the query does not need
-Role = tuple[Operator, float]  # an operator, and which of its inputs; inf: none
+Phi = Callable[[int], Tensor]  # relation at scale n: (Z, Z) int64 of query i and key j, from 0
+ABSENT = 0  # phi*, the value of keys that the query does not need
+Role = tuple[Operator, float]  # an operator and the index of its input; inf: not an input
 
 
 @dataclass(frozen=True)
 class Violation:
-    """Why a relation does not characterise a representation, and where."""
+    """The first pair of positions at which a relation violates Definition 6."""
 
     condition: str  # "consistency" or "distinctness"
     words: str
@@ -30,16 +30,16 @@ class Violation:
 def violation(
     representation: Representation, phi: Phi, absent: int | None = ABSENT
 ) -> Violation | None:
-    """What Definition 6 misses in phi; None where phi characterises the representation.
+    """Return the first violation of Definition 6, or None if phi characterises the representation.
 
     Consistency: pairs (query of z_i, key z_j) with one value, other than `absent`, have one
     operator and one role, also across scales. Distinctness: `absent` is the value of the pairs
     whose key the step does not need, and of no others; `absent=None` asks for consistency alone.
 
-    The query of place i is the token before it. Places count from 1, phi's rows and columns from 0.
+    The query of place i is the token before it. Places count from 1, positions in phi from 0.
     """
     found: dict[int, tuple[Role, str]] = {}
-    for n, place, j, value, role in _pairs(representation, phi):
+    for n, place, j, value, role in role_pairs(representation, phi):
         where = f"scale {n}, query {place - 2}, key {j - 1}"
         needed = role[1] != float("inf")
         if absent is not None and (value == absent) == needed:
@@ -55,8 +55,10 @@ def violation(
     return None
 
 
-def _pairs(representation: Representation, phi: Phi) -> Iterable[tuple[int, int, int, int, Role]]:
-    """Scale, place i, key place j < i, phi and role of every pair of an output and a key."""
+def role_pairs(
+    representation: Representation, phi: Phi
+) -> Iterable[tuple[int, int, int, int, Role]]:
+    """Yield scale, place i, key place j < i, phi and role of every pair of an output and a key."""
     for n, computation in representation.items():
         values = phi(n)
         for step in computation.steps:
@@ -74,23 +76,23 @@ def _words(role: Role) -> str:
 
 
 class NotLearned(ValueError):
-    """What the small scales and the relation leave open, or contradict."""
+    """The examples and the relation do not determine the mapping, or contradict each other."""
 
 
 @dataclass(frozen=True)
 class Reconstruction:
-    """Unit operators as tables, found by which values of phi their inputs have.
+    """Unit operators as tables, keyed by the values of phi of their inputs.
 
-    tables[values of phi, ascending][what stood there] is what the step writes.
+    tables[values of phi, ascending][tokens at these keys] is the token that the step writes.
     """
 
     tables: dict[tuple[int, ...], dict[tuple[int, ...], int]]
     phi: Phi
 
     def answer(self, x: Tensor, n: int, tokens: int) -> Tensor:
-        """(B, tokens) written after inputs x (B, P) of scale n, token by token.
+        """Return the tokens (B, tokens) written after inputs x (B, P) of scale n.
 
-        Errors: NotLearned for relations or inputs of an operator that no small scale has.
+        Errors: NotLearned for relations, or inputs of an operator, that no example shows.
         """
         values, z = self.phi(n), x
         for _ in range(tokens):
@@ -114,12 +116,11 @@ def reconstruct(examples: Examples, phi: Phi) -> Reconstruction:
     """Recover a mapping from examples of small scales and a relation that characterises it.
 
     `examples` are (n, inputs (B, P), outputs (B, Q)). For every output place, the values of phi
-    that are not `ABSENT` name the operator and order its inputs, which is what consistency and
-    distinctness promise; what was written is its table's entry.
-    This is Algorithm 1 (Theorem 3). Its two parts are in an appendix that is not printed: the
-    tables are our reading of them.
+    other than `ABSENT` identify the operator and order its inputs, by consistency and distinctness;
+    the token written becomes an entry of its table. This is Algorithm 1 (Theorem 3). The appendix
+    with its two parts is not printed: the tables are our reading of it.
 
-    Errors: NotLearned where one operator would have to write two things, as in Example 7.
+    Errors: NotLearned if an operator would write two tokens for the same inputs, as in Example 7.
     """
     tables: dict[tuple[int, ...], dict[tuple[int, ...], int]] = {}
     for n, x, y in examples:
@@ -140,21 +141,21 @@ def reconstruct(examples: Examples, phi: Phi) -> Reconstruction:
 def obstacle(
     phi: Mapping[int, Tensor], needed: Mapping[int, Tensor], shown: Examples, tested: Examples
 ) -> str | None:
-    """Why `reconstruct` does not lead from the examples shown to those tested; None where it does.
+    """Return why `reconstruct` does not generalise from `shown` to `tested`, or None if it does.
 
-    phi (Z, Z) by scale; needed (Z, Z) bool, of the scales shown: the keys that a step reads. Values
-    of phi that no such key has there count as `ABSENT`.
+    phi: (Z, Z) by scale. needed: (Z, Z) bool, the keys that a step reads, for the scales shown.
+    Values of phi that no needed key has count as `ABSENT`.
     """
     read = set[int]()
     for n, keys in needed.items():
         read |= set(phi[n][keys].tolist())
     values = torch.tensor(sorted(read))
 
-    def told(n: int) -> Tensor:
+    def reduced(n: int) -> Tensor:
         return torch.where(torch.isin(phi[n], values), phi[n] - values.min() + 1, ABSENT)
 
     try:
-        learned = reconstruct(shown, told)
+        learned = reconstruct(shown, reduced)
         for n, x, y in tested:
             if not torch.equal(learned.answer(x, n, y.shape[1]), y):
                 return f"wrong at scale {n}"
@@ -164,7 +165,7 @@ def obstacle(
 
 
 def _read(values: Tensor, place: int) -> tuple[tuple[int, ...], list[int]]:
-    """The relations of the query that writes after `place` tokens, ascending, and their keys."""
+    """Return the relations of the query after `place` tokens, ascending, and their keys."""
     row = values[place - 1, :place].tolist()
     keys = sorted((j for j, value in enumerate(row) if value != ABSENT), key=lambda j: row[j])
     return tuple(row[j] for j in keys), keys

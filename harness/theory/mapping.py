@@ -1,4 +1,4 @@
-"""What is true of a mapping, whatever computes it: canonicity and complexity (Definitions 3, 5)."""
+"""Canonicity and complexity of mappings, whatever computes them (Definitions 3 and 5)."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from itertools import product
 from torch import Tensor
 
 Examples = Iterable[tuple[int, Tensor, Tensor]]  # scale n, inputs (B, P), outputs (B, Q)
-Table = dict[tuple[int, ...], int]  # what an operator writes for some inputs
+Table = dict[tuple[int, ...], int]  # the output of an operator for some inputs
 
 
 @dataclass(frozen=True)
 class Conflict:
-    """Two instances, of scales `one` and `other`, that share `prefix` and go on differently."""
+    """Two instances, of scales `one` and `other`, that share `prefix` but not the next token."""
 
     prefix: tuple[int, ...]
     one: int
@@ -24,13 +24,13 @@ class Conflict:
 
 
 def conflict(examples: Examples) -> Conflict | None:
-    """Why no representation is canonical, as in Example 7; None where these examples leave one.
+    """Return two instances that rule out a canonical representation (Example 7), or None.
 
-    A canonical representation computes what stands at a place from the places before it, the same
-    way at all scales (the proof of Theorem 2). So no two instances may agree up to an output place
-    of both and differ there. Without one, the representation that reads all places before is
-    canonical on these examples. Inputs are without signs: with "=" in them the prefix would tell
-    the scale, and the paper's non-canonical tasks (Examples 7 and 8) would not be so.
+    A canonical representation computes a place from the places before it, in the same way at all
+    scales (proof of Theorem 2). So two instances must not agree up to an output place of both and
+    differ there. Without such a conflict, the representation that reads all places before is
+    canonical on these examples. Inputs are without signs: "=" would reveal the scale, and the
+    non-canonical tasks of the paper (Examples 7 and 8) would become canonical.
     """
     found: dict[tuple[int, ...], tuple[int, int]] = {}
     for n, x, y in examples:
@@ -44,9 +44,9 @@ def conflict(examples: Examples) -> Conflict | None:
 
 
 def shared(examples: Examples) -> int | None:
-    """How many places of answers have before them what an instance of another scale has.
+    """Count the answer places whose prefix also occurs at another scale.
 
-    None where none can, as all that stands there differs in length.
+    None if prefixes of different scales cannot be equally long.
     """
     found: dict[tuple[int, ...], set[int]] = {}
     sizes: dict[int, set[int]] = {}
@@ -63,14 +63,14 @@ def shared(examples: Examples) -> int | None:
 
 
 def complexity(examples: Examples, arity: int, nodes: int = 100_000) -> int | None:
-    """The least number of unit operators that write these outputs (Definition 3), by search.
+    """Search for the least number of unit operators that write these outputs (Definition 3).
 
-    Operators read up to `arity` places, which may repeat. With every instance of scales 1 to N it
-    is CRC(f, N) for such operators; with some of them, a lower bound. None where the search looked
-    at `nodes` without an answer.
+    Operators read up to `arity` places, which may repeat. With all instances of scales 1 to N the
+    result is CRC(f, N) for such operators; with some of them, a lower bound. None if the search
+    ends after `nodes` nodes, or no operator of this arity writes an output.
 
-    Every output place may be written from some tuples of places, each of which asks for a part of
-    an operator's table; the search shares operators among places as long as the parts agree.
+    An output place can be written from several tuples of places, each of which needs some entries
+    of an operator's table; places share an operator if their entries agree.
     """
     steps = sorted((list(options) for options in _options(examples, arity)), key=len)
     if not all(steps):
@@ -85,7 +85,7 @@ def complexity(examples: Examples, arity: int, nodes: int = 100_000) -> int | No
 
 
 def _options(examples: Examples, arity: int) -> Iterator[list[Table]]:
-    """For each output place of each scale, the tables that write it, without needless entries."""
+    """Yield, for each output place of each scale, the smallest tables that write it."""
     for _, x, y in examples:
         inputs, outputs = x.tolist(), y.tolist()
         for t in range(y.shape[1]):
@@ -102,7 +102,7 @@ def _options(examples: Examples, arity: int) -> Iterator[list[Table]]:
 
 
 def _least(tables: Sequence[Table]) -> list[Table]:
-    """Those that hold no other one: an operator with less to write can serve more places."""
+    """Return the tables that do not contain another: fewer entries fit more places."""
     kept: list[Table] = []
     for table in sorted(tables, key=len):
         if not any(other.items() <= table.items() for other in kept):
@@ -113,7 +113,7 @@ def _least(tables: Sequence[Table]) -> list[Table]:
 def _fits(
     steps: Sequence[Sequence[Table]], k: int, tables: list[Table], most: int, budget: list[int]
 ) -> bool:
-    """Whether steps from the k-th on can be written by these operators, `most` with new ones."""
+    """Return True if at most `most` operators, these included, write the steps from k on."""
     if k == len(steps):
         return True
     budget[0] -= 1

@@ -1,6 +1,6 @@
-"""Computational representations as data (Definitions 2 to 4), and what they compute.
+"""Computational representations as data (Definitions 2 to 4).
 
-Places count from 1: z_1 .. z_n are the input, what follows is the output.
+Places count from 1: z_1 .. z_n are the input, later places the output.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Computation:
-    """C_n: the input places 1..inputs, then a step for each place of the output, in order.
+    """C_n: input places 1..inputs, then a step for each place of the output, in order.
 
     >>> def same(u): return u
     >>> Computation(2, (Step(3, same, (1,)), Step(4, same, (2,)))).run([7, 8])
@@ -50,7 +50,7 @@ class Computation:
             )
 
     def run(self, x: Sequence[int]) -> list[int]:
-        """The output for the input x. Errors: ValueError for an input of another length."""
+        """Return the output for the input x. Errors: ValueError for an input of another length."""
         if len(x) != self.inputs:
             raise ValueError(f"expected an input of {self.inputs}, was given {len(x)}")
         z = [0, *x]
@@ -63,6 +63,6 @@ Representation = Mapping[int, Computation]  # C_n by scale n
 
 
 def operators(representation: Representation) -> frozenset[Operator]:
-    """The unit operators G(C) of all scales together; their number is what CRC minimises."""
+    """Return the unit operators G(C) of all scales; CRC minimises their number."""
     steps = (step for one in representation.values() for step in one.steps)
     return frozenset(step.operator for step in steps)

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from experiment.config import Eval, RunConfig
 from harness.data.seeds import generator, seed
-from harness.data.sequences import Sequences, lay_out
+from harness.data.sequences import Sequences, to_sequences
 from harness.model.transformer import Cache, Transformer
 from harness.settings.counts import sample_count, token_count
 from harness.tasks.base import Batch, Task
@@ -236,9 +236,9 @@ def _answers(
     model.eval()
     how = method(model, task)
     predict = _predict(how, test)
-    batch, chunk = lay_out(sample, task, model.track), chunk_size(task, test, length)
+    batch, chunk = to_sequences(sample, task, model.track), chunk_size(task, test, length)
     if how == "teacher-forced" or test.window is not None:
-        batch = batch.aligned(task.vocab.pad)
+        batch = batch.left_aligned(task.vocab.pad)
     for start in range(0, len(sample.prompt), chunk):
         part = batch.rows(start, start + chunk).to(str(model.embedding.weight.device))
         positions = torch.Generator().manual_seed(position_seed)  # one draw for all rows

@@ -17,7 +17,7 @@ from torch.nn.functional import cross_entropy
 
 from experiment.config import RunConfig
 from harness import tasks
-from harness.data.batches import sequences_of
+from harness.data.batches import training_batch
 from harness.data.buckets import bucket
 from harness.data.drawn import DROPOUT, dropout_masks
 from harness.data.seeds import generator, seed
@@ -108,12 +108,12 @@ class Trainer:
     def make_batch(self) -> tuple[Sequences, int]:
         """The same, still on the CPU. Errors: PositionError."""
         began, config = time.perf_counter(), self.config
-        batch, length = sequences_of(self.task, config, self.step)
+        batch, length = training_batch(self.task, config, self.step)
         pad, stable = self.task.vocab.pad, self.model.encoding.prefix_stable
         # Before it is aligned: the same for all encodings.
         batch = replace(batch, tokens=int((batch.inputs != pad).sum()))
         if batch.causal and stable and config.train.context is None:
-            batch = batch.aligned(pad)
+            batch = batch.left_aligned(pad)
         batch = self.with_drawn(batch)
         if self.buckets and stable:
             batch = batch.padded(bucket(batch.inputs.shape[1]), pad)

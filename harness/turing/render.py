@@ -1,10 +1,10 @@
-"""A run as text: the tape, the state, and for each step the move and the tape after it.
+"""Write a run as text: the tape, the state, and for each step the move and the tape after it.
 
     $ a3 b1 a7 ~ s2 | ( s1 a6 L ) b3 a6 a7 ~ s1 | ( s4 a2 R ) a2 b6 a7 ~ s4 .
 
-The symbol under the head has a name of its own (b1 for a1); ~ stands before the state, | ends the
-prompt and separates steps. A move is the next state, the symbol that is written, the direction.
-Hou et al. 2024, Appendix F, has these tokens, with a comma inside moves and no order for the rest.
+The symbol under the head is b1 instead of a1; ~ precedes the state, | ends the prompt and separates
+steps. A move is the next state, the symbol written and the direction. Hou et al. 2024, Appendix F,
+lists these tokens, with a comma inside moves, but not the order of the others.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from harness.turing.simulate import Configuration
 
 
 def vocabulary(machine: Machine) -> tuple[str, ...]:
-    """The symbols, those under the head, the states, then the marks."""
+    """Return the symbols, those under the head, the states, then the marks."""
     return (*machine.symbols, *machine.heads, *machine.states, *MARKS)
 
 
 def tape_words(machine: Machine, now: Configuration) -> list[str]:
-    """A configuration: its tape, ~ and its state."""
+    """Write a configuration: its tape, ~ and its state."""
     cells = [machine.symbols[symbol] for symbol in now.tape]
     cells[now.head] = machine.heads[now.tape[now.head]]
     return [*cells, "~", machine.states[now.state]]
 
 
 def prompt_words(machine: Machine, first: Configuration) -> list[str]:
-    """What a model is asked."""
+    """Write a prompt."""
     return ["$", *tape_words(machine, first), "|"]
 
 
 def move_words(machine: Machine, now: Configuration) -> list[str]:
-    """The move that a configuration leads to."""
+    """Write the move from a configuration."""
     move = machine.transitions[now.state, now.tape[now.head]]
     direction = "L" if move.direction < 0 else "R"
     return ["(", machine.states[move.state], machine.symbols[move.symbol], direction, ")"]
@@ -42,7 +42,7 @@ def move_words(machine: Machine, now: Configuration) -> list[str]:
 def answer_words(
     machine: Machine, configurations: Iterable[Configuration], scratchpad: bool = True
 ) -> list[str]:
-    """What it is to answer: every step, or the last tape alone."""
+    """Write an answer: every step, or the last tape alone."""
     first, *later = configurations
     if not scratchpad:
         return [*tape_words(machine, later[-1] if later else first), "."]
@@ -54,13 +54,13 @@ def answer_words(
 
 
 def scratchpad(machine: Machine, configurations: Iterable[Configuration]) -> str:
-    """Prompt and answer as a text."""
+    """Write prompt and answer."""
     found = [*configurations]
     return " ".join([*prompt_words(machine, found[0]), *answer_words(machine, found)])
 
 
 def read_prompt(machine: Machine, words: list[str]) -> Configuration:
-    """The configuration of a prompt. Errors: ValueError for what is none."""
+    """Return the configuration of a prompt. Errors: ValueError for other texts."""
     cells = words[1:-3]
     under = [i for i, cell in enumerate(cells) if cell in machine.heads]
     if len(under) != 1 or words[0] != "$" or words[-1] != "|" or words[-3] != "~":

@@ -1,4 +1,4 @@
-"""Runs of a machine, in plain Python."""
+"""Run a Turing machine in plain Python."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from harness.turing.machine import Machine, MachineError
 
 @dataclass(frozen=True)
 class Configuration:
-    """The tape up to its last cell that was part of the input or under the head; head and state."""
+    """The tape, up to the last cell of the input or visited by the head; head and state."""
 
     tape: tuple[int, ...]
     head: int
@@ -18,14 +18,15 @@ class Configuration:
 
 
 def begin(machine: Machine, tape: tuple[int, ...]) -> Configuration:
-    """The head on the leftmost cell, in the state that the machine starts in."""
+    """Return the first configuration of a run: the start state, the head on the leftmost cell."""
     return Configuration(tape, 0, machine.start)
 
 
 def step(machine: Machine, now: Configuration) -> Configuration:
-    """The configuration after one move. Left of the first cell there is none: the head stays.
+    """Return the configuration after one move.
 
-    Right of the last one there is a blank. Errors: MachineError in a final state.
+    The head stays on the first cell instead of leaving it; right of the last cell is a blank.
+    Errors: MachineError in a final state.
     """
     if now.state in machine.final:
         raise MachineError(f"state {machine.states[now.state]} is final: the machine has halted")
@@ -40,9 +41,9 @@ def step(machine: Machine, now: Configuration) -> Configuration:
 def run(
     machine: Machine, first: Configuration, steps: int | None = None
 ) -> Iterator[Configuration]:
-    """The first configuration and those after it: `steps` of them, or up to a final state.
+    """Yield the first configuration and those after it, up to a final state or after `steps`.
 
-    Without `steps`, errors: MachineError where the machine's own limit is not enough.
+    Errors: without `steps`, MachineError for a run longer than the machine's limit.
     """
     yield first
     now, limit = first, machine.limit(len(first.tape)) if steps is None else steps
@@ -54,5 +55,5 @@ def run(
     if steps is None and now.state not in machine.final:
         tape = " ".join(machine.symbols[symbol] for symbol in first.tape)
         raise MachineError(
-            f"the machine has not halted after {limit} steps on {tape!r}: max_steps says that many"
+            f"the machine has not halted after {limit} steps on {tape!r}: increase max_steps"
         )

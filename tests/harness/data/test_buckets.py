@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 import pezoo
 from harness import tasks
 from harness.data.buckets import bucket
-from harness.data.sequences import join
+from harness.data.sequences import decoder_sequences
 from harness.settings.protocol import load_protocol, resolve
 from harness.training.trainer import start
 from pezoo.spec import parse
@@ -45,7 +45,7 @@ def test_a_doubling_has_four_sizes():
 @pytest.mark.parametrize("task", ["copy", "addition"])  # prompts of one length, and of several
 def test_padding_is_on_the_right_and_not_supervised(task):
     made = tasks.make(task)
-    batch = join(made.sample(torch.Generator().manual_seed(0), 4, 5), made.vocab)
+    batch = decoder_sequences(made.sample(torch.Generator().manual_seed(0), 4, 5), made.vocab)
     size = batch.inputs.shape[1]
     padded = batch.padded(size + 2, made.vocab.pad).padded(size + 5, made.vocab.pad)
     assert (padded.padding, padded.prompt) == (5, batch.prompt)

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from harness import tasks
-from harness.data.batches import LengthChoice, length_choice, sequences_of
+from harness.data.batches import LengthChoice, length_choice, training_batch
 from harness.data.packed import packed
 from harness.data.seeds import generator
 from harness.settings.protocol import load_protocol, resolve
@@ -79,8 +79,8 @@ def config_of(*overrides, task="turing_addition", encoding="rope"):
 def test_the_batch_of_a_step_depends_on_seed_and_step_alone():
     config = config_of()
     task = tasks.make(config.task)
-    one, other = (sequences_of(task, config, step)[0].inputs for step in (3, 4))
-    assert torch.equal(one, sequences_of(task, config, 3)[0].inputs)
+    one, other = (training_batch(task, config, step)[0].inputs for step in (3, 4))
+    assert torch.equal(one, training_batch(task, config, 3)[0].inputs)
     assert not torch.equal(one, other)
     assert length_choice(task, config.train, 0).weights.tolist() == [1, 3, 5, 7, 9]
 
@@ -113,4 +113,4 @@ def test_a_batch_of_few_tokens_is_cut_or_refused_before_training():
         start(config_of("train.batch=1", "train.context=8"))
     trainer = start(config_of("train.batch=2", "train.context=8"))
     for step in range(20):
-        assert sequences_of(trainer.task, trainer.config, step)[0].answer.any()
+        assert training_batch(trainer.task, trainer.config, step)[0].answer.any()

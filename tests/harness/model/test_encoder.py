@@ -8,7 +8,7 @@ import torch
 
 from experiment.config import ConfigError, Model
 from harness import tasks
-from harness.data.sequences import blank, lay_out
+from harness.data.sequences import encoder_sequences, to_sequences
 from harness.model.transformer import Transformer
 from harness.settings.protocol import load_protocol, resolve
 from harness.tasks.base import Batch, TaskError
@@ -112,7 +112,7 @@ def config_of(pe, task="copy", seed=0, *sets):
 def test_the_layout_by_hand():
     task = tasks.make("copy")
     vocab = task.vocab
-    batch = blank(Batch(vocab.encode("471=")[None], vocab.encode("471")[None]), task)
+    batch = encoder_sequences(Batch(vocab.encode("471=")[None], vocab.encode("471")[None]), task)
     pad, empty = vocab.pad, vocab.eos
     assert batch.inputs.tolist() == [[4, 7, 1, empty, empty, empty]]
     assert batch.labels.tolist() == [[pad, pad, pad, 4, 7, 1]]
@@ -129,7 +129,7 @@ def test_the_task_says_which_tokens_count():
             return torch.arange(target.shape[1]).expand_as(target) == 0
 
     task = FirstOnly()
-    batch = blank(task.sample(torch.Generator(), 2, 3), task)
+    batch = encoder_sequences(task.sample(torch.Generator(), 2, 3), task)
     assert batch.answer.sum().item() == 6
     assert batch.counted.sum(1).tolist() == [1, 1]
 
@@ -163,7 +163,7 @@ def test_padding_on_both_sides_changes_nothing(pe):
     """addition has prompts and answers of several lengths."""
     trainer = start(config_of(pe, "addition"))
     model, task = trainer.model.double().eval(), trainer.task
-    batch = blank(task.sample(torch.Generator().manual_seed(0), 6, 3), task)
+    batch = encoder_sequences(task.sample(torch.Generator().manual_seed(0), 6, 3), task)
     batch = batch.padded(batch.inputs.shape[1] + 2, task.vocab.pad)
     assert (batch.pos[:, 0] < 0).any()
     with torch.no_grad():
@@ -181,7 +181,7 @@ def test_an_encoder_is_scored_in_one_pass():
     found = score(trainer.model, trainer.task, config, 5)
     assert (found.method, found.count, found.status) == ("one pass", 8, "ok")
     assert 0 <= found.exact <= found.token <= 1
-    batch = lay_out(trainer.task.sample(torch.Generator(), 3, 5), trainer.task, "encoder")
+    batch = to_sequences(trainer.task.sample(torch.Generator(), 3, 5), trainer.task, "encoder")
     with torch.no_grad():
         out = written(trainer.model, batch, 5, torch.Generator(), None, config.eval)
     assert out.shape == (3, 5)
@@ -206,7 +206,7 @@ def test_an_encoding_for_decoders_alone_is_refused(monkeypatch):
     with pytest.raises(ConfigError, match="rope needs a causal mask"):
         config_of("rope")
     shape = Shape(d_model=8, n_heads=2, d_head=4, n_layers=2, train_len=64)
-    with pytest.raises(ValueError, match="RoPE means nothing without a causal mask"):
+    with pytest.raises(ValueError, match="causal mask"):
         Transformer(MODEL, RoPE(shape), 0, track="encoder")
 
 

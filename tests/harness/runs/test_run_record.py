@@ -10,7 +10,7 @@ import torch
 from soak import SETTINGS
 
 from harness import tasks
-from harness.data.sequences import lay_out
+from harness.data.sequences import to_sequences
 from harness.runs import cost
 from harness.runs.environment import HASHED_BATCHES, _code, data_hash
 from harness.runs.execute import execute
@@ -34,11 +34,11 @@ def fed(monkeypatch):
     batches = []
 
     def record(*args):
-        sequences = lay_out(*args)
+        sequences = to_sequences(*args)
         batches.append(sequences.ids)
         return sequences
 
-    monkeypatch.setattr("harness.data.batches.lay_out", record)
+    monkeypatch.setattr("harness.data.batches.to_sequences", record)
     return batches
 
 

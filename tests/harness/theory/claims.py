@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from torch import Tensor
 
-from harness.theory.characterise import Phi, _pairs
+from harness.theory.characterise import Phi, role_pairs
 from harness.theory.representation import Representation, Step
 
 
@@ -28,7 +28,7 @@ def disagreement(representation: Representation) -> tuple[int, int, int] | None:
 def unseen(representation: Representation, phi: Phi, trained: int) -> int:
     """How many values of needed keys occur at scales above `trained` and at none up to it."""
     small, large = set[int](), set[int]()
-    for n, _, _, value, role in _pairs(representation, phi):
+    for n, _, _, value, role in role_pairs(representation, phi):
         if role[1] != float("inf"):
             (small if n <= trained else large).add(value)
     return len(large - small)

@@ -7,7 +7,7 @@ import torch
 
 from harness import tasks
 from harness.data.seeds import generator
-from harness.data.sequences import join
+from harness.data.sequences import decoder_sequences
 from harness.model.transformer import Transformer, shape_of
 from harness.settings.counts import sample_count
 from harness.settings.protocol import load_protocol, resolve
@@ -60,7 +60,7 @@ def own_answers(model, batch, length):
 def test_teacher_forcing_is_decoding(encoding, name, length):
     task = tasks.make(name)
     model = trained(config_of(name, encoding)).model.double()
-    batch = join(task.sample(generator("here", name), 12, length), task.vocab)
+    batch = decoder_sequences(task.sample(generator("here", name), 12, length), task.vocab)
     if name == "addition":
         assert (batch.pos < 0).any(), "the prompts must be ragged"
     with torch.no_grad():
@@ -84,7 +84,7 @@ def test_teacher_forcing_is_decoding_on_true_answers():
     config = config_of("copy", "rope", *over)
     task = tasks.make("copy")
     model = trained(config, 150).model
-    batch = join(task.sample(generator("here"), 64, 2), task.vocab)
+    batch = decoder_sequences(task.sample(generator("here"), 64, 2), task.vocab)
     hits = []
     for predict in (teacher_forced, decode):
         with torch.no_grad():

@@ -9,9 +9,9 @@ import torch
 import pezoo
 from experiment.config import Stage
 from harness import tasks
-from harness.data.batches import draw_length, sequences_of
+from harness.data.batches import draw_length, training_batch
 from harness.data.seeds import generator
-from harness.data.sequences import join, lay_out
+from harness.data.sequences import decoder_sequences, to_sequences
 from harness.runs import cost
 from harness.settings.protocol import load_protocol, resolve
 from harness.training.losses import Diverged
@@ -39,10 +39,10 @@ def batches(config, monkeypatch):
     seen = []
 
     def record(*args):
-        seen.append(lay_out(*args))
+        seen.append(to_sequences(*args))
         return seen[-1]
 
-    monkeypatch.setattr("harness.data.batches.lay_out", record)
+    monkeypatch.setattr("harness.data.batches.to_sequences", record)
     trainer = start(config)
     for _ in range(config.train.steps):
         trainer.advance()
@@ -62,7 +62,7 @@ def test_every_encoding_sees_the_same_data(task, monkeypatch):
         draws = generator("train", task, config.task_version, 0, step)
         made = tasks.make(task)
         length = draw_length(made, config.train, step, draws)
-        assert torch.equal(join(made.sample(draws, 8, length), made.vocab).ids, ids)
+        assert torch.equal(decoder_sequences(made.sample(draws, 8, length), made.vocab).ids, ids)
     other = batches(config_of("rope", task=task, seed=1), monkeypatch)
     assert any(a.shape != b.shape or (a != b).any() for a, b in zip(orders[0], other, strict=True))
 
@@ -72,10 +72,10 @@ def test_padding_on_the_right_changes_no_loss(name):
     """Rows that share their positions train as rows that are padded on the left."""
     trainer = start(config_of(SMALL_CURSORS.get(name, name), task="addition"))
     trainer.model.double()
-    left, length = sequences_of(trainer.task, trainer.config, 3)
+    left, length = training_batch(trainer.task, trainer.config, 3)
     assert len(left.pos) > 1, "prompts must be ragged"
     found = []
-    for batch in (left, left.aligned(trainer.task.vocab.pad)):
+    for batch in (left, left.left_aligned(trainer.task.vocab.pad)):
         loss = trainer.loss(trainer.with_drawn(batch), length)  # at step 0, where no gate has noise
         trainer.optimiser.zero_grad()
         loss.backward()

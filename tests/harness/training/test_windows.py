@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from experiment.config import TestSet
 from harness import tasks
 from harness.data.seeds import generator
-from harness.data.sequences import join
+from harness.data.sequences import decoder_sequences
 from harness.model.transformer import Transformer
 from harness.settings.protocol import load_protocol, resolve
 from harness.tasks.base import Task
@@ -76,9 +76,9 @@ def test_spans_predict_every_token_once_from_what_the_window_shows(size, data, t
 def test_decoding_is_the_plain_loop(encoding):
     trainer = trained(encoding, "encodings={}" if "prism" in encoding else "train.lr=1e-2")
     model, task = trainer.model.double(), trainer.task
-    batch = join(task.sample(generator("here"), 3, 4), task.vocab)
+    batch = decoder_sequences(task.sample(generator("here"), 3, 4), task.vocab)
     assert len(batch.pos) > 1, "prompts must be ragged"
-    window, aligned = Window(24, 5), batch.aligned(task.vocab.pad)
+    window, aligned = Window(24, 5), batch.left_aligned(task.vocab.pad)
     out = windows.decode(model, aligned, 4, torch.Generator(), window=window)
     longest = 0
     for row in range(3):
@@ -94,7 +94,9 @@ def test_decoding_is_the_plain_loop(encoding):
 def test_teacher_forcing_is_decoding():
     trainer = trained("hard_alibi(masked=1)")
     model, task, window = trainer.model.double(), trainer.task, Window(24, 5)
-    batch = join(task.sample(generator("here"), 8, 4), task.vocab).aligned(task.vocab.pad)
+    batch = decoder_sequences(task.sample(generator("here"), 8, 4), task.vocab).left_aligned(
+        task.vocab.pad
+    )
     own = windows.decode(model, batch, 4, torch.Generator(), window=window)
     inputs = torch.cat([batch.inputs[:, :1], own[:, :-1]], 1)
     told = replace(batch, inputs=inputs, labels=own, counted=batch.answer)
@@ -106,8 +108,8 @@ def test_teacher_forcing_is_decoding():
 def test_a_window_that_holds_everything_changes_nothing():
     trainer = trained("rope")
     model, task = trainer.model.double(), trainer.task
-    batch = join(task.sample(generator("here"), 6, 3), task.vocab)
-    wide = batch.aligned(task.vocab.pad)
+    batch = decoder_sequences(task.sample(generator("here"), 6, 3), task.vocab)
+    wide = batch.left_aligned(task.vocab.pad)
     out = windows.teacher_forced(model, wide, 3, torch.Generator(), window=Window(500, 20))
     plain = evaluate.teacher_forced(model, wide, 3, torch.Generator())
     assert torch.equal(out[wide.answer], plain[wide.answer])
@@ -117,8 +119,8 @@ def test_a_window_that_holds_everything_changes_nothing():
 
 def test_aligned_rows_hold_the_same_tokens():
     task = tasks.make("turing_addition")
-    batch = join(task.sample(generator("here"), 9, 5), task.vocab)
-    aligned, pad = batch.aligned(task.vocab.pad), task.vocab.pad
+    batch = decoder_sequences(task.sample(generator("here"), 9, 5), task.vocab)
+    aligned, pad = batch.left_aligned(task.vocab.pad), task.vocab.pad
     for row in range(9):
         one, other = batch.inputs[row], aligned.inputs[row]
         assert one[one != pad].tolist() == other[other != pad].tolist()
@@ -133,8 +135,8 @@ def test_columns_after_all_answers_are_left_out():
     task = tasks.make("scan_cot")
     trimmed = 0
     for seed in range(8):
-        batch = join(task.sample(generator("here", seed), 5, 9), task.vocab)
-        aligned = batch.aligned(task.vocab.pad)
+        batch = decoder_sequences(task.sample(generator("here", seed), 5, 9), task.vocab)
+        aligned = batch.left_aligned(task.vocab.pad)
         ends = (batch.pos.expand_as(batch.inputs) + 1) * batch.answer  # as columns from the first
         assert aligned.inputs.shape[1] == aligned.pos.shape[1] == int(ends.max())
         assert int(aligned.answer.sum()) == int(batch.answer.sum())
