@@ -49,11 +49,10 @@ Summary = Literal["max", "mean", "all"]
 class Column(Settings):
     """A column of a table, filled by the best of `encodings`.
 
-    `summary`: "max" over learning rates and seeds; "mean" with standard deviation over the seeds of
-    the learning rate whose mean is best, of those with most seeds; or "all", the same over all
-    rates and seeds. `long`: of runs that were trained up to the protocol's longest test length.
-    `checkpoint`: of each run the scores after the last step, or of another one. `unaligned`: of
-    runs on the row's task without its option `aligned`.
+    `summary` is "max" over learning rates and seeds; "mean", with standard deviation, over the
+    seeds of the best learning rate among those with the most seeds; or "all", over all rates and
+    seeds. `long` takes runs trained up to the longest test length of the protocol, `checkpoint`
+    another checkpoint than the last, and `unaligned` runs on the task without its option `aligned`.
     """
 
     name: str
@@ -73,12 +72,11 @@ class Column(Settings):
 class Table(Settings):
     """A table as paper.toml has it, with `digits` after the point.
 
-    `measure`: token accuracy or exact match, averaged over all unseen test lengths, in percent;
-    "test_token" and "test_exact", the same at the end of the learning curve; exact match over all
-    pairs of lengths beyond training (test sets "17+n" and so on); or the hours of training, by the
-    clock, whose difference from the paper's is not taken. `digits_ours`: of our numbers, where they
-    need more. `at` says, by task, the one multiple of the training length that counts in place of
-    all unseen lengths.
+    `measure` is token accuracy or exact match in percent, averaged over all unseen test lengths;
+    "test_token" or "test_exact", the same at the end of the learning curve; "pairs", exact match
+    over all pairs of lengths beyond training (test sets "17+n" and so on); or "hours" of training
+    by the clock, which are not compared. `digits_ours` are the digits of our numbers, if different.
+    `at` gives, by task, the one multiple of the training length that counts.
     """
 
     label: str  # "Table 1"
@@ -98,13 +96,13 @@ class Table(Settings):
 
 
 class Figure(Table):
-    """A figure, filled as a table is, without published numbers.
+    """A figure: a table without published numbers, with pictures.
 
-    `kind`: "curves" of accuracy over test lengths, a picture per task; "time", the same over the
-    seconds of training, or "steps" over its steps; "seeds", a curve per seed in place of their
-    mean; "tasks", one picture with a curve per task; "pairs", a heat map over pairs of lengths; or
-    a "sweep" whose columns are named by numbers, one picture with a curve per task. `axis` says
-    what the numbers are. `forms`: the rows under another protocol, by name.
+    `kind` is "curves" of accuracy over test lengths, a picture per task; "time" or "steps", the
+    same over training; "seeds", a curve per seed; "tasks", one picture with a curve per task;
+    "pairs", a heat map over pairs of lengths; or "sweep", columns named by numbers and one picture
+    with a curve per task. `axis` names the numbers. `forms` are the rows under another protocol, by
+    name.
     """
 
     kind: Literal["curves", "time", "steps", "seeds", "tasks", "pairs", "sweep"]
@@ -116,10 +114,9 @@ class Figure(Table):
 class Paper(Settings):
     """The content of paper.toml.
 
-    `protocols`: whose runs may fill the tables; unless told, the first that has records does.
-    `budget`: what the published numbers took, as the caption has it; `rates`: its learning rates,
-    so that the caption says where ours are others.
-    `encodings`: texts that stand for an encoding of `tables`; the first is what one would run.
+    The first of `protocols` that has records fills the tables. `budget` is the training budget of
+    the paper for the caption, `rates` its learning rates. `encodings` are specs that stand for an
+    encoding of the tables; the first one is for new runs.
     """
 
     name: str

@@ -96,9 +96,9 @@ def bests(tables: Sequence[Table], catalog: Catalog | None = None) -> list[Best]
             for (other, _), words in zip(scored, against, strict=True):
                 by[words].append(other)
             ran = sum(bool(row.seeds) for row in rows)
-            told = baseline(table, catalog or Catalog()).unseen if table.of_encoders else 0.0
+            known = baseline(table, catalog or Catalog()).unseen if table.of_encoders else 0.0
             about = table.base, table.first.task, row, tuple(by[ALIKE]), tuple(by[UNKNOWN])
-            found.append(Best(*about, ran, told or 0.0))
+            found.append(Best(*about, ran, known or 0.0))
     return found
 
 

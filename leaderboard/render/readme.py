@@ -35,7 +35,7 @@ INTRO = (
 )
 CAVEAT = (
     "†: options were chosen on some of these tasks, which favours the row. Models and tasks are "
-    "small, and with so few seeds close results cannot be told apart."
+    "small, and with so few seeds close results are not distinguishable."
 )
 
 

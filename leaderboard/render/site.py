@@ -66,11 +66,10 @@ def build(
 ) -> list[Path]:
     """Write the site into `out` and return the paths written, index.html first.
 
-    `refused` is how many files were no valid record; the overview says so. `source` is the address
-    that shows the repository's files, as in https://host/owner/pezoo/blob/main. `relations` gives
-    what pages of encodings draw; None: they draw nothing. Pages that an earlier build wrote and
-    this one does not are deleted.
-    Errors: ValueError where `out` has files but is no built site, or where folders are links.
+    `refused` is the number of files that were not valid records. `source` is the address of the
+    repository's files, as https://host/owner/pezoo/blob/main. `relations` gives the pictures on
+    pages of encodings. Pages of an earlier build that this one does not write are deleted.
+    Errors: ValueError for a folder `out` with other files, and for folders that are links.
     """
     _claim(out)
     catalog = catalog or Catalog()
@@ -187,7 +186,7 @@ def _claim(out: Path) -> None:
     if not marker.is_file():
         if out.is_dir() and any(out.iterdir()):
             raise ValueError(
-                f"{out} has files, but none is {SITE_TABLES}, so it is no built site: "
+                f"{out} has files, but none is {SITE_TABLES}, so it is not a built site: "
                 f"expected one, an empty folder or a new name"
             )
         write(marker, "[]\n")

@@ -35,7 +35,7 @@ def styles(rows: Iterable[Row] | Iterable[Points]) -> dict[str, Style]:
 
     A row's follows from its encoding's name alone, whatever else is drawn: the place in
     colours.txt, or the name's hash. Options keep the colour; a mode, and seeds apart, are dotted
-    with a cross. Curves that are no rows differ by their order, unless their labels are names of
+    with a cross. Curves of other kinds differ by their order, unless their labels are names of
     colours.txt.
     """
     found = list(rows)

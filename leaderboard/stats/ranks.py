@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     Placed = TypeVar("Placed", Row, Line)
 
 Signs = Mapping[tuple[str, str], int]  # 1 where the first label is better, -1 the second, else 0
-BETTER, WORSE, ALIKE, UNKNOWN = "better", "worse", "not told apart", "not compared"
+BETTER, WORSE, ALIKE, UNKNOWN = "better", "worse", "not distinguishable", "not compared"
 
 
 def ranked(rows: Sequence[Placed]) -> list[Placed]:

@@ -211,7 +211,7 @@ def test_files_of_others_are_neither_deleted_nor_written_among(raw, save, tmp_pa
     records, site = save(raw()), tmp_path / "out"
     (tmp_path / "mine" / "run").mkdir(parents=True)
     (tmp_path / "mine" / "run" / "notes.html").write_text("mine")
-    with pytest.raises(ValueError, match="so it is no built site"):
+    with pytest.raises(ValueError, match="so it is not a built site"):
         build(None, records, tmp_path / "mine", None)
     assert [path.name for path in (tmp_path / "mine").rglob("*")] == ["run", "notes.html"]
     build(None, save(raw(), raw("alibi"), folder="two"), site, None)

@@ -91,7 +91,7 @@
   }
   PZ.powers = powers;
 
-  // Places nearest to those wanted that are `gap` apart.
+  // Moves values as little as possible so that they are `gap` apart.
   function spread(wanted, gap, low, high) {
     const order = wanted.map((_, at) => at).sort((a, b) => wanted[a] - wanted[b] || a - b),
       places = [];
@@ -238,9 +238,7 @@
           fill: colour,
           transform: "translate(" + px.toFixed(1) + " " + py.toFixed(1) + ")",
         });
-      const marks = one.bare
-        ? []
-        : parts[at].flat().map(([px, py]) => mark(px, py));
+      const marks = one.bare ? [] : parts[at].flat().map(([px, py]) => mark(px, py));
       const seeds = one.points.flatMap((point) =>
         (point.seeds || []).map(([, value]) =>
           svg("circle", {
@@ -530,7 +528,7 @@
   });
   PZ.trained = (train) => ({ x: train, text: "longest length in training" });
 
-  // Which curves to show: a labelled box each, the variants folded away. `pick(labels)` is told.
+  // Which curves to show: a labelled box each, the variants folded away. Calls `pick(labels)`.
   PZ.picks = function (id, rows, picked, pick) {
     const host = document.getElementById(id);
     const focused = host.contains(document.activeElement) ? document.activeElement.value : null;
