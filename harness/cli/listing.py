@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from inspect import Parameter, cleandoc, getdoc, signature
-from itertools import pairwise
 from shutil import get_terminal_size
 from textwrap import wrap
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
+from pydantic import BaseModel
 
 if TYPE_CHECKING:
-    from experiment.config import Protocol, TaskSettings
+    from experiment.config import Protocol
     from harness.tasks.base import Task
     from pezoo.base import Encoding
 
@@ -168,93 +168,61 @@ def protocol(name: str) -> list[Facts]:
 
 
 def _protocol(p: Protocol) -> Facts:
-    from pezoo.spec import Spec
-
-    given = [str(Spec(name, options)) for name, options in p.encodings.items()]
-    special = [f"{name} ({', '.join(_own(own))})" for name, own in p.tasks.items()]
+    special = (
+        f"{n} ({_settings(own.model_dump(exclude_unset=True))})" for n, own in p.tasks.items()
+    )
     return {
         "name": p.name,
         "summary": p.description,
         "track": f"{p.track}s, " + TRACKS[p.track],
-        "model": _model(p),
-        "train": _train(p),
-        "test": _test(p),
+        "model": _settings(dict(p.model)),
+        "train": _settings(dict(p.train)),
+        "eval": _settings(dict(p.eval)),
         "seeds": p.seeds,
-        "encodings": f"given options: {'; '.join(given).replace(',', ', ')}" if given else "",
-        "tasks": f"with settings of their own: {'; '.join(special)}" if special else "",
+        "encodings": _specs(p.encodings),
+        "tasks": "; ".join(special),
     }
 
 
-def _own(own: TaskSettings) -> Iterator[str]:
-    """Yield what a protocol changes for a task: "train_lengths 1-4", "train.lr 0.002"."""
+def _specs(encodings: Mapping[str, Mapping[str, Any]]) -> str:
     from pezoo.spec import Spec
 
-    for key, value in own.model_dump(exclude_unset=True).items():
-        if key.endswith("_lengths"):
-            yield f"{key} {_lengths(value) if key[0] == 'e' else '-'.join(map(str, value))}"
-        elif key == "encodings":
-            yield from (str(Spec(name, options)) for name, options in value.items())
-        elif key in ("train", "eval"):
-            yield from (f"{key}.{name} {_value(one)}" for name, one in value.items())
+    specs = (str(Spec(name, dict(own))) for name, own in encodings.items())
+    return "; ".join(specs).replace(",", ", ")
+
+
+def _settings(values: Mapping[str, Any], prefix: str = "") -> str:
+    """Write settings in a line.
+
+    >>> _settings({"train": {"lr": 0.1, "lengths": [1, 4]}, "sets": [{"name": "a", "max": 2}]})
+    'train.lr 0.1; train.lengths 1, 4; sets (name a; max 2)'
+    """
+    parts = []
+    for key, value in values.items():
+        if value in (None, ""):
+            continue
+        if key == "encodings":
+            parts.append(_specs(value))
+        elif isinstance(value, Mapping):
+            parts.append(_settings(value, f"{prefix}{key}."))
         else:
-            yield f"{key} {_value(value)}"
+            parts.append(f"{prefix}{key} {_value(value)}")
+    return "; ".join(parts)
 
 
 def _value(value: object) -> str:
-    """Shorten a setting: of a table, its values, as "4+n at 4, 6, 9" for a test set."""
-    if isinstance(value, dict) and "until" in value:
-        return f"to {value['max']} until {value['until']:.0%}"
-    if isinstance(value, dict):
-        return " at ".join(map(_value, value.values()))
-    if isinstance(value, list | tuple):
-        numbers = value and all(isinstance(one, int) for one in value)
-        return _lengths(tuple(value)) if numbers else "; ".join(map(_value, value)) or "none"
-    return str(value)
-
-
-def _model(p: Protocol) -> str:
-    m = p.model
-    norm = "after" if m.norm == "post" else "before"
-    dropout = f", dropout {m.dropout:g}" if m.dropout else ""
-    beside = (
-        ", attention and MLP side by side (parallel residual)" if m.residual != "serial" else ""
-    )
-    return (
-        f"{m.layers} layers, {m.heads} heads, width {m.width}, LayerNorm {norm} attention and MLP, "
-        f"{m.activation}{beside}{dropout}"
-    )
-
-
-def _train(p: Protocol) -> str:
-    t, (low, high) = p.train, p.train.lengths
-    rows = f"rows of {t.context} tokens, borders {t.borders}"
-    batch = rows if t.context else "sequences"
-    stages = [f"to {stage.max} until {stage.until:.0%} of the steps" for stage in t.curriculum]
-    curriculum = f" ({', '.join(stages)})" if stages else ""
-    falls = "constant" if t.schedule == "constant" else f"{t.schedule} decay from the first step on"
-    warmup = f", times a linear warm-up over {t.warmup:,} steps" if t.warmup else ""
-    return (
-        f"{t.steps:,} steps of {t.batch} {batch}, lengths {low} to {high}{curriculum}, "
-        f"learning rate {t.lr:g}, {falls}{warmup}; weight decay {t.weight_decay:g}"
-    )
-
-
-def _test(p: Protocol) -> str:
-    sets = "".join(f"; {one.name}: {_lengths(one.lengths)}" for one in p.eval.sets)
-    window = f", in a window of {p.eval.window} tokens that moves by {p.eval.stride}"
-    window = window if p.eval.window else ""
-    most = f"up to {p.eval.samples} examples each"
-    return f"lengths {_lengths(p.eval.lengths)}, {most}{window}{sets}"
-
-
-def _lengths(lengths: tuple[int, ...]) -> str:
     """
-    >>> _lengths((20, 21, 30)), _lengths((40, 41, 42, 43))
-    ('20, 21, 30', '40-43')
+    >>> _value((20, 21, 30)), _value((40, 41, 42, 43)), _value([])
+    ('20, 21, 30', '40-43', 'none')
     """
-    if len(lengths) > 2 and all(b == a + 1 for a, b in pairwise(lengths)):
-        return f"{lengths[0]}-{lengths[-1]}"
-    return ", ".join(map(str, lengths))
+    if isinstance(value, Mapping | BaseModel):
+        return f"({_settings(dict(value))})"
+    if not isinstance(value, list | tuple):
+        return str(value)
+    first, last = (value[0], value[-1]) if value else (None, None)
+    if len(value) > 2 and isinstance(first, int) and [*value] == [*range(first, last + 1)]:
+        return f"{first}-{last}"
+    return ", ".join(map(_value, value)) or "none"
 
 
 def _print_all(found: Sequence[Facts]) -> None:

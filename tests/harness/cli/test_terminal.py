@@ -135,52 +135,53 @@ def test_list_tells_a_task_by_its_options(call):
     assert (code, "did you mean symbols?" in err) == (2, True)
 
 
-def test_list_tells_a_protocols_settings(call):
-    _, out, _ = call("list", "protocols", "ruoss2023-mini")
-    words = " ".join(out.split())
-    for part in (
-        "encoders, which see all tokens",
-        "5 layers, 8 heads, width 64, LayerNorm after attention and MLP, relu",
-        "1,500 steps of 32 sequences, lengths 1 to 20 (to 5 until 30% of the steps), learning rate "
-        "0.001, cosine decay from the first step on, times a linear warm-up over 200 steps",
-        "lengths 20, 21, 30, 31, 40, 41, 60, 61, 100, 101, up to 128 examples each",
-        "given options: learned(max_len=2048)",
-        "modular_arithmetic_simple (train_lengths 1-19, eval_lengths 19, 21,",
-    ):
-        assert part in words
-    _, out, _ = call("list", "protocols", "ruoss2023")
-    assert "lengths 40-500, up to 500" in out
-
-
-def test_list_says_none_of_an_empty_setting_and_an_example_once(call):
-    _, out, _ = call("list", "protocols", "prism2025-variants")
-    assert "curriculum none" in " ".join(out.split())
-    _, out, _ = call("list", "tasks", "cycle_navigation")
-    assert out.count("20100=3") == 1
-
-
-def test_list_tells_what_turing_programs_are_trained_with(call):
-    _, out, _ = call("list", "protocols", "turing2024")
-    words = " ".join(out.split())
-    for part in (
-        "side by side (parallel residual)",
-        "16 rows of 500 tokens, borders open,",
-        "linear decay from the first step on, times a linear warm-up over 100 steps; weight decay "
-        "0.1",
-        "window of 500 tokens that moves by 20",
-        "turing_addition (eval.set n+n, eval.sets 17+n at 17, 32,",
-        "train.lr 0.0003, hard_alibi(masked=7)",
-    ):
+@pytest.mark.parametrize(
+    ("what", "name", "parts"),
+    [
+        ("protocols", "ruoss2023", ["lengths 40-500"]),
+        ("protocols", "prism2025-variants", ["curriculum none"]),
+        (
+            "protocols",
+            "ruoss2023-mini",
+            [
+                "encoders, which see all tokens",
+                *("layers 5; heads 8; width 64", "norm post", "activation relu"),
+                *(
+                    "steps 1500; batch 32;",
+                    "lr 0.001",
+                    "lengths 1, 20",
+                    "curriculum (until 0.3; max 5)",
+                ),
+                *("schedule cosine", "warmup 200", "samples 128"),
+                "lengths 20, 21, 30, 31, 40, 41, 60, 61, 100, 101",
+                "learned(max_len=2048)",
+                "modular_arithmetic_simple (train_lengths 1, 19; eval_lengths 19, 21,",
+            ],
+        ),
+        (
+            "protocols",
+            "turing2024",
+            [
+                *("residual parallel", "batch 16", "context 500", "borders open"),
+                *("schedule linear", "warmup 100", "weight_decay 0.1", "window 500; stride 20"),
+                *("turing_addition (eval.set n+n", "name 17+n; lengths 17, 32,", "train.lr 0.0003"),
+                "hard_alibi(masked=7)",
+            ],
+        ),
+        ("tasks", "turing_sgd", ["if it ends with weights within 2 levels in both"]),
+        ("tasks", "turing_addition(format=plain)", ['Further test sets: "n+n", both of n digits']),
+        ("tasks", "turing_machine", ["[x] for the x of a file's machine"]),
+    ],
+)
+def test_list_describes_one(call, what, name, parts):
+    words = " ".join(call("list", what, name)[1].split())
+    for part in parts:
         assert part in words, part
 
 
-def test_list_tells_what_a_tasks_docstring_does(call):
-    for task, part in (
-        ("turing_sgd", "if it ends with weights within 2 levels in both"),
-        ("turing_addition(format=plain)", 'Further test sets: "n+n", both of n digits'),
-        ("turing_machine", "[x] for the x of a file's machine"),
-    ):
-        assert part in " ".join(call("list", "tasks", task)[1].split())
+def test_list_gives_an_example_once(call):
+    _, out, _ = call("list", "tasks", "cycle_navigation")
+    assert out.count("20100=3") == 1
 
 
 BENCH = ("bench", "--pe", "rope", "--task", "copy")
