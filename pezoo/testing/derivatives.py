@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import torch
 from torch import Tensor
 
-from pezoo.base import Context, Memo
-from pezoo.testing.probe import Factory, build, context, draws, require, tokens
+from pezoo.testing.probe import Factory, alone, build, context, draws, inputs, require, tokens
 
 STEP = 1e-4
 
@@ -17,22 +15,15 @@ STEP = 1e-4
 def check_derivatives(factory: Factory) -> None:
     """Gradients of embed in x, transform in q and k, bias in q and k: as differences say."""
     encoding, (b, t) = build(factory).double(), (2, 9)
-    shape, generator = encoding.shape, draws()
-    x = torch.randn(b, t, shape.d_model, generator=generator).double()
-    q, k = torch.randn(2, b, shape.n_heads, t, shape.d_head, generator=generator).double()
+    x, q, k = inputs(encoding, b, t, torch.float64)
     ctx = encoding.prepare(context(tokens(b, t), x=x))
-    here = ctx.at(0, x)
-    wide_q, wide_k = (x.detach() for x in encoding.transform(q, k, _alone(here)))
-    _agrees("embed", "x", x, lambda z: encoding.embed(z, _alone(ctx)))
-    _agrees("transform", "q", q, lambda z: encoding.transform(z, k, _alone(here))[0])
-    _agrees("transform", "k", k, lambda z: encoding.transform(q, z, _alone(here))[1])
-    _agrees("bias", "q", wide_q, lambda z: encoding.bias(z, wide_k, _alone(here)))
-    _agrees("bias", "k", wide_k, lambda z: encoding.bias(wide_q, z, _alone(here)))
-
-
-def _alone(ctx: Context) -> Context:
-    """The same with a memo of its own: what a call adds to it is not there for the next."""
-    return replace(ctx, memo=Memo(ctx.memo))
+    _agrees("embed", "x", x, lambda z: encoding.embed(z, alone(ctx)))
+    here = ctx.at(0, encoding.embed(x, ctx).detach())
+    _agrees("transform", "q", q, lambda z: encoding.transform(z, k, alone(here))[0])
+    _agrees("transform", "k", k, lambda z: encoding.transform(q, z, alone(here))[1])
+    wide_q, wide_k = (y.detach() for y in encoding.transform(q, k, here))
+    _agrees("bias", "q", wide_q, lambda z: encoding.bias(z, wide_k, alone(here)))
+    _agrees("bias", "k", wide_k, lambda z: encoding.bias(wide_q, z, alone(here)))
 
 
 def _agrees(hook: str, name: str, at: Tensor, call: Callable[[Tensor], Tensor | None]) -> None:

@@ -9,7 +9,17 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from pezoo.testing.probe import Factory, build, context, draws, require, tokens
+from pezoo.testing.probe import (
+    Factory,
+    Inputs,
+    build,
+    context,
+    draws,
+    first_layer,
+    inputs,
+    require,
+    tokens,
+)
 
 _WHERE = ": make tensors with device=ctx.pos.device"
 
@@ -18,20 +28,13 @@ def check_device(factory: Factory) -> None:
     """Tensors are made where ctx.pos is. The device `meta` has shapes alone, on every machine."""
     encoding = build(factory)
     drawn = encoding.draw(context(tokens(2, 9)), generator=draws())
-    encoding, shape = encoding.to("meta"), encoding.shape
-    ids, pos = tokens(2, 9).to("meta"), torch.arange(9, device="meta")[None]
-    x = torch.empty(2, 9, shape.d_model, device="meta")
-    q, k, logits = (
-        torch.empty(2, shape.n_heads, 9, width, device="meta")
-        for width in (shape.d_head, shape.d_head, 9)
-    )
+    encoding = encoding.to("meta")
+    given = Inputs(*(x.to("meta") for x in inputs(encoding, 2, 9, torch.float32)))
+    ctx = context(tokens(2, 9).to("meta"), torch.arange(9, device="meta")[None], drawn=drawn)
     with torch.no_grad(), _OneDevice():  # type: ignore[no-untyped-call]
-        ctx = encoding.prepare(context(ids, pos, x=x, drawn=drawn)).at(0, x)
-        encoding.embed(x, ctx)
-        q, k = encoding.transform(q, k, ctx)
-        bias = encoding.bias(q, k, ctx)
-        encoding.weights(logits, ctx)
-    require(bias is None or bias.is_meta, f"bias: on the CPU, q elsewhere{_WHERE}")
+        layer = first_layer(encoding, ctx, given)
+        require(layer.bias is None or layer.bias.is_meta, f"bias: on the CPU, q elsewhere{_WHERE}")
+        encoding.weights(layer.logits, layer.ctx)
 
 
 class _OneDevice(TorchDispatchMode):  # type: ignore[no-untyped-call]

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import torch
 from torch import Tensor
 
 from pezoo.base import Encoding, PositionError
-from pezoo.testing.probe import Factory, build, context, draws, require
+from pezoo.testing.probe import Factory, Inputs, build, context, first_layer, inputs, require
 
 WIDTH = 64  # neighbours that are compared with neighbours further away
 NEAR = 5 * WIDTH + 1  # 8 bits begin anew at 256
@@ -49,20 +47,14 @@ def check_far_values(factory: Factory) -> None:
 
 def _hooks(encoding: Encoding, pos: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Rows (S, ...) of embed, q and k at pos (S,), and the logits of the last query, (S, H)."""
-    (s,), shape = pos.shape, encoding.shape
-    x = torch.randn(shape.d_model, generator=draws()).double().expand(1, s, -1)
-    both = torch.randn(2, 1, shape.n_heads, 1, shape.d_head, generator=draws()).double()
-    q, k = both.expand(-1, -1, -1, s, -1)
-    ids = pos.new_ones(1, s)
+    (s,) = pos.shape
+    one = inputs(encoding, 1, 1, torch.float64)
+    given = Inputs(one.x.expand(1, s, -1), *(y.expand(-1, -1, s, -1) for y in one[1:]))
+    ctx = context(pos.new_ones(1, s), pos[None], scale=torch.tensor([5]))
     with torch.no_grad():
-        ctx = encoding.prepare(context(ids, pos[None], x=x, scale=torch.tensor([5])))
-        embedded = encoding.embed(x, ctx)[0]
-        ctx = ctx.at(0, x)
-        q, k = encoding.transform(q, k, ctx)
-        last = q[:, :, -1:]
-        bias = encoding.bias(last, k, replace(ctx, n_new=1))
-        logits = last @ k.mT * shape.d_head**-0.5 + (0 if bias is None else bias)
-    return embedded, q[0].movedim(1, 0), k[0].movedim(1, 0), logits[0, :, 0].mT
+        layer = first_layer(encoding, ctx, given)
+        logits = layer.logits[0, :, -1]
+    return layer.embedded[0], layer.q[0].movedim(1, 0), layer.k[0].movedim(1, 0), logits.mT
 
 
 def _repeats(rows: Tensor) -> int:

@@ -11,39 +11,30 @@ from pezoo.base import Shape
 from pezoo.testing.probe import (
     SHAPE,
     Factory,
+    Inputs,
     axes_that_differ,
     build,
     close,
     context,
     draws,
-    key_weight,
+    first_layer,
+    inputs,
     require,
     tokens,
+    walk,
 )
 
 
 def check_grouped_heads(factory: Factory) -> None:
     """Keys of fewer heads (grouped-query attention) count as each repeated for its queries."""
     encoding, (b, s) = build(factory, Shape(16, 4, 4, 1, 16)).double(), (2, 9)
-    generator, shape = torch.Generator().manual_seed(6), encoding.shape
-    x = torch.randn(b, s, shape.d_model, generator=generator).double()
-    q, k = torch.randn(2, b, 4, s, shape.d_head, generator=generator).double()
     ids = tokens(b, s)
     drawn = encoding.draw(context(ids), generator=draws())
-    weight = key_weight(shape)
+    x, q, k = inputs(encoding, b, s, torch.float64)
 
     def logits(keys: Tensor) -> Tensor:
-        here = encoding.prepare(context(ids, x=x, drawn=drawn)).at(0, x, weight)
-        wide, keys = encoding.transform(q, keys, here)
-        require(
-            4 % keys.shape[1] == 0 and wide.shape[1] == 4,
-            f"transform: of 4 heads of queries and {n} of keys it makes {wide.shape[1]} and "
-            f"{keys.shape[1]}: give keys as many heads as they had, or as queries have",
-        )
-        keys = keys.repeat_interleave(4 // keys.shape[1], 1)
-        bias = encoding.bias(wide, keys, here)
-        scores = wide @ keys.mT
-        return scores if bias is None else scores + bias.nan_to_num(neginf=-1e9)
+        layer = first_layer(encoding, context(ids, drawn=drawn), Inputs(x, q, keys))
+        return layer.logits.nan_to_num(neginf=-1e9)
 
     for n in (1, 2):
         message = (
@@ -66,19 +57,16 @@ def check_own_layer(factory: Factory) -> None:
         for name, p, axis, pair in axes_that_differ(encoding, other)
         if pair == (n, 7)
     }
-    shape, generator = encoding.shape, draws()
-    x = torch.randn(b, s, shape.d_model, generator=generator).double()
-    q, k = torch.randn(2, b, shape.n_heads, s, shape.d_head, generator=generator).double()
-    ctx = encoding.prepare(context(tokens(b, s), x=x))
-    inputs = [p for p, _ in layered.values()]
-    for layer in range(n if layered else 0):
-        here = ctx.at(layer, x)
-        wide = encoding.transform(q, k, here)
-        outs = [x for x in (*wide, encoding.bias(*wide, here)) if x is not None and x.requires_grad]
+    weights = [p for p, _ in layered.values()]
+    steps = walk(encoding, context(tokens(b, s)), inputs(encoding, b, s, torch.float64), n)
+    for hook, out, ctx in steps if layered else ():
+        outs = out if hook == "transform" else [out] if hook == "bias" else []
+        outs = [y for y in outs if y is not None and y.requires_grad]
         if not outs:
             continue
-        sums = [(x * x.detach().cos())[x.isfinite()].sum() for x in outs]
-        found = torch.autograd.grad(sums, inputs, allow_unused=True, retain_graph=True)
+        sums = [(y * y.detach().cos())[y.isfinite()].sum() for y in outs]
+        found = torch.autograd.grad(sums, weights, allow_unused=True, retain_graph=True)
+        layer = ctx.layer
         for (name, (_, axis)), gradient in zip(layered.items(), found, strict=True):
             if gradient is None:
                 continue

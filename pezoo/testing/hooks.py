@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from inspect import signature
 
 import torch
@@ -13,13 +12,16 @@ from pezoo.base import Columns, Context, Encoding, Pairs, Shape
 from pezoo.testing.probe import (
     SHAPE,
     Factory,
+    alone,
     build,
     close,
     context,
     draws,
-    key_weight,
+    first_layer,
+    inputs,
     require,
     tokens,
+    walk,
 )
 
 
@@ -103,20 +105,20 @@ def check_shapes(factory: Factory) -> None:
 
 def _check_hooks(encoding: Encoding, pos: Tensor, dtype: torch.dtype) -> None:
     b, t, s = 2, 9, encoding.shape
-    x = torch.randn(b, t, s.d_model).to(dtype)
     drawn = encoding.draw(context(tokens(b, t), pos), generator=draws())
     _is("draw", drawn, dict)
     for name, value in drawn.items():
         _is(f"draw: {name}", value, Tensor)
-    ctx = encoding.prepare(context(tokens(b, t), pos, x=x))
+    x = inputs(encoding, b, t, dtype).x
+    steps = walk(encoding, context(tokens(b, t), pos), inputs(encoding, b, t, dtype))
+    ctx = next(steps).out
     _is("prepare", ctx, Context)
     require(ctx.prepared, "prepare: begin it with ctx = super().prepare(ctx), and return that")
-    embedded = encoding.embed(x, ctx)
+    embedded = next(steps).out
     _is("embed", embedded, Tensor)
     require(embedded.shape == x.shape, f"embed: {tuple(x.shape)} became {tuple(embedded.shape)}")
     require(embedded.dtype == dtype, f"embed: {dtype} became {embedded.dtype}")
-    q, k = torch.randn(2, b, s.n_heads, t, s.d_head).to(dtype).unbind(0)
-    both = encoding.transform(q, k, ctx.at(0, x))
+    both = next(steps).out
     _is("transform", both, tuple)
     q, k = both
     require(q.shape == k.shape, f"transform: q {tuple(q.shape)} and k {tuple(k.shape)} differ")
@@ -126,7 +128,7 @@ def _check_hooks(encoding: Encoding, pos: Tensor, dtype: torch.dtype) -> None:
     )
     for y in (q, k):
         require(_precise(y, dtype), f"transform: {dtype} became {y.dtype}, less precise")
-    bias = encoding.bias(q, k, ctx.at(0, x))
+    bias = next(steps).out
     if bias is not None:
         _is("bias", bias, Tensor)
         _check_bias_shape(bias, (b, s.n_heads, t, t))
@@ -167,33 +169,21 @@ def _check_bias_shape(bias: Tensor, size: tuple[int, int, int, int]) -> None:
 def check_bias_forms(factory: Factory) -> None:
     """Where `bias_pairs` and `bias_columns` give the bias too, it is `bias`, with its gradients."""
     encoding, (b, s) = build(factory, Shape(12, 3, 4, 2, 40)).double(), (2, 14)
-    generator = torch.Generator().manual_seed(4)
     shared, own = torch.arange(s)[None], torch.arange(s).clamp(max=9) + torch.tensor([[0], [5]])
-    cases = [
-        (shared, s, 1, False),
-        (shared, 4, 1, False),
-        (own, s, b, False),
-        (shared, s, b, False),
-    ]
-    cases += [(shared, s, 1, True)] * encoding.reads_distance
-    for pos, n_new, rows, twice in cases:
-        distances = 2 * torch.arange(s) if twice else None
-        x = torch.randn(b, s, encoding.shape.d_model, generator=generator).double()
-        scale = torch.arange(4, 4 + rows)
-        ctx = context(tokens(b, s), pos, x=x, scale=scale, distances=distances)
-        ctx = encoding.prepare(ctx)
-        ctx = ctx.at(0, x, key_weight(encoding.shape))
-        size = 2, b, encoding.shape.n_heads, s, encoding.shape.d_head
-        q, k = torch.randn(size, generator=generator).double()
-        q, k = (x.detach().requires_grad_() for x in encoding.transform(q, k, ctx))
-        q, ctx = q[:, :, s - n_new :], replace(ctx, n_new=n_new)
-        bias = encoding.bias(q, k, ctx)
-        inputs = {"q": q, "k": k, **dict(encoding.named_parameters())}
-        for name, form, tolerance in _other_forms(encoding, q, k, ctx):
+    cases: list[tuple[Tensor, int, int, Tensor | None]]
+    cases = [(shared, 0, 1, None), (shared, 4, 1, None), (own, 0, b, None), (shared, 0, b, None)]
+    cases += [(shared, 0, 1, 2 * torch.arange(s))] * encoding.reads_distance
+    for pos, n_new, rows, distances in cases:
+        ctx = context(tokens(b, s), pos, scale=torch.arange(4, 4 + rows), distances=distances)
+        layer = first_layer(encoding, ctx, inputs(encoding, b, s, torch.float64), n_new)
+        q, k = (y.detach().requires_grad_() for y in (layer.q, layer.k))
+        bias = encoding.bias(q, k, alone(layer.ctx))
+        leaves = {"q": q, "k": k, **dict(encoding.named_parameters())}
+        for name, form, tolerance in _other_forms(encoding, q, k, layer.ctx):
             if bias is None:
                 raise AssertionError(f"{name} gives a bias, but bias gives none")
             close(form.detach(), bias.detach(), tolerance, f"{name} differs from bias")
-            wanted, got = (_gradients(y, inputs) for y in (bias, form))
+            wanted, got = (_gradients(y, leaves) for y in (bias, form))
             for key in wanted:
                 message = f"{name}: another gradient of {key} than bias"
                 allowed = 10 * tolerance * max(1.0, float(wanted[key].abs().max()))
@@ -205,12 +195,12 @@ def _other_forms(
 ) -> Iterator[tuple[str, Tensor, float]]:
     """Name, bias and tolerance of each that the encoding gives: sinusoids are float32."""
     (b, h, t, _), s = q.shape, k.shape[2]
-    pairs = encoding.bias_pairs(q, k, ctx)
+    pairs = encoding.bias_pairs(q, k, alone(ctx))
     if pairs is not None:
         _is("bias_pairs", pairs, Pairs)
         _check_pairs_shape(pairs, (b, h, t, s))
         yield "Pairs", pairs.dense(), 1e-9
-    wide = encoding.bias_columns(q, k, ctx)
+    wide = encoding.bias_columns(q, k, alone(ctx))
     if wide is not None:
         _is("bias_columns", wide, Columns)
         sizes = [tuple(x.shape) for x in wide]

@@ -5,7 +5,17 @@ from __future__ import annotations
 import torch
 
 from pezoo.prf import PRFError, prf_of
-from pezoo.testing.probe import Factory, build, context, relation, require, tokens
+from pezoo.testing.probe import (
+    Factory,
+    Inputs,
+    build,
+    context,
+    first_layer,
+    inputs,
+    relation,
+    require,
+    tokens,
+)
 
 TOLERANCE = 1e-5
 
@@ -19,21 +29,14 @@ def check_prf(factory: Factory) -> None:
         raise AssertionError(str(error)) from error
     if phi is None:
         return
-    shape = encoding.shape
     if phi.is_floating_point():
         sums = phi.sum(-1)
         require(bool((sums - 1).abs().max() < TOLERANCE), "a distribution of prf does not sum to 1")
-    ids = tokens(1, 1).expand(1, n)
-    generator = torch.Generator().manual_seed(4)
-    one = torch.randn(3, 1, shape.n_heads, 1, shape.d_head, generator=generator)
-    q, k, _ = one.expand(-1, -1, -1, n, -1)
-    x = torch.randn(1, 1, shape.d_model, generator=generator).expand(1, n, -1)
+    one = inputs(encoding, 1, 1, torch.float32)
+    given = Inputs(one.x.expand(1, n, -1), *(y.expand(-1, -1, n, -1) for y in one[1:]))
     with torch.no_grad():
-        ctx = encoding.prepare(context(ids, x=x)).at(0, x)
-        q, k = encoding.transform(q, k, ctx)
-        bias = encoding.bias(q, k, ctx)
-        logits = (q @ k.mT) * shape.d_head**-0.5
-        logits = (logits if bias is None else logits + bias)[0].flatten(1)  # (H, pairs)
+        layer = first_layer(encoding, context(tokens(1, 1).expand(1, n)), given)
+        logits = layer.logits[0].flatten(1)  # (H, pairs)
     later = torch.ones(n, n, dtype=torch.bool).triu(1).flatten()
     kinds = torch.unique(phi.flatten(0, 1), dim=0, return_inverse=True)[1]
     if encoding.causal_only:

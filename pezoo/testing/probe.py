@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from pezoo import adapters
 from pezoo.adapters import attention_mask
-from pezoo.base import Context, Encoding, Shape
+from pezoo.base import Context, Encoding, Memo, Shape
 
 Factory = Callable[[Shape], Encoding]
 Check = Callable[[Factory], None]
@@ -176,26 +177,92 @@ def stream(
     return torch.cat(outs, 1)
 
 
-def embedded_and_logits(
-    encoding: Encoding, ids: Tensor, pos: Tensor, dtype: torch.dtype
-) -> tuple[Tensor, Tensor]:
-    """The embedding and the first layer's logits for bfloat16 inputs, held in `dtype`."""
-    shape = encoding.shape
-    generator = torch.Generator().manual_seed(2)
-    x = torch.randn(*ids.shape, shape.d_model, generator=generator).bfloat16().to(dtype)
-    q, k = (
-        torch.randn(2, ids.shape[0], shape.n_heads, ids.shape[1], shape.d_head, generator=generator)
-        .bfloat16()
-        .to(dtype)
-        .unbind(0)
-    )
-    with torch.no_grad():
-        ctx = encoding.prepare(context(ids, pos, x=x))
-        embedded = encoding.embed(x, ctx)
-        q, k = encoding.transform(q, k, ctx.at(0, x))
-        bias = encoding.bias(q, k, ctx.at(0, x))
-        logits = (q.float() @ k.float().mT) * shape.d_head**-0.5
-        return embedded.float(), logits if bias is None else logits + bias.float()
+class Inputs(NamedTuple):
+    """What one layer works on: x (B, T, D), q and k (B, H, T, K)."""
+
+    x: Tensor
+    q: Tensor
+    k: Tensor
+
+
+def inputs(encoding: Encoding, batch: int, length: int, dtype: torch.dtype) -> Inputs:
+    """Random inputs that bfloat16 can represent, the same each time."""
+    shape, generator = encoding.shape, torch.Generator().manual_seed(2)
+    size = 2, batch, shape.n_heads, length, shape.d_head
+    x = torch.randn(batch, length, shape.d_model, generator=generator)
+    q, k = torch.randn(size, generator=generator)
+    return Inputs(*(y.bfloat16().to(dtype) for y in (x, q, k)))
+
+
+class Step(NamedTuple):
+    """A hook, what it returned, and the context that it was given (for prepare: returned)."""
+
+    hook: str
+    out: Any
+    ctx: Context
+
+
+def walk(encoding: Encoding, ctx: Context, given: Inputs, layers: int = 1) -> Iterator[Step]:
+    """Call the hooks in the order of a model, and yield after each."""
+    x, q, k = given
+    ctx = encoding.prepare(replace(ctx, x=x))
+    yield Step("prepare", ctx, ctx)
+    x = encoding.embed(x, ctx)
+    yield Step("embed", x, ctx)
+    for layer in range(layers):
+        here = ctx.at(layer, x, key_weight(encoding.shape).to(x))
+        wide = encoding.transform(q, k, here)
+        yield Step("transform", wide, here)
+        yield Step("bias", encoding.bias(*wide, here), here)
+
+
+@dataclass
+class Layer:
+    """What the hooks make of one layer's inputs; ctx as it was before `bias`."""
+
+    encoding: Encoding
+    ctx: Context
+    embedded: Tensor
+    q: Tensor
+    k: Tensor
+    bias: Tensor | None
+
+    @property
+    def logits(self) -> Tensor:
+        """(B, H, T, S)."""
+        logits: Tensor = (self.q @ self.k.mT) * self.encoding.shape.d_head**-0.5
+        return logits if self.bias is None else logits + self.bias
+
+
+def first_layer(encoding: Encoding, ctx: Context, given: Inputs, n_new: int = 0) -> Layer:
+    """The first layer; with n_new, its last n_new tokens after a pass over the others."""
+    s, generator = given.x.shape[1], draws()
+    ends, start, earlier = ([s - n_new, s] if n_new else [s]), 0, given.k
+    for end in ends:
+        part = Inputs(given.x[:, start:end], given.q[:, :, start:end], given.k[:, :, start:end])
+        ids = None if ctx.ids is None else ctx.ids[:, :end]
+        here = replace(ctx, pos=ctx.pos[:, :end], ids=ids, n_new=end - start)
+        if n_new:
+            here = replace(here, drawn=encoding.draw(here, generator=generator, length=s))
+        _, (_, embedded, _), (_, (q, k), _) = steps = [*islice(walk(encoding, here, part), 3)]
+        here = steps[-1].ctx
+        share = q.shape[1] // max(1, k.shape[1])
+        require(
+            share * k.shape[1] == q.shape[1] == encoding.shape.n_heads,
+            f"transform returned {q.shape[1]} heads of q and {k.shape[1]} of k: return k with as "
+            "many heads as it had, or as many as q",
+        )
+        k = k.repeat_interleave(share, 1)
+        k = torch.cat([earlier, k], 2) if start else k
+        before = alone(here)
+        found = Layer(encoding, before, embedded, q, k, encoding.bias(q, k, here))
+        start, earlier = end, k
+    return found
+
+
+def alone(ctx: Context) -> Context:
+    """The same context with a memo of its own: what a call adds is not there for the next."""
+    return replace(ctx, memo=Memo(ctx.memo))
 
 
 def axes_that_differ(
