@@ -10,7 +10,7 @@ import hashlib
 import json
 import re
 from itertools import pairwise
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import (
     BaseModel,
@@ -58,8 +58,10 @@ Lengths = Annotated[
 
 
 DEVICES = ("cpu", "cuda", "mps", "xpu")
-# As in pezoo.adapters, without torch.
-ATTENTION = ("auto", "sdpa", "eager", "flex", "numba", "xformers")
+Device = Annotated[str, Field(pattern=rf"^({'|'.join(DEVICES)})(:[0-9]{{1,4}})?$")]
+# The names of pezoo.adapters, without torch.
+Attention = Literal["auto", "sdpa", "eager", "flex", "numba", "xformers"]
+ATTENTION = get_args(Attention)
 
 
 class ConfigError(ValueError):
@@ -303,8 +305,8 @@ class RunConfig(Settings):
     encoding: str  # with the protocol's options filled in
     encoding_version: int
     seed: int = Field(ge=0)
-    device: str
-    attention: str
+    device: Device
+    attention: Attention
     track: Track = "decoder"
     model: Model
     train: Train

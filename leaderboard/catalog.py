@@ -5,8 +5,6 @@ Plug-ins have none; pages then leave out the description.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,7 +12,7 @@ from experiment.config import Protocol, Train
 from experiment.protocol import base
 from leaderboard.record.schema import Record
 from leaderboard.record.tuning import MARK, tuned_name
-from pezoo.spec import SpecError, bare, parse, unknown
+from pezoo.spec import SpecError, bare, parse
 
 HOOKS = {
     "draw": "draws what is random and checks positions, before a forward pass",
@@ -24,7 +22,6 @@ HOOKS = {
     "bias": "adds to the logits",
     "weights": "replaces the softmax",
 }
-PLAIN = {"bool", "int", "float", "str", "tuple", "list", "None"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,23 +44,9 @@ class ClassDoc:
     version: int = 1
     versioned_by: tuple[str, ...] = ()  # a task's options that make its version
     wraps: str | None = None
-    also: tuple[tuple[str, str], ...] = ()  # second names that users may type, and their specs
-    modes: tuple[str, ...] = ()  # other ways to run trained weights
     needs_scale: bool = False  # an encoding that receives the length of the instance
     oracle: bool = False  # an encoding that receives part of the task's solution
     options: tuple[str, ...] = ()
-    usual: dict[str, Any] = field(default_factory=dict)  # defaults of options, where literal
-    kinds: dict[str, str] = field(default_factory=dict)  # types of options, as written
-    lists: bool = False  # a task that lists its instances, of which a length may have few
-
-    def strange(self, options: dict[str, Any]) -> Iterator[str]:
-        """What is wrong with the names of these options, and with types that text can tell."""
-        for name, value in options.items():
-            kinds = set(re.findall(r"\w+", self.kinds.get(name, "")))
-            if name not in self.options:
-                yield unknown(f"option of {self.name}", name, self.options)
-            elif kinds and kinds <= PLAIN and not kinds & _kinds(value):
-                yield f"option {name} of {self.name} is {value!r}, expected {self.kinds[name]}"
 
 
 @dataclass(frozen=True)
@@ -198,11 +181,3 @@ def _alike(one: Train, two: Train, apart: set[str]) -> bool:
         return one == two
     left, right = one.model_dump(), two.model_dump()
     return all(left.get(key) == right.get(key) for key in {*left, *right} - apart)
-
-
-def _kinds(value: Any) -> set[str]:
-    """The plain types that take a value: an int is a float too, and a text is a word or a path."""
-    if isinstance(value, str):
-        return {"str"} if re.fullmatch(r"[\w+=./-]+", value) else set()
-    own = "None" if value is None else type(value).__name__
-    return {own, "float"} if own == "int" else {own}

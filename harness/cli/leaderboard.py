@@ -12,7 +12,7 @@ import click
 from harness.cli import options
 
 if TYPE_CHECKING:
-    from leaderboard.record.check import Doubt
+    from leaderboard.record.check import Verify
     from leaderboard.render.grids import Relations
 
 _out = click.option(
@@ -104,7 +104,7 @@ def check_command(paths: tuple[str, ...], records: str | None, markdown: str) ->
     folder = _folder(records)
     known = read_catalog()
     places = [Path(path) for path in paths] or [folder]
-    report = check(places, known, tree=not paths, further=_further())
+    report = check(places, known, tree=not paths, verify=_verify())
     refused = [*report.refused]
     if not paths:
         refused += stale(tables(load([folder])[0], known), Path(markdown), known)
@@ -127,18 +127,18 @@ def add_command(run: tuple[str, ...], runs: str, records: str | None) -> None:
     from leaderboard.record.add import add
 
     for one in run:
-        click.echo(f"added {add(one, Path(runs), _folder(records), read_catalog(), _further())}")
+        click.echo(f"added {add(one, Path(runs), _folder(records), read_catalog(), _verify())}")
     place = f" --records {shlex.quote(records)}" if records else ""
     click.echo(f"now: pezoo leaderboard build{place}")
 
 
-def _further() -> Doubt:
-    """Return a check that builds encodings and tasks, if torch is installed."""
+def _verify() -> Verify:
+    """Return what recomputes records; without torch they are checked for agreement alone."""
     from importlib.util import find_spec
 
     if find_spec("torch") is None:
         return lambda record: ()
-    from harness.settings.made import refusals
+    from harness.settings.verify import refusals
 
     return refusals
 

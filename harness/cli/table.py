@@ -103,11 +103,9 @@ def _show(options: TableOptions, paper: Paper) -> None:
 
 def _warn(filled: Filled) -> None:
     """Warn about runs that `pezoo leaderboard check` refuses."""
-    from harness.settings.catalog import read_catalog
     from leaderboard.record.check import refusals
 
-    known = read_catalog()
-    refused = {run.run: [*refusals(run, known)] for run in filled.runs}
+    refused = {run.run: [*refusals(run)] for run in filled.runs}
     for run, reasons in refused.items():
         if reasons:
             click.echo(f"pezoo leaderboard check refuses run {run}: {reasons[0]}", err=True)

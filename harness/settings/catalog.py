@@ -18,8 +18,8 @@ from leaderboard.catalog import HOOKS, Catalog, ClassDoc, ProtocolDoc
 from pezoo.class_text import named_classes
 
 DESCRIBED = (
-    *("summary", "paper", "prf_text", "example", "family", "version", "wraps", "modes"),
-    *("best_constant", "also", "versioned_by", "needs_scale", "oracle"),
+    *("summary", "paper", "prf_text", "example", "family", "version", "wraps"),
+    *("best_constant", "versioned_by", "needs_scale", "oracle"),
 )
 
 
@@ -49,9 +49,6 @@ def _classes(folder: Path) -> Iterator[ClassDoc]:
                 source=path.read_text(encoding="utf-8"),
                 doc=one.doc,
                 options=one.options,
-                usual=one.usual,
-                kinds=one.kinds,
-                lists=one.methods.get("instances", "Task") != "Task",
                 hooks=tuple(h for h in HOOKS if one.methods.get(h, "Encoding") != "Encoding"),
                 **known,
             )

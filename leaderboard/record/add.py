@@ -6,19 +6,19 @@ from pathlib import Path
 
 from experiment.files import slug, write
 from leaderboard.catalog import Catalog
-from leaderboard.record.check import Doubt, refusals
+from leaderboard.record.check import Verify, refusals
 from leaderboard.record.read import read
 from pezoo.spec import parse
 
 
 def add(
-    run: str, runs: Path, records: Path, catalog: Catalog, further: Doubt = lambda record: ()
+    run: str, runs: Path, records: Path, catalog: Catalog, verify: Verify = lambda record: ()
 ) -> Path:
     """Copy the record of a run into `records`, byte by byte, and return where it is.
 
     `run` is a run's folder, or the beginning of its id in the folder `runs`. Errors: ValueError
     for no such run, one that is not finished, a damaged result, or a record that `check` refuses,
-    here or where a file that the task reads is not. `further` is as in `check`.
+    here or where a file that the task reads is not. `verify` is as in `check`.
     """
     folder = find(run, runs)
     result = folder / "result.json"
@@ -27,7 +27,7 @@ def add(
     data, record = result.read_bytes(), read(result)
     if isinstance(record, str):
         raise ValueError(f"{result}: {record}")
-    if reasons := [*refusals(record, catalog), *further(record)]:
+    if reasons := [*refusals(record), *verify(record)]:
         raise ValueError(f"{result}: {'; '.join(reasons)}")
     task = parse(record.task)
     if files := [name for name in catalog.tasks[task.name].versioned_by if name in task.options]:

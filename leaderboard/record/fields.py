@@ -71,6 +71,12 @@ Command = Annotated[str, Field(max_length=2000), AfterValidator(_visible)]
 Cleaned = Annotated[str, Field(max_length=100_000), AfterValidator(shown)]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_+-]{0,63}$")]
 TaskText = Annotated[str, AfterValidator(_task)]
+ProtocolName = Annotated[
+    str,
+    Field(
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}(\+[0-9a-f]{6})?(\+tune-[0-9a-f]{8}|\+tuning)?$"
+    ),
+]
 RunId = Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]
 Moment = Annotated[str, Field(max_length=40), AfterValidator(_visible), AfterValidator(_moment)]
 Share = Annotated[float, Field(ge=0, le=1)]

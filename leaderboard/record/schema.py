@@ -27,6 +27,7 @@ from leaderboard.record.fields import (
     Part,
     Plain,
     Positive,
+    ProtocolName,
     RunId,
     Seed,
     Share,
@@ -111,7 +112,7 @@ class Record(Part):
     run: RunId
     status: Literal["done", "failed"]
     reason: Cleaned | None = None
-    protocol: Name
+    protocol: ProtocolName
     task: TaskText
     encoding: Text
     seed: Seed

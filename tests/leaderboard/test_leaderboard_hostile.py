@@ -51,7 +51,7 @@ def hostile(draw, raw):
     """A record that passes the schema and is as bad as that allows."""
     text = lambda: draw(texts)  # noqa: E731
     right = {10: draw(shares), 20: draw(shares | st.just("cannot represent"))}
-    one = raw(text(), draw(st.integers(0, 3)), right, config={"attention": text()})
+    one = raw(text(), draw(st.integers(0, 3)), right)
     one["env"] |= {"device": text(), "torch": text(), "commit": text(), "kernels": text()}
     one["env"] |= dict.fromkeys(("numpy", "triton", "cuda", "platform", "cpu"), text())
     one["reason"], one["provenance"]["command"] = text(), text()

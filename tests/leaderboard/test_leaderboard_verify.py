@@ -1,0 +1,138 @@
+"""What a record says is compared with what its command, encoding and task give."""
+
+import pytest
+from bad_records import changed, committed
+
+from harness.settings.verify import parse_command, refusals
+from leaderboard.record.read import Record
+
+COPY = "quick/copy/alibi"
+TUNED = "quick+tune-27014962/copy/rope"
+ODD = "ruoss2023-mini/modular_arithmetic_simple/rope"  # its lengths are odd
+
+
+def verified(raw, **changes):
+    return [*refusals(Record.of(changed(raw, changes)))]
+
+
+@pytest.mark.parametrize(("folder", "seed"), [(COPY, 1), (ODD, 1), (TUNED, 10)])
+def test_a_committed_record_is_not_refused(folder, seed):
+    assert verified(committed(folder, seed)) == []
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "--threads 1 --jobs 2 --format csv --stack off --wide --seeds=0-4",
+        "--precision float32 --device auto --attention auto",
+        "--protocol /a/b/experiment/protocols/earlier/quick-1.toml",
+        "--protocol experiment/protocols/quick.toml",
+        "--task 'copy(symbols=10),reverse'",
+    ],
+)
+def test_a_command_may_say_the_same_in_other_words(words):
+    assert verified(committed(COPY), append=words) == []
+
+
+@pytest.mark.parametrize(
+    ("encoding", "task", "versions"),
+    [
+        ("rope(base=500)", "copy(symbols=2)", {}),
+        ("randomized(max_len=512):rope(base=2.5,layout=half)", "copy", {"encoding_version": 2001}),
+    ],
+)
+def test_options_of_encodings_and_tasks_pass(encoding, task, versions):
+    raw = committed("quick/copy/rope")
+    changes = {f"config.{name}": version for name, version in versions.items()}
+    changes |= dict.fromkeys(("encoding", "config.label", "config.encoding"), encoding)
+    changes |= dict.fromkeys(("task", "config.task"), task)
+    words = verified(raw, append=f"--pe '{encoding}' --task '{task}'", **changes)
+    assert not [line for line in words if "command" in line or "built" in line]
+
+
+@pytest.mark.parametrize(
+    ("typed", "refused"), [("label_based(max_len=64)", False), ("label_bases", True)]
+)
+def test_a_second_name_in_a_command_stands_for_an_encoding(typed, refused):
+    encoding = "randomized(max_len=64):learned"
+    changes = dict.fromkeys(("encoding", "config.label"), encoding)
+    raw = changed(committed(COPY), changes | {"config.encoding_version": 2001})
+    words = verified(raw, append=f"--pe 'rope,{typed}'")
+    assert any("unknown encoding" in line for line in words) == refused
+    assert not any(line.startswith("encoding is") for line in words)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "refused"),
+    [
+        ("--tune lr=1e-3,3e-3", "--tune train.lr=3e-3,0.001 --tune-seeds 100", ""),
+        ("--tune lr=1e-3,3e-3", "--tune lr=1e-3,1e-2", "config.protocol is"),
+        ("--tune lr=1e-3,3e-3", "", "config.protocol is"),
+        ("--tune ", "--tune-seeds 101 --tune ", "config.protocol is"),
+        ("--tune ", "--tune-seeds 10 --tune ", "share 10"),
+    ],
+)
+def test_a_sweep_tries_the_values_and_seeds_of_the_command(old, new, refused):
+    raw = committed(TUNED, 10)
+    raw["provenance"]["command"] = raw["provenance"]["command"].replace(old, new, 1)
+    found = verified(raw)
+    assert bool(found) == bool(refused)
+    assert not refused or any(refused in line for line in found)
+
+
+def test_the_command_of_a_changed_protocol_makes_its_settings():
+    raw = committed("quick+af9ba2/copy/prism_spectral", 10)
+    assert verified(raw) == []
+    command = raw["provenance"]["command"]
+    raw["provenance"]["command"] = command.replace("steps=1200", "steps=1300")
+    (line,) = verified(raw)
+    assert line.startswith("config.train.steps is 1200, but the command makes 1300")
+
+
+def test_instances_that_the_task_lacks_can_only_be_missing():
+    raw = committed(ODD)
+    at = len(raw["scores"]["last"]) - 1
+    even = raw["scores"]["last"][at]["length"] + 1
+    moved = {f"scores.last.{at}.length": even, f"config.eval.lengths.{at}": even}
+    (line,) = [line for line in verified(raw, **moved) if "instance" in line]
+    assert "has no instance of this length, the status is ok" in line
+    missing = {"length": even, "status": "no instance", "seen": False}
+    moved = {f"scores.last.{at}": missing, f"config.eval.lengths.{at}": even}
+    assert not [line for line in verified(raw, **moved) if "instance" in line]
+
+
+def test_what_is_longer_than_in_training_is_not_seen():
+    raw = committed("turing2024-mini/turing_addition/rope")
+    for score in (score for scores in raw["sets"].values() for score in scores):
+        score["seen"] = score["length"] <= 6
+    found = {line.partition(":")[0] for line in verified(raw)}
+    assert found == {f"sets.{n}+n, length {length}" for n in (9, 12) for length in (4, 6)}
+
+
+@pytest.mark.parametrize(("encoding", "size"), [("rope", 0), ("prism", 82364), ("learned", 1408)])
+def test_an_encoding_has_the_parameters_that_it_is_built_with(encoding, size):
+    raw = committed(f"quick/copy/{encoding}")
+    assert verified(raw) == []
+    (line,) = verified(raw, **{"cost.encoding_parameters": size + 1})
+    assert line.endswith(f"expected {size}")
+
+
+def test_a_limited_encoding_cannot_represent_some_lengths():
+    raw = committed("quick/copy/learned")
+    for scores in raw["scores"].values():
+        scores[1] = {"length": 11, "seen": False, "status": "cannot represent"}
+    assert verified(raw) == []
+
+
+def test_an_override_that_an_earlier_version_cannot_take():
+    command = "pezoo bench --pe rope --task copy --protocol quick --set eval.curve_lengths=[{}]"
+    new = parse_command(command.format(11))  # not among the lengths of the first version
+    assert len(new.requests) == 1
+    with pytest.raises(ValueError, match="curve_lengths"):
+        parse_command(command.format(12))
+
+
+def test_a_protocol_has_no_versions_of_another_whose_name_begins_alike():
+    command = "pezoo bench --pe rope --task copy --protocol ruoss2023 --set train.lr=0.5"
+    names = {one.protocol.name.partition("+")[0] for one in parse_command(command).requests}
+    assert names == {"ruoss2023"}
