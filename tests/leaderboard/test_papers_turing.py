@@ -5,7 +5,7 @@ import io
 from xml.etree import ElementTree
 
 import pytest
-from made_records import raw_record
+from made_records import paper_run, paper_score
 
 from harness.settings.catalog import read_catalog
 from harness.settings.protocol import load_protocol
@@ -14,45 +14,27 @@ from leaderboard.papers.cells import fill, pairs_of
 from leaderboard.papers.pages import figures_of
 from leaderboard.papers.paper import Number, read
 from leaderboard.papers.pictures import pictures
-from leaderboard.record.schema import Record
 from leaderboard.render.site import build
 from leaderboard.stats.tables import tables
-from pezoo.spec import parse
 
 MINI = load_protocol("turing2024-mini")
 
 
 def run(task="turing_addition", encoding="hard_alibi", exact=0.5, seed=0, pairs=None, version=2):
     """A run of the mini protocol: `exact` at every length, or by length; `pairs` by both."""
-    model, train, test = (part.model_dump(mode="json") for part in MINI.settings(task))
-    config = {
-        "model": model,
-        "train": train,
-        "eval": test,
-        "encoding": str(MINI.fill(task, parse(encoding))),
-        "task_version": version,
-        "encoding_version": 2,
-    }
-    made = raw_record(encoding, seed, protocol=MINI.name, task=task, config=config)
-    high = train["lengths"][1]
-    last = [
-        _score(n, n <= high, exact[n] if isinstance(exact, dict) else exact)
-        for n in test["lengths"]
-    ]
+    _, train, test = MINI.settings(task)
+    high = train.lengths[1]
+
+    def score(length, share):
+        return paper_score(length, length <= high, share)
+
+    last = [score(n, exact[n] if isinstance(exact, dict) else exact) for n in test.lengths]
     sets = {
-        one["name"]: [
-            _score(n, n <= high, (pairs or {}).get((int(one["name"][:-2]), n), 0.25))
-            for n in one["lengths"]
-        ]
-        for one in test.get("sets", ())
+        one.name: [score(n, (pairs or {}).get((int(one.name[:-2]), n), 0.25)) for n in one.lengths]
+        for one in test.sets
     }
-    more = {"scores": {"last": last, "best": []}, "sets": sets, "learning": []}
-    return Record.of(made | more)
-
-
-def _score(length, seen, share):
-    score = {"length": length, "seen": seen, "status": "ok", "method": "teacher-forced"}
-    return score | {"exact": share, "correct": round(64 * share), "count": 64, "token": 0.9}
+    config = {"task_version": version, "encoding_version": 2}
+    return paper_run(MINI, task, encoding, last, seed=seed, config=config, more={"sets": sets})
 
 
 def filled(number, records):
