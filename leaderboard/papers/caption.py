@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import chain
 
 from leaderboard.papers.cells import Cell, Filled, counted
@@ -39,10 +39,11 @@ def _ours(filled: Filled) -> str:
     lengths = numbers({score.length for score in scores if score.count})
     samples = span_text(score.count for score in scores if score.count)
     per_cell = span_text(len(cell.runs) for cell in filled.cells if cell.runs)
+    seeds = _several("seed", {run.seed for run in runs})
+    rates = _several("learning rate", {run.config.train.lr for run in runs})
     parts = [
-        f"protocol {name}, seeds {numbers({run.seed for run in runs})} at learning rates "
-        f"{numbers({run.config.train.lr for run in runs})}, {per_cell} runs per cell",
-        f"tested on {samples} samples of each of the lengths {lengths}",
+        f"protocol {name}, {seeds} at {rates}, {per_cell} run{'s' * (per_cell != '1')} per cell",
+        f"tested on {samples} samples of each length: {lengths}",
     ]
     if filled.part.measure == "hours":
         envs = {run.env.cpu or "cpu" if run.env.device == "cpu" else run.env.device for run in runs}
@@ -50,6 +51,10 @@ def _ours(filled: Filled) -> str:
     if changes := _changes(filled):
         parts.append(f"unlike protocol {filled.paper.protocols[0]}: {', '.join(changes)}")
     return "; ".join(parts)
+
+
+def _several(word: str, values: Collection[float]) -> str:
+    return f"{word}{'s' * (len(values) > 1)} {numbers(values)}"
 
 
 def _changes(filled: Filled) -> list[str]:

@@ -214,8 +214,8 @@ def test_a_table_fits_80_characters_and_shows_empty_cells(filled):
     assert "-  67.3    - 50.0  51.0 -1.0" in even  # alibi and rope
     assert "cannot represent  50.7    -" in even
     shown = " ".join(lines)
-    assert "seeds 0 at learning rates 0.001, 1 runs per cell; tested on 64 samples" in shown
-    assert "each of the lengths 41, 60" in shown
+    assert "seed 0 at learning rate 0.001, 1 run per cell; tested on 64 samples" in shown
+    assert "each length: 41, 60" in shown
     assert "Paper: 2,000,000 steps" in shown
     assert "1 of 165 cells" in shown
 
@@ -240,7 +240,7 @@ def test_the_budget_says_what_differs_from_the_papers_protocol(paper):
     theirs, ours = budgets(fill(paper, paper.tables["1"], records, MINI, reference=full))
     assert theirs.startswith("Paper: 2,000,000 steps, batch 128")
     assert "seeds 0-2 at learning rates 0.0003, 0.001, 1 to 3 runs per cell" in ours
-    assert "tested on 64 samples of each of the lengths 21, 60, 61" in ours
+    assert "tested on 64 samples of each length: 21, 60, 61" in ours
     changes = ours.partition("unlike protocol ruoss2023: ")[2]
     assert f"train.steps {MINI.train.steps:,} (2,000,000)" in changes
     assert "train.lengths 1 to 19 or 1 to 20 (1 to 39 or 1 to 40)" in changes
@@ -248,7 +248,7 @@ def test_the_budget_says_what_differs_from_the_papers_protocol(paper):
         assert change in changes
     assert "train.schedule cosine (constant)" in changes
     asked = fill(paper, paper.tables["1"], records, MINI, frozenset(range(42, 101)), full)
-    assert "each of the lengths 60, 61;" in budgets(asked)[1]
+    assert "each length: 60, 61;" in budgets(asked)[1]
     lines = csv.DictReader(io.StringIO(text.as_csv(asked)))
     assert [one["test_lengths"] for one in lines if one["ours"]] == ["60", "61"]
 
@@ -350,7 +350,7 @@ def test_curves_have_a_picture_for_each_task_with_runs(paper, tmp_path):
     assert ">alibi<" not in picture
     words = " ".join(re.findall(r'class="s">([^<]+)<', picture))
     assert "Paper: 2,000,000 steps, batch 128" in words
-    assert "Ours: protocol ruoss2023-mini, seeds 0, 1 at learning rates 0.001" in words
+    assert "Ours: protocol ruoss2023-mini, seeds 0, 1 at learning rate 0.001" in words
 
 
 def test_a_sweep_is_one_picture_over_the_numbers_of_its_columns(paper, tmp_path):
