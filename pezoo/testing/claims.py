@@ -1,4 +1,4 @@
-"""Checks of what an encoding claims about itself, and of how it reads a context."""
+"""Checks of what an encoding claims about itself."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ import torch
 from torch import Tensor
 
 from pezoo.base import Encoding, PositionError
+from pezoo.prf import PRFError, prf_of
 from pezoo.testing.probe import (
     BETWEEN,
     Factory,
+    Inputs,
     build,
     close,
     context,
@@ -18,6 +20,7 @@ from pezoo.testing.probe import (
     first_layer,
     inputs,
     padding_between,
+    relation,
     require,
     run,
     stream,
@@ -153,3 +156,37 @@ def check_future(factory: Factory) -> None:
         "bias falls with the distance to earlier keys and grows with that to later ones, which "
         "encoders see: take ctx.distance().abs(), or set causal_only = True",
     )
+
+
+TOLERANCE = 1e-5
+
+
+def check_prf(factory: Factory) -> None:
+    """Pairs of positions with equal `prf` get equal logits from equal queries and keys."""
+    encoding, n = build(factory), 9
+    try:
+        phi = prf_of(encoding, n, scale=n // 2, relation=relation)
+    except PRFError as error:
+        raise AssertionError(str(error)) from error
+    if phi is None:
+        return
+    if phi.is_floating_point():
+        sums = phi.sum(-1)
+        require(bool((sums - 1).abs().max() < TOLERANCE), "a distribution of prf does not sum to 1")
+    one = inputs(encoding, 1, 1, torch.float32)
+    given = Inputs(one.x.expand(1, n, -1), *(y.expand(-1, -1, n, -1) for y in one[1:]))
+    with torch.no_grad():
+        layer = first_layer(encoding, context(tokens(1, 1).expand(1, n)), given)
+        logits = layer.logits[0].flatten(1)  # (H, pairs)
+    later = torch.ones(n, n, dtype=torch.bool).triu(1).flatten()
+    kinds = torch.unique(phi.flatten(0, 1), dim=0, return_inverse=True)[1]
+    if encoding.causal_only:
+        logits, kinds = logits[:, ~later], kinds[~later]
+    for kind in kinds.unique():
+        same = logits[:, kinds == kind]
+        gap = float((same - same[:, :1]).nan_to_num(0.0, 0.0).abs().max())
+        require(
+            gap <= TOLERANCE,
+            f"prf gives {int((kinds == kind).sum())} pairs of positions the same value, but their "
+            f"logits for equal queries and keys differ by {gap:.2g}",
+        )

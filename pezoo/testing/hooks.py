@@ -12,6 +12,7 @@ from pezoo.base import Columns, Context, Encoding, Pairs, Shape
 from pezoo.testing.probe import (
     SHAPE,
     Factory,
+    Inputs,
     alone,
     build,
     close,
@@ -242,3 +243,25 @@ def _gradients(bias: Tensor, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
         materialize_grads=True,
     )
     return dict(zip(inputs, found, strict=True))
+
+
+def check_grouped_heads(factory: Factory) -> None:
+    """Keys of fewer heads (grouped-query attention) count as each repeated for its queries."""
+    encoding, (b, s) = build(factory, Shape(16, 4, 4, 1, 16)).double(), (2, 9)
+    ids = tokens(b, s)
+    drawn = encoding.draw(context(ids), generator=draws())
+    x, q, k = inputs(encoding, b, s, torch.float64)
+
+    def logits(keys: Tensor) -> Tensor:
+        layer = first_layer(encoding, context(ids, drawn=drawn), Inputs(x, q, keys))
+        return layer.logits.nan_to_num(neginf=-1e9)
+
+    for n in (1, 2):
+        message = (
+            f"4 heads of queries share {n} of keys: other logits than with each head of keys "
+            f"repeated for its {4 // n} of queries; where heads differ, repeat k in transform, by "
+            "repeat_interleave"
+        )
+        few = k[:, :n]
+        with torch.no_grad():
+            close(logits(few), logits(few.repeat_interleave(4 // n, 1)), 1e-5, message)

@@ -1,8 +1,9 @@
-"""Checks of an encoding's parameters: saved, trained, in every layer."""
+"""Checks of parameters: saved, trained, and used in every layer and head."""
 
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
 from dataclasses import replace
 
 import torch
@@ -13,14 +14,18 @@ from pezoo.testing.probe import (
     SHAPE,
     Factory,
     Probe,
+    alone,
     axes_that_differ,
     build,
     close,
     context,
+    draws,
+    inputs,
     repeated,
     require,
     run,
     tokens,
+    walk,
 )
 
 
@@ -152,4 +157,81 @@ def check_training(factory: Factory) -> None:
             penalty.requires_grad,
             "penalty: no gradient reaches a parameter: keep detach() and no_grad() away from it, "
             "or return None",
+        )
+
+
+def check_own_layer(factory: Factory) -> None:
+    """Where a parameter has an entry for each layer, a layer's hooks read its own alone."""
+    n, (b, s) = 5, (2, 9)
+    encoding = build(factory, replace(SHAPE, n_layers=n)).double()
+    other = build(factory, replace(SHAPE, n_layers=7))
+    layered = {
+        name: (p, axis)
+        for name, p, axis, pair in axes_that_differ(encoding, other)
+        if pair == (n, 7)
+    }
+    weights = [p for p, _ in layered.values()]
+    steps = walk(encoding, context(tokens(b, s)), inputs(encoding, b, s, torch.float64), n)
+    for hook, out, ctx in steps if layered else ():
+        outs = out if hook == "transform" else [out] if hook == "bias" else []
+        outs = [y for y in outs if y is not None and y.requires_grad]
+        if not outs:
+            continue
+        sums = [(y * y.detach().cos())[y.isfinite()].sum() for y in outs]
+        found = torch.autograd.grad(sums, weights, allow_unused=True, retain_graph=True)
+        layer = ctx.layer
+        for (name, (_, axis)), gradient in zip(layered.items(), found, strict=True):
+            if gradient is None:
+                continue
+            read = gradient.movedim(axis, 0).reshape(n, -1).any(1).nonzero().flatten().tolist()
+            others = [i for i in read if i != layer]
+            require(
+                not others,
+                f"parameter {name} has an entry for each layer, but layer {layer} reads that of "
+                f"layer {others}: index it with ctx.layer",
+            )
+
+
+STEP = 1e-4
+
+
+def check_derivatives(factory: Factory) -> None:
+    """Gradients of embed in x, transform in q and k, bias in q and k: as differences say."""
+    encoding, (b, t) = build(factory).double(), (2, 9)
+    x, q, k = inputs(encoding, b, t, torch.float64)
+    ctx = encoding.prepare(context(tokens(b, t), x=x))
+    _agrees("embed", "x", x, lambda z: encoding.embed(z, alone(ctx)))
+    here = ctx.at(0, encoding.embed(x, ctx).detach())
+    _agrees("transform", "q", q, lambda z: encoding.transform(z, k, alone(here))[0])
+    _agrees("transform", "k", k, lambda z: encoding.transform(q, z, alone(here))[1])
+    wide_q, wide_k = (y.detach() for y in encoding.transform(q, k, here))
+    _agrees("bias", "q", wide_q, lambda z: encoding.bias(z, wide_k, alone(here)))
+    _agrees("bias", "k", wide_k, lambda z: encoding.bias(wide_q, z, alone(here)))
+
+
+def _agrees(hook: str, name: str, at: Tensor, call: Callable[[Tensor], Tensor | None]) -> None:
+    """In a few random directions, of a weighted sum of what the hook returns."""
+    generator = draws()
+
+    def total(z: Tensor) -> Tensor:
+        out = call(z)
+        out = z.new_zeros(1) if out is None else out.double()
+        weight = torch.linspace(-1, 2, out.numel(), dtype=out.dtype).view(out.shape)
+        return (out * weight)[out.isfinite()].sum()
+
+    z = at.clone().requires_grad_()
+    sums = total(z)
+    gradient = torch.zeros_like(z)
+    if sums.requires_grad:
+        (found,) = torch.autograd.grad(sums, z, allow_unused=True)
+        gradient = gradient if found is None else found
+    for _ in range(3):
+        way = torch.randn(at.shape, generator=generator).double()
+        with torch.no_grad():
+            wanted = float(total(at + STEP * way) - total(at - STEP * way)) / (2 * STEP)
+        given = float((gradient * way).sum())
+        require(
+            abs(given - wanted) <= 0.05 * abs(wanted) + 0.05,
+            f"{hook}: the gradient in {name} is {given:.3g} where the value changes by "
+            f"{wanted:.3g}: keep detach() and no_grad() away from what depends on {name}",
         )

@@ -9,22 +9,7 @@ from typing import Any
 
 import torch
 
-from pezoo.testing import (
-    batches,
-    caches,
-    claims,
-    derivatives,
-    devices,
-    drawing,
-    far,
-    heads,
-    hooks,
-    packing,
-    parameters,
-    prf,
-    sequences,
-    state,
-)
+from pezoo.testing import batches, caches, claims, far, hooks, parameters, purity, sequences, state
 from pezoo.testing.probe import Check, Factory
 
 CHECKS: tuple[Check, ...] = (
@@ -34,12 +19,12 @@ CHECKS: tuple[Check, ...] = (
     sequences.check_deterministic,
     parameters.check_state_dict,
     hooks.check_bias_forms,
-    heads.check_grouped_heads,
+    hooks.check_grouped_heads,
     parameters.check_gradients,
     parameters.check_start,
     parameters.check_layers,
-    heads.check_own_layer,
-    derivatives.check_derivatives,
+    parameters.check_own_layer,
+    parameters.check_derivatives,
     parameters.check_training,
     sequences.check_prefix_stability,
     batches.check_batch,
@@ -62,11 +47,11 @@ CHECKS: tuple[Check, ...] = (
     claims.check_stochastic,
     claims.check_future,
     state.check_stateless,
-    packing.check_documents,
-    drawing.check_drawn,
-    drawing.check_pure,
-    devices.check_device,
-    prf.check_prf,
+    batches.check_documents,
+    purity.check_drawn,
+    purity.check_pure,
+    purity.check_device,
+    claims.check_prf,
 )
 
 _PEZOO = Path(__file__).parents[1]

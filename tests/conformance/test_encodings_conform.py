@@ -6,7 +6,6 @@ import pezoo
 from pezoo.testing import (
     batches,
     caches,
-    packing,
     parameters,
     parametrize_with_checks,
     run_check,
@@ -55,7 +54,7 @@ TWICE = "cursors=2,d_pe=8,hidden=6,before=0+1,copy_every=2,controller=latch"
         caches.check_cache,
         batches.check_batch,
         batches.check_left_padding,
-        packing.check_documents,
+        batches.check_documents,
     ],
 )
 def test_two_layers_of_cursors(text, check):
