@@ -23,45 +23,6 @@ TINY = [
 
 
 @pytest.mark.parametrize(
-    ("args", "words"),
-    [
-        (["--pe", "rpoe", "--task", "copy"], "did you mean rope"),
-        (["--pe", "rope(bse=3)", "--task", "copy"], "did you mean base"),
-        (["--pe", "rope(base=x)", "--task", "copy"], "finite float"),
-        (["--pe", "hard_alibi(masked=99)", "--task", "copy"], "99"),
-        (["--pe", "rope((", "--task", "copy"], "unbalanced"),
-        (["--pe", "rope,rope", "--task", "copy"], "twice"),
-        (["--pe", "rope", "--task", "cpy"], "did you mean copy"),
-        (["--pe", "rope", "--task", "copy", "--protocol", "qick"], "did you mean quick"),
-        (["--pe", "rope", "--task", "copy", "--set", "train.stps=1"], "did you mean steps"),
-        (["--pe", "rope", "--task", "copy", "--set", "model.width=65"], "multiple"),
-        (["--pe", "rope", "--task", "copy", "--device", "warp"], "device 'warp'"),
-        (["--pe", "rope", "--task", "copy", "--device", "gpu"], "did you mean cuda"),
-        (["--pe", "rope", "--task", "copy", "--attention", "flash"], "unknown attention"),
-        (["--pe", "rope", "--task", "copy", "--seeds", "3-1"], "seeds"),
-        (["--pe", "rope", "--task", "copy", "--runs", "/proc/none"], "cannot write"),
-        (["--pe", "rope", "--task", "copy", "--engine", "rai"], "did you mean ray"),
-        (["--pe", "rope", "--task", "copy", "--engine", "ddp"], "torchrun"),
-        (["--pe", "rope", "--task", "copy", "--accumulate", "2"], "--engine ddp"),
-        (["--pe", "rope", "--task", "copy", "--precision", "fp8"], "bf16"),
-        (["--pe", "rope"], "--task"),
-    ],
-)
-def test_bad_input_exits_2_with_one_message(call, tmp_path, args, words):
-    where = [] if "--runs" in args else ["--runs", tmp_path]
-    code, out, err = call("bench", *args, *where)
-    assert code == 2
-    assert words in err
-    assert "Traceback" not in err + out
-
-
-def test_an_unknown_command_names_the_nearest(call):
-    code, _, err = call("bensh")
-    assert code == 2
-    assert "did you mean bench" in err
-
-
-@pytest.mark.parametrize(
     ("error", "words"),
     [
         (MemoryError("x"), "memory"),
@@ -183,19 +144,6 @@ def test_check_names_each_check(call):
     code, out, _ = call("check", "alibi")
     assert code == 0
     assert out.count("ok ") == len(CHECKS)
-
-
-@pytest.mark.parametrize(
-    ("name", "end"),
-    [
-        ("odd_first", "did you mean odds_first? (a task)"),
-        ("rop", "sinusoidal, t5)"),
-    ],
-)
-def test_check_knows_encodings_and_tasks(call, name, end):
-    code, _, err = call("check", name)
-    assert code == 2
-    assert err.strip().endswith(end)
 
 
 def test_check_says_an_error_once(call, monkeypatch):

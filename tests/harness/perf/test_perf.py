@@ -204,33 +204,6 @@ def test_without_the_baseline_there_are_no_ratios(monkeypatch):
     assert "cannot represent" in report.render("markdown")
 
 
-@pytest.mark.parametrize(
-    ("args", "words"),
-    [
-        (["--pe", "rpoe"], "rope"),
-        (["--pe", "rope(bse=3)"], "base"),
-        (["--pe", "rope,rope"], "twice"),
-        (["--baseline", "rpoe"], "rope"),
-        (["--task", "copy,reverse"], "task"),
-        (["--protocol", "qick"], "quick"),
-        (["--set", "train.stps=1"], "steps"),
-        (["--pe", "nope", "--task", "scan_cot", "--length", "5000"], "length 5000"),
-        (["--device", "warp"], "warp"),
-        (["--length", "0"], "--length"),
-        (["--repeats", "0"], "--repeats"),
-        (["--threads", "0"], "--threads"),
-        (["--format", "xml"], "--format"),
-        (["--harness", "--pe", "rpoe"], "rope"),
-    ],
-)
-def test_bad_input_exits_2_with_one_message(call, args, words):
-    code, out, err = call("perf", *args)
-    assert code == 2
-    assert words in err
-    assert out == ""
-    assert "Traceback" not in err
-
-
 def test_json_is_only_json_and_covers_every_encoding(call):
     code, out, err = call("perf", *TINY, "--format", "json")
     assert code == 0, err
