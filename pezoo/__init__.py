@@ -5,8 +5,8 @@
 >>> pezoo.make("rope", shape)
 RoPE(d_model=64, n_heads=4, d_head=16, n_layers=2, train_len=32)
 
-The classes of the encodings are here too: `from pezoo import RoPE`. torch is imported only when a
-name that needs it is first used, so that `import pezoo` is cheap.
+Encodings can be imported as classes: `from pezoo import RoPE`. torch is imported when a name that
+needs it is first used, so that `import pezoo` is cheap.
 """
 
 from importlib import import_module
@@ -37,7 +37,7 @@ _HOME = {
 
 
 def __getattr__(name: str) -> Any:
-    # Python asks here for submodules too, which are in lower case.
+    # Python calls this for submodules too, which are in lower case.
     classes = _HOME | (_encodings() if name[:1].isupper() else {})
     if name in classes:
         return getattr(import_module(classes[name]), name)
@@ -52,7 +52,7 @@ def __dir__() -> list[str]:
 
 
 def _encodings() -> dict[str, str]:
-    """The module of each built-in encoding's class, read as text."""
+    """Return the module of each built-in encoding's class, without importing it."""
     from pezoo.registry import entries
 
     return {e.cls: e.module for e in entries().values() if e.cls and e.plugin is None}

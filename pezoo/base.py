@@ -35,7 +35,7 @@ __all__ = [
 
 
 class PositionError(ValueError):
-    """A position or a length that an encoding cannot represent. It is not a wrong answer."""
+    """Raised for a position or a length that an encoding cannot represent."""
 
 
 @dataclass(frozen=True)
@@ -57,12 +57,12 @@ class Shape:
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
             if value < 1:
-                raise ValueError(f"Shape.{name} must be at least 1, was {value}")
+                raise ValueError(f"Shape.{name} must be at least 1, got {value}")
 
 
 @dataclass(frozen=True)
 class ParamGroup:
-    """Parameters that ask for their own optimiser settings; None keeps the trainer's."""
+    """Parameters with optimiser settings of their own; None keeps the trainer's."""
 
     params: list[nn.Parameter]
     lr: float | None = None
@@ -71,7 +71,7 @@ class ParamGroup:
 
 
 class Pairs(NamedTuple):
-    """A bias in factors: bias_ij = reader_i . rows_ij, for positions that all samples share.
+    """A factored bias, bias_ij = reader_i . rows_ij, for positions shared by all samples.
 
     reader (B, H, T, P) and rows (1, T, S, H, P), for any P.
 
@@ -83,14 +83,16 @@ class Pairs(NamedTuple):
     rows: Tensor
 
     def dense(self) -> Tensor:
-        """(B, H, T, S), what `Encoding.bias` returns."""
+        """Return the bias (B, H, T, S)."""
         return torch.einsum("bhtp,btshp->bhts", self.reader, self.rows)
 
 
 class Columns(NamedTuple):
-    """A bias in further columns of q and k: q' k'^T / sqrt(d_head) = q k^T / sqrt(d_head) + bias.
+    """A bias expressed by widening q and k, so that any attention kernel can use it.
 
-    q (B, H, T, W) and k (B, H, S, W), for any W.
+        q' k'^T / sqrt(d_head) = q k^T / sqrt(d_head) + bias
+
+    q' (B, H, T, W) and k' (B, H, S, W), for any W.
     """
 
     q: Tensor
@@ -98,11 +100,11 @@ class Columns(NamedTuple):
 
 
 class Plan(TypedDict, total=False):
-    """What a model may say to `Encoding.draw`; what is left out or None is usual.
+    """Optional arguments of `Encoding.draw`, with their defaults in parentheses.
 
-    generator  where to draw from (torch's own)
+    generator  random generator to draw from (torch's default generator)
     length     tokens planned for the whole sequence while decoding (S)
-    progress   of training, from 0 to 1 (1)
+    progress   progress of training, from 0 to 1 (1)
     """
 
     generator: torch.Generator | None
@@ -111,37 +113,37 @@ class Plan(TypedDict, total=False):
 
 
 class Encoding(nn.Module):
-    """A positional encoding. As it stands it encodes nothing (NoPE).
+    """Base class for positional encodings. Without overrides it encodes nothing (NoPE).
 
     A model calls, in this order: `prepare` once per forward pass with the token embeddings in
     ctx.x, `embed` once, then in every layer `transform` on the new queries and keys and `bias` on
     the new queries and all keys. The logits are q k^T / sqrt(d_head) + bias, also when `transform`
-    has widened q and k. While decoding, the model caches the transformed keys and hands the
-    extended ctx back with the same memo.
+    has widened q and k. While decoding, the model caches the transformed keys and passes the
+    extended ctx with the same memo.
 
-    `draw` runs on the host, before the pass. All other hooks run where the model runs, and are
-    pure: they draw nothing at random and never ask for a value of a tensor, as int(), bool() and
-    .item() do, for which the host would have to wait. They may return float32 for half precision:
+    `draw` runs on the host, before the forward pass. All other hooks run on the model's device and
+    are pure: they draw nothing at random and never read a tensor's value, as int(), bool() and
+    .item() do, which would synchronise with the host. They may return float32 for half precision:
     `pezoo.adapters.attend` casts to the dtype of v.
 
-    Class attributes say what the encoding claims; `pezoo.testing` holds it to them.
+    Class attributes state properties of the encoding; `pezoo.testing` checks them.
     """
 
     name: ClassVar[str] = ""  # set by @register
-    version: ClassVar[int] = 1  # raised when the numbers change, so that old records stay apart
-    wraps: ClassVar[str | None] = None  # of a wrapper: what it wraps by default
-    also: ClassVar[tuple[tuple[str, str], ...]] = ()  # second names to type, and their specs
+    version: ClassVar[int] = 1  # increase it when results change, so that old records stay apart
+    wraps: ClassVar[str | None] = None  # the encoding that a wrapper wraps by default
+    also: ClassVar[tuple[tuple[str, str], ...]] = ()  # aliases and their specs
     summary: ClassVar[str] = ""
     paper: ClassVar[str] = ""
-    prf_text: ClassVar[str] = ""  # its positional relation function in words; see `prf`
-    modes: tuple[str, ...] = ()  # other ways to run trained weights; see Context.mode
+    prf_text: ClassVar[str] = ""  # its `prf` in words
+    modes: tuple[str, ...] = ()  # other ways to run trained weights, see Context.mode
 
-    max_len: int | None = None  # positions 0..max_len-1; beyond it draw raises PositionError
+    max_len: int | None = None  # positions 0..max_len-1; beyond them draw raises PositionError
     prefix_stable: bool = True  # False: later tokens change earlier values
     relative: bool = False  # True: shifting every position changes nothing
     reads_distance: bool = False  # True: reads ctx.distance(), never ctx.pos
     random_distances: bool = False  # True: `randomized` draws distances around it by default
-    order_blind: bool = False  # the order of the earlier tokens changes nothing
+    order_blind: bool = False  # True: the order of the earlier tokens changes nothing
     stochastic: bool = False  # True: draws at evaluation too
     needs_scale: bool = False  # True: reads ctx.scale
     oracle: bool = False  # True: receives part of the task's solution
@@ -152,13 +154,14 @@ class Encoding(nn.Module):
         self.shape = shape
 
     def draw(self, ctx: Context, **plan: Unpack[Plan]) -> dict[str, Tensor]:
-        """All that is random in a pass, and all checks that need values; `prepare` calls it.
+        """Draw everything random for one forward pass, and validate positions.
 
-        A model calls it itself, and puts the result into ctx.drawn, to say more: its `Plan`.
-        Tensors with two axes or more are (B|1, T, ...), an entry for each new token; (n,) and ()
-        serve the whole batch. Names are the encoding's own, such as "randomized.table".
+        `prepare` calls it. To pass a `Plan`, a model calls it first and sets ctx.drawn to the
+        result. Tensors with two axes or more are (B|1, T, ...), with an entry for each new token;
+        (n,) and () serve the whole batch. Their names begin with the encoding's, as in
+        "randomized.table".
 
-        Errors: PositionError for positions or a length that it cannot represent.
+        Errors: PositionError for positions or a length that the encoding cannot represent.
         """
         last = ctx.ask(ctx.pos.max()) if self.max_len is not None else -1
         if self.max_len is not None and last >= self.max_len:
@@ -169,15 +172,15 @@ class Encoding(nn.Module):
         return {}
 
     def prepare(self, ctx: Context) -> Context:
-        """Rewrite positions, compute streams: once per forward pass; calls `draw` if needed.
+        """Prepare a forward pass: rewrite positions, compute streams. Calls `draw` if needed.
 
-        Errors: those of `draw`; ValueError without ctx.scale where the encoding reads it, for a
-        context that prepare has returned, and for ctx.x or ctx.drawn of another pass.
+        Errors: those of `draw`; ValueError if ctx.scale is missing where the encoding needs it, for
+        a context returned by prepare, and for ctx.x or ctx.drawn of another pass.
         """
         if ctx.prepared:
             raise ValueError(
-                "this context comes from prepare: give prepare the one that you made, with the "
-                "positions of the new tokens after the others'"
+                "this context was returned by prepare: pass prepare a context of your own, in "
+                "which ctx.pos is extended by the positions of the new tokens"
             )
         if ctx.x is not None:
             self._check_x(ctx.x, ctx)
@@ -187,8 +190,8 @@ class Encoding(nn.Module):
         for name, x in drawn.items():
             if x.dim() > 1 and x.shape[1] != ctx.new:
                 raise ValueError(
-                    f"ctx.drawn is of another pass: {name} has {x.shape[1]} tokens, ctx has "
-                    f"{ctx.new} new ones; call draw for every pass"
+                    f"ctx.drawn belongs to another pass: {name} has {x.shape[1]} tokens, ctx has "
+                    f"{ctx.new} new tokens; call draw for every pass"
                 )
         drawn = {name: x.to(ctx.pos.device) for name, x in drawn.items()}
         layer = 0 if self.shape.n_layers == 1 else UNKNOWN_LAYER
@@ -197,52 +200,54 @@ class Encoding(nn.Module):
     def _check_x(self, x: Tensor, ctx: Context) -> None:
         if x.dim() != 3 or x.shape[2] != self.shape.d_model:
             raise ValueError(
-                f"ctx.x must be (B, T, D) with D = {self.shape.d_model}, the model's width; was "
+                f"ctx.x must be (B, T, D) with D = {self.shape.d_model}, the model's width; got "
                 f"{tuple(x.shape)}"
             )
         if x.shape[1] != ctx.new:
             raise ValueError(
-                f"ctx.x has {x.shape[1]} tokens, but {ctx.new} are new: pos holds the "
-                "positions of all tokens so far, n_new says how many of them are new"
+                f"ctx.x has {x.shape[1]} tokens, but ctx has {ctx.new} new ones: pos holds the "
+                "positions of all tokens so far, and n_new is the number of new tokens"
             )
         if len(ctx.pos) not in (1, len(x)):
-            raise ValueError(f"pos must have 1 row or {len(x)}, as x has; it has {len(ctx.pos)}")
+            raise ValueError(f"pos must have 1 row, or {len(x)} as x has; got {len(ctx.pos)}")
 
     def _draw(self, ctx: Context) -> dict[str, Tensor]:
-        """`draw` for a pass that nobody has drawn for; it looks at values, which no graph has."""
+        """Call `draw` outside torch.compile, because it reads tensor values."""
         plain = type(self).draw is Encoding.draw and self.max_len is None
         draw = self.draw if plain or not torch.compiler.is_compiling() else untraced(self.draw)
         return draw(ctx)
 
     def embed(self, x: Tensor, ctx: Context) -> Tensor:
-        """(B, T, D) token embeddings -> (B, T, D)."""
+        """Encode positions in the token embeddings: (B, T, D) -> (B, T, D)."""
         return x
 
     def transform(self, q: Tensor, k: Tensor, ctx: Context) -> tuple[Tensor, Tensor]:
-        """New q and k, both (B, H, T, K), rotated, scaled or widened.
+        """Rotate, scale or widen the new q and k, both (B, H, T, K).
 
-        k may have fewer heads, which groups of queries share: (B, G, T, K), or H of them returned.
+        With grouped-query attention k has G < H heads; it may be returned with G or H of them.
         """
         return q, k
 
     def bias(self, q: Tensor, k: Tensor, ctx: Context) -> Tensor | None:
-        """Added to the logits; broadcasts to (B, H, T, S). q and k come from `transform`."""
+        """Return what is added to the logits; broadcasts to (B, H, T, S).
+
+        q and k come from `transform`.
+        """
         return None
 
     def bias_pairs(self, q: Tensor, k: Tensor, ctx: Context) -> Pairs | None:
-        """The same bias in factors, so that a fused kernel never holds (B, H, T, S).
+        """Return the bias in factors, so that a fused kernel never holds (B, H, T, S).
 
-        None where there are none, for these positions or sizes, or where they do not pay: `bias`
-        is used.
+        None where there is no such form, or where it is not faster; then `bias` is used.
         """
         return None
 
     def bias_columns(self, q: Tensor, k: Tensor, ctx: Context) -> Columns | None:
-        """The same bias as further columns of q and k, for any kernel; None as in `bias_pairs`."""
+        """Return the bias as further columns of q and k; None as in `bias_pairs`."""
         return None
 
     def weights(self, logits: Tensor, ctx: Context) -> Tensor | None:
-        """Attention weights (B, H, T, S) from masked logits, in place of softmax; None keeps it."""
+        """Return attention weights (B, H, T, S) for masked logits; None keeps softmax."""
         return None
 
     @property
@@ -251,27 +256,27 @@ class Encoding(nn.Module):
         return type(self).weights is not Encoding.weights
 
     def prf(self, ctx: Context) -> Tensor | None:
-        """The positional relation function phi(i, j) of query i and key j, of one row of positions.
+        """Return the positional relation function phi(i, j) of query i and key j.
 
         ctx.pos (1, S) -> (S, S) int64, or (S, S, values) float, a distribution over kinds of pairs.
-        Pairs with equal phi are treated alike: where q and k are the same, so is the logit. None
-        where content decides, chance, or nothing but the causal mask. ctx has no text, no padding
-        and no cache; it may have `scale`, `relation` and `layer`.
+        Pairs with equal phi get equal logits from equal q and k. None if logits depend on content,
+        on chance, or on the causal mask alone. ctx holds no ids, padding or cache; it may hold
+        `scale`, `relation` and `layer`.
         """
         return None
 
     def param_groups(self) -> list[ParamGroup]:
-        """Parameters that need their own optimiser settings."""
+        """Return parameters that need their own optimiser settings."""
         return []
 
     def penalty(self) -> Tensor | None:
-        """A scalar that the trainer adds to the loss."""
+        """Return a scalar that the trainer adds to the loss, or None."""
         return None
 
     def pictures(self, layers: Sequence[Context]) -> list[Picture]:
-        """What there is to see inside, after a forward pass over one sequence without padding.
+        """Return pictures of the encoding's state after a pass over one sequence without padding.
 
-        layers[i] is the ctx that `transform` was given in layer i.
+        layers[i] is the ctx passed to `transform` in layer i.
         """
         return []
 

@@ -17,7 +17,7 @@ from pezoo.spec import SpecError
 
 @dataclass(frozen=True)
 class ClassText:
-    """A class as its file describes it, with what it inherits from classes of its package."""
+    """A parsed class, with what it inherits from classes of its package."""
 
     name: str
     doc: str
@@ -37,7 +37,7 @@ class ClassText:
 
 @dataclass(frozen=True)
 class NamedClass:
-    """A class that users know by name, and its file; a file with a `fault` has no class."""
+    """A class with a name that users type, and its file; with a `fault`, `text` is None."""
 
     path: Path
     text: ClassText | None
@@ -45,7 +45,7 @@ class NamedClass:
 
 
 def named_classes(folder: Path) -> dict[str, NamedClass]:
-    """The encodings or tasks of a package's folder, by the names that users type.
+    """Return the encodings or tasks of a package's folder, by the names that users type.
 
     A file that cannot be parsed is listed under its own name, with the reason.
     Errors: SpecError where two classes share a name.
@@ -73,7 +73,7 @@ def named_classes(folder: Path) -> dict[str, NamedClass]:
 def classes(
     path: Path, package: Path, seen: dict[Path, dict[str, ClassText]] | None = None
 ) -> dict[str, ClassText]:
-    """The classes of a file by name; bases are followed into other files of the package's folder.
+    """Return the classes of a file by name, with what they inherit within the package.
 
     `seen` keeps what was read, so that a base class in several files is parsed once.
     Errors: SyntaxError, UnicodeDecodeError.
@@ -152,14 +152,14 @@ class _Options(NamedTuple):
 
     @classmethod
     def of_call(cls, args: ast.arguments) -> _Options:
-        """Of the keyword-only parameters of a function; those without a default have None."""
+        """Return the keyword-only parameters of a function; without a default, None is taken."""
         found = cls((), {}, {})
         for arg, value in zip(args.kwonlyargs, args.kw_defaults, strict=True):
             found = found.plus(arg.arg, arg.annotation, value or ast.Constant(None))
         return found
 
     def plus(self, name: str, kind: ast.expr | None, value: ast.expr | None) -> _Options:
-        """With one more, or with another default for one."""
+        """Return these options with one added or replaced."""
         names = self.names if name in self.names else (*self.names, name)
         usual = dict(self.usual)
         with suppress(ValueError):
@@ -173,7 +173,7 @@ def _is_dataclass(node: ast.ClassDef) -> bool:
 
 
 def _named(targets: list[ast.expr], value: ast.expr) -> dict[str, Any]:
-    """`a = b = 2` -> {"a": 2, "b": 2}; nothing where the value is no literal."""
+    """`a = b = 2` -> {"a": 2, "b": 2}; {} if the value is not a literal."""
     with suppress(ValueError):
         literal = _constant(value)
         return {target.id: literal for target in targets if isinstance(target, ast.Name)}
@@ -181,7 +181,7 @@ def _named(targets: list[ast.expr], value: ast.expr) -> dict[str, Any]:
 
 
 def _constant(node: ast.expr) -> Any:
-    """A literal, or texts joined by "+". Errors: ValueError."""
+    """Evaluate a literal, or strings joined by "+". Errors: ValueError."""
     match node:
         case ast.BinOp(left=left, op=ast.Add(), right=right):
             return f"{_constant(left)}{_constant(right)}"

@@ -1,6 +1,6 @@
-"""What an encoding may know about the tokens in front of it.
+"""The context of a forward pass: positions, tokens, and what decoding carries along.
 
-Shape letters are those of `pezoo.base`, which has this as part of the interface.
+Shape letters are those of `pezoo.base`.
 """
 
 from __future__ import annotations
@@ -15,32 +15,32 @@ from torch.nn.functional import pad
 
 
 class Memo(dict[str, Any]):
-    """What an encoding carries through decoding. It follows the model's cache of keys and values.
+    """State that an encoding carries through decoding. It follows the model's key-value cache.
 
-    Values with methods `reorder(rows)` and `crop(length)` are replaced by what these return; any
+    Values with methods `reorder(rows)` and `crop(length)` are replaced by the results of these; any
     other value serves every row and every length.
 
-    Example: `memo.reorder(torch.tensor([1, 1]))` goes on with row 1 twice, as beam search does;
+    Example: `memo.reorder(torch.tensor([1, 1]))` continues with row 1 twice, as beam search does;
     `memo.crop(7)` keeps the first 7 tokens, `memo.crop(-2)` all but the last 2, as assisted
-    decoding does. The model's own cache, positions and ids are reordered and cropped beside it.
+    decoding does. Reorder and crop the model's own cache, positions and ids with it.
     """
 
     def reorder(self, rows: Tensor) -> None:
-        """Row i becomes what row rows[i] is; rows (n,) may repeat rows and leave some out."""
+        """Replace row i by row rows[i]; rows (n,) may repeat and omit rows."""
         self.update({k: v.reorder(rows) for k, v in self.items() if hasattr(v, "reorder")})
 
     def crop(self, length: int) -> None:
-        """Keep the first `length` tokens, padding counted; all but the last -length below 0."""
+        """Keep the first `length` tokens, including padding; if negative, all but the last ones."""
         self.update({k: v.crop(length) for k, v in self.items() if hasattr(v, "crop")})
 
 
 class _UnknownLayer:
-    """Stands for the layer between `prepare` and `at`; whoever uses it is told what is missing."""
+    """Placeholder for the layer between `prepare` and `at`; using it raises ValueError."""
 
     def _refuse(self, *_: object) -> Any:
-        raise ValueError("no layer is known yet: give the hooks of each layer ctx.at(layer, x)")
+        raise ValueError("the layer is not set: pass ctx.at(layer, x) to the hooks of each layer")
 
-    # As an index, torch asks for the length of what is no number.
+    # torch calls __len__ on an index that is not an integer.
     __index__ = __int__ = __len__ = __getitem__ = _refuse
     __lt__ = __le__ = __gt__ = __ge__ = _refuse
 
@@ -55,7 +55,7 @@ Relation = Callable[[Tensor, Tensor, Tensor | None], Tensor]
 
 @dataclass(frozen=True)
 class Context:
-    """Everything an encoding may know about the tokens in front of it.
+    """Everything an encoding may know about the tokens it encodes.
 
     pos        (B|1, S) int64. The last T belong to the queries. -1 marks padding: no token. Where
                they do not rise, a new document begins (see `document`).
@@ -64,18 +64,18 @@ class Context:
     layer      index of that layer, from 0; after `prepare`, unknown until `at`.
     n_new      T; None means that all S tokens are new.
     scale      (B|1,) the instance scale n, for encodings with a scale hint (or None).
-    memo       what the encoding carries through a forward pass and through decoding, a Memo.
+    memo       the encoding's state through a forward pass and through decoding, a Memo.
     distances  (L,) a table that replaces the distance d by sign(d) distances[|d|] (or None).
     mode       one of the encoding's own `modes`, another way to run trained weights (or None).
-    drawn      what `Encoding.draw` returned for this pass; None until somebody has called it.
-    prepared   whether `Encoding.prepare` has returned it; a wrapper sets it back for what it wraps.
-    true_pos   (B|1, S) the positions before a wrapper replaced them: documents are told by them
+    drawn      the result of `Encoding.draw` for this pass; None if it has not been called.
+    prepared   True once `Encoding.prepare` has returned it; a wrapper resets it for its inner one.
+    true_pos   (B|1, S) the positions before a wrapper replaced them, which separate documents
                (or None).
-    w_key      (G K, D) what projects the layer's input to its keys, G <= H, without its offset, for
-               encodings that add to what a layer reads before that projection (or None).
-    relation   (i, j, n) -> int64: the kind of the pair of query position i (B|1, T, 1) and key
-               position j (B|1, 1, S) in the task at hand, for encodings that are told (or None);
-               n (B|1, 1, 1) is the scale, None for those without a scale hint.
+    w_key      (G K, D) weight of the layer's projection to keys, G <= H, without its bias, for
+               encodings that add to the input of that projection (or None).
+    relation   (i, j, n) -> int64: the task's kind of the pair of query position i (B|1, T, 1) and
+               key position j (B|1, 1, S), for oracles (or None); n (B|1, 1, 1) is the scale, None
+               for encodings without a scale hint.
 
     Errors: ValueError for positions that are not two-dimensional or not signed whole numbers, and
     for more new tokens than positions.
@@ -102,24 +102,25 @@ class Context:
         if self.pos.dim() != 2 or real or not kind.is_signed:
             raise ValueError(
                 "pos must hold whole numbers, (1, S) or (B, S), such as torch.arange(10)[None]; "
-                f"was given {tuple(self.pos.shape)} of {kind}"
+                f"got {tuple(self.pos.shape)} of {kind}"
             )
         if self.n_new is not None and not 0 < self.n_new <= self.pos.shape[1]:
             raise ValueError(
-                f"n_new={self.n_new} new tokens need as many positions; pos has {self.pos.shape[1]}"
+                f"n_new must be within 1..{self.pos.shape[1]}, the number of positions; "
+                f"got {self.n_new}"
             )
 
     def scale_for(self, reader: str) -> Tensor:
-        """The scale (B|1,), which an encoding reads. Errors: ValueError when there is none."""
+        """Return the scale (B|1,). Errors: ValueError if it is not set."""
         if self.scale is None:
             raise ValueError(
-                f"{reader} reads the scale of the instance: set ctx.scale, (B,) or (1,)"
+                f"{reader} needs the scale of the instance: set ctx.scale, (B,) or (1,)"
             )
         return self.scale
 
     @property
     def batch(self) -> int:
-        """B, as far as this context tells: without x and ids, the rows of pos."""
+        """B, the rows of x or ids, or of pos if neither is set."""
         rows = self.ids if self.x is None else self.x
         return len(self.pos if rows is None else rows)
 
@@ -135,17 +136,17 @@ class Context:
 
     @property
     def key_mask(self) -> Tensor:
-        """(B|1, S) bool, True where a token is."""
+        """(B|1, S) bool, False at padding."""
         return self.pos >= 0
 
     @property
     def _true_pos(self) -> Tensor:
-        """(B|1, S) the positions that say where documents begin."""
+        """(B|1, S) the positions that separate documents."""
         return self.pos if self.true_pos is None else self.true_pos
 
     @property
     def document(self) -> Tensor:
-        """(B|1, S) int64: in which of its row's documents a token is, from 0.
+        """(B|1, S) int64: the number of each token's document within its row, from 0.
 
         A document begins at a token whose position is not above that of the token before it:
         positions 0 1 2 0 1 are documents 0 0 0 1 1. Padding belongs to the document before it.
@@ -162,21 +163,21 @@ class Context:
 
     @property
     def packed(self) -> bool:
-        """Whether a row holds several documents. It asks for values, as `ask` does."""
+        """True if a row holds several documents. Reads tensor values, as `ask` does."""
         pos = self._true_pos
         highest, later = pos.cummax(1).values[:, :-1], pos[:, 1:]
         return bool(self.ask(((later <= highest) & (later >= 0)).any()))
 
     @staticmethod
     def ask(x: Tensor) -> int:
-        """The number in x (). A GPU has to be waited for: this is for `draw`, not for the hooks.
+        """Return the value of x (). This synchronises with a GPU: use it in `draw` alone.
 
-        Errors: ValueError under torch.export, which knows no numbers.
+        Errors: ValueError under torch.export, which has no values.
         """
         if torch.compiler.is_exporting():
             raise ValueError(
-                "torch.export knows no positions, which draw looks at: put what it returns for "
-                "such positions into ctx.drawn"
+                "torch.export has no values for draw to read: call draw before, and set ctx.drawn "
+                "to its result"
             )
         return int(x)
 
@@ -190,22 +191,22 @@ class Context:
         return d.sign() * self.distances[index]
 
     def check_prepared(self) -> None:
-        """Errors: ValueError for a context that does not come from `prepare`."""
+        """Raise ValueError for a context that `prepare` did not return."""
         if not self.prepared:
             raise ValueError(
-                "this context does not come from prepare: call ctx = encoding.prepare(ctx) once "
-                "per forward pass, and give the hooks what it returns"
+                "this context was not returned by prepare: call ctx = encoding.prepare(ctx) once "
+                "per forward pass, and pass its result to the hooks"
             )
 
     def at(self, layer: int, x: Tensor, w_key: Tensor | None = None) -> Context:
-        """The same context before layer `layer`, whose input is x (B, T, D).
+        """Return the context for layer `layer`, whose input is x (B, T, D).
 
-        `w_key`, where an encoding asks for it, is the weight of its projection to keys.
+        `w_key` is the weight of the layer's projection to keys, for encodings that need it.
 
-        Errors: ValueError for a context that does not come from `prepare`, and for a layer below 0.
+        Errors: ValueError for a context that `prepare` did not return, and for a layer below 0.
         """
         self.check_prepared()
         if layer < 0:
-            raise ValueError(f"layers count from 0, was given layer {layer}")
+            raise ValueError(f"layer must be at least 0, got {layer}")
         w_key = self.w_key if w_key is None else w_key
         return replace(self, layer=layer, x=x, w_key=w_key)

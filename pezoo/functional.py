@@ -1,4 +1,4 @@
-"""Small functions for encodings."""
+"""Small functions that encodings share."""
 
 import math
 from contextlib import AbstractContextManager, nullcontext
@@ -15,20 +15,20 @@ SIMILARITIES = ("cosine", "geometric")
 
 
 def inverse_frequencies(width: int, base: float, device: torch.device | None = None) -> Tensor:
-    """(width/2,) float32: w_m = base^(-2m/width).
+    """Return w_m = base^(-2m/width), (width/2,) float32.
 
-    Errors: ValueError for an odd width, and for a base that is not above 0 and finite.
+    Errors: ValueError for an odd width, and for a base that is not positive and finite.
     """
     if width % 2:
-        raise ValueError(f"a sinusoid needs an even width, was given {width}")
+        raise ValueError(f"a sinusoid needs an even width, got {width}")
     if not 0 < base < math.inf:
-        raise ValueError(f"base must be above 0 and finite, was {base}")
+        raise ValueError(f"base must be above 0 and finite, got {base}")
     m = torch.arange(width // 2, device=device, dtype=torch.float32)
     return torch.exp(-math.log(base) * 2 * m / width)
 
 
 def sinusoid(pos: Tensor, width: int, base: float = 10_000.0) -> Tensor:
-    """Sine half, then cosine half: [sin(p w_0), ..., sin(p w_n), cos(p w_0), ..., cos(p w_n)].
+    """Return sines, then cosines: [sin(p w_0), ..., sin(p w_n), cos(p w_0), ..., cos(p w_n)].
 
     pos (...) integers -> (..., width) float32. Positions stay integers up to the float32 product,
     so that half precision never rounds them (Vaswani et al. 2017, Section 3.5, whose order
@@ -59,20 +59,20 @@ def cursor_frequencies(
     """
     choice("similarity", similarity, SIMILARITIES)
     if not 0 < top <= 1:
-        raise ValueError(f"top must be above 0 and at most 1, was {top}")
+        raise ValueError(f"top must be above 0 and at most 1, got {top}")
     highest = top * math.pi if similarity == "geometric" else 1.0
     return highest * inverse_frequencies(width, base, device)
 
 
 def key_vectors(x: Tensor, ctx: Context, shape: Shape, reader: str) -> Tensor:
-    """(V, H, K): W_K x / sqrt(K), what V vectors x (V, D) add to the logits through a layer's keys.
+    """Project vectors x (V, D) to keys: W_K x / sqrt(K), (V, H, K).
 
-    Groups of heads that share their keys share these. Errors: ValueError without ctx.w_key.
+    Heads that share their keys share these. Errors: ValueError without ctx.w_key.
     """
     if ctx.w_key is None:
         raise ValueError(
-            f"{reader} adds to the input of the projection to keys: give the hooks "
-            "ctx.at(layer, x, w_key), w_key (K times heads, D) its weight"
+            f"{reader} needs the weight of the projection to keys: pass ctx.at(layer, x, w_key) "
+            "to the hooks, w_key (K times heads, D)"
         )
     keys = x / math.sqrt(shape.d_head) @ ctx.w_key.to(x.dtype).mT
     keys = keys.view(len(x), -1, shape.d_head)  # (V, G, K)
@@ -80,37 +80,36 @@ def key_vectors(x: Tensor, ctx: Context, shape: Shape, reader: str) -> Tensor:
 
 
 def picked(rows: Tensor, index: Tensor) -> Tensor:
-    """rows[index] of rows (n, H, K), by a table lookup: (B|1, T, S, H, K)."""
+    """Look up rows[index]: rows (n, H, K), index (B|1, T, S) -> (B|1, T, S, H, K)."""
     return embedding(index, rows.flatten(1)).view(*index.shape, *rows.shape[1:])
 
 
 def own_pairs(pos: Tensor) -> Tensor:
-    """(S, S) int64: a number of its own for every pair of the positions pos (1, S)."""
+    """Return (S, S) int64, a distinct number for every pair of the positions pos (1, S)."""
     n = pos.shape[1]
     return torch.arange(n * n, device=pos.device).view(n, n)
 
 
 def at_least_float32(x: Tensor) -> Tensor:
-    """x itself in float32 or float64, and in float32 when it is in half precision."""
+    """Return x, converted to float32 if it is in half precision."""
     return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
 def has_float64(device: torch.device) -> bool:
-    """All but Apple's GPUs (mps)."""
+    """Return True if the device supports float64, as all but mps do."""
     return device.type != "mps"
 
 
 def full_precision(device: str) -> AbstractContextManager[Any]:
-    """Without autocast, where the device has one: sums of rounded products would drift."""
+    """Return a context without autocast, because sums of rounded products would drift."""
     available = torch.amp.is_autocast_available(device)
     return torch.autocast(device, enabled=False) if available else nullcontext()
 
 
 def distinct(x: Tensor) -> tuple[Tensor, Tensor]:
-    """The different values of x, ascending (n,), and where each one of x stands among them.
+    """Return the distinct values of x, ascending (n,), and the index of each element among them.
 
-    Where the number of values would have to be known too early, all count as different: on a GPU,
-    for which the host would have to wait and in torch.compile.
+    On a GPU, where the host would have to synchronise, and in torch.compile, all count as distinct.
 
     >>> distinct(torch.tensor([[5, 2], [5, 5]]))
     (tensor([2, 5]), tensor([[1, 0],

@@ -1,4 +1,4 @@
-"""Pictures of what an encoding has learned: the encoding gives the values, its user draws them."""
+"""Pictures of what an encoding has learned, as values that `pezoo show` draws."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Axis:
-    """The label of an axis, and a word for each place on it; None: the tokens of the sequence."""
+    """The label of an axis and its ticks; None means the tokens of the sequence."""
 
     label: str
     ticks: tuple[str, ...] | None = None
@@ -22,19 +22,19 @@ class Picture:
 
     values      (panel, row, column); NaN where there is nothing
     kind        "heat": the first row on top. "bars": one row, whose label is that of the height.
-    limits      the values at the two ends of the scale; None: the extremes of the values
+    limits      the ends of the colour scale; None means the extremes of the values
     lines       (panel, column) int64, a row in each column, drawn as a line over a heat map
-    importance  (panel,) which panels to show first; None: in their order
-    group       so many neighbouring panels are read together and have equal importance
+    importance  (panel,) panels with higher values are shown first; None keeps their order
+    group       number of neighbouring panels that belong together, with equal importance
 
-    A picture with an axis of tokens shows that sequence, any other one the parameters alone.
+    A picture with an axis of tokens shows one sequence, any other one the parameters alone.
 
     >>> import torch
     >>> axes = Axis("slope", ("",)), Axis("head", ("0", "1"))
     >>> Picture("Slopes", "Per head.", ("layer 0",), torch.ones(1, 1, 2), *axes, "bars").of_tokens
     False
 
-    Errors: ValueError where the shapes do not fit.
+    Errors: ValueError for shapes that do not match.
     """
 
     title: str
@@ -51,10 +51,10 @@ class Picture:
 
     def __post_init__(self) -> None:
         if self.values.dim() != 3:
-            raise ValueError(f"values must be (panel, row, column), were {self.values.shape}")
+            raise ValueError(f"values must be (panel, row, column), got {self.values.shape}")
         panels, rows, columns = self.values.shape
         if self.kind == "bars" and (rows != 1 or self.columns.ticks is None):
-            raise ValueError(f"bars have one row and words for the columns, were given {rows} rows")
+            raise ValueError(f"bars need one row and ticks for the columns, got {rows} rows")
         for name, given, expected in (
             ("panels", self.panels, panels),
             ("ticks of the rows", self.rows.ticks, rows),
@@ -66,10 +66,10 @@ class Picture:
             if given is not None and size != expected:
                 raise ValueError(
                     f"{self.title!r} needs {expected} {name} for values "
-                    f"{tuple(self.values.shape)}, was given {size}"
+                    f"{tuple(self.values.shape)}, got {size}"
                 )
 
     @property
     def of_tokens(self) -> bool:
-        """True when it is about the sequence, and not about the parameters alone."""
+        """True if it shows a sequence, not the parameters alone."""
         return self.rows.ticks is None or self.columns.ticks is None

@@ -1,8 +1,8 @@
-"""Which encodings there are, and how to make one.
+"""Find encodings by name, and make them from their text form.
 
-A file in pezoo/encodings whose class is decorated with `@register("name")` is found by its text,
-without importing it: listing names and checking options need no torch. Packages elsewhere add
-theirs with an entry point in the group "pezoo.encodings", `name = "package.module:Class"`.
+A class in pezoo/encodings decorated with `@register("name")` is found by parsing its file, without
+importing it: listing names and checking options need no torch. Other packages add encodings with
+an entry point in the group "pezoo.encodings", `name = "package.module:Class"`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Entry:
     wraps: str | None = None  # of a wrapper: what it wraps by default
 
     def load(self) -> type[Encoding]:
-        """Import the class. Errors: SpecError: that fails, no Encoding, or one of another name."""
+        """Import the class. Errors: SpecError if that fails, or if the class does not fit."""
         if self.fault:
             raise SpecError(f"encoding {self.name!r}: {self.fault}")
         home = f"in {_shown(self.module)}"
@@ -62,12 +62,12 @@ class Entry:
             raise SpecError(f"encoding {self.name!r}: {self.cls} must be a subclass of Encoding")
         if found.name not in (self.name, ""):
             raise SpecError(
-                f"the entry point {self.name} = {self.module}:{self.cls} has another name than its "
-                f'class, {found.name!r}: mark the class @register("{self.name}")'
+                f"the entry point {self.name} = {self.module}:{self.cls} does not match "
+                f'the name of its class, {found.name!r}: mark the class @register("{self.name}")'
             )
         if type(found.version) is not int or found.version < 1:
             raise SpecError(
-                f"encoding {self.name!r}: version must be a whole number from 1 on, was "
+                f"encoding {self.name!r}: version must be a whole number, at least 1; got "
                 f"{found.version!r}"
             )
         return found
@@ -83,14 +83,14 @@ def _shown(module: str) -> str:
 
 
 def _place(error: BaseException, module: str) -> str:
-    """The line of the file itself that led to the error."""
+    """Return the line of the file that led to the error."""
     file = Path(_shown(module)).name
     own = [f for f in extract_tb(error.__traceback__) if Path(f.filename).name == file]
     return f" (line {own[-1].lineno})" if own else ""
 
 
 def register(name: str) -> Callable[[_T], _T]:
-    """Class decorator: `@register("rope")` makes a class in pezoo/encodings known as rope."""
+    """Register a class in pezoo/encodings under a name: `@register("rope")`."""
 
     def mark(cls: _T) -> _T:
         cls.name = name
@@ -101,7 +101,7 @@ def register(name: str) -> Callable[[_T], _T]:
 
 @cache
 def entries() -> dict[str, Entry]:
-    """Every encoding by name, the built-in ones first. Nothing is imported.
+    """Return every encoding by name, built-in ones first, without importing any.
 
     Errors: SpecError where two files use one name.
     """
@@ -114,7 +114,7 @@ def entries() -> dict[str, Entry]:
 
 
 def names() -> list[str]:
-    """The names of all encodings, sorted.
+    """Return the names of all encodings, sorted.
 
     >>> "rope" in names()
     True
@@ -123,7 +123,7 @@ def names() -> list[str]:
 
 
 def second_names() -> dict[str, str]:
-    """Further names that can be typed, and what each stands for, as `also` of a class says.
+    """Return the aliases of encodings and their specs, from the classes' `also`.
 
     >>> second_names()["label_based"]
     'randomized:learned'
@@ -132,9 +132,9 @@ def second_names() -> dict[str, str]:
 
 
 def check(spec: Spec) -> Spec:
-    """The spec, second names written out, if its names and options exist.
+    """Return the spec with aliases expanded, after checking its names and options.
 
-    Options of a second name are those of the outermost encoding that it stands for.
+    Options of an alias are those of the outermost encoding that it stands for.
     Errors: SpecError with the nearest name.
 
     >>> str(check(parse("label_based(max_len=512)")))
@@ -142,7 +142,7 @@ def check(spec: Spec) -> Spec:
     """
     if (text := second_names().get(spec.name)) and spec.name not in entries():
         if spec.inner is not None:
-            raise SpecError(f"{spec.name} stands for {text}: nothing can follow it after a colon")
+            raise SpecError(f"{spec.name} stands for {text}: it cannot wrap another encoding")
         meant = parse(text)
         return check(replace(meant, options={**meant.options, **spec.options}))
     entry = _entry(spec.name)
@@ -184,7 +184,7 @@ def _build(cls: type[Encoding], spec: Spec, *args: Any) -> Encoding:
 
 
 def check_values(spec: Spec, cls: type) -> None:
-    """Whether a class takes these options. Errors: SpecError with the nearest one, or a type."""
+    """Check that a class takes these options. Errors: SpecError for a name or a type."""
     parameters = inspect.signature(cls, eval_str=True).parameters
     known = tuple(p.name for p in parameters.values() if p.kind is p.KEYWORD_ONLY)
     for option, value in spec.options.items():
@@ -196,7 +196,7 @@ def check_values(spec: Spec, cls: type) -> None:
         if kind is not inspect.Parameter.empty and not _fits(value, kind):
             shown = getattr(kind, "__name__", str(kind)) if isinstance(kind, type) else str(kind)
             shown = "a finite float" if kind is float else shown
-            raise SpecError(f"option {option} of {spec.name} expects {shown}, was given {value!r}")
+            raise SpecError(f"option {option} of {spec.name} expects {shown}, got {value!r}")
 
 
 def _fits(value: Any, kind: Any) -> bool:
@@ -216,8 +216,8 @@ def _entry(name: str) -> Entry:
     if name not in entries():
         if name != "__init__" and (_FOLDER / f"{name}.py").is_file():
             raise SpecError(
-                f"pezoo/encodings/{name}.py holds no encoding called {name!r}: "
-                f'mark its class @register("{name}"), the name written out'
+                f"pezoo/encodings/{name}.py does not register {name!r}: "
+                f'decorate its class with @register("{name}"), the name as a literal'
             )
         raise SpecError(unknown("encoding", name, sorted([*entries(), *second_names()])))
     return entries()[name]

@@ -137,7 +137,7 @@ def longrope(
     """
     for name, given in (("short_factor", short_factor), ("long_factor", long_factor)):
         if len(given) != len(w):
-            raise ValueError(f"{name} needs d_head / 2 = {len(w)} numbers, was given {len(given)}")
+            raise ValueError(f"{name} needs d_head / 2 = {len(w)} numbers, got {len(given)}")
     short, long = (torch.tensor(x, device=w.device).float() for x in (short_factor, long_factor))
     beyond = (length > original_max_position_embeddings)[:, None]
     own = math.sqrt(_grown(factor, 1 / math.log(max(original_max_position_embeddings, 2))))
@@ -178,7 +178,7 @@ def choose(scaling: str, given: Mapping[str, Any], **known: Any) -> Callable[...
         if low in parameters:
             less, more = (both.get(name, parameters[name].default) for name in (low, high))
             if less >= more:
-                raise ValueError(f"{low} must be below {high}, was {less} with {high} {more}")
+                raise ValueError(f"{low} must be below {high}, got {less} with {high} {more}")
     return partial(SCALINGS[scaling], **{k: v for k, v in both.items() if k in parameters})
 
 
@@ -186,13 +186,13 @@ def _check_ranges(scaling: str, given: Mapping[str, Any], both: Mapping[str, Any
     for name, value in given.items():
         numbers = value if isinstance(value, tuple | list) else (value,)
         if name != "truncate" and any(x <= 0 for x in numbers):
-            raise ValueError(f"{name} must be above 0, was {value}")
+            raise ValueError(f"{name} must be above 0, got {value}")
     if given.get("partial_rotary_factor", 1.0) > 1:
         raise ValueError(
-            f"partial_rotary_factor must be at most 1, was {given['partial_rotary_factor']}"
+            f"partial_rotary_factor must be at most 1, got {given['partial_rotary_factor']}"
         )
     if scaling == "yarn" and both["base"] <= 1:
-        raise ValueError(f"scaling=yarn needs a base above 1, was {both['base']}")
+        raise ValueError(f"scaling=yarn needs a base above 1, got {both['base']}")
 
 
 def reads_length(scaling: str) -> bool:

@@ -19,7 +19,7 @@ _PART = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_]*)\s*(?:\((.*)\))?\s*", re.DOTALL)
 
 
 class SpecError(ValueError):
-    """A text that names no encoding, or an option that an encoding does not take."""
+    """Raised for an unknown encoding or option, or text that is not a spec."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Spec:
 
 
 def parse(text: str) -> Spec:
-    """One encoding. Errors: SpecError, which shows the part that could not be read."""
+    """Parse one encoding. Errors: SpecError, which shows the part that cannot be parsed."""
     spec = None
     for part in reversed(_split(text, ":")):
         match = _PART.fullmatch(part)
@@ -52,12 +52,12 @@ def parse(text: str) -> Spec:
 
 
 def parse_list(text: str) -> list[Spec]:
-    """Several encodings, separated by commas outside parentheses."""
+    """Parse several encodings, separated by commas outside parentheses."""
     return [parse(part) for part in _split(text, ",")]
 
 
 def bare(spec: str) -> str:
-    """The text of an encoding or a task without its options.
+    """Return the text of an encoding or a task without its options.
 
     >>> bare("randomized(max_len=512):rope(base=500)")
     'randomized:rope'
@@ -70,7 +70,7 @@ def bare(spec: str) -> str:
 
 
 def unknown(what: str, given: str, known: Iterable[str]) -> str:
-    """The message for a name that does not exist, with the nearest one that does.
+    """Return the error message for an unknown name, with the nearest known one.
 
     >>> unknown("encoding", "rpoe", ["alibi", "rope"])
     "unknown encoding 'rpoe'; did you mean rope? (known: alibi, rope)"
@@ -80,7 +80,7 @@ def unknown(what: str, given: str, known: Iterable[str]) -> str:
 
 
 def choice(what: str, given: str, known: Iterable[str]) -> None:
-    """Errors: ValueError, which names the nearest one, where `given` is not one of those known.
+    """Raise ValueError, which suggests the nearest name, if `given` is not known.
 
     >>> choice("form", "log", ["log", "power"])
     """
@@ -90,9 +90,9 @@ def choice(what: str, given: str, known: Iterable[str]) -> None:
 
 
 def nearest(given: str, known: Iterable[str]) -> str:
-    """The end of a message that asks whether the nearest name was meant; empty without one.
+    """Return the end of a message that suggests the nearest name; empty if none is near.
 
-    A name that begins with three letters or more that were given comes first.
+    Names that begin with `given`, of three letters or more, come first.
 
     >>> nearest("Rope", ["RoPE", "ALiBi"])
     '; did you mean RoPE?'
@@ -115,7 +115,7 @@ def _options(name: str, text: str | None) -> dict[str, Any]:
         if not equals or not key.isidentifier():
             raise SpecError(f"cannot read option {item.strip()!r} of {name}: expected option=value")
         if key in options:
-            raise SpecError(f"option {key!r} of {name} is given twice")
+            raise SpecError(f"option {key!r} of {name} is set twice")
         options[key] = _value(value.strip())
     return options
 

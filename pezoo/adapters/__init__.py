@@ -1,6 +1,6 @@
-"""The same encoding through different attention kernels.
+"""Attention with an encoding, by any of several kernels.
 
-`attend` is all that a model needs: it asks the encoding for its bias and calls the backend.
+`attend` is all that a model needs: it gets the bias from the encoding and calls the backend.
 """
 
 from __future__ import annotations
@@ -19,15 +19,16 @@ from pezoo.spec import unknown
 __all__ = ["BACKENDS", "CAUSAL", "BackendError", "attend", "attention_mask", "resolve"]
 
 BACKENDS = ("sdpa", "eager", "flex", "numba", "xformers")
-CAUSAL = "causal"  # a mask that needs no numbers: T = S, no padding, one document a row
+CAUSAL = "causal"  # a mask without a tensor: T = S, no padding, one document a row
 
 
 def resolve(backend: str, encoding: Encoding, device: str = "") -> str:
-    """The backend that will run: "auto" is sdpa, or eager where the encoding replaces softmax.
+    """Return the backend to run: "auto" is sdpa, or eager if the encoding replaces softmax.
 
-    On the device "cpu", "auto" is numba where that can be imported; a model names its device only
-    if seconds of compilation, once for each machine, are worth it.
-    Errors: BackendError for an unknown name, or a fused kernel where softmax is replaced.
+    With device "cpu", "auto" is numba if it can be imported. Pass a device only if some seconds of
+    compilation, once for each machine, are acceptable.
+
+    Errors: BackendError for an unknown name, or a fused kernel if softmax is replaced.
     """
     if backend == "auto":
         if encoding.replaces_softmax:
@@ -37,7 +38,7 @@ def resolve(backend: str, encoding: Encoding, device: str = "") -> str:
         raise BackendError(unknown("attention", backend, ("auto", *BACKENDS)))
     if encoding.replaces_softmax and backend != "eager":
         raise BackendError(
-            f"{type(encoding).__name__} replaces softmax: {backend} cannot run it, eager can"
+            f"{type(encoding).__name__} replaces softmax, which {backend} cannot run: use eager"
         )
     return backend
 
@@ -52,20 +53,20 @@ def attend(
     backend: str = "auto",
     ran: set[str] | None = None,
 ) -> Tensor:
-    """Attention of T queries over S keys -> (B, H, T, K).
+    """Compute attention of T queries over S keys -> (B, H, T, K).
 
     q (B, H, T, K') and k (B, G, S, K') come from `encoding.transform`; v (B, G, S, K). With fewer
     key-value heads G than query heads (grouped-query attention), H/G queries in turn share one.
-    mask (B|1, 1, T, S) or (T, S) is True where a query may look; None is `attention_mask(ctx)`:
-    causal, the last query beside the last key, no padding, and of packed documents its own. CAUSAL
-    says that T = S, without padding and with one document a row, which spares the look at ctx.pos.
-    The logits are divided by sqrt(d_head), also when q and k have been widened. What the encoding
-    returns is cast to the dtype of v. `ran` gets the name of what ran: numba leaves some inputs to
-    sdpa, which has several kernels.
+    mask (B|1, 1, T, S) or (T, S) is True where a query may attend; None is `attention_mask(ctx)`:
+    causal, without padding and within a token's own document. CAUSAL says that T = S, without
+    padding and with one document a row, so that ctx.pos is not read. The logits are divided by
+    sqrt(d_head), also when q and k have been widened. The encoding's results are cast to the dtype
+    of v. The name of the kernel that ran is added to `ran`: numba passes some inputs on to sdpa,
+    which has several kernels.
 
-    Errors: ValueError where ctx does not come from `prepare` or does not hold the positions of all
-    keys, for heads that G does not divide and for a mask that is not boolean; BackendError for a
-    backend that cannot run here.
+    Errors: ValueError for a ctx that `prepare` did not return or that lacks positions of keys, for
+    heads that G does not divide and for a mask that is not boolean; BackendError for a backend that
+    cannot run here.
     """
     ctx.check_prepared()
     _check(q, k, v, ctx)
@@ -92,7 +93,7 @@ def attend(
 
 
 def _for_sizes(backend: str, q: Tensor, k: Tensor) -> str:
-    """The same, or sdpa where numba would be slower."""
+    """Return the backend, or sdpa where numba would be slower."""
     return "sdpa" if backend == "numba" and not numba.takes(q, k) else backend
 
 
@@ -107,35 +108,35 @@ def _check(q: Tensor, k: Tensor, v: Tensor, ctx: Context) -> None:
     for name, x in (("k", k), ("v", v)):
         if heads % x.shape[1] or len(x) != len(q) or (x is k and x.shape[3] != q.shape[3]):
             raise ValueError(
-                f"q {tuple(q.shape)} and {name} {tuple(x.shape)} do not fit: expected as many "
-                f"samples, a divisor of {heads} heads and, of k, as many columns"
+                f"q {tuple(q.shape)} and {name} {tuple(x.shape)} do not fit: expected the same "
+                f"batch, a divisor of {heads} heads and, for k, the same width"
             )
 
 
 def _for_each_head(x: Tensor, q: Tensor) -> Tensor:
-    """Keys or values (B, G, S, K) -> (B, H, S, K)."""
+    """Repeat keys or values for each head: (B, G, S, K) -> (B, H, S, K)."""
     share = q.shape[1] // x.shape[1]
     return x if share == 1 else x.repeat_interleave(share, 1)
 
 
 def _seen(ctx: Context, mask: Tensor | str | None) -> Tensor | None:
-    """The mask that kernels get; None where it is CAUSAL."""
+    """Return the mask as kernels take it; None if it is CAUSAL."""
     if isinstance(mask, Tensor):
         if mask.dtype != torch.bool or mask.dim() not in (2, 4):
             raise ValueError(
-                "mask must be of torch.bool, (B|1, 1, T, S) or (T, S), True where a query may "
-                f"look; was {mask.dtype} {tuple(mask.shape)}"
+                "mask must be torch.bool, (B|1, 1, T, S) or (T, S), True where a query may "
+                f"attend; got {mask.dtype} {tuple(mask.shape)}"
             )
         return mask if mask.dim() == 4 else mask[None, None]
     if mask is None and not _plainly_causal(ctx):
         return attention_mask(ctx)
     if mask is not None and mask != CAUSAL:
-        raise ValueError(f"mask must be a tensor, None or {CAUSAL!r}, was {mask!r}")
+        raise ValueError(f"mask must be a tensor, None or {CAUSAL!r}, got {mask!r}")
     return None
 
 
 def _plainly_causal(ctx: Context) -> bool:
-    """Whether positions rise, with T = S; on a GPU the host does not look, and the answer is no."""
+    """Return True if positions rise and T = S; False on a GPU, to avoid synchronising."""
     whole = ctx.new == ctx.pos.shape[1] and ctx.pos.device.type == "cpu"
     if not whole or torch.compiler.is_compiling():
         return False
@@ -146,7 +147,7 @@ def _plainly_causal(ctx: Context) -> bool:
 def _with_bias(
     encoding: Encoding, q: Tensor, k: Tensor, ctx: Context, backend: str
 ) -> tuple[Tensor, Tensor, Tensor | Pairs | None]:
-    """q and k, which columns widen, and what is added to the logits otherwise; all of one dtype."""
+    """Return q and k, widened where the bias has columns, and the bias otherwise."""
     fast = _bias_form(encoding, q, k, ctx, backend)
     if isinstance(fast, Columns):
         return fast.q.to(q.dtype), fast.k.to(q.dtype), None
@@ -159,15 +160,15 @@ def _with_bias(
 def _bias_form(
     encoding: Encoding, q: Tensor, k: Tensor, ctx: Context, backend: str
 ) -> Pairs | Columns | None:
-    """A form that the backend can use, where the encoding has one."""
+    """Return the form of the bias that the backend can use, or None."""
     fast = None
-    if backend == "numba" and len(q) >= q.shape[-1]:  # else pairs are no fewer numbers than a bias
+    if backend == "numba" and len(q) >= q.shape[-1]:  # otherwise pairs are as large as a bias
         fast = encoding.bias_pairs(q, k, ctx)
     return encoding.bias_columns(q, k, ctx) if fast is None and backend != "eager" else fast
 
 
 def attention_mask(ctx: Context) -> Tensor:
-    """(B|1, 1, T, S): causal, no padding, no other document; every token may look at itself."""
+    """Return (B|1, 1, T, S): causal, within documents, without padding but a token itself."""
     causal = eager.causal(ctx.new, ctx.pos.shape[1], ctx.pos.device)
     itself = causal.triu(ctx.pos.shape[1] - ctx.new)
     document = ctx.document

@@ -1,4 +1,4 @@
-"""Attention written out: the oracle of the others, and for encodings that replace softmax."""
+"""Attention in plain operations: the reference for other kernels, and for other softmaxes."""
 
 from collections.abc import Callable
 
@@ -15,7 +15,7 @@ def attend(
     scale: float,
     weights: Callable[[Tensor], Tensor | None] = lambda logits: None,
 ) -> Tensor:
-    """softmax(q k^T scale + bias) v, or `weights` of the masked logits where it gives some."""
+    """Compute softmax(q k^T scale + bias) v, or use `weights` of the masked logits if not None."""
     logits = q @ k.mT * scale  # (B, H, T, S)
     if bias is not None:
         logits = logits + bias
@@ -27,5 +27,5 @@ def attend(
 
 
 def causal(t: int, s: int, device: torch.device) -> Tensor:
-    """(1, 1, T, S) True where the key is not later than the query; the last T of S are queries."""
+    """Return (1, 1, T, S), True for keys up to the query; the last T of S are queries."""
     return torch.ones(t, s, dtype=torch.bool, device=device).tril(s - t)[None, None]

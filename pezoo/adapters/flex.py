@@ -1,7 +1,7 @@
 """FlexAttention, on CUDA.
 
-On a CPU its backward pass is missing (torch 2.13), so `attend` refuses there; `score_mod` itself
-runs anywhere.
+It has no backward pass on a CPU (torch 2.13), so `attend` requires CUDA; `score_mod` itself runs
+anywhere.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ ScoreMod = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
 
 
 def score_mod(bias: Tensor) -> ScoreMod:
-    """bias (B, H, T, S) as a score_mod: score + bias[b, h, i, j]."""
+    """Return a bias (B, H, T, S) as a score_mod: score + bias[b, h, i, j]."""
 
     def add(score: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
         return score + bias[b, h, i, j]
@@ -29,11 +29,9 @@ def score_mod(bias: Tensor) -> ScoreMod:
 def attend(
     q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, mask: Tensor | None, scale: float
 ) -> Tensor:
-    """The same as `eager.attend`. Errors: BackendError without CUDA."""
+    """Compute the same as `eager.attend`. Errors: BackendError without CUDA."""
     if not q.is_cuda:
-        raise BackendError(
-            "attention flex needs a CUDA device (its backward pass has no CPU form); use sdpa"
-        )
+        raise BackendError("attention flex needs a CUDA device: use sdpa")
     t, s = q.shape[-2], k.shape[-2]
     full = causal(t, s, q.device) if mask is None else mask
     values = q.new_zeros(()) if bias is None else bias

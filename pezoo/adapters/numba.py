@@ -1,6 +1,6 @@
 """Attention of narrow heads on a CPU: `pezoo.kernels.attention`.
 
-`attend` of pezoo.adapters leaves to torch what `takes` refuses: a few queries over many keys
+`pezoo.adapters.attend` uses torch where `takes` is False: for a few queries over many keys
 (decoding), long sequences of wide heads and half precision.
 """
 
@@ -16,7 +16,7 @@ NUMBERS = 1 << 14  # which the first-level cache about holds
 
 
 def takes(q: Tensor, k: Tensor) -> bool:
-    """Whether the kernel runs for these, rather than torch."""
+    """Return True if the kernel is faster than torch for these sizes."""
     keys, width = k.shape[-2:]
     whole = q.dtype in (torch.float32, torch.float64)
     short = keys <= KEYS or keys * width <= NUMBERS
@@ -31,7 +31,7 @@ def attend(
     mask: Tensor | None,
     scale: float,
 ) -> Tensor:
-    """The same as `eager.attend`. Errors: BackendError without numba or a CPU."""
+    """Compute the same as `eager.attend`. Errors: BackendError without numba or a CPU."""
     if obstacle := missing("numba", q.device.type):
         raise BackendError(f"attention numba {obstacle}; use sdpa")
     from pezoo.kernels.attention.numba import attend

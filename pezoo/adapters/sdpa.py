@@ -17,9 +17,9 @@ def attend(
     scale: float,
     ran: set[str] | None = None,
 ) -> Tensor:
-    """The same as `eager.attend`, in one fused call where torch has one for these inputs.
+    """Compute the same as `eager.attend`, in one fused call where torch supports these inputs.
 
-    `ran` gets the name of torch's kernel; "sdpa math" is attention written out.
+    The name of torch's kernel is added to `ran`; "sdpa math" is not fused.
     """
     t, s = q.shape[-2], k.shape[-2]
     plain = bias is None and mask is None and t == s  # torch's is_causal starts at the first key
@@ -33,7 +33,7 @@ def attend(
 
 
 def _kernel(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, plain: bool) -> str:
-    """The name of torch's kernel; where there is no choice, as on mps, that of the device."""
+    """Return the name of torch's kernel, or of the device if it has only one, as mps."""
     if q.device.type not in ("cpu", "cuda"):
         return q.device.type
     chosen = torch._fused_sdp_choice(q, k, v, mask, 0.0, plain)

@@ -4,10 +4,10 @@
     model.save_pretrained(folder)  # the encoding's weights too
     model = load(folder)
 
-It takes the place of the model's own positions: a rotation becomes the identity, a table of
+The encoding replaces the model's own positions: a rotation becomes the identity, a table of
 positions zero. Attention runs through `pezoo.adapters.attend`, registered with transformers as
-"pezoo". The cache holds transformed keys, and beside its layers one more for what the encoding
-remembers, so that whatever reorders or crops the cache reorders and crops both.
+"pezoo". The cache holds transformed keys, and one more layer for the encoding's state, so that
+reordering or cropping the cache applies to both.
 """
 
 from __future__ import annotations
@@ -33,25 +33,24 @@ Factory = Callable[[Shape], Encoding]
 def use(
     model: PreTrainedModel, encoding: str | Factory, length: int | None = None
 ) -> PreTrainedModel:
-    """The same model with the encoding in place of its own positions, or of an earlier encoding's.
+    """Replace a model's positions, or those of an earlier encoding; returns the model.
 
     `encoding` is a text as `pezoo.make` takes it, or a class such as RoPE. It becomes the module
     `encoding` of the model's decoder, with the model's device and dtype. Shape.train_len is
-    max_position_embeddings. `length` is the number of tokens planned for a text that is generated
-    with a cache, which encodings need that draw positions at random. `rope` turns as the model did:
-    pairs (m, m + K/2), the model's base, and its scaling unless the text has one, so that weights
-    trained with them can be used.
+    max_position_embeddings. `length` is the number of tokens planned for generation with a cache,
+    for encodings that draw random positions. `rope` uses the model's layout of pairs, base and, if
+    the text has none, scaling, so that pretrained weights can be used.
 
     Example: `use(model, "rope(scaling=yarn,factor=4)")` reads texts four times as long as `model`
     was trained for; `use(model, "nope")` and a short training at the old length is DroPE.
 
-    Left padding is told by attention_mask, packed documents by position_ids. Parameters that ask
-    for their own optimiser settings are in `model.base_model.encoding.param_groups()`.
+    Pass left padding by attention_mask, packed documents by position_ids. Parameters with optimiser
+    settings of their own are in `model.base_model.encoding.param_groups()`.
 
-    Errors: ValueError for a length below 1; for a model that is no causal decoder in the manner of
-    Llama, Qwen or GPT-2, or whose attention has a window; for `rope` where it cannot turn as the
-    model did (a class does not look at that: `use(model, RoPE)`); and for one that was saved with
-    an encoding: `load` it.
+    Errors: ValueError for a length below 1; for a model that is not a causal decoder like Llama,
+    Qwen or GPT-2, or has windowed attention; for `rope` where it cannot reproduce the model's
+    rotation (which is not checked for a class: `use(model, RoPE)`); and for a model saved with an
+    encoding: `load` it.
     """
     _check_arguments(model, encoding, length)
     saved = getattr(model.config, NAME, None)
@@ -59,9 +58,9 @@ def use(
         text = saved.get("encoding")
         call = "load(folder)" if text else "load(folder, TheClass)"
         raise ValueError(
-            f"this model was saved with {text or 'an encoding given as a class'}, whose weights "
-            f"from_pretrained leaves out: pezoo.adapters.transformers.{call} restores them. To "
-            f"begin anew, first set model.config.{NAME} = None"
+            f"this model was saved with {text or 'a class of encoding'}, whose weights "
+            f"from_pretrained does not load: use pezoo.adapters.transformers.{call}, or, to "
+            f"start from initial weights, set model.config.{NAME} = None"
         )
     return _put(model, encoding, length)
 
@@ -69,29 +68,30 @@ def use(
 def _check_arguments(model: object, encoding: object, length: object) -> None:
     if isinstance(encoding, Encoding):
         raise ValueError(
-            f"give a text or a class, {type(encoding).__name__}, not an instance of it"
+            f"encoding must be a text or a class, {type(encoding).__name__}, not an instance"
         )
     if not isinstance(model, PreTrainedModel):
-        raise ValueError(f"expected a model of transformers, was given a {type(model).__name__}")
+        raise ValueError(f"expected a model of transformers, got a {type(model).__name__}")
     if length is not None and not (type(length) is int and length > 0):
-        raise ValueError(f"length must be a whole number from 1 on, or None, was {length!r}")
+        raise ValueError(f"length must be None or a whole number, at least 1; got {length!r}")
 
 
 def load(folder: str, encoding: Factory | None = None, **options: Any) -> Any:
-    """A model that `use` has changed, from where save_pretrained put it, with the weights of both.
+    """Load a model that was saved after `use`, with the weights of its encoding.
 
-    `options` are those of from_pretrained. `encoding` is for a model whose encoding was given as a
-    class. Errors: ValueError for a folder that names no encoding.
+    `options` are those of from_pretrained. `encoding` is the class, if `use` was called with one.
+
+    Errors: ValueError for a folder without an encoding.
     """
     config = AutoConfig.from_pretrained(folder)
     saved = getattr(config, NAME, None) or {}
     text = encoding or saved.get("encoding")
     if not text and saved:
-        raise ValueError(
-            f"{folder} was saved with an encoding given as a class: load(folder, TheClass)"
-        )
+        raise ValueError(f"{folder} was saved with a class of encoding: load(folder, TheClass)")
     if not text:
-        raise ValueError(f"{folder} names no encoding: load it with from_pretrained and use(...)")
+        raise ValueError(
+            f"{folder} has no encoding: load it with from_pretrained and call use(...)"
+        )
     parent: Any = getattr(transformers, config.architectures[0])
 
     def build(self: Any, config: Any, *args: Any, **more: Any) -> None:
@@ -103,7 +103,7 @@ def load(folder: str, encoding: Factory | None = None, **options: Any) -> Any:
     loaded = model.base_model.encoding
     kept, fresh = loaded.state_dict(), _make(model, text)
     for name, buffer in fresh.named_buffers():
-        if name not in kept:  # in no file, and left empty by from_pretrained
+        if name not in kept:  # not saved, and left empty by from_pretrained
             loaded.get_buffer(name).copy_(buffer)
     return model
 
@@ -127,7 +127,7 @@ def _put(model: PreTrainedModel, encoding: str | Factory, length: int | None) ->
 
 
 def _make(model: PreTrainedModel, encoding: str | Factory) -> Encoding:
-    """On the CPU in float32, also within from_pretrained, which sets torch's device and dtype."""
+    """Build on the CPU in float32, because from_pretrained sets torch's device and dtype."""
     config, base = model.config, model.base_model
     heads = config.num_attention_heads
     shape = Shape(
@@ -138,7 +138,7 @@ def _make(model: PreTrainedModel, encoding: str | Factory) -> Encoding:
         train_len=config.max_position_embeddings,
     )
     dtype = torch.get_default_dtype()
-    torch.set_default_dtype(torch.float32)  # some initialisers have no other
+    torch.set_default_dtype(torch.float32)  # some initialisers support no other
     try:
         with torch.device("cpu"):
             if isinstance(encoding, str):
@@ -149,13 +149,13 @@ def _make(model: PreTrainedModel, encoding: str | Factory) -> Encoding:
         torch.set_default_dtype(dtype)
     if made.needs_scale:
         raise ValueError(
-            f"{made.name} reads the scale of the instance, which transformers does not know"
+            f"{made.name} needs the scale of the instance, which transformers does not pass"
         )
     return made
 
 
 def _own_config(model: PreTrainedModel) -> Any:
-    """A copy of the config for this model: others may have been made from the same one."""
+    """Give the model its own copy of the config, which other models may share."""
     shared, own = model.config, copy.deepcopy(model.config)
     for module in model.modules():
         if getattr(module, "config", None) is shared:

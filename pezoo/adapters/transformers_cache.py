@@ -1,4 +1,4 @@
-"""What an encoding keeps beside the keys and values in a cache of transformers."""
+"""The state of an encoding within a cache of transformers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pezoo.context import Memo
 
 
 class Memory(DynamicLayer):  # type: ignore[misc]
-    """The last layer of a DynamicCache: positions and ids so far, and the encoding's memo."""
+    """The last layer of a DynamicCache: positions, ids and the encoding's memo."""
 
     supports_early_init = False
 
@@ -23,7 +23,7 @@ class Memory(DynamicLayer):  # type: ignore[misc]
         self.reset()
 
     def reset(self) -> None:
-        self.encoding: str | None = None  # by which the cache was filled
+        self.encoding: str | None = None  # the one that filled the cache
         self.pos: Tensor | None = None  # (B, S)
         self.ids: Tensor | None = None  # (B, S)
         self.memo = Memo()
@@ -32,26 +32,26 @@ class Memory(DynamicLayer):  # type: ignore[misc]
         return 0 if self.pos is None else self.pos.shape[1]
 
     def check(self, mask: Tensor | None, counted: bool) -> None:
-        """That attention_mask (B, S) hides what it hid, and that counting goes on as it was.
+        """Check that attention_mask (B, S) and positions continue those of the cached tokens.
 
-        Keys, positions and the memo were made with what was hidden then. The host looks at pos.
+        Synchronises with the host.
         """
         if self.pos is None or torch.compiler.is_compiling():
             return
         if mask is not None and ((mask[:, : self.pos.shape[1]] == 0) != (self.pos < 0)).any():
             raise ValueError(
-                "attention_mask must go on hiding the cached tokens that it hid, and no others: "
-                "for another mask, begin with an empty cache"
+                "attention_mask must hide the same cached tokens as before: for another mask, "
+                "start with an empty cache"
             )
         every = torch.arange(self.pos.shape[1], device=self.pos.device)
         if mask is None and counted and (self.pos != every).any():
             raise ValueError(
-                "the cache holds padding, or positions other than 0, 1, 2, ...: give "
+                "the cache holds padding, or positions other than 0, 1, 2, ...: pass "
                 "attention_mask for all tokens, or position_ids"
             )
 
     def extend(self, pos: Tensor, ids: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        """Of new tokens (B, T), those of all: (B, S)."""
+        """Append positions and ids of new tokens (B, T), and return those of all (B, S)."""
         if self.pos is not None:
             pos = torch.cat([self.pos, pos], 1)
             ids = None if ids is None or self.ids is None else torch.cat([self.ids, ids], 1)
@@ -80,25 +80,25 @@ class Memory(DynamicLayer):  # type: ignore[misc]
 
 
 def memory_of(cache: Any, encoding: Encoding, name: str, n_layers: int) -> Memory:
-    """The cache's last layer, which is added to a cache that is new. `name` is the encoding's."""
+    """Return the cache's last layer, after adding it to an empty cache."""
     if not encoding.prefix_stable:
         raise ValueError(
-            f"with {type(encoding).__name__} as it is set, later tokens change earlier keys: "
-            "call the model and generate with use_cache=False"
+            f"{type(encoding).__name__} changes earlier keys as the text grows: call the model "
+            "and generate with use_cache=False"
         )
     if cache.layers and isinstance(cache.layers[-1], Memory):
         memory: Memory = cache.layers[-1]
         if memory.encoding not in (None, name):
             raise ValueError(
-                f"this cache was filled with {memory.encoding}, and the model has {name}: begin "
-                "with an empty one"
+                f"this cache was filled with {memory.encoding}, but the model has {name}: start "
+                "with an empty cache"
             )
         memory.encoding = name
         return memory
     if not isinstance(cache, DynamicCache) or {type(x) for x in cache.layers} - {DynamicLayer}:
-        raise ValueError(f"expected a DynamicCache of whole texts, was given {cache!r}")
+        raise ValueError(f"expected a DynamicCache without windows, got {cache!r}")
     if cache.get_seq_length():
-        raise ValueError("this cache was filled without the encoding: begin with an empty one")
+        raise ValueError("this cache was filled without the encoding: start with an empty cache")
     cache.layers += [DynamicLayer() for _ in range(n_layers - len(cache.layers))]
     cache.layers.append(memory := Memory())
     memory.encoding = name

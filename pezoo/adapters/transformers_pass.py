@@ -1,4 +1,4 @@
-"""One forward pass of a model of transformers with an encoding: what its hooks and attention do."""
+"""The hooks and the attention of a model of transformers with an encoding."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ from pezoo.adapters.transformers_cache import Memory, memory_of
 from pezoo.base import Context, Encoding
 from pezoo.context import Memo
 
-NAME = "pezoo"  # of the attention, of the entry in the config, of what layers hand on
+NAME = "pezoo"  # of the attention, the config's entry, and the layers' keyword argument
 
 
 @dataclass(frozen=True)
 class Step:
-    """What attention gets to know of a forward pass, handed through the model's layers."""
+    """State of a forward pass, passed through the model's layers to attention."""
 
     encoding: Encoding
     ctx: Context
     cache: DynamicCache | None = None
-    replayed: bool = False  # gradient checkpointing runs layers twice: they must not change memo
+    replayed: bool = False  # by gradient checkpointing: layers must not change memo
 
 
 def begin(base: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Before the decoder: positions, `prepare` and `embed`. The layers get a Step.
+    """Run `draw`, `prepare` and `embed` before the decoder, and pass a Step to its layers.
 
-    Errors: ValueError where another attention has been set, and those of `prepare`.
+    Errors: ValueError if another attention has been set, and those of `prepare`.
     """
     if base.config._attn_implementation != NAME:
         raise ValueError(
-            f"this model attends by {base.config._attn_implementation!r}, which leaves its "
-            f"encoding out: model.set_attn_implementation({NAME!r}), or use(model, ...) again"
+            f"attention {base.config._attn_implementation!r} ignores this model's encoding: call "
+            f"model.set_attn_implementation({NAME!r}), or use(model, ...) again"
         )
     given = dict(zip(inspect.signature(base.forward).parameters, args, strict=False)) | kwargs
     ids, x = given.pop("input_ids", None), given.pop("inputs_embeds", None)
@@ -72,13 +72,13 @@ def begin(base: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 def _check_replay(base: Any, ctx: Context) -> None:
-    """That layers may run twice: reentrant checkpoints go backward through `prepare` in each."""
+    """Refuse reentrant checkpoints, which would go backward through `prepare` in every layer."""
     run = next((m for m in base.modules() if hasattr(m, "_gradient_checkpointing_func")), None)
     reentrant = run is not None and run._gradient_checkpointing_func.keywords.get("use_reentrant")
     tensors = (x for x in tree_leaves((dict(ctx.memo), ctx.drawn)) if isinstance(x, Tensor))
     if reentrant and any(x.grad_fn is not None for x in tensors):
         raise ValueError(
-            "what the encoding prepares for all layers needs gradient checkpointing with "
+            "this encoding shares tensors between layers: use gradient checkpointing with "
             "use_reentrant=False"
         )
 
@@ -86,7 +86,7 @@ def _check_replay(base: Any, ctx: Context) -> None:
 def _positions(
     mask: Tensor | None, position_ids: Tensor | None, memory: Memory | None, x: Tensor
 ) -> Tensor:
-    """(B|1, T) of the new tokens, -1 where attention_mask (B, S) says padding."""
+    """Return positions (B|1, T) of the new tokens, -1 where attention_mask (B, S) is 0."""
     t, past = x.shape[1], 0 if memory is None else memory.get_seq_length()
     mask = None if mask is None or mask.dim() != 2 else mask
     if mask is not None and mask.shape[1] != past + t:
@@ -106,7 +106,7 @@ def _positions(
 
 
 def enter(index: int, layer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Before a layer: it gets its own ctx, and no cache, which `attention` fills."""
+    """Pass a layer its own ctx, and no cache, because `attention` fills it."""
     names = list(inspect.signature(layer.forward).parameters)
     given = dict(zip(names[1:], args[1:], strict=False)) | kwargs
     x = args[0] if args else given.pop(names[0])
@@ -119,15 +119,14 @@ def _step(kwargs: dict[str, Any]) -> Step:
     step: Step | None = kwargs.get(NAME)
     if step is None:
         raise ValueError(
-            "attention was told of no encoding: either the model was made from the config of a "
-            "model that has one, and use(model, encoding) is missing, or its layers do not hand on "
-            "keyword arguments, as those of Llama, Qwen and GPT-2 do"
+            "no encoding is attached: call use(model, encoding) first. If you did, the model's "
+            "layers do not pass on keyword arguments, and it is not supported"
         )
     return step
 
 
 def _key_weight(module: Any) -> Tensor | None:
-    """(G K, D) the weight of an attention's projection to keys, where it has a known name."""
+    """Return the weight (G K, D) of the projection to keys, or None if its name is unknown."""
     if hasattr(module, "k_proj"):
         weight: Tensor = module.k_proj.weight
         return weight
@@ -145,12 +144,12 @@ def attention(
     dropout: float = 0.0,
     **kwargs: Any,
 ) -> tuple[Tensor, None]:
-    """New q (B, H, T, K), k and v (B, G, T, K) -> (B, T, H, K)."""
+    """Compute attention for new q (B, H, T, K), k and v (B, G, T, K) -> (B, T, H, K)."""
     step = _step(kwargs)
     encoding, ctx = step.encoding, replace(step.ctx, w_key=_key_weight(module))
     for name in ("softcap", "s_aux", "sliding_window"):
         if kwargs.get(name) is not None:
-            raise ValueError(f"pezoo's attention has no {name}, which this model needs")
+            raise ValueError(f"pezoo's attention does not support {name}, which this model needs")
     if step.replayed:
         ctx = replace(ctx, memo=Memo(ctx.memo))
     own = encoding.shape.d_head**-0.5
@@ -158,7 +157,7 @@ def attention(
     q, k = (x.to(value.dtype) for x in encoding.transform(q, key, ctx))
     if step.cache is not None:
         k, value = step.cache.update(k, value, module.layer_idx)
-    mask = attention_mask  # (B, 1, T, S) of the caller's own, or None: `attend` knows from ctx
+    mask = attention_mask  # (B, 1, T, S) from the caller, or None for that of ctx
     if mask is not None:
         mask = mask if mask.dtype == torch.bool else mask == 0
         blind = ~mask.any(3, keepdim=True)  # would get NaN

@@ -12,7 +12,7 @@ from pezoo.kernels.backends import BackendError
 
 
 def attn_bias(q: Tensor, k: Tensor, bias: Tensor | None, mask: Tensor | None) -> Tensor:
-    """Bias and mask as one (B, H, T, S) tensor like q, its row stride a multiple of 8."""
+    """Return bias and mask as one (B, H, T, S) tensor, its row stride a multiple of 8."""
     (b, h, t, _), s = q.shape, k.shape[-2]
     full = causal(t, s, q.device) if mask is None else mask
     values = q.new_zeros(()) if bias is None else bias
@@ -24,7 +24,7 @@ def attn_bias(q: Tensor, k: Tensor, bias: Tensor | None, mask: Tensor | None) ->
 def attend(
     q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, mask: Tensor | None, scale: float
 ) -> Tensor:
-    """The same as `eager.attend`. Errors: BackendError without CUDA or without xformers."""
+    """Compute the same as `eager.attend`. Errors: BackendError without CUDA or xformers."""
     if not q.is_cuda:
         raise BackendError("attention xformers needs a CUDA device; use sdpa")
     try:

@@ -83,13 +83,13 @@ class Latch(Controller):
 
 
 class Recurrent(Controller):
-    """A GRU (Section 5.0.5), started with orthogonal hidden-to-hidden matrices.
+    """A GRU (Section 5.0.5) whose hidden-to-hidden matrices start orthogonal.
 
-    W_hh is free, orthogonal block by block (a parametrisation; of the three as one matrix it would
-    shrink each), or normalised: its Frobenius norm is c sqrt(3 size) with a learned c that starts
-    at 1, the norm of three orthogonal blocks.
-    Noise e_t enters inside the recurrence, h_t = GRU(x_t, h_{t-1}) + e_t: a state that has to be
-    remembered must then be an attractor, or it is lost during training already.
+    W_hh is free, orthogonal block by block (a parametrisation; as one matrix it would shrink each
+    block), or normalised: its Frobenius norm is c sqrt(3 size) with a learned c that starts at 1,
+    the norm of three orthogonal blocks.
+    Noise e_t enters inside the recurrence, h_t = GRU(x_t, h_{t-1}) + e_t, so that a state that is
+    remembered must be an attractor.
     """
 
     noisy = True
@@ -98,7 +98,7 @@ class Recurrent(Controller):
         super().__init__()
         self.size = size
         self.gru = nn.GRU(width, size, batch_first=True)
-        self.blocks: nn.Module | None = None  # its weight (3, size, size) is orthogonal
+        self.blocks: nn.Module | None = None  # with an orthogonal weight (3, size, size)
         self.norm: nn.Parameter | None = None  # c
         with torch.no_grad():
             for block in self.recurrent_blocks():
@@ -110,10 +110,10 @@ class Recurrent(Controller):
             return features
         w, b = self.recurrent_blocks().flatten(0, 1), self._own("bias_hh")
         h = x.new_zeros(x.shape[0], self.size) if state is None else state
-        given = linear(x, self._own("weight_ih"), self._own("bias_ih"))  # (B, T, 3 size)
+        inputs = linear(x, self._own("weight_ih"), self._own("bias_ih"))  # (B, T, 3 size)
         rows = []
         noises = [None] * x.shape[1] if noise is None else noise.unbind(1)
-        for now, e in zip(given.unbind(1), noises, strict=True):
+        for now, e in zip(inputs.unbind(1), noises, strict=True):
             g_r, g_z, g_n = now.chunk(3, -1)
             h_r, h_z, h_n = linear(h, w, b).chunk(3, -1)
             n = torch.addcmul(g_n, (g_r + h_r).sigmoid(), h_n).tanh()
@@ -152,7 +152,7 @@ class Recurrent(Controller):
 
 
 def at_count(x: Tensor, before: Tensor, count: Tensor) -> Tensor:
-    """(B, ...) what x (B, T, ...) is after each row's first count tokens; `before` at count 0."""
+    """Return x (B, T, ...) after each row's first count tokens, (B, ...); `before` at count 0."""
     found = x[torch.arange(x.shape[0], device=x.device), (count - 1).clamp(min=0)]
     return torch.where((count > 0).view(-1, *[1] * (found.dim() - 1)), found, before)
 

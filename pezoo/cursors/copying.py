@@ -14,11 +14,11 @@ from pezoo.kernels.histogram import Copy
 
 WIDTH = 16  # of the copy attention's queries and keys
 MATCH = 6.0  # the norm of each row of the copy attention's weights where it starts by matching
-TIE = 1e-4  # probabilities that differ by this share count as equal where copies are snapped
+TIE = 1e-4  # relative difference up to which probabilities are equal in mode snapped
 
 
 class Seen(NamedTuple):
-    """What decoding keeps: the copy attention's keys (B, S, C, WIDTH), and where tokens are."""
+    """State for decoding: the copy attention's keys (B, S, C, WIDTH) and the token mask."""
 
     keys: Tensor
     mask: Tensor | None  # (B, S) bool; None where all columns are tokens
@@ -30,9 +30,9 @@ class CopyBranch(nn.Module):
         p_copy(t, .) = softmax([<q_t, k_0>, ..., <q_t, k_{t-1}>] / sqrt(WIDTH), null_t)
 
     q reads the token and the controller's features, k the token; `null` starts at 4, so that
-    copies start rare on short texts. Token number j (from 0) stands at offset j + 1, where a
-    cursor stands that only ever counts: the matching key cursors are fixed to that. Snapped, it is
-    certain: the likeliest, and the first of those that are equally likely.
+    copies start rare on short texts. Token number j (from 0) has offset j + 1, as a cursor that
+    only counts; the matching key cursors are fixed to that. In mode snapped the most probable
+    source is taken, and the first among equals.
     """
 
     def __init__(self, width: int, size: int, cursors: int) -> None:
@@ -54,8 +54,8 @@ class CopyBranch(nn.Module):
     ) -> tuple[Copy, Seen]:
         """x (B, T, D), features (B, T, size), mask (B, T) -> none (B, T, C), source (B, T, C, S).
 
-        The last axis of `source` numbers tokens, not columns: columns without a token are left out.
-        The mask is True where a token is; None where all columns are tokens.
+        The last axis of `source` numbers tokens, without columns of padding. The mask is False at
+        padding; None without padding.
         """
         q = self.query(torch.cat([x, features.to(x.dtype)], -1))
         q, k = (rearrange(y, "b t (c k) -> b t c k", c=self.cursors) for y in (q, self.key(x)))
@@ -64,7 +64,7 @@ class CopyBranch(nn.Module):
             k = torch.cat([seen.keys, k], 1)
         t, s = q.shape[1], k.shape[1]
         column = torch.arange(s, device=x.device)
-        visible = (column < column[s - t :, None])[None]  # (1, T, S) what is earlier
+        visible = (column < column[s - t :, None])[None]  # (1, T, S) earlier tokens
         if mask is not None:
             visible = visible & mask[:, None]
         scores = torch.einsum("btck,bsck->btcs", q, k) * WIDTH**-0.5
@@ -75,7 +75,7 @@ class CopyBranch(nn.Module):
     def chances(
         self, scores: Tensor, null: Tensor, visible: Tensor, noise: Tensor | None, snapped: bool
     ) -> tuple[Tensor, Tensor]:
-        """scores (B, T, C, S), null (B, T, C) -> Pr(no copy) and, of each source, Pr(copy)."""
+        """Compute Pr(no copy) and Pr(source): scores (B, T, C, S), null (B, T, C)."""
         scores = scores.masked_fill(~visible, -torch.inf)
         p = at_least_float32(torch.cat([scores, null[..., None]], -1)).softmax(-1)
         if snapped:
@@ -84,14 +84,14 @@ class CopyBranch(nn.Module):
 
 
 class GatedCopyBranch(CopyBranch):
-    """Whether to copy is a gate like a reset's, and which token is a softmax of its own.
+    """A copy branch with a gate for copying, and a separate softmax over sources.
 
         p_copy(t, s) = g_t softmax_s(<q_t, k_s> / sqrt(WIDTH)), g_t = sigmoid(-scale null_t + noise)
 
-    `null` starts at minus the bias of the resets: copies start rare. q and k start with the same
-    orthogonal weights on the tokens, so that the softmax starts by finding equal tokens. In one
-    softmax a strong match overrules the slot for "no copy"; here a cursor can copy at one landmark
-    and walk on from there, whatever else matches.
+    `null` starts at minus the bias of the resets, so that copies start rare. q and k start with the
+    same orthogonal weights on the tokens, so that the softmax starts by finding equal tokens. In
+    one softmax, a strong match outweighs the slot for "no copy"; here a cursor can copy at one
+    landmark and continue from there, whatever else matches.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class GatedCopyBranch(CopyBranch):
     def chances(
         self, scores: Tensor, null: Tensor, visible: Tensor, noise: Tensor | None, snapped: bool
     ) -> tuple[Tensor, Tensor]:
-        # Where nothing is earlier, no softmax: its gate is shut.
+        # Without earlier tokens, the softmax is over all columns, and the gate is closed below.
         hidden = ~visible & visible.any(-1, keepdim=True)
         where = at_least_float32(scores.masked_fill(hidden, -torch.inf)).softmax(-1)
         logits = -self.scale * at_least_float32(null)
@@ -123,7 +123,7 @@ class GatedCopyBranch(CopyBranch):
 
 
 def _joined(seen: Seen, mask: Tensor | None, k: Tensor) -> Tensor | None:
-    """The masks of the earlier columns and of the new ones k (B, T, C, WIDTH), in one."""
+    """Join the masks of earlier columns and of the new ones k (B, T, C, WIDTH)."""
     if mask is None and seen.mask is None:
         return None
     before, new = (
@@ -134,14 +134,14 @@ def _joined(seen: Seen, mask: Tensor | None, k: Tensor) -> Tensor | None:
 
 
 def _first_of_the_likeliest(p: Tensor) -> Tensor:
-    """p (..., S) -> (...): equal tokens have equal keys, and rounding must not choose among them.
+    """Return the first of the most probable, p (..., S) -> (...).
 
-    It differs between a full pass and decoding.
+    Equal tokens have equal keys; rounding, which differs in decoding, must not choose among them.
     """
     return (p >= (1 - TIE) * p.amax(-1, keepdim=True)).to(torch.int8).argmax(-1)
 
 
 def _by_number(source: Tensor, mask: Tensor) -> Tensor:
-    """Column j of source (B, T, C, S) moves to the number that its token has among the tokens."""
+    """Move column j of source (B, T, C, S) to the number of its token among the tokens."""
     number = (mask.cumsum(1) - 1).clamp(min=0)[:, None, None].expand_as(source)
     return torch.zeros_like(source).scatter_add(-1, number, source)

@@ -1,7 +1,7 @@
-"""Packed documents: for the cursors, each is a row of its own.
+"""Packed documents: each becomes a row of its own for the cursors.
 
-How many a row holds, and how long they are, is told by the sizes of two tensors from `draw`: the
-other hooks may not ask for values.
+The sizes of two tensors from `draw` hold the number and the length of documents, because other
+hooks cannot read values.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ DOCUMENTS, LONGEST = "cursors.documents", "cursors.longest"
 
 
 def documents(ctx: Context, read: int) -> dict[str, Tensor]:
-    """DOCUMENTS (M,), the most in a row, and LONGEST (L,), tokens; nothing where none begins.
+    """Return DOCUMENTS (M,), the most in a row, and LONGEST (L,), in tokens; {} without documents.
 
-    Those that begin among the first `read` tokens do not count.
+    Documents that begin among the first `read` tokens do not count.
     """
     if not ctx.packed:
         return {}
@@ -35,19 +35,21 @@ def documents(ctx: Context, read: int) -> dict[str, Tensor]:
 
 
 def by_document(layer: CursorLayer, x: Tensor, ctx: Context) -> tuple[Tensor, Past]:
-    """`layer` over all tokens x (B, S, D): streams, and the past of each row's last document."""
+    """Run `layer` over x (B, S, D): streams, and the past of each row's last document."""
     drawn = ctx.drawn or {}
     (b, s), m, size = x.shape[:2], len(drawn[DOCUMENTS]), len(drawn[LONGEST])
     number = ctx.document.expand(b, -1)
     counts = _counts(ctx, m).expand(b, -1)  # (B, M)
     place = ctx.key_mask.cumsum(1).expand(b, -1) - 1  # of a token in its row
     place = place - (counts.cumsum(1) - counts).gather(1, number)  # and in its document
-    slot = (number * size + place).masked_fill(~ctx.key_mask, m * size)  # padding has a spare one
+    slot = (number * size + place).masked_fill(
+        ~ctx.key_mask, m * size
+    )  # padding goes to a spare slot
     column = torch.arange(s, device=x.device).expand(b, -1)
     column = slot.new_zeros(b, m * size + 1).scatter(1, slot, column)[:, :-1]
 
     def apart(y: Tensor) -> Tensor:
-        """(B|1, T, ...) -> (B M, L, ...), 0 for tokens of earlier passes."""
+        """Separate documents: (B|1, T, ...) -> (B M, L, ...), 0 for tokens of earlier passes."""
         y = pad(y, (0, 0) * (y.dim() - 2) + (s - y.shape[1], 0))
         return take(y.expand(b, *y.shape[1:]), column).reshape(b * m, size, *y.shape[2:])
 
@@ -61,6 +63,6 @@ def by_document(layer: CursorLayer, x: Tensor, ctx: Context) -> tuple[Tensor, Pa
 
 
 def _counts(ctx: Context, most: int) -> Tensor:
-    """(B|1, M) tokens of each document."""
+    """Return the number of tokens of each document, (B|1, M)."""
     counts = ctx.pos.new_zeros(len(ctx.pos), most)
     return counts.scatter_add(1, ctx.document, ctx.key_mask.to(counts.dtype))

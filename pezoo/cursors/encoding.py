@@ -1,4 +1,4 @@
-"""The base of encodings with learned cursors: streams become widened queries and keys."""
+"""The base class of encodings with learned cursors."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from pezoo.functional import at_least_float32, full_precision
 
 
 class CursorEncoding(Encoding):
-    """Position streams from cursors, scored beside the content (Algorithms 3 and 4, Equation 9).
+    """Add the scores of position streams to those of content (Algorithms 3 and 4, Equation 9).
 
         scaling  s_t = sqrt(d_pe) / |e_t|, over the C cursors of a head          (Algorithm 3)
         score    mu q k / sqrt(K) + (1-mu) sum_c |alpha_c| <e_q, e_k> / sqrt(C d_pe)    (Eq. 9)
 
     Shapes: ctx.x (B, T, D); q, k (B, H, T, K) -> (B, H, T, K + C d_pe), so that the score is one
-    inner product. The first layer of cursors reads the token embeddings; any further one reads
-    the normalised input of the model's layer that it stands before. Streams are at least float32.
-    With top_weight, the inner product counts the highest frequency by a learned weight per pair;
-    with lead, it compares the query cursor's place plus a learned number per pair with the key's.
+    inner product. The first layer of cursors reads the token embeddings; any further one reads the
+    normalised input of the model's layer that it precedes. Streams are at least float32. With
+    top_weight, each pair has a learned weight for the highest frequency; with lead, a learned
+    number is added to the query cursor's position before it is compared with the key's.
     """
 
     modes = ("snapped",)
@@ -66,11 +66,11 @@ class CursorEncoding(Encoding):
         self.lead = nn.Parameter(torch.zeros(sizes)) if own.lead else None
 
     def scan(self, cursors: int) -> Scan:
-        """Return the recurrence of so many cursors' positions."""
+        """Return the recurrence of the positions of `cursors` cursors."""
         raise NotImplementedError
 
     def draw(self, ctx: Context, **plan: Unpack[Plan]) -> dict[str, Tensor]:
-        """The cursors' noise, and where rows may hold less than all tokens, an order of the new."""
+        """Draw the cursors' noise, and with padding the order of the new tokens."""
         memory, earlier = self.memory(0, ctx), ctx.pos.shape[1] - ctx.new
         marks = memory.crop(earlier).marks if earlier else ()
         read = marks[-1].length if marks else 0
@@ -87,12 +87,12 @@ class CursorEncoding(Encoding):
         x = ctx.x
         if x is None:
             raise ValueError(
-                f"{self.name} reads the token embeddings: prepare needs ctx.x (B, T, D)"
+                f"{self.name} reads the token embeddings: set ctx.x (B, T, D) before prepare"
             )
         if torch.compiler.is_exporting():
             raise ValueError(
-                f"{self.name} cannot be exported: its recurrences run in kernels of their own; "
-                "torch.compile leaves them as they are"
+                f"{self.name} does not support torch.export, because its kernels cannot be "
+                "traced; torch.compile works"
             )
         ctx = super().prepare(ctx)
         self._run(0, x, ctx)
@@ -107,14 +107,14 @@ class CursorEncoding(Encoding):
         streams = self.memory(group, ctx).streams
         if not streams:
             raise ValueError(
-                f"{self.name} computes its streams before layer {self.starts[group]}, which was "
-                f"left out: call the layers in turn"
+                f"{self.name} computes its streams before layer {self.starts[group]}, which has "
+                f"not run: call the layers in order"
             )
         e_q, e_k = streams[ctx.layer - self.starts[group]]
         mu = at_least_float32(self.mu[ctx.layer]).sigmoid()[:, None, None]  # (H, 1, 1)
-        # Of grouped-query attention, each query head gets keys of its own: their streams differ.
+        # With grouped-query attention, each query head gets its own keys: their streams differ.
         k = k.repeat_interleave(q.shape[1] // k.shape[1], 1) if k.shape[1] < q.shape[1] else k
-        # Joined in the order in which both lie in memory, tokens before heads.
+        # Concatenated in memory order, tokens before heads.
         q = torch.cat([(q * mu.to(q.dtype)).transpose(1, 2), e_q.to(q.dtype)], -1)
         k = torch.cat([k.transpose(1, 2), e_k.to(k.dtype)], -1)
         return q.transpose(1, 2), k.transpose(1, 2)
@@ -124,7 +124,7 @@ class CursorEncoding(Encoding):
         return [ParamGroup(own, lr=0.03, betas=(0.8, 0.92), weight_decay=0.0)]
 
     def penalty(self) -> Tensor | None:
-        """orthogonal |W W' - 1|^2 over the controllers' hidden-to-hidden blocks W."""
+        """Return orthogonal |W W' - 1|^2 over the controllers' hidden-to-hidden blocks W."""
         blocks = self._recurrent_blocks()
         if not self.options.orthogonal or not blocks or self.options.w_hh != "free":
             return None
@@ -133,7 +133,7 @@ class CursorEncoding(Encoding):
         return (w @ w.mT - eye).square().sum() * self.options.orthogonal
 
     def _recurrent_blocks(self) -> list[Tensor]:
-        """Of the controllers that have them."""
+        """Return the hidden-to-hidden blocks of all controllers."""
         found = [layer.controller.recurrent_blocks() for layer in self._cursor_layers()]
         return [block for block in found if block is not None]
 
@@ -141,7 +141,7 @@ class CursorEncoding(Encoding):
         return [layer for layer in self.layers if isinstance(layer, CursorLayer)]
 
     def _run(self, group: int, x: Tensor, ctx: Context) -> None:
-        """One layer of cursors: the scaled streams of each of its layers, into the memo."""
+        """Run one layer of cursors, and put the scaled streams of its layers into the memo."""
         memory = self.memory(group, ctx).before(x, ctx.pos.shape[1] - ctx.new, self.name)
         read, past = memory.marks[-1] if memory.marks else (0, None)
         with full_precision(x.device.type):  # rounded gates would add up
@@ -160,12 +160,12 @@ class CursorEncoding(Encoding):
         ctx.memo[f"{self.name}.{group}"] = memory.after(x, past, streams)
 
     def memory(self, group: int, ctx: Context) -> Memory:
-        """What that layer of cursors keeps in ctx.memo."""
+        """Return the state of a layer of cursors in ctx.memo."""
         found: Memory = ctx.memo.get(f"{self.name}.{group}", Memory())
         return found
 
     def _coefficients(self, group: int) -> Tensor:
-        """(G, C): (1 - mu) |alpha_c| sqrt(K / (C d_pe)) for queries, 1 for keys (Equation 9)."""
+        """Return (G, C): (1 - mu) |alpha_c| sqrt(K / (C d_pe)) for queries, 1 for keys (Eq. 9)."""
         own = _slice(self.served(group))
         alpha = at_least_float32(self.alpha[own]).abs()
         gate = 1 - at_least_float32(self.mu[own]).sigmoid()
@@ -174,7 +174,7 @@ class CursorEncoding(Encoding):
         return torch.cat([queries, torch.ones_like(queries)])
 
     def _compared(self, queries: Tensor, group: int) -> Tensor:
-        """Queries' streams (layers, B, T, H, C d_pe), with top_weight and lead."""
+        """Apply top_weight and lead to queries' streams (layers, B, T, H, C d_pe)."""
         if self.top_weight is None and self.lead is None:
             return queries
         own, weights = _slice(self.served(group)), None
@@ -192,15 +192,15 @@ class CursorEncoding(Encoding):
         return torch.addcmul(e * cos, e.flip(-2), sin).flatten(-3)
 
     def group_of(self, layer: int) -> int:
-        """The layer of cursors that serves a layer of the model."""
+        """Return the layer of cursors that serves a layer of the model."""
         return max(i for i, start in enumerate(self.starts) if start <= layer)
 
     def served(self, group: int) -> range:
-        """The layers of the model that a layer of cursors serves."""
+        """Return the layers of the model that a layer of cursors serves."""
         return range(*[*self.starts, self.shape.n_layers][group : group + 2])
 
     def _with_absolute(self, e: Tensor, ctx: Context) -> Tensor:
-        """Append a cursor that stands at the true position, or zeros, if asked for."""
+        """Append a cursor at the true position, or zeros, if `absolute` is set."""
         if not self.options.absolute:
             return e
         f = wave(ctx.query_pos, self.options.frequencies(e.device)).to(e.dtype)
@@ -209,7 +209,7 @@ class CursorEncoding(Encoding):
 
 
 def wave(offsets: Tensor, w: Tensor) -> Tensor:
-    """(...) integers and (F,) frequencies -> (..., 2F): cos(w d), then sin(w d), in float32."""
+    """Compute cos(w d), then sin(w d): integers (...), frequencies (F,) -> (..., 2F) float32."""
     angle = offsets[..., None].float() * w
     return torch.cat([angle.cos(), angle.sin()], -1)
 
@@ -224,7 +224,7 @@ def _starts(before: Any, n_layers: int) -> list[int]:
     starts = [int(part) for part in parts if part.isdecimal()]
     if len(starts) < len(parts) or starts[0] != 0 or starts != sorted(set(starts)):
         raise ValueError(
-            f"before must begin with layer 0 and rise, such as '0' or '0+3', was {before!r}"
+            f"before must begin with layer 0 and rise, such as '0' or '0+3', got {before!r}"
         )
     if starts[-1] >= n_layers:
         raise ValueError(f"before={before} needs {starts[-1] + 1} layers, the model has {n_layers}")

@@ -1,4 +1,4 @@
-"""From features to the probabilities of each cursor's moves."""
+"""Gates: from features to the probabilities of each cursor's moves."""
 
 from __future__ import annotations
 
@@ -17,11 +17,10 @@ class GateHead(nn.Module):
 
         logits = scale (W features + b) + noise
 
-    features (B, T, size) -> reset (B, T, C), moves (B, T, C, J). Queries' cursors come first, then
-    the keys'. The bias b starts at reset_bias for every reset, at key_bias for the +1 step of the
-    keys' cursors, and at query_bias for one step of each of the queries' but the `undecided`, the
-    steps in turn: resets start rare, keys start by counting tokens, and queries start by moving in
-    different ways.
+    features (B, T, size) -> reset (B, T, C), moves (B, T, C, J). Query cursors come first, then key
+    cursors. The bias b starts at reset_bias for every reset, at key_bias for the +1 step of key
+    cursors, and at query_bias for one step of each query cursor that is not `undecided`, the steps
+    in turn: resets start rare, key cursors count tokens, and query cursors move in different ways.
     """
 
     def __init__(
@@ -50,7 +49,7 @@ class GateHead(nn.Module):
     def forward(
         self, features: Tensor, noise: Tensor | None = None, snapped: bool = False
     ) -> tuple[Tensor, Tensor]:
-        """Gates in at least float32; `snapped` rounds each to its likeliest value."""
+        """Compute gates in at least float32; `snapped` rounds each to its most probable value."""
         logits = at_least_float32(self.linear(features))
         logits = rearrange(logits, "b t (c j) -> b t c j", c=self.cursors)
         logits = logits * self.scale if noise is None else logits * self.scale + noise

@@ -1,4 +1,4 @@
-"""Cursors' positions as histograms over offsets, and the streams that attention sees."""
+"""Cursors' positions as histograms over offsets, and their streams."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pezoo.kernels.histogram.reference import grown
 
 
 class Histograms(Scan):
-    """Histograms moved and sharpened, token by token, and their superposition of sinusoids."""
+    """Move and sharpen histograms token by token, and superpose sinusoids by them."""
 
     kernel = "histogram"
 
@@ -60,7 +60,7 @@ class Histograms(Scan):
     def _stream(
         self, reset: Tensor, moves: Tensor, copy: Copy | None, state: Tensor | None
     ) -> tuple[Tensor, Tensor]:
-        """The same where every row has all tokens, without all histograms in memory."""
+        """Compute the streams of rows without padding, without all histograms in memory."""
         first = 1 if state is None else state.shape[-1]
         bins = grown(first, reset.shape[1], moves.shape[-1], self.one_sided)
         return histogram_stream(
@@ -77,7 +77,7 @@ class Histograms(Scan):
     def histograms(
         self, reset: Tensor, moves: Tensor, copy: Copy | None = None, state: Tensor | None = None
     ) -> Tensor:
-        """(B, T, C, L) histograms after each token; the offsets are those of `table`."""
+        """Return the histograms (B, T, C, L) after each token, over the offsets of `table`."""
         return histogram_scan(
             reset, moves, self.gamma, state, self.eps, copy=copy, one_sided=self.one_sided
         )
@@ -87,11 +87,11 @@ class Histograms(Scan):
         return h, self.offsets(h.shape[-1], h.device)
 
     def offsets(self, bins: int, device: torch.device) -> Tensor:
-        """(L,) the offsets of the bins of histograms (..., L)."""
+        """Return the offsets (L,) of the bins of histograms (..., L)."""
         first = 0 if self.one_sided else -(bins // 2)
         return torch.arange(first, first + bins, device=device)
 
     def table(self, bins: int, like: Tensor) -> Tensor:
-        """(L, d_pe) the sinusoids of these offsets, in the dtype of `like`."""
+        """Return the sinusoids (L, d_pe) of the bins' offsets, in the dtype of `like`."""
         offsets = self.offsets(bins, like.device)
         return wave(offsets, self.frequencies(like.device)).to(like.dtype)

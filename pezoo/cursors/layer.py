@@ -18,19 +18,19 @@ from pezoo.cursors.memory import Past
 from pezoo.cursors.options import CursorOptions
 from pezoo.kernels.histogram import Copy
 
-ORDER, BACK = "cursors.order", "cursors.back"  # (B|1, T) the tokens first, so that recurrences
-# see nothing else before them; and the way back
+# (B|1, T) indices that put padding last, so that recurrences see tokens only, and their inverse
+ORDER, BACK = "cursors.order", "cursors.back"
 
 
 class Scan(nn.Module):
-    """The recurrence of the positions themselves: gates in, streams out.
+    """Interface of the recurrences of positions: gates in, streams out.
 
-    reset (B, T, C), moves (B, T, C, J), copy or None, what came before or None, each row's number
-    of tokens count (B,) or None for all T -> streams (B, T, C, d_pe), and what comes after.
+    reset (B, T, C), moves (B, T, C, J), copy or None, the earlier state or None, each row's number
+    of tokens count (B,) or None for all T -> streams (B, T, C, d_pe), and the state after them.
     """
 
     kernel: ClassVar[str] = ""  # in pezoo.kernels, for records
-    source = "histogram"  # what `positions` reads, for captions
+    source = "histogram"  # of `positions`, for captions
 
     def forward(
         self,
@@ -44,11 +44,11 @@ class Scan(nn.Module):
 
     @property
     def gamma(self) -> Tensor | None:
-        """(C,) how much each cursor sharpens; None where nothing does."""
+        """(C,) the sharpness of each cursor; None without sharpening."""
         return None
 
     def positions(self, reset: Tensor, moves: Tensor, copy: Copy | None) -> tuple[Tensor, Tensor]:
-        """Pr(offset) after each token of whole sequences (B, T, C, L), and the offsets (L,)."""
+        """Return Pr(offset) after each token of whole sequences (B, T, C, L), and offsets (L,)."""
         raise NotImplementedError
 
 
@@ -67,7 +67,7 @@ class CursorLayer(nn.Module):
         *,
         key: str,
     ) -> None:
-        """`key` begins the names of what is drawn for this layer."""
+        """`key` is the prefix of the names in ctx.drawn for this layer."""
         super().__init__()
         self.options, self.key = options, key
         total = 2 * heads * options.cursors
@@ -95,7 +95,7 @@ class CursorLayer(nn.Module):
     def noise(
         self, size: tuple[int, int], ramp: float, generator: torch.Generator | None
     ) -> dict[str, Tensor]:
-        """Normal noise for (B, T) tokens in training: of the recurrence, and of the gates."""
+        """Draw normal noise for (B, T) tokens in training, for the recurrence and the gates."""
         state, gates = self.options.state_noise, self.options.gate_noise
         if not self.training:
             return {}
@@ -117,7 +117,7 @@ class CursorLayer(nn.Module):
         return found
 
     def forward(self, x: Tensor, ctx: Context, past: Past | None) -> tuple[Tensor, Past]:
-        """x may begin with tokens that are read again, before the ctx.new ones."""
+        """Compute streams; x may begin with tokens that are read again, before the ctx.new ones."""
         order, back = _order(ctx, x.shape[1])
         mask = None if order is None else ctx.key_mask[:, -x.shape[1] :].expand(len(x), -1)
         count = None if mask is None else mask.sum(1)
@@ -143,13 +143,13 @@ class CursorLayer(nn.Module):
         return streams, Past(last if self.training else last(), scans, seen)
 
     def features(self, x: Tensor, ctx: Context, state: Tensor | None = None) -> Tensor:
-        """(B, T, size) what the controller makes of the tokens x (B, T, D) after that state."""
+        """Return the controller's features (B, T, size) of tokens x (B, T, D) after `state`."""
         noise = self._noise("state_noise", ctx, x.shape[1])
         features: Tensor = self.controller(x, state, noise)
         return features
 
     def gates(self, features: Tensor, ctx: Context) -> tuple[Tensor, Tensor]:
-        """reset (B, T, C) and moves (B, T, C, J); fixed key cursors of a copy branch only count."""
+        """Return reset (B, T, C) and moves (B, T, C, J), those of copied key cursors fixed."""
         noise = self._noise("gate_noise", ctx, features.shape[1])
         reset, moves = self.gate(features, noise, ctx.mode == "snapped")
         if self.copying and self.options.copy_keys == "fixed":
@@ -160,7 +160,7 @@ class CursorLayer(nn.Module):
         return reset, moves
 
     def _noise(self, which: str, ctx: Context, t: int) -> Tensor | None:
-        """(B, t, ...) what was drawn; none for tokens that are read again."""
+        """Return the noise (B, t, ...) in ctx.drawn, zero for tokens that are read again."""
         noise = (ctx.drawn or {}).get(f"{self.key}.{which}")
         if noise is None or noise.shape[1] == t:
             return noise
@@ -186,16 +186,16 @@ class CursorLayer(nn.Module):
         return torch.cat([one, two], 2)[:, :, order.argsort()], (first, second)
 
     def order(self, device: torch.device) -> Tensor:
-        """(2 heads C,) the cursors that copy, then the others."""
+        """Return the order (2 heads C,) with cursors that copy first."""
         return (~self._copies(device)).to(torch.int8).argsort(stable=True)
 
     def _copies(self, device: torch.device) -> Tensor:
-        """(2 heads C,) bool: one in so many query cursors."""
+        """Return (2 heads C,) bool, True for query cursors that copy."""
         number = torch.arange(self.gate.cursors, device=device)
         return (number < self.gate.cursors // 2) & (number % self.options.copy_every == 0)
 
     def positions(self, reset: Tensor, moves: Tensor, copy: Copy | None) -> tuple[Tensor, Tensor]:
-        """`Scan.positions` of all cursors: (B, T, C, L) and the offsets (L,)."""
+        """Return `Scan.positions` of all cursors: (B, T, C, L) and the offsets (L,)."""
         if copy is None:
             return self.scan.positions(reset, moves, None)
         n, order = len(self.copying), self.order(reset.device)
@@ -218,13 +218,13 @@ def _copy_branch(width: int, cursors: int, options: CursorOptions) -> CopyBranch
 
 
 def tokens_first(pos: Tensor) -> dict[str, Tensor]:
-    """Of positions (B|1, T), the order that has padding last, and the way back."""
+    """Return the order of positions (B|1, T) with padding last, and its inverse."""
     order = (pos < 0).to(torch.int8).argsort(dim=1, stable=True)
     return {ORDER: order, BACK: order.argsort(1)}
 
 
 def _order(ctx: Context, t: int) -> tuple[Tensor | None, Tensor | None]:
-    """ORDER and BACK of the last t tokens, if `draw` found that they are needed."""
+    """Return ORDER and BACK of the last t tokens, or None if `draw` found no padding."""
     drawn = ctx.drawn or {}
     if t > ctx.new:
         drawn = tokens_first(ctx.pos[:, -t:])
@@ -232,7 +232,7 @@ def _order(ctx: Context, t: int) -> tuple[Tensor | None, Tensor | None]:
 
 
 def take(x: Tensor, order: Tensor | None) -> Tensor:
-    """Of x (B, T, ...) these columns (B|1, n); None leaves it as it is."""
+    """Return columns (B|1, n) of x (B, T, ...); None returns x."""
     if order is None:
         return x
     index = order.expand(len(x), -1)

@@ -1,4 +1,4 @@
-"""What a layer of cursors keeps between passes. It follows the model's cache."""
+"""The state of a layer of cursors between passes, which follows the model's cache."""
 
 from __future__ import annotations
 
@@ -12,18 +12,20 @@ from pezoo.cursors.copying import Seen
 
 
 class Past(NamedTuple):
-    """What the next token needs of those before it."""
+    """State after some tokens, for the next one."""
 
-    state: Tensor | Callable[[], Tensor]  # the controller's; in training, how to get it
+    state: (
+        Tensor | Callable[[], Tensor]
+    )  # the controller's; in training, a function that computes it
     scans: tuple[Tensor, ...]
     seen: Seen | None
 
     def known(self) -> Tensor:
-        """The controller's state."""
+        """Return the controller's state."""
         return self.state if isinstance(self.state, Tensor) else self.state()
 
     def reorder(self, rows: Tensor) -> Past:
-        """Of these rows (n,)."""
+        """Return the state of these rows (n,)."""
         state, seen = self.state, self.seen
         state = state[rows] if isinstance(state, Tensor) else lambda: self.known()[rows]
         if seen is not None:
@@ -32,18 +34,17 @@ class Past(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """What is known after the first `length` tokens."""
+    """The state after the first `length` tokens."""
 
     length: int
     past: Past
 
 
 class Memory(NamedTuple):
-    """Every token that the cursors have read, and what they knew before and after the last pass.
+    """All tokens that the cursors have read, and their state before and after the last pass.
 
-    Recurrences cannot be undone: after `crop`, tokens beyond the last mark that is left are read
-    again, in the next pass. A pass that is taken back costs nothing; one token less of it costs
-    that pass.
+    Recurrences cannot be undone: after `crop`, the next pass reads tokens beyond the last remaining
+    mark again. Cropping a whole pass costs nothing; cropping a part of it costs that pass.
     """
 
     x: Tensor | None = None  # (B, S, D)
@@ -51,7 +52,7 @@ class Memory(NamedTuple):
     streams: tuple[tuple[Tensor, Tensor], ...] = ()  # of the last pass: each layer's e_q and e_k
 
     def reorder(self, rows: Tensor) -> Memory:
-        """Row i is what row rows[i] was; rows (n,) may repeat rows and leave some out."""
+        """Replace row i by row rows[i]; rows (n,) may repeat and omit rows."""
         if self.x is None:
             return self
         rows = rows.to(self.x.device)
@@ -59,30 +60,30 @@ class Memory(NamedTuple):
         return Memory(self.x[rows], marks)
 
     def crop(self, length: int) -> Memory:
-        """The first `length` tokens; a negative length leaves out so many at the end."""
+        """Keep the first `length` tokens; if negative, all but the last ones."""
         if self.x is None:
             return self
         x = self.x[:, :length]
         return Memory(x, tuple(mark for mark in self.marks if mark.length <= x.shape[1]))
 
     def before(self, x: Tensor, length: int, reader: str) -> Memory:
-        """What is known when the new tokens x (B, T, D) come after the first `length`.
+        """Return the memory of the first `length` tokens, before the new ones x (B, T, D).
 
-        Errors: ValueError where these are not in memory, or are those of other rows.
+        Errors: ValueError if these tokens are not in memory, or belong to other rows.
         """
         rows, known = (len(x), 0) if self.x is None else self.x.shape[:2]
         if known < length or (length and rows != len(x)):
             raise ValueError(
-                f"{reader} has {known} tokens of {rows} rows in memory, and was given {length} "
-                f"tokens before the new ones of {len(x)} rows: while decoding, give every step "
-                "the memo of the step before, reordered (memo.reorder) as the rows are"
+                f"{reader} has {known} tokens of {rows} rows in memory, but ctx has {length} of "
+                f"{len(x)} rows: while decoding, pass each step the memo of the step before, "
+                "reordered (memo.reorder) like the rows"
             )
         return self.crop(length) if length else Memory()
 
     def joined(self, x: Tensor) -> Tensor:
-        """(B, S, D) all tokens up to the new ones x (B, T, D)."""
+        """Return all tokens (B, S, D), the new ones x (B, T, D) last."""
         return x if self.x is None else torch.cat([self.x, x], 1)
 
     def after(self, x: Tensor, past: Past, streams: tuple[tuple[Tensor, Tensor], ...]) -> Memory:
-        """Once all tokens x (B, S, D) have been read."""
+        """Return the memory after all tokens x (B, S, D) have been read."""
         return Memory(x, (*self.marks[-1:], Mark(x.shape[1], past)), streams)

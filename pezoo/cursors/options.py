@@ -67,13 +67,13 @@ class CursorOptions:
         for name, (least, most) in RANGES.items():
             value = getattr(self, name)
             if value < least:
-                raise ValueError(f"{name} must be at least {least}, was {value}")
+                raise ValueError(f"{name} must be at least {least}, got {value}")
             if value > most:
-                raise ValueError(f"{name} must be at most {most}, was {value}")
+                raise ValueError(f"{name} must be at most {most}, got {value}")
         if self.d_pe < 2 or self.d_pe % 2:
-            raise ValueError(f"d_pe must be even and at least 2, was {self.d_pe}")
+            raise ValueError(f"d_pe must be even and at least 2, got {self.d_pe}")
         if self.gate_scale <= 0:
-            raise ValueError(f"gate_scale must be above 0, was {self.gate_scale}")
+            raise ValueError(f"gate_scale must be above 0, got {self.gate_scale}")
         for name, known in CHOICES.items():
             choice(name, getattr(self, name), known)
         if self.ablate_absolute and not self.absolute:

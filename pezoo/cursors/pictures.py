@@ -45,7 +45,7 @@ class Cursors:
 
 @torch.no_grad()
 def pictures(encoding: CursorEncoding, layers: Sequence[Context]) -> list[Picture]:
-    """What `Encoding.pictures` promises, for cursors."""
+    """Return the pictures of an encoding with cursors, see `Encoding.pictures`."""
     scores = [_scores(encoding, ctx) for ctx in layers]
     found = constants(encoding)
     for group in range(len(encoding.starts)):
@@ -55,7 +55,7 @@ def pictures(encoding: CursorEncoding, layers: Sequence[Context]) -> list[Pictur
 
 
 def _scores(encoding: CursorEncoding, ctx: Context) -> Tensor:
-    """(H, C, T, T) what each cursor adds to the logits of one layer (Equation 9)."""
+    """Return each cursor's share of the logits of one layer, (H, C, T, T) (Equation 9)."""
     group = encoding.group_of(ctx.layer)
     streams = encoding.memory(group, ctx).streams[ctx.layer - encoding.starts[group]]
     split = "t h (c d) -> h c t d"
@@ -65,7 +65,7 @@ def _scores(encoding: CursorEncoding, ctx: Context) -> Tensor:
 
 
 def _spread(score: Tensor) -> Tensor:
-    """(H, C): the standard deviation of a score (H, C, T, T) over keys, averaged over queries."""
+    """Return the deviation of a score (H, C, T, T) over keys, averaged over queries: (H, C)."""
     t = score.shape[-1]
     causal = torch.ones(t, t, dtype=score.dtype, device=score.device).tril()
     count = causal.sum(-1, keepdim=True)

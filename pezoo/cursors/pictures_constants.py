@@ -1,4 +1,4 @@
-"""Pictures of what cursors learn for all tokens alike: mu, alpha, leads and gamma."""
+"""Pictures of the parameters of cursors: mu, alpha, leads and gamma."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pezoo.pictures import Axis, Picture
 
 
 def constants(encoding: CursorEncoding) -> list[Picture]:
-    """Content's share and each cursor's weight (Equation 9), and how much histograms sharpen."""
+    """Return pictures of content's share, of each cursor's weight (Eq. 9), and of sharpness."""
     layers = tuple(f"layer {i}" for i in range(encoding.shape.n_layers))
     heads, one = range(encoding.shape.n_heads), [str(c) for c in range(encoding.options.cursors)]
     one += ["abs"] * encoding.options.absolute
@@ -57,7 +57,7 @@ def _leads(encoding: CursorEncoding, layers: tuple[str, ...], cursors: Axis) -> 
 
 
 def _sharpness(encoding: CursorEncoding, group: int) -> list[Picture]:
-    """The sharpness of one layer of cursors, where it learns it."""
+    """Return a picture of the sharpness of one layer of cursors, if it is learned."""
     layer, suffix = encoding.layers[group], title_suffix(encoding, group)
     assert isinstance(layer, CursorLayer)
     scans = [layer.copy_scan, layer.scan] if layer.copying else [layer.scan]
@@ -86,7 +86,7 @@ def title_suffix(encoding: CursorEncoding, group: int) -> str:
 
 
 def cursor_names(encoding: CursorEncoding, group: int) -> tuple[str, tuple[str, ...]]:
-    """What names consist of, and one for each query cursor and the key cursor of its score."""
+    """Return the format of names, and a name for each pair of a query and a key cursor."""
     cursors, heads = encoding.options.cursors, range(encoding.shape.n_heads)
     pairs = [(layer, head) for layer in encoding.served(group) for head in heads]
     if cursors == 1:

@@ -1,4 +1,4 @@
-"""Streams scaled for the score: Algorithm 3's normalisation and the heads' coefficients at once."""
+"""Normalisation of streams (Algorithm 3) and coefficients of heads, in one function."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ SMALLEST = 1e-6  # norms below it count as this
 
 
 def scaled(e: Tensor, coefficients: Tensor, norm: str) -> Tensor:
-    """e (..., G, C, d) of G groups of C cursors, coefficients a (G, C) -> a_c s e_c, same shape.
+    """Scale streams e (..., G, C, d) of G groups of C cursors to a_c s e_c, coefficients a (G, C).
 
         frobenius  s = sqrt(d) / |e|, the norm over the C cursors of a group
         scale      s = sqrt(2 / C)                                          (Algorithm 3)
 
-    One function with a handwritten gradient, because these are the largest arrays of a training
-    step and every pass over them counts. Without a second derivative.
+    The gradient is handwritten, because these are the largest arrays of a training step. It has no
+    second derivative.
     """
     if norm == "scale":
         return e * (coefficients * math.sqrt(2 / e.shape[-2]))[..., None]

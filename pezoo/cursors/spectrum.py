@@ -1,4 +1,4 @@
-"""Cursors' positions as characteristic functions, which are the streams that attention sees."""
+"""Cursors' positions as characteristic functions, which are their streams."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pezoo.kernels.spectral import spectral_scan
 
 
 class Spectrum(Scan):
-    """The characteristic function of every cursor's position, token by token."""
+    """Move the characteristic function of every cursor's position token by token."""
 
     kernel = "spectral"
     source = "inverse Fourier transform of the characteristic function"
@@ -43,9 +43,9 @@ class Spectrum(Scan):
         return phi, at_count(phi, start if state is None else state, count)
 
     def positions(self, reset: Tensor, moves: Tensor, copy: Copy | None) -> tuple[Tensor, Tensor]:
-        """The inverse Fourier transform of the same recurrence at the frequencies 2 pi n / N.
+        """Return the inverse Fourier transform of the recurrence at the frequencies 2 pi n / N.
 
-        N odd and no smaller than the support, which makes it exact.
+        It is exact, because N is odd and at least the size of the support.
         """
         reach = self.stride * max(1, reset.shape[1]) + 1
         w = (2 * math.pi / (2 * reach + 1)) * torch.arange(reach + 1, device=reset.device)
@@ -54,7 +54,7 @@ class Spectrum(Scan):
         return h, torch.arange(-reach, reach + 1, device=reset.device)
 
     def _steps(self, device: torch.device) -> Tensor:
-        """(J,) `steps_of` in the same order, made where they are needed."""
+        """Return `steps_of` (J,) as a tensor on that device."""
         number = torch.arange(2 * self.stride + 1, device=device)
         size = number // 2 + 1
         return torch.where(number % 2 == 0, size, -size) * (size <= self.stride)
@@ -62,7 +62,7 @@ class Spectrum(Scan):
     def _scan(
         self, w: Tensor, reset: Tensor, moves: Tensor, copy: Copy | None, state: Tensor | None
     ) -> Tensor:
-        """The characteristic function at the frequencies w (F,): (B, T, C, 2F)."""
+        """Return the characteristic functions (B, T, C, 2F) at the frequencies w (F,)."""
         angles = (self._steps(w.device).to(w)[:, None] * w).to(reset.dtype)  # (J, F)
         copied = None
         if copy is not None:

@@ -43,7 +43,7 @@ class FIRE(Encoding):
         super().__init__(shape)
         for name, value in (("hidden", hidden), ("c", c), ("threshold", threshold)):
             if not 0 < value < math.inf:
-                raise ValueError(f"{name} must be above 0 and finite, was {value}")
+                raise ValueError(f"{name} must be above 0 and finite, got {value}")
         layers, heads = shape.n_layers, shape.n_heads
         self.c = nn.Parameter(torch.full((layers,), float(c)))
         self.share = nn.Parameter(torch.ones(layers))  # of the threshold that it begins with

@@ -41,7 +41,7 @@ class HardALiBi(Encoding):
         self.order_blind = self.masked == 0
         if not 0 <= self.masked <= shape.n_heads:
             raise ValueError(
-                f"masked must be within 0..{shape.n_heads}, the number of heads, was {masked}"
+                f"masked must be within 0..{shape.n_heads}, the number of heads, got {masked}"
             )
 
     def prf(self, ctx: Context) -> Tensor:

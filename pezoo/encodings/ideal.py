@@ -43,7 +43,7 @@ class Ideal(Encoding):
     def __init__(self, shape: Shape, *, values: int = 16) -> None:
         super().__init__(shape)
         if values < 2:
-            raise ValueError(f"values must be at least 2, were {values}")
+            raise ValueError(f"values must be at least 2, got {values}")
         limit = math.sqrt(6 / (values + shape.d_model))
         table = torch.empty(shape.n_layers, values, shape.d_model)
         self.p = nn.Parameter(table.uniform_(-limit, limit))

@@ -67,7 +67,7 @@ class LBPE(Encoding):
         super().__init__(shape)
         if min(values, hidden, clip) < 1:
             raise ValueError(
-                f"values, hidden and clip must be at least 1, were {values}, {hidden} and {clip}"
+                f"values, hidden and clip must be at least 1, got {values}, {hidden} and {clip}"
             )
         choice("form", form, FORMS)
         self.clip, self.form, self.values = clip, form, values

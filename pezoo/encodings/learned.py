@@ -33,7 +33,7 @@ class Learned(Encoding):
         super().__init__(shape)
         self.max_len = shape.train_len if max_len is None else max_len
         if self.max_len < 1:
-            raise ValueError(f"max_len must be at least 1, was {max_len}")
+            raise ValueError(f"max_len must be at least 1, got {max_len}")
         self.table = nn.Parameter(0.02 * torch.randn(self.max_len, shape.d_model))
 
     def prf(self, ctx: Context) -> Tensor:

@@ -29,12 +29,12 @@ class PRISMOptions(CursorOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.gamma < 1:
-            raise ValueError(f"gamma must be at least 1, was {self.gamma}")
+            raise ValueError(f"gamma must be at least 1, got {self.gamma}")
         if self.eps <= 0:
-            raise ValueError(f"eps must be above 0, was {self.eps}: sharpening takes logarithms")
+            raise ValueError(f"eps must be above 0, got {self.eps}: sharpening takes logarithms")
         choice("support", self.support, ("symmetric", "one_sided"))
         if self.stride > 1 and self.support == "one_sided":
-            raise ValueError(f"support=one_sided needs stride=1, was {self.stride}")
+            raise ValueError(f"support=one_sided needs stride=1, got {self.stride}")
 
 
 @register("prism")

@@ -48,7 +48,7 @@ class Relative(Encoding):
     def __init__(self, shape: Shape, *, base: float = 10_000.0) -> None:
         super().__init__(shape)
         if shape.d_model % 2:
-            raise ValueError(f"relative needs an even d_model, was given {shape.d_model}")
+            raise ValueError(f"relative needs an even d_model, got {shape.d_model}")
         inverse_frequencies(shape.d_model, base)  # raises for a base that has none
         self.base = base
         layers, width, heads, size = shape.n_layers, shape.d_model, shape.n_heads, shape.d_head

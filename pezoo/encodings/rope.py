@@ -79,10 +79,10 @@ class RoPE(Encoding):
     ) -> None:
         super().__init__(shape)
         if shape.d_head % 2:
-            raise ValueError(f"rope needs an even d_head, was given {shape.d_head}")
+            raise ValueError(f"rope needs an even d_head, got {shape.d_head}")
         choice("layout", layout, LAYOUTS)
         if not 0 < drop <= 1:
-            raise ValueError(f"drop must be above 0 and at most 1, was {drop}")
+            raise ValueError(f"drop must be above 0 and at most 1, got {drop}")
         options = {
             "factor": factor, "attention_factor": attention_factor,
             "original_max_position_embeddings": original_max_position_embeddings,

@@ -41,7 +41,7 @@ class Shaw(Encoding):
     def __init__(self, shape: Shape, *, clip: int = 16) -> None:
         super().__init__(shape)
         if clip < 1:
-            raise ValueError(f"clip must be at least 1, was {clip}")
+            raise ValueError(f"clip must be at least 1, got {clip}")
         self.clip = clip
         rows, heads, size = 2 * clip + 1, shape.n_heads, shape.d_head
         limit = math.sqrt(6 / (rows + size))

@@ -37,7 +37,7 @@ class Sinusoidal(Encoding):
     def __init__(self, shape: Shape, *, base: float = 10_000.0) -> None:
         super().__init__(shape)
         if shape.d_model % 2:
-            raise ValueError(f"{self.name} needs an even d_model, was given {shape.d_model}")
+            raise ValueError(f"{self.name} needs an even d_model, got {shape.d_model}")
         inverse_frequencies(shape.d_model, base)  # raises for a base that has none
         self.base = base
 
@@ -73,7 +73,7 @@ class ShiftedSinusoidal(Sinusoidal):
     def __init__(self, shape: Shape, *, base: float = 10_000.0, span: int = 2048) -> None:
         super().__init__(shape, base=base)
         if span < 1:
-            raise ValueError(f"span must be at least 1, was {span}")
+            raise ValueError(f"span must be at least 1, got {span}")
         self.span = span
 
     def draw(self, ctx: Context, **plan: Unpack[Plan]) -> dict[str, Tensor]:

@@ -51,9 +51,9 @@ class T5(Encoding):
         super().__init__(shape)
         side = buckets // 2 if bidirectional else buckets
         if side < 2 or (bidirectional and buckets % 2):
-            raise ValueError(f"buckets must be at least 2 a side, as many on both, were {buckets}")
+            raise ValueError(f"buckets must be at least 2 a side, as many on both, got {buckets}")
         if max_distance <= side // 2:
-            raise ValueError(f"max_distance must be beyond {side // 2}, was {max_distance}")
+            raise ValueError(f"max_distance must be beyond {side // 2}, got {max_distance}")
         self.side, self.max_distance, self.bidirectional = side, max_distance, bidirectional
         std = 1 / math.sqrt(shape.d_model)
         self.table = nn.Parameter(std * torch.randn(buckets, shape.n_heads))

@@ -2,13 +2,13 @@
 
     check_encoding(lambda shape: MyEncoding(shape))
 
-runs every check and raises AssertionError with the first that fails, in plain words. In pytest:
+runs every check and raises AssertionError for the first that fails. In pytest:
 
     @parametrize_with_checks({"mine": MyEncoding})
     def test_conformance(check, factory):
         check(factory)
 
-CHECKS holds every check; SHAPE, build, context and tokens make small inputs for tests of one's own.
+CHECKS holds every check; SHAPE, build, context and tokens make small inputs for your own tests.
 """
 
 from pezoo.testing.probe import SHAPE, Check, Factory, Probe, build, context, tokens

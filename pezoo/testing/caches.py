@@ -1,4 +1,4 @@
-"""Checks that what an encoding carries follows the model's cache: reordered, and cropped."""
+"""Check that an encoding's state follows the model's cache when it is reordered or cropped."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pezoo.testing.probe import VOCAB, Factory, Probe, build, close, context, dr
 
 
 def check_cache(factory: Factory) -> None:
-    """Decoding goes on after ctx.memo.reorder and ctx.memo.crop as if from the start."""
+    """Check that decoding after ctx.memo.reorder and ctx.memo.crop equals a full pass."""
     encoding = build(factory)
     if not encoding.prefix_stable:
         return
@@ -35,7 +35,7 @@ def check_cache(factory: Factory) -> None:
 
 
 class _Decoding:
-    """A probe that decodes ids (B, S) at pos (B|1, S) and can change its mind."""
+    """Decodes ids (B, S) at pos (B|1, S) with a probe; rows can be reordered, tokens cropped."""
 
     def __init__(self, encoding: Encoding, ids: Tensor, pos: Tensor) -> None:
         self.encoding, self.ids, self.pos, self.end = encoding, ids, pos, 0
@@ -44,7 +44,7 @@ class _Decoding:
         self.fields: dict[str, Any] = {"scale": torch.tensor([5])}
 
     def feed(self, new: int, when: str = "") -> None:
-        """The next tokens; where it says when, compared with a full pass."""
+        """Decode the next tokens; compare them with a full pass if `when` is given."""
         start, self.end = self.end, self.end + new
         ids, pos = self.ids[:, : self.end], self.pos[:, : self.end]
         ctx = context(ids, pos, n_new=new, memo=self.memo, **self.fields)
@@ -55,18 +55,18 @@ class _Decoding:
         if when:
             whole = run(self.encoding, ids, pos, length=self.ids.shape[1], **self.fields)
             real = (pos[:, start:] >= 0)[..., None]
-            message = f"decoding differs {when}, see pezoo.context.Memo"
+            message = f"decoding differs from a full pass {when}: see pezoo.context.Memo"
             close(got * real, whole[:, start:] * real, 1e-5, message)
 
     def reorder(self, rows: Tensor) -> None:
-        """And other tokens follow."""
+        """Reorder rows, and continue with other tokens."""
         self.memo.reorder(rows)
         self.cache = [tuple(x[rows] for x in layer) for layer in self.cache]
         self.pos = self.pos if len(self.pos) == 1 else self.pos[rows]
         self.ids = torch.cat([self.ids[rows, : self.end], self._others(len(rows))], 1)
 
     def crop(self, length: int) -> None:
-        """And other tokens follow."""
+        """Crop tokens, and continue with other ones."""
         self.memo.crop(length)
         self.end = length if length >= 0 else self.end + length
         self.cache = [tuple(x[:, :, : self.end] for x in layer) for layer in self.cache]

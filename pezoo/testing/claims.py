@@ -29,7 +29,7 @@ from pezoo.testing.probe import (
 
 
 def check_positions(factory: Factory) -> None:
-    """Positions come from ctx.pos: a column of padding between two tokens moves nothing."""
+    """Check that positions come from ctx.pos: padding between two tokens changes nothing."""
     encoding, ids, scale = build(factory), tokens(2, 10), torch.tensor([5])
     padded, pos = padding_between(ids)
     close(
@@ -41,7 +41,7 @@ def check_positions(factory: Factory) -> None:
 
 
 def check_distances(factory: Factory) -> None:
-    """If it claims to read distances, a table that doubles them is as good as doubled positions."""
+    """Check reads_distance: a table that doubles distances equals doubled positions."""
     encoding, ids = build(factory), tokens(2, 8)
     if not encoding.reads_distance:
         return
@@ -50,13 +50,13 @@ def check_distances(factory: Factory) -> None:
         run(encoding, ids, distances=double),
         run(encoding, ids, pos=double[None]),
         1e-5,
-        "reads_distance is claimed, but ctx.distances does not decide alone: read ctx.distance(), "
-        "never ctx.pos, or set reads_distance = False",
+        "reads_distance is True, but the output does not depend on ctx.distance() alone: read it "
+        "instead of ctx.pos, or set reads_distance = False",
     )
 
 
 def check_max_len(factory: Factory) -> None:
-    """`draw` and `prepare` take positions up to max_len - 1, and no more."""
+    """Check that `draw` and `prepare` accept positions up to max_len - 1, and no more."""
     encoding = build(factory)
     n = encoding.max_len
     if n is None:
@@ -69,7 +69,7 @@ def check_max_len(factory: Factory) -> None:
         require(not _refuses(encoding, hook, n - 1), f"max_len is {n}, but {hook} refuses {n - 1}")
         require(
             _refuses(encoding, hook, n),
-            f"max_len is {n}, but {hook} takes position {n} without a PositionError: {remedy}",
+            f"max_len is {n}, but {hook} accepts position {n} without a PositionError: {remedy}",
         )
 
 
@@ -85,12 +85,12 @@ def _refuses(encoding: Encoding, hook: str, last: int) -> bool:
 
 
 def check_scale(factory: Factory) -> None:
-    """ctx.scale matters to those alone that claim to need it, and they say when it is missing."""
+    """Check needs_scale: without it ctx.scale is not read, with it a missing one is an error."""
     encoding, ids = build(factory), tokens()
     ctx = context(ids, x=torch.zeros(*ids.shape, encoding.shape.d_model), scale=None)
     if not encoding.needs_scale:
         one, two = (run(encoding, ids, scale=torch.tensor([n])) for n in (5, 9))
-        close(one, two, 0, "ctx.scale changes its output: set needs_scale = True")
+        close(one, two, 0, "ctx.scale changes the output: set needs_scale = True")
         run(encoding, ids, scale=None)
         return
     try:
@@ -98,26 +98,28 @@ def check_scale(factory: Factory) -> None:
     except ValueError:
         return
     raise AssertionError(
-        "needs_scale is claimed, but prepare takes a context without scale: begin it with "
+        "needs_scale is True, but prepare accepts a context without scale: begin it with "
         "ctx = super().prepare(ctx)"
     )
 
 
 def check_modes(factory: Factory) -> None:
-    """Each of its modes (ctx.mode) runs, is finite, and the same with a cache and without."""
+    """Check that each mode (ctx.mode) runs, is finite, and decodes as it computes."""
     encoding, ids, scale = build(factory), tokens(), torch.tensor([5])
     for mode in encoding.modes:
         out = run(encoding, ids, scale=scale, mode=mode)
         parts = stream(encoding, ids, [4, 1, 5], scale=scale, mode=mode)
-        require(bool(out.isfinite().all()), f"not finite in mode {mode!r}")
+        require(bool(out.isfinite().all()), f"the output is not finite in mode {mode!r}")
         if encoding.prefix_stable:
-            close(out, parts, 1e-5, f"in mode {mode!r}, decoding in chunks differs")
+            close(
+                out, parts, 1e-5, f"in mode {mode!r}, decoding in chunks differs from a full pass"
+            )
 
 
 def check_stochastic(factory: Factory) -> None:
-    """In evaluation, what is drawn changes nothing, unless it claims to be stochastic.
+    """Check that evaluation does not depend on what is drawn, unless stochastic is True.
 
-    Where training draws nothing either, it computes the same.
+    If training draws nothing either, training and evaluation must compute the same.
     """
     encoding, ids = build(factory), tokens()
     if encoding.stochastic:
@@ -133,14 +135,14 @@ def check_stochastic(factory: Factory) -> None:
     drawn = encoding.train().draw(context(ids), generator=draws(), progress=1.0)
     if not drawn:
         message = (
-            "draws nothing, but computes something else in training than in evaluation: what "
-            "evaluation may do otherwise is one of its modes, see ctx.mode"
+            "training and evaluation give different outputs, though draw returns nothing: put "
+            "another way to run into `modes`, see ctx.mode"
         )
         close(plain, run(encoding, ids, drawn=drawn), 1e-6, message)
 
 
 def check_future(factory: Factory) -> None:
-    """Without a causal mask, a bias against far keys is one against later keys too."""
+    """Check that without a causal mask, a bias that falls with distance falls on both sides."""
     encoding, (t, d) = build(factory).double(), (40, 30)
     if encoding.causal_only or (encoding.max_len or t) < t:
         return
@@ -153,8 +155,8 @@ def check_future(factory: Factory) -> None:
     near = bias.diagonal(0, -2, -1)[..., :1]
     require(
         not bool(((earlier < near - 1e-3) & ((later - near) + (earlier - near) == 0)).all()),
-        "bias falls with the distance to earlier keys and grows with that to later ones, which "
-        "encoders see: take ctx.distance().abs(), or set causal_only = True",
+        "the bias falls with the distance to earlier keys but grows for later keys, which encoders "
+        "see: use ctx.distance().abs(), or set causal_only = True",
     )
 
 
@@ -162,7 +164,7 @@ TOLERANCE = 1e-5
 
 
 def check_prf(factory: Factory) -> None:
-    """Pairs of positions with equal `prf` get equal logits from equal queries and keys."""
+    """Check that pairs with equal `prf` get equal logits from equal queries and keys."""
     encoding, n = build(factory), 9
     try:
         phi = prf_of(encoding, n, scale=n // 2, relation=relation)
@@ -172,7 +174,10 @@ def check_prf(factory: Factory) -> None:
         return
     if phi.is_floating_point():
         sums = phi.sum(-1)
-        require(bool((sums - 1).abs().max() < TOLERANCE), "a distribution of prf does not sum to 1")
+        require(
+            bool((sums - 1).abs().max() < TOLERANCE),
+            "prf returns a distribution that does not sum to 1",
+        )
     one = inputs(encoding, 1, 1, torch.float32)
     given = Inputs(one.x.expand(1, n, -1), *(y.expand(-1, -1, n, -1) for y in one[1:]))
     with torch.no_grad():
@@ -187,6 +192,6 @@ def check_prf(factory: Factory) -> None:
         gap = float((same - same[:, :1]).nan_to_num(0.0, 0.0).abs().max())
         require(
             gap <= TOLERANCE,
-            f"prf gives {int((kinds == kind).sum())} pairs of positions the same value, but their "
-            f"logits for equal queries and keys differ by {gap:.2g}",
+            f"prf is the same for {int((kinds == kind).sum())} pairs of positions, but their "
+            f"logits from equal queries and keys differ by {gap:.2g}",
         )

@@ -1,4 +1,4 @@
-"""Checks of far positions by value: none is taken for another."""
+"""A check that far positions and distances are told apart."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ FAR = 65_536  # where 16 bits begin anew
 
 
 def check_far_values(factory: Factory) -> None:
-    """Far positions and distances have values of their own: none wraps, none is clamped in secret.
+    """Check that far positions and distances neither wrap around nor are clamped silently.
 
-    Fixed are the tokens, q and k, so that a row differs from another by its position alone.
+    Tokens, q and k are the same everywhere, so that rows differ by their position alone.
     """
     encoding = build(factory).double()
     near = torch.arange(NEAR)
@@ -27,21 +27,21 @@ def check_far_values(factory: Factory) -> None:
         logits = _hooks(encoding, back)[-1].flip(0)
     except PositionError:
         return
-    remedy = "keep positions and distances int64 until they are floats, and fold none back"
+    remedy = "keep positions and distances int64 until they become floats"
     hooks = {"embed": embedded, "transform: q": q, "transform: k": k}
     for name, rows in hooks.items():
         again = _repeats(rows)
-        require(not again, f"{name}: position {again} + p is taken for p: {remedy}")
+        require(not again, f"{name}: position {again} + p gives the same as p: {remedy}")
     if encoding.relative:
         again = _repeats(logits)
-        require(not again, f"the logit at distance {again} + d is that at d: {remedy}")
-    first = embedded[4 : encoding.shape.train_len]  # tokens may also be told by a few before them
+        require(not again, f"the logit at distance {again} + d equals that at d: {remedy}")
+    first = embedded[4 : encoding.shape.train_len]  # the first tokens may differ for other reasons
     clamped = _alike(embedded[-WIDTH:]) and not _alike(first)
     start = next((n for n in range(NEAR) if clamped and _alike(embedded[n:])), FAR)
     require(
         not clamped,
-        f"embed: all positions from {start} on are alike, the first are not: set max_len, so that "
-        "positions beyond a table are a PositionError",
+        f"embed: all positions from {start} on give the same: set max_len, so that positions "
+        "beyond a table raise PositionError",
     )
 
 
@@ -58,7 +58,7 @@ def _hooks(encoding: Encoding, pos: Tensor) -> tuple[Tensor, Tensor, Tensor, Ten
 
 
 def _repeats(rows: Tensor) -> int:
-    """The number of rows after which the first WIDTH come again, though not all alike; else 0."""
+    """Return the offset at which the first WIDTH rows repeat; 0 if never, or if all are equal."""
     if _alike(rows[:WIDTH]):
         return 0
     rows = rows.flatten(1)

@@ -1,4 +1,4 @@
-"""Checks of how an encoding is built and of what its hooks return."""
+"""Checks of how an encoding is constructed, and of the types and shapes that hooks return."""
 
 from __future__ import annotations
 
@@ -27,37 +27,40 @@ from pezoo.testing.probe import (
 
 
 def check_constructible(factory: Factory) -> None:
-    """It can be built from a Shape alone, also with one head, one layer and other widths."""
+    """Check that it can be constructed from a Shape alone, with one head or layer too."""
     _check_globals(factory)
     for shape in (SHAPE, Shape(16, 1, 16, 1, 6), Shape(30, 5, 6, 3, 40)):
         encoding = factory(shape)
         require(
             isinstance(encoding, Encoding), f"expected an Encoding, got {type(encoding).__name__}"
         )
-        require(encoding.shape == shape, "self.shape must be the Shape it was given")
+        require(
+            encoding.shape == shape,
+            "self.shape must be the Shape passed to it: call super().__init__(shape)",
+        )
         _check_claims(encoding)
         _check_options(type(encoding))
 
 
 def _check_claims(encoding: Encoding) -> None:
-    """Class attributes are of their kind."""
+    """Check the types of class attributes."""
     version, longest, modes = type(encoding).version, encoding.max_len, encoding.modes
     require(
         type(version) is int and version >= 1,
-        f"version must be a whole number from 1 on, was {version!r}",
+        f"version must be a whole number, at least 1; got {version!r}",
     )
     require(
         longest is None or (type(longest) is int and longest >= 1),
-        f"max_len must be a whole number from 1 on, or None, was {longest!r}",
+        f"max_len must be None or a whole number, at least 1; got {longest!r}",
     )
     require(
         isinstance(modes, tuple) and all(isinstance(mode, str) for mode in modes),
-        f"modes must be a tuple of names, was {modes!r}",
+        f"modes must be a tuple of names, got {modes!r}",
     )
 
 
 def _check_globals(factory: Factory) -> None:
-    """Building one leaves torch's settings, and its seed, as they are."""
+    """Check that constructing it changes neither torch's settings nor its seed."""
     dtype, states = torch.get_default_dtype(), []
     try:
         for seed in (1, 2):
@@ -67,22 +70,22 @@ def _check_globals(factory: Factory) -> None:
                 states.append(torch.get_rng_state())
         require(
             not torch.equal(*states),
-            "building it seeds torch's generator, which the model needs too",
+            "constructing it seeds torch's generator, which the model uses too",
         )
-        require(torch.get_default_dtype() == dtype, "building it changes torch's default dtype")
+        require(torch.get_default_dtype() == dtype, "constructing it changes torch's default dtype")
     finally:
         torch.set_default_dtype(dtype)
 
 
 def _check_options(cls: type[Encoding]) -> None:
-    """What `NAME(option=value)` needs; those before the * are the Shape and what is wrapped."""
+    """Check that options are keywords with a default and an annotation, for NAME(option=value)."""
     for name, option in signature(cls).parameters.items():
         required = option.default is option.empty
         if option.kind is not option.KEYWORD_ONLY:
             require(required, f"option {name} must be keyword-only: write it after a *")
             require(
                 option.kind is option.POSITIONAL_OR_KEYWORD,
-                f"options must be named: {option} hides which there are",
+                f"options must be named parameters, not {option}",
             )
             continue
         require(not required, f"option {name} needs a default")
@@ -93,9 +96,9 @@ def _check_options(cls: type[Encoding]) -> None:
 
 
 def check_shapes(factory: Factory) -> None:
-    """Hooks keep batch, heads, tokens and device; q and k stay equally wide, nothing loses bits.
+    """Check shapes, dtypes and devices that hooks return, with shared positions and with padding.
 
-    Also with positions of each row's own, and where -1 marks padding, of which none makes NaN.
+    q and k must stay equally wide, no dtype may become less precise, and padding must give no NaN.
     """
     shared = torch.arange(9)[None]
     padded = torch.stack([shared[0], (shared[0] - 2).clamp(min=-1)])
@@ -114,7 +117,9 @@ def _check_hooks(encoding: Encoding, pos: Tensor, dtype: torch.dtype) -> None:
     steps = walk(encoding, context(tokens(b, t), pos), inputs(encoding, b, t, dtype))
     ctx = next(steps).out
     _is("prepare", ctx, Context)
-    require(ctx.prepared, "prepare: begin it with ctx = super().prepare(ctx), and return that")
+    require(
+        ctx.prepared, "prepare: begin it with ctx = super().prepare(ctx), and return the result"
+    )
     embedded = next(steps).out
     _is("embed", embedded, Tensor)
     require(embedded.shape == x.shape, f"embed: {tuple(x.shape)} became {tuple(embedded.shape)}")
@@ -122,32 +127,34 @@ def _check_hooks(encoding: Encoding, pos: Tensor, dtype: torch.dtype) -> None:
     both = next(steps).out
     _is("transform", both, tuple)
     q, k = both
-    require(q.shape == k.shape, f"transform: q {tuple(q.shape)} and k {tuple(k.shape)} differ")
+    require(
+        q.shape == k.shape, f"transform: q {tuple(q.shape)} and k {tuple(k.shape)} differ in shape"
+    )
     require(
         q.shape[:3] == (b, s.n_heads, t) and q.shape[3] >= s.d_head,
         f"transform: q {(b, s.n_heads, t, s.d_head)} became {tuple(q.shape)}",
     )
     for y in (q, k):
-        require(_precise(y, dtype), f"transform: {dtype} became {y.dtype}, less precise")
+        require(_precise(y, dtype), f"transform: {dtype} became the less precise {y.dtype}")
     bias = next(steps).out
     if bias is not None:
         _is("bias", bias, Tensor)
         _check_bias_shape(bias, (b, s.n_heads, t, t))
         require(
             _precise(bias, dtype),
-            f"bias: expected {dtype} as q, float32 or float64, got {bias.dtype}",
+            f"bias: expected {dtype} as q has, float32 or float64; got {bias.dtype}",
         )
-        require(bias.device == q.device, f"bias: on {bias.device}, q on {q.device}")
+        require(bias.device == q.device, f"bias: is on {bias.device}, q on {q.device}")
     made = {"embed": embedded, "transform: q": q, "transform: k": k, "bias": bias}
     for hook, found in made.items():
         require(
             found is None or not found.isnan().any(),
-            f"{hook}: NaN. Padding has position -1: clamp it before a logarithm, root or division",
+            f"{hook}: NaN. Padding has position -1: clamp positions before a log, root or division",
         )
 
 
 def _precise(x: Tensor, dtype: torch.dtype) -> bool:
-    """`attend` casts, and float32 is enough for positions, whatever the dtype of the model."""
+    """Return True for a dtype that is precise enough; `attend` casts it to the model's."""
     return x.dtype in (dtype, torch.float32, torch.float64)
 
 
@@ -163,12 +170,12 @@ def _check_bias_shape(bias: Tensor, size: tuple[int, int, int, int]) -> None:
     aligned = zip(reversed(given), reversed(size), strict=False)
     require(
         len(given) <= 4 and all(n in (1, m) for n, m in aligned),
-        f"bias: expected what broadcasts to (B, H, T, S) = {size}, got {given}",
+        f"bias: expected a shape that broadcasts to (B, H, T, S) = {size}, got {given}",
     )
 
 
 def check_bias_forms(factory: Factory) -> None:
-    """Where `bias_pairs` and `bias_columns` give the bias too, it is `bias`, with its gradients."""
+    """Check that `bias_pairs` and `bias_columns` equal `bias`, with their gradients."""
     encoding, (b, s) = build(factory, Shape(12, 3, 4, 2, 40)).double(), (2, 14)
     shared, own = torch.arange(s)[None], torch.arange(s).clamp(max=9) + torch.tensor([[0], [5]])
     cases: list[tuple[Tensor, int, int, Tensor | None]]
@@ -182,11 +189,11 @@ def check_bias_forms(factory: Factory) -> None:
         leaves = {"q": q, "k": k, **dict(encoding.named_parameters())}
         for name, form, tolerance in _other_forms(encoding, q, k, layer.ctx):
             if bias is None:
-                raise AssertionError(f"{name} gives a bias, but bias gives none")
+                raise AssertionError(f"{name} returns a bias, but bias returns None")
             close(form.detach(), bias.detach(), tolerance, f"{name} differs from bias")
             wanted, got = (_gradients(y, leaves) for y in (bias, form))
             for key in wanted:
-                message = f"{name}: another gradient of {key} than bias"
+                message = f"{name}: the gradient of {key} differs from that of bias"
                 allowed = 10 * tolerance * max(1.0, float(wanted[key].abs().max()))
                 close(got[key], wanted[key], allowed, message)
 
@@ -194,7 +201,7 @@ def check_bias_forms(factory: Factory) -> None:
 def _other_forms(
     encoding: Encoding, q: Tensor, k: Tensor, ctx: Context
 ) -> Iterator[tuple[str, Tensor, float]]:
-    """Name, bias and tolerance of each that the encoding gives: sinusoids are float32."""
+    """Yield the name, value and tolerance of each form: sinusoids are float32."""
     (b, h, t, _), s = q.shape, k.shape[2]
     pairs = encoding.bias_pairs(q, k, alone(ctx))
     if pairs is not None:
@@ -207,7 +214,7 @@ def _other_forms(
         sizes = [tuple(x.shape) for x in wide]
         require(
             sizes[0][:3] == (b, h, t) and sizes[1] == (b, h, s, sizes[0][-1]),
-            f"Columns: q and k must be (B, H, T, W) and (B, H, S, W), were {sizes}",
+            f"Columns: q and k must be (B, H, T, W) and (B, H, S, W), got {sizes}",
         )
         yield "Columns", (wide.q @ wide.k.mT - q @ k.mT) * encoding.shape.d_head**-0.5, 1e-4
 
@@ -217,11 +224,11 @@ def _check_pairs_shape(pairs: Pairs, size: tuple[int, int, int, int]) -> None:
     p = reader.shape[-1]
     require(
         reader.shape == (b, h, t, p),
-        f"Pairs: the reader must be (B, H, T, P) = {(b, h, t, p)}, was {tuple(reader.shape)}",
+        f"Pairs: the reader must be (B, H, T, P) = {(b, h, t, p)}, got {tuple(reader.shape)}",
     )
     require(
         rows.shape == (1, t, s, h, p),
-        f"Pairs: rows must be (1, T, S, H, P) = {(1, t, s, h, p)}, were {tuple(rows.shape)}; "
+        f"Pairs: rows must be (1, T, S, H, P) = {(1, t, s, h, p)}, got {tuple(rows.shape)}; "
         f"return None where samples differ",
     )
     require(
@@ -231,7 +238,7 @@ def _check_pairs_shape(pairs: Pairs, size: tuple[int, int, int, int]) -> None:
 
 
 def _gradients(bias: Tensor, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Of a weighted sum of the bias, by name."""
+    """Return the gradients of a weighted sum of the bias, by name."""
     weight = torch.linspace(-1, 2, bias.numel(), dtype=bias.dtype).view(bias.shape)
     if not bias.requires_grad:
         return {name: torch.zeros_like(x) for name, x in inputs.items()}
@@ -246,7 +253,7 @@ def _gradients(bias: Tensor, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def check_grouped_heads(factory: Factory) -> None:
-    """Keys of fewer heads (grouped-query attention) count as each repeated for its queries."""
+    """Check that grouped-query attention equals repeating each head of keys for its queries."""
     encoding, (b, s) = build(factory, Shape(16, 4, 4, 1, 16)).double(), (2, 9)
     ids = tokens(b, s)
     drawn = encoding.draw(context(ids), generator=draws())
@@ -258,9 +265,8 @@ def check_grouped_heads(factory: Factory) -> None:
 
     for n in (1, 2):
         message = (
-            f"4 heads of queries share {n} of keys: other logits than with each head of keys "
-            f"repeated for its {4 // n} of queries; where heads differ, repeat k in transform, by "
-            "repeat_interleave"
+            f"with {n} key heads for 4 query heads, logits differ from those with k repeated: if "
+            "heads differ, call k.repeat_interleave(H // G, 1) in transform"
         )
         few = k[:, :n]
         with torch.no_grad():

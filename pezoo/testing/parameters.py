@@ -30,7 +30,7 @@ from pezoo.testing.probe import (
 
 
 def check_state_dict(factory: Factory) -> None:
-    """Saved and loaded into a second instance, it computes the same."""
+    """Check that a state_dict loaded into a second instance gives the same output."""
     first, second = build(factory, seed=1), build(factory, seed=2)
     _check_registered(first)
     buffer = io.BytesIO()
@@ -38,16 +38,20 @@ def check_state_dict(factory: Factory) -> None:
     buffer.seek(0)
     second.load_state_dict(torch.load(buffer, weights_only=True))
     ids = tokens()
-    close(repeated(first, ids), run(second, ids), 0, "a loaded state_dict computes something else")
+    close(
+        repeated(first, ids),
+        run(second, ids),
+        0,
+        "after load_state_dict the output differs: keep state in parameters or buffers",
+    )
 
 
 def _check_registered(encoding: Encoding) -> None:
     for name, _ in encoding.named_buffers():
         require(
             name in encoding.state_dict(),
-            f"buffer {name} is not in state_dict(): where a model is built on the device meta and "
-            "loaded, as by transformers, it holds junk; leave out persistent=False, or compute it "
-            "in the hook that reads it",
+            f"buffer {name} is not in state_dict(), so that a model loaded by transformers, which "
+            "is built on the device meta, leaves it empty: remove persistent=False",
         )
     known = {id(x) for x in (*encoding.parameters(), *encoding.buffers(), *encoding.modules())}
     for name, module in encoding.named_modules():
@@ -59,25 +63,28 @@ def _check_registered(encoding: Encoding) -> None:
             require(
                 all(id(x) in known for x in parts if isinstance(x, Tensor | nn.Module)),
                 f"{f'{name}.{key}'.lstrip('.')} holds a tensor or a module that state_dict() and "
-                f".to() pass over: use nn.Parameter, register_buffer or nn.ModuleList",
+                f".to() do not reach: use nn.Parameter, register_buffer or nn.ModuleList",
             )
 
 
 def check_gradients(factory: Factory) -> None:
-    """Every parameter gets a finite gradient, and each tensor of them somewhere not zero."""
+    """Check that every parameter gets a finite gradient that is not zero everywhere."""
     encoding = build(factory).train()
     if not any(True for _ in encoding.parameters()):
         return
     _backward(encoding)
     for name, parameter in encoding.named_parameters():
-        require(parameter.grad is not None, f"parameter {name} gets no gradient")
+        require(
+            parameter.grad is not None,
+            f"parameter {name} gets no gradient: use it in a hook, or remove it",
+        )
         assert parameter.grad is not None
         require(bool(parameter.grad.isfinite().all()), f"the gradient of {name} is not finite")
         require(bool((parameter.grad != 0).any()), f"the gradient of {name} is zero everywhere")
 
 
 def check_start(factory: Factory) -> None:
-    """From its initial values, a few steps of training reach every parameter."""
+    """Check that a few training steps from the initial values reach every parameter."""
     encoding = build(factory, noise=0.0).train()
     parameters = dict(encoding.named_parameters())
     if not parameters:
@@ -93,8 +100,8 @@ def check_start(factory: Factory) -> None:
     never = ", ".join(name for name in parameters if name not in reached)
     require(
         not never,
-        f"from the initial values on, the gradient of {never} is zero: where it is multiplied by "
-        "another parameter, start one of the two elsewhere than at 0",
+        f"from the initial values on, the gradient of {never} is zero: if two parameters are "
+        "multiplied, initialise one of them to another value than 0",
     )
 
 
@@ -103,7 +110,7 @@ def _finite(gradient: Tensor | None) -> bool:
 
 
 def check_layers(factory: Factory) -> None:
-    """A parameter with an axis for layers or heads uses all of it."""
+    """Check that a parameter with an axis for layers or heads is used in all of them."""
     encoding = build(factory, replace(SHAPE, n_layers=5, n_heads=3)).train()
     other = build(factory, replace(SHAPE, n_layers=7, n_heads=4))
     if not any(True for _ in encoding.parameters()):
@@ -124,16 +131,19 @@ def check_layers(factory: Factory) -> None:
 
 
 def _backward(encoding: Encoding) -> None:
-    """The gradients of a weighted sum of a pass."""
+    """Compute the gradients of a weighted sum of a pass."""
     ids = tokens()
     out = Probe(encoding)(ids, context(ids))
-    require(out.requires_grad, "it has parameters, but no hook returns what depends on them")
+    require(
+        out.requires_grad,
+        "it has parameters, but no hook's output depends on them: return the value",
+    )
     weight = torch.randn(out.shape, dtype=out.dtype, generator=torch.Generator().manual_seed(3))
     (out * weight).sum().backward()
 
 
 def check_training(factory: Factory) -> None:
-    """`param_groups` holds parameters of its own, each once; `penalty` has a gradient."""
+    """Check that `param_groups` lists its own parameters once, and `penalty` has a gradient."""
     encoding = build(factory).train()
     own = {id(x) for x in encoding.parameters()}
     groups = list(encoding.param_groups())
@@ -144,9 +154,9 @@ def check_training(factory: Factory) -> None:
     grouped = [id(x) for group in groups for x in group.params]
     require(
         own.issuperset(grouped),
-        "param_groups: holds a tensor that is none of its parameters: list self's nn.Parameters",
+        "param_groups: contains a tensor that is not a parameter of the encoding",
     )
-    require(len(set(grouped)) == len(grouped), "param_groups: holds a parameter twice")
+    require(len(set(grouped)) == len(grouped), "param_groups: contains a parameter twice")
     penalty = encoding.penalty()
     if penalty is not None:
         require(
@@ -155,13 +165,12 @@ def check_training(factory: Factory) -> None:
         )
         require(
             penalty.requires_grad,
-            "penalty: no gradient reaches a parameter: keep detach() and no_grad() away from it, "
-            "or return None",
+            "penalty: no gradient reaches a parameter: remove detach(), or return None",
         )
 
 
 def check_own_layer(factory: Factory) -> None:
-    """Where a parameter has an entry for each layer, a layer's hooks read its own alone."""
+    """Check that a layer's hooks read only that layer's entry of a parameter."""
     n, (b, s) = 5, (2, 9)
     encoding = build(factory, replace(SHAPE, n_layers=n)).double()
     other = build(factory, replace(SHAPE, n_layers=7))
@@ -187,8 +196,8 @@ def check_own_layer(factory: Factory) -> None:
             others = [i for i in read if i != layer]
             require(
                 not others,
-                f"parameter {name} has an entry for each layer, but layer {layer} reads that of "
-                f"layer {others}: index it with ctx.layer",
+                f"parameter {name} has an entry for each layer, but layer {layer} reads those of "
+                f"layers {others}: index it with ctx.layer",
             )
 
 
@@ -210,7 +219,7 @@ def check_derivatives(factory: Factory) -> None:
 
 
 def _agrees(hook: str, name: str, at: Tensor, call: Callable[[Tensor], Tensor | None]) -> None:
-    """In a few random directions, of a weighted sum of what the hook returns."""
+    """Compare derivatives of a weighted sum of the hook's output in a few random directions."""
     generator = draws()
 
     def total(z: Tensor) -> Tensor:
@@ -232,6 +241,6 @@ def _agrees(hook: str, name: str, at: Tensor, call: Callable[[Tensor], Tensor | 
         given = float((gradient * way).sum())
         require(
             abs(given - wanted) <= 0.05 * abs(wanted) + 0.05,
-            f"{hook}: the gradient in {name} is {given:.3g} where the value changes by "
-            f"{wanted:.3g}: keep detach() and no_grad() away from what depends on {name}",
+            f"{hook}: the gradient in {name} is {given:.3g}, expected {wanted:.3g}: do not use "
+            f"detach() or no_grad() on what depends on {name}",
         )

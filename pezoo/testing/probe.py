@@ -1,4 +1,4 @@
-"""A small model around an encoding, and what it computes, for the checks."""
+"""A small model around an encoding, and helpers that run it, for the checks."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Probe(nn.Module):
 
 
 def context(ids: Tensor, pos: Tensor | None = None, **fields: Any) -> Context:
-    """A context for the ids (B, S), with positions 0..S-1 unless given, and all one may ask for."""
+    """Make a context with every field set, for ids (B, S) at positions 0..S-1 by default."""
     pos = torch.arange(ids.shape[1])[None] if pos is None else pos
     scale = torch.tensor([max(1, ids.shape[1] // 2)], device=ids.device)
     told = {"scale": scale, "relation": relation, "w_key": key_weight().to(ids.device)}
@@ -70,38 +70,38 @@ def context(ids: Tensor, pos: Tensor | None = None, **fields: Any) -> Context:
 
 
 def relation(i: Tensor, j: Tensor, n: Tensor | None) -> Tensor:
-    """A task's phi(i, j, n): the key n before the query, or half of its position, is of a kind."""
+    """Return a task's phi(i, j, n): 1 for the key n before the query, or at half its position."""
     alike = j == (i // 2 if n is None else i - n)
     kind: Tensor = alike.long()
     return kind
 
 
 def key_weight(shape: Shape = SHAPE) -> Tensor:
-    """(H K, D) a projection to keys."""
+    """Return the weight (H K, D) of a projection to keys."""
     size = shape.n_heads * shape.d_head, shape.d_model
     weight = torch.randn(size, generator=torch.Generator().manual_seed(3))
     return weight / math.sqrt(shape.d_model)
 
 
 def draws() -> torch.Generator:
-    """A generator for `Encoding.draw`, the same each time."""
+    """Return a generator for `Encoding.draw`, with the same seed each time."""
     return torch.Generator().manual_seed(5)
 
 
 def tokens(batch: int = 3, length: int = 10, seed: int = 0) -> Tensor:
-    """(batch, length) random ids."""
+    """Return (batch, length) random ids."""
     generator = torch.Generator().manual_seed(seed)
     return torch.randint(VOCAB, (batch, length), generator=generator)
 
 
 BETWEEN = (
-    "padding between tokens moves them: take positions from ctx.pos and ctx.distance(), not from a "
-    "token's column"
+    "padding between tokens changes the output: take positions from ctx.pos and ctx.distance(), "
+    "not from a token's column"
 )
 
 
 def padding_between(ids: Tensor) -> tuple[Tensor, Tensor]:
-    """Ids (B, 10) with three columns of padding between them (B, 13), and positions (1, 13)."""
+    """Insert three columns of padding into ids (B, 10): ids (B, 13) and positions (1, 13)."""
     is_token = torch.ones(13, dtype=torch.bool)
     is_token[[4, 5, 9]] = False
     pos, padded = torch.full((1, 13), -1), ids.new_zeros(len(ids), 13)
@@ -110,9 +110,9 @@ def padding_between(ids: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def build(factory: Factory, shape: Shape = SHAPE, seed: int = 0, noise: float = 0.1) -> Encoding:
-    """The encoding in evaluation mode with every parameter moved off its initial value.
+    """Build the encoding in evaluation mode, with noise added to every parameter.
 
-    A parameter that starts at zero would hide what it does from the checks.
+    A parameter that starts at zero would hide its effect from the checks.
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -132,7 +132,7 @@ def run(
     dtype: torch.dtype = torch.float64,
     **fields: Any,
 ) -> Tensor:
-    """What the probe makes of ids (B, T) -> (B, T, D); `fields` are those of a Context."""
+    """Run the probe on ids (B, T) -> (B, T, D); `fields` are fields of the Context."""
     ctx = context(ids, pos, **fields)
     if ctx.drawn is None:
         ctx = replace(ctx, drawn=encoding.draw(ctx, generator=draws(), length=length))
@@ -142,12 +142,15 @@ def run(
 
 
 def repeated(encoding: Encoding, ids: Tensor) -> Tensor:
-    """`run`, twice. Errors: AssertionError where the second pass gives something else."""
+    """Call `run` twice. Errors: AssertionError if the two outputs differ."""
     one, two = (run(encoding, ids) for _ in range(2))
-    require(bool(one.isfinite().all()), "not finite: a query may look at no key, not even itself")
+    require(
+        bool(one.isfinite().all()),
+        "the output is not finite: a query may be left without any key, even itself",
+    )
     message = (
-        "two passes over the same tokens differ: draw at random in draw alone, from the generator "
-        "it is given, and keep no state in self"
+        "two passes over the same tokens differ: draw random numbers only in draw, from its "
+        "generator, and keep no state in self"
     )
     close(one, two, 0, message)
     return one
@@ -163,7 +166,7 @@ def stream(
     length: int | None = None,
     **fields: Any,
 ) -> Tensor:
-    """The same with a cache, in chunks of these sizes; `between` is called after each."""
+    """Run with a cache, in chunks of these sizes; `between` is called after each."""
     whole, generator = context(ids, pos, **fields), draws()
     cache: list[Any] = [None] * encoding.shape.n_layers
     probe, outs, end = Probe(encoding), [], 0
@@ -178,7 +181,7 @@ def stream(
 
 
 class Inputs(NamedTuple):
-    """What one layer works on: x (B, T, D), q and k (B, H, T, K)."""
+    """Inputs of one layer: x (B, T, D), q and k (B, H, T, K)."""
 
     x: Tensor
     q: Tensor
@@ -186,7 +189,7 @@ class Inputs(NamedTuple):
 
 
 def inputs(encoding: Encoding, batch: int, length: int, dtype: torch.dtype) -> Inputs:
-    """Random inputs that bfloat16 can represent, the same each time."""
+    """Return random inputs that bfloat16 can represent, the same each time."""
     shape, generator = encoding.shape, torch.Generator().manual_seed(2)
     size = 2, batch, shape.n_heads, length, shape.d_head
     x = torch.randn(batch, length, shape.d_model, generator=generator)
@@ -195,7 +198,7 @@ def inputs(encoding: Encoding, batch: int, length: int, dtype: torch.dtype) -> I
 
 
 class Step(NamedTuple):
-    """A hook, what it returned, and the context that it was given (for prepare: returned)."""
+    """A hook, its result, and its context (of prepare: the one returned)."""
 
     hook: str
     out: Any
@@ -218,7 +221,7 @@ def walk(encoding: Encoding, ctx: Context, given: Inputs, layers: int = 1) -> It
 
 @dataclass
 class Layer:
-    """What the hooks make of one layer's inputs; ctx as it was before `bias`."""
+    """Results of the hooks for one layer; ctx as it was before `bias`."""
 
     encoding: Encoding
     ctx: Context
@@ -229,13 +232,13 @@ class Layer:
 
     @property
     def logits(self) -> Tensor:
-        """(B, H, T, S)."""
+        """Return the logits (B, H, T, S)."""
         logits: Tensor = (self.q @ self.k.mT) * self.encoding.shape.d_head**-0.5
         return logits if self.bias is None else logits + self.bias
 
 
 def first_layer(encoding: Encoding, ctx: Context, given: Inputs, n_new: int = 0) -> Layer:
-    """The first layer; with n_new, its last n_new tokens after a pass over the others."""
+    """Run the first layer; with n_new, its last n_new tokens after a pass over the others."""
     s, generator = given.x.shape[1], draws()
     ends, start, earlier = ([s - n_new, s] if n_new else [s]), 0, given.k
     for end in ends:
@@ -261,14 +264,14 @@ def first_layer(encoding: Encoding, ctx: Context, given: Inputs, n_new: int = 0)
 
 
 def alone(ctx: Context) -> Context:
-    """The same context with a memo of its own: what a call adds is not there for the next."""
+    """Return the context with a copy of its memo, so that calls do not affect each other."""
     return replace(ctx, memo=Memo(ctx.memo))
 
 
 def axes_that_differ(
     one: Encoding, other: Encoding
 ) -> Iterator[tuple[str, nn.Parameter, int, tuple[int, int]]]:
-    """Name, parameter of `one`, axis and both sizes, where two builds differ in a size."""
+    """Yield name, parameter of `one`, axis and both sizes, where two builds differ in size."""
     sizes = {name: x.shape for name, x in other.named_parameters()}
     for name, x in one.named_parameters():
         for axis, pair in enumerate(zip(x.shape, sizes.get(name, ()), strict=False)):
@@ -277,13 +280,13 @@ def axes_that_differ(
 
 
 def require(condition: bool, message: str) -> None:
-    """Errors: AssertionError with that message."""
+    """Raise AssertionError with the message unless the condition holds."""
     if not condition:
         raise AssertionError(message)
 
 
 def close(a: Tensor, b: Tensor, tolerance: float, message: str) -> None:
-    """Errors: AssertionError where two numbers differ by more than the tolerance."""
+    """Raise AssertionError if two numbers differ by more than the tolerance."""
     gap = float((a - b).abs().max())
-    require(not math.isnan(gap), f"NaN or infinite: {message}")
+    require(not math.isnan(gap), f"NaN or infinite values: {message}")
     require(gap <= tolerance, f"{message} (by {gap:.2g}, allowed {tolerance:.2g})")

@@ -1,4 +1,4 @@
-"""Checks of what an encoding makes of tokens: order, length, shift, precision and streaming."""
+"""Checks of order, length, shifts, precision and decoding."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from pezoo.testing.probe import (
 
 
 def check_prefix_stability(factory: Factory) -> None:
-    """Later tokens change nothing before them."""
+    """Check prefix_stable: later tokens do not change earlier outputs."""
     encoding = build(factory)
     if not encoding.prefix_stable:
         return
@@ -39,12 +39,12 @@ def check_prefix_stability(factory: Factory) -> None:
         run(encoding, ids)[:, :6],
         run(encoding, other)[:, :6],
         1e-6,
-        "later tokens change earlier outputs",
+        "later tokens change earlier outputs: set prefix_stable = False if that is intended",
     )
     if encoding.stochastic or encoding.needs_scale:
         return
     short, far = run(encoding, ids[:, :6]), torch.arange(260)
-    message = "earlier outputs: let none depend on ctx.pos.shape[1] or ctx.pos.max()"
+    message = "earlier outputs: they must not depend on ctx.pos.shape[1] or ctx.pos.max()"
     close(run(encoding, ids)[:, :6], short, 1e-6, f"a longer sequence changes {message}")
     try:
         long = run(encoding, tokens(3, 260), far[None])
@@ -58,14 +58,19 @@ def check_prefix_stability(factory: Factory) -> None:
 
 
 def check_streaming(factory: Factory) -> None:
-    """Token by token, and in chunks, with a cache, it computes what the full pass does."""
+    """Check that decoding with a cache, token by token and in chunks, equals a full pass."""
     encoding = build(factory)
     if not encoding.prefix_stable:
         return
     ids = tokens()
     full = run(encoding, ids)
     for chunks in ([1] * 10, [4, 1, 5], [9, 1]):
-        close(full, stream(encoding, ids, chunks), 1e-5, f"decoding in chunks of {chunks} differs")
+        close(
+            full,
+            stream(encoding, ids, chunks),
+            1e-5,
+            f"decoding in chunks of {chunks} differs from a full pass",
+        )
     scale = torch.tensor([5])
     padded, pos = padding_between(ids)
     chunked = stream(encoding, padded, [3, 5, 1, 4], pos, scale=scale, length=10)
@@ -74,7 +79,7 @@ def check_streaming(factory: Factory) -> None:
 
 
 def check_shift_invariance(factory: Factory) -> None:
-    """If it claims to be relative, moving every position by the same amount changes nothing."""
+    """Check relative: shifting every position by the same amount changes nothing."""
     encoding = build(factory)
     ids = tokens()
     plain = run(encoding, ids)
@@ -82,29 +87,31 @@ def check_shift_invariance(factory: Factory) -> None:
         if encoding.relative and shift + ids.shape[1] <= (encoding.max_len or shift + 10):
             moved = run(encoding, ids, pos=torch.arange(ids.shape[1])[None] + shift)
             allowed = 1e-5 if shift <= 1000 else 1e-2  # angles in float32
-            message = f"it claims to be relative, but a shift by {shift} changes it"
+            message = f"relative is True, but shifting positions by {shift} changes the output"
             close(plain, moved, allowed, message)
 
 
 def check_long(factory: Factory) -> None:
-    """Four times the training length works, is finite and streams, or raises PositionError."""
+    """Check four times the training length: finite and decodable, or a PositionError."""
     encoding = build(factory)
     ids = tokens(1, 4 * encoding.shape.train_len)
     try:
         out = run(encoding, ids)
     except PositionError as error:
-        require(len(str(error)) > 10, "PositionError must say what can be represented")
+        require(len(str(error)) > 10, "PositionError must say which positions can be represented")
         return
-    require(bool(out.isfinite().all()), "not finite at four times the training length")
+    require(
+        bool(out.isfinite().all()), "the output is not finite at four times the training length"
+    )
     if encoding.prefix_stable:
         where = f"decoding beyond the training length of {encoding.shape.train_len}"
-        close(out, stream(encoding, ids, [40, 1, 23]), 1e-5, f"{where} differs")
+        close(out, stream(encoding, ids, [40, 1, 23]), 1e-5, f"{where} differs from a full pass")
 
 
 def check_bfloat16(factory: Factory) -> None:
-    """In bfloat16 at position 20,000 it agrees with float32 to bfloat16's precision.
+    """Check that bfloat16 agrees with float32 at position 20,000.
 
-    Angles, distances and table indices computed in bfloat16 would be wrong by whole positions.
+    Angles, distances and table indices computed in bfloat16 would be off by whole positions.
     """
     low = build(factory).to(torch.bfloat16)
     high = build(factory).to(torch.bfloat16).float()
@@ -121,17 +128,19 @@ def check_bfloat16(factory: Factory) -> None:
     for name, a, b in zip(("embed", "logits"), *made, strict=True):
         size = b[b.isfinite()].abs().max().clamp(min=1.0)
         require(
-            bool((a.isfinite() == b.isfinite()).all()), f"{name}: infinite elsewhere in bfloat16"
+            bool((a.isfinite() == b.isfinite()).all()),
+            f"{name}: infinite at other entries in bfloat16 than in float32",
         )
         gap = (a.float() - b)[b.isfinite()].abs().max() / size
         require(
             float(gap) < 0.05,
-            f"{name}: off by {float(gap):.3f} of its size in bfloat16 at position 20,000",
+            f"{name}: off by {float(gap):.3f} of its size in bfloat16 at position 20,000: compute "
+            "angles and distances in float32 or int64",
         )
 
 
 def check_far(factory: Factory) -> None:
-    """At positions around 50,000 it is finite, also in half precision, or raises PositionError."""
+    """Check positions around 50,000: finite, also in half precision, or a PositionError."""
     ids = tokens(2, 10)
     near = torch.arange(10)[None]
     pos = near + 50_000 * (near >= 4)  # four tokens at the start, and six far away
@@ -142,25 +151,36 @@ def check_far(factory: Factory) -> None:
             return
         require(
             bool(out.isfinite().all()),
-            f"not finite at position 50,000 in {dtype}: keep factors and products of positions "
+            f"the output is not finite at position 50,000 in {dtype}: keep products of positions "
             "within its range, or set max_len",
         )
 
 
 def check_deterministic(factory: Factory) -> None:
-    """The same seed gives the same encoding, and the same tokens the same outputs."""
+    """Check that the same seed gives the same encoding, and the same tokens the same output."""
     ids = tokens()
     a, b = (repeated(build(factory, seed=4), ids) for _ in range(2))
-    close(a, b, 0, "two built under one seed differ: draw initial values from torch's generator")
+    close(
+        a,
+        b,
+        0,
+        "two instances built with one seed differ: use torch's generator for initial values",
+    )
 
 
 def check_order(factory: Factory) -> None:
-    """The last token sees in which order the earlier ones stand, unless declared order-blind."""
+    """Check order_blind: the order of earlier tokens changes the last output, unless it is True."""
     ids = torch.tensor([[1, 2, 3, 4, 5, 6, 7, 8, 9, 10]])
     swapped = ids[:, [0, 2, 1, 3, 8, 5, 6, 4, 7, 9]]
     encoding = build(factory, replace(SHAPE, n_layers=1, n_heads=4))  # heads may differ in pairs
     gap = float((run(encoding, ids)[:, -1] - run(encoding, swapped)[:, -1]).abs().max())
     if encoding.order_blind:
-        require(gap < 1e-9, f"declared order-blind, but the order changes its output by {gap:.2g}")
+        require(
+            gap < 1e-9,
+            f"order_blind is True, but the order of tokens changes the output by {gap:.2g}",
+        )
     else:
-        require(gap > 1e-6, "blind to the order of tokens: set order_blind = True if that is meant")
+        require(
+            gap > 1e-6,
+            "the order of tokens does not matter: set order_blind = True if that is intended",
+        )

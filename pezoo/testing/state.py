@@ -1,4 +1,4 @@
-"""Checks that a pass leaves nothing behind: not in its inputs, not in the encoding."""
+"""Checks that a pass changes neither its inputs nor the encoding."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _T = TypeVar("_T")
 
 
 def check_inputs(factory: Factory) -> None:
-    """What hooks are given, parameters, and torch's generator stay as they are."""
+    """Check that hooks do not change their inputs, parameters or torch's generator."""
     encoding, (b, t) = build(factory).train(), (2, 9)
     x, q, k = inputs(encoding, b, t, torch.float32)
     ctx = context(tokens(b, t), distances=torch.arange(t) if encoding.reads_distance else None)
@@ -53,25 +53,25 @@ def check_inputs(factory: Factory) -> None:
 
 
 def _leaves(hook: str, given: dict[str, Tensor], call: Callable[[], _T]) -> _T:
-    """What the call returns. `_version` counts writes to a tensor and its views, but by `.data`."""
+    """Return the call's result after comparing. `_version` misses writes through `.data`."""
     before = {name: (x._version, x.clone()) for name, x in given.items()}
     generator = torch.get_rng_state()
     found = call()
     require(
         torch.equal(generator, torch.get_rng_state()),
-        f"{hook} draws from torch's own generator, or seeds it: draw in draw alone",
+        f"{hook} uses or seeds torch's default generator: draw random numbers only in draw",
     )
     for name, x in given.items():
         version, copy = before[name]
         require(
             x._version == version and torch.equal(x, copy),
-            f"{hook} changes {name} in place, which the model still needs: return a new tensor",
+            f"{hook} changes {name} in-place, which the model still needs: return a new tensor",
         )
     return found
 
 
 def check_stateless(factory: Factory) -> None:
-    """Passes over other tokens, before it or in between while decoding, change nothing."""
+    """Check that passes over other tokens, before or during decoding, change nothing."""
     encoding, ids = build(factory), tokens()
     fresh = run(encoding, ids)
 
@@ -80,11 +80,11 @@ def check_stateless(factory: Factory) -> None:
         run(encoding.eval(), tokens(1, 3, seed=2))
 
     others()
-    message = "keep what a sequence needs in ctx.memo, nothing in self"
-    close(fresh, run(encoding, ids), 0, f"a pass changes the passes after it: {message}")
+    message = "keep the state of a sequence in ctx.memo, not in self"
+    close(fresh, run(encoding, ids), 0, f"a pass changes later passes: {message}")
     if encoding.prefix_stable:
         chunks = stream(encoding, ids, [4, 1, 5], between=others)
-        close(fresh, chunks, 1e-5, f"decoding changes when other passes come between: {message}")
+        close(fresh, chunks, 1e-5, f"decoding changes if other passes run in between: {message}")
     undisturbed = [*_hook_by_hook(encoding, tokens(2, 8), 1)]
     turns = zip(
         _hook_by_hook(encoding, tokens(2, 8), 1),
@@ -92,7 +92,7 @@ def check_stateless(factory: Factory) -> None:
         strict=True,
     )
     for (hook, before), ((_, after), _) in zip(undisturbed, turns, strict=True):
-        what = "changes when the hooks of another pass come between, as under checkpointing"
+        what = "changes if the hooks of another pass run in between, as under checkpointing"
         require(torch.equal(before, after), f"{hook} {what}: {message}")
 
 

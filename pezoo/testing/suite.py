@@ -1,4 +1,4 @@
-"""All checks, run on one encoding or parametrised over many."""
+"""Run all checks on one encoding, or parametrise a test over many."""
 
 from __future__ import annotations
 
@@ -66,9 +66,10 @@ _NOT_THEIRS = tuple(
 def check_encoding(factory: Factory, *, expected_failures: Mapping[str, str] | None = None) -> None:
     """Run every check on the encodings that `factory(shape)` makes.
 
-    expected_failures maps a check's name ("check_long") to the written reason why it fails; such a
-    check must fail: once it passes, that is an error too.
-    Errors: AssertionError naming the check, ValueError for an unknown check or an empty reason.
+    expected_failures maps a check's name ("check_long") to the reason why it fails. If such a check
+    passes, that is an error too.
+
+    Errors: AssertionError naming the check; ValueError for an unknown check or an empty reason.
     """
     expected = dict(expected_failures or {})
     _check_reasons(expected)
@@ -77,7 +78,7 @@ def check_encoding(factory: Factory, *, expected_failures: Mapping[str, str] | N
 
 
 def run_check(check: Check, factory: Factory, expected: str | None = None) -> None:
-    """One check, which must fail if a reason to expect that is given."""
+    """Run one check; with the reason of an expected failure, it must fail."""
     try:
         check(factory)
     except (Exception, SystemExit) as error:
@@ -86,8 +87,7 @@ def run_check(check: Check, factory: Factory, expected: str | None = None) -> No
         return
     if expected is not None:
         raise AssertionError(
-            f"{check.__name__} passes now, though it was expected to fail ({expected}): "
-            f"remove the expectation"
+            f"{check.__name__} passes now: remove it from expected_failures ({expected})"
         )
 
 
@@ -95,7 +95,7 @@ def parametrize_with_checks(
     factories: Mapping[str, Factory],
     expected_failures: Mapping[str, Mapping[str, str]] | None = None,
 ) -> Any:
-    """A pytest decorator: the test gets `check` (a callable on a factory) and `factory`."""
+    """Return a pytest decorator: the test gets `check`, called with a factory, and `factory`."""
     import pytest
 
     expected = {name: dict(reasons) for name, reasons in (expected_failures or {}).items()}
@@ -107,7 +107,7 @@ def parametrize_with_checks(
             bound = _bind(check, reasons.get(check.__name__))
             cases.append(pytest.param(bound, factory, id=f"{name}-{check.__name__[6:]}"))
     if expected:
-        raise ValueError(f"expected_failures names no such encoding: {', '.join(expected)}")
+        raise ValueError(f"expected_failures has unknown encodings: {', '.join(expected)}")
     return pytest.mark.parametrize(("check", "factory"), cases)
 
 
@@ -121,7 +121,7 @@ def _check_reasons(expected: Mapping[str, str]) -> None:
         if name not in known:
             raise ValueError(f"no check is called {name!r}; known: {', '.join(known)}")
         if not reason.strip():
-            raise ValueError(f"the expected failure of {name} needs a written reason")
+            raise ValueError(f"expected_failures: {name} needs a reason")
 
 
 def _plain(check: Check, error: BaseException) -> str:
@@ -132,7 +132,7 @@ def _plain(check: Check, error: BaseException) -> str:
 
 
 def _place(error: BaseException) -> str:
-    """The line of the encoding that led to an error, where one did."""
+    """Return the line of the encoding that raised an error, or an empty string."""
     for frame in reversed(extract_tb(error.__traceback__)):
         if not frame.filename.startswith(_NOT_THEIRS) and frame.name != "<lambda>":
             return f", at {Path(frame.filename).name}:{frame.lineno} in {frame.name}"

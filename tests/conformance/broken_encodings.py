@@ -91,7 +91,7 @@ class Positional(Encoding):
         super().__init__(shape)
 
 
-broken("constructible", r"\*\*options hides", HidesOptions)
+broken("constructible", r"not \*\*options", HidesOptions)
 broken("constructible", "width needs an annotation", Unannotated)
 broken("constructible", "width must be keyword-only", Positional)
 
@@ -133,11 +133,13 @@ broken("inputs", "embed changes x", embed=lambda self, x, ctx: x.add_(ctx.query_
 broken("inputs", "transform changes q", transform=lambda self, q, k, ctx: (q.mul_(2), k))
 broken(
     "inputs",
-    "ctx.scale in place",
+    "ctx.scale in-place",
     needs_scale=True,
     embed=lambda self, x, ctx: x / ctx.scale.add_(1)[0],
 )
-broken("inputs", "torch's own generator", embed=lambda self, x, ctx: (torch.manual_seed(7), x)[1])
+broken(
+    "inputs", "torch's default generator", embed=lambda self, x, ctx: (torch.manual_seed(7), x)[1]
+)
 broken(
     "inputs",
     "prepare changes seen",
@@ -182,10 +184,10 @@ class RemembersChunks(Encoding):
         return sums * (ctx.query_pos >= 0)[..., None]
 
 
-broken("inputs", "embed changes x in place", AddsToData)
-broken("stateless", "bias changes when", KeepsThePass)
-broken("stateless", "a pass changes the passes after it", RemembersTheLast)
-broken("stateless", "decoding changes when", RemembersChunks)
+broken("inputs", "embed changes x in-place", AddsToData)
+broken("stateless", "bias changes if", KeepsThePass)
+broken("stateless", "changes later passes", RemembersTheLast)
+broken("stateless", "decoding changes if", RemembersChunks)
 
 
 class StaysWithTheRow(Encoding):
@@ -212,7 +214,7 @@ broken(
     StaysWithTheRow,
     keep=staticmethod(lambda sums: sums.as_subclass(Uncropped)),
 )
-broken("documents", "packed documents see each other", StaysWithTheRow)
+broken("documents", "packed documents", StaysWithTheRow)
 
 # Determinism and what is saved.
 
@@ -224,17 +226,17 @@ class GlobalDraw(Encoding):
         return torch.rand(q.shape[1], 1, k.shape[2]).to(q.dtype)
 
 
-broken("deterministic", "in draw alone", GlobalDraw)
+broken("deterministic", "only in draw", GlobalDraw)
 broken("state_dict", "two passes", GlobalDraw)
 broken(
     "deterministic",
-    "torch's generator",
+    "use torch's generator",
     **built(w=lambda shape: torch.rand(1, generator=torch.Generator().manual_seed(time_ns()))),
     embed=lambda self, x, ctx: x * self.w.to(x.dtype),
 )
 broken(
     "deterministic",
-    "may look at no key",
+    "without any key",
     bias=lambda self, q, k, ctx: torch.where(ctx.distance()[:, None] == 0, -torch.inf, 0.0),
 )
 broken(
@@ -245,7 +247,7 @@ broken(
 )
 broken(
     "state_dict",
-    "loaded state_dict",
+    "after load_state_dict",
     **built(lambda self, shape: setattr(self, "secret", torch.randn(()).item())),
     embed=lambda self, x, ctx: x + self.secret,
 )
@@ -270,7 +272,7 @@ class ForgetsToReturn(Raw):
         super().bias(q, k, ctx)
 
 
-broken("gradients", "no hook returns", ForgetsToReturn)
+broken("gradients", "no hook's output", ForgetsToReturn)
 broken(
     "start",
     "one, two is zero",
@@ -287,10 +289,10 @@ broken(
 )
 broken("layers", r"layer \[1, 2, 3, 4\]", Raw, factor=lambda self, ctx: self.raw[0])
 broken("layers", r"head \[1, 2\]", Raw, factor=lambda self, ctx: self.raw[ctx.layer, :1])
-broken("own_layer", r"of layer \[1, 2, 3, 4\]", Raw, factor=lambda self, ctx: self.raw.sum(0))
+broken("own_layer", r"of layers \[1, 2, 3, 4\]", Raw, factor=lambda self, ctx: self.raw.sum(0))
 broken(
     "training",
-    "none of its parameters",
+    "not a parameter",
     Raw,
     param_groups=lambda self: [ParamGroup([nn.Parameter(torch.ones(1))], lr=0.1)],
 )
@@ -345,7 +347,7 @@ def in_pairs(words, pairs):
 
 in_pairs("Pairs differs", lambda self, q, k, ctx: Pairs(q, 2 * self.rows(q, ctx)))
 in_pairs("where samples differ", lambda self, q, k, ctx: Pairs(q, self.rows(q, ctx)))
-in_pairs("gradient of w", lambda self, q, k, ctx: Pairs(q, self.rows(q, ctx).detach()))
+in_pairs("gradient of w differs", lambda self, q, k, ctx: Pairs(q, self.rows(q, ctx).detach()))
 in_pairs("dtype of q", lambda self, q, k, ctx: Pairs(q, self.rows(q.float(), ctx)))
 broken(
     "bias_forms",
@@ -408,7 +410,7 @@ class AnglesOfKeyHeads(Encoding):
         return q * angle.cos().to(q.dtype), k * angle.cos().to(q.dtype)[:, : k.shape[1]]
 
 
-broken("grouped_heads", "share 1 of keys", AnglesOfKeyHeads)
+broken("grouped_heads", "1 key heads", AnglesOfKeyHeads)
 
 # Order, length and shift.
 
@@ -438,7 +440,7 @@ broken("prefix_stability", "70,000", SteeperBeforeTheFar)
 broken("batch", "far positions in another row", SteeperBeforeTheFar)
 broken(
     "shift_invariance",
-    "a shift by 1 ",
+    "positions by 1 ",
     relative=True,
     bias=lambda self, q, k, ctx: (
         (ctx.query_pos[:, :, None] * ctx.pos[:, None, :])[:, None].to(q.dtype) / 100
@@ -474,8 +476,8 @@ class ClampedTable(Encoding):
         return x + nn.functional.embedding(row, self.table).to(x.dtype)
 
 
-broken("far_values", "from 15 on are alike, .* set max_len", ClampedTable)
-broken("far_values", "from 65536 on are alike", ClampedTable, lengths=40)
+broken("far_values", "from 15 on .* set max_len", ClampedTable)
+broken("far_values", "from 65536 on", ClampedTable, lengths=40)
 
 
 class Wanders(Encoding):
@@ -610,11 +612,11 @@ broken(
 )
 broken(
     "drawn",
-    "generator it is given",
+    "default generator",
     Draws,
     noise=lambda self, ctx, generator: torch.randn(ctx.batch, ctx.new, 1),
 )
-broken("drawn", "belongs in draw", DrawsTwice)
+broken("drawn", "in draw only", DrawsTwice)
 broken(
     "drawn",
     r"super\(\)\.prepare",
@@ -624,7 +626,7 @@ broken(
 broken("pure", "draws random numbers", DrawsTwice)
 broken(
     "pure",
-    "asks for values",
+    "reads values",
     bias=lambda self, q, k, ctx: -ctx.distance()[:, None].float() / float(ctx.pos.max()),
 )
 
@@ -636,11 +638,11 @@ class ChoosesByAMask(Encoding):
         return far - (far[far > 0].sum() if len(far[far > 0]) else 0)
 
 
-broken("pure", "index asks for values", ChoosesByAMask)
+broken("pure", "index reads values", ChoosesByAMask)
 broken("stochastic", "stochastic = True", DrawsInEvaluation)
 broken(
     "stochastic",
-    "else in training",
+    "training and evaluation",
     **falling(lambda self, distance: distance * (2 if self.training else 1)),
 )
 
@@ -676,8 +678,8 @@ class RefusesItsMode(Encoding):
         return x
 
 
-broken("max_len", r"prepare takes position 12 .* super\(\)\.prepare", TakesAnyPosition)
-broken("max_len", "draw takes position 12", max_len=12, draw=lambda self, ctx, **plan: {})
+broken("max_len", r"prepare accepts position 12 .* super\(\)\.prepare", TakesAnyPosition)
+broken("max_len", "draw accepts position 12", max_len=12, draw=lambda self, ctx, **plan: {})
 broken(
     "max_len",
     "draw refuses 11",
@@ -695,7 +697,7 @@ broken(
 )
 broken(
     "distances",
-    "reads_distance is claimed",
+    "reads_distance is True",
     **RELATIVE,
     bias=lambda self, q, k, ctx: (
         -(ctx.query_pos[:, :, None] - ctx.pos[:, None]).abs()[:, None].to(q.dtype)
@@ -709,7 +711,7 @@ broken(
 )
 broken(
     "prf",
-    "the same value, but their logits",
+    "prf is the same",
     prf=lambda self, ctx: torch.zeros_like(ctx.distance()[0]),  # the bias knows many distances
     bias=lambda self, q, k, ctx: (ctx.pos[:, None] - ctx.query_pos[:, :, None])[:, None].to(
         q.dtype
@@ -720,12 +722,12 @@ broken(
 
 broken(
     "device",
-    "add meets tensors of two devices",
+    "add gets tensors of two devices",
     embed=lambda self, x, ctx: x + torch.linspace(0, 1, x.shape[-1], dtype=x.dtype),
 )
 broken(
     "device",
-    "embedding meets tensors",
+    "embedding gets tensors",
     **built(table=lambda shape: torch.ones(99, shape.d_model)),
     embed=lambda self, x, ctx: (
         x + nn.functional.embedding(torch.arange(x.shape[1]), self.table).to(x.dtype)
@@ -733,6 +735,6 @@ broken(
 )
 broken(
     "device",
-    "bias: on the CPU",
+    "bias: is on the CPU",
     bias=lambda self, q, k, ctx: torch.zeros(q.shape[2], k.shape[2], dtype=q.dtype),
 )

@@ -124,13 +124,13 @@ def test_a_mask_is_boolean_and_may_be_a_matrix(text):
         got = attend(encoding, q, k, v, ctx, mask[0, 0], backend)
         assert torch.equal(got, want)
         for other in (mask.double(), mask.long(), torch.where(mask, 0.0, -torch.inf), mask[0]):
-            with pytest.raises(ValueError, match="mask must be of torch"):
+            with pytest.raises(ValueError, match="mask must be"):
                 attend(encoding, q, k, v, ctx, other, backend)
 
 
 def test_an_unknown_mask_is_refused():
     encoding, q, k, v, ctx = setting("rope")
-    with pytest.raises(ValueError, match="a tensor, None or 'causal', was 'full'"):
+    with pytest.raises(ValueError, match="a tensor, None or 'causal'"):
         attend(encoding, q, k, v, ctx, "full")
 
 
@@ -146,9 +146,7 @@ def test_a_forgotten_prepare_is_said(text):
     encoding, q, k, v, ctx = setting(text)
     fresh = Context(ctx.pos, x=ctx.x)
     for forgetful in (lambda: fresh.at(1, ctx.x), lambda: attend(encoding, q, k, v, fresh)):
-        with pytest.raises(
-            ValueError, match=r"call ctx = encoding.prepare\(ctx\) once per forward"
-        ):
+        with pytest.raises(ValueError, match="not returned by prepare"):
             forgetful()
 
 
@@ -167,7 +165,7 @@ def test_a_forgotten_prepare_is_said(text):
 def test_an_encoding_that_needs_prepare_says_so_in_its_first_hook(text, hook):
     encoding, q, k, _, ctx = setting(text)
     given = (ctx.x,) if hook == "embed" else (q, k)
-    with pytest.raises(ValueError, match=r"call ctx = encoding.prepare\(ctx\) once per forward"):
+    with pytest.raises(ValueError, match="not returned by prepare"):
         getattr(encoding, hook)(*given, replace(ctx, prepared=False))
 
 
@@ -177,7 +175,7 @@ def test_a_context_that_prepare_returned_is_not_prepared_again(text):
     encoding, _, _, _, ctx = setting(text)
     longer = torch.arange(13)[None]
     for again in (ctx, replace(ctx, pos=longer, x=ctx.x[:, :1], n_new=1)):
-        with pytest.raises(ValueError, match="give prepare the one that you made"):
+        with pytest.raises(ValueError, match="returned by prepare"):
             encoding.prepare(again)
 
 
@@ -185,7 +183,7 @@ def test_what_was_drawn_for_another_pass_is_refused():
     encoding, _, _, _, ctx = setting("prism(cursors=1,d_pe=8,hidden=6,state_noise=1)")
     drawn = encoding.train().draw(ctx)
     ctx = replace(ctx, pos=torch.arange(13)[None], x=ctx.x[:, :1], n_new=1, prepared=False)
-    with pytest.raises(ValueError, match=r"is of another pass: .* has 12 tokens, ctx has 1 new"):
+    with pytest.raises(ValueError, match="belongs to another pass"):
         encoding.prepare(replace(ctx, drawn=drawn))
 
 
@@ -195,7 +193,7 @@ def test_what_was_drawn_for_another_pass_is_refused():
 def test_a_forgotten_layer_is_said(text):
     encoding, q, k, v, _ = setting(text)
     ctx = encoding.prepare(context(tokens(2, 12), x=torch.zeros(2, 12, SHAPE.d_model, dtype=D)))
-    with pytest.raises(ValueError, match=r"give the hooks of each layer ctx.at\(layer, x\)"):
+    with pytest.raises(ValueError, match="layer is not set"):
         attend(encoding, *encoding.transform(q, k, ctx), v, ctx)
     one = build(lambda shape: pezoo.make(text, replace(shape, n_layers=1))).double()
     ctx = one.prepare(context(tokens(2, 12), x=torch.zeros(2, 12, SHAPE.d_model, dtype=D)))
@@ -207,7 +205,7 @@ def test_by_default_an_encoding_that_replaces_softmax_runs_eagerly():
     torch.testing.assert_close(
         attend(encoding, q, k, v, ctx), attend(encoding, q, k, v, ctx, None, "eager")
     )
-    with pytest.raises(BackendError, match="replaces softmax: sdpa cannot run it, eager can"):
+    with pytest.raises(BackendError, match="use eager"):
         attend(encoding, q, k, v, ctx, None, "sdpa")
     with pytest.raises(BackendError, match="unknown attention 'flash'"):
         attend(setting("rope")[0], q, k, v, ctx, None, "flash")
@@ -217,7 +215,7 @@ def test_by_default_an_encoding_that_replaces_softmax_runs_eagerly():
 def test_shapes_that_do_not_fit_are_refused_before_memory_is_touched(backend):
     encoding, q, k, v, ctx = setting("rope")
     for a, b, c in ((q[..., :-1], k, v), (q, k[..., :-1], v), (q[:1], k, v), (q, k[:1], v[:1])):
-        with pytest.raises(ValueError, match="do not fit: expected as many samples"):
+        with pytest.raises(ValueError, match="do not fit"):
             attend(encoding, a, b, c, ctx, None, backend)
 
 

@@ -13,7 +13,7 @@ POS = torch.arange(10)[None]
 
 @pytest.mark.parametrize("n_new", [0, -1, 11])
 def test_more_new_tokens_than_positions(n_new):
-    with pytest.raises(ValueError, match=f"n_new={n_new} new tokens need as many positions; pos"):
+    with pytest.raises(ValueError, match=f"n_new must be .*got {n_new}"):
         Context(pos=POS, n_new=n_new)
 
 
@@ -21,7 +21,7 @@ def test_more_new_tokens_than_positions(n_new):
 def test_x_of_another_number_of_tokens(tokens, n_new):
     ctx = Context(pos=POS, x=torch.zeros(1, tokens, 8), n_new=n_new)
     for name in ("rope", "randomized", "prism(cursors=1,d_pe=8)"):
-        with pytest.raises(ValueError, match=f"x has {tokens} tokens, but {n_new or 10} are new"):
+        with pytest.raises(ValueError, match=f"x has {tokens} tokens, but ctx has {n_new or 10}"):
             pezoo.make(name, SHAPE).prepare(ctx)
 
 
@@ -33,7 +33,7 @@ def test_x_of_another_shape(size):
 
 @pytest.mark.parametrize("dtype", [torch.bool, torch.uint8, torch.float32, torch.complex64])
 def test_positions_that_are_no_whole_numbers(dtype):
-    with pytest.raises(ValueError, match=r"pos must hold whole numbers, .* was given"):
+    with pytest.raises(ValueError, match="pos must hold whole numbers"):
         Context(pos=torch.ones(1, 10, dtype=dtype))
 
 
@@ -41,13 +41,13 @@ def test_rows_of_positions_are_those_of_x():
     rope, x = pezoo.make("rope", SHAPE), torch.zeros(2, 10, 8)
     for rows in (1, 2):
         assert rope.prepare(Context(pos=POS.expand(rows, -1), x=x)).prepared
-    with pytest.raises(ValueError, match="pos must have 1 row or 2, as x has; it has 3"):
+    with pytest.raises(ValueError, match="pos must have 1 row"):
         rope.prepare(Context(pos=POS.expand(3, -1), x=x))
 
 
 def test_layers_count_from_0():
     x = torch.zeros(1, 10, 8)
-    with pytest.raises(ValueError, match="layers count from 0, was given layer -1"):
+    with pytest.raises(ValueError, match="layer must be at least 0"):
         pezoo.make("rope", SHAPE).prepare(Context(pos=POS, x=x)).at(-1, x)
 
 

@@ -29,9 +29,9 @@ def attend(
     mask: Tensor | None,
     scale: float,
 ) -> Tensor:
-    """The same as `pezoo.adapters.eager.attend`, without a second derivative.
+    """Compute `pezoo.adapters.eager.attend`, without a second derivative.
 
-    A bias in factors never becomes a (B, H, T, S) in memory.
+    A factored bias is never expanded to (B, H, T, S).
     """
     t, s = q.shape[-2], k.shape[-2]
     hidden, ends = None, torch.arange(s - t + 1, s + 1)
@@ -48,7 +48,7 @@ def attend(
 
 
 def _by_key(rows: Tensor) -> Tensor:
-    """(1, T, S, H, P) -> (1, H, T, P S), S rounded up, so that the numbers of keys are adjacent."""
+    """Transpose (1, T, S, H, P) -> (1, H, T, P S), S rounded up, so that keys are adjacent."""
     return pad(rows.permute(0, 3, 1, 4, 2), (0, -rows.shape[2] % LANES)).flatten(3)
 
 
@@ -83,17 +83,17 @@ class _Attention(Kernel):
 
 
 def _bias_gradients(bias: Tensor, call: _Call) -> list[Tensor]:
-    """Zeros that broadcast like the bias, but over no key; one for each part where parts share."""
+    """Return zeros that broadcast like the bias, but not over keys; one tensor for each part."""
     shape = (1,) * (4 - bias.dim()) + bias.shape
     shared = math.prod(shape[:2]) < call.rows
     if bias.dim() == 4 and bias.stride(3) == 1 and shape[3] == call.row and not shared:
-        return [torch.zeros_like(bias)] * call.parts  # in the bias's own order in memory
+        return [torch.zeros_like(bias)] * call.parts  # in the bias's memory layout
     zeros = bias.new_zeros(call.parts if shared else 1, *shape[:3], call.row)
     return [*zeros] if shared else [zeros[0]] * call.parts
 
 
 def _summed(parts: list[Tensor] | list[None], bias: Tensor | None) -> Tensor | None:
-    """The gradient of the bias from those of the parts, which may be one and the same tensor."""
+    """Sum the parts' gradients of the bias, which may be the same tensor."""
     if bias is None or parts[0] is None:
         return None
     if parts[0] is parts[-1]:
@@ -102,13 +102,13 @@ def _summed(parts: list[Tensor] | list[None], bias: Tensor | None) -> Tensor | N
 
 
 def _like_tokens(x: Tensor, width: int) -> Tensor:
-    """An empty (B, H, T, width) with tokens before heads: joining the heads again is no copy."""
+    """Allocate (B, H, T, width) with tokens before heads in memory."""
     b, h, t, _ = x.shape
     return x.new_empty(b, t, h, width).transpose(1, 2)
 
 
 class _Call:
-    """The addresses of tensors, which stay alive as long as this does."""
+    """The addresses of tensors, which it keeps alive."""
 
     def __init__(
         self, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, reader: Tensor | None,
@@ -138,7 +138,7 @@ class _Call:
         return None if x is None else x.expand(*self.queries, row)
 
     def heads(self, x: Tensor | None) -> memory.Heads:
-        """The address of a tensor, expanded over heads and samples; a copy where keys have gaps."""
+        """Return the address of a tensor; of a copy if its last axis is non-contiguous."""
         if x is None:
             return memory.Heads(0, 0, 0, 0)
         if x.shape[-1] > 1 and x.stride(-1) != 1:
@@ -147,7 +147,7 @@ class _Call:
         return memory.Heads(x.data_ptr(), *x.stride()[:3])
 
     def run(self, kernel: Any, *outputs: Any, parts: Sequence[Any] = ()) -> None:
-        """Over all heads, in one part for each of torch's threads; parts[i] is for part i alone."""
+        """Run a kernel over all heads, one part for each thread; parts[i] goes to part i."""
         like = torch.zeros((), dtype=self.dtype).numpy()[()]
 
         def one(part: int, first: int, last: int) -> None:

@@ -1,4 +1,4 @@
-"""Where attention's numba kernels find what they read and write."""
+"""Memory layout of the inputs and outputs of attention's numba kernels."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class Heads(NamedTuple):
 
 
 class Inputs(NamedTuple):
-    """What attention reads; bias and hidden are (B, H, T, S).
+    """Inputs of attention; bias and hidden are (B, H, T, S).
 
-    For a bias in factors, reader is (B, H, T, P) and bias (B, H, T, P S), S rounded up.
+    For a factored bias, reader is (B, H, T, P) and bias (B, H, T, P S), S rounded up.
     """
 
     q: Heads
@@ -37,16 +37,16 @@ class Inputs(NamedTuple):
 
 
 class Outputs(NamedTuple):
-    """What forward writes and backward reads: out (B, H, T, n) and log2 sum exp2 (B, H, T)."""
+    """Outputs of forward, which backward reads: out (B, H, T, n), log2 sum exp2 (B, H, T)."""
 
     out: Heads
     lse: int
 
 
 class Gradients(NamedTuple):
-    """Of the output, which backward reads, and of the inputs, which it writes.
+    """Gradients of the output, which backward reads, and of the inputs, which it writes.
 
-    That of the bias is added to what is there.
+    The gradient of the bias is accumulated.
     """
 
     out: Heads
@@ -69,7 +69,7 @@ class Sizes(NamedTuple):
 
 
 def scratch_sizes(size: Sizes) -> list[int]:
-    """How many numbers each array of the scratch holds, in the order of `Scratch`."""
+    """Return the size of each array of the scratch, in the order of `Scratch`."""
     wide, step, long = (-(-n // LANES) * LANES for n in (size.width, size.features, size.keys))
     rows = -(-size.queries // LANES) * LANES + LANES
     transposed = [size.width * long, size.features * long]
@@ -100,6 +100,6 @@ class Scratch(NamedTuple):
 
 @inline
 def start_of(x: Heads, row: int, i: int, size: Sizes, like: Any) -> Pointer:
-    """Row i of the head number `row`."""
+    """Return a pointer to row i of the head number `row`."""
     skip = row // size.heads * x.batch + row % size.heads * x.head + i * x.row
     return pointer(x.data + size.item * skip, like)

@@ -1,4 +1,4 @@
-"""The histogram scan in numba: compiled on first use, without a compiler on the machine."""
+"""The histogram scan in numba, compiled on first use."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pezoo.kernels.histogram.reference import grown
 
 
 class Scan(Kernel):
-    """What `shares` gives, eps, one_sided -> h (B, T, C, L), on torch's number of threads."""
+    """The results of `shares`, eps, one_sided -> h (B, T, C, L), on torch's number of threads."""
 
     @staticmethod
     def forward(ctx: Any, *args: Any) -> Tensor:
@@ -50,7 +50,7 @@ def _addresses(tensors: Sequence[Tensor]) -> Inputs:
 
 
 def _run(kernel: Any, x: Inputs, eps: float, size: Sizes, h: Tensor, *more: Any) -> None:
-    """A kernel over all rows, in one part for each of torch's threads."""
+    """Run a kernel over all rows, one part for each of torch's threads."""
     rows = h.shape[0] * size.cursors
     number = h.new_tensor(eps).numpy()[()]
     parts = max(min(torch.get_num_threads(), rows), 1)

@@ -1,9 +1,9 @@
 """The histogram filter of PRISM: one move, sharpening, and the scan as a plain loop.
 
-A histogram holds Pr(offset = d) for d in -P..P, the centre bin is offset 0. The support grows by
-the largest step on each side with every move, so no mass ever meets an edge: Algorithm 1's clamp is
-never needed. One-sided histograms hold d in 0..P, the first bin is offset 0, and the support grows
-to the right. (Lee 2025, "Position as Probability", Section 5.1 and Algorithm 1.)
+A histogram holds Pr(offset = d) for d in -P..P; the centre bin is offset 0. The support grows by
+the largest step on each side with every move, so that Algorithm 1's clamp is never needed.
+One-sided histograms hold d in 0..P; the first bin is offset 0, and the support grows to the right.
+(Lee 2025, "Position as Probability", Section 5.1 and Algorithm 1.)
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ class Copy(NamedTuple):
     """The copy branch: a cursor takes the position of an earlier token instead of moving.
 
     none (B, T, C) is Pr(no copy) and source (B, T, C, S) is Pr(take the position of token j) for
-    j = 0..S-1 from the start of the sequence; none + sum source = 1. Token j stands at offset
-    j + 1, where a cursor stands that only counts.
+    j = 0..S-1 from the start of the sequence; none + sum source = 1. Token j has offset j + 1, as a
+    cursor that only counts.
     """
 
     none: Tensor
@@ -28,7 +28,7 @@ class Copy(NamedTuple):
 
 
 def steps_of(stride: int) -> list[int]:
-    """The steps that a move can take, in the order of their chances: +1, -1, ..., and 0 last.
+    """Return the steps of a move in the order of their probabilities: +1, -1, ..., and 0 last.
 
     >>> steps_of(2)
     [1, -1, 2, -2, 0]
@@ -37,16 +37,15 @@ def steps_of(stride: int) -> list[int]:
 
 
 def update(h: Tensor, reset: Tensor, moves: Tensor, one_sided: bool = False) -> Tensor:
-    """One move of every cursor: h (..., L) -> (..., L + J - 1), one-sided (..., L + 1).
+    """Move every cursor once: h (..., L) -> (..., L + J - 1), one-sided (..., L + 1).
 
         h'[d] = (1 - r) sum_s p_s h[d - s] + r p_d sum h
 
     reset r (...) comes before the move: a cursor that resets goes to offset 0 and then moves. moves
-    p (..., J) are the chances of the steps +1, -1 and 0 (Algorithm 1, steps 2 and 3: incr, decr and
-    keep), or of more steps, in the order of `steps_of`; below 0, where rounding may take them, they
-    count as 0. One-sided, what would go below 0 stays at
-    0. Section 5.1's Step 1 says so after a reset; its Step 2 as printed would lose that mass, and
-    its matrix would not be row-stochastic.
+    p (..., J) are the probabilities of the steps +1, -1 and 0 (Algorithm 1, steps 2 and 3: incr,
+    decr and keep), or of more steps, in the order of `steps_of`; negative ones, from rounding,
+    count as 0. One-sided, mass that would go below 0 stays at 0, as Section 5.1's Step 1 says after
+    a reset; its Step 2 as printed would lose that mass.
 
     >>> h, reset, moves = torch.tensor([1.0]), torch.tensor(0.0), torch.tensor([0.7, 0.1, 0.2])
     >>> update(h, reset, moves)
@@ -73,9 +72,9 @@ def update(h: Tensor, reset: Tensor, moves: Tensor, one_sided: bool = False) -> 
 
 
 def sharpen(h: Tensor, gamma: Tensor, eps: float) -> Tensor:
-    """(h + eps)^gamma, normalised over the last axis; gamma (...) broadcasts (Section 5.1, step 3).
+    """Return (h + eps)^gamma, normalised over the last axis (Section 5.1, step 3).
 
-    Computed as softmax(gamma log(h + eps)), which is the same and cannot overflow.
+    gamma (...) broadcasts. Computed as softmax(gamma log(h + eps)), which cannot overflow.
     """
     return torch.softmax(gamma[..., None] * torch.log(h + eps), -1)
 
@@ -89,7 +88,7 @@ def scan(
     copy: Copy | None = None,
     one_sided: bool = False,
 ) -> Tensor:
-    """`histogram_scan` as a plain loop over time: the oracle."""
+    """Compute `histogram_scan` as a plain loop over time: the oracle."""
     b, t, c, j = moves.shape
     h = reset.new_ones(b, c, 1) if state is None else state
     seen = tokens_seen(h.shape[-1], j, one_sided)
@@ -107,14 +106,14 @@ def scan(
 
 
 def _widen(h: Tensor, size: int, one_sided: bool) -> Tensor:
-    """Zeros around, or one-sided after, the bins."""
+    """Pad the bins with zeros on both sides, or one-sided on the right."""
     missing = size - h.shape[-1]
     left = 0 if one_sided else missing // 2
     return pad(h, (left, missing - left))
 
 
 def grown(bins: int, tokens: int, moves: int, one_sided: bool = False) -> int:
-    """The bins of a histogram of so many bins after so many tokens.
+    """Return the number of bins after so many tokens.
 
     >>> grown(1, 3, 3), grown(1, 3, 5), grown(1, 3, 3, one_sided=True)
     (7, 13, 4)
@@ -123,7 +122,7 @@ def grown(bins: int, tokens: int, moves: int, one_sided: bool = False) -> int:
 
 
 def tokens_seen(bins: int, moves: int, one_sided: bool = False) -> int:
-    """How many tokens a histogram of so many bins has seen.
+    """Return the number of tokens that a histogram of so many bins has seen.
 
     >>> tokens_seen(7, 3), tokens_seen(13, 5), tokens_seen(4, 3, one_sided=True)
     (3, 3, 3)

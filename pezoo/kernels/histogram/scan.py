@@ -23,16 +23,15 @@ def histogram_scan(
     one_sided: bool = False,
     backend: str = "auto",
 ) -> Tensor:
-    """The histograms after every token: reset (B, T, C), moves (B, T, C, J) -> (B, T, C, L).
+    """Return the histograms after every token: reset (B, T, C), moves (B, T, C, J) -> (B, T, C, L).
 
         h <- sharpen(none update(h, reset, moves) + source at offsets 1..S)
 
-    moves are the chances of the steps +1, -1, ..., +R, -R and 0, J = 2 R + 1 of them, and sum to
-    one. gamma (C,), above 0, sharpens; None never does. state (B, C, L0) is the histogram before
-    the first token and must sum to one; None starts at offset 0. L = L0 + 2 R T, and L0 + T
-    one-sided, where J is 3; before its last step a histogram is zero outside the bins that it can
-    have reached. A state of radius R P has seen P tokens: step t reads source[..., j] for
-    j <= P + t alone, and nothing may be in the others.
+    moves are the probabilities of the steps +1, -1, ..., +R, -R and 0, J = 2 R + 1 of them, and sum
+    to one. gamma (C,), above 0, sharpens; None does not. state (B, C, L0) is the histogram before
+    the first token and must sum to one; None starts at offset 0. L = L0 + 2 R T, or L0 + T
+    one-sided, where J is 3; bins that cannot have been reached are zero. A state of radius R P has
+    seen P tokens: step t reads source[..., j] for j <= P + t, and the others must be 0.
 
     backend: "reference" is the plain loop, "numba" is compiled for a CPU and "triton" for a CUDA
     device; "auto" is what `pezoo.kernels.backends` chooses. Only "reference" has second
@@ -45,7 +44,7 @@ def histogram_scan(
     >>> histogram_scan(reset, moves, None, copy=copy)
     tensor([[[[0.0500, 0.1000, 0.8500]]]])
 
-    Errors: ValueError for shapes that do not fit and for a back end that does not exist or cannot
+    Errors: ValueError for shapes that do not match and for a back end that is unknown or cannot
     run here.
 
     Source: Lee 2025, "Position as Probability", Section 5.1, Algorithm 1 and, for the copy branch,
@@ -70,10 +69,10 @@ def check_inputs(
     copy: Copy | None,
     one_sided: bool,
 ) -> None:
-    """Errors: ValueError for shapes and types that do not fit."""
+    """Raise ValueError for shapes and dtypes that do not match."""
     if reset.dim() != 3 or reset.shape[1] < 1:
         raise ValueError(
-            f"reset must be (B, T, C) with at least one token, was {tuple(reset.shape)}"
+            f"reset must be (B, T, C) with at least one token, got {tuple(reset.shape)}"
         )
     b, _, c = reset.shape
     j = 3 if one_sided or moves.dim() != 4 else moves.shape[-1]
@@ -89,15 +88,15 @@ def check_inputs(
         ]
     for name, tensor, wanted in expected:
         if tensor is not None and tensor.shape != wanted:
-            raise ValueError(f"{name} must be {tuple(wanted)}, was {tuple(tensor.shape)}")
+            raise ValueError(f"{name} must be {tuple(wanted)}, got {tuple(tensor.shape)}")
         if tensor is not None and tensor.dtype != reset.dtype:
-            raise ValueError(f"{name} must be {reset.dtype} as reset is, was {tensor.dtype}")
+            raise ValueError(f"{name} must be {reset.dtype} as reset is, got {tensor.dtype}")
     if gamma is not None and eps <= 0:
-        raise ValueError(f"eps must be above 0, was {eps}: sharpening takes logarithms")
+        raise ValueError(f"eps must be above 0, got {eps}: sharpening takes logarithms")
     if j < 3 or j % 2 == 0:
-        raise ValueError(f"moves must be the chances of 3, 5, ... steps, were of {j}")
+        raise ValueError(f"moves must be the probabilities of 3, 5, ... steps, got {j}")
     if state is not None and not one_sided and state.shape[-1] % (j - 1) != 1:
         raise ValueError(
-            f"a state over offsets -P..P has 1, {j}, ... bins, was given {state.shape[-1]}; "
+            f"a state over offsets -P..P has 1, {j}, ... bins, got {state.shape[-1]}; "
             "one over 0..P needs one_sided=True"
         )

@@ -1,4 +1,4 @@
-"""What the fused back ends take in place of gates: shares of mass."""
+"""Shares of mass, which the fused back ends take instead of gates."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from pezoo.kernels.histogram.reference import Copy
 def shares(
     reset: Tensor, moves: Tensor, gamma: Tensor | None, state: Tensor | None, copy: Copy | None
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """start (B, C, L0), kept and fresh (B, T, C, J), source (B, T, C, S), gamma (B, C) or empty.
+    """Return start (B, C, L0), kept and fresh (B, T, C, J), source (B, T, C, S), gamma (B, C).
 
-    kept and fresh are the shares of mass that take each step from where they are and from offset 0.
-    S is 0 without a copy branch, gamma is empty without sharpening.
+    kept and fresh are the shares of mass that make each step from their bin and from offset 0.
+    S is 0 without a copy branch, and gamma is empty without sharpening.
     """
     b, t, c = reset.shape
     moves = moves.clamp(min=0)  # as `update` does

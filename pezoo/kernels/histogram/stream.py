@@ -1,4 +1,4 @@
-"""Histograms times a table of offsets, without holding all histograms at once."""
+"""Histograms times a table over offsets, without holding all histograms in memory."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ def histogram_stream(
     one_sided: bool = False,
     chunk: int | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """`histogram_scan` times table (L, d): e (B, T, C, d) and the last histogram (B, C, L).
+    """Return `histogram_scan` times table (L, d), e (B, T, C, d), and the last histogram (B, C, L).
 
     e_t = sum_i h_t[i] table[i]. The rows of the table are the offsets of the last histogram, -P..P,
     or 0..P one-sided. The other arguments are those of `histogram_scan`.
 
-    Histograms are computed `chunk` steps at a time, only the state before each chunk is kept, and
-    backward computes the chunk's histograms again: about sqrt(T) of T steps are held at a time, for
-    one more forward pass. None chooses: all steps at once if that is small, else about sqrt(T).
+    Histograms are computed `chunk` steps at a time. Only the state before each chunk is kept, and
+    backward computes the chunk's histograms again, for the cost of one more forward pass. By
+    default all steps form one chunk if that is small; otherwise a chunk has about sqrt(T) steps.
 
     >>> reset, moves = torch.tensor([[[0.0]]]), torch.tensor([[[[0.7, 0.1, 0.2]]]])
     >>> e, last = histogram_stream(reset, moves, None, torch.tensor([[-1.0], [0.0], [1.0]]))
@@ -61,9 +61,9 @@ def histogram_stream(
     b, t, c = reset.shape
     bins = grown(1 if state is None else state.shape[-1], t, moves.shape[-1], one_sided)
     if table.dim() != 2 or table.shape[0] != bins:
-        raise ValueError(f"table must be ({bins}, d), was {tuple(table.shape)}")
+        raise ValueError(f"table must be ({bins}, d), got {tuple(table.shape)}")
     if chunk is not None and chunk < 1:
-        raise ValueError(f"chunk must be at least 1, was {chunk}")
+        raise ValueError(f"chunk must be at least 1, got {chunk}")
     if chunk is None:
         chunk = t if b * t * c * bins <= SMALL else math.ceil(math.sqrt(t))
     options = eps, one_sided
@@ -77,7 +77,7 @@ def histogram_stream(
 
 
 def _run(inputs: Inputs, options: Options) -> tuple[Tensor, Tensor]:
-    """e and the last histogram, with all histograms in between."""
+    """Return e and the last histogram, holding all histograms."""
     reset, moves, gamma, table, state, none, source = inputs
     eps, one_sided = options
     copy = None if none is None else Copy(none, source)
@@ -88,7 +88,7 @@ def _run(inputs: Inputs, options: Options) -> tuple[Tensor, Tensor]:
 def _cut(
     inputs: Inputs, state: Tensor, start: int, end: int, count: int, one_sided: bool
 ) -> Inputs:
-    """The inputs of steps start..end-1 of `count` moves, which begin with that state."""
+    """Return the inputs of steps start..end-1, which begin with that state."""
     reset, moves, gamma, table, _, none, source = inputs
     bins = grown(state.shape[-1], end - start, count, one_sided)
     steps = [None if x is None else x[:, start:end] for x in (reset, moves, none, source)]

@@ -1,4 +1,4 @@
-"""The histogram scan in Triton, for a GPU: one program takes one cursor of one sample through time.
+"""The histogram scan in Triton, for a GPU: one program computes one cursor of one sample.
 
 A program holds a histogram in registers and reads its neighbours' bins where it wrote them, in the
 output of the step before; a barrier between the two keeps its threads together. Sharpening is
@@ -20,7 +20,7 @@ from pezoo.kernels.histogram.reference import grown
 
 
 class Scan(Kernel):
-    """What `shares` gives, eps, one_sided -> h (B, T, C, L)."""
+    """The results of `shares`, eps, one_sided -> h (B, T, C, L)."""
 
     @staticmethod
     def forward(ctx: Any, *args: Any) -> Tensor:
@@ -52,7 +52,7 @@ class Scan(Kernel):
 
 
 def _compile(function: Any) -> Any:
-    """Compiled when it is launched, for each choice of types and constants."""
+    """Compile a kernel when it is launched, for each choice of types and constants."""
     compiled: Any = triton.jit(function)
     return compiled
 

@@ -1,7 +1,7 @@
-"""Machine code kept on disk, for as long as the sources are those that it was made of.
+"""Compiled kernels, cached on disk until their sources change.
 
-numba looks at the file of a kernel, not at those of the functions that the kernel calls: a change
-there would leave the old code running. So the folder is named after all of the sources.
+numba checks the file of a kernel, but not those of the functions that it calls, so the cache's
+folder is named after a hash of all sources.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ import numba
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-# What only kernels call needs no entry for Python or C; compiling these takes a fifth of the time.
+# Functions called by kernels alone need no wrappers, and compile five times faster without.
 _INNER: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 
 
 def compiled(function: Function, **options: Any) -> Function:
-    """The function, compiled on its first call and kept on disk; `options` are numba.njit's.
+    """Compile a function on its first call, and cache it on disk; `options` are numba.njit's.
 
-    In NUMBA_CACHE_DIR if that is set, else in pezoo/kernels/__pycache__. Where neither can be
-    written to, numba finds a place. Damaged files there are made again.
+    The cache is in NUMBA_CACHE_DIR if set, otherwise in pezoo/kernels/__pycache__. If neither is
+    writable, numba chooses a folder. Damaged files are replaced.
     """
     config: Any = numba.config
     usual, here = config.CACHE_DIR, Path(__file__).parents[1]
@@ -38,7 +38,7 @@ def compiled(function: Function, **options: Any) -> Function:
 
 
 def _load(kept: Any, load: Callable[..., Any], *signature: Any) -> Any:
-    """What is on disk; None, as where there is nothing, if it is damaged."""
+    """Load from the cache; None if it is damaged, as if nothing were there."""
     try:
         return load(*signature)
     except Exception:  # a truncated pickle leads to anything
@@ -47,23 +47,23 @@ def _load(kept: Any, load: Callable[..., Any], *signature: Any) -> Any:
 
 
 def called(function: Function) -> Function:
-    """A function for kernels, compiled on its own: outside of innermost loops that is quicker."""
+    """Compile a function for kernels on its own, which is faster outside of innermost loops."""
     return cast(Function, numba.njit(**_INNER)(function))
 
 
 def inline(function: Function) -> Function:
-    """A function for kernels, compiled into them: no calls, and no counts of references."""
+    """Compile a function into kernels, without calls and reference counts."""
     return cast(Function, numba.njit(forceinline=True, **_INNER)(function))
 
 
 @cache
 def _name(folder: Path) -> str:
-    """Of the machine code's folder; the sources are read once in a process."""
+    """Return the name of the cache's folder; sources are read once in a process."""
     return f"numba-{digest(folder)}"
 
 
 def digest(folder: Path) -> str:
-    """Of the names and contents of the modules in a folder and below it."""
+    """Return a hash of the names and contents of all modules below a folder."""
     found = hashlib.sha256()
     for path in sorted(folder.rglob("*.py")):
         found.update(str(path.relative_to(folder)).encode() + path.read_bytes())

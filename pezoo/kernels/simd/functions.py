@@ -1,12 +1,11 @@
 """Logarithm and power of two of vectors, for the numba back ends.
 
 float32: after the split x = 2^k m, log2 m is a polynomial in ((m - 1) / (m + 1))^2, and 2^f for f
-in [-1/2, 1/2] one in f, both summed by Horner's rule; the coefficients are minimax fits in relative
-error, to 7e-10 and 1.9e-9 before rounding. Division has a unit of its own in the processor, so that
-it leaves those that multiply free. float64 calls the C library.
+in [-1/2, 1/2] one in f, both by Horner's rule; the coefficients are minimax fits in relative
+error, to 7e-10 and 1.9e-9 before rounding. float64 calls the C library.
 
-Callers hold the terms: vectors that were computed stay in registers, while LLVM reads constants
-anew for every vector.
+Callers pass the terms, because computed vectors stay in registers, while LLVM loads constants for
+every vector.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ E4, E5, E6 = 0.009618488959, 0.001339993139, 0.000153458120
 
 @inline
 def log_terms(zero: Any) -> Any:
-    """What `log2` takes, from a vector of zeros that the compiler does not know."""
+    """Return the terms of `log2`, from a vector of zeros that the compiler cannot fold."""
     return (
         zero + math.sqrt(0.5), zero + EXPONENT, zero + 1, zero + S0, zero + S1, zero + S2, zero + S3
     )  # fmt: skip
@@ -55,7 +54,7 @@ def log_terms(zero: Any) -> Any:
 
 @inline
 def power_terms(zero: Any) -> Any:
-    """What `exp2` takes, from a vector of zeros that the compiler does not know."""
+    """Return the terms of `exp2`, from a vector of zeros that the compiler cannot fold."""
     return (
         zero + LOWEST, zero + MAGIC, zero + 1, zero + E1, zero + E2, zero + E3, zero + E4,
         zero + E5, zero + E6,
@@ -63,12 +62,12 @@ def power_terms(zero: Any) -> Any:
 
 
 def log2(x: Any, terms: Any) -> Any:
-    """log2 x / UNIT of a vector of normal x > 0."""
+    """Return log2 x / UNIT of a vector of normal x > 0."""
     raise NotImplementedError("for numba kernels")
 
 
 def exp2(x: Any, terms: Any) -> Any:
-    """2^x of a vector of x below 127; what would be smaller than 2^-126.5 in float32 is 0."""
+    """Return 2^x of a vector of x below 127; results below 2^-126.5 in float32 are 0."""
     raise NotImplementedError("for numba kernels")
 
 
@@ -105,7 +104,7 @@ def _exp2(x: Any, terms: Any) -> Callable[[Any, Any], Any]:
 
 @intrinsic
 def _split(typing: Any, x: Any, root: Any, exponent: Any) -> Any:
-    """Normal x > 0 as (k / UNIT, m) with x = 2^k m, m in [sqrt(1/2), sqrt(2))."""
+    """Split normal x > 0 into (k / UNIT, m) with x = 2^k m, m in [sqrt(1/2), sqrt(2))."""
 
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         bits, root, exponent = (builder.bitcast(vector, INTS) for vector in args)
@@ -118,7 +117,7 @@ def _split(typing: Any, x: Any, root: Any, exponent: Any) -> Any:
 
 @intrinsic
 def _power(typing: Any, x: Any) -> Any:
-    """2^k of x = MAGIC + k; 0 for k = LOWEST."""
+    """Return 2^k of x = MAGIC + k; 0 for k = LOWEST."""
 
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return builder.bitcast(builder.shl(builder.bitcast(args[0], INTS), MANTISSA), FLOATS)
@@ -127,7 +126,7 @@ def _power(typing: Any, x: Any) -> Any:
 
 
 def _lane_by_lane(name: str) -> Any:
-    """A function of vectors that calls one of LLVM's functions of numbers."""
+    """Make a function of vectors that calls an LLVM function for each lane."""
 
     @intrinsic
     def function(typing: Any, x: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Where the vectors of numba's kernels come from and go to: arrays (n,), and pointers."""
+"""Loads and stores of vectors in numba's kernels, from arrays (n,) and pointers."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from pezoo.kernels.simd.vector import INT, LANES, Vector, intrinsic, ints
 
 
 def _index(x: Any) -> Any:
-    """How intrinsics take indices."""
+    """Return the type by which intrinsics take indices."""
     return types.intp if isinstance(x, types.Integer) else x
 
 
 @intrinsic
 def pointer(typing: Any, address: Any, like: Any) -> Any:
-    """Numbers of the type of `like` at an address: an array that nobody counts references to."""
+    """Return a pointer to numbers of the type of `like`, without reference counts."""
 
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return builder.inttoptr(args[0], context.get_value_type(like).as_pointer())
@@ -28,7 +28,7 @@ def pointer(typing: Any, address: Any, like: Any) -> Any:
 
 @intrinsic
 def opened(typing: Any, places: Any, like: Any) -> Any:
-    """A named tuple of addresses -> pointers to numbers of the type of `like`."""
+    """Convert a named tuple of addresses to pointers to numbers of the type of `like`."""
 
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         kind = context.get_value_type(like).as_pointer()
@@ -42,7 +42,7 @@ def opened(typing: Any, places: Any, like: Any) -> Any:
 
 @intrinsic
 def beyond(typing: Any, x: Any, n: Any) -> Any:
-    """A pointer -> one to the number n further."""
+    """Advance a pointer by n numbers."""
 
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return builder.gep(args[0], [args[1]])
@@ -51,14 +51,14 @@ def beyond(typing: Any, x: Any, n: Any) -> Any:
 
 
 def _data(context: Any, builder: Any, kind: Any, array: Any) -> Any:
-    """Where an array or a pointer begins."""
+    """Return the address of an array or a pointer."""
     if isinstance(kind, types.CPointer):
         return array
     return context.make_array(kind)(context, builder, array).data
 
 
 def _address(context: Any, builder: Any, kind: Any, array: Any, index: Any) -> Any:
-    """Of LANES numbers of an array (n,) from that index on."""
+    """Return the address of LANES numbers of an array (n,) from an index."""
     data = _data(context, builder, kind, array)
     vector = ir.VectorType(context.get_value_type(kind.dtype), LANES)
     return builder.bitcast(builder.gep(data, [index]), vector.as_pointer())
@@ -66,7 +66,7 @@ def _address(context: Any, builder: Any, kind: Any, array: Any, index: Any) -> A
 
 @intrinsic
 def load(typing: Any, x: Any, i: Any) -> Any:
-    """x[i : i + LANES] of an array (n,)."""
+    """Load x[i : i + LANES] of an array (n,)."""
 
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         size = context.get_abi_sizeof(context.get_value_type(x.dtype))
@@ -77,7 +77,7 @@ def load(typing: Any, x: Any, i: Any) -> Any:
 
 @intrinsic
 def load_splat(typing: Any, x: Any, i: Any) -> Any:
-    """x[i] in every lane, of an array (n,); an index below 0 does not count from the end."""
+    """Load x[i] into every lane; negative indices do not count from the end."""
 
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         data = _data(context, builder, x, args[0])
@@ -92,7 +92,7 @@ def load_splat(typing: Any, x: Any, i: Any) -> Any:
 
 @intrinsic
 def store(typing: Any, x: Any, i: Any, value: Any) -> Any:
-    """x[i : i + LANES] = value."""
+    """Store x[i : i + LANES] = value."""
 
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         size = context.get_abi_sizeof(context.get_value_type(x.dtype))

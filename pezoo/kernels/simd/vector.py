@@ -1,8 +1,8 @@
 """Vectors for numba: LANES numbers that are loaded, computed with and stored together.
 
-numba leaves vectors to LLVM's loop vectoriser, which finds few of them here: it must assume that
-arrays overlap and that sums live in memory, and calls of the C library stay calls. A `Vector` is a
-value like a float: +, -, * and / take two vectors, or a vector and a number.
+LLVM's loop vectoriser, which numba relies on, vectorises little here, because it must assume that
+arrays overlap. A `Vector` is a value like a float: +, -, * and / take two vectors, or a vector and
+a number.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ INTS, FLOATS = ir.VectorType(INT, LANES), ir.VectorType(FLOAT, LANES)
 
 
 def intrinsic(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function that kernels call and that writes LLVM code; `typing` is numba's."""
-    # forget what type checkers know of numba's: the first argument is not the caller's
+    """Make a function for kernels that emits LLVM code; `typing` is numba's."""
+    # hides numba's types: callers do not pass the first argument
     return cast(Callable[..., Any], extending.intrinsic(function))
 
 
@@ -44,13 +44,13 @@ class _Model(extending.models.PrimitiveModel):
 
 
 def ints(x: int) -> ir.Constant:
-    """The vector of an int32."""
+    """Return the vector of an int32."""
     return ir.Constant(INTS, [x] * LANES)
 
 
 @intrinsic
 def splat(typing: Any, x: Any, like: Any) -> Any:
-    """A number -> the vector of it, of the type of the vector `like`."""
+    """Broadcast a number to a vector of the type of `like`."""
 
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         kind = context.get_value_type(like)
@@ -63,7 +63,7 @@ def splat(typing: Any, x: Any, like: Any) -> Any:
 
 
 def _operator(function: Any, instruction: str) -> None:
-    """Let an operator take vectors, or a vector and a number."""
+    """Overload an operator for vectors, or a vector and a number."""
 
     @intrinsic
     def operation(typing: Any, a: Any, b: Any) -> Any:
@@ -95,7 +95,7 @@ _operator(operator.truediv, "fdiv")
 
 @intrinsic
 def larger(typing: Any, a: Any, b: Any) -> Any:
-    """The maximum of each lane."""
+    """Return the maximum of each lane."""
 
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return builder.select(builder.fcmp_ordered(">", *args), *args)
@@ -105,7 +105,7 @@ def larger(typing: Any, a: Any, b: Any) -> Any:
 
 @intrinsic
 def where_negative(typing: Any, x: Any, a: Any, b: Any) -> Any:
-    """a where x < 0, else b."""
+    """Return a where x < 0, otherwise b."""
 
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         zero = ir.Constant(args[0].type, [0.0] * LANES)
@@ -115,7 +115,7 @@ def where_negative(typing: Any, x: Any, a: Any, b: Any) -> Any:
 
 
 def _across(join: Callable[[Any, Any, Any], Any]) -> Callable[..., Any]:
-    """All lanes joined in pairs: a number."""
+    """Make a reduction of all lanes to a number, in pairs."""
 
     @intrinsic
     def reduce(typing: Any, x: Any) -> Any:

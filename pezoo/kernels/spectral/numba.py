@@ -1,10 +1,10 @@
 """The spectral scan compiled for a CPU: one pass over memory forward, one backward.
 
 The innermost loops run over frequencies, which are contiguous and become vector instructions; one
-row's scratch stays in the first-level cache. Nothing as large as the output is kept beside it:
-backward computes the multipliers again. Runs on one thread.
+row's scratch stays in the first-level cache. Backward computes the multipliers again instead of
+keeping them. Runs on one thread.
 
-Indices are spelled out and helpers inlined: slices and calls for every row were measured slower.
+Indices are spelled out and helpers inlined, because slices and calls for every row are slower.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ FAST = {"reassoc", "contract", "nsz"}
 
 
 def _compile(function: Function) -> Function:
-    """Compiled on its first call and cached on disk."""
+    """Compile a function on its first call, and cache it on disk."""
     return compiled(function, fastmath=FAST)
 
 
 def _inline(function: Function) -> Function:
-    """Compiled into its caller."""
+    """Compile a function into its caller."""
     return cast(Function, numba.njit(nogil=True, fastmath=FAST, inline="always")(function))
 
 
 def scan(
     reset: Tensor, moves: Tensor, table: Tensor, state: Tensor, copied: Tensor | None
 ) -> Tensor:
-    """The same as `reference.scan`, without a second derivative; moves carries Pr(no copy)."""
+    """Compute `reference.scan`, without a second derivative; moves include Pr(no copy)."""
     phi: Tensor = _Scan.apply(reset, moves, table, state, copied)
     return phi
 
@@ -139,7 +139,7 @@ def _backward(
 
 @_inline
 def _step_back(r: Any, g: Any, last: Any, m: Any, d_state: Any, b: int, c: int) -> Any:
-    """From the gradient g of M u: M's in place of m, phi_{t-1}'s in d_state, and r's returned."""
+    """From the gradient g of M u, write M's into m, phi_{t-1}'s into d_state; return r's."""
     half = m.shape[0] // 2
     stay, d_r = m.dtype.type(1) - r, m.dtype.type(0)
     for f in range(half):
@@ -157,7 +157,7 @@ def _step_back(r: Any, g: Any, last: Any, m: Any, d_state: Any, b: int, c: int) 
 def _to_moves(
     d_m: Any, moves: Any, table: Any, b: int, t: int, c: int, d_moves: Any, d_table: Any
 ) -> None:
-    """The gradients of the moves and, if asked for, of the table from that of M."""
+    """Compute the gradients of the moves and, if needed, of the table from that of M."""
     width = d_m.shape[0]
     for j in range(moves.shape[3]):
         d_p = d_m.dtype.type(0)

@@ -20,7 +20,7 @@ from pezoo.kernels.spectral.reference import as_complex
 def scan(
     reset: Tensor, moves: Tensor, table: Tensor, state: Tensor, copied: Tensor | None
 ) -> Tensor:
-    """The same as `reference.scan`, without a second derivative; moves carries Pr(no copy)."""
+    """Compute `reference.scan`, without a second derivative; moves include Pr(no copy)."""
     jump = moves * reset[..., None]
     a, b = as_complex((moves - jump) @ table), as_complex(jump @ table)  # (B, T, C, F)
     b = b if copied is None else b + as_complex(copied)
@@ -53,7 +53,7 @@ class _Affine(Kernel):
 
 
 def _prefixes(a: Tensor, b: Tensor) -> None:
-    """Turn b in place into x_t = a_t x_{t-1} + b_t from x_0 = 0; spoils a."""
+    """Turn b in-place into x_t = a_t x_{t-1} + b_t from x_0 = 0; overwrites a."""
     step, steps = 1, b.shape[1]
     while step < steps:
         # Each right-hand side is complete before it is written.

@@ -21,9 +21,9 @@ from torch import Tensor
 def scan(
     reset: Tensor, moves: Tensor, table: Tensor, state: Tensor, copied: Tensor | None
 ) -> Tensor:
-    """`spectral_scan` as a plain loop over time: the oracle. table (J, 2F) is e^{i s_j w_m}.
+    """Compute `spectral_scan` as a plain loop over time: the oracle.
 
-    moves carries Pr(no copy), which is a factor of M.
+    table (J, 2F) is e^{i s_j w_m}; moves include Pr(no copy), which is a factor of M.
     """
     phi, factors = as_complex(state), as_complex(table)
     rows = []
@@ -38,5 +38,5 @@ def scan(
 
 
 def as_complex(row: Tensor) -> Tensor:
-    """(..., 2F) real -> (..., F) complex."""
+    """Convert (..., 2F) real to (..., F) complex."""
     return torch.complex(*row.chunk(2, -1))

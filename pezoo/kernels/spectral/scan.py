@@ -23,7 +23,7 @@ def spectral_scan(
     copy: Copied | None = None,
     backend: str = "auto",
 ) -> Tensor:
-    """The characteristic functions after every token, (B, T, C, 2F): F cosines, then F sines.
+    """Return the characteristic functions after every token, (B, T, C, 2F): F cosines, F sines.
 
     reset (B, T, C) is Pr(reset), moves (B, T, C, J) the probabilities of the steps s_j, and angles
     (J, F) the products s_j w_m: the steps may be any real numbers, learned ones too. state
@@ -39,11 +39,11 @@ def spectral_scan(
     >>> spectral_scan(reset, moves, angles)  # 0.7 i - 0.1 i + 0.2
     tensor([[[[0.2000, 0.6000]]]])
 
-    Errors: ValueError for shapes that do not fit, no token, types that differ or are neither
-    float32 nor float64, and for a back end that does not exist or cannot run here.
+    Errors: ValueError for shapes that do not match, no token, dtypes that differ or are neither
+    float32 nor float64, and for a back end that is unknown or cannot run here.
 
-    Source: Lee 2025, "Position as Probability", Algorithms 1 and 2 at gamma = 1, whose sum over
-    the bins is carried out before the scan instead of after it.
+    Source: Lee 2025, "Position as Probability", Algorithms 1 and 2 at gamma = 1, with the sum over
+    bins before the scan instead of after it.
     """
     _check(reset, moves, angles, state, copy)
     name = choose("spectral", reset, backend)
@@ -70,16 +70,16 @@ def _check(
         )
     (b, t, c), (j, f) = reset.shape, angles.shape
     if t < 1 or j < 1:
-        raise ValueError(f"a scan needs at least one token and one step, was given {t} and {j}")
+        raise ValueError(f"a scan needs at least one token and one step, got {t} and {j}")
     expected = {"moves": (moves, (b, t, c, j)), "angles": (angles, (j, f))}
     if state is not None:
         expected["state"] = state, (b, c, 2 * f)
     if copy is not None:
         expected |= {"none": (copy[0], (b, t, c)), "copied": (copy[1], (b, t, c, 2 * f))}
     if reset.dtype not in (torch.float32, torch.float64):
-        raise ValueError(f"reset must be float32 or float64, was {reset.dtype}: convert it first")
+        raise ValueError(f"reset must be float32 or float64, got {reset.dtype}: convert it first")
     for name, (tensor, shape) in expected.items():
         if tensor.shape != shape:
-            raise ValueError(f"{name} must be {shape}, was {tuple(tensor.shape)}")
+            raise ValueError(f"{name} must be {shape}, got {tuple(tensor.shape)}")
         if tensor.dtype != reset.dtype:
-            raise ValueError(f"{name} must be {reset.dtype} as reset is, was {tensor.dtype}")
+            raise ValueError(f"{name} must be {reset.dtype} as reset is, got {tensor.dtype}")

@@ -233,11 +233,11 @@ def test_a_cache_goes_on_as_it_began():
         plain = model(IDS[:, :8]).past_key_values
         padded = model(IDS[:, :8], attention_mask=MASK[:, :8]).past_key_values
         for cache, mask in ((plain, MASK), (plain, other), (padded, torch.ones_like(MASK))):
-            with pytest.raises(ValueError, match="go on hiding the cached tokens that it hid"):
+            with pytest.raises(ValueError, match="hide the same cached tokens"):
                 model(IDS[:, 8:], attention_mask=mask, past_key_values=cache)
-        with pytest.raises(ValueError, match="the cache holds padding, or positions other than"):
+        with pytest.raises(ValueError, match="the cache holds padding"):
             model(IDS[:, 8:], past_key_values=padded)
-        with pytest.raises(ValueError, match="filled with rope, and the model has alibi"):
+        with pytest.raises(ValueError, match="filled with rope"):
             use(build("llama"), "alibi")(IDS[:, 8:], past_key_values=plain)
         want = model(IDS, attention_mask=MASK).logits[:, 8:]
         at = torch.tensor([[4], [8], [8]])
@@ -294,7 +294,7 @@ def test_saved_and_loaded(tmp_path, maker, text):
     half = load(tmp_path, dtype=torch.bfloat16)
     assert {parameter.dtype for parameter in half.parameters()} == {torch.bfloat16}
     plain = type(model).from_pretrained(tmp_path)
-    with pytest.raises(ValueError, match=re.escape(f"was saved with {text}, whose weights")):
+    with pytest.raises(ValueError, match=re.escape(text)):
         use(plain, "rope")
 
 
@@ -348,7 +348,7 @@ def test_reentrant_checkpoints(text):
     model = use(build("llama"), text).train()
     model.gradient_checkpointing_enable({"use_reentrant": True})
     if text != "shaw":
-        with pytest.raises(ValueError, match="gradient checkpointing with use_reentrant=False"):
+        with pytest.raises(ValueError, match="use_reentrant=False"):
             model(IDS)
         return
     model(IDS, labels=IDS).loss.backward()
@@ -413,7 +413,7 @@ def test_a_contributed_encoding(contributed, tmp_path):
 
 def test_planned_lengths():
     model = use(build("llama"), "randomized:rope")
-    with pytest.raises(PositionError, match="plan the final length before the first"):
+    with pytest.raises(PositionError, match="plan the final length"):
         generated(model, num_beams=1)
     model = use(build("llama"), "randomized:rope", length=17)
     assert generated(model).sequences.shape == (3, 17)
@@ -454,15 +454,15 @@ def test_errors():
     told = {"pezoo": Step(model.model.encoding, ctx), "softcap": 50.0}
     cos_sin = (torch.ones(1, 1, 1).double(), torch.zeros(1, 1, 1).double())
     x = torch.zeros(1, 1, 32).double()
-    with pytest.raises(ValueError, match="pezoo's attention has no softcap"):
+    with pytest.raises(ValueError, match="softcap"):
         model.model.layers[0].self_attn(x, position_embeddings=cos_sin, **told)
-    with pytest.raises(ValueError, match="MistralForCausalLM is no decoder that pezoo knows"):
+    with pytest.raises(ValueError, match="MistralForCausalLM is not supported"):
         use(MistralForCausalLM(MistralConfig(**SIZES, sliding_window=4)), "rope")
-    with pytest.raises(ValueError, match="lbpe_sh reads the scale of the instance"):
+    with pytest.raises(ValueError, match="lbpe_sh needs the scale"):
         use(build("llama"), "lbpe_sh")
     with pytest.raises(SpecError, match="did you mean rope"):
         use(build("llama"), "ropee")
-    with pytest.raises(ValueError, match="with use_cache=False"):
+    with pytest.raises(ValueError, match="use_cache=False"):
         generated(use(build("llama"), "rope(scaling=dynamic,factor=2)"))
     model = build("llama")
     with torch.no_grad():
@@ -472,9 +472,9 @@ def test_errors():
         model(IDS, past_key_values=cache)
     with torch.no_grad():
         cache = model(IDS).past_key_values
-    with pytest.raises(ValueError, match="each of 10 tokens, 9 of them in the cache; it has 1"):
+    with pytest.raises(ValueError, match="each of 10 tokens"):
         model(IDS[:, :1], attention_mask=MASK[:, :1], past_key_values=cache)
-    with pytest.raises(ValueError, match="expected a DynamicCache of whole texts"):
+    with pytest.raises(ValueError, match="DynamicCache"):
         generated(model, cache_implementation="static", num_beams=1)
     with pytest.raises(ValueError, match="either input_ids or inputs_embeds"):
         model.base_model()
@@ -487,13 +487,13 @@ def test_a_config_of_two_models():
     assert [model.config.pezoo["encoding"] for model in both] == ["alibi", "nope"]
     assert all(layer.self_attn.config is both[0].config for layer in both[0].model.layers)
     torch.testing.assert_close(plain(IDS).logits, want)
-    with pytest.raises(ValueError, match="attention was told of no encoding"):
+    with pytest.raises(ValueError, match="no encoding is attached"):
         LlamaForCausalLM(both[0].config)(IDS)
 
 
 def test_a_folder_without_an_encoding(tmp_path):
     build("llama").save_pretrained(tmp_path)
-    with pytest.raises(ValueError, match="names no encoding"):
+    with pytest.raises(ValueError, match="has no encoding"):
         load(tmp_path)
 
 
@@ -502,7 +502,7 @@ def test_another_attention_set_later_is_refused_and_undone():
     with torch.no_grad():
         want = model(IDS).logits
         model.set_attn_implementation("eager")
-        with pytest.raises(ValueError, match="'eager', which leaves its encoding out"):
+        with pytest.raises(ValueError, match="'eager' ignores"):
             model(IDS)
         model.set_attn_implementation("pezoo")
         torch.testing.assert_close(model(IDS).logits, want)
@@ -511,22 +511,20 @@ def test_another_attention_set_later_is_refused_and_undone():
 def test_a_class_is_named_when_it_is_loaded(tmp_path):
     model = use(build("llama"), RoPE)
     model.save_pretrained(tmp_path)
-    with pytest.raises(ValueError, match=r"given as a class: load\(folder, TheClass\)"):
+    with pytest.raises(ValueError, match=r"load\(folder, TheClass\)"):
         load(tmp_path)
     plain = type(model).from_pretrained(tmp_path)
-    with pytest.raises(ValueError, match=r"encoding given as a class, .*load\(folder, TheClass\)"):
+    with pytest.raises(ValueError, match=r"load\(folder, TheClass\)"):
         use(plain, RoPE)
     with torch.no_grad():
         torch.testing.assert_close(
             load(tmp_path, RoPE, dtype=torch.float64)(IDS).logits, model(IDS).logits
         )
-    with pytest.raises(ValueError, match="a class, RoPE, not an instance"):
+    with pytest.raises(ValueError, match="not an instance"):
         use(build("llama"), RoPE(model.base_model.encoding.shape))
-    with pytest.raises(ValueError, match="expected a model of transformers, was given a Linear"):
+    with pytest.raises(ValueError, match="expected a model of transformers"):
         use(torch.nn.Linear(2, 2), "rope")
-    with pytest.raises(
-        ValueError, match="length must be a whole number from 1 on, or None, was -5"
-    ):
+    with pytest.raises(ValueError, match="length must be"):
         use(build("llama"), "randomized:rope", length=-5)
 
 
@@ -550,11 +548,15 @@ def test_the_rotation_of_the_model():
 @pytest.mark.parametrize(
     ("cls", "options", "message"),
     [
-        ("SmolLM3", {"num_hidden_layers": 4}, "some layers of this model do not rotate"),
-        ("NanoChat", {}, "rotation is neither of pairs"),
-        ("Llama", {"partial_rotary_factor": 0.5}, "rotates a part of each head"),
-        ("Llama", {"rope_type": "yarn", "mscale": 1.0, "factor": 2.0}, "yarn has mscale, which"),
-        ("Llama", {"rope_type": "yarn", "attention_factor": 0.0, "factor": 2.0}, "is 0, which"),
+        ("SmolLM3", {"num_hidden_layers": 4}, "do not rotate"),
+        ("NanoChat", {}, "neither of pairs"),
+        ("Llama", {"partial_rotary_factor": 0.5}, "a part of each head"),
+        ("Llama", {"rope_type": "yarn", "mscale": 1.0, "factor": 2.0}, "mscale"),
+        (
+            "Llama",
+            {"rope_type": "yarn", "attention_factor": 0.0, "factor": 2.0},
+            "attention_factor is 0",
+        ),
     ],
 )
 def test_a_rotation_that_rope_has_not(cls, options, message):
@@ -570,7 +572,7 @@ def test_a_rotation_that_rope_has_not(cls, options, message):
 def test_rope_without_a_rotate_half(monkeypatch):
     base = build("llama").model
     monkeypatch.delattr("transformers.models.llama.modeling_llama.rotate_half")
-    with pytest.raises(ValueError, match="rotation is neither of pairs"):
+    with pytest.raises(ValueError, match="neither of pairs"):
         use(base, "rope")
 
 
@@ -579,8 +581,8 @@ def test_rope_without_a_rotate_half(monkeypatch):
     [
         ("EuroBertModel", "its attention is not causal"),
         ("DeepseekV3ForCausalLM", "latent attention"),
-        ("FalconForCausalLM", "is not one of transformers' AttentionInterface"),
-        ("ImageGPTForCausalImageModeling", "is not one of transformers' AttentionInterface"),
+        ("FalconForCausalLM", "AttentionInterface"),
+        ("ImageGPTForCausalImageModeling", "AttentionInterface"),
     ],
 )
 def test_models_that_are_refused(cls, message):
@@ -593,7 +595,7 @@ def test_models_that_are_refused(cls, message):
 
 def test_layers_that_keep_the_encoding_to_themselves():
     model = use(transformers.NemotronForCausalLM(transformers.NemotronConfig(**SIZES)), "alibi")
-    with pytest.raises(ValueError, match="its layers do not hand on keyword arguments"):
+    with pytest.raises(ValueError, match="do not pass on keyword arguments"):
         model(IDS)
 
 

@@ -393,5 +393,5 @@ def test_the_highest_frequency_tells_odd_from_even_offsets():
 @pytest.mark.parametrize("name", ["prism", "prism_spectral"])
 @pytest.mark.parametrize("top", [0.0, 1.5])
 def test_no_frequency_is_above_the_highest_that_integers_carry(name, top):
-    with pytest.raises(ValueError, match=f"top must be above 0 and at most 1, was {top}"):
+    with pytest.raises(ValueError, match="top must be above 0 and at most 1"):
         make(f"{name}(similarity=geometric,top={top})", Shape(32, 2, 16, 2, 16))

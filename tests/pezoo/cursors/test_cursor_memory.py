@@ -92,9 +92,9 @@ def test_noise_of_training_does_not_hinder_a_crop():
 @pytest.mark.parametrize(
     ("known", "rows", "words"),
     [
-        (0, 2, "prism has 0 tokens of 2 rows in memory, and was given 4 tokens before"),
-        (3, 2, "prism has 3 tokens of 2 rows in memory, and was given 4 tokens before"),
-        (4, 3, r"4 tokens of 3 rows .* the new ones of 2 rows: .* \(memo.reorder\)"),
+        (0, 2, "prism has 0 tokens of 2 rows"),
+        (3, 2, "prism has 3 tokens of 2 rows"),
+        (4, 3, "4 tokens of 3 rows"),
     ],
 )
 def test_a_memory_of_other_tokens_is_refused(known, rows, words):

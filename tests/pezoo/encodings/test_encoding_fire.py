@@ -72,5 +72,5 @@ def test_gradients():
 
 @pytest.mark.parametrize("option", ["hidden", "c", "threshold"])
 def test_what_is_not_above_0_is_an_error(option):
-    with pytest.raises(ValueError, match=f"{option} must be above 0 and finite, was 0"):
+    with pytest.raises(ValueError, match=f"{option} must be above 0 and finite"):
         FIRE(SHAPE, **{option: 0})

@@ -49,5 +49,5 @@ def test_windows_count_sampled_distances():
 
 @pytest.mark.parametrize("masked", [-1, 5])
 def test_more_masked_heads_than_heads_is_an_error(masked):
-    with pytest.raises(ValueError, match=rf"0\.\.4, the number of heads, was {masked}"):
+    with pytest.raises(ValueError, match=rf"0\.\.4, the number of heads, got {masked}"):
         HardALiBi(shape(4), masked=masked)

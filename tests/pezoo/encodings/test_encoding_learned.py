@@ -22,7 +22,7 @@ def test_the_table_has_train_len_rows_or_max_len():
 def test_a_position_without_a_row_is_an_error():
     encoding = Learned(SHAPE)
     encoding.prepare(Context(pos=torch.arange(5)[None]))
-    with pytest.raises(PositionError, match=r"0\.\.4, was given position 5"):
+    with pytest.raises(PositionError, match=r"0\.\.4"):
         encoding.prepare(Context(pos=torch.arange(6)[None]))
 
 

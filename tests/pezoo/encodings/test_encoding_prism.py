@@ -275,24 +275,24 @@ def test_mass_reaches_the_far_edge(backend, with_gamma):
         ({"support": "left"}, "unknown support .left."),
         ({"similarity": "cosin"}, "did you mean cosine"),
         ({"controller": "lstm"}, "unknown controller 'lstm'"),
-        ({"controller": "latch", "window": 0}, "window must be at least 1, was 0"),
-        ({"cursors": 10**9}, "cursors must be at most 1000, was 1000000000"),
+        ({"controller": "latch", "window": 0}, "window must be at least 1"),
+        ({"cursors": 10**9}, "cursors must be at most 1000"),
         ({"before": "1"}, "before must begin with layer 0"),
         ({"before": "0+x"}, "before must begin with layer 0"),
         ({"before": "0+2"}, "needs 3 layers, the model has 2"),
-        ({"copy_every": -1}, "copy_every must be at least 0, was -1"),
-        ({"eps": 0.0}, "eps must be above 0, was 0"),
-        ({"base": -3.0}, "base must be above 0 and finite, was -3"),
-        ({"base": float("inf")}, "base must be above 0 and finite, was inf"),
-        ({"controller": "latch", "hidden": 0}, "hidden must be at least 1, was 0"),
-        ({"gate_scale": 0.0}, "gate_scale must be above 0, was 0"),
-        ({"gate_noise": -0.5}, "gate_noise must be at least 0, was -0.5"),
-        ({"state_noise": -0.5}, "state_noise must be at least 0, was -0.5"),
+        ({"copy_every": -1}, "copy_every must be at least 0"),
+        ({"eps": 0.0}, "eps must be above 0"),
+        ({"base": -3.0}, "base must be above 0 and finite"),
+        ({"base": float("inf")}, "base must be above 0 and finite"),
+        ({"controller": "latch", "hidden": 0}, "hidden must be at least 1"),
+        ({"gate_scale": 0.0}, "gate_scale must be above 0"),
+        ({"gate_noise": -0.5}, "gate_noise must be at least 0"),
+        ({"state_noise": -0.5}, "state_noise must be at least 0"),
         ({"w_hh": "orthonormal"}, "did you mean orthogonal"),
         ({"w_hh": "orthogonal", "controller": "latch"}, "needs a recurrence"),
         ({"copy_keys": "free"}, "known: fixed, trained"),
         ({"ablate_absolute": True}, "ablate_absolute needs absolute"),
-        ({"orthogonal": -1.0}, "orthogonal must be at least 0, was -1"),
+        ({"orthogonal": -1.0}, "orthogonal must be at least 0"),
     ],
 )
 def test_options_out_of_range(options, words):
@@ -301,7 +301,7 @@ def test_options_out_of_range(options, words):
 
 
 def test_it_needs_the_embeddings():
-    with pytest.raises(ValueError, match=r"needs ctx\.x"):
+    with pytest.raises(ValueError, match=r"set ctx\.x"):
         tiny().prepare(Context(pos=torch.arange(3)[None]))
 
 

@@ -67,7 +67,7 @@ def test_the_layouts_differ_by_a_permutation():
 
 
 def test_errors():
-    with pytest.raises(ValueError, match="even d_head, was given 7"):
+    with pytest.raises(ValueError, match="even d_head"):
         RoPE(Shape(7, 1, 7, 1, 4))
     with pytest.raises(ValueError, match="unknown layout"):
         RoPE(SHAPE, layout="neox")

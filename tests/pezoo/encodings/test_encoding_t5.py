@@ -68,5 +68,5 @@ def test_gradients():
     [{"buckets": 1}, {"buckets": 3, "bidirectional": True}, {"buckets": 32, "max_distance": 16}],
 )
 def test_impossible_options_are_errors(options):
-    with pytest.raises(ValueError, match=r"\bwas\b|\bwere\b"):
+    with pytest.raises(ValueError, match="must be"):
         T5(SHAPE, **options)

@@ -179,5 +179,5 @@ def test_gradients_in_float64():
 
 def test_the_adapter_runs_on_a_cpu_alone():
     inputs = [x.detach().to("meta") for x in tensors(1, 2, 9, 9, 8, 8)]
-    with pytest.raises(BackendError, match="runs on a CPU, was given meta"):
+    with pytest.raises(BackendError, match="runs on a CPU"):
         numba.attend(*inputs, None, None, 1.0)

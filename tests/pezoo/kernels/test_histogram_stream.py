@@ -136,11 +136,11 @@ def test_autocast_does_not_round_the_streams():
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"table": torch.zeros(10, 3, dtype=D)}, r"table must be \(11, d\), was \(10, 3\)"),
-        ({"table": torch.zeros(11, dtype=D)}, r"table must be \(11, d\), was \(11,\)"),
-        ({"moves": torch.zeros(1, 5, 1, 1, dtype=D), "chunk": 2}, "3, 5, ... steps, were of 1"),
+        ({"table": torch.zeros(10, 3, dtype=D)}, r"table must be \(11, d\)"),
+        ({"table": torch.zeros(11, dtype=D)}, r"table must be \(11, d\)"),
+        ({"moves": torch.zeros(1, 5, 1, 1, dtype=D), "chunk": 2}, "3, 5, ... steps"),
         ({"moves": torch.zeros((), dtype=D)}, "moves must be"),
-        ({"chunk": 0}, "chunk must be at least 1, was 0"),
+        ({"chunk": 0}, "chunk must be at least 1"),
     ],
 )
 def test_errors(change, words):
