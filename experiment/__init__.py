@@ -1,1 +1,1 @@
-"""What an experiment is: protocols, the configuration of a run, seeds, files. Imports no torch."""
+"""Protocols, the configuration of a run, seeds and files. Imports no torch."""

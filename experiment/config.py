@@ -1,7 +1,7 @@
-"""Settings, field by field: of a protocol, and of one run, as its record has them.
+"""Settings of a protocol and of one run.
 
-A run's identity is the hash of everything that could change its result. Where the same command
-leads to the same hash, the run is continued or its finished result is shown.
+A run's identity is the hash of every setting that could change its result. A command that gives the
+same hash continues the run or shows its finished result.
 """
 
 from __future__ import annotations
@@ -69,9 +69,9 @@ class ConfigError(ValueError):
 
 
 class Settings(BaseModel):
-    """Checked and immutable; `new` are fields that dumps leave out where they have their default.
+    """Base class: checked and immutable. Dumps leave out fields in `new` that have their default.
 
-    So runs keep the identity that they had before these fields were added.
+    So runs keep their identity when fields are added.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
@@ -228,7 +228,7 @@ class Eval(Settings):
 
 
 class TaskSettings(Settings):
-    """What a protocol changes for one task; `OF_TASKS` says what its own names stand for."""
+    """Settings that a protocol changes for one task; `OF_TASKS` maps the short names."""
 
     train_lengths: tuple[Length, Length] | None = None
     eval_lengths: Lengths | None = None
@@ -274,7 +274,7 @@ class Protocol(Settings):
         return self
 
     def settings(self, task: str) -> tuple[Model, Train, Eval]:
-        """What all encodings share on a task. Errors: ValidationError, with the place."""
+        """Return the settings that all encodings share on a task. Errors: ValidationError."""
         own = self._own(task)
         return (
             self.model,
@@ -287,14 +287,14 @@ class Protocol(Settings):
         return self.tasks.get(task) or self.tasks.get(bare(task)) or TaskSettings()
 
     def fill(self, task: str, typed: Spec) -> Spec:
-        """An encoding as typed, with the options that this protocol gives it on a task."""
+        """Return a typed encoding with the options that this protocol gives it on a task."""
         own = self._own(task).encodings.get(typed.name, {})
         options = {**self.encodings.get(typed.name, {}), **own, **typed.options}
         return Spec(typed.name, options, typed.inner and self.fill(task, typed.inner))
 
 
 class RunConfig(Settings):
-    """Everything that decides the result of one run."""
+    """Every setting that decides the result of one run."""
 
     new = ("track",)
 

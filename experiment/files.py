@@ -1,4 +1,4 @@
-"""Files that are either whole or not there, and safe names for them."""
+"""Write files atomically, under safe names."""
 
 from __future__ import annotations
 

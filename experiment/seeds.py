@@ -1,4 +1,4 @@
-"""Seeds as text, and texts as seeds."""
+"""Read and write lists of seeds."""
 
 from collections.abc import Iterable
 
@@ -6,7 +6,7 @@ MOST = 10_000  # seeds in one span
 
 
 def parse_seeds(text: str) -> list[int]:
-    """The seeds in a text; each stands there once. Errors: ValueError.
+    """Parse seeds. Errors: ValueError, also for a repeated seed.
 
     >>> parse_seeds("0-2,7")
     [0, 1, 2, 7]
@@ -27,7 +27,7 @@ def parse_seeds(text: str) -> list[int]:
 
 
 def spans(seeds: Iterable[int]) -> str:
-    """What `parse_seeds` reads as these seeds.
+    """Return the text that `parse_seeds` reads as these seeds.
 
     >>> spans([7, 2, 0, 1])
     '0-2,7'

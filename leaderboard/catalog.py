@@ -51,9 +51,9 @@ class ClassDoc:
 
 @dataclass(frozen=True)
 class ProtocolDoc:
-    """A protocol's TOML file; `seeds` is how many a published table should have.
+    """A protocol's TOML file; `seeds` is the number of seeds of a published table.
 
-    `versions`: the file itself, then those of protocols/earlier/ with its name, the newest first.
+    `versions`: the current file, then the files in protocols/earlier/, newest first.
     """
 
     name: str
@@ -63,17 +63,14 @@ class ProtocolDoc:
     versions: tuple[Protocol, ...]
 
     def chosen_on(self, encoding: str, record: Record) -> tuple[str, ...]:
-        """The tasks that options of an encoding, or of what it wraps, were chosen on.
-
-        By the version of the protocol that the record has.
-        """
+        """Return the tasks that an encoding's options were chosen on, by its protocol."""
         own = (self.version_of(record) or self.versions[0]).chosen_on
         return tuple(task for name in encoding.split(":") for task in own.get(name, ()))
 
     def version_of(self, record: Record) -> Protocol | None:
-        """The version whose settings the record has; only a sweep that its name tells chose some.
+        """Return the version whose settings the record has, apart from those that a sweep chose.
 
-        So a record of a name without the sweep, or of a sweep without the name, has no version.
+        None where there is none, or where the record's name and its sweep do not match.
         """
         given, tuning = record.config, record.provenance.tuning
         name = tuned_name(self.name, tuning.grid, tuning.seeds) if tuning else self.name
@@ -90,28 +87,29 @@ class ProtocolDoc:
 
 @dataclass(frozen=True)
 class Catalog:
-    """Everything known, by name."""
+    """Descriptions by name."""
 
     encodings: dict[str, ClassDoc] = field(default_factory=dict)
     tasks: dict[str, ClassDoc] = field(default_factory=dict)
     protocols: dict[str, ProtocolDoc] = field(default_factory=dict)
 
     def foreign(self, record: Record) -> bool:
-        """Whether a record has the name of a known protocol, but settings of no version of it."""
+        """Return whether a record has a known protocol's name but none of its settings."""
         protocol = self._protocol(record)
         return protocol is not None and protocol.version_of(record) is None
 
     def age(self, record: Record) -> tuple[int, bool]:
-        """How many versions of its protocol are newer than the record's, and whether its task's
-        version is another than the current one. What is unknown counts as current."""
+        """Return how many versions of its protocol are newer, and whether its task has changed.
+
+        Unknown protocols and tasks count as current.
+        """
         protocol, task = self._protocol(record), self.task_version(record.task)
         version = protocol and protocol.version_of(record)
         newer = protocol.versions.index(version) if protocol and version else 0
         return newer, task is not None and task != record.config.task_version
 
     def earlier(self, record: Record) -> str:
-        """`earlier version: 1, now 2`, of the protocol or else of the task; "" for a current one,
-        and for what is unknown."""
+        """Return `earlier version: 1, now 2` for a protocol or task; "" if current or unknown."""
         protocol, (newer, old_task) = self._protocol(record), self.age(record)
         if protocol and newer:
             now = len(protocol.versions)
@@ -122,13 +120,13 @@ class Catalog:
         return ""
 
     def about(self, record: Record) -> str:
-        """The description of the version of the protocol that the record has; "" if unknown."""
+        """Return the description of the record's version of its protocol; "" if unknown."""
         known, protocol = self.protocols.get(base(record.protocol)), self._protocol(record)
         version = protocol and protocol.version_of(record)
         return version.description if version else known.description if known else ""
 
     def current(self, record: Record) -> Record | None:
-        """The record with the settings that its protocol and its task have now, if known."""
+        """Return the record with the current settings of its protocol and task, if known."""
         known, task = self.protocols.get(base(record.protocol)), self.task_version(record.task)
         if known is None:
             return None
@@ -139,7 +137,7 @@ class Catalog:
         return record.model_copy(update={"config": record.config.replace(**now)})
 
     def strange_options(self, record: Record) -> bool:
-        """Whether its encoding has others than those typed and those of the known protocol."""
+        """Return whether its encoding has options neither typed nor set by the protocol."""
         protocol = self._protocol(record)
         version = protocol and protocol.version_of(record)
         try:
@@ -152,18 +150,18 @@ class Catalog:
         return self.protocols.get(record.protocol.partition(MARK)[0])
 
     def parts(self, encoding: str) -> list[ClassDoc]:
-        """The known parts of `randomized:rope`, from the outside."""
+        """Return the known parts of `randomized:rope`, outermost first."""
         return [self.encodings[name] for name in encoding.split(":") if name in self.encodings]
 
     def task_version(self, task: str) -> int | None:
-        """The current version of a task; None for an unknown one, and where its options make it."""
+        """Return the current version of a task; None if unknown or set by an option."""
         known = self.tasks.get(bare(task))
         if known is None or any(f"{name}=" in task for name in known.versioned_by):
             return None
         return known.version
 
     def version(self, encoding: str) -> int | None:
-        """The version of an encoding and of what it wraps, as records write it; None: unknown."""
+        """Return the version of an encoding and of those it wraps; None if unknown."""
         names = encoding.split(":")
         if len(names) == 1 and names[0] in self.encodings:
             names += [name] if (name := self.encodings[names[0]].wraps) else []
@@ -176,7 +174,7 @@ class Catalog:
 
 
 def _alike(one: Train, two: Train, apart: set[str]) -> bool:
-    """Whether two settings of training are equal but for those named."""
+    """Return whether two training settings are equal apart from the named ones."""
     if not apart:
         return one == two
     left, right = one.model_dump(), two.model_dump()

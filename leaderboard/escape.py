@@ -1,4 +1,4 @@
-"""Texts of records made safe for where they go: a line, Markdown, a script, a cell, a shell."""
+"""Escape texts of records for a line, Markdown, a script, a CSV cell and a shell."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _SHELL = re.compile(r"[;&|`$<>\\!#\n]")
 
 
 def hidden(char: str) -> bool:
-    """Control, direction-changing, unassigned and other characters that a reader cannot see."""
+    """Return whether a character is invisible: control, direction-changing, unassigned."""
     return unicodedata.category(char) in _HIDDEN
 
 
 def shown(text: str, limit: int = 2000) -> str:
-    """The text on one line: every run of space or hidden characters becomes one space."""
+    """Return the text on one line, with one space for every run of spaces or hidden characters."""
     text = text[:limit]
     if not text.isprintable():  # nothing hidden is printable
         text = "".join(" " if hidden(char) else char for char in text)
@@ -34,7 +34,7 @@ def shown(text: str, limit: int = 2000) -> str:
 
 
 def markdown_text(text: str) -> str:
-    """Text that Markdown shows as it is: no tags, links, emphasis, lists, mentions or table bars.
+    """Escape text so that Markdown shows it unchanged.
 
     >>> markdown_text("odds_first|<b>")
     'odds_first&#124;&#60;b&#62;'
@@ -49,9 +49,7 @@ def markdown_text(text: str) -> str:
 
 
 def script_json(value: Any) -> str:
-    """JSON that ends no script element and no line of JavaScript, whatever texts it holds.
-
-    Parts of records are as their fields.
+    """Return JSON that is safe inside a script element; parts of records become their fields.
 
     >>> script_json("</script>")
     '"\\\\u003c/script\\\\u003e"'
@@ -61,7 +59,7 @@ def script_json(value: Any) -> str:
 
 
 def csv_text(text: str) -> str:
-    """Text for a CSV cell that no spreadsheet takes for a formula.
+    """Escape text for a CSV cell, so that no spreadsheet reads it as a formula.
 
     >>> csv_text("=1+1")
     "'=1+1"
@@ -70,7 +68,7 @@ def csv_text(text: str) -> str:
 
 
 def command_text(command: str) -> str:
-    """A command that may be shown for copying; one with shell operators is withheld."""
+    """Return a command that is safe to copy; one with shell operators is withheld."""
     if _SHELL.search(command) or not command.strip():
         return "(not shown: the recorded command is empty or holds shell operators)"
     return command

@@ -1,4 +1,4 @@
-"""What a user typed, checked, and the runs that it means."""
+"""Check what a user typed, and list its runs."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class Request:
     seeds: list[int]
 
     def configs(self, device: str, attention: str) -> list[RunConfig]:
-        """Every run, seed by seed, so that a first picture of all encodings comes early.
+        """Return every run, seed by seed, so that all encodings have early results.
 
-        Errors: ConfigError for an unknown attention, and for two encodings that the protocol's
-        options make one.
+        Errors: ConfigError for an unknown attention, and for two encodings that are equal with the
+        protocol's options.
         """
         if attention not in ATTENTION:
             raise ConfigError(unknown("attention", attention, ATTENTION))
@@ -49,7 +49,7 @@ class Request:
 def parse_request(
     pe: str, task: str, protocol: str, seeds: str | None, sets: tuple[str, ...]
 ) -> Request:
-    """Check every part. Errors: SpecError, ConfigError or ValueError name what is wrong."""
+    """Check every part. Errors: SpecError, ConfigError or ValueError."""
     encodings = [check(spec) for spec in parse_list(pe)]
     names = [tasks.check(str(spec)) for spec in parse_list(task)]
     for what, given in (("encoding", [str(e) for e in encodings]), ("task", names)):
@@ -63,9 +63,9 @@ def parse_request(
 
 
 def check_device(device: str) -> str:
-    """ "auto" becomes cuda, mps or cpu. Errors: ConfigError when torch cannot use the device.
+    """Return the device; "auto" becomes cuda, mps or cpu. Wrong names do not import torch.
 
-    A name that is wrong is found before torch is imported.
+    Errors: ConfigError if the name is wrong or torch cannot use the device.
     """
     kind, colon, number = device.partition(":")
     if kind == "gpu":  # nearest in spelling is xpu

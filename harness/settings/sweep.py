@@ -40,9 +40,9 @@ class Sweep:
 
 @dataclass(frozen=True)
 class Choice:
-    """What was tried for one encoding and task, and what goes into records about it.
+    """The sweep of one encoding and task, and its part of the records.
 
-    `tuning` is None where nothing could be chosen; `complete`: every run has a record.
+    `tuning` is None if nothing could be chosen; `complete`: every run has a record.
     """
 
     encoding: str
@@ -55,7 +55,7 @@ class Choice:
 def parse_sweep(
     options: Sequence[str], seeds: str, protocol: Protocol, compared: Sequence[int]
 ) -> Sweep:
-    """A grid from texts like "lr=1e-3,3e-3" and its seeds, none of which is `compared`.
+    """Parse a grid from texts like "lr=1e-3,3e-3" and its seeds, none of which is `compared`.
 
     Errors: ConfigError for an unknown setting, an impossible or repeated value, and for a seed of
     the comparison.
@@ -98,8 +98,7 @@ def _values(name: str, text: str, train: Train) -> list[Value]:
 
 
 def sweep_configs(sweep: Sweep, plain: Sequence[RunConfig]) -> list[RunConfig]:
-    """The sweep's runs before a comparison of `plain` runs: every cell of the grid for each
-    encoding and task of theirs, on the tuning seeds and on examples of their own."""
+    """Return the sweep's runs: every cell of the grid for each encoding and task."""
     kinds = {(config.label, config.task): config for config in plain}.values()
     return [
         config.replace(seed=seed, protocol=config.protocol + RUNS)
@@ -112,7 +111,7 @@ def sweep_configs(sweep: Sweep, plain: Sequence[RunConfig]) -> list[RunConfig]:
 
 
 def choose(sweep: Sweep, runs: Sequence[RunConfig], records: Sequence[Record]) -> list[Choice]:
-    """The best cell for each encoding and task, by the records of the sweep's runs so far."""
+    """Choose the best cell for each encoding and task from the records so far."""
     by_run = {record["run"]: record for record in records}
     kinds: dict[tuple[str, str], list[RunConfig]] = defaultdict(list)
     for config in runs:
@@ -126,7 +125,7 @@ def choose(sweep: Sweep, runs: Sequence[RunConfig], records: Sequence[Record]) -
 def tuned_configs(
     sweep: Sweep, choices: Sequence[Choice], plain: Sequence[RunConfig]
 ) -> list[tuple[RunConfig, Record]]:
-    """The comparison's runs with the settings that were chosen, each with the sweep's record."""
+    """Return the comparison's runs with the chosen settings, each with its part of the record."""
     found = {(choice.encoding, choice.task): choice.tuning for choice in choices}
     made = []
     for config in plain:
@@ -137,7 +136,7 @@ def tuned_configs(
 
 
 def possible_configs(sweep: Sweep, plain: Sequence[RunConfig]) -> list[RunConfig]:
-    """The comparison's runs with every cell of the grid, of which each encoding gets one."""
+    """Return the comparison's runs with every cell of the grid; each encoding gets one of them."""
     return [
         config.replace(protocol=name).replace_train(**values)
         for config in plain
@@ -147,13 +146,13 @@ def possible_configs(sweep: Sweep, plain: Sequence[RunConfig]) -> list[RunConfig
 
 
 def costliest(sweep: Sweep, plain: Sequence[RunConfig]) -> list[RunConfig]:
-    """The comparison's runs with the slowest cell: most steps, then the largest batch."""
+    """Return the comparison's runs with the slowest cell: most steps, then the largest batch."""
     values = max(cells(sweep.grid), key=lambda v: (v.get("steps", 0), v.get("batch", 0)))
     return [config.replace_train(**values) for config in plain]
 
 
 def blank_tuning(sweep: Sweep) -> Record:
-    """What a record says about a sweep, as long as it will be, before anything has run."""
+    """Return a record's part about a sweep, at full length, before anything has run."""
     runs = ["0" * 16] * len(sweep.seeds)
     blank = {"exact": 1 / 3, "validation": 1 / 3, "loss": 1 / 3, "runs": runs, "token": 1 / 3}
     trials = [{"values": values} | blank for values in cells(sweep.grid)]
@@ -183,7 +182,7 @@ def _choice(sweep: Sweep, runs: Sequence[RunConfig], records: Sequence[Record]) 
 
 
 def _trial(values: dict[str, Value], records: Sequence[Record]) -> Trial:
-    """One cell: means over its runs; nothing where one of them failed."""
+    """Return one cell: means over its runs, None if one of them failed."""
     own = [r for r in records if all(r["config"]["train"][k] == v for k, v in values.items())]
     runs = [record["run"] for record in own]
     if not own or any(record["status"] == "failed" for record in own):
@@ -200,7 +199,7 @@ def _trial(values: dict[str, Value], records: Sequence[Record]) -> Trial:
 
 
 def _mean(record: Record, measure: str) -> float:
-    """Over the test lengths that the encoding can represent, the same in every cell."""
+    """Return the mean over the test lengths that the encoding can represent."""
     numbers = [score[measure] for score in record["scores"]["last"] if score["status"] == "ok"]
     return fmean(numbers) if numbers else 0.0
 

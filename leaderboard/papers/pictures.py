@@ -19,8 +19,7 @@ from leaderboard.render.curves import curves
 from leaderboard.render.grids import heat_map
 from leaderboard.render.styles import styles
 from leaderboard.stats.intervals import over_seeds
-from leaderboard.stats.rows import EXACT, TOKENS, Points
-from leaderboard.stats.rows import Cell as Point
+from leaderboard.stats.rows import EXACT, TOKENS, Point, Points
 
 
 def draw(filled: Filled, folder: Path) -> list[Path]:

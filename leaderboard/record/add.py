@@ -1,4 +1,4 @@
-"""A finished run's record into the committed ones."""
+"""Add the record of a finished run to the committed ones."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def add(
 
 
 def find(run: str, runs: Path) -> Path:
-    """The one folder that is meant. Errors: ValueError for none or several."""
+    """Return the run's folder. Errors: ValueError for none or several."""
     if Path(run).is_dir():
         return Path(run)
     found = [path for path in sorted(runs.glob("*")) if path.is_dir() and path.name.startswith(run)]

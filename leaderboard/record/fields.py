@@ -48,7 +48,7 @@ def _task(text: str) -> str:
 
 
 def bounded(value: Any, depth: int = 0) -> Any:
-    """The value itself, if it is plain data of bounded size. Errors: ValueError."""
+    """Return the value if it is plain data of bounded size. Errors: ValueError."""
     if depth > 10:
         raise ValueError("settings are nested deeper than 10")
     if isinstance(value, dict | list | tuple):
@@ -93,6 +93,6 @@ CHECKED = ConfigDict(strict=True, extra="ignore", allow_inf_nan=False)
 
 
 class Part(BaseModel):
-    """Whatever a record consists of: strict types, finite numbers, unknown fields dropped."""
+    """Base class of a record's parts: strict types, finite numbers, unknown fields dropped."""
 
     model_config = ConfigDict(**CHECKED, frozen=True)

@@ -22,7 +22,7 @@ SITE_RECORDS = "record"  # the folder of these copies
 
 
 def load(paths: Iterable[Path | str]) -> tuple[list[Record], list[str]]:
-    """Every record in these files and folders, and one line `path: reason` per bad file.
+    """Load every record in these files and folders, with one line `path: reason` per bad file.
 
     In a run's folder, which holds a config.json, only result.json is read, if DONE confirms it; a
     config.json among records is a problem. A built site's copies are passed over. Of several files
@@ -46,7 +46,7 @@ def load(paths: Iterable[Path | str]) -> tuple[list[Record], list[str]]:
 
 
 def read(path: Path) -> Record | str:
-    """The record in a file, or why there is none."""
+    """Return the record in a file, or the reason why it is invalid."""
     try:
         return _read(path)
     except (OSError, ValueError, RecursionError) as error:
@@ -56,9 +56,9 @@ def read(path: Path) -> Record | str:
 def paths_of(
     paths: Iterable[Path | str], problems: list[str], committed: bool = False
 ) -> list[Path]:
-    """The record files in these files and folders; a missing one becomes a problem.
+    """Return the record files in these files and folders; a missing path becomes a problem.
 
-    `committed`: the folders hold no runs, so every JSON file must be a record.
+    `committed`: the folders do not contain runs, so every JSON file must be a record.
     """
     files: list[Path] = []
     for path in map(Path, paths):

@@ -44,7 +44,7 @@ _FREE = {"seed", "label", "encoding", "encoding_version", "device", "attention",
 
 @dataclass(config=CHECKED, frozen=True, slots=True, kw_only=True)
 class Cost:
-    """What the run took. Times in seconds, memory in megabytes, tokens without padding."""
+    """The cost of the run. Times in seconds, memory in megabytes, tokens without padding."""
 
     parameters: Count | None = None
     encoding_parameters: Count | None = None
@@ -62,7 +62,7 @@ class Cost:
 
 @dataclass(config=CHECKED, frozen=True, slots=True, kw_only=True)
 class Env:
-    """What the run ran on."""
+    """The environment of the run."""
 
     pezoo: Text
     commit: Text | None = None
@@ -85,7 +85,7 @@ class Env:
 
 
 class Provenance(Part):
-    """How to get this run again."""
+    """How to repeat this run."""
 
     command: Command
     finished: Moment
@@ -93,7 +93,7 @@ class Provenance(Part):
 
 
 def _bounded(config: RunConfig) -> RunConfig:
-    """The settings, if they are of bounded size; equal parts of many records are one object."""
+    """Return the settings if their size is bounded; equal parts of many records are one object."""
     parts = {"model": config.model, "train": config.train, "eval": config.eval}
     bounded(config.model_dump(exclude=parts.keys()))
     return config.replace(**{name: _shared(part) for name, part in parts.items()})

@@ -1,4 +1,4 @@
-"""What a run scored: per test length, and while it learned."""
+"""Scores of a run: per test length, and along training."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Answer:
 
 @dataclass(config=CHECKED, frozen=True, slots=True, kw_only=True)
 class Score:
-    """What one checkpoint did at one length; only status "ok" has numbers."""
+    """The score of one checkpoint at one length; only status "ok" has numbers."""
 
     length: Length
     seen: bool

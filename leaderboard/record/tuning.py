@@ -1,9 +1,8 @@
-"""Tuned comparisons: every encoding with the cell of one grid that did best on seeds set apart.
+"""Tuned comparisons: every encoding runs with its best setting from one grid.
 
-The grid is the same for all encodings. Its runs have seeds and test examples that no published run
-has. Of its cells one is chosen per encoding and task, by `best`; that setting alone is then run on
-the seeds of the comparison. Such runs belong to a protocol whose name ends in a hash of the grid
-and its seeds, so that they share a table with each other and with nothing else.
+The grid is the same for all encodings, and its runs have seeds and test examples of their own.
+`best` chooses one setting per encoding and task, which is then run on the seeds of the comparison.
+The protocol's name ends in a hash of the grid and its seeds, so these runs share their own table.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ class Trial:
 
 
 class Tuning(Part):
-    """Where the settings of a run come from, and what finding them took."""
+    """The sweep that chose the settings of a run, and its cost."""
 
     grid: Grid
     seeds: Seeds
@@ -70,18 +69,18 @@ class Tuning(Part):
         return self
 
     def sweep(self) -> dict[str, Any]:
-        """What all encodings of one table share."""
+        """Return the grid and seeds that all encodings of one table share."""
         return {"grid": dict(self.grid), "seeds": list(self.seeds)}
 
     def grid_words(self) -> str:
-        """As in "lr of 0.001, 0.003; steps of 2000"."""
+        """Describe the grid, as in "lr of 0.001, 0.003; steps of 2000"."""
         texts = (f"{name} of {', '.join(map(_text, values))}" for name, values in self.grid.items())
         return "; ".join(texts)
 
     def refusals(
         self, protocol: str, train: Mapping[str, Any], seed: int, track: str = "decoder"
     ) -> list[str]:
-        """Why a run of that protocol, training settings, seed and track cannot come from here."""
+        """Return why a run with these settings cannot come from this sweep."""
         expected = tuned_name(protocol.partition(MARK)[0], self.grid, self.seeds)
         reasons = []
         if protocol != expected:
@@ -103,7 +102,7 @@ class Tuning(Part):
 
 
 def tuned_name(protocol: str, grid: Mapping[str, Sequence[Value]], seeds: Sequence[int]) -> str:
-    """The protocol's name with the hash of a grid and its seeds.
+    """Return the protocol's name with the hash of a grid and its seeds.
 
     >>> tuned_name("quick", {"lr": [0.001, 0.003]}, [100])
     'quick+tune-a19225cc'
@@ -114,7 +113,7 @@ def tuned_name(protocol: str, grid: Mapping[str, Sequence[Value]], seeds: Sequen
 
 
 def cells(grid: Mapping[str, Sequence[Value]]) -> list[dict[str, Value]]:
-    """Every combination of the grid's values, the last name's values fastest.
+    """Return every combination of the grid's values; the last name varies fastest.
 
     >>> cells({"lr": [1, 2], "steps": [5, 6]})[:3]
     [{'lr': 1, 'steps': 5}, {'lr': 1, 'steps': 6}, {'lr': 2, 'steps': 5}]
@@ -124,7 +123,7 @@ def cells(grid: Mapping[str, Sequence[Value]]) -> list[dict[str, Value]]:
 
 
 def best(trials: Sequence[Trial]) -> Trial | None:
-    """The cell to choose, by the same rule for every encoding; None where every cell failed.
+    """Return the best cell, by the same rule for every encoding; None if every cell failed.
 
     Highest mean over all test lengths, exact match of decoders and token accuracy of encoders; then
     the highest exact match over the training lengths; then the lowest last loss; then the fewest

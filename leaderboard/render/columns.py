@@ -24,7 +24,7 @@ from leaderboard.render.text import (
     unseen_text,
 )
 from leaderboard.stats.intervals import Stat
-from leaderboard.stats.rows import EXACT, TOKENS, Cell, Row
+from leaderboard.stats.rows import EXACT, TOKENS, Point, Row
 
 BESIDE = {TOKENS: "unseen tokens", EXACT: "unseen exact"}
 
@@ -42,12 +42,12 @@ class Column:
     value: Callable[[Row], Any] | None = None
     head: str = ""
     text: Callable[[Row], str] | None = None
-    at_length: Callable[[Row, Cell], Any] | None = None
+    at_length: Callable[[Row, Point], Any] | None = None
     terminal: bool = True
     markdown: bool = True
     page: bool = True
 
-    def of(self, row: Row, cell: Cell | None = None) -> Any:
+    def of(self, row: Row, cell: Point | None = None) -> Any:
         """Return the value for files."""
         if self.at_length is not None:
             return self.at_length(row, cell) if cell else None
@@ -67,20 +67,20 @@ def in_tables(place: str) -> list[Column]:
     return [column for column in COLUMNS if column.is_in(place)]
 
 
-def _answers(row: Row, cell: Cell) -> Stat | None:
+def _answers(row: Row, cell: Point) -> Stat | None:
     """Return exact match, if it is the metric."""
     return None if row.metric == TOKENS else cell.main
 
 
-def _exact_mean(row: Row, cell: Cell) -> float | None:
+def _exact_mean(row: Row, cell: Point) -> float | None:
     return cell.beside if row.metric == TOKENS else cell.main and cell.main.mean
 
 
-def _token_mean(row: Row, cell: Cell) -> float | None:
+def _token_mean(row: Row, cell: Point) -> float | None:
     return cell.beside if row.metric != TOKENS else cell.main and cell.main.mean
 
 
-def _bound(name: str) -> Callable[[Row, Cell], Any]:
+def _bound(name: str) -> Callable[[Row, Point], Any]:
     return lambda row, cell: getattr(_answers(row, cell), name, None)
 
 
@@ -149,7 +149,7 @@ def rows_as_markdown(rows: Sequence[Row], names: Mapping[str, str] | None = None
 def _markdown(row: Row, name: str) -> dict[str, str]:
     """Return the cells of a row by head; lengths are `10 (trained)`, `15 (1.5x)`."""
 
-    def head(cell: Cell) -> str:
+    def head(cell: Point) -> str:
         where = "trained" if cell.seen else times(cell.length / row.train_length)
         return f"{cell.length} ({where})"
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from leaderboard.render.styles import Style, after_the_curve, needs_log, styles
 from leaderboard.render.templating import render
-from leaderboard.stats.rows import EXACT, Cell, Points, Row
+from leaderboard.stats.rows import EXACT, Point, Points, Row
 
 LEFT, TOP, WIDTH, HEIGHT = 56, 44, 540, 300  # the plotted area, in pixels
 LABELS, LINE = 240, 17  # room for names beside it, and between two of them
@@ -124,9 +124,9 @@ def _ticks(lengths: Sequence[int], x: Callable[[int], float]) -> Iterator[tuple[
         yield x(length), str(length) if shown else ""
 
 
-def _stretches(cells: Sequence[Cell]) -> list[list[Cell]]:
+def _stretches(cells: Sequence[Point]) -> list[list[Point]]:
     """Split cells at lengths without a score."""
-    parts: list[list[Cell]] = [[]]
+    parts: list[list[Point]] = [[]]
     for cell in cells:
         if cell.main is not None:
             parts[-1].append(cell)

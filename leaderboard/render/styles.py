@@ -8,7 +8,7 @@ from functools import lru_cache
 from hashlib import sha256
 from importlib.resources import files
 
-from leaderboard.stats.rows import Cell, Points, Row
+from leaderboard.stats.rows import Point, Points, Row
 from pezoo.spec import bare
 
 # Dark enough on a white page, light enough on a black one, and no grey, which is the axes'.
@@ -92,7 +92,7 @@ def needs_log(lengths: Iterable[int]) -> bool:
     return bool(positive) and max(positive) >= 8 * min(positive)
 
 
-def after_the_curve(cells: Iterable[Cell]) -> str:
+def after_the_curve(cells: Iterable[Point]) -> str:
     """Return the status where a curve ends early, as " (cannot represent from 15)"; else ""."""
     for cell in cells:
         if cell.status not in ("ok", "no instance"):

@@ -5,8 +5,8 @@ Every pair of encodings is a test of its own; Holm's correction keeps the chance
 difference below 5 % among the encodings compared together, as far as differences are normal, which
 three seeds cannot show. The intervals of single encodings are in `leaderboard.stats.intervals`.
 
->>> a = Scores({0: 0.90, 1: 0.92, 2: 0.91})
->>> b = Scores({0: 0.50, 1: 0.53, 2: 0.49})
+>>> a = SeedScores({0: 0.90, 1: 0.92, 2: 0.91})
+>>> b = SeedScores({0: 0.50, 1: 0.53, 2: 0.49})
 >>> (one,) = compare({"a": a, "b": b})
 >>> one.sign, round(one.p, 4)  # a is better
 (1, 0.0005)
@@ -27,8 +27,8 @@ SAME = "not distinguishable"
 
 
 @dataclass(frozen=True)
-class Scores:
-    """One encoding's score by seed; `step` is what one more right answer adds to a score."""
+class SeedScores:
+    """One encoding's score by seed; `step` is the score of one more right answer."""
 
     by_seed: Mapping[int, float]
     step: float = 0.0
@@ -56,8 +56,8 @@ class Comparison:
         return 1 if self.difference.mean > 0 else -1
 
 
-def compare(scores: Mapping[str, Scores]) -> list[Comparison]:
-    """Every pair of encodings, in the order given."""
+def compare(scores: Mapping[str, SeedScores]) -> list[Comparison]:
+    """Compare every pair of encodings, in the given order."""
     pairs = [(a, b, paired(scores[a], scores[b])) for a, b in combinations(scores, 2)]
     adjusted = iter(holm([found[1] for _, _, found in pairs if found]))
     return [
@@ -66,7 +66,7 @@ def compare(scores: Mapping[str, Scores]) -> list[Comparison]:
     ]
 
 
-def paired(first: Scores, second: Scores) -> tuple[Stat, float] | None:
+def paired(first: SeedScores, second: SeedScores) -> tuple[Stat, float] | None:
     """first - second over the seeds that both have: its own 95 % interval, and the p value.
 
     Two-sided p of the paired t test, t = mean(d) sqrt(n) / sd(d) with n - 1 degrees of freedom; 1

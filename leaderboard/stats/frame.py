@@ -51,7 +51,7 @@ def frame(*paths: Path | str, checkpoint: str = "last") -> pd.DataFrame:
     >>> float(scores.groupby(["label", "length"]).exact.mean()["prism", 10])
     1.0
 
-    What was run; runs may be compared where protocol, task and settings are equal:
+    Identity (compare only runs with equal protocol, task and settings):
 
     - run: its id, 16 hexadecimal digits
     - protocol, task, task_version; settings: a hash of all settings that the runs of a table share
@@ -59,17 +59,17 @@ def frame(*paths: Path | str, checkpoint: str = "last") -> pd.DataFrame:
     - mode: the evaluation mode, "" for the one used in training; checkpoint; seed
     - train_length: the longest length in training; steps: training steps
 
-    What came out, shares from 0 to 1:
+    Results, shares from 0 to 1:
 
     - length, in the task's own unit; seen: whether it lies within the training lengths
     - status: only "ok" has numbers; else "cannot represent", "no instance", or "failed", where
       a run that failed has one row without a length; note: why
     - exact: share of whole answers that are right; correct of count answers
     - wilson_low, wilson_high: 95 % interval of exact over test examples, not over seeds
-    - token: share of tokens that are right; chance: that share for a guess without the prompt
+    - token: share of tokens that are right; chance: the token accuracy of chance
     - method: "teacher-forced" or "decoded"
 
-    What it took, and on what:
+    Cost and environment:
 
     - parameters: of the model; encoding_parameters: those of the encoding among them
     - train_seconds, eval_seconds: by the clock; cpu_seconds: of training, over all threads;
@@ -81,7 +81,7 @@ def frame(*paths: Path | str, checkpoint: str = "last") -> pd.DataFrame:
     - finished: time, UTC
 
     Errors: ValueError for another checkpoint, FileNotFoundError for a path that does not exist.
-    Warns of every file that is no valid record, and leaves it out.
+    Warns of every invalid record, and leaves it out.
     """
     choice("checkpoint", checkpoint, get_args(Checkpoint))
     for path in paths:
@@ -108,7 +108,7 @@ def _rows(record: Record, checkpoint: str) -> Iterator[dict[str, Any]]:
 
 
 def _run(record: Record) -> dict[str, Any]:
-    """What all rows of a run share; `DataFrame` drops what is no column."""
+    """Return the values that all rows of a run share; `DataFrame` drops other keys."""
     settings = record.config
     return {
         **asdict(record.cost),

@@ -33,8 +33,11 @@ class Stat:
 def over_seeds(
     values: Sequence[float], counts: tuple[int, int] | None = None, step: float = 0.0
 ) -> Stat:
-    """The mean with its interval; `counts` is (correct, count) and used for a single seed, `step`
-    is what one more right answer adds to a value."""
+    """Return the mean and its interval.
+
+    `counts` is (correct, count), used for a single seed; `step` is the value of one more right
+    answer.
+    """
     mean = fmean(values)
     if len(values) >= 2:
         return Stat(mean, *student(values, step=step), len(values), "t")
@@ -50,14 +53,14 @@ def student(values: Sequence[float], floor: float = 0.0, step: float = 0.0) -> t
 
 
 def spread(values: Sequence[float], step: float = 0.0) -> float:
-    """The standard deviation over seeds, at least `step`; rounding counts as no spread."""
+    """Return the standard deviation over seeds, at least `step`; rounding counts as 0."""
     mean = fmean(values)  # statistics.stdev counts in fractions: 20 times as slow
     sd = sqrt(fsum((value - mean) ** 2 for value in values) / (len(values) - 1))
     return max(sd if sd > 1e-12 else 0.0, step)
 
 
 def wilson(correct: int, count: int) -> tuple[float, float]:
-    """Wilson's score interval of a share of successes.
+    """Return Wilson's score interval for a share of successes.
 
     >>> [round(end, 4) for end in wilson(8, 10)]
     [0.4902, 0.9433]

@@ -13,10 +13,10 @@ LONGEST = 24  # letters of a name that is shown as it is
 
 
 def aliases(rows: Iterable[Row]) -> dict[str, str]:
-    """The short name of every label: `prism(cursors=2)` as it is, a longer one as `prism [a]`.
+    """Return the short name of every label: `prism [a]` for one of more than LONGEST letters.
 
-    A mode, and seeds apart, have their encoding's letter. The letters go by the sorted names of all
-    rows given.
+    Letters follow the sorted names of all rows; other modes and separate seeds share the letter of
+    their encoding.
     """
     labels = {row.label: (row.plain, bare(row.encoding), row.aside) for row in rows}
     long: dict[str, set[str]] = defaultdict(set)
@@ -35,7 +35,7 @@ def aliases(rows: Iterable[Row]) -> dict[str, str]:
 
 
 def legend(rows: Iterable[Row], names: dict[str, str]) -> list[tuple[str, str]]:
-    """(short name, whole name) of those that differ."""
+    """Return (short name, label) of the rows whose names were shortened."""
     found = {names[row.label]: row.label for row in rows if not row.aside}
     return sorted((short, label) for short, label in found.items() if short != label)
 

@@ -1,7 +1,7 @@
-"""All tasks of a protocol in one table: a line per encoding, places by the mean over the tasks.
+"""All tasks of a protocol in one table: a line per encoding, ranked by the mean over the tasks.
 
-A task counts in the mean when at least half of the encodings without typed options have run it; an
-encoding has a place when it has a number on each such task.
+A task counts in the mean if at least half of the encodings without typed options have run it; an
+encoding is ranked if it has a number on each such task.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from leaderboard.stats.tables import Table, leading
 
 
 def overview(tables: Sequence[Table]) -> list[Line]:
-    """Best first; what has no place follows, by the number of tasks that it has.
+    """Return the lines, best first; those without a rank follow, by their number of tasks.
 
-    A mode, and seeds apart, follow the line of their encoding.
+    Other modes and separate seeds follow the line of their encoding.
     """
     by, counts = [{row.label: row for row in table.rows} for table in tables], counting(tables)
     labels = dict.fromkeys(label for rows in by for label in rows)
@@ -31,14 +31,14 @@ def overview(tables: Sequence[Table]) -> list[Line]:
 
 
 def counting(tables: Sequence[Table]) -> tuple[bool, ...]:
-    """Which of these tasks count in the mean."""
+    """Return which of these tasks count in the mean."""
     ran = _ran(tables)
     every = set().union(*ran)
     return tuple(2 * len(own) >= len(every) for own in ran)
 
 
 def heads(tables: Sequence[Table]) -> list[str]:
-    """The tasks; `copy (2 of 9 ran)` for one that does not count."""
+    """Return the tasks' names, with `(2 of 9 ran)` for one that does not count."""
     ran = _ran(tables)
     every = len(set().union(*ran))
     return [
@@ -48,26 +48,25 @@ def heads(tables: Sequence[Table]) -> list[str]:
 
 
 def _ran(tables: Sequence[Table]) -> list[set[str]]:
-    """By task, the encodings without typed options that have a done run."""
+    """Return, by task, the encodings without typed options that have a finished run."""
     return [{row.label for row in table.rows if row.seeds and row.competes} for table in tables]
 
 
 def protocols(tables: Sequence[Table]) -> list[str]:
-    """Those that have runs, in the order that pages show them: decoders, then by number of runs."""
+    """Return the protocols that have runs: decoders first, then by number of runs."""
     runs = Counter(table.base for table in tables for _ in table.records)
     encoders = {table.base for table in tables if table.of_encoders}
     return sorted(runs, key=lambda base: (base in encoders, -runs[base], base))
 
 
 def main_tables(tables: Sequence[Table]) -> list[Table]:
-    """The leading tables of the first protocol, by task."""
+    """Return the leading tables of the first protocol, by task."""
     first = protocols(tables)[:1]
     return [table for table in leading(tables) if [table.base] == first]
 
 
 def bare_lines(lines: Sequence[Line]) -> list[Line]:
-    """Those without options of their own, in the mode that they were trained in, of the seeds that
-    count."""
+    """Return the lines that compete for ranks; see `Row.competes`."""
     return [line for line in lines if line.competes]
 
 
@@ -77,8 +76,10 @@ def _order(line: Line) -> tuple[bool, int, str]:
 
 
 def _line(label: str, rows: Sequence[Row | None], counts: tuple[bool, ...]) -> Line:
-    """`unseen` and its interval are of the seeds that all tasks share, where these are several:
-    those that the tests see. Else it is the mean of the tasks' means."""
+    """Make a line; `unseen` is over the seeds that all tasks share if there are several.
+
+    Otherwise it is the mean of the tasks' means, without an interval.
+    """
     line = Line(label=label, rows=tuple(rows), counts=counts, unseen=None, by_seed=(), step=0.0)
     if not any(counts) or line.counted < sum(counts):
         return line

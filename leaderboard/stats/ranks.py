@@ -1,4 +1,4 @@
-"""Places within one table, and what the paired tests say about them."""
+"""Ranks within one table, and the results of the paired tests."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import combinations
 from typing import TYPE_CHECKING, TypeVar
 
-from leaderboard.stats.comparisons import SAME, Comparison, Scores, compare
+from leaderboard.stats.comparisons import SAME, Comparison, SeedScores, compare
 from leaderboard.stats.rows import Line, Row
 
 if TYPE_CHECKING:
@@ -18,12 +18,12 @@ BETTER, WORSE, ALIKE, UNKNOWN = "better", "worse", "not distinguishable", "not c
 
 
 def ranked(rows: Sequence[Placed]) -> list[Placed]:
-    """The rows, best first, with their places.
+    """Return the rows, best first, with their ranks.
 
-    A place counts the rows with a higher mean. The range of places counts only those that a paired
-    t test with Holm's correction distinguishes from it, and holds the place; None where no pair was
-    tested. A row with custom options counts for no other row's place; its own is the place that it
-    would have. A mode, and seeds apart, have no place, and follow their encoding's row.
+    A rank is 1 plus the number of rows with a higher mean. The range of ranks counts only rows that
+    a paired t test with Holm's correction distinguishes from this one; None if no pair was tested.
+    A row with custom options does not change the ranks of others and gets the rank that it would
+    have. Other modes and separate seeds have no rank and follow their encoding's row.
     """
     found = _signs(comparisons(rows))
     rivals = [row for row in _scored(rows) if row.competes]
@@ -46,12 +46,12 @@ def ranked(rows: Sequence[Placed]) -> list[Placed]:
 
 
 def comparisons(rows: Sequence[Row] | Sequence[Line]) -> list[Comparison]:
-    """Every pair of rows that have a number, corrected for the number of pairs.
+    """Compare every pair of rows that have a number, corrected for the number of pairs.
 
-    A row with custom options, of another evaluation mode, or of seeds apart changes no other row's
-    result: its pairs are corrected as if it were the only such row in the table.
+    A row that does not compete changes no other row's result: its pairs are corrected as if it were
+    the only such row in the table.
     """
-    scores = {row.label: Scores(dict(row.by_seed), row.step) for row in _scored(rows)}
+    scores = {row.label: SeedScores(dict(row.by_seed), row.step) for row in _scored(rows)}
     apart = [row.label for row in _scored(rows) if not row.competes]
     plain = {label: own for label, own in scores.items() if label not in set(apart)}
     found = compare(plain)
@@ -61,8 +61,10 @@ def comparisons(rows: Sequence[Row] | Sequence[Line]) -> list[Comparison]:
 
 
 def matrix(rows: Sequence[Row]) -> list[tuple[Row, list[str]]]:
-    """Every row that is compared, with what it is against each of them: BETTER, WORSE, ALIKE or
-    UNKNOWN, and "" for itself. Modes and seeds apart are left out."""
+    """Return every compared row with its result against each: BETTER, WORSE, ALIKE or UNKNOWN.
+
+    The result against itself is "". Other modes and separate seeds are left out.
+    """
     shown = [row for row in _scored(rows) if not row.aside]
     found = {}
     for one in comparisons(shown):
@@ -77,12 +79,12 @@ def matrix(rows: Sequence[Row]) -> list[tuple[Row, list[str]]]:
 
 
 def tested(found: Sequence[tuple[Row, list[str]]]) -> bool:
-    """Whether a test says anything about any pair of this matrix."""
+    """Return whether any pair of this matrix was tested."""
     return any(words not in ("", UNKNOWN) for _, against in found for words in against)
 
 
 def verdicts(rows: Sequence[Row]) -> list[str]:
-    """The comparisons in words: which test, what it found, and what was not compared."""
+    """Describe the comparisons: the test, its results, and what was not compared."""
     rows = [row for row in rows if not row.aside]
     found = [one for one in comparisons(rows) if one.p is not None]
     if not found:
@@ -104,7 +106,7 @@ def verdicts(rows: Sequence[Row]) -> list[str]:
 
 
 def _pairs(scored: Sequence[Row], found: Sequence[Comparison]) -> str:
-    """The pairs that Holm's correction is over."""
+    """Describe the pairs that Holm's correction covers."""
     custom = {row.label for row in scored if row.custom}
     plain = sum(not {one.first, one.second} & custom for one in found)
     if not plain:
@@ -116,7 +118,7 @@ def _pairs(scored: Sequence[Row], found: Sequence[Comparison]) -> str:
 
 
 def _lines(scored: Sequence[Row], signs: Signs) -> Iterator[str]:
-    """The rows that are better than some."""
+    """Yield a line for every row that is better than another."""
     for row in scored:
         worse = [other.label for other in scored if signs.get((row.label, other.label)) == 1]
         if worse:
@@ -124,7 +126,7 @@ def _lines(scored: Sequence[Row], signs: Signs) -> Iterator[str]:
 
 
 def _obstacle(rows: Sequence[Row]) -> str:
-    """Why no two of the rows were compared."""
+    """Return why no two of the rows were compared."""
     scored = _scored(rows)
     if len(rows) == 1:
         return "there is only one encoding"
@@ -137,7 +139,7 @@ def _obstacle(rows: Sequence[Row]) -> str:
 
 
 def _signs(found: Sequence[Comparison]) -> Signs:
-    """Of the pairs that were tested, both ways round."""
+    """Return the sign of every tested pair, in both orders."""
     there = {(one.first, one.second): one.sign for one in found if one.p is not None}
     return there | {(second, first): -sign for (first, second), sign in there.items()}
 
@@ -147,5 +149,5 @@ def _scored(rows: Sequence[Placed]) -> list[Placed]:
 
 
 def _mean(row: Row | Line) -> float:
-    """Rounded, so that equal scores share a place."""
+    """Return the mean, rounded so that equal scores share a rank."""
     return round(row.unseen.mean, 9) if row.unseen else -1.0

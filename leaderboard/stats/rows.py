@@ -1,4 +1,4 @@
-"""The parts of a table: a row per encoding, a cell per length."""
+"""The parts of a table: a row per encoding, a point per length."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ EXACT, TOKENS = "exact match", "token accuracy"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cell:
+class Point:
     """One encoding at one length, over its seeds.
 
     `status` is "ok", or words to show instead of a number: "cannot represent", "no instance",
@@ -51,7 +51,7 @@ class Row:
     apart: str = ""  # as "seeds 40-44": seeds that few encodings of the table have
     custom: bool = False  # options were typed with the name: it was tuned by hand
     train_length: int
-    cells: tuple[Cell, ...]
+    cells: tuple[Point, ...]
     unseen: Stat | None  # the metric over the lengths beyond training
     unseen_note: str | None  # why there is no such mean
     unseen_beside: float | None
@@ -78,12 +78,12 @@ class Row:
 
     @property
     def aside(self) -> str:
-        """What tells it from its encoding's ranked row: the mode, the seeds; "" for that row."""
+        """The mode and seeds that set it apart from its encoding's ranked row, or ""."""
         return ", ".join(words for words in (self.mode, self.apart) if words)
 
     @property
     def competes(self) -> bool:
-        """Whether it may hold a place: without typed options, in the mode and seeds that rank."""
+        """Whether it is ranked: no typed options, the training mode, seeds that count."""
         return not self.custom and not self.aside
 
     @property
@@ -93,12 +93,12 @@ class Row:
 
     @property
     def metric(self) -> str:
-        """What is compared: whole answers of decoders, the tokens of encoders."""
+        """The compared measure: whole answers of decoders, tokens of encoders."""
         return TOKENS if self.track == "encoder" else EXACT
 
     @property
     def other(self) -> str:
-        """The measure beside it."""
+        """The other measure."""
         return EXACT if self.track == "encoder" else TOKENS
 
 
@@ -162,10 +162,10 @@ class Line:
 
 @dataclass(frozen=True)
 class Points:
-    """A curve that is no row of a table. Where the axis is another, `length` is its number."""
+    """A curve that is not a row of a table; `length` is the position on its axis."""
 
     label: str
-    cells: tuple[Cell, ...]
+    cells: tuple[Point, ...]
     metric: str
     train_length: int | None  # None: no place on the axis
     mode: str = ""

@@ -1,9 +1,9 @@
-"""Many runs in, one row per encoding out. The pages and the command line use the same numbers.
+"""Summarise runs as one row per encoding, for the pages and the command line.
 
 Runs are compared only within one table: same protocol, same task and the same settings in
 everything but seed and encoding. Another evaluation mode of the same weights is a row of its own.
-A seed counts in a table when at least half of its encodings without typed options have a done run
-of it; such an encoding's runs of other seeds are a row of their own, without a rank.
+A seed counts in a table if at least half of its encodings without typed options have a finished
+run of it; such an encoding's runs of other seeds are a separate row, without a rank.
 Three rules keep words from turning into numbers:
 - a length that any seed cannot represent is the words "cannot represent", never 0;
 - the mean over unseen lengths is None, with the reason, unless every unseen length has a number;
@@ -25,21 +25,21 @@ from leaderboard.record.scores import Score
 from leaderboard.record.tuning import values_text
 from leaderboard.stats.intervals import over_seeds
 from leaderboard.stats.ranks import ranked
-from leaderboard.stats.rows import Cell, Row
+from leaderboard.stats.rows import Point, Row
 from pezoo.spec import bare
 
 PASS = 0.9  # the mean that counts as solving a length
 
 
 def table_key(record: Record) -> tuple[str, str, str]:
-    """Records with equal keys belong into one table."""
+    """Return the key of the table that a record belongs to."""
     return record.protocol, record.task, record.shared_hash
 
 
 def summarise(records: Iterable[Record]) -> list[Row]:
-    """One row per table, encoding and evaluation mode, best first; scores of the last step.
+    """Return a row per table, encoding and evaluation mode, best first, at the last step.
 
-    Seeds that do not count make one more.
+    Seeds that do not count have separate rows.
     """
     runs = sorted(records, key=lambda r: (*_row_key(r), r.seed, r.finished, r.run))
     rows: list[Row] = []
@@ -57,14 +57,14 @@ def summarise(records: Iterable[Record]) -> list[Row]:
 
 
 def _typed(record: Record) -> bool:
-    """Whether options were typed with the name."""
+    """Return whether options were typed with the name."""
     return bare(record.encoding) != record.encoding
 
 
 def _groups(runs: Sequence[Record]) -> Iterator[tuple[list[Record], bool]]:
-    """The runs of each row of a table, and whether these are seeds that do not count.
+    """Yield the runs of each row of a table, and whether their seeds do not count.
 
-    Where none of such seeds is done, the row that counts tells that they failed.
+    If no such seed has finished, they are failures of the row that counts.
     """
     counting = _counting(runs)
     for _, group in groupby(runs, key=_row_key):
@@ -78,7 +78,7 @@ def _groups(runs: Sequence[Record]) -> Iterator[tuple[list[Record], bool]]:
 
 
 def _counting(runs: Sequence[Record]) -> set[int]:
-    """The seeds that count in one table; where no seed is common enough, all of them."""
+    """Return the seeds that count in one table; all of them if none is common enough."""
     done: dict[tuple[str, ...], set[int]] = defaultdict(set)
     for run in runs:
         if run.status == "done" and not _typed(run):
@@ -93,7 +93,7 @@ def _row_key(record: Record) -> tuple[str, ...]:
 
 
 def _labelled(rows: list[Row]) -> list[Row]:
-    """The short name where it says which row is meant; else the options, else the version too."""
+    """Label the rows: the typed name if unique, else all options, else also the version."""
 
     def label(row: Row) -> str:
         like = [other for other in rows if (other.mode, other.encoding) == (row.mode, row.encoding)]
@@ -110,7 +110,7 @@ def _labelled(rows: list[Row]) -> list[Row]:
 def _row(
     runs: Sequence[Record], mode: str, lengths: Iterable[tuple[int, bool]], apart: bool
 ) -> Row:
-    """The row of runs that differ in the seed alone."""
+    """Return the row of runs that differ only in the seed."""
     first, notes = runs[0], []
     protocol, task, settings, spec, version = _row_key(first)
     done = {run.seed: run for run in runs if run.status == "done"}  # the newest of each seed
@@ -162,9 +162,8 @@ def _row(
     )
 
 
-def _of_all(cells: Sequence[Cell], samples: int) -> list[str]:
-    """The share of all unseen instances, as papers report a test set; of none, where a length has
-    as many as are drawn of it, and may have more."""
+def _of_all(cells: Sequence[Point], samples: int) -> list[str]:
+    """Return a note with the share right of all unseen instances, if every instance was tested."""
     unseen = [cell for cell in cells if not cell.seen and cell.seeds]
     counts = [cell.count // len(cell.seeds) for cell in unseen]
     if max(counts) >= samples:
@@ -174,7 +173,7 @@ def _of_all(cells: Sequence[Cell], samples: int) -> list[str]:
 
 
 def _cost(runs: Iterable[Record]) -> dict[str, Any]:
-    """Means over the seeds; a number of parameters only where all agree."""
+    """Return means over the seeds, and numbers of parameters if all seeds agree."""
     costs = [run.cost for run in runs]
     means = ("steps_per_second", "cpu_seconds", "peak_memory_mb")
     found: dict[str, Any] = {name: _mean(getattr(cost, name) for cost in costs) for name in means}
@@ -185,7 +184,7 @@ def _cost(runs: Iterable[Record]) -> dict[str, Any]:
 
 
 def _tuned(run: Record) -> dict[str, Any]:
-    """What was tried and chosen, where the settings come from a sweep."""
+    """Return the values tried and chosen, if a sweep chose the settings."""
     tuning = run.provenance.tuning
     if tuning is None:
         return {}
@@ -197,27 +196,27 @@ def _tuned(run: Record) -> dict[str, Any]:
 
 
 def _trained(runs: Iterable[Record]) -> float | None:
-    """The mean over all training lengths at the last step; the learning curve ends with it."""
+    """Return the mean over all training lengths at the last step of the learning curves."""
     curves = [run.learning for run in runs]
     return _mean(curve[-1].exact for curve in curves) if all(curves) else None
 
 
-def _cell(length: int, seen: bool, results: Mapping[int, Mapping[int, Score]], track: str) -> Cell:
-    """`results` are {seed: {length: score}}; of an encoder, tokens count instead of answers."""
+def _cell(length: int, seen: bool, results: Mapping[int, Mapping[int, Score]], track: str) -> Point:
+    """Return one point; `results` are {seed: {length: score}}. Encoders are scored by tokens."""
     own = {seed: by[length] for seed, by in results.items() if length in by}
     good = {seed: score for seed, score in own.items() if score.status == "ok"}
     if any(score.status == "cannot represent" for score in own.values()):
-        return Cell(length=length, seen=seen, status="cannot represent")
+        return Point(length=length, seen=seen, status="cannot represent")
     if not good:
         status = "no instance" if own else "not tested" if results else "failed"
-        return Cell(length=length, seen=seen, status=status)
+        return Point(length=length, seen=seen, status=status)
     exact = {seed: score.exact or 0.0 for seed, score in good.items()}
     correct = sum(score.correct or 0 for score in good.values())
     count = sum(score.count or 0 for score in good.values())
     token = {seed: score.token or 0.0 for seed, score in good.items()}
     main, beside = (token, exact) if track == "encoder" else (exact, token)
     counts = None if track == "encoder" else (correct, count)  # tokens of an answer go together
-    return Cell(
+    return Point(
         length=length,
         seen=seen,
         main=over_seeds(list(main.values()), counts, len(main) / count),
@@ -231,15 +230,15 @@ def _cell(length: int, seen: bool, results: Mapping[int, Mapping[int, Score]], t
 
 
 def _ends(scores: Iterable[Score], track: str) -> float | None:
-    """Every answer of a decoder has one token that ends it; None where their number is unknown."""
+    """Return the share of tokens that end answers, one per answer of a decoder; None if unknown."""
     if track == "encoder":
         return 0.0
     counts = [(score.count or 0, score.tokens) for score in scores if score.tokens]
     return sum(n for n, _ in counts) / sum(t or 0 for _, t in counts) if counts else None
 
 
-def _unseen(cells: Sequence[Cell], done: int) -> tuple[dict[int, float], str | None]:
-    """Each seed's mean over the unseen lengths; or nothing, and why."""
+def _unseen(cells: Sequence[Point], done: int) -> tuple[dict[int, float], str | None]:
+    """Return each seed's mean over the unseen lengths, or {} and the reason."""
     cells = [cell for cell in cells if not cell.seen and cell.status != "no instance"]
     if not done or not cells:
         return {}, "no unseen length" if done else "failed"
@@ -253,14 +252,14 @@ def _unseen(cells: Sequence[Cell], done: int) -> tuple[dict[int, float], str | N
     return {seed: fmean(column[seed] for column in columns) for seed in columns[0]}, None
 
 
-def _step(cells: Sequence[Cell]) -> float:
-    """What one more right answer, at the unseen length with fewest examples, adds to the mean."""
+def _step(cells: Sequence[Point]) -> float:
+    """Return the effect on the mean of one answer at the unseen length with fewest examples."""
     unseen = [cell.count / len(cell.seeds) for cell in cells if not cell.seen and cell.seeds]
     return 1 / (len(unseen) * min(unseen)) if unseen else 0.0
 
 
-def _reach(cells: Sequence[Cell], train_length: int) -> tuple[float | None, bool]:
-    """The reach, and whether every tested length passed."""
+def _reach(cells: Sequence[Point], train_length: int) -> tuple[float | None, bool]:
+    """Return the reach, and whether every tested length passed."""
     tested = [cell for cell in cells if cell.status != "no instance"]
     if not tested:
         return None, False

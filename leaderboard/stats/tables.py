@@ -1,4 +1,4 @@
-"""Tables with what a page needs around them: a title, a file name, warnings, the settings."""
+"""Tables with their titles, file names, settings and warnings."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Table:
 
     @property
     def base(self) -> str:
-        """The protocol's name without the mark of changed settings."""
+        """The protocol's name without the suffix of changed settings."""
         return base(self.first.protocol)
 
     @property
@@ -66,7 +66,7 @@ class Table:
 
     @property
     def settings_name(self) -> str:
-        """What tells this table from the protocol's own, in words."""
+        """A description of how the settings differ from the protocol's own."""
         if self.policy == PROTOCOL:
             return "the protocol's own"
         if tuning := self.first.provenance.tuning:
@@ -77,12 +77,11 @@ class Table:
         return changes or f"settings {self.first.shared_hash}"
 
     def settings(self) -> list[tuple[str, str]]:
-        """Every setting that the runs share, as ("train.steps", "1500")."""
+        """Return every setting that the runs share, as ("train.steps", "1500")."""
         return sorted(flat("", self.first.shared()))
 
     def commands(self) -> list[str]:
-        """One that makes the ranked rows again, of the protocol's own settings; else those that
-        made the runs, each once."""
+        """Return one command that repeats the ranked rows, or else those that made the runs."""
         plain = [row for row in self.rows if row.competes and row.seeds]
         if self.policy != PROTOCOL or not plain:
             return sorted({command_text(record.provenance.command) for record in self.records})
@@ -93,14 +92,13 @@ class Table:
 
 
 def tables(records: Sequence[Record], catalog: Catalog | None = None) -> list[Table]:
-    """All tables, sorted by protocol and task, the protocol's own settings first.
+    """Return all tables, sorted by protocol and task, the protocol's own settings first.
 
     Records with the name of a protocol in `catalog`, but settings of no version of it, are in a
-    table of changed settings. An encoding with options that the protocol does not give it is shown
-    as if they had been typed.
+    table of changed settings. Options that the protocol does not set are shown as if typed.
 
-    A title names its settings only where they are not the protocol's own and the name does not
-    tell. Runs that served to choose settings are in no table.
+    A title includes the settings' hash only if the protocol's name is ambiguous. Tuning runs are in
+    no table.
     """
     catalog = catalog or Catalog()
     records = [_called(record, catalog) for record in records if not record.for_tuning]
@@ -141,8 +139,7 @@ def tables(records: Sequence[Record], catalog: Catalog | None = None) -> list[Ta
 
 
 def leading(tables: Sequence[Table]) -> list[Table]:
-    """Of each protocol the tables in its own settings; where it has none, those of its newest
-    version that has."""
+    """Return, for each protocol, the tables in its own settings, or else of its newest version."""
     found = []
     for name in dict.fromkeys(table.base for table in tables):
         own = [table for table in tables if table.base == name]
@@ -223,7 +220,7 @@ def _in_words(key: str, value: str, own: str) -> str:
 
 
 def _warnings(records: Sequence[Record], kernels: Ran) -> Iterator[str]:
-    """What weakens a comparison within the table."""
+    """Yield what weakens a comparison within the table."""
     checks = {"backbone_hash": "the backbones did not start from the same weights"}
     if records[0].provenance.tuning is None:  # where steps are tuned, data differ in amount
         checks["data_hash"] = "the runs did not see the same data"
@@ -248,7 +245,7 @@ def _warnings(records: Sequence[Record], kernels: Ran) -> Iterator[str]:
 
 
 def _kernels(records: Sequence[Record]) -> Ran:
-    """What computed which encodings, by operation."""
+    """Return the back ends of every operation, and the encodings that each computed."""
     ran: Ran = defaultdict(lambda: defaultdict(set))
     for record in records:
         if not isinstance(record.env.attention_ran, dict):  # an older record: what was chosen
@@ -274,7 +271,7 @@ def _few(names: set[str]) -> str:
 
 
 def kernels_of(record: Record) -> Iterator[tuple[str, str]]:
-    """(operation, back end) for what the record says that ran."""
+    """Yield (operation, back end) for every operation in the record."""
     kernels, attention = record.env.kernels, record.env.attention_ran
     if isinstance(kernels, dict):  # a record that names no other has torch's modules as layers
         yield from ((name, str(value)) for name, value in {"layer": "torch", **kernels}.items())
@@ -294,7 +291,7 @@ def _unlike_choices(records: Sequence[Record]) -> Iterator[str]:
 
 
 def flat(prefix: str, value: Any) -> Iterator[tuple[str, str]]:
-    """Nested settings as ("train.steps", "1500")."""
+    """Yield nested settings as ("train.steps", "1500")."""
     if isinstance(value, dict):
         for key, item in value.items():
             yield from flat(f"{prefix}.{key}" if prefix else key, item)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom, ttest_rel
 
-from leaderboard.stats.comparisons import Scores, compare, holm, paired
+from leaderboard.stats.comparisons import SeedScores, compare, holm, paired
 from leaderboard.stats.intervals import student, wilson
 from leaderboard.stats.ranks import verdicts
 from leaderboard.stats.summary import summarise
@@ -44,7 +44,7 @@ def test_holm_by_hand():
 @given(SEEDS, SEEDS)
 def test_the_paired_test_is_scipys(first, second):
     shared = sorted(first.keys() & second.keys())
-    found = paired(Scores(first), Scores(second))
+    found = paired(SeedScores(first), SeedScores(second))
     if len(shared) < 2:
         assert found is None
         return
@@ -55,13 +55,13 @@ def test_the_paired_test_is_scipys(first, second):
         return
     oracle = ttest_rel([first[s] for s in shared], [second[s] for s in shared]).pvalue
     assert p == pytest.approx(oracle, abs=1e-9)
-    assert paired(Scores(second), Scores(first))[1] == pytest.approx(p)
+    assert paired(SeedScores(second), SeedScores(first))[1] == pytest.approx(p)
 
 
 def test_equal_differences_are_no_proof_within_a_step():
     """With one right answer in 160 as the step: t = d sqrt(3) * 160, two degrees of freedom."""
-    ones = Scores(dict.fromkeys(range(3), 1.0), 1 / 160)
-    close, far = (Scores(dict.fromkeys(range(3), value)) for value in (0.99, 0.0))
+    ones = SeedScores(dict.fromkeys(range(3), 1.0), 1 / 160)
+    close, far = (SeedScores(dict.fromkeys(range(3), value)) for value in (0.99, 0.0))
     for other, t in ((close, 0.01 * 3**0.5 * 160), (far, 3**0.5 * 160)):
         assert paired(ones, other)[1] == pytest.approx(1 - t / (t * t + 2) ** 0.5)
     (one,) = compare({"ones": ones, "close": close})
@@ -72,10 +72,10 @@ def test_equal_differences_are_no_proof_within_a_step():
 
 def test_a_table():
     scores = {
-        "good": Scores({0: 0.9, 1: 0.92, 2: 0.91, 3: 0.9}),
-        "same": Scores({0: 0.91, 1: 0.9, 2: 0.92, 3: 0.9}),
-        "bad": Scores({0: 0.5, 1: 0.51, 2: 0.49, 3: 0.52}),
-        "alone": Scores({7: 1.0, 0: 1.0}),
+        "good": SeedScores({0: 0.9, 1: 0.92, 2: 0.91, 3: 0.9}),
+        "same": SeedScores({0: 0.91, 1: 0.9, 2: 0.92, 3: 0.9}),
+        "bad": SeedScores({0: 0.5, 1: 0.51, 2: 0.49, 3: 0.52}),
+        "alone": SeedScores({7: 1.0, 0: 1.0}),
     }
     found = {(c.first, c.second): c for c in compare(scores)}
     assert list(found) == [
@@ -105,7 +105,7 @@ def test_the_interval_and_the_test_agree_for_a_single_pair():
     for _ in range(300):
         first = {seed: 0.5 + 0.02 * draws.gauss(0, 1) for seed in range(4)}
         second = {seed: 0.47 + 0.02 * draws.gauss(0, 1) for seed in range(4)}
-        (one,) = compare({"a": Scores(first, 0.005), "b": Scores(second)})
+        (one,) = compare({"a": SeedScores(first, 0.005), "b": SeedScores(second)})
         beyond = one.difference.low > 0 or one.difference.high < 0
         assert bool(one.sign) == beyond
         signs.add(one.sign)
@@ -116,7 +116,8 @@ def test_equal_encodings_are_seldom_told_apart_in_a_whole_table():
     draws, tables, false, uncorrected = random.Random(1), 100, 0, 0
     for _ in range(tables):
         scores = {
-            name: Scores({seed: draws.gauss(0.5, 0.05) for seed in range(5)}) for name in "abcdef"
+            name: SeedScores({seed: draws.gauss(0.5, 0.05) for seed in range(5)})
+            for name in "abcdef"
         }
         found = compare(scores)
         false += any(one.sign for one in found)

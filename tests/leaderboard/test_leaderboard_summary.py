@@ -15,7 +15,7 @@ from leaderboard.render.columns import rows_as_csv, rows_as_markdown
 from leaderboard.render.findings import findings
 from leaderboard.render.styles import shown
 from leaderboard.render.text import medians_text, notes_text, rank_text
-from leaderboard.stats.comparisons import Scores, paired
+from leaderboard.stats.comparisons import SeedScores, paired
 from leaderboard.stats.intervals import student, wilson
 from leaderboard.stats.overview import bare_lines, overview
 from leaderboard.stats.summary import summarise
@@ -199,12 +199,12 @@ def test_paired_differences_equal_scipy():
     rng = np.random.default_rng(1)
     for n in (2, 3, 5):
         a, b = rng.uniform(0.3, 0.7, n), rng.uniform(0.3, 0.7, n)
-        got, _ = paired(Scores(dict(enumerate(a))), Scores(dict(enumerate(b)) | {99: 0.0}))
+        got, _ = paired(SeedScores(dict(enumerate(a))), SeedScores(dict(enumerate(b)) | {99: 0.0}))
         low, high = stats.ttest_rel(a, b).confidence_interval(0.95)
         assert got.mean == pytest.approx(np.mean(a - b))
         assert (got.low, got.high) == pytest.approx((max(low, -1), min(high, 1)))
         assert got.n == n
-    assert paired(Scores({0: 1.0}), Scores({0: 0.5, 1: 0.5})) is None
+    assert paired(SeedScores({0: 1.0}), SeedScores({0: 0.5, 1: 0.5})) is None
 
 
 def test_custom_options_count_for_no_other_rank(record):
@@ -236,8 +236,8 @@ def test_changed_settings_have_a_ranking_of_their_own(record):
         [
             at("rope", 1.0, "quick", 10),
             at("alibi", 1.0, "quick", 40),
-            at("rope", 2.0, "quick+aa", 90),
-            at("alibi", 2.0, "quick+aa", 80),
+            at("rope", 2.0, "quick+aaaaaa", 90),
+            at("alibi", 2.0, "quick+aaaaaa", 80),
         ]
     )
     assert (own.policy, changed.policy) == ("protocol", "changed")
