@@ -276,7 +276,7 @@
     const fewAll = all.every((line) => line.few || line.apart);
     all.forEach((line) => Object.assign(line, { few_all: fewAll, below: PZ.below(line, all) }));
     const has = (test) => all.filter(test).length;
-    const [show, showPick] = PZ.select("show", "Cells show", Object.entries(WORDS));
+    const [show, showPick] = PZ.select("show", "Show", Object.entries(WORDS));
     const [variants, variantsPick] = has((line) => line.custom && !line.aside)
       ? PZ.toggle(
           "variants",
