@@ -36,7 +36,7 @@ from harness.training.trainer import Trainer, start
 
 Seconds = np.ndarray  # (2,): on the clock, of the processor (all threads)
 
-BUDGET = 2.5  # seconds of training steps, over all kinds of runs
+BUDGET = 1.5  # seconds of training steps, over all kinds of runs
 FEWEST, MOST = 2, 30  # steps of one kind of run
 
 
