@@ -1,4 +1,4 @@
-"""One conformance suite for every encoding, also for those of other packages.
+"""The conformance suite for encodings, also for those of other packages.
 
     check_encoding(lambda shape: MyEncoding(shape))
 

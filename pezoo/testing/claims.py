@@ -66,7 +66,10 @@ def check_max_len(factory: Factory) -> None:
         "prepare": "begin it with ctx = super().prepare(ctx)",
     }
     for hook, remedy in begin.items():
-        require(not _refuses(encoding, hook, n - 1), f"max_len is {n}, but {hook} refuses {n - 1}")
+        require(
+            not _refuses(encoding, hook, n - 1),
+            f"max_len is {n}, but {hook} refuses position {n - 1}: accept 0..{n - 1}",
+        )
         require(
             _refuses(encoding, hook, n),
             f"max_len is {n}, but {hook} accepts position {n} without a PositionError: {remedy}",

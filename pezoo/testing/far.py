@@ -46,7 +46,7 @@ def check_far_values(factory: Factory) -> None:
 
 
 def _hooks(encoding: Encoding, pos: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Rows (S, ...) of embed, q and k at pos (S,), and the logits of the last query, (S, H)."""
+    """Return rows (S, ...) of embed, q and k at pos (S,), and the last query's logits (S, H)."""
     (s,) = pos.shape
     one = inputs(encoding, 1, 1, torch.float64)
     given = Inputs(one.x.expand(1, s, -1), *(y.expand(-1, -1, s, -1) for y in one[1:]))

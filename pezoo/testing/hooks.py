@@ -88,7 +88,7 @@ def _check_options(cls: type[Encoding]) -> None:
                 f"options must be named parameters, not {option}",
             )
             continue
-        require(not required, f"option {name} needs a default")
+        require(not required, f"option {name} needs a default value: write {name}=...")
         require(
             option.annotation is not option.empty,
             f"option {name} needs an annotation, such as {name}: {type(option.default).__name__}",
@@ -122,8 +122,13 @@ def _check_hooks(encoding: Encoding, pos: Tensor, dtype: torch.dtype) -> None:
     )
     embedded = next(steps).out
     _is("embed", embedded, Tensor)
-    require(embedded.shape == x.shape, f"embed: {tuple(x.shape)} became {tuple(embedded.shape)}")
-    require(embedded.dtype == dtype, f"embed: {dtype} became {embedded.dtype}")
+    require(
+        embedded.shape == x.shape,
+        f"embed: {tuple(x.shape)} became {tuple(embedded.shape)}: keep (B, T, D)",
+    )
+    require(
+        embedded.dtype == dtype, f"embed: {dtype} became {embedded.dtype}: end with .to(x.dtype)"
+    )
     both = next(steps).out
     _is("transform", both, tuple)
     q, k = both
@@ -132,7 +137,7 @@ def _check_hooks(encoding: Encoding, pos: Tensor, dtype: torch.dtype) -> None:
     )
     require(
         q.shape[:3] == (b, s.n_heads, t) and q.shape[3] >= s.d_head,
-        f"transform: q {(b, s.n_heads, t, s.d_head)} became {tuple(q.shape)}",
+        f"transform: q {(b, s.n_heads, t, s.d_head)} became {tuple(q.shape)}: only K may grow",
     )
     for y in (q, k):
         require(_precise(y, dtype), f"transform: {dtype} became the less precise {y.dtype}")

@@ -79,8 +79,14 @@ def check_gradients(factory: Factory) -> None:
             f"parameter {name} gets no gradient: use it in a hook, or remove it",
         )
         assert parameter.grad is not None
-        require(bool(parameter.grad.isfinite().all()), f"the gradient of {name} is not finite")
-        require(bool((parameter.grad != 0).any()), f"the gradient of {name} is zero everywhere")
+        require(
+            bool(parameter.grad.isfinite().all()),
+            f"the gradient of {name} is not finite: avoid roots, logarithms and divisions at 0",
+        )
+        require(
+            bool((parameter.grad != 0).any()),
+            f"the gradient of {name} is zero everywhere: it must change the output",
+        )
 
 
 def check_start(factory: Factory) -> None:
@@ -94,7 +100,10 @@ def check_start(factory: Factory) -> None:
         optimiser.zero_grad()
         _backward(encoding)
         broken = [n for n, x in parameters.items() if not _finite(x.grad)]
-        require(not broken, f"at its initial values the gradient of {broken} is not finite")
+        require(
+            not broken,
+            f"at its initial values the gradient of {broken} is not finite: start elsewhere",
+        )
         reached |= {n for n, x in parameters.items() if x.grad is not None and bool(x.grad.any())}
         optimiser.step()
     never = ", ".join(name for name in parameters if name not in reached)
@@ -205,7 +214,7 @@ STEP = 1e-4
 
 
 def check_derivatives(factory: Factory) -> None:
-    """Gradients of embed in x, transform in q and k, bias in q and k: as differences say."""
+    """Gradients of embed, transform and bias equal finite differences."""
     encoding, (b, t) = build(factory).double(), (2, 9)
     x, q, k = inputs(encoding, b, t, torch.float64)
     ctx = encoding.prepare(context(tokens(b, t), x=x))

@@ -71,7 +71,7 @@ def _check_sizes(drawn: dict[str, Tensor], size: tuple[int, ...]) -> None:
     for name, x in drawn.items():
         require(
             x.dim() < 2 or (x.shape[0] in (1, b) and x.shape[1] == t),
-            f"draw: {name} must be (B|1, T, ...) with B, T = {b}, {t}, or (n,) or (), is "
+            f"draw: {name} must be (B|1, T, ...) with B, T = {b}, {t}, or (n,) or (), was "
             f"{tuple(x.shape)}",
         )
 

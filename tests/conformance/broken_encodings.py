@@ -682,7 +682,7 @@ broken("max_len", r"prepare accepts position 12 .* super\(\)\.prepare", TakesAny
 broken("max_len", "draw accepts position 12", max_len=12, draw=lambda self, ctx, **plan: {})
 broken(
     "max_len",
-    "draw refuses 11",
+    "draw refuses position 11",
     max_len=12,
     draw=lambda self, ctx, **plan: Encoding.draw(self, replace(ctx, pos=ctx.pos + 1)),
 )
