@@ -46,7 +46,6 @@ class ClassDoc:
     wraps: str | None = None
     needs_scale: bool = False  # an encoding that receives the length of the instance
     oracle: bool = False  # an encoding that receives part of the task's solution
-    options: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

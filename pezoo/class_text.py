@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from pezoo.spec import SpecError
 
@@ -25,8 +25,6 @@ class ClassText:
     constants: dict[str, Any]  # attributes with literal values
     methods: dict[str, str]  # by name, the class that defines each
     options: tuple[str, ...]  # keyword-only parameters of __init__, or fields of a dataclass
-    usual: dict[str, Any]  # their defaults, where these are literal
-    kinds: dict[str, str]  # their annotations, as written
 
     @property
     def known_as(self) -> str | None:
@@ -112,60 +110,31 @@ def _bases(node: ast.AST) -> Iterator[str]:
 def _class(node: ast.ClassDef, known: dict[str, ClassText]) -> ClassText:
     constants: dict[str, Any] = {}
     methods: dict[str, str] = {}
-    options = _Options((), {}, {})
+    options: tuple[str, ...] = ()
     for parent in [known[base] for base in _bases(node) if base in known]:
         constants, methods = constants | parent.constants, methods | parent.methods
-        options = options if options.names else _Options.of(parent)
+        options = options or parent.options
     for part in node.body:
         match part:
             case ast.Assign(targets=[ast.Name(id="Options")], value=ast.Name(id=name)):
-                options = _Options.of(known[name]) if name in known else options
+                options = known[name].options if name in known else options
             case ast.Assign(targets=targets, value=value):
                 constants |= _named(targets, value)
-            case ast.AnnAssign(target=ast.Name(id=name), annotation=kind, value=value):
+            case ast.AnnAssign(target=ast.Name(id=name), value=value):
                 constants |= _named([part.target], value) if value else {}
-                if _is_dataclass(node):
-                    options = options.plus(name, kind, value)
+                if _is_dataclass(node) and name not in options:
+                    options += (name,)
             case ast.FunctionDef(name=name):
                 methods[name] = node.name
                 if name == "__init__" and part.args.kwarg is None:
-                    options = _Options.of_call(part.args)
+                    options = tuple(arg.arg for arg in part.args.kwonlyargs)
     registered = None
     for decorator in node.decorator_list:
         match decorator:
             case ast.Call(func=ast.Name(id="register"), args=[ast.Constant(value=str(name))]):
                 registered = name
     doc = ast.get_docstring(node) or ""
-    return ClassText(node.name, doc, registered, constants, methods, *options)
-
-
-class _Options(NamedTuple):
-    """Names, literal defaults and annotations of options."""
-
-    names: tuple[str, ...]
-    usual: dict[str, Any]
-    kinds: dict[str, str]
-
-    @classmethod
-    def of(cls, text: ClassText) -> _Options:
-        return cls(text.options, text.usual, text.kinds)
-
-    @classmethod
-    def of_call(cls, args: ast.arguments) -> _Options:
-        """Return the keyword-only parameters of a function; without a default, None is taken."""
-        found = cls((), {}, {})
-        for arg, value in zip(args.kwonlyargs, args.kw_defaults, strict=True):
-            found = found.plus(arg.arg, arg.annotation, value or ast.Constant(None))
-        return found
-
-    def plus(self, name: str, kind: ast.expr | None, value: ast.expr | None) -> _Options:
-        """Return these options with one added or replaced."""
-        names = self.names if name in self.names else (*self.names, name)
-        usual = dict(self.usual)
-        with suppress(ValueError):
-            usual |= {name: _constant(value)} if value else {}
-        kinds = self.kinds | ({name: ast.unparse(kind)} if kind else {})
-        return _Options(names, usual, kinds)
+    return ClassText(node.name, doc, registered, constants, methods, options)
 
 
 def _is_dataclass(node: ast.ClassDef) -> bool:

@@ -48,7 +48,6 @@ def _classes(folder: Path) -> Iterator[ClassDoc]:
                 path=f"{package}/{folder.name}/{path.name}",
                 source=path.read_text(encoding="utf-8"),
                 doc=one.doc,
-                options=one.options,
                 hooks=tuple(h for h in HOOKS if one.methods.get(h, "Encoding") != "Encoding"),
                 **known,
             )
