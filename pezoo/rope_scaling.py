@@ -159,16 +159,18 @@ SCALINGS: dict[str, Callable[..., Scaled]] = {
 
 
 def choose(scaling: str, given: Mapping[str, Any], **known: Any) -> Callable[..., Scaled]:
-    """The function of that name with the options given, and those known that it takes.
+    """Return the scaling of that name, bound to the options given and to those known.
 
-    Errors: ValueError for an unknown scaling, and for options that it lacks or does not take.
+    Errors: ValueError for an unknown scaling, and for missing or unknown options.
     """
     choice("scaling", scaling, SCALINGS)
     parameters = _options(scaling)
     for name in given:
         if name not in parameters:
             takers = [other for other in SCALINGS if name in _options(other)]
-            raise ValueError(f"scaling={scaling} takes no {name}, which is for {', '.join(takers)}")
+            raise ValueError(
+                f"scaling={scaling} does not take {name}, which is for {', '.join(takers)}"
+            )
     both = {**known, **given}
     _check_ranges(scaling, given, both)
     for name, parameter in parameters.items():
@@ -196,7 +198,7 @@ def _check_ranges(scaling: str, given: Mapping[str, Any], both: Mapping[str, Any
 
 
 def reads_length(scaling: str) -> bool:
-    """Whether its frequencies depend on the length of the text."""
+    """Return True if the frequencies of a scaling depend on the length of the text."""
     return "length" in _options(scaling)
 
 

@@ -48,7 +48,7 @@ class ALiBi(Encoding):
 
 
 def slopes(heads: int, device: torch.device | None = None) -> Tensor:
-    """(H,) m_h for each head.
+    """Return the slope m_h of each head, (H,).
 
     >>> slopes(2), slopes(3)
     (tensor([0.0625, 0.0039]), tensor([0.0625, 0.0039, 0.2500]))

@@ -65,7 +65,7 @@ class Geometric(Encoding):
 
 
 def _passed(x: Tensor, distance: Tensor) -> Tensor:
-    """The sum of x (B, H, T, S) over the keys that are visited before each key.
+    """Sum x (B, H, T, S) over the keys that are visited before each key.
 
     distance (B|1, T, S) is i - j.
     """

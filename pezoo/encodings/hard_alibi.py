@@ -9,7 +9,7 @@ from pezoo.registry import register
 
 @register("hard_alibi")
 class HardALiBi(Encoding):
-    """Heads 1..M see the last m = 1..M tokens each, themselves included; the others are NoPE.
+    """Restrict heads 1..M to windows of the last 1..M tokens; the other heads are NoPE.
 
     Formula: b_ij = -inf for j <= i - m, 0 for j > i - m, with m = h for the heads h = 1..M and
     m = inf for the heads M+1..H.

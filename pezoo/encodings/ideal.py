@@ -1,4 +1,4 @@
-"""Ideal position embeddings: a task tells the relation of positions that it needs."""
+"""Ideal position embeddings, which use the relation of positions declared by the task."""
 
 import math
 
@@ -12,7 +12,7 @@ from pezoo.registry import register
 
 @register("ideal")
 class Ideal(Encoding):
-    """Add to each key a learned vector for what the task does with it: an oracle, not a competitor.
+    """Add to each key a learned vector for its role in the task: an oracle, not a competitor.
 
     Formula: a_ij = q_i W_K (h_j + P_phi(i,j)) / sqrt(K), P a learned vector per value of phi, and
     phi(i, j) = ctx.relation(i, j, None), which the task declares: 0 where the query does not need
@@ -24,8 +24,8 @@ class Ideal(Encoding):
     Shapes: q (B, H, T, K) -> (B, H, T, S); phi (B|1, T, S) int64. P (n_layers, values, D), at the
     start Glorot uniform over (values, D).
     Options: values, how many values of phi have a vector: 0 .. values - 1.
-    Errors: ValueError when ctx.relation or ctx.w_key, the layer's W_K, is missing, or the task's
-    places move with the scale, of which phi(i, j) knows nothing; torch's RuntimeError or IndexError
+    Errors: ValueError if ctx.relation or ctx.w_key, the layer's W_K, is missing, or if the task's
+    relation depends on the scale, which phi(i, j) does not; torch's RuntimeError or IndexError
     for a phi outside 0 .. values - 1.
 
     Paper: Chen et al. 2026, "Limitations and Capabilities of Position Embeddings", Section VI: the
@@ -49,11 +49,11 @@ class Ideal(Encoding):
         self.p = nn.Parameter(table.uniform_(-limit, limit))
 
     def kinds(self, ctx: Context) -> Tensor:
-        """(B|1, T, S) int64: the kind of each pair."""
+        """Return the kind of each pair, (B|1, T, S) int64."""
         if ctx.relation is None:
             raise ValueError(
-                f"{self.name} reads the relation of positions that the task declares: set "
-                "ctx.relation, a function (i, j, n) -> int64"
+                f"{self.name} needs the task's relation of positions: set ctx.relation, a function "
+                "(i, j, n) -> int64"
             )
         n = ctx.scale_for(self.name)[:, None, None] if self.needs_scale else None
         return ctx.relation(ctx.query_pos[:, :, None], ctx.pos[:, None], n)
@@ -71,13 +71,13 @@ class Ideal(Encoding):
         return Pairs(q, picked(self._vectors(q.dtype, ctx), phi)) if len(phi) == 1 else None
 
     def _vectors(self, dtype: torch.dtype, ctx: Context) -> Tensor:
-        """W_K P / sqrt(K), (values, H, K)."""
+        """Return W_K P / sqrt(K), (values, H, K)."""
         return key_vectors(self.p[ctx.layer].to(dtype), ctx, self.shape, self.name)
 
 
 @register("ideal_sh")
 class IdealScaleHint(Ideal):
-    """Ideal with the scale hint: phi(i, j, n), for tasks whose places move with the scale n.
+    """Ideal with the scale hint, phi(i, j, n), for tasks whose relations depend on the scale n.
 
     Formula: as ideal, with phi(i, j, n) = ctx.relation(i, j, n).
 

@@ -47,7 +47,7 @@ class Kerple(Encoding):
         self.raw_a = nn.Parameter(_before_softplus(torch.empty(size).uniform_(0.01, 1)))
 
     def constants(self, layer: int) -> tuple[Tensor, Tensor]:
-        """p and a of a layer, (H,) each, float32 at least."""
+        """Return p and a of a layer, (H,) each, float32 at least."""
         p, a = at_least_float32(self.raw_p[layer]), softplus(at_least_float32(self.raw_a[layer]))
         return softplus(p) if self.form == "log" else 2 * p.sigmoid(), a
 
@@ -65,5 +65,5 @@ class Kerple(Encoding):
 
 
 def _before_softplus(y: Tensor) -> Tensor:
-    """The x with softplus(x) = y, y above 0."""
+    """Return x with softplus(x) = y, for y above 0."""
     return y + torch.log(-torch.expm1(-y))

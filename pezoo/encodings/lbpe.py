@@ -84,7 +84,7 @@ class LBPE(Encoding):
             inverse_frequencies(shape.d_head, 10_000.0)  # raises for an odd d_head
 
     def kinds(self, ctx: Context) -> Tensor:
-        """(B|1, T, S, values) the distribution over kinds of pairs; it sums to 1."""
+        """Return the distribution over kinds of pairs, (B|1, T, S, values); it sums to 1."""
         w_hidden, b_hidden, w_out, b_out = (
             at_least_float32(parameter[ctx.layer])
             for parameter in (self.w_hidden, self.b_hidden, self.w_out, self.b_out)
@@ -120,11 +120,11 @@ class LBPE(Encoding):
         return Pairs(q, rows.view(*phi.shape[:3], self.shape.n_heads, -1))
 
     def _vectors(self, dtype: torch.dtype, ctx: Context) -> Tensor:
-        """W_K P / sqrt(K), (values, H, K)."""
+        """Return W_K P / sqrt(K), (values, H, K)."""
         return key_vectors(self.p[ctx.layer].to(dtype), ctx, self.shape, self.name)
 
     def _turned(self, q: Tensor, k: Tensor, phi: Tensor) -> Tensor:
-        """(B, H, T, S) ((sum_v phi_v R_v - 1) q_i) k_j / sqrt(K), pair by pair of K."""
+        """Return ((sum_v phi_v R_v - 1) q_i) k_j / sqrt(K), (B, H, T, S)."""
         w = inverse_frequencies(self.shape.d_head, 10_000.0, q.device)
         angle = torch.arange(self.values, device=q.device)[:, None] * w  # float32: bits count
         a, b = (rearrange(x, "b h t (m two) -> two b h t m", two=2) for x in (q, k))
@@ -136,7 +136,7 @@ class LBPE(Encoding):
 
 @register("lbpe_sh")
 class LBPEScaleHint(LBPE):
-    """LBPE whose phi(i, j, n) also reads the scale n of the instance.
+    """LBPE with the scale hint: phi(i, j, n) also reads the scale n of the instance.
 
     Formula: as lbpe, with marks that tell where a pair is in a prompt of one part of n tokens, or
     of two: i-n, i-2n, i-3n, j, j-n, j-2n, i-j, i-j-n, i-j-2n, i+j-2n.

@@ -6,9 +6,9 @@ from pezoo.registry import register
 
 @register("nope")
 class NoPE(Encoding):
-    """Nothing is added: in a decoder the causal mask alone tells positions apart.
+    """Add nothing: in a decoder the causal mask alone distinguishes positions.
 
-    An encoder has no mask, and so no order at all.
+    An encoder without a mask cannot see the order of tokens.
 
     Formula: a_ij = q_i k_j / sqrt(K).
 

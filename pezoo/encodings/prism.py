@@ -39,7 +39,7 @@ class PRISMOptions(CursorOptions):
 
 @register("prism")
 class PRISM(CursorEncoding):
-    """Cursors that reset, step forward, step back or stay, as a network that reads the text says.
+    """Track positions by cursors, which a network moves as it reads the text.
 
     A gate network reads the token embeddings and sets, per token and cursor, Pr(reset) and
     Pr(incr, decr, keep). Each cursor's position is a histogram h over offsets, moved by those gates

@@ -35,7 +35,7 @@ class SpectralOptions(CursorOptions):
 
 @register("prism_spectral")
 class PRISMSpectral(CursorEncoding):
-    """PRISM's cursors, followed frequency by frequency instead of offset by offset.
+    """Follow PRISM's cursors frequency by frequency instead of offset by offset.
 
     PRISM's stream sum_d h[d] e^{iwd} is the characteristic function phi(w) of the cursor's
     position. Without sharpening it obeys one complex linear recurrence per frequency, so that no

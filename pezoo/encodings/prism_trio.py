@@ -9,7 +9,7 @@ from pezoo.registry import register
 
 @register("prism_trio")
 class PRISMTrio(PRISMSpectral):
-    """prism_spectral with a cursor that looks tokens up and two that walk, in every head.
+    """Use prism_spectral with one cursor that looks tokens up and two that walk, in every head.
 
     The formulas are prism_spectral's; what is chosen here is where training starts, for all tasks
     alike:

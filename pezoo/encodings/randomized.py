@@ -17,7 +17,7 @@ TABLE = "randomized.table"
 
 @register("randomized")
 class Randomized(Encoding):
-    """Give another encoding a random, ordered choice of positions from a larger range.
+    """Replace the positions of another encoding by a random, ordered choice from a larger range.
 
     Formula: position p becomes the p-th smallest of n positions drawn from 0..L-1 without
     replacement. With sample="distances", distance d becomes sign(d) times the |d|-th smallest of
@@ -104,7 +104,7 @@ class Randomized(Encoding):
         return {TABLE: table, **self.inner.draw(inner, **plan)}
 
     def table(self, n: int, generator: torch.Generator | None = None) -> Tensor:
-        """(n,) int64, ascending if sorted: n of 0..L-1, or 0 and n-1 of 1..L-1."""
+        """Draw n of 0..L-1, or 0 and n-1 of 1..L-1: (n,) int64, ascending if sorted."""
         size = self.max_len or 0
         if n > size:
             raise PositionError(
@@ -124,7 +124,7 @@ class Randomized(Encoding):
         return self.inner.prepare(self._inner_ctx(ctx, ctx.drawn[TABLE]))
 
     def _inner_ctx(self, ctx: Context, table: Tensor) -> Context:
-        """What the inner encoding gets to know, which is the table's positions or distances."""
+        """Return the context of the inner encoding, with the table's positions or distances."""
         ctx = replace(ctx, prepared=False)
         if self.sample == "distances":
             return replace(ctx, distances=table)

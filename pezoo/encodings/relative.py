@@ -74,7 +74,7 @@ class Relative(Encoding):
         return Pairs(self._reader(q, ctx), picked(rows, index))
 
     def bias_columns(self, q: Tensor, k: Tensor, ctx: Context) -> Columns | None:
-        """D columns more: sin(i - j) = sin i cos j - cos i sin j, and so on for the cosine."""
+        """Return D more columns: sin(i - j) = sin i cos j - cos i sin j, likewise the cosine."""
         if ctx.distances is not None or q.shape[2] < self.shape.d_model:
             return None  # distances that are no differences; fewer queries than columns
         if not has_float64(ctx.pos.device):
@@ -91,17 +91,17 @@ class Relative(Encoding):
         )
 
     def _waves(self, pos: Tensor) -> tuple[Tensor, Tensor]:
-        """Sines and cosines of positions, (B|1, 1, T, D/2); exact, as they are no distances yet."""
+        """Return sines and cosines of positions, (B|1, 1, T, D/2), computed in float64."""
         w = inverse_frequencies(self.shape.d_model, self.base, pos.device).double()
         angle = pos[:, None, :, None] * w
         return angle.sin(), angle.cos()
 
     def _reader(self, q: Tensor, ctx: Context) -> Tensor:
-        """q + v; `transform` has added u to q."""
+        """Return q + v; `transform` has added u to q."""
         return q + (self.v - self.u)[ctx.layer][:, None].to(q.dtype)
 
     def _rows(self, dtype: torch.dtype, ctx: Context) -> tuple[Tensor, Tensor]:
-        """W r / sqrt(K) for each distance there is (n, H, K), and which one (B|1, T, S) is."""
+        """Return W r / sqrt(K) of each distinct distance (n, H, K), and their index (B|1, T, S)."""
         distances, index = distinct(ctx.distance())
         w = at_least_float32(self.w[ctx.layer]) / math.sqrt(self.shape.d_head)
         r = sinusoid(distances, self.shape.d_model, self.base).to(w.dtype) @ w
@@ -109,7 +109,7 @@ class Relative(Encoding):
 
 
 def _scores(q: Tensor, rows: Tensor, index: Tensor) -> Tensor:
-    """(B, H, T, S) products of q (B, H, T, K) with rows[index], rows (n, H, K), index (B|1, T, S).
+    """Multiply q (B, H, T, K) by rows[index], rows (n, H, K), index (B|1, T, S): (B, H, T, S).
 
     Either every query meets every row and the index picks, or every pair gets its own row: the
     same numbers, whichever needs less memory.

@@ -116,7 +116,7 @@ class RoPE(Encoding):
         return distance if self.drop == 1 else torch.zeros_like(distance)
 
     def frequencies(self, ctx: Context) -> tuple[Tensor, float]:
-        """w (K/2,), or (B|1, K/2) where each row has its own, and the attention factor."""
+        """Return w (K/2,), or (B|1, K/2) if it depends on the row, and the attention factor."""
         w = inverse_frequencies(self.shape.d_head, self.base, ctx.pos.device)
         if self.reads_length:
             return self.scaled(w, length=ctx.pos.amax(1) + 1)

@@ -63,6 +63,6 @@ class Shaw(Encoding):
         return Pairs(q, picked(table, row))
 
     def _rows(self, dtype: torch.dtype, ctx: Context) -> tuple[Tensor, Tensor]:
-        """The row (B|1, T, S) of the table for each pair, and the table over sqrt(K) (n, H, K)."""
+        """Return the row (B|1, T, S) of each pair, and the table over sqrt(K) (n, H, K)."""
         row = ctx.distance().clamp(-self.clip, self.clip) + self.clip
         return row, self.table[ctx.layer].to(dtype) / math.sqrt(self.shape.d_head)

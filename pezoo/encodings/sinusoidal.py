@@ -50,7 +50,7 @@ class Sinusoidal(Encoding):
 
 @register("shifted_sinusoidal")
 class ShiftedSinusoidal(Sinusoidal):
-    """Sinusoidal positions that start at a random offset in training.
+    """Add sinusoids of positions that start at a random offset in training.
 
     Formula: as sinusoidal at position p + o; o is one integer for the whole batch, uniform over
     0..max(0, span - S) while training, 0 in evaluation.

@@ -59,7 +59,7 @@ class T5(Encoding):
         self.table = nn.Parameter(std * torch.randn(buckets, shape.n_heads))
 
     def bucket(self, distance: Tensor) -> Tensor:
-        """The row of the table for each distance i - j, both int64."""
+        """Return the row of the table for each distance i - j, both int64."""
         upper = (distance < 0) * self.side if self.bidirectional else 0
         d = distance.abs() if self.bidirectional else distance.clamp(min=0)
         exact = self.side // 2

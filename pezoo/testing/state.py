@@ -98,7 +98,7 @@ def check_stateless(factory: Factory) -> None:
 
 @torch.no_grad()
 def _hook_by_hook(encoding: Encoding, ids: Tensor, step: int) -> Iterator[tuple[str, Tensor]]:
-    """What each hook of a pass returns, one at a time, with positions 0, step, 2 step, ..."""
+    """Yield the output of each hook of a pass, at positions 0, step, 2 step, ..."""
     ctx = context(ids, step * torch.arange(8)[None], scale=torch.tensor([4 + step]))
     ctx = replace(ctx, drawn=encoding.draw(ctx, generator=draws(), length=16))
     given = inputs(encoding, len(ids), 8, torch.float64)

@@ -160,8 +160,11 @@ def test_dropping_positions():
     [
         ("rope(scaling=yarm,factor=4)", "unknown scaling 'yarm'; did you mean yarn?"),
         ("rope(scaling=linear)", "scaling=linear needs factor"),
-        ("rope(factor=4)", "scaling=default takes no factor, which is for linear, ntk, dynamic"),
-        ("rope(scaling=ntk,factor=2,beta_fast=3)", "takes no beta_fast, which is for yarn"),
+        (
+            "rope(factor=4)",
+            "scaling=default does not take factor, which is for linear, ntk, dynamic",
+        ),
+        ("rope(scaling=ntk,factor=2,beta_fast=3)", "does not take beta_fast, which is for yarn"),
         ("rope(scaling=linear,factor=-2)", "factor must be above 0"),
         (
             "rope(scaling=longrope,short_factor=[1,2],long_factor=[1,2])",

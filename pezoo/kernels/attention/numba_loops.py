@@ -52,7 +52,7 @@ LEAST = -1e30  # below any logit
 
 @inline
 def _group(x: Inputs, i: int, size: Sizes) -> tuple[int, int]:
-    """How many of the queries i..i+3 there are, and how many keys they see."""
+    """Return the number of queries among i..i+3, and the number of keys that they see."""
     ends = pointer(x.ends, size.queries)
     end = max(max(ends[i], ends[i + 1]), max(ends[i + 2], ends[i + 3]))
     return min(QUERIES, size.queries - i), end
@@ -62,13 +62,13 @@ def _group(x: Inputs, i: int, size: Sizes) -> tuple[int, int]:
 def _factors(
     reader: Heads, pairs: Heads, size: Sizes, row: int, i: int, like: Any
 ) -> tuple[Pointer, Pointer]:
-    """Those of query i of the head number `row`."""
+    """Return the reader and the pairs of query i of the head number `row`."""
     return start_of(reader, row, i, size, like), start_of(pairs, row, i, size, like)
 
 
 @inline
 def _logits(x: Inputs, size: Sizes, row: int, i: int, s: Any, like: Any) -> None:
-    """Of the queries i..i+3 with the keys that they see -> s.w."""
+    """Compute the logits of the queries i..i+3 -> s.w."""
     long, unit = ceil(size.keys), size.scale * LOG2_E
     ends = pointer(x.ends, size.queries)
     count, end = _group(x, i, size)
@@ -89,7 +89,7 @@ def _logits(x: Inputs, size: Sizes, row: int, i: int, s: Any, like: Any) -> None
 
 @inline
 def _powers_of_two(y: Four, top: Four, terms: Any) -> Four:
-    """2^(y - top), for four rows."""
+    """Compute 2^(y - top), for four rows."""
     return (
         exp2(y[0] - top[0], terms),
         exp2(y[1] - top[1], terms),
@@ -100,7 +100,7 @@ def _powers_of_two(y: Four, top: Four, terms: Any) -> Four:
 
 @inline
 def _powers(s: Any, skip: int, end: int, i: int, terms: Any) -> None:
-    """Four rows of logits -> powers of 2 after taking off the largest; i is the first query."""
+    """Turn four rows of logits into powers of 2 without overflow; i is the first query."""
     low = splat(LEAST, load(s.w, 0))
     a = b = c = d = low
     for j in range(0, end, LANES):
@@ -123,7 +123,7 @@ def _powers(s: Any, skip: int, end: int, i: int, terms: Any) -> None:
 def forward(
     x: Inputs, size: Sizes, y: Outputs, scratch: Scratch, like: Any, first: int, last: int
 ) -> None:
-    """Attention of the heads first..last-1 -> y."""
+    """Compute attention of the heads first..last-1 -> y."""
     s, long, step = opened(scratch, like), ceil(size.keys), ceil(size.features)
     terms = power_terms(load(s.edge, 0))
     for row in range(first, last):
@@ -157,7 +157,7 @@ def _weights(
     terms: Any,
     like: Any,
 ) -> None:
-    """Weights of the queries i..i+3 -> s.w, and gradients of their logits -> s.d_w."""
+    """Compute the weights of the queries i..i+3 -> s.w, their logits' gradients -> s.d_w."""
     long, step = ceil(size.keys), ceil(size.features)
     count, end = _group(x, i, size)
     _logits(x, size, row, i, s, like)
@@ -191,7 +191,7 @@ def _clear(x: Pointer, count: int) -> None:
 def _bias_gradients(
     x: Inputs, size: Sizes, d: Gradients, row: int, i: int, s: Any, like: Any
 ) -> None:
-    """Gradients s.d_w of the logits of the queries i..i+3 -> those of the bias, or its factors."""
+    """Add the logits' gradients s.d_w of the queries i..i+3 to those of the bias or factors."""
     long = ceil(size.keys)
     count, end = _group(x, i, size)
     for n in range(count):
@@ -208,7 +208,7 @@ def backward(
     x: Inputs, size: Sizes, y: Outputs, d: Gradients, scratch: Scratch, like: Any, first: int,
     last: int,
 ) -> None:  # fmt: skip
-    """Gradients of the heads first..last-1 -> d."""
+    """Compute gradients of the heads first..last-1 -> d."""
     s, scale = opened(scratch, like), size.scale
     wide, step, long = ceil(size.width), ceil(size.features), ceil(size.keys)
     terms = power_terms(load(s.edge, 0))

@@ -25,7 +25,7 @@ def ceil(n: int) -> int:
 
 @called
 def copy(x: Pointer, skip: int, rows: int, width: int, out: Pointer) -> None:
-    """Rows of x, which are `skip` apart -> rows of out, whose length is rounded up."""
+    """Copy rows of x, `skip` apart, to rows of out, whose length is rounded up."""
     step, whole = ceil(width), width // LANES * LANES
     for i in range(rows):
         for j in range(0, whole, LANES):
@@ -36,7 +36,7 @@ def copy(x: Pointer, skip: int, rows: int, width: int, out: Pointer) -> None:
 
 @called
 def transpose(x: Pointer, skip: int, rows: int, width: int, out: Pointer) -> None:
-    """Rows of x -> columns of out, whose rows are rounded up."""
+    """Copy rows of x to columns of out, whose rows are rounded up."""
     step = ceil(rows)
     for i in range(rows):
         for j in range(width):
@@ -45,7 +45,7 @@ def transpose(x: Pointer, skip: int, rows: int, width: int, out: Pointer) -> Non
 
 @inline
 def put(x: Lanes, out: Pointer, at: int, f: int, width: int, line: Pointer) -> None:
-    """out[at + f : at + f + LANES] = x, up to the width."""
+    """Store out[at + f : at + f + LANES] = x, up to the width."""
     if f + LANES <= width:
         store(out, at + f, x)
         return
@@ -56,7 +56,7 @@ def put(x: Lanes, out: Pointer, at: int, f: int, width: int, line: Pointer) -> N
 
 @called
 def put_rows(x: Pointer, rows: int, width: int, factor: float, out: Pointer, skip: int) -> None:
-    """Rows of x, whose length is rounded up, times a factor -> rows of out, `skip` apart."""
+    """Copy rows of x, whose length is rounded up, times a factor to rows of out, `skip` apart."""
     step, whole = ceil(width), width // LANES * LANES
     for i in range(rows):
         for j in range(0, whole, LANES):
@@ -69,7 +69,7 @@ def put_rows(x: Pointer, rows: int, width: int, factor: float, out: Pointer, ski
 def put_four(
     x: Four, count: int, out: Pointer, skip: int, f: int, width: int, line: Pointer
 ) -> None:
-    """The first `count` of four rows, from feature f on."""
+    """Store the first `count` of four rows, from feature f on."""
     put(x[0], out, 0, f, width, line)
     if count > 1:
         put(x[1], out, skip, f, width, line)
@@ -104,7 +104,7 @@ def splat_four(x: Pointer, skip: int, i: int) -> Four:
 
 @inline
 def products(a: Pointer, skip: int, count: int, b: Pointer, step: int, j: int) -> Four:
-    """sum_n a[row, n] b[n, j : j + LANES] for four rows of a, n below count."""
+    """Return sum_n a[row, n] b[n, j : j + LANES] for four rows of a, n below count."""
     zero = splat(0, load(b, j))
     y = zero, zero, zero, zero
     for n in range(count):
@@ -117,7 +117,7 @@ def products(a: Pointer, skip: int, count: int, b: Pointer, step: int, j: int) -
 def add_outer(
     a: Pointer, skip: int, end: int, rows: Pointer, step: int, f: int, into: Pointer
 ) -> None:
-    """into[j, f : f + LANES] += sum over four rows a[row, j] rows[row, f...], j below the end."""
+    """Add sum over four rows a[row, j] rows[row, f...] to into[j, f...], j below the end."""
     r = four(rows, step, f)
     for j in range(end):
         s = splat_four(a, skip, j)
@@ -127,7 +127,7 @@ def add_outer(
 
 @called
 def add(into: Pointer, to: int, x: Pointer, at: int, count: int, factor: float) -> None:
-    """into[to : to + count] += factor x[at : at + count]."""
+    """Add factor x[at : at + count] to into[to : to + count]."""
     whole = count // LANES * LANES
     for j in range(0, whole, LANES):
         store(into, to + j, load(into, to + j) + load(x, at + j) * factor)
@@ -137,7 +137,7 @@ def add(into: Pointer, to: int, x: Pointer, at: int, count: int, factor: float) 
 
 @called
 def cut(w: Pointer, at: int, start: int, end: int, edge: Pointer) -> None:
-    """-inf from start to the end of a row of logits."""
+    """Store -inf from start to the end of a row of logits."""
     first = start // LANES * LANES
     low = splat(-INFINITY, load(edge, 0))
     if first < end:
@@ -151,7 +151,7 @@ def cut(w: Pointer, at: int, start: int, end: int, edge: Pointer) -> None:
 def add_pairs(
     w: Pointer, at: int, reader: Pointer, pairs: Pointer, size: tuple[int, int, int], factor: float
 ) -> None:
-    """w[at + j] += factor sum_c reader[c] pairs[c, j]; size: of c, of a row of pairs, of j."""
+    """Add factor sum_c reader[c] pairs[c, j] to w[at + j]; size: c, a row of pairs, j."""
     count, long, end = size
     for j in range(0, end, LANES):
         x = splat(0, load(pairs, j))
@@ -168,7 +168,7 @@ def pair_gradients(
     into: tuple[Pointer, Pointer],
     size: tuple[int, int, int],
 ) -> None:
-    """Through `add_pairs` with factor 1: that of the reader is written, that of pairs added to."""
+    """Backward of `add_pairs` at factor 1: write the reader's gradient, add to that of pairs."""
     (reader, pairs), (d_reader, d_pairs), (count, long, end) = read, into, size
     for c in range(count):
         own, x = load_splat(reader, c), splat(0, load(d_w, at))

@@ -40,7 +40,7 @@ def _move(
     old: Pointer, new: Pointer, x: Inputs, place: int, t: int, size: Sizes, mass: Number,
     eps: Lanes,
 ) -> None:  # fmt: skip
-    """The move and the copy of step t: old, of that mass, -> new + eps."""
+    """Move and copy at step t: old, of that mass, -> new + eps."""
     low, high = span(t + 1, size)
     origin, last, zero = zero_of(size), size.moves - 1, 0 * eps
     kept, fresh = beyond(x.kept, place * size.moves), beyond(x.fresh, place * size.moves)
@@ -65,7 +65,7 @@ def _move(
 
 @inline
 def _recall(x: Inputs, out: Pointer, b: int, t: int, c: int, size: Sizes, old: Pointer) -> Number:
-    """The histogram before step t -> old. Returns its mass."""
+    """Load the histogram before step t into old, and return its mass."""
     one = splat(1, load(old, 0))
     if t:
         place = ((b * size.steps + t - 1) * size.cursors + c) * size.last
@@ -82,7 +82,7 @@ def _recall(x: Inputs, out: Pointer, b: int, t: int, c: int, size: Sizes, old: P
 
 @inline
 def _sharpen(h: Pointer, low: int, high: int, gamma: Lanes, zero: Lanes) -> Number:
-    """h <- h^gamma times a number. Returns the sum."""
+    """Set h to h^gamma times a number, and return the sum."""
     terms, top = log_terms(zero), zero - math.inf
     for i in range(low, high, LANES):
         log = log2(load(h, i), terms)
@@ -103,7 +103,7 @@ def _sharpen(h: Pointer, low: int, high: int, gamma: Lanes, zero: Lanes) -> Numb
 def forward(
     x: Inputs, eps: float, size: Sizes, out: int, first: int, end: int, scratch: int
 ) -> None:
-    """The histograms of rows first..end-1 -> out (B T C L). Tensors come as addresses."""
+    """Compute the histograms of rows first..end-1 -> out (B T C L), tensors as addresses."""
     inputs, lines, h = opened(x, eps), pointer(scratch, eps), pointer(out, eps)
     for b in range(first // size.cursors, (end - 1) // size.cursors + 1):
         low, high = cursors_of(b, first, end, size)
@@ -135,7 +135,7 @@ def backward(
     x: Inputs, eps: float, size: Sizes, out: int, grad: int, d: Inputs, first: int, end: int,
     scratch: int,
 ) -> None:  # fmt: skip
-    """Gradients of the inputs of the rows -> d, from what `forward` gave and its gradient."""
+    """Compute gradients of the inputs of the rows -> d, from the output and its gradient."""
     inputs, grads, lines = opened(x, eps), opened(d, eps), pointer(scratch, eps)
     h, given, width = pointer(out, eps), pointer(grad, eps), width_of(size)
     for b in range(first // size.cursors, (end - 1) // size.cursors + 1):
@@ -151,7 +151,7 @@ def backward(
 def _unsharpen(
     g: Pointer, now: Pointer, raw: Pointer, low: int, high: int, gamma: Lanes, zero: Lanes
 ) -> Number:
-    """g, the gradient of the sharpened `now` -> that of raw, which was sharpened. Returns dgamma.
+    """Turn g, the gradient of the sharpened `now`, into that of raw; return dgamma.
 
     dx = gamma (g - mean) h / x and dgamma = sum (g - mean) h log x; mean = sum g h.
     """
@@ -171,7 +171,7 @@ def _unmove(
     g: Pointer, old: Pointer, before: Pointer, x: Inputs, place: int, t: int, size: Sizes,
     mass: Number, d: Inputs, zero: Lanes,
 ) -> None:  # fmt: skip
-    """Through the move of step t: from g the gradient of old -> before, and those of the shares."""
+    """Backward of the move at step t: from g, the gradients of old -> before and of shares."""
     low, high = span(t, size)
     origin, last, at = zero_of(size), size.moves - 1, place * size.moves
     kept, fresh, d_kept = beyond(x.kept, at), beyond(x.fresh, at), beyond(d.kept, at)
@@ -201,7 +201,7 @@ def _backward(
     x: Inputs, eps: float, size: Sizes, out: Pointer, grad: Pointer, d: Inputs, b: int, t: int,
     c: int, lines: Pointer, before: Pointer,
 ) -> None:  # fmt: skip
-    """From `before`, the gradient through later steps, that through step t.
+    """From `before`, the gradient through later steps, compute that through step t.
 
     What was sharpened is computed again from the step before: it is not kept.
     """

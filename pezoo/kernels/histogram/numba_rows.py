@@ -21,7 +21,7 @@ Number = Any
 
 
 class Inputs(NamedTuple):
-    """What the scan reads, or the gradients of it: addresses, and pointers once `opened`."""
+    """Inputs of the scan, or their gradients: addresses, and pointers once `opened`."""
 
     start: Pointer  # (B C L0)
     kept: Pointer  # (B T C J)
@@ -42,14 +42,14 @@ class Sizes(NamedTuple):
 
 
 def scratch_size(size: Sizes) -> int:
-    """How many numbers the loops need for themselves."""
+    """Return the size of the loops' scratch memory."""
     width: int = size.last + 2 * (size.moves // 2 + LANES)
     return (ARRAYS + size.cursors) * width
 
 
 @inline
 def margin_of(size: Sizes) -> int:
-    """Numbers around the bins, so that no shift and no vector has to look at an edge."""
+    """Return the margin around the bins, so that shifts and vectors need no edge case."""
     return size.moves // 2 + LANES
 
 
@@ -60,13 +60,13 @@ def width_of(size: Sizes) -> int:
 
 @inline
 def zero_of(size: Sizes) -> int:
-    """Offset 0."""
+    """Return the bin of offset 0."""
     return margin_of(size) + (0 if size.one_sided else size.last // 2)
 
 
 @inline
 def span(t: int, size: Sizes) -> tuple[int, int]:
-    """The bins that can hold mass after t steps."""
+    """Return the bins that can hold mass after t steps."""
     if size.one_sided:
         return margin_of(size), margin_of(size) + size.first + t
     reach = size.first // 2 + size.moves // 2 * t
@@ -75,7 +75,7 @@ def span(t: int, size: Sizes) -> tuple[int, int]:
 
 @inline
 def step_of(j: int, size: Sizes) -> int:
-    """Of move j: +1, -1, +2, -2, ..., 0."""
+    """Return the step of move j: +1, -1, +2, -2, ..., 0."""
     if j == size.moves - 1:
         return 0
     return -(j // 2 + 1) if j & 1 else j // 2 + 1
@@ -83,14 +83,14 @@ def step_of(j: int, size: Sizes) -> int:
 
 @inline
 def cursors_of(b: int, first: int, end: int, size: Sizes) -> tuple[int, int]:
-    """Those of sample b among rows first..end-1."""
+    """Return the cursors of sample b among rows first..end-1."""
     start = b * size.cursors
     return max(first - start, 0), min(end - start, size.cursors)
 
 
 @inline
 def tokens_of(t: int, size: Sizes) -> int:
-    """How many tokens can be copied from at step t."""
+    """Return the number of tokens that can be copied at step t."""
     seen = size.first - 1 if size.one_sided else size.first // (size.moves - 1)
     return min(size.sources, seen + t + 1)
 
@@ -105,14 +105,14 @@ def fill(x: Pointer, count: int, value: Lanes) -> None:
 
 @inline
 def fence(x: Pointer, low: int, high: int, size: Sizes, zero: Lanes) -> None:
-    """Zeros beside bins low..high-1, as far as shifts and vectors reach."""
+    """Store zeros beside bins low..high-1, as far as shifts and vectors reach."""
     fill(beyond(x, low - margin_of(size)), margin_of(size), zero)
     fill(beyond(x, high), margin_of(size), zero)
 
 
 @inline
 def copy(x: Pointer, count: int, factor: Lanes, y: Pointer) -> None:
-    """The first numbers of x times a factor -> y."""
+    """Store the first numbers of x times a factor in y."""
     for i in range(0, count - LANES + 1, LANES):
         store(y, i, factor * load(x, i))
     one = highest(factor)
@@ -122,7 +122,7 @@ def copy(x: Pointer, count: int, factor: Lanes, y: Pointer) -> None:
 
 @inline
 def add(x: Pointer, y: Pointer, count: int, z: Pointer) -> None:
-    """The first numbers of x and y, added -> z."""
+    """Store the sum of the first numbers of x and y in z."""
     for i in range(0, count - LANES + 1, LANES):
         store(z, i, load(x, i) + load(y, i))
     for i in range(count // LANES * LANES, count):

@@ -59,21 +59,21 @@ def _compile(function: Any) -> Any:
 
 @_compile
 def _span(t, steps, last, moves: tl.constexpr, one_sided: tl.constexpr):  # type: ignore[no-untyped-def]
-    """The first bin that can hold mass after t steps, and the one after the last."""
+    """Return the first bin that can hold mass after t steps, and the one after the last."""
     margin = (1 if one_sided else moves // 2) * (steps - t)
     return (0 if one_sided else margin), last - margin
 
 
 @_compile
 def _origin(steps, first, moves: tl.constexpr, one_sided: tl.constexpr):  # type: ignore[no-untyped-def]
-    """The bin of offset 0, and how many tokens were seen before the first."""
+    """Return the bin of offset 0, and the number of tokens before the first."""
     zero = 0 if one_sided else first // 2 + moves // 2 * steps
     return zero, (first - 1 if one_sided else first // (moves - 1))
 
 
 @_compile
 def _step(j: tl.constexpr, moves: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Of move j: +1, -1, +2, -2, ..., 0."""
+    """Return the step of move j: +1, -1, +2, -2, ..., 0."""
     return 0 if j == moves - 1 else (j // 2 + 1) * (1 - 2 * (j % 2))
 
 
@@ -82,7 +82,7 @@ def _move(  # type: ignore[no-untyped-def]
     d, before, low, high, kept, fresh, source, sources, zero, seen,
     moves: tl.constexpr, one_sided: tl.constexpr,
 ):  # fmt: skip
-    """The move and the copy: bins d of the new and of the old histogram, and the old one's mass.
+    """Move and copy: return bins d of the new and the old histogram, and the old one's mass.
 
     `before` points at the old histogram, whose bins low..high-1 can hold mass.
     """
@@ -136,7 +136,7 @@ def _unmove(  # type: ignore[no-untyped-def]
     d, g, here, mass, wide, kept, fresh, d_kept, d_fresh, zero, last,
     moves: tl.constexpr, one_sided: tl.constexpr,
 ):  # fmt: skip
-    """The gradient of the old histogram's bins d, and of the move's shares.
+    """Compute the gradients of the old histogram's bins d, and of the move's shares.
 
     g is that of the new bins, before sharpening. `wide` is where threads see each other's.
     """

@@ -205,18 +205,6 @@ def test_the_highest_frequency_has_a_weight_per_pair(absolute):
             torch.testing.assert_close(got, want, atol=1e-6, rtol=1e-5)
 
 
-@pytest.mark.parametrize("similarity", ["cosine", "geometric"])
-def test_the_frequency_with_a_weight_is_the_highest(similarity):
-    prism = tiny(top_weight=1.0, similarity=similarity)
-    torch.nn.init.constant_(prism.top_weight, 3.0)
-    w = prism.options.frequencies(torch.device("cpu"))
-    sizes = prism.shape.n_layers, 1, 1, prism.shape.n_heads
-    weights = prism._compared(torch.ones(*sizes, prism.options.cursors * 2 * len(w)), 0)
-    want = torch.where(w == w.max(), 3.0, 1.0).repeat(2 * prism.options.cursors)
-    assert (want == 3).sum() == 2 * prism.options.cursors
-    assert torch.equal(weights, want.expand_as(weights).to(weights.dtype))
-
-
 def test_alpha_has_its_own_optimiser_settings():
     prism = tiny()
     (group,) = prism.param_groups()
