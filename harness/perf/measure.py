@@ -63,7 +63,7 @@ def reference() -> Reference:
 
 
 class Candidate:
-    """One encoding's run at one length; a decoder's with a cache of all of a sequence but its last.
+    """One encoding's run at one length, with a decoder's cache of all tokens but the last.
 
     The model is built for the protocol's training lengths, whatever the length that is measured.
     Errors: PositionError when the encoding cannot represent that length; those of `start`.

@@ -1,4 +1,4 @@
-"""What a model computes inside during one forward pass."""
+"""Attention, bias and the encoding's pictures of one forward pass."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from harness.cli.progress import names
+from harness.cli.progress import Progress, names
 from harness.settings.protocol import load_protocol, resolve
 from pezoo.spec import parse
 
@@ -33,3 +33,12 @@ def config(task="copy", seed=0, protocol="quick", **train):
 )
 def test_names_say_what_differs(configs, expected):
     assert names(configs) == [f"rope · {name}" for name in expected]
+
+
+@pytest.mark.parametrize(("exact", "words"), [(0.0, "token accuracy 10: 0.25"), (0.5, "10: 0.50")])
+def test_token_accuracy_is_shown_if_no_answer_is_right(capsys, exact, words):
+    scores = {"last": [{"length": 10, "exact": exact, "token": 0.25}]}
+    record = {"status": "done", "config": {}, "scores": scores, "run": "x"}
+    with Progress([config()], 0) as progress:
+        progress.update(0, {"record": record | {"cost": {"train_seconds": 1}}})
+    assert words in capsys.readouterr().err
