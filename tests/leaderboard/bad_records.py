@@ -133,7 +133,7 @@ FORGED: dict[str, tuple[Changes, str]] = {
     "empty parentheses": (named("encoding", "alibi()", "--pe"), "encoding is alibi(), but the"),
     "space": (named("encoding", "alibi( )", "--pe"), "encoding is alibi( ), but the command runs"),
     "unknown option of alibi": (named("encoding", "alibi(foo=1)", "--pe"), "'foo'"),
-    "option given twice": (named("encoding", "rope(base=2,base=3)", "--pe"), "given twice"),
+    "option given twice": (named("encoding", "rope(base=2,base=3)", "--pe"), "twice"),
     "path for a number": (named("encoding", "rope(base=../x)", "--pe"), "base of rope expects"),
     "impossible value": (named("encoding", "rope(base=-5.0)", "--pe"), "base must be above 0"),
     "unknown task": (named("task", "copi", "--task"), "unknown task 'copi'"),
