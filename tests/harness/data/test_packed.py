@@ -103,13 +103,13 @@ def test_open_borders_are_looked_across_and_closed_ones_are_not():
 
 
 def test_an_encoding_that_reads_the_scale_is_refused():
-    with pytest.raises(ValueError, match="reads the length of a sample; packed rows hold many"):
+    with pytest.raises(ValueError, match="packed"):
         start(config_of(encoding="lbpe_sh"))
 
 
 def test_a_batch_of_few_tokens_is_cut_or_refused_before_training():
     assert rows_of(tasks.make("copy"), columns=2, rows=1).inputs.shape == (1, 2)
-    with pytest.raises(ValueError, match="must hold a prompt of turing_addition, which has up to"):
+    with pytest.raises(ValueError, match="prompt"):
         start(config_of("train.batch=1", "train.context=8"))
     trainer = start(config_of("train.batch=2", "train.context=8"))
     for step in range(20):

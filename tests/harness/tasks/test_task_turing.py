@@ -132,14 +132,14 @@ def test_further_test_sets_have_these_lengths():
             assert (len(a), len(b)) == expected
             assert answer("turing_addition", prompt) == target
     for name in ("n", "n+2", "1+n", "0+n", "x+n"):
-        with pytest.raises(TaskError, match="expected n\\+n, or 2\\+n"):
+        with pytest.raises(TaskError, match="no test set"):
             task.check_test_set(name)
-    with pytest.raises(TaskError, match="no test set 'n\\+n'"):
+    with pytest.raises(TaskError, match="no test set"):
         tasks.make("copy").check_test_set("n+n")
 
 
 def test_an_unknown_format():
-    with pytest.raises(ValueError, match="did you mean reversed"):
+    with pytest.raises(ValueError, match="reversed"):
         tasks.make("turing_addition(format=reverse)")
 
 
@@ -156,43 +156,39 @@ def test_every_step_of_gradient_descent_descends(seed, length):
             text, _, rest = line.partition(" yp ")
             assert [row.strip() for row in text.split("d ")[1:]] == [row.strip() for row in data]
             x1, x2, y = levels(data.pop().replace(",", "").split())
-            guess, _, g1, g2, _, w1, w2 = rest.split()
-            (guess,), moves, weights = levels([guess]), levels([g1, g2]), levels([w1, w2])
-            far = 0.99 in map(abs, (guess, *moves, *weights)) or 1.0 in map(abs, (guess, *weights))
+            predicted, _, g1, g2, _, w1, w2 = rest.split()
+            (y_hat,), moves, weights = levels([predicted]), levels([g1, g2]), levels([w1, w2])
+            far = 0.99 in map(abs, (y_hat, *moves, *weights)) or 1.0 in map(abs, (y_hat, *weights))
             for x, move, old, new in zip((x1, x2), moves, before, weights, strict=True):
-                assert far or abs((guess - y) * x - move) <= 0.0101 * (1 + abs(x))
+                assert far or abs((y_hat - y) * x - move) <= 0.0101 * (1 + abs(x))
                 assert far or abs(old - move - new) <= 0.0151
-            assert far or abs(before[0] * x1 + before[1] * x2 - guess) <= 0.0151
+            assert far or abs(before[0] * x1 + before[1] * x2 - y_hat) <= 0.0151
             before = weights
         assert not data
 
 
-def test_weights_count_as_right_within_two_levels():
+@pytest.mark.parametrize(
+    ("ending", "right"),
+    [
+        ("cur a80 a86 | E _ _", True),
+        ("cur a78 a88 | E", True),
+        ("cur a80 a86 E", False),
+        ("cur a77 a86 | E", False),
+        ("cur a80 a89 | E", False),
+        ("cur a80 | E", False),
+        ("cur a80 a86 a86 | E", False),
+        ("yp a80 a86 | E", False),
+        ("cur a80 a86 _ | E", False),  # padding inside
+        ("cur a80 a86 |", False),  # no EOS
+    ],
+)
+def test_weights_count_as_right_within_two_levels(ending, right):
     task = tasks.make("turing_sgd")
-    encode = task.vocab.encode
-    true = "d a179 a166 , a76 yp a100 g a119 a116 cur a80 a86 |"
-    for last, right in [
-        ("cur a80 a86 |", True),
-        ("cur a78 a88 |", True),
-        ("cur a80 a86", False),
-        ("cur a77 a86 |", False),
-        ("cur a80 a89 |", False),
-        ("cur a80 |", False),
-        ("cur a80 a86 a86 |", False),
-        ("yp a80 a86 |", False),
-    ]:
-        pad = [task.vocab.pad] * 3
-        given_ = [*pad, *encode(f"d a1 , | {last}").tolist(), task.vocab.eos, *pad]
-        want = [*pad, *encode(true).tolist(), task.vocab.eos]
-        want += [task.vocab.pad] * (len(given_) - len(want))
-        given_ += [task.vocab.pad] * (len(want) - len(given_))
-        assert task.right(torch.tensor([given_]), torch.tensor([want])).tolist() == [right], last
-    inside = encode("d a1 , | cur a80 a86 |").tolist()
-    inside = torch.tensor([[*inside[:-1], task.vocab.pad, inside[-1], task.vocab.eos]])
-    assert task.right(inside, torch.tensor([want])).tolist() == [False]
-    assert task.right(torch.tensor([encode(true).tolist()]), torch.tensor([want])).tolist() == [
-        False
-    ]
+    index = {s: i for i, s in enumerate(task.vocab.symbols)}
+    index |= {"E": task.vocab.eos, "_": task.vocab.pad}
+    true = "_ _ d a179 a166 , a76 yp a100 g a119 a116 cur a80 a86 | E"
+    rows = [[index[word] for word in text.split()] for text in (f"_ d a1 , | {ending}", true)]
+    assert task.right(torch.tensor(rows[:1]), torch.tensor(rows[1:])).tolist() == [right]
 
 
 INCREMENT = """
@@ -274,39 +270,37 @@ def test_a_run_of_another_machine_is_not_gone_on_with(increment):
     config = resolve(load_protocol("quick"), task, parse("nope"), 0, "cpu", "auto")
     build(config)
     increment.write_text(INCREMENT.replace('0 = ["1", "R"', '0 = ["0", "R"'))
-    with pytest.raises(ValueError, match=r"file=mine.toml\) has changed since this run"):
+    with pytest.raises(ValueError, match="has changed"):
         build(config)
 
 
 @pytest.mark.parametrize(
-    ("options", "words"),
+    ("old", "new", "options", "words"),
     [
-        ("machine=-1", "machine must be 0 to 999999, was -1"),
-        ("steps=101", "steps must be 1 to 100"),
-        ("steps=0", "steps=0 needs a machine with a final state"),
-        ("format=hints", "unknown format .hints."),
-        ("file=none.toml", "machine none.toml: No such file"),
-        ("file=mine.toml,machine=1", "leave out machine=1"),
-        ("file=", "file must be the path of a machine's TOML file, was empty"),
+        ("", "", "machine=-1", "machine must be"),
+        ("", "", "steps=101", "steps must be"),
+        ("", "", "steps=0", "final state"),
+        ("", "", "format=hints", "format"),
+        ("", "", "file=none.toml", "none.toml: No such file"),
+        ("", "", "file=mine.toml,machine=1", "leave out machine=1"),
+        ("", "", "file=", "was empty"),
+        ('start = "carry"', 'start = "done"', "file=mine.toml,steps=0", "not final"),
+        ("[1, 1]", "[10000, 10000, 10000, 10000]", "file=mine.toml,steps=0", "max_steps"),
     ],
 )
-def test_wrong_options_of_a_machine(increment, options, words):
+def test_wrong_options_of_a_machine(increment, old, new, options, words):
+    increment.write_text(INCREMENT.replace(old, new))
     with pytest.raises(ValueError, match=words):
         tasks.make(f"turing_machine({options})")
 
 
-def test_a_whole_run_needs_a_step_to_take(increment):
-    increment.write_text(INCREMENT.replace('start = "carry"', 'start = "done"'))
-    assert tasks.make("turing_machine(file=mine.toml)").example
-    with pytest.raises(ValueError, match="steps=0 needs a start that is not final, was done"):
-        tasks.make("turing_machine(file=mine.toml,steps=0)")
-
-
-def test_too_many_steps_are_refused_at_once(increment):
-    increment.write_text(INCREMENT.replace("[1, 1]", "[10000, 10000, 10000, 10000]"))
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [('start = "carry"', 'start = "done"'), ("[1, 1]", "[10000, 10000, 10000, 10000]")],
+)
+def test_single_steps_need_no_end(increment, old, new):
+    increment.write_text(INCREMENT.replace(old, new))
     assert tasks.make("turing_machine(file=mine.toml)").lengths(99_999, 100_000)
-    with pytest.raises(ValueError, match="max_steps allows 40,000 steps on one symbol"):
-        tasks.make("turing_machine(file=mine.toml,steps=0)")
 
 
 def test_a_run_that_does_not_end_is_an_error(increment):
