@@ -57,36 +57,25 @@ def test_solver_agrees_with_samples(name, seed, length):
 
 
 @pytest.mark.parametrize("name", ALL)
-@pytest.mark.parametrize("length", [1, 2, 3, 4])
-def test_max_tokens_is_attained(name, length):
+def test_max_tokens_is_attained(name):
     task = tasks.make(name)
-    if not task.lengths(length, length):
-        pytest.skip("no instance of this length")
-    made = task.sample(torch.Generator().manual_seed(0), 2000, length)
-    longest = [int((side != task.vocab.pad).sum(1).max()) for side in (made.prompt, made.target)]
-    assert tuple(longest) == task.max_tokens(length)
+    for length in task.lengths(1, 4):
+        made = task.sample(torch.Generator().manual_seed(0), 2000, length)
+        longest = [(x != task.vocab.pad).sum(1).max() for x in (made.prompt, made.target)]
+        assert tuple(map(int, longest)) == task.max_tokens(length)
 
 
 @pytest.mark.parametrize("name", ALL)
 @pytest.mark.parametrize("length", [0, -3])
 def test_no_instance_without_tokens(name, length):
-    task = tasks.make(name)
-    with pytest.raises(TaskError, match=f"no instance of length {length}; nearest: [12]"):
-        task.sample(torch.Generator(), 1, length)
+    with pytest.raises(TaskError, match=f"length {length}; nearest: [12]"):
+        tasks.make(name).sample(torch.Generator(), 1, length)
 
 
-@pytest.mark.parametrize(
-    ("name", "length", "free"),
-    [
-        ("copy", 20, "0123456789"),
-        ("reverse", 20, "0123456789"),
-        ("odds_first", 20, "0123456789"),
-        ("dyn_str_cpy", 20, "0123456789"),
-    ],
-)
-def test_chance_where_the_answer_is_uniform(name, length, free):
+@pytest.mark.parametrize("name", ["copy", "reverse", "odds_first", "dyn_str_cpy"])
+def test_chance_where_the_answer_is_uniform(name):
     task = tasks.make(name)
-    target = task.sample(torch.Generator().manual_seed(0), 4000, length).target
+    target = task.sample(torch.Generator().manual_seed(0), 4000, 20).target
     share = torch.bincount(target[target != task.vocab.pad]).double()
-    assert len(share) == len(free)
+    assert len(share) == 10
     assert float((share / share.sum()).max()) == pytest.approx(task.chance, abs=0.01)

@@ -85,10 +85,10 @@ def test_options_of_a_task():
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("odds_frist(symbols=2)", "did you mean odds_first"),
-        ("odds_first(symbls=2)", "unknown option of odds_first 'symbls'; did you mean symbols"),
-        ("odds_first(symbols=two)", "option symbols of odds_first expects int"),
-        ("odds_first(symbols=11)", r"symbols must be within 2..10, was 11"),
+        ("odds_frist(symbols=2)", "odds_first"),
+        ("odds_first(symbls=2)", "did you mean symbols"),
+        ("odds_first(symbols=two)", "int"),
+        ("odds_first(symbols=11)", "symbols"),
         ("odds_first(symbols=2):copy", "cannot wrap"),
         ("addition(symbols=2)", "unknown option of addition"),
         ("copy(", "unbalanced parentheses"),

@@ -1,4 +1,4 @@
-"""What the paper says of representations and relations, as functions to test by."""
+"""Properties of representations and relations from the paper, as test helpers."""
 
 from collections.abc import Iterable
 
@@ -9,11 +9,10 @@ from harness.theory.representation import Representation, Step
 
 
 def disagreement(representation: Representation) -> tuple[int, int, int] | None:
-    """Two scales and a place at which they differ: why a representation is not canonical.
+    """Return two scales and a place where a representation differs, or None if it is canonical.
 
-    None where it is canonical (Definition 4): each place has one operator and one tuple of parents
-    at all scales, input places included, so that no place is input at one scale and output at
-    another.
+    Canonical (Definition 4): each place has one operator and one tuple of parents at all scales; no
+    place is input at one scale and output at another.
     """
     found: dict[int, tuple[int, Step | None]] = {}
     for scale, one in representation.items():
@@ -26,7 +25,7 @@ def disagreement(representation: Representation) -> tuple[int, int, int] | None:
 
 
 def unseen(representation: Representation, phi: Phi, trained: int) -> int:
-    """How many values of needed keys occur at scales above `trained` and at none up to it."""
+    """Count the values of needed keys that occur only at scales above `trained`."""
     small, large = set[int](), set[int]()
     for n, _, _, value, role in role_pairs(representation, phi):
         if role[1] != float("inf"):
@@ -37,8 +36,8 @@ def unseen(representation: Representation, phi: Phi, trained: int) -> int:
 def worked(i: Tensor, j: Tensor, n: Tensor, k: int = 4) -> Tensor:
     """phi(i, j, n) = K floor((i - j) / n) + min((i - j) mod n, K - 1), of the paper's introduction.
 
-    It tells which block of n tokens a key is in, counted back from the query, and the first K - 1
-    places of each: x_t, y_t, those before them and z_(t-1), if n is at least K - 1.
+    It encodes the block of n tokens of a key, counted back from the query, and the first K - 1
+    places of each: x_t, y_t, the places before them and z_(t-1), for n >= K - 1.
 
     >>> worked(*map(torch.tensor, (25, 4, 10)))  # x_5 for z_5, two blocks and a token back
     tensor(9)

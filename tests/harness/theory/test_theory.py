@@ -21,6 +21,7 @@ ALIGNED += ["addition(aligned=21,cot=false)", "multiplication_1n(aligned=21)"]
 ALIGNED += ["division_n1(aligned=21)"]
 HINTED = ["copy", "reverse", "odds_first", "parity", "addition(cot=false)", "multiplication_1n"]
 HINTED += ["division_n1"]
+SUMS = ["addition(cot=false)", "addition(aligned=21,cot=false)"]
 SELECT = ["select_first", "select_middle", "select_last"]  # canonical at any scale
 
 
@@ -47,9 +48,6 @@ def all_bits(function, scales):
     for n in scales:
         x = list(product((0, 1), repeat=n))
         yield n, torch.tensor(x), torch.tensor([function(list(one)) for one in x])
-
-
-# Examples 1 to 5 and 7: a representation computes its mapping
 
 
 @settings(max_examples=40, deadline=None)
@@ -95,15 +93,12 @@ def test_a_tasks_computation_computes_its_answer(name):
 
 
 def test_steps_must_follow_the_input_and_read_what_is_there():
-    with pytest.raises(ValueError, match=r"must be within 1\.\.2"):
+    with pytest.raises(ValueError, match="parents"):
         Step(3, examples.same, (3,))
-    with pytest.raises(ValueError, match="from 3 on"):
+    with pytest.raises(ValueError, match="3"):
         Computation(2, (Step(4, examples.same, (1,)),))
-    with pytest.raises(ValueError, match="an input of 2"):
+    with pytest.raises(ValueError, match="2"):
         Computation(2, (Step(3, examples.same, (1,)),)).run([1])
-
-
-# Canonicity
 
 
 def test_aligned_tasks_have_canonical_representations_and_others_do_not():
@@ -124,9 +119,6 @@ def test_example_7_copying_is_not_canonical():
 
 def test_the_middle_of_one_scale_is_canonical():
     assert conflict(all_bits(lambda x: x[:1], (1, 2, 3))) is None
-
-
-# Complexity
 
 
 def running_parity(x):
@@ -166,21 +158,13 @@ def test_outputs_that_no_operator_of_an_arity_writes():
     assert complexity(all_bits(lambda x: [sum(x) % 2], (3,)), arity=2) is None
 
 
-# Definition 6
-
-
-@pytest.mark.parametrize("name", ALIGNED + SELECT)
-def test_a_relation_characterises_its_task_without_the_scale(name):
-    task = make(name)
-    assert violation(representation(task), partial(relation, task, hint=False)) is None
-
-
-@pytest.mark.parametrize("name", HINTED)
-def test_a_relation_with_the_scale_characterises_its_task(name):
-    task = make(name)
-    assert violation(representation(task), partial(relation, task)) is None
-    with pytest.raises(TaskError, match="scale"):
-        relation(task, 3, hint=False)
+@pytest.mark.parametrize("name", ALIGNED + SELECT + HINTED)
+def test_a_relation_characterises_its_task(name):
+    task, hint = make(name), name in HINTED
+    assert violation(representation(task), partial(relation, task, hint=hint)) is None
+    if hint:
+        with pytest.raises(TaskError, match="scale"):
+            relation(task, 3, hint=False)
 
 
 def test_a_relation_that_takes_two_roles_for_one_is_not_consistent():
@@ -242,9 +226,6 @@ def test_the_worked_relation_of_the_introduction():
     assert found.condition == "consistency"
 
 
-# Theorem 3
-
-
 def simple(task, scales, batch, seed=0):
     """Examples whose digits are 0 to 3, so that few show every entry of an operator's table."""
     for n, prompt, _ in sampled(task, scales, batch, seed):
@@ -259,22 +240,13 @@ def simple(task, scales, batch, seed=0):
         ("copy(aligned=20)", 60), ("reverse(aligned=20)", 200), ("parity(aligned=20)", 60),
         ("copy", 60), ("parity", 60), ("multiplication_1n", 300), ("division_n1", 300),
         ("multiplication_1n(aligned=21)", 300), ("division_n1(aligned=21)", 300),
+        *(pytest.param(name, 2000, marks=pytest.mark.slow) for name in SUMS),
     ],
 )  # fmt: skip
 def test_a_task_is_recovered_from_small_scales(name, batch):
     task = make(name)
     phi = partial(relation, task, hint=not task.aligned)
     learned = reconstruct(simple(task, range(1, 6), batch), phi)
-    for n, prompt, target in simple(task, (6, 20), 10, seed=99):
-        assert torch.equal(learned.answer(prompt, n, target.shape[1]), target)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["addition(cot=false)", "addition(aligned=21,cot=false)"])
-def test_addition_is_recovered(name):
-    task = make(name)
-    phi = partial(relation, task, hint=not task.aligned)
-    learned = reconstruct(simple(task, range(1, 6), 2000), phi)
     for n, prompt, target in simple(task, (6, 20), 10, seed=99):
         assert torch.equal(learned.answer(prompt, n, target.shape[1]), target)
 
@@ -290,7 +262,7 @@ def test_the_last_carry_of_an_aligned_sum_is_unknown_at_the_scale_of_alignment()
 
 
 def recovers(instances, phi):
-    """Whether phi leads back to the very instances that were shown."""
+    """Return True if phi recovers the instances themselves."""
     try:
         learned = reconstruct(instances, phi)
         return all(torch.equal(learned.answer(x, n, y.shape[1]), y) for n, x, y in instances)
@@ -317,5 +289,5 @@ def test_example_7_is_not_recovered_without_a_scale_hint():
 def test_what_is_new_at_a_scale_is_said():
     task = make("copy")
     learned = reconstruct(sampled(task, (1, 2), 200), lambda n: torch.ones(9, 9).long() * n)
-    with pytest.raises(NotLearned, match="scale 3, place 5: relations"):
+    with pytest.raises(NotLearned, match="scale 3"):
         learned.answer(torch.zeros(1, 4, dtype=torch.long), 3, 1)
