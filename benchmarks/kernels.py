@@ -21,7 +21,7 @@ from harness.data.seeds import generator
 from harness.perf import timing
 from harness.perf.report import Report, machine
 from harness.perf.timing import Times, Turn, clock, columns, interleave
-from harness.runs import heap
+from harness.runs.cost import keep_heap
 from pezoo.adapters import eager, numba, sdpa
 from pezoo.kernels.backends import backends
 from pezoo.kernels.histogram import histogram_scan, steps_of
@@ -202,7 +202,7 @@ class Candidate:
 def measure(name: str, sizes: Sizes, rounds: int, device: str) -> Report:
     """One row per back end of a kernel."""
     kernel = KERNELS[name]
-    heap.keep()  # freed memory, as in training
+    keep_heap()  # freed memory, as in training
     draws = generator("perf", name)
     inputs = {key: x.to(device) for key, x in kernel.inputs(sizes, draws).items()}
     expected = Candidate(kernel, inputs, BASELINE).run().detach()

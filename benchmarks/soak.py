@@ -28,10 +28,11 @@ import torch
 
 from experiment.config import RunConfig
 from harness.engine.local import fork_server
-from harness.runs.execute import execute
 from harness.runs.folder import RunFolder, finished
+from harness.runs.run import execute
 from harness.settings.protocol import load_protocol, resolve
 from harness.training.trainer import Trainer, start
+from leaderboard.record.schema import Record
 from pezoo.spec import parse_list
 
 SETTINGS = (
@@ -183,12 +184,12 @@ def _check_result(config: RunConfig, whole: Path, cut: Path, report: Report) -> 
     report.other_results += not same(one, two) or weights(whole, config) != weights(cut, config)
 
 
-def same(one: dict[str, Any] | None, two: dict[str, Any] | None) -> bool:
+def same(one: Record | None, two: Record | None) -> bool:
     """Whether two records hold the same results, apart from machine, command and time."""
     if one is None or two is None:
         return False
-    left, right = ({k: v for k, v in r.items() if k not in _MACHINE} for r in (one, two))
-    return left == right and one["cost"]["tokens"] == two["cost"]["tokens"]
+    left, right = (record.model_dump(exclude=_MACHINE) for record in (one, two))
+    return left == right and one.cost.tokens == two.cost.tokens
 
 
 def weights(root: Path, config: RunConfig) -> dict[str, bytes]:

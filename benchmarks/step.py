@@ -20,13 +20,13 @@ import click
 STEPS = 8  # of a round
 WORKER = """
 import json, sys, time, torch
-from harness.runs import heap
+from harness.runs.cost import keep_heap
 from harness.settings.protocol import load_protocol, resolve
 from harness.training.trainer import start
 from pezoo.spec import parse_list
 
 torch.set_num_threads(1)
-heap.keep()
+keep_heap()
 steps, text, task, settings = json.loads(sys.argv[1])
 protocol = load_protocol("quick", ("train.curriculum=[]", *settings))
 trainers = [

@@ -73,7 +73,7 @@ def test_the_check_sees_every_kind_of_import():
     text = """
 import pezoo.spec
 from pezoo import registry
-from harness.runs import cost, heap
+from harness.runs import cost, folder
 if TYPE_CHECKING:
     from pezoo.base import Encoding
 def function():
@@ -81,6 +81,6 @@ def function():
     import torch
 """
     assert imported(text) == {
-        *("pezoo.spec", "pezoo.registry", "harness.runs.cost", "harness.runs.heap"),
+        *("pezoo.spec", "pezoo.registry", "harness.runs.cost", "harness.runs.folder"),
         *("pezoo.base", "leaderboard.record.read"),
     }

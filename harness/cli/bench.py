@@ -1,6 +1,6 @@
 """`pezoo bench`: train, evaluate, compare.
 
-`settings.request` checks the options and lists the runs, the engine's workers call `runs.execute`
+`settings.request` checks the options and lists the runs, the engine's workers call `runs.run.execute`
 on each, and the tables are made of their records.
 """
 

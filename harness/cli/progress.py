@@ -13,6 +13,7 @@ from rich.table import Table
 
 from experiment.config import RunConfig
 from harness.runs.events import Event
+from leaderboard.record.schema import Record
 
 _PLAIN_SECONDS = 15
 
@@ -53,7 +54,8 @@ class Progress:
             new = run not in self.ended or "busy" not in event
             self.ended.add(run)
             self.recorded += "record" in event
-            self.failed |= "error" in event or event.get("record", {}).get("status") == "failed"
+            record: Record | None = event.get("record")
+            self.failed |= "error" in event or (record is not None and record.status == "failed")
             if new:
                 self._print(f"[{len(self.ended)}/{len(self.configs)}] {line}")
         elif "again" in event:
@@ -92,17 +94,16 @@ def _text(event: Event, steps: int) -> str:
     )
 
 
-def _summary(record: dict[str, Any]) -> str:
-    if record["status"] == "failed":
-        return f"failed: {record['reason']}"
-    rows = record["scores"]["last"]
-    encoder = record["config"].get("track") == "encoder"
-    none = not any(row["exact"] for row in rows)  # after a short training
-    key, words = ("token", "token accuracy") if encoder or none else ("exact", "exact match")
+def _summary(record: Record) -> str:
+    if record.status == "failed":
+        return f"failed: {record.reason}"
+    rows, encoder = record.scores.last, record.config.track == "encoder"
+    none = not any(row.exact for row in rows)  # after a short training
+    words = "token accuracy" if encoder or none else "exact match"
+    values = [(row.length, row.token if encoder or none else row.exact) for row in rows]
     words = f"exact match 0, {words}" if none and not encoder else words
-    cells = (f"{r['length']}: {'-' if r[key] is None else f'{r[key]:.2f}'}" for r in rows)
-    took = f"{record['cost']['train_seconds']:.0f} s"
-    return f"{words} {'  '.join(cells)} ({took}, run {record['run']})"
+    cells = (f"{length}: {'-' if value is None else f'{value:.2f}'}" for length, value in values)
+    return f"{words} {'  '.join(cells)} ({record.cost.train_seconds:.0f} s, run {record.run})"
 
 
 def names(configs: Sequence[RunConfig]) -> list[str]:

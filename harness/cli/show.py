@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -14,6 +13,7 @@ from leaderboard.escape import hidden
 if TYPE_CHECKING:
     from experiment.config import RunConfig
     from harness.training.trainer import Trainer
+    from leaderboard.record.schema import Record
 
 
 @click.command()
@@ -56,7 +56,7 @@ def command(
         raise click.UsageError(f"--out: there is no folder {out.parent}")
     if svg is not None:
         svg.mkdir(parents=True, exist_ok=True)
-    if record["status"] == "failed":
+    if record.status == "failed":
         _print(record)
         return
     from harness.show.examples import lengths, read
@@ -76,9 +76,9 @@ def command(
     from harness.runs.files import write
     from harness.show.page import Run, files, inspect, page
 
-    shown = Run(record, config, trainer.task, trainer.model, started(config).model)
+    shown = Run(record.data(), config, trainer.task, trainer.model, started(config).model)
     inspection = inspect(shown, given, mode, length)
-    out = out or Path(runs) / record["run"] / "show.html"
+    out = out or Path(runs) / record.run / "show.html"
     write(out, page(shown, inspection, mode).encode())
     click.echo(f"\npage {out}")
     if svg is not None:
@@ -86,7 +86,7 @@ def command(
             write(svg / name, content.encode())
 
 
-def find(run: str, runs: str) -> dict[str, Any]:
+def find(run: str, runs: str) -> Record:
     """Read the record of the run whose hash starts with `run`. Errors: UsageError."""
     from harness.runs.folder import failed, finished
 
@@ -103,15 +103,11 @@ def find(run: str, runs: str) -> dict[str, Any]:
     return record
 
 
-def config_of(record: dict[str, Any]) -> RunConfig:
+def config_of(record: Record) -> RunConfig:
     """Return the settings of a record. Errors: UsageError if this version cannot read them."""
-    from experiment.config import RunConfig
-
-    with suppress(ValueError):
-        config = RunConfig.model_validate(record["config"])
-        if config.hash == record["run"]:
-            return config
-    raise click.UsageError(f"run {record['run']} has settings of another version of pezoo")
+    if record.config.hash == record.run:
+        return record.config
+    raise click.UsageError(f"run {record.run} has settings of another version of pezoo")
 
 
 def started(config: RunConfig) -> Trainer:
@@ -141,22 +137,23 @@ def restore(trainer: Trainer, config: RunConfig, runs: str) -> bool:
     return True
 
 
-def _print(record: dict[str, Any]) -> None:
+def _print(record: Record) -> None:
     from tabulate import tabulate
 
-    say(f"{record['encoding']} on {record['task']}, seed {record['seed']}, {record['protocol']}")
-    if record["status"] == "failed":
-        say(f"failed: {record['reason']}")
+    say(f"{record.encoding} on {record.task}, seed {record.seed}, {record.protocol}")
+    if record.status == "failed":
+        say(f"failed: {record.reason}")
         return
+    data = record.data()
     columns = ("length", "exact", "token", "method", "note")
-    for name, scores in record["scores"].items():
+    for name, scores in data["scores"].items():
         rows = [s if s["exact"] is not None else s | {"exact": s["status"]} for s in scores]
         table = [[row[column] for column in columns] for row in rows]
         say(f"\n{name} checkpoint\n{tabulate(table, columns, floatfmt='.3f')}")
-    hashes = [(name, record.get(name)) for name in ("backbone_hash", "data_hash")]
+    hashes = [(name, data.get(name)) for name in ("backbone_hash", "data_hash")]
     say("\n" + tabulate([pair for pair in hashes if pair[1]]))
     for part in ("cost", "env"):
-        say(f"\n{part}\n{tabulate([(key, _words(value)) for key, value in record[part].items()])}")
+        say(f"\n{part}\n{tabulate([(key, _words(value)) for key, value in data[part].items()])}")
 
 
 def say(text: str, err: bool = False) -> None:

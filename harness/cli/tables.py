@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 from shutil import get_terminal_size
 from textwrap import fill
-from typing import Any
 
 import click
 from tabulate import tabulate
@@ -33,7 +32,7 @@ from leaderboard.stats.summary import summarise
 
 
 def print_records(
-    records: list[dict[str, Any]],
+    records: list[Record],
     form: str,
     configs: Sequence[RunConfig] = (),
     wide: bool = False,
@@ -44,13 +43,13 @@ def print_records(
     whatever the terminal's width, and exact match of encoders.
     """
     if form == "json":
-        click.echo(json.dumps(records, indent=1))
+        click.echo(json.dumps([record.data() for record in records], indent=1))
         return
-    rows = summarise([Record.of(record) for record in records])
+    rows = summarise(records)
     if form == "csv":
         click.echo(rows_as_csv(rows), nl=False)
         return
-    there = {record["run"] for record in records}
+    there = {record.run for record in records}
     missing = [config for config in configs if config.hash not in there]
     for (_, task), table in groupby(rows, key=lambda row: (row.protocol, row.task)):
         lacks = [f"{c.label}, seed {c.seed}" for c in missing if c.task == task]

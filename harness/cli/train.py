@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import resource
 import shlex
@@ -12,7 +11,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 import click
 from filelock import Timeout
@@ -30,6 +28,7 @@ from harness.settings.sweep import (
     sweep_configs,
     tuned_configs,
 )
+from leaderboard.record.schema import Record
 
 WAIT = 10.0  # seconds between two looks at runs of other processes
 LOCAL_OPTIONS = (
@@ -41,7 +40,7 @@ LOCAL_OPTIONS = (
     "--accumulate",
 )  # of one site
 RUN = re.compile(rb'"run":\s*"([0-9a-f]{16})"')  # in a record
-Records = Mapping[str, dict[str, Any]]  # by the hash of the run
+Records = Mapping[str, Record]  # by the hash of the run
 
 
 def train(
@@ -51,7 +50,7 @@ def train(
     fresh: bool,
     wait: bool = False,
     known: Records = MappingProxyType({}),
-) -> tuple[list[dict[str, Any]], bool]:
+) -> tuple[list[Record], bool]:
     """Execute the runs that are neither finished nor `known`.
 
     Returns all records in order, and True if a run failed or is missing. With `wait`, wait for
@@ -85,7 +84,7 @@ def train(
     if left:
         click.echo(f"warning: {len(left)} of {len(configs)} runs have no record yet", err=True)
     ordered = [records[run] for run in sorted(records)]
-    failed = progress.failed or any(record["status"] == "failed" for record in ordered)
+    failed = progress.failed or any(record.status == "failed" for record in ordered)
     return ordered, bool(left) or failed
 
 
@@ -127,7 +126,7 @@ def known_records(folder: Path, configs: Sequence[RunConfig]) -> Records:
     if not folder.is_dir():
         raise ConfigError(f"--known: there is no folder {folder}")
     wanted = {config.hash for config in configs}
-    found = {}
+    found: dict[str, Record] = {}
     for path in sorted(folder.rglob("*.json")):
         small = path.is_file() and path.stat().st_size <= LARGEST_FILE
         named = RUN.search(path.read_bytes()) if small else None
@@ -137,12 +136,8 @@ def known_records(folder: Path, configs: Sequence[RunConfig]) -> Records:
             if isinstance(record, str) or record.config.hash != run:
                 why = record if isinstance(record, str) else f"it is of run {record.config.hash}"
                 raise ConfigError(f"--known: {path}: {why}")
-            if record.status == "done":
-                raw = json.loads(path.read_text(encoding="utf-8"))
-                if found.setdefault(run, raw)["scores"] != raw["scores"]:
-                    raise ConfigError(
-                        f"--known: {path}: another record of run {run} scored otherwise"
-                    )
+            if record.status == "done" and found.setdefault(run, record).scores != record.scores:
+                raise ConfigError(f"--known: {path}: another record of run {run} scored otherwise")
     return found
 
 

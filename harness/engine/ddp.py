@@ -29,9 +29,9 @@ from harness.data.sequences import Sequences
 from harness.engine import base
 from harness.engine.base import EngineError
 from harness.engine.scheduler import Interrupted, interrupts, pressed
-from harness.runs import heap
+from harness.runs.cost import keep_heap
 from harness.runs.events import ReportOf
-from harness.runs.execute import last_event
+from harness.runs.run import last_event
 from harness.training.losses import Diverged
 from harness.training.trainer import Trainer, start
 from pezoo.base import PositionError
@@ -207,7 +207,7 @@ def serve() -> None:
     """The other processes: help with every run of process 0, until it leaves."""
     for number in (signal.SIGINT, signal.SIGTERM):  # process 0 reacts, and tells the others
         signal.signal(number, signal.SIG_IGN)
-    heap.keep()
+    keep_heap()
     while (job := _broadcast(None)) is not None:
         config, step, optimiser, accumulate, threads = job
         torch.set_num_threads(threads)

@@ -166,7 +166,7 @@ def fork_server() -> ForkServerContext:
     if len(os.fsencode(tempfile.gettempdir())) > 60:
         tempfile.tempdir = "/tmp"
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["harness.runs.execute", "torch._dynamo"])
+    context.set_forkserver_preload(["harness.runs.run", "torch._dynamo"])
     return context
 
 
@@ -179,7 +179,7 @@ def _work(pipe: Connection, threads: int, gpu: int | None) -> None:
     threading.Thread(target=_leave_with_parent, daemon=True).start()
     import torch
 
-    from harness.runs.execute import last_event
+    from harness.runs.run import last_event
 
     if gpu is not None:
         torch.cuda.set_device(gpu)  # "cuda" in a run's config then means this one

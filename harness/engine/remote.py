@@ -22,9 +22,8 @@ from experiment.config import RunConfig
 from experiment.files import write_whole
 from harness.engine import scheduler
 from harness.runs.events import Event
-from harness.runs.files import read_json
+from harness.runs.files import is_alive, read_json
 from harness.runs.folder import finished
-from harness.runs.machine import is_alive
 
 POLL = 0.3  # seconds between two looks at all runs
 PROGRESS = "progress.json"
@@ -57,7 +56,7 @@ class RemoteJob:
     def __call__(self) -> Event:
         import torch
 
-        from harness.runs.execute import last_event
+        from harness.runs.run import last_event
 
         torch.set_num_threads(self.threads)
         if not self.root.is_dir():

@@ -174,7 +174,7 @@ class Scheduler:
             self.waiting.appendleft(run)
             return {"again": f"its process died ({how}), trying again"}
         why = f"its process died {self.workers.tries} times, at last by {how}"
-        from harness.runs.execute import record_failure  # imports torch
+        from harness.runs.run import record_failure  # imports torch
 
         try:
             return {"record": record_failure(self.configs[run], self.root, self.command, why)}

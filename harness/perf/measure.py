@@ -22,7 +22,7 @@ from harness.model.transformer import Cache
 from harness.perf.memory import peak_bytes, state_bytes
 from harness.perf.report import Report, machine
 from harness.perf.timing import clock, columns, interleave, ratio
-from harness.runs import heap
+from harness.runs.cost import keep_heap
 from harness.tasks.base import TaskError
 from harness.training.trainer import start
 from pezoo.base import PositionError
@@ -156,7 +156,7 @@ def measure(
     With `known`, time whole steps alone and compare them with that implementation.
     Errors: TaskError when the task has no instance of that length.
     """
-    heap.keep()  # as a worker does
+    keep_heap()  # as a worker does
     tasks.make(configs[0].task).check_length(length)
     candidates: dict[str, Candidate] = {}
     rows = {}

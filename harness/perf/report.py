@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from harness.runs.machine import processor
+from harness.runs.record import processor
 
 UNITS = {"peak_bytes": ("peak MiB", 2**20), "state_bytes": ("state KiB", 2**10)}
 

@@ -1,4 +1,4 @@
-"""What a run reports: plain dicts that travel from a worker to the command line.
+"""Events of a run: dicts that travel from a worker to the command line.
 
     {"step": 120, "loss": 0.7, "exact": 0.3, "rate": 41.0}    training, about once a second
     {"step": 500, "phase": "evaluating"}
@@ -6,7 +6,7 @@
 
 The last event of a run is one of
 
-    {"record": {...}}      it is done, or failed in a way that a record holds
+    {"record": Record}     it is done, or failed in a way that a record holds
     {"busy": text}         another process has it, or it was stopped and saved
     {"error": text}        no record; with "halt": True other runs would end the same way
     {"died": text}         its process is gone
@@ -35,7 +35,7 @@ class Stopped(Exception):
 
 
 def ended_by(error: Exception) -> Event:
-    """The last event of a run that an error ended without a record."""
+    """Return the last event of a run that ended with an error and without a record."""
     if isinstance(error, Timeout):
         return {"busy": f"another process is training it{holder(error.lock_file)}"}
     if isinstance(error, Stopped):
@@ -43,7 +43,7 @@ def ended_by(error: Exception) -> Event:
     if isinstance(error, OSError):  # a run's own errors are in its record
         words = error.strerror if isinstance(error, WriteError) else None
         return {"error": words or str(error), "halt": True}
-    return {"error": f"{type(error).__name__}: {error}"}
+    return {"error": f"{type(error).__name__}: {' '.join(str(error).split())}"}
 
 
 def holder(lock: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,11 @@ from experiment.files import write_whole
 
 
 class WriteError(OSError):
-    """A file could not be written, mostly because the disk is full; the old file is intact."""
+    """A file could not be written, usually because the disk is full; the old file is intact."""
 
 
 def write(path: Path, content: bytes) -> str:
-    """Write a file that survives a power cut; the SHA-256 of its content. Errors: WriteError."""
+    """Write a file that survives a power cut. Returns its SHA-256. Errors: WriteError."""
     try:
         write_whole(path, content, durable=True)
     except OSError as error:
@@ -25,19 +26,19 @@ def write(path: Path, content: bytes) -> str:
 
 
 def read(path: Path) -> bytes:
-    """What a file holds. Errors: OSError, also for a pipe or a device, which might never end."""
+    """Read a file. Errors: OSError, also for a pipe or a device, which might never end."""
     if path.exists() and not path.is_file():
-        raise OSError(f"{path} is no regular file")
+        raise OSError(f"{path} is not a regular file")
     return path.read_bytes()
 
 
 def write_json(path: Path, value: Any) -> str:
-    """Readable, sorted, without NaN. Errors: WriteError."""
-    return write(path, _text(value))
+    """Write readable, sorted JSON. Returns its SHA-256. Errors: WriteError."""
+    return write(path, json_bytes(value))
 
 
 def read_json(path: Path) -> Any | None:
-    """The content, or None for a file that is missing or damaged."""
+    """Return the content of a JSON file, None if it is missing or damaged."""
     try:
         return json.loads(read(path))
     except (OSError, ValueError, RecursionError):
@@ -45,12 +46,12 @@ def read_json(path: Path) -> Any | None:
 
 
 def write_sealed(path: Path, value: Any) -> None:
-    """JSON together with its own checksum. Errors: WriteError."""
+    """Write JSON together with its own checksum. Errors: WriteError."""
     write(path, _sealed(value))
 
 
 def read_sealed(path: Path) -> Any | None:
-    """The value, or None where any byte of the file has changed."""
+    """Return the value, None if any byte of the file has changed."""
     try:
         content = read(path)
         value = json.loads(content)["value"]
@@ -60,8 +61,20 @@ def read_sealed(path: Path) -> Any | None:
 
 
 def _sealed(value: Any) -> bytes:
-    return _text({"sha256": hashlib.sha256(_text(value)).hexdigest(), "value": value})
+    return json_bytes({"sha256": hashlib.sha256(json_bytes(value)).hexdigest(), "value": value})
 
 
-def _text(value: Any) -> bytes:
+def json_bytes(value: Any) -> bytes:
+    """Return readable, sorted JSON. Errors: ValueError for NaN and infinity."""
     return json.dumps(value, indent=1, sort_keys=True, allow_nan=False).encode() + b"\n"
+
+
+def is_alive(pid: int) -> bool:
+    """Return whether this machine has a process with that number."""
+    try:
+        os.kill(pid, 0)
+    except PermissionError:
+        return True
+    except (ProcessLookupError, OverflowError):
+        return False
+    return True

@@ -35,8 +35,17 @@ from torch import Tensor
 
 from experiment.config import ConfigError, RunConfig
 from experiment.files import flush_folder
-from harness.runs.files import read, read_json, read_sealed, write, write_json, write_sealed
-from harness.runs.machine import is_alive
+from harness.runs.files import (
+    is_alive,
+    json_bytes,
+    read,
+    read_json,
+    read_sealed,
+    write,
+    write_json,
+    write_sealed,
+)
+from harness.runs.record import Draft, now
 from harness.training.trainer import Trainer
 from leaderboard.record.schema import Record
 from leaderboard.record.tuning import MARK, Tuning
@@ -55,31 +64,51 @@ class RunFolder:
             raise ConfigError(f"{self.path} is a link: a run must be in {root} itself")
 
     def lock(self) -> FileLock:
-        """For the process that trains this run; the system releases it when that dies."""
+        """Return the lock of the process that trains this run.
+
+        The operating system releases it when that process dies.
+        """
         self._make()
         return FileLock(self.path / ".lock", timeout=0)
 
-    def result(self) -> dict[str, Any] | None:
-        """The finished record; None where there is none or it is damaged."""
+    def open(self) -> None:
+        """Prepare the folder for training: tidy it and write the settings."""
+        self.tidy()
+        write_json(self.path / "config.json", self.config.model_dump(mode="json"))
+
+    def result(self) -> Record | None:
+        """Return the finished record, None if there is none or it is damaged."""
         return finished(self.path)
 
-    def finish(self, record: dict[str, Any], final: bool = True) -> None:
-        """Write the record; the next command repeats a run whose record is not final."""
+    def finish(self, draft: Draft, final: bool = True) -> Record:
+        """Write the record with its provenance; one that is not final is tried again.
+
+        Errors: ValueError for a draft that is not a valid record; WriteError.
+        """
+        draft["provenance"] |= self._origin() | {"finished": now()}
+        content = json_bytes(draft)
+        try:
+            record = Record.parse(content)
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            field = ".".join(map(str, first["loc"]))
+            raise ValueError(f"not a valid record: {field}: {first['msg']}") from error
         (self.path / "DONE").unlink(missing_ok=True)
-        digest = write_json(self.path / "result.json", record)
+        digest = write(self.path / "result.json", content)
         if final:
             write(self.path / "DONE", digest.encode())
+        return record
 
     def note_tuning(self, tuning: dict[str, Any]) -> None:
-        """Keep the sweep that chose these settings, for the record's provenance."""
+        """Keep the sweep that chose these settings, for the provenance of the record."""
         self._make()
         if read_json(self.path / "tuning.json") != json.loads(json.dumps(tuning)):
             write_json(self.path / "tuning.json", tuning)
 
-    def origin(self) -> dict[str, Any]:
-        """What the record's provenance has beside the command: the sweep, if there was one.
+    def _origin(self) -> dict[str, Any]:
+        """Return the sweep that chose the settings, for the provenance; {} if there was none.
 
-        A file beside a run that no sweep chose, or one that says nothing of a sweep, is not used.
+        A file beside a run that no sweep chose, or one that is not a sweep, is not used.
         """
         tuning = read_json(self.path / "tuning.json")
         if tuning is None or MARK not in self.config.protocol:
@@ -87,7 +116,7 @@ class RunFolder:
         try:
             Tuning.model_validate_json(json.dumps(tuning))
         except ValidationError:
-            warnings.warn(f"{self.path / 'tuning.json'} is no sweep, not used", stacklevel=2)
+            warnings.warn(f"{self.path / 'tuning.json'} is not a sweep, not used", stacklevel=2)
             return {}
         return {"tuning": tuning}
 
@@ -99,7 +128,7 @@ class RunFolder:
                 shutil.rmtree(path) if real else path.unlink()
 
     def tidy(self) -> None:
-        """Delete what killed processes had not finished writing; what others here write stays."""
+        """Delete the unfinished files of killed processes; those of living ones stay."""
         for path in self.path.glob(".*"):
             writer = path.suffix[1:]
             busy = writer.isdecimal() and int(writer) != os.getpid() and is_alive(int(writer))
@@ -112,7 +141,7 @@ class RunFolder:
             flush_folder(self.path.parent)
 
     def save(self, trainer: Trainer, curve: Curve) -> None:
-        """A checkpoint after `trainer.step` steps, and the learning curve so far."""
+        """Write a checkpoint after `trainer.step` steps, with the learning curve so far."""
         stem = _stem(trainer.step)
         buffer = io.BytesIO()
         torch.save(trainer.optimiser.state_dict(), buffer)
@@ -145,7 +174,7 @@ class RunFolder:
         return None
 
     def save_best(self, trainer: Trainer) -> str:
-        """Save the model as the best so far; the file's SHA-256."""
+        """Save the model as the best so far. Returns the SHA-256 of the file."""
         return self._save_model(_best(trainer.step), trainer)
 
     def load_best(self, trainer: Trainer, curve: Curve) -> None:
@@ -161,12 +190,12 @@ class RunFolder:
         return write(self.path / name, save(state))
 
     def steps(self) -> list[int]:
-        """The steps of all checkpoints, whole or not."""
+        """Return the steps of all checkpoints, whole or not, in order."""
         names = (path.stem.removeprefix("ckpt-") for path in self.path.glob("ckpt-*.json"))
         return sorted(int(name) for name in names if name.isdecimal())
 
     def _read(self, step: int) -> tuple[dict[str, Tensor], dict[str, Any], Curve] | None:
-        """Model, optimiser and curve of a step, if every file that belongs to it is whole."""
+        """Return the model, optimiser and curve of a step, None if a file of it is not whole."""
         stem, index = _stem(step), read_sealed(self.path / f"{_stem(step)}.json")
         if index is None or index.get("run") != self.config.hash:
             return None
@@ -198,8 +227,8 @@ class RunFolder:
         return content if hashlib.sha256(content).hexdigest() == sha256 else None
 
 
-def finished(path: Path) -> dict[str, Any] | None:
-    """The record in a run's folder, where it is whole, final and this run's."""
+def finished(path: Path) -> Record | None:
+    """Return the record in the folder of a run, if it is whole, final and of this run."""
     file = path / "result.json"
     try:
         content, done = read(file), read(path / "DONE")
@@ -208,26 +237,23 @@ def finished(path: Path) -> dict[str, Any] | None:
     if hashlib.sha256(content).hexdigest().encode() != done:
         return None
     try:
-        own = Record.parse(content).config.hash
+        record = Record.parse(content)
     except ValueError:
-        warnings.warn(f"{file} is no record, not used", stacklevel=2)
+        warnings.warn(f"{file} is not a record, not used", stacklevel=2)
         return None
-    if own != path.name:
+    if record.config.hash != path.name:
         warnings.warn(f"{file} is of another run, not used", stacklevel=2)
         return None
-    return json.loads(content)  # type: ignore[no-any-return]
+    return record
 
 
-def failed(path: Path) -> dict[str, Any] | None:
-    """What is known of a run that failed, final or not; None where that is no whole record."""
-    record = read_json(path / "result.json")
-    if not isinstance(record, dict) or record.get("status") != "failed":
-        return None
+def failed(path: Path) -> Record | None:
+    """Return the record of a run that failed, final or not; None if there is no whole one."""
     try:
-        own = Record.of(record).run
-    except ValueError:
+        record = Record.parse(read(path / "result.json"))
+    except (OSError, ValueError):
         return None
-    return record if own == path.name else None
+    return record if record.status == "failed" and record.run == path.name else None
 
 
 def _stem(step: int) -> str:

@@ -1,32 +1,159 @@
-"""A run in memory: its folder and record, the trainer and the learning curve."""
+"""One run, from its settings to its record: train and evaluate it in its folder.
+
+What is drawn at a step depends on the seed and the step alone, so that a run continues from its
+last checkpoint as if it had never stopped.
+"""
 
 from __future__ import annotations
 
 import math
+import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from experiment.config import RunConfig
-from harness.runs import cost, heap
-from harness.runs.ahead import draw_all
-from harness.runs.environment import data_hash
-from harness.runs.events import Event, Report, Stop, Stopped
-from harness.runs.files import WriteError, write, write_json
+from harness import tasks
+from harness.data.seeds import generator
+from harness.runs import cost
+from harness.runs.events import Event, Report, Stop, Stopped, ended_by
+from harness.runs.files import WriteError, write
 from harness.runs.folder import Curve, RunFolder
-from harness.runs.rate import Rate
-from harness.runs.record import failure_reason, new_record, now
-from harness.runs.scores import scores_of
-from harness.training.evaluate import score_all, score_curve, score_sets, validate
+from harness.runs.record import Draft, data_hash, failure_reason, new_record
+from harness.training.evaluate import (
+    examples,
+    score_all,
+    score_curve,
+    score_sets,
+    validate,
+    validation_examples,
+)
 from harness.training.losses import Diverged
-from harness.training.trainer import Trainer
+from harness.training.trainer import Trainer, start
+from leaderboard.record.schema import Record
 from pezoo.base import PositionError
 
-Record = dict[str, Any]
+if TYPE_CHECKING:
+    from pathlib import Path
+
 MakeTrainer = Callable[[RunConfig], Trainer]
+Rows = list[dict[str, Any]]  # the scores of one evaluation, a row per length
+
+
+def never() -> bool:
+    """A `stop` that lets a run train to its end."""
+    return False
+
+
+def execute(
+    config: RunConfig,
+    root: Path,
+    command: str,
+    report: Report,
+    stop: Stop = never,
+    make_trainer: MakeTrainer = start,
+) -> Record:
+    """Train and evaluate one run in its folder and return its record; resume where possible.
+
+    A run that fails has a record too, with status "failed" and the reason. `stop` is called after
+    every training step.
+    Errors: filelock.Timeout when another process trains this run, WriteError when a file cannot be
+    written, Stopped.
+    """
+    folder, threads = RunFolder(root, config), torch.get_num_threads()
+    try:
+        with folder.lock():
+            return folder.result() or _execute(folder, command, report, stop, make_trainer)
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _execute(
+    folder: RunFolder, command: str, report: Report, stop: Stop, make_trainer: MakeTrainer
+) -> Record:
+    folder.open()
+    draft, final = new_record(folder.config, command), True
+    try:
+        run = Run.begin(folder, draft, make_trainer)
+        try:
+            run.train(report, stop)
+            run.evaluate(report)
+        finally:
+            run.note_results()
+    except (Stopped, WriteError):  # they say nothing about the run
+        raise
+    except Exception as error:
+        draft |= {"status": "failed", "reason": failure_reason(error)}
+        # These would happen again; other errors may depend on the machine or on code.
+        final = isinstance(error, Diverged | PositionError)
+        write(folder.path / "traceback.txt", traceback.format_exc().encode())
+    return folder.finish(draft, final)
+
+
+def last_event(
+    config: RunConfig,
+    root: Path,
+    command: str,
+    report: Report,
+    stop: Stop,
+    make_trainer: MakeTrainer = start,
+) -> Event:
+    """Execute a run and return its last event, as `harness.runs.events` lists them."""
+    try:
+        return {"record": execute(config, root, command, report, stop, make_trainer)}
+    except Exception as error:
+        return ended_by(error)
+
+
+def record_failure(config: RunConfig, root: Path, command: str, reason: str) -> Record:
+    """Write the record of a run whose process died, unless it has one. Errors: as `execute`."""
+    folder = RunFolder(root, config)
+    with folder.lock():
+        draft = new_record(config, command) | {"status": "failed", "reason": reason}
+        return folder.result() or folder.finish(draft, final=False)
+
+
+def draw_all(config: RunConfig) -> None:
+    """Draw every test and validation set once, and a batch of the longest training length.
+
+    Called before the first step: a task may fail at a length that only the tests have, such as a
+    Turing machine that does not halt there, and hours of training must not end with that error.
+    Errors: those of the task, usually TaskError.
+    """
+    task, train = tasks.make(config.task), config.train
+    lengths = task.lengths(*train.lengths)
+    task.sample(generator("ahead", config.seed), train.batch, lengths[-1])
+    for length in lengths:
+        validation_examples(task, config, length)
+    sets = [config.replace_eval(set=one.name, lengths=one.lengths) for one in config.eval.sets]
+    for own in (config, *sets):
+        for length in own.eval.lengths:
+            if task.lengths(length, length):
+                examples(task, own, length)
+
+
+class Rate:
+    """Steps per second since the first step, which may have compiled kernels; once a second.
+
+    >>> Rate().due(step=101) is None  # the clock starts here
+    True
+    """
+
+    def __init__(self) -> None:
+        self._first: tuple[int, float] | None = None
+        self._reported = -math.inf
+
+    def due(self, step: int) -> float | None:
+        """Return steps per second, or None within a second of the last answer."""
+        now = time.perf_counter()
+        step_0, began = self._first = self._first or (step, now)
+        if step == step_0 or now - self._reported < 1:
+            return None
+        self._reported = now
+        return (step - step_0) / (now - began)
 
 
 @dataclass(eq=False)
@@ -34,26 +161,26 @@ class Run:
     """A run in memory; `loss` is that of the last step which was read."""
 
     folder: RunFolder
-    record: Record
+    draft: Draft  # of the record
     trainer: Trainer
     curve: Curve
     loss: float = math.nan
 
     @classmethod
-    def begin(cls, folder: RunFolder, record: Record, make_trainer: MakeTrainer) -> Run:
-        """A new run, or one restored from its last checkpoint."""
+    def begin(cls, folder: RunFolder, draft: Draft, make_trainer: MakeTrainer) -> Run:
+        """Make a new run, or restore it from its last checkpoint."""
         config = folder.config
         cost.forget_peak_memory(config.device)
-        heap.keep()
-        record["data_hash"] = data_hash(config)
+        cost.keep_heap()
+        draft["data_hash"] = data_hash(config)
         if not folder.steps():
             draw_all(config)
         trainer = make_trainer(config)
-        record["backbone_hash"] = trainer.model.backbone_hash()
-        record["chance"] = trainer.task.chance
-        run = cls(folder, record, trainer, _new_curve())
+        draft["backbone_hash"] = trainer.model.backbone_hash()
+        draft["chance"] = trainer.task.chance
+        run = cls(folder, draft, trainer, _new_curve())
         run.restore()
-        record["env"] |= {
+        draft["env"] |= {
             "threads": torch.get_num_threads(),
             "attention": trainer.model.attention,
             "kernels": trainer.model.kernels(),
@@ -162,21 +289,46 @@ class Run:
         trainer = self.trainer
         with cost.timed(self.spent, "eval"):
             sets = score_sets(trainer.model, trainer.task, trainer.config)
-            scores = scores_of(trainer, self.folder, self.curve)
-        self.record["scores"], self.record["modes"] = scores
+            scores = self._scores()
+        self.draft["scores"], self.draft["modes"] = scores
         if sets:
-            self.record["sets"] = sets
+            self.draft["sets"] = sets
+
+    def _scores(self) -> tuple[dict[str, Rows], dict[str, dict[str, Rows]]]:
+        """Score the last and the best model: by checkpoint, and by further mode and checkpoint."""
+        trainer, curve = self.trainer, self.curve
+        model, task, config = trainer.model, trainer.task, trainer.config
+
+        def everything(answers: bool = False) -> dict[str | None, Rows]:
+            modes = (None, *model.encoding.modes)
+            return {mode: score_all(model, task, config, mode, answers) for mode in modes}
+
+        found = {"last": everything(answers=True)}
+        if curve["best_step"] == trainer.step:
+            found["best"] = {
+                mode: [row | {"wrong": []} for row in rows] for mode, rows in found["last"].items()
+            }
+        else:
+            self.folder.load_best(trainer, curve)
+            found["best"] = everything()
+        scores = {checkpoint: rows[None] for checkpoint, rows in found.items()}
+        if config.eval.top and curve["full"]:
+            scores |= _top(curve["full"], config.eval.top)
+        return scores, {
+            mode: {checkpoint: rows[mode] for checkpoint, rows in found.items()}
+            for mode in model.encoding.modes
+        }
 
     def note_results(self) -> None:
         """Put what is known into the record, also where an error ended the run."""
         cost.note_peak_memory(self.spent, self.trainer.config.device)
         cost.note_attention(self.spent, self.trainer)
-        self.record |= {
+        self.draft |= {
             "learning": self.curve["points"],
             "best_step": self.curve["best_step"],
             "cost": cost.summary(self.trainer, self.spent),
         }
-        self.record["env"]["attention_ran"] = self.spent["attention"]
+        self.draft["env"]["attention_ran"] = self.spent["attention"]
 
 
 def _new_curve() -> Curve:
@@ -190,34 +342,34 @@ def _new_curve() -> Curve:
     }
 
 
-def open_record(folder: RunFolder, command: str) -> Record:
-    """Prepare a run's folder; the record to be filled in."""
-    folder.tidy()
-    write_json(folder.path / "config.json", folder.config.model_dump(mode="json"))
-    return new_record(folder.config, command)
+def _top(evaluations: list[Rows], n: int) -> dict[str, Rows]:
+    """Both readings of "the average of the top n": n evaluations over all lengths, or n of each.
 
-
-def close_record(folder: RunFolder, record: Record, fill: Callable[[], None]) -> Record:
-    """Call `fill`, which completes the record, and write it; with the reason where `fill` fails.
-
-    Errors: WriteError and Stopped, which say nothing about the run.
+    The best are those of the highest exact match, in both tracks.
     """
-    final = True
-    try:
-        fill()
-    except (Stopped, WriteError):
-        raise
-    except Exception as error:
-        record |= {"status": "failed", "reason": failure_reason(error)}
-        # These would happen again; other errors may depend on the machine or on code.
-        final = isinstance(error, Diverged | PositionError)
-        write(folder.path / "traceback.txt", traceback.format_exc().encode())
-    return write_record(folder, record, final)
+    best = sorted(evaluations, key=_mean_exact)[-n:]
+    rows = [
+        sorted(same, key=lambda row: row["exact"] or 0.0)[-n:]
+        for same in zip(*evaluations, strict=True)
+    ]
+    return {f"top{n}": _average(best), f"top{n}_each": _average([*zip(*rows, strict=True)])}
 
 
-def write_record(folder: RunFolder, record: Record, final: bool) -> Record:
-    """Write the record with its provenance; one that is not final is tried again."""
-    record["provenance"] |= folder.origin()
-    record["provenance"]["finished"] = now()
-    folder.finish(record, final)
-    return record
+def _mean_exact(scores: Rows) -> float:
+    values = [row["exact"] for row in scores if row["exact"] is not None]
+    return sum(values) / len(values) if values else 0.0
+
+
+def _average(evaluations: Sequence[Sequence[dict[str, Any]]]) -> Rows:
+    """For each length, the counts summed over several evaluations of one run."""
+    rows = []
+    for same in zip(*evaluations, strict=True):
+        row = dict(same[0])
+        if row["status"] == "ok":
+            row["correct"] = sum(r["correct"] for r in same)
+            row["count"] = sum(r["count"] for r in same)
+            row["exact"] = row["correct"] / row["count"]
+            row["token"] = sum(r["token"] for r in same) / len(same)
+            row["tokens"] = sum(r.get("tokens") or 0 for r in same) or None
+        rows.append(row)
+    return rows

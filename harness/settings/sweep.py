@@ -17,10 +17,10 @@ from pydantic import ValidationError
 
 from experiment.config import ConfigError, Protocol, RunConfig, Train
 from experiment.seeds import parse_seeds
+from leaderboard.record.schema import Cost, Record
 from leaderboard.record.tuning import EXAMPLES, RUNS, Trial, Value, best, cells, tuned_name
 from pezoo.spec import unknown
 
-Record = dict[str, Any]
 _UNTUNED = {"checkpoint_every", "precision", "compile"}  # how a run is saved, rounded, computed
 _UNTUNED |= {"draw", "context", "borders", "samples"}  # what it is trained on
 _SINGLE = sorted(  # settings that are one value
@@ -49,7 +49,7 @@ class Choice:
     task: str
     trials: list[Trial]
     complete: bool
-    tuning: Record | None
+    tuning: dict[str, Any] | None
 
 
 def parse_sweep(
@@ -112,7 +112,7 @@ def sweep_configs(sweep: Sweep, plain: Sequence[RunConfig]) -> list[RunConfig]:
 
 def choose(sweep: Sweep, runs: Sequence[RunConfig], records: Sequence[Record]) -> list[Choice]:
     """Choose the best cell for each encoding and task from the records so far."""
-    by_run = {record["run"]: record for record in records}
+    by_run = {record.run: record for record in records}
     kinds: dict[tuple[str, str], list[RunConfig]] = defaultdict(list)
     for config in runs:
         kinds[config.label, config.task].append(config)
@@ -124,7 +124,7 @@ def choose(sweep: Sweep, runs: Sequence[RunConfig], records: Sequence[Record]) -
 
 def tuned_configs(
     sweep: Sweep, choices: Sequence[Choice], plain: Sequence[RunConfig]
-) -> list[tuple[RunConfig, Record]]:
+) -> list[tuple[RunConfig, dict[str, Any]]]:
     """Return the comparison's runs with the chosen settings, each with its part of the record."""
     found = {(choice.encoding, choice.task): choice.tuning for choice in choices}
     made = []
@@ -151,7 +151,7 @@ def costliest(sweep: Sweep, plain: Sequence[RunConfig]) -> list[RunConfig]:
     return [config.replace_train(**values) for config in plain]
 
 
-def blank_tuning(sweep: Sweep) -> Record:
+def blank_tuning(sweep: Sweep) -> dict[str, Any]:
     """Return a record's part about a sweep, at full length, before anything has run."""
     runs = ["0" * 16] * len(sweep.seeds)
     blank = {"exact": 1 / 3, "validation": 1 / 3, "loss": 1 / 3, "runs": runs, "token": 1 / 3}
@@ -159,7 +159,12 @@ def blank_tuning(sweep: Sweep) -> Record:
     return _tuning(sweep, trials, trials[0], [])
 
 
-def _tuning(sweep: Sweep, trials: list[Record], winner: Record, costs: Sequence[Record]) -> Record:
+def _tuning(
+    sweep: Sweep,
+    trials: list[dict[str, Any]],
+    winner: dict[str, Any],
+    costs: Sequence[Cost],
+) -> dict[str, Any]:
     return {
         "grid": sweep.grid,
         "seeds": sweep.seeds,
@@ -177,32 +182,32 @@ def _choice(sweep: Sweep, runs: Sequence[RunConfig], records: Sequence[Record]) 
     if winner is None or not complete:
         return Choice(first.label, first.task, trials, complete, None)
     tried = [asdict(trial) for trial in trials]
-    tuning = _tuning(sweep, tried, asdict(winner), [record["cost"] for record in records])
+    tuning = _tuning(sweep, tried, asdict(winner), [record.cost for record in records])
     return Choice(first.label, first.task, trials, complete, tuning)
 
 
 def _trial(values: dict[str, Value], records: Sequence[Record]) -> Trial:
     """Return one cell: means over its runs, None if one of them failed."""
-    own = [r for r in records if all(r["config"]["train"][k] == v for k, v in values.items())]
-    runs = [record["run"] for record in own]
-    if not own or any(record["status"] == "failed" for record in own):
+    own = [r for r in records if all(getattr(r.config.train, k) == v for k, v in values.items())]
+    runs = [record.run for record in own]
+    if not own or any(record.status == "failed" for record in own):
         return Trial(values=values, exact=None, validation=None, loss=None, runs=runs)
-    encoders = own[0]["config"].get("track") == "encoder"
+    encoders = own[0].config.track == "encoder"
     return Trial(
         values=values,
         exact=fmean(_mean(record, "exact") for record in own),
         token=fmean(_mean(record, "token") for record in own) if encoders else None,
-        validation=fmean(record["learning"][-1]["exact"] for record in own),
-        loss=fmean(record["learning"][-1]["loss"] for record in own),
+        validation=fmean(record.learning[-1].exact or 0.0 for record in own),
+        loss=fmean(record.learning[-1].loss or 0.0 for record in own),
         runs=runs,
     )
 
 
 def _mean(record: Record, measure: str) -> float:
     """Return the mean over the test lengths that the encoding can represent."""
-    numbers = [score[measure] for score in record["scores"]["last"] if score["status"] == "ok"]
+    numbers = [getattr(s, measure) for s in record.scores.last if s.status == "ok"]
     return fmean(numbers) if numbers else 0.0
 
 
-def _sum(costs: Sequence[Record], *names: str) -> float:
-    return round(sum(cost.get(name) or 0.0 for cost in costs for name in names), 2)
+def _sum(costs: Sequence[Cost], *names: str) -> float:
+    return round(sum(getattr(cost, name) or 0.0 for cost in costs for name in names), 2)

@@ -82,6 +82,8 @@ class Env:
     attention: Text | None = None
     attention_ran: Plain = None  # {"train": [...], "eval": [...]}: the kernels that computed it
     kernels: Plain = None  # {operation: back end}
+    processes: Positive | None = None  # of torchrun, which share every batch
+    accumulate: Positive | None = None  # parts in which each computes its share
 
 
 class Provenance(Part):
@@ -159,6 +161,11 @@ class Record(Part):
     def of(cls, data: dict[str, Any]) -> Record:
         """A record that is in memory, as if it had been read from its file."""
         return cls.parse(json.dumps(data))
+
+    def data(self) -> dict[str, Any]:
+        """Return the record as JSON data."""
+        own = self.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude={"config"})
+        return own | {"config": self.config.model_dump(mode="json")}
 
     @property
     def by_mode(self) -> dict[str, Scores]:

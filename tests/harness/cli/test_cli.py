@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -89,7 +90,7 @@ def test_bench_prints_records_resumes_and_writes_a_leaderboard(call, tmp_path):
 @pytest.mark.parametrize("attention", ["flex", "xformers"])
 def test_a_run_of_any_attention_is_tried_on_a_cpu(call, monkeypatch, attention):
     config = resolve(load_protocol("quick"), "copy", parse("rope"), 0, "cuda", attention)
-    record = {"config": config.model_dump(mode="json"), "run": config.hash}
+    record = SimpleNamespace(config=config, run=config.hash)
     monkeypatch.setattr("harness.cli.show.find", lambda *args: record)
     monkeypatch.setattr("harness.cli.show.restore", lambda *args: True)
     code, out, err = call("try", "some", "12=")

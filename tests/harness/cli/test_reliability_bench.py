@@ -13,10 +13,12 @@ from soak import SETTINGS
 
 from harness.cli import train
 from harness.cli.tables import print_records
-from harness.runs.execute import execute
 from harness.runs.folder import RunFolder
+from harness.runs.record import new_record
+from harness.runs.run import execute
 from harness.settings.protocol import load_protocol, resolve
 from harness.training.trainer import start
+from leaderboard.record.schema import Record
 from pezoo.spec import parse
 
 SMALL = [word for setting in SETTINGS for word in ("--set", setting)]
@@ -106,20 +108,20 @@ def test_runs_that_another_process_holds_are_missing_or_waited_for(run, capsys, 
     monkeypatch.setattr(train, "WAIT", 0.01)
     configs, engine = [config_of(0), config_of(1)], OtherProcess()
     records, bad = train.train(configs, run.parent, engine, fresh=False)
-    assert ([record["seed"] for record in records], bad) == ([0], True)
+    assert ([record.seed for record in records], bad) == ([0], True)
     assert "1 of 2 runs have no record yet" in capsys.readouterr().err
     for form in ("table", "markdown"):
         print_records(records, form, configs)
         assert "PARTIAL: no record yet of rope, seed 1" in capsys.readouterr().out
     records, bad = train.train(configs, run.parent, engine, fresh=False, wait=True)
-    assert ([record["seed"] for record in records], bad, engine.looks) == ([0, 1], False, 2)
+    assert ([record.seed for record in records], bad, engine.looks) == ([0, 1], False, 2)
     assert train.recorded_command(["bench", "--wait", "--pe", "rope"]) == "pezoo bench --pe rope"
 
 
 def test_waiting_has_no_end_and_says_once_what_is_skipped(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(train, "WAIT", 0)
-    record = {"run": "r", "status": "done", "config": {}, "scores": {"last": []}}
-    record["cost"] = {"train_seconds": 1}
+    failed = {"status": "failed", "reason": "killed"}
+    record = Record.of(new_record(config_of(0), "pezoo bench") | failed)
 
     class Busy:
         looks = 0
@@ -131,7 +133,7 @@ def test_waiting_has_no_end_and_says_once_what_is_skipped(tmp_path, capsys, monk
 
     engine = Busy()
     found = train.train([config_of(0)], tmp_path, engine, fresh=False, wait=True)
-    assert (found, engine.looks) == (([record], False), 1200)
+    assert (found, engine.looks) == (([record], True), 1200)
     assert capsys.readouterr().err.count("skipped") == 1
 
 

@@ -9,8 +9,13 @@ from pathlib import Path
 import pytest
 
 from harness.cli.tables import print_records
+from leaderboard.record.schema import Record
 
 LONG = "prism_spectral(controller=latch,cursors=2,gate_noise=3.0,mu=-4.0)"
+
+
+def printed(records, *form, **options):
+    print_records([Record.of(record) for record in records], *form, **options)
 
 
 @pytest.fixture
@@ -32,7 +37,7 @@ def records(made_record):
 @pytest.mark.parametrize("width", [80, 120])
 def test_no_row_of_the_closing_table_wraps(width, records, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", str(width))
-    print_records(records, "table")
+    printed(records, "table")
     out = capsys.readouterr().out
     assert max(map(len, out.splitlines())) <= width
     table = out[: out.index("every length")]
@@ -44,7 +49,8 @@ def test_no_row_of_the_closing_table_wraps(width, records, monkeypatch, capsys):
 def test_in_markdown_medians_and_failures_stand_before_the_tests(made_record, capsys):
     records = [made_record("rope", seed) for seed in range(3)]
     failed = made_record("rope", 3, status="failed", reason="loss is not finite")
-    print_records([*records, failed | {"scores": {"last": [], "best": []}}], "markdown")
+    failed |= {"scores": {"last": [], "best": []}}
+    printed([*records, failed], "markdown")
     lines = capsys.readouterr().out.splitlines()
     where = [
         next(at for at, line in enumerate(lines) if words in line)
@@ -55,7 +61,7 @@ def test_in_markdown_medians_and_failures_stand_before_the_tests(made_record, ca
 
 def test_wide_has_every_length_and_interval(records, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "80")
-    print_records(records, "table", wide=True)
+    printed(records, "table", wide=True)
     head, _, row = capsys.readouterr().out.splitlines()[1:4]
     assert sum(word.isdigit() for word in head.split()) == 12
     assert row.count("[") >= 13
@@ -64,11 +70,11 @@ def test_wide_has_every_length_and_interval(records, monkeypatch, capsys):
 def test_wide_has_both_measures_of_encoders(made_record, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "80")
     record = made_record("rope", 0, {10: 95, 20: 40}, config={"track": "encoder"})
-    print_records([record], "table")
+    printed([record], "table")
     out = capsys.readouterr().out
     assert "token accuracy per length" in out
     assert "exact match: --wide" in " ".join(out.split())
-    print_records([record], "table", wide=True)
+    printed([record], "table", wide=True)
     out = capsys.readouterr().out
     head, _, row = out[out.index("exact match per length") :].splitlines()[1:4]
     assert (head.split(), row.split()) == (
@@ -81,7 +87,7 @@ def test_wide_has_both_measures_of_encoders(made_record, monkeypatch, capsys):
 def test_a_mode_has_no_rank(made_record, capsys):
     one = made_record("prism", 0)
     one["modes"] = {"snapped": one["scores"]}
-    print_records([one], "table")
+    printed([one], "table")
     (line,) = [text for text in capsys.readouterr().out.splitlines() if "(snapped)" in text]
     assert line.split()[2] == "70.0"
 

@@ -7,8 +7,8 @@ import time
 import pytest
 from soak import SETTINGS, same, weights
 
-from harness.runs.execute import execute
 from harness.runs.folder import finished
+from harness.runs.run import execute
 from harness.settings.protocol import load_protocol, resolve
 from pezoo.spec import parse_list
 
@@ -42,7 +42,7 @@ def assert_like_here(tmp_path_factory):
             theirs = finished(root / config.hash)
             assert same(ours, theirs)
             assert weights(here, config) == weights(root, config)
-            assert theirs["env"]["threads"] == ours["env"]["threads"] == 1
+            assert theirs.env.threads == ours.env.threads == 1
 
     return check
 

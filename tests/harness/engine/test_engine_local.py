@@ -21,7 +21,7 @@ def test_the_number_of_workers_changes_no_bit(jobs, matrix, collect, assert_like
 def test_the_record_says_the_threads(matrix, collect, tmp_path):
     (config,) = matrix("train.steps=2", pe="rope")
     (event,) = collect(Engine(Options(threads=3)), [config], tmp_path)[0][-1:]
-    assert event["record"]["env"]["threads"] == 3
+    assert event["record"].env.threads == 3
 
 
 def test_the_cores_are_shared_out(monkeypatch, matrix):

@@ -42,8 +42,8 @@ def test_a_killed_worker_is_replaced_and_the_records_are_the_same(
     events = collect(engine, configs, tmp_path, kill_one)
     (killed,) = kill_one.runs
     assert [i for i in events if any("again" in event for event in events[i])] == [killed]
-    assert all(events[i][-1]["record"]["status"] == "done" for i in events)
-    assert events[killed][-1]["record"]["cost"]["sessions"] == 2  # from its checkpoint
+    assert all(events[i][-1]["record"].status == "done" for i in events)
+    assert events[killed][-1]["record"].cost.sessions == 2  # from its checkpoint
     assert len({event["pid"] for told in events.values() for event in told if "pid" in event}) >= 3
     assert not list(tmp_path.glob("*/progress.json"))
     assert_like_here(configs, tmp_path)

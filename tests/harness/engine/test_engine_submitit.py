@@ -20,8 +20,8 @@ def test_a_killed_job_is_replaced_and_the_records_are_the_same(
     events = collect(make("submitit", Options(slurm=LOCAL)), configs, tmp_path, kill_one)
     (killed,) = kill_one.runs
     assert [i for i in events if any("again" in event for event in events[i])] == [killed]
-    assert all(events[i][-1]["record"]["status"] == "done" for i in events)
-    assert events[killed][-1]["record"]["cost"]["sessions"] == 2  # from its checkpoint
+    assert all(events[i][-1]["record"].status == "done" for i in events)
+    assert events[killed][-1]["record"].cost.sessions == 2  # from its checkpoint
     assert not list(tmp_path.glob("*/progress.json"))
     assert_like_here(configs, tmp_path)
 
@@ -75,7 +75,7 @@ def test_an_interrupted_slurm_job_comes_back_with_its_job(matrix, tmp_path):
     (tmp_path / "sweep").touch()
     task = Requeued(RemoteJob(config, tmp_path, "test", 1, tmp_path / "sweep"))
     event = task.checkpoint().result()
-    assert event["record"]["status"] == "done"
+    assert event["record"].status == "done"
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,7 @@ class Timed(Scripted):
         yield run, dict(DONE)
 
 
-DONE = {"record": {"status": "done"}}
+DONE = {"record": "a record"}
 DIED = {"died": "SIGKILL"}
 HELD = {"busy": "another process is training it"}
 
@@ -84,8 +84,8 @@ def test_a_run_whose_process_dies_is_tried_so_often_and_then_has_failed(matrix, 
     workers = Scripted(r0=[DIED, DONE], r1=[DIED] * 4, r2=[DONE])
     last = last_events(workers, matrix(), tmp_path)
     assert last[0] == DONE
-    assert last[1]["record"]["status"] == "failed"
-    assert last[1]["record"]["reason"] == "its process died 4 times, at last by SIGKILL"
+    assert last[1]["record"].status == "failed"
+    assert last[1]["record"].reason == "its process died 4 times, at last by SIGKILL"
     assert workers.order.count(1) == 4
 
 

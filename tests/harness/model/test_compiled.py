@@ -9,7 +9,7 @@ from torch._dynamo.utils import counters
 
 from harness.model.compiled import compile_blocks
 from harness.model.transformer import Block
-from harness.runs.execute import execute
+from harness.runs.run import execute
 from harness.settings.protocol import load_protocol, resolve
 from harness.training.trainer import start
 from pezoo.spec import parse
@@ -111,8 +111,8 @@ def test_inductor_computes_the_same_and_compiles_nothing_for_a_new_length(tmp_pa
     for a, b in zip(plain.model.parameters(), compiled.model.parameters(), strict=True):
         torch.testing.assert_close(a, b, rtol=0, atol=1e-5)
     record = execute(compiled.config, tmp_path, "", lambda event: None)
-    assert record["env"]["compiled"] is True
-    assert record["status"] == "done"
+    assert record.env.compiled is True
+    assert record.status == "done"
 
 
 @pytest.mark.gpu

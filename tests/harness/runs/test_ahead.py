@@ -3,8 +3,7 @@
 import pytest
 from soak import SETTINGS
 
-from harness.runs.ahead import draw_all
-from harness.runs.execute import execute
+from harness.runs.run import draw_all, execute
 from harness.settings.protocol import load_protocol, resolve
 from harness.tasks.base import TaskError
 from pezoo.spec import parse
@@ -37,9 +36,9 @@ def config_of(tmp_path, monkeypatch):
 def test_a_machine_that_does_not_halt_at_a_test_length_fails_before_training(config_of, tmp_path):
     config = config_of(WALK.format(steps=8), "eval.lengths=[6, 8]")
     record = execute(config, tmp_path, "test", lambda event: None)
-    assert record["status"] == "failed"
-    assert "has not halted after 8 steps on every input of 8 symbols" in record["reason"]
-    assert record["learning"] == []
+    assert record.status == "failed"
+    assert "has not halted after 8 steps" in record.reason
+    assert record.learning == []
     assert not [*tmp_path.rglob("ckpt-*")]
 
 
@@ -52,5 +51,5 @@ def test_so_does_one_at_a_training_length(steps, config_of):
 def test_the_test_set_itself_is_drawn_so_that_no_rare_input_is_missed(config_of):
     machine = WALK.format(steps=6).replace('0 = ["0", "R", "go"]', '0 = ["0", "R", "done"]')
     some = ("eval.lengths=[6]", "eval.samples=500", "eval.max_tokens=100_000")
-    with pytest.raises(TaskError, match="6 symbols"):  # only 111111 takes 7 steps
+    with pytest.raises(TaskError, match="1 1 1 1 1 1"):  # only 111111 takes 7 steps
         draw_all(config_of(machine, *some))

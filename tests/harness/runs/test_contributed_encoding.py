@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.runs.execute import execute
+from harness.runs.run import execute
 from harness.settings.request import parse_request
 from pezoo import registry
 from pezoo.testing import CHECKS
@@ -48,6 +48,6 @@ def test_it_is_checked_trained_and_evaluated_as_it_stands(installed, call, tmp_p
     assert (code, out.count("ok ")) == (0, len(CHECKS)), out
     (config,) = parse_request(installed, "copy", "quick", "0", TINY).configs("cpu", "auto")
     record = execute(config, tmp_path / "runs", "test", lambda event: None)
-    assert (record["encoding"], record["status"]) == (installed, "done"), record["reason"]
-    assert record["learning"][-1]["loss"] < record["learning"][0]["loss"]
-    assert [score["length"] for score in record["scores"]["last"]] == [10, 20]
+    assert (record.encoding, record.status) == (installed, "done"), record.reason
+    assert record.learning[-1].loss < record.learning[0].loss
+    assert [score.length for score in record.scores.last] == [10, 20]

@@ -14,7 +14,8 @@ SIZE = 64 << 20
 BLOCKS = f"""
 import ctypes, resource
 from pathlib import Path
-from harness.runs import heap
+from harness.runs import cost
+from harness.runs.cost import keep_heap
 libc, size = ctypes.CDLL(None), {SIZE}
 libc.malloc.restype = ctypes.c_void_p
 def block():
@@ -40,7 +41,7 @@ def test_a_block_that_was_freed_is_used_again():
     pages = SIZE // 4096
     if int(said("block(); print(block())")[0]) < pages // 2:
         pytest.skip("the system gives pages without faults here")
-    code = "print(heap.keep()); block(); print(block(), resident()); heap.give_back()"
+    code = "print(keep_heap()); block(); print(block(), resident()); cost.forget_peak_memory('cpu')"
     kept, faults, before, after = said(f"{code}; print(resident())")
     assert kept == "True"
     assert int(faults) < pages // 100
@@ -52,8 +53,8 @@ def test_the_heap_is_asked_for_in_huge_pages():
     if not switch.exists() or "[never]" in switch.read_text():
         pytest.skip("the system has no huge pages")
     flags = "[x.split() for x in Path('/proc/self/smaps').read_text().splitlines() if 'Flags' in x]"
-    assert said(f"heap.keep(); print(any('hg' in x for x in {flags}))") == ["True"]
+    assert said(f"keep_heap(); print(any('hg' in x for x in {flags}))") == ["True"]
 
 
 def test_the_environment_wins():
-    assert said("print(heap.keep())", MALLOC_MMAP_MAX_="9") == ["False"]
+    assert said("print(keep_heap())", MALLOC_MMAP_MAX_="9") == ["False"]

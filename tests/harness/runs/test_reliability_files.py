@@ -15,9 +15,9 @@ import pytest
 from soak import SETTINGS, same, weights
 
 from experiment.config import ConfigError
-from harness.runs.execute import execute
 from harness.runs.files import WriteError, read_sealed, write, write_json, write_sealed
 from harness.runs.folder import RunFolder, finished
+from harness.runs.run import execute
 from harness.settings.protocol import load_protocol, resolve
 from harness.training.trainer import Trainer, start
 from pezoo.spec import parse
@@ -168,8 +168,8 @@ def test_weights_of_other_code_are_an_error_with_a_reason(config, tmp_path):
     for path in (tmp_path / other.hash).glob("ckpt-*.json"):
         write_sealed(path, read_sealed(path) | {"run": other.hash})
     record = run(other, tmp_path)
-    assert record["status"] == "failed"
-    assert "size mismatch for encoding.table" in record["reason"]
+    assert record.status == "failed"
+    assert "size mismatch for encoding.table" in record.reason
 
 
 def test_files_of_another_run_are_not_taken(config, whole, tmp_path):
@@ -292,6 +292,6 @@ def test_a_full_disk_leaves_the_last_good_state(config, whole, small_disk):
     assert newest(config, small_disk) == (6, 0)
     ballast.unlink()
     record = run(config, small_disk)
-    assert record["cost"]["sessions"] == 2
+    assert record.cost.sessions == 2
     assert same(record, finished(whole / config.hash))
     assert weights(small_disk, config) == weights(whole, config)

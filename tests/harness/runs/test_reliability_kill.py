@@ -17,8 +17,8 @@ from soak import ENCODINGS, SETTINGS, same, soak, weights
 from harness.engine import Options
 from harness.engine.local import Engine, fork_server, threads_of
 from harness.runs.events import Stopped, holder
-from harness.runs.execute import execute
 from harness.runs.folder import RunFolder, finished
+from harness.runs.run import execute
 from harness.settings.protocol import load_protocol, resolve
 from harness.training.trainer import start
 from pezoo.spec import parse, parse_list
@@ -126,8 +126,8 @@ def test_bench_killed_at_random_moments_goes_on(groups, tmp_path):
         for config in configs:  # workers follow their parent, and give the runs free
             eventually(lambda config=config: free(root, config))
     last = everything(configs, root)
-    assert [last[i]["record"]["status"] for i in (0, 1)] == ["done", "done"]
-    assert max(last[i]["record"]["cost"]["sessions"] for i in (0, 1)) > 1
+    assert [last[i]["record"].status for i in (0, 1)] == ["done", "done"]
+    assert max(last[i]["record"].cost.sessions for i in (0, 1)) > 1
     assert_like_whole_runs(root, configs, tmp_path)
 
 
@@ -191,7 +191,7 @@ def test_a_full_disk_ends_bench_with_a_message_and_the_last_good_state(tmp_path)
     assert {path.name: path.read_bytes() for path in (root / config.hash).glob("ckpt-*")} == good
     assert not (root / config_of(seed=1).hash).exists()
     last = everything([config], root)
-    assert last[0]["record"]["cost"]["sessions"] == 2
+    assert last[0]["record"].cost.sessions == 2
     assert_like_whole_runs(root, [config], tmp_path)
 
 
@@ -207,7 +207,7 @@ def test_a_killed_worker_is_replaced_and_a_run_that_kills_two_has_failed(tmp_pat
     last = everything(configs, tmp_path, on_event, jobs=1)
     assert [len(killed[index]) for index in (0, 1)] == [1, 2]
     first, second = last[0]["record"], last[1]["record"]
-    assert first["status"] == "done"
+    assert first.status == "done"
     assert second["status"] == "failed"
     assert "died 2 times, at last by SIGKILL, mostly for lack of memory" in second["reason"]
     from leaderboard.record.read import load
@@ -215,7 +215,7 @@ def test_a_killed_worker_is_replaced_and_a_run_that_kills_two_has_failed(tmp_pat
     records, problems = load([tmp_path])
     assert (sorted(r.status for r in records), problems) == (["done", "failed"], [])
     again = everything(configs, tmp_path, jobs=1)  # such a failure may not repeat itself
-    assert again[1]["record"]["status"] == "done"
+    assert again[1]["record"].status == "done"
 
 
 def hold(config, root, pipe):
@@ -234,13 +234,13 @@ def test_of_two_processes_one_trains_and_the_other_takes_the_next_run(tmp_path):
     last = everything(configs, tmp_path, jobs=1)
     stopped = f"process {other.pid} is stopped; kill -CONT {other.pid} lets it go on"
     assert stopped in last[0]["busy"]
-    assert last[1]["record"]["status"] == "done"
+    assert last[1]["record"].status == "done"
     assert finished(tmp_path / configs[0].hash) is None
     other.kill()
     other.join()
     last = everything(configs[:1], tmp_path, jobs=1)  # the lock of a dead process is no lock
-    assert last[0]["record"]["status"] == "done"
-    assert last[0]["record"]["provenance"]["command"] == "test"
+    assert last[0]["record"].status == "done"
+    assert last[0]["record"].provenance.command == "test"
 
 
 @pytest.mark.slow
@@ -267,7 +267,7 @@ def race(config, root, name, gate, pipe):
     gate.wait()
     try:
         record = execute(config, root, name, lambda event: None)
-        pipe.send("trained" if record["provenance"]["command"] == name else "shown")
+        pipe.send("trained" if record.provenance.command == name else "shown")
     except Timeout:
         pipe.send("busy")
 
@@ -282,7 +282,7 @@ def test_of_processes_that_start_together_exactly_one_trains(tmp_path):
     for racer in racers:
         racer.join()
     assert [ours.recv() for _ in racers].count("trained") == 1
-    assert finished(tmp_path / config.hash)["cost"]["sessions"] == 1
+    assert finished(tmp_path / config.hash).cost.sessions == 1
 
 
 def test_a_run_that_was_held_is_tried_again_after_the_others(tmp_path):
@@ -295,4 +295,4 @@ def test_a_run_that_was_held_is_tried_again_after_the_others(tmp_path):
             lock.release()
 
     last = everything(configs, tmp_path, on_event, jobs=1)
-    assert [last[i]["record"]["status"] for i in (0, 1)] == ["done", "done"]
+    assert [last[i]["record"].status for i in (0, 1)] == ["done", "done"]

@@ -9,11 +9,11 @@ from soak import same, weights
 
 import leaderboard
 from harness.runs.events import Stopped
-from harness.runs.execute import execute
 from harness.runs.files import write_json
 from harness.runs.folder import RunFolder, finished
-from harness.runs.scores import _top
+from harness.runs.run import execute
 from harness.settings.protocol import load_protocol, resolve
+from harness.training.evaluate import score_all
 from harness.training.trainer import Trainer, start
 from pezoo.spec import parse
 
@@ -74,7 +74,7 @@ def test_an_interrupted_run_ends_bit_identical(tmp_path, monkeypatch, pe):
     steps = []
     again = execute(config, tmp_path / "cut", "test", lambda event: steps.append(event["step"]))
     assert min(steps) > 4  # it went on from the checkpoint at 4
-    assert again["cost"]["sessions"] == 2
+    assert again.cost.sessions == 2
     assert same(whole, again)
     assert weights(tmp_path / "whole", config) == weights(tmp_path / "cut", config)
     optimisers = [start(config) for _ in range(2)]
@@ -108,7 +108,7 @@ def test_threads_stay_those_of_the_first_session(tmp_path, monkeypatch):
     cut(config, tmp_path, monkeypatch, 5)
     try:
         torch.set_num_threads(threads + 1)
-        assert run(config, tmp_path)["env"]["threads"] == threads
+        assert run(config, tmp_path).env.threads == threads
         assert torch.get_num_threads() == threads + 1
     finally:
         torch.set_num_threads(threads)
@@ -143,32 +143,37 @@ def test_a_record_passes_the_leaderboard(tmp_path):
     assert [s.status for s in records[0].scores.last] == ["ok", "cannot represent"]
 
 
-def test_top_evaluations_are_averaged(tmp_path):
+def test_top_evaluations_are_averaged(tmp_path, monkeypatch):
+    """Of three evaluations that differ: over all lengths, and the best three of each."""
+    rights = iter([(8, 0), (6, 4), (0, 6), (8, 8), (8, 8)])
+
+    def evaluation(model, task, config, *args):
+        rows, right = score_all(model, task, config, *args), next(rights)
+        return [
+            row | {"correct": n, "exact": n / row["count"], "wrong": []}
+            for row, n in zip(rows, right, strict=True)
+        ]
+
+    monkeypatch.setattr("harness.runs.run.score_all", evaluation)
+    record = run(small(extra=("eval.top=1",)), tmp_path)
+    assert [row.exact for row in record.scores.top1] == [0.75, 0.5]
+    raw = json.loads(next(tmp_path.glob("*/result.json")).read_text())
+    assert [row["exact"] for row in raw["scores"]["top1_each"]] == [1.0, 0.75]
+
+
+def test_top_evaluations_are_what_the_leaderboard_reads(tmp_path):
     record = run(small(extra=("eval.top=3",)), tmp_path)
-    assert [row["count"] for row in record["scores"]["top3"]] == [24, 24]
-    each = [row["correct"] for row in record["scores"]["top3_each"]]
-    assert all(a >= b["correct"] for a, b in zip(each, record["scores"]["top3"], strict=True))
-    for checkpoint in ("top3", "top3_each"):  # and are what the leaderboard reads
-        want = [row["exact"] for row in record["scores"][checkpoint]]
+    assert [row.count for row in record.scores.top3] == [24, 24]
+    each = [row.correct for row in record.scores.top3_each]
+    assert all(a >= b.correct for a, b in zip(each, record.scores.top3, strict=True))
+    for checkpoint in ("top3", "top3_each"):
+        want = [row.exact for row in getattr(record.scores, checkpoint)]
         assert leaderboard.frame(tmp_path, checkpoint=checkpoint).exact.tolist() == want
-
-
-def test_the_top_over_all_lengths_and_of_each():
-    def evaluation(*correct):
-        rows = [{"length": n, "status": "ok", "count": 4, "token": 1.0} for n in (1, 2)]
-        pairs = zip(rows, correct, strict=True)
-        return [row | {"correct": right, "exact": right / 4} for row, right in pairs]
-
-    found = _top([evaluation(4, 0), evaluation(3, 2), evaluation(0, 3)], 1)
-    assert {key: [row["exact"] for row in rows] for key, rows in found.items()} == {
-        "top1": [0.75, 0.5],
-        "top1_each": [1.0, 0.75],
-    }
 
 
 def test_evaluations_count_from_the_first_small_loss_on(tmp_path):
     record = run(small(extra=("eval.top=3", "eval.top_below=1e-9")), tmp_path)
-    assert "top3" not in record["scores"]
+    assert record.scores.top3 == []
 
 
 def test_what_is_kept(tmp_path, monkeypatch):
@@ -192,4 +197,4 @@ def test_a_run_held_by_another_is_left_to_it(tmp_path):
     folder = RunFolder(tmp_path, config)
     with folder.lock(), pytest.raises(filelock.Timeout):
         run(config, tmp_path)
-    assert run(config, tmp_path)["status"] == "done"
+    assert run(config, tmp_path).status == "done"

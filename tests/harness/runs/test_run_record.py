@@ -12,11 +12,10 @@ from soak import SETTINGS
 from harness import tasks
 from harness.data.sequences import to_sequences
 from harness.runs import cost
-from harness.runs.environment import HASHED_BATCHES, _code, data_hash
-from harness.runs.execute import execute
+from harness.runs.record import HASHED_BATCHES, _code, data_hash
+from harness.runs.run import execute
 from harness.settings.protocol import load_protocol, resolve
 from harness.training.trainer import start
-from leaderboard.record.schema import Record
 from pezoo.kernels.backends import fastest
 from pezoo.spec import parse
 
@@ -80,35 +79,31 @@ def test_tokens_are_those_trained_on(task, fed, tmp_path, monkeypatch):
     record = execute(config, tmp_path, "test", lambda event: None)
     pad = tasks.make(task).vocab.pad
     assert len(fed) == 10
-    assert record["cost"]["tokens"] == sum(int((ids[:, :-1] != pad).sum()) for ids in fed)
+    assert record.cost.tokens == sum(int((ids[:, :-1] != pad).sum()) for ids in fed)
 
 
 def test_a_record_says_how_it_was_made(tmp_path):
     config = config_of(PRISM)
     record = execute(config, tmp_path, "pezoo bench --pe prism", lambda event: None)
     trainer = start(config)
-    env, spent = record["env"], record["cost"]
-    assert record["config"] == config.model_dump(mode="json")
-    assert record["backbone_hash"] == trainer.model.backbone_hash()
-    assert record["data_hash"] == data_hash(config)
-    assert (
-        env["kernels"] == trainer.model.kernels() == {"histogram_scan": fastest("histogram", "cpu")}
-    )
-    assert env["attention"] == trainer.model.attention == "numba"
-    assert env["threads"] == torch.get_num_threads()
+    env, spent = record.env, record.cost
+    assert record.config == config
+    assert record.backbone_hash == trainer.model.backbone_hash()
+    assert record.data_hash == data_hash(config)
+    assert env.kernels == trainer.model.kernels() == {"histogram_scan": fastest("histogram", "cpu")}
+    assert env.attention == trainer.model.attention == "numba"
+    assert env.threads == torch.get_num_threads()
     for package in ("torch", "numpy", "numba"):
-        assert env[package] == version(package)
-    assert env.keys() >= {"pezoo", "python", "commit", "dirty", "device", "cpu", "cores"}
-    assert spent["parameters"] == sum(p.numel() for p in trainer.model.parameters())
+        assert getattr(env, package) == version(package)
+    for name in ("pezoo", "python", "commit", "dirty", "device", "cpu", "cores"):
+        assert getattr(env, name) is not None
+    assert spent.parameters == sum(p.numel() for p in trainer.model.parameters())
     for part in ("train_seconds", "cpu_seconds", "eval_seconds", "eval_cpu_seconds"):
-        assert 0 <= spent[part] < 600
-    assert spent["train_seconds"] > 0
-    assert 0 < spent["data_share"] < 1
-    assert spent["peak_memory_mb"] > 50
-    assert spent["sessions"] == 1
-    shown = Record.of(record)
-    assert shown.data_hash == record["data_hash"]
-    assert shown.cost.cpu_seconds == spent["cpu_seconds"]
+        assert 0 <= getattr(spent, part) < 600
+    assert spent.train_seconds > 0
+    assert 0 < spent.data_share < 1
+    assert spent.peak_memory_mb > 50
+    assert spent.sessions == 1
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the peak is that of the process")
@@ -138,11 +133,11 @@ def test_a_run_is_not_charged_for_the_memory_of_those_before():
 def test_the_attention_that_ran_is_in_the_record(pe, attention, lengths, train, tmp_path):
     pytest.importorskip("numba")
     config = config_of(pe, extra=(f"train.lengths={lengths}",), attention=attention)
-    env = execute(config, tmp_path, "test", lambda event: None)["env"]
-    assert env["attention"] == attention
-    assert env["attention_ran"]["train"] == train
-    assert set(env["attention_ran"]["eval"]) <= {"numba", "sdpa flash", "sdpa math", attention}
-    assert env["attention_ran"]["eval"]
+    env = execute(config, tmp_path, "test", lambda event: None).env
+    assert env.attention == attention
+    assert env.attention_ran["train"] == train
+    assert set(env.attention_ran["eval"]) <= {"numba", "sdpa flash", "sdpa math", attention}
+    assert env.attention_ran["eval"]
 
 
 def test_the_attention_of_all_sessions_is_kept():
@@ -156,18 +151,18 @@ def test_the_attention_of_all_sessions_is_kept():
 def test_test_lengths_can_be_scored_along_training(tmp_path):
     extra = ("eval.every=5", "eval.lengths=[3,6,9]", "eval.curve_lengths=[6,9]")
     record = execute(config_of(extra=extra), tmp_path, "test", lambda event: None)
-    first, last = Record.of(record).learning
+    first, last = record.learning
     assert (first.step, last.step) == (5, 10)
     assert 0 < first.seconds < last.seconds
-    scores = record["scores"]["last"][1:]
-    assert last.test_token == pytest.approx(sum(score["token"] for score in scores) / 2)
-    assert last.test_exact == pytest.approx(sum(score["exact"] for score in scores) / 2)
+    scores = record.scores.last[1:]
+    assert last.test_token == pytest.approx(sum(score.token for score in scores) / 2)
+    assert last.test_exact == pytest.approx(sum(score.exact for score in scores) / 2)
 
 
 def test_along_training_a_length_without_a_number_leaves_no_mean(tmp_path):
     extra = ("eval.lengths=[3,9]", "eval.curve_lengths=[3,9]")
     record = execute(config_of("learned", extra=extra), tmp_path, "test", lambda event: None)
-    assert {point["test_token"] for point in record["learning"]} == {None}
+    assert {point.test_token for point in record.learning} == {None}
 
 
 @pytest.fixture

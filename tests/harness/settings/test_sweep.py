@@ -5,7 +5,8 @@ import json
 import pytest
 
 from harness.cli.tables import print_choices
-from harness.runs.execute import execute
+from harness.runs.record import new_record
+from harness.runs.run import execute
 from harness.settings import sweep as tune
 from harness.settings.protocol import load_protocol
 from harness.settings.request import parse_request
@@ -85,20 +86,19 @@ def test_every_encoding_and_task_gets_every_cell_on_seeds_and_examples_of_its_ow
     assert all("examples" not in run.model_dump()["eval"] for run in plain)
 
 
-def outcome(config, exact, validation=0.5, loss=1.0, status="done"):
-    """What a run leaves, as far as choosing reads it."""
-    scores = [
-        {"length": 10, "status": "ok", "exact": exact},
-        {"length": 20, "status": "cannot represent", "exact": None},
-    ]
-    return {
-        "run": config.hash,
-        "status": status,
-        "config": config.model_dump(mode="json"),
-        "scores": {"last": scores if status == "done" else []},
-        "learning": [{"exact": validation, "loss": loss}] if status == "done" else [],
-        "cost": {"cpu_seconds": 2.0, "train_seconds": 3.0, "eval_seconds": 1.0},
+def outcome(config, exact, validation=0.5, loss=1.0, status="done", token=0.5):
+    """A record as far as choosing reads it."""
+    ok = {"status": "ok", "count": 10**6, "token": token, "method": "teacher-forced"}
+    ok |= {"length": 10, "seen": config.train.lengths[1] >= 10}
+    ok |= {"correct": round(exact * 10**6), "exact": exact}
+    cannot = {"length": 20, "seen": config.train.lengths[1] >= 20, "status": "cannot represent"}
+    done = {
+        "scores": {"last": [ok, cannot]},
+        "learning": [{"step": 1, "exact": validation, "loss": loss}],
     }
+    costs = {"cost": {"cpu_seconds": 2.0, "train_seconds": 3.0, "eval_seconds": 1.0}}
+    ended = done if status == "done" else {"status": "failed", "reason": "diverged"}
+    return Record.of(new_record(config, "pezoo bench") | costs | ended)
 
 
 def chosen(score, encodings="rope"):
@@ -147,9 +147,7 @@ def test_encoders_are_chosen_by_what_their_tables_compare_token_accuracy(capsys)
     records = []
     for run in tune.sweep_configs(sweep, request.configs("cpu", "auto")):
         slow = run.train.lr == 1e-4
-        record = outcome(run, exact=0.1 if slow else 0.2)
-        record["scores"]["last"][0]["token"] = 0.8 if slow else 0.7
-        records.append(record)
+        records.append(outcome(run, 0.1 if slow else 0.2, token=0.8 if slow else 0.7))
     runs = tune.sweep_configs(sweep, request.configs("cpu", "auto"))
     (choice,) = tune.choose(sweep, runs, records)
     assert choice.tuning["chosen"] == {"lr": 1e-4}
@@ -203,7 +201,7 @@ def test_an_encoding_whose_every_cell_fails_is_left_out_and_the_others_go_on(
     def fails(configs, root, command, on_event):
         for index, config in enumerate(configs):
             status = "failed" if config.label == "nope" else "done"
-            record = outcome(config, 0.5, status=status) | {"reason": "diverged"}
+            record = outcome(config, 0.5, status=status)
             if config.eval.examples == "tuning":
                 on_event(index, {"record": record})
             else:

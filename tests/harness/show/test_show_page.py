@@ -10,9 +10,9 @@ import torch
 from safetensors.torch import load_file
 
 from harness.cli.show import config_of, find, restore, started
-from harness.runs.execute import execute
 from harness.runs.folder import RunFolder
 from harness.runs.record import new_record
+from harness.runs.run import execute
 from harness.show.page import Inspection, Run, labelled, page
 from harness.show.plots import Scale, heat_maps
 from pezoo.pictures import Axis
@@ -27,7 +27,7 @@ def runs(config_of, tmp_path_factory):
     """Finished runs by encoding, and the folder that they lie in; nobody changes them."""
     root = tmp_path_factory.mktemp("runs")
     made = {
-        name: execute(config_of(name), root, "test", lambda _: None)["run"]
+        name: execute(config_of(name), root, "test", lambda _: None).run
         for name in (CURSORS, "alibi", "learned")
     }
     return root, made
@@ -139,7 +139,7 @@ def test_hostile_text_in_a_run_stays_text(runs):
     trainer = started(config_of(record))
     settings = dict.fromkeys(("encoding", "task", "protocol", "label"), evil)
     config = trainer.config.model_copy(update=settings)
-    record |= dict.fromkeys(("run", "encoding", "task", "seed"), evil)
+    record = record.data() | dict.fromkeys(("run", "encoding", "task", "seed"), evil)
     record |= {"scores": {evil: record["scores"]["last"]}, "env": {"pezoo": evil, "torch": evil}}
     run = Run(record, config, trainer.task, trainer.model, trainer.model)
     found = Page(page(run, Inspection([], [evil], []), evil))
@@ -212,7 +212,7 @@ def test_a_failed_run_is_told_without_a_page(call, config_of, tmp_path):
 
 def test_a_run_whose_settings_are_not_those_of_its_hash_exits_2(call, config_of, copied):
     folder = RunFolder(copied.parent, config_of("alibi"))
-    record = folder.result()
+    record = folder.result().data()
     record["config"]["seed"] = 1
     folder.finish(record)
     with pytest.warns(UserWarning, match="another run"):
