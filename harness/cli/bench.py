@@ -1,7 +1,7 @@
 """`pezoo bench`: train, evaluate, compare.
 
-`settings.request` checks the options and lists the runs, the engine's workers call `runs.run.execute`
-on each, and the tables are made of their records.
+`settings.request` checks the options and lists the runs, the engine's workers call `execute` on
+each, and the tables are made of their records.
 """
 
 from __future__ import annotations
