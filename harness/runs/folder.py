@@ -85,7 +85,7 @@ class RunFolder:
 
         Errors: ValueError for a draft that is not a valid record; WriteError.
         """
-        draft["provenance"] |= self._origin() | {"finished": now()}
+        draft["provenance"] |= self.origin() | {"finished": now()}
         content = json_bytes(draft)
         try:
             record = Record.parse(content)
@@ -105,7 +105,7 @@ class RunFolder:
         if read_json(self.path / "tuning.json") != json.loads(json.dumps(tuning)):
             write_json(self.path / "tuning.json", tuning)
 
-    def _origin(self) -> dict[str, Any]:
+    def origin(self) -> dict[str, Any]:
         """Return the sweep that chose the settings, for the provenance; {} if there was none.
 
         A file beside a run that no sweep chose, or one that is not a sweep, is not used.
