@@ -168,12 +168,12 @@ def test_dropping_positions():
         ("rope(scaling=linear,factor=-2)", "factor must be above 0"),
         (
             "rope(scaling=longrope,short_factor=[1,2],long_factor=[1,2])",
-            "short_factor needs d_head / 2 = 16 numbers, was given 2",
+            "short_factor needs d_head / 2 = 16 numbers",
         ),
         ("rope(scaling=yarn,factor=2,attention_factor=-1)", "attention_factor must be above 0"),
         (
             "rope(scaling=llama3,factor=8,low_freq_factor=4)",
-            "low_freq_factor must be below high_freq_factor, was 4.0 with high_freq_factor 4.0",
+            "low_freq_factor must be below high_freq_factor",
         ),
         ("rope(scaling=yarn,factor=2,beta_fast=0.5)", "beta_slow must be below beta_fast"),
         ("rope(drop=0)", "drop must be above 0 and at most 1"),
