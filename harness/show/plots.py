@@ -150,6 +150,7 @@ def histograms(name: str, shares: Mapping[str, Sequence[float]], label: str, log
             axes.set_yscale("log")
             some = [x for values in shares.values() for x in values if x]
             axes.set_ylim(min(some) / 2, 2 * max(some))
+            axes.minorticks_off()
             axes.yaxis.set_major_formatter("{x:g}")
         _frame(axes)
         axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2)

@@ -153,10 +153,11 @@ def test_a_curve_ends_at_its_last_point():
 
 @pytest.mark.parametrize("log", [False, True])
 def test_histograms_name_their_kinds(log):
-    shares = {"training": [0, 0, 0.5, 0.5], "test": [0, 0, 0, 0, 1.0]}
+    shares = {"training": [0, 0, 0.5, 0.5], "test": [0, 0, 0, 0, 0.9, 0.1]}
     _, words = parsed(plots.histograms("x", shares, "tokens of the prompt", log))
     assert {"training", "test", "tokens of the prompt"} <= set(words)
     assert ("share, logarithmic" in words) == log
+    assert not [word for word in words if "$" in word]
 
 
 def test_a_scatter_names_its_kinds():
