@@ -16,14 +16,10 @@ from leaderboard.render.styles import shown, styles
 from leaderboard.render.templating import render
 from leaderboard.stats.baseline import baseline
 from leaderboard.stats.names import aliases, legend
-from leaderboard.stats.overview import (
-    main_tables,
-    overview,
-    protocols,
-)
+from leaderboard.stats.overview import main_tables, overview, protocols
 from leaderboard.stats.tables import Table, leading
 
-PICTURES, TABLES = "pictures", "tables"  # folders beside the page
+PICTURES = "pictures"  # the folder beside the page
 MOST = 8  # pictures on the page
 
 
@@ -36,14 +32,12 @@ def write_markdown(
     longer give are deleted; files of others in the same folders stay.
     """
     expected, beside = _expected(tables, path, catalog), _beside(path)
-    before = "".join(
-        one.read_text("utf-8", errors="replace") for one in (path, *beside) if one.suffix == ".md"
-        if one.is_file()
-    )  # fmt: skip
+    pages = [one for one in (path, *beside) if one.suffix == ".md" and one.is_file()]
+    before = "".join(one.read_text("utf-8", errors="replace") for one in pages)
     for one, text in expected.items():
         write(one, text)
     for one in beside:
-        if one not in expected and f"{one.parent.name}/{one.name})" in before:
+        if one not in expected and f"({one.relative_to(path.parent).as_posix()})" in before:
             one.unlink()
     return [*expected]
 
@@ -62,9 +56,9 @@ def stale(tables: Sequence[Table], path: Path, catalog: Catalog | None = None) -
 
 
 def _beside(path: Path) -> list[Path]:
-    """Return the pages and pictures in the folders beside the page."""
+    """Return the pages of protocols and the pictures that belong to the page."""
     folder = path.parent
-    return sorted([*(folder / TABLES).glob("*.md"), *(folder / PICTURES).glob("*.svg")])
+    return sorted([*folder.glob(f"{path.stem}-*.md"), *(folder / PICTURES).glob("*.svg")])
 
 
 def _expected(tables: Sequence[Table], path: Path, catalog: Catalog | None) -> dict[Path, str]:
@@ -93,10 +87,11 @@ def files(
     of_protocol = {
         base: [table for table in own if table.base == base] for base in protocols(tables)
     }
-    pages = {name: _page(tables, of_protocol, names, catalog)}
+    pages = {name: _page(tables, of_protocol, name, names, catalog)}
     for base, some in of_protocol.items():
         others = [table for table in tables if table.base == base and table not in own]
-        pages[f"{TABLES}/{base}.md"] = _protocol_page(base, some, others, name, names, catalog)
+        page = f"{Path(name).stem}-{base}.md"
+        pages[page] = _protocol_page(base, some, others, name, names, catalog)
     return pages | {
         f"{PICTURES}/{table.slug}.svg": curves(table.title, shown(table.rows), look, names=names)
         for table in own
@@ -106,6 +101,7 @@ def files(
 def _page(
     tables: Sequence[Table],
     of_protocol: Mapping[str, Sequence[Table]],
+    page: str,
     names: Mapping[str, str],
     catalog: Catalog,
 ) -> str:
@@ -115,7 +111,7 @@ def _page(
     text = render(
         "leaderboard.md",
         folder=PICTURES,
-        tables_folder=TABLES,
+        stem=Path(page).stem,
         findings=findings(overview(first), first),
         pictures=sorted(first, key=_spread, reverse=True)[:MOST],
         first=first,
@@ -138,7 +134,7 @@ def _protocol_page(
     rest = [line for line in own.all_lines if line not in own.lines] if own.lines else []
     text = render(
         "protocol.md",
-        folder=f"../{PICTURES}",
+        folder=PICTURES,
         base=base,
         page=page,
         variants=own.markdown(rest),

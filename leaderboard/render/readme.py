@@ -29,13 +29,12 @@ NEAR, FAR = 2, 10  # test lengths, as multiples of the training length
 SOLVED = 0.8  # of the seeds: 4 of 5
 
 INTRO = (
-    f"A task counts as solved when at least 4 of 5 seeds reach {100 * PASS:.0f} % exact match at "
-    f"{NEAR} or {FAR} times the training length. Cost: CPU time of training as a multiple of "
-    "{reference}'s, the median over tasks."
+    f"Solved: at least 4 of 5 seeds reach {100 * PASS:.0f} % exact match at {NEAR} or {FAR} times "
+    "the training length. Cost: median CPU time of training, relative to {reference}."
 )
 CAVEAT = (
     "†: options were chosen on some of these tasks, which favours the row. Models and tasks are "
-    "small, and with so few seeds close results are not distinguishable."
+    "small; with so few seeds, close results are not distinguishable."
 )
 
 
@@ -102,7 +101,7 @@ def _block(tables: Sequence[Table], catalog: Catalog) -> str:
         [
             name,
             *(_span(_solved(line, at) for line in some) for at in (NEAR, FAR)),
-            _span((_seeds(line, task) for line in some), "/"),
+            _span(_seeds(line, task) for line in some),
             _costs(some, reference),
         ]
         for some, name in named
@@ -149,14 +148,14 @@ def _seeds(line: Line, task: str) -> tuple[int, int]:
     return _reached(row, FAR) or (0, 0)
 
 
-def _span(shares: Iterable[tuple[int, int]], between: str = " of ") -> str:
+def _span(shares: Iterable[tuple[int, int]]) -> str:
     """
     >>> _span([(4, 8)]), _span([(0, 5), (1, 5)]), _span([(0, 0)])
-    ('4 of 8', '0 to 1 of 5', '-')
+    ('4/8', '0-1/5', '-')
     """
     own = [*shares]
     most = max(every for _, every in own)
-    return f"{span_text(right for right, _ in own)}{between}{most}" if most else "-"
+    return f"{span_text((right for right, _ in own), '-')}/{most}" if most else "-"
 
 
 def _costs(lines: Sequence[Line], reference: Line) -> str:

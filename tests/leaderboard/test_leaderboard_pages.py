@@ -95,7 +95,7 @@ def test_headers_and_cells(rows):
 def test_a_column_that_is_added_in_one_place_is_in_every_output(raw, monkeypatch, capsys, tmp_path):
     new = columns.Column("double", lambda row: 2 * len(row.seeds), head="twice the seeds")
     monkeypatch.setattr(columns, "COLUMNS", (*columns.COLUMNS, new))
-    records = [raw(), raw(seed=1)]
+    records = [Record.of(raw()), Record.of(raw(seed=1))]
     print_records(records, "table", wide=True)
     print_records(records, "markdown")
     print_records(records, "csv")
@@ -104,7 +104,7 @@ def test_a_column_that_is_added_in_one_place_is_in_every_output(raw, monkeypatch
     heads, row = markdown_rows("\n".join(text.splitlines()[2:5]))
     assert dict(zip(heads, row, strict=True))["twice the seeds"] == "4"
     assert next(csv.DictReader(io.StringIO(lines)))["double"] == "4"
-    found = tables([Record.of(one) for one in records])
+    found = tables(records)
     data = site_data(found, Catalog())
     assert {"key": "double", "title": "twice the seeds"} in data["columns"]
     (row,) = data["tables"][0]["rows"]
@@ -280,7 +280,7 @@ def test_a_mode_is_a_row_of_its_own(raw, save, tmp_path):
     (table,) = json.loads((tmp_path / "out" / "leaderboard.json").read_text())
     rows = [(row["label"], row["mode"], row["rank"]) for row in table["rows"]]
     assert rows == [("rope", "", 1), ("prism", "", 2), ("prism (snapped)", "snapped", None)]
-    assert "| prism (snapped) † " in (tmp_path / "tables" / "quick.md").read_text()
+    assert "| prism (snapped) † " in (tmp_path / "L-quick.md").read_text()
 
 
 def test_devices_have_tables_of_their_own(raw, save, tmp_path):
@@ -308,7 +308,7 @@ def test_markdown_page_has_pictures_and_commands(record):
 
 def test_links_and_pictures_of_the_committed_pages_lead_to_files():
     folder = Path(leaderboard.__file__).parent
-    page, *others = [folder / "LEADERBOARD.md", *sorted((folder / "tables").glob("*.md"))]
+    page, *others = [folder / "LEADERBOARD.md", *sorted(folder.glob("LEADERBOARD-*.md"))]
     assert len(page.read_text("utf-8").splitlines()) <= 200
     assert len(others) > 1
     for path in (page, *others):
@@ -321,10 +321,10 @@ def test_a_protocol_without_records_loses_its_page(raw, save, tmp_path):
     page = tmp_path / "md" / "LEADERBOARD.md"
     both = save(raw(), raw(protocol="prism2025"), folder="two")
     build(None, both, tmp_path / "out", page)
-    (page.parent / "tables" / "mine.md").write_text("mine")
+    (page.parent / "LEADERBOARD-mine.md").write_text("mine")
     build(None, save(raw()), tmp_path / "out", page)
-    names = {path.name for path in (page.parent / "tables").iterdir()}
-    assert names == {"quick.md", "mine.md"}
+    names = {path.name for path in page.parent.glob("*.md")}
+    assert names == {"LEADERBOARD.md", "LEADERBOARD-quick.md", "LEADERBOARD-mine.md"}
 
 
 def test_a_curve_ends_where_numbers_end(record):
