@@ -22,8 +22,7 @@ from harness.settings.protocol import parts, resolve, version_of
 from harness.settings.request import Request, parse_request
 from harness.settings.sweep import Sweep, parse_sweep, possible_configs, sweep_configs
 from harness.tasks.base import Task
-from leaderboard.record.schema import Record
-from leaderboard.record.scores import Score
+from leaderboard.record.schema import Record, Score
 from leaderboard.record.tuning import MARK, RUNS
 from leaderboard.stats.tables import flat
 from pezoo.base import Encoding, Shape

@@ -28,7 +28,7 @@ from harness.settings.counts import sample_count, token_count
 from harness.tasks.base import Batch, Task
 from harness.training import windows, wrong
 from harness.training.windows import CHUNK_TOKENS, Window
-from leaderboard.record.scores import Answer, Score
+from leaderboard.record.schema import Answer, Score
 from pezoo.base import PositionError
 
 _WINDOWED_TOKENS = 32_000  # in the windows of rows that decode side by side

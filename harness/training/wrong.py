@@ -8,7 +8,7 @@ from torch import Tensor
 
 from harness.data.sequences import Sequences
 from harness.tasks.base import Batch, Task
-from leaderboard.record.scores import Answer
+from leaderboard.record.schema import Answer
 
 KEPT = 3  # of each length
 LONGEST = 400  # letters of a text

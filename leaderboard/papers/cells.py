@@ -12,8 +12,7 @@ from typing import Any
 from experiment.config import Protocol
 from experiment.protocol import base
 from leaderboard.papers.paper import Column, Number, Paper, Table, lines_of
-from leaderboard.record.schema import Record
-from leaderboard.record.scores import Checkpoint, Score
+from leaderboard.record.schema import Checkpoint, Record, Score
 from pezoo.spec import parse
 
 NO_RUN = "no run"

@@ -12,7 +12,7 @@ from pydantic import Field, PositiveInt, model_validator
 
 from experiment.config import Settings
 from experiment.protocol import base
-from leaderboard.record.scores import Checkpoint
+from leaderboard.record.schema import Checkpoint
 from pezoo.spec import Spec, choice, parse, unknown
 
 FOLDER = Path(__file__).parent

@@ -18,8 +18,7 @@ from experiment.files import slug
 from leaderboard.catalog import Catalog
 from leaderboard.escape import command_text, shown
 from leaderboard.record.read import paths_of, read
-from leaderboard.record.schema import Record
-from leaderboard.record.scores import Scores
+from leaderboard.record.schema import Record, Scores
 from leaderboard.record.tuning import MARK
 from pezoo.spec import bare
 

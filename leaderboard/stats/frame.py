@@ -12,8 +12,7 @@ from typing import Any, get_args
 import pandas as pd
 
 from leaderboard.record.read import RECORDS, load
-from leaderboard.record.schema import Record
-from leaderboard.record.scores import Checkpoint
+from leaderboard.record.schema import Checkpoint, Record
 from leaderboard.stats.intervals import wilson
 from leaderboard.stats.tables import kernels_of
 from pezoo.spec import bare, choice
@@ -44,7 +43,7 @@ def frame(*paths: Path | str, checkpoint: str = "last") -> pd.DataFrame:
 
     `paths` are files, folders of records and folders of runs; by default the committed records.
     `checkpoint` is "last", "best" (the one chosen on validation data), or one of those that
-    select on what they report (`leaderboard.record.scores.Scores`). Missing texts, integers and
+    select on what they report (`leaderboard.record.schema.Scores`). Missing texts, integers and
     booleans are `pd.NA`, missing numbers NaN.
 
     >>> scores = frame().query("protocol == 'quick' and task == 'copy' and mode == ''")

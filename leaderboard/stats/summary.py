@@ -20,8 +20,7 @@ from statistics import fmean, median
 from typing import Any
 
 from experiment.seeds import spans
-from leaderboard.record.schema import Record
-from leaderboard.record.scores import Score
+from leaderboard.record.schema import Record, Score
 from leaderboard.record.tuning import values_text
 from leaderboard.stats.intervals import over_seeds
 from leaderboard.stats.ranks import ranked
