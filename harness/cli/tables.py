@@ -25,9 +25,8 @@ from leaderboard.render.text import (
     stat_text,
     unseen_text,
 )
-from leaderboard.stats.names import aliases, legend
 from leaderboard.stats.ranks import verdicts
-from leaderboard.stats.rows import EXACT, TOKENS, Row
+from leaderboard.stats.rows import EXACT, TOKENS, Row, aliases, legend
 from leaderboard.stats.summary import summarise
 
 

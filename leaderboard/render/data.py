@@ -16,10 +16,9 @@ from leaderboard.render import columns
 from leaderboard.render.findings import cost, disclosure
 from leaderboard.render.overviews import overview_of
 from leaderboard.render.styles import after_the_curve, needs_log, styles
-from leaderboard.stats.baseline import baseline
-from leaderboard.stats.names import aliases, legend
+from leaderboard.stats.overview import baseline
 from leaderboard.stats.ranks import comparisons
-from leaderboard.stats.rows import Line, Row
+from leaderboard.stats.rows import Line, Row, aliases, legend
 from leaderboard.stats.tables import EARLIER, PROTOCOL, Table, tables
 from pezoo.spec import bare
 

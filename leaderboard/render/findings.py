@@ -10,8 +10,7 @@ from typing import Any
 
 from leaderboard.catalog import Catalog
 from leaderboard.render.text import percent, span_text
-from leaderboard.stats.baseline import baseline
-from leaderboard.stats.overview import bare_lines, counting
+from leaderboard.stats.overview import bare_lines, baseline, counting
 from leaderboard.stats.ranks import ALIKE, UNKNOWN, matrix
 from leaderboard.stats.rows import Line, Row
 from leaderboard.stats.summary import PASS

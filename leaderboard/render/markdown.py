@@ -14,9 +14,13 @@ from leaderboard.render.findings import findings, marked
 from leaderboard.render.overviews import overview_of
 from leaderboard.render.styles import shown, styles
 from leaderboard.render.templating import render
-from leaderboard.stats.baseline import baseline
-from leaderboard.stats.names import aliases, legend
-from leaderboard.stats.overview import main_tables, overview, protocols
+from leaderboard.stats.overview import (
+    baseline,
+    main_tables,
+    overview,
+    protocols,
+)
+from leaderboard.stats.rows import aliases, legend
 from leaderboard.stats.tables import Table, leading
 
 PICTURES = "pictures"  # the folder beside the page

@@ -11,8 +11,14 @@ from leaderboard.catalog import Catalog
 from leaderboard.escape import markdown_text
 from leaderboard.render.findings import disclosure, marked, untested
 from leaderboard.render.text import fewer, percent, rank_text, seeds_of, span_text, unseen_text
-from leaderboard.stats.baseline import baseline, mean_baseline
-from leaderboard.stats.overview import bare_lines, counting, heads, overview
+from leaderboard.stats.overview import (
+    bare_lines,
+    baseline,
+    counting,
+    heads,
+    mean_baseline,
+    overview,
+)
 from leaderboard.stats.rows import Line, Row
 from leaderboard.stats.tables import Table
 

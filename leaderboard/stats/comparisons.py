@@ -20,10 +20,7 @@ from itertools import combinations
 from math import sqrt
 from statistics import fmean
 
-from leaderboard.stats.intervals import LEVEL, Stat, spread, student
-from leaderboard.stats.student import two_sided
-
-SAME = "not distinguishable"
+from leaderboard.stats.intervals import LEVEL, Stat, spread, student, two_sided
 
 
 @dataclass(frozen=True)

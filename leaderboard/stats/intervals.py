@@ -5,18 +5,24 @@ other seeds. The deviation counts as one right answer at least, as in the tests:
 to agree do not make a mean certain. With one seed: Wilson's interval of its correct/count; it
 speaks only about other test examples for the same trained model. Differences between encodings are
 in `leaderboard.stats.comparisons`.
+
+Student's t distribution is two functions instead of scipy, whose import takes longer than a table:
+
+    Pr(|T| >= t) = I_x(n / 2, 1 / 2), x = n / (n + t^2), n the degrees of freedom
+
+I is the regularised incomplete beta function, by its continued fraction (DLMF 8.17.22).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import fsum, sqrt
+from functools import cache
+from math import exp, fabs, fsum, lgamma, log, sqrt
 from statistics import fmean
 
-from leaderboard.stats.student import quantile
-
 LEVEL = 0.95
+_TINY = 1e-300
 
 
 @dataclass(frozen=True)
@@ -71,3 +77,58 @@ def wilson(correct: int, count: int) -> tuple[float, float]:
     half = z * sqrt(share * (1 - share) / count + z * z / (4 * count * count)) / scale
     low = 0.0 if correct == 0 else max(0.0, middle - half)
     return low, 1.0 if correct == count else min(1.0, middle + half)
+
+
+def two_sided(t: float, freedom: int) -> float:
+    """Pr(|T| >= |t|) with that many degrees of freedom.
+
+    >>> round(two_sided(4.3027, 2), 4)
+    0.05
+    """
+    total, a, b = freedom + t * t, freedom / 2, 0.5
+    x, y = freedom / total, t * t / total  # y = 1 - x, without its rounding
+    if x > (a + 1) / (a + b + 2):  # where the fraction converges slowly
+        return 1 - _incomplete_beta(y, x, b, a)
+    return _incomplete_beta(x, y, a, b)
+
+
+@cache
+def quantile(level: float, freedom: int) -> float:
+    """The t with Pr(|T| < t) = level, by bisection.
+
+    >>> round(quantile(0.95, 2), 4)
+    4.3027
+    """
+    low, high = 0.0, 1.0
+    while two_sided(high, freedom) > 1 - level:
+        low, high = high, 2 * high
+    while high - low > 1e-13 * high:
+        middle = (low + high) / 2
+        low, high = (middle, high) if two_sided(middle, freedom) > 1 - level else (low, middle)
+    return high
+
+
+def _incomplete_beta(x: float, y: float, a: float, b: float) -> float:
+    """I_x(a, b), where y is 1 - x."""
+    if not x:
+        return 0.0
+    front = exp(lgamma(a + b) - lgamma(a) - lgamma(b) + a * log(x) + b * log(y)) / a
+    return front / _fraction(x, a, b)
+
+
+def _fraction(x: float, a: float, b: float) -> float:
+    """1 + d_1 / (1 + d_2 / (1 + ...)), forwards, by Lentz's method."""
+    value = upper = 1.0
+    lower = 0.0
+    for i in range(1, 1000):
+        m = i // 2
+        if i % 2:
+            d = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
+        else:
+            d = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
+        lower = 1 / (1 + d * lower or _TINY)
+        upper = 1 + d / upper or _TINY
+        value *= upper * lower
+        if fabs(upper * lower - 1) < 1e-15:
+            break
+    return value

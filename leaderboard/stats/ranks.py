@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import combinations
 from typing import TYPE_CHECKING, TypeVar
 
-from leaderboard.stats.comparisons import SAME, Comparison, SeedScores, compare
+from leaderboard.stats.comparisons import Comparison, SeedScores, compare
 from leaderboard.stats.rows import Line, Row
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def verdicts(rows: Sequence[Row]) -> list[str]:
     if not any(one.sign for one in found):
         lines = [f"{test}: no two are distinguishable"]
     elif not all(one.sign for one in found):
-        lines.append(f"All other pairs that share two seeds: {SAME}")
+        lines.append(f"All other pairs that share two seeds: {ALIKE}")
     compared = {label for pair in signs for label in pair}
     if alone := [row.label for row in scored if row.label not in compared]:
         lines.append(f"Not compared, with fewer than two shared seeds: {', '.join(alone)}")

@@ -37,8 +37,7 @@ from leaderboard.render.data import site_data
 from leaderboard.render.findings import findings
 from leaderboard.render.grids import Relation
 from leaderboard.render.styles import COLOURS, styles
-from leaderboard.stats.baseline import baseline
-from leaderboard.stats.overview import overview
+from leaderboard.stats.overview import baseline, overview
 from leaderboard.stats.rows import Points
 from leaderboard.stats.summary import summarise
 from leaderboard.stats.tables import tables

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from leaderboard.stats.student import quantile, two_sided
+from leaderboard.stats.intervals import quantile, two_sided
 
 
 @given(t=st.floats(-1e6, 1e6), freedom=st.integers(1, 2000))
