@@ -141,16 +141,10 @@ def _override(raw: Settings, text: str, task_name: Callable[[str], str]) -> None
     table = raw
     for name in path:
         if not isinstance(table.get(name), dict):
-            if path[0] not in ("encodings", "tasks"):
-                tables = sorted(key for key, value in raw.items() if isinstance(value, dict))
-                raise ConfigError(unknown("setting", name, tables))
             table[name] = {}
         table = table[name]
     if path[:1] == ["encodings"] and bare(name := [*path, last][1]) not in entries():
         raise ConfigError(unknown("encoding", name, sorted(entries())))
-    allowed = _fields(path)
-    if allowed is not None and last not in allowed:
-        raise ConfigError(unknown(_table_name(path), last, sorted(allowed)))
     try:
         table[last] = tomllib.loads(f"value = {value}")["value"]
     except tomllib.TOMLDecodeError:
@@ -174,19 +168,16 @@ def _reason(error: ValidationError) -> str:
     first = error.errors()[0]
     *path, last = [str(part) for part in first["loc"]] or [""]
     if first["type"] == "extra_forbidden" and (known := _fields(path)):
-        return unknown(_table_name(path), last, sorted(known))
+        table = ".".join(path) or "the protocol"
+        return unknown(f"setting in {table}", last, sorted(known))
     where = ".".join([*path, last]) or "its settings"
     message = _MESSAGES.get(first["type"], first["msg"].removeprefix("Value error, "))
     found = "" if isinstance(first["input"], dict) else f", was {str(first['input'])[:60]!r}"
     return f"{where}: {message}{found}"
 
 
-def _table_name(path: Sequence[str]) -> str:
-    return f"setting in {'.'.join(path) or 'the protocol'}"
-
-
-def _fields(path: Sequence[str]) -> list[str] | None:
-    """Return the valid names in a table, or None where any name is valid."""
+def _fields(path: Sequence[str]) -> list[str]:
+    """Return the valid names in a table, or [] where any name is valid."""
     models = {"model": Model, "train": Train, "eval": Eval}
     match path:
         case []:
@@ -195,4 +186,4 @@ def _fields(path: Sequence[str]) -> list[str] | None:
             return list(TaskSettings.model_fields)
         case [("model" | "train" | "eval") as part] | ["tasks", _, ("train" | "eval") as part]:
             return list(models[part].model_fields)
-    return None
+    return []
