@@ -22,7 +22,7 @@ from harness.perf import timing
 from harness.perf.report import Report, machine
 from harness.perf.timing import Times, Turn, clock, columns, interleave
 from harness.runs.cost import keep_heap
-from pezoo.adapters import eager, numba, sdpa
+from pezoo.adapters.backends import eager, numba, sdpa
 from pezoo.kernels.backends import backends
 from pezoo.kernels.histogram import histogram_scan, steps_of
 from pezoo.kernels.spectral import spectral_scan
@@ -120,7 +120,7 @@ def _attention_inputs(sizes: Sizes, draws: torch.Generator) -> Inputs:
 
 
 def _attention_call(x: Inputs, backend: str) -> Tensor:
-    attend = {BASELINE: eager.attend, "numba": numba.attend, "sdpa": sdpa.attend}[backend]
+    attend = {BASELINE: eager, "numba": numba, "sdpa": sdpa}[backend]
     return attend(*x.values(), None, None, x["q"].shape[-1] ** -0.5)
 
 

@@ -5,13 +5,10 @@
 
 from __future__ import annotations
 
-from functools import partial
-from importlib import import_module
-
 import torch
 from torch import Tensor
 
-from pezoo.adapters import eager, numba
+from pezoo.adapters import backends
 from pezoo.base import Columns, Context, Encoding, Pairs
 from pezoo.kernels.backends import BackendError, fastest
 from pezoo.spec import unknown
@@ -79,22 +76,21 @@ def attend(
     if ran is not None and backend != "sdpa":
         ran.add(backend)
     if backend == "numba":
-        return numba.attend(q, k, v, bias, seen, scale)
+        return backends.numba(q, k, v, bias, seen, scale)
     assert not isinstance(bias, Pairs)  # which `_bias_form` asks for where numba runs alone
     if backend == "eager":
-        return eager.attend(q, k, v, bias, seen, scale, lambda z: encoding.weights(z, ctx))
+        return backends.eager(q, k, v, bias, seen, scale, lambda z: encoding.weights(z, ctx))
     if bias is not None:
         bias = bias.view((1,) * (4 - bias.dim()) + bias.shape)
-    attend = partial(import_module(f"pezoo.adapters.{backend}").attend, scale=scale)
     if backend == "sdpa":
-        attend = partial(attend, ran=ran)
-    out: Tensor = attend(q, k, v, bias, seen)
-    return out
+        return backends.sdpa(q, k, v, bias, seen, scale, ran)
+    kernel = backends.flex if backend == "flex" else backends.xformers
+    return kernel(q, k, v, bias, seen, scale)
 
 
 def _for_sizes(backend: str, q: Tensor, k: Tensor) -> str:
     """Return the backend, or sdpa where numba would be slower."""
-    return "sdpa" if backend == "numba" and not numba.takes(q, k) else backend
+    return "sdpa" if backend == "numba" and not backends.numba_is_faster(q, k) else backend
 
 
 def _check(q: Tensor, k: Tensor, v: Tensor, ctx: Context) -> None:
@@ -169,7 +165,7 @@ def _bias_form(
 
 def attention_mask(ctx: Context) -> Tensor:
     """Return (B|1, 1, T, S): causal, within documents, without padding but a token itself."""
-    causal = eager.causal(ctx.new, ctx.pos.shape[1], ctx.pos.device)
+    causal = backends.causal(ctx.new, ctx.pos.shape[1], ctx.pos.device)
     itself = causal.triu(ctx.pos.shape[1] - ctx.new)
     document = ctx.document
     own = document[:, document.shape[1] - ctx.new :, None] == document[:, None]  # (B|1, T, S)

@@ -12,7 +12,7 @@ from torch.utils._pytree import tree_leaves
 from transformers import DynamicCache
 
 from pezoo import adapters
-from pezoo.adapters import attend, eager
+from pezoo.adapters import attend, backends
 from pezoo.adapters.transformers_cache import Memory, memory_of
 from pezoo.base import Context, Encoding
 from pezoo.context import Memo
@@ -174,4 +174,4 @@ def attention(
     bias = encoding.bias(q, k, ctx)
     bias = None if bias is None else bias.to(value.dtype)
     mask = adapters.attention_mask(ctx) if mask is None else mask
-    return eager.attend(q, k, value, bias, mask, own, weights).transpose(1, 2), None
+    return backends.eager(q, k, value, bias, mask, own, weights).transpose(1, 2), None

@@ -8,15 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pezoo
-from pezoo.adapters import (
-    BACKENDS,
-    BackendError,
-    attend,
-    attention_mask,
-    flex,
-    resolve,
-    xformers,
-)
+from pezoo.adapters import BACKENDS, BackendError, attend, attention_mask, resolve
+from pezoo.adapters.backends import score_mod, xformers_bias
 from pezoo.base import Encoding
 from pezoo.testing import SHAPE, build, context, tokens
 
@@ -162,7 +155,7 @@ def test_xformers_bias_is_bias_and_mask(text, padded):
     mask = attention_mask(ctx)
     with torch.no_grad():
         want = bias_and_mask(encoding, q, k, ctx, mask)
-        got = xformers.attn_bias(q, k, encoding.bias(q, k, ctx), mask if padded else None)
+        got = xformers_bias(q, k, encoding.bias(q, k, ctx), mask if padded else None)
     assert torch.equal(got, want)
     assert got.dtype == q.dtype
     assert got.stride(-1) == 1
@@ -172,7 +165,7 @@ def test_xformers_bias_is_bias_and_mask(text, padded):
 @pytest.mark.parametrize("s", [1, 7, 8, 9, 16])
 def test_xformers_rows_start_at_multiples_of_8(s):
     q = torch.zeros(2, 3, s, 4)
-    bias = xformers.attn_bias(q, q, None, None)
+    bias = xformers_bias(q, q, None, None)
     assert bias.shape == (2, 3, s, s)
     assert bias.stride(-2) % 8 == 0
 
@@ -184,7 +177,7 @@ def test_flex_score_mod_adds_bias_and_mask(text):
         values = bias_and_mask(encoding, q, k, ctx, attention_mask(ctx))
         score = q @ k.mT
     index = torch.meshgrid(*map(torch.arange, score.shape), indexing="ij")
-    assert torch.equal(flex.score_mod(values)(score, *index), score + values)
+    assert torch.equal(score_mod(values)(score, *index), score + values)
 
 
 @pytest.mark.parametrize("backend", ["flex", "xformers"])

@@ -29,7 +29,7 @@ def attend(
     mask: Tensor | None,
     scale: float,
 ) -> Tensor:
-    """Compute `pezoo.adapters.eager.attend`, without a second derivative.
+    """Compute `pezoo.adapters.backends.eager`, without a second derivative.
 
     A factored bias is never expanded to (B, H, T, S).
     """

@@ -8,7 +8,8 @@ pytest.importorskip("numba")
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pezoo.adapters import BackendError, eager, numba
+from pezoo.adapters import BackendError
+from pezoo.adapters.backends import causal, eager, numba
 from pezoo.base import Pairs
 from pezoo.kernels.attention.numba import attend
 
@@ -33,7 +34,7 @@ def outcome(function, inputs, mask, scale):
     given = [x.detach().clone().requires_grad_() for x in inputs if x is not None]
     q, k, v, *rest = given
     bias = Pairs(*rest) if len(rest) == 2 else rest[0] if rest else None
-    if function is eager.attend and isinstance(bias, Pairs):
+    if function is eager and isinstance(bias, Pairs):
         bias = bias.dense()
     out = function(q, k, v, bias, mask, scale)
     weight = torch.linspace(-1, 2, out.numel(), dtype=out.dtype).view(out.shape)
@@ -42,7 +43,7 @@ def outcome(function, inputs, mask, scale):
 
 def assert_same(inputs, mask=None, scale=0.3, **tolerance):
     tolerance = tolerance or {"atol": 2e-5, "rtol": 2e-5}
-    wanted, got = (outcome(f, inputs, mask, scale) for f in (eager.attend, attend))
+    wanted, got = (outcome(f, inputs, mask, scale) for f in (eager, attend))
     for a, b in zip(got, wanted, strict=True):
         torch.testing.assert_close(a, b, **tolerance)
 
@@ -57,7 +58,7 @@ def assert_same(inputs, mask=None, scale=0.3, **tolerance):
     features=st.integers(1, 19),
 )
 def test_it_is_attention_for_all_sizes(b, h, t, more, width, features):
-    mask = eager.causal(t, t + more, torch.device("cpu"))
+    mask = causal(t, t + more, torch.device("cpu"))
     assert_same(tensors(b, h, t, t + more, width, features), mask if more else None)
 
 
@@ -77,7 +78,7 @@ def test_a_bias_in_factors_is_the_bias(b, h, t, more, width, factors, padded, dt
     generator = torch.Generator().manual_seed(factors)
     reader = torch.randn(b, t, h, factors, generator=generator, dtype=dtype).transpose(1, 2)
     rows = torch.randn(1, t, t + more, h, factors, generator=generator, dtype=dtype)
-    mask = eager.causal(t, t + more, torch.device("cpu"))
+    mask = causal(t, t + more, torch.device("cpu"))
     if padded:
         hidden = torch.arange(t + more) < torch.arange(b)[:, None, None, None]
         mask = (mask & ~hidden) | mask.triu(more)
@@ -113,7 +114,7 @@ def test_masks_per_sample_and_keys_that_a_bias_hides():
     bias += torch.zeros(9, 9).fill_diagonal_(0.0)
     assert_same([*tensors(2, 3, 9, 9, 8, 8)], mask)
     hidden = torch.where(torch.ones(9, 9).tril(-2).bool(), -torch.inf, 0.0)  # the last two alone
-    wanted, got = (f(*tensors(2, 3, 9, 9, 8, 8), hidden, mask, 0.3) for f in (eager.attend, attend))
+    wanted, got = (f(*tensors(2, 3, 9, 9, 8, 8), hidden, mask, 0.3) for f in (eager, attend))
     torch.testing.assert_close(got, wanted, atol=2e-5, rtol=2e-5)
     everything = torch.ones(1, 1, 9, 9, dtype=torch.bool)  # not causal
     assert_same([*tensors(2, 3, 9, 9, 8, 8)], everything)
@@ -122,7 +123,7 @@ def test_masks_per_sample_and_keys_that_a_bias_hides():
 def test_logits_that_would_overflow_and_rows_with_one_weight():
     q, k, v = tensors(1, 2, 12, 12, 8, 8)
     out = attend(q, k, v, None, None, 1e3)
-    torch.testing.assert_close(out, eager.attend(q, k, v, None, None, 1e3))
+    torch.testing.assert_close(out, eager(q, k, v, None, None, 1e3))
 
 
 @pytest.mark.parametrize("t", [5, 6, 7])
@@ -138,7 +139,7 @@ def test_nan_is_not_lost(place):
     inputs["bias"] = torch.zeros(1, 2, 9, 9)
     inputs[place][0, 1, 3, 2] = torch.nan
     out = attend(*inputs.values(), None, 1.0)
-    assert torch.equal(out.isnan(), eager.attend(*inputs.values(), None, 1.0).isnan())
+    assert torch.equal(out.isnan(), eager(*inputs.values(), None, 1.0).isnan())
 
 
 def test_rows_of_other_positions_are_refused():
@@ -180,4 +181,4 @@ def test_gradients_in_float64():
 def test_the_adapter_runs_on_a_cpu_alone():
     inputs = [x.detach().to("meta") for x in tensors(1, 2, 9, 9, 8, 8)]
     with pytest.raises(BackendError, match="runs on a CPU"):
-        numba.attend(*inputs, None, None, 1.0)
+        numba(*inputs, None, None, 1.0)

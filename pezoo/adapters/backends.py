@@ -1,0 +1,172 @@
+"""Attention by several kernels: functions of the same q, k, v, bias and mask.
+
+    eager     plain operations: the reference for the others, and for other softmaxes
+    sdpa      torch's scaled_dot_product_attention, the default
+    numba     narrow heads on a CPU: `pezoo.kernels.attention`
+    flex      FlexAttention, on CUDA; it has no backward pass on a CPU (torch 2.13)
+    xformers  memory_efficient_attention, on CUDA, from the extra `pezoo[xformers]`
+
+q (B, H, T, K), k and v (B, H, S, K); bias broadcasts to (B, H, T, S); mask (B|1, 1, T, S) is True
+where a query may attend, and None is `causal`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.attention import SDPBackend
+from torch.nn.functional import pad, scaled_dot_product_attention
+
+from pezoo.base import Pairs
+from pezoo.kernels.backends import BackendError, missing
+
+ScoreMod = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
+
+QUERIES = 4  # the numba kernel takes them four at a time
+KEYS = 512  # for any width, and more while a head's keys are
+NUMBERS = 1 << 14  # which the first-level cache about holds
+
+
+def causal(t: int, s: int, device: torch.device) -> Tensor:
+    """Return (1, 1, T, S), True for keys up to the query; the last T of S are queries."""
+    return torch.ones(t, s, dtype=torch.bool, device=device).tril(s - t)[None, None]
+
+
+def eager(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    bias: Tensor | None,
+    mask: Tensor | None,
+    scale: float,
+    weights: Callable[[Tensor], Tensor | None] = lambda logits: None,
+) -> Tensor:
+    """Compute softmax(q k^T scale + bias) v, or use `weights` of the masked logits if not None."""
+    logits = q @ k.mT * scale  # (B, H, T, S)
+    if bias is not None:
+        logits = logits + bias
+    if mask is None:
+        mask = causal(q.shape[-2], k.shape[-2], q.device)
+    logits = logits.masked_fill(~mask, -torch.inf)
+    chosen = weights(logits)
+    return (logits.softmax(-1) if chosen is None else chosen) @ v
+
+
+def sdpa(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    bias: Tensor | None,
+    mask: Tensor | None,
+    scale: float,
+    ran: set[str] | None = None,
+) -> Tensor:
+    """Compute the same as `eager`, in one fused call where torch supports these inputs.
+
+    The name of torch's kernel is added to `ran`; "sdpa math" is not fused.
+    """
+    t, s = q.shape[-2], k.shape[-2]
+    plain = bias is None and mask is None and t == s  # torch's is_causal starts at the first key
+    if mask is None and not plain:
+        mask = causal(t, s, q.device)
+    if mask is not None and bias is not None:
+        mask = torch.where(mask, bias, -torch.inf).to(q.dtype)
+    if ran is not None:
+        kernel = q.device.type  # which has only one kernel, as mps
+        if kernel in ("cpu", "cuda"):
+            chosen = torch._fused_sdp_choice(q, k, v, mask, 0.0, plain)
+            kernel = SDPBackend(chosen).name.removesuffix("_ATTENTION").lower()
+        ran.add(f"sdpa {kernel}")
+    return scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=plain, scale=scale)
+
+
+def numba_is_faster(q: Tensor, k: Tensor) -> bool:
+    """Return True if `numba` is faster than torch for these sizes.
+
+    False for a few queries over many keys (decoding), long sequences of wide heads and half
+    precision.
+    """
+    keys, width = k.shape[-2:]
+    whole = q.dtype in (torch.float32, torch.float64)
+    short = keys <= KEYS or keys * width <= NUMBERS
+    return whole and q.shape[-2] >= QUERIES and short
+
+
+def numba(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    bias: Tensor | Pairs | None,
+    mask: Tensor | None,
+    scale: float,
+) -> Tensor:
+    """Compute the same as `eager`. Errors: BackendError without numba or a CPU."""
+    if obstacle := missing("numba", q.device.type):
+        raise BackendError(f"attention numba {obstacle}; use sdpa")
+    from pezoo.kernels.attention.numba import attend
+
+    return attend(q, k, v, bias, mask, scale)
+
+
+def flex(
+    q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, mask: Tensor | None, scale: float
+) -> Tensor:
+    """Compute the same as `eager`. Errors: BackendError without CUDA."""
+    if not q.is_cuda:
+        raise BackendError("attention flex needs a CUDA device: use sdpa")
+    mod = score_mod(_bias_and_mask(q, k, bias, mask))
+    out: Tensor = _flex_attention()(q, k, v, score_mod=mod, scale=scale)
+    return out
+
+
+def score_mod(bias: Tensor) -> ScoreMod:
+    """Return a bias (B, H, T, S) as FlexAttention takes it: score + bias[b, h, i, j]."""
+
+    def add(score: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+        return score + bias[b, h, i, j]
+
+    return add
+
+
+@cache
+def _flex_attention() -> Any:
+    from torch.nn.attention.flex_attention import flex_attention
+
+    return torch.compile(flex_attention, dynamic=True)
+
+
+def xformers(
+    q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, mask: Tensor | None, scale: float
+) -> Tensor:
+    """Compute the same as `eager`. Errors: BackendError without CUDA or xformers."""
+    if not q.is_cuda:
+        raise BackendError("attention xformers needs a CUDA device; use sdpa")
+    try:
+        from xformers.ops import memory_efficient_attention
+    except ImportError as error:
+        raise BackendError('xformers is not installed: pip install "pezoo[xformers]"') from error
+    both = xformers_bias(q, k, bias, mask)
+    q, k, v = (x.transpose(1, 2) for x in (q, k, v))  # tokens before heads
+    out: Tensor = memory_efficient_attention(q, k, v, attn_bias=both, scale=scale)
+    return out.transpose(1, 2)
+
+
+def xformers_bias(q: Tensor, k: Tensor, bias: Tensor | None, mask: Tensor | None) -> Tensor:
+    """Return bias and mask as one (B, H, T, S) tensor, its row stride a multiple of 8.
+
+    xformers does not broadcast a bias, and in half precision its rows must start there.
+    """
+    s = k.shape[-2]
+    return pad(_bias_and_mask(q, k, bias, mask), (0, -s % 8)).contiguous()[..., :s]
+
+
+def _bias_and_mask(q: Tensor, k: Tensor, bias: Tensor | None, mask: Tensor | None) -> Tensor:
+    """Return (B, H, T, S), the bias where the mask is True, else -inf."""
+    (b, h, t, _), s = q.shape, k.shape[-2]
+    seen = causal(t, s, q.device) if mask is None else mask
+    values = q.new_zeros(()) if bias is None else bias
+    return torch.where(seen, values, -torch.inf).to(q.dtype).expand(b, h, t, s)
