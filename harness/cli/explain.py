@@ -5,16 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 from textwrap import fill, indent
-from typing import TYPE_CHECKING
 
 import click
+import torch
+from tabulate import tabulate
+from torch import Tensor
 
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from harness.tasks.base import Task
-    from harness.theory.characterise import Violation
-    from harness.theory.representation import Computation
+from harness import tasks
+from harness.tasks.base import Task, TaskError
+from harness.theory.characterise import Violation, obstacle, violation
+from harness.theory.mapping import complexity, conflict, shared
+from harness.theory.representation import Computation, operators
+from pezoo.base import Encoding, PositionError, Shape
+from pezoo.prf import PRFError, prf_of
+from pezoo.registry import make, names
 
 TRAINED, TESTED = 5, 10  # scales
 SMALL = 4  # digits 0 .. 3 in the examined instances
@@ -32,7 +36,6 @@ def command(task: str) -> None:
 
     pezoo explain "copy(aligned=10)"
     """
-    from harness import tasks
 
     made = tasks.make(task)
     click.echo(f"{task}: {made.summary}. {made.example:.100}")
@@ -53,9 +56,7 @@ def _wrapped(text: str) -> str:
 
 def canonical(task: Task) -> str:
     """Say whether one computation serves all scales, or give two instances that contradict it."""
-    from harness.theory.mapping import conflict, shared
-
-    if not any(task.computation(n) for n in _scales(task, TRAINED)):
+    if not any(task.computation(n) for n in task.lengths(1, TRAINED)):
         return "not decided: the task declares no computation"
     if sign := _moving_sign(task):
         return (
@@ -84,10 +85,8 @@ def canonical(task: Task) -> str:
 
 def _moving_sign(task: Task) -> str | None:
     """Return a sign between operands whose index differs between scales."""
-    import torch
-
     places: dict[str, set[int]] = {}
-    for n in _scales(task, TRAINED):
+    for n in task.lengths(1, TRAINED):
         draws = torch.Generator().manual_seed(n)
         for place, token in enumerate(task.sample(draws, 1, n).prompt[0, :-1].tolist()):
             if not (sign := _text(task, (token,))).isalnum():
@@ -97,15 +96,12 @@ def _moving_sign(task: Task) -> str | None:
 
 def size_of_computation(task: Task) -> str:
     """Bound the number of unit operators: from below by search, from above as declared."""
-    from harness.theory.mapping import complexity
-    from harness.theory.representation import operators
-
     declared = _computations(task)
     most = max((len(s.parents) for c in declared.values() for s in c.steps), default=2)
     if not declared:
         return "unknown: the task declares no computation"
     lines = []
-    for top in _scales(task, 3):
+    for top in task.lengths(1, 3):
         examples = list(_examples(task, range(1, top + 1), signs=False, bits=True))
         places = max((x.shape[1] + y.shape[1] for _, x, y in examples), default=0)
         if not examples or sum(places**most * len(x) * y.shape[1] for _, x, y in examples) > MOST:
@@ -117,8 +113,8 @@ def size_of_computation(task: Task) -> str:
         f"(by search on instances of 0 and 1, without signs, for operators of up to {most} inputs)"
     )
     counts = [len(operators({k: declared[k] for k in declared if k <= n})) for n in declared]
-    names = ", ".join(sorted(g.__name__ for g in operators(declared)))
-    lines.append(f"at most {counts[-1]} at all scales up to {max(declared)}, as declared: {names}")
+    used = ", ".join(sorted(g.__name__ for g in operators(declared)))
+    lines.append(f"at most {counts[-1]} at all scales up to {max(declared)}, as declared: {used}")
     grown = counts[min(TRAINED, len(counts)) - 1] < counts[-1]
     lines.append(
         "it grows beyond the training scales: no encoding helps (Theorem 1)"
@@ -130,8 +126,6 @@ def size_of_computation(task: Task) -> str:
 
 def relation(task: Task) -> str:
     """Say whether the relation that the task declares characterises its computation."""
-    from harness.tasks.base import TaskError
-
     if not _computations(task):
         return "none declared"
     lines = []
@@ -146,11 +140,8 @@ def relation(task: Task) -> str:
 
 def encodings(task: Task) -> str:
     """Tabulate the encodings that define a relation: does it characterise, does it recover?"""
-    from tabulate import tabulate
 
-    from pezoo.registry import names
-
-    if task.computation(_scales(task, TESTED)[0]) is None:
+    if task.computation(task.lengths(1, TESTED)[0]) is None:
         return "nothing: the task declares no computation"
     rows = {name: row for name in names() if (row := _verdict(task, name))}
     left = ", ".join(name for name in names() if name not in rows)
@@ -169,13 +160,7 @@ def encodings(task: Task) -> str:
 
 def _verdict(task: Task, name: str) -> tuple[str, str] | None:
     """Return the columns of one encoding; None if it does not define a relation."""
-    from harness.tasks.base import TaskError
-    from harness.theory.characterise import violation
-    from pezoo.base import Encoding, PositionError, Shape
-    from pezoo.prf import PRFError, prf_of
-    from pezoo.registry import make
-
-    scales = _scales(task, TESTED)
+    scales = task.lengths(1, TESTED)
     encoding = make(name, Shape(16, 2, 8, 1, _size(task, scales[-1])))
     if type(encoding).prf is Encoding.prf:
         return None
@@ -199,7 +184,6 @@ def _recovered(task: Task, phi: dict[int, Tensor]) -> str:
     """Say whether Algorithm 1 leads from the training scales to the others."""
     if max(phi) <= TRAINED:
         return f"no scale beyond {TRAINED}"
-    from harness.theory.characterise import obstacle
 
     needed = {n: _declared(task, n, hint=True) > 0 for n in phi if n <= TRAINED}
     shown = _examples(task, range(1, TRAINED + 1), signs=True)
@@ -209,19 +193,15 @@ def _recovered(task: Task, phi: dict[int, Tensor]) -> str:
 
 
 def _computations(task: Task) -> dict[int, Computation]:
-    return {n: c for n in _scales(task, TESTED) if (c := task.computation(n))}
+    return {n: c for n in task.lengths(1, TESTED) if (c := task.computation(n))}
 
 
 def _violation(task: Task, hint: bool) -> Violation | None:
     """Check the declared relation, with or without the scale. Errors: TaskError without one."""
-    from harness.theory.characterise import violation
-
     return violation(_computations(task), lambda n: _declared(task, n, hint=hint))
 
 
 def _declared(task: Task, n: int, *, hint: bool) -> Tensor:
-    import torch
-
     index = torch.arange(_size(task, n))
     return task.relation(index[:, None], index[None], torch.tensor(n) if hint else None)
 
@@ -229,10 +209,6 @@ def _declared(task: Task, n: int, *, hint: bool) -> Tensor:
 def _size(task: Task, n: int) -> int:
     """Return the number of tokens of prompt and answer at scale n."""
     return sum(task.max_tokens(n))
-
-
-def _scales(task: Task, top: int) -> list[int]:
-    return task.lengths(1, top)
 
 
 def _examples(
@@ -243,7 +219,6 @@ def _examples(
     `bits`: digits 0 and 1 alone. Instances of a task that declares no computation may differ in
     length: they come one by one, as the task draws them.
     """
-    import torch
 
     letters = torch.tensor([s.isalnum() or signs for s in task.vocab.symbols] + [False, False])
     for n in (n for n in scales if task.lengths(n, n)):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from inspect import Parameter, cleandoc, getdoc, signature
 from shutil import get_terminal_size
 from textwrap import wrap
@@ -14,8 +14,6 @@ import click
 from pydantic import BaseModel
 
 if TYPE_CHECKING:
-    from experiment.config import Protocol
-    from harness.tasks.base import Task
     from pezoo.base import Encoding
 
 Facts = dict[str, str]  # a name, a summary, and further facts
@@ -35,10 +33,8 @@ def command(what: str, name: str | None, form: str) -> None:
     NAME is typed as for bench: "randomized:rope", "odds_first(symbols=2)", a protocol's file. A
     plug-in that cannot be loaded is listed with its error.
     """
-    if name is None:
-        found = {"encodings": encodings, "tasks": tasks, "protocols": protocols}[what]()
-    else:
-        found = {"encodings": encoding, "tasks": task, "protocols": protocol}[what](name)
+    names, describe = KINDS[what]
+    found = describe(name) if name else [facts for n in names() for facts in _listed(describe, n)]
     if form == "json":
         one = name is not None and len(found) == 1
         click.echo(json.dumps(found[0] if one else found, indent=1, ensure_ascii=False))
@@ -48,17 +44,18 @@ def command(what: str, name: str | None, form: str) -> None:
         click.echo("\n\n".join("\n".join(_lines(facts)) for facts in found))
 
 
-def encodings() -> list[Facts]:
-    """Describe all encodings and their second names; a broken one by its error."""
+def _listed(describe: Callable[[str], list[Facts]], name: str) -> list[Facts]:
+    """Describe one of all names, without what it wraps; a broken one by its error."""
+    try:
+        return describe(name)[:1]
+    except ValueError as error:
+        return [{"name": name, "summary": str(error)}]
+
+
+def _encodings() -> list[str]:
     from pezoo.registry import entries, second_names
 
-    found = [{"name": n, "summary": f"the same as {text}"} for n, text in second_names().items()]
-    for name, entry in entries().items():
-        try:
-            found.append(_encoding(name, entry.load()))
-        except ValueError as error:
-            found.append({"name": name, "summary": str(error)})
-    return sorted(found, key=lambda facts: facts["name"])
+    return sorted([*entries(), *second_names()])
 
 
 def encoding(text: str) -> list[Facts]:
@@ -92,30 +89,20 @@ def _encoding(name: str, cls: type[Encoding]) -> Facts:
     }
 
 
-def tasks() -> list[Facts]:
-    """Describe all tasks; a broken one by its error."""
+def _tasks() -> list[str]:
     from harness import tasks
 
-    found = []
-    for name in tasks.names():
-        try:
-            found.append(_task(name, tasks.make(name)))
-        except ValueError as error:
-            found.append({"name": name, "summary": str(error)})
-    return found
+    return tasks.names()
 
 
 def task(text: str) -> list[Facts]:
     """Describe one task, with its options."""
     from harness import tasks
 
-    return [_task(tasks.canonical(text), tasks.make(text))]
-
-
-def _task(name: str, task: Task) -> Facts:
+    name, task = tasks.canonical(text), tasks.make(text)
     cls = type(task)
     own = {key: str(getattr(task, key, "")) for key in ("summary", "family", "paper", "example")}
-    return {
+    facts = {
         "name": name,
         **own,
         "about": _body(cls, own["example"]),
@@ -124,6 +111,7 @@ def _task(name: str, task: Task) -> Facts:
         "options": _options(cls),
         "meaning": described(cls, "Options"),
     }
+    return [facts]
 
 
 def _body(cls: type, example: str) -> str:
@@ -153,25 +141,21 @@ def described(cls: type, head: str) -> str:
     return "\n".join(found)
 
 
-def protocols() -> list[Facts]:
+def _protocols() -> list[str]:
     from experiment.protocol import protocol_names
-    from harness.settings.protocol import load_protocol
 
-    return [_protocol(load_protocol(name)) for name in protocol_names()]
+    return protocol_names()
 
 
 def protocol(name: str) -> list[Facts]:
     """Describe one protocol, by its name or file."""
     from harness.settings.protocol import load_protocol
 
-    return [_protocol(load_protocol(name))]
-
-
-def _protocol(p: Protocol) -> Facts:
+    p = load_protocol(name)
     special = (
         f"{n} ({_settings(own.model_dump(exclude_unset=True))})" for n, own in p.tasks.items()
     )
-    return {
+    facts = {
         "name": p.name,
         "summary": p.description,
         "track": f"{p.track}s, " + TRACKS[p.track],
@@ -182,6 +166,7 @@ def _protocol(p: Protocol) -> Facts:
         "encodings": _specs(p.encodings),
         "tasks": "; ".join(special),
     }
+    return [facts]
 
 
 def _specs(encodings: Mapping[str, Mapping[str, Any]]) -> str:
@@ -223,6 +208,13 @@ def _value(value: object) -> str:
     if len(value) > 2 and isinstance(first, int) and [*value] == [*range(first, last + 1)]:
         return f"{first}-{last}"
     return ", ".join(map(_value, value)) or "none"
+
+
+KINDS = {
+    "encodings": (_encodings, encoding),
+    "tasks": (_tasks, task),
+    "protocols": (_protocols, protocol),
+}
 
 
 def _print_all(found: Sequence[Facts]) -> None:
