@@ -2,9 +2,7 @@
 
     learned_distance     distances from increments                  Equation 1
     transition_matrix    M_t, the matrix of one move                Section 5.1.2
-    path_displacement    how far a cursor moves over some tokens    Equations 3 to 5
-    displacement         the same from two histograms               Equation 6
-    joint_displacement   the law that Equation 6 approximates       Section 5.1.1
+    displacement         how far a cursor moves, by histograms      Equation 6
     sharpen_repeatedly   n sharpenings in a row                     Appendix A.2.1
 
 Gates are those of one cursor. h_t is its histogram before token t moves it. Between tokens k and l
@@ -98,52 +96,6 @@ def displacement(h_from: Tensor, h_to: Tensor) -> Tensor:
     return (h_from[..., None, :] * windows).sum(-1)
 
 
-def path_displacement(incr: Tensor, decr: Tensor, reset: Tensor | None = None) -> Tensor:
-    """Return Pr(D* = d) for the gates of n tokens, (..., n) -> (..., 2n + 1) (Equation 4).
-
-    d runs from -n. Without `reset`, this is Equation 3. D* is where a cursor ends that starts at
-    offset 0, so that n matrix products take the place of 6^n paths.
-
-    Example: the second of two certain steps forward resets, so that only it counts
-
-        >>> path_displacement(torch.ones(2), torch.zeros(2), torch.tensor([0.0, 1.0]))
-        tensor([0., 0., 0., 1., 0.])
-
-    Errors: ValueError for gates outside [0, 1] or of different shapes.
-    """
-    reset = torch.zeros_like(incr) if reset is None else reset
-    _check_gates(reset, incr, decr)
-    return _walk(incr.new_ones(*incr.shape[:-1], 1), reset, incr, decr)
-
-
-def joint_displacement(
-    h_from: Tensor, incr: Tensor, decr: Tensor, reset: Tensor | None = None
-) -> Tensor:
-    """Return Pr(z_l - z_k = d) along one path, for z_k from h_from (..., L) and gates (..., n).
-
-    The result (..., 2S - 1), S = L + 2n, has d from -(S-1), as `displacement` of h_l and the padded
-    h_k has: Section 5.1.1 claims that they are equal.
-
-    Example: without a reset the start does not matter, and one step forward is d = 1
-
-        >>> law = joint_displacement(torch.tensor([0.5, 0.0, 0.5]), torch.ones(1), torch.zeros(1))
-        >>> law.tolist()
-        [0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0]
-
-    Errors: ValueError for gates or a histogram outside [0, 1], and for an even L.
-    """
-    reset = torch.zeros_like(incr) if reset is None else reset
-    _check_gates(reset, incr, decr)
-    _check_probability("h_from", h_from)
-    size, n = h_from.shape[-1], incr.shape[-1]
-    if size % 2 == 0:
-        raise ValueError(f"h_from must hold the offsets -P..P, an odd number, got {size} bins")
-    start = torch.eye(size, dtype=incr.dtype, device=incr.device).expand(*incr.shape[:-1], -1, -1)
-    ends = _walk(start, *(gate[..., None, :] for gate in (reset, incr, decr)))  # (..., L, S)
-    law = displacement(pad(start, (n, n)), ends)  # (..., L, 2S - 1)
-    return (h_from[..., None] * law).sum(-2)
-
-
 def sharpen_repeatedly(h: Tensor, gamma: Tensor, times: int) -> Tensor:
     """Return p_n(i) = p_0(i)^(gamma^n) / sum_j p_0(j)^(gamma^n): (..., L), gamma (...) -> (..., L).
 
@@ -164,23 +116,11 @@ def sharpen_repeatedly(h: Tensor, gamma: Tensor, times: int) -> Tensor:
     return torch.softmax(gamma[..., None] ** times * torch.log(h), -1)
 
 
-def _walk(h: Tensor, reset: Tensor, incr: Tensor, decr: Tensor) -> Tensor:
-    """Move h (..., L) by gates (..., n), one token after the other -> (..., L + 2n)."""
-    for gates in zip(reset.unbind(-1), incr.unbind(-1), decr.unbind(-1), strict=True):
-        matrix = transition_matrix(*gates, (h.shape[-1] - 1) // 2)
-        h = (h[..., None, :] @ matrix)[..., 0, :]
-    return h
-
-
-def _check_probability(name: str, p: Tensor) -> None:
-    if bool(((p < -ROUNDING) | (p > 1 + ROUNDING) | p.isnan()).any()):
-        low, high = p.min().item(), p.max().item()
-        raise ValueError(f"{name} must lie in [0, 1], got values from {low:g} to {high:g}")
-
-
 def _check_gates(reset: Tensor, incr: Tensor, decr: Tensor) -> None:
     if not reset.shape == incr.shape == decr.shape:
         shapes = ", ".join(str(tuple(gate.shape)) for gate in (reset, incr, decr))
         raise ValueError(f"reset, incr and decr must have the same shape, got {shapes}")
-    for name, gate in (("reset", reset), ("incr", incr), ("decr", decr), ("keep", 1 - incr - decr)):
-        _check_probability(name, gate)
+    for name, p in (("reset", reset), ("incr", incr), ("decr", decr), ("keep", 1 - incr - decr)):
+        if bool(((p < -ROUNDING) | (p > 1 + ROUNDING) | p.isnan()).any()):
+            low, high = p.min().item(), p.max().item()
+            raise ValueError(f"{name} must lie in [0, 1], got values from {low:g} to {high:g}")

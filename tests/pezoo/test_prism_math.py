@@ -1,6 +1,7 @@
 """The update and the streams of PRISM against its paper's equations, and these against paths.
 
-`walk` lists all paths of Algorithm 1, and `enumerated` the sums of Equations 3 to 5.
+`walk` lists all paths of Algorithm 1, and `enumerated` the sums of Equations 3 to 5; `path_law` and
+`joint_law` are the same by products of matrices.
 """
 
 import itertools
@@ -17,9 +18,7 @@ from pezoo.functional import cursor_frequencies
 from pezoo.kernels.histogram import histogram_scan, sharpen, update
 from pezoo.prism_math import (
     displacement,
-    joint_displacement,
     learned_distance,
-    path_displacement,
     sharpen_repeatedly,
     transition_matrix,
 )
@@ -71,6 +70,26 @@ def walk(gates, start=0):
         key = z, tuple(fired for fired, _ in path)
         ends[key] = ends.get(key, 0) + weight
     return ends
+
+
+def moved(h, incr, decr, reset):
+    """h (..., L) after the gates (..., n), by products of matrices -> (..., L + 2n)."""
+    for gates in zip(reset.unbind(-1), incr.unbind(-1), decr.unbind(-1), strict=True):
+        h = (h[..., None, :] @ transition_matrix(*gates, h.shape[-1] // 2))[..., 0, :]
+    return h
+
+
+def path_law(incr, decr, reset):
+    """Pr(D* = d), d from -n: gates (n,) -> (2n + 1,)."""
+    return moved(torch.ones(1, dtype=D), incr, decr, reset)
+
+
+def joint_law(h, incr, decr, reset):
+    """Pr(z_l - z_k = d) along one path, z_k from h (L,)."""
+    n = len(incr)
+    start = torch.eye(len(h), dtype=D)
+    ends = moved(start, *(gate.expand(len(h), -1) for gate in (incr, decr, reset)))
+    return h @ displacement(pad(start, (n, n)), ends)
 
 
 def law(pairs, size):
@@ -175,10 +194,10 @@ def test_streams_compare_by_equation_6():
 @pytest.mark.parametrize("with_resets", [False, True])
 @few
 @given(n=st.integers(0, 4), seed=seeds)
-def test_path_displacement_is_equations_3_to_5_and_algorithm_1_from_offset_0(with_resets, n, seed):
+def test_moves_from_offset_0_are_equations_3_to_5_and_algorithm_1(with_resets, n, seed):
     incr, decr, reset = random_gates(n, seed=seed)
     resets = reset if with_resets else torch.zeros_like(reset)
-    got = path_displacement(incr, decr, reset if with_resets else None)
+    got = path_law(incr, decr, resets)
     torch.testing.assert_close(got, enumerated(incr, decr, resets))
     paths = walk((incr, decr, resets)).items()
     torch.testing.assert_close(got, law(((z, p) for (z, _), p in paths), n + 1))
@@ -187,7 +206,7 @@ def test_path_displacement_is_equations_3_to_5_and_algorithm_1_from_offset_0(wit
 def test_the_increment_of_the_resetting_token_counts():
     """Reset and step forward with certainty: 1, not 0."""
     one, zero = torch.ones(1, dtype=D), torch.zeros(1, dtype=D)
-    assert path_displacement(one, zero, one).tolist() == [0, 0, 1]
+    assert path_law(one, zero, one).tolist() == [0, 0, 1]
 
 
 @few
@@ -197,7 +216,7 @@ def test_the_first_reset_of_the_window_does_not_matter(n, seed):
     incr, decr, reset = random_gates(n, seed=seed)
     other = reset.clone()
     other[0] = 1 - reset[0]
-    a, b = (path_displacement(incr, decr, r) for r in (reset, other))
+    a, b = (path_law(incr, decr, r) for r in (reset, other))
     torch.testing.assert_close(a, b)
 
 
@@ -210,20 +229,9 @@ def test_the_joint_law_lists_all_paths_from_all_starts(n, reach, seed):
         ends += [(z - start, p * q) for (z, _), q in walk(gates, start).items()]
         # From offset 0, D* itself: less the start where a reset has fired.
         effective += [(z - start * any(r), p * q) for (z, r), q in walk(gates).items()]
-    got = joint_displacement(h, *gates)
+    got = joint_law(h, *gates)
     torch.testing.assert_close(got, law(ends, len(h) + 2 * n))
     torch.testing.assert_close(got, law(effective, len(h) + 2 * n))
-
-
-def test_batches():
-    pairs = zip(random_gates(3, seed=1), random_gates(3, seed=2), strict=True)
-    gates = [torch.stack(pair) for pair in pairs]
-    h = torch.stack([random_histogram(5, seed=1), random_histogram(5, seed=2)])
-    for row in range(2):
-        own = [g[row] for g in gates]
-        torch.testing.assert_close(path_displacement(*gates)[row], path_displacement(*own))
-        want = joint_displacement(h[row], *own)
-        torch.testing.assert_close(joint_displacement(h, *gates)[row], want)
 
 
 # When Equation 6 is which law.
@@ -236,11 +244,12 @@ def test_equation_6_is_the_joint_law_from_a_certain_place(n, at, seed):
     incr, decr, reset = random_gates(n, seed=seed)
     h = torch.eye(5, dtype=D)[at]
     six = equation_6(h, (incr, decr, reset))
-    torch.testing.assert_close(six, joint_displacement(h, incr, decr, reset))
-    four = wide(path_displacement(incr, decr, reset), six)
+    torch.testing.assert_close(six, joint_law(h, incr, decr, reset))
+    four = wide(path_law(incr, decr, reset), six)
     assert (distance(six, four) < 1e-9) == (at == 2)
-    six = equation_6(h, (incr, decr, torch.zeros_like(reset)))
-    torch.testing.assert_close(six, wide(path_displacement(incr, decr), six))
+    never = torch.zeros_like(reset)
+    six = equation_6(h, (incr, decr, never))
+    torch.testing.assert_close(six, wide(path_law(incr, decr, never), six))
 
 
 @few
@@ -250,8 +259,8 @@ def test_equation_6_is_the_joint_law_after_a_certain_reset(n, seed, data):
     reset[data.draw(st.integers(0, n - 1))] = 1
     h = random_histogram(5, seed=seed)
     six = equation_6(h, (incr, decr, reset))
-    torch.testing.assert_close(six, joint_displacement(h, incr, decr, reset))
-    assert distance(six, wide(path_displacement(incr, decr, reset), six)) > 1e-6
+    torch.testing.assert_close(six, joint_law(h, incr, decr, reset))
+    assert distance(six, wide(path_law(incr, decr, reset), six)) > 1e-6
 
 
 @few
@@ -263,9 +272,9 @@ def test_equation_6_is_neither_law_from_an_uncertain_place(n, seed):
     assume(h.max() < 0.99)
     six = equation_6(h, (incr, decr, reset))
     q = (1 - reset).prod().item()
-    off = distance(six, joint_displacement(h, incr, decr, reset))
+    off = distance(six, joint_law(h, incr, decr, reset))
     assert 1e-9 < off <= q * (1 - h.square().sum().item()) + 1e-12
-    assert distance(six, wide(path_displacement(incr, decr, reset), six)) > 1e-6
+    assert distance(six, wide(path_law(incr, decr, reset), six)) > 1e-6
 
 
 def test_two_cursors_are_independent():
@@ -273,14 +282,14 @@ def test_two_cursors_are_independent():
     first, second = random_gates(2, seed=1), random_gates(2, seed=2)
     pairs = itertools.product(walk(first).items(), walk(second).items())
     want = law(((b - a, p * q) for ((a, _), p), ((b, _), q) in pairs), 5)
-    got = displacement(path_displacement(*first), path_displacement(*second))
+    got = displacement(path_law(*first), path_law(*second))
     torch.testing.assert_close(got, want)
 
 
 def test_scanned_histograms_are_equation_4_unless_sharpened():
     incr, decr, reset = random_gates(3, seed=1)
     gates = reset[None, :, None], torch.stack([incr, decr, 1 - incr - decr], -1)[None, :, None]
-    exact = path_displacement(incr, decr, reset)
+    exact = path_law(incr, decr, reset)
     torch.testing.assert_close(histogram_scan(*gates, None)[0, -1, 0], exact)
     sharp = histogram_scan(*gates, torch.tensor([2.0], dtype=D))[0, -1, 0]
     assert distance(sharp, exact) > 0.1
@@ -349,9 +358,7 @@ def test_a_sharpened_move_is_a_reweighted_kernel_only_from_one_place():
         (lambda: transition_matrix(*torch.tensor([0.5, 0.1, torch.nan]), 1), "decr"),
         (lambda: transition_matrix(*torch.zeros(3, 2), -1), "reach"),
         (lambda: displacement(torch.ones(3), torch.ones(5)), "same offsets"),
-        (lambda: path_displacement(torch.ones(2), torch.zeros(3)), "same shape"),
-        (lambda: joint_displacement(torch.ones(4) / 4, *torch.zeros(2, 2)), "odd"),
-        (lambda: joint_displacement(2 * torch.ones(3), *torch.zeros(2, 2)), "h_from"),
+        (lambda: transition_matrix(torch.ones(2), torch.zeros(3), torch.zeros(2), 1), "same shape"),
         (lambda: sharpen_repeatedly(torch.ones(2), torch.tensor(2.0), -1), "times"),
         (lambda: sharpen_repeatedly(torch.ones(2), torch.tensor(0.0), 1), "gamma"),
     ],

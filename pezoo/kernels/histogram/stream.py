@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from itertools import pairwise
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
+from torch.utils.checkpoint import checkpoint
 
-from pezoo.compiling import Kernel
+from pezoo.compiling import untraced
 from pezoo.functional import full_precision
 from pezoo.kernels.histogram.reference import Copy, grown, tokens_seen
 from pezoo.kernels.histogram.scan import check_inputs, histogram_scan
-
-# reset, moves, gamma, table, state, copy.none, copy.source; and eps, one_sided
-Inputs = Sequence[Any]
-Options = tuple[float, bool]
 
 SMALL = 1 << 24  # numbers in all histograms, up to which they are held at once
 
@@ -66,85 +62,48 @@ def histogram_stream(
         raise ValueError(f"chunk must be at least 1, got {chunk}")
     if chunk is None:
         chunk = t if b * t * c * bins <= SMALL else math.ceil(math.sqrt(t))
-    options = eps, one_sided
+    run = partial(_run, gamma=gamma, eps=eps, one_sided=one_sided)
     with full_precision(reset.device.type):
-        inputs = reset, moves, gamma, table.to(reset.dtype), state, *(copy or (None, None))
+        table = table.to(reset.dtype)
         if chunk >= t:
-            return _run(inputs, options)
-        start = reset.new_ones(b, c, 1) if state is None else state
-        e, last = _Stream.apply(chunk, options, *inputs[:4], start, *inputs[5:])
-    return e, last
+            return run(reset, moves, table, state, *(copy or ()))
+        state = reset.new_ones(b, c, 1) if state is None else state
+        scan = untraced(_scan) if torch.compiler.is_compiling() else _scan
+        return scan(run, chunk, (reset, moves, *(copy or ())), table, state)
 
 
-def _run(inputs: Inputs, options: Options) -> tuple[Tensor, Tensor]:
-    """Return e and the last histogram, holding all histograms."""
-    reset, moves, gamma, table, state, none, source = inputs
-    eps, one_sided = options
-    copy = None if none is None else Copy(none, source)
-    h = histogram_scan(reset, moves, gamma, state, eps, copy=copy, one_sided=one_sided)
-    return h @ table, h[:, -1]
+def _run(
+    reset: Tensor,
+    moves: Tensor,
+    table: Tensor,
+    state: Tensor | None,
+    *copied: Tensor,
+    **options: Any,
+) -> tuple[Tensor, Tensor]:
+    """Return e and the last histogram, holding all histograms; `copied` are those of a Copy."""
+    copy = Copy(*copied) if copied else None
+    h = histogram_scan(reset, moves, state=state, copy=copy, **options)
+    return h @ table, h[:, -1].clone()  # a view would keep all histograms
 
 
-def _cut(
-    inputs: Inputs, state: Tensor, start: int, end: int, count: int, one_sided: bool
-) -> Inputs:
-    """Return the inputs of steps start..end-1, which begin with that state."""
-    reset, moves, gamma, table, _, none, source = inputs
-    bins = grown(state.shape[-1], end - start, count, one_sided)
-    steps = [None if x is None else x[:, start:end] for x in (reset, moves, none, source)]
-    if table is not None:
+def _scan(
+    run: partial[tuple[Tensor, Tensor]],
+    chunk: int,
+    gates: Sequence[Tensor],
+    table: Tensor,
+    state: Tensor,
+) -> tuple[Tensor, Tensor]:
+    """Run `chunk` tokens at a time; backward runs each part again. Gates are (B, T, C, ...)."""
+    rows, one_sided = [], run.keywords["one_sided"]
+    for reset, moves, *copied in zip(*(torch.split(x, chunk, 1) for x in gates), strict=True):
+        _, t, _, j = moves.shape
+        bins = grown(state.shape[-1], t, j, one_sided)
         skip = 0 if one_sided else (table.shape[0] - bins) // 2
-        table = table[skip : skip + bins]
-    seen = tokens_seen(bins, count, one_sided)
-    source = None if steps[3] is None else steps[3][..., :seen]
-    return *steps[:2], gamma, table, state, steps[2], source
-
-
-class _Stream(Kernel):
-    """chunk, options and Inputs -> e, last."""
-
-    @staticmethod
-    def forward(
-        ctx: Any, chunk: int, options: Options, *inputs: Tensor | None
-    ) -> tuple[Tensor, Tensor]:
-        moves, state = inputs[1], inputs[4]
-        assert moves is not None
-        assert state is not None
-        edges = [*range(0, moves.shape[1], chunk), moves.shape[1]]
-        kind = moves.shape[-1], options[1]
-        rows, states = [], []
-        for start, end in pairwise(edges):
-            states.append(state)
-            e, last = _run(_cut(inputs, state, start, end, *kind), options)
-            rows.append(e)
-            state = last.clone()  # a view would keep the chunk's histograms
-        ctx.save_for_backward(*inputs, *states)
-        ctx.edges, ctx.options, ctx.kind = edges, options, kind
-        return torch.cat(rows, 1), state
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, d_e: Tensor, d_state: Tensor) -> Any:
-        inputs, states = ctx.saved_tensors[:7], ctx.saved_tensors[7:]
-        needed = [x is not None and ctx.needs_input_grad[2 + i] for i, x in enumerate(inputs)]
-        grads = [
-            torch.zeros_like(x) if need else None for x, need in zip(inputs, needed, strict=True)
-        ]
-        needed[4] = True  # what comes before needs it
-        for state, (start, end) in reversed([*zip(states, pairwise(ctx.edges), strict=True)]):
-            part = [
-                x.detach().requires_grad_() if need else x
-                for x, need in zip(_cut(inputs, state, start, end, *ctx.kind), needed, strict=True)
-            ]
-            with torch.enable_grad():
-                outputs = _run(part, ctx.options)
-            leaves = [x for x, need in zip(part, needed, strict=True) if need]
-            found = iter(torch.autograd.grad(outputs, leaves, (d_e[:, start:end], d_state)))
-            into = _cut(grads, state, start, end, *ctx.kind)
-            for i, need in enumerate(needed):
-                if need and i == 4:
-                    d_state = next(found)
-                elif need:
-                    into[i].add_(next(found))
-        grads[4] = d_state if ctx.needs_input_grad[6] else None
-        return None, None, *grads
+        own = table[skip : skip + bins]
+        if copied:
+            copied[1] = copied[1][..., : tokens_seen(bins, j, one_sided)]
+        e, state = checkpoint(
+            run, reset, moves, own, state, *copied, use_reentrant=False, preserve_rng_state=False
+        )
+        rows.append(e)
+    return torch.cat(rows, 1), state
