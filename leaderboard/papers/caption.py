@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
+from experiment.config import Settings
 from leaderboard.papers.cells import Cell, Filled, counted
-from leaderboard.papers.paper import lines_of
+from leaderboard.papers.paper import Table, lines_of
 from leaderboard.record.schema import Record
 from leaderboard.render.text import span_text
 from leaderboard.stats.summary import PASS
 from pezoo.spec import parse
 
-PARTS = "model", "train", "eval"
 # Settings that stand elsewhere in the caption, or change no result.
 ELSEWHERE = {
     "train.lr",
@@ -36,14 +36,13 @@ def _ours(filled: Filled) -> str:
         other = f"; {filled.others} of its records on these tasks have other settings or versions"
         return f"no record of protocol {name} fills a cell{other * bool(filled.others)}"
     scores = [score for run in runs for score in counted(run, filled.part, filled.lengths)]
-    lengths = numbers({score.length for score in scores if score.count})
-    samples = span_text(score.count for score in scores if score.count)
-    per_cell = span_text(len(cell.runs) for cell in filled.cells if cell.runs)
-    seeds = _several("seed", {run.seed for run in runs})
-    rates = _several("learning rate", {run.config.train.lr for run in runs})
     parts = [
-        f"protocol {name}, {seeds} at {rates}, {per_cell} run{'s' * (per_cell != '1')} per cell",
-        f"tested on {samples} samples of each length: {lengths}",
+        f"protocol {name}",
+        f"seeds: {numbers({run.seed for run in runs})}",
+        f"learning rates: {numbers({run.config.train.lr for run in runs})}",
+        f"runs per cell: {span_text(len(cell.runs) for cell in filled.cells if cell.runs)}",
+        f"tested on {span_text(score.count for score in scores if score.count)} samples of each "
+        f"length: {numbers({score.length for score in scores if score.count})}",
     ]
     if filled.part.measure == "hours":
         envs = {run.env.cpu or "cpu" if run.env.device == "cpu" else run.env.device for run in runs}
@@ -53,10 +52,6 @@ def _ours(filled: Filled) -> str:
     return "; ".join(parts)
 
 
-def _several(word: str, values: Collection[float]) -> str:
-    return f"{word}{'s' * (len(values) > 1)} {numbers(values)}"
-
-
 def _changes(filled: Filled) -> list[str]:
     """Return the settings that differ from the paper's, as `train.steps 1,500 (2,000,000)`."""
     reference = filled.reference or filled.protocol
@@ -64,23 +59,25 @@ def _changes(filled: Filled) -> list[str]:
     rows = {column.task(line.task) for line in lines for column in filled.part.columns}
     found: dict[str, tuple[set[str], set[str]]] = defaultdict(lambda: (set(), set()))
     for run in filled.runs:
-        own, parts = run.config, zip(PARTS, reference.settings(run.task), strict=True)
-        pairs = [
-            (f"{part}.{name}", getattr(getattr(own, part), name), value)
-            for part, theirs in parts
-            for name, value in theirs
-        ]
+        own = _settings(run.config.model, run.config.train, run.config.eval)
+        theirs = _settings(*reference.settings(run.task))
         if run.task in rows:  # a row of a smaller protocol may have an encoding of its own
-            filled_in = str(reference.fill(run.task, parse(run.encoding)))
-            pairs.append(("encoding", own.encoding, filled_in))
-        for name, ours, theirs in pairs:
-            if ours != theirs and name not in ELSEWHERE:
-                found[name][0].add(_value(ours))
-                found[name][1].add(_value(theirs))
+            own["encoding"] = run.config.encoding
+            theirs["encoding"] = str(reference.fill(run.task, parse(run.encoding)))
+        for name, value in theirs.items():
+            if own[name] != value and name not in ELSEWHERE:
+                found[name][0].add(_value(own[name]))
+                found[name][1].add(_value(value))
     return [
         f"{name} {' or '.join(sorted(ours))} ({' or '.join(sorted(theirs))})"
         for name, (ours, theirs) in found.items()
     ]
+
+
+def _settings(*parts: Settings) -> dict[str, object]:
+    """Return the settings of model, training and evaluation as {"train.steps": 1500}."""
+    both = zip(("model", "train", "eval"), parts, strict=True)
+    return {f"{name}.{key}": value for name, part in both for key, value in part}
 
 
 def _value(value: object) -> str:
@@ -111,14 +108,14 @@ def numbers(values: Iterable[float]) -> str:
 
 
 def caption(filled: Filled) -> list[str]:
-    """Return the lines above a table: title, budgets, crossings and remarks."""
+    """Return the lines above a table: title, budgets, when runs reached PASS, and remarks."""
     paper, part, cells = filled.paper, filled.part, filled.cells
     there = sum(cell.ours is not None for cell in cells)
     return [
         f"{paper.authors} ({paper.year}), {part.label}, {part.place}: {part.title}.",
         *budgets(filled),
         f"{there} of {len(cells)} cells have a number of ours; {_difference(cells)}.",
-        *crossings(filled),
+        *(_crossing(cell, run, part) for cell in cells for run in cell.used if part.along),
         *part.remarks,
         *(paper.remarks if part.measure != "hours" else ()),
     ]
@@ -132,21 +129,14 @@ def _difference(cells: Sequence[Cell]) -> str:
     return "diff is ours - paper, in points"
 
 
-def crossings(filled: Filled) -> list[str]:
-    """Return when each run first reached PASS, for a figure over training."""
-    runs = [(cell.column, run) for cell in filled.cells for run in cell.used]
-    measure = filled.part.measure
-    return [_crossing(column, run, measure) for column, run in runs if filled.part.along]
-
-
-def _crossing(column: str, run: Record, measure: str) -> str:
+def _crossing(cell: Cell, run: Record, part: Table) -> str:
+    """Say when a run first reached PASS along training."""
+    passed = [one for one in run.learning if (getattr(one, part.measure) or 0.0) >= PASS]
     when, speed = "never", run.cost.steps_per_second
-    for point in run.learning:
-        if (getattr(point, measure) or 0.0) >= PASS:
-            when = f"after {point.seconds or 0:,.0f} s and {point.step:,} steps"
-            break
+    if passed:
+        when = f"after {passed[0].seconds or 0:,.0f} s and {passed[0].step:,} steps"
     fast = f"; {speed:,.1f} steps per second" if speed else ""
-    return f"{column}, seed {run.seed}: {100 * PASS:.0f} % {when}{fast}."
+    return f"{cell.column}, seed {run.seed}: {100 * PASS:.0f} % {when}{fast}."
 
 
 def requests(filled: Filled) -> Iterator[str]:
@@ -158,26 +148,18 @@ def requests(filled: Filled) -> Iterator[str]:
     train, test = filled.protocol.train, filled.protocol.eval
     sets = ""
     if filled.part.along:
-        sets = f" --set eval.curve_lengths={_as_typed(test.curve_lengths or ())}"
-    kinds = {(column.long, column.unaligned) for column in filled.part.columns}
-    for long, unaligned in sorted(kinds):
-        parts: dict[tuple[str, ...], list[str]] = defaultdict(list)
-        for column in filled.part.columns:
-            rows = [cell.task for cell in filled.cells if cell.column == column.name and cell.empty]
-            if rows and (column.long, column.unaligned) == (long, unaligned):
-                parts[tuple(dict.fromkeys(map(column.task, rows)))] += column.encodings
+        lengths = ",".join(map(str, test.curve_lengths or ()))
+        sets = f" --set 'eval.curve_lengths=[{lengths}]'"
+    kinds: dict[tuple[bool, bool], dict[tuple[str, ...], list[str]]] = defaultdict(dict)
+    for column in filled.part.columns:
+        rows = [cell.task for cell in filled.cells if cell.column == column.name and cell.empty]
+        if rows:
+            tasks = tuple(dict.fromkeys(map(column.task, rows)))
+            kinds[column.long, column.unaligned].setdefault(tasks, []).extend(column.encodings)
+    for (long, _), parts in sorted(kinds.items()):
         if len(parts) > 2:
             parts = {tuple(dict.fromkeys(chain(*parts))): [*chain(*parts.values())]}
         more = f" --set 'train.lengths=[{train.lengths[0]},{max(test.lengths)}]'" if long else ""
         for tasks, encodings in parts.items():
             named = ",".join(dict.fromkeys(filled.paper.texts(one)[0] for one in encodings))
             yield f'--pe "{named}" --task "{",".join(tasks)}"{sets}{more}'
-
-
-def _as_typed(lengths: Sequence[int]) -> str:
-    """
-    >>> _as_typed([41, 42, 43]), _as_typed([41, 60])
-    ('41-43', "'[41,60]'")
-    """
-    whole = list(lengths) == list(range(min(lengths), max(lengths) + 1))
-    return f"{min(lengths)}-{max(lengths)}" if whole else f"'[{','.join(map(str, lengths))}]'"

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from html import escape
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
-from textwrap import wrap
 
-from experiment.files import slug
+from experiment.files import slug, write
+from leaderboard.catalog import Catalog
 from leaderboard.papers.caption import budgets
-from leaderboard.papers.cells import Cell, Filled, pairs_of
-from leaderboard.papers.paper import Figure
+from leaderboard.papers.cells import Cell, Filled, filled_by_first, pairs_of
+from leaderboard.papers.paper import Figure, names, read
 from leaderboard.record.schema import Record
 from leaderboard.render.curves import curves
 from leaderboard.render.grids import heat_map
@@ -22,18 +21,46 @@ from leaderboard.stats.intervals import over_seeds
 from leaderboard.stats.rows import EXACT, TOKENS, Point, Points
 
 
+@dataclass(frozen=True)
+class Picture:
+    """One picture of a figure: of one task, or of all tasks for the task ""."""
+
+    file: str
+    task: str
+    svg: str
+    filled: Filled  # the rows that it shows
+    figure: Figure
+
+    def shows(self, task: str) -> bool:
+        """Return whether the task is in the picture."""
+        return task == self.task or (not self.task and task in self.figure.tasks)
+
+    @property
+    def notes(self) -> list[str]:
+        """Remarks and budgets."""
+        return [*self.figure.remarks, *budgets(self.filled)]
+
+
 def draw(filled: Filled, folder: Path) -> list[Path]:
     """Write the pictures of a figure that have numbers, and return their paths."""
-    paths = []
-    for name, _, picture in pictures(filled):
-        folder.mkdir(parents=True, exist_ok=True)
-        paths.append(folder / name)
-        paths[-1].write_text(picture, encoding="utf-8")
-    return paths
+    return [write(folder / one.file, one.svg) for one in pictures(filled)]
 
 
-def pictures(filled: Filled, *, alone: bool = True) -> list[tuple[str, str, str]]:
-    """Return file name, task ("" for all tasks) and SVG of every picture that has numbers.
+def figures_of(records: Sequence[Record], catalog: Catalog) -> list[Picture]:
+    """Return the pictures that have runs, each by the first protocol of its paper with runs."""
+    found, ran = [], {record.protocol for record in records}
+    for paper in map(read, names()):
+        known = {name: catalog.protocols[name].versions[0] for name in paper.protocols
+                 if name in catalog.protocols}  # fmt: skip
+        full = known.get(paper.protocols[0])
+        for figure in paper.figures.values() if ran & known.keys() else ():
+            filled = filled_by_first(paper, figure, records, [*known.values()], reference=full)
+            found += pictures(filled, alone=False)
+    return found
+
+
+def pictures(filled: Filled, *, alone: bool = True) -> list[Picture]:
+    """Return every picture of a figure that has numbers.
 
     Pictures that stand `alone` have the budgets of the paper and of the runs below.
     """
@@ -41,32 +68,21 @@ def pictures(filled: Filled, *, alone: bool = True) -> list[tuple[str, str, str]
     if not isinstance(figure, Figure):
         raise ValueError(f"{figure.label} is not a figure")
     name = f"{filled.paper.name}.{figure.label.replace(' ', '-').lower()}"
-    drawn = _heat_maps(filled) if figure.kind == "pairs" else _curves(filled, figure)
-    return [
-        (
-            f"{name}.{slug(task)}.svg" if task else f"{name}.svg",
-            task,
-            _with_lines(svg, budgets(filled.of(task))) if alone else svg,
-        )
-        for task, svg in drawn.items()
-    ]
-
-
-def _with_lines(svg: str, lines: Sequence[str]) -> str:
-    """Add lines of small text below a picture, wrapped to its width."""
-    size = re.search(r'viewBox="0 0 (\d+) (\d+)" width="\d+" height="\d+"', svg)
-    if size is None:
-        raise ValueError("expected a picture with its size in pixels")
-    wide, high = int(size[1]), int(size[2])
-    shown = [part for line in lines for part in wrap(line, wide // 7)]  # 7: of a letter, about
-    more = "".join(
-        f'<text x="12" y="{high + 16 * at}" class="s">{escape(text)}</text>\n'
-        for at, text in enumerate(shown, 1)
-    )
-    high += 16 * len(shown) + 12
-    grown = f'viewBox="0 0 {wide} {high}" width="{wide}" height="{high}"'
-    head, end, tail = svg.replace(size[0], grown, 1).rpartition("</svg>")
-    return head + more + end + tail
+    drawn = points_of(filled, figure)
+    look = styles(curve for some in drawn.values() for curve in some)
+    about = f"{figure.label}, {filled.protocol.name}"
+    found = []
+    for task, some in drawn.items():
+        own = filled.of(task)
+        notes = budgets(own) if alone else ()
+        if figure.kind == "pairs":
+            svg = _heat_map(own, about, notes)
+        else:
+            title = f"{task} ({about})" if task else f"{filled.paper.name}, {about}"
+            svg = curves(title, some, look, figure.axis, notes=notes)
+        file = f"{name}.{slug(task)}.svg" if task else f"{name}.svg"
+        found.append(Picture(file, task, svg, own, figure))
+    return found
 
 
 def points_of(filled: Filled, figure: Figure) -> dict[str, list[Points]]:
@@ -77,22 +93,6 @@ def points_of(filled: Filled, figure: Figure) -> dict[str, list[Points]]:
             before = found[task].get(label)
             found[task][label] = _points(label, cell, runs, figure, before.cells if before else ())
     return {task: [*drawn.values()] for task, drawn in found.items()}
-
-
-def _curves(filled: Filled, figure: Figure) -> dict[str, str]:
-    """Return the pictures by task; a curve has one style in all of them."""
-    found = points_of(filled, figure)
-    look = styles(curve for drawn in found.values() for curve in drawn)
-    about = f"{figure.label}, {filled.protocol.name}"
-    return {
-        task: curves(
-            f"{task} ({about})" if task else f"{filled.paper.name}, {about}",
-            drawn,
-            look,
-            figure.axis,
-        )
-        for task, drawn in found.items()
-    }
 
 
 def _groups(cell: Cell, figure: Figure) -> Iterator[tuple[str, str, Sequence[Record]]]:
@@ -117,37 +117,35 @@ def _points(
     """Return the means over runs, with intervals, along the axis of the figure."""
     trained = None
     values: dict[tuple[int, bool], list[float]] = defaultdict(list)
+    measure = "exact" if figure.kind == "pairs" else figure.measure
     if figure.kind == "sweep" and cell.ours:
         values[int(cell.column), False] = [cell.ours.value / 100]
     elif figure.kind in ("time", "steps"):
         for step in sorted({lesson.step for run in runs for lesson in run.learning}):
             lessons = [one for run in runs for one in run.learning if one.step == step]
             seconds = round(fmean(one.seconds or 0.0 for one in lessons))
-            own_values = [getattr(one, figure.measure) or 0.0 for one in lessons]
+            own_values = [getattr(one, measure) or 0.0 for one in lessons]
             values[step if figure.kind == "steps" else seconds, False] += own_values
     else:
         trained = runs[0].train_length
         for score in (one for run in runs for one in getattr(run.scores, cell.checkpoint)):
-            if (value := getattr(score, figure.measure)) is not None:
+            if (value := getattr(score, measure)) is not None:
                 values[score.length, score.seen].append(value)
     points = [
         Point(length=length, seen=seen, main=over_seeds(own))
         for (length, seen), own in sorted(values.items())
     ]
-    metric = EXACT if figure.measure in ("exact", "test_exact") else TOKENS
+    metric = EXACT if measure in ("exact", "test_exact") else TOKENS
     return Points(label, (*before, *points), metric, trained)
 
 
-def _heat_maps(filled: Filled) -> dict[str, str]:
-    """Return a heat map per task, of the first column, averaged over runs."""
-    found: dict[str, str] = {}
-    for cell in filled.cells:
-        values = defaultdict(list)
-        for pair, score in ((p, s) for run in cell.used for p, s in pairs_of(run).items()):
-            if score.exact is not None:
-                values[pair].append(score.exact)
-        if values and cell.task not in found:
-            title = f"{cell.task}, {cell.column} ({filled.part.label}, {filled.protocol.name})"
-            shares = {pair: fmean(own) for pair, own in values.items()}
-            found[cell.task] = heat_map(title, shares, cell.used[0].train_length)
-    return found
+def _heat_map(filled: Filled, about: str, notes: Sequence[str]) -> str:
+    """Return the heat map of the first column with runs, averaged over runs."""
+    cell = next(cell for cell in filled.cells if cell.used)
+    values = defaultdict(list)
+    for pair, score in ((p, s) for run in cell.used for p, s in pairs_of(run).items()):
+        if score.exact is not None:
+            values[pair].append(score.exact)
+    shares = {pair: fmean(own) for pair, own in values.items()}
+    title = f"{cell.task}, {cell.column} ({about})"
+    return heat_map(title, shares, cell.used[0].train_length, notes)

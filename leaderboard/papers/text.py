@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from textwrap import wrap
 from typing import Any
 
 from tabulate import tabulate
 
-from leaderboard.escape import csv_text, markdown_text
+from leaderboard.escape import markdown_text
 from leaderboard.papers.caption import caption, numbers
 from leaderboard.papers.cells import NO_RUN, Cell, Filled, counted
 from leaderboard.papers.paper import Table
+from leaderboard.render.text import as_csv as csv_of
 
 MISSING = "-"
 PARTS = ("ours", "paper", "diff")
@@ -25,7 +24,7 @@ def as_text(filled: Filled, width: int) -> str:
     """Return blocks of columns that fit into `width` characters, at least one column each."""
     lines = [part for line in caption(filled) for part in wrap(line, min(width, 100))]
     for block in _blocks(filled, width):
-        lines += ["", *block]
+        lines += ["", block.lstrip("\n")]
     return "\n".join(lines) + "\n"
 
 
@@ -46,14 +45,12 @@ def as_markdown(filled: Filled) -> str:
 
 def as_csv(filled: Filled) -> str:
     """Return one CSV line per cell."""
-    out, lines = io.StringIO(), [_data(filled, cell) for cell in filled.cells]
-    writer = csv.DictWriter(out, list(lines[0]), lineterminator="\n")
-    writer.writeheader()
-    for line in lines:
-        parts = {key: " ".join(map(str, v)) for key, v in line.items() if isinstance(v, list)}
-        flat = line | parts
-        writer.writerow({k: csv_text(v) if isinstance(v, str) else v for k, v in flat.items()})
-    return out.getvalue()
+    lines = [_data(filled, cell) for cell in filled.cells]
+    flat = [
+        [" ".join(map(str, v)) if isinstance(v, list) else v for v in line.values()]
+        for line in lines
+    ]
+    return csv_of([*lines[0]], flat)
 
 
 def as_json(filled: Filled) -> str:
@@ -115,35 +112,32 @@ def _rows(filled: Filled) -> list[tuple[str, list[Cell]]]:
     return [(task, list(own)) for task, own in groupby(filled.cells, lambda cell: cell.task)]
 
 
-def _blocks(filled: Filled, width: int) -> Iterable[list[str]]:
-    """Yield blocks: a heading of several lines, a rule, and a line per task."""
+def _blocks(filled: Filled, width: int) -> Iterator[str]:
+    """Yield tables with as many columns as fit into `width` characters, and at least one."""
     rows = _rows(filled)
-    names = ["task", *(task for task, _ in rows)]
-    wide = max(map(len, names))
+    high = 1 + max(column.name.count(":") for column in filled.part.columns)
     columns = [
-        _column(column.name, [_parts(own[at], filled.part) for _, own in rows])
+        _column(column.name, high, [_parts(own[at], filled.part) for _, own in rows])
         for at, column in enumerate(filled.part.columns)
     ]
+    tasks = [*[("",)] * high, ("task",), *((task,) for task, _ in rows)]
     while columns:
-        taken, room = 0, width - wide
-        while taken < len(columns) and (room := room - 1 - len(columns[taken][-1])) >= 0:
-            taken += 1
-        block, columns = columns[: max(taken, 1)], columns[max(taken, 1) :]
-        high = max(map(len, block))
-        left = [""] * (high - len(rows) - 2) + ["task", ""] + names[1:]
-        padded = [[" " * len(c[-1])] * (high - len(c)) + c for c in block]
-        lines = zip([name.ljust(wide) for name in left], *padded, strict=True)
-        yield [" ".join(line).rstrip() for line in lines]
+        for taken in range(len(columns), 0, -1):
+            lines = [sum(parts, ()) for parts in zip(tasks, *columns[:taken], strict=True)]
+            align = ["left", *["right"] * (len(lines[0]) - 1)]
+            block = tabulate(lines, tablefmt="plain", disable_numparse=True, colalign=align)
+            if max(map(len, block.splitlines())) <= width:
+                break
+        yield block
+        columns = columns[taken:]
 
 
-def _column(name: str, cells: Sequence[tuple[str, ...]]) -> list[str]:
-    """Return the lines of a column: its name, the names of the parts, a rule, and numbers."""
+def _column(name: str, high: int, cells: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    """Return the lines of a column: `high` lines of its name, the names of the parts, numbers.
+
+    Our numbers alone if the paper has none.
+    """
     parts = len(cells[0]) if any(cell[1] != MISSING for cell in cells) else 1
-    table = [line[:parts] for line in (PARTS, *cells)]
-    sizes = [max(len(line[at]) for line in table) for at in range(parts)]
-    *outer, inner = name.split(":")
-    head = [*(f"{part}:" for part in outer), inner]
-    sizes[0] += max(0, max(map(len, head)) - sum(sizes) - parts + 1)
-    lines = [" ".join(t.rjust(s) for t, s in zip(line, sizes, strict=True)) for line in table]
-    wide = len(lines[0])
-    return [*(part.ljust(wide) for part in head), lines[0], "-" * wide, *lines[1:]]
+    heads = name.replace(":", ":\n").split("\n")
+    above = [(head, "", "") for head in [""] * (high - len(heads)) + heads]
+    return [line[:parts] for line in (*above, PARTS, *cells)]

@@ -30,10 +30,12 @@ def curves(
     axis: str = "test length",
     names: Mapping[str, str] | None = None,
     inline: bool = False,
+    notes: Sequence[str] = (),
 ) -> str:
     """Return the SVG text. `look` keeps styles equal across pictures.
 
-    `names` are short names of labels. `inline`: for a page, in the page's colours.
+    `names` are short names of labels. `inline`: for a page, in the page's colours. `notes` are
+    lines of small text below the picture.
     """
     look, names = look or styles(rows), names or {}
     lengths = sorted({cell.length for row in rows for cell in row.cells})
@@ -78,6 +80,7 @@ def curves(
         high=HEIGHT,
         labels=LABELS,
         inline=inline,
+        notes=notes,
     )
 
 

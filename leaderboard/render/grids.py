@@ -5,7 +5,7 @@ The caller computes the matrices of relations; this package does not import torc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from leaderboard.render.templating import render
@@ -24,10 +24,12 @@ class Relation:
 Relations = Callable[[str], Relation | None]  # by the name of an encoding; None: no relation
 
 
-def heat_map(title: str, shares: Mapping[tuple[int, int], float], trained: int) -> str:
+def heat_map(
+    title: str, shares: Mapping[tuple[int, int], float], trained: int, notes: Sequence[str]
+) -> str:
     """Return the SVG text: a row per first length, a column per second, shares (0..1) as percent.
 
-    Pairs of lengths in training have a frame.
+    Pairs of lengths in training have a frame. `notes` are lines of small text below.
     """
     rows, columns = (sorted({pair[at] for pair in shares}) for at in range(2))
     cells = [
@@ -35,8 +37,8 @@ def heat_map(title: str, shares: Mapping[tuple[int, int], float], trained: int) 
         for one in rows
     ]
     axes = ("first length", rows), ("second length", columns)
-    note = "exact match, %; framed: lengths in training"
-    return render("grid.svg", title=title, cells=cells, axes=axes, size=56, note=note, id="")
+    more = {"note": "exact match, %; framed: lengths in training", "notes": notes}
+    return render("grid.svg", title=title, cells=cells, axes=axes, size=56, id="", **more)
 
 
 def _percent(share: float | None, framed: bool) -> tuple[str, float, bool] | None:
@@ -56,6 +58,6 @@ def relation_maps(relation: Relation, name: str) -> list[str]:
         cells = [[(str(value), (value - low) / span, False) for value in row] for row in matrix]
         axes = ("query i", range(len(matrix))), ("key j", range(len(matrix)))
         title = f"Positional relation of {name}{head and f', {head}'}"
-        more = {"note": head, "id": f"phi-{name}-{at}", "size": 22}
+        more = {"note": head, "id": f"phi-{name}-{at}", "size": 22, "notes": ()}
         found.append(render("grid.svg", title=title, cells=cells, axes=axes, **more))
     return found

@@ -14,7 +14,7 @@ from typing import Any
 from experiment.files import write
 from leaderboard.catalog import HOOKS, Catalog
 from leaderboard.escape import script_json
-from leaderboard.papers.pages import figures_of
+from leaderboard.papers.pictures import figures_of
 from leaderboard.record.read import SITE_RECORDS, SITE_TABLES
 from leaderboard.record.schema import Record
 from leaderboard.render import bibliography, text
@@ -132,7 +132,7 @@ def _pages(
             (one.title, shown(one.rows), look, "test length", data["names"]) for one in own[:1]
         ]
         picture = "".join(curves(*one, inline=True) for one in drawn)
-        more = {"picture": picture, "figures": [one for one in figures if name in one.tasks]}
+        more = {"picture": picture, "figures": [one for one in figures if one.shows(name)]}
         more["current"] = catalog.task_version(name)
         yield facts["page"], render("task.html", name=name, known=task, tables=own, **more, **below)
     for name, facts in data["encodings"].items():

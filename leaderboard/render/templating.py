@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import fields
 from functools import partial
 from importlib.resources import files
+from textwrap import wrap
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
@@ -77,6 +78,7 @@ _TEMPLATES.filters |= {
     "reach": text.reach_text,
     "rows_as_markdown": rows_as_markdown,
     "wilson": text.wilson_text,
+    "wrapped": lambda lines, width: [part for line in lines for part in wrap(line, width)],
     "settings": settings,
     "slug": slug,
     "span": text.span_text,

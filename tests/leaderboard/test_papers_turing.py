@@ -11,9 +11,8 @@ from harness.settings.catalog import read_catalog
 from harness.settings.protocol import load_protocol
 from leaderboard.papers import text
 from leaderboard.papers.cells import fill, pairs_of
-from leaderboard.papers.pages import figures_of
 from leaderboard.papers.paper import Number, read
-from leaderboard.papers.pictures import pictures
+from leaderboard.papers.pictures import figures_of, pictures
 from leaderboard.render.site import build
 from leaderboard.stats.tables import tables
 
@@ -65,19 +64,19 @@ def test_table_1_counts_one_multiple_of_the_training_length():
 
 
 def test_figure_3b_has_a_curve_per_seed():
-    ((name, task, svg),) = pictures(filled("3b", [run(seed=seed) for seed in (2, 0, 1)]))
-    assert (name, task) == ("turing2024.figure-3b.turing_addition.svg", "turing_addition")
-    assert all(f"hard_alibi, seed {seed}" in svg for seed in range(3))
-    ElementTree.fromstring(svg)
+    (one,) = pictures(filled("3b", [run(seed=seed) for seed in (2, 0, 1)]))
+    assert (one.file, one.task) == ("turing2024.figure-3b.turing_addition.svg", "turing_addition")
+    assert all(f"hard_alibi, seed {seed}" in one.svg for seed in range(3))
+    ElementTree.fromstring(one.svg)
 
 
 def test_figure_7_has_a_curve_per_machine_in_one_picture():
     records = [run("turing_machine", version=1), run("turing_machine(machine=3)", version=1)]
-    ((name, task, svg),) = pictures(filled("7", records))
-    assert (name, task) == ("turing2024.figure-7.svg", "")
-    assert "turing_machine(machine=3)" in svg
-    assert "turing_machine(machine=4)" not in svg
-    ElementTree.fromstring(svg)
+    (one,) = pictures(filled("7", records))
+    assert (one.file, one.task) == ("turing2024.figure-7.svg", "")
+    assert "turing_machine(machine=3)" in one.svg
+    assert "turing_machine(machine=4)" not in one.svg
+    ElementTree.fromstring(one.svg)
 
 
 def test_figure_9_is_a_heat_map_of_both_lengths():
@@ -88,8 +87,8 @@ def test_figure_9_is_a_heat_map_of_both_lengths():
     assert pairs[12, 9].exact == 0.5
     # 12 of 16 pairs go beyond 6: one seed has 0.5 at one of them, all others 0.25.
     assert found.cells[0].ours.value == pytest.approx(100 * (0.25 + 0.25 / 24))
-    ((_, _, svg),) = pictures(found)
-    root = ElementTree.fromstring(svg)
+    (one,) = pictures(found)
+    root = ElementTree.fromstring(one.svg)
     shown = [x.text for x in root.iter() if (x.get("class") or "") in ("mid", "mid light")]
     assert (len(shown), shown.count("25")) == (16, 14)
     assert {"62", "38"} <= {*shown}  # means over the seeds
