@@ -91,19 +91,11 @@ def _name(path: Path) -> str:
 
 
 def _repeated(records: dict[Path, Record]) -> Iterator[tuple[Path, str]]:
-    """Yield runs that occur twice, and seeds with the data or initial weights of another seed."""
-    first: dict[tuple[str, ...], Path] = {}
+    """Yield runs that occur twice."""
+    first: dict[str, Path] = {}
     for path, record in records.items():
-        keys = {
-            "data": record.data_hash and (record.shared_hash, record.data_hash),
-            "initial weights": record.backbone_hash and (record.backbone_hash,),
-        }
-        if (other := first.setdefault(("run", record.run), path)) != path:
+        if (other := first.setdefault(record.run, path)) != path:
             yield path, f"run {record.run} is also in {_name(other)}"
-        for what, key in keys.items():
-            other = first.setdefault((what, *key), path) if key else path
-            if (seed := records[other].seed) != record.seed:
-                yield path, f"seed {record.seed} has the {what} of seed {seed}, {_name(other)}"
 
 
 def _unequal(records: dict[Path, Record]) -> Iterator[tuple[Path, str]]:
@@ -115,6 +107,8 @@ def _unequal(records: dict[Path, Record]) -> Iterator[tuple[Path, str]]:
         for what in ("data_hash", "backbone_hash"):
             if value := getattr(record, what):
                 shared.setdefault((what, "settings and seed", *run), []).append((value, path))
+                own = (record.shared_hash,) if what == "data_hash" else ()
+                shared.setdefault(("seed", what, value, *own), []).append((str(record.seed), path))
         if record.chance is not None:
             key = "chance", "task", record.task, str(config.task_version)
             shared.setdefault(key, []).append((str(record.chance), path))

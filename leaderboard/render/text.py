@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from leaderboard.escape import csv_text
 from leaderboard.record.schema import Record
@@ -150,37 +150,31 @@ RUN_HEADERS = [
 ]  # fmt: skip
 
 
-def runs_as_csv(records: Iterable[Record]) -> bytes:
-    """Return one CSV line per run, evaluation mode and length, with shares from 0 to 1, in UTF-8.
+def runs_as_csv(records: Iterable[Record]) -> str:
+    """Return one CSV line per run, evaluation mode and length, with shares from 0 to 1.
 
     A failed run has one line without a length.
     """
-    out = io.BytesIO()
-    lines = io.TextIOWrapper(out, "utf-8", newline="")
-    writer = csv.writer(lines, lineterminator="\n")
-    writer.writerow(RUN_HEADERS)
-    for record in records:
-        cost, env = record.cost, record.env
-        head: list[object] = [
-            record.run, record.protocol, f"#{record.shared_hash}", record.task, record.encoding,
-            record.config.encoding, record.seed, record.status,
-        ]  # fmt: skip
-        tail: list[object] = [
-            record.train_length, cost.cpu_seconds, cost.train_seconds, cost.steps_per_second,
-            cost.peak_memory_mb, cost.parameters, record.data_hash, record.backbone_hash,
-            env.commit, env.dirty, env.device, env.torch, record.provenance.finished,
-        ]  # fmt: skip
-        head, tail = ([_csv_cell(value) for value in part] for part in (head, tail))
-        for mode, scores in record.by_mode.items():
-            for one in scores.last:
-                token = None if one.token is None else f"{one.token:.6g}"
-                exact = None if one.exact is None else f"{one.exact:.6g}"
-                writer.writerow([*head, mode, one.length, one.seen, one.status, exact,
-                                 one.correct, one.count, token, *tail])  # fmt: skip
-        if not record.scores.last:
-            writer.writerow([*head, "", None, None, "failed", *[None] * 4, *tail])
-    lines.flush()
-    return out.getvalue()
+    return as_csv(RUN_HEADERS, (line for record in records for line in _run_lines(record)))
+
+
+def _run_lines(record: Record) -> Iterator[list[object]]:
+    cost, env = record.cost, record.env
+    head: list[object] = [
+        record.run, record.protocol, f"#{record.shared_hash}", record.task, record.encoding,
+        record.config.encoding, record.seed, record.status,
+    ]  # fmt: skip
+    tail: list[object] = [
+        record.train_length, cost.cpu_seconds, cost.train_seconds, cost.steps_per_second,
+        cost.peak_memory_mb, cost.parameters, record.data_hash, record.backbone_hash,
+        env.commit, env.dirty, env.device, env.torch, record.provenance.finished,
+    ]  # fmt: skip
+    for mode, scores in record.by_mode.items():
+        for one in scores.last:
+            yield [*head, mode, one.length, one.seen, one.status, one.exact,
+                   one.correct, one.count, one.token, *tail]  # fmt: skip
+    if not record.scores.last:
+        yield [*head, "", None, None, "failed", *[None] * 4, *tail]
 
 
 def _csv_cell(value: object) -> object:

@@ -66,14 +66,11 @@ def matrix(rows: Sequence[Row]) -> list[tuple[Row, list[str]]]:
     The result against itself is "". Other modes and separate seeds are left out.
     """
     shown = [row for row in _scored(rows) if not row.aside]
-    found = {}
-    for one in comparisons(shown):
-        if one.adjusted is not None:
-            words = {1: (BETTER, WORSE), -1: (WORSE, BETTER), 0: (ALIKE, ALIKE)}
-            found[one.first, one.second], found[one.second, one.first] = words[one.sign]
+    signs = _signs(comparisons(shown))
+    words = {1: BETTER, -1: WORSE, 0: ALIKE, None: UNKNOWN}
 
     def against(row: Row, other: Row) -> str:
-        return "" if row is other else found.get((row.label, other.label), UNKNOWN)
+        return "" if row is other else words[signs.get((row.label, other.label))]
 
     return [(row, [against(row, other) for other in shown]) for row in shown]
 

@@ -257,13 +257,12 @@ def test_add_refuses_what_is_not_a_finished_sound_run(raw, tmp_path):
         add(str(good), runs, records)
 
 
-@pytest.mark.parametrize(
-    ("what", "words"), [("data_hash", "data"), ("backbone_hash", "initial weights")]
-)
-def test_runs_of_different_seeds_draw_different_things(what, words, raw, save):
+@pytest.mark.parametrize("what", ["data_hash", "backbone_hash"])
+def test_runs_of_different_seeds_draw_different_things(what, raw, save):
     one, same, other = (raw("rope", seed, **{what: text}) for seed, text in enumerate("aab"))
     (line,) = check([save(one, same, other)]).refused
-    assert f"001.json: seed 1 has the {words} of seed 0, " in line
+    assert "001.json: seed is 1, but 0 in " in line
+    assert line.endswith(f"000.json of the same {what}")
 
 
 @pytest.mark.parametrize("what", ["data_hash", "backbone_hash"])
