@@ -30,7 +30,7 @@ from experiment.config import RunConfig
 from harness.perf.report import as_csv
 from harness.perf.timing import clock
 from harness.runs import cost
-from harness.settings.counts import sample_count
+from harness.settings.protocol import sample_count
 from harness.training.evaluate import chunk_size, score
 from harness.training.trainer import Trainer, start
 

@@ -87,7 +87,7 @@ def check_records(configs: list[RunConfig], command: str, sweep: Sweep | None = 
 
     from harness.runs.record import blank_record
     from harness.settings.sweep import blank_tuning
-    from leaderboard.record.read import LARGEST_FILE
+    from leaderboard.record.read import LARGEST_FILE, reason
     from leaderboard.record.schema import Record
 
     origin = {"tuning": blank_tuning(sweep)} if sweep else {}
@@ -96,15 +96,12 @@ def check_records(configs: list[RunConfig], command: str, sweep: Sweep | None = 
     for config in {(c.label, c.task, c.protocol): c for c in last}.values():
         record = blank_record(config, command)
         record["provenance"] |= origin
-        if (size := len(json.dumps(record, indent=1))) > LARGEST_FILE:
-            raise click.UsageError(
-                f"no record can hold these settings: it would have {size} bytes of at most "
-                f"{LARGEST_FILE}"
-            )
+        text, why = json.dumps(record, indent=1), ""
         try:
-            Record.of(record)
+            Record.parse(text)
         except ValidationError as error:
-            first = error.errors(include_url=False)[0]
-            field = ".".join(str(part) for part in first["loc"]) or "record"
-            why = f"{field}: {first['msg'].removeprefix('Value error, ')}"
-            raise click.UsageError(f"no record can hold these settings: {why}") from error
+            why = reason(error)
+        if len(text) > LARGEST_FILE:
+            why = f"it would have {len(text)} bytes of at most {LARGEST_FILE}"
+        if why:
+            raise click.UsageError(f"no record can hold these settings: {why}")

@@ -6,6 +6,7 @@ Files are read as text: no class is imported, and no torch is needed. Plug-ins a
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,8 @@ from harness import tasks
 from leaderboard.catalog import HOOKS, Catalog, ClassDoc, ProtocolDoc
 from pezoo.class_text import named_classes
 
-DESCRIBED = (
-    *("summary", "paper", "prf_text", "example", "family", "version", "wraps"),
-    *("best_constant", "versioned_by", "needs_scale", "oracle"),
-)
+# What a class itself says: the fields that have defaults.
+DESCRIBED = {one.name for one in fields(ClassDoc) if one.default is not MISSING}
 
 
 def read_catalog(protocols: Path = PROTOCOLS) -> Catalog:
@@ -40,7 +39,7 @@ def _classes(folder: Path) -> Iterator[ClassDoc]:
     for name, found in named_classes(folder).items():
         path, one = found.path, found.text
         if one is not None:
-            known: dict[str, Any] = {k: one.constants[k] for k in DESCRIBED if k in one.constants}
+            known: dict[str, Any] = {k: v for k, v in one.constants.items() if k in DESCRIBED}
             yield ClassDoc(
                 name=name,
                 cls=one.name,

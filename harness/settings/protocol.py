@@ -1,14 +1,18 @@
-"""Resolve a protocol, a task and an encoding into the configuration of a run."""
+"""Resolve a protocol, a task and an encoding into the configuration of a run; sizes of tests."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-from experiment.config import ConfigError, Protocol, RunConfig
+from experiment.config import ConfigError, Eval, Protocol, RunConfig
 from experiment.protocol import read_protocol
 from harness import tasks
 from pezoo.registry import check, entries
 from pezoo.spec import Spec, bare, parse
+
+if TYPE_CHECKING:
+    from harness.tasks.base import Task
 
 
 def load_protocol(name: str, overrides: tuple[str, ...] = ()) -> Protocol:
@@ -85,3 +89,23 @@ def version_of(spec: Spec) -> int:
     for name in parts(spec):
         total = total * 1000 + entries()[name].load().version
     return total
+
+
+def token_count(task: Task, length: int) -> int:
+    """Return the most tokens of an instance: prompt, answer and end."""
+    return sum(task.max_tokens(length)) + 1
+
+
+def sample_count(task: Task, test: Eval, length: int) -> int:
+    """Return the most samples of a length: fewer if they are long, never below the minimum."""
+    fitting = test.max_tokens // token_count(task, length)
+    return max(test.min_samples, min(test.samples, fitting))
+
+
+def example_count(task: Task, test: Eval, length: int, name: str = "") -> int:
+    """Return the number of examples of a length in the test or in a further test set."""
+    most = sample_count(task, test, length)
+    if name or test.set or test.examples != "test":
+        return most
+    every = task.instances(length)
+    return most if every is None else min(most, len(every.prompt))

@@ -127,22 +127,13 @@ def tuned_configs(
 ) -> list[tuple[RunConfig, dict[str, Any]]]:
     """Return the comparison's runs with the chosen settings, each with its part of the record."""
     found = {(choice.encoding, choice.task): choice.tuning for choice in choices}
-    made = []
-    for config in plain:
-        if (tuning := found[config.label, config.task]) is not None:
-            name = tuned_name(config.protocol, sweep.grid, sweep.seeds)
-            made.append((config.replace(protocol=name).replace_train(**tuning["chosen"]), tuning))
-    return made
+    own = [(config, found[config.label, config.task]) for config in plain]
+    return [(_tuned(config, sweep, part["chosen"]), part) for config, part in own if part]
 
 
 def possible_configs(sweep: Sweep, plain: Sequence[RunConfig]) -> list[RunConfig]:
     """Return the comparison's runs with every cell of the grid; each encoding gets one of them."""
-    return [
-        config.replace(protocol=name).replace_train(**values)
-        for config in plain
-        for name in [tuned_name(config.protocol, sweep.grid, sweep.seeds)]
-        for values in cells(sweep.grid)
-    ]
+    return [_tuned(config, sweep, values) for config in plain for values in cells(sweep.grid)]
 
 
 def costliest(sweep: Sweep, plain: Sequence[RunConfig]) -> list[RunConfig]:
@@ -151,25 +142,29 @@ def costliest(sweep: Sweep, plain: Sequence[RunConfig]) -> list[RunConfig]:
     return [config.replace_train(**values) for config in plain]
 
 
+def _tuned(config: RunConfig, sweep: Sweep, values: dict[str, Value]) -> RunConfig:
+    name = tuned_name(config.protocol, sweep.grid, sweep.seeds)
+    return config.replace(protocol=name).replace_train(**values)
+
+
 def blank_tuning(sweep: Sweep) -> dict[str, Any]:
     """Return a record's part about a sweep, at full length, before anything has run."""
-    runs = ["0" * 16] * len(sweep.seeds)
-    blank = {"exact": 1 / 3, "validation": 1 / 3, "loss": 1 / 3, "runs": runs, "token": 1 / 3}
-    trials = [{"values": values} | blank for values in cells(sweep.grid)]
+    third, runs = 1 / 3, ["0" * 16] * len(sweep.seeds)
+    trials = [
+        Trial(values=values, exact=third, validation=third, loss=third, runs=runs, token=third)
+        for values in cells(sweep.grid)
+    ]
     return _tuning(sweep, trials, trials[0], [])
 
 
 def _tuning(
-    sweep: Sweep,
-    trials: list[dict[str, Any]],
-    winner: dict[str, Any],
-    costs: Sequence[Cost],
+    sweep: Sweep, trials: Sequence[Trial], winner: Trial, costs: Sequence[Cost]
 ) -> dict[str, Any]:
     return {
         "grid": sweep.grid,
         "seeds": sweep.seeds,
-        "chosen": winner["values"],
-        "cells": trials,
+        "chosen": winner.values,
+        "cells": [asdict(trial) for trial in trials],
         "cpu_seconds": _sum(costs, "cpu_seconds", "eval_cpu_seconds"),
         "seconds": _sum(costs, "train_seconds", "eval_seconds"),
     }
@@ -177,12 +172,10 @@ def _tuning(
 
 def _choice(sweep: Sweep, runs: Sequence[RunConfig], records: Sequence[Record]) -> Choice:
     trials = [_trial(values, records) for values in cells(sweep.grid)]
-    first, winner = runs[0], best(trials)
-    complete = len(records) == len(runs)
-    if winner is None or not complete:
-        return Choice(first.label, first.task, trials, complete, None)
-    tried = [asdict(trial) for trial in trials]
-    tuning = _tuning(sweep, tried, asdict(winner), [record.cost for record in records])
+    first, winner, complete = runs[0], best(trials), len(records) == len(runs)
+    tuning = None
+    if winner and complete:
+        tuning = _tuning(sweep, trials, winner, [record.cost for record in records])
     return Choice(first.label, first.task, trials, complete, tuning)
 
 

@@ -17,8 +17,7 @@ import torch
 from experiment.config import ConfigError, Eval, RunConfig
 from experiment.protocol import PROTOCOLS, base
 from harness import tasks
-from harness.settings.counts import example_count, token_count
-from harness.settings.protocol import parts, resolve, version_of
+from harness.settings.protocol import example_count, parts, resolve, token_count, version_of
 from harness.settings.request import Request, parse_request
 from harness.settings.sweep import Sweep, parse_sweep, possible_configs, sweep_configs
 from harness.tasks.base import Task

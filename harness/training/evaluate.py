@@ -24,7 +24,7 @@ from experiment.config import Eval, RunConfig
 from harness.data.seeds import generator, seed
 from harness.data.sequences import Sequences, to_sequences
 from harness.model.transformer import Cache, Transformer
-from harness.settings.counts import sample_count, token_count
+from harness.settings.protocol import sample_count, token_count
 from harness.tasks.base import Batch, Task
 from harness.training import windows, wrong
 from harness.training.windows import CHUNK_TOKENS, Window

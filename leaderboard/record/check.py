@@ -141,7 +141,10 @@ def _doubts(record: Record, catalog: Catalog) -> Iterator[str]:
 def refusals(record: Record) -> Iterator[str]:
     """Yield each way in which a record contradicts itself; nothing for a good one."""
     yield from _identity(record)
-    yield from _tuning(record)
+    if tuning := record.provenance.tuning:
+        yield from tuning.refusals(record.config)
+    elif MARK in record.protocol:
+        yield f"protocol {record.protocol} needs provenance.tuning, which says what was tried"
     yield from _provenance(record)
     if record.status == "failed":
         every = (own for both in record.by_mode.values() for own in (both.last, both.best))
@@ -173,15 +176,6 @@ def _identity(record: Record) -> Iterator[str]:
             yield f"{field} is {outside!r}, but config.{key} is {inside!r}"
     if (config.device == "cpu") != record.env.device.startswith("cpu"):
         yield f"env.device is {record.env.device!r}, but config.device is {config.device}"
-
-
-def _tuning(record: Record) -> Iterator[str]:
-    config = record.config
-    if tuning := record.provenance.tuning:
-        train = config.train.model_dump()
-        yield from tuning.refusals(record.protocol, train, record.seed, config.track)
-    elif MARK in record.protocol:
-        yield f"protocol {record.protocol} needs provenance.tuning, which says what was tried"
 
 
 def _provenance(record: Record) -> Iterator[str]:

@@ -50,7 +50,7 @@ def read(path: Path) -> Record | str:
     try:
         return _read(path)
     except (OSError, ValueError, RecursionError) as error:
-        return _reason(error)
+        return reason(error)
 
 
 def paths_of(
@@ -104,7 +104,8 @@ def _start(path: Path) -> bytes:
         return file.read(HASH + 1)
 
 
-def _reason(error: Exception) -> str:
+def reason(error: Exception) -> str:
+    """Describe why a record is invalid, in a line."""
     if not isinstance(error, ValidationError):
         return shown(f"{type(error).__name__}: {error}", 300)
     errors = error.errors(include_url=False, include_input=False)

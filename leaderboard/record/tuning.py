@@ -17,6 +17,7 @@ from typing import Annotated, Any
 from pydantic import Field, model_validator
 from pydantic.dataclasses import dataclass
 
+from experiment.config import RunConfig
 from leaderboard.record.fields import CHECKED, Amount, Loss, Name, Part, RunId, Seed, Share, Text
 
 MARK = "+tune-"
@@ -77,10 +78,9 @@ class Tuning(Part):
         texts = (f"{name} of {', '.join(map(_text, values))}" for name, values in self.grid.items())
         return "; ".join(texts)
 
-    def refusals(
-        self, protocol: str, train: Mapping[str, Any], seed: int, track: str = "decoder"
-    ) -> list[str]:
+    def refusals(self, run: RunConfig) -> list[str]:
         """Return why a run with these settings cannot come from this sweep."""
+        protocol, train, seed = run.protocol, run.train.model_dump(), run.seed
         expected = tuned_name(protocol.partition(MARK)[0], self.grid, self.seeds)
         reasons = []
         if protocol != expected:
@@ -94,7 +94,7 @@ class Tuning(Part):
         if seed in self.seeds:
             reasons.append(f"seed {seed} is one of the seeds that the settings were chosen on")
         tokens = [trial.token is not None for trial in self.cells if trial.exact is not None]
-        if any(has != (track == "encoder") for has in tokens):
+        if any(has != (run.track == "encoder") for has in tokens):
             reasons.append("cells of encoders have a token accuracy, and of decoders none")
         if any(len(trial.runs) != len(self.seeds) for trial in self.cells):
             reasons.append(f"every cell needs {len(self.seeds)} runs, one per tuning seed")

@@ -29,10 +29,7 @@ def overview(tables: Sequence[Table]) -> list[Line]:
     """
     by, counts = [{row.label: row for row in table.rows} for table in tables], counting(tables)
     labels = dict.fromkeys(label for rows in by for label in rows)
-    lines = ranked([_line(label, [rows.get(label) for rows in by], counts) for label in labels])
-    plain = sorted((line for line in lines if not line.aside), key=_order)
-    place = {line.plain: at for at, line in enumerate(plain)}
-    return sorted(lines, key=lambda line: (place.get(line.plain, len(plain)), bool(line.aside)))
+    return ranked([_line(label, [rows.get(label) for rows in by], counts) for label in labels])
 
 
 def counting(tables: Sequence[Table]) -> tuple[bool, ...]:
@@ -73,11 +70,6 @@ def main_tables(tables: Sequence[Table]) -> list[Table]:
 def bare_lines(lines: Sequence[Line]) -> list[Line]:
     """Return the lines that compete for ranks; see `Row.competes`."""
     return [line for line in lines if line.competes]
-
-
-def _order(line: Line) -> tuple[bool, int, str]:
-    """Stable: lines with a place keep the order that `ranked` gave."""
-    return (False, 0, "") if line.unseen else (True, -line.counted, line.label)
 
 
 def _line(label: str, rows: Sequence[Row | None], counts: tuple[bool, ...]) -> Line:

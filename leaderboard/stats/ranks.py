@@ -40,7 +40,7 @@ def ranked(rows: Sequence[Placed]) -> list[Placed]:
         first, last = 1 + signs.count(-1), 1 + len(others) - signs.count(1)
         return replace(row, rank=rank, ranks=(min(first, rank), max(last, rank)))
 
-    best = sorted(map(placed, rows), key=lambda row: (-_mean(row), -(row.reach or 0), row.label))
+    best = sorted(map(placed, rows), key=lambda row: (-_mean(row), -row.tiebreak, row.label))
     first = {row.plain: at for at, row in reversed([*enumerate(best)]) if not row.aside}
     return sorted(best, key=lambda row: (first.get(row.plain, len(best)), bool(row.aside)))
 

@@ -100,6 +100,11 @@ class Row:
         return self.label.removesuffix(f" ({self.aside})")
 
     @property
+    def tiebreak(self) -> float:
+        """What orders rows of one mean, and those without."""
+        return self.reach or 0
+
+    @property
     def metric(self) -> str:
         """The compared measure: whole answers of decoders, tokens of encoders."""
         return TOKENS if self.track == "encoder" else EXACT
@@ -161,6 +166,11 @@ class Line:
     def counted(self) -> int:
         """How many of the tasks that count have a number."""
         return sum(row.unseen is not None for row in self.main)
+
+    @property
+    def tiebreak(self) -> float:
+        """What orders lines of one mean, and those without."""
+        return (self.reach or 0) if self.unseen else self.counted
 
     @property
     def reach(self) -> float | None:

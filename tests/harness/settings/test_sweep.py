@@ -185,7 +185,7 @@ def test_bench_tunes_resumes_and_records_what_it_chose(call, monkeypatch, tmp_pa
     assert len({r.shared_hash for r in records}) == 1
     for record in records:
         tuning, train = record.provenance.tuning, record.config.train.model_dump()
-        assert tuning.refusals(record.protocol, train, record.seed) == []
+        assert tuning.refusals(record.config) == []
         assert train["lr"] == tuning.chosen["lr"]
         assert len({run for cell in tuning.cells for run in cell.runs}) == 2
         assert tuning.cpu_seconds > 0

@@ -8,8 +8,7 @@ import torch
 
 from harness import tasks
 from harness.data.batches import draw_length
-from harness.settings.counts import sample_count
-from harness.settings.protocol import load_protocol, resolve
+from harness.settings.protocol import load_protocol, resolve, sample_count
 from harness.tasks.base import TaskError
 from harness.tasks.scan_cot import ScanCot, commands
 from pezoo.spec import parse

@@ -9,8 +9,7 @@ from harness import tasks
 from harness.data.seeds import generator
 from harness.data.sequences import decoder_sequences
 from harness.model.transformer import Transformer, shape_of
-from harness.settings.counts import sample_count
-from harness.settings.protocol import load_protocol, resolve
+from harness.settings.protocol import load_protocol, resolve, sample_count
 from harness.training.evaluate import (
     decode,
     method,
