@@ -78,18 +78,6 @@ def test_bad_overrides_say_what_is_wrong(override, words):
         run(overrides=(override,))
 
 
-def test_a_mistake_in_a_file_is_placed_as_well(tmp_path):
-    path = tmp_path / "mine.toml"
-    for text, words in (
-        ("[tasks.copy.eval]\nwidow = 5", "unknown setting in tasks.copy.eval 'widow'; did you"),
-        ("[tasks.copy]\nevl = 5", "unknown setting in tasks.copy 'evl'; did you mean eval"),
-        ("[train]\nstps = 5", "unknown setting in train 'stps'; did you mean steps"),
-    ):
-        path.write_text(f'extends = "quick"\n{text}')
-        with pytest.raises(ConfigError, match=words):
-            load_protocol(str(path))
-
-
 @pytest.mark.parametrize("task", ['"copy(symbols=2)"', "'copy(symbols=2)'", "copy(symbols=2)"])
 def test_an_override_of_a_task_with_options_is_split_outside_of_its_name(task):
     overrides = (f"tasks.{task}.train_lengths=[2, 3]", f"tasks.{task}.train.lr=0.5")
