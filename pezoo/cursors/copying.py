@@ -9,6 +9,7 @@ from einops import rearrange
 from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
+from pezoo.cursors.options import CursorOptions
 from pezoo.functional import at_least_float32
 from pezoo.kernels.histogram import Copy
 
@@ -35,12 +36,12 @@ class CopyBranch(nn.Module):
     source is taken, and the first among equals.
     """
 
-    def __init__(self, width: int, size: int, cursors: int) -> None:
+    def __init__(self, width: int, cursors: int, options: CursorOptions) -> None:
         super().__init__()
         self.cursors = cursors
-        self.query = nn.Linear(width + size, cursors * WIDTH)
+        self.query = nn.Linear(width + options.hidden, cursors * WIDTH)
         self.key = nn.Linear(width, cursors * WIDTH)
-        self.null = nn.Linear(size, cursors)
+        self.null = nn.Linear(options.hidden, cursors)
         nn.init.constant_(self.null.bias, 4.0)
 
     def forward(
@@ -94,12 +95,10 @@ class GatedCopyBranch(CopyBranch):
     landmark and continue from there, whatever else matches.
     """
 
-    def __init__(
-        self, width: int, size: int, cursors: int, *, scale: float, reset_bias: float
-    ) -> None:
-        super().__init__(width, size, cursors)
-        self.scale = scale
-        nn.init.constant_(self.null.bias, -reset_bias)
+    def __init__(self, width: int, cursors: int, options: CursorOptions) -> None:
+        super().__init__(width, cursors, options)
+        self.scale = options.gate_scale
+        nn.init.constant_(self.null.bias, -options.reset_bias)
         with torch.no_grad():
             for own in self.key.weight.view(cursors, WIDTH, width):
                 nn.init.orthogonal_(own, MATCH)

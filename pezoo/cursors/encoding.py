@@ -12,10 +12,10 @@ from torch import Tensor, nn
 
 from pezoo.base import Context, Encoding, ParamGroup, Plan, Shape
 from pezoo.cursors.documents import DOCUMENTS, by_document, documents
-from pezoo.cursors.layer import CursorLayer, Scan, tokens_first
+from pezoo.cursors.layer import CursorLayer, tokens_first
 from pezoo.cursors.memory import Memory
 from pezoo.cursors.options import CursorOptions
-from pezoo.cursors.scaling import scaled
+from pezoo.cursors.positions import Scan, scaled, wave
 from pezoo.functional import at_least_float32, full_precision
 
 
@@ -206,12 +206,6 @@ class CursorEncoding(Encoding):
         f = wave(ctx.query_pos, self.options.frequencies(e.device)).to(e.dtype)
         f = torch.zeros_like(f) if self.options.ablate_absolute else f
         return torch.cat([e, f[:, :, None, None].expand(*e.shape[:3], 1, -1)], -2)
-
-
-def wave(offsets: Tensor, w: Tensor) -> Tensor:
-    """Compute cos(w d), then sin(w d): integers (...), frequencies (F,) -> (..., 2F) float32."""
-    angle = offsets[..., None].float() * w
-    return torch.cat([angle.cos(), angle.sin()], -1)
 
 
 def _slice(layers: range) -> slice:

@@ -9,6 +9,7 @@ from einops import rearrange
 from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
+from pezoo.cursors.options import CursorOptions
 from pezoo.functional import at_least_float32
 
 
@@ -23,28 +24,18 @@ class GateHead(nn.Module):
     in turn: resets start rare, key cursors count tokens, and query cursors move in different ways.
     """
 
-    def __init__(
-        self,
-        size: int,
-        cursors: int,
-        *,
-        stride: int,
-        scale: float,
-        reset_bias: float,
-        key_bias: float,
-        query_bias: float,
-        undecided: Sequence[int] = (),
-    ) -> None:
+    def __init__(self, cursors: int, options: CursorOptions, undecided: Sequence[int] = ()) -> None:
         super().__init__()
-        self.cursors, self.choices, self.scale = cursors, 2 * stride + 2, scale
-        self.linear = nn.Linear(size, cursors * self.choices)
+        self.cursors, self.choices = cursors, 2 * options.stride + 2
+        self.scale = options.gate_scale
+        self.linear = nn.Linear(options.hidden, cursors * self.choices)
         with torch.no_grad():
             bias = self.linear.bias.view(cursors, self.choices)
-            bias[:, 0] += reset_bias
-            bias[cursors // 2 :, 1] += key_bias
+            bias[:, 0] += options.reset_bias
+            bias[cursors // 2 :, 1] += options.key_bias
             walking = [c for c in range(cursors // 2) if c not in undecided]
             step = torch.arange(len(walking)) % (self.choices - 1)
-            bias[walking, 1 + step] += query_bias
+            bias[walking, 1 + step] += options.query_bias
 
     def forward(
         self, features: Tensor, noise: Tensor | None = None, snapped: bool = False

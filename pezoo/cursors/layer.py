@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import ClassVar
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -16,40 +16,14 @@ from pezoo.cursors.copying import CopyBranch, GatedCopyBranch
 from pezoo.cursors.gates import GateHead
 from pezoo.cursors.memory import Past
 from pezoo.cursors.options import CursorOptions
+from pezoo.cursors.positions import Scan
 from pezoo.kernels.histogram import Copy
 
 # (B|1, T) indices that put padding last, so that recurrences see tokens only, and their inverse
 ORDER, BACK = "cursors.order", "cursors.back"
 
-
-class Scan(nn.Module):
-    """Interface of the recurrences of positions: gates in, streams out.
-
-    reset (B, T, C), moves (B, T, C, J), copy or None, the earlier state or None, each row's number
-    of tokens count (B,) or None for all T -> streams (B, T, C, d_pe), and the state after them.
-    """
-
-    kernel: ClassVar[str] = ""  # in pezoo.kernels, for records
-    source = "histogram"  # of `positions`, for captions
-
-    def forward(
-        self,
-        reset: Tensor,
-        moves: Tensor,
-        copy: Copy | None,
-        state: Tensor | None,
-        count: Tensor | None,
-    ) -> tuple[Tensor, Tensor]:
-        raise NotImplementedError
-
-    @property
-    def gamma(self) -> Tensor | None:
-        """(C,) the sharpness of each cursor; None without sharpening."""
-        return None
-
-    def positions(self, reset: Tensor, moves: Tensor, copy: Copy | None) -> tuple[Tensor, Tensor]:
-        """Return Pr(offset) after each token of whole sequences (B, T, C, L), and offsets (L,)."""
-        raise NotImplementedError
+T = TypeVar("T")
+Call = Callable[..., tuple[Tensor, T]]  # of a number, Scan, reset, moves and copy
 
 
 class CursorLayer(nn.Module):
@@ -77,20 +51,13 @@ class CursorLayer(nn.Module):
             self.controller.constrain(options.w_hh)
         every = options.copy_every
         self.copying = list(range(0, total // 2, every)) if every else []
-        self.gate = GateHead(
-            options.hidden,
-            total,
-            stride=options.stride,
-            scale=options.gate_scale,
-            reset_bias=options.reset_bias,
-            key_bias=options.key_bias,
-            query_bias=options.query_bias,
-            undecided=self.copying if options.copy_gate else [],
-        )
+        undecided = self.copying if options.copy_gate else ()
+        self.gate = GateHead(total, options, undecided)
         self.scan = scan(total - len(self.copying))
         if self.copying:
             self.copy_scan = scan(len(self.copying))
-            self.copy_branch = _copy_branch(shape.d_model, len(self.copying), options)
+            branch = GatedCopyBranch if options.copy_gate else CopyBranch
+            self.copy_branch = branch(shape.d_model, len(self.copying), options)
 
     def noise(
         self, size: tuple[int, int], ramp: float, generator: torch.Generator | None
@@ -138,7 +105,10 @@ class CursorLayer(nn.Module):
                 self._noise("copy_noise", ctx, x.shape[1]),
             )
             copy = Copy(*(take(part, order) for part in copy))
-        streams, scans = self._scan(reset, moves, copy, past, count)
+        ends = past.scans if past else (None, None)
+        streams, scans = self._scans(
+            reset, moves, copy, lambda i, scan, *x: scan(*x, ends[i], count)
+        )
         streams = take(streams, back)
         return streams, Past(last if self.training else last(), scans, seen)
 
@@ -166,23 +136,17 @@ class CursorLayer(nn.Module):
             return noise
         return pad(noise, (0, 0) * (noise.dim() - 2) + (t - noise.shape[1], 0))
 
-    def _scan(
-        self,
-        reset: Tensor,
-        moves: Tensor,
-        copy: Copy | None,
-        past: Past | None,
-        count: Tensor | None,
-    ) -> tuple[Tensor, tuple[Tensor, ...]]:
+    def _scans(
+        self, reset: Tensor, moves: Tensor, copy: Copy | None, call: Call[T]
+    ) -> tuple[Tensor, tuple[T, ...]]:
+        """Call the scan of cursors that copy and that of the others, and join their tensors."""
         if copy is None:
-            streams, state = self.scan(reset, moves, None, past and past.scans[0], count)
-            return streams, (state,)
-        n = len(self.copying)
-        order = self.order(reset.device)
+            found, other = call(0, self.scan, reset, moves, None)
+            return found, (other,)
+        n, order = len(self.copying), self.order(reset.device)
         reset, moves = reset[:, :, order], moves[:, :, order]
-        ends = past.scans if past else (None, None)
-        one, first = self.copy_scan(reset[:, :, :n], moves[:, :, :n], copy, ends[0], count)
-        two, second = self.scan(reset[:, :, n:], moves[:, :, n:], None, ends[1], count)
+        one, first = call(0, self.copy_scan, reset[:, :, :n], moves[:, :, :n], copy)
+        two, second = call(1, self.scan, reset[:, :, n:], moves[:, :, n:], None)
         return torch.cat([one, two], 2)[:, :, order.argsort()], (first, second)
 
     def order(self, device: torch.device) -> Tensor:
@@ -196,25 +160,8 @@ class CursorLayer(nn.Module):
 
     def positions(self, reset: Tensor, moves: Tensor, copy: Copy | None) -> tuple[Tensor, Tensor]:
         """Return `Scan.positions` of all cursors: (B, T, C, L) and the offsets (L,)."""
-        if copy is None:
-            return self.scan.positions(reset, moves, None)
-        n, order = len(self.copying), self.order(reset.device)
-        reset, moves = reset[:, :, order], moves[:, :, order]
-        one, offsets = self.copy_scan.positions(reset[:, :, :n], moves[:, :, :n], copy)
-        two, _ = self.scan.positions(reset[:, :, n:], moves[:, :, n:], None)
-        return torch.cat([one, two], 2)[:, :, order.argsort()], offsets
-
-
-def _copy_branch(width: int, cursors: int, options: CursorOptions) -> CopyBranch:
-    if not options.copy_gate:
-        return CopyBranch(width, options.hidden, cursors)
-    return GatedCopyBranch(
-        width,
-        options.hidden,
-        cursors,
-        scale=options.gate_scale,
-        reset_bias=options.reset_bias,
-    )
+        found, offsets = self._scans(reset, moves, copy, lambda _, scan, *x: scan.positions(*x))
+        return found, offsets[0]
 
 
 def tokens_first(pos: Tensor) -> dict[str, Tensor]:

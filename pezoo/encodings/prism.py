@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from pezoo.base import Context
 from pezoo.cursors.encoding import CursorEncoding
-from pezoo.cursors.histograms import Histograms
 from pezoo.cursors.options import CursorOptions
 from pezoo.cursors.pictures import pictures
+from pezoo.cursors.positions import Histograms
 from pezoo.pictures import Picture
 from pezoo.registry import register
 from pezoo.spec import choice

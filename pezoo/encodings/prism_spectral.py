@@ -9,7 +9,7 @@ from pezoo.base import Context
 from pezoo.cursors.encoding import CursorEncoding
 from pezoo.cursors.options import CursorOptions
 from pezoo.cursors.pictures import pictures
-from pezoo.cursors.spectrum import Spectrum
+from pezoo.cursors.positions import Spectrum
 from pezoo.pictures import Picture
 from pezoo.registry import register
 

@@ -13,7 +13,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from torch.nn.functional import pad
 
-from pezoo.cursors.encoding import wave
+from pezoo.cursors.positions import wave
 from pezoo.functional import cursor_frequencies
 from pezoo.kernels.histogram import histogram_scan, sharpen, update
 from pezoo.prism_math import (

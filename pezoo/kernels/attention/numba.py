@@ -16,7 +16,6 @@ from torch.nn.functional import pad
 
 from pezoo.base import Pairs
 from pezoo.compiling import Kernel
-from pezoo.kernels.attention import numba_layout as memory
 from pezoo.kernels.attention import numba_loops as loops
 from pezoo.kernels.simd.vector import LANES
 
@@ -60,7 +59,7 @@ class _Attention(Kernel):
     ) -> Tensor:  # fmt: skip
         out, lse = _like_tokens(q, v.shape[-1]), q.new_empty(q.shape[:3])
         call = _Call(q, k, v, bias, reader, hidden, ends, scale)
-        call.run(loops.forward, memory.Outputs(call.heads(out), lse.data_ptr()))
+        call.run(loops.forward, loops.Outputs(call.heads(out), lse.data_ptr()))
         ctx.save_for_backward(q, k, v, bias, reader, hidden, ends, out, lse)
         ctx.scale = scale
         return out
@@ -73,9 +72,9 @@ class _Attention(Kernel):
         *d, d_reader = [x if x is None else _like_tokens(x, x.shape[-1]) for x in (q, k, v, reader)]
         wanted = reader is not None or ctx.needs_input_grad[3]
         into = _bias_gradients(bias, call) if wanted else [None] * call.parts
-        y = memory.Outputs(call.heads(out), lse.data_ptr())
+        y = loops.Outputs(call.heads(out), lse.data_ptr())
         parts = [
-            memory.Gradients(*map(call.heads, (grad, *d, call.wide(x, call.row), d_reader)))
+            loops.Gradients(*map(call.heads, (grad, *d, call.wide(x, call.row), d_reader)))
             for x in into
         ]
         call.run(loops.backward, y, parts=parts)
@@ -102,7 +101,7 @@ def _summed(parts: list[Tensor] | list[None], bias: Tensor | None) -> Tensor | N
 
 
 def _like_tokens(x: Tensor, width: int) -> Tensor:
-    """Allocate (B, H, T, width) with tokens before heads in memory."""
+    """Allocate (B, H, T, width) with tokens before heads in loops."""
     b, h, t, _ = x.shape
     return x.new_empty(b, t, h, width).transpose(1, 2)
 
@@ -119,9 +118,9 @@ class _Call:
         self.alive: list[Tensor] = []
         self.queries = b, h, t
         self.row = s if reader is None or bias is None else bias.shape[-1]  # of a bias, numbers
-        padded = torch.cat([ends, ends.new_zeros(memory.QUERIES)])
+        padded = torch.cat([ends, ends.new_zeros(loops.QUERIES)])
         self.alive.append(padded)
-        self.inputs = memory.Inputs(
+        self.inputs = loops.Inputs(
             self.heads(q),
             self.heads(k),
             self.heads(v),
@@ -130,32 +129,32 @@ class _Call:
             self.heads(reader),
             ends=padded.data_ptr(),
         )
-        self.size = memory.Sizes(h, t, s, width, features, factors, q.element_size(), scale)
+        self.size = loops.Sizes(h, t, s, width, features, factors, q.element_size(), scale)
         self.rows, self.dtype = b * h, q.dtype
         self.parts = min(torch.get_num_threads(), self.rows)
 
     def wide(self, x: Tensor | None, row: int) -> Tensor | None:
         return None if x is None else x.expand(*self.queries, row)
 
-    def heads(self, x: Tensor | None) -> memory.Heads:
+    def heads(self, x: Tensor | None) -> loops.Heads:
         """Return the address of a tensor; of a copy if its last axis is non-contiguous."""
         if x is None:
-            return memory.Heads(0, 0, 0, 0)
+            return loops.Heads(0, 0, 0, 0)
         if x.shape[-1] > 1 and x.stride(-1) != 1:
             x = x.contiguous()
         self.alive.append(x)
-        return memory.Heads(x.data_ptr(), *x.stride()[:3])
+        return loops.Heads(x.data_ptr(), *x.stride()[:3])
 
     def run(self, kernel: Any, *outputs: Any, parts: Sequence[Any] = ()) -> None:
         """Run a kernel over all heads, one part for each thread; parts[i] goes to part i."""
         like = torch.zeros((), dtype=self.dtype).numpy()[()]
 
         def one(part: int, first: int, last: int) -> None:
-            sizes = memory.scratch_sizes(self.size)
+            sizes = loops.scratch_sizes(self.size)
             numbers = np.zeros(sum(sizes), like.dtype)
             numbers[-LANES:] = -1
             starts = accumulate(sizes[:-1], initial=0)
-            places = memory.Scratch(*(numbers.ctypes.data + self.size.item * n for n in starts))
+            places = loops.Scratch(*(numbers.ctypes.data + self.size.item * n for n in starts))
             own = parts[part : part + 1]
             kernel(self.inputs, self.size, *outputs, *own, places, like, first, last)
 

@@ -12,7 +12,6 @@ from torch.autograd.function import once_differentiable
 
 from pezoo.compiling import Kernel
 from pezoo.kernels.histogram import numba_loops as loops
-from pezoo.kernels.histogram.numba_rows import Inputs, Sizes, scratch_size
 from pezoo.kernels.histogram.reference import grown
 
 
@@ -28,7 +27,7 @@ class Scan(Kernel):
         last = grown(start.shape[-1], t, j, one_sided)
         h: Tensor = kept.new_empty(b, t, c, last)
         sharpened = gamma.numel() > 0
-        size = Sizes(t, c, j, source.shape[-1], start.shape[-1], last, one_sided, sharpened)
+        size = loops.Sizes(t, c, j, source.shape[-1], start.shape[-1], last, one_sided, sharpened)
         _run(loops.forward, _addresses(inputs), eps, size, h)
         ctx.save_for_backward(*inputs, h)
         ctx.options = eps, size
@@ -45,11 +44,13 @@ class Scan(Kernel):
         return *grads, None, None
 
 
-def _addresses(tensors: Sequence[Tensor]) -> Inputs:
-    return Inputs(*(x.data_ptr() for x in tensors))
+def _addresses(tensors: Sequence[Tensor]) -> loops.Inputs:
+    return loops.Inputs(*(x.data_ptr() for x in tensors))
 
 
-def _run(kernel: Any, x: Inputs, eps: float, size: Sizes, h: Tensor, *more: Any) -> None:
+def _run(
+    kernel: Any, x: loops.Inputs, eps: float, size: loops.Sizes, h: Tensor, *more: Any
+) -> None:
     """Run a kernel over all rows, one part for each of torch's threads."""
     rows = h.shape[0] * size.cursors
     number = h.new_tensor(eps).numpy()[()]
@@ -57,7 +58,7 @@ def _run(kernel: Any, x: Inputs, eps: float, size: Sizes, h: Tensor, *more: Any)
     edges = [rows * i // parts for i in range(parts + 1)]
 
     def run(first: int, end: int) -> None:
-        scratch = h.new_empty(scratch_size(size))
+        scratch = h.new_empty(loops.scratch_size(size))
         kernel(x, number, size, h.data_ptr(), *more, first, end, scratch.data_ptr())
 
     if parts == 1:

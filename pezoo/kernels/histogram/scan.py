@@ -9,7 +9,6 @@ from torch import Tensor
 from pezoo.compiling import Kernel
 from pezoo.kernels.backends import REFERENCE, choose
 from pezoo.kernels.histogram.reference import Copy, scan
-from pezoo.kernels.histogram.shares import shares
 
 
 def histogram_scan(
@@ -100,3 +99,22 @@ def check_inputs(
             f"a state over offsets -P..P has 1, {j}, ... bins, got {state.shape[-1]}; "
             "one over 0..P needs one_sided=True"
         )
+
+
+def shares(
+    reset: Tensor, moves: Tensor, gamma: Tensor | None, state: Tensor | None, copy: Copy | None
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Return the shares of mass that the fused back ends take instead of gates.
+
+    They are start (B, C, L0), kept and fresh (B, T, C, J), source (B, T, C, S) and gamma (B, C).
+    kept and fresh are the shares of mass that make each step from their bin and from offset 0.
+    S is 0 without a copy branch, and gamma is empty without sharpening.
+    """
+    b, t, c = reset.shape
+    moves = moves.clamp(min=0)  # as `update` does
+    stay, jump, source = 1 - reset, reset, reset.new_ones(b, t, c, 0)
+    if copy is not None:
+        stay, jump, source = stay * copy.none, jump * copy.none, copy.source
+    powers = reset.new_ones(0) if gamma is None else gamma.expand(b, c)
+    start = reset.new_ones(b, c, 1) if state is None else state
+    return start, moves * stay[..., None], moves * jump[..., None], source, powers

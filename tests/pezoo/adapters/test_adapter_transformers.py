@@ -29,8 +29,7 @@ from transformers import (  # after the skip
 
 import pezoo
 from pezoo import registry
-from pezoo.adapters.transformers import load, use
-from pezoo.adapters.transformers_model import as_trained
+from pezoo.adapters.transformers import as_trained, load, use
 from pezoo.adapters.transformers_pass import Step
 from pezoo.base import Encoding, PositionError
 from pezoo.context import Context, Memo

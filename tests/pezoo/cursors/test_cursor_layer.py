@@ -9,6 +9,7 @@ from pezoo.base import Context, Shape
 from pezoo.cursors.controllers import CONTROLLERS
 from pezoo.cursors.copying import CopyBranch, GatedCopyBranch
 from pezoo.cursors.gates import GateHead
+from pezoo.cursors.options import CursorOptions
 from pezoo.encodings.prism import PRISM
 from pezoo.encodings.prism_spectral import PRISMSpectral
 from pezoo.functional import cursor_frequencies
@@ -29,9 +30,10 @@ def tiny(cls, seed=0, **options):
     return encoding
 
 
-def gate_head(*sizes, **options):
-    usual = {"stride": 1, "scale": 1.0, "reset_bias": -3.0, "key_bias": 2.0, "query_bias": 0.0}
-    return GateHead(*sizes, **usual | options)
+def gate_head(cursors, undecided=(), **options):
+    return GateHead(
+        cursors, CursorOptions(**{"hidden": 4, "reset_bias": -3.0, **options}), undecided
+    )
 
 
 def context(x, **fields):
@@ -49,7 +51,7 @@ def logits(encoding, x, layer=0, **plan):
 
 def test_gates_start_where_they_should():
     assert steps_of(1) == [1, -1, 0]
-    head = gate_head(4, 6)
+    head = gate_head(6)
     reset, moves = head(torch.zeros(1, 1, 4))
     assert reset.mean().item() == pytest.approx(1 / (1 + 2.718281828**3), abs=0.03)
     assert moves[0, 0, 3:, 0].min() > 0.6  # keys count
@@ -58,7 +60,7 @@ def test_gates_start_where_they_should():
 
 
 def test_queries_can_start_with_the_steps_in_turn():
-    head = gate_head(4, 14, stride=2, query_bias=4.0)
+    head = gate_head(14, stride=2, query_bias=4.0)
     _, moves = head(torch.zeros(1, 1, 4))
     assert moves[0, 0, :7].argmax(-1).tolist() == [0, 1, 2, 3, 4, 0, 1]
     assert moves[0, 0, :7].max(-1).values.min() > 0.8
@@ -66,7 +68,7 @@ def test_queries_can_start_with_the_steps_in_turn():
 
 
 def test_undecided_queries_take_no_step_of_the_turn():
-    head = gate_head(4, 14, stride=2, query_bias=4.0, undecided=[0, 3])
+    head = gate_head(14, stride=2, query_bias=4.0, undecided=[0, 3])
     _, moves = head(torch.zeros(1, 1, 4))
     steps = moves[0, 0, :7].argmax(-1).tolist()
     assert [steps[c] for c in (1, 2, 4, 5, 6)] == [0, 1, 2, 3, 4]
@@ -76,7 +78,8 @@ def test_undecided_queries_take_no_step_of_the_turn():
 def test_scale_sharpens_the_gates():
     features = torch.randn(2, 3, 4, generator=torch.manual_seed(0))
     one, two = (
-        gate_head(4, 6, stride=2, scale=scale, reset_bias=0.0, key_bias=0.0) for scale in (1.0, 2.0)
+        gate_head(6, stride=2, gate_scale=scale, reset_bias=0.0, key_bias=0.0)
+        for scale in (1.0, 2.0)
     )
     two.load_state_dict(one.state_dict())
     (r1, m1), (r2, m2) = one(features), two(features)
@@ -166,7 +169,7 @@ def copy_by_hand(branch, x, features):
 
 def test_the_copy_branch_is_causal_attention():
     torch.manual_seed(0)
-    branch = CopyBranch(6, 5, 3).double()
+    branch = CopyBranch(6, 3, CursorOptions(hidden=5)).double()
     x, features = torch.randn(2, 5, 6, dtype=D), torch.randn(2, 5, 5, dtype=D)
     with torch.no_grad():
         got, _ = branch(x, features, None, None, False)
@@ -175,11 +178,14 @@ def test_the_copy_branch_is_causal_attention():
     torch.testing.assert_close(got.source, source)
     hard, _ = branch(x, features, None, None, True)
     assert set(hard.source.unique().tolist()) | set(hard.none.unique().tolist()) == {0.0, 1.0}
-    assert CopyBranch(6, 5, 3).null.bias.tolist() == [4.0] * 3  # copies start rare
+    assert (
+        CopyBranch(6, 3, CursorOptions(hidden=5)).null.bias.tolist() == [4.0] * 3
+    )  # copies start rare
 
 
-def gated(*sizes):
-    return GatedCopyBranch(*sizes, scale=1.5, reset_bias=-2.5).double()
+def gated(width, cursors):
+    options = CursorOptions(hidden=5, gate_scale=1.5, reset_bias=-2.5)
+    return GatedCopyBranch(width, cursors, options).double()
 
 
 def gated_copy_by_hand(branch, x, features, noise):
@@ -202,7 +208,7 @@ def gated_copy_by_hand(branch, x, features, noise):
 
 def test_a_gated_copy_branch_is_a_gate_times_causal_attention():
     torch.manual_seed(0)
-    branch = gated(6, 5, 3)
+    branch = gated(6, 3)
     branch.requires_grad_(False)
     x, features = torch.randn(2, 5, 6, dtype=D) / 5, torch.randn(2, 5, 5, dtype=D)
     noise = torch.randn(2, 5, 3, dtype=D)
@@ -219,7 +225,7 @@ def test_a_gated_copy_branch_is_a_gate_times_causal_attention():
 
 def test_gated_copies_start_rare_and_with_equal_tokens():
     torch.manual_seed(0)
-    branch = gated(32, 5, 4)
+    branch = gated(32, 4)
     tokens = torch.randn(8, 32, dtype=D) / 4
     x = tokens[torch.tensor([[0, 1, 2, 3, 4, 5, 6, 7, 3, 0]])]
     copy, _ = branch(x, torch.zeros(1, 10, 5, dtype=D), None, None, False)
@@ -232,7 +238,7 @@ def test_gated_copies_start_rare_and_with_equal_tokens():
 
 def test_gated_copies_leave_out_columns_without_a_token():
     torch.manual_seed(0)
-    branch = gated(6, 5, 2)
+    branch = gated(6, 2)
     x, features = torch.randn(1, 5, 6, dtype=D), torch.randn(1, 5, 5, dtype=D)
     mask = torch.tensor([[False, True, True, False, True]])
     copy, _ = branch(x, features, mask, None, False)
@@ -243,7 +249,7 @@ def test_gated_copies_leave_out_columns_without_a_token():
 
 def test_the_copy_branch_numbers_tokens_not_columns():
     torch.manual_seed(0)
-    branch = CopyBranch(6, 5, 2).double()
+    branch = CopyBranch(6, 2, CursorOptions(hidden=5)).double()
     x, features = torch.randn(1, 5, 6, dtype=D), torch.randn(1, 5, 5, dtype=D)
     mask = torch.tensor([[True, False, True, False, True]])
     with torch.no_grad():
@@ -257,7 +263,7 @@ def test_the_copy_branch_numbers_tokens_not_columns():
 def test_a_snapped_copy_of_a_token_that_occurs_twice_is_of_the_first():
     """The keys of equal tokens are equal but for rounding, which must not choose."""
     torch.manual_seed(0)
-    branch = CopyBranch(6, 5, 3).double()
+    branch = CopyBranch(6, 3, CursorOptions(hidden=5)).double()
     x, features = torch.randn(1, 5, 6, dtype=D), torch.randn(1, 5, 5, dtype=D)
     with torch.no_grad():
         branch.null.bias.fill_(-100.0)

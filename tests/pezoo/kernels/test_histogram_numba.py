@@ -10,7 +10,6 @@ pytest.importorskip("numba")
 
 from pezoo.kernels.histogram import histogram_scan
 from pezoo.kernels.histogram import numba_loops as loops
-from pezoo.kernels.histogram import numba_rows as rows
 from pezoo.kernels.histogram.reference import grown, tokens_seen
 
 
@@ -34,18 +33,18 @@ def test_nothing_is_read_or_written_outside_of_the_arrays(dtype, moves, one_side
         bins = grown(first, t, moves, one_sided)
         assert tokens_seen(bins, moves, one_sided) == seen + t
         sources = 0 if copies is None else seen + t + copies
-        size = rows.Sizes(t, c, moves, sources, first, bins, one_sided, gamma)
+        size = loops.Sizes(t, c, moves, sources, first, bins, one_sided, gamma)
         n, shares = b * t * c, draws.dirichlet([1] * 2 * moves, b * t * c)
-        x = rows.Inputs(
+        x = loops.Inputs(
             guarded(b * c * first, 1 / first),
             guarded(n * moves, shares[:, :moves].ravel()),
             guarded(n * moves, shares[:, moves:].ravel()),
             guarded(n * sources, 0.5 / max(sources, 1)),
             guarded(b * c if gamma else 0, 2),
         )
-        d = rows.Inputs(*(guarded(array.size, 0) for array in x))
+        d = loops.Inputs(*(guarded(array.size, 0) for array in x))
         out, grad = guarded(n * bins, np.nan), guarded(n * bins, draws.random(n * bins))
-        scratch = guarded(rows.scratch_size(size), np.nan)
+        scratch = guarded(loops.scratch_size(size), np.nan)
         given = addresses(x), dtype(1e-8), size, out.ctypes.data
         more = grad.ctypes.data, addresses(d)
         middle = b * c // 2  # which may cut a sample in two
@@ -61,7 +60,7 @@ def test_nothing_is_read_or_written_outside_of_the_arrays(dtype, moves, one_side
 
 
 def addresses(arrays):
-    return rows.Inputs(*(array.ctypes.data for array in arrays))
+    return loops.Inputs(*(array.ctypes.data for array in arrays))
 
 
 def test_threads_share_the_rows():

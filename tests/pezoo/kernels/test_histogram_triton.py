@@ -10,7 +10,7 @@ import torch
 
 from pezoo.kernels.backends import choose
 from pezoo.kernels.histogram import Copy, histogram_scan
-from pezoo.kernels.histogram.shares import shares
+from pezoo.kernels.histogram.scan import shares
 
 pytest.importorskip("triton")
 

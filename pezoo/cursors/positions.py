@@ -1,0 +1,214 @@
+"""Positions of cursors over time, and their streams: what attention compares."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import pad, softplus
+
+from pezoo.compiling import Kernel
+from pezoo.cursors.controllers import at_count
+from pezoo.functional import at_least_float32
+from pezoo.kernels.histogram import Copy, histogram_scan, histogram_stream
+from pezoo.kernels.histogram.reference import grown
+from pezoo.kernels.spectral import spectral_scan
+
+SMALLEST = 1e-6  # norms below it count as this
+
+
+def wave(offsets: Tensor, w: Tensor) -> Tensor:
+    """Compute cos(w d), then sin(w d): integers (...), frequencies (F,) -> (..., 2F) float32."""
+    angle = offsets[..., None].float() * w
+    return torch.cat([angle.cos(), angle.sin()], -1)
+
+
+class Scan(nn.Module):
+    """Interface of the recurrences of positions: gates in, streams out.
+
+    reset (B, T, C), moves (B, T, C, J), copy or None, the earlier state or None, each row's number
+    of tokens count (B,) or None for all T -> streams (B, T, C, d_pe), and the state after them.
+    """
+
+    kernel: ClassVar[str] = ""  # in pezoo.kernels, for records
+    source = "histogram"  # of `positions`, for captions
+
+    def forward(
+        self,
+        reset: Tensor,
+        moves: Tensor,
+        copy: Copy | None,
+        state: Tensor | None,
+        count: Tensor | None,
+    ) -> tuple[Tensor, Tensor]:
+        raise NotImplementedError
+
+    @property
+    def gamma(self) -> Tensor | None:
+        """(C,) the sharpness of each cursor; None without sharpening."""
+        return None
+
+    def positions(self, reset: Tensor, moves: Tensor, copy: Copy | None) -> tuple[Tensor, Tensor]:
+        """Return Pr(offset) after each token of whole sequences (B, T, C, L), and offsets (L,)."""
+        raise NotImplementedError
+
+
+class Histograms(Scan):
+    """Move and sharpen histograms token by token, and superpose sinusoids by them."""
+
+    kernel = "histogram"
+
+    def __init__(
+        self,
+        total: int,
+        gamma: float,
+        eps: float,
+        one_sided: bool,
+        frequencies: Callable[[torch.device], Tensor],
+    ) -> None:
+        super().__init__()
+        self.eps, self.one_sided, self.frequencies = eps, one_sided, frequencies
+        start = torch.full((total,), math.log(math.expm1(gamma - 1))) if gamma > 1 else None
+        self.raw_gamma = None if start is None else nn.Parameter(start)
+
+    @property
+    def gamma(self) -> Tensor | None:
+        """(C,) sharpness per cursor, at least 1; None when sharpening is off."""
+        return None if self.raw_gamma is None else 1 + softplus(at_least_float32(self.raw_gamma))
+
+    def forward(
+        self,
+        reset: Tensor,
+        moves: Tensor,
+        copy: Copy | None,
+        state: Tensor | None,
+        count: Tensor | None,
+    ) -> tuple[Tensor, Tensor]:
+        first = 1 if state is None else state.shape[-1]
+        bins = grown(first, reset.shape[1], moves.shape[-1], self.one_sided)
+        table = self.table(bins, reset)  # (L, d_pe)
+        if count is None:  # without padding: not all histograms need to be in memory
+            gates = reset, moves, self.gamma, table, state, self.eps
+            return histogram_stream(*gates, copy=copy, one_sided=self.one_sided)
+        h = self.histograms(reset, moves, copy, state)
+        start = h.new_ones(*h[:, 0].shape[:2], 1) if state is None else state
+        left = 0 if self.one_sided else (bins - first) // 2
+        return h @ table, at_count(h, pad(start, (left, bins - first - left)), count)
+
+    def histograms(
+        self, reset: Tensor, moves: Tensor, copy: Copy | None = None, state: Tensor | None = None
+    ) -> Tensor:
+        """Return the histograms (B, T, C, L) after each token, over the offsets of `table`."""
+        return histogram_scan(
+            reset, moves, self.gamma, state, self.eps, copy=copy, one_sided=self.one_sided
+        )
+
+    def positions(self, reset: Tensor, moves: Tensor, copy: Copy | None) -> tuple[Tensor, Tensor]:
+        h = self.histograms(reset, moves, copy)
+        return h, self.offsets(h.shape[-1], h.device)
+
+    def offsets(self, bins: int, device: torch.device) -> Tensor:
+        """Return the offsets (L,) of the bins of histograms (..., L)."""
+        first = 0 if self.one_sided else -(bins // 2)
+        return torch.arange(first, first + bins, device=device)
+
+    def table(self, bins: int, like: Tensor) -> Tensor:
+        """Return the sinusoids (L, d_pe) of the bins' offsets, in the dtype of `like`."""
+        offsets = self.offsets(bins, like.device)
+        return wave(offsets, self.frequencies(like.device)).to(like.dtype)
+
+
+class Spectrum(Scan):
+    """Move the characteristic function of every cursor's position token by token."""
+
+    kernel = "spectral"
+    source = "inverse Fourier transform of the characteristic function"
+
+    def __init__(self, stride: int, frequencies: Callable[[torch.device], Tensor]) -> None:
+        super().__init__()
+        self.stride, self.frequencies = stride, frequencies
+
+    def forward(
+        self,
+        reset: Tensor,
+        moves: Tensor,
+        copy: Copy | None,
+        state: Tensor | None,
+        count: Tensor | None,
+    ) -> tuple[Tensor, Tensor]:
+        w = self.frequencies(reset.device)
+        phi = self._scan(w, reset, moves, copy, state)
+        if count is None:
+            return phi, phi[:, -1]
+        start = torch.cat(
+            [torch.ones_like(phi[:, 0, :, : len(w)]), torch.zeros_like(phi[:, 0, :, len(w) :])], -1
+        )
+        return phi, at_count(phi, start if state is None else state, count)
+
+    def positions(self, reset: Tensor, moves: Tensor, copy: Copy | None) -> tuple[Tensor, Tensor]:
+        """Return the inverse Fourier transform of the recurrence at the frequencies 2 pi n / N.
+
+        It is exact, because N is odd and at least the size of the support.
+        """
+        reach = self.stride * max(1, reset.shape[1]) + 1
+        w = (2 * math.pi / (2 * reach + 1)) * torch.arange(reach + 1, device=reset.device)
+        phi = torch.complex(*self._scan(w, reset, moves, copy, None).chunk(2, -1))
+        h = torch.fft.irfft(phi.conj(), n=2 * reach + 1).roll(reach, -1).clamp(min=0)
+        return h, torch.arange(-reach, reach + 1, device=reset.device)
+
+    def _steps(self, device: torch.device) -> Tensor:
+        """Return `steps_of` (J,) as a tensor on that device."""
+        number = torch.arange(2 * self.stride + 1, device=device)
+        size = number // 2 + 1
+        return torch.where(number % 2 == 0, size, -size) * (size <= self.stride)
+
+    def _scan(
+        self, w: Tensor, reset: Tensor, moves: Tensor, copy: Copy | None, state: Tensor | None
+    ) -> Tensor:
+        """Return the characteristic functions (B, T, C, 2F) at the frequencies w (F,)."""
+        angles = (self._steps(w.device).to(w)[:, None] * w).to(reset.dtype)  # (J, F)
+        copied = None
+        if copy is not None:
+            number = torch.arange(1, copy.source.shape[-1] + 1, device=w.device)
+            copied = copy.none, copy.source @ wave(number, w).to(reset.dtype)
+        return spectral_scan(reset, moves, angles, state, copy=copied)
+
+
+def scaled(e: Tensor, coefficients: Tensor, norm: str) -> Tensor:
+    """Scale streams e (..., G, C, d) of G groups of C cursors to a_c s e_c, coefficients a (G, C).
+
+        frobenius  s = sqrt(d) / |e|, the norm over the C cursors of a group
+        scale      s = sqrt(2 / C)                                          (Algorithm 3)
+
+    The gradient is handwritten, because these are the largest arrays of a training step. It has no
+    second derivative.
+    """
+    if norm == "scale":
+        return e * (coefficients * math.sqrt(2 / e.shape[-2]))[..., None]
+    out: Tensor = _Frobenius.apply(e, coefficients)
+    return out
+
+
+class _Frobenius(Kernel):
+    @staticmethod
+    def forward(ctx: Any, e: Tensor, a: Tensor) -> Tensor:
+        norm = torch.linalg.vector_norm(e.flatten(-2), dim=-1)  # (..., G)
+        s = math.sqrt(e.shape[-1]) / norm.clamp(min=SMALLEST)
+        ctx.save_for_backward(e, a, s, norm)
+        y: Tensor = e * (a * s[..., None])[..., None]
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, Tensor]:
+        e, a, s, norm = ctx.saved_tensors
+        inner = torch.linalg.vecdot(g, e)  # (..., G, C)
+        d_a = (inner * s[..., None]).flatten(0, -3).sum(0)
+        # s falls with the norm: ds/de = -s e / |e|^2.
+        pull = (inner * a).sum(-1) * s / norm.clamp(min=SMALLEST).square()
+        pull = torch.where(norm > SMALLEST, pull, 0.0)
+        d_e = g * (a * s[..., None])[..., None]
+        d_e.addcmul_(e, pull[..., None, None], value=-1)
+        return d_e, d_a
