@@ -1,4 +1,4 @@
-"""Checks of what an encoding claims about itself."""
+"""Checks of the class attributes by which an encoding describes itself."""
 
 from __future__ import annotations
 
@@ -10,34 +10,40 @@ from torch import Tensor
 from pezoo.base import Encoding, PositionError
 from pezoo.prf import PRFError, prf_of
 from pezoo.testing.probe import (
-    BETWEEN,
+    SHAPE,
     Factory,
-    Inputs,
     build,
     close,
     context,
+    decodes,
     draws,
+    finite,
     first_layer,
     inputs,
-    padding_between,
     relation,
     require,
     run,
-    stream,
+    same_tokens,
     tokens,
 )
 
 
-def check_positions(factory: Factory) -> None:
-    """Check that positions come from ctx.pos: padding between two tokens changes nothing."""
-    encoding, ids, scale = build(factory), tokens(2, 10), torch.tensor([5])
-    padded, pos = padding_between(ids)
-    close(
-        run(encoding, ids, scale=scale),
-        run(encoding, padded, pos, scale=scale)[:, pos[0] >= 0],
-        1e-5,
-        BETWEEN,
-    )
+def check_order(factory: Factory) -> None:
+    """Check order_blind: the order of earlier tokens changes the last output, unless it is True."""
+    ids = torch.tensor([[1, 2, 3, 4, 5, 6, 7, 8, 9, 10]])
+    swapped = ids[:, [0, 2, 1, 3, 8, 5, 6, 4, 7, 9]]
+    encoding = build(factory, replace(SHAPE, n_layers=1, n_heads=4))  # heads may differ in pairs
+    gap = float((run(encoding, ids)[:, -1] - run(encoding, swapped)[:, -1]).abs().max())
+    if encoding.order_blind:
+        require(
+            gap < 1e-9,
+            f"order_blind is True, but the order of tokens changes the output by {gap:.2g}",
+        )
+    else:
+        require(
+            gap > 1e-6,
+            "the order of tokens does not matter: set order_blind = True if that is intended",
+        )
 
 
 def check_distances(factory: Factory) -> None:
@@ -110,13 +116,8 @@ def check_modes(factory: Factory) -> None:
     """Check that each mode (ctx.mode) runs, is finite, and decodes as it computes."""
     encoding, ids, scale = build(factory), tokens(), torch.tensor([5])
     for mode in encoding.modes:
-        out = run(encoding, ids, scale=scale, mode=mode)
-        parts = stream(encoding, ids, [4, 1, 5], scale=scale, mode=mode)
-        require(bool(out.isfinite().all()), f"the output is not finite in mode {mode!r}")
-        if encoding.prefix_stable:
-            close(
-                out, parts, 1e-5, f"in mode {mode!r}, decoding in chunks differs from a full pass"
-            )
+        finite(run(encoding, ids, scale=scale, mode=mode), f"in mode {mode!r}")
+        decodes(encoding, ids, ([4, 1, 5],), f" in mode {mode!r}", scale=scale, mode=mode)
 
 
 def check_stochastic(factory: Factory) -> None:
@@ -181,8 +182,7 @@ def check_prf(factory: Factory) -> None:
             bool((sums - 1).abs().max() < TOLERANCE),
             "prf returns a distribution that does not sum to 1",
         )
-    one = inputs(encoding, 1, 1, torch.float32)
-    given = Inputs(one.x.expand(1, n, -1), *(y.expand(-1, -1, n, -1) for y in one[1:]))
+    given = same_tokens(encoding, n, torch.float32)
     with torch.no_grad():
         layer = first_layer(encoding, context(tokens(1, 1).expand(1, n)), given)
         logits = layer.logits[0].flatten(1)  # (H, pairs)

@@ -2,28 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import fields, replace
+from functools import partial
 from inspect import signature
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from pezoo.base import Columns, Context, Encoding, Pairs, Shape
 from pezoo.testing.probe import (
     SHAPE,
     Factory,
     Inputs,
+    Probe,
     alone,
     build,
     close,
     context,
     draws,
+    finite,
     first_layer,
     inputs,
     require,
+    run,
     tokens,
     walk,
 )
+
+_T = TypeVar("_T")
 
 
 def check_constructible(factory: Factory) -> None:
@@ -179,6 +189,61 @@ def _check_bias_shape(bias: Tensor, size: tuple[int, int, int, int]) -> None:
     )
 
 
+def check_inputs(factory: Factory) -> None:
+    """Check that hooks do not change their inputs, parameters or torch's generator."""
+    encoding, (b, t) = build(factory).train(), (2, 9)
+    x, q, k = inputs(encoding, b, t, torch.float32)
+    ctx = context(tokens(b, t), distances=torch.arange(t) if encoding.reads_distance else None)
+    ctx = replace(ctx, drawn=encoding.draw(ctx, generator=draws(), progress=1.0))
+    given = {"x": x, "q": q, "k": k}
+    told = {f.name: getattr(ctx, f.name) for f in fields(ctx)}
+    given |= {f"ctx.{name}": value for name, value in told.items() if isinstance(value, Tensor)}
+    given |= {f"ctx.drawn[{name!r}]": value for name, value in (ctx.drawn or {}).items()}
+    given |= {**dict(encoding.named_parameters()), **dict(encoding.named_buffers())}
+    ctx = replace(ctx, x=x)
+    with torch.no_grad():
+        ctx = _leaves("prepare", given, lambda: encoding.prepare(ctx))
+        given["x"] = x = _leaves("embed", given, lambda: encoding.embed(x, ctx))
+        ctx = ctx.at(0, x)
+        q, k = wide = _leaves("transform", given, lambda: encoding.transform(q, k, ctx))
+        given |= {"q": q, "k": k, "logits": q @ k.mT}
+        for hook in (encoding.bias, encoding.bias_pairs, encoding.bias_columns):
+            _leaves(hook.__name__, given, partial(hook, *wide, alone(ctx)))
+        _leaves("weights", given, lambda: encoding.weights(given["logits"], ctx))
+
+
+def _leaves(hook: str, given: dict[str, Tensor], call: Callable[[], _T]) -> _T:
+    """Return the call's result after comparing. `_version` misses writes through `.data`."""
+    before = {name: (x._version, x.clone()) for name, x in given.items()}
+    generator = torch.get_rng_state()
+    found = call()
+    require(
+        torch.equal(generator, torch.get_rng_state()),
+        f"{hook} uses or seeds torch's default generator: draw random numbers only in draw",
+    )
+    for name, x in given.items():
+        version, copy = before[name]
+        require(
+            x._version == version and torch.equal(x, copy),
+            f"{hook} changes {name} in-place, which the model still needs: return a new tensor",
+        )
+    return found
+
+
+def check_deterministic(factory: Factory) -> None:
+    """Check that the same seed gives the same encoding, and the same tokens the same output."""
+    first, second = (build(factory, seed=4) for _ in range(2))
+    one, again, other = (run(encoding, tokens()) for encoding in (first, first, second))
+    finite(one, "(a query may be left without any key, even itself)")
+    message = (
+        "two passes over the same tokens differ: draw random numbers only in draw, from its "
+        "generator, and keep no state in self"
+    )
+    close(one, again, 0, message)
+    message = "two instances built with one seed differ: use torch's generator for initial values"
+    close(one, other, 0, message)
+
+
 def check_bias_forms(factory: Factory) -> None:
     """Check that `bias_pairs` and `bias_columns` equal `bias`, with their gradients."""
     encoding, (b, s) = build(factory, Shape(12, 3, 4, 2, 40)).double(), (2, 14)
@@ -276,3 +341,107 @@ def check_grouped_heads(factory: Factory) -> None:
         few = k[:, :n]
         with torch.no_grad():
             close(logits(few), logits(few.repeat_interleave(4 // n, 1)), 1e-5, message)
+
+
+def check_drawn(factory: Factory) -> None:
+    """Check that `draw` uses the generator passed to it, and that `prepare` calls `draw`."""
+    for encoding in (build(factory), build(factory).train()):
+        ids, before = tokens(), torch.get_rng_state()
+        drawn = encoding.draw(context(ids), generator=draws(), progress=1.0)
+        require(
+            torch.equal(before, torch.get_rng_state()),
+            "draw uses torch's default generator: use the `generator` passed to it",
+        )
+        _check_sizes(drawn, tuple(ids.shape))
+        x = torch.zeros(*ids.shape, encoding.shape.d_model)
+        ctx = encoding.prepare(context(ids, x=x, drawn=drawn))
+        require(ctx.prepared, "prepare must begin with ctx = super().prepare(ctx)")
+        one, two = (_seeded(seed, encoding, ids, drawn) for seed in (0, 1))
+        close(
+            one,
+            two,
+            0,
+            "two passes with the same ctx.drawn differ: draw random numbers in draw only",
+        )
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            drawn = encoding.draw(context(ids))
+        one, two = (_seeded(0, encoding, ids, x) for x in (drawn, None))
+        close(
+            one,
+            two,
+            0,
+            "without ctx.drawn the output differs: begin prepare with super().prepare(ctx)",
+        )
+
+
+def _seeded(seed: int, encoding: Encoding, ids: Tensor, drawn: dict[str, Tensor] | None) -> Tensor:
+    """Run a pass with torch's default generator seeded; without `drawn`, prepare draws."""
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        torch.manual_seed(seed)
+        out: Tensor = Probe(encoding)(ids, context(ids, drawn=drawn))
+    return out
+
+
+def _check_sizes(drawn: dict[str, Tensor], size: tuple[int, ...]) -> None:
+    b, t = size
+    for name, x in drawn.items():
+        require(
+            x.dim() < 2 or (x.shape[0] in (1, b) and x.shape[1] == t),
+            f"draw: {name} must be (B|1, T, ...) with B, T = {b}, {t}, or (n,) or (), was "
+            f"{tuple(x.shape)}",
+        )
+
+
+def check_pure(factory: Factory) -> None:
+    """Check that after `draw` no hook draws, or reads a tensor's value."""
+    encoding, ids, shared = build(factory).train(), tokens(2), torch.arange(10)
+    for pos in (shared[None], torch.stack([shared, (shared - 2).clamp(min=-1)])):
+        ctx = context(ids, pos)
+        ctx = replace(ctx, drawn=encoding.draw(ctx, generator=draws(), progress=1.0))
+        probe = Probe(encoding)
+        with torch.no_grad(), _Pure():  # type: ignore[no-untyped-call]
+            probe(ids, ctx)
+
+
+_WHERE = ": create tensors with device=ctx.pos.device"
+
+
+def check_device(factory: Factory) -> None:
+    """Check that tensors are created on the device of ctx.pos, with the device `meta`."""
+    encoding = build(factory)
+    drawn = encoding.draw(context(tokens(2, 9)), generator=draws())
+    encoding = encoding.to("meta")
+    given = Inputs(*(x.to("meta") for x in inputs(encoding, 2, 9, torch.float32)))
+    ctx = context(tokens(2, 9).to("meta"), torch.arange(9, device="meta")[None], drawn=drawn)
+    with torch.no_grad(), _Pure():  # type: ignore[no-untyped-call]
+        layer = first_layer(encoding, ctx, given)
+        require(layer.bias is None or layer.bias.is_meta, f"bias: is on the CPU, q is not{_WHERE}")
+        encoding.weights(layer.logits, layer.ctx)
+
+
+class _Pure(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Rejects operations that draw, synchronise with the host, or mix devices, as `meta` may."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        waits = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape} & {*func.tags}
+        name = func.overloadpacket.__name__
+        if name == "index":  # with integers, its size is known
+            waits = {x for x in args[1] if x is not None and x.dtype in (torch.bool, torch.uint8)}
+        # `pezoo.functional.distinct` uses unique on a CPU alone.
+        require(
+            not waits or name.startswith(("_unique", "unique")),
+            f"{name} reads values of a tensor, as int(), bool(), .item() and x[mask] do, which "
+            f"synchronises with the host: do that in draw",
+        )
+        require(
+            torch.Tag.nondeterministic_seeded not in func.tags,
+            f"{name} draws random numbers: do that in draw",
+        )
+        tensors = [x for x in tree_leaves((args, kwargs)) if isinstance(x, Tensor)]
+        devices = {x.device for x in tensors if x.dim()}  # one without axes goes with any device
+        require(
+            len(devices) < 2 or name in ("_to_copy", "copy_", "index"),
+            f"{name} gets tensors of two devices{_WHERE}",
+        )
+        return func(*args, **(kwargs or {}))

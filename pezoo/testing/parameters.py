@@ -21,7 +21,6 @@ from pezoo.testing.probe import (
     context,
     draws,
     inputs,
-    repeated,
     require,
     run,
     tokens,
@@ -38,12 +37,8 @@ def check_state_dict(factory: Factory) -> None:
     buffer.seek(0)
     second.load_state_dict(torch.load(buffer, weights_only=True))
     ids = tokens()
-    close(
-        repeated(first, ids),
-        run(second, ids),
-        0,
-        "after load_state_dict the output differs: keep state in parameters or buffers",
-    )
+    message = "after load_state_dict the output differs: keep state in parameters or buffers"
+    close(run(first, ids), run(second, ids), 0, message)
 
 
 def _check_registered(encoding: Encoding) -> None:

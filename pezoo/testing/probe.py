@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, NamedTuple
@@ -78,8 +78,8 @@ def relation(i: Tensor, j: Tensor, n: Tensor | None) -> Tensor:
 
 def key_weight(shape: Shape = SHAPE) -> Tensor:
     """Return the weight (H K, D) of a projection to keys."""
-    size = shape.n_heads * shape.d_head, shape.d_model
-    weight = torch.randn(size, generator=torch.Generator().manual_seed(3))
+    size = shape.n_heads * shape.d_head
+    weight = torch.arange(size * shape.d_model).sin().view(size, shape.d_model)
     return weight / math.sqrt(shape.d_model)
 
 
@@ -92,21 +92,6 @@ def tokens(batch: int = 3, length: int = 10, seed: int = 0) -> Tensor:
     """Return (batch, length) random ids."""
     generator = torch.Generator().manual_seed(seed)
     return torch.randint(VOCAB, (batch, length), generator=generator)
-
-
-BETWEEN = (
-    "padding between tokens changes the output: take positions from ctx.pos and ctx.distance(), "
-    "not from a token's column"
-)
-
-
-def padding_between(ids: Tensor) -> tuple[Tensor, Tensor]:
-    """Insert three columns of padding into ids (B, 10): ids (B, 13) and positions (1, 13)."""
-    is_token = torch.ones(13, dtype=torch.bool)
-    is_token[[4, 5, 9]] = False
-    pos, padded = torch.full((1, 13), -1), ids.new_zeros(len(ids), 13)
-    pos[:, is_token], padded[:, is_token] = torch.arange(10), ids
-    return padded, pos
 
 
 def build(factory: Factory, shape: Shape = SHAPE, seed: int = 0, noise: float = 0.1) -> Encoding:
@@ -141,43 +126,75 @@ def run(
     return out
 
 
-def repeated(encoding: Encoding, ids: Tensor) -> Tensor:
-    """Call `run` twice. Errors: AssertionError if the two outputs differ."""
-    one, two = (run(encoding, ids) for _ in range(2))
-    require(
-        bool(one.isfinite().all()),
-        "the output is not finite: a query may be left without any key, even itself",
-    )
-    message = (
-        "two passes over the same tokens differ: draw random numbers only in draw, from its "
-        "generator, and keep no state in self"
-    )
-    close(one, two, 0, message)
-    return one
+class Decoding:
+    """Decodes ids (B, S) at pos (B|1, S) with a cache, whose rows and tokens can be changed."""
+
+    def __init__(
+        self,
+        encoding: Encoding,
+        ids: Tensor,
+        pos: Tensor | None = None,
+        *,
+        length: int | None = None,
+        **fields: Any,
+    ) -> None:
+        self.whole, self.length = context(ids, pos, **fields), length or ids.shape[1]
+        self.encoding, self.ids, self.generator, self.end = encoding, ids, draws(), 0
+        self.cache: list[Any] = [None] * encoding.shape.n_layers
+
+    def feed(self, new: int) -> Tensor:
+        """Run the probe on the next tokens -> (B, new, D)."""
+        start, self.end = self.end, self.end + new
+        ids, pos = self.ids[:, : self.end], self.whole.pos[:, : self.end]
+        ctx = replace(self.whole, pos=pos, ids=ids, n_new=new)
+        drawn = self.encoding.draw(ctx, generator=self.generator, length=self.length)
+        with torch.no_grad():
+            out: Tensor = Probe(self.encoding)(
+                ids[:, start:], replace(ctx, drawn=drawn), self.cache
+            )
+        return out
+
+    def reorder(self, rows: Tensor) -> None:
+        """Reorder rows, and continue with other tokens."""
+        self.whole.memo.reorder(rows)
+        self._keep(rows)
+
+    def crop(self, length: int) -> None:
+        """Crop tokens, and continue with other ones."""
+        self.whole.memo.crop(length)
+        self.end = length if length >= 0 else self.end + length
+        self._keep(torch.arange(len(self.ids)))
+
+    def _keep(self, rows: Tensor) -> None:
+        self.cache = [tuple(x[rows, :, : self.end] for x in layer) for layer in self.cache]
+        pos = self.whole.pos if len(self.whole.pos) == 1 else self.whole.pos[rows]
+        self.whole = replace(self.whole, pos=pos)
+        later = self.ids[:1, self.end :] + torch.arange(1, len(rows) + 1)[:, None]
+        self.ids = torch.cat([self.ids[rows, : self.end], later % VOCAB], 1)
 
 
-def stream(
+def decodes(
     encoding: Encoding,
     ids: Tensor,
-    chunks: list[int],
-    pos: Tensor | None = None,
+    chunks: Iterable[list[int]],
+    when: str = "",
     *,
     between: Callable[[], object] = lambda: None,
-    length: int | None = None,
-    **fields: Any,
-) -> Tensor:
-    """Run with a cache, in chunks of these sizes; `between` is called after each."""
-    whole, generator = context(ids, pos, **fields), draws()
-    cache: list[Any] = [None] * encoding.shape.n_layers
-    probe, outs, end = Probe(encoding), [], 0
-    with torch.no_grad():
-        for size in chunks:
-            start, end = end, end + size
-            ctx = replace(whole, pos=whole.pos[:, :end], ids=ids[:, :end], n_new=size)
-            drawn = encoding.draw(ctx, generator=generator, length=length or ids.shape[1])
-            outs.append(probe(ids[:, start:end], replace(ctx, drawn=drawn), cache))
+    **given: Any,
+) -> None:
+    """Check that decoding in chunks equals a full pass, with `between` called after each chunk."""
+    if not encoding.prefix_stable:
+        return
+    full = run(encoding, ids, **given)
+    pos = given.get("pos")
+    real = 1 if pos is None else (pos >= 0)[..., None]
+    for sizes in chunks:
+        decoding, parts = Decoding(encoding, ids, **given), []
+        for size in sizes:
+            parts.append(decoding.feed(size))
             between()
-    return torch.cat(outs, 1)
+        message = f"decoding in chunks of {sizes} differs from a full pass{when}"
+        close(full * real, torch.cat(parts, 1) * real, 1e-5, message)
 
 
 class Inputs(NamedTuple):
@@ -195,6 +212,12 @@ def inputs(encoding: Encoding, batch: int, length: int, dtype: torch.dtype) -> I
     x = torch.randn(batch, length, shape.d_model, generator=generator)
     q, k = torch.randn(size, generator=generator)
     return Inputs(*(y.bfloat16().to(dtype) for y in (x, q, k)))
+
+
+def same_tokens(encoding: Encoding, length: int, dtype: torch.dtype) -> Inputs:
+    """Return inputs (1, length) that are the same for every token."""
+    x, q, k = inputs(encoding, 1, 1, dtype)
+    return Inputs(x.expand(1, length, -1), *(y.expand(-1, -1, length, -1) for y in (q, k)))
 
 
 class Step(NamedTuple):
@@ -283,6 +306,11 @@ def require(condition: bool, message: str) -> None:
     """Raise AssertionError with the message unless the condition holds."""
     if not condition:
         raise AssertionError(message)
+
+
+def finite(out: Tensor, where: str) -> None:
+    """Raise AssertionError if the output of a pass has an infinite value or NaN."""
+    require(bool(out.isfinite().all()), f"the output is not finite {where}")
 
 
 def close(a: Tensor, b: Tensor, tolerance: float, message: str) -> None:

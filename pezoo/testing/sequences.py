@@ -1,186 +1,242 @@
-"""Checks of order, length, shifts, precision and decoding."""
+"""Checks of whole passes: order of tokens, batches, padding, packed documents, decoding."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 
 import torch
+from torch import Tensor
 
-from pezoo.base import PositionError
+from pezoo.base import Encoding, PositionError
 from pezoo.testing.probe import (
-    BETWEEN,
-    SHAPE,
     VOCAB,
+    Decoding,
     Factory,
-    alone,
     build,
     close,
     context,
-    first_layer,
+    decodes,
+    draws,
     inputs,
-    padding_between,
-    repeated,
     require,
     run,
-    stream,
     tokens,
+    walk,
 )
+
+Rows = tuple[tuple[int, ...], ...]  # positions; -1 is padding
 
 
 def check_prefix_stability(factory: Factory) -> None:
     """Check prefix_stable: later tokens do not change earlier outputs."""
-    encoding = build(factory)
+    encoding, ids = build(factory), tokens()
     if not encoding.prefix_stable:
         return
-    ids = tokens()
+
+    def earlier(ids: Tensor, pos: Tensor | None = None) -> Tensor:
+        return run(encoding, ids, pos)[:, :6]
+
     other = ids.clone()
     other[:, 6:] = (other[:, 6:] + 1) % VOCAB
-    close(
-        run(encoding, ids)[:, :6],
-        run(encoding, other)[:, :6],
-        1e-6,
-        "later tokens change earlier outputs: set prefix_stable = False if that is intended",
-    )
+    message = "later tokens change earlier outputs: set prefix_stable = False if that is intended"
+    close(earlier(ids), earlier(other), 1e-6, message)
     if encoding.stochastic or encoding.needs_scale:
         return
-    short, far = run(encoding, ids[:, :6]), torch.arange(260)
     message = "earlier outputs: they must not depend on ctx.pos.shape[1] or ctx.pos.max()"
-    close(run(encoding, ids)[:, :6], short, 1e-6, f"a longer sequence changes {message}")
-    try:
-        long = run(encoding, tokens(3, 260), far[None])
-        far[6:] += 70_000
-        late = run(encoding, tokens(3, 260), far[None])
-    except PositionError:
+    close(earlier(ids), earlier(ids[:, :6]), 1e-6, f"a longer sequence changes {message}")
+    ids, near = tokens(3, 260), torch.arange(260)
+    far = near + 70_000 * (near >= 6)
+    with suppress(PositionError):
+        for pos, what in ((near, "a sequence of 260 tokens"), (far, "a later position of 70,000")):
+            close(earlier(ids, pos[None]), earlier(ids[:, :6]), 1e-6, f"{what} changes {message}")
+
+
+def check_batch(factory: Factory) -> None:
+    """Check that samples are independent: permuting the batch permutes the output."""
+    encoding = build(factory)
+    ids, order = tokens(4), torch.tensor([2, 0, 3, 1])
+    message = "samples of a batch depend on each other"
+    close(run(encoding, ids)[order], run(encoding, ids[order]), 1e-6, message)
+    if encoding.stochastic:
         return
-    ids = tokens(3, 260)[:, :6]
-    close(long[:, :6], run(encoding, ids), 1e-6, f"a sequence of 260 tokens changes {message}")
-    close(late[:, :6], run(encoding, ids), 1e-6, f"a later position of 70,000 changes {message}")
+    near = tuple(range(10))
+    if encoding.needs_scale:
+        message = "a row uses the scale of another: ctx.scale is (B|1,)"
+        _independent(encoding, (near, near), message, scale=(5, 9))
+    with suppress(PositionError):
+        message = "a row uses the positions of another: ctx.pos is (B|1, S), a row for each sample"
+        _independent(encoding, (near, (*near[:4], *range(2004, 2010))), message)
+
+
+def check_positions(factory: Factory) -> None:
+    """Check that positions come from ctx.pos: padding between two tokens changes nothing."""
+    message = (
+        "padding between tokens changes the output: take positions from ctx.pos and "
+        "ctx.distance(), not from a token's column"
+    )
+    _independent(build(factory), ((0, 1, 2, 3, -1, -1, 4, 5, 6, -1, 7, 8, 9),), message)
+
+
+def check_left_padding(factory: Factory) -> None:
+    """Check that padding on the left (position -1) changes nothing, also while decoding."""
+    message = "padding on the left changes the output: take positions from ctx.pos"
+    _independent(build(factory), ((-1, -1, -1, *range(10)), tuple(range(13))), message)
+
+
+DOCUMENTS: Rows = (
+    (0, 1, 2, 3, 0, 1, 2, 3, 4, 5),
+    (0, 0, 1, 2, 3, 0, 1, 0, 1, 2),
+    (-1, -1, 0, 1, 2, -1, 1, 2, 3, 4),
+    (2, 3, 4, 5, 6, 7, 8, 9, 10, 11),
+)
+
+
+def check_documents(factory: Factory) -> None:
+    """Check that packed documents are independent: each is computed as if it were alone."""
+    message = "packed documents depend on each other: reset state where ctx.document rises"
+    _independent(build(factory), DOCUMENTS, message)
+
+
+def _independent(
+    encoding: Encoding, rows: Rows, message: str, scale: tuple[int, ...] = (5,)
+) -> None:
+    """Check that each document in the rows of positions is computed as if it were alone.
+
+    Whole passes are compared, and decoding in chunks with them; `scale` is one, or one a row.
+    """
+    pos, scales = torch.tensor(rows), torch.tensor(scale)
+    ids, length = tokens(*pos.shape), int(pos.max()) + 1
+    chunks = ([4, 1, 1, 1, pos.shape[1] - 7], [6, pos.shape[1] - 6])
+    full = run(encoding, ids, pos, scale=scales, length=length)
+    for row, columns in _documents(rows):
+        own = scales[row % len(scales)][None]
+        one = ids[row, columns][None], pos[row, columns][None]
+        alone = run(encoding, *one, scale=own, length=length)
+        close(full[row, columns], alone[0], 1e-5, message)
+    decodes(encoding, ids, chunks, f": {message}", pos=pos, scale=scales, length=length)
+
+
+def _documents(rows: Rows) -> list[tuple[int, list[int]]]:
+    """Return the row and columns of each document."""
+    found: list[tuple[int, list[int]]] = []
+    for number, row in enumerate(rows):
+        before = -1
+        for column, p in enumerate(row):
+            if p >= 0:
+                if p <= before or before < 0:
+                    found.append((number, []))
+                found[-1][1].append(column)
+                before = p
+    return found
+
+
+def check_parts(factory: Factory) -> None:
+    """Check that a training batch can be split: rows with their share of `drawn` give the same."""
+    encoding, ids = build(factory).train(), tokens(4)
+    drawn = encoding.draw(context(ids), generator=draws(), progress=1.0)
+
+    def part(first: int, stop: int) -> Tensor:
+        own = {n: x[first:stop] if x.dim() > 1 and len(x) > 1 else x for n, x in drawn.items()}
+        return run(encoding, ids[first:stop], drawn=own)
+
+    message = f"a batch in parts gives another output than the whole: {CONVENTION}"
+    close(part(0, 4), torch.cat([part(0, 1), part(1, 4)]), 1e-6, message)
+
+
+CONVENTION = "draw must return (B|1, T, ...) for each token, or (n,) or () for the whole batch"
+
+
+def check_right_padding(factory: Factory) -> None:
+    """Check that in training, columns of padding on the right change nothing before them."""
+    encoding, ids = build(factory).train(), tokens(2, 13)
+    if not encoding.prefix_stable:
+        return
+    pos = torch.stack([torch.arange(13), (torch.arange(13) - 2).clamp(min=-1)])
+    pos[:, 10:] = pos[:, 9:10]
+    ctx = context(ids[:, :10], pos[:, :10], scale=torch.tensor([5]))
+    drawn = encoding.draw(ctx, generator=draws(), progress=1.0)
+    longer = {name: _longer(x, 3) for name, x in drawn.items()}
+    plain = run(encoding, ids[:, :10], ctx.pos, scale=ctx.scale, drawn=drawn)
+    full = run(encoding, ids, pos, scale=ctx.scale, drawn=longer)[:, :10]
+    real = ctx.key_mask[..., None]
+    message = f"padding on the right changes the tokens before it: {CONVENTION}"
+    close(plain * real, full * real, 1e-6, message)
+
+
+def _longer(x: Tensor, more: int) -> Tensor:
+    """Append columns of zeros to (B|1, T, ...); (n,) becomes longer too."""
+    axis = min(1, x.dim() - 1)
+    size = [more if i == axis else n for i, n in enumerate(x.shape)]
+    return torch.cat([x, x.new_zeros(size)], axis) if size else x
 
 
 def check_streaming(factory: Factory) -> None:
     """Check that decoding with a cache, token by token and in chunks, equals a full pass."""
-    encoding = build(factory)
+    decodes(build(factory), tokens(), ([1] * 10, [4, 1, 5], [9, 1]))
+
+
+def check_cache(factory: Factory) -> None:
+    """Check that decoding after ctx.memo.reorder and ctx.memo.crop equals a full pass."""
+    encoding, scale, shared = build(factory), torch.tensor([5]), torch.arange(12)
     if not encoding.prefix_stable:
         return
-    ids = tokens()
-    full = run(encoding, ids)
-    for chunks in ([1] * 10, [4, 1, 5], [9, 1]):
-        close(
-            full,
-            stream(encoding, ids, chunks),
-            1e-5,
-            f"decoding in chunks of {chunks} differs from a full pass",
-        )
-    scale = torch.tensor([5])
-    padded, pos = padding_between(ids)
-    chunked = stream(encoding, padded, [3, 5, 1, 4], pos, scale=scale, length=10)
-    full = run(encoding, ids, scale=scale)
-    close(full, chunked[:, pos[0] >= 0], 1e-5, f"while decoding, {BETWEEN}")
+    for pos in (shared[None], torch.stack([shared, (shared - 2).clamp(min=-1), shared])):
+        decoding = Decoding(encoding, tokens(3, 12), pos, scale=scale)
+        decoding.feed(4)
+        decoding.feed(2)
+        decoding.reorder(torch.tensor([2, 1, 2]))
+        _continues(decoding, (1, 3), "ctx.memo.reorder")
+        decoding.crop(-2)  # of the last pass
+        _continues(decoding, (3,), "ctx.memo.crop(-2)")
+        decoding.crop(5)  # back into another
+        decoding.reorder(torch.tensor([1, 0, 2, 1]))
+        _continues(decoding, (1, 4), "ctx.memo.crop(5)")
 
 
-def check_shift_invariance(factory: Factory) -> None:
-    """Check relative: shifting every position by the same amount changes nothing."""
-    encoding = build(factory)
-    ids = tokens()
-    plain = run(encoding, ids)
-    for shift in (1, 7, 123, 1000, 32_763, 65_531):  # across the ends of 8 and 16 bits
-        if encoding.relative and shift + ids.shape[1] <= (encoding.max_len or shift + 10):
-            moved = run(encoding, ids, pos=torch.arange(ids.shape[1])[None] + shift)
-            allowed = 1e-5 if shift <= 1000 else 1e-2  # angles in float32
-            message = f"relative is True, but shifting positions by {shift} changes the output"
-            close(plain, moved, allowed, message)
+def _continues(decoding: Decoding, chunks: tuple[int, ...], call: str) -> None:
+    """Check that the next chunks equal a full pass over all tokens so far."""
+    for new in chunks:
+        got, ctx = decoding.feed(new), decoding.whole
+        ids, pos = decoding.ids[:, : decoding.end], ctx.pos[:, : decoding.end]
+        full = run(decoding.encoding, ids, pos, length=12, scale=ctx.scale)[:, -new:]
+        real = (pos[:, -new:] >= 0)[..., None]
+        message = f"decoding differs from a full pass after {call}: see pezoo.context.Memo"
+        close(got * real, full * real, 1e-5, message)
 
 
-def check_long(factory: Factory) -> None:
-    """Check four times the training length: finite and decodable, or a PositionError."""
-    encoding = build(factory)
-    ids = tokens(1, 4 * encoding.shape.train_len)
-    try:
-        out = run(encoding, ids)
-    except PositionError as error:
-        require(len(str(error)) > 10, "PositionError must say which positions can be represented")
-        return
-    require(
-        bool(out.isfinite().all()), "the output is not finite at four times the training length"
+def check_stateless(factory: Factory) -> None:
+    """Check that passes over other tokens, before or during decoding, change nothing."""
+    encoding, ids = build(factory), tokens()
+    fresh = run(encoding, ids)
+
+    def others() -> None:
+        run(encoding.train(), tokens(2, 14, seed=1))
+        run(encoding.eval(), tokens(1, 3, seed=2))
+
+    others()
+    message = "keep the state of a sequence in ctx.memo, not in self"
+    close(fresh, run(encoding, ids), 0, f"a pass changes later passes: {message}")
+    when = f" if other passes run in between: {message}"
+    decodes(encoding, ids, ([4, 1, 5],), when, between=others)
+    undisturbed = [*_hook_by_hook(encoding, tokens(2, 8), 1)]
+    turns = zip(
+        _hook_by_hook(encoding, tokens(2, 8), 1),
+        _hook_by_hook(encoding, tokens(2, 8, seed=1), 2),
+        strict=True,
     )
-    if encoding.prefix_stable:
-        where = f"decoding beyond the training length of {encoding.shape.train_len}"
-        close(out, stream(encoding, ids, [40, 1, 23]), 1e-5, f"{where} differs from a full pass")
+    for (hook, before), ((_, after), _) in zip(undisturbed, turns, strict=True):
+        what = "changes if the hooks of another pass run in between, as under checkpointing"
+        require(torch.equal(before, after), f"{hook} {what}: {message}")
 
 
-def check_bfloat16(factory: Factory) -> None:
-    """Check that bfloat16 agrees with float32 at position 20,000.
-
-    Angles, distances and table indices computed in bfloat16 would be off by whole positions.
-    """
-    low = build(factory).to(torch.bfloat16)
-    high = build(factory).to(torch.bfloat16).float()
-    ctx = context(tokens(), torch.arange(20_000, 20_010)[None])
-    made = []
-    try:
-        for encoding, dtype in ((low, torch.bfloat16), (high, torch.float32)):
-            with torch.no_grad():
-                layer = first_layer(encoding, alone(ctx), inputs(encoding, 3, 10, dtype))
-            layer.q, layer.k = layer.q.float(), layer.k.float()
-            made.append((layer.embedded.float(), layer.logits))
-    except PositionError:
-        return
-    for name, a, b in zip(("embed", "logits"), *made, strict=True):
-        size = b[b.isfinite()].abs().max().clamp(min=1.0)
-        require(
-            bool((a.isfinite() == b.isfinite()).all()),
-            f"{name}: infinite at other entries in bfloat16 than in float32",
-        )
-        gap = (a.float() - b)[b.isfinite()].abs().max() / size
-        require(
-            float(gap) < 0.05,
-            f"{name}: off by {float(gap):.3f} of its size in bfloat16 at position 20,000: compute "
-            "angles and distances in float32 or int64",
-        )
-
-
-def check_far(factory: Factory) -> None:
-    """Check positions around 50,000: finite, also in half precision, or a PositionError."""
-    ids = tokens(2, 10)
-    near = torch.arange(10)[None]
-    pos = near + 50_000 * (near >= 4)  # four tokens at the start, and six far away
-    for dtype in (torch.float32, torch.bfloat16, torch.float16):
-        try:
-            out = run(build(factory), ids, pos, dtype=dtype)
-        except PositionError:
-            return
-        require(
-            bool(out.isfinite().all()),
-            f"the output is not finite at position 50,000 in {dtype}: keep products of positions "
-            "within its range, or set max_len",
-        )
-
-
-def check_deterministic(factory: Factory) -> None:
-    """Check that the same seed gives the same encoding, and the same tokens the same output."""
-    ids = tokens()
-    a, b = (repeated(build(factory, seed=4), ids) for _ in range(2))
-    close(
-        a,
-        b,
-        0,
-        "two instances built with one seed differ: use torch's generator for initial values",
-    )
-
-
-def check_order(factory: Factory) -> None:
-    """Check order_blind: the order of earlier tokens changes the last output, unless it is True."""
-    ids = torch.tensor([[1, 2, 3, 4, 5, 6, 7, 8, 9, 10]])
-    swapped = ids[:, [0, 2, 1, 3, 8, 5, 6, 4, 7, 9]]
-    encoding = build(factory, replace(SHAPE, n_layers=1, n_heads=4))  # heads may differ in pairs
-    gap = float((run(encoding, ids)[:, -1] - run(encoding, swapped)[:, -1]).abs().max())
-    if encoding.order_blind:
-        require(
-            gap < 1e-9,
-            f"order_blind is True, but the order of tokens changes the output by {gap:.2g}",
-        )
-    else:
-        require(
-            gap > 1e-6,
-            "the order of tokens does not matter: set order_blind = True if that is intended",
-        )
+@torch.no_grad()
+def _hook_by_hook(encoding: Encoding, ids: Tensor, step: int) -> Iterator[tuple[str, Tensor]]:
+    """Yield the output of each hook of a pass, at positions 0, step, 2 step, ..."""
+    ctx = context(ids, step * torch.arange(8)[None], scale=torch.tensor([4 + step]))
+    ctx = replace(ctx, drawn=encoding.draw(ctx, generator=draws(), length=16))
+    given = inputs(encoding, len(ids), 8, torch.float64)
+    for hook, out, _ in walk(encoding, ctx, given, encoding.shape.n_layers):
+        out = torch.cat(out) if hook == "transform" else out
+        yield hook, out if isinstance(out, Tensor) else given.x

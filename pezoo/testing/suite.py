@@ -9,49 +9,14 @@ from typing import Any
 
 import torch
 
-from pezoo.testing import batches, caches, claims, far, hooks, parameters, purity, sequences, state
+from pezoo.testing import claims, far, hooks, parameters, sequences
 from pezoo.testing.probe import Check, Factory
 
-CHECKS: tuple[Check, ...] = (
-    hooks.check_constructible,
-    hooks.check_shapes,
-    state.check_inputs,
-    sequences.check_deterministic,
-    parameters.check_state_dict,
-    hooks.check_bias_forms,
-    hooks.check_grouped_heads,
-    parameters.check_gradients,
-    parameters.check_start,
-    parameters.check_layers,
-    parameters.check_own_layer,
-    parameters.check_derivatives,
-    parameters.check_training,
-    sequences.check_prefix_stability,
-    batches.check_batch,
-    claims.check_positions,
-    sequences.check_streaming,
-    caches.check_cache,
-    sequences.check_shift_invariance,
-    sequences.check_long,
-    sequences.check_far,
-    far.check_far_values,
-    sequences.check_bfloat16,
-    sequences.check_order,
-    batches.check_parts,
-    batches.check_right_padding,
-    batches.check_left_padding,
-    claims.check_distances,
-    claims.check_max_len,
-    claims.check_scale,
-    claims.check_modes,
-    claims.check_stochastic,
-    claims.check_future,
-    state.check_stateless,
-    batches.check_documents,
-    purity.check_drawn,
-    purity.check_pure,
-    purity.check_device,
-    claims.check_prf,
+CHECKS: tuple[Check, ...] = tuple(
+    check
+    for module in (hooks, parameters, sequences, far, claims)
+    for name, check in vars(module).items()
+    if name.startswith("check_")  # in the order of their definition
 )
 
 _PEZOO = Path(__file__).parents[1]

@@ -187,7 +187,7 @@ class RemembersChunks(Encoding):
 broken("inputs", "embed changes x in-place", AddsToData)
 broken("stateless", "bias changes if", KeepsThePass)
 broken("stateless", "changes later passes", RemembersTheLast)
-broken("stateless", "decoding changes if", RemembersChunks)
+broken("stateless", "if other passes run in between", RemembersChunks)
 
 
 class StaysWithTheRow(Encoding):
@@ -227,7 +227,7 @@ class GlobalDraw(Encoding):
 
 
 broken("deterministic", "only in draw", GlobalDraw)
-broken("state_dict", "two passes", GlobalDraw)
+broken("state_dict", "after load_state_dict", GlobalDraw)
 broken(
     "deterministic",
     "use torch's generator",
@@ -437,7 +437,7 @@ class SteeperBeforeTheFar(Encoding):
 
 
 broken("prefix_stability", "70,000", SteeperBeforeTheFar)
-broken("batch", "far positions in another row", SteeperBeforeTheFar)
+broken("batch", "positions of another", SteeperBeforeTheFar)
 broken(
     "shift_invariance",
     "positions by 1 ",
@@ -691,7 +691,7 @@ broken("scale", r"super\(\)\.prepare\(ctx\)", DoesWithoutScale)
 broken("modes", "RuntimeError: not yet, at .* in embed", RefusesItsMode)
 broken(
     "modes",
-    "in mode 'other'",
+    "in chunks .* in mode 'other'",
     modes=("other",),
     embed=lambda self, x, ctx: x + (ctx.new if ctx.mode == "other" else 0),
 )

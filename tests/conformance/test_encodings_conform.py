@@ -3,14 +3,7 @@
 import pytest
 
 import pezoo
-from pezoo.testing import (
-    batches,
-    caches,
-    parameters,
-    parametrize_with_checks,
-    run_check,
-    sequences,
-)
+from pezoo.testing import CHECKS, parametrize_with_checks, run_check
 
 PRISM = "prism(cursors=2,d_pe=16,hidden=12)"
 SPECTRAL = "prism_spectral(cursors=1,d_pe=16,hidden=12)"
@@ -46,17 +39,10 @@ TWICE = "cursors=2,d_pe=8,hidden=6,before=0+1,copy_every=2,controller=latch"
 
 @pytest.mark.parametrize("text", [f"prism({TWICE},support=one_sided)", f"prism_spectral({TWICE})"])
 @pytest.mark.parametrize(
-    "check",
-    [
-        parameters.check_gradients,
-        sequences.check_prefix_stability,
-        sequences.check_streaming,
-        caches.check_cache,
-        batches.check_batch,
-        batches.check_left_padding,
-        batches.check_documents,
-    ],
+    "name",
+    ["gradients", "prefix_stability", "batch", "streaming", "cache", "left_padding", "documents"],
 )
-def test_two_layers_of_cursors(text, check):
+def test_two_layers_of_cursors(text, name):
     """The whole suite wants encodings that also serve one layer."""
-    run_check(check, factory_of(text))
+    checks = {check.__name__: check for check in CHECKS}
+    run_check(checks[f"check_{name}"], factory_of(text))
