@@ -23,7 +23,6 @@ from leaderboard.render.text import (
     times,
     unseen_text,
 )
-from leaderboard.stats.intervals import Stat
 from leaderboard.stats.rows import EXACT, TOKENS, Point, Row
 
 BESIDE = {TOKENS: "unseen tokens", EXACT: "unseen exact"}
@@ -57,31 +56,24 @@ class Column:
         """Return the text for tables."""
         return self.text(row) if self.text else number(self.of(row))
 
-    def is_in(self, place: str) -> bool:
-        """Return whether tables in "terminal", "markdown" or "page" show the column."""
-        return bool(self.head) and bool(getattr(self, place))
-
 
 def in_tables(place: str) -> list[Column]:
     """Return the columns that follow the scores in tables of "terminal", "markdown" or "page"."""
-    return [column for column in COLUMNS if column.is_in(place)]
+    return [column for column in COLUMNS if column.head and getattr(column, place)]
 
 
-def _answers(row: Row, cell: Point) -> Stat | None:
-    """Return exact match, if it is the metric."""
-    return None if row.metric == TOKENS else cell.main
-
-
-def _exact_mean(row: Row, cell: Point) -> float | None:
-    return cell.beside if row.metric == TOKENS else cell.main and cell.main.mean
-
-
-def _token_mean(row: Row, cell: Point) -> float | None:
-    return cell.beside if row.metric != TOKENS else cell.main and cell.main.mean
+def _mean(metric: str) -> Callable[[Row, Point], float | None]:
+    """Return a function for the mean of one measure, which is the row's metric or beside it."""
+    return lambda row, cell: cell.beside if row.metric != metric else cell.main and cell.main.mean
 
 
 def _bound(name: str) -> Callable[[Row, Point], Any]:
-    return lambda row, cell: getattr(_answers(row, cell), name, None)
+    """Return a function for a bound of exact match, if it is the metric."""
+    return lambda row, cell: _if_exact(row, getattr(cell.main, name, None))
+
+
+def _if_exact(row: Row, value: Any) -> Any:
+    return value if row.metric == EXACT else None
 
 
 COLUMNS: tuple[Column, ...] = (
@@ -96,12 +88,12 @@ COLUMNS: tuple[Column, ...] = (
     Column("times_train_length", at_length=lambda row, cell: cell.length / row.train_length),
     Column("seen", at_length=lambda row, cell: cell.seen),
     Column("status", at_length=lambda row, cell: cell.status),
-    Column("exact_mean", at_length=_exact_mean),
+    Column("exact_mean", at_length=_mean(EXACT)),
     Column("exact_low", at_length=_bound("low")),
     Column("exact_high", at_length=_bound("high")),
     Column("interval", at_length=_bound("method")),
-    Column("exact_median", at_length=lambda row, cell: _answers(row, cell) and cell.median),
-    Column("token_mean", at_length=_token_mean),
+    Column("exact_median", at_length=lambda row, cell: _if_exact(row, cell.median)),
+    Column("token_mean", at_length=_mean(TOKENS)),
     Column("correct", at_length=lambda row, cell: cell.correct or (0 if cell.main else None)),
     Column("count", at_length=lambda row, cell: cell.count or None),
     Column("unseen_mean", lambda row: row.unseen and row.unseen.mean),

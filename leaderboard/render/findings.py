@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
 from leaderboard.catalog import Catalog
 from leaderboard.render.text import percent, span_text
-from leaderboard.stats.overview import bare_lines, baseline, counting
+from leaderboard.stats.overview import bare_lines, baseline, overview
 from leaderboard.stats.ranks import ALIKE, UNKNOWN, matrix
 from leaderboard.stats.rows import Line, Row
 from leaderboard.stats.summary import PASS
@@ -25,7 +25,8 @@ class Best:
     """The best encoding of a task, and those statistically tied with it.
 
     `row` has the highest mean of the `ran` encodings; `alike` are not distinguishable from it;
-    `open` share fewer than two seeds with it. `baseline` is the score without the prompt.
+    `open` share fewer than two seeds with it. `solvers` pass at every tested length. `baseline` is
+    the score without the prompt.
     """
 
     protocol: str
@@ -33,6 +34,7 @@ class Best:
     row: Row
     alike: tuple[Row, ...]
     open: tuple[Row, ...]
+    solvers: tuple[Row, ...]
     ran: int
     baseline: float = 0.0
 
@@ -42,36 +44,28 @@ class Best:
         return self.row.unseen is not None and self.row.unseen.mean >= self.baseline + NEAR
 
 
-def findings(lines: Sequence[Line], tables: Sequence[Table]) -> list[str]:
-    """At most five sentences about the encodings with default options."""
-    return [text for text in _findings(bare_lines(lines), tables) if text][:5]
-
-
-def _findings(lines: Sequence[Line], tables: Sequence[Table]) -> Iterator[str]:
-    known = [line for line in lines if line.unseen is not None]
-    count = sum(counting(tables))
-    if known and count > 1:
-        best = known[0]
-        more = f", followed by {_mean(known[1])}" if len(known) > 1 else ""
-        others = best.ranks[1] - 1 if best.ranks else 0
-        tied = f"; {others} not distinguishable from it, or not compared" if others else ""
-        some = sum(any(row.seeds for row in line.own) for line in lines)
-        every = f"all {count} tasks" + " that most encodings ran" * (count < len(tables))
-        yield (
-            f"{len(known)} of {some} encodings have a score on {every}. "
-            f"{_mean(best)} has the highest mean{more}{tied}."
-        )
-    yield untested(known)
-    solved = {task: rows for task, rows in _solving(tables).items() if rows}
-    right = f"At least {100 * PASS:.0f} % exact match at every tested length: "
-    yield right + _list(solved) if solved else ""
-    yield _unsolved([best for best in bests(tables) if best.task not in solved])
-    unable = [
-        line.label
-        for line in lines
-        if any(row.unseen_note == "cannot represent" for row in line.own)
-    ]
-    yield f"Without positions beyond the training length: {', '.join(unable)}." if unable else ""
+def findings(tables: Sequence[Table]) -> list[str]:
+    """Say what encodings with default options solve, what none solves, and which have no values."""
+    lines = bare_lines(overview(tables))
+    solved, unsolved = [], []
+    for best in bests(tables):
+        if best.solvers:
+            counts = {len(row.seeds) for row in best.solvers}
+            seeds = f"{span_text(counts)} seed{'s' * (counts != {1})}"
+            solved.append(f"{best.task} ({', '.join(r.label for r in best.solvers)}; {seeds})")
+        elif best.row.unseen:
+            mean = percent(best.row.unseen.mean)
+            unsolved.append(f"{best.task} (best: {best.row.label}, {mean} %)")
+    notes = {line.label: [row.unseen_note for row in line.own] for line in lines}
+    unable = [label for label, own in notes.items() if "cannot represent" in own]
+    share = f"{100 * PASS:.0f} % exact match at every"
+    found = {
+        f"At least {share} tested length": "; ".join(solved),
+        f"Below {share} length": ", ".join(unsolved),
+        "Without positions beyond the training length": ", ".join(unable),
+    }
+    texts = [untested(lines), *(f"{head}: {own}." for head, own in found.items() if own)]
+    return [text for text in texts if text]
 
 
 def untested(lines: Sequence[Line]) -> str:
@@ -94,10 +88,18 @@ def bests(tables: Sequence[Table], catalog: Catalog | None = None) -> list[Best]
             by: dict[str, list[Row]] = defaultdict(list)
             for (other, _), words in zip(scored, against, strict=True):
                 by[words].append(other)
-            ran = sum(bool(row.seeds) for row in rows)
             known = baseline(table, catalog or Catalog()).unseen if table.of_encoders else 0.0
-            about = table.base, table.first.task, row, tuple(by[ALIKE]), tuple(by[UNKNOWN])
-            found.append(Best(*about, ran, known or 0.0))
+            best = Best(
+                protocol=table.base,
+                task=table.first.task,
+                row=row,
+                alike=tuple(by[ALIKE]),
+                open=tuple(by[UNKNOWN]),
+                solvers=tuple(row for row in rows if row.reach_open),
+                ran=sum(bool(row.seeds) for row in rows),
+                baseline=known or 0.0,
+            )
+            found.append(best)
     return found
 
 
@@ -113,48 +115,10 @@ def by_family(tables: Sequence[Table], catalog: Catalog) -> Mapping[str, list[Be
     return dict(sorted(found.items()))
 
 
-def near_the_best(lines: Sequence[Line]) -> list[Line]:
-    """Lines with a mean over all tasks within NEAR of the highest."""
-    known = [line for line in bare_lines(lines) if line.unseen]
-    most = max((line.unseen.mean for line in known if line.unseen), default=0.0)
-    return [line for line in known if line.unseen and line.unseen.mean >= most - NEAR]
-
-
 def cost(line: Line) -> float | None:
     """CPU seconds of training: the mean over seeds, then the median over the tasks that count."""
     costs = [row.cpu_seconds for row in line.main if row.cpu_seconds is not None]
     return median(costs) if costs else None
-
-
-def _solving(tables: Sequence[Table]) -> dict[str, list[Row]]:
-    rows = {table.first.task: table.rows for table in tables}
-    return {task: [r for r in own if r.reach_open and r.competes] for task, own in rows.items()}
-
-
-def _list(found: Mapping[str, Sequence[Row]]) -> str:
-    """The encodings of each task, with their number of seeds."""
-    parts = []
-    for task, rows in found.items():
-        counts = {len(row.seeds) for row in rows}
-        seeds = f"{span_text(counts)} seed{'s' * (counts != {1})}"
-        parts.append(f"{task} ({', '.join(row.label for row in rows)}; {seeds})")
-    return "; ".join(parts) + "."
-
-
-def _unsolved(found: Sequence[Best]) -> str:
-    """The best encodings of the tasks that no encoding solves at all lengths."""
-    parts = [f"{best.task} (best: {_words(best.row)})" for best in found]
-    if not parts:
-        return ""
-    return f"No encoding has {100 * PASS:.0f} % exact match at every length on {', '.join(parts)}."
-
-
-def _mean(line: Line) -> str:
-    return f"{line.label} ({percent(line.unseen.mean if line.unseen else None)} %)"
-
-
-def _words(row: Row) -> str:
-    return f"{row.label}, " + (f"{percent(row.unseen.mean)} %" if row.unseen else "no number")
 
 
 def chosen(tables: Sequence[Table], catalog: Catalog) -> set[str]:
@@ -194,21 +158,21 @@ def _in_words(names: Sequence[str]) -> str:
     return " and ".join(part for part in (", ".join(names[:-1]), names[-1]) if part)
 
 
-def advice(
-    lines: Sequence[Line], tables: Sequence[Table], others: Sequence[Table], catalog: Catalog
-) -> dict[str, Any]:
+def advice(tables: Sequence[Table], others: Sequence[Table], catalog: Catalog) -> dict[str, Any]:
     """The values of the page "Which encoding should I use?"; `others` add kinds of tasks."""
+    lines = overview(tables)
     plain = bare_lines(lines)
     costs = [(line, seconds) for line in plain if (seconds := cost(line))]
+    most = max((line.unseen.mean for line in plain if line.unseen), default=0.0)
     done = [line for line in plain if any(row.seeds for row in line.own)]
     return {
         "main": tables,
         "about": tables[0].about if tables else "",
-        "findings": findings(lines, tables),
+        "findings": findings(tables),
         "families": by_family([*tables, *others], catalog),
         "far": [line for line in plain if (line.reach or 0) > 1],
         "cheap": sorted(costs, key=lambda pair: pair[1]),
-        "near": near_the_best(lines),
+        "near": [one for one in plain if one.unseen and one.unseen.mean >= most - NEAR],
         "devices": sorted({record.env.device for table in tables for record in table.records}),
         "cached": [line for line in done if not any(row.decoded for row in line.own)],
         "uncached": [line for line in done if any(row.decoded for row in line.own)],

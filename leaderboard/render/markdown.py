@@ -17,7 +17,6 @@ from leaderboard.render.templating import render
 from leaderboard.stats.overview import (
     baseline,
     main_tables,
-    overview,
     protocols,
 )
 from leaderboard.stats.rows import aliases, legend
@@ -116,7 +115,7 @@ def _page(
         "leaderboard.md",
         folder=PICTURES,
         stem=Path(page).stem,
-        findings=findings(overview(first), first),
+        findings=findings(first),
         pictures=sorted(first, key=_spread, reverse=True)[:MOST],
         first=first,
         overviews=[overview_of(some, names, catalog) for some in of_protocol.values() if some],

@@ -26,7 +26,7 @@ from leaderboard.render.grids import Relations, relation_maps
 from leaderboard.render.overviews import overview_of
 from leaderboard.render.styles import shown, styles
 from leaderboard.render.templating import render
-from leaderboard.stats.overview import main_tables, overview, protocols
+from leaderboard.stats.overview import main_tables, protocols
 from leaderboard.stats.tables import Table, leading
 from pezoo import __version__
 from pezoo.spec import bare
@@ -88,8 +88,7 @@ def build(
         write(out / name, content)
         for part in (
             _pages(tables, records, catalog, common, relations or (lambda _: None)),
-            _shared(tables, records, data),
-            _assets(),
+            _files(tables, records, data),
         )
         for name, content in part
     ]
@@ -107,33 +106,33 @@ def _pages(
     data = common["data"]
     top, below = common | {"root": ""}, common | {"root": "../"}
     main = main_tables(tables)
-    lines = overview(main)
-    rest = [table for table in leading(tables) if table.of_encoders and table not in main]
+    order = protocols(tables)
+    others = [table for table in leading(tables) if table not in main]
+    others.sort(key=lambda table: order.index(table.base))
+    encoders = [table for table in others if table.of_encoders]
     parts = [main] if main else []
-    parts += [list(some) for _, some in groupby(rest, key=lambda table: table.base)]
+    parts += [list(some) for _, some in groupby(encoders, key=lambda table: table.base)]
     shown_ = [overview_of(some, data["names"], catalog) for some in parts]
     yield "index.html", render("index.html", main=main, overviews=shown_, **top)
-    yield (
-        "which.html",
-        render("which.html", **advice(lines, main, _others(tables, main), catalog), **top),
-    )
+    yield "which.html", render("which.html", **advice(main, others, catalog), **top)
     for name in ("compare.html", "cost.html", "runs.html"):
         yield name, render(name, **top)
     method = {"protocols": catalog.protocols.values(), "bibtex": bibliography.pezoo(__version__)}
     yield "method.html", render("method.html", **method, **top)
     rows = [row for table in tables for row in table.rows]
-    look, order = styles(rows), protocols(tables)
+    look = styles(rows)
     figures = figures_of(records, catalog)
     yield from ((f"pictures/{one.file}", one.svg) for one in figures)
     for name, facts in data["tasks"].items():
         task, own = catalog.tasks.get(bare(name)), [t for t in tables if t.first.task == name]
         own.sort(key=lambda table: order.index(table.base))
-        drawn = [
-            (one.title, shown(one.rows), look, "test length", data["names"]) for one in own[:1]
-        ]
-        picture = "".join(curves(*one, inline=True) for one in drawn)
-        more = {"picture": picture, "figures": [one for one in figures if one.shows(name)]}
-        more["current"] = catalog.task_version(name)
+        more = {
+            "picture": curves(
+                own[0].title, shown(own[0].rows), look, names=data["names"], inline=True
+            ) if own else "",
+            "figures": [one for one in figures if one.shows(name)],
+            "current": catalog.task_version(name),
+        }  # fmt: skip
         yield facts["page"], render("task.html", name=name, known=task, tables=own, **more, **below)
     for name, facts in data["encodings"].items():
         parts = catalog.parts(name)
@@ -146,14 +145,7 @@ def _pages(
         yield f"run/{record.run}.html", page
 
 
-def _others(tables: Sequence[Table], main: Sequence[Table]) -> list[Table]:
-    """Return the leading tables of the other protocols, in the order of the pages."""
-    order = protocols(tables)
-    own = [table for table in leading(tables) if table not in main]
-    return sorted(own, key=lambda table: order.index(table.base))
-
-
-def _shared(
+def _files(
     tables: Sequence[Table], records: Sequence[Record], data: dict[str, Any]
 ) -> Iterator[tuple[str, str | bytes]]:
     rows = [row for table in tables for row in table.rows]
@@ -169,9 +161,6 @@ def _shared(
     for record in records:
         as_json = record.model_dump_json(by_alias=True, indent=1)
         yield f"{SITE_RECORDS}/{record.run}.json", as_json + "\n"
-
-
-def _assets() -> Iterator[tuple[str, bytes]]:
     for item in (files("leaderboard.render") / "static").iterdir():
         if item.is_file():
             yield f"static/{item.name}", item.read_bytes()

@@ -21,7 +21,7 @@ from leaderboard.escape import csv_text, hidden, shown
 from leaderboard.record.check import check
 from leaderboard.record.read import Record, load
 from leaderboard.render import site
-from leaderboard.render.formula import formula
+from leaderboard.render.prose import formula
 from leaderboard.stats.tables import tables
 
 SNIPPETS = [
@@ -50,7 +50,7 @@ def test_a_shown_text_is_one_line_without_hidden_characters(text):
 def hostile(draw, raw):
     """A record that passes the schema and is as bad as that allows."""
     text = lambda: draw(texts)  # noqa: E731
-    right = {10: draw(shares), 20: draw(shares | st.just("cannot represent"))}
+    right = {10: draw(st.integers(0, 99)), 20: draw(shares | st.just("cannot represent"))}
     one = raw(text(), draw(st.integers(0, 3)), right)
     one["env"] |= {"device": text(), "torch": text(), "commit": text(), "kernels": text()}
     one["env"] |= dict.fromkeys(("numpy", "triton", "cuda", "platform", "cpu"), text())
