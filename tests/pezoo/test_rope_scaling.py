@@ -121,9 +121,7 @@ def test_conformance(scaling):
             return RoPE(shape, drop=0.5)
         return RoPE(shape, scaling=scaling, **options[scaling])
 
-    reason = "tokens after a text make it longer, and its length sets the base"
-    expected = {"check_left_padding": reason} if scaling == "dynamic" else {}
-    check_encoding(build, expected_failures=expected)
+    check_encoding(build)
 
 
 def test_each_row_has_its_own_length():
