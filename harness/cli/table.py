@@ -3,37 +3,19 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass, replace
 from pathlib import Path
-from shutil import get_terminal_size
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
 
 if TYPE_CHECKING:
-    from experiment.config import Protocol
     from leaderboard.papers.cells import Filled
     from leaderboard.papers.paper import Paper
     from leaderboard.record.schema import Record
 
 FORMATS = ("table", "markdown", "csv", "json")
-
-
-@dataclass(frozen=True)
-class TableOptions:
-    """The options of `pezoo table`, under their long names."""
-
-    paper: str
-    number: str | None
-    figure: str | None
-    out: str | None
-    format: str
-    protocol: str | None
-    set: tuple[str, ...]
-    lengths: str | None
-    runs: str
-    records: str | None
 
 
 @click.command()
@@ -60,12 +42,12 @@ def command(**options: Any) -> None:
     """
     from leaderboard.papers.paper import read
 
-    typed = TableOptions(**options)
+    typed = SimpleNamespace(**options)
     paper = read(typed.paper)
     if typed.figure and typed.number:
         raise click.UsageError("NUMBER and --figure exclude each other")
     if typed.number and not paper.tables:  # its numbers are those of figures
-        typed = replace(typed, figure=typed.number, number=None)
+        typed.figure = typed.number
     if typed.out is not None and not (typed.out and typed.figure):
         raise click.UsageError("--out needs a folder and --figure")
     if typed.figure or typed.number:
@@ -78,48 +60,41 @@ def command(**options: Any) -> None:
     _list(paper)
 
 
-def _show(options: TableOptions, paper: Paper) -> None:
+def _show(options: SimpleNamespace, paper: Paper) -> None:
     from leaderboard.papers import text
+    from leaderboard.papers.pictures import draw
+    from leaderboard.record.check import refusals
 
     filled = _filled(options, paper)
-    if empty := sum(cell.empty for cell in filled.cells):
+    if empty := sum(not cell.runs for cell in filled.cells):
         click.echo(f"{empty} of {len(filled.cells)} cells have no run; to fill them:", err=True)
         for command in _bench(options, filled):
             click.echo(f"  {command}", err=True)
-    _warn(filled)
-    if options.format == "table":
-        click.echo(text.as_text(filled, get_terminal_size((80, 24)).columns), nl=False)
-    else:
-        render = {"markdown": text.as_markdown, "csv": text.as_csv, "json": text.as_json}
-        click.echo(render[options.format](filled), nl=False)
+    for run in filled.runs:
+        if reasons := [*refusals(run)]:
+            click.echo(f"pezoo leaderboard check refuses run {run.run}: {reasons[0]}", err=True)
+    render = {"markdown": text.as_markdown, "csv": text.as_csv, "json": text.as_json}
+    show = render.get(options.format, text.as_text)
+    click.echo(show(filled), nl=False)
     if options.figure and options.out is None:
         click.echo("with --out FOLDER, pictures of it", err=True)
-    if options.figure and options.out:
-        from leaderboard.papers.pictures import draw
-
-        for path in draw(filled, Path(options.out)):
-            click.echo(f"picture {path}", err=True)
+    for path in draw(filled, Path(options.out)) if options.out else ():
+        click.echo(f"picture {path}", err=True)
 
 
-def _warn(filled: Filled) -> None:
-    """Warn about runs that `pezoo leaderboard check` refuses."""
-    from leaderboard.record.check import refusals
-
-    refused = {run.run: [*refusals(run)] for run in filled.runs}
-    for run, reasons in refused.items():
-        if reasons:
-            click.echo(f"pezoo leaderboard check refuses run {run}: {reasons[0]}", err=True)
-
-
-def _filled(options: TableOptions, paper: Paper) -> Filled:
+def _filled(options: SimpleNamespace, paper: Paper) -> Filled:
     """Fill the table or figure by the first protocol that has runs."""
     from harness.settings.protocol import load_protocol
     from leaderboard.papers.cells import filled_by_first
 
-    part = paper.figure(options.figure) if options.figure else paper.table(options.number or "")
+    part = paper.figure(options.figure) if options.figure else paper.table(options.number)
     if options.lengths and (part.along or part.measure == "hours"):
         raise click.UsageError(f"--lengths: {part.label} has no test lengths to choose from")
-    lengths, protocols = _lengths(options.lengths), _protocols(options, paper)
+    lengths = _lengths(options.lengths)
+    if any(one.partition("=")[0].strip() == "train.lr" for one in options.set):
+        raise click.UsageError("--set train.lr is not supported: cells combine all learning rates")
+    names = [options.protocol] if options.protocol else paper.protocols
+    protocols = [load_protocol(name, options.set) for name in names]
     records, full = _records(options), load_protocol(paper.protocols[0])
     return filled_by_first(paper, part, records, protocols, lengths, full)
 
@@ -132,16 +107,7 @@ def _list(paper: Paper) -> None:
         click.echo(f"  --figure {number}  {figure.title}")
 
 
-def _protocols(options: TableOptions, paper: Paper) -> list[Protocol]:
-    from harness.settings.protocol import load_protocol
-
-    names = [options.protocol] if options.protocol else paper.protocols
-    if any(one.partition("=")[0].strip() == "train.lr" for one in options.set):
-        raise click.UsageError("--set train.lr is not supported: cells combine all learning rates")
-    return [load_protocol(name, options.set) for name in names]
-
-
-def _bench(options: TableOptions, filled: Filled) -> list[str]:
+def _bench(options: SimpleNamespace, filled: Filled) -> list[str]:
     """Return commands that fill the empty cells, at each learning rate of the paper."""
     from experiment.protocol import base
     from leaderboard.papers.caption import requests
@@ -176,7 +142,7 @@ def _lengths(text: str | None) -> frozenset[int] | None:
     return lengths
 
 
-def _records(options: TableOptions) -> list[Record]:
+def _records(options: SimpleNamespace) -> list[Record]:
     from leaderboard.record.read import RECORDS, load
 
     source = Path(options.records) if options.records else RECORDS

@@ -152,7 +152,7 @@ def requests(filled: Filled) -> Iterator[str]:
         sets = f" --set 'eval.curve_lengths=[{lengths}]'"
     kinds: dict[tuple[bool, bool], dict[tuple[str, ...], list[str]]] = defaultdict(dict)
     for column in filled.part.columns:
-        rows = [cell.task for cell in filled.cells if cell.column == column.name and cell.empty]
+        rows = [cell.task for cell in filled.cells if cell.column == column.name and not cell.runs]
         if rows:
             tasks = tuple(dict.fromkeys(map(column.task, rows)))
             kinds[column.long, column.unaligned].setdefault(tasks, []).extend(column.encodings)

@@ -39,11 +39,6 @@ class Cell:
     comparable: bool = True
 
     @property
-    def empty(self) -> bool:
-        """True without any run, failed ones included."""
-        return not self.runs
-
-    @property
     def difference(self) -> float | None:
         """Ours minus the paper's."""
         if not (self.ours and self.paper and self.comparable):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from itertools import groupby
+from shutil import get_terminal_size
 from textwrap import wrap
 from typing import Any
 
@@ -20,8 +21,9 @@ MISSING = "-"
 PARTS = ("ours", "paper", "diff")
 
 
-def as_text(filled: Filled, width: int) -> str:
-    """Return blocks of columns that fit into `width` characters, at least one column each."""
+def as_text(filled: Filled, width: int | None = None) -> str:
+    """Return blocks of columns that fit into `width` characters; by default, the terminal's."""
+    width = width or get_terminal_size((80, 24)).columns
     lines = [part for line in caption(filled) for part in wrap(line, min(width, 100))]
     for block in _blocks(filled, width):
         lines += ["", block.lstrip("\n")]
