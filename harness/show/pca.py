@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -19,31 +18,13 @@ from harness.training.evaluate import teacher_forced
 
 SEQUENCES = 30
 CAPTION = (
-    "The output of each layer at every token of {count} sequences of length {0.length} "
-    "({0.tokens:,} tokens, blue dots, seen in training) and of {count} of length {1.length} "
-    "({1.tokens:,} tokens, orange discs){empty}. {draw}Both are shown along the first two "
-    "principal components of the blue points, not whitened. Orange points far from all blue ones "
-    "are activations outside the training distribution (Ruoss et al. 2023, Figure 5). Token "
-    "accuracy on these sequences{how}: {0.accuracy:.3f} at length {0.length}, {1.accuracy:.3f} at "
-    "length {1.length}."
+    "The output of each layer at every token of {count} sequences of length {seen} ({tokens:,} "
+    "tokens, blue dots, seen in training) and of {count} of length {beyond} ({more:,} tokens, "
+    "orange discs){empty}. {draw}Both are shown along the first two principal components of the "
+    "blue points, not whitened. Orange points far from all blue ones are activations outside the "
+    "training distribution (Ruoss et al. 2023, Figure 5). Token accuracy on these sequences{how}: "
+    "{right:.3f} at length {seen}, {far:.3f} at length {beyond}."
 )
-
-
-@dataclass(frozen=True)
-class Hidden:
-    """A model on all sequences of one length.
-
-    layers: the input of the first layer, then each layer's output, (N, D) at the N tokens.
-    accuracy: the share of the answers' tokens that are right; a decoder is teacher-forced.
-    """
-
-    length: int
-    layers: list[Tensor]
-    accuracy: float
-
-    @property
-    def tokens(self) -> int:
-        return len(self.layers[0])
 
 
 def pca_figure(
@@ -55,37 +36,38 @@ def pca_figure(
     """
     if len(tested) < 2:
         return None
-    seen, beyond = (activations_of(model, task, length, mode) for length in tested)
+    (blue, right), (orange, far) = (activations_of(model, task, n, mode) for n in tested)
     panels = []
-    for at, (x, y) in enumerate(zip(seen.layers, beyond.layers, strict=True)):
+    for at, (x, y) in enumerate(zip(blue, orange, strict=True)):
         mean, basis = components(x)
-        name = "embeddings" if at == 0 else f"layer {at - 1}"
-        panels.append(
-            (name, plots.scatter(name, {"seen": (x - mean) @ basis, "longer": (y - mean) @ basis}))
-        )
-    encoder = model.track == "encoder"
+        name = f"layer {at - 1}" if at else "embeddings"
+        points = {"seen": (x - mean) @ basis, "longer": (y - mean) @ basis}
+        panels.append((name, plots.scatter(name, points)))
+    encoder, random = model.track == "encoder", model.encoding.stochastic
     caption = CAPTION.format(
-        seen,
-        beyond,
-        count=SEQUENCES,
+        count=SEQUENCES, seen=tested[0], beyond=tested[1], right=right, far=far,
+        tokens=len(blue[0]), more=len(orange[0]),
         empty=", including the empty tokens where the answer is written" if encoder else "",
-        draw="All sequences of a length share one draw of positions. "
-        if model.encoding.stochastic
-        else "",
+        draw="All sequences of a length share one draw of positions. " if random else "",
         how="" if encoder else ", given the right answer before each token",
-    )
+    )  # fmt: skip
     return Figure("Activations: principal components", caption, [Section("", panels)])
 
 
 @torch.no_grad()
-def activations_of(model: Transformer, task: Task, length: int, mode: str | None) -> Hidden:
-    """Run the model on SEQUENCES sequences of one length. Errors: PositionError."""
+def activations_of(
+    model: Transformer, task: Task, length: int, mode: str | None
+) -> tuple[list[Tensor], float]:
+    """Run the model on SEQUENCES sequences of one length. Errors: PositionError.
+
+    Returns the input of the first layer, then each layer's output, (N, D) at the N tokens, and the
+    share of the answers' tokens that are right; a decoder is teacher-forced.
+    """
     draws = generator("show", "activations", task.name, task.version, length)
     batch = to_sequences(task.sample(draws, SEQUENCES, length), task, model.track)
     found: list[Tensor] = []
-    blocks = list(model.blocks)
-    hooks = [blocks[0].register_forward_pre_hook(lambda _, given: found.append(given[0]))]
-    for block in blocks:
+    hooks = [model.blocks[0].register_forward_pre_hook(lambda _, given: found.append(given[0]))]
+    for block in model.blocks:
         hooks.append(block.register_forward_hook(lambda _, given, out: found.append(out[0])))
     try:
         out = teacher_forced(model.eval(), batch, length, positions(length), mode)
@@ -94,7 +76,7 @@ def activations_of(model: Transformer, task: Task, length: int, mode: str | None
             hook.remove()
     real = (batch.pos >= 0).expand(len(batch.inputs), -1)
     right = (out == batch.labels)[batch.counted]
-    return Hidden(length, [x[real] for x in found], right.float().mean().item())
+    return [x[real] for x in found], right.float().mean().item()
 
 
 def components(x: Tensor) -> tuple[Tensor, Tensor]:

@@ -5,7 +5,7 @@ import torch
 
 from harness import tasks
 from harness.settings.protocol import load_protocol, resolve
-from harness.show import lengths, plots
+from harness.show import page, plots
 from harness.tasks.scan_cot import commands
 from pezoo.spec import parse
 
@@ -15,7 +15,7 @@ def drawn(monkeypatch, task, protocol, *settings):
     shown = []
     monkeypatch.setattr(plots, "histograms", lambda name, shares, *_, **__: shown.append(shares))
     config = resolve(load_protocol(protocol, settings), task, parse("nope"), 0, "cpu", "auto")
-    lengths.length_panels(tasks.make(task), config)
+    page.length_panels(tasks.make(task), config)
     return shown
 
 
