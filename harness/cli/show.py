@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
+from tabulate import tabulate
 
+from experiment.config import RunConfig
 from harness.cli import options
+from harness.runs.files import write
+from harness.runs.folder import RunFolder, failed, finished
+from harness.show.examples import lengths, read
+from harness.show.page import Run, files, inspect, page
+from harness.training.trainer import Trainer, start
 from leaderboard.escape import hidden
-
-if TYPE_CHECKING:
-    from experiment.config import RunConfig
-    from harness.training.trainer import Trainer
-    from leaderboard.record.schema import Record
+from leaderboard.record.schema import Record
+from pezoo.spec import unknown
 
 
 @click.command()
@@ -59,9 +62,6 @@ def command(
     if record.status == "failed":
         _print(record)
         return
-    from harness.show.examples import lengths, read
-    from pezoo.spec import unknown
-
     config = config_of(record)
     trainer = started(config)
     modes = trainer.model.encoding.modes
@@ -73,9 +73,6 @@ def command(
     if not restore(trainer, config, runs):
         click.echo("no page: the run's checkpoint is gone", err=True)
         return
-    from harness.runs.files import write
-    from harness.show.page import Run, files, inspect, page
-
     shown = Run(record.data(), config, trainer.task, trainer.model, started(config).model)
     inspection = inspect(shown, given, mode, length)
     out = out or Path(runs) / record.run / "show.html"
@@ -88,8 +85,6 @@ def command(
 
 def find(run: str, runs: str) -> Record:
     """Read the record of the run whose hash starts with `run`. Errors: UsageError."""
-    from harness.runs.folder import failed, finished
-
     configs = Path(runs).glob(f"{run}*/config.json") if run.isalnum() else []
     folders = sorted(path.parent for path in configs)
     if len(folders) != 1:
@@ -112,8 +107,6 @@ def config_of(record: Record) -> RunConfig:
 
 def started(config: RunConfig) -> Trainer:
     """Build the run's model as before training, on the CPU."""
-    from harness.training.trainer import start
-
     return start(config.replace(device="cpu", attention="eager"))
 
 
@@ -122,8 +115,6 @@ def restore(trainer: Trainer, config: RunConfig, runs: str) -> bool:
 
     Errors: UsageError if it does not fit the model.
     """
-    from harness.runs.folder import RunFolder
-
     try:
         if RunFolder(Path(runs), config).restore(trainer) is None:
             return False
@@ -138,8 +129,6 @@ def restore(trainer: Trainer, config: RunConfig, runs: str) -> bool:
 
 
 def _print(record: Record) -> None:
-    from tabulate import tabulate
-
     say(f"{record.encoding} on {record.task}, seed {record.seed}, {record.protocol}")
     if record.status == "failed":
         say(f"failed: {record.reason}")

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
 from harness.cli import options
-
-if TYPE_CHECKING:
-    from harness.training.trainer import Trainer
+from harness.cli.show import config_of, find, restore, say, started
+from harness.show import examples
+from harness.training.trainer import Trainer
 
 
 @click.command()
@@ -21,15 +19,12 @@ def command(run: str, prompts: tuple[str, ...], runs: str) -> None:
 
     pezoo try 3f2a 8349216=
     """
-    from harness.cli.show import config_of, find, restore, say, started
-    from harness.show.examples import read
-
     config = config_of(find(run, runs))
     trainer = started(config)
     if not restore(trainer, config, runs):
         raise click.UsageError(f"run {config.hash} has no checkpoint left")
     for prompt in prompts:
-        read(trainer.task, prompt.strip())  # all are checked before the first is answered
+        examples.read(trainer.task, prompt.strip())  # all are checked before the first is answered
     say(f"{config.label} on {config.task}; for example {trainer.task.example}", err=True)
     for prompt in prompts or click.get_text_stream("stdin"):
         if prompt.strip():
@@ -38,8 +33,6 @@ def command(run: str, prompts: tuple[str, ...], runs: str) -> None:
 
 def answer(trainer: Trainer, prompt: str) -> str:
     """Return the prompt, the greedy answer and whether it is right, as text. Errors: TaskError."""
-    from harness.show import examples
-
     task = trainer.task
     ids = examples.read(task, prompt)
     one = examples.answer(trainer.model, task, trainer.config, ids)

@@ -13,6 +13,7 @@ in an encoder, which has no "=":        input      4 7 1 E E E
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
@@ -63,25 +64,17 @@ class Sequences:
 
     def rows(self, first: int, stop: int) -> Sequences:
         """Return some of the B rows."""
-        return replace(
-            self,
-            inputs=self.inputs[first:stop],
-            labels=self.labels[first:stop],
-            pos=self.pos if self.pos.shape[0] == 1 else self.pos[first:stop],
-            answer=self.answer[first:stop],
-            counted=self.counted[first:stop],
-            drawn=None if self.drawn is None else drawn.rows(self.drawn, first, stop),
-        )
+        return self._changed(lambda tensors: drawn.rows(tensors, first, stop))
 
     def to(self, device: str) -> Sequences:
         """Move to a device."""
-        if device == "cpu":
-            return self
+        return self if device == "cpu" else self._changed(lambda x: drawn.moved(x, device))
+
+    def _changed(self, change: Callable[[Drawn], Drawn]) -> Sequences:
+        """Change the tensors, and the random numbers that belong to them."""
         names = ("inputs", "labels", "pos", "answer", "counted")
-        own = drawn.moved({name: getattr(self, name) for name in names}, device)
-        return replace(
-            self, **own, drawn=None if self.drawn is None else drawn.moved(self.drawn, device)
-        )
+        own = change({name: getattr(self, name) for name in names})
+        return replace(self, **own, drawn=None if self.drawn is None else change(self.drawn))
 
     def padded(self, columns: int, pad: int) -> Sequences:
         """Pad to `columns` columns on the right."""

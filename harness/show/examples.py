@@ -32,8 +32,7 @@ class Example:
     planned: int  # the number of tokens that decoding planned for
     inputs: Tensor  # (1, T) what the model reads
     reads: tuple[str, ...]  # T words
-    writes: tuple[str, ...]  # T words; "" without a prediction
-    first: int  # the first index that writes the answer
+    writes: tuple[str, ...]  # T words of the answer, "" before it
 
     @property
     def right(self) -> bool:
@@ -108,11 +107,9 @@ def answer(
     ends = (answer[0] == task.vocab.eos).nonzero()
     stop = before + int(ends[0]) + 1 if len(ends) and batch.causal else out.shape[1]
     words = tuple(word(task, int(i)) for i in out[0, :stop])
-    reads, writes, inputs = words[:-1], words[1:], out[:, : stop - 1]
+    reads, inputs = words[:-1], out[:, : stop - 1]
     if not batch.causal:
-        blanks = (stop - before) * (EMPTY,)
-        reads, writes = words[:before] + blanks, before * ("",) + words[before:]
-        inputs = batch.inputs
+        reads, inputs = words[:before] + (stop - before) * (EMPTY,), batch.inputs
     return Example(
         number,
         length,
@@ -125,8 +122,7 @@ def answer(
         batch.inputs.shape[1],
         inputs,
         reads,
-        writes,
-        before - batch.causal,
+        (before - batch.causal) * ("",) + words[before:],
     )
 
 

@@ -87,8 +87,8 @@ def heat_maps(
         step_line = axes.stairs(np.zeros(width), np.arange(width + 1) - 0.5, baseline=None)
         step_line.set(color=ORANGE, linewidth=1.4, visible=lines is not None)
         words = rows.ticks or tuple(
-            f"{read} → {write}" if write and i >= example.first else read
-            for i, (read, write) in enumerate(zip(example.reads, example.writes, strict=True))
+            f"{read} → {write}" if write else read
+            for read, write in zip(example.reads, example.writes, strict=True)
         )
         _words(axes.yaxis, words, rows, _cell(height))
         _words(axes.xaxis, columns.ticks or example.reads, columns, _cell(width))

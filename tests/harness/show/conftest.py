@@ -51,7 +51,7 @@ def example():
         ids = torch.cat([task.vocab.encode(text), torch.tensor([task.vocab.eos])])[None]
         words = tuple(word(task, int(i)) for i in ids[0])
         prompt, wrong = text.index("=") + 1, (False,) * len(words)
-        read = ids[:, :-1], words[:-1], words[1:], prompt - 1
+        read = ids[:, :-1], words[:-1], ("",) * (prompt - 1) + words[prompt:]
         return Example(
             number, prompt - 1, True, prompt, ids, words, wrong, "", ids.shape[1] - 1, *read
         )

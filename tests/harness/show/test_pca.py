@@ -89,7 +89,7 @@ def test_an_encoders_example_has_empty_tokens_and_both_directions():
     prompt = trainer.task.vocab.encode("471=")
     one = examples.answer(trainer.model, trainer.task, config, prompt)
     assert one.reads == ("4", "7", "1", *examples.EMPTY * 3)
-    assert (one.prompt, one.first, one.inputs.shape) == (3, 3, (1, 6))
+    assert (one.prompt, one.inputs.shape) == (3, (1, 6))
     assert one.writes[:3] == ("", "", "")
     assert one.tokens[:3] == ("4", "7", "1")
     assert len(one.tokens) == 6

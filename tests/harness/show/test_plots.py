@@ -98,8 +98,9 @@ words = st.sampled_from(["<b>", "&", '"x"', "1", "]]>", "walk", "$x^2$", "\\n", 
 def test_a_heat_map_shows_every_token_as_it_is(example, words):
     count = len(words) - 1
     prompt = max(1, count // 2)
-    read = {"reads": tuple(words[:-1]), "writes": tuple(words[1:]), "first": prompt - 1}
-    one = replace(example("1="), tokens=tuple(words), prompt=prompt, **read)
+    writes = ("",) * (prompt - 1) + tuple(words[prompt:])
+    read = {"reads": tuple(words[:-1]), "writes": writes, "prompt": prompt}
+    one = replace(example("1="), tokens=tuple(words), **read)
     _, found = parsed(heat_map(torch.rand(count, count), BLUES, one))
     if count > MOST_WORDS:
         assert {"query, by number", "key, by number", "0"} <= set(found)
