@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import partial
+from functools import cache, partial
 from heapq import heapreplace
 from math import ceil, log
 from typing import Any
@@ -59,7 +59,6 @@ class Measured:
         return self.step * config.train.steps + scored
 
 
-Took = tuple[Measured, Seconds]
 Measure = Callable[[RunConfig], Measured]
 Phases = Mapping[str, Sequence[RunConfig]]  # the runs of each, by name
 
@@ -67,70 +66,60 @@ Phases = Mapping[str, Sequence[RunConfig]]  # the runs of each, by name
 def forecast(phases: Phases, workers: int, measure: Measure) -> dict[str, Any]:
     """Return totals, and a line per phase, encoding and task; phases run one after another.
 
-    A worker that has finished a run takes the next one of its phase.
+    A worker that has finished a run takes the next one of its phase. A line counts its runs and
+    describes the longest one.
     """
-    lines: list[dict[str, Any]] = []
+    lines: dict[tuple[str, str, str], dict[str, Any]] = {}
     wall, memory, total = 0.0, 0.0, np.zeros(2)
     for phase, configs in phases.items():
-        found: dict[tuple[str, str], list[Took]] = {}
         free = [0.0] * workers  # when each has finished its runs
-        for config in configs:
-            one = measure(config)
+        every = [measure(config) for config in configs]
+        for config, one in zip(configs, every, strict=True):
             took = one.run(config)
-            found.setdefault((config.label, config.task), []).append((one, took))
+            total += took
             heapreplace(free, free[0] + took[0])
-        lines += [_line(phase, *name, runs) for name, runs in found.items()]
-        every = [run for runs in found.values() for run in runs]
-        total += sum(took for _, took in every)
+            key = phase, config.label, config.task
+            line = lines.setdefault(key, _line(*key))
+            line["runs"] += 1
+            line["device_hours"] += took[0] / 3600
+            if took[0] >= line["run_seconds"]:
+                line |= {"run_seconds": took[0], "run_cpu_seconds": took[1]}
+                line |= {"step_ms": 1000 * one.step[0], "memory_mb": one.memory_mb}
         wall += max(free)
-        memory = max(memory, sum(sorted(one.memory_mb for one, _ in every)[-workers:]))
-    hours = total / 3600
+        memory = max(memory, sum(sorted(one.memory_mb for one in every)[-workers:]))
     return {
-        "runs": sum(line["runs"] for line in lines),
-        "device_hours": hours[0],
-        "cpu_hours": hours[1],
+        "runs": sum(line["runs"] for line in lines.values()),
+        "device_hours": total[0] / 3600,
+        "cpu_hours": total[1] / 3600,
         "wall_seconds": wall,
         "jobs": workers,
         "device": next(configs[0].device for configs in phases.values()),
         "memory_mb": memory,
-        "lines": lines,
+        "lines": [*lines.values()],
     }
 
 
-def _line(phase: str, encoding: str, task: str, runs: Sequence[Took]) -> dict[str, Any]:
-    """Describe the longest run, and count all."""
-    one, took = max(runs, key=lambda run: run[1][0])
-    return {
-        "phase": phase,
-        "encoding": encoding,
-        "task": task,
-        "runs": len(runs),
-        "step_ms": 1000 * one.step[0],
-        "run_seconds": took[0],
-        "run_cpu_seconds": took[1],
-        "device_hours": sum(took[0] for _, took in runs) / 3600,
-        "memory_mb": one.memory_mb,
-    }
+def _line(phase: str, encoding: str, task: str) -> dict[str, Any]:
+    """Return a line without runs; its order is that of the columns."""
+    line: dict[str, Any] = {"phase": phase, "encoding": encoding, "task": task, "runs": 0}
+    names = "step_ms", "run_seconds", "run_cpu_seconds", "device_hours", "memory_mb"
+    return line | dict.fromkeys(names, 0.0)
 
 
 def measuring(phases: Phases, threads: int) -> Measure:
-    """Return a function that measures a run, each kind of run once."""
-    known: dict[object, Measured] = {}
-    kinds = {_kind(config) for configs in phases.values() for config in configs}
+    """Return a function that measures a run, once for each encoding, task and batch size."""
+    first = {}  # of each kind
+    for config in (config for configs in phases.values() for config in configs):
+        first.setdefault((config.label, config.task, config.train.batch), config)
     torch.set_num_threads(threads)
 
-    def measure_once(config: RunConfig) -> Measured:
-        kind = _kind(config)
-        if kind not in known:
-            click.echo(f"measuring {config.label} on {config.task}", err=True)
-            known[kind] = measure(config, BUDGET / len(kinds))
-        return known[kind]
+    @cache
+    def measured(*kind: object) -> Measured:
+        config = first[kind]
+        click.echo(f"measuring {config.label} on {config.task}", err=True)
+        return measure(config, BUDGET / len(first))
 
-    return measure_once
-
-
-def _kind(config: RunConfig) -> object:
-    return config.label, config.task, config.train.batch
+    return lambda config: measured(config.label, config.task, config.train.batch)
 
 
 def measure(config: RunConfig, budget: float) -> Measured:

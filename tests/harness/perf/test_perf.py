@@ -8,7 +8,6 @@ import time
 from dataclasses import replace
 from itertools import pairwise
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -42,12 +41,6 @@ def test_candidates_take_turns_and_the_warmup_is_not_counted():
     taken = timing.interleave({n: lambda n=n: turn(n) for n in "abc"}, rounds=2, warmup=1)
     assert "".join(order) == "abc" * 3
     assert taken == {"a": {"phase": [4, 7]}, "b": {"phase": [5, 8]}, "c": {"phase": [6, 9]}}
-
-
-@given(st.lists(seconds, min_size=1, max_size=20))
-def test_quartiles_are_numpys(values):
-    expected = np.percentile(values, [50, 25, 75])
-    np.testing.assert_allclose(timing.Times.of(values), expected, rtol=1e-12)
 
 
 @given(st.lists(st.tuples(seconds, st.floats(0.1, 10)), min_size=1, max_size=9))

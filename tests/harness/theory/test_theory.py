@@ -3,15 +3,13 @@
 from functools import partial
 from itertools import product
 
-import paper_examples as examples
 import pytest
 import torch
 from claims import disagreement, unseen, worked
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from harness.tasks import make
 from harness.tasks.base import TaskError
+from harness.tasks.digits import same
 from harness.theory.characterise import NotLearned, reconstruct, violation
 from harness.theory.mapping import complexity, conflict
 from harness.theory.representation import Computation, Step, operators
@@ -50,37 +48,10 @@ def all_bits(function, scales):
         yield n, torch.tensor(x), torch.tensor([function(list(one)) for one in x])
 
 
-@settings(max_examples=40, deadline=None)
-@given(st.lists(st.integers(0, 1), min_size=1, max_size=12))
-def test_examples_1_and_3_are_parity(x):
-    want = [sum(x[: t + 1]) % 2 for t in range(len(x))]
-    assert examples.parity(len(x)).run(x) == examples.parity_at_once(len(x)).run(x) == want
-
-
-@settings(max_examples=60, deadline=None)
-@given(st.lists(st.integers(0, 9), min_size=2, max_size=10))
-def test_examples_2_and_4_are_multiplication(x):
-    product_ = x[0] * sum(d * 10**place for place, d in enumerate(x[1:]))
-    want = [product_ // 10**place % 10 for place in range(len(x))]
-    n = len(x)
-    assert examples.multiplication(n).run(x) == examples.multiplication_at_once(n).run(x) == want
-
-
-@settings(max_examples=30, deadline=None)
-@given(st.lists(st.integers(0, 9), min_size=1, max_size=9))
-def test_example_5_has_two_representations_with_the_same_operators(x):
-    want, n = [(x[0] + t) % 10 for t in range(1, len(x) + 1)], len(x)
-    assert examples.count_up(n).run(x) == examples.count_up_by_two(n).run(x) == want
-    both = [{k: f(k) for k in range(1, 9)} for f in (examples.count_up, examples.count_up_by_two)]
-    assert operators(both[0]) == operators(both[1])
-    assert len(operators(both[0])) == 2
-
-
-def test_example_3_needs_an_operator_for_every_place_and_example_1_two():
-    for n in (1, 2, 5):
-        every = {k: examples.parity_at_once(k) for k in range(1, n + 1)}
-        assert len(operators(every)) == n
-        assert len(operators({k: examples.parity(k) for k in range(1, n + 1)})) == min(n, 2)
+@pytest.mark.parametrize(("name", "counts"), [("copy", [1, 1, 1]), ("parity", [1, 2, 2])])
+def test_operators_of_all_scales_are_counted_once(name, counts):
+    """Parity is Example 1: y_1 = x_1, then y_t = x_t xor y_(t-1)."""
+    assert [len(operators(representation(make(name), top))) for top in (1, 2, 5)] == counts
 
 
 @pytest.mark.parametrize("name", ALIGNED + HINTED + SELECT)
@@ -94,11 +65,11 @@ def test_a_tasks_computation_computes_its_answer(name):
 
 def test_steps_must_follow_the_input_and_read_what_is_there():
     with pytest.raises(ValueError, match="parents"):
-        Step(3, examples.same, (3,))
+        Step(3, same, (3,))
     with pytest.raises(ValueError, match="3"):
-        Computation(2, (Step(4, examples.same, (1,)),))
+        Computation(2, (Step(4, same, (1,)),))
     with pytest.raises(ValueError, match="2"):
-        Computation(2, (Step(3, examples.same, (1,)),)).run([1])
+        Computation(2, (Step(3, same, (1,)),)).run([1])
 
 
 def test_aligned_tasks_have_canonical_representations_and_others_do_not():
