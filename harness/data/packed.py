@@ -10,7 +10,6 @@ Rows of 8 tokens from samples of copy with 1, 2 and 4 digits, E ends a sample:
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -30,12 +29,12 @@ def packed(
     EOS are supervised. Positions count up in a row or, if borders are closed, in each sample.
     """
     wanted = rows * columns + 1
-    stream = _Stream.of(task, lengths, wanted, draws)
-    ids, inner = stream.ids[:wanted], stream.answer[1:wanted].view(rows, columns)
+    tokens, answer, first = _stream(task, lengths, wanted, draws)
+    ids, inner = tokens[:wanted], answer[1:wanted].view(rows, columns)
     place = torch.arange(wanted - 1).view(rows, columns)
     pos = torch.arange(columns)[None]
     if closed:
-        pos = place - torch.maximum(stream.first[: wanted - 1].view(rows, columns), place[:, :1])
+        pos = place - torch.maximum(first[: wanted - 1].view(rows, columns), place[:, :1])
     return Sequences(
         inputs=ids[:-1].view(rows, columns),
         labels=ids[1:].view(rows, columns),
@@ -46,26 +45,20 @@ def packed(
     )
 
 
-@dataclass(frozen=True)
-class _Stream:
-    """Tokens (N,), whether each belongs to an answer, and where its sample begins."""
-
-    ids: Tensor
-    answer: Tensor
-    first: Tensor
-
-    @classmethod
-    def of(cls, task: Task, lengths: Lengths, wanted: int, draws: torch.Generator) -> _Stream:
-        parts: list[tuple[Tensor, Tensor]] = []
-        size = 0
-        while size < wanted:
-            each = size // len(parts) if parts else max(1, wanted // 4)
-            made = _samples(task, lengths(1 + (wanted - size) // each), draws)
-            parts += made
-            size += sum(len(ids) for ids, _ in made)
-        sizes = torch.tensor([len(ids) for ids, _ in parts])
-        first = (sizes.cumsum(0) - sizes).repeat_interleave(sizes)
-        return cls(torch.cat([i for i, _ in parts]), torch.cat([a for _, a in parts]), first)
+def _stream(
+    task: Task, lengths: Lengths, wanted: int, draws: torch.Generator
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return tokens (N,), whether each belongs to an answer, and where its sample begins."""
+    parts: list[tuple[Tensor, Tensor]] = []
+    size = 0
+    while size < wanted:
+        each = size // len(parts) if parts else max(1, wanted // 4)
+        made = _samples(task, lengths(1 + (wanted - size) // each), draws)
+        parts += made
+        size += sum(len(ids) for ids, _ in made)
+    sizes = torch.tensor([len(ids) for ids, _ in parts])
+    first = (sizes.cumsum(0) - sizes).repeat_interleave(sizes)
+    return torch.cat([ids for ids, _ in parts]), torch.cat([answer for _, answer in parts]), first
 
 
 def _samples(

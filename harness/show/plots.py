@@ -123,8 +123,7 @@ def bars(
         axes.hlines(before, places - 0.5, places + 0.5, color=ORANGE, linewidth=2)
         axes.set(xlim=(-0.5, len(values) - 0.5), ylim=limits, ylabel=label)
         _words(axes.xaxis, columns.ticks or (), columns, max(_cell(len(values)), 28.0))
-        _frame(axes)
-        return _svg(axes, name)
+        return _svg(axes, name, grid=True)
 
 
 def curve(name: str, points: Sequence[tuple[int, float]], label: str, top: float | None) -> str:
@@ -133,8 +132,7 @@ def curve(name: str, points: Sequence[tuple[int, float]], label: str, top: float
         axes.plot(*zip(*points, strict=True), color=BLUE, marker="o", markersize=5, clip_on=False)
         last = max(step for step, _ in points) or 1
         axes.set(xlim=(0, last), ylim=(0, top), xlabel="step", ylabel=label)
-        _frame(axes)
-        return _svg(axes, name)
+        return _svg(axes, name, grid=True)
 
 
 def histograms(name: str, shares: Mapping[str, Sequence[float]], label: str, log: bool) -> str:
@@ -152,9 +150,8 @@ def histograms(name: str, shares: Mapping[str, Sequence[float]], label: str, log
             axes.set_ylim(min(some) / 2, 2 * max(some))
             axes.minorticks_off()
             axes.yaxis.set_major_formatter("{x:g}")
-        _frame(axes)
         axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2)
-        return _svg(axes, name)
+        return _svg(axes, name, grid=True)
 
 
 def scatter(name: str, points: Mapping[str, Tensor]) -> str:
@@ -201,11 +198,6 @@ def _words(ruler: Ruler, words: Sequence[str], axis: Axis, cell: float) -> None:
         ruler.set_tick_params(rotation=90)
 
 
-def _frame(axes: Axes) -> None:
-    axes.grid(axis="y")
-    axes.spines[:].set_visible(False)
-
-
 @contextmanager
 def _axes(width: float, height: float) -> Iterator[Axes]:
     """Yield axes of that many pixels; their labels lie around them."""
@@ -213,7 +205,11 @@ def _axes(width: float, height: float) -> Iterator[Axes]:
         yield Figure((width / INCH, height / INCH)).add_axes((0, 0, 1, 1))
 
 
-def _svg(axes: Axes, name: str, box: Bbox | str = "tight") -> str:
+def _svg(axes: Axes, name: str, box: Bbox | str = "tight", grid: bool = False) -> str:
+    """Return the SVG; with a grid, it has horizontal lines in place of a frame."""
+    if grid:
+        axes.grid(axis="y")
+        axes.spines[:].set_visible(False)
     file = StringIO()
     about = {"Title": name, "Date": None}
     axes.get_figure().savefig(file, format="svg", bbox_inches=box, metadata=about)

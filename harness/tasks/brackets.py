@@ -67,7 +67,8 @@ def values(expressions: Tensor) -> Tensor:
     value = np.where(x < PLUS, x, 0)
     value = np.where(negative, -np.roll(value, -1, 1) % 5, value)
     value = np.where(opening, np.roll(value, -1, 1), value).reshape(-1)
-    depth = _depths(x)
+    closes = x == CLOSE
+    depth = opening.cumsum(1) - closes.cumsum(1) + closes  # brackets are inside themselves
     place = _by_depth(depth, opening | infix)  # an operator is next after what opens its bracket
     second = np.flatnonzero(infix.reshape(-1)[place])
     opens, operator = place[second - 1], place[second]
@@ -75,13 +76,6 @@ def values(expressions: Tensor) -> Tensor:
     for _ in range(int(depth.max())):
         value[opens] = _RESULTS[code + 5 * value[left] + value[right]]
     return torch.from_numpy(value.reshape(b, n)[:, :1]).to(expressions.device)
-
-
-def _depths(x: Array) -> Array:
-    """Return the depth of nesting (B, n) of each token; brackets are inside themselves."""
-    closes = x == CLOSE
-    depth: Array = (x == OPEN).cumsum(1) - closes.cumsum(1) + closes
-    return depth
 
 
 def _by_depth(depth: Array, some: Array) -> Array:
@@ -93,14 +87,9 @@ def _by_depth(depth: Array, some: Array) -> Array:
     return order
 
 
-def _results() -> Array:
-    """Return left operator right modulo 5, (75,), at 25 (operator - PLUS) + 5 left + right."""
-    b = np.arange(5)
-    a = b[:, None]
-    return np.stack([a + b, a - b, a * b]).reshape(-1) % 5
-
-
-_RESULTS = _results()
+# The results of + - * modulo 5, (75,), at 25 (operator - PLUS) + 5 left + right.
+_LEFT, _RIGHT = np.arange(5)[:, None], np.arange(5)
+_RESULTS = np.stack([_LEFT + _RIGHT, _LEFT - _RIGHT, _LEFT * _RIGHT]).reshape(-1) % 5
 
 
 def value(tokens: list[int]) -> int:
