@@ -94,22 +94,21 @@ class Catalog:
 
     def foreign(self, record: Record) -> bool:
         """Return whether a record has a known protocol's name but none of its settings."""
-        protocol = self._protocol(record)
-        return protocol is not None and protocol.version_of(record) is None
+        protocol, version = self._version(record)
+        return protocol is not None and version is None
 
     def age(self, record: Record) -> tuple[int, bool]:
         """Return how many versions of its protocol are newer, and whether its task has changed.
 
         Unknown protocols and tasks count as current.
         """
-        protocol, task = self._protocol(record), self.task_version(record.task)
-        version = protocol and protocol.version_of(record)
+        (protocol, version), task = self._version(record), self.task_version(record.task)
         newer = protocol.versions.index(version) if protocol and version else 0
-        return newer, task is not None and task != record.config.task_version
+        return newer, task not in (None, record.config.task_version)
 
     def earlier(self, record: Record) -> str:
         """Return `earlier version: 1, now 2` for a protocol or task; "" if current or unknown."""
-        protocol, (newer, old_task) = self._protocol(record), self.age(record)
+        (protocol, _), (newer, old_task) = self._version(record), self.age(record)
         if protocol and newer:
             now = len(protocol.versions)
             return f"earlier version: {now - newer}, now {now}"
@@ -120,9 +119,8 @@ class Catalog:
 
     def about(self, record: Record) -> str:
         """Return the description of the record's version of its protocol; "" if unknown."""
-        known, protocol = self.protocols.get(base(record.protocol)), self._protocol(record)
-        version = protocol and protocol.version_of(record)
-        return version.description if version else known.description if known else ""
+        known = self._version(record)[1] or self.protocols.get(base(record.protocol))
+        return known.description if known else ""
 
     def current(self, record: Record) -> Record | None:
         """Return the record with the current settings of its protocol and task, if known."""
@@ -137,16 +135,18 @@ class Catalog:
 
     def strange_options(self, record: Record) -> bool:
         """Return whether its encoding has options neither typed nor set by the protocol."""
-        protocol = self._protocol(record)
-        version = protocol and protocol.version_of(record)
+        _, version = self._version(record)
+        if version is None:
+            return False
         try:
-            filled = version and str(version.fill(record.task, parse(record.encoding)))
+            return str(version.fill(record.task, parse(record.encoding))) != record.config.encoding
         except SpecError:
             return True
-        return version is not None and filled != record.config.encoding
 
-    def _protocol(self, record: Record) -> ProtocolDoc | None:
-        return self.protocols.get(record.protocol.partition(MARK)[0])
+    def _version(self, record: Record) -> tuple[ProtocolDoc | None, Protocol | None]:
+        """Return the record's protocol and its version, as far as they are known."""
+        protocol = self.protocols.get(record.protocol.partition(MARK)[0])
+        return protocol, protocol and protocol.version_of(record)
 
     def parts(self, encoding: str) -> list[ClassDoc]:
         """Return the known parts of `randomized:rope`, outermost first."""

@@ -1,6 +1,6 @@
 """`pezoo bench`: train, evaluate, compare.
 
-`settings.request` checks the options and lists the runs, the engine's workers call `execute` on
+`settings.protocol` checks the options and lists the runs, the engine's workers call `execute` on
 each, and the tables are made of their records.
 """
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from experiment.config import RunConfig
     from harness.cli.train import Records
     from harness.engine import Engine
-    from harness.settings.request import Request
+    from harness.settings.protocol import Request
     from harness.settings.sweep import Sweep
 
 
@@ -122,7 +122,7 @@ def bench(asked: SimpleNamespace) -> None:
 
 def _request(asked: SimpleNamespace) -> tuple[Request, Sweep | None]:
     """Return the comparison, and the sweep before it. Errors: ValueError names the option."""
-    from harness.settings.request import parse_request
+    from harness.settings.protocol import parse_request
     from harness.settings.sweep import parse_sweep
 
     if asked.fresh and asked.known:
@@ -160,7 +160,7 @@ def _print_forecast(
 ) -> None:
     from harness.cli.dry_run import forecast, measuring, render
     from harness.engine.local import threads_of
-    from harness.settings.request import check_device
+    from harness.settings.protocol import check_device
     from harness.settings.sweep import costliest, sweep_configs
 
     if not configs:

@@ -124,7 +124,7 @@ def check_command(paths: tuple[str, ...], records: str | None, markdown: str) ->
 def add_command(run: tuple[str, ...], runs: str, records: str | None) -> None:
     """Add records of finished runs: each RUN is an id or a folder."""
     from harness.settings.catalog import read_catalog
-    from leaderboard.record.add import add
+    from leaderboard.record.check import add
 
     for one in run:
         click.echo(f"added {add(one, Path(runs), _folder(records), read_catalog(), _verify())}")

@@ -38,7 +38,7 @@ def command(**typed: Any) -> None:
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     from harness.perf import timing
     from harness.perf.measure import measure, reference
-    from harness.settings.request import check_device
+    from harness.settings.protocol import check_device
 
     asked = SimpleNamespace(**typed)
     asked.device, known = check_device(asked.device), None
@@ -58,8 +58,7 @@ def _configs(asked: SimpleNamespace) -> tuple[list[RunConfig], int, str]:
     Errors: those of `parse_request`.
     """
     from harness import tasks
-    from harness.settings.protocol import load_protocol
-    from harness.settings.request import parse_request
+    from harness.settings.protocol import load_protocol, parse_request
     from pezoo.registry import check, entries, names
     from pezoo.spec import parse
 

@@ -21,7 +21,7 @@ from experiment.config import RunConfig
 from harness.engine import scheduler
 from harness.engine.base import EngineError
 from harness.runs.events import FINAL, Event
-from harness.settings.request import check_device
+from harness.settings.protocol import check_device
 
 
 class Engine(scheduler.Engine):

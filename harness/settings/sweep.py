@@ -149,22 +149,20 @@ def _tuned(config: RunConfig, sweep: Sweep, values: dict[str, Value]) -> RunConf
 
 def blank_tuning(sweep: Sweep) -> dict[str, Any]:
     """Return a record's part about a sweep, at full length, before anything has run."""
-    third, runs = 1 / 3, ["0" * 16] * len(sweep.seeds)
-    trials = [
-        Trial(values=values, exact=third, validation=third, loss=third, runs=runs, token=third)
-        for values in cells(sweep.grid)
-    ]
-    return _tuning(sweep, trials, trials[0], [])
+    blank = dict.fromkeys(("exact", "validation", "loss", "token"), 1 / 3)
+    blank |= {"runs": ["0" * 16] * len(sweep.seeds)}
+    trials = [{"values": values} | blank for values in cells(sweep.grid)]
+    return _tuning(sweep, trials, trials[0]["values"], [])
 
 
 def _tuning(
-    sweep: Sweep, trials: Sequence[Trial], winner: Trial, costs: Sequence[Cost]
+    sweep: Sweep, trials: list[dict[str, Any]], chosen: dict[str, Value], costs: Sequence[Cost]
 ) -> dict[str, Any]:
     return {
         "grid": sweep.grid,
         "seeds": sweep.seeds,
-        "chosen": winner.values,
-        "cells": [asdict(trial) for trial in trials],
+        "chosen": chosen,
+        "cells": trials,
         "cpu_seconds": _sum(costs, "cpu_seconds", "eval_cpu_seconds"),
         "seconds": _sum(costs, "train_seconds", "eval_seconds"),
     }
@@ -175,7 +173,8 @@ def _choice(sweep: Sweep, runs: Sequence[RunConfig], records: Sequence[Record]) 
     first, winner, complete = runs[0], best(trials), len(records) == len(runs)
     tuning = None
     if winner and complete:
-        tuning = _tuning(sweep, trials, winner, [record.cost for record in records])
+        costs = [record.cost for record in records]
+        tuning = _tuning(sweep, [asdict(trial) for trial in trials], winner.values, costs)
     return Choice(first.label, first.task, trials, complete, tuning)
 
 

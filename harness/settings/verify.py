@@ -17,8 +17,15 @@ import torch
 from experiment.config import ConfigError, Eval, RunConfig
 from experiment.protocol import PROTOCOLS, base
 from harness import tasks
-from harness.settings.protocol import example_count, parts, resolve, token_count, version_of
-from harness.settings.request import Request, parse_request
+from harness.settings.protocol import (
+    Request,
+    example_count,
+    parse_request,
+    parts,
+    resolve,
+    token_count,
+    version_of,
+)
 from harness.settings.sweep import Sweep, parse_sweep, possible_configs, sweep_configs
 from harness.tasks.base import Task
 from leaderboard.record.schema import Record, Score
@@ -37,13 +44,13 @@ VERSIONS = ("task_version", "encoding_version")
 
 
 class Command(NamedTuple):
-    """A parsed `pezoo bench`: one request for each version of its protocol that takes its options.
+    """A parsed `pezoo bench`: a request, and its sweep, for each version of its protocol.
 
-    `overrides` are the settings it changes; `from_file`: its protocol is a path.
+    Versions that cannot take its options are left out. `overrides` are the settings it changes;
+    `from_file`: its protocol is a path.
     """
 
-    requests: tuple[Request, ...]
-    sweeps: tuple[Sweep | None, ...]
+    requests: tuple[tuple[Request, Sweep | None], ...]
     overrides: tuple[str, ...]
     from_file: bool
     device: str
@@ -89,10 +96,11 @@ def parse_command(text: str) -> Command:
     if not requests:
         raise errors[0]
     grid, seeds = options.get("--tune", ()), last("--tune-seeds", "100")
-    sweeps = [parse_sweep(grid, seeds, one.protocol, one.seeds) for one in requests if grid]
     return Command(
-        tuple(requests),
-        tuple(sweeps) or (None,) * len(requests),
+        tuple(
+            (one, parse_sweep(grid, seeds, one.protocol, one.seeds) if grid else None)
+            for one in requests
+        ),
         overrides,
         name.endswith(".toml"),
         last("--device", "auto"),
@@ -132,11 +140,11 @@ def _versions(protocol: str) -> list[str]:
 
 def _request(record: Record, command: Command) -> list[str]:
     """Return how the record differs from what its command asks for."""
-    asked = command.requests[0]
+    asked, sweep = command.requests[0]
     swept = record.for_tuning
     seeds = {
         seed
-        for request, sweep in zip(command.requests, command.sweeps, strict=True)
+        for request, sweep in command.requests
         for seed in (sweep.seeds if swept and sweep else request.seeds)
     }
     own = plain_name(record.protocol)
@@ -155,7 +163,7 @@ def _request(record: Record, command: Command) -> list[str]:
     if not command.from_file and ("+" in own) != bool(command.overrides):
         changes = ", ".join(command.overrides) or "no setting"
         found.append(f"protocol is {own}, but the command changes {changes}")
-    if (command.sweeps[0] is None) != (record.provenance.tuning is None and not swept):
+    if (sweep is None) != (record.provenance.tuning is None and not swept):
         found.append(f"protocol is {record.protocol}, which does not fit the command's --tune")
     return found
 
@@ -171,14 +179,7 @@ def plain_name(protocol: str) -> str:
 
 def _config(record: Record, command: Command) -> Iterator[str]:
     """Compare the configuration with those that the command makes, by the closest of them."""
-    configs, errors = [], []
-    for at in range(len(command.requests)):
-        try:
-            configs += _configs(record.provenance.command, at, record.task, record.encoding)
-        except ConfigError as error:
-            errors.append(error)
-    if not configs:
-        raise errors[0]
+    configs = _configs(record.provenance.command, record.task, record.encoding)
     own = record.config
     current = configs[0]
     for name in VERSIONS:
@@ -191,16 +192,23 @@ def _config(record: Record, command: Command) -> Iterator[str]:
 
 
 @lru_cache(5000)
-def _configs(text: str, at: int, task: str, encoding: str) -> list[RunConfig]:
+def _configs(text: str, task: str, encoding: str) -> list[RunConfig]:
     """Return the configurations of a command's runs of one task and encoding, without seeds."""
     command = parse_command(text)
-    request, sweep = command.requests[at], command.sweeps[at]
-    spec = next(one for one in request.encodings if str(one) == encoding)
     device = "cpu" if command.device == "auto" else command.device
-    config = resolve(request.protocol, task, spec, 0, device, command.attention)
-    if sweep is None:
-        return [config]
-    return sweep_configs(sweep, [config]) + possible_configs(sweep, [config])
+    configs, errors = [], []
+    for request, sweep in command.requests:
+        spec = next(one for one in request.encodings if str(one) == encoding)
+        try:
+            made = [resolve(request.protocol, task, spec, 0, device, command.attention)]
+            configs += (
+                made if not sweep else sweep_configs(sweep, made) + possible_configs(sweep, made)
+            )
+        except ConfigError as error:
+            errors.append(error)
+    if not configs:
+        raise errors[0]
+    return configs
 
 
 def _differing(own: RunConfig, made: RunConfig) -> dict[str, tuple[str | None, str | None]]:

@@ -109,6 +109,9 @@ def reason(error: Exception) -> str:
     if not isinstance(error, ValidationError):
         return shown(f"{type(error).__name__}: {error}", 300)
     errors = error.errors(include_url=False, include_input=False)
-    parts = [f"{'.'.join(map(str, e['loc'])) or 'record'}: {e['msg']}" for e in errors[:3]]
+    parts = [
+        f"{'.'.join(map(str, e['loc'])) or 'record'}: {e['msg'].removeprefix('Value error, ')}"
+        for e in errors[:3]
+    ]
     more = f" (and {len(errors) - 3} more)" if len(errors) > 3 else ""
     return shown("; ".join(parts) + more, 600)

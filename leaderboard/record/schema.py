@@ -17,27 +17,8 @@ from pydantic.dataclasses import dataclass
 
 from experiment.config import RunConfig, Settings
 from leaderboard.escape import shown
-from leaderboard.record.fields import (
-    CHECKED,
-    Amount,
-    Cleaned,
-    Command,
-    Count,
-    Length,
-    Loss,
-    Moment,
-    Name,
-    Part,
-    Plain,
-    Positive,
-    ProtocolName,
-    RunId,
-    Seed,
-    Share,
-    TaskText,
-    Text,
-    bounded,
-)
+from leaderboard.record import fields
+from leaderboard.record.fields import CHECKED, Part, bounded
 from leaderboard.record.tuning import EXAMPLES, Tuning
 
 # Runs of one table may differ in these. Where they ran is left to a warning beside the table.
@@ -60,16 +41,16 @@ class Answer:
 class Score:
     """The score of one checkpoint at one length; only status "ok" has numbers."""
 
-    length: Length
+    length: fields.Length
     seen: bool
     status: Literal["ok", "cannot represent", "no instance"]
-    exact: Share | None = None
-    correct: Count | None = None
-    count: Positive | None = None
-    token: Share | None = None
-    tokens: Positive | None = None  # scored, the ends of answers included
+    exact: fields.Share | None = None
+    correct: fields.Count | None = None
+    count: fields.Positive | None = None
+    token: fields.Share | None = None
+    tokens: fields.Positive | None = None  # scored, the ends of answers included
     method: Literal["teacher-forced", "decoded", "one pass"] | None = None
-    note: Cleaned | None = None
+    note: fields.Cleaned | None = None
     wrong: Annotated[tuple[Answer, ...], Field(max_length=10)] = ()
 
     @model_validator(mode="after")
@@ -117,63 +98,65 @@ class Lesson:
     over these lengths, on the examples of the test; None where one of them has no number.
     """
 
-    step: Count
-    loss: Loss | None = None
-    exact: Share | None = None
-    seconds: Amount | None = None
-    test_token: Share | None = None
-    test_exact: Share | None = None
+    step: fields.Count
+    loss: fields.Loss | None = None
+    exact: fields.Share | None = None
+    seconds: fields.Amount | None = None
+    test_token: fields.Share | None = None
+    test_exact: fields.Share | None = None
 
 
 @dataclass(config=CHECKED, frozen=True, slots=True, kw_only=True)
 class Cost:
     """The cost of the run. Times in seconds, memory in megabytes, tokens without padding."""
 
-    parameters: Count | None = None
-    encoding_parameters: Count | None = None
-    train_seconds: Amount | None = None
-    eval_seconds: Amount | None = None
-    steps_per_second: Amount | None = None
-    cpu_seconds: Amount | None = None
-    peak_memory_mb: Amount | None = None
-    tokens: Count | None = None
-    data_share: Share | None = None  # of the training time: to draw batches
-    eval_cpu_seconds: Amount | None = None
-    save_seconds: Amount | None = None
-    sessions: Positive | None = None  # 1: never interrupted
+    parameters: fields.Count | None = None
+    encoding_parameters: fields.Count | None = None
+    train_seconds: fields.Amount | None = None
+    eval_seconds: fields.Amount | None = None
+    steps_per_second: fields.Amount | None = None
+    cpu_seconds: fields.Amount | None = None
+    peak_memory_mb: fields.Amount | None = None
+    tokens: fields.Count | None = None
+    data_share: fields.Share | None = None  # of the training time: to draw batches
+    eval_cpu_seconds: fields.Amount | None = None
+    save_seconds: fields.Amount | None = None
+    sessions: fields.Positive | None = None  # 1: never interrupted
 
 
 @dataclass(config=CHECKED, frozen=True, slots=True, kw_only=True)
 class Env:
     """The environment of the run."""
 
-    pezoo: Text
-    commit: Text | None = None
+    pezoo: fields.Text
+    commit: fields.Text | None = None
     dirty: bool | None = None
-    python: Text
-    torch: Text
-    numpy: Text | None = None
-    numba: Text | None = None
-    triton: Text | None = None
-    cuda: Text | None = None
-    platform: Text | None = None
-    device: Text
-    cpu: Text | None = None
-    cores: Positive | None = None
-    threads: Positive | None = None
+    python: fields.Text
+    torch: fields.Text
+    numpy: fields.Text | None = None
+    numba: fields.Text | None = None
+    triton: fields.Text | None = None
+    cuda: fields.Text | None = None
+    platform: fields.Text | None = None
+    device: fields.Text
+    cpu: fields.Text | None = None
+    cores: fields.Positive | None = None
+    threads: fields.Positive | None = None
     compiled: bool | None = None  # training, through torch.compile
-    attention: Text | None = None
-    attention_ran: Plain = None  # {"train": [...], "eval": [...]}: the kernels that computed it
-    kernels: Plain = None  # {operation: back end}
-    processes: Positive | None = None  # of torchrun, which share every batch
-    accumulate: Positive | None = None  # parts in which each computes its share
+    attention: fields.Text | None = None
+    attention_ran: fields.Plain = (
+        None  # {"train": [...], "eval": [...]}: the kernels that computed it
+    )
+    kernels: fields.Plain = None  # {operation: back end}
+    processes: fields.Positive | None = None  # of torchrun, which share every batch
+    accumulate: fields.Positive | None = None  # parts in which each computes its share
 
 
 class Provenance(Part):
     """How to repeat this run."""
 
-    command: Command
-    finished: Moment
+    command: fields.Command
+    finished: fields.Moment
     tuning: Tuning | None = None  # where the settings were chosen from a grid
 
 
@@ -194,24 +177,24 @@ class Record(Part):
     """One run: its settings, its results, where it ran, and the command that repeats it."""
 
     schema_: Annotated[Literal[1], Field(alias="schema")]
-    run: RunId
+    run: fields.RunId
     status: Literal["done", "failed"]
-    reason: Cleaned | None = None
-    protocol: ProtocolName
-    task: TaskText
-    encoding: Text
-    seed: Seed
+    reason: fields.Cleaned | None = None
+    protocol: fields.ProtocolName
+    task: fields.TaskText
+    encoding: fields.Text
+    seed: fields.Seed
     config: Annotated[RunConfig, AfterValidator(_bounded)]
-    backbone_hash: Text | None = None
-    data_hash: Text | None = None
-    chance: Share | None = None
-    best_step: Count | None = None
+    backbone_hash: fields.Text | None = None
+    data_hash: fields.Text | None = None
+    chance: fields.Share | None = None
+    best_step: fields.Count | None = None
     scores: Scores
     # The same weights, evaluated in another way.
-    modes: Annotated[dict[Name, Scores], Field(max_length=20, default_factory=dict)]
+    modes: Annotated[dict[fields.Name, Scores], Field(max_length=20, default_factory=dict)]
     # The last model on further test sets of the task, by name; see `experiment.config.Eval`.
     sets: Annotated[
-        dict[Name, Annotated[list[Score], Field(max_length=1000)]],
+        dict[fields.Name, Annotated[list[Score], Field(max_length=1000)]],
         Field(max_length=100, default_factory=dict),
     ]
     learning: Annotated[list[Lesson], Field(max_length=100_000, default_factory=list)]

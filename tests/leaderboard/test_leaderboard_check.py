@@ -19,7 +19,7 @@ from harness.cli.train import LOCAL_OPTIONS
 from harness.settings.catalog import read_catalog
 from harness.settings.verify import FLAGS, VALUED, refusals
 from leaderboard.build import build as build_site
-from leaderboard.record.add import add as add_record
+from leaderboard.record.check import add as add_record
 from leaderboard.record.check import check as check_records
 from leaderboard.record.read import RECORDS, load
 from leaderboard.record.schema import Record

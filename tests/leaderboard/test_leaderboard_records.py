@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
+import subprocess
+import sys
 from functools import partial
 from pathlib import Path
 
@@ -17,6 +20,7 @@ from leaderboard.record.check import check as check_records
 from leaderboard.record.read import load
 
 check = partial(check_records, catalog=read_catalog())
+MANY = Path(__file__).parents[2] / "benchmarks" / "many_records.py"
 
 
 def test_a_good_record_keeps_its_settings(record):
@@ -142,3 +146,13 @@ def test_no_value_in_any_field_raises(data, raw, save):
     one[data.draw(st.sampled_from(sorted(one)))] = data.draw(JSON)
     records, problems = load([save(json.dumps(one))])
     assert len(records) + len(problems) == 1
+
+
+@pytest.mark.slow
+def test_five_thousand_records_are_built_in_seconds_and_little_memory(tmp_path):
+    words = [sys.executable, MANY, "--records", "5000", "--root", tmp_path]
+    out = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    count, cpu, _, peak = map(float, re.findall(r"[\d.]+\b", out))
+    assert count == 5000
+    assert cpu < 20  # 8 on an idle core; a core that is shared needs more
+    assert peak < 250

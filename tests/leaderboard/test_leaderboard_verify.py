@@ -134,5 +134,5 @@ def test_an_override_that_an_earlier_version_cannot_take():
 
 def test_a_protocol_has_no_versions_of_another_whose_name_begins_alike():
     command = "pezoo bench --pe rope --task copy --protocol ruoss2023 --set train.lr=0.5"
-    names = {one.protocol.name.partition("+")[0] for one in parse_command(command).requests}
+    names = {one.protocol.name.partition("+")[0] for one, _ in parse_command(command).requests}
     assert names == {"ruoss2023"}

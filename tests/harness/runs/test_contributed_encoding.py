@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from harness.runs.run import execute
-from harness.settings.request import parse_request
+from harness.settings.protocol import parse_request
 from pezoo import registry
 from pezoo.testing import CHECKS
 

@@ -18,8 +18,7 @@ from experiment.protocol import protocol_names
 from harness import tasks
 from harness.cli.main import main
 from harness.cli.tables import print_records
-from harness.settings.protocol import load_protocol
-from harness.settings.request import ATTENTION, DEVICES, parse_request
+from harness.settings.protocol import ATTENTION, DEVICES, load_protocol, parse_request
 from leaderboard.record.read import load
 from pezoo import registry
 from pezoo.adapters import BACKENDS

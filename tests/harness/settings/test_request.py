@@ -5,8 +5,7 @@ import torch
 
 from experiment.config import ConfigError
 from harness.runs.cost import forget_peak_memory, peak_memory_mb
-from harness.settings.protocol import load_protocol, resolve
-from harness.settings.request import check_device, parse_request
+from harness.settings.protocol import check_device, load_protocol, parse_request, resolve
 from pezoo.kernels.backends import fastest
 from pezoo.spec import parse
 

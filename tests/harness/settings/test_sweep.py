@@ -8,8 +8,7 @@ from harness.cli.tables import print_choices
 from harness.runs.record import new_record
 from harness.runs.run import execute
 from harness.settings import sweep as tune
-from harness.settings.protocol import load_protocol
-from harness.settings.request import parse_request
+from harness.settings.protocol import load_protocol, parse_request
 from leaderboard.record.read import Record
 from leaderboard.record.tuning import cells
 
