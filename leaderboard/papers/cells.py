@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 from statistics import fmean, stdev
-from typing import Any
 
 from experiment.config import Protocol
 from experiment.protocol import base
@@ -93,13 +92,7 @@ def fill(
     cells = []
     for line in lines:
         for column in part.columns:
-            options = [
-                _option(encoding, column, own, part, lengths)
-                for name in column.encodings
-                for encoding in paper.texts(name)
-                if (own := _runs(by_kind, protocol, column.task(line.task), encoding, column.long))
-            ]
-            cell = Cell(
+            empty = Cell(
                 group=line.group,
                 task=line.task,
                 column=column.name,
@@ -107,16 +100,17 @@ def fill(
                 paper=line.numbers.get(column.name),
                 comparable=part.measure != "hours",
             )
-            cells.append(replace(cell, **max(options, key=_goodness, default={})))
-    named = [one for one in records if _of(protocol, one)]
+            options = [
+                _filled(replace(empty, encoding=encoding, runs=tuple(own)), column, part, lengths)
+                for name in column.encodings
+                for encoding in paper.texts(name)
+                if (own := _runs(by_kind, protocol, column.task(line.task), encoding, column.long))
+            ]
+            cells.append(max(options, key=_goodness, default=empty))
     filled = Filled(paper, part, protocol, lengths, tuple(cells), reference=reference)
     used = {record.run for record in filled.runs}
-    return replace(filled, others=sum(record.run not in used for record in named))
-
-
-def _of(protocol: Protocol, record: Record) -> bool:
-    """Return whether the record belongs to the protocol, with changed settings or not."""
-    return base(record.protocol) == base(protocol.name)
+    others = [r for r in records if base(r.protocol) == base(protocol.name) and r.run not in used]
+    return replace(filled, others=len(others))
 
 
 def _along(protocol: Protocol) -> Protocol:
@@ -161,29 +155,26 @@ def _follows(record: Record, protocol: Protocol, long: bool) -> bool:
     )
 
 
-def _option(
-    encoding: str,
-    column: Column,
-    runs: Sequence[Record],
-    part: Table,
-    lengths: frozenset[int] | None,
-) -> dict[str, Any]:
-    """Return the fields of a cell that one encoding fills."""
-    found: dict[str, Any] = {"encoding": encoding, "runs": tuple(runs)}
-    scores = {run.run: score_of(run, part, lengths, column.checkpoint) for run in runs}
-    good = [run for run in runs if not isinstance(scores[run.run], str)]
+def _filled(cell: Cell, column: Column, part: Table, lengths: frozenset[int] | None) -> Cell:
+    """Return the cell with the number of its runs, or with words."""
+    scores = {run.run: score_of(run, part, lengths, column.checkpoint) for run in cell.runs}
+    good = [run for run in cell.runs if not isinstance(scores[run.run], str)]
     if not good:
-        return found | {"words": str(next(iter(scores.values())))}
+        return replace(cell, words=str(next(iter(scores.values()))))
 
     def mean(some: Sequence[Record]) -> float:
         return fmean(float(scores[run.run]) for run in some)
 
     if column.summary == "max":
         best = max(good, key=lambda run: mean([run]))
-        return found | {"ours": Number(mean([best])), "used": (best,)}
+        return replace(cell, ours=Number(mean([best])), used=(best,))
     same = good if column.summary == "all" else max(_of_most_seeds(good), key=mean)
     sd = stdev(mean([run]) for run in same) if len(same) > 1 else None
-    return found | {"ours": Number(mean(same), sd), "used": tuple(same)}
+    return replace(cell, ours=Number(mean(same), sd), used=tuple(same))
+
+
+def _goodness(cell: Cell) -> float:
+    return cell.ours.value if cell.ours else -inf
 
 
 def counted(
@@ -221,10 +212,6 @@ def _of_most_seeds(runs: Sequence[Record]) -> list[list[Record]]:
         rates[run.config.train.lr].append(run)
     most = max(map(len, rates.values()))
     return [own for own in rates.values() if len(own) == most]
-
-
-def _goodness(option: Mapping[str, Any]) -> float:
-    return float(option["ours"].value) if "ours" in option else -inf
 
 
 def score_of(

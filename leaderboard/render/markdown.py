@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import pstdev
 
@@ -85,69 +85,41 @@ def files(
 ) -> dict[str, str]:
     """Return pages and pictures as {path from the folder of the page: text}, the page first."""
     catalog, rows = catalog or Catalog(), [row for table in tables for row in table.rows]
-    look, names = styles(rows), aliases(rows)
-    own = leading(tables)
-    of_protocol = {
-        base: [table for table in own if table.base == base] for base in protocols(tables)
+    look, names, own, first = styles(rows), aliases(rows), leading(tables), main_tables(tables)
+    views = {
+        base: overview_of([table for table in own if table.base == base], names, catalog)
+        for base in protocols(tables)
     }
-    pages = {name: _page(tables, of_protocol, name, names, catalog)}
-    for base, some in of_protocol.items():
-        others = [table for table in tables if table.base == base and table not in own]
-        page = f"{Path(name).stem}-{base}.md"
-        pages[page] = _protocol_page(base, some, others, name, names, catalog)
-    return pages | {
+    common = {"folder": PICTURES, "page": name, "stem": Path(name).stem}
+    pages = {
+        name: render(
+            "leaderboard.md",
+            findings=findings(first),
+            pictures=sorted(first, key=_spread, reverse=True)[:MOST],
+            first=first,
+            overviews=[view for view in views.values() if view.tables],
+            legend=legend((row for table in own for row in table.rows), names),
+            **common,
+        )
+    }
+    for base, view in views.items():
+        some = view.tables
+        rest = [line for line in view.all_lines if line not in view.lines] if view.lines else []
+        pages[f"{common['stem']}-{base}.md"] = render(
+            "protocol.md",
+            base=base,
+            variants=view.markdown(rest),
+            names={table.slug: marked(names, [table], catalog) for table in some},
+            baselines={table.slug: baseline(table, catalog) for table in some},
+            tables=some,
+            others=[table for table in tables if table.base == base and table not in own],
+            legend=legend((row for table in some for row in table.rows), names),
+            **common,
+        )
+    return {page: text.rstrip() + "\n" for page, text in pages.items()} | {
         f"{PICTURES}/{table.slug}.svg": curves(table.title, shown(table.rows), look, names=names)
         for table in own
     }
-
-
-def _page(
-    tables: Sequence[Table],
-    of_protocol: Mapping[str, Sequence[Table]],
-    page: str,
-    names: Mapping[str, str],
-    catalog: Catalog,
-) -> str:
-    """Return the text of LEADERBOARD.md."""
-    first = main_tables(tables)
-    rows = [row for some in of_protocol.values() for table in some for row in table.rows]
-    text = render(
-        "leaderboard.md",
-        folder=PICTURES,
-        stem=Path(page).stem,
-        findings=findings(first),
-        pictures=sorted(first, key=_spread, reverse=True)[:MOST],
-        first=first,
-        overviews=[overview_of(some, names, catalog) for some in of_protocol.values() if some],
-        legend=legend(rows, dict(names)),
-    )
-    return text.rstrip() + "\n"
-
-
-def _protocol_page(
-    base: str,
-    tables: Sequence[Table],
-    others: Sequence[Table],
-    page: str,
-    names: Mapping[str, str],
-    catalog: Catalog,
-) -> str:
-    """Return the page of a protocol: every task, with intervals, tests and commands."""
-    own = overview_of(tables, names, catalog)
-    rest = [line for line in own.all_lines if line not in own.lines] if own.lines else []
-    text = render(
-        "protocol.md",
-        folder=PICTURES,
-        base=base,
-        page=page,
-        variants=own.markdown(rest),
-        names={table.slug: marked(names, [table], catalog) for table in tables},
-        baselines={table.slug: baseline(table, catalog) for table in tables},
-        tables=tables,
-        others=others,
-        legend=legend((row for table in tables for row in table.rows), dict(names)),
-    )
-    return text.rstrip() + "\n"
 
 
 def _spread(table: Table) -> float:

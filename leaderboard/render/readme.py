@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Iterable, Sequence
 from importlib.resources import files
 from statistics import median
-from typing import Any
 
 from tabulate import tabulate
 
@@ -28,6 +26,7 @@ MOST = 8  # rows
 NEAR, FAR = 2, 10  # test lengths, as multiples of the training length
 SOLVED = 0.8  # of the seeds: 4 of 5
 
+SETTINGS = tomllib.loads((files("leaderboard.render") / "readme.toml").read_text("utf-8"))
 INTRO = (
     f"Solved: at least 4 of 5 seeds reach {100 * PASS:.0f} % exact match at {NEAR} or {FAR} times "
     "the training length. Cost: median CPU time of training, relative to {reference}."
@@ -55,14 +54,9 @@ def filled(text: str, tables: Sequence[Table], catalog: Catalog) -> str:
 
 def picture(tables: Sequence[Table], catalog: Catalog) -> tuple[str, str] | None:
     """Return the file name and SVG text of the README's picture; None without records."""
-    wanted = _settings()["picture"]
+    wanted = SETTINGS["picture"]
     table = next((one for one in main_tables(tables) if one.first.task == wanted["task"]), None)
     by_name = {row.label: row for row in table.rows if row.competes} if table else {}
-    names = {
-        name: f"{name} ({words})"
-        for name, row in by_name.items()
-        if (words := _receives(row, catalog))
-    }
     rows = [by_name[name] for name in wanted["encodings"] if name in by_name]
     if not rows:
         return None
@@ -71,6 +65,7 @@ def picture(tables: Sequence[Table], catalog: Catalog) -> tuple[str, str] | None
         tested=rows[0].cells[-1].length,
         seeds=span_text(len(row.seeds) for row in rows),
     )
+    names = {row.label: row.label + _receives(row, catalog) for row in rows}
     look = {row.label: distinct(at) for at, row in enumerate(rows)}
     return wanted["file"], curves(title, rows, look, names=names)
 
@@ -78,49 +73,42 @@ def picture(tables: Sequence[Table], catalog: Catalog) -> tuple[str, str] | None
 def _block(tables: Sequence[Table], catalog: Catalog) -> str:
     """One line per encoding, most tasks solved first; hinted ones and oracles last."""
     lines = bare_lines(overview(tables))
-    settings, marks = _settings(), chosen(tables, catalog)
-    informed = {line.label: words for line in lines if (words := _receives(line, catalog))}
-    plain = sorted((line for line in lines if line.label not in informed), key=_merit, reverse=True)
-    reference = next((line for line in plain if line.label == settings["reference"]), plain[-1])
-    hinted = [line for line in lines if line.label in informed]
+    hinted = [line for line in lines if _receives(line, catalog)]
+    plain = sorted((line for line in lines if line not in hinted), key=_merit, reverse=True)
+    reference = next((one for one in plain if one.label == SETTINGS["reference"]), plain[-1])
     room = MOST - len(hinted) - 2  # the reference and all others have a row each
     rest = [line for line in plain[room:] if line is not reference]
     own = plain[:room] + [reference] * (reference not in plain[:room])
-    named = [([line], _name(line, marks, informed)) for line in own]
-    named += [(rest, f"{len(rest)} other{'s' * (len(rest) > 1)}")] if rest else []
-    named += [([line], _name(line, marks, informed)) for line in hinted]
-    task = settings["picture"]["task"]
-    heads = [
-        "encoding",
-        f"tasks solved at {NEAR}x",
-        f"at {FAR}x",
-        f"{task} at {FAR}x, seeds",
-        "cost",
-    ]
+    marks = chosen(tables, catalog)
+
+    def named(line: Line) -> tuple[str, list[Line]]:
+        mark = " †" * (line.label in marks)
+        return markdown_text(line.label) + mark + _receives(line, catalog), [line]
+
+    others = f"{len(rest)} other{'s' * (len(rest) > 1)}", rest
+    task = SETTINGS["picture"]["task"]
+    heads = "encoding", f"tasks solved at {NEAR}x", f"at {FAR}x", f"{task} at {FAR}x, seeds", "cost"
     cells = [
         [
             name,
-            *(_span(_solved(line, at) for line in some) for at in (NEAR, FAR)),
-            _span(_seeds(line, task) for line in some),
+            _span(_solved(line, NEAR) for line in some),
+            _span(_solved(line, FAR) for line in some),
+            _span(_reached(row, FAR) for line in some for row in line.own if row.task == task),
             _costs(some, reference),
         ]
-        for some, name in named
+        for name, some in (*map(named, own), others, *map(named, hinted))
+        if some
     ]
     table = tabulate(cells, heads, tablefmt="pipe", disable_numparse=True)
     return f"{INTRO.format(reference=markdown_text(reference.label))}\n\n{table}\n\n{CAVEAT}"
 
 
 def _receives(line: Line | Row, catalog: Catalog) -> str:
-    """Describe what an encoding receives besides the sequence; "" for nothing."""
+    """Return what an encoding receives besides the sequence in brackets; "" for nothing."""
     parts = catalog.parts(line.encoding)
     if any(part.oracle for part in parts):
-        return "oracle"
-    return "receives the length" if any(part.needs_scale for part in parts) else ""
-
-
-def _name(line: Line, marks: set[str], informed: Mapping[str, str]) -> str:
-    name = markdown_text(line.label) + " †" * (line.label in marks)
-    return f"{name} ({informed[line.label]})" if line.label in informed else name
+        return " (oracle)"
+    return " (receives the length)" if any(part.needs_scale for part in parts) else ""
 
 
 def _merit(line: Line) -> tuple[float, ...]:
@@ -129,23 +117,17 @@ def _merit(line: Line) -> tuple[float, ...]:
     return *(_solved(line, multiple)[0] for multiple in (NEAR, FAR)), mean
 
 
-def _reached(row: Row | None, multiple: int) -> tuple[int, int] | None:
+def _reached(row: Row, multiple: int) -> tuple[int, int]:
     """Count the seeds that reach PASS at a multiple of the training length, and all seeds."""
-    for cell in row.cells if row else ():
-        if row and cell.length == multiple * row.train_length and cell.seeds:
-            return sum(value >= PASS - 1e-9 for _, value in cell.seeds), len(cell.seeds)
-    return None
+    found = [cell.seeds for cell in row.cells if cell.length == multiple * row.train_length]
+    seeds = found[0] if found else ()
+    return sum(value >= PASS - 1e-9 for _, value in seeds), len(seeds)
 
 
 def _solved(line: Line, multiple: int) -> tuple[int, int]:
     """Count the tasks solved at a multiple of the training length, and those tested there."""
-    reached = [found for row in line.rows if (found := _reached(row, multiple))]
+    reached = [found for row in line.own if (found := _reached(row, multiple))[1]]
     return sum(right >= SOLVED * seeds for right, seeds in reached), len(reached)
-
-
-def _seeds(line: Line, task: str) -> tuple[int, int]:
-    row = next((row for row in line.own if row.task == task), None)
-    return _reached(row, FAR) or (0, 0)
 
 
 def _span(shares: Iterable[tuple[int, int]]) -> str:
@@ -154,7 +136,7 @@ def _span(shares: Iterable[tuple[int, int]]) -> str:
     ('4/8', '0-1/5', '-')
     """
     own = [*shares]
-    most = max(every for _, every in own)
+    most = max((every for _, every in own), default=0)
     return f"{span_text((right for right, _ in own), '-')}/{most}" if most else "-"
 
 
@@ -171,8 +153,3 @@ def _costs(lines: Sequence[Line], reference: Line) -> str:
         found += [round(median(ratios), 1)] if ratios else []
     ends = dict.fromkeys(f"{end(found):.1f}x" for end in (min, max)) if found else ["-"]
     return " to ".join(ends)
-
-
-@lru_cache(1)
-def _settings() -> dict[str, Any]:
-    return tomllib.loads((files("leaderboard.render") / "readme.toml").read_text(encoding="utf-8"))
