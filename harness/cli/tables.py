@@ -83,21 +83,21 @@ def _print_table(rows: Sequence[Row], lacks: Sequence[str], wide: bool) -> None:
     """Print a table that fits the terminal, and notes below it."""
     width = 10_000 if wide else get_terminal_size((120, 24)).columns
     names = aliases(rows)
-    heads, cells = _fitting(rows, names, width)
-    intervals = any("[" in cell for line in cells for cell in line[2:])
+    table, lengths, intervals = _fitting(rows, names, width)
     unit = " [95 % interval: t, or Wilson's for one seed]" if intervals else ""
     click.echo(f"{rows[0].task} ({rows[0].protocol}): mean {rows[0].metric} per length, %{unit}")
-    for line in _lined_up(heads, cells):
-        click.echo(line)
+    click.echo(table)
     both = rows[0].metric == TOKENS  # which exact match is beside
     if wide and both:
         click.echo(f"\n{rows[0].other} per length, %")
-        first, *others = _beside(rows, names)
-        for line in _lined_up(first, others):
-            click.echo(line)
-    whole = intervals and sum(head.isdigit() for head in heads) == len(rows[0].cells)
+        cells = [
+            [names[row.label], percent(row.unseen_beside)]
+            + [percent(c.beside) if c.main else _short(c.status) for c in row.cells]
+            for row in rows
+        ]
+        click.echo(_text(["encoding", "unseen", *(str(c.length) for c in rows[0].cells)], cells))
     notes = [f"{short} = {label}" for short, label in legend(rows, names)]
-    if not wide and (both or not whole):
+    if not wide and (both or not intervals or len(lengths) < len(rows[0].cells)):
         more = "length, interval and exact match" if both else "length and interval"
         notes.append(f"every {more}: --wide, or --format csv")
     words = [*medians_text(rows, names), *verdicts(rows), *notes_text(rows, names)]
@@ -107,8 +107,8 @@ def _print_table(rows: Sequence[Row], lacks: Sequence[str], wide: bool) -> None:
 
 def _fitting(
     rows: Sequence[Row], names: Mapping[str, str], width: int
-) -> tuple[list[str], list[list[str]]]:
-    """Return heads and cells of the fullest table that fits.
+) -> tuple[str, Sequence[int], bool]:
+    """Return the fullest table that fits, its columns of lengths, and whether it has intervals.
 
     Intervals are dropped first, then lengths except the first unseen one, twice the training length
     and the last, then the columns after the scores. Names are never cut.
@@ -122,15 +122,16 @@ def _fitting(
     tries += [(few, False, True), (few, False, False), (some, False, False), ([], False, False)]
     for lengths, intervals, more in tries:
         heads, cells = _columns(rows, names, lengths, intervals, more)
-        if len(_lined_up(heads, cells)[0]) <= width:
+        table = _text(heads, cells)
+        if len(table.partition("\n")[0]) <= width:
             break
-    return heads, cells
+    return table, lengths, any("[" in cell for line in cells for cell in line[2:])
 
 
-def _lined_up(heads: Sequence[str], cells: Sequence[Sequence[str]]) -> list[str]:
-    """Return the lines of a table; the first column is left-aligned."""
+def _text(heads: Sequence[str], cells: Sequence[Sequence[str]]) -> str:
+    """Return a table; the first column is left-aligned."""
     align = ["left", *["right"] * (len(heads) - 1)]
-    return tabulate(cells, heads, disable_numparse=True, colalign=align).splitlines()
+    return tabulate(cells, heads, disable_numparse=True, colalign=align)
 
 
 def _columns(
@@ -147,20 +148,11 @@ def _columns(
     cells = []
     for row in rows:
         scores = [row.cells[at] for at in lengths]
-        shown_ = [stat_text(c.main, intervals) if c.main else _short(c.status) for c in scores]
         line = [names[row.label], "" if row.aside else rank_text(row)]
-        line += [_short(unseen_text(row, intervals)), *shown_]
+        line.append(_short(unseen_text(row, intervals)))
+        line += [stat_text(c.main, intervals) if c.main else _short(c.status) for c in scores]
         cells.append([*line, *(column.shown(row) for column in others)])
     return heads, cells
-
-
-def _beside(rows: Sequence[Row], names: Mapping[str, str]) -> list[list[str]]:
-    """Return heads and cells of the other measure."""
-    lines = [["encoding", "unseen", *(str(cell.length) for cell in rows[0].cells)]]
-    for row in rows:
-        shown_ = [percent(c.beside) if c.main else _short(c.status) for c in row.cells]
-        lines.append([names[row.label], percent(row.unseen_beside), *shown_])
-    return lines
 
 
 def _short(words: str) -> str:

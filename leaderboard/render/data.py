@@ -9,7 +9,7 @@ from statistics import fmean
 from typing import Any
 
 from experiment.files import slug
-from leaderboard.catalog import Catalog
+from leaderboard.catalog import Catalog, ClassDoc
 from leaderboard.escape import script_json
 from leaderboard.record.schema import Record
 from leaderboard.render import columns
@@ -18,7 +18,7 @@ from leaderboard.render.overviews import overview_of
 from leaderboard.render.styles import after_the_curve, needs_log, styles
 from leaderboard.stats.overview import baseline
 from leaderboard.stats.ranks import comparisons
-from leaderboard.stats.rows import Line, Row, aliases, legend
+from leaderboard.stats.rows import Row, aliases, legend
 from leaderboard.stats.tables import EARLIER, PROTOCOL, Table, tables
 from pezoo.spec import bare
 
@@ -35,6 +35,7 @@ def site_data(found: Sequence[Table], catalog: Catalog) -> dict[str, Any]:
     encodings = {bare(row.encoding) for row in rows} | set(catalog.encodings)
     tasks = {table.first.task for table in found} | set(catalog.tasks)
     names = aliases(rows)
+    runs = Counter(table.base for table in found for _ in table.records)
     data = {
         "columns": [{"key": one.name, "title": one.head} for one in columns.in_tables("page")],
         "tables": [_table(view, table, catalog) for view, table in views],
@@ -42,9 +43,12 @@ def site_data(found: Sequence[Table], catalog: Catalog) -> dict[str, Any]:
         "styles": {label: astuple(style) for label, style in styles(rows).items()},
         "names": names,
         "legend": legend(rows, names),
-        "encodings": {name: _encoding(name, catalog) for name in encodings},
-        "tasks": {name: _task(name, catalog) for name in tasks},
-        "protocols": _protocols(found),
+        "encodings": {
+            name: _page("encoding", name, next(iter(catalog.parts(name)), None))
+            for name in encodings
+        },
+        "tasks": {name: _page("task", name, catalog.tasks.get(bare(name))) for name in tasks},
+        "protocols": {name: {"runs": count} for name, count in runs.most_common()},
     }
     return _short(data)
 
@@ -117,6 +121,7 @@ def _views(found: Sequence[Table]) -> Iterator[tuple[View, Table]]:
 def _overviews(views: Sequence[tuple[View, Table]], catalog: Catalog) -> Iterator[dict[str, Any]]:
     """Yield the overview of every protocol, way of choosing settings, and device."""
     groups: dict[tuple[str, str], list[tuple[View, Table]]] = defaultdict(list)
+    same = "heads", "counts", "disclosure", "untested", "baseline"
     for view, table in views:
         groups[view["base"], view["tuning"]].append((view, table))
     for (base, tuning), group in groups.items():
@@ -129,13 +134,18 @@ def _overviews(views: Sequence[tuple[View, Table]], catalog: Catalog) -> Iterato
                 "tuning": tuning,
                 "device": device,
                 "tasks": [table.first.task for table in some],
-                "heads": own.heads,
-                "counts": own.counts,
-                "lines": [_line(line) for line in own.all_lines],
-                "disclosure": own.disclosure,
-                "untested": own.untested,
-                "baseline": own.baseline,
-            }
+                "lines": [
+                    {
+                        "label": line.label,
+                        "mean": line.unseen and line.unseen.mean,
+                        "low": line.unseen and line.unseen.low,
+                        "high": line.unseen and line.unseen.high,
+                        "cost": cost(line),
+                    }
+                    | {name: getattr(line, name) for name in ("counted", "rank", "ranks")}
+                    for line in own.all_lines
+                ],
+            } | {name: getattr(own, name) for name in same}
 
 
 def _is_of(view: View, device: str) -> bool:
@@ -143,20 +153,6 @@ def _is_of(view: View, device: str) -> bool:
     if not device:
         return not view["device"]
     return view["device"] == device or (not view["device"] and view["devices"] == [device])
-
-
-def _line(line: Line) -> dict[str, Any]:
-    """Return the facts of an overview line."""
-    return {
-        "label": line.label,
-        "mean": line.unseen and line.unseen.mean,
-        "low": line.unseen and line.unseen.low,
-        "high": line.unseen and line.unseen.high,
-        "counted": line.counted,
-        "cost": cost(line),
-        "rank": line.rank,
-        "ranks": line.ranks,
-    }
 
 
 def _table(view: View, table: Table, catalog: Catalog) -> dict[str, Any]:
@@ -217,17 +213,5 @@ def _row(row: Row, seeds: int, table: Table, base: str, catalog: Catalog) -> dic
     )
 
 
-def _encoding(name: str, catalog: Catalog) -> dict[str, str]:
-    parts = catalog.parts(name)
-    return {"page": f"encoding/{slug(name)}.html", "summary": parts[0].summary if parts else ""}
-
-
-def _task(name: str, catalog: Catalog) -> dict[str, str]:
-    known = catalog.tasks.get(bare(name))
-    return {"page": f"task/{slug(name)}.html", "summary": known.summary if known else ""}
-
-
-def _protocols(found: Sequence[Table]) -> dict[str, Any]:
-    """Return the number of runs of each protocol, most runs first."""
-    runs = Counter(table.base for table in found for _ in table.records)
-    return {name: {"runs": count} for name, count in runs.most_common()}
+def _page(folder: str, name: str, known: ClassDoc | None) -> dict[str, str]:
+    return {"page": f"{folder}/{slug(name)}.html", "summary": known.summary if known else ""}

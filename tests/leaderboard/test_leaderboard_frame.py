@@ -90,9 +90,10 @@ sys.path.append({folder!r})
 import leaderboard, leaderboard.build
 from harness.cli.main import cli
 from harness.cli.tables import print_records
+from leaderboard.record.schema import Record
 from made_records import raw_record
 for form in ("table", "csv", "markdown", "json"):
-    print_records([raw_record(), raw_record("alibi")], form)
+    print_records([Record.of(raw_record()), Record.of(raw_record("alibi"))], form)
 assert "pandas" not in sys.modules
 leaderboard.frame()
 assert "pandas" in sys.modules
