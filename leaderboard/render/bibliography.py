@@ -1,19 +1,15 @@
-"""Links and BibTeX of the papers that encodings name, and of pezoo."""
+"""Links and BibTeX of the papers that encodings name."""
 
 from __future__ import annotations
 
 import re
 import tomllib
 from dataclasses import dataclass
-from functools import lru_cache
 from importlib.resources import files
 
-PEZOO = """@software{pezoo,
-  title = {pezoo: a zoo of positional encodings},
-  author = {{The pezoo contributors}},
-  version = {VERSION},
-  license = {Apache-2.0}
-}"""
+ENTRIES = tomllib.loads(
+    (files("leaderboard.render") / "bibliography.toml").read_text(encoding="utf-8")
+)
 
 
 @dataclass(frozen=True)
@@ -41,15 +37,4 @@ def cited(text: str) -> list[Entry]:
     >>> [entry.title[:11] for entry in cited("after Su et al. 2021")]
     ['RoFormer: E']
     """
-    return [entry for name, entry in _entries().items() if name in text]
-
-
-def pezoo(version: str) -> str:
-    """Return the BibTeX entry of pezoo."""
-    return PEZOO.replace("VERSION", version)
-
-
-@lru_cache(1)
-def _entries() -> dict[str, Entry]:
-    text = (files("leaderboard.render") / "bibliography.toml").read_text(encoding="utf-8")
-    return {name: Entry(name, **values) for name, values in tomllib.loads(text).items()}
+    return [Entry(name, **values) for name, values in ENTRIES.items() if name in text]

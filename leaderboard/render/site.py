@@ -17,7 +17,7 @@ from leaderboard.escape import script_json
 from leaderboard.papers.pictures import figures_of
 from leaderboard.record.read import SITE_RECORDS, SITE_TABLES
 from leaderboard.record.schema import Record
-from leaderboard.render import bibliography, text
+from leaderboard.render import text
 from leaderboard.render.columns import rows_as_csv
 from leaderboard.render.curves import curves
 from leaderboard.render.data import runs_data, script, site_data, unseen_of
@@ -117,8 +117,7 @@ def _pages(
     yield "which.html", render("which.html", **advice(main, others, catalog), **top)
     for name in ("compare.html", "cost.html", "runs.html"):
         yield name, render(name, **top)
-    method = {"protocols": catalog.protocols.values(), "bibtex": bibliography.pezoo(__version__)}
-    yield "method.html", render("method.html", **method, **top)
+    yield "method.html", render("method.html", protocols=catalog.protocols.values(), **top)
     rows = [row for table in tables for row in table.rows]
     look = styles(rows)
     figures = figures_of(records, catalog)

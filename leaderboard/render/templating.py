@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import fields
 from functools import partial
-from importlib.resources import files
 from textwrap import wrap
 from typing import Any
 
@@ -28,13 +27,6 @@ ABOUT = (
 )
 
 
-def lines_of(name: str) -> list[str]:
-    """Return the lines of a text file in templates/."""
-    return (
-        (files("leaderboard.render") / "templates" / name).read_text(encoding="utf-8").splitlines()
-    )
-
-
 def known(part: Any) -> list[tuple[str, str]]:
     """Return the names and values of a part of a record that are not None."""
     values = {field.name: getattr(part, field.name) for field in fields(part)}
@@ -56,7 +48,6 @@ _TEMPLATES = Environment(
 )
 _TEMPLATES.globals |= {
     "flat": flat,
-    "lines_of": lines_of,
     "matrix": matrix,
     "tested": tested,
     "verdicts": verdicts,
