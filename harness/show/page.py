@@ -17,9 +17,8 @@ from harness.data.batches import length_choice
 from harness.data.seeds import generator
 from harness.model.transformer import Transformer
 from harness.show import plots
-from harness.show.activations import Activations, activations
 from harness.show.examples import Example, answer, lengths, sample
-from harness.show.figures import Figure, figures
+from harness.show.figures import Activations, Figure, activations, figures
 from harness.show.pca import pca_figure
 from harness.tasks.base import Batch, Task
 from harness.training.evaluate import examples

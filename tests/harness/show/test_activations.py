@@ -9,7 +9,7 @@ import pezoo
 from harness import tasks
 from harness.model.transformer import Cache
 from harness.show import examples
-from harness.show.activations import activations
+from harness.show.figures import activations
 from pezoo.encodings.randomized import Randomized
 
 CURSORS = "prism(cursors=1,d_pe=8,hidden=6)"

@@ -4,8 +4,7 @@ import pytest
 import torch
 
 from harness.show import plots
-from harness.show.activations import Activations, activations
-from harness.show.figures import MOST, figures
+from harness.show.figures import MOST, Activations, activations, figures
 from pezoo.pictures import Axis, Picture
 
 

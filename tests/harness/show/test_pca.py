@@ -6,8 +6,7 @@ import torch
 from harness.model.transformer import Transformer
 from harness.settings.protocol import load_protocol, resolve
 from harness.show import examples, page, pca
-from harness.show.activations import activations
-from harness.show.figures import figures
+from harness.show.figures import activations, figures
 from harness.training import evaluate
 from harness.training.trainer import start
 from pezoo.spec import parse
