@@ -35,15 +35,11 @@ def check_order(factory: Factory) -> None:
     encoding = build(factory, replace(SHAPE, n_layers=1, n_heads=4))  # heads may differ in pairs
     gap = float((run(encoding, ids)[:, -1] - run(encoding, swapped)[:, -1]).abs().max())
     if encoding.order_blind:
-        require(
-            gap < 1e-9,
-            f"order_blind is True, but the order of tokens changes the output by {gap:.2g}",
-        )
+        message = f"order_blind is True, but the order of tokens changes the output by {gap:.2g}"
+        require(gap < 1e-9, message)
     else:
-        require(
-            gap > 1e-6,
-            "the order of tokens does not matter: set order_blind = True if that is intended",
-        )
+        message = "the order of tokens does not matter: set order_blind = True if that is intended"
+        require(gap > 1e-6, message)
 
 
 def check_distances(factory: Factory) -> None:
@@ -52,40 +48,28 @@ def check_distances(factory: Factory) -> None:
     if not encoding.reads_distance:
         return
     double = 2 * torch.arange(8)
-    close(
-        run(encoding, ids, distances=double),
-        run(encoding, ids, pos=double[None]),
-        1e-5,
+    plain, moved = run(encoding, ids, distances=double), run(encoding, ids, double[None])
+    message = (
         "reads_distance is True, but the output does not depend on ctx.distance() alone: read it "
-        "instead of ctx.pos, or set reads_distance = False",
+        "instead of ctx.pos, or set reads_distance = False"
     )
+    close(plain, moved, 1e-5, message)
 
 
 def check_max_len(factory: Factory) -> None:
     """Check that `draw` and `prepare` accept positions up to max_len - 1, and no more."""
     encoding = build(factory)
-    n = encoding.max_len
-    if n is None:
-        return
-    begin = {
-        "draw": "begin it with super().draw(ctx)",
-        "prepare": "begin it with ctx = super().prepare(ctx)",
-    }
-    for hook, remedy in begin.items():
-        require(
-            not _refuses(encoding, hook, n - 1),
-            f"max_len is {n}, but {hook} refuses position {n - 1}: accept 0..{n - 1}",
-        )
-        require(
-            _refuses(encoding, hook, n),
-            f"max_len is {n}, but {hook} accepts position {n} without a PositionError: {remedy}",
-        )
+    n = encoding.max_len or 0
+    for hook in ("draw", "prepare") if n else ():
+        message = f"max_len is {n}, but {hook} refuses position {n - 1}: accept 0..{n - 1}"
+        require(not _refuses(encoding, hook, n - 1), message)
+        message = f"max_len is {n}, but {hook} accepts position {n} without a PositionError"
+        require(_refuses(encoding, hook, n), f"{message}: begin it with super().{hook}(ctx)")
 
 
 def _refuses(encoding: Encoding, hook: str, last: int) -> bool:
-    ids = tokens(2, 2)
     x = torch.zeros(2, 2, encoding.shape.d_model)
-    ctx = context(ids, torch.tensor([[max(0, last - 1), last]]), x=x)
+    ctx = context(tokens(2, 2), torch.tensor([[max(0, last - 1), last]]), x=x)
     try:
         encoding.draw(ctx, generator=draws()) if hook == "draw" else encoding.prepare(ctx)
     except PositionError:
@@ -177,11 +161,8 @@ def check_prf(factory: Factory) -> None:
     if phi is None:
         return
     if phi.is_floating_point():
-        sums = phi.sum(-1)
-        require(
-            bool((sums - 1).abs().max() < TOLERANCE),
-            "prf returns a distribution that does not sum to 1",
-        )
+        message = "prf returns a distribution that does not sum to 1"
+        require(bool((phi.sum(-1) - 1).abs().max() < TOLERANCE), message)
     given = same_tokens(encoding, n, torch.float32)
     with torch.no_grad():
         layer = first_layer(encoding, context(tokens(1, 1).expand(1, n)), given)

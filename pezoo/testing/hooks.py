@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import fields, replace
 from functools import partial
 from inspect import signature
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -33,21 +33,15 @@ from pezoo.testing.probe import (
     walk,
 )
 
-_T = TypeVar("_T")
-
 
 def check_constructible(factory: Factory) -> None:
     """Check that it can be constructed from a Shape alone, with one head or layer too."""
     _check_globals(factory)
     for shape in (SHAPE, Shape(16, 1, 16, 1, 6), Shape(30, 5, 6, 3, 40)):
         encoding = factory(shape)
-        require(
-            isinstance(encoding, Encoding), f"expected an Encoding, got {type(encoding).__name__}"
-        )
-        require(
-            encoding.shape == shape,
-            "self.shape must be the Shape passed to it: call super().__init__(shape)",
-        )
+        _is("it", encoding, Encoding)
+        message = "self.shape must be the Shape passed to it: call super().__init__(shape)"
+        require(encoding.shape == shape, message)
         _check_claims(encoding)
         _check_options(type(encoding))
 
@@ -55,18 +49,15 @@ def check_constructible(factory: Factory) -> None:
 def _check_claims(encoding: Encoding) -> None:
     """Check the types of class attributes."""
     version, longest, modes = type(encoding).version, encoding.max_len, encoding.modes
-    require(
-        type(version) is int and version >= 1,
-        f"version must be a whole number, at least 1; got {version!r}",
-    )
-    require(
-        longest is None or (type(longest) is int and longest >= 1),
-        f"max_len must be None or a whole number, at least 1; got {longest!r}",
-    )
-    require(
-        isinstance(modes, tuple) and all(isinstance(mode, str) for mode in modes),
-        f"modes must be a tuple of names, got {modes!r}",
-    )
+    numbered = type(version) is int and version >= 1
+    limited = longest is None or (type(longest) is int and longest >= 1)
+    named = isinstance(modes, tuple) and all(isinstance(mode, str) for mode in modes)
+    for name, fits, valid in (
+        ("version", numbered, "a whole number, at least 1"),
+        ("max_len", limited, "None or a whole number, at least 1"),
+        ("modes", named, "a tuple of names"),
+    ):
+        require(fits, f"{name} must be {valid}; got {getattr(encoding, name)!r}")
 
 
 def _check_globals(factory: Factory) -> None:
@@ -78,10 +69,8 @@ def _check_globals(factory: Factory) -> None:
                 torch.manual_seed(seed)
                 factory(SHAPE)
                 states.append(torch.get_rng_state())
-        require(
-            not torch.equal(*states),
-            "constructing it seeds torch's generator, which the model uses too",
-        )
+        message = "constructing it seeds torch's generator, which the model uses too"
+        require(not torch.equal(*states), message)
         require(torch.get_default_dtype() == dtype, "constructing it changes torch's default dtype")
     finally:
         torch.set_default_dtype(dtype)
@@ -91,18 +80,17 @@ def _check_options(cls: type[Encoding]) -> None:
     """Check that options are keywords with a default and an annotation, for NAME(option=value)."""
     for name, option in signature(cls).parameters.items():
         required = option.default is option.empty
-        if option.kind is not option.KEYWORD_ONLY:
-            require(required, f"option {name} must be keyword-only: write it after a *")
+        if option.kind is option.KEYWORD_ONLY:
+            example = f"{name}: {type(option.default).__name__}"
+            require(not required, f"option {name} needs a default value: write {name}=...")
             require(
-                option.kind is option.POSITIONAL_OR_KEYWORD,
-                f"options must be named parameters, not {option}",
+                option.annotation is not option.empty,
+                f"option {name} needs an annotation, such as {example}",
             )
-            continue
-        require(not required, f"option {name} needs a default value: write {name}=...")
-        require(
-            option.annotation is not option.empty,
-            f"option {name} needs an annotation, such as {name}: {type(option.default).__name__}",
-        )
+        else:
+            named = option.kind is option.POSITIONAL_OR_KEYWORD
+            require(required, f"option {name} must be keyword-only: write it after a *")
+            require(named, f"options must be named parameters, not {option}")
 
 
 def check_shapes(factory: Factory) -> None:
@@ -118,75 +106,58 @@ def check_shapes(factory: Factory) -> None:
 
 
 def _check_hooks(encoding: Encoding, pos: Tensor, dtype: torch.dtype) -> None:
-    b, t, s = 2, 9, encoding.shape
-    drawn = encoding.draw(context(tokens(b, t), pos), generator=draws())
+    ids, given, (b, t) = tokens(2, 9), inputs(encoding, 2, 9, dtype), (2, 9)
+    heads, width = encoding.shape.n_heads, encoding.shape.d_head
+    drawn = encoding.draw(context(ids, pos), generator=draws())
     _is("draw", drawn, dict)
     for name, value in drawn.items():
         _is(f"draw: {name}", value, Tensor)
-    x = inputs(encoding, b, t, dtype).x
-    steps = walk(encoding, context(tokens(b, t), pos), inputs(encoding, b, t, dtype))
-    ctx = next(steps).out
+    steps = walk(encoding, context(ids, pos), given)
+    _, ctx, _ = next(steps)
     _is("prepare", ctx, Context)
-    require(
-        ctx.prepared, "prepare: begin it with ctx = super().prepare(ctx), and return the result"
-    )
-    embedded = next(steps).out
+    message = "prepare: begin it with ctx = super().prepare(ctx), and return the result"
+    require(ctx.prepared, message)
+    _, embedded, _ = next(steps)
     _is("embed", embedded, Tensor)
-    require(
-        embedded.shape == x.shape,
-        f"embed: {tuple(x.shape)} became {tuple(embedded.shape)}: keep (B, T, D)",
-    )
-    require(
-        embedded.dtype == dtype, f"embed: {dtype} became {embedded.dtype}: end with .to(x.dtype)"
-    )
-    both = next(steps).out
+    _shaped("embed", embedded, "(B, T, D)", tuple(given.x.shape))
+    message = f"embed: {dtype} became {embedded.dtype}: end with .to(x.dtype)"
+    require(embedded.dtype == dtype, message)
+    _, both, _ = next(steps)
     _is("transform", both, tuple)
-    q, k = both
-    require(
-        q.shape == k.shape, f"transform: q {tuple(q.shape)} and k {tuple(k.shape)} differ in shape"
-    )
-    require(
-        q.shape[:3] == (b, s.n_heads, t) and q.shape[3] >= s.d_head,
-        f"transform: q {(b, s.n_heads, t, s.d_head)} became {tuple(q.shape)}: only K may grow",
-    )
-    for y in (q, k):
-        require(_precise(y, dtype), f"transform: {dtype} became the less precise {y.dtype}")
-    bias = next(steps).out
+    made = {"embed": embedded, "transform: q": both[0], "transform: k": both[1]}
+    for name, y in zip(("transform: q", "transform: k"), both, strict=True):
+        size = b, heads, t, max(width, both[0].shape[-1])
+        _shaped(name, y, "(B, H, T, K), where K may grow, alike for q and k,", size)
+        _precise(name, y, dtype)
+    _, bias, _ = next(steps)
     if bias is not None:
         _is("bias", bias, Tensor)
-        _check_bias_shape(bias, (b, s.n_heads, t, t))
+        shape, size = tuple(bias.shape), (b, heads, t, t)
+        aligned = zip(reversed(shape), reversed(size), strict=False)
         require(
-            _precise(bias, dtype),
-            f"bias: expected {dtype} as q has, float32 or float64; got {bias.dtype}",
+            len(shape) <= 4 and all(n in (1, m) for n, m in aligned),
+            f"bias: expected a shape that broadcasts to (B, H, T, S) = {size}, got {shape}",
         )
-        require(bias.device == q.device, f"bias: is on {bias.device}, q on {q.device}")
-    made = {"embed": embedded, "transform: q": q, "transform: k": k, "bias": bias}
+        _precise("bias", bias, dtype)
+        made["bias"] = bias
+    remedy = "Padding has position -1: clamp positions before a log, root or division"
     for hook, found in made.items():
-        require(
-            found is None or not found.isnan().any(),
-            f"{hook}: NaN. Padding has position -1: clamp positions before a log, root or division",
-        )
+        require(not found.isnan().any(), f"{hook}: NaN. {remedy}")
 
 
-def _precise(x: Tensor, dtype: torch.dtype) -> bool:
-    """Return True for a dtype that is precise enough; `attend` casts it to the model's."""
-    return x.dtype in (dtype, torch.float32, torch.float64)
+def _precise(hook: str, x: Tensor, dtype: torch.dtype) -> None:
+    """Check for a dtype that is precise enough; `attend` casts it to the model's."""
+    valid = (dtype, torch.float32, torch.float64)
+    require(x.dtype in valid, f"{hook}: expected {dtype} as q has, or a finer one; got {x.dtype}")
 
 
 def _is(hook: str, found: object, kind: type) -> None:
-    require(
-        isinstance(found, kind),
-        f"{hook}: expected a {kind.__name__}, got {type(found).__name__}",
-    )
+    message = f"{hook}: expected a {kind.__name__}, got {type(found).__name__}"
+    require(isinstance(found, kind), message)
 
 
-def _check_bias_shape(bias: Tensor, size: tuple[int, int, int, int]) -> None:
-    given = tuple(bias.shape)
-    aligned = zip(reversed(given), reversed(size), strict=False)
-    require(
-        len(given) <= 4 and all(n in (1, m) for n, m in aligned),
-        f"bias: expected a shape that broadcasts to (B, H, T, S) = {size}, got {given}",
-    )
+def _shaped(hook: str, x: Tensor, letters: str, size: tuple[int, ...]) -> None:
+    require(x.shape == size, f"{hook}: expected {letters} = {size}, got {tuple(x.shape)}")
 
 
 def check_inputs(factory: Factory) -> None:
@@ -195,11 +166,10 @@ def check_inputs(factory: Factory) -> None:
     x, q, k = inputs(encoding, b, t, torch.float32)
     ctx = context(tokens(b, t), distances=torch.arange(t) if encoding.reads_distance else None)
     ctx = replace(ctx, drawn=encoding.draw(ctx, generator=draws(), progress=1.0))
-    given = {"x": x, "q": q, "k": k}
-    told = {f.name: getattr(ctx, f.name) for f in fields(ctx)}
-    given |= {f"ctx.{name}": value for name, value in told.items() if isinstance(value, Tensor)}
+    given = {"x": x, "q": q, "k": k} | {f"ctx.{f.name}": getattr(ctx, f.name) for f in fields(ctx)}
     given |= {f"ctx.drawn[{name!r}]": value for name, value in (ctx.drawn or {}).items()}
     given |= {**dict(encoding.named_parameters()), **dict(encoding.named_buffers())}
+    given = {name: value for name, value in given.items() if isinstance(value, Tensor)}
     ctx = replace(ctx, x=x)
     with torch.no_grad():
         ctx = _leaves("prepare", given, lambda: encoding.prepare(ctx))
@@ -207,12 +177,12 @@ def check_inputs(factory: Factory) -> None:
         ctx = ctx.at(0, x)
         q, k = wide = _leaves("transform", given, lambda: encoding.transform(q, k, ctx))
         given |= {"q": q, "k": k, "logits": q @ k.mT}
-        for hook in (encoding.bias, encoding.bias_pairs, encoding.bias_columns):
-            _leaves(hook.__name__, given, partial(hook, *wide, alone(ctx)))
+        for hook in ("bias", "bias_pairs", "bias_columns"):
+            _leaves(hook, given, partial(getattr(encoding, hook), *wide, alone(ctx)))
         _leaves("weights", given, lambda: encoding.weights(given["logits"], ctx))
 
 
-def _leaves(hook: str, given: dict[str, Tensor], call: Callable[[], _T]) -> _T:
+def _leaves(hook: str, given: dict[str, Tensor], call: Callable[[], Any]) -> Any:
     """Return the call's result after comparing. `_version` misses writes through `.data`."""
     before = {name: (x._version, x.clone()) for name, x in given.items()}
     generator = torch.get_rng_state()
@@ -276,49 +246,27 @@ def _other_forms(
     pairs = encoding.bias_pairs(q, k, alone(ctx))
     if pairs is not None:
         _is("bias_pairs", pairs, Pairs)
-        _check_pairs_shape(pairs, (b, h, t, s))
+        p = pairs.reader.shape[-1]
+        _shaped("Pairs: reader", pairs.reader, "(B, H, T, P)", (b, h, t, p))
+        letters = "(1, T, S, H, P), or None where samples differ,"
+        _shaped("Pairs: rows", pairs.rows, letters, (1, t, s, h, p))
+        for x in pairs:
+            require(x.dtype == q.dtype, f"Pairs: expected the dtype of q, {q.dtype}; got {x.dtype}")
         yield "Pairs", pairs.dense(), 1e-9
     wide = encoding.bias_columns(q, k, alone(ctx))
     if wide is not None:
         _is("bias_columns", wide, Columns)
-        sizes = [tuple(x.shape) for x in wide]
-        require(
-            sizes[0][:3] == (b, h, t) and sizes[1] == (b, h, s, sizes[0][-1]),
-            f"Columns: q and k must be (B, H, T, W) and (B, H, S, W), got {sizes}",
-        )
+        _shaped("Columns: q", wide.q, "(B, H, T, W)", (b, h, t, wide.q.shape[-1]))
+        _shaped("Columns: k", wide.k, "(B, H, S, W)", (b, h, s, wide.q.shape[-1]))
         yield "Columns", (wide.q @ wide.k.mT - q @ k.mT) * encoding.shape.d_head**-0.5, 1e-4
-
-
-def _check_pairs_shape(pairs: Pairs, size: tuple[int, int, int, int]) -> None:
-    (b, h, t, s), (reader, rows) = size, pairs
-    p = reader.shape[-1]
-    require(
-        reader.shape == (b, h, t, p),
-        f"Pairs: the reader must be (B, H, T, P) = {(b, h, t, p)}, got {tuple(reader.shape)}",
-    )
-    require(
-        rows.shape == (1, t, s, h, p),
-        f"Pairs: rows must be (1, T, S, H, P) = {(1, t, s, h, p)}, got {tuple(rows.shape)}; "
-        f"return None where samples differ",
-    )
-    require(
-        reader.dtype == rows.dtype == torch.float64,
-        f"Pairs: expected the dtype of q, torch.float64, got {reader.dtype} and {rows.dtype}",
-    )
 
 
 def _gradients(bias: Tensor, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
     """Return the gradients of a weighted sum of the bias, by name."""
     weight = torch.linspace(-1, 2, bias.numel(), dtype=bias.dtype).view(bias.shape)
-    if not bias.requires_grad:
-        return {name: torch.zeros_like(x) for name, x in inputs.items()}
-    found = torch.autograd.grad(
-        (bias * weight).sum(),
-        [*inputs.values()],
-        retain_graph=True,
-        allow_unused=True,
-        materialize_grads=True,
-    )
+    # Every input takes part, so that autograd has a graph where the bias ignores them all.
+    total = (bias * weight).sum() + 0 * sum(x.sum() for x in inputs.values())
+    found = torch.autograd.grad(total, [*inputs.values()], retain_graph=True)
     return dict(zip(inputs, found, strict=True))
 
 
@@ -345,34 +293,27 @@ def check_grouped_heads(factory: Factory) -> None:
 
 def check_drawn(factory: Factory) -> None:
     """Check that `draw` uses the generator passed to it, and that `prepare` calls `draw`."""
+    ids = tokens()
     for encoding in (build(factory), build(factory).train()):
-        ids, before = tokens(), torch.get_rng_state()
+        before = torch.get_rng_state()
         drawn = encoding.draw(context(ids), generator=draws(), progress=1.0)
-        require(
-            torch.equal(before, torch.get_rng_state()),
-            "draw uses torch's default generator: use the `generator` passed to it",
-        )
-        _check_sizes(drawn, tuple(ids.shape))
-        x = torch.zeros(*ids.shape, encoding.shape.d_model)
-        ctx = encoding.prepare(context(ids, x=x, drawn=drawn))
-        require(ctx.prepared, "prepare must begin with ctx = super().prepare(ctx)")
+        message = "draw uses torch's default generator: use the `generator` passed to it"
+        require(torch.equal(before, torch.get_rng_state()), message)
+        for name, x in drawn.items():
+            require(
+                x.dim() < 2 or (x.shape[0] in (1, len(ids)) and x.shape[1] == ids.shape[1]),
+                f"draw: {name} must be (B|1, T, ...) with B, T = {len(ids)}, {ids.shape[1]}, or "
+                f"(n,) or (), was {tuple(x.shape)}",
+            )
+        message = "two passes with the same ctx.drawn differ: draw random numbers in draw only"
         one, two = (_seeded(seed, encoding, ids, drawn) for seed in (0, 1))
-        close(
-            one,
-            two,
-            0,
-            "two passes with the same ctx.drawn differ: draw random numbers in draw only",
-        )
+        close(one, two, 0, message)
+        message = "without ctx.drawn the output differs: begin prepare with super().prepare(ctx)"
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
             drawn = encoding.draw(context(ids))
         one, two = (_seeded(0, encoding, ids, x) for x in (drawn, None))
-        close(
-            one,
-            two,
-            0,
-            "without ctx.drawn the output differs: begin prepare with super().prepare(ctx)",
-        )
+        close(one, two, 0, message)
 
 
 def _seeded(seed: int, encoding: Encoding, ids: Tensor, drawn: dict[str, Tensor] | None) -> Tensor:
@@ -381,16 +322,6 @@ def _seeded(seed: int, encoding: Encoding, ids: Tensor, drawn: dict[str, Tensor]
         torch.manual_seed(seed)
         out: Tensor = Probe(encoding)(ids, context(ids, drawn=drawn))
     return out
-
-
-def _check_sizes(drawn: dict[str, Tensor], size: tuple[int, ...]) -> None:
-    b, t = size
-    for name, x in drawn.items():
-        require(
-            x.dim() < 2 or (x.shape[0] in (1, b) and x.shape[1] == t),
-            f"draw: {name} must be (B|1, T, ...) with B, T = {b}, {t}, or (n,) or (), was "
-            f"{tuple(x.shape)}",
-        )
 
 
 def check_pure(factory: Factory) -> None:

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
 
 from pezoo.base import Encoding, ParamGroup
 from pezoo.testing.probe import (
@@ -15,7 +16,6 @@ from pezoo.testing.probe import (
     Factory,
     Probe,
     alone,
-    axes_that_differ,
     build,
     close,
     context,
@@ -51,12 +51,9 @@ def _check_registered(encoding: Encoding) -> None:
     known = {id(x) for x in (*encoding.parameters(), *encoding.buffers(), *encoding.modules())}
     for name, module in encoding.named_modules():
         for key, value in vars(module).items():
-            if key in ("_parameters", "_buffers", "_modules"):
-                continue
-            values = value.values() if isinstance(value, dict) else value
-            parts = list(values) if isinstance(value, list | tuple | dict) else [value]
+            leaves = [x for x in tree_leaves(value) if isinstance(x, Tensor | nn.Module)]
             require(
-                all(id(x) in known for x in parts if isinstance(x, Tensor | nn.Module)),
+                all(id(x) in known for x in leaves),
                 f"{f'{name}.{key}'.lstrip('.')} holds a tensor or a module that state_dict() and "
                 f".to() do not reach: use nn.Parameter, register_buffer or nn.ModuleList",
             )
@@ -64,47 +61,34 @@ def _check_registered(encoding: Encoding) -> None:
 
 def check_gradients(factory: Factory) -> None:
     """Check that every parameter gets a finite gradient that is not zero everywhere."""
-    encoding = build(factory).train()
-    if not any(True for _ in encoding.parameters()):
-        return
-    _backward(encoding)
-    for name, parameter in encoding.named_parameters():
-        require(
-            parameter.grad is not None,
-            f"parameter {name} gets no gradient: use it in a hook, or remove it",
-        )
-        assert parameter.grad is not None
-        require(
-            bool(parameter.grad.isfinite().all()),
-            f"the gradient of {name} is not finite: avoid roots, logarithms and divisions at 0",
-        )
-        require(
-            bool((parameter.grad != 0).any()),
-            f"the gradient of {name} is zero everywhere: it must change the output",
-        )
+    for name, gradient in _gradients(build(factory).train()).items():
+        if gradient is None:
+            raise AssertionError(f"{name} gets no gradient: use it in a hook, or remove it")
+        message = f"the gradient of {name} is not finite: avoid roots, logs and divisions at 0"
+        require(_finite(gradient), message)
+        message = f"the gradient of {name} is zero everywhere: it must change the output"
+        require(bool(gradient.any()), message)
 
 
 def check_start(factory: Factory) -> None:
     """Check that a few training steps from the initial values reach every parameter."""
     encoding = build(factory, noise=0.0).train()
-    parameters = dict(encoding.named_parameters())
-    if not parameters:
+    never = dict(encoding.named_parameters())
+    if not never:
         return
-    optimiser, reached = torch.optim.Adam(parameters.values(), lr=1e-2), set[str]()
+    optimiser = torch.optim.Adam(encoding.parameters(), lr=1e-2)
     for _ in range(4):
         optimiser.zero_grad()
-        _backward(encoding)
-        broken = [n for n, x in parameters.items() if not _finite(x.grad)]
-        require(
-            not broken,
-            f"at its initial values the gradient of {broken} is not finite: start elsewhere",
-        )
-        reached |= {n for n, x in parameters.items() if x.grad is not None and bool(x.grad.any())}
+        gradients = _gradients(encoding)
+        broken = [name for name, x in gradients.items() if not _finite(x)]
+        message = f"at its initial values the gradient of {broken} is not finite: start elsewhere"
+        require(not broken, message)
+        never = {name: x for name, x in never.items() if x.grad is None or not x.grad.any()}
         optimiser.step()
-    never = ", ".join(name for name in parameters if name not in reached)
+    names = ", ".join(never)
     require(
         not never,
-        f"from the initial values on, the gradient of {never} is zero: if two parameters are "
+        f"from the initial values on, the gradient of {names} is zero: if two parameters are "
         "multiplied, initialise one of them to another value than 0",
     )
 
@@ -113,37 +97,81 @@ def _finite(gradient: Tensor | None) -> bool:
     return gradient is None or bool(gradient.isfinite().all())
 
 
+def _gradients(encoding: Encoding) -> dict[str, Tensor | None]:
+    """Compute the gradients of a weighted sum of a pass -> by the name of the parameter."""
+    parameters = dict(encoding.named_parameters())
+    if parameters:
+        out = Probe(encoding)(tokens(), context(tokens()))
+        message = "it has parameters, but no hook's output depends on them: return the value"
+        require(out.requires_grad, message)
+        weight = torch.randn(out.shape, dtype=out.dtype, generator=torch.Generator().manual_seed(3))
+        (out * weight).sum().backward()
+    return {name: x.grad for name, x in parameters.items()}
+
+
 def check_layers(factory: Factory) -> None:
     """Check that a parameter with an axis for layers or heads is used in all of them."""
-    encoding = build(factory, replace(SHAPE, n_layers=5, n_heads=3)).train()
-    other = build(factory, replace(SHAPE, n_layers=7, n_heads=4))
-    if not any(True for _ in encoding.parameters()):
-        return
-    _backward(encoding)
-    for name, x, axis, pair in axes_that_differ(encoding, other):
-        what = {(5, 7): "layer", (3, 4): "head"}.get(pair)
-        if what is None or x.grad is None:  # check_gradients says the latter
+    gradients = _gradients(build(factory, SEVERAL).train())
+    for what, remedy in (("layer", "index it with ctx.layer"), ("head", "read all heads")):
+        for name, axis in _axes(factory, what).items():
+            gradient = gradients[name]
+            if gradient is None:  # check_gradients says this
+                continue
+            used = _entries(gradient, axis)
+            unused = [i for i in range(gradient.shape[axis]) if i not in used]
+            require(
+                not unused,
+                f"parameter {name} has an entry for each {what}, but {what} {unused} gets no "
+                f"gradient: {remedy}",
+            )
+
+
+SEVERAL = replace(SHAPE, n_layers=5, n_heads=3)
+
+
+def _axes(factory: Factory, what: str) -> dict[str, int]:
+    """Return by name each parameter's axis for layers or heads: the one that grows with them."""
+    sizes = {name: x.shape for name, x in build(factory, SEVERAL).named_parameters()}
+    more = build(factory, replace(SHAPE, n_layers=7, n_heads=4))
+    pair = {"layer": (5, 7), "head": (3, 4)}[what]
+    return {
+        name: axis
+        for name, x in more.named_parameters()
+        for axis, found in enumerate(zip(sizes.get(name, ()), x.shape, strict=False))
+        if found == pair
+    }
+
+
+def _entries(gradient: Tensor, axis: int) -> list[int]:
+    """Return the indices along an axis at which a gradient is not zero everywhere."""
+    rows = gradient.movedim(axis, 0).reshape(gradient.shape[axis], -1)
+    found: list[int] = rows.any(1).nonzero().flatten().tolist()
+    return found
+
+
+def check_own_layer(factory: Factory) -> None:
+    """Check that a layer's hooks read only that layer's entry of a parameter."""
+    encoding, axes = build(factory, SEVERAL).double(), _axes(factory, "layer")
+    parameters = dict(encoding.named_parameters())
+    steps = walk(encoding, context(tokens(2, 9)), inputs(encoding, 2, 9, torch.float64), 5)
+    for hook, out, ctx in steps if axes else ():
+        outs = out if hook == "transform" else [out] if hook == "bias" else []
+        sums = [
+            (y * y.detach().cos())[y.isfinite()].sum()
+            for y in outs
+            if y is not None and y.requires_grad
+        ]
+        if not sums:
             continue
-        used = (x.grad != 0).movedim(axis, 0).reshape(pair[0], -1).any(1)
-        unused = (~used).nonzero().flatten().tolist()
-        remedy = "index it with ctx.layer" if what == "layer" else "read all heads"
-        require(
-            not unused,
-            f"parameter {name} has an entry for each {what}, but {what} {unused} gets no "
-            f"gradient: {remedy}",
-        )
-
-
-def _backward(encoding: Encoding) -> None:
-    """Compute the gradients of a weighted sum of a pass."""
-    ids = tokens()
-    out = Probe(encoding)(ids, context(ids))
-    require(
-        out.requires_grad,
-        "it has parameters, but no hook's output depends on them: return the value",
-    )
-    weight = torch.randn(out.shape, dtype=out.dtype, generator=torch.Generator().manual_seed(3))
-    (out * weight).sum().backward()
+        weights = [parameters[name] for name in axes]
+        found = torch.autograd.grad(sums, weights, retain_graph=True, materialize_grads=True)
+        for (name, axis), gradient in zip(axes.items(), found, strict=True):
+            others = [i for i in _entries(gradient, axis) if i != ctx.layer]
+            require(
+                not others,
+                f"parameter {name} has an entry for each layer, but layer {ctx.layer} reads those "
+                f"of layers {others}: index it with ctx.layer",
+            )
 
 
 def check_training(factory: Factory) -> None:
@@ -151,58 +179,18 @@ def check_training(factory: Factory) -> None:
     encoding = build(factory).train()
     own = {id(x) for x in encoding.parameters()}
     groups = list(encoding.param_groups())
-    require(
-        all(isinstance(group, ParamGroup) for group in groups),
-        "param_groups: expected a list of pezoo.base.ParamGroup",
-    )
+    listed = all(isinstance(group, ParamGroup) for group in groups)
+    require(listed, "param_groups: expected a list of pezoo.base.ParamGroup")
     grouped = [id(x) for group in groups for x in group.params]
-    require(
-        own.issuperset(grouped),
-        "param_groups: contains a tensor that is not a parameter of the encoding",
-    )
+    message = "param_groups: contains a tensor that is not a parameter of the encoding"
+    require(own.issuperset(grouped), message)
     require(len(set(grouped)) == len(grouped), "param_groups: contains a parameter twice")
     penalty = encoding.penalty()
     if penalty is not None:
-        require(
-            isinstance(penalty, Tensor) and penalty.dim() == 0 and bool(penalty.isfinite()),
-            f"penalty: expected a finite scalar tensor, got {penalty}",
-        )
-        require(
-            penalty.requires_grad,
-            "penalty: no gradient reaches a parameter: remove detach(), or return None",
-        )
-
-
-def check_own_layer(factory: Factory) -> None:
-    """Check that a layer's hooks read only that layer's entry of a parameter."""
-    n, (b, s) = 5, (2, 9)
-    encoding = build(factory, replace(SHAPE, n_layers=n)).double()
-    other = build(factory, replace(SHAPE, n_layers=7))
-    layered = {
-        name: (p, axis)
-        for name, p, axis, pair in axes_that_differ(encoding, other)
-        if pair == (n, 7)
-    }
-    weights = [p for p, _ in layered.values()]
-    steps = walk(encoding, context(tokens(b, s)), inputs(encoding, b, s, torch.float64), n)
-    for hook, out, ctx in steps if layered else ():
-        outs = out if hook == "transform" else [out] if hook == "bias" else []
-        outs = [y for y in outs if y is not None and y.requires_grad]
-        if not outs:
-            continue
-        sums = [(y * y.detach().cos())[y.isfinite()].sum() for y in outs]
-        found = torch.autograd.grad(sums, weights, allow_unused=True, retain_graph=True)
-        layer = ctx.layer
-        for (name, (_, axis)), gradient in zip(layered.items(), found, strict=True):
-            if gradient is None:
-                continue
-            read = gradient.movedim(axis, 0).reshape(n, -1).any(1).nonzero().flatten().tolist()
-            others = [i for i in read if i != layer]
-            require(
-                not others,
-                f"parameter {name} has an entry for each layer, but layer {layer} reads those of "
-                f"layers {others}: index it with ctx.layer",
-            )
+        scalar = isinstance(penalty, Tensor) and penalty.dim() == 0 and bool(penalty.isfinite())
+        require(scalar, f"penalty: expected a finite scalar tensor, got {penalty}")
+        message = "penalty: no gradient reaches a parameter: remove detach(), or return None"
+        require(penalty.requires_grad, message)
 
 
 STEP = 1e-4
@@ -233,11 +221,8 @@ def _agrees(hook: str, name: str, at: Tensor, call: Callable[[Tensor], Tensor | 
         return (out * weight)[out.isfinite()].sum()
 
     z = at.clone().requires_grad_()
-    sums = total(z)
-    gradient = torch.zeros_like(z)
-    if sums.requires_grad:
-        (found,) = torch.autograd.grad(sums, z, allow_unused=True)
-        gradient = gradient if found is None else found
+    sums = total(z) + 0 * z.sum()  # depends on z in any case
+    (gradient,) = torch.autograd.grad(sums, z)
     for _ in range(3):
         way = torch.randn(at.shape, generator=generator).double()
         with torch.no_grad():

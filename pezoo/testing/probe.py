@@ -71,9 +71,7 @@ def context(ids: Tensor, pos: Tensor | None = None, **fields: Any) -> Context:
 
 def relation(i: Tensor, j: Tensor, n: Tensor | None) -> Tensor:
     """Return a task's phi(i, j, n): 1 for the key n before the query, or at half its position."""
-    alike = j == (i // 2 if n is None else i - n)
-    kind: Tensor = alike.long()
-    return kind
+    return torch.eq(j, i // 2 if n is None else i - n).long()
 
 
 def key_weight(shape: Shape = SHAPE) -> Tensor:
@@ -148,10 +146,9 @@ class Decoding:
         ids, pos = self.ids[:, : self.end], self.whole.pos[:, : self.end]
         ctx = replace(self.whole, pos=pos, ids=ids, n_new=new)
         drawn = self.encoding.draw(ctx, generator=self.generator, length=self.length)
+        ctx = replace(ctx, drawn=drawn)
         with torch.no_grad():
-            out: Tensor = Probe(self.encoding)(
-                ids[:, start:], replace(ctx, drawn=drawn), self.cache
-            )
+            out: Tensor = Probe(self.encoding)(ids[:, start:], ctx, self.cache)
         return out
 
     def reorder(self, rows: Tensor) -> None:
@@ -220,26 +217,23 @@ def same_tokens(encoding: Encoding, length: int, dtype: torch.dtype) -> Inputs:
     return Inputs(x.expand(1, length, -1), *(y.expand(-1, -1, length, -1) for y in (q, k)))
 
 
-class Step(NamedTuple):
-    """A hook, its result, and its context (of prepare: the one returned)."""
-
-    hook: str
-    out: Any
-    ctx: Context
+Step = tuple[str, Any, Context]  # a hook, its result, and its context (prepare: the one returned)
 
 
-def walk(encoding: Encoding, ctx: Context, given: Inputs, layers: int = 1) -> Iterator[Step]:
+def walk(
+    encoding: Encoding, ctx: Context, given: Inputs, layers: int = 1
+) -> Iterator[tuple[str, Any, Context]]:
     """Call the hooks in the order of a model, and yield after each."""
     x, q, k = given
     ctx = encoding.prepare(replace(ctx, x=x))
-    yield Step("prepare", ctx, ctx)
+    yield "prepare", ctx, ctx
     x = encoding.embed(x, ctx)
-    yield Step("embed", x, ctx)
+    yield "embed", x, ctx
     for layer in range(layers):
         here = ctx.at(layer, x, key_weight(encoding.shape).to(x))
         wide = encoding.transform(q, k, here)
-        yield Step("transform", wide, here)
-        yield Step("bias", encoding.bias(*wide, here), here)
+        yield "transform", wide, here
+        yield "bias", encoding.bias(*wide, here), here
 
 
 @dataclass
@@ -270,8 +264,7 @@ def first_layer(encoding: Encoding, ctx: Context, given: Inputs, n_new: int = 0)
         here = replace(ctx, pos=ctx.pos[:, :end], ids=ids, n_new=end - start)
         if n_new:
             here = replace(here, drawn=encoding.draw(here, generator=generator, length=s))
-        _, (_, embedded, _), (_, (q, k), _) = steps = [*islice(walk(encoding, here, part), 3)]
-        here = steps[-1].ctx
+        _, (_, embedded, _), (_, (q, k), here) = islice(walk(encoding, here, part), 3)
         share = q.shape[1] // max(1, k.shape[1])
         require(
             share * k.shape[1] == q.shape[1] == encoding.shape.n_heads,
@@ -280,8 +273,7 @@ def first_layer(encoding: Encoding, ctx: Context, given: Inputs, n_new: int = 0)
         )
         k = k.repeat_interleave(share, 1)
         k = torch.cat([earlier, k], 2) if start else k
-        before = alone(here)
-        found = Layer(encoding, before, embedded, q, k, encoding.bias(q, k, here))
+        found = Layer(encoding, alone(here), embedded, q, k, encoding.bias(q, k, here))
         start, earlier = end, k
     return found
 
@@ -289,17 +281,6 @@ def first_layer(encoding: Encoding, ctx: Context, given: Inputs, n_new: int = 0)
 def alone(ctx: Context) -> Context:
     """Return the context with a copy of its memo, so that calls do not affect each other."""
     return replace(ctx, memo=Memo(ctx.memo))
-
-
-def axes_that_differ(
-    one: Encoding, other: Encoding
-) -> Iterator[tuple[str, nn.Parameter, int, tuple[int, int]]]:
-    """Yield name, parameter of `one`, axis and both sizes, where two builds differ in size."""
-    sizes = {name: x.shape for name, x in other.named_parameters()}
-    for name, x in one.named_parameters():
-        for axis, pair in enumerate(zip(x.shape, sizes.get(name, ()), strict=False)):
-            if pair[0] != pair[1]:
-                yield name, x, axis, pair
 
 
 def require(condition: bool, message: str) -> None:

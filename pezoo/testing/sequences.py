@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from pezoo.base import Encoding, PositionError
 from pezoo.testing.probe import (
@@ -110,26 +111,14 @@ def _independent(
     ids, length = tokens(*pos.shape), int(pos.max()) + 1
     chunks = ([4, 1, 1, 1, pos.shape[1] - 7], [6, pos.shape[1] - 6])
     full = run(encoding, ids, pos, scale=scales, length=length)
-    for row, columns in _documents(rows):
-        own = scales[row % len(scales)][None]
-        one = ids[row, columns][None], pos[row, columns][None]
-        alone = run(encoding, *one, scale=own, length=length)
-        close(full[row, columns], alone[0], 1e-5, message)
+    document = context(ids, pos).document
+    for row, scale_of_row in enumerate(scales.expand(len(pos))):
+        for number in range(int(document[row].max()) + 1):
+            columns = (document[row] == number) & (pos[row] >= 0)
+            one = ids[row, columns][None], pos[row, columns][None]
+            alone = run(encoding, *one, scale=scale_of_row[None], length=length)
+            close(full[row, columns], alone[0], 1e-5, message)
     decodes(encoding, ids, chunks, f": {message}", pos=pos, scale=scales, length=length)
-
-
-def _documents(rows: Rows) -> list[tuple[int, list[int]]]:
-    """Return the row and columns of each document."""
-    found: list[tuple[int, list[int]]] = []
-    for number, row in enumerate(rows):
-        before = -1
-        for column, p in enumerate(row):
-            if p >= 0:
-                if p <= before or before < 0:
-                    found.append((number, []))
-                found[-1][1].append(column)
-                before = p
-    return found
 
 
 def check_parts(factory: Factory) -> None:
@@ -168,8 +157,7 @@ def check_right_padding(factory: Factory) -> None:
 def _longer(x: Tensor, more: int) -> Tensor:
     """Append columns of zeros to (B|1, T, ...); (n,) becomes longer too."""
     axis = min(1, x.dim() - 1)
-    size = [more if i == axis else n for i, n in enumerate(x.shape)]
-    return torch.cat([x, x.new_zeros(size)], axis) if size else x
+    return pad(x.movedim(axis, -1), (0, more)).movedim(-1, axis) if x.dim() else x
 
 
 def check_streaming(factory: Factory) -> None:
@@ -220,12 +208,9 @@ def check_stateless(factory: Factory) -> None:
     close(fresh, run(encoding, ids), 0, f"a pass changes later passes: {message}")
     when = f" if other passes run in between: {message}"
     decodes(encoding, ids, ([4, 1, 5],), when, between=others)
-    undisturbed = [*_hook_by_hook(encoding, tokens(2, 8), 1)]
-    turns = zip(
-        _hook_by_hook(encoding, tokens(2, 8), 1),
-        _hook_by_hook(encoding, tokens(2, 8, seed=1), 2),
-        strict=True,
-    )
+    one, other = tokens(2, 8), tokens(2, 8, seed=1)
+    undisturbed = [*_hook_by_hook(encoding, one, 1)]
+    turns = zip(_hook_by_hook(encoding, one, 1), _hook_by_hook(encoding, other, 2), strict=True)
     for (hook, before), ((_, after), _) in zip(undisturbed, turns, strict=True):
         what = "changes if the hooks of another pass run in between, as under checkpointing"
         require(torch.equal(before, after), f"{hook} {what}: {message}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from traceback import extract_tb
 from typing import Any
@@ -20,12 +21,8 @@ CHECKS: tuple[Check, ...] = tuple(
 )
 
 _PEZOO = Path(__file__).parents[1]
-_NOT_THEIRS = tuple(
-    str(path)
-    for path in (
-        _PEZOO / "testing", _PEZOO / "adapters", _PEZOO / "registry.py", Path(torch.__file__).parent
-    )
-)  # fmt: skip
+_OURS = ("testing", "adapters", "registry.py")
+_NOT_THEIRS = (*(str(_PEZOO / name) for name in _OURS), torch.__path__[0])
 
 
 def check_encoding(factory: Factory, *, expected_failures: Mapping[str, str] | None = None) -> None:
@@ -69,15 +66,11 @@ def parametrize_with_checks(
         reasons = expected.pop(name, {})
         _check_reasons(reasons)
         for check in CHECKS:
-            bound = _bind(check, reasons.get(check.__name__))
+            bound = partial(run_check, check, expected=reasons.get(check.__name__))
             cases.append(pytest.param(bound, factory, id=f"{name}-{check.__name__[6:]}"))
     if expected:
         raise ValueError(f"expected_failures has unknown encodings: {', '.join(expected)}")
     return pytest.mark.parametrize(("check", "factory"), cases)
-
-
-def _bind(check: Check, expected: str | None) -> Check:
-    return lambda factory: run_check(check, factory, expected)
 
 
 def _check_reasons(expected: Mapping[str, str]) -> None:

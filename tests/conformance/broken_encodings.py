@@ -397,7 +397,7 @@ broken("bias_forms", "Columns differs", Steep, factor=2.0)
 broken("bias_forms", "Columns differs", IgnoresTheTable)
 broken(
     "bias_forms",
-    r"\(B, H, T, W\) and \(B, H, S, W\)",
+    r"Columns: k: .*\(B, H, S, W\)",
     Steep,
     bias_columns=lambda self, q, k, ctx: Columns(Steep.bias_columns(self, q, k, ctx).q, k),
 )
@@ -555,6 +555,9 @@ broken(
 # What is drawn.
 
 
+ZERO = torch.zeros(1, 1, 1)
+
+
 class Draws(Encoding):
     """Adds to the embedding what a subclass draws in training."""
 
@@ -621,7 +624,7 @@ broken(
     "drawn",
     r"super\(\)\.prepare",
     Draws,
-    prepare=lambda self, ctx: replace(ctx, drawn=ctx.drawn or {"draws.noise": torch.zeros(1)}),
+    prepare=lambda self, ctx: replace(ctx, drawn=ctx.drawn or {"draws.noise": ZERO}, prepared=True),
 )
 broken("pure", "draws random numbers", DrawsTwice)
 broken(
