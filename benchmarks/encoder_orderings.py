@@ -21,7 +21,7 @@ import torch
 import leaderboard
 from harness.tasks import make
 from harness.tasks.base import Task
-from harness.tasks.chance import best_constant
+from harness.tasks.testing import best_constant
 
 KINDS = ("sinusoidal", "relative", "alibi", "rope", "learned")
 PAPER = Path(leaderboard.__file__).parent / "papers" / "ruoss2023" / "table-4.csv"

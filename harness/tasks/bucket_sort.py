@@ -15,7 +15,7 @@ class BucketSort(DigitStrings):
     Vocabulary: the digits 0..4 (ids 0..4) and "=". Length n: the number of digits.
     Options: symbols, how many of the digits occur.
     Chance: over all tokens every digit is equally likely, so 1/5. The best constant at each place
-    gets much more, 0.82 at length 60 (`chance.best_constant`).
+    gets much more, 0.82 at length 60 (`testing.best_constant`).
 
     Paper: Ruoss et al. (2023), level CS (context-sensitive), after Delétang et al. (2023).
     Deviation: none.

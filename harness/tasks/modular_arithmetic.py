@@ -21,7 +21,7 @@ class ModularArithmetic(OneToken):
     Vocabulary: 0..4, + - * ( ) and "=" (ids 0..10). Length n: the tokens of the expression.
     Options: multiply; without it the operators are + and -.
     Chance: 1/5. With * the value 0 is the most likely one, increasingly so in long expressions:
-    0.30 at length 60 (`chance.best_constant`). Over lengths 41 to 500 it is 0.310, the accuracy of
+    0.30 at length 60 (`testing.best_constant`). Over lengths 41 to 500 it is 0.310, the accuracy of
     the model without positions in Table 1 of the paper.
 
     Paper: Ruoss et al. (2023), level DCF (deterministic context-free), after Delétang et al.

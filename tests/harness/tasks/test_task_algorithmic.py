@@ -12,8 +12,8 @@ from torch.nn.functional import cross_entropy
 
 from harness import tasks
 from harness.tasks import binary, brackets
-from harness.tasks.chance import best_constant
 from harness.tasks.strings import Strings
+from harness.tasks.testing import best_constant
 
 FIXTURES = json.loads(
     (Path(__file__).parents[2] / "data" / "algorithmic-tasks.json").read_text("utf-8")
