@@ -18,13 +18,13 @@ from torch import Tensor
 from experiment.config import Model
 from harness.data.sequences import Sequences
 from harness.model.transformer import Transformer, shape_of
-from harness.training.windows import Window, decode
+from harness.training.predict import Window, decode
 from pezoo.registry import make
 
 
 @torch.no_grad()
 def uncached(model: Transformer, batch: Sequences, window: Window) -> Tensor:
-    """(B, T) what `windows.decode` writes, by a whole pass for every token."""
+    """(B, T) what `decode` writes, by a whole pass for every token."""
     ids, written = batch.inputs.clone(), batch.labels.clone()
     for token in range(batch.prompt, ids.shape[1] + 1):
         start = window.start(token)

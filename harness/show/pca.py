@@ -14,7 +14,7 @@ from harness.show import plots
 from harness.show.examples import positions
 from harness.show.figures import Figure, Section
 from harness.tasks.base import Task
-from harness.training.evaluate import teacher_forced
+from harness.training.predict import teacher_forced
 
 SEQUENCES = 30
 CAPTION = (

@@ -1,19 +1,17 @@
-"""Whole-answer exact match and token accuracy, per length, on a test set of its own.
+"""Exact match of whole answers and token accuracy, per length, on a test set of its own.
 
 An encoder writes an answer in one pass, and the task says which of its tokens count. A decoder's
-answer is right when every token right of "=" is, EOS included. Feeding the true answer
-(teacher forcing) finds exactly the answers that greedy decoding gets right, if earlier logits do
-not depend on later tokens and nothing is drawn at random: until its first mistake, decoding feeds
-itself the true tokens. Encodings that do not promise both are decoded token by token, and so are
-tasks that count other answers than the true one as right. The same holds under a window
-(`harness.training.windows`).
+answer is right if every token right of "=" is, EOS included. Teacher forcing (feeding the true
+answer) finds exactly the answers that greedy decoding gets right, if earlier logits do not depend
+on later tokens and nothing is drawn at random: until its first mistake, decoding feeds itself the
+true tokens. Encodings that do not promise both are decoded token by token, and so are tasks that
+count other answers than the true one as right. The same holds under a window.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, replace
-from functools import partial
+from collections.abc import Sequence
+from dataclasses import asdict
 from statistics import fmean
 from typing import Any
 
@@ -23,17 +21,16 @@ from torch import Tensor
 from experiment.config import Eval, RunConfig
 from harness.data.seeds import generator, seed
 from harness.data.sequences import Sequences, to_sequences
-from harness.model.transformer import Cache, Transformer
+from harness.model.transformer import Transformer
 from harness.settings.protocol import sample_count, token_count
 from harness.tasks.base import Batch, Task
-from harness.training import windows, wrong
-from harness.training.windows import CHUNK_TOKENS, Window
+from harness.training.predict import CHUNK_TOKENS, Window, decode, teacher_forced
 from leaderboard.record.schema import Answer, Score
 from pezoo.base import PositionError
 
-_WINDOWED_TOKENS = 32_000  # in the windows of rows that decode side by side
-
-Predict = Callable[[Transformer, Sequences, int, torch.Generator, str | None], Tensor]
+_WINDOWED_TOKENS = 32_000  # in the windows of rows that are decoded side by side
+_WRONG = 3  # wrong answers that a record keeps of each length
+_LONGEST = 400  # characters of a text of such an answer
 
 
 def score_all(
@@ -43,31 +40,40 @@ def score_all(
     mode: str | None = None,
     answers: bool = False,
 ) -> list[dict[str, Any]]:
-    """Every test length of the protocol, as plain records; `mode` is one of the encoding's.
+    """Score every test length of the protocol; the JSON data of each `Score`.
 
-    `answers`: with a few wrong answers of each length.
+    mode: one of the encoding's modes. answers: keep a few wrong answers of each length.
     """
-    lengths = config.eval.lengths
-    return [_plain(score(model, task, config, length, mode, answers)) for length in lengths]
+    scores = [score(model, task, config, n, mode, answers) for n in config.eval.lengths]
+    return [asdict(one) | {"wrong": list(map(asdict, one.wrong))} for one in scores]
+
+
+def score_sets(
+    model: Transformer, task: Task, config: RunConfig
+) -> dict[str, list[dict[str, Any]]]:
+    """Score the further test sets of the protocol, each at its own lengths."""
+    return {
+        one.name: score_all(model, task, config.replace_eval(set=one.name, lengths=one.lengths))
+        for one in config.eval.sets
+    }
 
 
 def score_curve(model: Transformer, task: Task, config: RunConfig) -> dict[str, float | None]:
-    """The means over `eval.curve_lengths`, those without instances left out.
+    """Return the means over the lengths of `eval.curve_lengths` that have instances.
 
-    None where a length cannot be represented.
+    None if a length cannot be represented.
     """
     every = (score(model, task, config, length) for length in config.eval.curve_lengths or ())
     scores = [one for one in every if one.status != "no instance"]
     return {
-        "test_token": _mean(s.token for s in scores),
-        "test_exact": _mean(s.exact for s in scores),
+        "test_token": _mean([one.token for one in scores]),
+        "test_exact": _mean([one.exact for one in scores]),
     }
 
 
-def _mean(values: Iterable[float | None]) -> float | None:
-    known = [*values]
-    numbers = [value for value in known if value is not None]
-    return fmean(numbers) if numbers and len(numbers) == len(known) else None
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return fmean(known) if known and len(known) == len(values) else None
 
 
 def score(
@@ -78,51 +84,30 @@ def score(
     mode: str | None = None,
     answers: bool = False,
 ) -> Score:
-    """One test length, on samples that depend on nothing but the task and the length."""
-    seen = length <= config.train.lengths[1]
+    """Score one test length, on samples that depend only on the task and the length.
+
+    A length counts as seen if no instance is longer than those in training: in a test set of
+    operands of different lengths, 12 + 4 digits are not.
+    """
+    high = config.train.lengths[1]
+    seen = length <= high
     if not task.lengths(length, length):
         note = f"{task.name} has no instance of this length"
         return Score(length=length, seen=seen, status="no instance", note=note)
-    positions = seed("test", config.seed, length)
     sample = examples(task, config, length)
-    return _score(model, task, config.eval, length, seen, sample, positions, mode, answers)
-
-
-def score_sets(
-    model: Transformer, task: Task, config: RunConfig
-) -> dict[str, list[dict[str, Any]]]:
-    """The further test sets of the protocol, each at its own lengths.
-
-    A length counts as seen where no instance is longer than those in training: 12 + 4 digits are
-    not.
-    """
-    found = {}
-    for one in config.eval.sets:
-        own = config.replace_eval(set=one.name)
-        scores = [score(model, task, own, length) for length in one.lengths]
-        found[one.name] = [_plain(replace(s, seen=_seen(task, own, s))) for s in scores]
-    return found
-
-
-def _seen(task: Task, config: RunConfig, one: Score) -> bool:
-    """Whether the instances of a score are no longer than those in training."""
-    if not one.seen or one.status == "no instance":
-        return one.seen
-    return task.longest(examples(task, config, one.length).prompt) <= config.train.lengths[1]
-
-
-def _plain(one: Score) -> dict[str, Any]:
-    """A score as a record's JSON has it."""
-    row = asdict(one)
-    return row | {"wrong": list(row["wrong"])}
+    if seen and config.eval.set:
+        seen = task.longest(sample.prompt) <= high
+    positions = seed("test", config.seed, length)
+    found = _score(model, task, config.eval, length, sample, positions, mode, answers)
+    return Score(length=length, seen=seen, **found)
 
 
 def examples(task: Task, config: RunConfig, length: int) -> Batch:
-    """What a length is tested on, the same for all encodings and seeds: all instances if they fit.
+    """Return the test set of a length, the same for all encodings and seeds.
 
-    Else samples from a generator that no training step uses; at short lengths they may be instances
-    that training has seen. Where a task can list its instances, those that settings are chosen on
-    ("tuning") are samples of the same.
+    It holds all instances if they fit; otherwise samples from a generator that no training step
+    uses, which at short lengths may be instances that training has seen. Settings are chosen on
+    samples ("tuning") in any case.
     """
     count, own = sample_count(task, config.eval, length), config.eval.set
     if own:
@@ -136,27 +121,26 @@ def examples(task: Task, config: RunConfig, length: int) -> Batch:
 
 
 def validate(model: Transformer, task: Task, config: RunConfig) -> float:
-    """Mean exact match over the training lengths, on a set apart from training and test.
+    """Return the mean exact match over the training lengths, on a set of its own.
 
-    Of encoders, too: their best checkpoint is that of the most whole answers.
+    It chooses the best checkpoint, of encoders too.
     """
-    low, high = config.train.lengths
     scores = []
-    for length in task.lengths(low, high):
+    for length in task.lengths(*config.train.lengths):
         sample = validation_examples(task, config, length)
-        one = _score(model, task, config.eval, length, True, sample, seed("validation", length))
-        scores.append(one.exact or 0.0)
+        found = _score(model, task, config.eval, length, sample, seed("validation", length))
+        scores.append(found.get("exact", 0.0))
     return sum(scores) / len(scores)
 
 
 def validation_examples(task: Task, config: RunConfig, length: int) -> Batch:
-    """What a training length is validated on, the same for all encodings and seeds."""
+    """Return the validation set of a training length, the same for all encodings and seeds."""
     draws = generator("validation", config.task, task.version, length)
     return task.sample(draws, config.eval.validation_samples, length)
 
 
 def chunk_size(task: Task, test: Eval, length: int) -> int:
-    """How many samples of a length are scored side by side."""
+    """Return the number of samples of a length that are scored side by side."""
     tokens = token_count(task, length)
     if test.window is None:
         return max(1, CHUNK_TOKENS // tokens)
@@ -164,7 +148,7 @@ def chunk_size(task: Task, test: Eval, length: int) -> int:
 
 
 def method(model: Transformer, task: Task) -> str:
-    """How this model is scored: "one pass" (an encoder), "teacher-forced" or "decoded"."""
+    """Return how this model is scored: "one pass" (encoders), "teacher-forced" or "decoded"."""
     encoding = model.encoding
     if model.track == "encoder":
         return "one pass"
@@ -172,90 +156,62 @@ def method(model: Transformer, task: Task) -> str:
     return "teacher-forced" if exact else "decoded"
 
 
-def _predict(how: str, test: Eval) -> Predict:
-    """What writes the answers."""
-    if test.window is None:
-        return decode if how == "decoded" else teacher_forced
-    window = Window(test.window, test.stride)
-    if how == "decoded":
-        return partial(windows.decode, window=window)
-    return partial(windows.teacher_forced, window=window)
-
-
 @torch.no_grad()
-def _score(  # noqa: PLR0913  what is scored, on what, and how
+def _score(
     model: Transformer,
     task: Task,
     test: Eval,
     length: int,
-    seen: bool,
     sample: Batch,
     position_seed: int,
     mode: str | None = None,
     answers: bool = False,
-) -> Score:
-    correct, right, total, count = 0, 0, 0, len(sample.prompt)
-    kept: list[Answer] = []
-    try:
-        for start, part, out in _answers(model, task, test, length, sample, position_seed, mode):
-            hit, exact = judge(task, out, part)
-            correct += int(exact.sum())
-            if answers and len(kept) < wrong.KEPT:
-                prompts = Batch(sample.prompt[start:], sample.target[start:])
-                kept += wrong.wrong(task, prompts, part, out, exact)
-            right, total = right + int(hit.sum()), total + int(part.counted.sum())
-    except PositionError as error:
-        return Score(length=length, seen=seen, status="cannot represent", note=str(error))
-    return Score(
-        length=length,
-        seen=seen,
-        status="ok",
-        exact=correct / count,
-        correct=correct,
-        count=count,
-        token=right / total,
-        tokens=total,
-        method=method(model, task),
-        wrong=tuple(kept[: wrong.KEPT]),
-    )
-
-
-def _answers(
-    model: Transformer,
-    task: Task,
-    test: Eval,
-    length: int,
-    sample: Batch,
-    position_seed: int,
-    mode: str | None,
-) -> Iterator[tuple[int, Sequences, Tensor]]:
-    """First row, rows, and what the model writes, of each chunk of a sample.
-
-    Errors: PositionError.
-    """
+) -> dict[str, Any]:
+    """Return the fields of the `Score` of a sample."""
     model.eval()
-    how = method(model, task)
-    predict = _predict(how, test)
-    batch, chunk = to_sequences(sample, task, model.track), chunk_size(task, test, length)
+    how, count, chunk = method(model, task), len(sample.prompt), chunk_size(task, test, length)
+    batch = to_sequences(sample, task, model.track)
     if how == "teacher-forced" or test.window is not None:
         batch = batch.left_aligned(task.vocab.pad)
-    for start in range(0, len(sample.prompt), chunk):
+    correct, right, total = 0, 0, 0
+    kept: list[Answer] = []
+    for start in range(0, count, chunk):
         part = batch.rows(start, start + chunk).to(str(model.embedding.weight.device))
         positions = torch.Generator().manual_seed(position_seed)  # one draw for all rows
-        yield start, part, predict(model, part, length, positions, mode)
+        try:
+            out = _predict(how, model, part, length, positions, mode, test)
+        except PositionError as error:
+            return {"status": "cannot represent", "note": str(error)}
+        hit, exact = judge(task, out, part)
+        correct, right = correct + int(exact.sum()), right + int(hit.sum())
+        total += int(part.counted.sum())
+        for row in (~exact).nonzero().flatten().tolist()[: (_WRONG - len(kept)) * answers]:
+            kept.append(_wrong(task, sample.prompt[start + row], part.rows(row, row + 1), out[row]))
+    return {
+        "status": "ok",
+        "exact": correct / count,
+        "correct": correct,
+        "count": count,
+        "token": right / total,
+        "tokens": total,
+        "method": how,
+        "wrong": tuple(kept),
+    }
 
 
-def judge(task: Task, out: Tensor, batch: Sequences) -> tuple[Tensor, Tensor]:
-    """What is right of `out` (B, C), written into the last C columns: tokens that count (B, C), and
-    whole answers (B,), both bool."""
-    parts = (batch.labels, batch.counted, batch.answer, batch.begun)
-    labels, counted, answer, begun = (part[:, -out.shape[1] :] for part in parts)
-    hit = (out == labels) & counted
-    if task.exact:
-        return hit, hit.sum(1) == counted.sum(1)
-    pad = task.vocab.pad
-    written, truth = torch.where(begun, out, pad), torch.where(answer, labels, pad)
-    return hit, task.right(written, truth)
+def _predict(
+    how: str,
+    model: Transformer,
+    batch: Sequences,
+    length: int,
+    positions: torch.Generator,
+    mode: str | None,
+    test: Eval,
+) -> Tensor:
+    """Return the answers by a `method`, under the test's window."""
+    window = None if test.window is None else Window(test.window, test.stride)
+    write = decode if how == "decoded" else teacher_forced
+    return write(model, batch, length, positions, mode, window)
 
 
 def written(
@@ -266,45 +222,47 @@ def written(
     mode: str | None,
     test: Eval,
 ) -> Tensor:
-    """(B, last) what the model answers: token by token, or all at once; under the test's window.
+    """Return what the model itself writes, (B, last), for prompts without padding on the left."""
+    how = "one pass" if model.track == "encoder" else "decoded"
+    return _predict(how, model, batch, length, positions, mode, test)[:, -batch.last :]
 
-    Without padding on the left.
+
+def judge(task: Task, out: Tensor, batch: Sequences) -> tuple[Tensor, Tensor]:
+    """Compare `out` (B, C), written into the last C columns, with the true answers.
+
+    Returns the counted tokens that are right, (B, C) bool, and the answers that are, (B,) bool.
     """
-    predict = _predict("one pass" if model.track == "encoder" else "decoded", test)
-    return predict(model, batch, length, positions, mode)[:, -batch.last :]
+    parts = (batch.labels, batch.counted, batch.answer, batch.begun)
+    labels, counted, answer, begun = (part[:, -out.shape[1] :] for part in parts)
+    hit = (out == labels) & counted
+    if task.exact:
+        return hit, hit.sum(1) == counted.sum(1)
+    pad = task.vocab.pad
+    own, truth = torch.where(begun, out, pad), torch.where(answer, labels, pad)
+    return hit, task.right(own, truth)
 
 
-def teacher_forced(
-    model: Transformer,
-    batch: Sequences,
-    length: int,
-    positions: torch.Generator,
-    mode: str | None = None,
-) -> Tensor:
-    """(B, T) the likeliest label of every column: a decoder's, given the true tokens before it."""
-    scale = torch.tensor([length], device=batch.inputs.device)
-    logits: Tensor = model(batch.inputs, batch.pos, scale=scale, generator=positions, mode=mode)
-    return logits.argmax(-1)
+def _wrong(task: Task, prompt: Tensor, batch: Sequences, out: Tensor) -> Answer:
+    """Return a wrong answer, up to its first wrong symbol, as a record keeps it.
 
-
-def decode(
-    model: Transformer,
-    batch: Sequences,
-    length: int,
-    positions: torch.Generator,
-    mode: str | None = None,
-) -> Tensor:
-    """(B, T) the prompt after its first token, and what greedy decoding writes, token by token.
-
-    The planned length is that of the batch, so that randomized encodings draw once and keep it.
+    Until that symbol, teacher forcing and decoding agree.
     """
-    scale = torch.tensor([length], device=batch.inputs.device)
-    columns = batch.inputs.shape[1]
-    cache = Cache(length=columns)
-    ids, pos = batch.inputs[:, : batch.prompt], batch.pos[:, : batch.prompt]
-    out = [ids[:, 1:]]
-    for step in range(batch.prompt, columns + 1):
-        logits = model(ids, pos, scale=scale, generator=positions, cache=cache, mode=mode)
-        ids, pos = logits[:, -1:].argmax(-1), batch.pos[:, step : step + 1]
-        out.append(ids)
-    return torch.cat(out, 1)
+    mask = batch.answer[0]
+    expected, given, counted = batch.labels[0][mask], out[mask], batch.counted[0][mask]
+    bad = ((expected != given) & counted).nonzero().flatten().tolist()
+    end = bad[0] + 1 if bad else len(given)  # a task may accept other answers than the true one
+    truth, own, asked = (_text(task, ids) for ids in (expected, given[:end], prompt))
+    if len(own) > _LONGEST:
+        own = f"…{own[-_LONGEST:]}"
+    return Answer(prompt=_cut(asked), expected=_cut(truth), given=own + "…" * (end < len(given)))
+
+
+def _text(task: Task, ids: Tensor) -> str:
+    vocab = task.vocab
+    names = [*vocab.symbols, "", "⟨end⟩"]  # by id: pad and eos come last
+    shown = [names[i] if i < len(names) else "?" for i in map(int, ids)]
+    return vocab.separator.join(name for name in shown if name)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"

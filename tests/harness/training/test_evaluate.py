@@ -10,14 +10,8 @@ from harness.data.seeds import generator
 from harness.data.sequences import decoder_sequences
 from harness.model.transformer import Transformer, shape_of
 from harness.settings.protocol import load_protocol, resolve, sample_count
-from harness.training.evaluate import (
-    decode,
-    method,
-    score,
-    score_all,
-    teacher_forced,
-    validate,
-)
+from harness.training.evaluate import method, score, score_all, validate
+from harness.training.predict import decode, teacher_forced
 from harness.training.trainer import start
 from pezoo.registry import make
 from pezoo.spec import parse

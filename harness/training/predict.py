@@ -1,9 +1,10 @@
-"""Answers under a sliding window: a decoder that sees the last W tokens alone.
+"""What a model answers: all at once, or token by token, also under a sliding window.
 
-The window is filled; then it drops its first tokens, `stride` at a time, and is filled again. What
-the dropped tokens have left in the keys and values of deeper layers is dropped too: the model sees
-what a new text of the kept tokens would show it, at positions from 0 (Hou et al. 2024, Section
-3.1). W = 4, stride 2, tokens 0 1 2 ...; what predicts each:
+Under a window, a decoder sees only the last W tokens. The window is filled; then it drops its first
+tokens, `stride` at a time, and is filled again. What the dropped tokens have left in the keys and
+values of deeper layers is dropped too: the model sees what a new text of the kept tokens would show
+it, at positions from 0 (Hou et al. 2024, Section 3.1). W = 4, stride 2, tokens 0 1 2 ...; each
+token is predicted from:
 
     token        1    2    3     4        5       6         7         8
     sees         0    01   012   0123     2 3 4   2 3 4 5   4 5 6     4 5 6 7
@@ -35,11 +36,11 @@ class Window:
     stride: int
 
     def start(self, token: int) -> int:
-        """The first token that the prediction of `token` sees."""
+        """Return the first token that the prediction of `token` sees."""
         return max(0, -(-(token - self.size) // self.stride)) * self.stride
 
     def spans(self, tokens: int) -> Iterator[tuple[int, int, int]]:
-        """(start, stop, first): tokens start..stop-1 are read, first..stop predicted.
+        """Yield (start, stop, first): tokens start..stop-1 are read, first..stop predicted.
 
         Together they predict the tokens 1..`tokens`.
         """
@@ -57,15 +58,17 @@ def teacher_forced(
     length: int,
     positions: torch.Generator,
     mode: str | None = None,
-    *,
-    window: Window,
+    window: Window | None = None,
 ) -> Tensor:
-    """(B, T) the likeliest label of every column of an aligned batch, given the true tokens.
+    """Return the likeliest label of every column, (B, T). A decoder is given the true tokens.
 
-    Columns that nothing is counted in are left at 0.
+    With a window, the batch must be left-aligned; columns where no row is counted are left at 0.
     """
-    ids, out = batch.inputs, torch.zeros_like(batch.labels)
-    scale = torch.tensor([length], device=ids.device)
+    ids, scale = batch.inputs, torch.tensor([length], device=batch.inputs.device)
+    if window is None:
+        logits: Tensor = model(ids, batch.pos, scale=scale, generator=positions, mode=mode)
+        return logits.argmax(-1)
+    out = torch.zeros_like(batch.labels)
     rows_at_once = max(1, CHUNK_TOKENS // min(window.size, ids.shape[1]))
     for start, stop, first in window.spans(ids.shape[1]):
         there = batch.counted[:, first - 1 : stop].any(1).nonzero()[:, 0]
@@ -88,34 +91,34 @@ def decode(
     length: int,
     positions: torch.Generator,
     mode: str | None = None,
-    *,
-    window: Window,
+    window: Window | None = None,
 ) -> Tensor:
-    """(B, T) what greedy decoding writes into an aligned batch, after the prompts.
+    """Return the labels (B, T) with the answers that greedy decoding writes after the prompts.
 
-    One pass over the kept tokens where the window moves, then one token at a time with a cache.
-    Rows whose prompt goes on read it. As without a window, rows write on after their EOS.
+    Decodes one token at a time with a cache. Where the window moves, one pass over the kept tokens
+    fills the cache again. Rows whose prompt goes on read it; rows write on after their EOS. The
+    planned length is that of the batch, so that randomized encodings draw once and keep it.
     """
-    ids, writes = batch.inputs.clone(), batch.begun
-    written = batch.labels.clone()
+    ids, written, writes = batch.inputs.clone(), batch.labels.clone(), batch.begun
     scale = torch.tensor([length], device=ids.device)
     columns = ids.shape[1]
-    cache, start, read = Cache(length=min(window.size, columns)), 0, 0
+    planned = columns if window is None else min(window.size, columns)
+    cache, start, read = Cache(length=planned), 0, 0
     for token in range(batch.prompt, columns + 1):
-        if (now := window.start(token)) > start:
-            cache, start, read = Cache(length=min(window.size, columns)), now, now
+        if window is not None and (now := window.start(token)) > start:
+            cache, start, read = Cache(length=planned), now, now
         logits = model(
             ids[:, read:token],
             batch.pos[:, read - start : token - start],
             scale=scale,
             generator=positions,
             cache=cache,
-            last=1,
+            last=None if window is None else 1,
             mode=mode,
         )
         read = token
-        own = logits[:, -1].argmax(-1)
+        own = torch.where(writes[:, token - 1], logits[:, -1].argmax(-1), written[:, token - 1])
+        written[:, token - 1] = own
         if token < columns:
-            ids[:, token] = torch.where(writes[:, token - 1], own, ids[:, token])
-        written[:, token - 1] = torch.where(writes[:, token - 1], own, written[:, token - 1])
+            ids[:, token] = own
     return written

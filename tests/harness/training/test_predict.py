@@ -14,9 +14,9 @@ from harness.data.sequences import decoder_sequences
 from harness.model.transformer import Transformer
 from harness.settings.protocol import load_protocol, resolve
 from harness.tasks.base import Task
-from harness.training import evaluate, windows
+from harness.training import evaluate, predict
+from harness.training.predict import Window
 from harness.training.trainer import start
-from harness.training.windows import Window
 from pezoo.spec import parse
 
 SIZES = ("model.width=16", "model.heads=2", "train.batch=4", "train.context=24", "eval.window=24")
@@ -79,7 +79,7 @@ def test_decoding_is_the_plain_loop(encoding):
     batch = decoder_sequences(task.sample(generator("here"), 3, 4), task.vocab)
     assert len(batch.pos) > 1, "prompts must be ragged"
     window, aligned = Window(24, 5), batch.left_aligned(task.vocab.pad)
-    out = windows.decode(model, aligned, 4, torch.Generator(), window=window)
+    out = predict.decode(model, aligned, 4, torch.Generator(), window=window)
     longest = 0
     for row in range(3):
         begin = int(aligned.answer[row].nonzero()[0])
@@ -97,10 +97,10 @@ def test_teacher_forcing_is_decoding():
     batch = decoder_sequences(task.sample(generator("here"), 8, 4), task.vocab).left_aligned(
         task.vocab.pad
     )
-    own = windows.decode(model, batch, 4, torch.Generator(), window=window)
+    own = predict.decode(model, batch, 4, torch.Generator(), window=window)
     inputs = torch.cat([batch.inputs[:, :1], own[:, :-1]], 1)
     told = replace(batch, inputs=inputs, labels=own, counted=batch.answer)
-    forced = windows.teacher_forced(model, told, 4, torch.Generator(), window=window)
+    forced = predict.teacher_forced(model, told, 4, torch.Generator(), window=window)
     assert torch.equal(forced[batch.answer], own[batch.answer])
 
 
@@ -110,10 +110,10 @@ def test_a_window_that_holds_everything_changes_nothing():
     model, task = trainer.model.double(), trainer.task
     batch = decoder_sequences(task.sample(generator("here"), 6, 3), task.vocab)
     wide = batch.left_aligned(task.vocab.pad)
-    out = windows.teacher_forced(model, wide, 3, torch.Generator(), window=Window(500, 20))
-    plain = evaluate.teacher_forced(model, wide, 3, torch.Generator())
+    out = predict.teacher_forced(model, wide, 3, torch.Generator(), window=Window(500, 20))
+    plain = predict.teacher_forced(model, wide, 3, torch.Generator())
     assert torch.equal(out[wide.answer], plain[wide.answer])
-    left = evaluate.teacher_forced(model, batch, 3, torch.Generator())
+    left = predict.teacher_forced(model, batch, 3, torch.Generator())
     assert out[wide.answer].tolist() == left[batch.answer].tolist()  # row by row, padding or not
 
 
