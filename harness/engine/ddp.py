@@ -1,9 +1,9 @@
 """One run on several processes: `torchrun --nproc-per-node 2 -m harness bench ...`.
 
-Process 0 is `pezoo bench`; the others help with every run that it trains. All draw the same batch
-and each computes its rows, in one or more parts. Weighted by its answer tokens, the gradients of
-the parts add up to those of the whole batch, so that the result is that of one process but for
-the rounding of sums.
+Process 0 is `pezoo bench`; the others help with every run that it trains. All draw the same batch,
+and each computes its rows in one or more parts. Weighted by their answer tokens, the gradients of
+the parts add up to those of the whole batch: the result is that of one process, except for the
+rounding of sums.
 """
 
 from __future__ import annotations
@@ -25,37 +25,33 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from experiment.config import RunConfig
+from harness import engine
 from harness.data.sequences import Sequences
-from harness.engine import base
-from harness.engine.base import EngineError
+from harness.engine import EngineError, check_kind
 from harness.engine.scheduler import Interrupted, interrupts, pressed
 from harness.runs.cost import keep_heap
 from harness.runs.events import ReportOf
 from harness.runs.run import last_event
-from harness.training.losses import Diverged
-from harness.training.trainer import Trainer, start
+from harness.training.trainer import Diverged, Trainer, start
 from pezoo.base import PositionError
 
 PATIENCE = timedelta(days=2)  # the others wait while process 0 evaluates
 
 
-class Engine(base.Engine):
+class Engine(engine.Engine):
     """The processes that torchrun started."""
 
     def device(self, requested: str) -> str:
-        """cuda means one GPU for each process. Errors: EngineError."""
+        """Return the device of every process; cuda is one GPU for each. Errors: EngineError."""
         if not dist.is_initialized():
             raise EngineError("engine ddp: start torchrun --nproc-per-node 2 -m harness bench ...")
-        if requested not in ("auto", "cpu", "cuda"):
-            raise EngineError(
-                f"torchrun chooses the GPU: expected auto, cpu or cuda, was {requested!r}"
-            )
+        check_kind("torchrun", requested)
         if requested == "cuda" and not torch.cuda.is_available():
             raise EngineError("device 'cuda' cannot be used here (choose auto or cpu)")
         return "cuda" if torch.cuda.is_available() and requested != "cpu" else "cpu"
 
     def jobs(self, configs: Sequence[RunConfig]) -> int:
-        """One: all processes are at the same run."""
+        """Return 1: all processes train the same run."""
         return 1
 
     def run_all(
@@ -64,59 +60,57 @@ class Engine(base.Engine):
         """Execute the runs one after the other.
 
         Errors: EngineError for a batch with too few rows; KeyboardInterrupt after Ctrl-C, SIGTERM
-        or the end of torchrun, when a checkpoint is saved; SystemExit where a run ended in process
-        0 alone, so that the others wait for it in vain.
+        or the end of torchrun, when a checkpoint is saved; SystemExit if a run ended in process 0
+        alone, because the others wait for it.
         """
-        self._check(configs)
-        torch.set_num_threads(self.options.threads or torch.get_num_threads())
-        with interrupts(signal.SIGINT, signal.SIGTERM) as interrupt:
-            asked = _Asked(interrupt)
-            team = Team(self.options.accumulate or 1, asked)
-            for run, config in enumerate(configs):
-                here = partial(report, run)
-                here(last_event(config, root, command, here, team.stopped, team.begin))
-                if team.inside:
-                    dist.destroy_process_group()
-                    sys.exit(1)
-                if asked():
-                    raise Interrupted(asked.signal)
-
-    def _check(self, configs: Sequence[RunConfig]) -> None:
         parts = dist.get_world_size() * (self.options.accumulate or 1)
         for config in configs:
             if (rows := config.train.batch) < parts:
                 raise EngineError(f"train.batch {rows} cannot be split into {parts} parts")
+        torch.set_num_threads(self.options.threads or torch.get_num_threads())
+        with interrupts(signal.SIGINT, signal.SIGTERM) as interrupt:
+            asked = _ending(interrupt)
+            team = Team(self.options.accumulate or 1, asked)
+            for run, config in enumerate(configs):
+                here = partial(report, run)
+                stop = lambda: team.stopping  # noqa: E731
+                here(last_event(config, root, command, here, stop, team.begin))
+                if team.inside:
+                    dist.destroy_process_group()
+                    sys.exit(1)
+                if number := asked():
+                    raise Interrupted(number)
 
 
-@dataclass
-class _Asked:
-    """Whether process 0 is to end: after a signal, or when torchrun is gone."""
+def _ending(interrupt: int) -> Callable[[], int]:
+    """Return a function that returns the number of the first signal, 0 before there is one.
 
-    interrupt: int
-    parent: int = field(default_factory=os.getppid)
-    signal: int = 0
+    The end of torchrun counts as SIGTERM.
+    """
+    parent, came = os.getppid(), 0
 
-    def __call__(self) -> bool:
-        orphan = signal.SIGTERM if os.getppid() != self.parent else 0
-        self.signal = self.signal or pressed(self.interrupt) or orphan
-        return bool(self.signal)
+    def asked() -> int:
+        nonlocal came
+        orphan = signal.SIGTERM if os.getppid() != parent else 0
+        came = came or pressed(interrupt) or orphan
+        return came
+
+    return asked
 
 
 @dataclass
 class Team:
-    """What the processes agree on; `interrupted` in process 0 says whether a signal came."""
+    """The state that the processes share; `interrupted` in process 0 is true after a signal."""
 
     accumulate: int = 1
-    interrupted: Callable[[], bool] = lambda: False
+    interrupted: Callable[[], int] = lambda: 0
     stopping: bool = False
     inside: bool = False  # all processes have begun a run, which none has ended
 
-    def stopped(self) -> bool:
-        return self.stopping
-
     def begin(self, config: RunConfig) -> Parallel:
-        """A trainer for this run."""
-        return Parallel(**vars(start(config)), team=self)
+        """Return a trainer for this run."""
+        spread = {"processes": dist.get_world_size(), "accumulate": self.accumulate}
+        return Parallel(**vars(start(config)) | {"team": self, "spread": spread})
 
 
 @dataclass
@@ -126,13 +120,10 @@ class Parallel(Trainer):
     team: Team = field(default_factory=Team)
     shared: DistributedDataParallel | None = None
 
-    @property
-    def spread(self) -> dict[str, int]:
-        return {"processes": dist.get_world_size(), "accumulate": self.team.accumulate}
-
     def backward(self) -> Tensor:
         if self.shared is None:
-            call(self.config, self.step, self.optimiser.state_dict(), self.team.accumulate)
+            state, threads = self.optimiser.state_dict(), torch.get_num_threads()
+            _broadcast((self.config, self.step, state, self.team.accumulate, threads))
             self.join()
         try:
             return self._backward()
@@ -147,12 +138,12 @@ class Parallel(Trainer):
         return loss
 
     def join(self) -> None:
-        """Take the weights of process 0; from here on every process has to take every step."""
+        """Take the weights of process 0. From here on every process must take every step."""
         self.shared = DistributedDataParallel(_Loss(self), find_unused_parameters=True)
         self.team.inside = True
 
     def _backward(self) -> Tensor:
-        """What all processes have to know is read at once: whether to stop, and the loss."""
+        """Compute the gradients, and share the loss and the wish to stop in one message."""
         assert self.shared is not None
         batch, length = self.draw()
         rows, size = len(batch.inputs), dist.get_world_size()
@@ -168,16 +159,16 @@ class Parallel(Trainer):
                 loss = self.shared(own, length) * share
                 (loss * size).backward()  # DDP takes the mean over the processes
             total[0] += loss.detach()
-        total[1] = self.team.interrupted()
+        total[1] = bool(self.team.interrupted())
         dist.all_reduce(total)
         self.team.stopping = bool(total[1])
         self.losses.note(self.step, total[0])
-        self.read()
+        self.losses.read()
         return total[0]
 
 
 class _Loss(nn.Module):
-    """The loss as one module: DDP has to see every use of a parameter."""
+    """The loss as one module, because DDP must see every use of a parameter."""
 
     def __init__(self, trainer: Trainer) -> None:
         super().__init__()
@@ -197,15 +188,15 @@ def enter() -> None:
 
 
 def leave() -> None:
-    """Process 0: let the others go, unless they are gone or cannot be reached."""
+    """Let the other processes end; called by process 0."""
     if dist.is_initialized():
         _broadcast(None)
         dist.destroy_process_group()
 
 
 def serve() -> None:
-    """The other processes: help with every run of process 0, until it leaves."""
-    for number in (signal.SIGINT, signal.SIGTERM):  # process 0 reacts, and tells the others
+    """Help with every run of process 0 until it leaves; called by the other processes."""
+    for number in (signal.SIGINT, signal.SIGTERM):  # process 0 handles them
         signal.signal(number, signal.SIG_IGN)
     keep_heap()
     while (job := _broadcast(None)) is not None:
@@ -222,13 +213,8 @@ def serve() -> None:
     dist.destroy_process_group()
 
 
-def call(config: RunConfig, step: int, optimiser: dict[str, Any], accumulate: int) -> None:
-    """Process 0: have the others join a run."""
-    _broadcast((config, step, optimiser, accumulate, torch.get_num_threads()))
-
-
 def _broadcast(message: Any) -> Any:
-    """What process 0 says, in every process."""
+    """Return the message of process 0, in every process."""
     box = [message]
     dist.broadcast_object_list(box, src=0, device=torch.device("cpu"))
     return box[0]

@@ -18,8 +18,8 @@ from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
 
 from experiment.config import RunConfig
-from harness.engine import scheduler
-from harness.engine.base import EngineError
+from harness.engine import EngineError, scheduler
+from harness.engine.scheduler import without_ctrl_c
 from harness.runs.events import FINAL, Event
 from harness.settings.protocol import check_device
 
@@ -140,12 +140,8 @@ class LocalWorkers:
         context = fork_server()
         ours, theirs = context.Pipe()
         process = context.Process(target=_work, args=(theirs, self.threads, gpu), daemon=True)
-        # The mask is inherited: Ctrl-C reaches the whole group, and this process alone reacts.
-        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-        try:
+        with without_ctrl_c():
             process.start()
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         theirs.close()
         return _Worker(process, ours, seat)
 

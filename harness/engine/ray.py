@@ -12,8 +12,7 @@ import ray
 from ray._private import ray_constants
 
 from experiment.config import RunConfig
-from harness.engine import remote
-from harness.engine.base import EngineError
+from harness.engine import EngineError, check_kind, remote
 from harness.engine.local import cores
 from harness.engine.remote import RemoteJob, RemoteWorkers
 from harness.runs.events import Event
@@ -27,9 +26,8 @@ class Engine(remote.Engine):
         return self.options.address or os.environ.get("RAY_ADDRESS")
 
     def device(self, requested: str) -> str:
-        """cuda where the cluster has GPUs. Errors: EngineError."""
-        if requested not in ("auto", "cpu", "cuda"):
-            raise EngineError(f"Ray chooses the GPU: expected auto, cpu or cuda, was {requested!r}")
+        """Return cuda if the cluster has GPUs. Errors: EngineError."""
+        check_kind("Ray", requested)
         self._connect()
         gpus, most = (max(n.get(what, 0) for n in _nodes()) for what in ("GPU", "CPU"))
         if requested == "cuda" and not gpus:
@@ -73,7 +71,7 @@ def _stay_on_this_machine() -> None:
     ray_constants.ENABLE_RAY_CLUSTER = False
 
 
-class RayWorkers(RemoteWorkers[ray.ObjectRef]):
+class RayWorkers(RemoteWorkers):
     """One task per run. The scheduler retries, as with every engine; Ray does not."""
 
     def submit(self, job: RemoteJob) -> ray.ObjectRef:

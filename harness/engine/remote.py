@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Any
 from uuid import uuid4
 
 from experiment.config import RunConfig
@@ -27,8 +27,6 @@ from harness.runs.folder import finished
 
 POLL = 0.3  # seconds between two looks at all runs
 PROGRESS = "progress.json"
-
-Handle = TypeVar("Handle")
 
 
 class Engine(scheduler.Engine):
@@ -84,34 +82,16 @@ class RemoteJob:
 
 
 @dataclass
-class _Running(Generic[Handle]):
+class _Running:
     """A job that was submitted."""
 
     run: int
-    handle: Handle
+    handle: Any
     job: RemoteJob
     seen: Event = field(default_factory=dict)  # the last event of its progress; {} before
 
-    @property
-    def trains(self) -> bool:
-        """Whether, by its last event, it would save a checkpoint if it was stopped."""
-        return "loss" in self.seen
 
-    def news(self) -> Iterator[tuple[int, Event]]:
-        """Yield its event, if it is new."""
-        event = read_json(self.job.folder / PROGRESS)
-        if event and event != self.seen:
-            self.seen = event
-            yield self.run, event
-
-    def end(self, event: Event) -> tuple[int, Event]:
-        """Return its last event: the record, where a lost job has one."""
-        if "died" in event and (record := finished(self.job.folder)):
-            event = {"record": record}
-        return self.run, event
-
-
-class RemoteWorkers(ABC, Generic[Handle]):
+class RemoteWorkers(ABC):
     """The scheduler's `Workers`, for whatever carries jobs to other machines."""
 
     tries = 4
@@ -120,19 +100,19 @@ class RemoteWorkers(ABC, Generic[Handle]):
         self.root, self.command, self.threads = root.resolve(), command, threads
         self.alive = self.root / f".sweep-{uuid4().hex[:12]}"
         self.stopping = False
-        self.running: list[_Running[Handle]] = []
+        self.running: list[_Running] = []
         self.refused: list[tuple[int, Event]] = []
 
     @abstractmethod
-    def submit(self, job: RemoteJob) -> Handle:
+    def submit(self, job: RemoteJob) -> Any:
         """Send a job off."""
 
     @abstractmethod
-    def ended(self, handle: Handle) -> Event | None:
+    def ended(self, handle: Any) -> Event | None:
         """Return the last event of a job, None while it is not over."""
 
     @abstractmethod
-    def cancel(self, handle: Handle, progress: Event) -> None:
+    def cancel(self, handle: Any, progress: Event) -> None:
         """End a job at once, or take it out of the queue; `progress` is its last event, or {}."""
 
     def start(self, run: int, config: RunConfig) -> None:
@@ -152,16 +132,20 @@ class RemoteWorkers(ABC, Generic[Handle]):
         while self.refused:
             yield self.refused.pop()
         for one in list(self.running):
-            event = self._ended(one.handle)
-            if event is not None:
-                self.running.remove(one)
-                yield one.end(event)
-                continue
-            yield from one.news()
-            if self.stopping and not one.trains:
-                self.running.remove(one)
+            folder, event = one.job.folder, self._ended(one.handle)
+            if event is None:
+                news = read_json(folder / PROGRESS)
+                if news and news != one.seen:
+                    one.seen = news
+                    yield one.run, news
+                if not self.stopping or "loss" in one.seen:  # it saves a checkpoint
+                    continue
                 self._cancel(one)
-                yield one.end({"busy": "stopped"})
+                event = {"busy": "stopped"}
+            self.running.remove(one)
+            if "died" in event and (record := finished(folder)):
+                event = {"record": record}
+            yield one.run, event
 
     def stop(self) -> None:
         """Runs that train save a checkpoint; the others have one, or nothing to save."""
@@ -174,11 +158,11 @@ class RemoteWorkers(ABC, Generic[Handle]):
             self._cancel(one)
         self.running.clear()
 
-    def _cancel(self, one: _Running[Handle]) -> None:
+    def _cancel(self, one: _Running) -> None:
         self.cancel(one.handle, one.seen)
-        one.job.clear()  # it may end before it does so itself
+        one.job.clear()  # a cancelled job may not do it itself
 
-    def _ended(self, handle: Handle) -> Event | None:
+    def _ended(self, handle: Any) -> Event | None:
         try:
             return self.ended(handle)
         except Exception as error:  # the cluster is gone
@@ -186,7 +170,7 @@ class RemoteWorkers(ABC, Generic[Handle]):
 
 
 def _forget_the_dead(root: Path) -> None:
-    """Delete the files of processes that were killed here, so that their runs end and are free."""
+    """Delete the files of processes that were killed on this machine, which ends their jobs."""
     for path in root.glob(".sweep-*"):
         with suppress(OSError):
             host, _, pid = path.read_text(encoding="utf-8").partition(" ")
@@ -195,6 +179,6 @@ def _forget_the_dead(root: Path) -> None:
 
 
 def _halt(what: str, error: Exception) -> Event:
-    """A run's last event where other runs would end the same way."""
+    """Return a run's last event after an error that would end other runs in the same way."""
     text = " ".join(str(error).split())[:300]
     return {"error": f"{what}: {type(error).__name__}: {text}", "halt": True}

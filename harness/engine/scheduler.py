@@ -23,7 +23,7 @@ from typing import Protocol
 from filelock import Timeout
 
 from experiment.config import RunConfig
-from harness.engine import base
+from harness import engine
 from harness.runs.events import FINAL, Event, ReportOf
 
 
@@ -56,7 +56,7 @@ class Workers(Protocol):
         """End what is left at once, and free everything."""
 
 
-class Engine(base.Engine):
+class Engine(engine.Engine):
     """An engine with workers."""
 
     @abstractmethod
@@ -72,7 +72,7 @@ class Engine(base.Engine):
 
 @dataclass
 class Scheduler:
-    """Starts runs, `most` at a time, and reports what became of them.
+    """Starts runs, `most` at a time, and reports their events.
 
     A run that another process has locked is tried once more after all others. A file that cannot be
     written ends everything.
@@ -98,9 +98,11 @@ class Scheduler:
         """Execute everything. Errors: Interrupted after a signal."""
         with interrupts(signal.SIGINT, signal.SIGTERM) as interrupt:
             try:
-                number = self._run(interrupt)
-                if number:
-                    self._stop(interrupt)
+                if number := self._run(interrupt):
+                    self.stopping = True
+                    self.workers.stop()
+                    while self.running and not self._wait(interrupt):
+                        pass  # every run is saved; a further signal ends the wait
             finally:
                 self.workers.close()
         if number:
@@ -134,14 +136,6 @@ class Scheduler:
 
     def _kind(self, run: int) -> tuple[str, str]:
         return self.configs[run].task, self.configs[run].encoding
-
-    def _stop(self, interrupt: int) -> None:
-        """Have every run saved; a further signal ends the wait."""
-        self.stopping = True
-        self.workers.stop()
-        while self.running:
-            if self._wait(interrupt):
-                return
 
     def _wait(self, interrupt: int) -> int:
         """Handle what happens. Returns the number of a signal that came, else 0."""
@@ -199,6 +193,16 @@ def interrupts(*numbers: int) -> Iterator[int]:
             signal.signal(number, handler)
         os.close(reader)
         os.close(writer)
+
+
+@contextmanager
+def without_ctrl_c() -> Iterator[None]:
+    """Have processes that start inside ignore Ctrl-C, which reaches the whole group."""
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 def pressed(interrupt: int) -> int:

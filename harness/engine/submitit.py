@@ -17,9 +17,9 @@ import submitit
 from submitit.helpers import DelayedSubmission
 
 from experiment.config import RunConfig
-from harness.engine import remote
-from harness.engine.base import EngineError
+from harness.engine import EngineError, check_kind, remote
 from harness.engine.remote import RemoteJob, RemoteWorkers
+from harness.engine.scheduler import without_ctrl_c
 from harness.runs.events import Event
 
 MINUTES = 24 * 60  # of a job, unless --slurm timeout_min says otherwise
@@ -32,15 +32,12 @@ class Engine(remote.Engine):
 
     @property
     def settings(self) -> dict[str, Any]:
-        """For submitit's executor, and "cluster": slurm or local. Errors: EngineError."""
+        """Return settings of submitit's executor, and "cluster". Errors: EngineError."""
         return dict(map(_setting, self.options.slurm))
 
     def device(self, requested: str) -> str:
-        """What the jobs will have: cuda where they are given GPUs. Errors: EngineError."""
-        if requested not in ("auto", "cpu", "cuda"):
-            raise EngineError(
-                f"Slurm chooses the GPU: expected auto, cpu or cuda, was {requested!r}"
-            )
+        """Return the device of the jobs: cuda if they ask for GPUs. Errors: EngineError."""
+        check_kind("Slurm", requested)
         gpus = requested == "auto" and "gpus_per_node" in self.settings
         device = "cuda" if gpus or requested == "cuda" else "cpu"
         with tempfile.TemporaryDirectory() as folder:
@@ -66,7 +63,7 @@ class Engine(remote.Engine):
         return executor
 
 
-class SlurmWorkers(RemoteWorkers[submitit.Job]):
+class SlurmWorkers(RemoteWorkers):
     """One Slurm job per run."""
 
     def __init__(
@@ -77,12 +74,8 @@ class SlurmWorkers(RemoteWorkers[submitit.Job]):
         self.ends: dict[str, float] = {}  # when a job without a result was first seen to be over
 
     def submit(self, job: RemoteJob) -> submitit.Job:
-        # The mask is inherited: Ctrl-C reaches the whole group, and this process alone reacts.
-        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-        try:
+        with without_ctrl_c():
             return self.executor.submit(Requeued(job))
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
     def ended(self, handle: submitit.Job) -> Event | None:
         if not handle.done():

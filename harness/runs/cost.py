@@ -77,19 +77,10 @@ def timed(cost: Cost, part: str) -> Iterator[None]:
         cost[f"{part}_cpu"] += time.process_time() - cpu
 
 
-@contextmanager
-def drawing(trainer: Trainer, cost: Cost) -> Iterator[None]:
-    """Add the tokens that the trainer uses inside, and the seconds it spends on drawing batches."""
-    tokens, seconds = trainer.tokens, trainer.data_seconds
-    try:
-        yield
-    finally:
-        cost["tokens"] += trainer.tokens - tokens
-        cost["data_wall"] = cost["data_wall"] + trainer.data_seconds - seconds
-
-
-def note_attention(cost: Cost, trainer: Trainer) -> None:
-    """Note which attention kernels ran in training and in evaluation."""
+def note(cost: Cost, trainer: Trainer) -> None:
+    """Note tokens, the time spent on batches, the highest peak of memory, and attention kernels."""
+    cost |= {"tokens": trainer.tokens, "data_wall": trainer.data_seconds}
+    cost["peak_memory_mb"] = max(cost["peak_memory_mb"], peak_memory_mb(trainer.config.device))
     known = cost.get("attention", {})
     cost["attention"] = {
         phase: sorted(ran.union(known.get(phase, ()))) for phase, ran in trainer.model.ran.items()
@@ -104,16 +95,12 @@ def forget_peak_memory(device: str) -> None:
     if device.startswith("mps"):
         torch.mps.empty_cache()
         return
-    _give_heap_back()
+    if (libc := _glibc()) is not None:
+        libc.malloc_trim(0)  # returns free memory to the system, and huge pages with it
     try:
         Path("/proc/self/clear_refs").write_text("5")
     except OSError:  # elsewhere than on Linux the peak is that of the process
         return
-
-
-def note_peak_memory(cost: Cost, device: str) -> None:
-    """Note the peak if it is the highest so far."""
-    cost["peak_memory_mb"] = max(cost["peak_memory_mb"], peak_memory_mb(device))
 
 
 def peak_memory_mb(device: str) -> float:
@@ -146,21 +133,9 @@ def keep_heap() -> bool:
     libc = _glibc()
     if libc is None or any(name in os.environ for name in MALLOC_SETTINGS):
         return False
-    kept = bool(libc.mallopt(MMAP_MAX, 0) and libc.mallopt(TRIM_THRESHOLD, -1))
-    if kept:
-        _ask_for_huge_pages(libc)
-    return kept
-
-
-def _give_heap_back() -> None:
-    """Return free memory to the system, once, and huge pages with it."""
-    libc = _glibc()
-    if libc is not None:
-        libc.malloc_trim(0)
-
-
-def _ask_for_huge_pages(libc: Any) -> None:
-    """For the heap's next stretch of addresses; memory is taken where they are written to."""
+    if not (libc.mallopt(MMAP_MAX, 0) and libc.mallopt(TRIM_THRESHOLD, -1)):
+        return False
+    # Huge pages for the heap's next stretch of addresses; no memory is taken before it is used.
     libc.malloc.restype, libc.malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
     libc.free.argtypes = [ctypes.c_void_p]
     libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
@@ -169,6 +144,7 @@ def _ask_for_huge_pages(libc: Any) -> None:
         start = -(-block // PAGE) * PAGE
         libc.madvise(start, block + STRETCH - start, MADV_HUGEPAGE)
         libc.free(block)
+    return True
 
 
 def _glibc() -> Any:

@@ -20,7 +20,7 @@ import pezoo
 from experiment.config import RunConfig
 from harness import tasks
 from harness.data.batches import training_batch
-from harness.training.losses import Diverged
+from harness.training.trainer import Diverged
 from pezoo.base import PositionError
 
 Draft = dict[str, Any]  # the JSON data of a record that is being made; see `leaderboard.record`

@@ -31,8 +31,7 @@ from harness.training.evaluate import (
     validate,
     validation_examples,
 )
-from harness.training.losses import Diverged
-from harness.training.trainer import Trainer, start
+from harness.training.trainer import Diverged, Trainer, start
 from leaderboard.record.schema import Record
 from pezoo.base import PositionError
 
@@ -179,7 +178,12 @@ class Run:
         draft["backbone_hash"] = trainer.model.backbone_hash()
         draft["chance"] = trainer.task.chance
         run = cls(folder, draft, trainer, _new_curve())
-        run.restore()
+        if (curve := folder.restore(trainer)) is not None:
+            run.curve = curve
+            run.spent["sessions"] += 1
+            trainer.tokens, trainer.data_seconds = run.spent["tokens"], run.spent["data_wall"]
+            # The rounding of sums depends on their number: that of the first session.
+            torch.set_num_threads(run.spent["threads"])
         draft["env"] |= {
             "threads": torch.get_num_threads(),
             "attention": trainer.model.attention,
@@ -187,18 +191,6 @@ class Run:
             **trainer.spread,
         }
         return run
-
-    def restore(self) -> None:
-        """Load the newest checkpoint, if there is one.
-
-        Uses as many threads as the run's first session, because the rounding of sums depends on
-        their number.
-        """
-        curve = self.folder.restore(self.trainer)
-        if curve is not None:
-            self.curve = curve
-            self.spent["sessions"] += 1
-            torch.set_num_threads(self.spent["threads"])
 
     @property
     def spent(self) -> cost.Cost:
@@ -233,23 +225,20 @@ class Run:
     def _advance(self, report: Report, stop: Stop) -> bool:
         """Train up to the next pause. Returns whether `stop` asked to end before."""
         until, rate = self.next_pause, Rate()
-        with cost.timed(self.spent, "train"), cost.drawing(self.trainer, self.spent):
+        with cost.timed(self.spent, "train"):
             while self.step < until:
                 self.trainer.advance()
                 stopped, per_second = stop(), rate.due(self.step)
                 if stopped or per_second or self.step == until:
-                    self.loss = self.trainer.read()
+                    self.loss = self.trainer.losses.read()
                 if stopped:
                     return True
                 if per_second:
-                    report(self._progress(per_second))
+                    exact = self.curve["points"][-1]["exact"] if self.curve["points"] else None
+                    report(
+                        {"step": self.step, "loss": self.loss, "exact": exact, "rate": per_second}
+                    )
         return False
-
-    def _progress(self, rate: float) -> Event:
-        """Where training stands, with the last validation and steps per second."""
-        points = self.curve["points"]
-        exact = points[-1]["exact"] if points else None
-        return {"step": self.step, "loss": self.loss, "exact": exact, "rate": rate}
 
     def _validate_and_save(self, stopped: bool) -> None:
         """Validate and save a checkpoint where this step is due; save anyway if training stops."""
@@ -258,8 +247,7 @@ class Run:
             with cost.timed(self.spent, "eval"):
                 self._validate()
         if self.step % config.train.checkpoint_every == 0 or last or stopped:
-            cost.note_peak_memory(self.spent, config.device)
-            cost.note_attention(self.spent, self.trainer)
+            cost.note(self.spent, self.trainer)
             with cost.timed(self.spent, "save"):
                 self.folder.save(self.trainer, self.curve)
 
@@ -321,8 +309,7 @@ class Run:
 
     def note_results(self) -> None:
         """Put what is known into the record, also where an error ended the run."""
-        cost.note_peak_memory(self.spent, self.trainer.config.device)
-        cost.note_attention(self.spent, self.trainer)
+        cost.note(self.spent, self.trainer)
         self.draft |= {
             "learning": self.curve["points"],
             "best_step": self.curve["best_step"],

@@ -1,4 +1,4 @@
-"""The optimiser of a run: AdamW over the groups of its parameters, and the schedule of its rate."""
+"""AdamW over a run's parameter groups, and the schedule of the learning rate."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from harness.model.transformer import Transformer
 
 
 def optimiser_for(model: Transformer, train: Train) -> torch.optim.AdamW:
-    """AdamW over the trainer's group and the groups that the encoding declares."""
+    """Return AdamW over the encoding's parameter groups and the group of all other parameters."""
     optimiser = torch.optim.AdamW(
         param_groups(model),
         lr=train.lr,
@@ -26,9 +26,9 @@ def optimiser_for(model: Transformer, train: Train) -> torch.optim.AdamW:
 
 
 def param_groups(model: Transformer) -> list[dict[str, Any]]:
-    """The rest of the parameters, then the encoding's groups with what each declares.
+    """Return the group of the other parameters, then the encoding's groups with their settings.
 
-    Errors: ValueError for a parameter in two groups or a negative rate.
+    Errors: ValueError for a parameter in two groups or a negative learning rate.
     """
     groups: list[dict[str, Any]] = []
     taken: set[int] = set()
@@ -49,7 +49,7 @@ def param_groups(model: Transformer) -> list[dict[str, Any]]:
 
 
 def rate(train: Train, step: int) -> float:
-    """The share of the peak learning rate at a step: linear warm-up, then the schedule."""
+    """Return the share of the peak learning rate at a step: linear warm-up, then the schedule."""
     warm = min(1.0, (step + 1) / train.warmup) if train.warmup else 1.0
     if train.schedule == "constant":
         return warm
@@ -60,7 +60,7 @@ def rate(train: Train, step: int) -> float:
 
 
 def set_rate(optimiser: torch.optim.Optimizer, train: Train, step: int) -> None:
-    """Give every group its learning rate of this step."""
+    """Set every group's learning rate of this step."""
     factor = rate(train, step)
     for group in optimiser.param_groups:
         group["lr"] = group["peak"] * factor

@@ -1,15 +1,15 @@
-"""Training one run: the task, the model, one step.
+"""Train one run: make the task and the model, take one step.
 
-All state is the model, the optimiser and the step number: what is drawn at a step depends on the
-run's seed and the step alone, and on nothing that happened before.
+All state is the model, the optimiser and the step number: what is drawn at a step depends only on
+the run's seed and the step.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -24,7 +24,6 @@ from harness.data.seeds import generator, seed
 from harness.data.sequences import Sequences
 from harness.model.transformer import Transformer, shape_of
 from harness.tasks.base import Task, TaskError
-from harness.training.losses import Losses
 from harness.training.optimiser import optimiser_for, set_rate
 from pezoo.base import Context, PositionError
 from pezoo.functional import at_least_float32
@@ -33,13 +32,45 @@ from pezoo.registry import make
 IGNORED = -100  # a label that adds nothing to the loss
 
 
-class Ready(NamedTuple):
-    """A batch that was drawn before its step."""
+class Diverged(RuntimeError):
+    """The loss is no longer a finite number."""
 
-    config: RunConfig
-    step: int
-    batch: Sequences
-    length: int
+
+class Losses:
+    """The last loss, or the first one that was not finite, and its step; both stay on the device.
+
+    >>> losses = Losses()
+    >>> losses.note(0, torch.tensor(2.0))
+    >>> losses.read()
+    2.0
+    """
+
+    def __init__(self) -> None:
+        self._loss: Tensor | None = None
+        self._step = torch.tensor(0)
+
+    def note(self, step: int, loss: Tensor) -> None:
+        """Keep the loss () of a step. Does not synchronise with the device."""
+        loss = loss.detach()
+        now = torch.full_like(loss, step, dtype=torch.int64)
+        if self._loss is None:
+            self._loss, self._step = loss, now
+            return
+        healthy = self._loss.isfinite()
+        self._step = torch.where(healthy, now, self._step)
+        self._loss = torch.where(healthy, loss, self._loss)
+
+    def read(self) -> float:
+        """Return the loss, NaN before the first step. Synchronises with the device.
+
+        Errors: Diverged if a loss was not finite.
+        """
+        if self._loss is None:
+            return math.nan
+        loss = float(self._loss)
+        if not math.isfinite(loss):
+            raise Diverged(f"loss is {loss} at step {int(self._step)}")
+        return loss
 
 
 @dataclass
@@ -53,37 +84,26 @@ class Trainer:
     step: int = 0
     buckets: bool = False  # pad every batch to a size of `harness.data.buckets`
     early: bool = False  # draw the next batch while a GPU is busy with this step
-    ready: Ready | None = None
+    ready: tuple[tuple[RunConfig, int], tuple[Sequences, int]] | None = None  # the early batch
     losses: Losses = field(default_factory=Losses)
+    spread: dict[str, int] = field(default_factory=dict)  # of a step's sums, for the record
     tokens: int = 0  # of the batches used, without padding
     data_seconds: float = 0.0  # spent on drawing batches
 
     def advance(self) -> Tensor:
-        """Take one step. Returns its loss without synchronising; see `read`."""
+        """Take one step. Returns its loss without synchronising."""
         loss = self.backward()
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.config.train.clip)
         set_rate(self.optimiser, self.config.train, self.step)
         self.optimiser.step()
         self.step += 1
         if self.early and self.step < self.config.train.steps:
-            with suppress(PositionError):  # its own step will say so
-                self.ready = Ready(self.config, self.step, *self.load_batch())
+            with suppress(PositionError):  # the next step raises it
+                self.ready = (self.config, self.step), self.load_batch()
         return loss
 
-    def read(self) -> float:
-        """Return the loss of the last step. Synchronises with the device.
-
-        Errors: Diverged if that loss, or an earlier one, was not finite.
-        """
-        return self.losses.read()
-
-    @property
-    def spread(self) -> dict[str, int]:
-        """How the sums of a step are spread, for the record."""
-        return {}
-
     def backward(self) -> Tensor:
-        """Put the gradients of this step's loss in place; the loss."""
+        """Compute the gradients of this step's loss, and return the loss."""
         loss = self.loss(*self.draw())
         self.losses.note(self.step, loss)
         self.optimiser.zero_grad(set_to_none=True)
@@ -91,26 +111,25 @@ class Trainer:
         return loss.detach()
 
     def draw(self) -> tuple[Sequences, int]:
-        """The batch of this step and its length, on the run's device."""
+        """Return the batch of this step on the run's device, and its length."""
         ready, self.ready = self.ready, None
-        if ready is not None and ready.config is self.config and ready.step == self.step:
-            batch, length = ready.batch, ready.length
-        else:
-            batch, length = self.load_batch()
+        if ready is None or ready[0] != (self.config, self.step):
+            ready = None
+        batch, length = ready[1] if ready else self.load_batch()
         self.tokens += batch.tokens
         return batch, length
 
     def load_batch(self) -> tuple[Sequences, int]:
-        """The same, drawn now."""
+        """Draw the batch of this step, and move it to the device."""
         batch, length = self.make_batch()
         return batch.to(self.config.device), length
 
     def make_batch(self) -> tuple[Sequences, int]:
-        """The same, still on the CPU. Errors: PositionError."""
+        """Draw the batch of this step on the CPU. Errors: PositionError."""
         began, config = time.perf_counter(), self.config
         batch, length = training_batch(self.task, config, self.step)
         pad, stable = self.task.vocab.pad, self.model.encoding.prefix_stable
-        # Before it is aligned: the same for all encodings.
+        # Counted before the alignment: the same for all encodings.
         batch = replace(batch, tokens=int((batch.inputs != pad).sum()))
         if batch.causal and stable and config.train.context is None:
             batch = batch.left_aligned(pad)
@@ -121,7 +140,7 @@ class Trainer:
         return batch, length
 
     def with_drawn(self, batch: Sequences) -> Sequences:
-        """The batch with all that is drawn for it at this step: by the encoding, for dropout."""
+        """Add the random numbers of this step: those of the encoding and of dropout."""
         config, encoding = self.config, self.model.encoding
         self.model.train()
         ids = batch.inputs
@@ -143,7 +162,10 @@ class Trainer:
         return replace(batch, drawn=drawn)
 
     def loss(self, batch: Sequences, length: int) -> Tensor:
-        """The mean cross entropy of the answer's tokens (0 of none), and the encoding's penalty."""
+        """Return the mean cross entropy of the answers' tokens, plus the encoding's penalty.
+
+        The mean over no tokens is 0.
+        """
         config, device = self.config, batch.inputs.device
         self.model.train()
         if config.train.compile and device.type == "cuda":
@@ -159,7 +181,7 @@ class Trainer:
                 last=last,
                 drawn=batch.drawn,
             )
-        # By a label to ignore, as choosing the tokens would mean to wait for their number.
+        # Ignored labels instead of chosen tokens, whose number would have to be waited for.
         truth = batch.labels[:, -last:].masked_fill(~batch.answer[:, -last:], IGNORED)
         total = cross_entropy(
             at_least_float32(logits).flatten(0, 1),
@@ -173,12 +195,11 @@ class Trainer:
 
 
 def start(config: RunConfig) -> Trainer:
-    """A new run at step 0. Errors: those of `build`."""
+    """Return a new run at step 0. Errors: those of `build`."""
     task, model = build(config)
     if config.train.compile:
-        from harness.model.compiled import (
-            compile_blocks,  # torch's compiler takes a second to import
-        )
+        # torch's compiler takes a second to import
+        from harness.model.compiled import compile_blocks
 
         compile_blocks(model, config.device)
     optimiser = optimiser_for(model, config.train)
@@ -187,7 +208,7 @@ def start(config: RunConfig) -> Trainer:
 
 
 def build(config: RunConfig) -> tuple[Task, Transformer]:
-    """The task, and a new model. Errors: those of the encoding, the task and the sizes."""
+    """Return the task and a new model. Errors: those of the encoding, the task and the sizes."""
     task = tasks.make(config.task)
     if task.version != config.task_version:
         raise ValueError(

@@ -111,13 +111,13 @@ def test_a_run_is_not_charged_for_the_memory_of_those_before():
     cost.forget_peak_memory("cpu")
     before = cost.peak_memory_mb("cpu")
     large = b"\1" * (200 << 20)
-    spent = cost.new()
-    cost.note_peak_memory(spent, "cpu")
+    spent, trainer = cost.new(), start(config_of())
+    cost.note(spent, trainer)
     assert spent["peak_memory_mb"] > before + 190
     del large
     cost.forget_peak_memory("cpu")
     assert cost.peak_memory_mb("cpu") < before + 100
-    cost.note_peak_memory(spent, "cpu")  # of several sessions the highest counts
+    cost.note(spent, trainer)  # of several sessions the highest counts
     assert spent["peak_memory_mb"] > before + 190
 
 
@@ -144,7 +144,7 @@ def test_the_attention_of_all_sessions_is_kept():
     trainer, spent = start(config_of(attention="eager")), cost.new()
     spent["attention"] = {"train": ["numba"], "eval": []}  # as an earlier session left it
     trainer.advance()
-    cost.note_attention(spent, trainer)
+    cost.note(spent, trainer)
     assert spent["attention"] == {"train": ["eager", "numba"], "eval": []}
 
 

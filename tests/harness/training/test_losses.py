@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from harness.training.losses import Diverged, Losses
+from harness.training.trainer import Diverged, Losses
 
 
 def losses_of(*values):
