@@ -19,10 +19,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from filelock import Timeout
-
-from harness.runs.files import WriteError
-
 Event = dict[str, Any]
 Report = Callable[[Event], None]
 ReportOf = Callable[[int, Event], None]  # of run i of several
@@ -34,22 +30,10 @@ class Stopped(Exception):
     """Training was asked to stop and did, after saving a checkpoint."""
 
 
-def ended_by(error: Exception) -> Event:
-    """Return the last event of a run that ended with an error and without a record."""
-    if isinstance(error, Timeout):
-        return {"busy": f"another process is training it{holder(error.lock_file)}"}
-    if isinstance(error, Stopped):
-        return {"busy": f"stopped at {error}, checkpoint saved"}
-    if isinstance(error, OSError):  # a run's own errors are in its record
-        words = error.strerror if isinstance(error, WriteError) else None
-        return {"error": words or str(error), "halt": True}
-    return {"error": f"{type(error).__name__}: {' '.join(str(error).split())}"}
-
-
 def holder(lock: str) -> str:
-    """The process that has locked this file, as ": process 17", and what to do if it is stopped.
+    """Describe the process that has locked a file: ": process 17", with advice if it is stopped.
 
-    Empty where the system does not tell: elsewhere than on Linux, or on another machine.
+    Returns "" if the system does not tell: outside Linux, or for a process of another machine.
     """
     try:
         locks = Path("/proc/locks").read_text(encoding="utf-8")

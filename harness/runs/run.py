@@ -14,12 +14,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
+from filelock import Timeout
 
 from experiment.config import RunConfig
 from harness import tasks
 from harness.data.seeds import generator
 from harness.runs import cost
-from harness.runs.events import Event, Report, Stop, Stopped, ended_by
+from harness.runs.events import Event, Report, Stop, Stopped, holder
 from harness.runs.files import WriteError, write
 from harness.runs.folder import Curve, RunFolder
 from harness.runs.record import Draft, data_hash, failure_reason, new_record
@@ -103,8 +104,15 @@ def last_event(
     """Execute a run and return its last event, as `harness.runs.events` lists them."""
     try:
         return {"record": execute(config, root, command, report, stop, make_trainer)}
+    except Timeout as error:
+        return {"busy": f"another process is training it{holder(error.lock_file)}"}
+    except Stopped as error:
+        return {"busy": f"stopped at {error}, checkpoint saved"}
+    except OSError as error:  # a run's own errors are in its record
+        words = error.strerror if isinstance(error, WriteError) else None
+        return {"error": words or str(error), "halt": True}
     except Exception as error:
-        return ended_by(error)
+        return {"error": f"{type(error).__name__}: {' '.join(str(error).split())}"}
 
 
 def record_failure(config: RunConfig, root: Path, command: str, reason: str) -> Record:
@@ -204,52 +212,43 @@ class Run:
     def steps(self) -> int:
         return self.trainer.config.train.steps
 
-    @property
-    def next_pause(self) -> int:
-        """The next step after which `_validate_and_save` has something to do."""
-        config = self.trainer.config
-        every = (config.eval.every, config.train.checkpoint_every)
-        return min(self.steps, *(self.step - self.step % n + n for n in every))
+    def _due(self, every: int) -> bool:
+        """Return True after every `every`-th step and after the last one."""
+        return self.step % every == 0 or self.step == self.steps
 
     def train(self, report: Report, stop: Stop) -> None:
         """Take all steps; validate and save where it is due.
 
         Errors: Diverged; Stopped when `stop` said so and a checkpoint is saved; WriteError.
         """
+        config, spent = self.trainer.config, self.spent
         while self.step < self.steps:
-            stopped = self._advance(report, stop)
-            self._validate_and_save(stopped)
+            with cost.timed(spent, "train"):
+                stopped = self._advance(report, stop)
+            if self._due(config.eval.every):
+                with cost.timed(spent, "eval"):
+                    self._validate()
+            if stopped or self._due(config.train.checkpoint_every):
+                cost.note(spent, self.trainer)
+                with cost.timed(spent, "save"):
+                    self.folder.save(self.trainer, self.curve)
             if stopped:
                 raise Stopped(f"step {self.step} of {self.steps}")
 
     def _advance(self, report: Report, stop: Stop) -> bool:
-        """Train up to the next pause. Returns whether `stop` asked to end before."""
-        until, rate = self.next_pause, Rate()
-        with cost.timed(self.spent, "train"):
-            while self.step < until:
-                self.trainer.advance()
-                stopped, per_second = stop(), rate.due(self.step)
-                if stopped or per_second or self.step == until:
-                    self.loss = self.trainer.losses.read()
-                if stopped:
-                    return True
-                if per_second:
-                    exact = self.curve["points"][-1]["exact"] if self.curve["points"] else None
-                    report(
-                        {"step": self.step, "loss": self.loss, "exact": exact, "rate": per_second}
-                    )
-        return False
-
-    def _validate_and_save(self, stopped: bool) -> None:
-        """Validate and save a checkpoint where this step is due; save anyway if training stops."""
-        config, last = self.trainer.config, self.step == self.steps
-        if self.step % config.eval.every == 0 or last:
-            with cost.timed(self.spent, "eval"):
-                self._validate()
-        if self.step % config.train.checkpoint_every == 0 or last or stopped:
-            cost.note(self.spent, self.trainer)
-            with cost.timed(self.spent, "save"):
-                self.folder.save(self.trainer, self.curve)
+        """Train until a validation or a checkpoint is due, or `stop` says so; return its answer."""
+        config, rate = self.trainer.config, Rate()
+        while True:
+            self.trainer.advance()
+            stopped, per_second = stop(), rate.due(self.step)
+            pause = self._due(config.eval.every) or self._due(config.train.checkpoint_every)
+            if stopped or pause or per_second:
+                self.loss = self.trainer.losses.read()
+            if per_second and not stopped:
+                exact = self.curve["points"][-1]["exact"] if self.curve["points"] else None
+                report({"step": self.step, "loss": self.loss, "exact": exact, "rate": per_second})
+            if stopped or pause:
+                return stopped
 
     def _validate(self) -> None:
         """Add a point to the learning curve; training lengths alone choose the best model."""

@@ -99,6 +99,7 @@ def answer(
     truth, length = task.solve(prompt.tolist()), task.measure(prompt.tolist())
     batch = to_sequences(Batch(prompt[None], torch.tensor([truth])), task, model.track)
     answer = written(model.eval(), batch, length, positions(length), mode, config.eval)
+    answer = answer[:, -batch.last :]
     before = batch.inputs.shape[1] - batch.last + batch.causal
     out = torch.cat([batch.inputs[:, :before], answer], 1)
     hit, right = judge(task, answer, batch)

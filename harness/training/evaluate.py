@@ -179,7 +179,7 @@ def _score(
         part = batch.rows(start, start + chunk).to(str(model.embedding.weight.device))
         positions = torch.Generator().manual_seed(position_seed)  # one draw for all rows
         try:
-            out = _predict(how, model, part, length, positions, mode, test)
+            out = written(model, part, length, positions, mode, test, how == "teacher-forced")
         except PositionError as error:
             return {"status": "cannot represent", "note": str(error)}
         hit, exact = judge(task, out, part)
@@ -199,21 +199,6 @@ def _score(
     }
 
 
-def _predict(
-    how: str,
-    model: Transformer,
-    batch: Sequences,
-    length: int,
-    positions: torch.Generator,
-    mode: str | None,
-    test: Eval,
-) -> Tensor:
-    """Return the answers by a `method`, under the test's window."""
-    window = None if test.window is None else Window(test.window, test.stride)
-    write = decode if how == "decoded" else teacher_forced
-    return write(model, batch, length, positions, mode, window)
-
-
 def written(
     model: Transformer,
     batch: Sequences,
@@ -221,10 +206,15 @@ def written(
     positions: torch.Generator,
     mode: str | None,
     test: Eval,
+    forced: bool = False,
 ) -> Tensor:
-    """Return what the model itself writes, (B, last), for prompts without padding on the left."""
-    how = "one pass" if model.track == "encoder" else "decoded"
-    return _predict(how, model, batch, length, positions, mode, test)[:, -batch.last :]
+    """Return what the model writes into each column, (B, T), under the test's window.
+
+    A decoder writes token by token, or is given the true tokens (forced).
+    """
+    window = None if test.window is None else Window(test.window, test.stride)
+    write = teacher_forced if forced or model.track == "encoder" else decode
+    return write(model, batch, length, positions, mode, window)
 
 
 def judge(task: Task, out: Tensor, batch: Sequences) -> tuple[Tensor, Tensor]:

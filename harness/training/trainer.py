@@ -37,7 +37,7 @@ class Diverged(RuntimeError):
 
 
 class Losses:
-    """The last loss, or the first one that was not finite, and its step; both stay on the device.
+    """The losses since the last reading, which stay on the device until they are read.
 
     >>> losses = Losses()
     >>> losses.note(0, torch.tensor(2.0))
@@ -46,31 +46,23 @@ class Losses:
     """
 
     def __init__(self) -> None:
-        self._loss: Tensor | None = None
-        self._step = torch.tensor(0)
+        self._noted: list[tuple[int, Tensor]] = []
 
     def note(self, step: int, loss: Tensor) -> None:
         """Keep the loss () of a step. Does not synchronise with the device."""
-        loss = loss.detach()
-        now = torch.full_like(loss, step, dtype=torch.int64)
-        if self._loss is None:
-            self._loss, self._step = loss, now
-            return
-        healthy = self._loss.isfinite()
-        self._step = torch.where(healthy, now, self._step)
-        self._loss = torch.where(healthy, loss, self._loss)
+        self._noted.append((step, loss.detach()))
 
     def read(self) -> float:
-        """Return the loss, NaN before the first step. Synchronises with the device.
+        """Return the last loss, NaN before the first step. Synchronises with the device.
 
         Errors: Diverged if a loss was not finite.
         """
-        if self._loss is None:
-            return math.nan
-        loss = float(self._loss)
-        if not math.isfinite(loss):
-            raise Diverged(f"loss is {loss} at step {int(self._step)}")
-        return loss
+        values = torch.stack([loss for _, loss in self._noted]).tolist() if self._noted else []
+        for (step, _), loss in zip(self._noted, values, strict=True):
+            if not math.isfinite(loss):
+                raise Diverged(f"loss is {loss} at step {step}")
+        del self._noted[:-1]
+        return values[-1] if values else math.nan
 
 
 @dataclass
