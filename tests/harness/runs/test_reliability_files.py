@@ -19,7 +19,7 @@ from harness.runs.files import WriteError, read_sealed, write, write_json, write
 from harness.runs.folder import RunFolder, finished
 from harness.runs.run import execute
 from harness.settings.protocol import load_protocol, resolve
-from harness.training.trainer import Trainer, start
+from harness.training.trainer import start
 from pezoo.spec import parse
 
 
@@ -38,26 +38,6 @@ def whole(config, tmp_path_factory):
 
 def run(config, root, stop=lambda: False):
     return execute(config, root, "test", lambda event: None, stop)
-
-
-class Killed(BaseException):
-    """Stands for a process that dies: nothing in the harness handles it."""
-
-
-def train_to(config, root, step):
-    """A run that died there."""
-    advance = Trainer.advance
-
-    def dying(self):
-        if self.step == step:
-            raise Killed
-        return advance(self)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Trainer, "advance", dying)
-        with pytest.raises(Killed):
-            run(config, root)
-    return root / config.hash
 
 
 def newest(config, root):
@@ -84,7 +64,7 @@ def empty(content, draws):
 
 
 @pytest.mark.parametrize("kind", ["safetensors", "pt", "json"])
-def test_a_damaged_checkpoint_gives_way_to_the_one_before(config, whole, tmp_path, kind):
+def test_a_damaged_checkpoint_gives_way_to_the_one_before(config, whole, tmp_path, kind, train_to):
     folder = train_to(config, tmp_path, 10)
     path = folder / f"ckpt-00000009.{kind}"
     content = path.read_bytes()
@@ -98,7 +78,7 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before(config, whole, tmp_pat
     assert weights(tmp_path, config) == weights(whole, config)
 
 
-def test_every_byte_of_the_small_file_counts(config, tmp_path):
+def test_every_byte_of_the_small_file_counts(config, tmp_path, train_to):
     folder = train_to(config, tmp_path, 10)
     path = folder / "ckpt-00000009.json"
     content = path.read_bytes()
@@ -110,7 +90,7 @@ def test_every_byte_of_the_small_file_counts(config, tmp_path):
         assert read_sealed(path) is None
 
 
-def test_everything_damaged_means_from_the_start(config, whole, tmp_path):
+def test_everything_damaged_means_from_the_start(config, whole, tmp_path, train_to):
     folder = train_to(config, tmp_path, 10)
     for path in folder.glob("ckpt-*.pt"):
         path.unlink()
@@ -121,7 +101,7 @@ def test_everything_damaged_means_from_the_start(config, whole, tmp_path):
     assert len(list(folder.glob("ckpt-*.json"))) == 2
 
 
-def test_a_damaged_best_model_is_made_again(config, whole, tmp_path):
+def test_a_damaged_best_model_is_made_again(config, whole, tmp_path, train_to):
     folder = train_to(config, tmp_path, 14)
     best = folder / "best-00000010.safetensors"
     best.write_bytes(flip(best.read_bytes(), random.Random(0)))
@@ -143,7 +123,7 @@ class Payload:
 
 
 @pytest.mark.parametrize("kind", ["safetensors", "pt", "json"])
-def test_a_pickle_in_place_of_a_checkpoint_is_not_executed(config, tmp_path, kind):
+def test_a_pickle_in_place_of_a_checkpoint_is_not_executed(config, tmp_path, kind, train_to):
     folder = train_to(config, tmp_path, 10)
     mark = tmp_path / "executed"
     content = pickle.dumps(Payload(mark))
@@ -161,7 +141,7 @@ def test_a_pickle_in_place_of_a_checkpoint_is_not_executed(config, tmp_path, kin
     assert mark.exists()
 
 
-def test_weights_of_other_code_are_an_error_with_a_reason(config, tmp_path):
+def test_weights_of_other_code_are_an_error_with_a_reason(config, tmp_path, train_to):
     train_to(config, tmp_path, 10)
     other = config.model_copy(update={"encoding": "learned(max_len=64)"})
     os.rename(tmp_path / config.hash, tmp_path / other.hash)
@@ -172,7 +152,7 @@ def test_weights_of_other_code_are_an_error_with_a_reason(config, tmp_path):
     assert "size mismatch for encoding.table" in record.reason
 
 
-def test_files_of_another_run_are_not_taken(config, whole, tmp_path):
+def test_files_of_another_run_are_not_taken(config, whole, tmp_path, train_to):
     other = config.replace(seed=1)
     train_to(other, tmp_path, 10)
     os.rename(tmp_path / other.hash, tmp_path / config.hash)
@@ -232,7 +212,7 @@ def test_a_sweep_is_written_once(config, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["result.json", "DONE", "ckpt-00000009.json", "ckpt-00000009.pt"])
-def test_a_pipe_in_place_of_a_file_is_not_waited_for(config, tmp_path, name):
+def test_a_pipe_in_place_of_a_file_is_not_waited_for(config, tmp_path, name, train_to):
     folder = train_to(config, tmp_path, 10)
     (folder / "result.json").touch()
     (folder / name).unlink(missing_ok=True)

@@ -2,7 +2,6 @@
 
 import json
 
-import filelock
 import pytest
 import torch
 from soak import same, weights
@@ -11,7 +10,7 @@ import leaderboard
 from harness.runs.events import Stopped
 from harness.runs.files import write_json
 from harness.runs.folder import RunFolder, finished
-from harness.runs.run import execute
+from harness.runs.run import Rate, execute
 from harness.settings.protocol import load_protocol, resolve
 from harness.training.evaluate import score_all
 from harness.training.trainer import Trainer, start
@@ -43,34 +42,11 @@ def run(config, root, **options):
     return execute(config, root, "test", lambda event: None, **options)
 
 
-class Killed(BaseException):
-    """Stands for a process that dies: nothing in the harness handles it."""
-
-
-def die_at(monkeypatch, step):
-    advance = Trainer.advance
-
-    def dying(self):
-        if self.step == step:
-            raise Killed
-        return advance(self)
-
-    monkeypatch.setattr(Trainer, "advance", dying)
-
-
-def cut(config, root, monkeypatch, step):
-    """Train up to a step, and die."""
-    with monkeypatch.context() as patch:
-        die_at(patch, step)
-        with pytest.raises(Killed):
-            run(config, root)
-
-
 @pytest.mark.parametrize("pe", ENCODINGS)
-def test_an_interrupted_run_ends_bit_identical(tmp_path, monkeypatch, pe):
+def test_an_interrupted_run_ends_bit_identical(tmp_path, train_to, pe):
     config = small(pe, extra=("model.dropout=0.1",))
     whole = run(config, tmp_path / "whole")
-    cut(config, tmp_path / "cut", monkeypatch, 7)
+    train_to(config, tmp_path / "cut", 7)
     steps = []
     again = execute(config, tmp_path / "cut", "test", lambda event: steps.append(event["step"]))
     assert min(steps) > 4  # it went on from the checkpoint at 4
@@ -103,9 +79,9 @@ def test_a_run_that_is_asked_to_stop_saves_where_it_is(tmp_path, monkeypatch, st
     assert same(run(config, tmp_path / "whole"), run(config, tmp_path / "cut"))
 
 
-def test_threads_stay_those_of_the_first_session(tmp_path, monkeypatch):
+def test_threads_stay_those_of_the_first_session(tmp_path, train_to):
     config, threads = small(), torch.get_num_threads()
-    cut(config, tmp_path, monkeypatch, 5)
+    train_to(config, tmp_path, 5)
     try:
         torch.set_num_threads(threads + 1)
         assert run(config, tmp_path).env.threads == threads
@@ -114,10 +90,10 @@ def test_threads_stay_those_of_the_first_session(tmp_path, monkeypatch):
         torch.set_num_threads(threads)
 
 
-def test_a_finished_run_is_shown_and_not_trained_again(tmp_path, monkeypatch):
+def test_a_finished_run_is_shown_and_not_trained_again(tmp_path, die_at):
     config = small()
     first = run(config, tmp_path)
-    die_at(monkeypatch, 0)
+    die_at(0)
     assert run(config, tmp_path) == first
 
 
@@ -176,10 +152,9 @@ def test_evaluations_count_from_the_first_small_loss_on(tmp_path):
     assert record.scores.top3 == []
 
 
-def test_what_is_kept(tmp_path, monkeypatch):
+def test_what_is_kept(tmp_path, train_to):
     config = small(extra=("train.checkpoint_every=2",))
-    path = tmp_path / config.hash
-    cut(config, tmp_path, monkeypatch, 7)
+    path = train_to(config, tmp_path, 7)
     assert sorted(p.name for p in path.glob("ckpt-*.json")) == [
         "ckpt-00000004.json",
         "ckpt-00000006.json",
@@ -192,9 +167,9 @@ def test_what_is_kept(tmp_path, monkeypatch):
     assert [p.name for p in path.glob(".*")] == [".lock"]
 
 
-def test_a_run_held_by_another_is_left_to_it(tmp_path):
-    config = small()
-    folder = RunFolder(tmp_path, config)
-    with folder.lock(), pytest.raises(filelock.Timeout):
-        run(config, tmp_path)
-    assert run(config, tmp_path).status == "done"
+def test_the_first_step_is_not_counted_and_a_second_passes_between_two_rates(monkeypatch):
+    clock = iter([100.0, 100.5, 101.25, 102.0])
+    monkeypatch.setattr("harness.runs.run.time.perf_counter", lambda: next(clock))
+    own = Rate()
+    rates = [own.due(step) for step in (7, 9, 11, 17)]
+    assert rates == [None, pytest.approx(4), None, pytest.approx(5)]

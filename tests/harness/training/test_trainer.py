@@ -14,7 +14,7 @@ from harness.data.seeds import generator
 from harness.data.sequences import decoder_sequences, to_sequences
 from harness.settings.protocol import load_protocol, resolve
 from harness.training.optimiser import param_groups, rate
-from harness.training.trainer import Diverged, start
+from harness.training.trainer import Diverged, Losses, start
 from pezoo.spec import parse
 
 torch.set_num_threads(1)
@@ -256,6 +256,25 @@ def test_the_penalty_is_in_the_loss():
             trainer.model.encoding.layers[0].controller.gru.weight_hh_l0.mul_(1.5)
     plain, penalised = (float(trainer.advance()) for trainer in losses)
     assert penalised - plain == pytest.approx(10 * 18 * (1.5**2 - 1) ** 2, rel=1e-3)
+
+
+def losses_of(*values):
+    losses = Losses()
+    for step, value in enumerate(values):
+        losses.note(step, torch.tensor(value, requires_grad=True))
+    return losses
+
+
+def test_the_last_loss_is_read():
+    assert math.isnan(losses_of().read())
+    losses = losses_of(2.0, 0.125)
+    assert [losses.read(), losses.read()] == [0.125, 0.125]
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_the_first_loss_that_is_not_finite_is_reported(bad):
+    with pytest.raises(Diverged, match=f"loss is {bad} at step 1"):
+        losses_of(2.0, bad, math.nan, 1.0).read()
 
 
 def test_divergence_is_an_error():
