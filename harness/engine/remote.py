@@ -65,6 +65,15 @@ class RemoteJob:
         finally:
             self.clear()
 
+    def checkpoint(self) -> Any:
+        """Return the job that Slurm requeues after an interruption; submitit calls it.
+
+        It continues from the last checkpoint.
+        """
+        from submitit.helpers import DelayedSubmission
+
+        return DelayedSubmission(self)
+
     @property
     def folder(self) -> Path:
         """The folder of the run."""

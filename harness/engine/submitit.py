@@ -9,12 +9,10 @@ import time
 import tomllib
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import submitit
-from submitit.helpers import DelayedSubmission
 
 from experiment.config import RunConfig
 from harness.engine import EngineError, check_kind, remote
@@ -75,7 +73,7 @@ class SlurmWorkers(RemoteWorkers):
 
     def submit(self, job: RemoteJob) -> submitit.Job:
         with without_ctrl_c():
-            return self.executor.submit(Requeued(job))
+            return self.executor.submit(job)
 
     def ended(self, handle: submitit.Job) -> Event | None:
         if not handle.done():
@@ -96,19 +94,6 @@ class SlurmWorkers(RemoteWorkers):
         elif "pid" in progress:
             with suppress(ProcessLookupError):
                 os.kill(progress["pid"], signal.SIGKILL)
-
-
-@dataclass(frozen=True)
-class Requeued:
-    """A job that Slurm may interrupt: requeued, it continues from the last checkpoint."""
-
-    job: RemoteJob
-
-    def __call__(self) -> Event:
-        return self.job()
-
-    def checkpoint(self) -> DelayedSubmission:
-        return DelayedSubmission(self)
 
 
 def _setting(text: str) -> tuple[str, Any]:

@@ -57,10 +57,3 @@ def rate(train: Train, step: int) -> float:
     if train.schedule == "linear":
         return warm * (train.floor + (1 - train.floor) * (1 - step / train.steps))
     return warm * (train.floor + (1 - train.floor) * 0.5 * (1 + math.cos(math.pi * progress)))
-
-
-def set_rate(optimiser: torch.optim.Optimizer, train: Train, step: int) -> None:
-    """Set every group's learning rate of this step."""
-    factor = rate(train, step)
-    for group in optimiser.param_groups:
-        group["lr"] = group["peak"] * factor

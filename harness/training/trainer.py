@@ -24,7 +24,7 @@ from harness.data.seeds import generator, seed
 from harness.data.sequences import Sequences
 from harness.model.transformer import Transformer, shape_of
 from harness.tasks.base import Task, TaskError
-from harness.training.optimiser import optimiser_for, set_rate
+from harness.training.optimiser import optimiser_for, rate
 from pezoo.base import Context, PositionError
 from pezoo.functional import at_least_float32
 from pezoo.registry import make
@@ -86,7 +86,9 @@ class Trainer:
         """Take one step. Returns its loss without synchronising."""
         loss = self.backward()
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.config.train.clip)
-        set_rate(self.optimiser, self.config.train, self.step)
+        factor = rate(self.config.train, self.step)
+        for group in self.optimiser.param_groups:
+            group["lr"] = group["peak"] * factor
         self.optimiser.step()
         self.step += 1
         if self.early and self.step < self.config.train.steps:

@@ -69,11 +69,10 @@ def test_a_queue_that_takes_no_more_starts_nothing_more(monkeypatch, matrix, col
 
 def test_an_interrupted_slurm_job_comes_back_with_its_job(matrix, tmp_path):
     from harness.engine.remote import RemoteJob
-    from harness.engine.submitit import Requeued
 
     (config,) = matrix("train.steps=2", pe="rope")
     (tmp_path / "sweep").touch()
-    task = Requeued(RemoteJob(config, tmp_path, "test", 1, tmp_path / "sweep"))
+    task = RemoteJob(config, tmp_path, "test", 1, tmp_path / "sweep")
     event = task.checkpoint().result()
     assert event["record"].status == "done"
 

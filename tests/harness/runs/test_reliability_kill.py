@@ -131,15 +131,19 @@ def test_bench_killed_at_random_moments_goes_on(groups, tmp_path):
     assert_like_whole_runs(root, configs, tmp_path)
 
 
-def test_ctrl_c_saves_and_the_same_command_goes_on(tmp_path):
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_saves_and_the_same_command_goes_on(number, code, tmp_path):
     settings = (*LONG, "train.steps=5000")
     configs = [config_of(seed=seed, settings=settings) for seed in (0, 1)]
     process = bench(tmp_path, "0-2", settings)
     eventually(lambda: all(saved(tmp_path, [config]) for config in configs))
-    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: the whole group
+    if number == signal.SIGINT:
+        os.killpg(process.pid, number)  # as a terminal does: the whole group
+    else:
+        process.send_signal(number)  # the command alone, as a service manager or `kill` does
     out, err = process.communicate(timeout=300)
     err = " ".join(err.split())
-    assert process.returncode == 130, err
+    assert process.returncode == code, err
     assert out == ""
     assert "0 of 3 runs done, 3 stopped or not started" in err
     assert "run the same command" in err
@@ -156,21 +160,6 @@ def test_ctrl_c_saves_and_the_same_command_goes_on(tmp_path):
             assert torch.equal(one, two)
         with pytest.raises(Stopped, match=f"step {step + 1} of 5000"):
             execute(config, tmp_path, "test", lambda event: None, stop=lambda: True)
-
-
-def test_sigterm_saves_too(tmp_path):
-    config = config_of(settings=(*LONG, "train.steps=5000"))
-    process = bench(tmp_path, "0", (*LONG, "train.steps=5000"), jobs=1)
-    eventually(lambda: saved(tmp_path, [config]))
-    process.terminate()  # the command alone, as a service manager or `kill` does
-    _, err = process.communicate(timeout=300)
-    err = " ".join(err.split())
-    assert process.returncode == 143, err
-    assert "0 of 1 runs done, 1 stopped or not started" in err
-    step = int(re.search(r"skipped: stopped at step (\d+) of 5000, checkpoint saved", err)[1])
-    resumed = start(config)
-    RunFolder(tmp_path, config).restore(resumed)
-    assert resumed.step == step
 
 
 def test_a_full_disk_ends_bench_with_a_message_and_the_last_good_state(tmp_path):
