@@ -28,11 +28,11 @@ class Engine(scheduler.Engine):
     """This machine."""
 
     def device(self, requested: str) -> str:
-        """As `check_device`. Errors: ConfigError when torch cannot use the device."""
+        """See `check_device`. Errors: ConfigError if torch cannot use the device."""
         return check_device(requested)
 
     def jobs(self, configs: Sequence[RunConfig]) -> int:
-        """One per GPU where several are to be used, else one per core up to 2."""
+        """Return `--jobs`; by default one per GPU of several, or one per core up to 2."""
         usual = max(_gpus(configs), min(2, cores()))
         return max(1, min(self.options.jobs or usual, len(configs)))
 
@@ -46,15 +46,15 @@ class Engine(scheduler.Engine):
 
 
 def cores() -> int:
-    """The cores that this process may use."""
+    """Return the number of cores that this process may use."""
     has_affinity = hasattr(os, "sched_getaffinity")
     return len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count() or 1
 
 
 def threads_of(jobs: int) -> int:
-    """Threads for each of so many workers: the cores shared out, or OMP_NUM_THREADS.
+    """Return the threads of each of so many workers: OMP_NUM_THREADS, or a share of the cores.
 
-    Errors: EngineError for more than 1024, of which a process may die.
+    Errors: EngineError for more than 1024, which may kill a process.
     """
     given = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0]
     if given.isdecimal() and int(given) > 1024:
@@ -63,7 +63,7 @@ def threads_of(jobs: int) -> int:
 
 
 def _gpus(configs: Sequence[RunConfig]) -> int:
-    """How many GPUs to spread over: none where a run names its own, cuda:1, or needs none."""
+    """Count the GPUs to use: 0 if the runs need none or name one themselves, as cuda:1."""
     if not configs or configs[0].device != "cuda":
         return 0
     import torch
@@ -147,7 +147,7 @@ class LocalWorkers:
 
 
 def _ending(code: int) -> str:
-    """How a process ended."""
+    """Describe how a process ended."""
     if code >= 0:
         return f"exit code {code}"
     name = signal.Signals(-code).name
@@ -155,9 +155,9 @@ def _ending(code: int) -> str:
 
 
 def fork_server() -> ForkServerContext:
-    """Processes forked from one that has done nothing but import: they start in no time.
+    """Return a context whose processes start fast, forked from one that has only imported.
 
-    Their sockets lie in the folder for temporary files, but the path of one has at most 107 bytes.
+    Their sockets are in the folder of temporary files; the path of a socket has at most 107 bytes.
     """
     if len(os.fsencode(tempfile.gettempdir())) > 60:
         tempfile.tempdir = "/tmp"
@@ -196,7 +196,7 @@ def _work(pipe: Connection, threads: int, gpu: int | None) -> None:
 
 
 def _leave_with_parent() -> None:
-    """Nobody would take the result; and the run is free for whoever starts next."""
+    """End with the parent, which frees the run for the next process."""
     parent = multiprocessing.parent_process()
     assert parent is not None
     parent.join()

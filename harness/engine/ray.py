@@ -43,7 +43,7 @@ class Engine(remote.Engine):
         return RayWorkers(root, command, self.threads)
 
     def _connect(self) -> None:
-        """Errors: EngineError where there is no cluster, or none can be started."""
+        """Join or start the cluster. Errors: EngineError if neither is possible."""
         if ray.is_initialized():
             return
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
@@ -104,12 +104,12 @@ def _execute(job: RemoteJob) -> Event:
 
 
 def _nodes() -> list[dict[str, float]]:
-    """What each machine of the cluster has: CPU, GPU, ..."""
+    """Return the resources of each machine of the cluster: CPU, GPU, ..."""
     return [node["Resources"] for node in ray.nodes() if node["Alive"]]
 
 
 def _check_reachable(address: str) -> None:
-    """Ray itself tries for a minute. Errors: EngineError."""
+    """Connect once, because Ray itself tries for a minute. Errors: EngineError."""
     host, colon, port = address.removeprefix("ray://").rpartition(":")
     if address in ("auto", "local"):
         return

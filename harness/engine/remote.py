@@ -37,7 +37,7 @@ class Engine(scheduler.Engine):
         return self.options.threads or 1
 
     def jobs(self, configs: Sequence[RunConfig]) -> int:
-        """All at once, or up to `--jobs`: the cluster starts as many as it has room for."""
+        """Return `--jobs`, by default all: the cluster starts as many as it has room for."""
         return max(1, min(self.options.jobs or len(configs), len(configs)))
 
 

@@ -329,7 +329,7 @@ def _new_curve() -> Curve:
 
 
 def _top(evaluations: list[Rows], n: int) -> dict[str, Rows]:
-    """Both readings of "the average of the top n": n evaluations over all lengths, or n of each.
+    """Return both readings of "the average of the top n": over all lengths, and of each length.
 
     The best are those of the highest exact match, in both tracks.
     """
@@ -347,7 +347,7 @@ def _mean_exact(scores: Rows) -> float:
 
 
 def _average(evaluations: Sequence[Sequence[dict[str, Any]]]) -> Rows:
-    """For each length, the counts summed over several evaluations of one run."""
+    """Sum the counts of several evaluations of one run, for each length."""
     rows = []
     for same in zip(*evaluations, strict=True):
         row = dict(same[0])
