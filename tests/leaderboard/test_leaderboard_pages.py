@@ -199,13 +199,6 @@ def test_every_link_leads_to_a_file_of_the_site(raw, save, tmp_path):
         assert policy.startswith("default-src 'none'; script-src 'self' file:;")
 
 
-def test_pages_of_vanished_runs_are_removed(raw, save, tmp_path):
-    build(None, save(raw(), raw("alibi"), folder="two"), tmp_path / "out", None)
-    build(None, save(raw(), folder="one"), tmp_path / "out", None)
-    names = {path.stem for path in (tmp_path / "out" / "run").iterdir()}
-    assert names == {raw()["run"]} == {p.stem for p in (tmp_path / "out" / "record").iterdir()}
-
-
 def test_files_of_others_are_neither_deleted_nor_written_among(raw, save, tmp_path):
     records, site = save(raw()), tmp_path / "out"
     (tmp_path / "mine" / "run").mkdir(parents=True)
@@ -220,6 +213,7 @@ def test_files_of_others_are_neither_deleted_nor_written_among(raw, save, tmp_pa
     build(None, records, site, None)
     left = {path.stem for path in (site / "run").iterdir()}
     assert left == {raw()["run"], "notes"}
+    assert [path.stem for path in (site / "record").iterdir()] == [raw()["run"]]
     assert (tmp_path / "mine" / "run" / "notes.html").is_file()
     assert (site / "index.html").is_file()
 
@@ -235,15 +229,6 @@ def test_a_link_is_no_folder_of_a_site(name, raw, save, tmp_path):
     with pytest.raises(ValueError, match="is a link"):
         build(None, save(raw()), site, None)
     assert list((tmp_path / "mine").iterdir()) == []
-
-
-def test_pictures_of_others_beside_the_page_stay(raw, save, tmp_path):
-    page, pictures = tmp_path / "md" / "README.md", tmp_path / "md" / "pictures"
-    build(None, save(raw(), raw(task="reverse"), folder="two"), tmp_path / "out", page)
-    (pictures / "mine.svg").write_text("<svg/>")
-    build(None, save(raw()), tmp_path / "out", page)
-    left = {path.name for path in pictures.iterdir()}
-    assert left == {"quick.copy.svg", "mine.svg"}
 
 
 def test_an_encoding_page_draws_the_relation_that_it_is_given(raw, save, tmp_path):
@@ -316,14 +301,17 @@ def test_links_and_pictures_of_the_committed_pages_lead_to_files():
         assert [link for link in links if not (path.parent / link).is_file()] == []
 
 
-def test_a_protocol_without_records_loses_its_page(raw, save, tmp_path):
-    page = tmp_path / "md" / "LEADERBOARD.md"
-    both = save(raw(), raw(protocol="prism2025"), folder="two")
+def test_pages_and_pictures_without_records_go_and_those_of_others_stay(raw, save, tmp_path):
+    page, pictures = tmp_path / "md" / "README.md", tmp_path / "md" / "pictures"
+    both = save(raw(), raw(task="reverse"), raw(protocol="prism2025"), folder="two")
     build(None, both, tmp_path / "out", page)
-    (page.parent / "LEADERBOARD-mine.md").write_text("mine")
+    assert (page.parent / "README-prism2025.md").is_file()
+    (page.parent / "README-mine.md").write_text("mine")
+    (pictures / "mine.svg").write_text("<svg/>")
     build(None, save(raw()), tmp_path / "out", page)
     names = {path.name for path in page.parent.glob("*.md")}
-    assert names == {"LEADERBOARD.md", "LEADERBOARD-quick.md", "LEADERBOARD-mine.md"}
+    assert names == {"README.md", "README-quick.md", "README-mine.md"}
+    assert {path.name for path in pictures.iterdir()} == {"quick.copy.svg", "mine.svg"}
 
 
 def test_a_curve_ends_where_numbers_end(record):

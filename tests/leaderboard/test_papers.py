@@ -439,8 +439,3 @@ def test_exact_match_over_the_steps_of_training(tmp_path):
     assert "ideal_sh, seed 0: 90 % after 0 s and 500 steps" in text.as_text(filled, 100)
     assert [path.suffix for path in draw(filled, tmp_path)] == [".svg"]
     assert fill(paper, paper.figure("2b"), records, load_protocol("chen2026-mini")).runs == []
-
-
-def test_a_picture_of_one_run_is_no_figure_of_records(paper):
-    with pytest.raises(ValueError, match=r"figure 5 of ruoss2023 is not there: .*pezoo show RUN"):
-        paper.figure("5")
