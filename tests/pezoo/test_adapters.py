@@ -205,7 +205,7 @@ def test_an_encoding_that_replaces_softmax():
     for backend in ("sdpa", "flex", "numba", "xformers"):
         with pytest.raises(BackendError, match=f"Hard replaces softmax, which {backend}"):
             resolve(backend, encoding)
-    out = attend(encoding, q, k, v, ctx, None, "eager")
+    out = attend(encoding, q, k, v, ctx)  # eager by default
     best = (q @ k.mT).masked_fill(~torch.ones(10, 10).tril().bool(), -torch.inf).argmax(-1)
     want = v.gather(2, best[..., None].expand(-1, -1, -1, v.shape[-1]))
     torch.testing.assert_close(out, want)

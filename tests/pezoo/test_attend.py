@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pezoo
-from pezoo.adapters import BackendError, attend, attention_mask
+from pezoo.adapters import attend, attention_mask
 from pezoo.base import Context
 from pezoo.testing import SHAPE, build, context, tokens
 
@@ -198,17 +198,6 @@ def test_a_forgotten_layer_is_said(text):
     one = build(lambda shape: pezoo.make(text, replace(shape, n_layers=1))).double()
     ctx = one.prepare(context(tokens(2, 12), x=torch.zeros(2, 12, SHAPE.d_model, dtype=D)))
     attend(one, *one.transform(q, k, ctx), v, ctx)  # with one layer there is no doubt
-
-
-def test_by_default_an_encoding_that_replaces_softmax_runs_eagerly():
-    encoding, q, k, v, ctx = setting("geometric")
-    torch.testing.assert_close(
-        attend(encoding, q, k, v, ctx), attend(encoding, q, k, v, ctx, None, "eager")
-    )
-    with pytest.raises(BackendError, match="use eager"):
-        attend(encoding, q, k, v, ctx, None, "sdpa")
-    with pytest.raises(BackendError, match="unknown attention 'flash'"):
-        attend(setting("rope")[0], q, k, v, ctx, None, "flash")
 
 
 @pytest.mark.parametrize("backend", ["eager", "sdpa", "numba"])

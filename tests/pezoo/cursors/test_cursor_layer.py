@@ -1,5 +1,6 @@
 """Gates, noise, snapping, the copy branch and several layers of cursors."""
 
+import itertools
 from dataclasses import replace
 
 import pytest
@@ -147,85 +148,49 @@ def test_noise_is_for_training_alone_and_ramps_up(cls, which, copying):
     torch.testing.assert_close(logits(silent.train(), x), logits(silent.eval(), x))
 
 
-def copy_by_hand(branch, x, features):
-    """Softmax over earlier tokens and the null slot, one number at a time."""
-    b, t, _ = x.shape
-    both = torch.cat([x, features], -1)
-    q = branch.query(both).view(b, t, branch.cursors, -1)
-    k = branch.key(x).view(b, t, branch.cursors, -1)
-    null = branch.null(features)
-    source = torch.zeros(b, t, branch.cursors, t, dtype=D)
-    none = torch.zeros(b, t, branch.cursors, dtype=D)
-    for row in range(b):
-        for now in range(t):
-            for c in range(branch.cursors):
-                weights = [float(torch.exp(q[row, now, c] @ k[row, j, c] / 4)) for j in range(now)]
-                rest = float(torch.exp(null[row, now, c]))
-                for j, weight in enumerate(weights):
-                    source[row, now, c, j] = weight / (sum(weights) + rest)
-                none[row, now, c] = rest / (sum(weights) + rest)
-    return none, source
-
-
-def test_the_copy_branch_is_causal_attention():
+def copy_branch(width, cursors, kind=CopyBranch):
     torch.manual_seed(0)
-    branch = CopyBranch(6, 3, CursorOptions(hidden=5)).double()
-    x, features = torch.randn(2, 5, 6, dtype=D), torch.randn(2, 5, 5, dtype=D)
-    with torch.no_grad():
-        got, _ = branch(x, features, None, None, False)
-        none, source = copy_by_hand(branch, x, features)
-    torch.testing.assert_close(got.none, none)
-    torch.testing.assert_close(got.source, source)
-    hard, _ = branch(x, features, None, None, True)
-    assert set(hard.source.unique().tolist()) | set(hard.none.unique().tolist()) == {0.0, 1.0}
-    assert (
-        CopyBranch(6, 3, CursorOptions(hidden=5)).null.bias.tolist() == [4.0] * 3
-    )  # copies start rare
-
-
-def gated(width, cursors):
     options = CursorOptions(hidden=5, gate_scale=1.5, reset_bias=-2.5)
-    return GatedCopyBranch(width, cursors, options).double()
+    return kind(width, cursors, options).double().requires_grad_(False)
 
 
-def gated_copy_by_hand(branch, x, features, noise):
-    """A gate, and a softmax over earlier tokens, one number at a time."""
+def copy_by_hand(branch, x, features, noise):
+    """Softmax over earlier tokens and the null slot, or times a gate, one number at a time."""
     b, t, _ = x.shape
     q = branch.query(torch.cat([x, features], -1)).view(b, t, branch.cursors, -1)
     k = branch.key(x).view(b, t, branch.cursors, -1)
-    gate = (noise - 1.5 * branch.null(features)).sigmoid()
+    null = branch.null(features)
+    gated = isinstance(branch, GatedCopyBranch)
     source = torch.zeros(b, t, branch.cursors, t, dtype=D)
-    none = torch.ones(b, t, branch.cursors, dtype=D)
-    for row in range(b):
-        for now in range(1, t):
-            for c in range(branch.cursors):
-                weights = [float(torch.exp(q[row, now, c] @ k[row, j, c] / 4)) for j in range(now)]
-                none[row, now, c] -= gate[row, now, c]
-                for j, weight in enumerate(weights):
-                    source[row, now, c, j] = gate[row, now, c] * weight / sum(weights)
-    return none, source
+    for row, now, c in itertools.product(range(b), range(1, t), range(branch.cursors)):
+        weights = [float(torch.exp(q[row, now, c] @ k[row, j, c] / 4)) for j in range(now)]
+        total = sum(weights) + (0 if gated else float(torch.exp(null[row, now, c])))
+        gate = float((noise[row, now, c] - 1.5 * null[row, now, c]).sigmoid()) if gated else 1.0
+        source[row, now, c, :now] = gate * torch.tensor(weights, dtype=D) / total
+    return source
 
 
-def test_a_gated_copy_branch_is_a_gate_times_causal_attention():
-    torch.manual_seed(0)
-    branch = gated(6, 3)
-    branch.requires_grad_(False)
+@pytest.mark.parametrize("kind", [CopyBranch, GatedCopyBranch])
+def test_a_copy_branch_is_causal_attention_and_may_have_a_gate(kind):
+    branch = copy_branch(6, 3, kind)
     x, features = torch.randn(2, 5, 6, dtype=D) / 5, torch.randn(2, 5, 5, dtype=D)
     noise = torch.randn(2, 5, 3, dtype=D)
-    copy, _ = branch(x, features, None, None, False, noise)
-    none, source = gated_copy_by_hand(branch, x, features, noise)
-    torch.testing.assert_close(copy.none, none)
-    torch.testing.assert_close(copy.source, source)
-    snapped, _ = branch(x, features, None, None, True, noise)
-    torch.testing.assert_close(snapped.none, none.round())
-    chosen = source.argmax(-1)[..., None]
-    torch.testing.assert_close(snapped.source.gather(-1, chosen)[..., 0], 1 - none.round())
-    torch.testing.assert_close(snapped.source.sum(-1), 1 - none.round())
+    got, _ = branch(x, features, None, None, False, noise)
+    source = copy_by_hand(branch, x, features, noise)
+    torch.testing.assert_close(got.source, source)
+    torch.testing.assert_close(got.none, 1 - source.sum(-1))
+    hard, _ = branch(x, features, None, None, True, noise)
+    assert set(hard.source.unique().tolist()) | set(hard.none.unique().tolist()) == {0.0, 1.0}
+    torch.testing.assert_close(hard.source.sum(-1), 1 - hard.none)
+    if kind is GatedCopyBranch:
+        torch.testing.assert_close(hard.none, got.none.round())
+        chosen = source.argmax(-1)[..., None]
+        torch.testing.assert_close(hard.source.gather(-1, chosen)[..., 0], 1 - hard.none)
 
 
-def test_gated_copies_start_rare_and_with_equal_tokens():
-    torch.manual_seed(0)
-    branch = gated(32, 4)
+def test_copies_start_rare_and_gated_ones_with_equal_tokens():
+    assert copy_branch(6, 3).null.bias.tolist() == [4.0] * 3
+    branch = copy_branch(32, 4, GatedCopyBranch)
     tokens = torch.randn(8, 32, dtype=D) / 4
     x = tokens[torch.tensor([[0, 1, 2, 3, 4, 5, 6, 7, 3, 0]])]
     copy, _ = branch(x, torch.zeros(1, 10, 5, dtype=D), None, None, False)
@@ -237,8 +202,7 @@ def test_gated_copies_start_rare_and_with_equal_tokens():
 
 
 def test_gated_copies_leave_out_columns_without_a_token():
-    torch.manual_seed(0)
-    branch = gated(6, 2)
+    branch = copy_branch(6, 2, GatedCopyBranch)
     x, features = torch.randn(1, 5, 6, dtype=D), torch.randn(1, 5, 5, dtype=D)
     mask = torch.tensor([[False, True, True, False, True]])
     copy, _ = branch(x, features, mask, None, False)
@@ -248,8 +212,7 @@ def test_gated_copies_leave_out_columns_without_a_token():
 
 
 def test_the_copy_branch_numbers_tokens_not_columns():
-    torch.manual_seed(0)
-    branch = CopyBranch(6, 2, CursorOptions(hidden=5)).double()
+    branch = copy_branch(6, 2)
     x, features = torch.randn(1, 5, 6, dtype=D), torch.randn(1, 5, 5, dtype=D)
     mask = torch.tensor([[True, False, True, False, True]])
     with torch.no_grad():
@@ -262,8 +225,7 @@ def test_the_copy_branch_numbers_tokens_not_columns():
 
 def test_a_snapped_copy_of_a_token_that_occurs_twice_is_of_the_first():
     """The keys of equal tokens are equal but for rounding, which must not choose."""
-    torch.manual_seed(0)
-    branch = CopyBranch(6, 3, CursorOptions(hidden=5)).double()
+    branch = copy_branch(6, 3)
     x, features = torch.randn(1, 5, 6, dtype=D), torch.randn(1, 5, 5, dtype=D)
     with torch.no_grad():
         branch.null.bias.fill_(-100.0)

@@ -55,17 +55,15 @@ def test_only_what_was_forgotten_is_read_again(encoding, monkeypatch):
     assert read == [8, 4, 4, 3, 5]
 
 
-def test_prepare_may_be_called_twice(encoding):
+@pytest.mark.parametrize(
+    "passes",
+    [((4, 4), (4, 4), (6, 2), (6, 2), (9, 3), (9, 3)), ((6, 6), (7, 1), (6, 1))],
+    ids=["prepare twice", "a step back without a crop"],
+)
+def test_a_pass_may_be_taken_again(encoding, passes):
     x = torch.randn(2, 9, 6, dtype=D, generator=torch.manual_seed(1))
     whole, memo = feed(encoding, x, 9, Memo()), Memo()
-    for end, new in ((4, 4), (4, 4), (6, 2), (6, 2), (9, 3), (9, 3)):
-        torch.testing.assert_close(feed(encoding, x[:, :end], new, memo), whole[:, end - new : end])
-
-
-def test_a_step_back_needs_no_crop(encoding):
-    x = torch.randn(2, 9, 6, dtype=D, generator=torch.manual_seed(1))
-    whole, memo = feed(encoding, x, 9, Memo()), Memo()
-    for end, new in ((6, 6), (7, 1), (6, 1)):
+    for end, new in passes:
         torch.testing.assert_close(feed(encoding, x[:, :end], new, memo), whole[:, end - new : end])
 
 

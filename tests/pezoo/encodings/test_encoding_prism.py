@@ -7,19 +7,11 @@ import torch
 
 from pezoo.base import Context, Shape
 from pezoo.encodings.prism import PRISM
-from pezoo.kernels.backends import installed
-from pezoo.kernels.histogram import histogram_scan, sharpen
 
 torch.set_num_threads(1)
 D = torch.float64
 BASE = 10_000.0
-BACKENDS = ["reference", "numba"] if installed("numba") else ["reference"]
 SMALL = Shape(6, 2, 4, 2, 8)
-
-
-def random_histogram(*size, seed=0):
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randn(*size, generator=generator, dtype=D).softmax(-1)
 
 
 def tiny(seed=0, shape=SMALL, **options):
@@ -29,20 +21,6 @@ def tiny(seed=0, shape=SMALL, **options):
         for parameter in prism.parameters():
             parameter.add_(0.3 * torch.randn_like(parameter))
     return prism
-
-
-@pytest.mark.parametrize("gamma", [1.0, 1.5, 4.0])
-def test_sharpen_is_the_power(gamma):
-    h, eps = random_histogram(3, 7), 1e-8
-    want = (h + eps) ** gamma
-    want = want / want.sum(-1, keepdim=True)
-    torch.testing.assert_close(sharpen(h, torch.full((3,), gamma, dtype=D), eps), want)
-
-
-def test_sharpening_does_not_overflow():
-    h = torch.tensor([1.0, 0.0, 0.0])
-    out = sharpen(h, torch.tensor(500.0), 1e-8)
-    torch.testing.assert_close(out, h)
 
 
 def score(prism, x, q, k, layer, pos=None):
@@ -170,46 +148,30 @@ def test_the_score_is_equation_9(norm, absolute, gamma, support):
 
 @pytest.mark.parametrize("norm", ["frobenius", "scale"])
 @pytest.mark.parametrize("absolute", [False, True])
-def test_a_query_may_lead_its_key(absolute, norm):
-    prism = tiny(lead=True, top_weight=2.0, absolute=absolute, norm=norm)
-    assert prism.param_groups()[0].params == [prism.alpha, prism.top_weight, prism.lead]
-    x = torch.randn(2, 5, 6, dtype=D)
-    q, k = torch.randn(2, 2, 2, 5, 4, dtype=D).unbind(0)
-    with torch.no_grad():
-        plain = tiny(top_weight=2.0, absolute=absolute, norm=norm)
-        assert plain.load_state_dict(prism.state_dict(), strict=False).unexpected_keys == ["lead"]
-        prism.lead.zero_()
-        torch.testing.assert_close(score(prism, x, q, k, 1), score(plain, x, q, k, 1))
-        prism.lead.copy_(torch.randn_like(prism.lead))
-        for layer in range(2):
-            got, want = score(prism, x, q, k, layer), oracle(prism, x, q, k, layer)
-            torch.testing.assert_close(got, want, atol=1e-6, rtol=1e-5)
-
-
-@pytest.mark.parametrize("absolute", [False, True])
-def test_the_highest_frequency_has_a_weight_per_pair(absolute):
-    prism = tiny(top_weight=4.0, absolute=absolute)
-    assert prism.top_weight.shape == prism.alpha.shape
-    assert prism.param_groups()[0].params == [prism.alpha, prism.top_weight]
-    x = torch.randn(2, 5, 6, dtype=D)
-    q, k = torch.randn(2, 2, 2, 5, 4, dtype=D).unbind(0)
-    with torch.no_grad():
-        plain = tiny(absolute=absolute)
-        missing = plain.load_state_dict(prism.state_dict(), strict=False)
-        assert missing.unexpected_keys == ["top_weight"]
-        prism.top_weight.fill_(1.0)
-        torch.testing.assert_close(score(prism, x, q, k, 1), score(plain, x, q, k, 1))
-        prism.top_weight.copy_(torch.randn_like(prism.top_weight))
-        for layer in range(2):
-            got, want = score(prism, x, q, k, layer), oracle(prism, x, q, k, layer)
-            torch.testing.assert_close(got, want, atol=1e-6, rtol=1e-5)
-
-
-def test_alpha_has_its_own_optimiser_settings():
-    prism = tiny()
+@pytest.mark.parametrize(("learned", "without"), [("top_weight", 1.0), ("lead", 0.0)])
+def test_a_pair_may_have_a_weight_for_the_highest_frequency_and_a_lead(
+    learned, without, absolute, norm
+):
+    options = {"absolute": absolute, "norm": norm, "top_weight": 4.0}
+    prism = tiny(**options, lead=learned == "lead")
+    own = getattr(prism, learned)
+    assert own.shape == prism.alpha.shape
     (group,) = prism.param_groups()
-    assert group.params == [prism.alpha]
+    assert group.params == [p for p in (prism.alpha, prism.top_weight, prism.lead) if p is not None]
     assert (group.lr, group.betas) == (0.03, (0.8, 0.92))
+    x = torch.randn(2, 5, 6, dtype=D)
+    q, k = torch.randn(2, 2, 2, 5, 4, dtype=D).unbind(0)
+    with torch.no_grad():
+        plain = tiny(**options) if learned == "lead" else tiny(absolute=absolute, norm=norm)
+        assert plain.load_state_dict(prism.state_dict(), strict=False).unexpected_keys == [learned]
+        own.fill_(without)
+        torch.testing.assert_close(score(prism, x, q, k, 1), score(plain, x, q, k, 1))
+        own.copy_(torch.randn_like(own))
+        for layer in range(2):
+            got, want = score(prism, x, q, k, layer), oracle(prism, x, q, k, layer)
+            torch.testing.assert_close(got, want, atol=1e-6, rtol=1e-5)
+    (group,) = tiny().param_groups()
+    assert len(group.params) == 1
 
 
 def test_the_penalty():
@@ -237,20 +199,6 @@ def test_sharpness_starts_at_gamma():
     (layer,) = PRISM(SMALL, gamma=1.0, d_pe=4).layers
     assert layer.scan.gamma is None
     torch.testing.assert_close(tiny().layers[0].scan.gamma >= 1, torch.ones(16, dtype=torch.bool))
-
-
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("with_gamma", [False, True])
-def test_mass_reaches_the_far_edge(backend, with_gamma):
-    t = 12
-    one, zero = torch.ones(1, t, 1, dtype=D), torch.zeros(1, t, 1, dtype=D)
-    gamma = torch.full((1,), 2.0, dtype=D) if with_gamma else None
-    tolerance = 1e-12 if with_gamma else 0
-    for incr, decr, sign in ((one, zero, 1), (zero, one, -1)):
-        moves = torch.stack([incr, decr, zero], -1)
-        h = histogram_scan(zero, moves, gamma, backend=backend)
-        for step in range(t):
-            assert h[0, step, 0, t + sign * (step + 1)].item() == pytest.approx(1, abs=tolerance)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from pezoo.kernels.backends import installed
 from pezoo.kernels.histogram import Copy, histogram_scan, steps_of, update
-from pezoo.kernels.spectral import spectral_scan
 
 D = torch.float64
 NUMBA = pytest.param("numba", marks=pytest.mark.skipif(not installed("numba"), reason="no numba"))
@@ -133,33 +132,6 @@ def test_the_scan_is_algorithm_1(backend, size, options):
             for offset, mass in masses.items():
                 want[offset + left] = mass
             torch.testing.assert_close(h[row, step, cursor], want, atol=1e-13, rtol=1e-9)
-
-
-@each
-@pytest.mark.parametrize(("kind", "t"), [(0, 1), (0, 3), (1, 2), (1, 3), (2, 2)])
-def test_without_sharpening_it_sums_all_paths(backend, kind, t):
-    given_ = draw(1, t, 2, seed=t, gamma=False, copy=True, kind=kind)
-    with torch.no_grad():
-        h = histogram_scan(**given_, backend=backend)
-    none, source = given_["copy"]
-    for c in range(2):
-        want = torch.zeros(h.shape[-1], dtype=D)
-        jumps = range(given_["moves"].shape[-1])
-        walks = [(reset, j) for reset in (False, True) for j in jumps]
-        for path in itertools.product([*walks, *range(t)], repeat=t):
-            weight, offset = 1.0, 0
-            for step, action in enumerate(path):
-                if isinstance(action, int):
-                    weight, offset = weight * source[0, step, c, action].item(), action + 1
-                    continue
-                (reset, j), r = action, given_["reset"][0, step, c].item()
-                weight *= none[0, step, c].item() * (r if reset else 1 - r)
-                weight *= given_["moves"][0, step, c, j].item()
-                offset = (0 if reset else offset) + steps_of(max(kind, 1))[j]
-                offset = max(offset, 0) if kind == 0 else offset
-            if weight:
-                want[offset + kind * t] += weight
-        torch.testing.assert_close(h[0, -1, c], want, atol=1e-14, rtol=0)
 
 
 @fast
@@ -388,19 +360,6 @@ def test_update_keeps_the_mass(kind):
     new = update(h, given_["reset"][0, 0], given_["moves"][0, 0], one_sided=kind == 0)
     assert new.shape == (3, 7 + (2 * kind or 1))
     torch.testing.assert_close(new.sum(-1), torch.ones(3, dtype=D))
-
-
-@each
-def test_its_superposition_is_the_spectrum(backend):
-    """Without sharpening, which the spectral scan does not have."""
-    given_ = draw(2, 7, 3, gamma=False, kind=2)
-    w = torch.tensor([math.pi, 1.1, 0.3], dtype=D)
-    h = histogram_scan(**given_, backend=backend)
-    offsets = torch.arange(-14, 15, dtype=D)
-    got = torch.cat([h @ (offsets[:, None] * w).cos(), h @ (offsets[:, None] * w).sin()], -1)
-    angles = torch.tensor(steps_of(2), dtype=D)[:, None] * w
-    want = spectral_scan(given_["reset"], given_["moves"], angles, None)
-    torch.testing.assert_close(got, want)
 
 
 def test_the_reference_has_second_derivatives():

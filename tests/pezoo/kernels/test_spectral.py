@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from pezoo.functional import sinusoid
 from pezoo.kernels.backends import choose, installed
-from pezoo.kernels.histogram import histogram_scan
+from pezoo.kernels.histogram import histogram_scan, steps_of
 from pezoo.kernels.spectral import spectral_scan
 
 D = torch.float64
@@ -69,17 +69,22 @@ def gradients(given, backend, **options):
 
 @each
 @settings(max_examples=20, deadline=None)
-@given(t=st.integers(1, 20), seed=st.integers(0, 10**6), sharp=st.sampled_from([1.0, 30.0]))
-def test_it_is_the_superposition_of_the_histogram(backend, t, seed, sharp):
-    reset, moves, *_ = inputs(2, t, 3, 3, seed, sharp)
+@given(
+    t=st.integers(1, 20),
+    stride=st.sampled_from([1, 2]),
+    seed=st.integers(0, 10**6),
+    sharp=st.sampled_from([1.0, 30.0]),
+)
+def test_it_is_the_superposition_of_the_histogram(backend, t, stride, seed, sharp):
+    steps, reach = steps_of(stride), stride * t
+    reset, moves, *_ = inputs(2, t, 3, len(steps), seed, sharp)
     h = histogram_scan(reset, moves, None, backend="reference")
-    width = 8
-    expected = h @ sinusoid(torch.arange(-t, t + 1), width).to(D)  # sines, then cosines
-    angle = torch.tensor([1.0, -1.0, 0.0])[:, None] * 10_000.0 ** -(torch.arange(4) / 4)
+    expected = h @ sinusoid(torch.arange(-reach, reach + 1), 8).to(D)  # sines, then cosines
+    angle = torch.tensor(steps)[:, None] * 10_000.0 ** -(torch.arange(4) / 4)
     phi = spectral_scan(reset, moves, angle.to(D), backend=backend)
-    torch.testing.assert_close(phi.roll(width // 2, -1), expected, atol=1e-5, rtol=0)
-    exact = h @ waves(range(-t, t + 1))
-    phi = spectral_scan(reset, moves, angles(3), backend=backend)
+    torch.testing.assert_close(phi.roll(4, -1), expected, atol=1e-5, rtol=0)
+    exact = h @ waves(range(-reach, reach + 1))
+    phi = spectral_scan(reset, moves, angles(len(steps), steps=steps), backend=backend)
     torch.testing.assert_close(phi, exact, atol=1e-12, rtol=0)
 
 
