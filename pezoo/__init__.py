@@ -24,15 +24,9 @@ __all__ = [
 ]  # fmt: skip
 
 _HOME = {
-    "Context": "pezoo.base",
-    "Encoding": "pezoo.base",
-    "Memo": "pezoo.base",
-    "PositionError": "pezoo.base",
-    "Shape": "pezoo.base",
+    **dict.fromkeys(("Context", "Encoding", "Memo", "PositionError", "Shape"), "pezoo.base"),
+    **dict.fromkeys(("make", "names", "register"), "pezoo.registry"),
     "attend": "pezoo.adapters",
-    "make": "pezoo.registry",
-    "names": "pezoo.registry",
-    "register": "pezoo.registry",
 }
 
 

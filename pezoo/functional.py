@@ -9,9 +9,6 @@ from torch import Tensor
 from torch.nn.functional import embedding
 
 from pezoo.base import Context, Shape
-from pezoo.spec import choice
-
-SIMILARITIES = ("cosine", "geometric")
 
 
 def inverse_frequencies(width: int, base: float, device: torch.device | None = None) -> Tensor:
@@ -36,32 +33,6 @@ def sinusoid(pos: Tensor, width: int, base: float = 10_000.0) -> Tensor:
     """
     angle = pos[..., None].float() * inverse_frequencies(width, base, pos.device)
     return torch.cat([angle.sin(), angle.cos()], -1)
-
-
-def cursor_frequencies(
-    similarity: str,
-    width: int,
-    base: float,
-    device: torch.device | None = None,
-    *,
-    top: float = 0.9,
-) -> Tensor:
-    """Return (width/2,) float32 frequencies w of a cursor's stream.
-
-    sum_m cos(w_m r) / (width/2) is the similarity of two offsets r apart.
-
-        cosine     base^(-2m/width), the Transformer's grid (Lee 2025, Section 5.2)
-        geometric  top pi base^(-2m/width): its shortest period is 2 / top offsets; at top = 1,
-                   the highest frequency that integers can carry, it tells odd from even offsets
-
-    Errors: ValueError for an unknown similarity, a base that is not positive and finite, and a top
-    outside (0, 1].
-    """
-    choice("similarity", similarity, SIMILARITIES)
-    if not 0 < top <= 1:
-        raise ValueError(f"top must be above 0 and at most 1, got {top}")
-    highest = top * math.pi if similarity == "geometric" else 1.0
-    return highest * inverse_frequencies(width, base, device)
 
 
 def key_vectors(x: Tensor, ctx: Context, shape: Shape, reader: str) -> Tensor:

@@ -50,7 +50,10 @@ class Entry:
         if self.plugin is not None:
             home = f"comes from the plug-in {self.plugin.value!r}, which"
         try:
-            found = self._found()
+            if self.plugin is not None:
+                found = self.plugin.load()
+            else:
+                found = getattr(import_module(self.module), self.cls)
         except (Exception, SystemExit) as error:
             raise SpecError(
                 f"encoding {self.name!r} {home} failed to import: {type(error).__name__}: {error}"
@@ -71,11 +74,6 @@ class Entry:
                 f"{found.version!r}"
             )
         return found
-
-    def _found(self) -> Any:
-        if self.plugin is not None:
-            return self.plugin.load()
-        return getattr(import_module(self.module), self.cls)
 
 
 def _shown(module: str) -> str:
@@ -164,9 +162,9 @@ def make(name: str | Spec, shape: Shape, **options: Any) -> Encoding:
     cls = _entry(spec.name).load()
     check_values(spec, cls)
     if spec.inner is not None and cls.wraps is None:
+        wrappers = ", ".join(entry.name for entry in entries().values() if entry.wraps)
         raise SpecError(
-            f"{spec.name} cannot wrap {spec.inner.name}: only "
-            f"{', '.join(_wrappers())} can stand before a colon"
+            f"{spec.name} cannot wrap {spec.inner.name}: only {wrappers} can stand before a colon"
         )
     if cls.wraps is None:
         return _build(cls, spec, shape)
@@ -221,10 +219,6 @@ def _entry(name: str) -> Entry:
             )
         raise SpecError(unknown("encoding", name, sorted([*entries(), *second_names()])))
     return entries()[name]
-
-
-def _wrappers() -> list[str]:
-    return [e.name for e in entries().values() if e.wraps]
 
 
 def _built_in(name: str, found: NamedClass) -> Entry:

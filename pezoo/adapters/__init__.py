@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from pezoo.adapters import backends
-from pezoo.base import Columns, Context, Encoding, Pairs
+from pezoo.base import Context, Encoding, Pairs
 from pezoo.kernels.backends import BackendError, fastest
 from pezoo.spec import unknown
 
@@ -77,7 +77,7 @@ def attend(
         ran.add(backend)
     if backend == "numba":
         return backends.numba(q, k, v, bias, seen, scale)
-    assert not isinstance(bias, Pairs)  # which `_bias_form` asks for where numba runs alone
+    assert not isinstance(bias, Pairs)  # which are for numba alone
     if backend == "eager":
         return backends.eager(q, k, v, bias, seen, scale, lambda z: encoding.weights(z, ctx))
     if bias is not None:
@@ -144,23 +144,16 @@ def _with_bias(
     encoding: Encoding, q: Tensor, k: Tensor, ctx: Context, backend: str
 ) -> tuple[Tensor, Tensor, Tensor | Pairs | None]:
     """Return q and k, widened where the bias has columns, and the bias otherwise."""
-    fast = _bias_form(encoding, q, k, ctx, backend)
-    if isinstance(fast, Columns):
-        return fast.q.to(q.dtype), fast.k.to(q.dtype), None
-    if isinstance(fast, Pairs):
-        return q, k, Pairs(*(x.to(q.dtype) for x in fast))
+    pairs = None
+    if backend == "numba" and len(q) >= q.shape[-1]:  # otherwise pairs are as large as a bias
+        pairs = encoding.bias_pairs(q, k, ctx)
+    if pairs is not None:
+        return q, k, Pairs(*(x.to(q.dtype) for x in pairs))
+    columns = encoding.bias_columns(q, k, ctx) if backend != "eager" else None
+    if columns is not None:
+        return columns.q.to(q.dtype), columns.k.to(q.dtype), None
     bias = encoding.bias(q, k, ctx)
     return q, k, None if bias is None else bias.to(q.dtype)
-
-
-def _bias_form(
-    encoding: Encoding, q: Tensor, k: Tensor, ctx: Context, backend: str
-) -> Pairs | Columns | None:
-    """Return the form of the bias that the backend can use, or None."""
-    fast = None
-    if backend == "numba" and len(q) >= q.shape[-1]:  # otherwise pairs are as large as a bias
-        fast = encoding.bias_pairs(q, k, ctx)
-    return encoding.bias_columns(q, k, ctx) if fast is None and backend != "eager" else fast
 
 
 def attention_mask(ctx: Context) -> Tensor:

@@ -11,8 +11,7 @@ from einops import rearrange
 from torch import Tensor, nn
 
 from pezoo.base import Context, Encoding, ParamGroup, Plan, Shape
-from pezoo.cursors.documents import DOCUMENTS, by_document, documents
-from pezoo.cursors.layer import CursorLayer, tokens_first
+from pezoo.cursors.layer import DOCUMENTS, CursorLayer, by_document, documents, tokens_first
 from pezoo.cursors.memory import Memory
 from pezoo.cursors.options import CursorOptions
 from pezoo.cursors.positions import Scan, scaled, wave
@@ -125,17 +124,13 @@ class CursorEncoding(Encoding):
 
     def penalty(self) -> Tensor | None:
         """Return orthogonal |W W' - 1|^2 over the controllers' hidden-to-hidden blocks W."""
-        blocks = self._recurrent_blocks()
+        found = [layer.controller.recurrent_blocks() for layer in self._cursor_layers()]
+        blocks = [block for block in found if block is not None]
         if not self.options.orthogonal or not blocks or self.options.w_hh != "free":
             return None
         w = torch.cat(blocks)
         eye = torch.eye(w.shape[-1], device=w.device, dtype=w.dtype)
         return (w @ w.mT - eye).square().sum() * self.options.orthogonal
-
-    def _recurrent_blocks(self) -> list[Tensor]:
-        """Return the hidden-to-hidden blocks of all controllers."""
-        found = [layer.controller.recurrent_blocks() for layer in self._cursor_layers()]
-        return [block for block in found if block is not None]
 
     def _cursor_layers(self) -> list[CursorLayer]:
         return [layer for layer in self.layers if isinstance(layer, CursorLayer)]

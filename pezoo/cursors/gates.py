@@ -1,8 +1,12 @@
-"""Gates: from features to the probabilities of each cursor's moves."""
+"""From features to the probabilities of each cursor's moves, and of copies.
+
+The copy branch: a cursor may take the position of an earlier token (Sections 5.0.3-5.0.4).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 from einops import rearrange
@@ -11,6 +15,11 @@ from torch.nn.functional import one_hot
 
 from pezoo.cursors.options import CursorOptions
 from pezoo.functional import at_least_float32
+from pezoo.kernels.histogram import Copy
+
+WIDTH = 16  # of the copy attention's queries and keys
+MATCH = 6.0  # the norm of each row of the copy attention's weights where it starts by matching
+TIE = 1e-4  # relative difference up to which probabilities are equal in mode snapped
 
 
 class GateHead(nn.Module):
@@ -51,3 +60,131 @@ class GateHead(nn.Module):
             reset = (reset > 0.5).to(reset.dtype)
             moves = one_hot(moves.argmax(-1), self.choices - 1).to(moves.dtype)
         return reset, moves
+
+
+class Seen(NamedTuple):
+    """State for decoding: the copy attention's keys (B, S, C, WIDTH) and the token mask."""
+
+    keys: Tensor
+    mask: Tensor | None  # (B, S) bool; None where all columns are tokens
+
+
+class CopyBranch(nn.Module):
+    """p_copy: causally masked self-attention over earlier tokens, with a slot for "no copy".
+
+        p_copy(t, .) = softmax([<q_t, k_0>, ..., <q_t, k_{t-1}>] / sqrt(WIDTH), null_t)
+
+    q reads the token and the controller's features, k the token; `null` starts at 4, so that
+    copies start rare on short texts. Token number j (from 0) has offset j + 1, as a cursor that
+    only counts; the matching key cursors are fixed to that. In mode snapped the most probable
+    source is taken, and the first among equals.
+    """
+
+    def __init__(self, width: int, cursors: int, options: CursorOptions) -> None:
+        super().__init__()
+        self.cursors = cursors
+        self.query = nn.Linear(width + options.hidden, cursors * WIDTH)
+        self.key = nn.Linear(width, cursors * WIDTH)
+        self.null = nn.Linear(options.hidden, cursors)
+        nn.init.constant_(self.null.bias, 4.0)
+
+    def forward(
+        self,
+        x: Tensor,
+        features: Tensor,
+        mask: Tensor | None,
+        seen: Seen | None,
+        snapped: bool,
+        noise: Tensor | None = None,
+    ) -> tuple[Copy, Seen]:
+        """x (B, T, D), features (B, T, size), mask (B, T) -> none (B, T, C), source (B, T, C, S).
+
+        The last axis of `source` numbers tokens, without columns of padding. The mask is False at
+        padding; None without padding.
+        """
+        q = self.query(torch.cat([x, features.to(x.dtype)], -1))
+        q, k = (rearrange(y, "b t (c k) -> b t c k", c=self.cursors) for y in (q, self.key(x)))
+        if seen is not None:
+            mask = _joined(seen, mask, k)
+            k = torch.cat([seen.keys, k], 1)
+        t, s = q.shape[1], k.shape[1]
+        column = torch.arange(s, device=x.device)
+        visible = (column < column[s - t :, None])[None]  # (1, T, S) earlier tokens
+        if mask is not None:
+            visible = visible & mask[:, None]
+        scores = torch.einsum("btck,bsck->btcs", q, k) * WIDTH**-0.5
+        null = self.null(features.to(x.dtype))
+        none, source = self.chances(scores, null, visible[:, :, None], noise, snapped)
+        return Copy(none, source if mask is None else _by_number(source, mask)), Seen(k, mask)
+
+    def chances(
+        self, scores: Tensor, null: Tensor, visible: Tensor, noise: Tensor | None, snapped: bool
+    ) -> tuple[Tensor, Tensor]:
+        """Compute Pr(no copy) and Pr(source): scores (B, T, C, S), null (B, T, C)."""
+        scores = scores.masked_fill(~visible, -torch.inf)
+        p = at_least_float32(torch.cat([scores, null[..., None]], -1)).softmax(-1)
+        if snapped:
+            p = one_hot(_first_of_the_likeliest(p), p.shape[-1]).to(p.dtype)
+        return p[..., -1], p[..., :-1]
+
+
+class GatedCopyBranch(CopyBranch):
+    """A copy branch with a gate for copying, and a separate softmax over sources.
+
+        p_copy(t, s) = g_t softmax_s(<q_t, k_s> / sqrt(WIDTH)), g_t = sigmoid(-scale null_t + noise)
+
+    `null` starts at minus the bias of the resets, so that copies start rare. q and k start with the
+    same orthogonal weights on the tokens, so that the softmax starts by finding equal tokens. In
+    one softmax, a strong match outweighs the slot for "no copy"; here a cursor can copy at one
+    landmark and continue from there, whatever else matches.
+    """
+
+    def __init__(self, width: int, cursors: int, options: CursorOptions) -> None:
+        super().__init__(width, cursors, options)
+        self.scale = options.gate_scale
+        nn.init.constant_(self.null.bias, -options.reset_bias)
+        with torch.no_grad():
+            for own in self.key.weight.view(cursors, WIDTH, width):
+                nn.init.orthogonal_(own, MATCH)
+            self.query.weight[:, :width] = self.key.weight
+            self.query.bias.zero_()
+            self.key.bias.zero_()
+
+    def chances(
+        self, scores: Tensor, null: Tensor, visible: Tensor, noise: Tensor | None, snapped: bool
+    ) -> tuple[Tensor, Tensor]:
+        # Without earlier tokens, the softmax is over all columns, and the gate is closed below.
+        hidden = ~visible & visible.any(-1, keepdim=True)
+        where = at_least_float32(scores.masked_fill(hidden, -torch.inf)).softmax(-1)
+        logits = -self.scale * at_least_float32(null)
+        gate = (logits if noise is None else logits + noise).sigmoid()
+        if snapped:
+            where = one_hot(_first_of_the_likeliest(where), where.shape[-1]).to(where.dtype)
+            gate = (gate > 0.5).to(gate.dtype)
+        gate = gate * visible.any(-1)
+        return 1 - gate, where * gate[..., None]
+
+
+def _joined(seen: Seen, mask: Tensor | None, k: Tensor) -> Tensor | None:
+    """Join the masks of earlier columns and of the new ones k (B, T, C, WIDTH)."""
+    if mask is None and seen.mask is None:
+        return None
+    before, new = (
+        torch.ones(x.shape[:2], dtype=torch.bool, device=x.device) if own is None else own
+        for x, own in ((seen.keys, seen.mask), (k, mask))
+    )
+    return torch.cat([before, new], 1)
+
+
+def _first_of_the_likeliest(p: Tensor) -> Tensor:
+    """Return the first of the most probable, p (..., S) -> (...).
+
+    Equal tokens have equal keys; rounding, which differs in decoding, must not choose among them.
+    """
+    return (p >= (1 - TIE) * p.amax(-1, keepdim=True)).to(torch.int8).argmax(-1)
+
+
+def _by_number(source: Tensor, mask: Tensor) -> Tensor:
+    """Move column j of source (B, T, C, S) to the number of its token among the tokens."""
+    number = (mask.cumsum(1) - 1).clamp(min=0)[:, None, None].expand_as(source)
+    return torch.zeros_like(source).scatter_add(-1, number, source)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from pezoo.cursors.copying import Seen
+from pezoo.cursors.gates import Seen
 
 
 class Past(NamedTuple):

@@ -9,10 +9,11 @@ import torch
 from torch import Tensor
 
 from pezoo.cursors.controllers import CONTROLLERS
-from pezoo.functional import cursor_frequencies
+from pezoo.functional import inverse_frequencies
 from pezoo.spec import choice
 
 CHOICES = {
+    "similarity": ("cosine", "geometric"),
     "norm": ("frobenius", "scale"),
     "copy_keys": ("fixed", "trained"),
     "controller": CONTROLLERS,
@@ -78,8 +79,18 @@ class CursorOptions:
             choice(name, getattr(self, name), known)
         if self.ablate_absolute and not self.absolute:
             raise ValueError("ablate_absolute needs absolute=true: it puts zeros in that place")
-        self.frequencies(torch.device("cpu"))  # raises for what it cannot make
+        if not 0 < self.top <= 1:
+            raise ValueError(f"top must be above 0 and at most 1, got {self.top}")
+        self.frequencies()  # raises for a base that has none
 
-    def frequencies(self, device: torch.device) -> Tensor:
-        """Return the (d_pe/2,) frequencies of the streams."""
-        return cursor_frequencies(self.similarity, self.d_pe, self.base, device, top=self.top)
+    def frequencies(self, device: torch.device | None = None) -> Tensor:
+        """Return (d_pe/2,) float32 frequencies w of the streams.
+
+        sum_m cos(w_m r) / (d_pe/2) is the similarity of two offsets r apart.
+
+            cosine     base^(-2m/d_pe), the Transformer's grid (Lee 2025, Section 5.2)
+            geometric  top pi base^(-2m/d_pe): its shortest period is 2 / top offsets; at top = 1,
+                       the highest frequency that integers can carry, it tells odd from even offsets
+        """
+        highest = self.top * math.pi if self.similarity == "geometric" else 1.0
+        return highest * inverse_frequencies(self.d_pe, self.base, device)

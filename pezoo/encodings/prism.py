@@ -82,7 +82,7 @@ class PRISM(CursorEncoding):
         copy_every  one in so many query cursors has a copy branch; 0 for none
         copy_keys   "fixed": the key cursors that are copied only count; "trained": they learn
         copy_gate   copying is a gate of its own, and the source starts with equal tokens
-                    (pezoo.cursors.copying); otherwise one softmax has a slot for no copy
+                    (pezoo.cursors.gates); otherwise one softmax has a slot for no copy
         gate_scale, reset_bias, key_bias, query_bias   logits = gate_scale (W features + b); b
                     starts with reset_bias on resets, key_bias on the key cursors' increment and
                     query_bias on one step of each query cursor, the steps in turn

@@ -9,7 +9,10 @@ from pezoo.base import Context, Memo
     [
         (torch.arange(10), r"\(10,\) of torch.int64"),
         (torch.zeros(2, 3, 4, dtype=torch.long), r"\(2, 3, 4\)"),
-        (torch.arange(10.0)[None], r"\(1, 10\) of torch.float32"),
+        *[
+            (torch.ones(1, 10, dtype=kind), rf"\(1, 10\) of {kind}")
+            for kind in (torch.bool, torch.uint8, torch.float32, torch.complex64)
+        ],
     ],
 )
 def test_positions_of_another_shape_or_kind_are_refused(pos, given):

@@ -31,12 +31,6 @@ def test_x_of_another_shape(size):
         pezoo.make("rope", SHAPE).prepare(Context(pos=POS, x=torch.zeros(size)))
 
 
-@pytest.mark.parametrize("dtype", [torch.bool, torch.uint8, torch.float32, torch.complex64])
-def test_positions_that_are_no_whole_numbers(dtype):
-    with pytest.raises(ValueError, match="pos must hold whole numbers"):
-        Context(pos=torch.ones(1, 10, dtype=dtype))
-
-
 def test_rows_of_positions_are_those_of_x():
     rope, x = pezoo.make("rope", SHAPE), torch.zeros(2, 10, 8)
     for rows in (1, 2):

@@ -13,8 +13,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from torch.nn.functional import pad
 
+from pezoo.cursors.options import CursorOptions
 from pezoo.cursors.positions import wave
-from pezoo.functional import cursor_frequencies
 from pezoo.kernels.histogram import histogram_scan, sharpen, update
 from pezoo.prism_math import (
     displacement,
@@ -184,7 +184,7 @@ def test_displacement_is_the_double_loop():
 def test_streams_compare_by_equation_6():
     """<h_q F, h_k F> / (d/2) = sum_d Pr(D = d) kappa(|d|) (Equation 8)."""
     h_q, h_k = random_histogram(2, 7, seed=1), random_histogram(2, 7, seed=2)
-    w = cursor_frequencies("cosine", 32, 100.0)
+    w = CursorOptions(d_pe=32, base=100.0).frequencies()
     f = wave(torch.arange(-3, 4), w).to(D)
     kappa = torch.cos(torch.arange(-6, 7)[:, None] * w).mean(-1).to(D)
     got = ((h_q @ f) * (h_k @ f)).sum(-1) / 16

@@ -12,29 +12,21 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
-from pezoo.kernels.attention.numba_rows import (
-    Four,
-    Pointer,
-    add,
-    add_outer,
-    add_pairs,
-    ceil,
-    copy,
-    cut,
-    four,
-    pair_gradients,
-    products,
-    put,
-    put_four,
-    put_rows,
-    splat_four,
-    store_four,
-    transpose,
-)
+from pezoo.kernels.attention import numba_rows as rows
+from pezoo.kernels.attention.numba_rows import Four, Pointer, ceil, four
 from pezoo.kernels.simd.compile import compiled, inline
 from pezoo.kernels.simd.functions import UNIT, exp2, log2, log_terms, power_terms
-from pezoo.kernels.simd.memory import load, opened, pointer, store
-from pezoo.kernels.simd.vector import LANES, highest, larger, splat, total
+from pezoo.kernels.simd.vector import (
+    LANES,
+    highest,
+    larger,
+    load,
+    opened,
+    pointer,
+    splat,
+    store,
+    total,
+)
 
 LOG2_E = math.log2(math.e)
 LEAST = -1e30  # below any logit
@@ -100,11 +92,11 @@ class Sizes(NamedTuple):
 def scratch_sizes(size: Sizes) -> list[int]:
     """Return the size of each array of the scratch, in the order of `Scratch`."""
     wide, step, long = (-(-n // LANES) * LANES for n in (size.width, size.features, size.keys))
-    rows = -(-size.queries // LANES) * LANES + LANES
+    tops = -(-size.queries // LANES) * LANES + LANES
     transposed = [size.width * long, size.features * long]
     keys = [size.keys * wide, size.keys * step, size.keys * wide, size.keys * step]
     queries = [QUERIES * n for n in (wide, step, step, long, long)]
-    return [*transposed, *keys, *queries, LANES, rows, rows, 2 * LANES]
+    return [*transposed, *keys, *queries, LANES, tops, tops, 2 * LANES]
 
 
 class Scratch(NamedTuple):
@@ -156,19 +148,19 @@ def _logits(x: Inputs, size: Sizes, row: int, i: int, s: Any, like: Any) -> None
     long, unit = ceil(size.keys), size.scale * LOG2_E
     ends = pointer(x.ends, size.queries)
     count, end = _group(x, i, size)
-    copy(start_of(x.q, row, i, size, like), x.q.row, count, size.width, s.q)
+    rows.copy(start_of(x.q, row, i, size, like), x.q.row, count, size.width, s.q)
     for j in range(0, end, LANES):
-        y = products(s.q, ceil(size.width), size.width, s.k_t, long, j)
-        store_four(s.w, long, j, (y[0] * unit, y[1] * unit, y[2] * unit, y[3] * unit))
+        y = rows.products(s.q, ceil(size.width), size.width, s.k_t, long, j)
+        rows.store_four(s.w, long, j, (y[0] * unit, y[1] * unit, y[2] * unit, y[3] * unit))
     for n in range(count):
         if x.reader.data:
             reader, pairs = _factors(x.reader, x.bias, size, row, i + n, like)
-            add_pairs(s.w, n * long, reader, pairs, (size.factors, long, end), LOG2_E)
+            rows.add_pairs(s.w, n * long, reader, pairs, (size.factors, long, end), LOG2_E)
         elif x.bias.data:
-            add(s.w, n * long, start_of(x.bias, row, i + n, size, like), 0, end, LOG2_E)
+            rows.add(s.w, n * long, start_of(x.bias, row, i + n, size, like), 0, end, LOG2_E)
         if x.hidden.data:
-            add(s.w, n * long, start_of(x.hidden, row, i + n, size, like), 0, end, 1)
-        cut(s.w, n * long, ends[i + n], end, s.edge)
+            rows.add(s.w, n * long, start_of(x.hidden, row, i + n, size, like), 0, end, 1)
+        rows.cut(s.w, n * long, ends[i + n], end, s.edge)
 
 
 @inline
@@ -192,12 +184,12 @@ def _powers(s: Any, skip: int, end: int, i: int, terms: Any) -> None:
         a, b, c, d = larger(y[0], a), larger(y[1], b), larger(y[2], c), larger(y[3], d)
     s.tops[i], s.tops[i + 1] = highest(a), highest(b)
     s.tops[i + 2], s.tops[i + 3] = highest(c), highest(d)
-    t = splat_four(s.tops, 1, i)
+    t = rows.splat_four(s.tops, 1, i)
     a = b = c = d = splat(0, low)
     for j in range(0, end, LANES):
         y = four(s.w, skip, j)
         p = _powers_of_two(y, t, terms)
-        store_four(s.w, skip, j, p)
+        rows.store_four(s.w, skip, j, p)
         a, b, c, d = a + p[0], b + p[1], c + p[2], d + p[3]
     s.sums[i], s.sums[i + 1] = total(a), total(b)
     s.sums[i + 2], s.sums[i + 3] = total(c), total(d)
@@ -211,22 +203,22 @@ def forward(
     s, long, step = opened(scratch, like), ceil(size.keys), ceil(size.features)
     terms = power_terms(load(s.edge, 0))
     for row in range(first, last):
-        transpose(start_of(x.k, row, 0, size, like), x.k.row, size.keys, size.width, s.k_t)
-        copy(start_of(x.v, row, 0, size, like), x.v.row, size.keys, size.features, s.v)
+        rows.transpose(start_of(x.k, row, 0, size, like), x.k.row, size.keys, size.width, s.k_t)
+        rows.copy(start_of(x.v, row, 0, size, like), x.v.row, size.keys, size.features, s.v)
         for i in range(0, size.queries, QUERIES):
             count, end = _group(x, i, size)
             _logits(x, size, row, i, s, like)
             _powers(s, long, end, i, terms)
-            out, t = start_of(y.out, row, i, size, like), splat_four(s.sums, 1, i)
+            out, t = start_of(y.out, row, i, size, like), rows.splat_four(s.sums, 1, i)
             for f in range(0, size.features, LANES):
-                o = products(s.w, long, end, s.v, step, f)
+                o = rows.products(s.w, long, end, s.v, step, f)
                 o = o[0] / t[0], o[1] / t[1], o[2] / t[2], o[3] / t[3]
-                put_four(o, count, out, y.out.row, f, size.features, s.line)
+                rows.put_four(o, count, out, y.out.row, f, size.features, s.line)
         lse = pointer(y.lse + size.item * row * size.queries, like)
         for i in range(0, size.queries, LANES):
             sums = load(s.sums, i)
             log = log2(sums, log_terms(0 * sums)) * UNIT
-            put(load(s.tops, i) + log, lse, i, 0, size.queries - i, s.line)
+            rows.put(load(s.tops, i) + log, lse, i, 0, size.queries - i, s.line)
 
 
 @inline
@@ -245,8 +237,8 @@ def _weights(
     long, step = ceil(size.keys), ceil(size.features)
     count, end = _group(x, i, size)
     _logits(x, size, row, i, s, like)
-    copy(start_of(d.out, row, i, size, like), d.out.row, count, size.features, s.d_out)
-    copy(start_of(y.out, row, i, size, like), y.out.row, count, size.features, s.out)
+    rows.copy(start_of(d.out, row, i, size, like), d.out.row, count, size.features, s.d_out)
+    rows.copy(start_of(y.out, row, i, size, like), y.out.row, count, size.features, s.out)
     lse = pointer(y.lse + size.item * (row * size.queries + i), like)
     for n in range(count):
         s.tops[n], s.sums[n] = lse[n], like
@@ -254,14 +246,14 @@ def _weights(
             s.sums[n] += s.out[n * step + f] * s.d_out[n * step + f]
     for n in range(count, QUERIES):
         s.tops[n] = -LEAST  # queries that are not there have no weights
-    t, mean = splat_four(s.tops, 1, 0), splat_four(s.sums, 1, 0)
+    t, mean = rows.splat_four(s.tops, 1, 0), rows.splat_four(s.sums, 1, 0)
     for j in range(0, end, LANES):
         a = four(s.w, long, j)
         p = _powers_of_two(a, t, terms)
-        g = products(s.d_out, step, size.features, s.v_t, long, j)
+        g = rows.products(s.d_out, step, size.features, s.v_t, long, j)
         g = g[0] - mean[0], g[1] - mean[1], g[2] - mean[2], g[3] - mean[3]
-        store_four(s.w, long, j, p)
-        store_four(s.d_w, long, j, (p[0] * g[0], p[1] * g[1], p[2] * g[2], p[3] * g[3]))
+        rows.store_four(s.w, long, j, p)
+        rows.store_four(s.d_w, long, j, (p[0] * g[0], p[1] * g[1], p[2] * g[2], p[3] * g[3]))
 
 
 @inline
@@ -282,9 +274,9 @@ def _bias_gradients(
         if d.reader.data:
             read = _factors(x.reader, x.bias, size, row, i + n, like)
             into = _factors(d.reader, d.bias, size, row, i + n, like)
-            pair_gradients(s.d_w, n * long, read, into, (size.factors, long, end))
+            rows.pair_gradients(s.d_w, n * long, read, into, (size.factors, long, end))
         elif d.bias.data:
-            add(start_of(d.bias, row, i + n, size, like), 0, s.d_w, n * long, end, 1)
+            rows.add(start_of(d.bias, row, i + n, size, like), 0, s.d_w, n * long, end, 1)
 
 
 @compiled
@@ -298,9 +290,9 @@ def backward(
     terms = power_terms(load(s.edge, 0))
     for row in range(first, last):
         k = start_of(x.k, row, 0, size, like)
-        transpose(k, x.k.row, size.keys, size.width, s.k_t)
-        copy(k, x.k.row, size.keys, size.width, s.k)
-        transpose(start_of(x.v, row, 0, size, like), x.v.row, size.keys, size.features, s.v_t)
+        rows.transpose(k, x.k.row, size.keys, size.width, s.k_t)
+        rows.copy(k, x.k.row, size.keys, size.width, s.k)
+        rows.transpose(start_of(x.v, row, 0, size, like), x.v.row, size.keys, size.features, s.v_t)
         _clear(s.d_k, size.keys * wide)
         _clear(s.d_v, size.keys * step)
         for i in range(0, size.queries, QUERIES):
@@ -312,11 +304,15 @@ def backward(
             _bias_gradients(x, size, d, row, i, s, like)
             d_q = start_of(d.q, row, i, size, like)
             for f in range(0, size.width, LANES):
-                g = products(s.d_w, long, end, s.k, wide, f)
+                g = rows.products(s.d_w, long, end, s.k, wide, f)
                 g = g[0] * scale, g[1] * scale, g[2] * scale, g[3] * scale
-                put_four(g, count, d_q, d.q.row, f, size.width, s.line)
-                add_outer(s.d_w, long, end, s.q, wide, f, s.d_k)
+                rows.put_four(g, count, d_q, d.q.row, f, size.width, s.line)
+                rows.add_outer(s.d_w, long, end, s.q, wide, f, s.d_k)
             for f in range(0, size.features, LANES):
-                add_outer(s.w, long, end, s.d_out, step, f, s.d_v)
-        put_rows(s.d_k, size.keys, size.width, scale, start_of(d.k, row, 0, size, like), d.k.row)
-        put_rows(s.d_v, size.keys, size.features, 1, start_of(d.v, row, 0, size, like), d.v.row)
+                rows.add_outer(s.w, long, end, s.d_out, step, f, s.d_v)
+        rows.put_rows(
+            s.d_k, size.keys, size.width, scale, start_of(d.k, row, 0, size, like), d.k.row
+        )
+        rows.put_rows(
+            s.d_v, size.keys, size.features, 1, start_of(d.v, row, 0, size, like), d.v.row
+        )

@@ -9,8 +9,7 @@ import math
 from typing import Any
 
 from pezoo.kernels.simd.compile import called, inline
-from pezoo.kernels.simd.memory import load, load_splat, store
-from pezoo.kernels.simd.vector import LANES, splat, total, where_negative
+from pezoo.kernels.simd.vector import LANES, load, load_splat, splat, store, total, where_negative
 
 INFINITY = math.inf
 Pointer = Any  # to float32 or float64

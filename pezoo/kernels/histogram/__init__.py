@@ -1,8 +1,7 @@
 """The histogram filter of PRISM, and its sum of sinusoids without all histograms in memory."""
 
 from pezoo.kernels.histogram.reference import Copy, sharpen, steps_of, update
-from pezoo.kernels.histogram.scan import histogram_scan
-from pezoo.kernels.histogram.stream import histogram_stream
+from pezoo.kernels.histogram.scan import histogram_scan, histogram_stream
 
 __all__ = [
     "Copy",

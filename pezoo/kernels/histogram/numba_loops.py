@@ -14,8 +14,18 @@ from typing import Any, NamedTuple
 
 from pezoo.kernels.simd.compile import compiled, inline
 from pezoo.kernels.simd.functions import UNIT, exp2, log2, log_terms, power_terms
-from pezoo.kernels.simd.memory import beyond, load, opened, pointer, store
-from pezoo.kernels.simd.vector import LANES, highest, larger, splat, total
+from pezoo.kernels.simd.vector import (
+    LANES,
+    beyond,
+    highest,
+    larger,
+    load,
+    opened,
+    pointer,
+    splat,
+    store,
+    total,
+)
 
 LN2 = math.log(2.0)
 ARRAYS = 4  # in the scratch, of one number for each bin; and one more for each cursor

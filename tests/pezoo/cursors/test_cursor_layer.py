@@ -8,12 +8,10 @@ import torch
 
 from pezoo.base import Context, Shape
 from pezoo.cursors.controllers import CONTROLLERS
-from pezoo.cursors.copying import CopyBranch, GatedCopyBranch
-from pezoo.cursors.gates import GateHead
+from pezoo.cursors.gates import CopyBranch, GatedCopyBranch, GateHead
 from pezoo.cursors.options import CursorOptions
 from pezoo.encodings.prism import PRISM
 from pezoo.encodings.prism_spectral import PRISMSpectral
-from pezoo.functional import cursor_frequencies
 from pezoo.kernels.histogram import steps_of
 from pezoo.registry import make
 
@@ -346,14 +344,14 @@ def test_later_layers_of_cursors_read_the_residual_stream(cls):
 
 
 def test_frequency_grids():
-    cosine = cursor_frequencies("cosine", 8, 10_000.0)
+    cosine = CursorOptions(d_pe=8).frequencies()
     torch.testing.assert_close(cosine, torch.tensor([1.0, 0.1, 0.01, 0.001]))
-    geometric = cursor_frequencies("geometric", 4, 100.0)
+    geometric = CursorOptions(similarity="geometric", d_pe=4, base=100.0).frequencies()
     torch.testing.assert_close(geometric, torch.tensor([0.9, 0.09]) * torch.pi)
 
 
 def test_the_highest_frequency_tells_odd_from_even_offsets():
-    w = cursor_frequencies("geometric", 32, 100.0, top=1.0)
+    w = CursorOptions(similarity="geometric", d_pe=32, base=100.0, top=1.0).frequencies()
     signs = torch.cos(w[0] * torch.arange(2001.0))
     torch.testing.assert_close(signs, torch.tensor([1.0, -1.0]).repeat(1001)[:2001])
 

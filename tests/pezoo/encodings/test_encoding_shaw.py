@@ -2,8 +2,6 @@ import math
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from pezoo.base import Context, Shape
 from pezoo.encodings.shaw import Shaw
@@ -39,16 +37,6 @@ def test_it_includes_a_vector_added_to_the_key_embedding_before_the_projection()
             key = ((h[j] + a[max(-3, min(3, i - j)) + 3]) @ w_k).view(2, 4)
             want = (q[0, :, i] * key).sum(-1) / 2
             torch.testing.assert_close(got[0, :, i, j].detach(), want, atol=1e-5, rtol=1e-5)
-
-
-@settings(max_examples=20, deadline=None)
-@given(shift=st.integers(0, 10**6))
-def test_a_shift_changes_nothing(shift):
-    encoding, pos = Shaw(SHAPE), torch.arange(6)[None]
-    q, k = torch.randn(2, 2, 2, 6, 4).unbind(0)
-    assert torch.equal(
-        encoding.bias(q, k, Context(pos=pos)), encoding.bias(q, k, Context(pos=pos + shift))
-    )
 
 
 def test_initial_values_are_glorot_uniform():

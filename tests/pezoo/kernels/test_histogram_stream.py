@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pezoo.kernels.histogram import Copy, histogram_scan, histogram_stream
-from pezoo.kernels.histogram import stream as module
+from pezoo.kernels.histogram import scan as module
 
 D = torch.float64
 

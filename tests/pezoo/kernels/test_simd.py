@@ -12,8 +12,14 @@ numba = pytest.importorskip("numba")
 
 from pezoo.kernels.simd import compile  # noqa: E402
 from pezoo.kernels.simd.functions import UNIT, exp2, log2, log_terms, power_terms  # noqa: E402
-from pezoo.kernels.simd.memory import load, store  # noqa: E402
-from pezoo.kernels.simd.vector import LANES, larger, splat, where_negative  # noqa: E402
+from pezoo.kernels.simd.vector import (  # noqa: E402
+    LANES,
+    larger,
+    load,
+    splat,
+    store,
+    where_negative,
+)
 
 types = pytest.mark.parametrize("dtype", [np.float32, np.float64])
 
