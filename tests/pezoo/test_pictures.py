@@ -22,12 +22,12 @@ def test_a_picture_with_a_token_axis_is_about_tokens():
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"columns": Axis("head", ("0",))}, r"needs 2 ticks of the columns .* given 1"),
-        ({"rows": Axis("row", ("a",))}, r"needs 3 ticks of the rows .* given 1"),
-        ({"lines": torch.zeros(2, 3)}, r"needs \(2, 2\) lines .* given \(2, 3\)"),
-        ({"importance": torch.zeros(3)}, r"needs \(2,\) importance .* given \(3,\)"),
-        ({"kind": "bars"}, "bars have one row .* 3 rows"),
-        ({"kind": "bars", "values": (2, 1, 2), "columns": TOKENS}, "words for the columns"),
+        ({"columns": Axis("head", ("0",))}, r"needs 2 ticks of the columns .* got 1"),
+        ({"rows": Axis("row", ("a",))}, r"needs 3 ticks of the rows .* got 1"),
+        ({"lines": torch.zeros(2, 3)}, r"needs \(2, 2\) lines .* got \(2, 3\)"),
+        ({"importance": torch.zeros(3)}, r"needs \(2,\) importance .* got \(3,\)"),
+        ({"kind": "bars"}, "bars need one row .* 3 rows"),
+        ({"kind": "bars", "values": (2, 1, 2), "columns": TOKENS}, "ticks for the columns"),
     ],
 )
 def test_shapes_that_do_not_fit(change, words):
@@ -38,5 +38,5 @@ def test_shapes_that_do_not_fit(change, words):
 def test_values_and_panels_that_do_not_fit():
     with pytest.raises(ValueError, match="panel, row, column"):
         Picture("Title", "Caption.", ("a",), torch.zeros(3, 2), TOKENS, TWO)
-    with pytest.raises(ValueError, match=r"needs 2 panels .* given 1"):
+    with pytest.raises(ValueError, match=r"needs 2 panels .* got 1"):
         Picture("Title", "Caption.", ("a",), torch.zeros(2, 3, 2), TOKENS, TWO)

@@ -78,7 +78,7 @@ def test_the_text_does_not_depend_on_the_order_of_options():
         ("a(b)", "cannot read option 'b' of a: expected option=value"),
         ("a(b=1,)", "cannot read option '' of a"),
         ("a(1=b)", "cannot read option '1=b' of a"),
-        ("a(b=1,b=2)", "option 'b' of a is given twice"),
+        ("a(b=1,b=2)", "option 'b' of a is set twice"),
     ],
 )
 def test_errors_show_what_could_not_be_read(text, words):
