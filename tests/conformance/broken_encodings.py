@@ -25,6 +25,16 @@ def broken(check, words, base=Encoding, **body):
     BROKEN.append(Case(f"check_{check}", words, cls))
 
 
+def embeds(check, words, embed, **body):
+    """Add an encoding by its embed(x, ctx)."""
+    broken(check, words, embed=lambda self, x, ctx: embed(x, ctx).to(x.dtype), **body)
+
+
+def biases(check, words, bias, **body):
+    """Add an encoding by its bias(ctx), (B|1, T, S), which serves all heads."""
+    broken(check, words, bias=lambda self, q, k, ctx: bias(ctx)[:, None].to(q.dtype), **body)
+
+
 def built(do=lambda self, shape: None, **weights):
     """An __init__ that makes parameters, each by a function of the shape, and then does `do`."""
 
@@ -76,24 +86,13 @@ broken(
 )
 
 
-class HidesOptions(Encoding):
-    def __init__(self, shape, **options):
-        super().__init__(shape)
+def options(words, init):
+    broken("constructible", words, __init__=init)
 
 
-class Unannotated(Encoding):
-    def __init__(self, shape, *, width=3):
-        super().__init__(shape)
-
-
-class Positional(Encoding):
-    def __init__(self, shape, width: int = 3):
-        super().__init__(shape)
-
-
-broken("constructible", r"not \*\*options", HidesOptions)
-broken("constructible", "width needs an annotation", Unannotated)
-broken("constructible", "width must be keyword-only", Positional)
+options(r"not \*\*options", lambda self, shape, **options: Encoding.__init__(self, shape))
+options("width needs an anno", lambda self, shape, *, width=3: Encoding.__init__(self, shape))
+options("width must be keyword-only", lambda self, shape, width=3: Encoding.__init__(self, shape))
 
 # Types and shapes of what hooks return.
 
@@ -107,39 +106,26 @@ broken(
     r"\(B, H, T, S\) = \(2, 3, 9, 9\), got \(1, 9, 9, 1\)",
     bias=lambda self, q, k, ctx: ctx.distance()[..., None].to(q.dtype),
 )
-broken(
-    "shapes",
-    "embed: NaN. Padding",
-    embed=lambda self, x, ctx: x + (ctx.query_pos - 0.5).log()[..., None].to(x.dtype),
-)
+embeds("shapes", "embed: NaN. Padding", lambda x, ctx: x + (ctx.query_pos - 0.5).log()[..., None])
 
 
-class LeadsAstray(Encoding):
-    def bias(self, q, k, ctx):
-        return ctx.querypos
+def leads_astray(self, q, k, ctx):
+    return ctx.querypos
 
 
-class Exits(Encoding):
-    def embed(self, x, ctx):
-        raise SystemExit(0)
+def exits(self, x, ctx):
+    raise SystemExit(0)
 
 
-broken("shapes", r"'querypos', at broken_encodings.py:\d+ in bias", LeadsAstray)
-broken("shapes", "SystemExit: 0, at broken_encodings.py", Exits)
+broken("shapes", r"'querypos', at broken_encodings.py:\d+ in leads_astray", bias=leads_astray)
+broken("shapes", "SystemExit: 0, at broken_encodings.py", embed=exits)
 
 # What they do to their inputs, and what they keep.
 
-broken("inputs", "embed changes x", embed=lambda self, x, ctx: x.add_(ctx.query_pos[..., None]))
+embeds("inputs", "embed changes x", lambda x, ctx: x.add_(ctx.query_pos[..., None]))
 broken("inputs", "transform changes q", transform=lambda self, q, k, ctx: (q.mul_(2), k))
-broken(
-    "inputs",
-    "ctx.scale in-place",
-    needs_scale=True,
-    embed=lambda self, x, ctx: x / ctx.scale.add_(1)[0],
-)
-broken(
-    "inputs", "torch's default generator", embed=lambda self, x, ctx: (torch.manual_seed(7), x)[1]
-)
+embeds("inputs", "ctx.scale in-", lambda x, ctx: x / ctx.scale.add_(1)[0], needs_scale=True)
+embeds("inputs", "torch's default generator", lambda x, ctx: (torch.manual_seed(7), x)[1])
 broken(
     "inputs",
     "prepare changes seen",
@@ -234,11 +220,7 @@ broken(
     **built(w=lambda shape: torch.rand(1, generator=torch.Generator().manual_seed(time_ns()))),
     embed=lambda self, x, ctx: x * self.w.to(x.dtype),
 )
-broken(
-    "deterministic",
-    "without any key",
-    bias=lambda self, q, k, ctx: torch.where(ctx.distance()[:, None] == 0, -torch.inf, 0.0),
-)
+biases("deterministic", "any key", lambda ctx: torch.where(ctx.distance() == 0, -torch.inf, 0.0))
 broken(
     "state_dict",
     "secret holds a tensor",
@@ -267,12 +249,7 @@ broken(
 )
 
 
-class ForgetsToReturn(Raw):
-    def bias(self, q, k, ctx):
-        super().bias(q, k, ctx)
-
-
-broken("gradients", "no hook's output", ForgetsToReturn)
+broken("gradients", "no hook's output", Raw, bias=lambda self, q, k, ctx: None)
 broken(
     "start",
     "one, two is zero",
@@ -305,11 +282,7 @@ broken(
 broken("training", "ParamGroup", Raw, param_groups=lambda self: [{"params": [self.raw]}])
 broken("training", "finite scalar", Raw, penalty=lambda self: self.raw.square())
 broken("training", "no gradient reaches", Raw, penalty=lambda self: self.raw.detach().sum())
-broken(
-    "derivatives",
-    "embed: the gradient in x",
-    embed=lambda self, x, ctx: x.detach() + ctx.query_pos[..., None].sin(),
-)
+embeds("derivatives", "embed: .* in x", lambda x, ctx: x.detach() + ctx.query_pos[..., None].sin())
 broken(
     "derivatives",
     "transform: the gradient in k",
@@ -415,21 +388,10 @@ broken("grouped_heads", "1 key heads", AnglesOfKeyHeads)
 # Order, length and shift.
 
 broken("order", "order_blind = True")
-broken(
-    "prefix_stability",
-    "later tokens change",
-    bias=lambda self, q, k, ctx: (ctx.ids[:, -1:] * ctx.pos)[:, None, None].to(q.dtype) / 10,
-)
-broken(
-    "prefix_stability",
-    "a longer sequence",
-    bias=lambda self, q, k, ctx: (ctx.pos / ctx.pos.shape[1])[:, None, None].to(q.dtype),
-)
-broken(
-    "prefix_stability",
-    "260 tokens",
-    **falling(factor=lambda self, ctx: 1 + (ctx.pos.shape[1] > 64)),
-)
+broken("order", "order_blind is True", order_blind=True, **falling())
+biases("prefix_stability", "later tokens", lambda ctx: (ctx.ids[:, -1:] * ctx.pos / 10)[:, None])
+biases("prefix_stability", "a longer", lambda ctx: (ctx.pos / ctx.pos.shape[1])[:, None])
+broken("prefix_stability", "260", **falling(factor=lambda self, ctx: 1 + (ctx.pos.shape[1] > 64)))
 
 
 class SteeperBeforeTheFar(Encoding):
@@ -438,13 +400,11 @@ class SteeperBeforeTheFar(Encoding):
 
 broken("prefix_stability", "70,000", SteeperBeforeTheFar)
 broken("batch", "positions of another", SteeperBeforeTheFar)
-broken(
+biases(
     "shift_invariance",
     "positions by 1 ",
+    lambda ctx: ctx.query_pos[:, :, None] * ctx.pos[:, None] / 100,
     relative=True,
-    bias=lambda self, q, k, ctx: (
-        (ctx.query_pos[:, :, None] * ctx.pos[:, None, :])[:, None].to(q.dtype) / 100
-    ),
 )
 
 
@@ -500,31 +460,19 @@ class Overflows(Encoding):
 
 
 broken("long", "beyond the training length", Wanders)
-broken(
-    "long",
-    "not finite at four times",
-    embed=lambda self, x, ctx: x * torch.exp(20.0 * ctx.query_pos)[..., None].to(x.dtype),
-)
+embeds("long", "not finite at four", lambda x, ctx: x * (20.0 * ctx.query_pos[..., None]).exp())
 broken("far", "position 50,000 in torch.float32", Overflows)
-broken(
-    "far",
-    "position 50,000 in torch.float16",
-    embed=lambda self, x, ctx: x * (1 + 2 * ctx.query_pos[..., None]).to(x.dtype),
-)
-broken(
-    "bfloat16",
-    "in bfloat16 at position",
-    embed=lambda self, x, ctx: x + torch.sin(ctx.query_pos.to(x.dtype))[..., None],
-)
+embeds("far", "in torch.float16", lambda x, ctx: x * (1 + 2 * ctx.query_pos[..., None]).to(x.dtype))
+embeds("bfloat16", "in bfloat16", lambda x, ctx: x + ctx.query_pos.to(x.dtype).sin()[..., None])
 
 # Batches, padding and decoding.
 
-broken("batch", "samples of a batch", embed=lambda self, x, ctx: x + x.roll(1, 0))
-broken(
+embeds("batch", "samples of a batch", lambda x, ctx: x + x.roll(1, 0))
+embeds(
     "batch",
     "scale of another",
+    lambda x, ctx: x + ctx.query_pos[..., None] / ctx.scale[0],
     needs_scale=True,
-    embed=lambda self, x, ctx: x + ctx.query_pos[..., None].to(x.dtype) / ctx.scale[0],
 )
 
 
@@ -538,19 +486,13 @@ class OwnColumns(Encoding):
         return -(column[-ctx.new :, None] - column).abs().to(q.dtype)[None, None]
 
 
-class CountsPadding(Encoding):
-    def embed(self, x, ctx):
-        column = torch.arange(ctx.pos.shape[1])[None, -ctx.new :]
-        return x + column[..., None].to(x.dtype)
-
-
 broken("positions", "take positions from ctx.pos", OwnColumns)
-broken("left_padding", "padding on the left", CountsPadding)
-broken(
-    "streaming",
-    "in chunks of",
-    embed=lambda self, x, ctx: x + torch.arange(x.shape[1], dtype=x.dtype)[None, :, None],
+embeds(
+    "left_padding",
+    "padding on the left",
+    lambda x, ctx: x + torch.arange(ctx.pos.shape[1])[-ctx.new :, None],
 )
+embeds("streaming", "in chunks of", lambda x, ctx: x + torch.arange(x.shape[1])[:, None])
 
 # What is drawn.
 
@@ -627,11 +569,7 @@ broken(
     prepare=lambda self, ctx: replace(ctx, drawn=ctx.drawn or {"draws.noise": ZERO}, prepared=True),
 )
 broken("pure", "draws random numbers", DrawsTwice)
-broken(
-    "pure",
-    "reads values",
-    bias=lambda self, q, k, ctx: -ctx.distance()[:, None].float() / float(ctx.pos.max()),
-)
+biases("pure", "reads values", lambda ctx: -ctx.distance() / float(ctx.pos.max()))
 
 
 class ChoosesByAMask(Encoding):
@@ -692,42 +630,29 @@ broken(
 broken("scale", "needs_scale = True", ReadsScale)
 broken("scale", r"super\(\)\.prepare\(ctx\)", DoesWithoutScale)
 broken("modes", "RuntimeError: not yet, at .* in embed", RefusesItsMode)
-broken(
+embeds(
     "modes",
     "in chunks .* in mode 'other'",
+    lambda x, ctx: x + (ctx.new if ctx.mode == "other" else 0),
     modes=("other",),
-    embed=lambda self, x, ctx: x + (ctx.new if ctx.mode == "other" else 0),
 )
-broken(
+biases(
     "distances",
     "reads_distance is True",
+    lambda ctx: -(ctx.query_pos[:, :, None] - ctx.pos[:, None]).abs(),
     **RELATIVE,
-    bias=lambda self, q, k, ctx: (
-        -(ctx.query_pos[:, :, None] - ctx.pos[:, None]).abs()[:, None].to(q.dtype)
-    ),
 )
-broken(
-    "future",
-    r"abs\(\), or set causal_only",
-    **RELATIVE,
-    bias=lambda self, q, k, ctx: -ctx.distance()[:, None].to(q.dtype),
-)
-broken(
+biases("future", r"abs\(\), or set causal_only", lambda ctx: -ctx.distance(), **RELATIVE)
+biases(
     "prf",
     "prf is the same",
+    lambda ctx: ctx.pos[:, None] - ctx.query_pos[:, :, None],
     prf=lambda self, ctx: torch.zeros_like(ctx.distance()[0]),  # the bias knows many distances
-    bias=lambda self, q, k, ctx: (ctx.pos[:, None] - ctx.query_pos[:, :, None])[:, None].to(
-        q.dtype
-    ),
 )
 
 # Devices.
 
-broken(
-    "device",
-    "add gets tensors of two devices",
-    embed=lambda self, x, ctx: x + torch.linspace(0, 1, x.shape[-1], dtype=x.dtype),
-)
+embeds("device", "add gets tensors of two", lambda x, ctx: x + torch.linspace(0, 1, x.shape[-1]))
 broken(
     "device",
     "embedding gets tensors",

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from broken_encodings import BROKEN, ClampedTable, InFactors, OwnColumns, Raw, Steep, falling
+from broken_encodings import BROKEN, ClampedTable, InFactors, OwnColumns, Raw, Steep
 from torch import nn
 
 from pezoo import testing
@@ -119,11 +119,6 @@ def test_not_constructible():
         check_encoding(picky)
     with pytest.raises(AssertionError, match="Encoding, got Linear"):
         check_encoding(lambda shape: nn.Linear(1, 1))
-
-
-def test_a_lie_about_order_blindness_is_caught():
-    with pytest.raises(AssertionError, match="order_blind is True"):
-        run_check(CHECKS["check_order"], of(order_blind=True, **falling()))
 
 
 def test_expected_failures():

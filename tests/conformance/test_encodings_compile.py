@@ -34,6 +34,22 @@ class Model(nn.Module):
         return logits.masked_fill(hidden, -torch.inf).softmax(-1) @ v
 
 
+def compiles(model, lengths):
+    """Outputs and gradients are those of the model, on batches of each length."""
+    torch._dynamo.reset()
+    compiled = torch.compile(model, backend="aot_eager")
+    for n in lengths:
+        x, pos, found = torch.randn(2, n, 8), torch.arange(n)[None], []
+        for run in (model, compiled):
+            torch.manual_seed(0)
+            y = run(x, pos)
+            y.square().sum().backward()
+            found.append((y, *(p.grad.clone() for p in model.parameters() if p.grad is not None)))
+            model.zero_grad()
+        assert len(found[0]) > 2
+        torch.testing.assert_close(*found)
+
+
 @pytest.mark.parametrize("text", ["nope", "alibi", "rope"])
 def test_encodings_that_draw_nothing_compile_into_one_graph(text):
     torch._dynamo.reset()
@@ -53,18 +69,7 @@ def test_encodings_that_draw_nothing_compile_into_one_graph(text):
     "text", [pytest.param(t, marks=[] if t in FAST else [pytest.mark.slow]) for t in TEXTS]
 )
 def test_a_compiled_model_is_the_model(text):
-    torch._dynamo.reset()
-    model = Model(pezoo.make(text, SHAPE))
-    x, pos = torch.randn(2, 6, 8), torch.arange(6)[None]
-    found = []
-    for run in (model, torch.compile(model, backend="aot_eager")):
-        torch.manual_seed(0)
-        y = run(x, pos)
-        y.square().sum().backward()
-        found.append((y, *(p.grad.clone() for p in model.parameters() if p.grad is not None)))
-        model.zero_grad()
-    assert len(found[0]) > 2
-    torch.testing.assert_close(*found)
+    compiles(Model(pezoo.make(text, SHAPE)), lengths=[6])
 
 
 @pytest.mark.slow
@@ -80,16 +85,4 @@ def test_a_compiled_model_is_the_model(text):
 )
 def test_a_compiled_model_trains_on_batches_of_any_length(text):
     """And without a generator: what is drawn is what is drawn without compiling."""
-    torch._dynamo.reset()
-    model = Model(pezoo.make(text, SHAPE)).train()
-    compiled = torch.compile(model, backend="aot_eager")
-    for n in (6, 9, 4):
-        x, pos, found = torch.randn(2, n, 8), torch.arange(n)[None], []
-        for run in (model, compiled):
-            torch.manual_seed(0)
-            y = run(x, pos)
-            y.square().sum().backward()
-            found.append((y, *(p.grad.clone() for p in model.parameters() if p.grad is not None)))
-            model.zero_grad()
-        assert len(found[0]) > 2
-        torch.testing.assert_close(*found)
+    compiles(Model(pezoo.make(text, SHAPE)).train(), lengths=[6, 9, 4])
