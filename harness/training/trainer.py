@@ -106,10 +106,8 @@ class Trainer:
 
     def draw(self) -> tuple[Sequences, int]:
         """Return the batch of this step on the run's device, and its length."""
-        ready, self.ready = self.ready, None
-        if ready is None or ready[0] != (self.config, self.step):
-            ready = None
-        batch, length = ready[1] if ready else self.load_batch()
+        now, ready, self.ready = (self.config, self.step), self.ready, None
+        batch, length = ready[1] if ready and ready[0] == now else self.load_batch()
         self.tokens += batch.tokens
         return batch, length
 
@@ -175,7 +173,7 @@ class Trainer:
                 last=last,
                 drawn=batch.drawn,
             )
-        # Ignored labels instead of chosen tokens, whose number would have to be waited for.
+        # Labels are masked: selecting tokens would synchronise with the device.
         truth = batch.labels[:, -last:].masked_fill(~batch.answer[:, -last:], IGNORED)
         total = cross_entropy(
             at_least_float32(logits).flatten(0, 1),
