@@ -1,7 +1,5 @@
 """Write files atomically, under safe names."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import re

@@ -1,7 +1,5 @@
 """Read protocols: TOML files of settings, one of which may extend another."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

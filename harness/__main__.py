@@ -1,7 +1,5 @@
 """`python -m harness` is `pezoo`; under torchrun process 0 is, and the others train with it."""
 
-from __future__ import annotations
-
 import os
 
 from harness.cli.main import main

@@ -1,7 +1,5 @@
 """Everything at once: read the records, write the page, the site and the pictures."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

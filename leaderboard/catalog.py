@@ -3,8 +3,6 @@
 Plug-ins have none; pages then leave out the description.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Escape texts of records for a line, Markdown, a script, a CSV cell and a shell."""
 
-from __future__ import annotations
-
 import json
 import re
 import unicodedata

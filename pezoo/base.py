@@ -7,8 +7,6 @@ Shape letters, used everywhere in this project:
     C  cursors (PRISM)    L  support (PRISM) or the largest position (randomized)
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, NamedTuple, TypedDict, Unpack

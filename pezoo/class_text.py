@@ -3,8 +3,6 @@
 `named_classes` finds the encodings and tasks of a folder; `classes` reads one file.
 """
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 from contextlib import suppress

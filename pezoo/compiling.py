@@ -1,7 +1,5 @@
 """Functions that torch.compile runs as they are, between two graphs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, TypeVar
 

@@ -1,7 +1,5 @@
 """Pictures of what an encoding has learned, as values that `pezoo show` draws."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

@@ -3,8 +3,6 @@
 Chen et al. 2026 write it phi(i, j), or phi(i, j, n) with the scale n.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

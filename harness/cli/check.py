@@ -1,7 +1,5 @@
 """`pezoo check NAME`: run the conformance checks on an encoding or a task."""
 
-from __future__ import annotations
-
 import sys
 
 import click

@@ -10,8 +10,6 @@ Not counted: torch.compile, saving, scoring another checkpoint that did best on 
 lengths, and the share that parallel runs take of each other's memory bandwidth.
 """
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence

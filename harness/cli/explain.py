@@ -1,7 +1,5 @@
 """`pezoo explain`: the theory of positional relations, applied to a task."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import suppress
 from textwrap import fill, indent

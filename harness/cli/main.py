@@ -1,7 +1,5 @@
 """The entry point: a click group whose commands are imported only when called."""
 
-from __future__ import annotations
-
 import errno
 import sys
 import warnings

@@ -1,7 +1,5 @@
 """`pezoo show RUN`: print one run, and write a page of pictures of what it has learned."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import click

@@ -1,7 +1,5 @@
 """Tables of `pezoo bench`: results, and the choices of a sweep."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from itertools import groupby

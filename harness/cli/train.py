@@ -1,7 +1,5 @@
 """Train the runs of `pezoo bench`: those of the sweep, then those of the comparison."""
 
-from __future__ import annotations
-
 import re
 import resource
 import shlex

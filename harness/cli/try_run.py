@@ -1,7 +1,5 @@
 """`pezoo try RUN`: type a prompt, see the answer."""
 
-from __future__ import annotations
-
 import click
 
 from harness.cli import options

@@ -1,7 +1,5 @@
 """Draw the training batch of a step; it depends on the seed of the run and the step only."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import partial
 

@@ -5,8 +5,6 @@ and () serve the whole batch. So a part of a batch, and a padded batch, have the
 the whole batch.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import torch

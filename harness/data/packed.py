@@ -7,8 +7,6 @@ Rows of 8 tokens from samples of copy with 1, 2 and 4 digits, E ends a sample:
     closed: pos  0 1 2 3 0 1 2 3     0 1 0 1 2 3 4 5     0 1
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import torch

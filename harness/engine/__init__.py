@@ -5,8 +5,6 @@ in the last bits on how many threads and processes share its sums, which the rec
 is imported when it is used; its name is that of its module and of the extra that it needs.
 """
 
-from __future__ import annotations
-
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Sequence

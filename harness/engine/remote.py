@@ -4,8 +4,6 @@ A worker writes its last event to progress.json in its run's folder, about once 
 as long as a file exists that this process made. However a job travels, all else is in files.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import select

@@ -5,8 +5,6 @@ recorded as failed. On Ctrl-C or SIGTERM the workers save their runs; a second s
 once.
 """
 
-from __future__ import annotations
-
 import math
 import os
 import signal

@@ -5,8 +5,6 @@ numbers do not change. Batches are padded to the sizes of `harness.data.buckets`
 each; evaluation, with its many lengths, is not compiled.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

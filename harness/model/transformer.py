@@ -1,7 +1,5 @@
 """The Transformer that all encodings share."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,5 @@
 """Encodings side by side: the protocol's model, optimiser and data, one process, in turns."""
 
-from __future__ import annotations
-
 import statistics
 import time
 import tomllib

@@ -1,7 +1,5 @@
 """Memory: the peak of one call, and the bytes that a cache keeps alive."""
 
-from __future__ import annotations
-
 import json
 import tempfile
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """A report of measurements: settings, and one row per candidate; as table, JSON, CSV, Markdown."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

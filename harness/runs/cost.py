@@ -4,8 +4,6 @@ A cost is a dict of plain data that every checkpoint holds, so that costs add up
 of an interrupted run; work that was lost and repeated counts once.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 import platform

@@ -12,8 +12,6 @@ The last event of a run is one of
     {"died": text}         its process is gone
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from pathlib import Path

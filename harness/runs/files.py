@@ -1,7 +1,5 @@
 """Files that are whole or absent, whenever the process is killed."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

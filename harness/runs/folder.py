@@ -16,8 +16,6 @@ file that it names does not match its checksum, the checkpoint before it is used
 record name their run: in the folder of another one they do not count.
 """
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json

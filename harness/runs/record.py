@@ -1,7 +1,5 @@
 """What a record says before the first step, and why a run failed."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import platform

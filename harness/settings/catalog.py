@@ -3,8 +3,6 @@
 Files are read as text: no class is imported, and no torch is needed. Plug-ins are not described.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import MISSING, fields
 from pathlib import Path

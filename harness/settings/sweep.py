@@ -4,8 +4,6 @@ The runs of the sweep are ordinary runs with test examples of their own. `leader
 has the rule that chooses a cell of the grid; every record of the comparison says what was tried.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass

@@ -3,8 +3,6 @@
 `leaderboard.record.check` checks what needs neither torch nor the encodings and tasks.
 """
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections.abc import Iterator, Sequence

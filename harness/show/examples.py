@@ -1,7 +1,5 @@
 """The sequences that a page shows: a prompt and the trained model's answer."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

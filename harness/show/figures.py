@@ -1,7 +1,5 @@
 """Pictures of forward passes on several examples, before and after training, in equal colours."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

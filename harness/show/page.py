@@ -1,7 +1,5 @@
 """The page of one run: its settings, its scores, its pictures."""
 
-from __future__ import annotations
-
 import re
 from base64 import b64encode
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """The activations of every layer in two dimensions, at a trained length and at a longer one."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

@@ -1,7 +1,5 @@
 """Panels as SVG, drawn by matplotlib: heat maps, bars, curves, histograms, scatter plots."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from io import StringIO

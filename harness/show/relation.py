@@ -1,7 +1,5 @@
 """The positional relation function of an encoding, as pictures."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -1,7 +1,5 @@
 """Add two numbers, with every carry written out or without."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -1,7 +1,5 @@
 """The interface of tasks: Vocab, Batch and Task."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from inspect import signature

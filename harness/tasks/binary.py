@@ -1,7 +1,5 @@
 """Draw, read and write binary numbers: rows of bits, least significant first, padded with zeros."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 from torch.nn.functional import pad

@@ -1,7 +1,5 @@
 """Add two binary numbers."""
 
-from __future__ import annotations
-
 from torch import Tensor
 from torch.nn.functional import pad
 

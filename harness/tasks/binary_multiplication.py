@@ -1,7 +1,5 @@
 """Multiply two binary numbers."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 from torch.nn.functional import pad

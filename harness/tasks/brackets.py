@@ -4,8 +4,6 @@ Tokens: the digits 0..4, + - * ( ) (ids 5..9). Loops over the depth of nesting u
 calls on small arrays cost half of torch's.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

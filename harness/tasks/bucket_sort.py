@@ -1,7 +1,5 @@
 """Sort a string of digits."""
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from harness.tasks.digits import DigitStrings

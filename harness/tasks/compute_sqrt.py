@@ -1,7 +1,5 @@
 """Compute the square root of a binary number."""
 
-from __future__ import annotations
-
 from math import isqrt
 
 import torch

@@ -1,7 +1,5 @@
 """Find the end of a walk on a circle."""
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from harness.tasks.base import Vocab

@@ -1,7 +1,5 @@
 """Base classes and arithmetic of tasks over digits."""
 
-from __future__ import annotations
-
 from typing import TypeVar
 
 import torch

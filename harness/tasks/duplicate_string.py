@@ -1,7 +1,5 @@
 """Write a string twice."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -1,7 +1,5 @@
 """Copy a string from a given digit on."""
 
-from __future__ import annotations
-
 import torch
 
 from harness.tasks.base import Batch, Task, Vocab

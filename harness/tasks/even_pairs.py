@@ -1,7 +1,5 @@
 """Find the parity of the number of unequal neighbours."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 from torch import Tensor

@@ -13,8 +13,6 @@ operand have a space between them with probability 1/2. Hou et al. 2024, Appendi
 Shen et al. 2023 (reversed, spaces) and Zhou et al. 2023 (hints); the probabilities are our choice.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Find the missing element of a doubled string."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

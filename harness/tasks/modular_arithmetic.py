@@ -1,7 +1,5 @@
 """Calculate modulo 5, with brackets."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

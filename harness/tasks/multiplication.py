@@ -1,7 +1,5 @@
 """Write a product as the sum of its partial products, without computing them."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -1,7 +1,5 @@
 """Multiply a number by one digit."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -1,7 +1,5 @@
 """Copy letters whose n-grams are unique, or some of which are repeated."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

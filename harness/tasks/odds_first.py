@@ -1,7 +1,5 @@
 """Write every second token of a string, then the others."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

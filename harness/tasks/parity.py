@@ -1,7 +1,5 @@
 """Parity with a chain of thought: the parity of every prefix."""
 
-from __future__ import annotations
-
 from itertools import accumulate
 from operator import xor
 

@@ -1,7 +1,5 @@
 """Find the parity of the number of ones."""
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from harness.tasks.base import Vocab

@@ -4,8 +4,6 @@ A ragged tensor is a pair: tokens (B, N), and a mask (B, N) of the tokens that a
 Parts are concatenated with their masks, and `ragged_batch` closes the gaps at the end.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

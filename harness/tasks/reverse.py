@@ -1,7 +1,5 @@
 """Write a string of digits backwards."""
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from harness.tasks.base import kinds

@@ -1,7 +1,5 @@
 """Carry out SCAN commands, clause by clause."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cache
 from itertools import product

@@ -1,7 +1,5 @@
 """Select the last of a string of digits."""
 
-from __future__ import annotations
-
 from harness.tasks.digits import Place, SelectedDigit
 
 

@@ -1,7 +1,5 @@
 """Select the digit in the middle of a string."""
 
-from __future__ import annotations
-
 from harness.tasks.digits import Place, SelectedDigit
 
 

@@ -1,7 +1,5 @@
 """Find the digit that makes an equation right modulo 5."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -1,7 +1,5 @@
 """Run push and pop actions on a stack."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

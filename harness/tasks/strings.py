@@ -1,7 +1,5 @@
 """Base classes of tasks that map a string of tokens to an answer."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

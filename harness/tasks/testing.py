@@ -5,8 +5,6 @@
 raises AssertionError with the first fault.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Add two numbers as a Turing machine does, with every state of its tape written out."""
 
-from __future__ import annotations
-
 import re
 
 import torch

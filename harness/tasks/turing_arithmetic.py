@@ -1,7 +1,5 @@
 """Base class of arithmetic tasks that write the tape of a Turing machine step by step."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import ClassVar
 

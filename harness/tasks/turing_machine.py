@@ -1,7 +1,5 @@
 """Follow a Turing machine, random or of a file, for one step, several or up to its end."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Multiply a long number by one of three digits as a Turing machine does."""
 
-from __future__ import annotations
-
 from harness.tasks.turing_products import TuringProducts
 
 

@@ -1,7 +1,5 @@
 """Base class of the tasks that multiply as a Turing machine does."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 import torch

@@ -1,7 +1,5 @@
 """Stochastic gradient descent on linear data, with every step's data and weights written out."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -1,7 +1,5 @@
 """Characterising relations (Definition 6), and what can be learned with one (Theorem 3)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Canonicity and complexity of mappings, whatever computes them (Definitions 3 and 5)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product

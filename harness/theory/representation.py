@@ -3,8 +3,6 @@
 Places count from 1: z_1 .. z_n are the input, later places the output.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 

@@ -8,8 +8,6 @@ true tokens. Encodings that do not promise both are decoded token by token, and 
 count other answers than the true one as right. The same holds under a window.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import asdict
 from statistics import fmean

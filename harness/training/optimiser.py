@@ -1,7 +1,5 @@
 """AdamW over a run's parameter groups, and the schedule of the learning rate."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

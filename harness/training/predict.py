@@ -10,8 +10,6 @@ token is predicted from:
     sees         0    01   012   0123     2 3 4   2 3 4 5   4 5 6     4 5 6 7
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

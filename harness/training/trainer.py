@@ -4,8 +4,6 @@ All state is the model, the optimiser and the step number: what is drawn at a st
 the run's seed and the step.
 """
 
-from __future__ import annotations
-
 import math
 import time
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """Turing machines whose tape has a left end: random machines, and machines from TOML files."""
 
-from __future__ import annotations
-
 import random
 import tomllib
 from dataclasses import dataclass

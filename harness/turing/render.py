@@ -7,8 +7,6 @@ steps. A move is the next state, the symbol written and the direction. Hou et al
 lists these tokens, with a comma inside moves, but not the order of the others.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from harness.turing.machine import MARKS, Machine

@@ -1,7 +1,5 @@
 """Run a Turing machine in plain Python."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

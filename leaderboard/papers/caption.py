@@ -1,7 +1,5 @@
 """Captions of filled tables, and commands for their empty cells."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain

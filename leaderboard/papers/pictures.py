@@ -1,7 +1,5 @@
 """Pictures of filled figures."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Filled tables as text for a terminal, Markdown, CSV and JSON."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Sequence
 from itertools import groupby

@@ -3,8 +3,6 @@
 `harness.settings.verify` recomputes what follows from a record's command, encoding and task.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence

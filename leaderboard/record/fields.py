@@ -1,7 +1,5 @@
 """The types of a record's fields: visible text, numbers in range, bounded settings."""
 
-from __future__ import annotations
-
 import re
 from datetime import datetime
 from typing import Annotated, Any

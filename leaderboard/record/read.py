@@ -1,7 +1,5 @@
 """Reading run records from files and folders; a bad file becomes a message, never an exception."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import re

@@ -1,7 +1,5 @@
 """Links and BibTeX of the papers that encodings name."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 A column that is added to COLUMNS is in all of them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -4,8 +4,6 @@ Every curve has its name beside its end. Curves that coincide show in turn, the 
 top. The drawing itself is templates/curves.svg; static/chart.js draws the same on a page.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """Plain data for the scripts of the site: tables, rows and runs."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import astuple, is_dataclass

@@ -1,7 +1,5 @@
 """Findings of the records in sentences, for LEADERBOARD.md and the page "Which one?"."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 The caller computes the matrices of relations; this package does not import torch.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 

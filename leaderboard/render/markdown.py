@@ -1,7 +1,5 @@
 """LEADERBOARD.md and a page per protocol: findings, one table of all tasks, then each task."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import pstdev

@@ -1,7 +1,5 @@
 """Overviews: the tasks of one protocol side by side."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Docstrings as HTML; formulas such as `a_ij = -m_h |i - j|` with raised and lowered parts."""
 
-from __future__ import annotations
-
 import re
 from textwrap import dedent
 

@@ -1,7 +1,5 @@
 """The README's table and picture: which tasks each encoding solves far beyond training."""
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Iterable, Sequence
 from importlib.resources import files

@@ -1,7 +1,5 @@
 """Styles of curves: an encoding has one colour, dash and marker in every picture."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache

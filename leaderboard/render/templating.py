@@ -1,7 +1,5 @@
 """Render templates. HTML and SVG escape every text; Markdown needs `|md`."""
 
-from __future__ import annotations
-
 from dataclasses import fields
 from functools import partial
 from textwrap import wrap

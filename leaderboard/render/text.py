@@ -1,7 +1,5 @@
 """Numbers, intervals and notes as text."""
 
-from __future__ import annotations
-
 import csv
 import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence

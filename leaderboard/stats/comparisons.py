@@ -12,8 +12,6 @@ three seeds cannot show. The intervals of single encodings are in `leaderboard.s
 (1, 0.0005)
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations

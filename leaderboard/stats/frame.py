@@ -1,7 +1,5 @@
 """Records as one tidy pandas DataFrame, for analyses of one's own."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Iterator
 from dataclasses import asdict

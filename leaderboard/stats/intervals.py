@@ -13,8 +13,6 @@ Student's t distribution is two functions instead of scipy, whose import takes l
 I is the regularised incomplete beta function, by its continued fraction (DLMF 8.17.22).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache

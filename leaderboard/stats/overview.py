@@ -5,8 +5,6 @@ encoding is ranked if it has a number on each such task.
 The baseline of a table is the token accuracy of a predictor that ignores the prompt.
 """
 
-from __future__ import annotations
-
 from bisect import bisect
 from collections import Counter
 from collections.abc import Mapping, Sequence

@@ -3,8 +3,6 @@
 An encoding with many options is shown as its name and a letter, with a legend.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -10,8 +10,6 @@ Three rules keep words from turning into numbers:
 - a failed run counts as failed and enters no mean.
 """
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace

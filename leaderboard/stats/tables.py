@@ -1,7 +1,5 @@
 """Tables with their titles, file names, settings and warnings."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections import Counter, defaultdict

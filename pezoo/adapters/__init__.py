@@ -3,8 +3,6 @@
 `attend` is all that a model needs: it gets the bias from the encoding and calls the backend.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

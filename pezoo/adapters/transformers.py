@@ -10,8 +10,6 @@ positions zero. Attention runs through `pezoo.adapters.attend`, registered with 
 reordering or cropping the cache applies to both.
 """
 
-from __future__ import annotations
-
 import copy
 import inspect
 import sys

@@ -5,8 +5,6 @@ the next chunk of tokens needs, so that decoding token by token equals the full 
 fewer tokens than T: the first `count` of each row are real, and the rest is ignored.
 """
 
-from __future__ import annotations
-
 import math
 from typing import cast
 

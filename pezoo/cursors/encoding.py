@@ -1,7 +1,5 @@
 """The base class of encodings with learned cursors."""
 
-from __future__ import annotations
-
 import math
 from inspect import Parameter, Signature, signature
 from typing import Any, ClassVar, Unpack

@@ -3,8 +3,6 @@
 The copy branch: a cursor may take the position of an earlier token (Sections 5.0.3-5.0.4).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """One layer of cursors: tokens in, position streams out, for some layers of the model."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial

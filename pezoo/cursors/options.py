@@ -1,7 +1,5 @@
 """The options that encodings with cursors share."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

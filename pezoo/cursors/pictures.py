@@ -1,7 +1,5 @@
 """Pictures of learned cursors: their parameters; and token by token, what they do."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

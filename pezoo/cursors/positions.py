@@ -1,7 +1,5 @@
 """Positions of cursors over time, and their streams: what attention compares."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any, ClassVar

@@ -1,7 +1,5 @@
 """PRISM: learned relative positions, held as histograms."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

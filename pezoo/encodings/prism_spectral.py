@@ -1,7 +1,5 @@
 """PRISM without histograms: the characteristic function of a cursor's position, one recurrence."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

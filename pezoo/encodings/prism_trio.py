@@ -1,7 +1,5 @@
 """PRISM with three cursors a head, one that looks tokens up and two that walk: one setting."""
 
-from __future__ import annotations
-
 from pezoo.base import Shape
 from pezoo.encodings.prism_spectral import PRISMSpectral
 from pezoo.registry import register

@@ -10,8 +10,6 @@
 every device, in any precision, and if the package of the one in the table is not installed.
 """
 
-from __future__ import annotations
-
 from importlib import import_module
 
 import torch

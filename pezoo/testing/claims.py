@@ -1,7 +1,5 @@
 """Checks of the class attributes by which an encoding describes itself."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import torch

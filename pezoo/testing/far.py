@@ -1,7 +1,5 @@
 """Checks of far positions: shifted, beyond the training length, and in half precision."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 
 import torch

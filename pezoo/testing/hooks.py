@@ -1,7 +1,5 @@
 """Checks of how an encoding is constructed, and of the types and shapes that hooks return."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import fields, replace
 from functools import partial

@@ -1,7 +1,5 @@
 """Checks of parameters: saved, trained, and used in every layer and head."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Callable
 from dataclasses import replace

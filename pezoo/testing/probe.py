@@ -1,7 +1,5 @@
 """A small model around an encoding, and helpers that run it, for the checks."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Checks of whole passes: order of tokens, batches, padding, packed documents, decoding."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace

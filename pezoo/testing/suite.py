@@ -1,7 +1,5 @@
 """Run all checks on one encoding, or parametrise a test over many."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path

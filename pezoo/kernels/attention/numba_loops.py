@@ -7,8 +7,6 @@ log 2. What the loops read is copied to scratch without gaps.
 Tensors come as addresses: numba counts references to arrays, which costs more than these loops.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any, NamedTuple
 

@@ -3,8 +3,6 @@
 A row in scratch has a multiple of LANES numbers.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The histogram scan in numba, compiled on first use."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any

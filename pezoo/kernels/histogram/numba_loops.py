@@ -7,8 +7,6 @@ Bin d is number d + margin there; `low` and `high` are numbers too, of the bins 
 Vectors may reach past `high`: what they write there is zero, is made zero, or is never read.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any, NamedTuple
 

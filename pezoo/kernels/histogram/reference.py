@@ -6,8 +6,6 @@ One-sided histograms hold d in 0..P; the first bin is offset 0, and the support 
 (Lee 2025, "Position as Probability", Section 5.1 and Algorithm 1.)
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import torch

@@ -1,7 +1,5 @@
 """The histogram filter over time, by any back end, and as a stream of sums of its bins."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from functools import partial

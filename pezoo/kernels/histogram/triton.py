@@ -5,8 +5,6 @@ output of the step before; a barrier between the two keeps its threads together.
 computed again in the backward pass, so that only the output is kept.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

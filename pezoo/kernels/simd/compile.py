@@ -4,8 +4,6 @@ numba checks the file of a kernel, but not those of the functions that it calls,
 folder is named after a hash of all sources.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable
 from functools import cache, partial

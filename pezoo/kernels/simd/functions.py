@@ -8,8 +8,6 @@ Callers pass the terms, because computed vectors stay in registers, while LLVM l
 every vector.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any

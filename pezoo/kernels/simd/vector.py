@@ -5,8 +5,6 @@ arrays overlap. A `Vector` is a value like a float: +, -, * and / take two vecto
 a number. They are loaded from arrays (n,) and pointers, and stored there.
 """
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Callable
 from typing import Any, cast

@@ -1,7 +1,5 @@
 """The characteristic function of a cursor's position over time, by any back end."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from importlib import import_module
 

@@ -7,8 +7,6 @@ keeping them. Runs on one thread.
 Indices are spelled out and helpers inlined, because slices and calls for every row are slower.
 """
 
-from __future__ import annotations
-
 from typing import Any, cast
 
 import numba

@@ -5,8 +5,6 @@ all their prefixes come from doubling (Hillis and Steele 1986, "Data Parallel Al
 |A| <= 1 no product grows.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -12,8 +12,6 @@ F is the number of frequencies and J that of steps; a row of 2F holds the F real
 imaginary parts.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 
