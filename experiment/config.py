@@ -4,13 +4,11 @@ A run's identity is the hash of every setting that could change its result. A co
 same hash continues the run or shows its finished result.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re
 from itertools import pairwise
-from typing import Annotated, Any, ClassVar, Literal, get_args
+from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
 from pydantic import (
     BaseModel,
@@ -106,7 +104,7 @@ class Model(Settings):
     residual: Literal["serial", "parallel"] = "serial"
 
     @model_validator(mode="after")
-    def _agrees(self) -> Model:
+    def _agrees(self) -> Self:
         if self.width % self.heads:
             raise ValueError(f"width {self.width} is not a multiple of heads {self.heads}")
         if self.residual == "parallel" and self.norm == "post":
@@ -163,7 +161,7 @@ class Train(Settings):
     compile: bool = False  # train through torch.compile; see `harness.model.compiled`
 
     @model_validator(mode="after")
-    def _ordered(self) -> Train:
+    def _ordered(self) -> Self:
         if self.lengths[0] > self.lengths[1]:
             raise ValueError(
                 f"lengths are {[*self.lengths]}: expected the shortest, then the longest"
@@ -217,7 +215,7 @@ class Eval(Settings):
     sets: Annotated[tuple[TestSet, ...], Field(max_length=100)] = ()
 
     @model_validator(mode="after")
-    def _agrees(self) -> Eval:
+    def _agrees(self) -> Self:
         if more := sorted({*(self.curve_lengths or ())} - {*self.lengths}):
             raise ValueError(f"curve_lengths has {more[0]}, which is not among lengths")
         if self.window is not None and self.stride >= self.window:
@@ -268,7 +266,7 @@ class Protocol(Settings):
     tasks: dict[str, TaskSettings] = {}
 
     @model_validator(mode="after")
-    def _tasks_agree(self) -> Protocol:
+    def _tasks_agree(self) -> Self:
         for task in self.tasks:
             self.settings(task)
         return self
@@ -318,15 +316,15 @@ class RunConfig(Settings):
         text = json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
-    def replace(self, **changes: Any) -> RunConfig:
+    def replace(self, **changes: Any) -> Self:
         """The same run with other values of these fields, which are not checked."""
         return self.model_copy(update=changes)
 
-    def replace_train(self, **changes: Any) -> RunConfig:
+    def replace_train(self, **changes: Any) -> Self:
         """The same run with other settings of its training."""
         return self.replace(train=self.train.model_copy(update=changes))
 
-    def replace_eval(self, **changes: Any) -> RunConfig:
+    def replace_eval(self, **changes: Any) -> Self:
         """The same run with other settings of its evaluation."""
         return self.replace(eval=self.eval.model_copy(update=changes))
 

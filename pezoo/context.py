@@ -3,11 +3,9 @@
 Shape letters are those of `pezoo.base`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -198,7 +196,7 @@ class Context:
                 "per forward pass, and pass its result to the hooks"
             )
 
-    def at(self, layer: int, x: Tensor, w_key: Tensor | None = None) -> Context:
+    def at(self, layer: int, x: Tensor, w_key: Tensor | None = None) -> Self:
         """Return the context for layer `layer`, whose input is x (B, T, D).
 
         `w_key` is the weight of the layer's projection to keys, for encodings that need it.

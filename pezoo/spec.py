@@ -6,14 +6,12 @@
 ['hard_alibi(masked=3)', 'prism(gamma=1.2)']
 """
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, Self
 
 _PART = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_]*)\s*(?:\((.*)\))?\s*", re.DOTALL)
 
@@ -28,7 +26,7 @@ class Spec:
 
     name: str
     options: dict[str, Any] = field(default_factory=dict)
-    inner: Spec | None = None
+    inner: Self | None = None
 
     def __str__(self) -> str:
         options = ",".join(f"{key}={value}" for key, value in sorted(self.options.items()))

@@ -1,11 +1,9 @@
 """Progress of runs on stderr: live on a terminal, a line every 15 s elsewhere."""
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Self
 
 from rich.console import Console
 from rich.live import Live
@@ -32,7 +30,7 @@ class Progress:
         self.console = Console(stderr=True)
         self.live = Live(console=self.console, refresh_per_second=4, transient=True)
 
-    def __enter__(self) -> Progress:
+    def __enter__(self) -> Self:
         if self.finished:
             self._print(f"{self.finished} runs are finished already")
         if self.console.is_terminal and self.configs:

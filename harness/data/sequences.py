@@ -11,10 +11,9 @@ in an encoder, which has no "=":        input      4 7 1 E E E
                                         label      . . . 4 7 1
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -62,21 +61,21 @@ class Sequences:
         """Count the columns from the one that predicts the first token of the answer."""
         return self.inputs.shape[1] + 1 - self.prompt
 
-    def rows(self, first: int, stop: int) -> Sequences:
+    def rows(self, first: int, stop: int) -> Self:
         """Return some of the B rows."""
         return self._changed(lambda tensors: drawn.rows(tensors, first, stop))
 
-    def to(self, device: str) -> Sequences:
+    def to(self, device: str) -> Self:
         """Move to a device."""
         return self if device == "cpu" else self._changed(lambda x: drawn.moved(x, device))
 
-    def _changed(self, change: Callable[[Drawn], Drawn]) -> Sequences:
+    def _changed(self, change: Callable[[Drawn], Drawn]) -> Self:
         """Change the tensors, and the random numbers that belong to them."""
         names = ("inputs", "labels", "pos", "answer", "counted")
         own = change({name: getattr(self, name) for name in names})
         return replace(self, **own, drawn=None if self.drawn is None else change(self.drawn))
 
-    def padded(self, columns: int, pad: int) -> Sequences:
+    def padded(self, columns: int, pad: int) -> Self:
         """Pad to `columns` columns on the right."""
         more = columns - self.inputs.shape[1]
         inputs, labels = (fill(x, (0, more), value=pad) for x in (self.inputs, self.labels))
@@ -93,7 +92,7 @@ class Sequences:
             drawn=None if self.drawn is None else drawn.padded(self.drawn, more),
         )
 
-    def left_aligned(self, pad: int) -> Sequences:
+    def left_aligned(self, pad: int) -> Self:
         """Move the first token of every row of a decoder to column 0, and padding to the right.
 
         Positions are then the same in all rows, so that their embeddings are computed once; no

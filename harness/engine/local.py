@@ -3,8 +3,6 @@
 Each takes the next run when it is free. When this process dies, they are gone at once.
 """
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import signal
@@ -22,27 +20,6 @@ from harness.engine import EngineError, scheduler
 from harness.engine.scheduler import without_ctrl_c
 from harness.runs.events import FINAL, Event
 from harness.settings.protocol import check_device
-
-
-class Engine(scheduler.Engine):
-    """This machine."""
-
-    def device(self, requested: str) -> str:
-        """See `check_device`. Errors: ConfigError if torch cannot use the device."""
-        return check_device(requested)
-
-    def jobs(self, configs: Sequence[RunConfig]) -> int:
-        """Return `--jobs`; by default one per GPU of several, or one per core up to 2."""
-        usual = max(_gpus(configs), min(2, cores()))
-        return max(1, min(self.options.jobs or usual, len(configs)))
-
-    def workers(self, configs: Sequence[RunConfig], root: Path, command: str) -> LocalWorkers:
-        return LocalWorkers(
-            root,
-            command,
-            threads=self.options.threads or threads_of(self.jobs(configs)),
-            gpus=_gpus(configs),
-        )
 
 
 def cores() -> int:
@@ -201,3 +178,24 @@ def _leave_with_parent() -> None:
     assert parent is not None
     parent.join()
     os._exit(1)
+
+
+class Engine(scheduler.Engine):
+    """This machine."""
+
+    def device(self, requested: str) -> str:
+        """See `check_device`. Errors: ConfigError if torch cannot use the device."""
+        return check_device(requested)
+
+    def jobs(self, configs: Sequence[RunConfig]) -> int:
+        """Return `--jobs`; by default one per GPU of several, or one per core up to 2."""
+        usual = max(_gpus(configs), min(2, cores()))
+        return max(1, min(self.options.jobs or usual, len(configs)))
+
+    def workers(self, configs: Sequence[RunConfig], root: Path, command: str) -> LocalWorkers:
+        return LocalWorkers(
+            root,
+            command,
+            threads=self.options.threads or threads_of(self.jobs(configs)),
+            gpus=_gpus(configs),
+        )

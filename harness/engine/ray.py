@@ -1,7 +1,5 @@
 """Runs as tasks of a Ray cluster: `ray start --head` on one machine, more join it."""
 
-from __future__ import annotations
-
 import os
 import socket
 from collections.abc import Sequence
@@ -16,50 +14,6 @@ from harness.engine import EngineError, check_kind, remote
 from harness.engine.local import cores
 from harness.engine.remote import RemoteJob, RemoteWorkers
 from harness.runs.events import Event
-
-
-class Engine(remote.Engine):
-    """The cluster at `address` (host:port, auto, ray://...), or one that lives as long as this."""
-
-    @property
-    def address(self) -> str | None:
-        return self.options.address or os.environ.get("RAY_ADDRESS")
-
-    def device(self, requested: str) -> str:
-        """Return cuda if the cluster has GPUs. Errors: EngineError."""
-        check_kind("Ray", requested)
-        self._connect()
-        gpus, most = (max(n.get(what, 0) for n in _nodes()) for what in ("GPU", "CPU"))
-        if requested == "cuda" and not gpus:
-            raise EngineError("no machine of this Ray cluster has a GPU (choose auto or cpu)")
-        if self.threads > most:
-            raise EngineError(
-                f"--threads {self.threads}: the largest machine of this cluster has {most:g} cores"
-            )
-        return "cuda" if gpus and requested != "cpu" else "cpu"
-
-    def workers(self, configs: Sequence[RunConfig], root: Path, command: str) -> RayWorkers:
-        self._connect()
-        return RayWorkers(root, command, self.threads)
-
-    def _connect(self) -> None:
-        """Join or start the cluster. Errors: EngineError if neither is possible."""
-        if ray.is_initialized():
-            return
-        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-        settings: dict[str, Any] = {"address": self.address}
-        if self.address is None:
-            memory = 100_000_000  # bytes; records are all that is passed
-            settings = {"address": "local", "num_cpus": cores(), "include_dashboard": False}
-            settings["object_store_memory"] = memory
-            _stay_on_this_machine()
-        else:
-            _check_reachable(self.address)
-        try:
-            ray.init(log_to_driver=False, logging_level="ERROR", **settings)
-        except Exception as error:  # Ray raises all kinds, a plain Exception too
-            where = f"no Ray cluster at --address {self.address}" if self.address else "Ray"
-            raise EngineError(f"{where}: {' '.join(str(error).split())[:300]}") from error
 
 
 def _stay_on_this_machine() -> None:
@@ -119,3 +73,47 @@ def _check_reachable(address: str) -> None:
         socket.create_connection((host, int(port)), timeout=3).close()
     except OSError as error:
         raise EngineError(f"no Ray cluster at --address {address}: {error}") from error
+
+
+class Engine(remote.Engine):
+    """The cluster at `address` (host:port, auto, ray://...), or one that lives as long as this."""
+
+    @property
+    def address(self) -> str | None:
+        return self.options.address or os.environ.get("RAY_ADDRESS")
+
+    def device(self, requested: str) -> str:
+        """Return cuda if the cluster has GPUs. Errors: EngineError."""
+        check_kind("Ray", requested)
+        self._connect()
+        gpus, most = (max(n.get(what, 0) for n in _nodes()) for what in ("GPU", "CPU"))
+        if requested == "cuda" and not gpus:
+            raise EngineError("no machine of this Ray cluster has a GPU (choose auto or cpu)")
+        if self.threads > most:
+            raise EngineError(
+                f"--threads {self.threads}: the largest machine of this cluster has {most:g} cores"
+            )
+        return "cuda" if gpus and requested != "cpu" else "cpu"
+
+    def workers(self, configs: Sequence[RunConfig], root: Path, command: str) -> RayWorkers:
+        self._connect()
+        return RayWorkers(root, command, self.threads)
+
+    def _connect(self) -> None:
+        """Join or start the cluster. Errors: EngineError if neither is possible."""
+        if ray.is_initialized():
+            return
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        settings: dict[str, Any] = {"address": self.address}
+        if self.address is None:
+            memory = 100_000_000  # bytes; records are all that is passed
+            settings = {"address": "local", "num_cpus": cores(), "include_dashboard": False}
+            settings["object_store_memory"] = memory
+            _stay_on_this_machine()
+        else:
+            _check_reachable(self.address)
+        try:
+            ray.init(log_to_driver=False, logging_level="ERROR", **settings)
+        except Exception as error:  # Ray raises all kinds, a plain Exception too
+            where = f"no Ray cluster at --address {self.address}" if self.address else "Ray"
+            raise EngineError(f"{where}: {' '.join(str(error).split())[:300]}") from error

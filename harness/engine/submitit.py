@@ -1,7 +1,5 @@
 """Runs as Slurm jobs, through submitit; its local executor stands in where there is no Slurm."""
 
-from __future__ import annotations
-
 import os
 import signal
 import tempfile
@@ -23,42 +21,6 @@ from harness.runs.events import Event
 MINUTES = 24 * 60  # of a job, unless --slurm timeout_min says otherwise
 PATIENCE = 15.0  # seconds for a result to appear on a slow file system after its job has ended
 SHARED = ("name", "timeout_min", "mem_gb", "nodes", "cpus_per_task", "gpus_per_node")
-
-
-class Engine(remote.Engine):
-    """The cluster that submitit finds; options.slurm holds its settings."""
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """Return settings of submitit's executor, and "cluster". Errors: EngineError."""
-        return dict(map(_setting, self.options.slurm))
-
-    def device(self, requested: str) -> str:
-        """Return the device of the jobs: cuda if they ask for GPUs. Errors: EngineError."""
-        check_kind("Slurm", requested)
-        gpus = requested == "auto" and "gpus_per_node" in self.settings
-        device = "cuda" if gpus or requested == "cuda" else "cpu"
-        with tempfile.TemporaryDirectory() as folder:
-            self._executor(Path(folder), device)  # a wrong setting ends here
-        return device
-
-    def workers(self, configs: Sequence[RunConfig], root: Path, command: str) -> SlurmWorkers:
-        device = configs[0].device if configs else "cpu"
-        executor = self._executor(root.resolve() / "submitit", device)
-        return SlurmWorkers(root, command, self.threads, executor)
-
-    def _executor(self, folder: Path, device: str) -> submitit.AutoExecutor:
-        settings = {"name": "pezoo", "timeout_min": MINUTES, "cpus_per_task": self.threads}
-        if device == "cuda":
-            settings["gpus_per_node"] = 1
-        settings |= self.settings
-        cluster = settings.pop("cluster", None)
-        try:
-            executor = submitit.AutoExecutor(folder, cluster)
-            executor.update_parameters(**settings)
-        except (NameError, AssertionError, TypeError, ValueError, RuntimeError) as error:
-            raise EngineError(f"--slurm: {error}") from error
-        return executor
 
 
 class SlurmWorkers(RemoteWorkers):
@@ -106,3 +68,39 @@ def _setting(text: str) -> tuple[str, Any]:
         return name, tomllib.loads(f"value = {value}")["value"]
     except tomllib.TOMLDecodeError:
         return name, value
+
+
+class Engine(remote.Engine):
+    """The cluster that submitit finds; options.slurm holds its settings."""
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Return settings of submitit's executor, and "cluster". Errors: EngineError."""
+        return dict(map(_setting, self.options.slurm))
+
+    def device(self, requested: str) -> str:
+        """Return the device of the jobs: cuda if they ask for GPUs. Errors: EngineError."""
+        check_kind("Slurm", requested)
+        gpus = requested == "auto" and "gpus_per_node" in self.settings
+        device = "cuda" if gpus or requested == "cuda" else "cpu"
+        with tempfile.TemporaryDirectory() as folder:
+            self._executor(Path(folder), device)  # a wrong setting ends here
+        return device
+
+    def workers(self, configs: Sequence[RunConfig], root: Path, command: str) -> SlurmWorkers:
+        device = configs[0].device if configs else "cpu"
+        executor = self._executor(root.resolve() / "submitit", device)
+        return SlurmWorkers(root, command, self.threads, executor)
+
+    def _executor(self, folder: Path, device: str) -> submitit.AutoExecutor:
+        settings = {"name": "pezoo", "timeout_min": MINUTES, "cpus_per_task": self.threads}
+        if device == "cuda":
+            settings["gpus_per_node"] = 1
+        settings |= self.settings
+        cluster = settings.pop("cluster", None)
+        try:
+            executor = submitit.AutoExecutor(folder, cluster)
+            executor.update_parameters(**settings)
+        except (NameError, AssertionError, TypeError, ValueError, RuntimeError) as error:
+            raise EngineError(f"--slurm: {error}") from error
+        return executor

@@ -4,14 +4,12 @@ When the machine slows down for a second, it slows all candidates of that round,
 cancels the slowdown.
 """
 
-from __future__ import annotations
-
 import gc
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, Self, TypeVar
 
 import numpy as np
 import torch
@@ -32,7 +30,7 @@ class Times(NamedTuple):
     q3: float
 
     @classmethod
-    def of(cls, seconds: Sequence[float]) -> Times:
+    def of(cls, seconds: Sequence[float]) -> Self:
         return cls(*np.percentile(seconds, [50, 25, 75]).tolist())
 
 

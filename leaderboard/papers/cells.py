@@ -1,12 +1,11 @@
 """Fill the cells of a paper's table from records."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 from statistics import fmean, stdev
+from typing import Self
 
 from experiment.config import Protocol
 from experiment.protocol import base
@@ -62,7 +61,7 @@ class Filled:
         """All runs of its cells, each once."""
         return list({run.run: run for cell in self.cells for run in cell.runs}.values())
 
-    def of(self, task: str) -> Filled:
+    def of(self, task: str) -> Self:
         """Return the row of a task; all rows for ""."""
         own = tuple(cell for cell in self.cells if task in ("", cell.task))
         return replace(self, cells=own)

@@ -1,12 +1,10 @@
 """Read the folder of a paper: its tables and published numbers."""
 
-from __future__ import annotations
-
 import csv
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from pydantic import Field, PositiveInt, model_validator
 
@@ -27,7 +25,7 @@ class Number:
     sd: float | None = None
 
     @classmethod
-    def parse(cls, text: str) -> Number:
+    def parse(cls, text: str) -> Self:
         """
         >>> Number.parse("67.6±15.3")
         Number(value=67.6, sd=15.3)

@@ -4,13 +4,11 @@ A record counts as hostile until it has passed: numbers must be finite and in ra
 and visible. Fields that this version does not know are dropped; missing ones are an error.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from datetime import datetime
 from functools import cached_property, lru_cache
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 from pydantic.dataclasses import dataclass
@@ -54,7 +52,7 @@ class Score:
     wrong: Annotated[tuple[Answer, ...], Field(max_length=10)] = ()
 
     @model_validator(mode="after")
-    def _agrees(self) -> Score:
+    def _agrees(self) -> Self:
         if self.status != "ok":
             if any(v is not None for v in (self.exact, self.correct, self.count, self.token)):
                 raise ValueError(f"status {self.status!r} has no exact, correct, count or token")
@@ -203,7 +201,7 @@ class Record(Part):
     provenance: Provenance
 
     @model_validator(mode="after")
-    def _agrees(self) -> Record:
+    def _agrees(self) -> Self:
         if self.status == "done" and not self.scores.last:
             raise ValueError("a run that is done needs scores.last")
         low, high = self.config.train.lengths
@@ -219,12 +217,12 @@ class Record(Part):
         return self
 
     @classmethod
-    def parse(cls, text: bytes | str) -> Record:
+    def parse(cls, text: bytes | str) -> Self:
         """The record in a JSON text. Errors: ValidationError."""
         return cls.model_validate_json(text, strict=True)
 
     @classmethod
-    def of(cls, data: dict[str, Any]) -> Record:
+    def of(cls, data: dict[str, Any]) -> Self:
         """A record that is in memory, as if it had been read from its file."""
         return cls.parse(json.dumps(data))
 

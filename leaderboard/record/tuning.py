@@ -5,14 +5,12 @@ The grid is the same for all encodings, and its runs have seeds and test example
 The protocol's name ends in a hash of the grid and its seeds, so these runs share their own table.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from itertools import product
 from math import inf, prod
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 from pydantic import Field, model_validator
 from pydantic.dataclasses import dataclass
@@ -64,7 +62,7 @@ class Tuning(Part):
     seconds: Amount
 
     @model_validator(mode="after")
-    def _bounded(self) -> Tuning:
+    def _bounded(self) -> Self:
         if prod(map(len, self.grid.values())) != len(self.cells):
             raise ValueError(f"{len(self.cells)} cells are not those of the grid")
         return self

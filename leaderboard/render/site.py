@@ -1,7 +1,5 @@
 """The static site: works from the disk, from any host and in a subfolder."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -9,7 +7,7 @@ from datetime import date
 from importlib.resources import files
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from experiment.files import write
 from leaderboard.catalog import HOOKS, Catalog
@@ -43,7 +41,7 @@ class Built:
     commit: str | None = None
 
     @classmethod
-    def now(cls) -> Built:
+    def now(cls) -> Self:
         """Return today's date, and the commit if the code is a checkout."""
         command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"]
         try:

@@ -27,22 +27,13 @@ def wave(offsets: Tensor, w: Tensor) -> Tensor:
 class Scan(nn.Module):
     """Interface of the recurrences of positions: gates in, streams out.
 
-    reset (B, T, C), moves (B, T, C, J), copy or None, the earlier state or None, each row's number
-    of tokens count (B,) or None for all T -> streams (B, T, C, d_pe), and the state after them.
+    `forward` takes reset (B, T, C), moves (B, T, C, J), copy or None, the earlier state or None,
+    and each row's number of tokens, count (B,), or None for all T. It returns streams
+    (B, T, C, d_pe) and the state after them.
     """
 
     kernel: ClassVar[str] = ""  # in pezoo.kernels, for records
     source = "histogram"  # of `positions`, for captions
-
-    def forward(
-        self,
-        reset: Tensor,
-        moves: Tensor,
-        copy: Copy | None,
-        state: Tensor | None,
-        count: Tensor | None,
-    ) -> tuple[Tensor, Tensor]:
-        raise NotImplementedError
 
     @property
     def gamma(self) -> Tensor | None:

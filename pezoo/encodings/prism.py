@@ -42,7 +42,7 @@ class PRISM(CursorEncoding):
     A gate network reads the token embeddings and sets, per token and cursor, Pr(reset) and
     Pr(incr, decr, keep). Each cursor's position is a histogram h over offsets, moved by those gates
     and sharpened to h^gamma (Algorithm 1, pezoo.kernels.histogram). Attention sees the histogram's
-    superposition of sinusoids. pezoo.prism_math has further equations of the paper.
+    superposition of sinusoids.
 
         stream   e_t = sum_d h_t[d] f(d), f a sinusoid of width d_pe          (Algorithm 2)
         scaling  over the C cursors of a head                                 (Algorithm 3)

@@ -91,8 +91,8 @@ def test_bench_prints_records_resumes_and_writes_a_leaderboard(call, tmp_path):
 def test_a_run_of_any_attention_is_tried_on_a_cpu(call, monkeypatch, attention):
     config = resolve(load_protocol("quick"), "copy", parse("rope"), 0, "cuda", attention)
     record = SimpleNamespace(config=config, run=config.hash)
-    monkeypatch.setattr("harness.cli.show.find", lambda *args: record)
-    monkeypatch.setattr("harness.cli.show.restore", lambda *args: True)
+    monkeypatch.setattr("harness.cli.try_run.find", lambda *args: record)
+    monkeypatch.setattr("harness.cli.try_run.restore", lambda *args: True)
     code, out, err = call("try", "some", "12=")
     assert code == 0, err
     assert out.startswith("12=")

@@ -1,4 +1,4 @@
-"""Equations of PRISM's paper as functions, for tests and readers. Training does not use them.
+"""Equations of PRISM's paper as functions: oracles of the code that trains.
 
     learned_distance     distances from increments                  Equation 1
     transition_matrix    M_t, the matrix of one move                Section 5.1.2
@@ -20,8 +20,6 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-ROUNDING = 1e-6  # a float32 softmax may exceed 1 by this much
-
 
 def learned_distance(increments: Tensor) -> Tensor:
     """Return |r_l - r_k| between all tokens: increments (..., T-1) -> (..., T, T) (Equation 1).
@@ -31,14 +29,6 @@ def learned_distance(increments: Tensor) -> Tensor:
 
     Deviation: Equation 1 integrates v itself, which is negative where the cursor steps back; |v|
     makes it a distance.
-
-    Example: forward, stay, back
-
-        >>> learned_distance(torch.tensor([1.0, 0.0, -1.0]))
-        tensor([[0., 1., 1., 2.],
-                [1., 0., 0., 1.],
-                [1., 0., 0., 1.],
-                [2., 1., 1., 0.]])
     """
     r = pad(increments.abs().cumsum(-1), (1, 0))
     return (r[..., :, None] - r[..., None, :]).abs()
@@ -54,17 +44,7 @@ def transition_matrix(reset: Tensor, incr: Tensor, decr: Tensor, reach: int) -> 
 
     Deviation: Section 5.1 drops steps beyond the first and last offset, with which M_t is not
     row-stochastic; here the support grows.
-
-    Example: at reset 0, incr 0.7, decr 0.1
-
-        >>> transition_matrix(*torch.tensor([0.0, 0.7, 0.1]), reach=0)
-        tensor([[0.1000, 0.2000, 0.7000]])
-
-    Errors: ValueError for gates outside [0, 1] or of different shapes, and for reach < 0.
     """
-    _check_gates(reset, incr, decr)
-    if reach < 0:
-        raise ValueError(f"reach must be at least 0, got {reach}")
     step = torch.stack([decr, 1 - incr - decr, incr], -1)  # (..., 3)
     size = 2 * reach + 1
     moved = torch.stack([pad(torch.eye(size), (s, 2 - s)) for s in range(3)]).to(step)
@@ -78,20 +58,8 @@ def displacement(h_from: Tensor, h_to: Tensor) -> Tensor:
 
     d runs from -(L-1). The cross-correlation sum_i h_from[i] h_to[i + d] treats the histograms as
     independent. Both hold the same offsets.
-
-    Example: from offset 0 or 1 at even odds to offset 1, the displacement is 0 or 1
-
-        >>> displacement(torch.tensor([0.5, 0.5]), torch.tensor([0.0, 1.0]))
-        tensor([0.0000, 0.5000, 0.5000])
-
-    Errors: ValueError for histograms of different lengths.
     """
     size = h_from.shape[-1]
-    if h_to.shape[-1] != size:
-        raise ValueError(
-            f"histograms have {size} and {h_to.shape[-1]} bins and must hold the same offsets: "
-            "pad the shorter one on both sides"
-        )
     windows = pad(h_to, (size - 1, size - 1)).unfold(-1, size, 1)  # (..., 2L - 1, L)
     return (h_from[..., None, :] * windows).sum(-1)
 
@@ -101,26 +69,5 @@ def sharpen_repeatedly(h: Tensor, gamma: Tensor, times: int) -> Tensor:
 
     Equal to `times` calls of `pezoo.kernels.histogram.sharpen` at eps = 0 (Appendix A.2.1). With
     eps > 0 no bin falls below (eps / (1 + eps))^gamma of the largest.
-
-    Example: 2 to 1 becomes 2^4 to 1 by squaring twice
-
-        >>> sharpen_repeatedly(torch.tensor([2 / 3, 1 / 3]), torch.tensor(2.0), times=2)
-        tensor([0.9412, 0.0588])
-
-    Errors: ValueError for times < 0 or gamma not above 0.
     """
-    if times < 0:
-        raise ValueError(f"times must be at least 0, got {times}")
-    if bool((gamma <= 0).any()):
-        raise ValueError(f"gamma must be above 0, got {gamma.min().item():g}")
     return torch.softmax(gamma[..., None] ** times * torch.log(h), -1)
-
-
-def _check_gates(reset: Tensor, incr: Tensor, decr: Tensor) -> None:
-    if not reset.shape == incr.shape == decr.shape:
-        shapes = ", ".join(str(tuple(gate.shape)) for gate in (reset, incr, decr))
-        raise ValueError(f"reset, incr and decr must have the same shape, got {shapes}")
-    for name, p in (("reset", reset), ("incr", incr), ("decr", decr), ("keep", 1 - incr - decr)):
-        if bool(((p < -ROUNDING) | (p > 1 + ROUNDING) | p.isnan()).any()):
-            low, high = p.min().item(), p.max().item()
-            raise ValueError(f"{name} must lie in [0, 1], got values from {low:g} to {high:g}")
