@@ -1,5 +1,7 @@
 """The names of runs while they train."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from harness.cli.progress import Progress, names
@@ -37,8 +39,14 @@ def test_names_say_what_differs(configs, expected):
 
 @pytest.mark.parametrize(("exact", "words"), [(0.0, "token accuracy 10: 0.25"), (0.5, "10: 0.50")])
 def test_token_accuracy_is_shown_if_no_answer_is_right(capsys, exact, words):
-    scores = {"last": [{"length": 10, "exact": exact, "token": 0.25}]}
-    record = {"status": "done", "config": {}, "scores": scores, "run": "x"}
+    row = SimpleNamespace(length=10, exact=exact, token=0.25)
+    record = SimpleNamespace(
+        status="done",
+        run="x",
+        config=config(),
+        scores=SimpleNamespace(last=[row]),
+        cost=SimpleNamespace(train_seconds=1),
+    )
     with Progress([config()], 0) as progress:
-        progress.update(0, {"record": record | {"cost": {"train_seconds": 1}}})
+        progress.update(0, {"record": record})
     assert words in capsys.readouterr().err
