@@ -112,7 +112,7 @@ def check_command(paths: tuple[str, ...], records: str | None, markdown: str) ->
         click.echo(f"note: {count} records: {note}")
     for line in refused:
         click.echo(f"refused: {line}", err=True)
-    click.echo(f"{report.records} records checked, {len(report.refused)} refused")
+    click.echo(f"{report.records} records checked, {len(refused)} refused")
     if refused:
         raise SystemExit(1)
 

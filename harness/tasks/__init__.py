@@ -11,7 +11,7 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from inspect import signature
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from pezoo.class_text import named_classes
 from pezoo.registry import check_values
@@ -102,9 +102,14 @@ def canonical(text: str) -> str:
 
 
 def _load(name: str) -> type[Task]:
+    from harness.tasks.base import Task
+
     module, _, cls = locations()[name].partition(":")
     try:
-        return cast("type[Task]", getattr(import_module(module), cls))
+        found = getattr(import_module(module), cls)
+        if isinstance(found, type) and issubclass(found, Task):
+            return found
+        raise TypeError(f"{cls} is not a subclass of harness.tasks.base.Task")
     except (Exception, SystemExit) as error:
         raise ValueError(
             f"task {name!r} comes from {module!r}, which failed to import: "

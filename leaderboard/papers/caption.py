@@ -13,14 +13,8 @@ from leaderboard.stats.summary import PASS
 from pezoo.spec import parse
 
 # Settings that stand elsewhere in the caption, or change no result.
-ELSEWHERE = {
-    "train.lr",
-    "train.checkpoint_every",
-    "train.compile",
-    "eval.lengths",
-    "eval.curve_lengths",
-    "eval.every",
-}
+ELSEWHERE = {"train.lr", "train.checkpoint_every", "train.compile"}
+ELSEWHERE |= {f"eval.{name}" for name in ("lengths", "curve_lengths", "every", "sets")}
 
 
 def budgets(filled: Filled) -> list[str]:
@@ -87,6 +81,8 @@ def _value(value: object) -> str:
         return str(value or None).lower()
     if isinstance(value, tuple):
         return " to ".join(map(_value, value))
+    if isinstance(value, Settings):
+        return " ".join(f"{key} {_value(own)}" for key, own in value)
     if isinstance(value, float):
         return f"{value:g}"
     return f"{value:,}" if isinstance(value, int) else str(value)

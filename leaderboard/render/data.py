@@ -194,7 +194,7 @@ def _row(row: Row, seeds: int, table: Table, base: str, catalog: Catalog) -> dic
     chosen_on = known.chosen_on(bare(row.encoding), table.first) if known else ()
     seed_of = {record.run: record.seed for record in table.records}
     return (
-        {one.name: one.of(row) for one in columns.COLUMNS}
+        {one.name: one.of(row) for one in columns.COLUMNS if one.at_length is None}
         | vars(row)
         | {
             "shown": {one.name: one.shown(row) for one in columns.in_tables("page")},

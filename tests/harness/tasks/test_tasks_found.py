@@ -46,6 +46,12 @@ def test_a_file_that_cannot_be_read_is_named(mine):
         tasks.make("mine")
 
 
+def test_an_entry_point_that_is_no_task_is_named(mine, monkeypatch):
+    monkeypatch.setattr(tasks, "locations", lambda: {"mine": "math:pi"})
+    with pytest.raises(ValueError, match="not a subclass"):
+        tasks.make("mine")
+
+
 def test_two_tasks_of_one_name_are_an_error(mine, tmp_path):
     (tmp_path / "other.py").write_text(TEXT.format(name="mine", more=""))
     mine("mine")
