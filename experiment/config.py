@@ -317,15 +317,15 @@ class RunConfig(Settings):
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def replace(self, **changes: Any) -> Self:
-        """The same run with other values of these fields, which are not checked."""
+        """Return this run with other values of these fields, which are not checked."""
         return self.model_copy(update=changes)
 
     def replace_train(self, **changes: Any) -> Self:
-        """The same run with other settings of its training."""
+        """Return this run with other settings of its training."""
         return self.replace(train=self.train.model_copy(update=changes))
 
     def replace_eval(self, **changes: Any) -> Self:
-        """The same run with other settings of its evaluation."""
+        """Return this run with other settings of its evaluation."""
         return self.replace(eval=self.eval.model_copy(update=changes))
 
 

@@ -13,7 +13,7 @@ from leaderboard.stats.tables import tables
 
 @dataclass(frozen=True)
 class BuildReport:
-    """What a build did. `problems` are lines `path: reason` about files that were left out."""
+    """Result of a build. `problems` are lines `path: reason` about files that were left out."""
 
     paths: tuple[Path, ...]
     records: int

@@ -1,4 +1,4 @@
-"""Where runs are executed: worker processes here, a Ray cluster, Slurm, or torchrun's processes.
+"""Engines execute runs: worker processes here, a Ray cluster, Slurm, or torchrun's processes.
 
 The engine and its number of workers change no weight and no score: a run depends on its config, and
 in the last bits on how many threads and processes share its sums, which the record names. An engine

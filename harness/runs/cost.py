@@ -1,4 +1,4 @@
-"""What a run costs: seconds, CPU seconds, memory, tokens; and how memory is kept.
+"""The cost of a run: seconds, CPU seconds, memory, tokens; and how memory is kept.
 
 A cost is a dict of plain data that every checkpoint holds, so that costs add up over the sessions
 of an interrupted run; work that was lost and repeated counts once.

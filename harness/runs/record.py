@@ -1,4 +1,4 @@
-"""What a record says before the first step, and why a run failed."""
+"""Facts of a record that are known before the first step, and reasons of failures."""
 
 import hashlib
 import os

@@ -266,7 +266,7 @@ class Run:
             curve["full"].append(score_all(trainer.model, trainer.task, trainer.config))
 
     def _has_learned(self) -> bool:
-        """Whether a loss of the curve was below the threshold from which evaluations count."""
+        """Return whether a loss was below the threshold from which evaluations count."""
         below = self.trainer.config.eval.top_below
         return below is None or any(point["loss"] < below for point in self.curve["points"])
 

@@ -1,1 +1,1 @@
-"""What a run is: protocols, requests, sweeps."""
+"""Protocols, requests and sweeps become the configs of runs."""

@@ -1,4 +1,4 @@
-"""What a model answers: all at once, or token by token, also under a sliding window.
+"""Answers of a model: all at once, or token by token, also under a sliding window.
 
 Under a window, a decoder sees only the last W tokens. The window is filled; then it drops its first
 tokens, `stride` at a time, and is filled again. What the dropped tokens have left in the keys and

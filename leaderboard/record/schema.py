@@ -151,7 +151,7 @@ class Env:
 
 
 class Provenance(Part):
-    """How to repeat this run."""
+    """Command, time and tuning of a run."""
 
     command: fields.Command
     finished: fields.Moment
@@ -247,7 +247,7 @@ class Record(Part):
 
     @property
     def for_tuning(self) -> bool:
-        """Whether the run served to choose settings, on test examples of its own."""
+        """True for a run of a sweep, which has test examples of its own."""
         return self.config.eval.examples == EXAMPLES
 
     def shared(self) -> dict[str, Any]:

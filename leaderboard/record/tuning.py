@@ -47,7 +47,7 @@ class Trial:
 
     @property
     def score(self) -> float | None:
-        """What cells are compared by, as rows of tables are."""
+        """The metric that chooses the best trial."""
         return self.exact if self.token is None else self.token
 
 

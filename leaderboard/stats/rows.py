@@ -89,7 +89,7 @@ class Row:
 
     @property
     def competes(self) -> bool:
-        """Whether it is ranked: no typed options, the training mode, seeds that count."""
+        """True for a ranked row: no typed options, the training mode, seeds that count."""
         return not self.custom and not self.aside
 
     @property
@@ -99,7 +99,7 @@ class Row:
 
     @property
     def tiebreak(self) -> float:
-        """What orders rows of one mean, and those without."""
+        """Sort key of rows with equal means, and of rows without a mean."""
         return self.reach or 0
 
     @property
@@ -162,12 +162,12 @@ class Line:
 
     @property
     def counted(self) -> int:
-        """How many of the tasks that count have a number."""
+        """Number of counting tasks that have a mean."""
         return sum(row.unseen is not None for row in self.main)
 
     @property
     def tiebreak(self) -> float:
-        """What orders lines of one mean, and those without."""
+        """Sort key of lines with equal means, and of lines without a mean."""
         return (self.reach or 0) if self.unseen else self.counted
 
     @property

@@ -94,7 +94,7 @@ def _labelled(rows: list[Row]) -> list[Row]:
 
     def label(row: Row) -> str:
         like = [other for other in rows if (other.mode, other.encoding) == (row.mode, row.encoding)]
-        same = {(other.spec, other.version) for other in like}  # seeds apart are not told by it
+        same = {(other.spec, other.version) for other in like}  # not of seeds apart
         name = row.encoding
         if len(same) > 1:
             several = sum(spec == row.spec for spec, _ in same) > 1
