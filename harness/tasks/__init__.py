@@ -11,7 +11,7 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from inspect import signature
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from pezoo.class_text import named_classes
 from pezoo.registry import check_values
@@ -107,9 +107,9 @@ def _load(name: str) -> type[Task]:
     module, _, cls = locations()[name].partition(":")
     try:
         found = getattr(import_module(module), cls)
-        if isinstance(found, type) and issubclass(found, Task):
-            return found
-        raise TypeError(f"{cls} is not a subclass of harness.tasks.base.Task")
+        if not callable(found) or (isinstance(found, type) and not issubclass(found, Task)):
+            raise TypeError(f"{cls} is not a subclass of harness.tasks.base.Task")
+        return cast("type[Task]", found)
     except (Exception, SystemExit) as error:
         raise ValueError(
             f"task {name!r} comes from {module!r}, which failed to import: "

@@ -46,7 +46,7 @@ def test_a_file_that_cannot_be_read_is_named(mine):
         tasks.make("mine")
 
 
-def test_an_entry_point_that_is_no_task_is_named(mine, monkeypatch):
+def test_an_entry_point_that_is_no_task_is_named(monkeypatch):
     monkeypatch.setattr(tasks, "locations", lambda: {"mine": "math:pi"})
     with pytest.raises(ValueError, match="not a subclass"):
         tasks.make("mine")
