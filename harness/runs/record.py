@@ -72,7 +72,7 @@ def now() -> str:
 
 def environment(config: RunConfig) -> dict[str, Any]:
     """Return versions, commit, device, threads and the requested attention backend."""
-    commit, dirty = _code()
+    commit, dirty = commit_of()
     return {
         "pezoo": pezoo.__version__,
         "commit": commit,
@@ -141,7 +141,7 @@ def _device(device: str) -> str:
 
 
 @cache
-def _code(root: Path = ROOT) -> tuple[str, bool | None]:
+def commit_of(root: Path = ROOT) -> tuple[str, bool | None]:
     """Return the commit of the checkout at `root`, and whether the code that runs differs from it.
 
     ("unknown", None) if git fails, or if `root` is not the top of the checkout: a package that is

@@ -84,7 +84,7 @@ def _check_replay(base: Any, ctx: Context) -> None:
 
 
 def _positions(
-    mask: Tensor | None, position_ids: Tensor | None, memory: Memory | None, x: Tensor
+    mask: Tensor | None, position_ids: Tensor | None, memory: MemoLayer | None, x: Tensor
 ) -> Tensor:
     """Return positions (B|1, T) of the new tokens, -1 where attention_mask (B, S) is 0."""
     t, past = x.shape[1], 0 if memory is None else memory.get_seq_length()
@@ -177,7 +177,7 @@ def attention(
     return backends.eager(q, k, value, bias, mask, own, weights).transpose(1, 2), None
 
 
-class Memory(DynamicLayer):  # type: ignore[misc]
+class MemoLayer(DynamicLayer):  # type: ignore[misc]
     """The last layer of a DynamicCache: positions, ids and the encoding's memo."""
 
     supports_early_init = False
@@ -243,15 +243,15 @@ class Memory(DynamicLayer):  # type: ignore[misc]
             self.memo.crop(tokens_to_remove)
 
 
-def memory_of(cache: Any, encoding: Encoding, name: str, n_layers: int) -> Memory:
+def memory_of(cache: Any, encoding: Encoding, name: str, n_layers: int) -> MemoLayer:
     """Return the cache's last layer, after adding it to an empty cache."""
     if not encoding.prefix_stable:
         raise ValueError(
             f"{type(encoding).__name__} changes earlier keys as the text grows: call the model "
             "and generate with use_cache=False"
         )
-    if cache.layers and isinstance(cache.layers[-1], Memory):
-        memory: Memory = cache.layers[-1]
+    if cache.layers and isinstance(cache.layers[-1], MemoLayer):
+        memory: MemoLayer = cache.layers[-1]
         if memory.encoding not in (None, name):
             raise ValueError(
                 f"this cache was filled with {memory.encoding}, but the model has {name}: start "
@@ -264,6 +264,6 @@ def memory_of(cache: Any, encoding: Encoding, name: str, n_layers: int) -> Memor
     if cache.get_seq_length():
         raise ValueError("this cache was filled without the encoding: start with an empty cache")
     cache.layers += [DynamicLayer() for _ in range(n_layers - len(cache.layers))]
-    cache.layers.append(memory := Memory())
+    cache.layers.append(memory := MemoLayer())
     memory.encoding = name
     return memory

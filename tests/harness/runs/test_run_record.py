@@ -12,7 +12,7 @@ from soak import SETTINGS
 from harness import tasks
 from harness.data.sequences import to_sequences
 from harness.runs import cost
-from harness.runs.record import HASHED_BATCHES, _code, data_hash
+from harness.runs.record import HASHED_BATCHES, commit_of, data_hash
 from harness.runs.run import execute
 from harness.settings.protocol import load_protocol, resolve
 from harness.training.trainer import start
@@ -174,7 +174,7 @@ def checkout(tmp_path):
     who = ("-c", "user.name=a", "-c", "user.email=a@b")
     for words in (("init", "-q"), ("add", "."), (*who, "commit", "-qm", "all")):
         subprocess.run(["git", *words], cwd=tmp_path, check=True)
-    _code.cache_clear()
+    commit_of.cache_clear()
     return tmp_path
 
 
@@ -192,13 +192,13 @@ def checkout(tmp_path):
 def test_code_that_differs_from_its_commit_is_dirty(checkout, name, dirty):
     (checkout / name).parent.mkdir(parents=True, exist_ok=True)
     (checkout / name).write_text("2")
-    commit, found = _code(checkout)
+    commit, found = commit_of(checkout)
     assert len(commit) == 12
     assert found is dirty
 
 
 def test_code_below_the_repository_of_another_has_no_commit(checkout):
-    assert _code(checkout)[1] is False
+    assert commit_of(checkout)[1] is False
     inside = checkout / "venv"
     inside.mkdir()
-    assert _code(inside) == ("unknown", None)
+    assert commit_of(inside) == ("unknown", None)
