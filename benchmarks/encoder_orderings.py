@@ -41,7 +41,7 @@ def scores() -> pd.DataFrame:
 def runs(found: pd.DataFrame) -> pd.DataFrame:
     """A row per run: `unseen` and `trained`, token accuracy in percent beyond and at the longest
     trained length, and `exact`, whole answers beyond it."""
-    keys = ["task", "label", "seed"]
+    keys = ["task", "encoding", "seed"]
     unseen = found[~found.seen].groupby(keys)[["token", "exact"]].mean()
     trained = found[found.seen].groupby(keys).token.mean()
     return 100 * unseen.rename(columns={"token": "unseen"}).assign(trained=trained)
@@ -90,25 +90,26 @@ def accuracies(
 ) -> Iterator[str]:
     """The mean and, behind it, the lowest and the highest seed; bold where training is learned."""
 
-    def cell(task: str, label: str) -> str:
-        if (task, label) not in found.index.droplevel("seed"):
+    def cell(task: str, encoding: str) -> str:
+        if (task, encoding) not in found.index.droplevel("seed"):
             return "-"
-        own = found.loc[task, label]
+        own = found.loc[task, encoding]
         text = f"{own.unseen.mean():.1f} ({own.unseen.min():.0f}-{own.unseen.max():.0f})"
         return f"**{text}**" if own.trained.mean() >= LEARNED else text
 
     rows = (
-        [task, f"{bars[task]:.1f}", *(cell(task, label) for label in columns)] for task in tasks
+        [task, f"{bars[task]:.1f}", *(cell(task, encoding) for encoding in columns)]
+        for task in tasks
     )
     yield from markdown(["task", "guess", *short(columns)], rows)
 
 
 def whole(found: pd.DataFrame, tasks: list[str], columns: list[str]) -> Iterator[str]:
     """Whole answers beyond training in percent, where answers are long and any encoding has one."""
-    mean = found.exact.groupby(level=["task", "label"]).mean()
+    mean = found.exact.groupby(level=["task", "encoding"]).mean()
     long = [task for task in tasks if (found.loc[task].exact != found.loc[task].unseen).any()]
     rows = (
-        [task, *(f"{mean.loc[task, label]:.1f}" for label in columns)]
+        [task, *(f"{mean.loc[task, encoding]:.1f}" for encoding in columns)]
         for task in long
         if mean.loc[task].max() >= 1
     )

@@ -208,7 +208,7 @@ def main(kills: int, minutes: float, root: Path, pe: str, seed: int) -> None:
     """Kill runs at random moments and check that nothing was lost; exit code 1 if it was."""
     torch.set_num_threads(1)
     protocol = load_protocol("quick", SETTINGS)
-    configs = [resolve(protocol, "copy", spec, 0, "cpu", "auto") for spec in parse_list(pe)]
+    configs = [resolve(protocol, "copy", encoding, 0, "cpu", "auto") for encoding in parse_list(pe)]
     report = soak(configs, root, kills, seed, minutes, _tell)
     for name, value in asdict(report).items():
         click.echo(f"{name.replace('_', ' ')}: {value}")

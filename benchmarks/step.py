@@ -30,7 +30,7 @@ keep_heap()
 steps, text, task, settings = json.loads(sys.argv[1])
 protocol = load_protocol("quick", ("train.curriculum=[]", *settings))
 trainers = [
-    start(resolve(protocol, task, spec, 0, "cpu", "auto")) for spec in parse_list(text)
+    start(resolve(protocol, task, encoding, 0, "cpu", "auto")) for encoding in parse_list(text)
 ]
 for number, _ in enumerate(sys.stdin):
     taken = {}
@@ -39,7 +39,7 @@ for number, _ in enumerate(sys.stdin):
         for i in range(steps):
             trainer.step = 500 + 100 * i + number
             trainer.advance()
-        taken[trainer.config.label] = (time.process_time() - began) / steps * 1e3
+        taken[trainer.config.encoding] = (time.process_time() - began) / steps * 1e3
     print(json.dumps(taken), flush=True)
 """
 

@@ -1,5 +1,13 @@
 """Settings of a protocol and of one run.
 
+An encoding has three texts, under the same names everywhere:
+
+- `encoding`: as the user typed it, "rope(base=500)"
+- `spec`: with every option, those of the protocol and the defaults filled in
+- `label`: as a table shows it, the shortest text that tells it from the table's others
+
+In the JSON of a record's config, `encoding` is the field "label" and `spec` the field "encoding".
+
 A run's identity is the hash of every setting that could change its result. A command that gives the
 same hash continues the run or shows its finished result.
 """
@@ -292,15 +300,19 @@ class Protocol(Settings):
 
 
 class RunConfig(Settings):
-    """Every setting that decides the result of one run."""
+    """Every setting that decides the result of one run.
 
+    Python code reads `encoding` and `spec`; validation and dumps use the names of the JSON.
+    """
+
+    model_config = ConfigDict(serialize_by_alias=True)
     new = ("track",)
 
     protocol: str
     task: str
     task_version: int
-    label: str  # the encoding as typed
-    encoding: str  # with the protocol's options filled in
+    encoding: str = Field(alias="label")
+    spec: str = Field(alias="encoding")
     encoding_version: int
     seed: int = Field(ge=0)
     device: Device

@@ -137,7 +137,7 @@ class Catalog:
         if version is None:
             return False
         try:
-            return str(version.fill(record.task, parse(record.encoding))) != record.config.encoding
+            return str(version.fill(record.task, parse(record.encoding))) != record.config.spec
         except SpecError:
             return True
 

@@ -76,7 +76,7 @@ def forecast(phases: Phases, workers: int, measure: Measure) -> dict[str, Any]:
             took = one.run(config)
             total += took
             heapreplace(free, free[0] + took[0])
-            key = phase, config.label, config.task
+            key = phase, config.encoding, config.task
             line = lines.setdefault(key, _line(*key))
             line["runs"] += 1
             line["device_hours"] += took[0] / 3600
@@ -108,16 +108,16 @@ def measuring(phases: Phases, threads: int) -> Measure:
     """Return a function that measures a run, once for each encoding, task and batch size."""
     first = {}  # of each kind
     for config in (config for configs in phases.values() for config in configs):
-        first.setdefault((config.label, config.task, config.train.batch), config)
+        first.setdefault((config.encoding, config.task, config.train.batch), config)
     torch.set_num_threads(threads)
 
     @cache
     def measured(*kind: object) -> Measured:
         config = first[kind]
-        click.echo(f"measuring {config.label} on {config.task}", err=True)
+        click.echo(f"measuring {config.encoding} on {config.task}", err=True)
         return measure(config, BUDGET / len(first))
 
-    return lambda config: measured(config.label, config.task, config.train.batch)
+    return lambda config: measured(config.encoding, config.task, config.train.batch)
 
 
 def measure(config: RunConfig, budget: float) -> Measured:

@@ -113,7 +113,9 @@ def names(configs: Sequence[RunConfig]) -> list[str]:
             values.setdefault((key, config.task), set()).add(str(value))
     varied = dict.fromkeys(key for (key, _), found in values.items() if len(found) > 1)
     return [
-        " · ".join([c.label, c.task, f"seed {c.seed}", *(_setting(k, own.get(k)) for k in varied)])
+        " · ".join(
+            [c.encoding, c.task, f"seed {c.seed}", *(_setting(k, own.get(k)) for k in varied)]
+        )
         for c, own in zip(configs, settings, strict=True)
     ]
 

@@ -49,7 +49,7 @@ def print_records(
     there = {record.run for record in records}
     missing = [config for config in configs if config.hash not in there]
     for (_, task), table in groupby(rows, key=lambda row: (row.protocol, row.task)):
-        lacks = [f"{c.label}, seed {c.seed}" for c in missing if c.task == task]
+        lacks = [f"{c.encoding}, seed {c.seed}" for c in missing if c.task == task]
         words = [f"PARTIAL: no record yet of {'; '.join(lacks)}"] if lacks else []
         if form == "markdown":
             _print_markdown(list(table), words)

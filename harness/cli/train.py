@@ -178,7 +178,7 @@ def _held(configs: Sequence[RunConfig], folder: Path) -> Iterator[list[RunFolder
             except Timeout as error:
                 config = run.config
                 raise click.UsageError(
-                    f"--fresh: another process is training {config.label} on {config.task}, seed "
-                    f"{config.seed}; end it first"
+                    f"--fresh: another process is training {config.encoding} on {config.task}, "
+                    f"seed {config.seed}; end it first"
                 ) from error
         yield runs

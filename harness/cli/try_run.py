@@ -23,7 +23,7 @@ def command(run: str, prompts: tuple[str, ...], runs: str) -> None:
         raise click.UsageError(f"run {config.hash} has no checkpoint left")
     for prompt in prompts:
         examples.read(trainer.task, prompt.strip())  # all are checked before the first is answered
-    say(f"{config.label} on {config.task}; for example {trainer.task.example}", err=True)
+    say(f"{config.encoding} on {config.task}; for example {trainer.task.example}", err=True)
     for prompt in prompts or click.get_text_stream("stdin"):
         if prompt.strip():
             click.echo(answer(trainer, prompt.strip()))

@@ -38,7 +38,7 @@ def check_builds(configs: list[RunConfig]) -> None:
     """Build one model per encoding and task, and find the compiler of compiled runs."""
     for device in {config.device for config in configs if config.train.compile}:
         _check_compiler(device)
-    for config in {(c.label, c.task): c for c in configs}.values():
+    for config in {(c.encoding, c.task): c for c in configs}.values():
         _check_build(config)
 
 
@@ -72,12 +72,12 @@ def _check_build(config: RunConfig) -> None:
         # Raises TaskError for an encoding that reads a relation which the task does not define.
         prf_of(model.encoding, 2, scale=1, relation=model.relation)
     except TaskError as error:
-        raise TaskError(f"{config.label} cannot run on {config.task}: {error}") from error
+        raise TaskError(f"{config.encoding} cannot run on {config.task}: {error}") from error
     except ValueError:
         raise
     except Exception as error:  # a plug-in may raise anything
         raise click.UsageError(
-            f"{config.label} on {config.task} cannot be built: {failure_reason(error)}"
+            f"{config.encoding} on {config.task} cannot be built: {failure_reason(error)}"
         ) from error
 
 
@@ -93,7 +93,7 @@ def check_records(configs: list[RunConfig], command: str, sweep: Sweep | None = 
     origin = {"tuning": blank_tuning(sweep)} if sweep else {}
 
     last = sorted(configs, key=lambda config: config.seed)  # the largest seed of each kind
-    for config in {(c.label, c.task, c.protocol): c for c in last}.values():
+    for config in {(c.encoding, c.task, c.protocol): c for c in last}.values():
         record = blank_record(config, command)
         record["provenance"] |= origin
         text, why = json.dumps(record, indent=1), ""

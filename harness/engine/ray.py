@@ -31,7 +31,7 @@ class RayWorkers(RemoteWorkers):
     def submit(self, job: RemoteJob) -> ray.ObjectRef:
         config = job.config
         task = ray.remote(_execute).options(
-            name=f"{config.label} {config.task} {config.seed}",
+            name=f"{config.encoding} {config.task} {config.seed}",
             num_cpus=job.threads,
             num_gpus=1 if config.device == "cuda" else 0,
             max_retries=0,

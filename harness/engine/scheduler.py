@@ -133,7 +133,7 @@ class Scheduler:
         return -1.0 if run in self.locked else self.took.get(self._kind(run), math.inf)
 
     def _kind(self, run: int) -> tuple[str, str]:
-        return self.configs[run].task, self.configs[run].encoding
+        return self.configs[run].task, self.configs[run].spec
 
     def _wait(self, interrupt: int) -> int:
         """Handle what happens. Returns the number of a signal that came, else 0."""

@@ -51,7 +51,7 @@ class Reference:
         """Return its CPU seconds for such a run; None if that was not measured."""
         same = (config.task, length, config.train.batch) == (self.task, self.length, self.batch)
         same = same and self.model.items() <= config.model.model_dump().items()
-        return self.cpu_seconds.get(config.label) if same and config.device == "cpu" else None
+        return self.cpu_seconds.get(config.encoding) if same and config.device == "cpu" else None
 
 
 def reference() -> Reference:
@@ -159,9 +159,9 @@ def measure(
     candidates: dict[str, Candidate] = {}
     rows = {}
     for config in configs:
-        rows[config.label] = row = {"encoding": config.label, "options": config.encoding}
+        rows[config.encoding] = row = {"encoding": config.encoding, "spec": config.spec}
         try:
-            candidates[config.label] = Candidate(config, length)
+            candidates[config.encoding] = Candidate(config, length)
             row |= {"status": "ok", "note": None}
         except ValueError as error:
             cannot = "represent" if isinstance(error, PositionError | TaskError) else "train"

@@ -64,7 +64,7 @@ class Report:
             if name in UNITS:
                 head, size = UNITS[name]
                 cells[head] = f"{value / size:.2f}"
-            elif name not in (self.key, "status", "note", "options") and not name.startswith(timed):
+            elif name not in (self.key, "status", "note", "spec") and not name.startswith(timed):
                 cells[name] = "" if value is None else _plain(value)
         return cells
 

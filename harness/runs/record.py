@@ -36,7 +36,7 @@ def new_record(config: RunConfig, command: str) -> Draft:
         "reason": None,
         "protocol": config.protocol,
         "task": config.task,
-        "encoding": config.label,
+        "encoding": config.encoding,
         "seed": config.seed,
         "config": config.model_dump(mode="json"),
         "backbone_hash": None,

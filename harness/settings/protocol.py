@@ -54,8 +54,8 @@ def resolve(
         )
     for name in filter(None, (test.set, *(one.name for one in test.sets))):
         made.check_test_set(name)
-    full = check(protocol.fill(task, encoding))
-    for name in parts(full):
+    spec = check(protocol.fill(task, encoding))
+    for name in parts(spec):
         if protocol.track == "encoder" and entries()[name].load().causal_only:
             raise ConfigError(
                 f"{name} needs a causal mask, and protocol {protocol.name} trains encoders"
@@ -64,9 +64,9 @@ def resolve(
         protocol=protocol.name,
         task=task,
         task_version=made.version,
-        label=str(encoding),
-        encoding=str(full),
-        encoding_version=version_of(full),
+        label=str(encoding),  # the names of the JSON
+        encoding=str(spec),
+        encoding_version=version_of(spec),
         seed=seed,
         device=device,
         attention=attention,
@@ -136,12 +136,12 @@ class Request:
             for seed in self.seeds
             for encoding in self.encodings
         ]
-        labels: dict[str, str] = {}
+        typed: dict[str, str] = {}
         for config in configs:
-            first = labels.setdefault(config.encoding, config.label)
-            if first != config.label:
+            first = typed.setdefault(config.spec, config.encoding)
+            if first != config.encoding:
                 raise ConfigError(
-                    f"{first} and {config.label} are one encoding with the options that "
+                    f"{first} and {config.encoding} are one encoding with the options that "
                     f"{self.protocol.name} gives: name it once"
                 )
         return configs
@@ -151,7 +151,7 @@ def parse_request(
     pe: str, task: str, protocol: str, seeds: str | None, sets: tuple[str, ...]
 ) -> Request:
     """Check every part. Errors: SpecError, ConfigError or ValueError."""
-    encodings = [check(spec) for spec in parse_list(pe)]
+    encodings = [check(encoding) for encoding in parse_list(pe)]
     names = [tasks.check(str(spec)) for spec in parse_list(task)]
     for what, given in (("encoding", [str(e) for e in encodings]), ("task", names)):
         if len(set(given)) < len(given):

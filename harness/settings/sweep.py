@@ -97,7 +97,7 @@ def _values(name: str, text: str, train: Train) -> list[Value]:
 
 def sweep_configs(sweep: Sweep, plain: Sequence[RunConfig]) -> list[RunConfig]:
     """Return the sweep's runs: every cell of the grid for each encoding and task."""
-    kinds = {(config.label, config.task): config for config in plain}.values()
+    kinds = {(config.encoding, config.task): config for config in plain}.values()
     return [
         config.replace(seed=seed, protocol=config.protocol + RUNS)
         .replace_train(**values)
@@ -113,7 +113,7 @@ def choose(sweep: Sweep, runs: Sequence[RunConfig], records: Sequence[Record]) -
     by_run = {record.run: record for record in records}
     kinds: dict[tuple[str, str], list[RunConfig]] = defaultdict(list)
     for config in runs:
-        kinds[config.label, config.task].append(config)
+        kinds[config.encoding, config.task].append(config)
     return [
         _choice(sweep, own, [by_run[c.hash] for c in own if c.hash in by_run])
         for own in kinds.values()
@@ -125,7 +125,7 @@ def tuned_configs(
 ) -> list[tuple[RunConfig, dict[str, Any]]]:
     """Return the comparison's runs with the chosen settings, each with its part of the record."""
     found = {(choice.encoding, choice.task): choice.tuning for choice in choices}
-    own = [(config, found[config.label, config.task]) for config in plain]
+    own = [(config, found[config.encoding, config.task]) for config in plain]
     return [(_tuned(config, sweep, part["chosen"]), part) for config, part in own if part]
 
 
@@ -173,7 +173,7 @@ def _choice(sweep: Sweep, runs: Sequence[RunConfig], records: Sequence[Record]) 
     if winner and complete:
         costs = [record.cost for record in records]
         tuning = _tuning(sweep, [asdict(trial) for trial in trials], winner.values, costs)
-    return Choice(first.label, first.task, trials, complete, tuning)
+    return Choice(first.encoding, first.task, trials, complete, tuning)
 
 
 def _trial(values: dict[str, Value], records: Sequence[Record]) -> Trial:

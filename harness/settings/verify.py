@@ -238,11 +238,11 @@ def _facts(record: Record, task: Task) -> Iterator[str]:
     if record.chance is not None and abs(record.chance - task.chance) > 1e-9:
         yield f"chance is {record.chance}, but {record.task} has {task.chance}"
     tested = _tested(record)
-    spec = parse(config.encoding)
+    spec = parse(config.spec)
     if version_of(spec) == config.encoding_version:
         model, train = config.model, config.train
         tokens = train.context or token_count(task, task.lengths(*train.lengths)[-1])
-        encoding = _encoding(config.encoding, model.width, model.heads, model.layers, tokens)
+        encoding = _encoding(config.spec, model.width, model.heads, model.layers, tokens)
         size = sum(weights.numel() for weights in encoding.parameters())
         if cost.encoding_parameters not in (None, size):
             yield f"cost.encoding_parameters is {cost.encoding_parameters}, expected {size}"

@@ -219,9 +219,9 @@ def build(config: RunConfig) -> tuple[Task, Transformer]:
         )
     train_len = context or asks + answers + 1
     torch.manual_seed(seed("encoding", config.seed))
-    encoding = make(config.encoding, shape_of(config.model, train_len))
+    encoding = make(config.spec, shape_of(config.model, train_len))
     if context and encoding.needs_scale:
-        raise ValueError(f"{config.encoding} reads the length of a sample; packed rows hold many")
+        raise ValueError(f"{config.spec} reads the length of a sample; packed rows hold many")
     model = Transformer(
         config.model, encoding, config.seed, config.attention, config.device, config.track,
         task.relation if config.track == "decoder" else _of_decoders,

@@ -54,7 +54,7 @@ def _changes(filled: Filled) -> list[str]:
         own = _settings(run.config.model, run.config.train, run.config.eval)
         theirs = _settings(*reference.settings(run.task))
         if run.task in rows:  # a row of a smaller protocol may have an encoding of its own
-            own["encoding"] = run.config.encoding
+            own["encoding"] = run.config.spec
             theirs["encoding"] = str(reference.fill(run.task, parse(run.encoding)))
         for name, value in theirs.items():
             if own[name] != value and name not in ELSEWHERE:

@@ -87,7 +87,7 @@ def fill(
     known = {column.task(line.task) for line in lines for column in part.columns}
     by_kind, records = defaultdict(list), [one for one in records if one.task in known]
     for record in records:
-        by_kind[record.task, record.config.encoding].append(record)
+        by_kind[record.task, record.config.spec].append(record)
     cells = []
     for line in lines:
         for column in part.columns:

@@ -131,7 +131,7 @@ def _doubts(record: Record, catalog: Catalog) -> Iterator[str]:
         yield "the code had uncommitted changes"
     if record.status == "done" and not record.data_hash:
         yield "no data_hash, which shows that encodings had the same data"
-    version, current = record.config.encoding_version, catalog.version(bare(record.config.encoding))
+    version, current = record.config.encoding_version, catalog.version(bare(record.config.spec))
     if current not in (None, version):
         yield f"encoding version {version}; the code is at {current}"
 
@@ -169,8 +169,8 @@ def _identity(record: Record) -> Iterator[str]:
     if config.hash != record.run:
         yield f"run is {record.run}, but the hash of its config is {config.hash}"
     for field in ("protocol", "task", "encoding", "seed"):
-        key = "label" if field == "encoding" else field
-        if (inside := getattr(config, key)) != (outside := getattr(record, field)):
+        if (inside := getattr(config, field)) != (outside := getattr(record, field)):
+            key = "label" if field == "encoding" else field  # its name in the JSON
             yield f"{field} is {outside!r}, but config.{key} is {inside!r}"
     if (config.device == "cpu") != record.env.device.startswith("cpu"):
         yield f"env.device is {record.env.device!r}, but config.device is {config.device}"

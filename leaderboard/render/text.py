@@ -160,7 +160,7 @@ def _run_lines(record: Record) -> Iterator[list[object]]:
     cost, env = record.cost, record.env
     head: list[object] = [
         record.run, record.protocol, f"#{record.shared_hash}", record.task, record.encoding,
-        record.config.encoding, record.seed, record.status,
+        record.config.spec, record.seed, record.status,
     ]  # fmt: skip
     tail: list[object] = [
         record.train_length, cost.cpu_seconds, cost.train_seconds, cost.steps_per_second,

@@ -16,7 +16,7 @@ from leaderboard.stats.tables import kernels_of
 from pezoo.spec import bare, choice
 
 _COLUMNS = (
-    ("string", "run protocol task settings encoding label spec mode checkpoint"),
+    ("string", "run protocol task settings name encoding spec mode checkpoint"),
     ("Int64", "encoding_version task_version seed train_length steps length"),
     ("boolean", "seen"),
     ("string", "status"),
@@ -45,14 +45,14 @@ def frame(*paths: Path | str, checkpoint: str = "last") -> pd.DataFrame:
     booleans are `pd.NA`, missing numbers NaN.
 
     >>> scores = frame().query("protocol == 'quick' and task == 'copy' and mode == ''")
-    >>> float(scores.groupby(["label", "length"]).exact.mean()["prism", 10])
+    >>> float(scores.groupby(["encoding", "length"]).exact.mean()["prism", 10])
     1.0
 
     Identity (compare only runs with equal protocol, task and settings):
 
     - run: its id, 16 hexadecimal digits
     - protocol, task, task_version; settings: a hash of all settings that the runs of a table share
-    - encoding, label, spec: without options, as typed, and with every option; encoding_version
+    - encoding: as typed; name: without options; spec: with every option; encoding_version
     - mode: the evaluation mode, "" for the one used in training; checkpoint; seed
     - train_length: the longest length in training; steps: training steps
 
@@ -115,9 +115,9 @@ def _run(record: Record) -> dict[str, Any]:
         "task": record.task,
         "task_version": settings.task_version,
         "settings": record.shared_hash,
-        "encoding": bare(record.encoding),
-        "label": record.encoding,
-        "spec": settings.encoding,
+        "name": bare(record.encoding),
+        "encoding": record.encoding,
+        "spec": settings.spec,
         "encoding_version": settings.encoding_version,
         "seed": record.seed,
         "train_length": record.train_length,

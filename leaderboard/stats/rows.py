@@ -49,10 +49,10 @@ class Row:
     task: str
     settings: str  # a hash; equal only where runs may be compared
     track: str = "decoder"
-    encoding: str  # as typed
-    spec: str  # with all options
+    encoding: str
+    spec: str
     version: str
-    label: str = ""  # the shortest text that tells this row from the others in its table
+    label: str = ""
     mode: str = ""  # the evaluation mode, where it is not the one of training
     apart: str = ""  # as "seeds 40-44": seeds that few encodings of the table have
     custom: bool = False  # options were typed with the name: it was tuned by hand

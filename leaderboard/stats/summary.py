@@ -86,7 +86,7 @@ def _counting(runs: Sequence[Record]) -> set[int]:
 
 def _row_key(record: Record) -> tuple[str, ...]:
     settings = record.config
-    return *table_key(record), settings.encoding, str(settings.encoding_version)
+    return *table_key(record), settings.spec, str(settings.encoding_version)
 
 
 def _labelled(rows: list[Row]) -> list[Row]:

@@ -152,7 +152,7 @@ def leading(tables: Sequence[Table]) -> list[Table]:
 def _called(record: Record, catalog: Catalog) -> Record:
     if not catalog.strange_options(record):
         return record
-    return record.model_copy(update={"encoding": record.config.encoding})
+    return record.model_copy(update={"encoding": record.config.spec})
 
 
 def _family(key: Key) -> tuple[str, str]:
@@ -282,7 +282,7 @@ def _unlike_choices(records: Sequence[Record]) -> Iterator[str]:
     found: dict[str, set[str]] = defaultdict(set)
     for record in records:
         if tuning := record.provenance.tuning:
-            found[record.config.encoding].add(values_text(tuning.chosen))
+            found[record.config.spec].add(values_text(tuning.chosen))
     for spec, chosen in found.items():
         if len(chosen) > 1:
             yield f"seeds of {spec} have different settings: {'; '.join(sorted(chosen))}"

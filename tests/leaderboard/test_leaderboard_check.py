@@ -114,7 +114,7 @@ def test_no_committed_table_mixes_the_scans_of_an_encoding():
         for record in table.records:
             for operation, back_end in kernels_of(record):
                 if operation.endswith("_scan"):
-                    ran[record.config.encoding, operation].add(back_end)
+                    ran[record.config.spec, operation].add(back_end)
         mixed = {key: back_ends for key, back_ends in ran.items() if len(back_ends) > 1}
         assert not mixed, table.title
 

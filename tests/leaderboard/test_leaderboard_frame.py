@@ -24,7 +24,7 @@ def test_a_row_holds_what_its_record_says(raw, save):
         3,
         "",
     )
-    assert (first["encoding"], first["label"]) == ("rope", "rope(base=500)")
+    assert (first["name"], first["encoding"]) == ("rope", "rope(base=500)")
     assert first["settings"] == record.shared_hash
     assert (first["length"], first["seen"], first["train_length"]) == (10, True, 10)
     assert (first["exact"], first["correct"], first["count"]) == (0.98, 98, 100)
@@ -42,7 +42,7 @@ def test_modes_checkpoints_and_failures(raw, failed, save):
     one["modes"] = {"snapped": raw(right={10: 90})["scores"]}
     one["scores"]["best"] = [one["scores"]["last"][0] | {"exact": 0.6, "correct": 60}]
     folder = save(one, failed("t5", 1, "out of memory"))
-    last = leaderboard.frame(folder).set_index(["label", "mode"])
+    last = leaderboard.frame(folder).set_index(["encoding", "mode"])
     assert last.exact["prism", ""] == 0.5
     assert last.exact["prism", "snapped"] == 0.9
     assert last.loc[("t5", ""), ["status", "note"]].tolist() == ["failed", "out of memory"]

@@ -25,7 +25,7 @@ MANY = Path(__file__).parents[2] / "benchmarks" / "many_records.py"
 
 def test_a_good_record_keeps_its_settings(record):
     one = record("prism", 3)
-    assert (one.train_length, one.config.encoding, one.config.task_version) == (10, "prism", 1)
+    assert (one.train_length, one.config.spec, one.config.task_version) == (10, "prism", 1)
     assert (one.config.train.steps, one.config.train.lengths) == (1500, (1, 10))
 
 

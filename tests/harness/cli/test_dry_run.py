@@ -45,7 +45,7 @@ def test_phases_follow_one_another_and_the_largest_runs_need_the_memory():
     configs = [config("nope", seed=seed) for seed in range(3)] + [config("rope")]
 
     def measure(run):
-        rope = run.label == "rope"
+        rope = run.encoding == "rope"
         return measured(step=2.0 if rope else 1.0, memory=300.0 if rope else 100.0)
 
     found = forecast({"sweep": configs[:3], "comparison": configs}, 2, measure)

@@ -47,7 +47,7 @@ class Timed(Scripted):
 
     def start(self, run, config):
         super().start(run, config)
-        self.ends[run] = self.now + self.seconds[config.encoding]
+        self.ends[run] = self.now + self.seconds[config.spec]
 
     def wait(self, interrupt):
         run = min(self.ends, key=self.ends.get)
@@ -71,7 +71,7 @@ def last_events(workers, configs, root, most=2, last=None):
 
 
 def runs_of(*encodings):
-    return [SimpleNamespace(task="copy", encoding=name) for name in encodings]
+    return [SimpleNamespace(task="copy", spec=name) for name in encodings]
 
 
 def test_all_are_run_so_many_at_a_time(matrix, tmp_path):

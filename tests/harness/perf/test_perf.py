@@ -161,9 +161,9 @@ class Fake:
     """Takes 2 s for a step in odd rounds and 20 s in even ones, times its label's factor."""
 
     def __init__(self, config, length):
-        if config.label == "learned":
+        if config.encoding == "learned":
             raise PositionError(f"too far at {length}")
-        self.factor = {"rope": 1.0, "alibi": 3.0}[config.label]
+        self.factor = {"rope": 1.0, "alibi": 3.0}[config.encoding]
         self.turns = 0
 
     def turn(self):
@@ -266,7 +266,7 @@ def test_protocol_options_typed_options_length_and_batch_apply(call, tmp_path):
     code, out, err = call("perf", *args, "--length", "9", "--batch", "5")
     assert code == 0, err
     rope, alibi, learned = csv.DictReader(io.StringIO(out))
-    assert (rope["encoding"], rope["options"]) == ("rope", "rope(base=77.0)")
+    assert (rope["encoding"], rope["spec"]) == ("rope", "rope(base=77.0)")
     assert {row["length"] for row in (rope, alibi)} == {"9"}
     assert {row["batch"] for row in (rope, alibi)} == {"5"}
     # Built for length 6, so 14 positions; length 9 has tokens at 0..18.
@@ -331,7 +331,7 @@ def test_the_first_step_at_a_length_is_charged_for_what_it_alone_takes(monkeypat
 class Steps:
     def __init__(self, config, length):
         self.config, self.length = config, length
-        self.factor = {"rope": 1.0, "nope": 0.5}[config.label]
+        self.factor = {"rope": 1.0, "nope": 0.5}[config.encoding]
         self.turns = 0
 
     def step(self):

@@ -143,7 +143,7 @@ def test_a_pickle_in_place_of_a_checkpoint_is_not_executed(config, tmp_path, kin
 
 def test_weights_of_other_code_are_an_error_with_a_reason(config, tmp_path, train_to):
     train_to(config, tmp_path, 10)
-    other = config.model_copy(update={"encoding": "learned(max_len=64)"})
+    other = config.model_copy(update={"spec": "learned(max_len=64)"})
     os.rename(tmp_path / config.hash, tmp_path / other.hash)
     for path in (tmp_path / other.hash).glob("ckpt-*.json"):
         write_sealed(path, read_sealed(path) | {"run": other.hash})

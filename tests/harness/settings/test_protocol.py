@@ -44,9 +44,9 @@ def test_hash_changes_with_what_matters_and_only_with_it():
 
 
 def test_protocol_options_reach_the_encoding_and_typed_ones_win():
-    assert run("prism(cursors=3)").encoding.startswith("prism(")
-    assert "cursors=3" in run("prism(cursors=3)").encoding
-    assert "d_pe=" in run("randomized:prism").encoding
+    assert run("prism(cursors=3)").spec.startswith("prism(")
+    assert "cursors=3" in run("prism(cursors=3)").spec
+    assert "d_pe=" in run("randomized:prism").spec
 
 
 def test_a_changed_protocol_has_another_name():
@@ -132,12 +132,12 @@ UNDECIDED = {"key_bias": 0.0, "reset_bias": 0.0}  # Figure 11
 @pytest.mark.parametrize("name", ["prism", "prism_spectral"])
 @pytest.mark.parametrize("task", tasks.names())
 def test_prism_is_the_papers_on_every_task(task, name):
-    spec = parse(run(name, task=task, protocol="prism2025").encoding)
+    spec = parse(run(name, task=task, protocol="prism2025").spec)
     assert (spec.name, spec.options) == (name, PAPERS.get(task, {}) | UNDECIDED)
     typed = {"copy_every": 0, "before": 0, "key_bias": 1.0, "reset_bias": -1.0}
     words = ",".join(f"{key}={value}" for key, value in typed.items())
     other = run(f"{name}({words})", task=task, protocol="prism2025")
-    assert parse(other.encoding).options == typed
+    assert parse(other.spec).options == typed
 
 
 def test_a_fresh_cursor_of_the_papers_prism_is_undecided():
@@ -191,7 +191,7 @@ def test_drawing_instances_needs_a_task_that_lists_them():
 
 
 def test_a_task_may_change_single_options_of_an_encoding():
-    assert "d_pe=32" in run("prism", task="reverse").encoding
+    assert "d_pe=32" in run("prism", task="reverse").spec
 
 
 @pytest.mark.parametrize(

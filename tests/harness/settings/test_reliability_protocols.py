@@ -150,7 +150,7 @@ def test_options_that_the_protocol_does_not_give_are_shown_as_typed(committed, k
     (table,) = (t for t in found if false.run in {record.run for record in t.records})
     assert true in table.records
     (row,) = (row for row in table.rows if false.run in row.runs and not row.mode)
-    assert (row.label, row.custom) == (false.config.encoding, True)
+    assert (row.label, row.custom) == (false.config.spec, True)
 
 
 def test_an_earlier_version_of_a_protocol_is_known(committed, known, tmp_path):

@@ -44,7 +44,7 @@ def test_a_second_name_leaves_no_trace_in_a_run():
     assert [str(spec) for spec in asked.encodings] == ["randomized(max_len=64):learned"]
     for name in ("label_based", "randomized:learned"):
         run = resolve(load_protocol("ruoss2023-mini"), "copy", parse(name), 0, "cpu", "auto")
-        assert (run.label, run.encoding) == (
+        assert (run.encoding, run.spec) == (
             "randomized:learned",
             "randomized:learned(max_len=2048)",
         )

@@ -69,7 +69,7 @@ def test_every_encoding_and_task_gets_every_cell_on_seeds_and_examples_of_its_ow
     found = {}
     for run in runs:
         values = {"lr": run.train.lr, "steps": run.train.steps}
-        found.setdefault((run.label, run.task, run.seed), []).append(values)
+        found.setdefault((run.encoding, run.task, run.seed), []).append(values)
     assert set(found) == {
         (e, t, s) for e in ("rope", "alibi") for t in ("copy", "reverse") for s in (100, 101)
     }
@@ -194,12 +194,12 @@ def test_an_encoding_whose_every_cell_fails_is_left_out_and_the_others_go_on(
 ):
     def fails(configs, root, command, on_event):
         for index, config in enumerate(configs):
-            status = "failed" if config.label == "nope" else "done"
+            status = "failed" if config.encoding == "nope" else "done"
             record = outcome(config, 0.5, status=status)
             if config.eval.examples == "tuning":
                 on_event(index, {"record": record})
             else:
-                compared.append(config.label)
+                compared.append(config.encoding)
 
     compared = []
     monkeypatch.setattr("harness.engine.local.Engine.run_all", lambda self, *args: fails(*args))

@@ -137,7 +137,7 @@ def test_hostile_text_in_a_run_stays_text(runs):
     evil = "</style><script>alert(1)</script>"
     record = find(made["learned"], str(root))
     trainer = started(config_of(record))
-    settings = dict.fromkeys(("encoding", "task", "protocol", "label"), evil)
+    settings = dict.fromkeys(("encoding", "task", "protocol", "spec"), evil)
     config = trainer.config.model_copy(update=settings)
     record = record.data() | dict.fromkeys(("run", "encoding", "task", "seed"), evil)
     record |= {"scores": {evil: record["scores"]["last"]}, "env": {"pezoo": evil, "torch": evil}}
