@@ -6,7 +6,7 @@ from pathlib import Path
 from leaderboard.catalog import Catalog
 from leaderboard.record.read import load
 from leaderboard.render import site
-from leaderboard.render.grids import Relations
+from leaderboard.render.grids import PRFMapsOf
 from leaderboard.render.markdown import write_markdown
 from leaderboard.stats.tables import tables
 
@@ -27,13 +27,13 @@ def build(
     markdown: Path | None,
     source: str | None = None,
     built: site.Built | None = None,
-    relations: Relations | None = None,
+    prf_maps: PRFMapsOf | None = None,
     catalog: Catalog | None = None,
 ) -> BuildReport:
     """Read `records`, then `runs`, and write the site into the folder `out`.
 
     `markdown` is the path of LEADERBOARD.md, or None to write none; `source` is the address of
-    the repository's files, for links to code; `built` is the last line of the pages; `relations`
+    the repository's files, for links to code; `built` is the last line of the pages; `prf_maps`
     gives the maps on the pages of encodings; `catalog` describes encodings, tasks and protocols,
     whose descriptions are left out without it. The same arguments give the same bytes. Bad files do
     not stop a build; the report names them.
@@ -41,7 +41,7 @@ def build(
     catalog = catalog or Catalog()
     found, problems = load([records] if runs is None else [records, runs])
     every = tables(found, catalog)
-    paths = site.build(every, found, out, len(problems), catalog, source, built, relations)
+    paths = site.build(every, found, out, len(problems), catalog, source, built, prf_maps)
     if markdown is not None:
         paths += write_markdown(every, markdown, catalog)
     return BuildReport(tuple(paths), len(found), tuple(problems))

@@ -15,10 +15,11 @@ import torch
 from torch import Tensor, nn
 
 from pezoo.compiling import untraced
-from pezoo.context import UNKNOWN_LAYER, Context, Memo, Relation
+from pezoo.context import PRF, UNKNOWN_LAYER, Context, Memo
 from pezoo.pictures import Picture
 
 __all__ = [
+    "PRF",
     "Columns",
     "Context",
     "Encoding",
@@ -27,7 +28,6 @@ __all__ = [
     "ParamGroup",
     "Plan",
     "PositionError",
-    "Relation",
     "Shape",
 ]
 
@@ -259,7 +259,7 @@ class Encoding(nn.Module):
         ctx.pos (1, S) -> (S, S) int64, or (S, S, values) float, a distribution over kinds of pairs.
         Pairs with equal phi get equal logits from equal q and k. None if logits depend on content,
         on chance, or on the causal mask alone. ctx holds no ids, padding or cache; it may hold
-        `scale`, `relation` and `layer`.
+        `scale`, `task_prf` and `layer`.
         """
         return None
 

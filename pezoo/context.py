@@ -48,7 +48,7 @@ class _UnknownLayer:
 
 UNKNOWN_LAYER: Any = _UnknownLayer()
 
-Relation = Callable[[Tensor, Tensor, Tensor | None], Tensor]
+PRF = Callable[[Tensor, Tensor, Tensor | None], Tensor]
 
 
 @dataclass(frozen=True)
@@ -71,9 +71,9 @@ class Context:
                (or None).
     w_key      (G K, D) weight of the layer's projection to keys, G <= H, without its bias, for
                encodings that add to the input of that projection (or None).
-    relation   (i, j, n) -> int64: the task's kind of the pair of query position i (B|1, T, 1) and
-               key position j (B|1, 1, S), for oracles (or None); n (B|1, 1, 1) is the scale, None
-               for encodings without a scale hint.
+    task_prf   (i, j, n) -> int64: the task's positional relation function of query
+               position i (B|1, T, 1) and key position j (B|1, 1, S), for oracles (or None); n
+               (B|1, 1, 1) is the scale, None for encodings without a scale hint.
 
     Errors: ValueError for positions that are not two-dimensional or not signed whole numbers, and
     for more new tokens than positions.
@@ -92,7 +92,7 @@ class Context:
     prepared: bool = False
     true_pos: Tensor | None = None
     w_key: Tensor | None = None
-    relation: Relation | None = None
+    task_prf: PRF | None = None
 
     def __post_init__(self) -> None:
         kind = self.pos.dtype

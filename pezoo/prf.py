@@ -6,7 +6,7 @@ Chen et al. 2026 write it phi(i, j), or phi(i, j, n) with the scale n.
 import torch
 from torch import Tensor
 
-from pezoo.base import Context, Encoding, Relation
+from pezoo.base import PRF, Context, Encoding
 
 
 class PRFError(ValueError):
@@ -18,7 +18,7 @@ def prf_of(
     size: int,
     *,
     scale: int | None = None,
-    relation: Relation | None = None,
+    task_prf: PRF | None = None,
     layer: int = 0,
 ) -> Tensor | None:
     """Return `encoding.prf` at positions 0..size-1, and check its form.
@@ -37,20 +37,20 @@ def prf_of(
     """
     name = type(encoding).__name__
     hint = torch.tensor([scale]) if encoding.needs_scale and scale is not None else None
-    ctx = Context(pos=torch.arange(size)[None], scale=hint, relation=relation, layer=layer)
+    ctx = Context(pos=torch.arange(size)[None], scale=hint, task_prf=task_prf, layer=layer)
     try:
-        phi = encoding.prf(ctx)
+        prf = encoding.prf(ctx)
     except ValueError:
         raise
     except Exception as error:  # a plug-in may raise anything
         raise PRFError(f"prf(ctx) of {name} fails: {type(error).__name__}: {error}") from error
-    if phi is None:
+    if prf is None:
         return None
     expected = f"expected ({size}, {size}) of int64, or ({size}, {size}, values) of a distribution"
-    if not isinstance(phi, Tensor):
-        raise PRFError(f"prf of {name} returns {type(phi).__name__}: {expected}")
-    learned = phi.is_floating_point()
-    fits = phi.shape[:2] == (size, size) and phi.dim() == 2 + learned
-    if not fits or not (learned or phi.dtype == torch.int64):
-        raise PRFError(f"prf of {name} returns {tuple(phi.shape)} of {phi.dtype}: {expected}")
-    return phi
+    if not isinstance(prf, Tensor):
+        raise PRFError(f"prf of {name} returns {type(prf).__name__}: {expected}")
+    learned = prf.is_floating_point()
+    fits = prf.shape[:2] == (size, size) and prf.dim() == 2 + learned
+    if not fits or not (learned or prf.dtype == torch.int64):
+        raise PRFError(f"prf of {name} returns {tuple(prf.shape)} of {prf.dtype}: {expected}")
+    return prf

@@ -185,12 +185,12 @@ def _write_leaderboard(folder: Path, anew: bool) -> None:
         click.echo(f"\nleaderboard: {site / 'index.html'} ({command})")
         return
     from harness.settings.catalog import read_catalog
-    from harness.show.relation import relation_of
+    from harness.show.prf import prf_maps
     from leaderboard.build import build
     from leaderboard.record.read import RECORDS
 
     try:
-        report = build(folder, RECORDS, site, None, relations=relation_of, catalog=read_catalog())
+        report = build(folder, RECORDS, site, None, prf_maps=prf_maps, catalog=read_catalog())
     except OSError as error:
         raise OSError(f"cannot write the leaderboard {site}: {error.strerror}") from error
     click.echo(f"\nleaderboard: {site / 'index.html'} ({report.records} records; {command})")

@@ -1,4 +1,4 @@
-"""`pezoo explain`: the theory of positional relations, applied to a task."""
+"""`pezoo explain`: the theory of positional relation functions, applied to a task."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -41,7 +41,7 @@ def command(task: str) -> None:
     for title, text in (
         ("Canonical", canonical(made)),
         ("Complexity", size_of_computation(made)),
-        ("Relation", relation(made)),
+        ("Positional relation function (PRF)", prf(made)),
         ("Encodings", encodings(made)),
     ):
         click.echo(f"\n{title}\n{indent(_wrapped(text), '  ')}")
@@ -76,7 +76,7 @@ def canonical(task: Task) -> str:
         f"no: after {prefix}, an instance of scale {found.one} continues with "
         f"{_text(task, (found.writes,))}, one of scale {found.other} with "
         f"{_text(task, (found.other_writes,))} (Example 7; signs such as = are left out). No "
-        "relation phi(i, j) carries it to all scales (Theorem 2); phi(i, j, n) may, or a format "
+        "PRF phi(i, j) carries it to all scales (Theorem 2); phi(i, j, n) may, or a format "
         "that pads instances to one length."
     )
 
@@ -122,8 +122,8 @@ def size_of_computation(task: Task) -> str:
     return "\n".join(lines)
 
 
-def relation(task: Task) -> str:
-    """Say whether the relation that the task declares characterises its computation."""
+def prf(task: Task) -> str:
+    """Say whether the PRF that the task declares characterises its computation."""
     if not _computations(task):
         return "none declared"
     lines = []
@@ -137,7 +137,7 @@ def relation(task: Task) -> str:
 
 
 def encodings(task: Task) -> str:
-    """Tabulate the encodings that define a relation: does it characterise, does it recover?"""
+    """Tabulate the encodings that define a PRF: does it characterise, does it recover?"""
 
     if task.computation(task.lengths(1, TESTED)[0]) is None:
         return "nothing: the task declares no computation"
@@ -153,40 +153,40 @@ def encodings(task: Task) -> str:
         ["encoding", "characterises", "recovers"],
         maxcolwidths=[None, 24, 32],
     )
-    return f"{head}{table}\n\nNo relation is declared by: {left}"
+    return f"{head}{table}\n\nNo PRF is declared by: {left}"
 
 
 def _verdict(task: Task, name: str) -> tuple[str, str] | None:
-    """Return the columns of one encoding; None if it does not define a relation."""
+    """Return the columns of one encoding; None if it does not define a PRF."""
     scales = task.lengths(1, TESTED)
     encoding = make(name, Shape(16, 2, 8, 1, _size(task, scales[-1])))
     if type(encoding).prf is Encoding.prf:
         return None
     try:
-        phi = {n: prf_of(encoding, _size(task, n), scale=n, relation=task.relation) for n in scales}
+        found = {n: prf_of(encoding, _size(task, n), scale=n, task_prf=task.prf) for n in scales}
     except (TaskError, PositionError, PRFError) as error:
         return "no", str(error).partition(":")[0]
-    known = {n: p for n, p in phi.items() if p is not None}
-    if len(known) < len(phi):
+    known = {n: p for n, p in found.items() if p is not None}
+    if len(known) < len(found):
         return None
     if any(p.is_floating_point() for p in known.values()):
         with suppress(TaskError):
             if encoding.needs_scale or _violation(task, hint=False) is None:
                 return "learned", "learned"
         return "no", "no phi(i, j) does"
-    found = violation(_computations(task), known.__getitem__)
-    return f"no ({found.condition})" if found else "yes", _recovered(task, known)
+    breach = violation(_computations(task), known.__getitem__)
+    return f"no ({breach.condition})" if breach else "yes", _recovered(task, known)
 
 
-def _recovered(task: Task, phi: dict[int, Tensor]) -> str:
+def _recovered(task: Task, prf: dict[int, Tensor]) -> str:
     """Say whether Algorithm 1 leads from the training scales to the others."""
-    if max(phi) <= TRAINED:
+    if max(prf) <= TRAINED:
         return f"no scale beyond {TRAINED}"
 
-    needed = {n: _declared(task, n, hint=True) > 0 for n in phi if n <= TRAINED}
+    needed = {n: _declared(task, n, hint=True) > 0 for n in prf if n <= TRAINED}
     shown = _examples(task, range(1, TRAINED + 1), signs=True)
     tested = _examples(task, range(TRAINED + 1, TESTED + 1), signs=True, rows=20)
-    found = obstacle(phi, needed, shown, tested)
+    found = obstacle(prf, needed, shown, tested)
     return "yes" if found is None else f"no: {found}"
 
 
@@ -195,13 +195,13 @@ def _computations(task: Task) -> dict[int, Computation]:
 
 
 def _violation(task: Task, hint: bool) -> Violation | None:
-    """Check the declared relation, with or without the scale. Errors: TaskError without one."""
+    """Check the declared PRF, with or without the scale. Errors: TaskError without one."""
     return violation(_computations(task), lambda n: _declared(task, n, hint=hint))
 
 
 def _declared(task: Task, n: int, *, hint: bool) -> Tensor:
     index = torch.arange(_size(task, n))
-    return task.relation(index[:, None], index[None], torch.tensor(n) if hint else None)
+    return task.prf(index[:, None], index[None], torch.tensor(n) if hint else None)
 
 
 def _size(task: Task, n: int) -> int:

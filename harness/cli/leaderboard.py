@@ -13,7 +13,7 @@ from harness.cli import options
 
 if TYPE_CHECKING:
     from leaderboard.record.check import Verify
-    from leaderboard.render.grids import Relations
+    from leaderboard.render.grids import PRFMapsOf
 
 _out = click.option(
     "--out", default="leaderboard/site", show_default=True, help="Folder of the site."
@@ -62,7 +62,7 @@ def build_command(
     page.parent.mkdir(parents=True, exist_ok=True)
     where = fresh, _folder(records), Path(out), page
     report = build(
-        *where, _address(source), Built.now(), relations=_relations(), catalog=read_catalog()
+        *where, _address(source), Built.now(), prf_maps=_prf_maps(), catalog=read_catalog()
     )
     for problem in report.problems:
         click.echo(f"left out: {problem}", err=True)
@@ -143,15 +143,15 @@ def _verify() -> Verify:
     return refusals
 
 
-def _relations() -> Relations | None:
-    """Return a function that draws positional relations, if torch is installed."""
+def _prf_maps() -> PRFMapsOf | None:
+    """Return a function that maps an encoding to its PRF, if torch is installed."""
     from importlib.util import find_spec
 
     if find_spec("torch") is None:
         return None
-    from harness.show.relation import relation_of
+    from harness.show.prf import prf_maps
 
-    return relation_of
+    return prf_maps
 
 
 def _folder(records: str | None) -> Path:

@@ -69,8 +69,8 @@ def _check_build(config: RunConfig) -> None:
         # No optimiser: with it torch imports its compiler, and that Triton, for seconds.
         model = build(config.replace(device="cpu"))[1]
         param_groups(model)
-        # Raises TaskError for an encoding that reads a relation which the task does not define.
-        prf_of(model.encoding, 2, scale=1, relation=model.relation)
+        # Raises TaskError for an encoding that reads a PRF that the task does not define.
+        prf_of(model.encoding, 2, scale=1, task_prf=model.task_prf)
     except TaskError as error:
         raise TaskError(f"{config.encoding} cannot run on {config.task}: {error}") from error
     except ValueError:

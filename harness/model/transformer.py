@@ -15,7 +15,7 @@ from harness.data.drawn import DROPOUT, Drawn
 from harness.data.seeds import generator
 from pezoo import adapters
 from pezoo.adapters import attend, resolve
-from pezoo.base import Context, Encoding, Memo, Relation, Shape
+from pezoo.base import PRF, Context, Encoding, Memo, Shape
 from pezoo.functional import at_least_float32
 from pezoo.kernels.backends import FASTEST, choose
 
@@ -141,14 +141,14 @@ class Transformer(nn.Module):
         attention: str = "auto",
         device: str = "",
         track: str = "decoder",
-        relation: Relation | None = None,
+        task_prf: PRF | None = None,
     ) -> None:
         super().__init__()
         if track == "encoder" and encoding.causal_only:
             raise ValueError(
                 f"{type(encoding).__name__} needs a causal mask: use the decoder track"
             )
-        self.track, self.relation = track, relation  # of the task, for encodings that receive it
+        self.track, self.task_prf = track, task_prf  # of the task, for encodings that receive it
         self.model, self.encoding = model, encoding
         self.attention = resolve(attention, encoding, device)
         self.ran: dict[str, set[str]] = {"train": set(), "eval": set()}  # attention, by phase
@@ -212,7 +212,7 @@ class Transformer(nn.Module):
             scale=scale,
             memo=past.memo,
             mode=mode,
-            relation=self.relation,
+            task_prf=self.task_prf,
         )
 
     def _mask(self, ctx: Context) -> Tensor | str:

@@ -12,7 +12,7 @@ from torch import Tensor
 from harness.model.transformer import Cache, Transformer
 from harness.show import plots
 from harness.show.examples import Example, positions
-from harness.show.relation import relation_picture
+from harness.show.prf import prf_picture
 from pezoo.base import Context
 from pezoo.pictures import Axis, Picture
 
@@ -99,7 +99,7 @@ def activations(model: Transformer, example: Example, mode: str | None = None) -
         model.attention = backend
         for name in hooks:
             del vars(encoding)[name]
-    pictures = [*relation_picture(model, example), *encoding.pictures(contexts)]
+    pictures = [*prf_picture(model, example), *encoding.pictures(contexts)]
     every = torch.cat(attention)
     added = torch.cat([one.expand_as(every[:1]) for one in biases]) if biases else None
     return Activations(example, every, added, pictures, model.track == "decoder")

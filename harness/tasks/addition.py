@@ -104,9 +104,9 @@ class Addition(Task):
         end = Step(first + m, carry, (m, 2 * m + 1, first + m - 1))
         return Computation(2 * m + 2, (Step(first, lowest, (1, m + 2)), *middle, end))
 
-    def relation(self, i: Tensor, j: Tensor, n: Tensor | None) -> Tensor:
+    def prf(self, i: Tensor, j: Tensor, n: Tensor | None) -> Tensor:
         if self.cot:
-            raise TaskError("addition defines a relation of positions only with cot=false")
+            raise TaskError("addition defines a positional relation function only with cot=false")
         m = self.written_scale(n)
         k = i - 2 * m - 1  # which digit of the sum, from 0
         first, middle, end = k == 0, (k > 0) & (k < m), k == m

@@ -106,14 +106,14 @@ class Task:
         """
         return None
 
-    def relation(self, i: Tensor, j: Tensor, n: Tensor | None) -> Tensor:
-        """Return the relation of query position i and key position j, from 0, int64.
+    def prf(self, i: Tensor, j: Tensor, n: Tensor | None) -> Tensor:
+        """Return the positional relation function of query i and key j, from 0, int64.
 
         0 marks a key that the query does not need; other numbers are the key's role, the same at
         all scales. n is the scale, or None for an encoding that does not receive it.
-        Errors: TaskError for a task without a relation, or one that needs the scale.
+        Errors: TaskError for a task without one, or one that needs the scale.
         """
-        raise TaskError(f"{self.name} does not define a relation of positions")
+        raise TaskError(f"{self.name} does not define a positional relation function")
 
     def written_scale(self, n: Tensor | None) -> Tensor | int:
         """Return the scale that instances are padded to, or n. Errors: TaskError for neither."""
@@ -122,7 +122,7 @@ class Task:
         if n is None:
             padded = "aligned" in signature(type(self)).parameters
             raise TaskError(
-                f"the relation of {self.name} depends on the scale: use an encoding with a scale "
+                f"the PRF of {self.name} depends on the scale: use an encoding with a scale "
                 f"hint{f', or {self.name}(aligned=20)' if padded else ''}"
             )
         return n

@@ -36,6 +36,6 @@ class Copy(AlignedStrings):
     def step(self, places: int, t: int) -> Step:
         return Step(places + 1 + t, same, (t,))
 
-    def relation(self, i: Tensor, j: Tensor, n: Tensor | None) -> Tensor:
+    def prf(self, i: Tensor, j: Tensor, n: Tensor | None) -> Tensor:
         m = self.written_scale(n)  # the query of answer token t, from 0, is at m + t
         return kinds((i >= m) & (i < 2 * m) & (j == i - m))

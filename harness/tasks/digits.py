@@ -49,7 +49,7 @@ class SelectedDigit(OneToken, DigitStrings):
     def computation(self, n: int) -> Computation:
         return Computation(n + 1, (Step(n + 2, same, (self.selected(n) + 1,)),))
 
-    def relation(self, i: Tensor, j: Tensor, n: Tensor | None) -> Tensor:
+    def prf(self, i: Tensor, j: Tensor, n: Tensor | None) -> Tensor:
         return kinds(j == self.selected(i))  # the query that writes the answer is at n
 
 

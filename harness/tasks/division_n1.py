@@ -64,7 +64,7 @@ class DivisionN1(Task):
         later = (Step(first + k, digit, (k, first + k - 1, k + 1, m + 2)) for k in range(1, m))
         return Computation(m + 3, (Step(first, leading, (1, m + 2)), *later))
 
-    def relation(self, i: Tensor, j: Tensor, n: Tensor | None) -> Tensor:
+    def prf(self, i: Tensor, j: Tensor, n: Tensor | None) -> Tensor:
         m = self.written_scale(n)
         k = i - m - 2  # which digit of the quotient, from 0
         first, later = k == 0, (k > 0) & (k < m)

@@ -62,7 +62,7 @@ class Multiplication1N(Task):
         end = Step(first + m, carry, (1, m + 2, first + m - 1))
         return Computation(m + 3, (Step(first, lowest, (1, 3)), *middle, end))
 
-    def relation(self, i: Tensor, j: Tensor, n: Tensor | None) -> Tensor:
+    def prf(self, i: Tensor, j: Tensor, n: Tensor | None) -> Tensor:
         m = self.written_scale(n)
         k = i - m - 2  # which digit of the product, from 0
         first, middle, end = k == 0, (k > 0) & (k < m), k == m

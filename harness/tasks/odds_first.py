@@ -41,7 +41,7 @@ class OddsFirst(DigitStrings):
         steps = (Step(n + 1 + t, same, (source,)) for t, source in enumerate(sources, 1))
         return Computation(n + 1, tuple(steps))
 
-    def relation(self, i: Tensor, j: Tensor, n: Tensor | None) -> Tensor:
+    def prf(self, i: Tensor, j: Tensor, n: Tensor | None) -> Tensor:
         m = self.written_scale(n)
         t = i - m  # token t of the answer, from 0
         source = torch.where(t < m // 2, 2 * t + 1, 2 * (t - m // 2))

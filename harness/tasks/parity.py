@@ -43,7 +43,7 @@ class Parity(AlignedStrings):
         at = places + 1 + t
         return Step(at, exclusive_or, (t, at - 1)) if t > 1 else Step(at, same, (1,))
 
-    def relation(self, i: Tensor, j: Tensor, n: Tensor | None) -> Tensor:
+    def prf(self, i: Tensor, j: Tensor, n: Tensor | None) -> Tensor:
         m = self.written_scale(n)
         first, later = i == m, (i > m) & (i < 2 * m)
         return kinds(first & (j == 0), later & (j == i - m), later & (j == i))

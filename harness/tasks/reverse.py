@@ -36,6 +36,6 @@ class Reverse(AlignedStrings):
     def step(self, places: int, t: int) -> Step:
         return Step(places + 1 + t, same, (places + 1 - t,))
 
-    def relation(self, i: Tensor, j: Tensor, n: Tensor | None) -> Tensor:
+    def prf(self, i: Tensor, j: Tensor, n: Tensor | None) -> Tensor:
         m = self.written_scale(n)
         return kinds((i >= m) & (i < 2 * m) & (i + j == 2 * m - 1))

@@ -1,1 +1,1 @@
-"""Which computations a positional relation can carry to larger scales (Chen et al. 2026)."""
+"""Which computations positional relation functions carry to larger scales (Chen et al. 2026)."""

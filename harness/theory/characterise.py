@@ -1,4 +1,4 @@
-"""Characterising relations (Definition 6), and what can be learned with one (Theorem 3)."""
+"""Characterise positional relation functions (Definition 6), and learn with one (Theorem 3)."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -9,14 +9,14 @@ from torch import Tensor
 from harness.theory.mapping import Examples
 from harness.theory.representation import Operator, Representation
 
-Phi = Callable[[int], Tensor]  # relation at scale n: (Z, Z) int64 of query i and key j, from 0
+PRF = Callable[[int], Tensor]  # values at scale n: (Z, Z) int64 of query i and key j, from 0
 ABSENT = 0  # phi*, the value of keys that the query does not need
 Role = tuple[Operator, float]  # an operator and the index of its input; inf: not an input
 
 
 @dataclass(frozen=True)
 class Violation:
-    """The first pair of positions at which a relation violates Definition 6."""
+    """The first pair of positions at which a PRF violates Definition 6."""
 
     condition: str  # "consistency" or "distinctness"
     words: str
@@ -26,18 +26,18 @@ class Violation:
 
 
 def violation(
-    representation: Representation, phi: Phi, absent: int | None = ABSENT
+    representation: Representation, prf: PRF, absent: int | None = ABSENT
 ) -> Violation | None:
-    """Return the first violation of Definition 6, or None if phi characterises the representation.
+    """Return the first violation of Definition 6, or None if prf characterises the representation.
 
     Consistency: pairs (query of z_i, key z_j) with one value, other than `absent`, have one
     operator and one role, also across scales. Distinctness: `absent` is the value of the pairs
     whose key the step does not need, and of no others; `absent=None` asks for consistency alone.
 
-    The query of place i is the token before it. Places count from 1, positions in phi from 0.
+    The query of place i is the token before it. Places count from 1, positions in prf from 0.
     """
     found: dict[int, tuple[Role, str]] = {}
-    for n, place, j, value, role in role_pairs(representation, phi):
+    for n, place, j, value, role in role_pairs(representation, prf):
         where = f"scale {n}, query {place - 2}, key {j - 1}"
         needed = role[1] != float("inf")
         if absent is not None and (value == absent) == needed:
@@ -54,11 +54,11 @@ def violation(
 
 
 def role_pairs(
-    representation: Representation, phi: Phi
+    representation: Representation, prf: PRF
 ) -> Iterable[tuple[int, int, int, int, Role]]:
-    """Yield scale, place i, key place j < i, phi and role of every pair of an output and a key."""
+    """Yield scale, place i, key place j < i, value and role of each pair of an output and a key."""
     for n, computation in representation.items():
-        values = phi(n)
+        values = prf(n)
         for step in computation.steps:
             row = values[step.place - 2].tolist()
             roles = {parent: k for k, parent in enumerate(step.parents, 1)}
@@ -74,25 +74,25 @@ def _words(role: Role) -> str:
 
 
 class NotLearned(ValueError):
-    """The examples and the relation do not determine the mapping, or contradict each other."""
+    """The examples and the PRF do not determine the mapping, or contradict each other."""
 
 
 @dataclass(frozen=True)
 class Reconstruction:
-    """Unit operators as tables, keyed by the values of phi of their inputs.
+    """Unit operators as tables, keyed by the PRF's values at their inputs.
 
-    tables[values of phi, ascending][tokens at these keys] is the token that the step writes.
+    tables[values, ascending][tokens at these keys] is the token that the step writes.
     """
 
     tables: dict[tuple[int, ...], dict[tuple[int, ...], int]]
-    phi: Phi
+    prf: PRF
 
     def answer(self, x: Tensor, n: int, tokens: int) -> Tensor:
         """Return the tokens (B, tokens) written after inputs x (B, P) of scale n.
 
-        Errors: NotLearned for relations, or inputs of an operator, that no example shows.
+        Errors: NotLearned for PRF values, or inputs of an operator, that no example shows.
         """
-        values, z = self.phi(n), x
+        values, z = self.prf(n), x
         for _ in range(tokens):
             kind, keys = _read(values, z.shape[1])
             table = self.tables.get(kind)
@@ -107,13 +107,13 @@ class Reconstruction:
 
 
 def _named(kind: tuple[int, ...]) -> str:
-    return f"relations {kind}" if kind else "places without relations"
+    return f"PRF values {kind}" if kind else "places without PRF values"
 
 
-def reconstruct(examples: Examples, phi: Phi) -> Reconstruction:
-    """Recover a mapping from examples of small scales and a relation that characterises it.
+def reconstruct(examples: Examples, prf: PRF) -> Reconstruction:
+    """Recover a mapping from examples of small scales and a PRF that characterises it.
 
-    `examples` are (n, inputs (B, P), outputs (B, Q)). For every output place, the values of phi
+    `examples` are (n, inputs (B, P), outputs (B, Q)). For every output place, the values of prf
     other than `ABSENT` identify the operator and order its inputs, by consistency and distinctness;
     the token written becomes an entry of its table. This is Algorithm 1 (Theorem 3). The appendix
     with its two parts is not printed: the tables are our reading of it.
@@ -122,7 +122,7 @@ def reconstruct(examples: Examples, phi: Phi) -> Reconstruction:
     """
     tables: dict[tuple[int, ...], dict[tuple[int, ...], int]] = {}
     for n, x, y in examples:
-        values, z = phi(n), torch.cat([x, y], 1)
+        values, z = prf(n), torch.cat([x, y], 1)
         for place in range(x.shape[1], z.shape[1]):
             kind, keys = _read(values, place)
             table = tables.setdefault(kind, {})
@@ -133,24 +133,24 @@ def reconstruct(examples: Examples, phi: Phi) -> Reconstruction:
                         f"scale {n}, place {place + 1}: {_named(kind)} with inputs "
                         f"{tuple(inputs)} give {table[tuple(inputs)]} and {written}"
                     )
-    return Reconstruction(tables, phi)
+    return Reconstruction(tables, prf)
 
 
 def obstacle(
-    phi: Mapping[int, Tensor], needed: Mapping[int, Tensor], shown: Examples, tested: Examples
+    prf: Mapping[int, Tensor], needed: Mapping[int, Tensor], shown: Examples, tested: Examples
 ) -> str | None:
     """Return why `reconstruct` does not generalise from `shown` to `tested`, or None if it does.
 
-    phi: (Z, Z) by scale. needed: (Z, Z) bool, the keys that a step reads, for the scales shown.
-    Values of phi that no needed key has count as `ABSENT`.
+    prf: (Z, Z) by scale. needed: (Z, Z) bool, the keys that a step reads, for the scales shown.
+    Values of prf that no needed key has count as `ABSENT`.
     """
     read = set[int]()
     for n, keys in needed.items():
-        read |= set(phi[n][keys].tolist())
+        read |= set(prf[n][keys].tolist())
     values = torch.tensor(sorted(read))
 
     def reduced(n: int) -> Tensor:
-        return torch.where(torch.isin(phi[n], values), phi[n] - values.min() + 1, ABSENT)
+        return torch.where(torch.isin(prf[n], values), prf[n] - values.min() + 1, ABSENT)
 
     try:
         learned = reconstruct(shown, reduced)
@@ -163,7 +163,7 @@ def obstacle(
 
 
 def _read(values: Tensor, place: int) -> tuple[tuple[int, ...], list[int]]:
-    """Return the relations of the query after `place` tokens, ascending, and their keys."""
+    """Return the PRF values of the query after `place` tokens, ascending, and their keys."""
     row = values[place - 1, :place].tolist()
     keys = sorted((j for j, value in enumerate(row) if value != ABSENT), key=lambda j: row[j])
     return tuple(row[j] for j in keys), keys

@@ -224,13 +224,13 @@ def build(config: RunConfig) -> tuple[Task, Transformer]:
         raise ValueError(f"{config.spec} reads the length of a sample; packed rows hold many")
     model = Transformer(
         config.model, encoding, config.seed, config.attention, config.device, config.track,
-        task.relation if config.track == "decoder" else _of_decoders,
+        task.prf if config.track == "decoder" else _of_decoders,
     )  # fmt: skip
     return task, model
 
 
 def _of_decoders(i: Tensor, j: Tensor, n: Tensor | None) -> Tensor:
     raise TaskError(
-        "the relation of positions that a task declares is that of a decoder's tokens, and this "
-        "protocol trains encoders"
+        "a task's positional relation function is that of a decoder's tokens, and this protocol "
+        "trains encoders"
     )

@@ -1,6 +1,6 @@
-"""Grids of shaded cells as SVG: exact match over two lengths, and positional relations.
+"""Grids of shaded cells as SVG: exact match over two lengths, and positional relation functions.
 
-The caller computes the matrices of relations; this package does not import torch.
+The caller computes the values of the functions; this package does not import torch.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -12,14 +12,14 @@ Matrix = tuple[tuple[int, ...], ...]  # a row for each query i, a column for eac
 
 
 @dataclass(frozen=True)
-class Relation:
+class PRFMaps:
     """phi(i, j) of queries i and keys j from 0 on: panels of a title and a square matrix."""
 
     panels: tuple[tuple[str, Matrix], ...]
     words: str  # what the numbers are
 
 
-Relations = Callable[[str], Relation | None]  # by the name of an encoding; None: no relation
+PRFMapsOf = Callable[[str], PRFMaps | None]  # by the name of an encoding; None: it has no PRF
 
 
 def heat_map(
@@ -44,18 +44,18 @@ def _percent(share: float | None, framed: bool) -> tuple[str, float, bool] | Non
     return None if share is None else (f"{100 * share:.0f}", share, framed)
 
 
-def relation_maps(relation: Relation, name: str) -> list[str]:
+def prf_grids(maps: PRFMaps, name: str) -> list[str]:
     """Return the SVG text of every panel; larger values have deeper colours.
 
     The description of each panel holds its numbers, row by row.
     """
-    values = [value for _, matrix in relation.panels for row in matrix for value in row]
+    values = [value for _, matrix in maps.panels for row in matrix for value in row]
     low, span = min(values), (max(values) - min(values)) or 1
     found = []
-    for at, (head, matrix) in enumerate(relation.panels):
+    for at, (head, matrix) in enumerate(maps.panels):
         cells = [[(str(value), (value - low) / span, False) for value in row] for row in matrix]
         axes = ("query i", range(len(matrix))), ("key j", range(len(matrix)))
-        title = f"Positional relation of {name}{head and f', {head}'}"
-        more = {"note": head, "id": f"phi-{name}-{at}", "size": 22, "notes": ()}
+        title = f"Positional relation function of {name}{head and f', {head}'}"
+        more = {"note": head, "id": f"prf-{name}-{at}", "size": 22, "notes": ()}
         found.append(render("grid.svg", title=title, cells=cells, axes=axes, **more))
     return found

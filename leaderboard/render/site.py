@@ -20,7 +20,7 @@ from leaderboard.render.columns import rows_as_csv
 from leaderboard.render.curves import curves
 from leaderboard.render.data import runs_data, script, site_data, unseen_of
 from leaderboard.render.findings import advice
-from leaderboard.render.grids import Relations, relation_maps
+from leaderboard.render.grids import PRFMapsOf, prf_grids
 from leaderboard.render.overviews import overview_of
 from leaderboard.render.styles import shown, styles
 from leaderboard.render.templating import render
@@ -60,12 +60,12 @@ def build(
     catalog: Catalog | None = None,
     source: str | None = None,
     built: Built | None = None,
-    relations: Relations | None = None,
+    prf_maps: PRFMapsOf | None = None,
 ) -> list[Path]:
     """Write the site into `out` and return the paths written, index.html first.
 
     `refused` is the number of files that were not valid records. `source` is the address of the
-    repository's files, as https://host/owner/pezoo/blob/main. `relations` gives the pictures on
+    repository's files, as https://host/owner/pezoo/blob/main. `prf_maps` gives the pictures on
     pages of encodings. Pages of an earlier build that this one does not write are deleted.
     Errors: ValueError for a folder `out` with other files, and for folders that are links.
     """
@@ -85,7 +85,7 @@ def build(
     written = [
         write(out / name, content)
         for part in (
-            _pages(tables, records, catalog, common, relations or (lambda _: None)),
+            _pages(tables, records, catalog, common, prf_maps or (lambda _: None)),
             _files(tables, records, data),
         )
         for name, content in part
@@ -99,7 +99,7 @@ def _pages(
     records: Sequence[Record],
     catalog: Catalog,
     common: dict[str, Any],
-    relations: Relations,
+    prf_maps: PRFMapsOf,
 ) -> Iterator[tuple[str, str]]:
     data = common["data"]
     top, below = common | {"root": ""}, common | {"root": "../"}
@@ -133,9 +133,9 @@ def _pages(
         yield facts["page"], render("task.html", name=name, known=task, tables=own, **more, **below)
     for name, facts in data["encodings"].items():
         parts = catalog.parts(name)
-        phi = [(part, relations(part.name)) for part in parts]
-        maps = {part.name: (relation_maps(r, part.name), r.words) for part, r in phi if r}
-        more = {"parts": parts, "hooks": HOOKS, "relations": maps}
+        maps = [(part.name, prf_maps(part.name)) for part in parts]
+        grids = {name: (prf_grids(own, name), own.words) for name, own in maps if own}
+        more = {"parts": parts, "hooks": HOOKS, "prf_grids": grids}
         yield facts["page"], render("encoding.html", name=name, **more, **below)
     for record in records:
         page = render("run.html", record=record, unseen=unseen_of(record), **below)

@@ -1,4 +1,4 @@
-"""Ideal position embeddings, which use the relation of positions declared by the task."""
+"""Ideal position embeddings, which use the positional relation function that the task declares."""
 
 import math
 
@@ -15,7 +15,7 @@ class Ideal(Encoding):
     """Add to each key a learned vector for its role in the task: an oracle, not a competitor.
 
     Formula: a_ij = q_i W_K (h_j + P_phi(i,j)) / sqrt(K), P a learned vector per value of phi, and
-    phi(i, j) = ctx.relation(i, j, None), which the task declares: 0 where the query does not need
+    phi(i, j) = ctx.task_prf(i, j, None), which the task declares: 0 where the query does not need
     the key, else what it needs it for. The bias returned is the second term.
 
     Example: a copy of N digits, "=" at N: phi(i, j) = 1 where j = i - N, for i = N .. 2N-1; the
@@ -24,8 +24,8 @@ class Ideal(Encoding):
     Shapes: q (B, H, T, K) -> (B, H, T, S); phi (B|1, T, S) int64. P (n_layers, values, D), at the
     start Glorot uniform over (values, D).
     Options: values, how many values of phi have a vector: 0 .. values - 1.
-    Errors: ValueError if ctx.relation or ctx.w_key, the layer's W_K, is missing, or if the task's
-    relation depends on the scale, which phi(i, j) does not; torch's RuntimeError or IndexError
+    Errors: ValueError if ctx.task_prf or ctx.w_key, the layer's W_K, is missing, or if the task's
+    PRF depends on the scale, which phi(i, j) does not; torch's RuntimeError or IndexError
     for a phi outside 0 .. values - 1.
 
     Paper: Chen et al. 2026, "Limitations and Capabilities of Position Embeddings", Section VI: the
@@ -50,25 +50,25 @@ class Ideal(Encoding):
 
     def kinds(self, ctx: Context) -> Tensor:
         """Return the kind of each pair, (B|1, T, S) int64."""
-        if ctx.relation is None:
+        if ctx.task_prf is None:
             raise ValueError(
-                f"{self.name} needs the task's relation of positions: set ctx.relation, a function "
+                f"{self.name} needs the task's positional relation function: set ctx.task_prf, "
                 "(i, j, n) -> int64"
             )
         n = ctx.scale_for(self.name)[:, None, None] if self.needs_scale else None
-        return ctx.relation(ctx.query_pos[:, :, None], ctx.pos[:, None], n)
+        return ctx.task_prf(ctx.query_pos[:, :, None], ctx.pos[:, None], n)
 
     def prf(self, ctx: Context) -> Tensor | None:
-        return None if ctx.relation is None else self.kinds(ctx)[0]
+        return None if ctx.task_prf is None else self.kinds(ctx)[0]
 
     def bias(self, q: Tensor, k: Tensor, ctx: Context) -> Tensor:
         scores = torch.einsum("bhtk,vhk->bhtv", q, self._vectors(q.dtype, ctx))
-        phi = self.kinds(ctx)[:, None].expand(len(q), q.shape[1], -1, -1)
-        return scores.gather(-1, phi)
+        prf = self.kinds(ctx)[:, None].expand(len(q), q.shape[1], -1, -1)
+        return scores.gather(-1, prf)
 
     def bias_pairs(self, q: Tensor, k: Tensor, ctx: Context) -> Pairs | None:
-        phi = self.kinds(ctx)
-        return Pairs(q, picked(self._vectors(q.dtype, ctx), phi)) if len(phi) == 1 else None
+        prf = self.kinds(ctx)
+        return Pairs(q, picked(self._vectors(q.dtype, ctx), prf)) if len(prf) == 1 else None
 
     def _vectors(self, dtype: torch.dtype, ctx: Context) -> Tensor:
         """Return W_K P / sqrt(K), (values, H, K)."""
@@ -77,9 +77,9 @@ class Ideal(Encoding):
 
 @register("ideal_sh")
 class IdealScaleHint(Ideal):
-    """Ideal with the scale hint, phi(i, j, n), for tasks whose relations depend on the scale n.
+    """Ideal with the scale hint, phi(i, j, n), for tasks whose PRF depends on the scale n.
 
-    Formula: as ideal, with phi(i, j, n) = ctx.relation(i, j, n).
+    Formula: as ideal, with phi(i, j, n) = ctx.task_prf(i, j, n).
 
     Example: a copy of n digits: phi(i, j, n) = 1 where j = i - n, for i = n .. 2n-1.
 

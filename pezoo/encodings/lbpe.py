@@ -104,31 +104,31 @@ class LBPE(Encoding):
             return self.kinds(ctx)[0]
 
     def bias(self, q: Tensor, k: Tensor, ctx: Context) -> Tensor:
-        phi = self.kinds(ctx).to(q.dtype)
+        prf = self.kinds(ctx).to(q.dtype)
         if self.form == "rope":
-            return self._turned(q, k, phi)
+            return self._turned(q, k, prf)
         kinds = torch.einsum("bhtk,vhk->bhtv", q, self._vectors(q.dtype, ctx))
-        return torch.einsum("bhtv,btsv->bhts", kinds, phi)
+        return torch.einsum("bhtv,btsv->bhts", kinds, prf)
 
     def bias_pairs(self, q: Tensor, k: Tensor, ctx: Context) -> Pairs | None:
         if self.form != "key":
             return None
-        phi = self.kinds(ctx).to(q.dtype)
-        if len(phi) > 1:
+        prf = self.kinds(ctx).to(q.dtype)
+        if len(prf) > 1:
             return None
-        rows = phi @ self._vectors(q.dtype, ctx).flatten(1)
-        return Pairs(q, rows.view(*phi.shape[:3], self.shape.n_heads, -1))
+        rows = prf @ self._vectors(q.dtype, ctx).flatten(1)
+        return Pairs(q, rows.view(*prf.shape[:3], self.shape.n_heads, -1))
 
     def _vectors(self, dtype: torch.dtype, ctx: Context) -> Tensor:
         """Return W_K P / sqrt(K), (values, H, K)."""
         return key_vectors(self.p[ctx.layer].to(dtype), ctx, self.shape, self.name)
 
-    def _turned(self, q: Tensor, k: Tensor, phi: Tensor) -> Tensor:
+    def _turned(self, q: Tensor, k: Tensor, prf: Tensor) -> Tensor:
         """Return ((sum_v phi_v R_v - 1) q_i) k_j / sqrt(K), (B, H, T, S)."""
         w = inverse_frequencies(self.shape.d_head, 10_000.0, q.device)
         angle = torch.arange(self.values, device=q.device)[:, None] * w  # float32: bits count
         a, b = (rearrange(x, "b h t (m two) -> two b h t m", two=2) for x in (q, k))
-        cos, sin = (phi @ f.to(q.dtype) for f in (angle.cos(), angle.sin()))  # (B|1, T, S, K/2)
+        cos, sin = (prf @ f.to(q.dtype) for f in (angle.cos(), angle.sin()))  # (B|1, T, S, K/2)
         same = torch.einsum("cbhtm,cbhsm,btsm->bhts", a, b, cos - 1)
         cross = torch.einsum("cbhtm,cbhsm,btsm->bhts", torch.stack([a[0], -a[1]]), b.flip(0), sin)
         return (same + cross) / math.sqrt(self.shape.d_head)

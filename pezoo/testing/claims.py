@@ -18,10 +18,10 @@ from pezoo.testing.probe import (
     finite,
     first_layer,
     inputs,
-    relation,
     require,
     run,
     same_tokens,
+    task_prf,
     tokens,
 )
 
@@ -153,20 +153,20 @@ def check_prf(factory: Factory) -> None:
     """Check that pairs with equal `prf` get equal logits from equal queries and keys."""
     encoding, n = build(factory), 9
     try:
-        phi = prf_of(encoding, n, scale=n // 2, relation=relation)
+        prf = prf_of(encoding, n, scale=n // 2, task_prf=task_prf)
     except PRFError as error:
         raise AssertionError(str(error)) from error
-    if phi is None:
+    if prf is None:
         return
-    if phi.is_floating_point():
+    if prf.is_floating_point():
         message = "prf returns a distribution that does not sum to 1"
-        require(bool((phi.sum(-1) - 1).abs().max() < TOLERANCE), message)
+        require(bool((prf.sum(-1) - 1).abs().max() < TOLERANCE), message)
     given = same_tokens(encoding, n, torch.float32)
     with torch.no_grad():
         layer = first_layer(encoding, context(tokens(1, 1).expand(1, n)), given)
         logits = layer.logits[0].flatten(1)  # (H, pairs)
     later = torch.ones(n, n, dtype=torch.bool).triu(1).flatten()
-    kinds = torch.unique(phi.flatten(0, 1), dim=0, return_inverse=True)[1]
+    kinds = torch.unique(prf.flatten(0, 1), dim=0, return_inverse=True)[1]
     if encoding.causal_only:
         logits, kinds = logits[:, ~later], kinds[~later]
     for kind in kinds.unique():

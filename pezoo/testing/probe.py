@@ -63,12 +63,12 @@ def context(ids: Tensor, pos: Tensor | None = None, **fields: Any) -> Context:
     """Make a context with every field set, for ids (B, S) at positions 0..S-1 by default."""
     pos = torch.arange(ids.shape[1])[None] if pos is None else pos
     scale = torch.tensor([max(1, ids.shape[1] // 2)], device=ids.device)
-    told = {"scale": scale, "relation": relation, "w_key": key_weight().to(ids.device)}
+    told = {"scale": scale, "task_prf": task_prf, "w_key": key_weight().to(ids.device)}
     return Context(pos=pos, ids=ids, **{**told, **fields})
 
 
-def relation(i: Tensor, j: Tensor, n: Tensor | None) -> Tensor:
-    """Return a task's phi(i, j, n): 1 for the key n before the query, or at half its position."""
+def task_prf(i: Tensor, j: Tensor, n: Tensor | None) -> Tensor:
+    """Return a task's PRF: 1 for the key n before the query, or at half its position."""
     return torch.eq(j, i // 2 if n is None else i - n).long()
 
 

@@ -6,7 +6,7 @@ from torch import nn
 
 import pezoo
 from pezoo.base import Context, Shape
-from pezoo.testing.probe import relation
+from pezoo.testing.probe import task_prf
 
 SHAPE = Shape(d_model=8, n_heads=2, d_head=4, n_layers=1, train_len=6)
 SIZES = {"prism": "prism(cursors=1,d_pe=8)", "prism_spectral": "prism_spectral(cursors=1,d_pe=8)"}
@@ -24,7 +24,7 @@ class Model(nn.Module):
     def forward(self, x, pos):
         encoding = self.encoding
         scale = torch.full((1,), 6)
-        ctx = encoding.prepare(Context(pos=pos, x=x, scale=scale, relation=relation))
+        ctx = encoding.prepare(Context(pos=pos, x=x, scale=scale, task_prf=task_prf))
         x = encoding.embed(x, ctx)
         q, k, v = self.qkv(x).unflatten(-1, (3, 2, 4)).permute(2, 0, 3, 1, 4).unbind()
         q, k = encoding.transform(q, k, ctx := ctx.at(0, x, self.qkv.weight[8:16]))

@@ -25,7 +25,7 @@ from harness.settings.catalog import read_catalog
 from leaderboard.build import build as build_site
 from leaderboard.record.read import Record, load
 from leaderboard.render import site
-from leaderboard.render.grids import Relation
+from leaderboard.render.grids import PRFMaps
 from leaderboard.render.text import percent
 from leaderboard.stats.ranks import comparisons
 from leaderboard.stats.tables import tables
@@ -99,16 +99,16 @@ def example(raw, tmp_path_factory):
     folder = tmp_path_factory.mktemp("a folder #1 % ü")
     for at, one in enumerate(example_records(raw)):
         (folder / f"{at:03}.json").write_text(json.dumps(one), encoding="utf-8")
-    report = build(None, folder, folder / "site", None, relations=phi_of)
+    report = build(None, folder, folder / "site", None, prf_maps=prf_maps)
     assert report.problems == ()
     return folder
 
 
-def phi_of(name):
-    """A made-up relation, of prism: a kind for each distance."""
+def prf_maps(name):
+    """A made-up PRF, of prism: a kind for each distance."""
     matrix = tuple(tuple(i - j for j in range(9)) for i in range(9))
     panels = ("most probable", matrix), ("second", matrix)
-    return Relation(panels, "what it is") if name == "prism" else None
+    return PRFMaps(panels, "what it is") if name == "prism" else None
 
 
 class Visit:
@@ -195,11 +195,12 @@ def test_a_positional_relation_is_a_picture_in_the_pages_colours_with_its_number
         for node in nodes
         if node.get("role", {}).get("value") == "image"
     }
-    assert "Query 2, keys from 0: 2, 1, 0, -1," in told["Positional relation of prism, second"]
+    rows = told["Positional relation function of prism, second"]
+    assert "Query 2, keys from 0: 2, 1, 0, -1," in rows
     looks = "e => [getComputedStyle(e).fill, getComputedStyle(document.body).color]"
-    ink, body = page.locator(".phi text.mid:not(.s)").first.evaluate(looks)
+    ink, body = page.locator(".prf text.mid:not(.s)").first.evaluate(looks)
     assert ink == body
-    heat = page.locator(".phi rect").first.evaluate("e => getComputedStyle(e).fill")
+    heat = page.locator(".prf rect").first.evaluate("e => getComputedStyle(e).fill")
     assert heat == {"light": "rgb(0, 114, 178)", "dark": "rgb(64, 156, 214)"}[scheme]
 
 

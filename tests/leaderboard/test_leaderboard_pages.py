@@ -35,7 +35,7 @@ from leaderboard.render.columns import rows_as_csv, rows_as_markdown
 from leaderboard.render.curves import curves, shortened
 from leaderboard.render.data import site_data
 from leaderboard.render.findings import findings
-from leaderboard.render.grids import Relation
+from leaderboard.render.grids import PRFMaps
 from leaderboard.render.styles import COLOURS, styles
 from leaderboard.stats.overview import baseline
 from leaderboard.stats.rows import Points
@@ -232,17 +232,17 @@ def test_a_link_is_no_folder_of_a_site(name, raw, save, tmp_path):
 
 
 def test_an_encoding_page_draws_the_relation_that_it_is_given(raw, save, tmp_path):
-    drawn = Relation((("<first>", ((0, -1), (1, 0))),), "of <two> positions")
+    drawn = PRFMaps((("<first>", ((0, -1), (1, 0))),), "of <two> positions")
     records = save(raw("randomized:rope"), raw("alibi"))
-    report = build(None, records, tmp_path / "out", None, relations={"rope": drawn}.get)
+    report = build(None, records, tmp_path / "out", None, prf_maps={"rope": drawn}.get)
     assert report.problems == ()
     (path,) = (tmp_path / "out" / "encoding").glob("randomized-rope*.html")
     text = Page(path).text
-    assert "Positional relation of rope, <first>" in text
+    assert "Positional relation function of rope, <first>" in text
     assert "Query 0, keys from 0: 0, -1. Query 1, keys from 0: 1, 0." in text
     assert "of <two> positions" in text
     other = Page(tmp_path / "out" / "encoding" / "alibi.html")
-    assert "Positional relation" not in other.text
+    assert "Positional relation function of" not in other.text
 
 
 def test_an_encoding_page_says_what_it_is_and_how_to_get_it(raw, save, tmp_path):

@@ -11,8 +11,8 @@ from pezoo.prf import PRFError, prf_of
 SHAPE = Shape(d_model=16, n_heads=2, d_head=8, n_layers=1, train_len=6)
 
 
-def returning(phi):
-    own = type("Own", (Encoding,), {"prf": lambda self, ctx: phi})
+def returning(prf):
+    own = type("Own", (Encoding,), {"prf": lambda self, ctx: prf})
     return prf_of(own(SHAPE), 6)
 
 
@@ -23,7 +23,7 @@ def test_what_has_the_form_is_passed_on():
 
 
 @pytest.mark.parametrize(
-    "phi",
+    "prf",
     [
         torch.zeros(1, 6, 6, dtype=torch.long),
         torch.zeros(6, 6),
@@ -33,9 +33,9 @@ def test_what_has_the_form_is_passed_on():
     ],
     ids=["3d", "float", "bool", "narrow", "list"],
 )
-def test_another_form_is_refused(phi):
+def test_another_form_is_refused(prf):
     with pytest.raises(PRFError, match="Own"):
-        returning(phi)
+        returning(prf)
 
 
 def test_a_prf_that_takes_no_context_is_named():

@@ -5,7 +5,7 @@ from click.testing import CliRunner
 
 from harness import tasks
 from harness.cli import explain
-from harness.cli.explain import canonical, command, encodings, relation, size_of_computation
+from harness.cli.explain import canonical, command, encodings, prf, size_of_computation
 from harness.tasks import make
 
 
@@ -28,7 +28,7 @@ def test_copy_is_not_canonical_and_the_scale_hint_carries_it():
     for part in (
         "no: after", "an instance of scale 2", "at most 1 at all scales",
         "up to scale 3: 1 or more",
-        "phi(i, j): none. the relation of copy depends on the scale",
+        "phi(i, j): none. the PRF of copy depends on the scale",
         "phi(i, j, n): characterises it (Definition 6)",
     ):  # fmt: skip
         assert part in text, part
@@ -39,7 +39,7 @@ def test_copy_is_not_canonical_and_the_scale_hint_carries_it():
     assert "nope" not in found
     assert found["lbpe_sh"] == ("learned", "learned")
     assert found["lbpe"] == ("no", "no phi(i, j) does")
-    assert "No relation is declared by: fire, geometric, nope, prism" in text
+    assert "No PRF is declared by: fire, geometric, nope, prism" in text
 
 
 def test_an_aligned_copy_is_canonical_and_distances_carry_it():
@@ -48,7 +48,7 @@ def test_an_aligned_copy_is_canonical_and_distances_carry_it():
     assert found["ideal"] == ("yes", "yes")
     assert found["rope"] == ("no (distinctness)", "yes")
     assert found["lbpe"] == ("learned", "learned")
-    assert found["learned"][1].startswith("no: relations")
+    assert found["learned"][1].startswith("no: PRF values")
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_parity_needs_two_operators():
 def test_the_middle_has_a_relation_of_positions_alone():
     task = make("select_middle")
     assert canonical(task).startswith("yes")
-    assert relation(task).splitlines()[0] == "phi(i, j): characterises it (Definition 6)"
+    assert prf(task).splitlines()[0] == "phi(i, j): characterises it (Definition 6)"
 
 
 def test_an_unknown_task_names_the_nearest():

@@ -18,8 +18,8 @@ TEXTS = [SMALL.get(name, name) for name in pezoo.names()]
 
 def decoder(text, seed=0, model=MODEL, attention="auto"):
     encoding = pezoo.make(text, shape_of(model, 16))
-    relation = tasks.make("copy(aligned=4)").relation
-    return Transformer(model, encoding, seed, attention, relation=relation).eval()
+    task_prf = tasks.make("copy(aligned=4)").prf
+    return Transformer(model, encoding, seed, attention, task_prf=task_prf).eval()
 
 
 def test_one_backbone_for_all_encodings():

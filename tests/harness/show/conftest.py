@@ -36,8 +36,8 @@ def decoder():
     def make(text, train_len=32):
         torch.manual_seed(0)
         encoding = pezoo.make(text, shape_of(MODEL, train_len))
-        told = tasks.make("copy(aligned=4)").relation
-        return Transformer(MODEL, encoding, 0, relation=told).eval()
+        told = tasks.make("copy(aligned=4)").prf
+        return Transformer(MODEL, encoding, 0, task_prf=told).eval()
 
     return make
 

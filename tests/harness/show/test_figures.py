@@ -97,7 +97,7 @@ def test_attention_and_bias_of_any_encoding(decoder, example, drawn, text, bias)
     seen = activations(decoder(text), example())
     found = figures([seen], seen)
     titles = ["Attention: maximum over heads", "Attention of every head"]
-    own = ["Bias", "Positional relation"] * bool(bias)
+    own = ["Bias", "Positional relation function"] * bool(bias)
     assert [figure.title for figure in found] == titles + own
     most, every = ([call for call in drawn if call[0] == "heat_maps"][i][2] for i in (0, 1))
     future = torch.ones(9, 9, dtype=torch.bool).triu(1)

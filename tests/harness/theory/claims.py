@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from torch import Tensor
 
-from harness.theory.characterise import Phi, role_pairs
+from harness.theory.characterise import PRF, role_pairs
 from harness.theory.representation import Representation, Step
 
 
@@ -24,10 +24,10 @@ def disagreement(representation: Representation) -> tuple[int, int, int] | None:
     return None
 
 
-def unseen(representation: Representation, phi: Phi, trained: int) -> int:
+def unseen(representation: Representation, prf: PRF, trained: int) -> int:
     """Count the values of needed keys that occur only at scales above `trained`."""
     small, large = set[int](), set[int]()
-    for n, _, _, value, role in role_pairs(representation, phi):
+    for n, _, _, value, role in role_pairs(representation, prf):
         if role[1] != float("inf"):
             (small if n <= trained else large).add(value)
     return len(large - small)

@@ -23,11 +23,11 @@ SUMS = ["addition(cot=false)", "addition(aligned=21,cot=false)"]
 SELECT = ["select_first", "select_middle", "select_last"]  # canonical at any scale
 
 
-def relation(task, n, hint=True):
-    """phi at scale n over all tokens of an instance."""
+def prf_at(task, n, hint=True):
+    """The PRF at scale n over all tokens of an instance."""
     size = sum(task.max_tokens(n)) + 1
     i, j = torch.arange(size)[:, None], torch.arange(size)[None]
-    return task.relation(i, j, torch.tensor(n) if hint else None)
+    return task.prf(i, j, torch.tensor(n) if hint else None)
 
 
 def representation(task, top=20):
@@ -132,17 +132,17 @@ def test_outputs_that_no_operator_of_an_arity_writes():
 @pytest.mark.parametrize("name", ALIGNED + SELECT + HINTED)
 def test_a_relation_characterises_its_task(name):
     task, hint = make(name), name in HINTED
-    assert violation(representation(task), partial(relation, task, hint=hint)) is None
+    assert violation(representation(task), partial(prf_at, task, hint=hint)) is None
     if hint:
         with pytest.raises(TaskError, match="scale"):
-            relation(task, 3, hint=False)
+            prf_at(task, 3, hint=False)
 
 
 def test_a_relation_that_takes_two_roles_for_one_is_not_consistent():
     task = make("parity(aligned=5)")
 
     def merged(n):
-        return relation(task, n).clamp(max=2)
+        return prf_at(task, n).clamp(max=2)
 
     found = violation(representation(task, 5), merged)
     assert found is not None
@@ -167,7 +167,7 @@ def test_values_that_training_never_shows():
         return torch.arange(2 * size)[:, None] - torch.arange(2 * size)
 
     assert unseen(representation(task, 10), distance, trained=5) == 5  # i - j = 6 .. 10
-    assert unseen(representation(task, 10), partial(relation, task), trained=5) == 0
+    assert unseen(representation(task, 10), partial(prf_at, task), trained=5) == 0
 
 
 def test_the_worked_relation_of_the_introduction():
@@ -188,11 +188,11 @@ def test_the_worked_relation_of_the_introduction():
             }
             assert got == {"x": 9, "x before": 10, "y": 4, "y before": 5, "z": 0}
 
-    def phi(n):
+    def prf(n):
         size = sum(task.max_tokens(n)) + 1
         return worked(torch.arange(size)[:, None], torch.arange(size)[None], torch.tensor(n), k)
 
-    found = violation({n: task.computation(n) for n in range(4, 9)}, phi, absent=None)
+    found = violation({n: task.computation(n) for n in range(4, 9)}, prf, absent=None)
     assert found is not None  # the last step adds the same keys without a digit of its own
     assert found.condition == "consistency"
 
@@ -216,8 +216,8 @@ def simple(task, scales, batch, seed=0):
 )  # fmt: skip
 def test_a_task_is_recovered_from_small_scales(name, batch):
     task = make(name)
-    phi = partial(relation, task, hint=not task.aligned)
-    learned = reconstruct(simple(task, range(1, 6), batch), phi)
+    prf = partial(prf_at, task, hint=not task.aligned)
+    learned = reconstruct(simple(task, range(1, 6), batch), prf)
     for n, prompt, target in simple(task, (6, 20), 10, seed=99):
         assert torch.equal(learned.answer(prompt, n, target.shape[1]), target)
 
@@ -225,17 +225,17 @@ def test_a_task_is_recovered_from_small_scales(name, batch):
 def test_the_last_carry_of_an_aligned_sum_is_unknown_at_the_scale_of_alignment():
     """Below that scale its inputs are zeros: to test scale N, align to N + 1."""
     task = make("multiplication_1n(aligned=8)")
-    learned = reconstruct(simple(task, range(1, 6), 300), partial(relation, task))
+    learned = reconstruct(simple(task, range(1, 6), 300), partial(prf_at, task))
     (_, prompt, target), (_, longest, _) = simple(task, (7, 8), 10)
     assert torch.equal(learned.answer(prompt, 7, 9), target)
     with pytest.raises(NotLearned, match="inputs"):
         learned.answer(longest, 8, 9)
 
 
-def recovers(instances, phi):
-    """Return True if phi recovers the instances themselves."""
+def recovers(instances, prf):
+    """Return True if prf recovers the instances themselves."""
     try:
-        learned = reconstruct(instances, phi)
+        learned = reconstruct(instances, prf)
         return all(torch.equal(learned.answer(x, n, y.shape[1]), y) for n, x, y in instances)
     except NotLearned:
         return False
@@ -247,12 +247,12 @@ def test_example_7_is_not_recovered_without_a_scale_hint():
     instances = [(n, x, y) for n, x, y in all_bits(lambda x: x, (2, 3))]  # without "="
     for a, b, c in product((-1, 0, 1), (-1, 0, 1), (0, 1, 2)):
 
-        def phi(n, a=a, b=b, c=c):
+        def prf(n, a=a, b=b, c=c):
             i, j = torch.arange(8)[:, None], torch.arange(8)[None]
             return (a * i + b * j + c).clamp(min=0)
 
-        assert not recovers(instances, phi)
-    learned = reconstruct(sampled(task, (2, 3), 50), partial(relation, task))
+        assert not recovers(instances, prf)
+    learned = reconstruct(sampled(task, (2, 3), 50), partial(prf_at, task))
     for n, prompt, target in sampled(task, (7,), batch=20):
         assert torch.equal(learned.answer(prompt, n, n), target)
 

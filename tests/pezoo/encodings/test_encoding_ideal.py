@@ -21,7 +21,7 @@ def test_it_is_the_formula(scale):
     encoding = (Ideal if scale is None else IdealScaleHint)(SHAPE, values=4)
     h = torch.randn(2, 7, 8)
     q, k = torch.randn(2, 2, 7, 4), (h @ W_KEY.mT).unflatten(2, (2, 4)).transpose(1, 2)
-    given = Context(pos=torch.arange(7)[None], scale=scale, n_new=4, relation=mirrored)
+    given = Context(pos=torch.arange(7)[None], scale=scale, n_new=4, task_prf=mirrored)
     ctx = encoding.prepare(given).at(1, torch.zeros(2, 4, 8), W_KEY)
     got = q[:, :, 3:] @ k.mT / 2 + encoding.bias(q[:, :, 3:], k, ctx)
     for b in range(2):
@@ -38,7 +38,7 @@ def test_prf_is_the_tasks_relation():
     encoding = IdealScaleHint(SHAPE)
     ctx = Context(pos=torch.arange(6)[None], scale=torch.tensor([2]))
     assert encoding.prf(ctx) is None
-    got = encoding.prf(replace(ctx, relation=mirrored))
+    got = encoding.prf(replace(ctx, task_prf=mirrored))
     assert got is not None
     assert got.tolist() == [
         [int(mirrored(torch.tensor(i), torch.tensor(j), 2)) for j in range(6)] for i in range(6)
@@ -48,11 +48,11 @@ def test_prf_is_the_tasks_relation():
 def test_what_is_missing_is_said():
     q = torch.zeros(1, 2, 3, 4)
     ctx = Context(pos=torch.arange(3)[None])
-    with pytest.raises(ValueError, match=r"set ctx\.relation"):
+    with pytest.raises(ValueError, match=r"set ctx\.task_prf"):
         Ideal(SHAPE).bias(q, q, Ideal(SHAPE).prepare(ctx).at(0, q, W_KEY))
     with pytest.raises(ValueError, match=r"set ctx\.scale"):
         IdealScaleHint(SHAPE).prepare(ctx)
-    told = Context(pos=torch.arange(3)[None], relation=mirrored)
+    told = Context(pos=torch.arange(3)[None], task_prf=mirrored)
     with pytest.raises(ValueError, match=r"ctx\.at\(layer, x, w_key\)"):
         Ideal(SHAPE).bias(q, q, Ideal(SHAPE).prepare(told).at(0, q))
     with pytest.raises(ValueError, match="values must be at least 2"):

@@ -11,7 +11,7 @@ SHAPE = Shape(d_model=8, n_heads=2, d_head=4, n_layers=2, train_len=10)
 W_KEY = torch.randn(8, 8, generator=torch.Generator().manual_seed(0))
 
 
-def naive_phi(encoding, layer, i, j, n=None):
+def naive_prf(encoding, layer, i, j, n=None):
     """phi(i, j[, n]) as one MLP on one-hot marks, in plain Python."""
     if n is None:
         marks = [i, j, i - j, i - 2 * j, i + j]
@@ -51,8 +51,8 @@ def test_it_is_the_formula(hint, batch):
         n = int(scale[b % batch]) if hint else None
         for i in (2, 3):
             for j in range(4):
-                phi = naive_phi(encoding, 1, row[i], row[j], n)
-                key = ((h[b, j] + phi @ encoding.p[1]) @ W_KEY.mT).view(2, 4)  # before W_K
+                prf = naive_prf(encoding, 1, row[i], row[j], n)
+                key = ((h[b, j] + prf @ encoding.p[1]) @ W_KEY.mT).view(2, 4)  # before W_K
                 want = (q[b, :, i - 2] * key).sum(-1) / 2
                 torch.testing.assert_close(got[b, :, i - 2, j], want, atol=1e-5, rtol=1e-4)
 
@@ -71,22 +71,22 @@ def test_the_form_rope_is_the_expected_rotation():
     for head in range(2):
         for i in range(4):
             for j in range(4):
-                phi = naive_phi(encoding, 1, i, j).tolist()
+                prf = naive_prf(encoding, 1, i, j).tolist()
                 query, key = q[0, head, i].tolist(), k[0, head, j].tolist()
                 want = sum(
                     p * sum(a * b for a, b in zip(turned(query, v), key, strict=True))
-                    for v, p in enumerate(phi)
+                    for v, p in enumerate(prf)
                 )
                 assert got[head, i, j].item() == pytest.approx(want / 2, abs=1e-4)
 
 
 def test_beyond_the_clip_far_positions_are_alike():
-    phi = perturbed(LBPE(SHAPE)).prf(Context(pos=torch.arange(60)[None]))
-    torch.testing.assert_close(phi.sum(-1), torch.ones(60, 60))
-    assert torch.equal(phi[10, 0], phi[50, 0])  # the first token
-    assert torch.equal(phi[20, 10], phi[50, 25])  # the middle
-    assert torch.equal(phi[20, 19], phi[50, 49])  # the last
-    assert not torch.equal(phi[50, 25], phi[50, 26])
+    prf = perturbed(LBPE(SHAPE)).prf(Context(pos=torch.arange(60)[None]))
+    torch.testing.assert_close(prf.sum(-1), torch.ones(60, 60))
+    assert torch.equal(prf[10, 0], prf[50, 0])  # the first token
+    assert torch.equal(prf[20, 10], prf[50, 25])  # the middle
+    assert torch.equal(prf[20, 19], prf[50, 49])  # the last
+    assert not torch.equal(prf[50, 25], prf[50, 26])
 
 
 def test_a_scale_per_sample_meets_shared_positions():

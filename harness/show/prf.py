@@ -6,7 +6,7 @@ from torch import Tensor
 from harness import tasks
 from harness.model.transformer import Transformer
 from harness.show.examples import Example
-from leaderboard.render.grids import Relation
+from leaderboard.render.grids import PRFMaps
 from pezoo.base import Encoding, Shape
 from pezoo.pictures import Axis, Picture
 from pezoo.prf import prf_of
@@ -32,26 +32,26 @@ COPY = f'The task is copy: {DIGITS} digits, "=" and the answer.'
 LINE = "A decoder does not see keys right of the line."
 
 
-def relation_picture(model: Transformer, example: Example) -> list[Picture]:
-    """Picture the values of phi, or the most probable ones of a learned phi in each layer.
+def prf_picture(model: Transformer, example: Example) -> list[Picture]:
+    """Picture the values of the PRF, or the most probable ones of a learned PRF in each layer.
 
-    Returns nothing if the encoding does not define phi.
+    Returns nothing if the encoding does not define a PRF.
     """
     encoding, tokens = model.encoding, example.inputs.shape[1]
     if type(encoding).prf is Encoding.prf:
         return []
     every = [
-        prf_of(encoding, tokens, scale=example.length, relation=model.relation, layer=layer)
+        prf_of(encoding, tokens, scale=example.length, task_prf=model.task_prf, layer=layer)
         for layer in range(len(model.blocks))
     ]
-    found = [phi for phi in every if phi is not None]
+    found = [prf for prf in every if prf is not None]
     if not found:
         return []
     learned = found[0].is_floating_point()
     panels = [
         (f"layer {layer}, rank {rank}", values)
-        for layer, phi in enumerate(found if learned else found[:1])
-        for rank, values in enumerate(_ranked(phi), 1)
+        for layer, prf in enumerate(found if learned else found[:1])
+        for rank, values in enumerate(_ranked(prf), 1)
     ]
     names = tuple(name for name, _ in panels) if learned else ("all layers",)
     values = torch.stack([values for _, values in panels])
@@ -59,15 +59,15 @@ def relation_picture(model: Transformer, example: Example) -> list[Picture]:
         values = values.masked_fill(torch.ones(tokens, tokens).triu(1).bool(), torch.nan)
     caption = CAPTION + (LEARNED if learned else "")
     axes, group = (Axis("query"), Axis("key")), len(panels) // len(found) if learned else 1
-    return [Picture("Positional relation", caption, names, values, *axes, group=group)]
+    return [Picture("Positional relation function", caption, names, values, *axes, group=group)]
 
 
-def relation_of(name: str) -> Relation | None:
-    """Return phi of an untrained encoding with default options, for its page on the site.
+def prf_maps(name: str) -> PRFMaps | None:
+    """Return the PRF of an untrained encoding with default options, for its page on the site.
 
-    None if the encoding does not define phi.
+    None if the encoding does not define a PRF.
 
-    >>> relation_of("rope").panels[0][1][3][:4]
+    >>> prf_maps("rope").panels[0][1][3][:4]
     (3, 2, 1, 0)
     """
     size = 2 * DIGITS + 1
@@ -76,12 +76,12 @@ def relation_of(name: str) -> Relation | None:
         encoding = make(name, Shape(16, 2, 8, 1, size))
     if type(encoding).prf is Encoding.prf:
         return None
-    relation = tasks.make(f"copy(aligned={DIGITS})").relation
-    phi = prf_of(encoding, size, scale=DIGITS, relation=relation)
-    if phi is None:
+    task_prf = tasks.make(f"copy(aligned={DIGITS})").prf
+    prf = prf_of(encoding, size, scale=DIGITS, task_prf=task_prf)
+    if prf is None:
         return None
     from_task = prf_of(encoding, size, scale=DIGITS) is None
-    learned = phi.is_floating_point()
+    learned = prf.is_floating_point()
     words = [
         UNTRAINED if learned else SITE,
         COPY * from_task,
@@ -89,14 +89,14 @@ def relation_of(name: str) -> Relation | None:
     ]
     panels = [
         (title, tuple(map(tuple, values.long().tolist())))
-        for title, values in zip(RANKS if learned else [""], _ranked(phi), strict=True)
+        for title, values in zip(RANKS if learned else [""], _ranked(prf), strict=True)
     ]
-    return Relation(tuple(panels), " ".join(filter(None, [*words, LINE])))
+    return PRFMaps(tuple(panels), " ".join(filter(None, [*words, LINE])))
 
 
-def _ranked(phi: Tensor) -> list[Tensor]:
-    """Return the values (n, n), or those of each rank if phi is learned."""
-    if not phi.is_floating_point():
-        return [phi.float()]
-    top = phi.topk(min(len(RANKS), phi.shape[-1]), -1).indices
+def _ranked(prf: Tensor) -> list[Tensor]:
+    """Return the values (n, n), or those of each rank if the PRF is learned."""
+    if not prf.is_floating_point():
+        return [prf.float()]
+    top = prf.topk(min(len(RANKS), prf.shape[-1]), -1).indices
     return [ranked.float() for ranked in top.unbind(-1)]
