@@ -115,7 +115,7 @@ def bench(asked: SimpleNamespace) -> None:
     records, failed = train(configs, folder, engine, fresh, asked.wait, known)
     print_records(records, asked.format, configs, asked.wide)
     if asked.format == "table":
-        _write_leaderboard(folder, anew=bool(waiting))
+        _write_leaderboard(folder, {record.run for record in records}, anew=bool(waiting))
     if missing or failed:
         sys.exit(1)
 
@@ -177,20 +177,19 @@ def _print_forecast(
     click.echo(render(forecast(phases, workers, measure), asked.format))
 
 
-def _write_leaderboard(folder: Path, anew: bool) -> None:
-    """Build the site of these runs; unless `anew`, keep an existing one."""
+def _write_leaderboard(folder: Path, runs: set[str], anew: bool) -> None:
+    """Build the site and print a link to `runs` on it; unless `anew`, keep an existing site."""
     site = folder / "leaderboard"
-    command = "pezoo leaderboard open" + ("" if folder == Path("runs") else f" --out {site}")
-    if not anew and (site / "index.html").is_file():
-        click.echo(f"\nleaderboard: {site / 'index.html'} ({command})")
-        return
-    from harness.settings.catalog import read_catalog
-    from harness.show.prf import prf_maps
-    from leaderboard.build import build
-    from leaderboard.record.read import RECORDS
+    if anew or not (site / "index.html").is_file():
+        from harness.settings.catalog import read_catalog
+        from harness.show.prf import prf_maps
+        from leaderboard.build import build
+        from leaderboard.record.read import RECORDS
 
-    try:
-        report = build(folder, RECORDS, site, None, prf_maps=prf_maps, catalog=read_catalog())
-    except OSError as error:
-        raise OSError(f"cannot write the leaderboard {site}: {error.strerror}") from error
-    click.echo(f"\nleaderboard: {site / 'index.html'} ({report.records} records; {command})")
+        try:
+            build(folder, RECORDS, site, None, prf_maps=prf_maps, catalog=read_catalog())
+        except OSError as error:
+            raise OSError(f"cannot write the leaderboard {site}: {error.strerror}") from error
+    from leaderboard.render.site import address
+
+    click.echo(f"\nleaderboard: {address(site, runs)}")

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from itertools import groupby
 from shutil import get_terminal_size
 from textwrap import fill
 
@@ -10,6 +9,7 @@ import click
 from tabulate import tabulate
 
 from experiment.config import RunConfig
+from harness.settings.catalog import read_catalog
 from harness.settings.sweep import Choice
 from leaderboard.escape import markdown_text, shown
 from leaderboard.record.schema import Record
@@ -25,7 +25,7 @@ from leaderboard.render.text import (
 )
 from leaderboard.stats.ranks import verdicts
 from leaderboard.stats.rows import EXACT, TOKENS, Row, aliases, legend
-from leaderboard.stats.summary import summarise
+from leaderboard.stats.tables import Table, tables
 
 
 def print_records(
@@ -42,28 +42,30 @@ def print_records(
     if form == "json":
         click.echo(json.dumps([record.data() for record in records], indent=1))
         return
-    rows = summarise(records)
+    found = tables(records, read_catalog())
     if form == "csv":
-        click.echo(rows_as_csv(rows), nl=False)
+        click.echo(rows_as_csv(row for table in found for row in table.rows), nl=False)
         return
     there = {record.run for record in records}
     missing = [config for config in configs if config.hash not in there]
-    for (_, task), table in groupby(rows, key=lambda row: (row.protocol, row.task)):
-        lacks = [f"{c.encoding}, seed {c.seed}" for c in missing if c.task == task]
+    for table in found:
+        lacks = [f"{c.encoding}, seed {c.seed}" for c in missing if c.task == table.first.task]
         words = [f"PARTIAL: no record yet of {'; '.join(lacks)}"] if lacks else []
         if form == "markdown":
-            _print_markdown(list(table), words)
+            _print_markdown(table, words)
         else:
-            _print_table(list(table), words, wide)
+            _print_table(table, words, wide)
     if not records and missing:
         click.echo("no run has a record yet")
 
 
-def _print_markdown(rows: Sequence[Row], words: Sequence[str]) -> None:
+def _print_markdown(table: Table, words: Sequence[str]) -> None:
+    rows = table.rows
     test, *pairs = map(markdown_text, verdicts(rows))
     own = [*words, *medians_text(rows), *notes_text(rows), *_failed(rows)]
     lines = [f"- {markdown_text(line)}\n" for line in own]
-    click.echo(f"### {rows[0].task} ({rows[0].protocol})\n\n{rows_as_markdown(rows)}\n")
+    title = markdown_text(f"{table.first.task} ({table.named})")
+    click.echo(f"### {title}\n\n{rows_as_markdown(rows)}\n")
     click.echo("".join([*lines, "\n" * bool(lines), f"{test}\n"]))
     click.echo("".join(f"- {pair}\n" for pair in pairs), nl=False)
 
@@ -77,23 +79,29 @@ def _failed(rows: Sequence[Row], names: Mapping[str, str] | None = None) -> list
     ]
 
 
-def _print_table(rows: Sequence[Row], lacks: Sequence[str], wide: bool) -> None:
-    """Print a table that fits the terminal, and notes below it."""
-    width = 10_000 if wide else get_terminal_size((120, 24)).columns
+def _print_table(found: Table, lacks: Sequence[str], wide: bool) -> None:
+    """Print a table that fits the terminal, and notes below it.
+
+    Where no answer is right, as in short runs, the accuracy of tokens follows.
+    """
+    rows, width = found.rows, 10_000 if wide else get_terminal_size((120, 24)).columns
     names = aliases(rows)
     table, lengths, intervals = _fitting(rows, names, width)
     unit = " [95 % interval: t, or Wilson's for one seed]" if intervals else ""
-    click.echo(f"{rows[0].task} ({rows[0].protocol}): mean {rows[0].metric} per length, %{unit}")
+    title = f"{found.first.task} ({found.named}): mean {rows[0].metric} per length, %{unit}"
+    click.echo(fill(shown(title), width))
     click.echo(table)
     both = rows[0].metric == TOKENS  # which exact match is beside
-    if wide and both:
+    if (wide and both) or not any(c.main and c.main.mean for row in rows for c in row.cells):
         click.echo(f"\n{rows[0].other} per length, %")
+        heads = ["encoding", "unseen", *(str(rows[0].cells[at].length) for at in lengths)]
         cells = [
             [names[row.label], percent(row.unseen_beside)]
-            + [percent(c.beside) if c.main else _short(c.status) for c in row.cells]
+            + [percent(c.beside) if c.main else _short(c.status) for c in scores]
             for row in rows
+            for scores in [[row.cells[at] for at in lengths]]
         ]
-        click.echo(_text(["encoding", "unseen", *(str(c.length) for c in rows[0].cells)], cells))
+        click.echo(_text(heads, cells) + "\n" * (not both))
     notes = [f"{short} = {label}" for short, label in legend(rows, names)]
     if not wide and (both or not intervals or len(lengths) < len(rows[0].cells)):
         more = "length, interval and exact match" if both else "length and interval"

@@ -1,5 +1,6 @@
 """The static site: works from the disk, from any host and in a subfolder."""
 
+import json
 import subprocess
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -8,8 +9,9 @@ from importlib.resources import files
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Self
+from urllib.parse import urlencode
 
-from experiment.files import write
+from experiment.files import slug, write
 from leaderboard.catalog import HOOKS, Catalog
 from leaderboard.escape import script_json
 from leaderboard.papers.pictures import figures_of
@@ -94,6 +96,28 @@ def build(
     return written
 
 
+def address(out: Path, runs: set[str]) -> str:
+    """Return the address of the page of a built site that opens on these runs."""
+    tables = json.loads((out / SITE_TABLES).read_text("utf-8"))
+    found = [
+        (table, row)
+        for table in tables
+        for row in table["rows"]
+        if not table["device"] and not row["aside"] and runs & {*row["runs"]}
+    ]
+    page, state = "index.html", {}
+    for table, _ in found[:1]:
+        state = {"protocol": table["base"], "tuning": table["tuning"]}
+    if len(tasks := {table["task"] for table, _ in found}) == 1:
+        page = f"task/{slug(tasks.pop())}.html"
+        state["curve"] = [row["label"] for _, row in found]
+        if not any(
+            cell["main"] and cell["main"]["mean"] for _, row in found for cell in row["cells"]
+        ):
+            state["measure"] = "token"
+    return f"{(out / page).resolve().as_uri()}#{urlencode(state, doseq=True)}"
+
+
 def _pages(
     tables: Sequence[Table],
     records: Sequence[Record],
@@ -137,8 +161,10 @@ def _pages(
         grids = {name: (prf_grids(own, name), own.words) for name, own in maps if own}
         more = {"parts": parts, "hooks": HOOKS, "prf_grids": grids}
         yield facts["page"], render("encoding.html", name=name, **more, **below)
+    table_of = {record.run: table for table in tables for record in table.records}
     for record in records:
-        page = render("run.html", record=record, unseen=unseen_of(record), **below)
+        more = {"table": table_of.get(record.run), "unseen": unseen_of(record)}
+        page = render("run.html", record=record, **more, **below)
         yield f"run/{record.run}.html", page
 
 

@@ -9,6 +9,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescap
 
 from experiment.config import RunConfig
 from experiment.files import slug
+from experiment.protocol import base
 from leaderboard.escape import command_text, markdown_text, script_json
 from leaderboard.record.tuning import values_text
 from leaderboard.render import text
@@ -53,6 +54,7 @@ _TEMPLATES.globals |= {
 }
 _TEMPLATES.filters |= {
     "bare": bare,
+    "base": base,
     "cited": cited,
     "command": command_text,
     "json": script_json,

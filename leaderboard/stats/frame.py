@@ -36,15 +36,16 @@ _COLUMNS = (
 COLUMNS = {name: dtype for dtype, names in _COLUMNS for name in names.split()}
 
 
-def frame(*paths: Path | str, checkpoint: str = "last") -> pd.DataFrame:
-    """The scores of the records in `paths`, one row per run, evaluation mode and test length.
+def frame(*paths: Path | str, checkpoint: str = "last", modes: bool = False) -> pd.DataFrame:
+    """Return the scores of the records in `paths`, one row per run and test length.
 
     `paths` are files, folders of records and folders of runs; by default the committed records.
     `checkpoint` is "last", "best" (the one chosen on validation data), or one of those that
-    select on what they report (`leaderboard.record.schema.Scores`). Missing texts, integers and
-    booleans are `pd.NA`, missing numbers NaN.
+    select on what they report (`leaderboard.record.schema.Scores`). `modes` adds the rows of the
+    other evaluation modes, which use the same weights: do not average them with the others.
+    Missing texts, integers and booleans are `pd.NA`, missing numbers NaN.
 
-    >>> scores = frame().query("protocol == 'quick' and task == 'copy' and mode == ''")
+    >>> scores = frame().query("protocol == 'quick' and task == 'copy'")
     >>> float(scores.groupby(["encoding", "length"]).exact.mean()["prism", 10])
     1.0
 
@@ -87,16 +88,16 @@ def frame(*paths: Path | str, checkpoint: str = "last") -> pd.DataFrame:
     records, problems = load(paths or [RECORDS])
     for problem in problems:
         warnings.warn(f"left out: {problem}", stacklevel=2)
-    rows = [row for record in records for row in _rows(record, checkpoint)]
+    rows = [row for record in records for row in _rows(record, checkpoint, modes)]
     return pd.DataFrame(rows, columns=list(COLUMNS)).astype(COLUMNS)
 
 
-def _rows(record: Record, checkpoint: str) -> Iterator[dict[str, Any]]:
+def _rows(record: Record, checkpoint: str, modes: bool) -> Iterator[dict[str, Any]]:
     run = _run(record) | {"checkpoint": checkpoint}
     if record.status == "failed":
         yield run | {"mode": "", "status": "failed", "note": record.reason}
         return
-    for mode, scores in record.by_mode.items():
+    for mode, scores in record.by_mode.items() if modes else [("", record.scores)]:
         for score in getattr(scores, checkpoint):
             row = run | {"mode": mode} | asdict(score)
             if score.status == "ok":

@@ -63,6 +63,11 @@ class Table:
         return self.first.config.track == "encoder"
 
     @property
+    def named(self) -> str:
+        """The protocol, and how the settings differ from its own, as `quick, 200 steps`."""
+        return self.base if self.policy == PROTOCOL else f"{self.base}, {self.settings_name}"
+
+    @property
     def settings_name(self) -> str:
         """A description of how the settings differ from the protocol's own."""
         if self.policy == PROTOCOL:
@@ -71,8 +76,9 @@ class Table:
             return f"tuned: {tuning.grid_words()}" + f"; {self.version}" * bool(self.version)
         if self.version:
             return self.version
-        changes = ", ".join(_in_words(*change) for change in self.changes)
-        return changes or f"settings {self.first.shared_hash}"
+        changes = [_in_words(*change) for change in self.changes]
+        changes[4:] = [f"{len(changes) - 4} more"] * (len(changes) > 4)
+        return ", ".join(changes) or f"settings {self.first.shared_hash}"
 
     def settings(self) -> list[tuple[str, str]]:
         """Return every setting that the runs share, as ("train.steps", "1500")."""
@@ -123,7 +129,8 @@ def tables(records: Sequence[Record], catalog: Catalog | None = None) -> list[Ta
     found = []
     for _, family in groupby(sorted(runs, key=order), key=_family):
         keys = list(family)
-        own, outdated = runs[keys[0]][0], any(age[keys[0]])
+        own = runs[keys[0]][0]
+        outdated = any(age[keys[0]]) or "+" in keys[0][0] or keys[0] in foreign
         for key in keys:
             several = [other[:2] for other in keys if other not in foreign].count(key[:2]) > 1
             record, main = runs[key][0], key == keys[0] and not outdated

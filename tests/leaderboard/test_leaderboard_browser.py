@@ -17,6 +17,8 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
 import pytest
 from made_records import tuned_record
@@ -291,7 +293,7 @@ def test_a_tuned_table_says_what_was_chosen_and_what_it_cost(visit, raw, save, t
 def test_changed_settings_are_tables_of_their_own(visit, example):
     page = visit.open(example / "site" / "task" / "copy.html")
     options = page.get_by_label("Settings").locator("option").all_inner_texts()
-    assert options == ["the protocol's own", "changed: learning rate 0.1"]
+    assert options == ["the protocol's own", "quick, learning rate 0.1"]
     page.get_by_label("Settings").select_option("quick+ab12cd")
     assert visit.names()[0] == "prism (protocol's own)"
     assert {"alibi", "rope"} <= set(visit.names())
@@ -302,6 +304,24 @@ def test_changed_settings_are_tables_of_their_own(visit, example):
     assert visit.names() == ["alibi", "rope"]
     assert "(quick+ab12cd)" in page.inner_text("#facts")
     assert page.locator(".table-facts.chosen").inner_text().count("train.lr = 0.1") == 1
+
+
+def test_the_link_of_a_comparison_opens_on_its_runs(visit, example):
+    found = [one for one in load([example])[0] if one.protocol == "quick+ab12cd"]
+    link = site.address(example / "site", {record.run for record in found})
+    path, _, state = link.partition("#")
+    page = visit.open(Path(url2pathname(urlsplit(path).path)), "#" + state)
+    chosen = page.get_by_label("Settings").locator("option:checked").inner_text()
+    assert chosen == "quick, learning rate 0.1"
+    labels = page.locator("#picks input:checked").evaluate_all("all => all.map((n) => n.value)")
+    assert labels == ["alibi", "rope"]
+    facts = visit.open(example / "site" / "run" / f"{found[0].run}.html").inner_text("dl")
+    assert "quick, learning rate 0.1 (quick+ab12cd)" in facts
+    assert "train.lr = 0.1" in facts
+    several = site.address(
+        example / "site", {one.run for one in load([example])[0] if one.protocol == "quick"}
+    )
+    assert "index.html#protocol=quick&tuning=protocol" in several
 
 
 def test_other_seeds_stand_below_their_encoding_without_a_rank(visit, raw, save, tmp_path):

@@ -10,6 +10,7 @@ import leaderboard
 from leaderboard.record.read import RECORDS, load
 from leaderboard.stats.frame import COLUMNS
 from leaderboard.stats.intervals import wilson
+from leaderboard.stats.tables import tables
 
 
 def test_a_row_holds_what_its_record_says(raw, save):
@@ -42,15 +43,28 @@ def test_modes_checkpoints_and_failures(raw, failed, save):
     one["modes"] = {"snapped": raw(right={10: 90})["scores"]}
     one["scores"]["best"] = [one["scores"]["last"][0] | {"exact": 0.6, "correct": 60}]
     folder = save(one, failed("t5", 1, "out of memory"))
-    last = leaderboard.frame(folder).set_index(["encoding", "mode"])
+    last = leaderboard.frame(folder, modes=True).set_index(["encoding", "mode"])
     assert last.exact["prism", ""] == 0.5
     assert last.exact["prism", "snapped"] == 0.9
     assert last.loc[("t5", ""), ["status", "note"]].tolist() == ["failed", "out of memory"]
     assert pd.isna(last.length["t5", ""])
-    best = leaderboard.frame(folder, checkpoint="best")
+    best = leaderboard.frame(folder, checkpoint="best", modes=True)
     assert best.exact.dropna().tolist() == [0.6, 0.9]
     with pytest.raises(ValueError, match="unknown checkpoint 'first'"):
         leaderboard.frame(folder, checkpoint="first")
+
+
+def test_a_plain_pivot_equals_the_leaderboard(raw, save):
+    records = [raw("prism", seed, {10: 90, 20: 50 + seed}) for seed in range(3)]
+    for one in records:
+        one["modes"] = {"snapped": raw(right={10: 100, 20: 100})["scores"]}
+    folder = save(*records, *(raw("rope", seed) for seed in range(3)))
+    pivot = leaderboard.frame(folder).pivot_table(index="encoding", columns="length", values="exact")
+    rows = [row for table in tables(load([folder])[0]) for row in table.rows if not row.mode]
+    shown = {
+        (row.label, cell.length): cell.main.mean for row in rows for cell in row.cells if cell.main
+    }
+    assert shown == pytest.approx(pivot.stack().dropna().to_dict())
 
 
 def test_columns_and_their_types_do_not_depend_on_the_records(raw, save, tmp_path):
@@ -68,7 +82,7 @@ def test_every_column_is_explained():
 
 def test_the_committed_records_are_all_there():
     records, _ = load([RECORDS])
-    scores = leaderboard.frame()
+    scores = leaderboard.frame(modes=True)
     expected = sum(len(one.last) for record in records for one in record.by_mode.values())
     assert len(scores) == expected + sum(record.status == "failed" for record in records)
     assert not scores.duplicated(["run", "mode", "length"]).any()

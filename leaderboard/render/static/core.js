@@ -270,9 +270,8 @@ window.PZ = (function () {
   function tuningWords(table) {
     if (table.policy === "protocol") return "the protocol's own";
     if (table.policy === "tuned") return table.name;
-    return (
-      table.version || (table.policy === "earlier" ? "earlier version: " : "changed: ") + table.name
-    );
+    if (table.policy === "changed") return table.base + ", " + table.name;
+    return table.version || "earlier version: " + table.name;
   }
   function policyWords(table) {
     if (table.policy === "protocol")

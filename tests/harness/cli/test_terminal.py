@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from experiment.protocol import read_protocol
 from harness.cli.tables import print_records
 from leaderboard.record.schema import Record
 
@@ -40,9 +41,9 @@ def test_no_row_of_the_closing_table_wraps(width, records, monkeypatch, capsys):
     printed(records, "table")
     out = capsys.readouterr().out
     assert max(map(len, out.splitlines())) <= width
-    table = out[: out.index("every length")]
+    (head,) = [line for line in out.splitlines() if line.startswith("encoding")]
     assert "randomized:shifted_sinusoidal" in out  # names are not cut
-    assert sum(head.isdigit() for head in table.splitlines()[1].split()) >= 3
+    assert sum(word.isdigit() for word in head.split()) >= 3
     assert f"prism_spectral [a] = {LONG}" in " ".join(out.split())
 
 
@@ -71,9 +72,9 @@ def test_wide_has_both_measures_of_encoders(made_record, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "80")
     record = made_record("rope", 0, {10: 95, 20: 40}, config={"track": "encoder"})
     printed([record], "table")
-    out = capsys.readouterr().out
+    out = " ".join(capsys.readouterr().out.split())
     assert "token accuracy per length" in out
-    assert "exact match: --wide" in " ".join(out.split())
+    assert "exact match: --wide" in out
     printed([record], "table", wide=True)
     out = capsys.readouterr().out
     head, _, row = out[out.index("exact match per length") :].splitlines()[1:4]
@@ -82,6 +83,29 @@ def test_wide_has_both_measures_of_encoders(made_record, monkeypatch, capsys):
         ["rope", "40.0", "95.0", "40.0"],
     )
     assert "--wide" not in out
+
+
+def test_where_no_answer_is_right_the_table_has_tokens(made_record, capsys):
+    record = made_record("rope", 0, {10: 0, 20: 0})
+    printed([record], "table")
+    out = capsys.readouterr().out
+    head, _, row = out[out.index("token accuracy per length") :].splitlines()[1:4]
+    tokens = [f"{100 * score['token']:.1f}" for score in record["scores"]["last"]]
+    assert head.split() == ["encoding", "unseen", "10", "20"]
+    assert row.split() == ["rope", tokens[1], *tokens]
+    printed([made_record("rope", 0, {10: 1, 20: 0})], "table")
+    assert "token accuracy" not in capsys.readouterr().out
+
+
+def test_a_table_is_named_by_the_settings_that_differ(made_record, capsys):
+    protocol = read_protocol("quick", ("train.steps=200",))
+    model, train, test = protocol.settings("sum")
+    own = {"model": model.model_dump(), "train": train.model_dump(), "eval": test.model_dump()}
+    own["track"] = protocol.track
+    record = made_record("rope", protocol=protocol.name, task="sum", config=own)
+    for form in ("table", "markdown"):
+        printed([record], form)
+        assert "sum (quick, 200 steps)" in capsys.readouterr().out
 
 
 def test_a_mode_has_no_rank(made_record, capsys):
