@@ -59,7 +59,9 @@ def test_a_plain_pivot_equals_the_leaderboard(raw, save):
     for one in records:
         one["modes"] = {"snapped": raw(right={10: 100, 20: 100})["scores"]}
     folder = save(*records, *(raw("rope", seed) for seed in range(3)))
-    pivot = leaderboard.frame(folder).pivot_table(index="encoding", columns="length", values="exact")
+    pivot = leaderboard.frame(folder).pivot_table(
+        index="encoding", columns="length", values="exact"
+    )
     rows = [row for table in tables(load([folder])[0]) for row in table.rows if not row.mode]
     shown = {
         (row.label, cell.length): cell.main.mean for row in rows for cell in row.cells if cell.main
