@@ -1,9 +1,9 @@
 """The scalings of RoPE: slower rotations, for texts longer than those a model was trained on.
 
 Each function takes the frequencies w_m = base^(-2m/K), m = 0..K/2-1, and returns the new ones with
-the attention factor, by which q and k are both multiplied. Names of scalings and options are those
-of transformers' `rope_parameters`; `ntk` is ours. L stands for original_max_position_embeddings,
-the length in training; s for factor.
+the attention factor, by which q and k are both multiplied. The functions and their options are the
+types and the keys of transformers' `rope_parameters`; `ntk` is ours. L stands for
+original_max_position_embeddings, the length in training; s for factor.
 
 >>> w = torch.tensor([1.0, 0.1])
 >>> linear(w, factor=4.0)
@@ -12,16 +12,18 @@ the length in training; s for factor.
 
 import inspect
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from pezoo.spec import choice
+from pezoo.base import Shape
+from pezoo.spec import choice, parse
 
 Scaled = tuple[Tensor, float]
+TRAINED = "original_max_position_embeddings"
 
 
 def default(w: Tensor) -> Scaled:
@@ -67,7 +69,7 @@ def yarn(
     factor: float,
     original_max_position_embeddings: int,
     base: float,
-    attention_factor: float = 0.0,
+    attention_factor: float | None = None,
     beta_fast: float = 32.0,
     beta_slow: float = 1.0,
     truncate: bool = True,
@@ -75,7 +77,8 @@ def yarn(
     """YaRN: pairs that turn often in L tokens keep w, those that turn seldom get w / s.
 
     Between the pairs with beta_fast and beta_slow turns in L tokens a linear ramp over m; its ends
-    are rounded outwards unless `truncate` is false. The attention factor is 0.1 ln s + 1.
+    are rounded outwards unless `truncate` is false. The attention factor is 0.1 ln s + 1, or with
+    mscale a and mscale_all_dim b (0.1 a ln s + 1) / (0.1 b ln s + 1), as in DeepSeek V3.
 
     Example: L = 4096, base = 10000, K = 128: m <= 20 keeps w, m >= 46 gets w / s.
     Peng et al. 2023, Sections 3.2 and 3.4; there the ramp is over the number of turns, as in
@@ -92,7 +95,9 @@ def yarn(
     low, high = max(low, 0), min(high, 2 * len(w) - 1)
     m = torch.arange(len(w), device=w.device)
     ramp = ((m - low) / max(high - low, 0.001)).clamp(0, 1)
-    return w / factor * ramp + w * (1 - ramp), attention_factor or _grown(factor, 0.1)
+    if attention_factor is None:
+        attention_factor = _grown(factor, 0.1)
+    return w / factor * ramp + w * (1 - ramp), attention_factor
 
 
 def llama3(
@@ -119,12 +124,12 @@ def llama3(
 def longrope(
     w: Tensor,
     *,
-    short_factor: tuple[float, ...],
-    long_factor: tuple[float, ...],
+    short_factor: Sequence[float],
+    long_factor: Sequence[float],
     original_max_position_embeddings: int,
     length: Tensor,
     factor: float = 1.0,
-    attention_factor: float = 0.0,
+    attention_factor: float | None = None,
 ) -> Scaled:
     """LongRoPE: w_m / short_factor_m for texts of up to L tokens, w_m / long_factor_m beyond.
 
@@ -140,8 +145,10 @@ def longrope(
             raise ValueError(f"{name} needs d_head / 2 = {len(w)} numbers, got {len(given)}")
     short, long = (torch.tensor(x, device=w.device).float() for x in (short_factor, long_factor))
     beyond = (length > original_max_position_embeddings)[:, None]
-    own = math.sqrt(_grown(factor, 1 / math.log(max(original_max_position_embeddings, 2))))
-    return w / torch.where(beyond, long, short), attention_factor or own
+    if attention_factor is None:
+        rate = 1 / math.log(max(original_max_position_embeddings, 2))
+        attention_factor = math.sqrt(_grown(factor, rate))
+    return w / torch.where(beyond, long, short), attention_factor
 
 
 def proportional(w: Tensor, *, partial_rotary_factor: float, factor: float = 1.0) -> Scaled:
@@ -158,52 +165,86 @@ SCALINGS: dict[str, Callable[..., Scaled]] = {
 }
 
 
-def choose(scaling: str, given: Mapping[str, Any], **known: Any) -> Callable[..., Scaled]:
-    """Return the scaling of that name, bound to the options given and to those known.
+def read(rope_parameters: Mapping[str, Any] | str) -> tuple[str, dict[str, Any]]:
+    """Return the type and the options of rope_parameters; a key that is None is left out.
 
-    Errors: ValueError for an unknown scaling, and for missing or unknown options.
+    Errors: ValueError for an unknown type, and for numbers that are not above 0.
+
+    >>> read("yarn(factor=4)")
+    ('yarn', {'factor': 4})
+    >>> read({"rope_type": "yarn", "factor": 4, "beta_fast": None})
+    ('yarn', {'factor': 4})
     """
-    choice("scaling", scaling, SCALINGS)
-    parameters = _options(scaling)
-    for name in given:
-        if name not in parameters:
-            takers = [other for other in SCALINGS if name in _options(other)]
-            raise ValueError(
-                f"scaling={scaling} does not take {name}, which is for {', '.join(takers)}"
-            )
-    both = {**known, **given}
-    _check_ranges(scaling, given, both)
+    if isinstance(rope_parameters, str):
+        spec = parse(rope_parameters)
+        rope_parameters = {"rope_type": spec.name, **spec.options}
+    given = {name: value for name, value in rope_parameters.items() if value is not None}
+    kind = given.pop("rope_type", "default")
+    choice("rope_type", kind, SCALINGS)
+    _check_ranges(given)
+    return kind, given
+
+
+def choose(kind: str, given: Mapping[str, Any], base: float, shape: Shape) -> Callable[..., Scaled]:
+    """Return the scaling of a type, bound to its options.
+
+    original_max_position_embeddings is shape.train_len by default, and the factor of yarn and
+    longrope is shape.train_len / original_max_position_embeddings, as in transformers.
+    Errors: ValueError for options that are missing, unknown or contradict each other.
+    """
+    parameters, own = _options(kind), dict(given)
+    if kind != "proportional" and own.pop("partial_rotary_factor", 1.0) != 1.0:
+        raise ValueError(f"rope_type={kind} rotates whole heads: partial_rotary_factor must be 1")
+    if kind in ("yarn", "longrope") and TRAINED in own and "factor" not in own:
+        own["factor"] = shape.train_len / own[TRAINED]
+    if TRAINED in parameters and TRAINED not in own:
+        own[TRAINED] = shape.train_len
+    if kind == "yarn":
+        if base <= 1:
+            raise ValueError(f"rope_type=yarn needs a base above 1, got {base}")
+        a, b = own.pop("mscale", None), own.pop("mscale_all_dim", None)
+        if a and b and "factor" in own and "attention_factor" not in own:
+            more, less = (_grown(own["factor"], 0.1 * x) for x in (a, b))
+            own["attention_factor"] = more / less
+    for name in own:
+        if name not in {*parameters, TRAINED}:
+            takers = ", ".join(other for other in SCALINGS if name in _options(other))
+            which = f", which is for {takers}" if takers else ""
+            raise ValueError(f"rope_type={kind} does not take {name}{which}")
+    own["base"] = base
     for name, parameter in parameters.items():
-        if parameter.default is parameter.empty and name not in {*given, *known, "length"}:
-            raise ValueError(f"scaling={scaling} needs {name}")
+        if parameter.default is parameter.empty and name not in {*own, "length"}:
+            raise ValueError(f"rope_type={kind} needs {name}")
     for low, high in (("low_freq_factor", "high_freq_factor"), ("beta_slow", "beta_fast")):
         if low in parameters:
-            less, more = (both.get(name, parameters[name].default) for name in (low, high))
+            less, more = (own.get(name, parameters[name].default) for name in (low, high))
             if less >= more:
                 raise ValueError(f"{low} must be below {high}, got {less} with {high} {more}")
-    return partial(SCALINGS[scaling], **{k: v for k, v in both.items() if k in parameters})
+    return partial(SCALINGS[kind], **{k: v for k, v in own.items() if k in parameters})
 
 
-def _check_ranges(scaling: str, given: Mapping[str, Any], both: Mapping[str, Any]) -> None:
+def _check_ranges(given: Mapping[str, Any]) -> None:
     for name, value in given.items():
-        numbers = value if isinstance(value, tuple | list) else (value,)
-        if name != "truncate" and any(x <= 0 for x in numbers):
-            raise ValueError(f"{name} must be above 0, got {value}")
+        listed = name in ("short_factor", "long_factor")
+        numbers: Any = [value]
+        if listed:
+            numbers = value if isinstance(value, tuple | list) else [None]
+        if name != "truncate" and not all(type(x) in (int, float) and x > 0 for x in numbers):
+            what = "numbers" if listed else "a number"
+            raise ValueError(f"{name} must be {what} above 0, got {value!r}")
     if given.get("partial_rotary_factor", 1.0) > 1:
         raise ValueError(
             f"partial_rotary_factor must be at most 1, got {given['partial_rotary_factor']}"
         )
-    if scaling == "yarn" and both["base"] <= 1:
-        raise ValueError(f"scaling=yarn needs a base above 1, got {both['base']}")
 
 
-def reads_length(scaling: str) -> bool:
-    """Return True if the frequencies of a scaling depend on the length of the text."""
-    return "length" in _options(scaling)
+def reads_length(kind: str) -> bool:
+    """Return True if the frequencies depend on the length of the text."""
+    return "length" in _options(kind)
 
 
-def _options(scaling: str) -> dict[str, inspect.Parameter]:
-    parameters = inspect.signature(SCALINGS[scaling]).parameters
+def _options(kind: str) -> dict[str, inspect.Parameter]:
+    parameters = inspect.signature(SCALINGS[kind]).parameters
     return {name: p for name, p in parameters.items() if p.kind is p.KEYWORD_ONLY}
 
 

@@ -59,7 +59,7 @@ def bare(spec: str) -> str:
 
     >>> bare("randomized(max_len=512):rope(base=500)")
     'randomized:rope'
-    >>> bare("rope(scaling=longrope,short_factor=(1.0,2.0))")
+    >>> bare("rope(rope_parameters=yarn(factor=4))")
     'rope'
     """
     while (shorter := re.sub(r"\([^()]*\)", "", spec)) not in ("", spec):
@@ -128,10 +128,10 @@ def _value(text: str) -> Any:
 
 
 def _split(text: str, separator: str) -> list[str]:
-    """Split at `separator` outside parentheses and brackets."""
+    """Split at `separator` outside parentheses, brackets and braces."""
     parts, depth, start = [], 0, 0
     for index, char in enumerate(text):
-        depth += (char in "([") - (char in ")]")
+        depth += (char in "([{") - (char in ")]}")
         if depth < 0:
             break
         if char == separator and depth == 0:

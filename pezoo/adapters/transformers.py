@@ -30,7 +30,7 @@ from pezoo.registry import entries, make
 from pezoo.spec import Spec, parse
 
 Factory = Callable[[Shape], Encoding]
-ROTATION = {"layout", "base", "scaling"}  # options that default to the model's own rotation
+ROTATION = {"layout", "base", "rope_parameters"}  # options that default to the model's own rotation
 PAIRS = {(-2.0, -3.0, 0.0, 1.0): "half", (-1.0, 0.0, -3.0, 2.0): "interleaved"}  # of 0, 1, 2, 3
 
 
@@ -43,10 +43,10 @@ def use(
     `encoding` of the model's decoder, with the model's device and dtype. Shape.train_len is
     max_position_embeddings. `length` is the number of tokens planned for generation with a cache,
     for encodings that draw random positions. `rope` uses the model's layout of pairs, base and, if
-    the text has none, scaling, so that pretrained weights can be used.
+    the text has none, rope_parameters, so that pretrained weights can be used.
 
-    Example: `use(model, "rope(scaling=yarn,factor=4)")` reads texts four times as long as `model`
-    was trained for; `use(model, "nope")` and a short training at the old length is DroPE.
+    Example: `use(model, "rope(rope_parameters=yarn(factor=4))")` reads texts four times as long as
+    `model` was trained for; `use(model, "nope")` and a short training at the old length is DroPE.
 
     Pass left padding by attention_mask, packed documents by position_ids. Parameters with optimiser
     settings of their own are in `model.base_model.encoding.param_groups()`.
@@ -247,24 +247,11 @@ def as_trained(spec: Spec, base: Any) -> Spec:
     if tuple(turned) not in PAIRS:
         raise ValueError("this model's rotation is neither of pairs (2m, 2m+1) nor (m, m + K/2)")
     own = {k: v for k, v in base.config.rope_parameters.items() if v is not None}
-    options = {"layout": PAIRS[tuple(turned)], "base": float(own.pop("rope_theta", 10_000.0))}
-    kind = own.pop("rope_type", "default")
+    kind = own.get("rope_type")
     if kind != "proportional" and own.pop("partial_rotary_factor", 1.0) != 1:
         raise ValueError(f"this model rotates a part of each head, but {spec.name} all of it")
-    if kind != "default" and "scaling" not in spec.options:
-        options |= {"scaling": kind, **_scaling(kind, own, base.config.max_position_embeddings)}
-    return replace(spec, options={**options, **spec.options})
-
-
-def _scaling(kind: str, own: dict[str, Any], longest: int) -> dict[str, Any]:
-    """Return the model's options of a scaling, as encodings take them."""
-    for name in ("mscale", "mscale_all_dim"):
-        if name in own:
-            raise ValueError(f"this model's {kind} has {name}, which pezoo does not support")
-    if own.get("attention_factor") == 0:
-        raise ValueError("this model's attention_factor is 0, which would make all logits 0")
     if kind == "dynamic":
-        own.pop("original_max_position_embeddings", None)  # transformers reads `longest` instead
-    if kind in ("yarn", "longrope") and "factor" not in own:
-        own["factor"] = longest / own["original_max_position_embeddings"]
-    return own
+        own.pop("original_max_position_embeddings", None)  # transformers does not read it
+    theta = float(own.pop("rope_theta", 10_000.0))
+    options = {"layout": PAIRS[tuple(turned)], "base": theta, "rope_parameters": own}
+    return replace(spec, options={**options, **spec.options})

@@ -1,6 +1,8 @@
 """Rotary position embedding."""
 
-from typing import Unpack
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Unpack
 
 import torch
 from einops import rearrange
@@ -13,7 +15,7 @@ from pezoo.registry import register
 from pezoo.spec import choice
 
 LAYOUTS = {"interleaved": "m two", "half": "two m"}
-TURN = "rope.turn"
+TURN, ROTATION = "rope.turn", "rope.rotation"
 
 
 @register("rope")
@@ -31,18 +33,19 @@ class RoPE(Encoding):
         base      of the frequencies
         layout    "interleaved" pairs (2m, 2m+1), as in the paper, "half" pairs (m, m + K/2), as in
                   most released language models. The two differ by a permutation of K.
-        scaling   "default" leaves w_m as they are; "linear", "ntk", "dynamic", "yarn", "llama3",
-                  "longrope" and "proportional" (p-RoPE) are the functions of pezoo.rope_scaling,
-                  with formulas. The options after it are theirs; 0 and () mean the scaling's own
-                  default. original_max_position_embeddings is train_len unless given.
+        rope_parameters  changes the frequencies w_m: the dictionary of a config of transformers, or
+                  a text such as "yarn(factor=4)". Its rope_type is "default", "linear", "ntk",
+                  "dynamic", "yarn", "llama3", "longrope" or "proportional" (p-RoPE), functions of
+                  pezoo.rope_scaling with formulas and options. Its rope_theta replaces base, and
+                  original_max_position_embeddings is train_len by default.
         drop      DroPE: positions are dropped once this share of the training is done, so that the
                   rest recalibrates the model without them; evaluation is always without. Of a
                   trained model that is at hand, the encoding `nope` does the same.
     "dynamic" and "longrope" depend on the length of the text, one more than the row's last
     position: later tokens change earlier values, and keys must not be cached.
 
-    Errors: ValueError for an odd K, an unknown layout or scaling, options that the scaling lacks or
-    does not take, and drop outside (0, 1].
+    Errors: ValueError for an odd K, an unknown layout or rope_type, options that the rope_type
+    lacks or does not take, and drop outside (0, 1].
 
     Paper: Su et al. 2021, "RoFormer", Equation 15. DroPE: Gelberg et al. 2025; there the dropped
     phase has a learning rate schedule of its own. transformers recomputes the frequencies of
@@ -55,24 +58,13 @@ class RoPE(Encoding):
     prf_text = "i - j"
     relative = True
 
-    def __init__(  # noqa: PLR0913  options of an encoding are keywords
+    def __init__(
         self,
         shape: Shape,
         *,
         base: float = 10_000.0,
         layout: str = "interleaved",
-        scaling: str = "default",
-        factor: float = 0.0,
-        original_max_position_embeddings: int = 0,
-        attention_factor: float = 0.0,
-        beta_fast: float = 0.0,
-        beta_slow: float = 0.0,
-        truncate: bool = True,
-        low_freq_factor: float = 0.0,
-        high_freq_factor: float = 0.0,
-        short_factor: tuple[float, ...] = (),
-        long_factor: tuple[float, ...] = (),
-        partial_rotary_factor: float = 0.0,
+        rope_parameters: Mapping[str, Any] | str = "default",
         drop: float = 1.0,
     ) -> None:
         super().__init__(shape)
@@ -81,20 +73,10 @@ class RoPE(Encoding):
         choice("layout", layout, LAYOUTS)
         if not 0 < drop <= 1:
             raise ValueError(f"drop must be above 0 and at most 1, got {drop}")
-        options = {
-            "factor": factor, "attention_factor": attention_factor,
-            "original_max_position_embeddings": original_max_position_embeddings,
-            "beta_fast": beta_fast, "beta_slow": beta_slow,
-            "low_freq_factor": low_freq_factor, "high_freq_factor": high_freq_factor,
-            "short_factor": short_factor, "long_factor": long_factor,
-            "partial_rotary_factor": partial_rotary_factor,
-        }  # fmt: skip
-        given = {name: value for name, value in options.items() if value}
-        given |= {} if truncate else {"truncate": False}
-        known = {"base": base, "original_max_position_embeddings": shape.train_len}
-        self.scaled = rope_scaling.choose(scaling, given, **known)
-        self.base, self.layout, self.drop = base, LAYOUTS[layout], drop
-        self.reads_length = rope_scaling.reads_length(scaling)
+        kind, options = rope_scaling.read(rope_parameters)
+        self.base, self.layout, self.drop = options.pop("rope_theta", base), LAYOUTS[layout], drop
+        self.scaled = rope_scaling.choose(kind, options, self.base, shape)
+        self.reads_length = rope_scaling.reads_length(kind)
         self.frequencies(Context(pos=torch.zeros(1, 1, dtype=torch.long)))  # its errors, now
         self.prefix_stable = self.relative = not self.reads_length
         self.order_blind = drop < 1
@@ -120,13 +102,22 @@ class RoPE(Encoding):
             return self.scaled(w, length=ctx.pos.amax(1) + 1)
         return self.scaled(w)
 
-    def transform(self, q: Tensor, k: Tensor, ctx: Context) -> tuple[Tensor, Tensor]:
+    def prepare(self, ctx: Context) -> Context:
+        ctx = super().prepare(ctx)
+        return replace(ctx, drawn={**(ctx.drawn or {}), ROTATION: self.rotation(ctx)})
+
+    def rotation(self, ctx: Context) -> Tensor:
+        """Return e^(i p w) times the attention factor, complex (B|1, 1, T, K/2)."""
         w, factor = self.frequencies(ctx)
         if self.drop < 1:
             w = w * (ctx.drawn or {}).get(TURN, 0.0)
         w = w if w.dim() == 1 else w[:, None, None]
-        angle = ctx.query_pos[:, None, :, None].float() * w  # (B|1, 1, T, K/2)
-        turn = torch.polar(torch.full_like(angle, factor), angle)  # e^(i p w)
+        angle = ctx.query_pos[:, None, :, None].float() * w
+        return torch.polar(torch.full_like(angle, factor), angle)
+
+    def transform(self, q: Tensor, k: Tensor, ctx: Context) -> tuple[Tensor, Tensor]:
+        ctx.check_prepared()
+        turn = (ctx.drawn or {})[ROTATION]
         return self._rotate(q, turn), self._rotate(k, turn)
 
     def _rotate(self, x: Tensor, turn: Tensor) -> Tensor:

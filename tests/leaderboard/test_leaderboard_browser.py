@@ -67,7 +67,7 @@ def browser():
 
 
 WRONG = {"prompt": "12=", "expected": "12", "given": "13"}
-LONG = "rope(base=20000.0,layout=half,scaling=default)"
+LONG = "rope(base=20000.0,layout=half,rope_parameters=default)"
 
 
 def example_records(raw):

@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -7,7 +8,7 @@ from pezoo.base import Context, Shape
 from pezoo.encodings.rope import RoPE
 from pezoo.registry import make
 from pezoo.rope_scaling import SCALINGS
-from pezoo.spec import SpecError
+from pezoo.spec import SpecError, parse
 from pezoo.testing import check_encoding
 
 SHAPE = Shape(d_model=64, n_heads=2, d_head=32, n_layers=1, train_len=64)
@@ -16,12 +17,12 @@ FACTORS = {
     "long_factor": tuple(1.0 + m for m in range(16)),
 }
 CASES = [
-    {"scaling": "linear", "factor": 4.0},
-    {"scaling": "dynamic", "factor": 4.0},
-    {"scaling": "yarn", "factor": 4.0, "original_max_position_embeddings": 64},
-    {"scaling": "yarn", "factor": 8.0, "original_max_position_embeddings": 4096},
+    {"rope_type": "linear", "factor": 4.0},
+    {"rope_type": "dynamic", "factor": 4.0},
+    {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64},
+    {"rope_type": "yarn", "factor": 8.0, "original_max_position_embeddings": 4096},
     {
-        "scaling": "yarn",
+        "rope_type": "yarn",
         "factor": 8.0,
         "original_max_position_embeddings": 4096,
         "beta_fast": 16.0,
@@ -30,39 +31,42 @@ CASES = [
         "attention_factor": 1.5,
     },
     {
-        "scaling": "llama3",
+        "rope_type": "llama3",
         "factor": 8.0,
         "original_max_position_embeddings": 8192,
         "low_freq_factor": 1.0,
         "high_freq_factor": 4.0,
     },
-    {"scaling": "longrope", "factor": 4.0, "original_max_position_embeddings": 64, **FACTORS},
-    {"scaling": "proportional", "partial_rotary_factor": 0.3},
+    {
+        "rope_type": "yarn",
+        "factor": 40.0,
+        "original_max_position_embeddings": 4096,
+        "mscale": 0.707,
+        "mscale_all_dim": 0.5,
+    },
+    {"rope_type": "yarn", "factor": None, "original_max_position_embeddings": 16, "mscale": 0.7},
+    {"rope_type": "longrope", "factor": 4.0, "original_max_position_embeddings": 64, **FACTORS},
+    {"rope_type": "longrope", "original_max_position_embeddings": 16, **FACTORS},
+    {"rope_type": "proportional", "partial_rotary_factor": 0.3},
 ]
 
 
 @pytest.mark.parametrize("base", [10_000.0, 500_000.0])
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case["scaling"])
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["rope_type"])
 @pytest.mark.parametrize("length", [64, 65, 200])
 def test_frequencies_are_those_of_transformers(case, length, base):
     rope_utils = pytest.importorskip("transformers.modeling_rope_utils")
     from transformers import LlamaConfig
 
-    options = dict(case)
-    parameters = {k: list(v) if isinstance(v, tuple) else v for k, v in case.items()}
     config = LlamaConfig(
         hidden_size=64,
         num_attention_heads=2,
         max_position_embeddings=64,
-        rope_parameters={
-            "rope_type": parameters.pop("scaling"),
-            "rope_theta": base,
-            **parameters,
-        },
+        rope_parameters={"rope_theta": base, **case},
     )
-    init = rope_utils.ROPE_INIT_FUNCTIONS[case["scaling"]]
+    init = rope_utils.ROPE_INIT_FUNCTIONS[case["rope_type"]]
     want, factor = init(config, torch.device("cpu"), seq_len=length)
-    encoding = RoPE(SHAPE, base=base, **options)
+    encoding = RoPE(SHAPE, rope_parameters=config.rope_parameters)
     got, own = encoding.frequencies(Context(pos=torch.arange(length)[None]))
     torch.testing.assert_close(got.view(-1), want, rtol=2e-6, atol=0)
     assert own == pytest.approx(factor)
@@ -71,7 +75,7 @@ def test_frequencies_are_those_of_transformers(case, length, base):
 def test_ntk_keeps_the_highest_frequency_and_divides_the_lowest():
     ctx = Context(pos=torch.zeros(1, 1, dtype=torch.long))
     plain, _ = RoPE(SHAPE).frequencies(ctx)
-    got, _ = RoPE(SHAPE, scaling="ntk", factor=4.0).frequencies(ctx)
+    got, _ = RoPE(SHAPE, rope_parameters="ntk(factor=4)").frequencies(ctx)
     assert got[0] == plain[0]
     assert float(got[-1]) == pytest.approx(float(plain[-1]) / 4, rel=1e-5)
     based, _ = RoPE(SHAPE, base=10_000.0 * 4 ** (32 / 30)).frequencies(ctx)
@@ -79,13 +83,13 @@ def test_ntk_keeps_the_highest_frequency_and_divides_the_lowest():
 
 
 @pytest.mark.parametrize("layout", ["interleaved", "half"])
-@pytest.mark.parametrize("case", [CASES[1], CASES[2], CASES[6]], ids=lambda case: case["scaling"])
+@pytest.mark.parametrize("case", [CASES[1], CASES[2], CASES[8]], ids=lambda case: case["rope_type"])
 def test_the_attention_factor_multiplies_q_and_k(case, layout):
-    encoding = RoPE(SHAPE, layout=layout, **case)
+    encoding = RoPE(SHAPE, layout=layout, rope_parameters=case)
     q, k = torch.randn(2, 3, 2, 70, 32).unbind(0)
     ctx = Context(pos=torch.stack([torch.arange(70), torch.arange(70) - 5, torch.arange(70) * 2]))
     ctx.pos[1, :5] = -1
-    got = encoding.transform(q, k, ctx)
+    got = encoding.transform(q, k, encoding.prepare(ctx))
     for b in range(3):
         w, factor = encoding.frequencies(Context(pos=ctx.pos[b : b + 1]))
         turn = torch.exp(1j * ctx.pos[b, :, None] * w.view(-1))
@@ -108,24 +112,29 @@ def test_the_yarn_and_llama3_examples():
     torch.testing.assert_close(got, w / torch.tensor([1.0, 8.0]))
 
 
-@pytest.mark.parametrize("scaling", ["dynamic", "yarn", "longrope", "drop"])
-def test_conformance(scaling):
+@pytest.mark.parametrize(
+    "text",
+    [
+        "rope(rope_parameters=dynamic(factor=2,original_max_position_embeddings=6))",
+        "rope(rope_parameters=yarn(factor=2))",
+        "rope(drop=0.5)",
+    ],
+)
+def test_conformance(text):
+    check_encoding(lambda shape: make(text, shape))
+
+
+def test_conformance_of_longrope():
     def build(shape):
-        ones = (1.0,) * (shape.d_head // 2)
-        options = {
-            "dynamic": {"factor": 2.0, "original_max_position_embeddings": 6},
-            "yarn": {"factor": 2.0},
-            "longrope": {"factor": 2.0, "short_factor": ones, "long_factor": ones},
-        }
-        if scaling == "drop":
-            return RoPE(shape, drop=0.5)
-        return RoPE(shape, scaling=scaling, **options[scaling])
+        ones = [1.0] * (shape.d_head // 2)
+        parameters = {"factor": 2.0, "short_factor": ones, "long_factor": ones}
+        return RoPE(shape, rope_parameters={"rope_type": "longrope", **parameters})
 
     check_encoding(build)
 
 
 def test_each_row_has_its_own_length():
-    encoding = RoPE(SHAPE, scaling="dynamic", factor=2.0)
+    encoding = RoPE(SHAPE, rope_parameters="dynamic(factor=2)")
     pos = torch.arange(100).expand(2, -1).clone()
     pos[1, 50:] = -1
     both, _ = encoding.frequencies(Context(pos=pos))
@@ -143,9 +152,10 @@ def test_dropping_positions():
 
     def keys(progress):
         drawn = encoding.draw(ctx, progress=progress)
-        return encoding.transform(q, k, Context(pos=ctx.pos, drawn=drawn))[1]
+        return encoding.transform(q, k, encoding.prepare(replace(ctx, drawn=drawn)))[1]
 
-    turned = RoPE(SHAPE).transform(q, k, ctx)[1]
+    plain = RoPE(SHAPE)
+    turned = plain.transform(q, k, plain.prepare(ctx))[1]
     assert torch.equal(keys(0.0), turned)
     assert torch.equal(keys(0.79), turned)
     torch.testing.assert_close(keys(0.8), k)
@@ -156,24 +166,45 @@ def test_dropping_positions():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("rope(scaling=yarm,factor=4)", "unknown scaling 'yarm'; did you mean yarn?"),
-        ("rope(scaling=linear)", "scaling=linear needs factor"),
+        ("rope(rope_parameters=yarm(factor=4))", "unknown rope_type 'yarm'; did you mean yarn?"),
+        ("rope(rope_parameters=linear)", "rope_type=linear needs factor"),
         (
-            "rope(factor=4)",
-            "scaling=default does not take factor, which is for linear, ntk, dynamic",
+            "rope(rope_parameters={'factor': 4})",
+            "rope_type=default does not take factor, which is for linear, ntk, dynamic",
         ),
-        ("rope(scaling=ntk,factor=2,beta_fast=3)", "does not take beta_fast, which is for yarn"),
-        ("rope(scaling=linear,factor=-2)", "factor must be above 0"),
         (
-            "rope(scaling=longrope,short_factor=[1,2],long_factor=[1,2])",
+            "rope(rope_parameters=ntk(factor=2,beta_fast=3))",
+            "does not take beta_fast, which is for yarn",
+        ),
+        ("rope(rope_parameters=ntk(factor=2,mscale=3))", "does not take mscale"),
+        ("rope(rope_parameters=linear(factor=-2))", "factor must be a number above 0"),
+        ("rope(rope_parameters=linear(factor=two))", "factor must be a number above 0"),
+        ("rope(rope_parameters={'rope_theta':-1})", "rope_theta must be a number above 0"),
+        (
+            "rope(rope_parameters=longrope(short_factor=[1,2],long_factor=[1,2]))",
             "short_factor needs d_head / 2 = 16 numbers",
         ),
-        ("rope(scaling=yarn,factor=2,attention_factor=-1)", "attention_factor must be above 0"),
         (
-            "rope(scaling=llama3,factor=8,low_freq_factor=4)",
+            "rope(rope_parameters=longrope(short_factor=2,long_factor=[1]))",
+            "short_factor must be numbers above 0",
+        ),
+        ("rope(rope_parameters=yarn(factor=2,attention_factor=0))", "attention_factor must be"),
+        ("rope(rope_parameters=yarn(factor=4,beta_slow=-1))", "beta_slow must be"),
+        ("rope(base=1,rope_parameters=yarn(factor=4))", "yarn needs a base above 1"),
+        (
+            "rope(rope_parameters=llama3(factor=8,low_freq_factor=4))",
             "low_freq_factor must be below high_freq_factor",
         ),
-        ("rope(scaling=yarn,factor=2,beta_fast=0.5)", "beta_slow must be below beta_fast"),
+        (
+            "rope(rope_parameters=yarn(factor=2,beta_fast=0.5))",
+            "beta_slow must be below beta_fast",
+        ),
+        ("rope(rope_parameters=proportional(partial_rotary_factor=2))", "must be at most 1"),
+        (
+            "rope(rope_parameters={'partial_rotary_factor': 0.5})",
+            "rope_type=default rotates whole heads",
+        ),
+        ("rope(rope_parameters=3)", "expects"),
         ("rope(drop=0)", "drop must be above 0 and at most 1"),
         ("rope(layout=halff)", "unknown layout 'halff'; did you mean half?"),
     ],
@@ -182,3 +213,23 @@ def test_errors(text, message):
     with pytest.raises(SpecError) as error:
         make(text, SHAPE)
     assert message in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "rope(rope_parameters=yarn(factor=4,beta_fast=16))",
+        "rope(rope_parameters={'rope_type': 'yarn', 'factor': 4, 'beta_fast': 16})",
+        "rope(base=3,rope_parameters={'rope_type': 'yarn', 'rope_theta': 1e4, 'factor': 4.0,"
+        " 'beta_fast': 16, 'beta_slow': None})",
+    ],
+)
+def test_a_text_and_a_dictionary_are_the_same(text):
+    ctx = Context(pos=torch.arange(9)[None])
+    parameters = {"rope_type": "yarn", "rope_theta": 10_000.0, "factor": 4.0, "beta_fast": 16.0}
+    want, factor = RoPE(SHAPE, rope_parameters=parameters).frequencies(ctx)
+    for spec in (text, str(parse(text))):
+        got, own = make(spec, SHAPE).frequencies(ctx)
+        assert torch.equal(got, want)
+        assert own == factor
+    assert make(text, SHAPE).base == 10_000.0

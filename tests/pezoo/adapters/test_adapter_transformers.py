@@ -104,13 +104,13 @@ TRAINED = {"rope_theta": 500.0, "original_max_position_embeddings": 16}
 @pytest.mark.parametrize(
     ("text", "parameters"),
     [
-        ("rope(scaling=linear,factor=4)", {"rope_type": "linear", "factor": 4.0}),
+        ("rope(rope_parameters=linear(factor=4))", {"rope_type": "linear", "factor": 4.0}),
         (
-            "rope(scaling=yarn,factor=4,original_max_position_embeddings=16)",
+            "rope(rope_parameters=yarn(factor=4,original_max_position_embeddings=16))",
             {"rope_type": "yarn", "factor": 4.0, **TRAINED},
         ),
         (
-            "rope(scaling=llama3,factor=8,original_max_position_embeddings=16)",
+            "rope(rope_parameters=llama3(factor=8,original_max_position_embeddings=16))",
             {
                 "rope_type": "llama3",
                 "factor": 8.0,
@@ -120,8 +120,8 @@ TRAINED = {"rope_theta": 500.0, "original_max_position_embeddings": 16}
             },
         ),
         (
-            "rope(scaling=longrope,factor=4,original_max_position_embeddings=16,"
-            "short_factor=[1,1,1,1],long_factor=[1,1.5,2,3])",
+            "rope(rope_parameters=longrope(factor=4,original_max_position_embeddings=16,"
+            "short_factor=[1,1,1,1],long_factor=[1,1.5,2,3]))",
             {
                 "rope_type": "longrope",
                 "factor": 4.0,
@@ -462,7 +462,7 @@ def test_errors():
     with pytest.raises(SpecError, match="did you mean rope"):
         use(build("llama"), "ropee")
     with pytest.raises(ValueError, match="use_cache=False"):
-        generated(use(build("llama"), "rope(scaling=dynamic,factor=2)"))
+        generated(use(build("llama"), "rope(rope_parameters=dynamic(factor=2))"))
     model = build("llama")
     with torch.no_grad():
         cache = model(IDS).past_key_values
@@ -533,15 +533,16 @@ def test_the_rotation_of_the_model():
 
     rope = {"rope_type": "yarn", "factor": None, "original_max_position_embeddings": 16}
     base = build("llama", rope_parameters={**rope, "truncate": False}).model
-    own = {"scaling": "yarn", "original_max_position_embeddings": 16, "factor": 4.0}
-    options = {"layout": "half", "base": 7, "truncate": False, **own}
+    own = {"rope_type": "yarn", "original_max_position_embeddings": 16, "truncate": False}
+    options = {"layout": "half", "base": 7, "rope_parameters": own}
     assert spec("randomized:rope(base=7)", base).inner == Spec("rope", options)
     assert spec("alibi", base) == Spec("alibi")
     assert spec("rope", build("gpt2").transformer) == Spec("rope")
     cohere = CohereModel(CohereConfig(**SIZES))
     assert spec("rope", cohere).options["layout"] == "interleaved"
     base.config.rope_parameters = {**TRAINED, "rope_type": "dynamic", "factor": 2.0}
-    assert "original_max_position_embeddings" not in spec("rope", base).options
+    parameters = spec("rope", base).options["rope_parameters"]
+    assert parameters == {"rope_type": "dynamic", "factor": 2.0}
 
 
 @pytest.mark.parametrize(
@@ -550,11 +551,11 @@ def test_the_rotation_of_the_model():
         ("SmolLM3", {"num_hidden_layers": 4}, "do not rotate"),
         ("NanoChat", {}, "neither of pairs"),
         ("Llama", {"partial_rotary_factor": 0.5}, "a part of each head"),
-        ("Llama", {"rope_type": "yarn", "mscale": 1.0, "factor": 2.0}, "mscale"),
+        ("Llama", {"mrope_section": [1, 3]}, "mrope_section"),
         (
             "Llama",
             {"rope_type": "yarn", "attention_factor": 0.0, "factor": 2.0},
-            "attention_factor is 0",
+            "attention_factor must be",
         ),
     ],
 )

@@ -9,13 +9,17 @@ from pezoo.encodings.rope import RoPE
 SHAPE = Shape(d_model=16, n_heads=2, d_head=8, n_layers=1, train_len=10)
 
 
+def rotated(encoding, q, k, pos):
+    return encoding.transform(q, k, encoding.prepare(Context(pos=pos)))
+
+
 @pytest.mark.parametrize("layout", ["interleaved", "half"])
 @pytest.mark.parametrize("base", [10_000.0, 100.0])
 def test_it_is_the_formula(layout, base):
     encoding = RoPE(SHAPE, layout=layout, base=base)
     q, k = torch.randn(2, 2, 2, 4, 8).unbind(0)
     pos = torch.tensor([[0, 1, 2, 3], [-1, 7, 100, 101]])
-    got = encoding.transform(q, k, Context(pos=pos))
+    got = rotated(encoding, q, k, pos)
     for x, y in zip((q, k), got, strict=True):
         for b in range(2):
             for t in range(4):
@@ -31,7 +35,7 @@ def test_it_is_the_formula(layout, base):
 def test_reference_plain_and_sampled(reference, qk):
     encoding, want = RoPE(Shape(8, 2, 4, 1, 10)), reference["rope"]
     for kind, pos in [("plain", torch.arange(7)), ("sampled", reference["inputs"]["positions"])]:
-        q, k = encoding.transform(*(x.float() for x in qk), Context(pos=pos[None]))
+        q, k = rotated(encoding, *(x.float() for x in qk), pos[None])
         for x, name in ((q, "q"), (k, "k")):
             torch.testing.assert_close(x.transpose(1, 2), want[f"{kind}_{name}"], atol=1e-3, rtol=0)
         torch.testing.assert_close(q @ k.mT, want[f"{kind}_logits_unscaled"], atol=1e-3, rtol=1e-5)
@@ -40,7 +44,7 @@ def test_reference_plain_and_sampled(reference, qk):
 def test_rotary_embedding_torch():
     package = pytest.importorskip("rotary_embedding_torch")
     q, k = torch.randn(2, 1, 2, 9, 8).unbind(0)
-    got = RoPE(SHAPE).transform(q, k, Context(pos=torch.arange(9)[None]))
+    got = rotated(RoPE(SHAPE), q, k, torch.arange(9)[None])
     rotary = package.RotaryEmbedding(dim=8)
     for x, y in zip((q, k), got, strict=True):
         torch.testing.assert_close(y, rotary.rotate_queries_or_keys(x).detach())
@@ -48,22 +52,35 @@ def test_rotary_embedding_torch():
 
 def test_any_layout_in_memory():
     x = torch.randn(2, 2, 5, 8)
-    ctx = Context(pos=torch.arange(5)[None])
-    want = RoPE(SHAPE).transform(x, x, ctx)[0]
+    pos = torch.arange(5)[None]
+    want = rotated(RoPE(SHAPE), x, x, pos)[0]
     wide = torch.zeros(2, 2, 5, 9)
     wide[..., :8] = x
     shifted = torch.zeros(x.numel() + 1)[1:].view_as(x).copy_(x)
     for y in (wide[..., :8], shifted, x.mT.contiguous().mT):
-        assert torch.equal(RoPE(SHAPE).transform(y, y, ctx)[1], want)
+        assert torch.equal(rotated(RoPE(SHAPE), y, y, pos)[1], want)
 
 
 def test_the_layouts_differ_by_a_permutation():
     q, k = torch.randn(2, 1, 2, 5, 8).unbind(0)
-    ctx, order = Context(pos=torch.arange(5)[None]), [0, 2, 4, 6, 1, 3, 5, 7]
-    interleaved = RoPE(SHAPE).transform(q, k, ctx)
-    half = RoPE(SHAPE, layout="half").transform(q[..., order], k[..., order], ctx)
+    pos, order = torch.arange(5)[None], [0, 2, 4, 6, 1, 3, 5, 7]
+    interleaved = rotated(RoPE(SHAPE), q, k, pos)
+    half = rotated(RoPE(SHAPE, layout="half"), q[..., order], k[..., order], pos)
     for a, b in zip(interleaved, half, strict=True):
         torch.testing.assert_close(a[..., order], b)
+
+
+def test_angles_are_computed_once_a_pass(monkeypatch):
+    encoding = RoPE(Shape(16, 2, 8, 3, 10))
+    ctx = encoding.prepare(Context(pos=torch.arange(5)[None]))
+    monkeypatch.delattr(RoPE, "frequencies")
+    monkeypatch.delattr(torch, "polar")
+    q, k = torch.randn(2, 1, 2, 5, 8).unbind(0)
+    layers = [encoding.transform(q, k, ctx.at(i, torch.zeros(1, 5, 16))) for i in range(3)]
+    for layer in layers[1:]:
+        assert all(map(torch.equal, layer, layers[0]))
+    with pytest.raises(ValueError, match="prepare"):
+        encoding.transform(q, k, Context(pos=torch.arange(5)[None]))
 
 
 def test_errors():
