@@ -15,6 +15,8 @@ same hash continues the run or shows its finished result.
 import hashlib
 import json
 import re
+from collections.abc import Iterable
+from functools import reduce
 from itertools import pairwise
 from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
@@ -33,6 +35,7 @@ from pydantic import (
 )
 from pydantic_core import InitErrorDetails
 
+from pezoo.kernels import Attention
 from pezoo.spec import Spec, bare
 
 Length = Annotated[PositiveInt, Field(le=10**7)]
@@ -65,8 +68,6 @@ Lengths = Annotated[
 
 DEVICES = ("cpu", "cuda", "mps", "xpu")
 Device = Annotated[str, Field(pattern=rf"^({'|'.join(DEVICES)})(:[0-9]{{1,4}})?$")]
-# The names of pezoo.adapters, without torch.
-Attention = Literal["auto", "sdpa", "eager", "flex", "numba", "xformers"]
 ATTENTION = get_args(Attention)
 
 
@@ -297,6 +298,11 @@ class Protocol(Settings):
         own = self._own(task).encodings.get(typed.name, {})
         options = {**self.encodings.get(typed.name, {}), **own, **typed.options}
         return Spec(typed.name, options, typed.inner and self.fill(task, typed.inner))
+
+
+def encoding_version(versions: Iterable[int]) -> int:
+    """Return one number for the versions of an encoding and of those it wraps: 2001 for 2 and 1."""
+    return reduce(lambda total, version: total * 1000 + version, versions, 0)
 
 
 class RunConfig(Settings):

@@ -6,7 +6,7 @@ Plug-ins have none; pages then leave out the description.
 from dataclasses import dataclass, field
 from typing import Any
 
-from experiment.config import Protocol, Train
+from experiment.config import Protocol, Train, encoding_version
 from experiment.protocol import base
 from leaderboard.record.schema import Record
 from leaderboard.record.tuning import MARK, tuned_name
@@ -158,16 +158,13 @@ class Catalog:
         return known.version
 
     def version(self, encoding: str) -> int | None:
-        """Return the version of an encoding and of those it wraps; None if unknown."""
+        """Return one number for an encoding's version and those it wraps; None if unknown."""
         names = encoding.split(":")
         if len(names) == 1 and names[0] in self.encodings:
             names += [name] if (name := self.encodings[names[0]].wraps) else []
         if any(name not in self.encodings for name in names):
             return None
-        total = 0
-        for name in names:
-            total = total * 1000 + self.encodings[name].version
-        return total
+        return encoding_version(self.encodings[name].version for name in names)
 
 
 def _alike(one: Train, two: Train, apart: set[str]) -> bool:

@@ -6,7 +6,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from experiment.config import ATTENTION, DEVICES, ConfigError, Eval, Protocol, RunConfig
+from experiment.config import (
+    ATTENTION,
+    DEVICES,
+    ConfigError,
+    Eval,
+    Protocol,
+    RunConfig,
+    encoding_version,
+)
 from experiment.protocol import read_protocol
 from experiment.seeds import parse_seeds
 from harness import tasks
@@ -86,11 +94,8 @@ def parts(spec: Spec) -> Iterator[str]:
 
 
 def version_of(spec: Spec) -> int:
-    """Return one number for the versions of an encoding and of those it wraps: 2001 for 2 and 1."""
-    total = 0
-    for name in parts(spec):
-        total = total * 1000 + entries()[name].load().version
-    return total
+    """Return the version of an encoding and of those it wraps, as one number."""
+    return encoding_version(entries()[name].load().version for name in parts(spec))
 
 
 def token_count(task: Task, length: int) -> int:

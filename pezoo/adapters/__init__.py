@@ -3,17 +3,20 @@
 `attend` is all that a model needs: it gets the bias from the encoding and calls the backend.
 """
 
+from typing import get_args
+
 import torch
 from torch import Tensor
 
 from pezoo.adapters import backends
 from pezoo.base import Context, Encoding, Pairs
+from pezoo.kernels import Attention
 from pezoo.kernels.backends import BackendError, fastest
 from pezoo.spec import unknown
 
 __all__ = ["BACKENDS", "CAUSAL", "BackendError", "attend", "attention_mask", "resolve"]
 
-BACKENDS = ("sdpa", "eager", "flex", "numba", "xformers")
+BACKENDS = tuple(name for name in get_args(Attention) if name != "auto")
 CAUSAL = "causal"  # a mask without a tensor: T = S, no padding, one document a row
 
 

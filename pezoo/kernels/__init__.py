@@ -2,3 +2,8 @@
 
 `backends` chooses which one runs; `simd` is what the numba back ends share.
 """
+
+from typing import Literal
+
+# What computes attention. This file does not import torch, so that settings can name it.
+Attention = Literal["auto", "sdpa", "eager", "flex", "numba", "xformers"]
