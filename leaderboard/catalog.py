@@ -18,6 +18,7 @@ HOOKS = {
     "embed": "adds to the token embeddings",
     "transform": "rotates, scales or widens queries and keys",
     "bias": "adds to the logits",
+    "bias_form": "adds to the logits, in a form that fused kernels take",
     "weights": "replaces the softmax",
 }
 

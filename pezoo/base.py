@@ -7,7 +7,7 @@ Shape letters, used everywhere in this project:
     C  cursors (PRISM)    L  support (PRISM) or the largest position (randomized)
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, NamedTuple, TypedDict, Unpack
 
@@ -28,6 +28,7 @@ __all__ = [
     "ParamGroup",
     "Plan",
     "PositionError",
+    "ScoreMod",
     "Shape",
 ]
 
@@ -95,6 +96,34 @@ class Columns(NamedTuple):
 
     q: Tensor
     k: Tensor
+
+
+class ScoreMod(NamedTuple):
+    """A bias that is a function of the head and of two positions, for FlexAttention.
+
+        bias_hij = value(h, i, j)
+
+    h is the head, i the query's position and j the key's, int64. The function gets scalars in
+    FlexAttention and tensors that broadcast in `dense`: use elementwise operations and indexing by
+    tensors alone, as in slope[h], and index a tensor that needs a gradient once, which is what
+    torch supports. `ctx.distance(i, j)` is i - j.
+
+    >>> ctx = Context(torch.arange(3)[None], n_new=1)
+    >>> ScoreMod(lambda h, i, j: j - (h + 1) * i).dense(2, ctx)
+    tensor([[[[-2, -1,  0]],
+    <BLANKLINE>
+             [[-4, -3, -2]]]])
+    """
+
+    value: Callable[[Tensor, Tensor, Tensor], Tensor]
+
+    def dense(self, heads: int, ctx: Context) -> Tensor:
+        """Return the bias, which broadcasts to (B, H, T, S)."""
+        h = torch.arange(heads, device=ctx.pos.device)[:, None, None]
+        return self.value(h, ctx.query_pos[:, None, :, None], ctx.pos[:, None, None])
+
+
+BiasForm = Pairs | Columns | ScoreMod
 
 
 class Plan(TypedDict, total=False):
@@ -229,19 +258,19 @@ class Encoding(nn.Module):
     def bias(self, q: Tensor, k: Tensor, ctx: Context) -> Tensor | None:
         """Return what is added to the logits; broadcasts to (B, H, T, S).
 
-        q and k come from `transform`.
+        q and k come from `transform`. By default, what `bias_form` gives as a ScoreMod.
         """
-        return None
+        form = self.bias_form(q, k, ctx, ScoreMod)
+        return form.dense(self.shape.n_heads, ctx) if isinstance(form, ScoreMod) else None
 
-    def bias_pairs(self, q: Tensor, k: Tensor, ctx: Context) -> Pairs | None:
-        """Return the bias in factors, so that a fused kernel never holds (B, H, T, S).
+    def bias_form(
+        self, q: Tensor, k: Tensor, ctx: Context, kind: type[BiasForm]
+    ) -> BiasForm | None:
+        """Return the bias as Pairs, Columns or ScoreMod, so that no kernel holds (B, H, T, S).
 
-        None where there is no such form, or where it is not faster; then `bias` is used.
+        `kind` is the form that the attention kernel takes. None where the encoding does not have
+        it, or where it is not faster; the kernel then asks for another kind or calls `bias`.
         """
-        return None
-
-    def bias_columns(self, q: Tensor, k: Tensor, ctx: Context) -> Columns | None:
-        """Return the bias as further columns of q and k; None as in `bias_pairs`."""
         return None
 
     def weights(self, logits: Tensor, ctx: Context) -> Tensor | None:

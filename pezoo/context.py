@@ -179,9 +179,13 @@ class Context:
             )
         return int(x)
 
-    def distance(self) -> Tensor:
-        """(B|1, T, S) int64: i - j for query position i and key position j."""
-        d = self.query_pos[:, :, None] - self.pos[:, None, :]
+    def distance(self, i: Tensor | None = None, j: Tensor | None = None) -> Tensor:
+        """Return i - j for query position i and key position j, int64.
+
+        Without i and j, (B|1, T, S): all pairs.
+        """
+        i = self.query_pos[:, :, None] if i is None else i
+        d = i - (self.pos[:, None, :] if j is None else j)
         if self.distances is None:
             return d
         # Padding lies outside the table; what it reads there is masked by attention.

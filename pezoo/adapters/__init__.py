@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from pezoo.adapters import backends
-from pezoo.base import Context, Encoding, Pairs
+from pezoo.base import BiasForm, Columns, Context, Encoding, Pairs
 from pezoo.kernels import Attention
 from pezoo.kernels.backends import BackendError, fastest
 from pezoo.spec import unknown
@@ -17,6 +17,13 @@ from pezoo.spec import unknown
 __all__ = ["BACKENDS", "CAUSAL", "BackendError", "attend", "attention_mask", "resolve"]
 
 BACKENDS = tuple(name for name in get_args(Attention) if name != "auto")
+FORMS: dict[str, tuple[type[BiasForm], ...]] = {  # of a bias, the preferred one first
+    "sdpa": (Columns,),
+    "eager": (),
+    "flex": (Columns,),
+    "numba": (Pairs, Columns),
+    "xformers": (Columns,),
+}
 CAUSAL = "causal"  # a mask without a tensor: T = S, no padding, one document a row
 
 
@@ -145,14 +152,14 @@ def _with_bias(
     encoding: Encoding, q: Tensor, k: Tensor, ctx: Context, backend: str
 ) -> tuple[Tensor, Tensor, Tensor | Pairs | None]:
     """Return q and k, widened where the bias has columns, and the bias otherwise."""
-    pairs = None
-    if backend == "numba" and len(q) >= q.shape[-1]:  # otherwise pairs are as large as a bias
-        pairs = encoding.bias_pairs(q, k, ctx)
-    if pairs is not None:
-        return q, k, Pairs(*(x.to(q.dtype) for x in pairs))
-    columns = encoding.bias_columns(q, k, ctx) if backend != "eager" else None
-    if columns is not None:
-        return columns.q.to(q.dtype), columns.k.to(q.dtype), None
+    for kind in FORMS[backend]:
+        if kind is Pairs and len(q) < q.shape[-1]:
+            continue  # pairs would be as large as a bias
+        form = encoding.bias_form(q, k, ctx, kind)
+        if isinstance(form, Pairs):
+            return q, k, Pairs(*(x.to(q.dtype) for x in form))
+        if isinstance(form, Columns):
+            return form.q.to(q.dtype), form.k.to(q.dtype), None
     bias = encoding.bias(q, k, ctx)
     return q, k, None if bias is None else bias.to(q.dtype)
 

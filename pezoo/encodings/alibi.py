@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from pezoo.base import Context, Encoding, Shape
+from pezoo.base import BiasForm, Context, Encoding, ScoreMod, Shape
 from pezoo.registry import register
 
 
@@ -41,10 +41,17 @@ class ALiBi(Encoding):
         distance = ctx.distance()[0]
         return distance if self.asymmetric else distance.abs()
 
-    def bias(self, q: Tensor, k: Tensor, ctx: Context) -> Tensor:
-        distance = ctx.distance()[:, None]  # (B|1, 1, T, S)
-        far = distance.abs() - 0.5 * (distance > 0) if self.asymmetric else distance.abs()
-        return -slopes(self.shape.n_heads, q.device)[:, None, None] * far
+    def bias_form(
+        self, q: Tensor, k: Tensor, ctx: Context, kind: type[BiasForm]
+    ) -> BiasForm | None:
+        slope = slopes(self.shape.n_heads, ctx.pos.device)
+
+        def value(h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+            distance = ctx.distance(i, j)
+            far = distance.abs() - 0.5 * (distance > 0) if self.asymmetric else distance.abs()
+            return -slope[h] * far
+
+        return ScoreMod(value) if kind is ScoreMod else None
 
 
 def slopes(heads: int, device: torch.device | None = None) -> Tensor:

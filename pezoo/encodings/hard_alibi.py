@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from pezoo.base import Context, Encoding, Shape
+from pezoo.base import BiasForm, Context, Encoding, ScoreMod, Shape
 from pezoo.registry import register
 
 
@@ -47,8 +47,11 @@ class HardALiBi(Encoding):
     def prf(self, ctx: Context) -> Tensor:
         return ctx.distance()[0].clamp(0, self.masked)
 
-    def bias(self, q: Tensor, k: Tensor, ctx: Context) -> Tensor:
-        distance = ctx.distance()[:, None]  # (B|1, 1, T, S)
-        window = torch.arange(1, self.shape.n_heads + 1, device=q.device)[:, None, None]
-        hidden = (distance >= window) & (window <= self.masked)
-        return torch.where(hidden, -torch.inf, 0.0)
+    def bias_form(
+        self, q: Tensor, k: Tensor, ctx: Context, kind: type[BiasForm]
+    ) -> BiasForm | None:
+        def value(h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+            hidden = (ctx.distance(i, j) > h) & (h < self.masked)  # the first head has h = 0
+            return torch.where(hidden, -torch.inf, 0.0)
+
+        return ScoreMod(value) if kind is ScoreMod else None

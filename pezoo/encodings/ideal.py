@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from pezoo.base import Context, Encoding, Pairs, Shape
+from pezoo.base import BiasForm, Context, Encoding, Pairs, Shape
 from pezoo.functional import key_vectors, picked
 from pezoo.registry import register
 
@@ -66,7 +66,11 @@ class Ideal(Encoding):
         prf = self.kinds(ctx)[:, None].expand(len(q), q.shape[1], -1, -1)
         return scores.gather(-1, prf)
 
-    def bias_pairs(self, q: Tensor, k: Tensor, ctx: Context) -> Pairs | None:
+    def bias_form(
+        self, q: Tensor, k: Tensor, ctx: Context, kind: type[BiasForm]
+    ) -> BiasForm | None:
+        if kind is not Pairs:
+            return None
         prf = self.kinds(ctx)
         return Pairs(q, picked(self._vectors(q.dtype, ctx), prf)) if len(prf) == 1 else None
 

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
-from pezoo.base import Context, Encoding, Shape
+from pezoo.base import BiasForm, Context, Encoding, ScoreMod, Shape
 from pezoo.functional import at_least_float32
 from pezoo.registry import register
 from pezoo.spec import choice
@@ -54,14 +54,20 @@ class Kerple(Encoding):
     def prf(self, ctx: Context) -> Tensor:
         return ctx.distance()[0].abs()
 
-    def bias(self, q: Tensor, k: Tensor, ctx: Context) -> Tensor:
-        p, a = (x[:, None, None] for x in self.constants(ctx.layer))
-        d = ctx.distance().abs()[:, None].to(p.dtype)  # (B|1, 1, T, S)
-        if self.form == "log":
-            return -p * torch.log1p(a * d)
-        # 0^p is 0, and its gradient too; autograd would take log 0 there.
-        far = torch.where(d == 0, 0.0, d.clamp(min=1) ** p)
-        return -a * far
+    def bias_form(
+        self, q: Tensor, k: Tensor, ctx: Context, kind: type[BiasForm]
+    ) -> BiasForm | None:
+        p, a = self.constants(ctx.layer)
+
+        def value(h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+            d = ctx.distance(i, j).abs().to(p.dtype)
+            if self.form == "log":
+                return -p[h] * torch.log1p(a[h] * d)
+            # 0^p is 0, and its gradient too; autograd would take log 0 there.
+            far = torch.where(d == 0, 0.0, d.clamp(min=1) ** p[h])
+            return -a[h] * far
+
+        return ScoreMod(value) if kind is ScoreMod else None
 
 
 def _before_softplus(y: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ from typing import Unpack
 import torch
 from torch import Tensor
 
-from pezoo.base import Columns, Context, Encoding, Pairs, ParamGroup, Plan, PositionError, Shape
+from pezoo.base import BiasForm, Context, Encoding, ParamGroup, Plan, PositionError, Shape
 from pezoo.pictures import Picture
 from pezoo.registry import register
 from pezoo.spec import choice
@@ -143,11 +143,10 @@ class Randomized(Encoding):
         ctx.check_prepared()
         return self.inner.bias(q, k, ctx)
 
-    def bias_pairs(self, q: Tensor, k: Tensor, ctx: Context) -> Pairs | None:
-        return self.inner.bias_pairs(q, k, ctx)
-
-    def bias_columns(self, q: Tensor, k: Tensor, ctx: Context) -> Columns | None:
-        return self.inner.bias_columns(q, k, ctx)
+    def bias_form(
+        self, q: Tensor, k: Tensor, ctx: Context, kind: type[BiasForm]
+    ) -> BiasForm | None:
+        return self.inner.bias_form(q, k, ctx, kind)
 
     def weights(self, logits: Tensor, ctx: Context) -> Tensor | None:
         return self.inner.weights(logits, ctx)

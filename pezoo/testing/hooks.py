@@ -4,14 +4,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import fields, replace
 from functools import partial
 from inspect import signature
-from typing import Any
+from typing import Any, get_args
 
 import torch
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from pezoo.base import Columns, Context, Encoding, Pairs, Shape
+from pezoo.base import BiasForm, Columns, Context, Encoding, Pairs, ScoreMod, Shape
 from pezoo.testing.probe import (
     SHAPE,
     Factory,
@@ -173,10 +174,11 @@ def check_inputs(factory: Factory) -> None:
         ctx = _leaves("prepare", given, lambda: encoding.prepare(ctx))
         given["x"] = x = _leaves("embed", given, lambda: encoding.embed(x, ctx))
         ctx = ctx.at(0, x)
-        q, k = wide = _leaves("transform", given, lambda: encoding.transform(q, k, ctx))
+        q, k = _leaves("transform", given, lambda: encoding.transform(q, k, ctx))
         given |= {"q": q, "k": k, "logits": q @ k.mT}
-        for hook in ("bias", "bias_pairs", "bias_columns"):
-            _leaves(hook, given, partial(getattr(encoding, hook), *wide, alone(ctx)))
+        _leaves("bias", given, partial(encoding.bias, q, k, alone(ctx)))
+        for kind in get_args(BiasForm):
+            _leaves("bias_form", given, partial(encoding.bias_form, q, k, alone(ctx), kind))
         _leaves("weights", given, lambda: encoding.weights(given["logits"], ctx))
 
 
@@ -213,7 +215,7 @@ def check_deterministic(factory: Factory) -> None:
 
 
 def check_bias_forms(factory: Factory) -> None:
-    """Check that `bias_pairs` and `bias_columns` equal `bias`, with their gradients."""
+    """Check that the bias in every form that `bias_form` has equals `bias`, with its gradients."""
     encoding, (b, s) = build(factory, Shape(12, 3, 4, 2, 40)).double(), (2, 14)
     shared, own = torch.arange(s)[None], torch.arange(s).clamp(max=9) + torch.tensor([[0], [5]])
     cases: list[tuple[Tensor, int, int, Tensor | None]]
@@ -227,11 +229,11 @@ def check_bias_forms(factory: Factory) -> None:
         leaves = {"q": q, "k": k, **dict(encoding.named_parameters())}
         for name, form, tolerance in _other_forms(encoding, q, k, layer.ctx):
             if bias is None:
-                raise AssertionError(f"{name} returns a bias, but bias returns None")
-            close(form.detach(), bias.detach(), tolerance, f"{name} differs from bias")
+                raise AssertionError(f"bias_form returns {name}, but bias returns None")
+            close(_finite(form), _finite(bias), tolerance, f"bias_form: {name} differs from bias")
             wanted, got = (_gradients(y, leaves) for y in (bias, form))
             for key in wanted:
-                message = f"{name}: the gradient of {key} differs from that of bias"
+                message = f"bias_form: {name}: the gradient of {key} differs from that of bias"
                 allowed = 10 * tolerance * max(1.0, float(wanted[key].abs().max()))
                 close(got[key], wanted[key], allowed, message)
 
@@ -241,22 +243,61 @@ def _other_forms(
 ) -> Iterator[tuple[str, Tensor, float]]:
     """Yield the name, value and tolerance of each form: sinusoids are float32."""
     (b, h, t, _), s = q.shape, k.shape[2]
-    pairs = encoding.bias_pairs(q, k, alone(ctx))
-    if pairs is not None:
-        _is("bias_pairs", pairs, Pairs)
-        p = pairs.reader.shape[-1]
-        _shaped("Pairs: reader", pairs.reader, "(B, H, T, P)", (b, h, t, p))
-        letters = "(1, T, S, H, P), or None where samples differ,"
-        _shaped("Pairs: rows", pairs.rows, letters, (1, t, s, h, p))
-        for x in pairs:
-            require(x.dtype == q.dtype, f"Pairs: expected the dtype of q, {q.dtype}; got {x.dtype}")
-        yield "Pairs", pairs.dense(), 1e-9
-    wide = encoding.bias_columns(q, k, alone(ctx))
-    if wide is not None:
-        _is("bias_columns", wide, Columns)
-        _shaped("Columns: q", wide.q, "(B, H, T, W)", (b, h, t, wide.q.shape[-1]))
-        _shaped("Columns: k", wide.k, "(B, H, S, W)", (b, h, s, wide.q.shape[-1]))
-        yield "Columns", (wide.q @ wide.k.mT - q @ k.mT) * encoding.shape.d_head**-0.5, 1e-4
+    for kind in get_args(BiasForm):
+        form = encoding.bias_form(q, k, alone(ctx), kind)
+        if form is None:
+            continue
+        _is(f"bias_form, asked for {kind.__name__},", form, kind)
+        if isinstance(form, Pairs):
+            p = form.reader.shape[-1]
+            _shaped("Pairs: reader", form.reader, "(B, H, T, P)", (b, h, t, p))
+            letters = "(1, T, S, H, P), or None where samples differ,"
+            _shaped("Pairs: rows", form.rows, letters, (1, t, s, h, p))
+            for x in form:
+                fits = x.dtype == q.dtype
+                require(fits, f"Pairs: expected the dtype of q, {q.dtype}; got {x.dtype}")
+            yield "Pairs", form.dense(), 1e-9
+        elif isinstance(form, Columns):
+            _shaped("Columns: q", form.q, "(B, H, T, W)", (b, h, t, form.q.shape[-1]))
+            _shaped("Columns: k", form.k, "(B, H, S, W)", (b, h, s, form.q.shape[-1]))
+            added = form.q @ form.k.mT - q @ k.mT
+            yield "Columns", added * encoding.shape.d_head**-0.5, 1e-4
+        elif isinstance(form, ScoreMod):
+            yield "ScoreMod", _score_mod(form, h, ctx), 1e-9
+
+
+def _score_mod(form: ScoreMod, heads: int, ctx: Context) -> Tensor:
+    """Return the dense bias after a check of the function that FlexAttention calls by pairs."""
+    with _IndexedOnce():
+        dense = form.dense(heads, ctx)
+    last = torch.tensor(heads - 1), ctx.query_pos[0, -1]
+    pairs = torch.stack([form.value(*last, j) for j in ctx.pos[0]]).expand(ctx.pos.shape[1])
+    same = dense.expand(len(ctx.pos), heads, ctx.new, -1)[0, -1, -1]
+    message = "ScoreMod of one pair differs from that of all: use elementwise operations"
+    close(_finite(pairs), _finite(same), 1e-9, message)
+    return dense
+
+
+def _finite(bias: Tensor) -> Tensor:
+    return bias.detach().nan_to_num(nan=torch.nan, neginf=-1e9)
+
+
+class _IndexedOnce(TorchFunctionMode):
+    """Rejects what torch cannot differentiate in a score_mod."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[Tensor] = []
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is Tensor.__getitem__ and args[0].requires_grad:
+            require(
+                all(x is not args[0] for x in self.seen),
+                "ScoreMod indexes a tensor that needs a gradient twice, which FlexAttention cannot "
+                "differentiate: keep x[h] in a variable, or index x.clone()",
+            )
+            self.seen.append(args[0])
+        return func(*args, **(kwargs or {}))
 
 
 def _gradients(bias: Tensor, inputs: dict[str, Tensor]) -> dict[str, Tensor]:

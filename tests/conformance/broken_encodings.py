@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
-from pezoo.base import Columns, Encoding, Pairs, ParamGroup
+from pezoo.base import Columns, Encoding, Pairs, ParamGroup, ScoreMod
 
 BROKEN = []
 RELATIVE = {"relative": True, "reads_distance": True}
@@ -310,12 +310,22 @@ class InFactors(Encoding):
     def bias(self, q, k, ctx):
         return torch.einsum("bhtk,btshk->bhts", q, self.rows(q, ctx))
 
-    def bias_pairs(self, q, k, ctx):
-        return Pairs(q, self.rows(q, ctx)) if len(ctx.pos) == 1 else None
+    def bias_form(self, q, k, ctx, kind):
+        return Pairs(q, self.rows(q, ctx)) if kind is Pairs and len(ctx.pos) == 1 else None
+
+
+def in_form(kind, of, words, form):
+    """Add a subclass of `of` by the form(self, q, k, ctx) that it returns for a kind."""
+    broken(
+        "bias_forms",
+        words,
+        of,
+        bias_form=lambda self, q, k, ctx, asked: form(self, q, k, ctx) if asked is kind else None,
+    )
 
 
 def in_pairs(words, pairs):
-    broken("bias_forms", words, InFactors, bias_pairs=pairs)
+    in_form(Pairs, InFactors, words, pairs)
 
 
 in_pairs("Pairs differs", lambda self, q, k, ctx: Pairs(q, 2 * self.rows(q, ctx)))
@@ -324,16 +334,18 @@ in_pairs("gradient of w differs", lambda self, q, k, ctx: Pairs(q, self.rows(q, 
 in_pairs("dtype of q", lambda self, q, k, ctx: Pairs(q, self.rows(q.float(), ctx)))
 broken(
     "bias_forms",
-    "Columns, got Pairs",
+    "asked for Columns.* got Pairs",
     InFactors,
-    bias_columns=lambda self, q, k, ctx: self.bias_pairs(q, k, ctx),
+    bias_form=lambda self, q, k, ctx, kind: InFactors.bias_form(self, q, k, ctx, Pairs),
 )
 
 
-class PairsOfAllKeys(InFactors):
-    def bias_pairs(self, q, k, ctx):
-        rows = torch.arange(k.shape[2])[:, None] - torch.arange(k.shape[2])
-        return Pairs(q, rows[None, ..., None, None].to(q.dtype).sin() * self.w.to(q.dtype))
+def pairs_of_all_keys(self, q, k, ctx):
+    rows = torch.arange(k.shape[2])[:, None] - torch.arange(k.shape[2])
+    return Pairs(q, rows[None, ..., None, None].to(q.dtype).sin() * self.w.to(q.dtype))
+
+
+in_pairs(r"\(1, T, S, H, P\)", pairs_of_all_keys)
 
 
 class Steep(Encoding):
@@ -344,10 +356,13 @@ class Steep(Encoding):
     def bias(self, q, k, ctx):
         return ctx.pos[:, None, None].to(q.dtype)
 
-    def bias_columns(self, q, k, ctx):
+    def columns(self, q, k, ctx):
         slope = torch.full_like(q[..., :1], self.factor * self.shape.d_head**0.5)
         pos = ctx.pos[:, None, :, None].to(k.dtype).expand(*k.shape[:3], 1)
         return Columns(torch.cat([q, slope], -1), torch.cat([k, pos], -1))
+
+    def bias_form(self, q, k, ctx, kind):
+        return self.columns(q, k, ctx) if kind is Columns else None
 
 
 class IgnoresTheTable(Steep):
@@ -356,24 +371,66 @@ class IgnoresTheTable(Steep):
     def bias(self, q, k, ctx):
         return -ctx.distance()[:, None].to(q.dtype)
 
-    def bias_columns(self, q, k, ctx):
+    def columns(self, q, k, ctx):
         pos = ctx.query_pos[:, None, :, None].to(q.dtype).expand(*q.shape[:3], 1)
-        q, k = super().bias_columns(q, k, ctx)
+        q, k = super().columns(q, k, ctx)
         ones = torch.ones_like(k[..., :1])
         return Columns(
             torch.cat([q, -(self.shape.d_head**0.5) * pos], -1), torch.cat([k, ones], -1)
         )
 
 
-broken("bias_forms", r"\(1, T, S, H, P\)", PairsOfAllKeys)
 broken("bias_forms", "Columns differs", Steep, factor=2.0)
 broken("bias_forms", "Columns differs", IgnoresTheTable)
-broken(
-    "bias_forms",
-    r"Columns: k: .*\(B, H, S, W\)",
+in_form(
+    Columns,
     Steep,
-    bias_columns=lambda self, q, k, ctx: Columns(Steep.bias_columns(self, q, k, ctx).q, k),
+    r"Columns: k: .*\(B, H, S, W\)",
+    lambda self, q, k, ctx: Columns(self.columns(q, k, ctx).q, k),
 )
+
+
+class InScores(Encoding):
+    """A slope of each head times the distance, as a function of one pair."""
+
+    relative = reads_distance = True
+
+    def __init__(self, shape):
+        super().__init__(shape)
+        self.slope = nn.Parameter(torch.ones(shape.n_layers, shape.n_heads))
+
+    def bias(self, q, k, ctx):
+        return -self.slope[ctx.layer][:, None, None].to(q.dtype) * ctx.distance().abs()[:, None]
+
+    def bias_form(self, q, k, ctx, kind):
+        slope = self.slope[ctx.layer].to(q.dtype)
+        form = ScoreMod(lambda h, i, j: -slope[h] * ctx.distance(i, j).abs())
+        return form if kind is ScoreMod else None
+
+
+def in_scores(words, value):
+    """Add an encoding by its value(slope, ctx, h, i, j)."""
+
+    def form(self, q, k, ctx):
+        slope = self.slope[ctx.layer].to(q.dtype)
+        return ScoreMod(lambda h, i, j: value(slope, ctx, h, i, j))
+
+    in_form(ScoreMod, InScores, words, form)
+
+
+in_scores("ScoreMod differs", lambda slope, ctx, h, i, j: slope[h] * ctx.distance(i, j).abs())
+in_scores("ScoreMod differs", lambda slope, ctx, h, i, j: -slope[h] * (i - j).abs())
+in_scores(
+    "gradient of slope", lambda slope, ctx, h, i, j: -slope.data[h] * ctx.distance(i, j).abs()
+)
+in_scores(
+    "of one pair", lambda slope, ctx, h, i, j: -slope[h] * ctx.distance(i, j).abs() * j.ne(j.min())
+)
+in_scores(
+    "indexes a tensor .* twice",
+    lambda slope, ctx, h, i, j: -(slope[h] + slope[h]) / 2 * ctx.distance(i, j).abs(),
+)
+broken("bias_forms", "bias returns None", InScores, bias=lambda self, q, k, ctx: None)
 
 
 class AnglesOfKeyHeads(Encoding):

@@ -50,7 +50,9 @@ class Forgetting(Encoding):
 
 
 class ForgettingInColumns(Forgetting):
-    def bias_columns(self, q, k, ctx):
+    def bias_form(self, q, k, ctx, kind):
+        if kind is not Columns:
+            return None
         sums = self.sums(ctx)[..., None].to(q.dtype)
         root, ones = self.shape.d_head**0.5, torch.ones_like(sums)
         new = sums[:, :, -ctx.new :] * root

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import pezoo
 from pezoo.adapters import BACKENDS, BackendError, attend, attention_mask, resolve
 from pezoo.adapters.backends import score_mod, xformers_bias
-from pezoo.base import Encoding
+from pezoo.base import Columns, Encoding, Pairs
 from pezoo.testing import SHAPE, build, context, tokens
 
 torch.set_num_threads(1)
@@ -114,7 +114,8 @@ def test_relative_needs_no_bias_where_a_head_has_room(monkeypatch):
     monkeypatch.setattr(encoding, "bias", lambda *args: pytest.fail("a bias was built"))
     for backend in ("sdpa", "numba"):
         attend(encoding, q, k, v, ctx, attention_mask(ctx), backend)
-    assert encoding.bias_columns(q[:, :, 1:], k, replace(ctx, n_new=ctx.new - 1)) is None
+    ctx = replace(ctx, n_new=ctx.new - 1)
+    assert encoding.bias_form(q[:, :, 1:], k, ctx, Columns) is None
 
 
 @pytest.mark.parametrize("text", IN_FACTORS)
@@ -129,7 +130,7 @@ def test_no_bias_is_built_where_samples_share_positions(text, monkeypatch):
     attend(encoding, q[1:], k[1:], v[1:], ctx, None, "numba")  # fewer samples than factors
     assert asked
     ragged = inputs(text, padded=True)[-1]
-    assert encoding.bias_pairs(q, k, ragged) is None
+    assert encoding.bias_form(q, k, ragged, Pairs) is None
 
 
 @pytest.mark.parametrize("text", ["nope", "alibi", "prism(cursors=1,d_pe=8,hidden=6)"])
