@@ -10,7 +10,7 @@ from harness.cli import options
 from harness.runs.files import write
 from harness.runs.folder import RunFolder, failed, finished
 from harness.show.examples import lengths, read
-from harness.show.page import Run, files, inspect, page
+from harness.show.page import FinishedRun, files, inspect, page
 from harness.training.trainer import Trainer, start
 from leaderboard.escape import hidden
 from leaderboard.record.schema import Record
@@ -71,7 +71,7 @@ def command(
     if not restore(trainer, config, runs):
         click.echo("no page: the run's checkpoint is gone", err=True)
         return
-    shown = Run(record.data(), config, trainer.task, trainer.model, started(config).model)
+    shown = FinishedRun(record.data(), config, trainer.task, trainer.model, started(config).model)
     inspection = inspect(shown, given, mode, length)
     out = out or Path(runs) / record.run / "show.html"
     write(out, page(shown, inspection, mode).encode())

@@ -26,7 +26,7 @@ DRAWN = 200  # instances of a length with too many to list
 
 
 @dataclass(frozen=True)
-class Run:
+class FinishedRun:
     """A finished run: its record, and its model after and before training."""
 
     record: dict[str, Any]
@@ -46,7 +46,10 @@ class Inspection:
 
 
 def inspect(
-    run: Run, prompts: Sequence[Tensor] = (), mode: str | None = None, longer: int | None = None
+    run: FinishedRun,
+    prompts: Sequence[Tensor] = (),
+    mode: str | None = None,
+    longer: int | None = None,
 ) -> Inspection:
     """Run the models on prompts (P,), by default on two of the task.
 
@@ -82,7 +85,7 @@ def inspect(
     return Inspection([one.example for one in trained], errors, found)
 
 
-def page(run: Run, inspection: Inspection, mode: str | None = None) -> str:
+def page(run: FinishedRun, inspection: Inspection, mode: str | None = None) -> str:
     """Render one HTML file that loads nothing else."""
     environment = Environment(
         loader=PackageLoader("harness", "show"),

@@ -6,7 +6,7 @@ from itertools import chain
 
 from experiment.config import Settings
 from leaderboard.papers.cells import Cell, Filled, counted
-from leaderboard.papers.paper import Table, lines_of
+from leaderboard.papers.paper import PaperTable, lines_of
 from leaderboard.record.schema import Record
 from leaderboard.render.text import span_text
 from leaderboard.stats.summary import PASS
@@ -123,7 +123,7 @@ def _difference(cells: Sequence[Cell]) -> str:
     return "diff is ours - paper, in points"
 
 
-def _crossing(cell: Cell, run: Record, part: Table) -> str:
+def _crossing(cell: Cell, run: Record, part: PaperTable) -> str:
     """Say when a run first reached PASS along training."""
     passed = [one for one in run.learning if (getattr(one, part.measure) or 0.0) >= PASS]
     when, speed = "never", run.cost.steps_per_second

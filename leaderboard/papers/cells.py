@@ -9,7 +9,7 @@ from typing import Self
 
 from experiment.config import Protocol
 from experiment.protocol import base
-from leaderboard.papers.paper import Column, Number, Paper, Table, lines_of
+from leaderboard.papers.paper import Number, Paper, PaperColumn, PaperTable, lines_of
 from leaderboard.record.schema import Checkpoint, Record, Score
 from pezoo.spec import parse
 
@@ -49,7 +49,7 @@ class Filled:
     """One table or figure of a paper, filled by the runs of one protocol."""
 
     paper: Paper
-    part: Table
+    part: PaperTable
     protocol: Protocol
     lengths: frozenset[int] | None  # those that count; None: all unseen ones
     cells: tuple[Cell, ...]  # row by row
@@ -69,7 +69,7 @@ class Filled:
 
 def fill(
     paper: Paper,
-    part: Table,
+    part: PaperTable,
     records: Iterable[Record],
     protocol: Protocol,
     lengths: frozenset[int] | None = None,
@@ -154,7 +154,9 @@ def _follows(record: Record, protocol: Protocol, long: bool) -> bool:
     )
 
 
-def _filled(cell: Cell, column: Column, part: Table, lengths: frozenset[int] | None) -> Cell:
+def _filled(
+    cell: Cell, column: PaperColumn, part: PaperTable, lengths: frozenset[int] | None
+) -> Cell:
     """Return the cell with the number of its runs, or with words."""
     scores = {run.run: score_of(run, part, lengths, column.checkpoint) for run in cell.runs}
     good = [run for run in cell.runs if not isinstance(scores[run.run], str)]
@@ -177,7 +179,7 @@ def _goodness(cell: Cell) -> float:
 
 
 def counted(
-    run: Record, part: Table, lengths: frozenset[int] | None, checkpoint: Checkpoint = "last"
+    run: Record, part: PaperTable, lengths: frozenset[int] | None, checkpoint: Checkpoint = "last"
 ) -> list[Score]:
     """Return the scores that count: those of `lengths`, else all unseen ones.
 
@@ -214,7 +216,7 @@ def _of_most_seeds(runs: Sequence[Record]) -> list[list[Record]]:
 
 
 def score_of(
-    run: Record, part: Table, lengths: frozenset[int] | None, checkpoint: Checkpoint = "last"
+    run: Record, part: PaperTable, lengths: frozenset[int] | None, checkpoint: Checkpoint = "last"
 ) -> float | str:
     """Return the hours of a run, the end of its learning curve, or its mean score in percent.
 
@@ -238,7 +240,7 @@ def score_of(
 
 def filled_by_first(
     paper: Paper,
-    part: Table,
+    part: PaperTable,
     records: Sequence[Record],
     protocols: Sequence[Protocol],
     lengths: frozenset[int] | None = None,

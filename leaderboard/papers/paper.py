@@ -44,7 +44,7 @@ class Number:
 Summary = Literal["max", "mean", "all"]
 
 
-class Column(Settings):
+class PaperColumn(Settings):
     """A column of a table, filled by the best of `encodings`.
 
     `summary` is "max" over learning rates and seeds; "mean", with standard deviation, over the
@@ -67,7 +67,7 @@ class Column(Settings):
         return str(Spec(spec.name, options)) if self.unaligned else row
 
 
-class Table(Settings):
+class PaperTable(Settings):
     """A table as paper.toml has it, with `digits` after the point.
 
     `measure` is token accuracy or exact match in percent, averaged over all unseen test lengths;
@@ -83,7 +83,7 @@ class Table(Settings):
     measure: Literal["token", "exact", "test_token", "test_exact", "pairs", "hours"]
     digits: int = 1
     digits_ours: int | None = None
-    columns: tuple[Column, ...]
+    columns: tuple[PaperColumn, ...]
     at: dict[str, float] = Field(default_factory=dict)
     remarks: tuple[str, ...] = ()
 
@@ -93,7 +93,7 @@ class Table(Settings):
         return self.measure in ("test_token", "test_exact")
 
 
-class Figure(Table):
+class PaperFigure(PaperTable):
     """A figure: a table without published numbers, with pictures.
 
     `kind` is "curves" of accuracy over test lengths, a picture per task; "time" or "steps", the
@@ -127,8 +127,8 @@ class Paper(Settings):
     rates: tuple[float, ...] = ()
     remarks: tuple[str, ...] = ()
     encodings: dict[str, tuple[str, ...]] = Field(default_factory=dict)
-    tables: dict[str, Table] = Field(default_factory=dict)
-    figures: dict[str, Figure] = Field(default_factory=dict)
+    tables: dict[str, PaperTable] = Field(default_factory=dict)
+    figures: dict[str, PaperFigure] = Field(default_factory=dict)
     missing: dict[str, str] = Field(default_factory=dict)  # figures that cannot be made, and why
 
     @model_validator(mode="before")
@@ -142,14 +142,14 @@ class Paper(Settings):
         """Return the specs that stand for an encoding of a table."""
         return self.encodings.get(encoding, (encoding,))
 
-    def table(self, number: str) -> Table:
+    def table(self, number: str) -> PaperTable:
         """Return a table. Errors: ValueError with the valid numbers."""
         if number not in self.tables:
             figure = f"; there is --figure {number}" if number in self.figures else ""
             raise ValueError(unknown(f"table of {self.name}", number, self.tables) + figure)
         return self.tables[number]
 
-    def figure(self, number: str) -> Figure:
+    def figure(self, number: str) -> PaperFigure:
         """Return a figure. Errors: ValueError with the valid numbers, or why it is missing."""
         if number in self.missing:
             raise ValueError(f"figure {number} of {self.name} is not there: {self.missing[number]}")
@@ -159,7 +159,7 @@ class Paper(Settings):
 
 
 @dataclass(frozen=True)
-class Line:
+class PaperLine:
     """A row of a table: a task and its published numbers, by column."""
 
     group: str
@@ -179,13 +179,13 @@ def read(name: str) -> Paper:
     return Paper.model_validate({"name": name} | tomllib.loads(text))
 
 
-def lines_of(paper: Paper, part: Table, protocol: str = "") -> list[Line]:
+def lines_of(paper: Paper, part: PaperTable, protocol: str = "") -> list[PaperLine]:
     """Return the rows of a table or figure in the paper's order, with published numbers.
 
     Errors: ValueError for a file with other columns than paper.toml.
     """
-    if isinstance(part, Figure):
-        return [Line("", task, {}) for task in part.forms.get(base(protocol), part.tasks)]
+    if isinstance(part, PaperFigure):
+        return [PaperLine("", task, {}) for task in part.forms.get(base(protocol), part.tasks)]
     path = FOLDER / paper.name / f"{part.label.replace(' ', '-').lower()}.csv"
     with path.open(encoding="utf-8", newline="") as file:
         header, *rows = csv.reader(file)
@@ -194,7 +194,7 @@ def lines_of(paper: Paper, part: Table, protocol: str = "") -> list[Line]:
         raise ValueError(f"{path.name}: expected rows of {', '.join(expected)}")
     numbers = [[Number.parse(text) if text else None for text in row[2:]] for row in rows]
     return [
-        Line(row[0], row[1], dict(zip(header[2:], own, strict=True)))
+        PaperLine(row[0], row[1], dict(zip(header[2:], own, strict=True)))
         for row, own in zip(rows, numbers, strict=True)
     ]
 

@@ -10,7 +10,7 @@ from experiment.files import slug, write
 from leaderboard.catalog import Catalog
 from leaderboard.papers.caption import budgets
 from leaderboard.papers.cells import Cell, Filled, filled_by_first, pairs_of
-from leaderboard.papers.paper import Figure, names, read
+from leaderboard.papers.paper import PaperFigure, names, read
 from leaderboard.record.schema import Record
 from leaderboard.render.curves import curves
 from leaderboard.render.grids import heat_map
@@ -20,14 +20,14 @@ from leaderboard.stats.rows import EXACT, TOKENS, Point, Points
 
 
 @dataclass(frozen=True)
-class Picture:
+class PaperPicture:
     """One picture of a figure: of one task, or of all tasks for the task ""."""
 
     file: str
     task: str
     svg: str
     filled: Filled  # the rows that it shows
-    figure: Figure
+    figure: PaperFigure
 
     def shows(self, task: str) -> bool:
         """Return whether the task is in the picture."""
@@ -44,7 +44,7 @@ def draw(filled: Filled, folder: Path) -> list[Path]:
     return [write(folder / one.file, one.svg) for one in pictures(filled)]
 
 
-def figures_of(records: Sequence[Record], catalog: Catalog) -> list[Picture]:
+def figures_of(records: Sequence[Record], catalog: Catalog) -> list[PaperPicture]:
     """Return the pictures that have runs, each by the first protocol of its paper with runs."""
     found, ran = [], {record.protocol for record in records}
     for paper in map(read, names()):
@@ -57,13 +57,13 @@ def figures_of(records: Sequence[Record], catalog: Catalog) -> list[Picture]:
     return found
 
 
-def pictures(filled: Filled, *, alone: bool = True) -> list[Picture]:
+def pictures(filled: Filled, *, alone: bool = True) -> list[PaperPicture]:
     """Return every picture of a figure that has numbers.
 
     Pictures that stand `alone` have the budgets of the paper and of the runs below.
     """
     figure = filled.part
-    if not isinstance(figure, Figure):
+    if not isinstance(figure, PaperFigure):
         raise ValueError(f"{figure.label} is not a figure")
     name = f"{filled.paper.name}.{figure.label.replace(' ', '-').lower()}"
     drawn = points_of(filled, figure)
@@ -79,11 +79,11 @@ def pictures(filled: Filled, *, alone: bool = True) -> list[Picture]:
             title = f"{task} ({about})" if task else f"{filled.paper.name}, {about}"
             svg = curves(title, some, look, figure.axis, notes=notes)
         file = f"{name}.{slug(task)}.svg" if task else f"{name}.svg"
-        found.append(Picture(file, task, svg, own, figure))
+        found.append(PaperPicture(file, task, svg, own, figure))
     return found
 
 
-def points_of(filled: Filled, figure: Figure) -> dict[str, list[Points]]:
+def points_of(filled: Filled, figure: PaperFigure) -> dict[str, list[Points]]:
     """Return the curves of each picture by its task; "" for one picture of all tasks."""
     found: dict[str, dict[str, Points]] = defaultdict(dict)
     for cell in filled.cells:
@@ -93,7 +93,7 @@ def points_of(filled: Filled, figure: Figure) -> dict[str, list[Points]]:
     return {task: [*drawn.values()] for task, drawn in found.items()}
 
 
-def _groups(cell: Cell, figure: Figure) -> Iterator[tuple[str, str, Sequence[Record]]]:
+def _groups(cell: Cell, figure: PaperFigure) -> Iterator[tuple[str, str, Sequence[Record]]]:
     """Yield the picture, the curve and the runs of a cell."""
     if not cell.used:
         return
@@ -110,7 +110,7 @@ def _groups(cell: Cell, figure: Figure) -> Iterator[tuple[str, str, Sequence[Rec
 
 
 def _points(
-    label: str, cell: Cell, runs: Sequence[Record], figure: Figure, before: tuple[Point, ...]
+    label: str, cell: Cell, runs: Sequence[Record], figure: PaperFigure, before: tuple[Point, ...]
 ) -> Points:
     """Return the means over runs, with intervals, along the axis of the figure."""
     trained = None

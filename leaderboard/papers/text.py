@@ -12,7 +12,7 @@ from tabulate import tabulate
 from leaderboard.escape import markdown_text
 from leaderboard.papers.caption import caption, numbers
 from leaderboard.papers.cells import NO_RUN, Cell, Filled, counted
-from leaderboard.papers.paper import Table
+from leaderboard.papers.paper import PaperTable
 from leaderboard.render.text import as_csv as csv_of
 
 MISSING = "-"
@@ -91,7 +91,7 @@ def _data(filled: Filled, cell: Cell) -> dict[str, Any]:
     }
 
 
-def _parts(cell: Cell, part: Table) -> tuple[str, ...]:
+def _parts(cell: Cell, part: PaperTable) -> tuple[str, ...]:
     """Return our number, the paper's, and the difference if they are comparable."""
     digits, words = part.digits, MISSING if cell.words == NO_RUN else cell.words
     parts = (
@@ -102,7 +102,7 @@ def _parts(cell: Cell, part: Table) -> tuple[str, ...]:
     return parts if cell.comparable else parts[:2]
 
 
-def _markdown_cell(cell: Cell, part: Table) -> str:
+def _markdown_cell(cell: Cell, part: PaperTable) -> str:
     ours, *others = _parts(cell, part)
     shown = others[:1] if cell.ours is None else others
     return f"{ours} ({', '.join(shown)})" if cell.paper else ours

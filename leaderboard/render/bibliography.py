@@ -11,7 +11,7 @@ ENTRIES = tomllib.loads(
 
 
 @dataclass(frozen=True)
-class Entry:
+class Reference:
     """One paper. `url` is "" where no address is known."""
 
     name: str  # as encodings name it
@@ -29,10 +29,10 @@ class Entry:
         return f"@article{{{key},\n" + ",\n".join(lines) + "\n}"
 
 
-def cited(text: str) -> list[Entry]:
+def cited(text: str) -> list[Reference]:
     """Return the papers that a text names.
 
     >>> [entry.title[:11] for entry in cited("after Su et al. 2021")]
     ['RoFormer: E']
     """
-    return [Entry(name, **values) for name, values in ENTRIES.items() if name in text]
+    return [Reference(name, **values) for name, values in ENTRIES.items() if name in text]

@@ -13,7 +13,7 @@ from harness.cli.show import config_of, find, restore, started
 from harness.runs.folder import RunFolder
 from harness.runs.record import new_record
 from harness.runs.run import execute
-from harness.show.page import Inspection, Run, labelled, page
+from harness.show.page import FinishedRun, Inspection, labelled, page
 from harness.show.plots import Scale, heat_maps
 from pezoo.pictures import Axis
 
@@ -141,7 +141,7 @@ def test_hostile_text_in_a_run_stays_text(runs):
     config = trainer.config.model_copy(update=settings)
     record = record.data() | dict.fromkeys(("run", "encoding", "task", "seed"), evil)
     record |= {"scores": {evil: record["scores"]["last"]}, "env": {"pezoo": evil, "torch": evil}}
-    run = Run(record, config, trainer.task, trainer.model, trainer.model)
+    run = FinishedRun(record, config, trainer.task, trainer.model, trainer.model)
     found = Page(page(run, Inspection([], [evil], []), evil))
     assert "script" not in found.tags
     assert found.text.count(evil) >= 11
