@@ -3,9 +3,10 @@
     seconds of a run = steps x step + validations x validation + scorings x scoring + sets
 
 All test lengths are scored once after training, and again in each further mode of the encoding; the
-further test sets once. A validation also scores the lengths of the learning curve. Each encoding,
-task and batch size is measured once: a few steps, and some examples of the shortest and of the
-longest length; costs between them follow a power of the length.
+further test sets once. A validation also scores the lengths of the learning curve. Each encoding is
+measured on the first task and batch size, and the first encoding on each: a few steps, and some
+examples of the shortest and of the longest length. Costs of lengths between them follow a power of
+the length; those of other encodings on other tasks follow the ratio on the first task.
 Not counted: torch.compile, saving, scoring another checkpoint that did best on the training
 lengths, and the share that parallel runs take of each other's memory bandwidth.
 """
@@ -13,12 +14,12 @@ lengths, and the share that parallel runs take of each other's memory bandwidth.
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import cache, partial
 from heapq import heapreplace
 from math import ceil, log
-from typing import Any
+from typing import Any, Self
 
 import click
 import numpy as np
@@ -34,7 +35,7 @@ from harness.training.trainer import Trainer, start
 
 Seconds = np.ndarray  # (2,): on the clock, of the processor (all threads)
 
-BUDGET = 1.5  # seconds of training steps, over all kinds of runs
+BUDGET = 0.5  # seconds of training steps, over all kinds of runs
 FEWEST, MOST = 2, 30  # steps of one kind of run
 
 
@@ -55,6 +56,19 @@ class Measured:
         scorings = 1 + self.modes + validations * bool(config.eval.top)
         scored = self.validation * validations + self.scoring * scorings + self.sets
         return self.step * config.train.steps + scored
+
+    def times(self, one: Self, base: Self) -> Self:
+        """Return this cost for another encoding: `one` and `base` are both on another task."""
+        scoring = one.scoring / base.scoring
+        return replace(
+            self,
+            step=self.step * one.step / base.step,
+            validation=self.validation * scoring,
+            scoring=self.scoring * scoring,
+            sets=self.sets * scoring,
+            modes=one.modes,
+            memory_mb=self.memory_mb * one.memory_mb / base.memory_mb,
+        )
 
 
 Measure = Callable[[RunConfig], Measured]
@@ -105,19 +119,27 @@ def _line(phase: str, encoding: str, task: str) -> dict[str, Any]:
 
 
 def measuring(phases: Phases, threads: int) -> Measure:
-    """Return a function that measures a run, once for each encoding, task and batch size."""
-    first = {}  # of each kind
+    """Return a function that gives the cost of a run, and measures as few kinds as possible."""
+    first = {}  # run of each kind
     for config in (config for configs in phases.values() for config in configs):
-        first.setdefault((config.encoding, config.task, config.train.batch), config)
+        first.setdefault(_kind(config), config)
+    base, place = next(iter(first))
+    needed = sum(base == kind[0] or place == kind[1] for kind in first)
     torch.set_num_threads(threads)
 
     @cache
-    def measured(*kind: object) -> Measured:
-        config = first[kind]
+    def measured(encoding: str, where: tuple[str, int]) -> Measured:
+        if encoding != base and where != place and {(base, where), (encoding, place)} <= {*first}:
+            return measured(base, where).times(measured(encoding, place), measured(base, place))
+        config = first[encoding, where]
         click.echo(f"measuring {config.encoding} on {config.task}", err=True)
-        return measure(config, BUDGET / len(first))
+        return measure(config, BUDGET / needed)
 
-    return lambda config: measured(config.encoding, config.task, config.train.batch)
+    return lambda config: measured(*_kind(config))
+
+
+def _kind(config: RunConfig) -> tuple[str, tuple[str, int]]:
+    return config.encoding, (config.task, config.train.batch)
 
 
 def measure(config: RunConfig, budget: float) -> Measured:
@@ -170,9 +192,10 @@ def _example_costs(trainer: Trainer) -> Callable[[int], Seconds]:
 
     def one(length: int) -> Seconds:
         part = chunk_size(task, config.eval, length)  # scored side by side
-        samples = min(sample_count(task, config.eval, length), part)
-        few = config.replace_eval(samples=samples, min_samples=samples)
-        return _timed(partial(score, trainer.model, task, few, length), config.device) / samples
+        few = max(4, part // 4) if config.device == "cpu" else part  # a CPU gains little from more
+        samples = min(sample_count(task, config.eval, length), part, few)
+        some = config.replace_eval(samples=samples, min_samples=samples)
+        return _timed(partial(score, trainer.model, task, some, length), config.device) / samples
 
     one(short)  # compiles kernels
     low, high = one(short), one(long)

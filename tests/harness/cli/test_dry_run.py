@@ -77,6 +77,28 @@ def test_each_kind_of_run_is_measured_once(monkeypatch):
     assert budgets == [dry_run.BUDGET / 2] * 2
 
 
+def test_encodings_are_measured_on_the_first_task_and_the_first_encoding_on_every_task(monkeypatch):
+    seconds = {"nope": 1.0, "rope": 3.0, "copy": 1.0, "reverse": 5.0, "odds_first": 7.0}
+    kinds = []
+
+    def measure(run, budget):
+        kinds.append((run.encoding, run.task))
+        cost = seconds[run.encoding] * seconds[run.task]
+        modes = 1 if run.encoding == "rope" else 0
+        return measured(cost, modes, step=cost, validation=cost / 2, scoring=cost / 3, sets=cost)
+
+    monkeypatch.setattr(dry_run, "measure", measure)
+    configs = [config(pe, t) for t in ("copy", "reverse", "odds_first") for pe in ("nope", "rope")]
+    cost_of = dry_run.measuring({"": configs}, 1)
+    for one in configs:
+        parts = cost_of(one), measure(one, 0.0)
+        (found, modes), (want, own) = ([part.run(one), part.modes] for part in parts)
+        assert [*found] == pytest.approx([*want])
+        assert modes == own
+    own = [kind for kind in dict.fromkeys(kinds) if kinds.count(kind) == 2]
+    assert own == [("nope", "copy"), ("rope", "copy"), ("nope", "reverse"), ("nope", "odds_first")]
+
+
 def test_every_part_is_measured():
     plain, cursors = (measure(config(pe), 0.1) for pe in ("nope", "prism"))
     for part in (plain.step, plain.validation, plain.scoring):
