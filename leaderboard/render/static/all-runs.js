@@ -47,7 +47,7 @@
     {
       key: "unseen",
       title: "unseen mean, %",
-      value: (row) => (row.unseen === null ? null : 100 * row.unseen),
+      value: (row) => PZ.scaled(row.unseen),
       cell: (row) =>
         row.unseen === null ? el("span", { class: "words" }, row.words) : percent(row.unseen),
     },

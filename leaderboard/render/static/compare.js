@@ -25,7 +25,7 @@
     const share = (key, title) => ({
       key,
       title,
-      value: (line) => (line[key] === null ? null : 100 * line[key]),
+      value: (line) => PZ.scaled(line[key]),
       cell: (line) =>
         line[key] === null
           ? el("span", { class: "words" }, line[key + "_note"] || "–")
@@ -40,7 +40,6 @@
       align: "left",
       start: "asc",
     });
-    const scaled = (key) => (line) => (line.d ? 100 * line.d[key] : null);
     const words = (line) => verdict(line, PZ.short(line.first), PZ.short(line.second));
     return [
       { key: "task", title: "task", value: (line) => line.task, align: "left", start: "asc" },
@@ -51,12 +50,11 @@
       {
         key: "difference",
         title: "difference",
-        value: scaled("mean"),
+        value: (line) => PZ.scaled(line.d?.mean),
         cell: (line) => el("span", {}, points(line.d?.mean), el("small", {}, bounds(line.d))),
         help: "percentage points, first minus second",
       },
-      { key: "low", title: "low", hide: true, value: scaled("low") },
-      { key: "high", title: "high", hide: true, value: scaled("high") },
+      ...PZ.endColumns((line) => line.d),
       {
         key: "adjusted",
         title: "p, corrected",

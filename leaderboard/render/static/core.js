@@ -81,6 +81,7 @@ window.PZ = (function () {
           maximumFractionDigits: digits,
           minimumFractionDigits: digits,
         });
+  const scaled = (value) => (value === null || value === undefined ? null : 100 * value);
   const percent = (value) =>
     value === null || value === undefined ? "–" : (100 * value).toFixed(1);
   const interval = (low, high) =>
@@ -333,6 +334,51 @@ window.PZ = (function () {
       cell: (line) => of(line).shown[key],
       start: key === "reach" ? "desc" : "asc",
     }));
+  const numberColumn = (key, title, value = (row) => row[key], more) => ({
+    key,
+    title,
+    value,
+    cell: (row) => number(value(row)),
+    start: "asc",
+    ...more,
+  });
+  const unseenColumn = (of = (row) => row) => ({
+    key: "unseen",
+    title: "unseen mean, %",
+    value: (line) => scaled(of(line).unseen?.mean),
+    cell: (line) => {
+      const { unseen, unseen_note } = of(line);
+      return unseen
+        ? el("span", {}, percent(unseen.mean), el("small", {}, interval(unseen.low, unseen.high)))
+        : el("span", { class: "words" }, unseen_note);
+    },
+  });
+  // The ends of an interval, which files have and pages hide.
+  const endColumns = (of, title = "") =>
+    ["low", "high"].map((which) => ({
+      key: title + which,
+      title: title ? title + ", " + which : which,
+      hide: true,
+      value: (row) => scaled(of(row)?.[which]),
+    }));
+  // The setting that a sweep chose, and what the sweep cost.
+  const chosenColumn = (title, of = (row) => row) => ({
+    key: "chosen",
+    title,
+    value: (line) => of(line).chosen,
+    cell: (line) => {
+      const { chosen, tried, tuning_seconds } = of(line);
+      const spent = tuning_seconds === null ? "" : ", " + number(tuning_seconds) + " CPU-seconds";
+      return el(
+        "span",
+        { title: tried.join("\n") },
+        chosen || "–",
+        chosen && el("small", {}, "of " + tried.length + " tried" + spent),
+      );
+    },
+    align: "left",
+    css: "wrap",
+  });
   const href = (page) => root + page;
   // Whether a row stands below the row that it is a mode of, or further seeds of.
   const below = (row, rows) =>
@@ -408,6 +454,7 @@ window.PZ = (function () {
     page,
     number,
     percent,
+    scaled,
     interval,
     times,
     reach,
@@ -427,6 +474,10 @@ window.PZ = (function () {
     encodingLink,
     nameColumn,
     rowColumns,
+    numberColumn,
+    unseenColumn,
+    endColumns,
+    chosenColumn,
     badges,
     short,
     breakable,

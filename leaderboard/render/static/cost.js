@@ -1,7 +1,7 @@
 "use strict";
 // Cost against extrapolation, on one task.
 (function () {
-  const { el, percent, interval } = PZ;
+  const { percent, interval } = PZ;
   const COSTS = {
     cpu_seconds: "CPU seconds of training",
     parameters: "parameters",
@@ -50,20 +50,7 @@
       cell: (row) => PZ.number(row[key], row[key] < 100 ? 1 : 0),
       start: "asc",
     },
-    {
-      key: "unseen",
-      title: "unseen mean, %",
-      value: (row) => (row.unseen ? 100 * row.unseen.mean : null),
-      cell: (row) =>
-        row.unseen
-          ? el(
-              "span",
-              {},
-              percent(row.unseen.mean),
-              el("small", {}, interval(row.unseen.low, row.unseen.high)),
-            )
-          : el("span", { class: "words" }, row.unseen_note),
-    },
+    PZ.unseenColumn(),
     {
       key: "front",
       title: "unbeaten",
@@ -72,20 +59,8 @@
       align: "left",
       start: "asc",
     },
-    {
-      key: "memory",
-      title: "peak MB",
-      value: (row) => row.peak_memory_mb,
-      cell: (row) => PZ.number(row.peak_memory_mb),
-      start: "asc",
-    },
-    {
-      key: "parameters",
-      title: "parameters",
-      value: (row) => row.parameters,
-      cell: (row) => PZ.number(row.parameters),
-      start: "asc",
-    },
+    PZ.numberColumn("memory", "peak MB", (row) => row.peak_memory_mb),
+    PZ.numberColumn("parameters", "parameters"),
   ];
 
   PZ.page(function () {

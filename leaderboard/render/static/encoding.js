@@ -2,7 +2,7 @@
 // One encoding: its curves over all tasks, its results, its runs.
 (function () {
   const name = document.querySelector("[data-encoding]").dataset.encoding;
-  const { el, percent, interval } = PZ;
+  const { el, percent } = PZ;
   const COLOURS = [
     "#1f78c1",
     "#d9541e",
@@ -14,7 +14,7 @@
     "#7d8b00",
   ];
   const MARKERS = ["circle", "square", "diamond", "triangle-up", "triangle-down"];
-  const scaled = (value) => (value === null || value === undefined ? null : 100 * value);
+  const ofRow = ({ row }) => row;
 
   const columns = [
     {
@@ -59,48 +59,11 @@
           : PZ.rank(row) + " of " + table.rows.filter((one) => one.rank !== null).length,
       start: "asc",
     },
-    {
-      key: "unseen",
-      title: "unseen mean, %",
-      value: ({ row }) => scaled(row.unseen?.mean),
-      cell: ({ row }) =>
-        row.unseen
-          ? el(
-              "span",
-              {},
-              percent(row.unseen.mean),
-              el("small", {}, interval(row.unseen.low, row.unseen.high)),
-            )
-          : el("span", { class: "words" }, row.unseen_note),
-    },
-    { key: "low", title: "low", hide: true, value: ({ row }) => scaled(row.unseen?.low) },
-    { key: "high", title: "high", hide: true, value: ({ row }) => scaled(row.unseen?.high) },
+    PZ.unseenColumn(ofRow),
+    ...PZ.endColumns(({ row }) => row.unseen),
     { key: "seeds", title: "seeds", value: ({ row }) => row.seeds.length },
-    ...PZ.rowColumns(({ row }) => row),
-    {
-      key: "chosen",
-      title: "tuned to",
-      value: ({ row }) => row.chosen,
-      cell: ({ row }) =>
-        el(
-          "span",
-          { title: row.tried.join("\n") },
-          row.chosen || "–",
-          row.chosen &&
-            el(
-              "small",
-              {},
-              "of " +
-                row.tried.length +
-                " tried" +
-                (row.tuning_seconds === null
-                  ? ""
-                  : ", " + PZ.number(row.tuning_seconds) + " CPU-seconds"),
-            ),
-        ),
-      align: "left",
-      css: "wrap",
-    },
+    ...PZ.rowColumns(ofRow),
+    PZ.chosenColumn("tuned to", ofRow),
     { key: "spec", title: "options", hide: true, value: ({ row }) => row.spec },
   ];
   const runColumns = [
@@ -125,7 +88,7 @@
     {
       key: "unseen",
       title: "unseen mean, %",
-      value: (line) => scaled(line.value),
+      value: (line) => PZ.scaled(line.value),
       cell: (line) => percent(line.value),
     },
   ];

@@ -71,8 +71,6 @@
         ? number(line.rows[at], show)
         : line.rows[at].unseen_note
       : "not run";
-  const end = (at, which) => (line) =>
-    line.rows[at]?.unseen?.[which] == null ? null : 100 * line.rows[at].unseen[which];
 
   const seedsOf = (lines, at) =>
     lines
@@ -83,7 +81,6 @@
     const several = overview.tasks.length > 1;
     const size = (line) =>
       Math.max(0, ...line.rows.filter(Boolean).map((row) => row.parameters ?? 0)) || null;
-    const scaled = (key) => (line) => (line[key] === null ? null : 100 * line[key]);
     return [
       PZ.nameColumn({ cell: (line) => PZ.encodingLink(line) }),
       {
@@ -99,7 +96,7 @@
             {
               key: "unseen",
               title: "mean, %",
-              value: scaled("mean"),
+              value: (line) => PZ.scaled(line.mean),
               cell: (line) =>
                 line.mean === null
                   ? el(
@@ -119,8 +116,7 @@
                     ),
               help: "over unseen lengths, mean over the tasks that at least half of the encodings ran",
             },
-            { key: "low", title: "mean, low", hide: true, value: scaled("low") },
-            { key: "high", title: "mean, high", hide: true, value: scaled("high") },
+            ...PZ.endColumns((line) => line, "mean"),
           ]
         : []),
       ...overview.tasks.flatMap((task, at) => [
@@ -133,29 +129,13 @@
           help: WORDS[show],
         },
         ...(show === "unseen"
-          ? ["low", "high"].map((which) => ({
-              key: which + "_" + task,
-              title: task + ", " + which,
-              hide: true,
-              value: end(at, which),
-            }))
+          ? PZ.endColumns((line) => line.rows[at]?.unseen, task)
           : []),
       ]),
-      {
-        key: "cost",
-        title: "CPU s",
-        value: (line) => line.cost,
-        cell: (line) => PZ.number(line.cost),
-        start: "asc",
+      PZ.numberColumn("cost", "CPU s", (line) => line.cost, {
         help: "CPU seconds of training per run: the mean over seeds, then the median over tasks; compare only on one device",
-      },
-      {
-        key: "parameters",
-        title: "parameters",
-        value: size,
-        cell: (line) => PZ.number(size(line)),
-        start: "asc",
-      },
+      }),
+      PZ.numberColumn("parameters", "parameters", size),
     ];
   }
 

@@ -3,9 +3,8 @@
 (function () {
   const name = document.querySelector("[data-task]").dataset.task;
   if (!document.getElementById("curve")) return;
-  const { el, state, percent, interval } = PZ;
+  const { el, state, percent, scaled, interval } = PZ;
 
-  const scaled = (value) => (value === null || value === undefined ? null : 100 * value);
   const columns = (table) => [
     PZ.nameColumn(),
     {
@@ -16,33 +15,7 @@
       start: "asc",
       help: "by unseen mean; [ranks that the tests leave possible]",
     },
-    ...(table.rows.some((row) => row.chosen)
-      ? [
-          {
-            key: "chosen",
-            title: "setting",
-            value: (row) => row.chosen,
-            cell: (row) =>
-              el(
-                "span",
-                { title: row.tried.join("\n") },
-                row.chosen,
-                el(
-                  "small",
-                  {},
-                  "of " +
-                    row.tried.length +
-                    " tried" +
-                    (row.tuning_seconds === null
-                      ? ""
-                      : ", " + PZ.number(row.tuning_seconds) + " CPU-seconds"),
-                ),
-              ),
-            align: "left",
-            css: "wrap",
-          },
-        ]
-      : []),
+    ...(table.rows.some((row) => row.chosen) ? [PZ.chosenColumn("setting")] : []),
     {
       key: "seeds",
       title: "seeds",
@@ -70,12 +43,7 @@
       cell: (row, host) =>
         share(host, row.unseen?.mean, interval(row.unseen?.low, row.unseen?.high), row.unseen_note),
     },
-    ...["low", "high"].map((which) => ({
-      key: "unseen_" + which,
-      title: "unseen mean, " + which,
-      hide: true,
-      value: (row) => scaled(row.unseen?.[which]),
-    })),
+    ...PZ.endColumns((row) => row.unseen, "unseen mean"),
     ...table.lengths.flatMap((length, at) => {
       const title =
         length + (table.seen[at] ? " (trained)" : " (" + PZ.times(length / table.train) + ")");
@@ -95,12 +63,7 @@
               row.cells[at].seeds,
             ),
         },
-        ...["low", "high"].map((which) => ({
-          key: which + length,
-          title: title + ", " + which,
-          hide: true,
-          value: (row) => scaled(row.cells[at].main?.[which]),
-        })),
+        ...PZ.endColumns((row) => row.cells[at].main, title),
       ];
     }),
     {
