@@ -110,7 +110,7 @@ def address(out: Path, runs: set[str]) -> str:
         state = {"protocol": table["base"], "tuning": table["tuning"]}
     if len(tasks := {table["task"] for table, _ in found}) == 1:
         page = f"task/{slug(tasks.pop())}.html"
-        state["curve"] = [row["label"] for _, row in found]
+        state["pick"] = [row["label"] for _, row in found]
         if not any(
             cell["main"] and cell["main"]["mean"] for _, row in found for cell in row["cells"]
         ):

@@ -384,7 +384,7 @@ def test_the_chart_has_its_numbers_beside_it_and_seeds_on_demand(visit, example)
     page.get_by_role("combobox", name="Accuracy").select_option("token")
     assert "baseline" in page.locator("#curve svg").text_content()
     page.locator("#picks label", has_text="alibi").uncheck()
-    assert "curve=prism" in page.url
+    assert "pick=prism" in page.url
     assert "alibi" not in page.locator("#curve svg").text_content()
 
 
@@ -487,6 +487,51 @@ def test_which_to_use_leads_to_tasks_and_encodings(visit, example):
     assert "Copying" in page.locator("h3").all_inner_texts()
     page.get_by_role("link", name="copy", exact=True).first.click()
     assert page.inner_text("h1") == "copy"
+
+
+def test_the_encodings_picked_go_along(visit, example):
+    def picked(page):
+        return page.locator("#picks input:checked").evaluate_all("all => all.map((n) => n.value)")
+
+    page = visit.open(example / "site" / "task" / "copy.html", "#curve=alibi&curve=rope")
+    assert picked(page) == ["alibi", "rope"]
+    for name in ("Cost", "Compare"):
+        page.get_by_label("Pages").get_by_role("link", name=name).click()
+    assert picked(page) == ["alibi", "rope"]
+    page.locator("#picks input[value=learned]").check()
+    page.get_by_label("Pages").get_by_role("link", name="Overview").click()
+    page.locator("#tasks a", has_text="reverse").click()
+    assert sorted(picked(page)) == ["alibi", "learned", "rope"]
+
+
+@pytest.mark.parametrize(
+    ("show", "order"), [("cost", ["rope", "alibi", "prism"]), ("reach", ["prism", "alibi", "rope"])]
+)
+def test_what_the_overview_shows_decides_its_order_and_shading(
+    visit, raw, save, tmp_path, show, order
+):
+    right = {"rope": {10: 95, 20: 80}, "alibi": {10: 95, 20: 95, 40: 0}, "prism": {10: 95, 20: 95}}
+    seconds = {"rope": 10.0, "alibi": 20.0, "prism": 99.0}
+    records = []
+    for name, task in [(name, task) for name in right for task in ("copy", "reverse")]:
+        one = raw(name, 0, {10: 95, 20: 0, 40: 0} | right[name], task=task)
+        one["scores"]["last"][2] = one["scores"]["last"][1 if name == "prism" else 2] | {
+            "length": 40
+        }
+        one["cost"]["cpu_seconds"] = seconds[name]
+        records.append(one)
+    build(None, save(*records), tmp_path / "site", None)
+    page = visit.open(tmp_path / "site" / "index.html", f"#show={show}", drawn=False)
+    assert visit.names() == order
+    for task in (0, 1):
+        shares = page.locator("#map tbody tr").evaluate_all(
+            "(rows, at) => rows.map((row) => +[...row.querySelectorAll('.heat')][at]"
+            ".style.getPropertyValue('--share'))",
+            task,
+        )
+        assert shares == sorted(shares, reverse=True)
+        assert shares[0] == 1
+        assert shares[-1] < 0.6
 
 
 def test_every_page_discloses_and_keeps_the_choices(visit, example):
@@ -627,7 +672,7 @@ def test_hostile_records_run_nothing_and_ask_for_nothing(visit, raw, tmp_path):
             state="#q=%3Cimg%20src=x%20onerror=window.pwned=1%3E&sort=__proto__-asc",
         )
         assert page.evaluate("window.pwned") is None, path
-    page = visit.open(tmp_path / "task" / "copy.html", "#curve=<img src=x onerror=pwned=1>")
+    page = visit.open(tmp_path / "task" / "copy.html", "#pick=<img src=x onerror=pwned=1>")
     labels = page.locator(".grid th[scope=row] .name").evaluate_all(
         "all => all.map((n) => n.title)"
     )

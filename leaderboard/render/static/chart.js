@@ -528,8 +528,8 @@
   });
   PZ.trained = (train) => ({ x: train, text: "longest length in training" });
 
-  // Which curves to show: a labelled box each, the variants folded away. Calls `pick(labels)`.
-  PZ.picks = function (id, rows, picked, pick) {
+  // Which curves to show: a labelled box each, the variants folded away; a choice goes into the address.
+  PZ.picks = function (id, rows, picked) {
     const host = document.getElementById(id);
     const focused = host.contains(document.activeElement) ? document.activeElement.value : null;
     const open = host.querySelector("details")?.open;
@@ -541,7 +541,10 @@
           type: "checkbox",
           value: row.label,
           checked: picked.includes(row.label),
-          onchange: () => pick([...host.querySelectorAll("input:checked")].map((one) => one.value)),
+          onchange: () => {
+            const labels = [...host.querySelectorAll("input:checked")].map((one) => one.value);
+            PZ.state.set({ pick: labels.length ? labels : ["-"], curve: "" });
+          },
         }),
         el("span", {
           class: "dot",

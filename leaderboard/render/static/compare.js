@@ -2,7 +2,7 @@
 // Two or more encodings: curves of one task, paired differences over all tasks. What is tested, and the
 // correction over all pairs of a table, comes with the data.
 (function () {
-  const { el, state, percent } = PZ;
+  const { el, percent } = PZ;
 
   const points = (value) => {
     if (value === null || value === undefined) return "–";
@@ -139,7 +139,7 @@
     const table = tables.find((one) => one.task === task);
     const known = new Map(tables.flatMap((one) => one.rows).map((row) => [row.label, row]));
     const order = [...known.keys()].sort();
-    const wanted = state.all("pick").filter((label) => label === "-" || known.has(label));
+    const wanted = PZ.picked().filter((label) => label === "-" || known.has(label));
     const picked = (
       wanted.length
         ? wanted
@@ -151,7 +151,6 @@
       "picks",
       order.map((label) => known.get(label)),
       picked,
-      (labels) => state.set({ pick: labels.length ? labels : ["-"] }),
     );
     const rows = table.rows.filter((row) => picked.includes(row.label));
     document.getElementById("h-curve").textContent =

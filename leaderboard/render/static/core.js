@@ -55,12 +55,15 @@ window.PZ = (function () {
     render();
     keep();
   }
-  // The protocol, the settings, the device and the task go along to the other pages.
+  // The encodings picked, on the page of a task (curve) or on Compare (pick).
+  const picked = () => [...state.all("pick"), ...state.all("curve")];
+  // The protocol, the settings, the device, the task and the encodings go along to the other pages.
   const KEPT = ["protocol", "tuning", "device", "task"];
   function kept() {
     const now = read(),
       found = new URLSearchParams();
     for (const key of KEPT) if (now.get(key)) found.set(key, now.get(key));
+    for (const label of picked()) if (label !== "-") found.append("pick", label);
     const task = document.querySelector("[data-task]")?.dataset.task;
     if (task) found.set("task", task);
     return found.size ? "#" + found : "";
@@ -451,6 +454,7 @@ window.PZ = (function () {
     own,
     el,
     state,
+    picked,
     page,
     number,
     percent,

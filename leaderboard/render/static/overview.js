@@ -24,7 +24,16 @@
       cost: row.cpu_seconds,
     })[show];
 
-  function cell(at, show, most) {
+  // How dark a cell is: the better the value shown, the darker; reach and cost against the best.
+  function shades(lines, at, show) {
+    const rows = lines.map((line) => line.rows[at]).filter((row) => row?.unseen);
+    const all = rows.map((row) => number(row, show)).filter((value) => value > 0);
+    const [least, most] = [Math.min(...all), Math.max(...all)];
+    return (value) =>
+      !value ? 0 : show === "cost" ? least / value : show === "reach" ? value / most : value / 100;
+  }
+
+  function cell(at, show, most, shade) {
     return (line, host) => {
       const row = line.rows[at];
       if (!row) return el("span", { class: "words" }, "not run");
@@ -38,7 +47,7 @@
           row.unseen_note,
         );
       host.classList.add("heat");
-      host.style.setProperty("--share", Math.max(0, Math.min(1, row.unseen.mean)).toFixed(3));
+      host.style.setProperty("--share", Math.max(0, Math.min(1, shade(number(row, show)))).toFixed(3));
       const more = [
         (percent(row.unseen.mean) + " % " + interval(row.unseen.low, row.unseen.high)).trim(),
         row.seeds.length > 1
@@ -65,6 +74,11 @@
   // Words sort behind every number, and stand in files.
   const value = (at, show) => (line) =>
     line.rows[at]?.unseen ? number(line.rows[at], show) : null;
+  // The mean over the tasks of what is shown, where the row has a mean.
+  function meanOf(line, show) {
+    const values = line.rows.filter((row) => row?.unseen).map((row) => number(row, show));
+    return line.mean === null ? null : values.reduce((sum, one) => sum + one, 0) / values.length;
+  }
   const inFile = (at, show) => (line) =>
     line.rows[at]
       ? line.rows[at].unseen
@@ -116,6 +130,16 @@
                     ),
               help: "over unseen lengths, mean over the tasks that at least half of the encodings ran",
             },
+            ...(show === "unseen" || show === "cost"
+              ? []
+              : [
+                  {
+                    key: "shown",
+                    title: "mean " + WORDS[show],
+                    value: (line) => meanOf(line, show),
+                    cell: (line) => PZ.number(meanOf(line, show), 1),
+                  },
+                ]),
             ...PZ.endColumns((line) => line, "mean"),
           ]
         : []),
@@ -125,7 +149,8 @@
           title: overview.heads[at],
           value: value(at, show),
           file: inFile(at, show),
-          cell: cell(at, show, Math.max(...seedsOf(lines, at))),
+          cell: cell(at, show, Math.max(...seedsOf(lines, at)), shades(lines, at, show)),
+          start: show === "cost" ? "asc" : "desc",
           help: WORDS[show],
         },
         ...(show === "unseen"
@@ -292,8 +317,15 @@
       sub: (line) => line.below,
       under: under(overview, lines),
       foot: foot(overview, order, show),
-      sort: order.length > 1 ? "unseen-desc" : "t_" + order[0].task + "-desc",
-      given: true,
+      sort:
+        show === "cost"
+          ? "cost-asc"
+          : order.length < 2
+            ? "t_" + order[0].task + "-desc"
+            : show === "unseen"
+              ? "unseen-desc"
+              : "shown-desc",
+      given: show === "unseen",
       state: true,
     });
     PZ.legend("legend", lines);

@@ -3,7 +3,7 @@
 (function () {
   const name = document.querySelector("[data-task]").dataset.task;
   if (!document.getElementById("curve")) return;
-  const { el, state, percent, scaled, interval } = PZ;
+  const { el, percent, scaled, interval } = PZ;
 
   const columns = (table) => [
     PZ.nameColumn(),
@@ -159,14 +159,10 @@
   function draw(table, rows, options) {
     const token = options.measure === "token",
       measure = token ? table.other : table.metric;
-    const known = state
-      .all("curve")
-      .filter((label) => label === "-" || rows.some((row) => row.label === label));
+    const known = PZ.picked().filter((label) => label === "-" || rows.some((row) => row.label === label));
     const picked = known.length ? known : PZ.leaders(rows).map((row) => row.label);
     const shown = rows.filter((row) => picked.includes(row.label));
-    PZ.picks("picks", rows, picked, (labels) =>
-      state.set({ curve: labels.length ? labels : ["-"] }),
-    );
+    PZ.picks("picks", rows, picked);
     const series = shown.map((row) =>
       PZ.curve(token ? tokens(row) : row, table.lengths, {
         dots: options.dots,
