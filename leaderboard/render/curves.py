@@ -71,6 +71,7 @@ def curves(
         ticks=list(_ticks(lengths, x)),
         log=needs_log(lengths + trained),
         trained=[x(length) for length in trained],
+        farthest=max((end for end, _ in ends), default=0.0),
         curves=drawn,
         left=LEFT,
         top=TOP,

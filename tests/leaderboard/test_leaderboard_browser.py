@@ -597,6 +597,45 @@ def test_ticks_of_a_logarithmic_axis_are_numbers(visit, example):
         2000,
         2500,
     ]
+    assert page.evaluate("PZ.powers(Math.log10(20), Math.log10(200))")[:2] == [20, 50]
+    assert page.evaluate("PZ.powers(Math.log10(22), Math.log10(180))") == [30, 50, 70, 100, 150]
+
+
+def test_every_point_of_cost_has_its_name(visit, raw, save, tmp_path):
+    names = [f"encoding{at}" for at in range(18)]
+    records = [raw(name, 0, {10: 90, 20: at % 5}) for at, name in enumerate(names)]
+    for at, one in enumerate(records):
+        one["cost"]["cpu_seconds"] = 30.0 + at / 3
+    records.append(raw("slow", 0, {10: 100, 20: 100}))
+    records[-1]["cost"]["cpu_seconds"] = 200.0
+    build(None, save(*records), tmp_path / "site", None)
+    page = visit.open(tmp_path / "site" / "cost.html")
+    assert {*names, "slow"} <= {*page.locator("#plot .series text").all_text_contents()}
+
+
+def test_the_label_of_a_loss_axis_stands_clear_of_its_ticks(visit, raw, save, tmp_path):
+    one = raw()
+    one["learning"] = [
+        point | {"loss": 10.0**-at} for at, point in enumerate(one["learning"] * 3, start=3)
+    ]
+    for at, point in enumerate(one["learning"]):
+        point["step"] = 500 * (at + 1)
+    build(None, save(one), tmp_path / "site", None)
+    page = visit.open(tmp_path / "site" / "run" / f"{one['run']}.html", drawn=False)
+    label = page.locator("#loss text[transform]").bounding_box()
+    ticks = [tick.bounding_box() for tick in page.locator("#loss text.end").all()]
+    assert len(ticks) > 2
+    assert label["x"] + label["width"] < min(tick["x"] for tick in ticks)
+
+
+def test_a_curve_that_ends_early_has_no_line_to_its_name(visit, example):
+    page = visit.open(example / "site" / "task" / "copy.html")
+    series = page.locator("#curve .series")
+    lines = {
+        name: series.filter(has=page.locator("title", has_text=name)).locator(".l").count()
+        for name in ("alibi", "learned")
+    }
+    assert lines == {"alibi": 1, "learned": 0}
     assert page.evaluate("PZ.powers(Math.log10(310), Math.log10(460))") == [350, 400, 450]
 
 
@@ -632,6 +671,7 @@ def test_without_scripts_tables_pictures_and_links_remain(browser, example):
     for name in ("compare", "cost", "runs"):
         page.goto((example / "site" / f"{name}.html").as_uri())
         assert page.locator("noscript a").get_attribute("href") == "runs.csv"
+        assert page.locator("h2:visible, legend:visible").count() == 0
     context.close()
 
 

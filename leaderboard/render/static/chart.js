@@ -70,15 +70,15 @@
     };
   }
   // Ticks of a logarithmic axis, given by powers of ten: at 1, 2 and 5 times the powers, or at the powers alone.
-  function powers(low, high) {
-    const ticks = [],
-      steps = high - low > 3 ? [1] : [1, 2, 5];
+  function powers(low, high, steps = high - low > 3 ? [1] : [1, 2, 5]) {
+    const ticks = [];
     for (let power = Math.floor(low); power <= high; power += high - low > 7 ? 2 : 1)
       for (const step of steps) ticks.push(step * 10 ** power);
     const inside = ticks
       .filter((tick) => Math.log10(tick) >= low - 1e-9 && Math.log10(tick) <= high + 1e-9)
       .map((tick) => +tick.toPrecision(12));
-    return inside.length > 2 ? inside : rounds(10 ** low, 10 ** high);
+    if (inside.length > (steps.length < 6 ? 2 : 3)) return inside;
+    return steps.length < 6 && inside.length ? powers(low, high, [1, 1.5, 2, 3, 5, 7]) : rounds(10 ** low, 10 ** high);
   }
   function rounds(low, high) {
     const rough = (high - low || 1) / 5,
@@ -102,23 +102,36 @@
     return places;
   }
 
-  // Places for the names of points within the frame: to the right or the left of each, moved up or down
-  // out of the way; null where none is near, as the pointer shows the name.
-  function beside(points, names, edge, top, bottom) {
+  // Places for the names of points within the frame: beside each, or moved as little as keeps it off
+  // the others; null where none is free. A name that is moved far has the end of a line to its point.
+  const MOVES = [0, 30, 60, 90, 120, 150]
+    .flatMap((across) =>
+      [0, 13, 26, 39, 52, 65, 78, 91, 104].flatMap((down) => [
+        [across, -down],
+        [across, down],
+      ]),
+    )
+    .sort(([a, b], [c, d]) => a + Math.abs(b) - c - Math.abs(d));
+  function beside(points, names, [start, edge], top, bottom) {
     const taken = points.map(([px, py]) => [px - 6, py, 12]);
     return points.map(([px, py], at) => {
-      const long = 7 * names[at].length,
-        from = px + 9 + long > edge ? px - 9 - long : px + 9;
-      const free = (y) =>
+      const long = 7 * names[at].length;
+      const free = ([from, y]) =>
+        from >= start &&
+        from + long <= edge &&
         y > top + 6 &&
         y < bottom - 6 &&
         taken.every(
-          ([x, other, size]) => Math.abs(other - y) >= 12 || x > from + long || from > x + size,
+          ([x, other, size]) => Math.abs(other - y) >= 12 || x > from + long + 6 || from > x + size + 6,
         );
-      const y = [0, -13, 13, -26, 26, -39, 39].map((step) => py + step).find(free);
-      if (y === undefined) return null;
+      const found = MOVES.flatMap(([across, down]) => [
+        [px + 9 + across, py + down, px + 6 + across],
+        [px - 9 - across - long, py + down, px - 6 - across],
+      ]).find(free);
+      if (!found) return null;
+      const [from, y, end] = found;
       taken.push([from, y, long]);
-      return [from, y];
+      return { from, y, line: Math.hypot(end - px, y - py) > 20 ? [end, y] : null };
     });
   }
 
@@ -138,12 +151,12 @@
     const narrow = width < 560,
       dots = chart.join === false,
       names = chart.series.some((one) => one.label) && !dots;
-    const left = 56,
+    const [across, up] = [axis(chart.x), axis(chart.y)];
+    const left = Math.max(56, 32 + 7 * Math.max(...up.ticks.map(([, text]) => text.length))),
       top = chart.vline ? 26 : 10,
       right = names ? (narrow ? 112 : 236) : 14,
       bottom = 50;
     const [wide, high] = [width - left - right, Math.max(120, height - top - bottom)];
-    const [across, up] = [axis(chart.x), axis(chart.y)];
     const pad = chart.x.room ? 0 : Math.min(24, wide / 16);
     const x = (value) => left + pad + (wide - 2 * pad) * across.at(value),
       y = (value) => top + high * (1 - up.at(value));
@@ -162,11 +175,12 @@
     );
     const lines = owners(parts.map((own) => segments(own).map((pair) => pair.map(pixel).join())));
     const ends = parts.map((own) => own.at(-1)?.at(-1) || [left, top + high]);
+    const farthest = Math.max(...ends.map(([px]) => px));
     const spots = dots
       ? beside(
           ends,
           chart.series.map((one) => one.label),
-          left + wide,
+          [left, left + wide],
           top,
           top + high,
         )
@@ -254,26 +268,34 @@
         room = Math.floor((right - 28) / (narrow ? 6.2 : 7));
       const name = dots
         ? spots[at] && [
+            spots[at].line &&
+              svg("path", {
+                class: "l",
+                stroke: colour,
+                d: "M" + ends[at].slice(0, 2).join(" ") + "L" + spots[at].line.join(" "),
+              }),
             svg(
               "text",
-              { x: spots[at][0].toFixed(1), y: (spots[at][1] + 4).toFixed(1), class: "s" },
+              { x: spots[at].from.toFixed(1), y: (spots[at].y + 4).toFixed(1), class: "s" },
               one.label,
             ),
           ]
         : one.label && [
-            svg("path", {
-              class: "l",
-              stroke: colour,
-              d:
-                "M" +
-                (ends[at][0] + 6).toFixed(1) +
-                " " +
-                ends[at][1].toFixed(1) +
-                "L" +
-                (from - 3) +
-                " " +
-                places[at].toFixed(1),
-            }),
+            ends[at][0] > farthest - 1 // from an earlier end it would cross the plot like a curve
+              ? svg("path", {
+                  class: "l",
+                  stroke: colour,
+                  d:
+                    "M" +
+                    (ends[at][0] + 6).toFixed(1) +
+                    " " +
+                    ends[at][1].toFixed(1) +
+                    "L" +
+                    (from - 3) +
+                    " " +
+                    places[at].toFixed(1),
+                })
+              : null,
             mark(from + 4, places[at]),
             svg(
               "text",

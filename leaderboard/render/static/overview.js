@@ -24,10 +24,11 @@
       cost: row.cpu_seconds,
     })[show];
 
-  // How dark a cell is: the better the value shown, the darker; reach and cost against the best.
+  // How dark a cell is: the better the value shown, the darker; reach against the
+  // longest of all tasks, cost against the lowest of its task.
   function shades(lines, at, show) {
-    const rows = lines.map((line) => line.rows[at]).filter((row) => row?.unseen);
-    const all = rows.map((row) => number(row, show)).filter((value) => value > 0);
+    const rows = lines.flatMap((line) => (show === "reach" ? line.rows : [line.rows[at]]));
+    const all = rows.filter((row) => row?.unseen).map((row) => number(row, show)).filter((value) => value > 0);
     const [least, most] = [Math.min(...all), Math.max(...all)];
     return (value) =>
       !value ? 0 : show === "cost" ? least / value : show === "reach" ? value / most : value / 100;
