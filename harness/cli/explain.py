@@ -37,7 +37,10 @@ def command(task: str) -> None:
 
     made = tasks.make(task)
     click.echo(f"{task}: {made.summary}. {made.example:.100}")
-    click.echo("Theorems, definitions and examples are those of Chen et al. 2026.")
+    click.echo(
+        "Theorems, definitions and examples are those of Chen et al. 2026. Their scale is the"
+    )
+    click.echo("length in tables of results, which also depend on what a model learns in training.")
     for title, text in (
         ("Canonical", canonical(made)),
         ("Complexity", size_of_computation(made)),
@@ -144,9 +147,10 @@ def encodings(task: Task) -> str:
     rows = {name: row for name in names() if (row := _verdict(task, name))}
     left = ", ".join(name for name in names() if name not in rows)
     head = (
-        f"characterises: Definition 6, scales up to {TESTED}. recovers: Theorem 3, shown scales "
-        f"up to {TRAINED} and which values of phi their operators read there. Sufficient, "
-        "not necessary: a model may also use content, depth and the causal mask.\n"
+        f"characterises: the PRF tells apart the keys that a step needs, at scales up to {TESTED} "
+        f"(Definition 6). recovers: the task follows from instances of scales up to {TRAINED} and "
+        "the PRF values that their steps read (Theorem 3). Sufficient, not necessary: a model may "
+        "also use content, depth and the causal mask.\n"
     )
     table = tabulate(
         [(name, *row) for name, row in rows.items()],

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shlex
+import webbrowser
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -83,7 +85,8 @@ def open_command(out: str | None) -> None:
         raise click.UsageError(f"there is no {missing} yet: run pezoo leaderboard build")
     index = max(found, key=lambda path: path.stat().st_mtime)
     click.echo(index.resolve().as_uri())
-    click.launch(str(index.resolve()))
+    with suppress(webbrowser.Error):  # without a browser the address is enough
+        webbrowser.get().open(index.resolve().as_uri())
 
 
 @command.command("check")

@@ -106,6 +106,9 @@ def _print_table(found: Table, lacks: Sequence[str], wide: bool) -> None:
     if not wide and (both or not intervals or len(lengths) < len(rows[0].cells)):
         more = "length, interval and exact match" if both else "length and interval"
         notes.append(f"every {more}: --wide, or --format csv")
+    if modes := {row.mode for row in rows if row.mode}:
+        named = ", ".join(f"({mode})" for mode in sorted(modes))
+        notes.append(f"{named}: the same weights run in another way; see pezoo list encodings NAME")
     words = [*medians_text(rows, names), *verdicts(rows), *notes_text(rows, names)]
     for line in [*notes, *lacks, *words, *_failed(rows, names)]:
         click.echo(fill(shown(line), min(width, 120), subsequent_indent="  "))

@@ -18,8 +18,12 @@ ELSEWHERE |= {f"eval.{name}" for name in ("lengths", "curve_lengths", "every", "
 
 
 def budgets(filled: Filled) -> list[str]:
-    """Return the budget of the paper and of the runs, with each setting that differs."""
-    return [f"Paper: {filled.paper.budget}.", f"Ours: {_ours(filled)}."]
+    """Return the budget of the paper and of the runs, and each setting that differs."""
+    lines = [f"Paper: {filled.paper.budget}.", f"Ours: {_ours(filled)}."]
+    if changes := _changes(filled):
+        protocol = filled.paper.protocols[0]
+        lines.append(f"Changed, with the values of protocol {protocol} in brackets: {changes}.")
+    return lines
 
 
 def _ours(filled: Filled) -> str:
@@ -28,23 +32,20 @@ def _ours(filled: Filled) -> str:
         other = f"; {filled.others} of its records on these tasks have other settings or versions"
         return f"no record of protocol {name} fills a cell{other * bool(filled.others)}"
     scores = [score for run in runs for score in counted(run, filled.part, filled.lengths)]
-    parts = [
-        f"protocol {name}",
-        f"seeds: {numbers({run.seed for run in runs})}",
-        f"learning rates: {numbers({run.config.train.lr for run in runs})}",
-        f"runs per cell: {span_text(len(cell.runs) for cell in filled.cells if cell.runs)}",
-        f"tested on {span_text(score.count for score in scores if score.count)} samples of each "
-        f"length: {numbers({score.length for score in scores if score.count})}",
-    ]
+    machines = ""
     if filled.part.measure == "hours":
         envs = {run.env.cpu or "cpu" if run.env.device == "cpu" else run.env.device for run in runs}
-        parts.append(f"on {' and '.join(sorted(envs))}")
-    if changes := _changes(filled):
-        parts.append(f"unlike protocol {filled.paper.protocols[0]}: {', '.join(changes)}")
-    return "; ".join(parts)
+        machines = f", on {' and '.join(sorted(envs))}"
+    return (
+        f"protocol {name} with seeds {numbers({run.seed for run in runs})} and learning rates "
+        f"{numbers({run.config.train.lr for run in runs})}, "
+        f"{span_text(len(cell.runs) for cell in filled.cells if cell.runs)} runs in each cell"
+        f"{machines}; tested on {span_text(score.count for score in scores if score.count)} "
+        f"samples of each of the lengths {numbers({s.length for s in scores if s.count})}"
+    )
 
 
-def _changes(filled: Filled) -> list[str]:
+def _changes(filled: Filled) -> str:
     """Return the settings that differ from the paper's, as `train.steps 1,500 (2,000,000)`."""
     reference = filled.reference or filled.protocol
     lines = lines_of(filled.paper, filled.part)
@@ -60,10 +61,10 @@ def _changes(filled: Filled) -> list[str]:
             if own[name] != value and name not in ELSEWHERE:
                 found[name][0].add(_value(own[name]))
                 found[name][1].add(_value(value))
-    return [
+    return ", ".join(
         f"{name} {' or '.join(sorted(ours))} ({' or '.join(sorted(theirs))})"
         for name, (ours, theirs) in found.items()
-    ]
+    )
 
 
 def _settings(*parts: Settings) -> dict[str, object]:
@@ -108,7 +109,7 @@ def caption(filled: Filled) -> list[str]:
     return [
         f"{paper.authors} ({paper.year}), {part.label}, {part.place}: {part.title}.",
         *budgets(filled),
-        f"{there} of {len(cells)} cells have a number of ours; {_difference(cells)}.",
+        f"We have numbers for {there} of {len(cells)} cells; {_difference(cells)}.",
         *(_crossing(cell, run, part) for cell in cells for run in cell.used if part.along),
         *part.remarks,
         *(paper.remarks if part.measure != "hours" else ()),
@@ -117,10 +118,10 @@ def caption(filled: Filled) -> list[str]:
 
 def _difference(cells: Sequence[Cell]) -> str:
     if all(cell.paper is None for cell in cells):
-        return "the paper prints none"
+        return "the paper prints no numbers"
     if not any(cell.comparable for cell in cells):
-        return "as budgets and machines differ, no difference from the paper's is taken"
-    return "diff is ours - paper, in points"
+        return "budgets and machines differ, so the paper's are not compared"
+    return "diff is ours minus the paper's, in percentage points"
 
 
 def _crossing(cell: Cell, run: Record, part: PaperTable) -> str:

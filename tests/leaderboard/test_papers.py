@@ -141,7 +141,7 @@ def test_hours_are_a_mean_over_all_rates_and_seeds(paper):
     shown = text.as_text(filled, 80)
     assert "2.0000±1.0000 1.41±0.24" in " ".join(shown.split())
     assert "diff" not in " ".join(shown.split("\n\n")[1:])
-    assert "no difference from the paper's is taken" in " ".join(shown.split())
+    assert "the paper's are not compared" in " ".join(shown.split())
     assert "2.0000±1.0000 (1.41±0.24) |" in text.as_markdown(filled)
     assert "Random accuracy" not in shown
 
@@ -215,8 +215,8 @@ def test_a_table_fits_80_characters_and_shows_empty_cells(filled):
     assert "- 67.3 - even_pairs 50.0 51.0 -1.0 cannot" in even  # alibi, rope and learned
     assert "cannot represent 50.7 -" in even
     shown = " ".join(lines)
-    assert "seeds: 0; learning rates: 0.001; runs per cell: 1; tested on 64 samples" in shown
-    assert "each length: 41, 60" in shown
+    assert "seeds 0 and learning rates 0.001, 1 runs in each cell; tested on 64 samples" in shown
+    assert "each of the lengths 41, 60" in shown
     assert "Paper: 2,000,000 steps" in shown
     assert "1 of 165 cells" in shown
 
@@ -238,18 +238,17 @@ def test_the_budget_says_what_differs_from_the_papers_protocol(paper):
         run("alibi", {21: 0.6, 61: 0.4}, task=simple, seed=2),
     ]
     full = load_protocol("ruoss2023")
-    theirs, ours = budgets(fill(paper, paper.tables["1"], records, MINI, reference=full))
+    theirs, ours, changes = budgets(fill(paper, paper.tables["1"], records, MINI, reference=full))
     assert theirs.startswith("Paper: 2,000,000 steps, batch 128")
-    assert "seeds: 0-2; learning rates: 0.0003, 0.001; runs per cell: 1 to 3" in ours
-    assert "tested on 64 samples of each length: 21, 60, 61" in ours
-    changes = ours.partition("unlike protocol ruoss2023: ")[2]
+    assert "seeds 0-2 and learning rates 0.0003, 0.001, 1 to 3 runs in each cell" in ours
+    assert "tested on 64 samples of each of the lengths 21, 60, 61" in ours
     assert f"train.steps {MINI.train.steps:,} (2,000,000)" in changes
     assert "train.lengths 1 to 19 or 1 to 20 (1 to 39 or 1 to 40)" in changes
     for change in ("model.dropout 0 (0.1)", "train.warmup 200 (0)", "train.batch 32 (128)"):
         assert change in changes
     assert "train.schedule cosine (constant)" in changes
     asked = fill(paper, paper.tables["1"], records, MINI, frozenset(range(42, 101)), full)
-    assert "each length: 60, 61;" in budgets(asked)[1]
+    assert "each of the lengths 60, 61." in budgets(asked)[1]
     lines = csv.DictReader(io.StringIO(text.as_csv(asked)))
     assert [one["test_lengths"] for one in lines if one["ours"]] == ["60", "61"]
 
@@ -293,7 +292,9 @@ def test_the_command_prints_the_table_of_the_records_it_is_given(tmp_path, save)
     given = ["table", "ruoss2023", "1", "--records", str(folder), "--runs", str(tmp_path / "none")]
     shown = CliRunner().invoke(cli, given)
     assert shown.exit_code == 0
-    assert "unlike protocol ruoss2023: model.dropout 0 (0.1), " in " ".join(shown.stdout.split())
+    assert "protocol ruoss2023 in brackets: model.dropout 0 (0.1), " in " ".join(
+        shown.stdout.split()
+    )
     assert shown.stderr.startswith("164 of 165 cells have no run; to fill them:\n")
     assert "50.0 51.0 -1.0" in " ".join(shown.stdout.split())
     assert "protocol ruoss2023-mini" in shown.stdout
@@ -351,7 +352,7 @@ def test_curves_have_a_picture_for_each_task_with_runs(paper, tmp_path):
     assert ">alibi<" not in picture
     words = " ".join(re.findall(r'class="s">([^<]+)<', picture))
     assert "Paper: 2,000,000 steps, batch 128" in words
-    assert "Ours: protocol ruoss2023-mini; seeds: 0, 1; learning rates: 0.001" in words
+    assert "Ours: protocol ruoss2023-mini with seeds 0, 1 and learning rates 0.001" in words
 
 
 def test_a_sweep_is_one_picture_over_the_numbers_of_its_columns(paper, tmp_path):
@@ -362,7 +363,7 @@ def test_a_sweep_is_one_picture_over_the_numbers_of_its_columns(paper, tmp_path)
     filled = fill(paper, paper.figures["3"], records, MINI)
     shown = text.as_text(filled, 80)
     assert "missing_duplicate - 90.0 - 60.0" in " ".join(shown.split())
-    assert "the paper prints none" in shown
+    assert "the paper prints no numbers" in shown
     (path,) = draw(filled, tmp_path)
     assert path.name == "ruoss2023.figure-3.svg"
     picture = path.read_text("utf-8")

@@ -114,7 +114,7 @@ def test_task_pages_show_the_figures_that_have_runs(tmp_path):
         ).is_file()
     assert all("Ours: " not in one.svg for one in found)  # the page says it
     assert "figure-7" not in page
-    assert "unlike protocol turing2024: model.layers 4 (12)" in page
+    assert "protocol turing2024 in brackets: model.layers 4 (12)" in page
     assert "train.steps 5,000 (200,000)" in page
     other = next((tmp_path / "site/task").glob("turing_machine*.html")).read_text()
     assert "pictures/turing2024.figure-7.svg" in other

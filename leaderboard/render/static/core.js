@@ -404,7 +404,7 @@ window.PZ = (function () {
       ],
       row.mode && [
         "same weights",
-        "another way to evaluate the same trained weights; without a rank",
+        "another way to evaluate the same trained weights, which the encoding's page describes; without a rank",
       ],
       row.apart && [
         "other seeds",

@@ -1,6 +1,7 @@
 """The command line as a user meets it."""
 
 import json
+import os
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -180,10 +181,24 @@ def test_leaderboard_build(call, tmp_path):
     code, text, _ = call("leaderboard", "build", "--records", records, *out)
     assert code == 0
     assert "0 records" in text
-    assert (tmp_path / "site" / "index.html").is_file()
+    index = tmp_path / "site" / "index.html"
+    assert index.is_file()
     code, _, err = call("leaderboard", "open", "--out", tmp_path / "nowhere")
     assert code == 2
     assert "leaderboard build" in err
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="xdg-open is Linux's")
+def test_open_prints_the_address_where_there_is_no_browser(tmp_path):
+    opener, index = tmp_path / "xdg-open", tmp_path / "index.html"
+    opener.write_text("#!/bin/sh\necho 'no method available' >&2\nexit 3\n")
+    opener.chmod(0o755)
+    index.touch()
+    lacking = {"DISPLAY", "WAYLAND_DISPLAY", "BROWSER"}
+    env = {k: v for k, v in os.environ.items() if k not in lacking} | {"PATH": str(tmp_path)}
+    command = [sys.executable, "-m", "harness", "leaderboard", "open", "--out", str(tmp_path)]
+    shown = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60)
+    assert (shown.returncode, shown.stdout.strip(), shown.stderr) == (0, index.as_uri(), "")
 
 
 def test_the_recorded_command_leaves_out_where_the_runs_lie():

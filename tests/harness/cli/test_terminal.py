@@ -112,7 +112,9 @@ def test_a_mode_has_no_rank(made_record, capsys):
     one = made_record("prism", 0)
     one["modes"] = {"snapped": one["scores"]}
     printed([one], "table")
-    (line,) = [text for text in capsys.readouterr().out.splitlines() if "(snapped)" in text]
+    (line,) = [
+        text for text in capsys.readouterr().out.splitlines() if text.startswith("prism (snapped)")
+    ]
     assert line.split()[2] == "70.0"
 
 

@@ -1,4 +1,4 @@
-"""The encoding in CONTRIBUTING.md, word for word, as a package of somebody's own."""
+"""The encoding in the README, word for word, as a package of somebody's own."""
 
 import re
 import tomllib
@@ -11,24 +11,23 @@ from harness.settings.protocol import parse_request
 from pezoo import registry
 from pezoo.testing import CHECKS
 
-PAGE = Path(__file__).parents[3] / "CONTRIBUTING.md"
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture
 def installed(tmp_path, monkeypatch):
-    """The page's python block is a module, its TOML block the entry points of a distribution."""
-    text = PAGE.read_text(encoding="utf-8")
-    block = {
-        kind: re.search(rf"^```{kind}\n(.*?)^```", text, re.M | re.S)[1]
-        for kind in ("python", "toml")
-    }
-    ((group, points),) = tomllib.loads(block["toml"])["project"]["entry-points"].items()
+    """The README's encoding is a module, the TOML of CONTRIBUTING.md its entry points."""
+    text = (ROOT / "README.md").read_text("utf-8").partition("### Add an encoding")[2]
+    code = re.search(r"^```python\n(.*?)^```", text, re.M | re.S)[1]
+    text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+    settings = tomllib.loads(re.search(r"^```toml\n(.*?)^```", text, re.M | re.S)[1])
+    ((group, points),) = settings["project"]["entry-points"].items()
     ((name, home),) = points.items()
     folder = tmp_path / "site" / "theirs-1.0.dist-info"
     folder.mkdir(parents=True)
     (folder / "METADATA").write_text("Name: theirs\nVersion: 1.0\n")
     (folder / "entry_points.txt").write_text(f"[{group}]\n{name} = {home}\n")
-    (tmp_path / "site" / f"{home.partition(':')[0]}.py").write_text(block["python"])
+    (tmp_path / "site" / f"{home.partition(':')[0]}.py").write_text(code)
     monkeypatch.syspath_prepend(tmp_path / "site")
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     registry.entries.cache_clear()

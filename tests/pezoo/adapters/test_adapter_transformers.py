@@ -376,17 +376,18 @@ def test_the_trainer(tmp_path):
 
 @pytest.fixture
 def contributed(tmp_path, monkeypatch):
-    """The encoding in CONTRIBUTING.md, word for word, as a plug-in."""
-    text = (Path(__file__).parents[3] / "CONTRIBUTING.md").read_text("utf-8")
+    """The encoding in the README, word for word, as a plug-in."""
+    text = (Path(__file__).parents[3] / "README.md").read_text("utf-8")
+    text = text.partition("### Add an encoding")[2]
     (tmp_path / "their_encodings.py").write_text(re.search(r"```python\n(.*?)```", text, re.S)[1])
     folder = tmp_path / "theirs-1.0.dist-info"
     folder.mkdir()
     (folder / "METADATA").write_text("Name: theirs\nVersion: 1.0\n")
-    point = "[pezoo.encodings]\nslope = their_encodings:Slope\n"
+    point = "[pezoo.encodings]\ndecay = their_encodings:Decay\n"
     (folder / "entry_points.txt").write_text(point)
     monkeypatch.syspath_prepend(tmp_path)
     registry.entries.cache_clear()
-    yield "slope"
+    yield "decay"
     registry.entries.cache_clear()
 
 
@@ -395,13 +396,13 @@ def test_a_contributed_encoding(contributed, tmp_path):
     a, b = generated(model, use_cache=True), generated(model, use_cache=False)
     torch.testing.assert_close(a.sequences_scores, b.sequences_scores)
     model.train()(IDS, labels=IDS).loss.backward()
-    slope = model.base_model.encoding.slope
-    assert slope.grad.abs().min() > 0
+    rate = model.base_model.encoding.rate
+    assert rate.grad.abs().min() > 0
     model.eval().save_pretrained(tmp_path / "by_name")
     by_class = use(build("llama"), type(model.base_model.encoding))
     by_class.save_pretrained(tmp_path / "by_class")
     with torch.no_grad():
-        slope += 1
+        rate += 1
         want = by_class(IDS).logits
         assert (model(IDS).logits - want).abs().max() > 1e-3
         again = load(tmp_path / "by_name", dtype=torch.float64)
