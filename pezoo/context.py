@@ -85,7 +85,7 @@ class Context:
     layer: int = 0
     n_new: int | None = None
     scale: Tensor | None = None
-    memo: Memo = field(default_factory=Memo)
+    memo: Memo = field(default_factory=lambda: Memo())  # a graph of torch.compile calls no class
     distances: Tensor | None = None
     mode: str | None = None
     drawn: dict[str, Tensor] | None = None

@@ -9,6 +9,7 @@ from einops import rearrange
 from torch import Tensor, nn
 
 from pezoo.base import Context, Encoding, ParamGroup, Plan, Shape
+from pezoo.compiling import untraced
 from pezoo.cursors.layer import DOCUMENTS, CursorLayer, by_document, documents, tokens_first
 from pezoo.cursors.memory import Memory
 from pezoo.cursors.options import CursorOptions
@@ -92,7 +93,7 @@ class CursorEncoding(Encoding):
                 "traced; torch.compile works"
             )
         ctx = super().prepare(ctx)
-        self._run(0, x, ctx)
+        self._read(0, x, ctx)
         return ctx
 
     def transform(self, q: Tensor, k: Tensor, ctx: Context) -> tuple[Tensor, Tensor]:
@@ -100,7 +101,7 @@ class CursorEncoding(Encoding):
         group = self.group_of(ctx.layer)
         if group and ctx.layer == self.starts[group]:
             assert ctx.x is not None
-            self._run(group, self.norms[group - 1](ctx.x), ctx)
+            self._read(group, self.norms[group - 1](ctx.x), ctx)
         streams = self.memory(group, ctx).streams
         if not streams:
             raise ValueError(
@@ -132,6 +133,11 @@ class CursorEncoding(Encoding):
 
     def _cursor_layers(self) -> list[CursorLayer]:
         return [layer for layer in self.layers if isinstance(layer, CursorLayer)]
+
+    def _read(self, group: int, x: Tensor, ctx: Context) -> None:
+        """Call `_run` outside torch.compile, which cannot trace its kernels."""
+        run = untraced(self._run) if torch.compiler.is_compiling() else self._run
+        run(group, x, ctx)
 
     def _run(self, group: int, x: Tensor, ctx: Context) -> None:
         """Run one layer of cursors, and put the scaled streams of its layers into the memo."""

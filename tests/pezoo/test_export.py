@@ -1,35 +1,41 @@
-"""Export to ONNX: encodings that draw nothing run elsewhere, the others say why they do not."""
+"""torch.export and ONNX: encodings that draw nothing run elsewhere, the others say why not."""
 
 import pytest
 import torch
-from torch import nn
+from small_model import SMALL, Model, inputs
 
-import pezoo
-from pezoo.adapters import attend
-from pezoo.base import Context, Shape
+from pezoo.base import Context
 
-SHAPE = Shape(d_model=8, n_heads=2, d_head=4, n_layers=2, train_len=6)
-SMALL = "cursors=1,d_pe=4,hidden=5"
+PACKED = torch.tensor([[-1, 0, 1, 2, 0, 1, 2, 3, 4]])
+LENGTH = torch.export.Dim("T", min=2, max=64)
 
 
-class Model(nn.Module):
-    """Two layers of attention alone."""
+SIZES = ({1: LENGTH}, {1: LENGTH})
 
-    def __init__(self, text):
-        super().__init__()
-        self.encoding, self.qkv = pezoo.make(text, SHAPE), nn.Linear(8, 24)
-        self.drawn = None
 
-    def forward(self, x, pos):
-        encoding = self.encoding
-        ctx = encoding.prepare(Context(pos, x=x, drawn=self.drawn))
-        x = encoding.embed(x, ctx)
-        for layer in range(SHAPE.n_layers):
-            q, k, v = self.qkv(x).unflatten(-1, (3, 2, 4)).permute(2, 0, 3, 1, 4).unbind()
-            here = ctx.at(layer, x, self.qkv.weight[8:16])
-            y = attend(encoding, *encoding.transform(q, k, here), v, here)
-            x = x + y.transpose(1, 2).flatten(2)
-        return x
+def to_export(text):
+    """A model with what its encoding draws for up to 64 tokens."""
+    model = Model(text).eval().requires_grad_(False)
+    model.drawn = model.encoding.draw(Context(inputs()[1]), length=64)
+    return model
+
+
+def batches():
+    return inputs(n=6), inputs(n=11), (inputs(n=9)[0], PACKED)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "alibi",
+        *(pytest.param(t, marks=pytest.mark.slow) for t in ("rope", "t5", "randomized:rope")),
+    ],
+)
+def test_an_exported_model_takes_any_length(text):
+    model = to_export(text)
+    program = torch.export.export(model, inputs(), dynamic_shapes=SIZES).module()
+    for batch in batches():
+        torch.testing.assert_close(program(*batch), model(*batch))
 
 
 @pytest.mark.slow
@@ -37,26 +43,13 @@ class Model(nn.Module):
 def test_it_runs_in_onnxruntime_at_any_length(text, tmp_path):
     pytest.importorskip("onnxscript")
     runtime = pytest.importorskip("onnxruntime")
-    torch.manual_seed(0)
-    model = Model(text).eval().requires_grad_(False)
-    if text.startswith("randomized"):
-        model.drawn = model.encoding.draw(Context(torch.arange(6)[None]), length=64)
-    length = torch.export.Dim("T", min=2, max=64)
-    torch.onnx.export(
-        model,
-        (torch.randn(2, 6, 8), torch.arange(6)[None]),
-        tmp_path / "model.onnx",
-        dynamic_shapes=({1: length}, {1: length}),
-        dynamo=True,
-        verbose=False,
-    )
-    session = runtime.InferenceSession(tmp_path / "model.onnx")
-    packed = torch.tensor([[-1, 0, 1, 2, 0, 1, 2, 3, 4]])
-    for pos in (torch.arange(6)[None], torch.arange(11)[None], packed):
-        x = torch.randn(2, pos.shape[1], 8)
-        given = zip(session.get_inputs(), (x, pos), strict=True)
+    model, path = to_export(text), tmp_path / "model.onnx"
+    torch.onnx.export(model, inputs(), path, dynamic_shapes=SIZES, dynamo=True, verbose=False)
+    session = runtime.InferenceSession(path)
+    for batch in batches():
+        given = zip(session.get_inputs(), batch, strict=True)
         (got,) = session.run(None, {one.name: y.numpy() for one, y in given})
-        torch.testing.assert_close(torch.from_numpy(got), model(x, pos), atol=1e-5, rtol=1e-4)
+        torch.testing.assert_close(torch.from_numpy(got), model(*batch), atol=1e-5, rtol=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -72,7 +65,7 @@ def test_it_runs_in_onnxruntime_at_any_length(text, tmp_path):
 def test_what_cannot_be_exported_says_so(text, words, monkeypatch):
     monkeypatch.setattr(torch.compiler, "is_exporting", lambda: True)
     with pytest.raises(ValueError, match=words):
-        Model(text).eval()(torch.randn(2, 6, 8), torch.arange(6)[None])
+        Model(text).eval()(*inputs())
 
 
 def test_documents_are_the_same_without_the_operation_that_onnx_lacks(monkeypatch):

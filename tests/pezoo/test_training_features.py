@@ -1,0 +1,119 @@
+"""What people train with changes no result: checkpointing, autocast, DDP and FSDP2."""
+
+import pytest
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as processes
+from small_model import SHAPE, SMALL, Model, gradients, inputs, train
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import DTensor
+from torch.nn.parallel import DistributedDataParallel
+
+from pezoo.base import Context
+
+TEXTS = [
+    "rope",
+    "alibi",
+    "t5",
+    f"prism({SMALL},before=0+1)",
+    "prism_trio(d_pe=4,hidden=5)",
+    "randomized:rope",
+]
+WRAPPERS = ["DDP", "FSDP2"]
+ROWS = 4
+
+
+def ready(text, **options):
+    """A model, with what its encoding draws in any process alike.
+
+    The encoding adds no noise, which would differ between parts of a batch.
+    """
+    model, (x, pos) = Model(text, **options), inputs(ROWS)
+    model.encoding.eval()
+    generator = torch.Generator().manual_seed(0)
+    model.drawn = model.encoding.draw(Context(pos, x=x), generator=generator)
+    return model
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_checkpointed_blocks_have_the_same_gradients(text):
+    found = []
+    for checkpointed in (False, True):
+        model = ready(text, checkpointed=checkpointed)
+        loss = train(model, model.encoding, *inputs(ROWS))
+        found.append((loss, gradients(model)))
+    torch.testing.assert_close(*found, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_autocast_changes_no_more_than_bfloat16_rounds(text):
+    found = []
+    for on in (False, True):
+        model = ready(text)
+        with torch.autocast("cpu", torch.bfloat16, enabled=on):
+            loss = train(model, model.encoding, *inputs(ROWS))
+        found.append((loss, gradients(model)))
+    (want, right), (got, near) = found
+    torch.testing.assert_close(got, want, rtol=0.02, atol=0)
+    for name, grad in right.items():
+        assert near[name].dtype == torch.float32
+        assert (near[name] - grad).norm() < 0.1 * grad.norm() + 1e-6, name
+
+
+def shared(model, wrapper):
+    """The model in a wrapper that shares a batch, or also the parameters, among processes."""
+    if wrapper == "DDP":
+        return DistributedDataParallel(model)
+    for block in model.blocks:
+        fully_shard(block)
+    return fully_shard(model)
+
+
+def process(rank, folder):
+    """Train on half of the batch, and save what all processes have found."""
+    torch.set_num_threads(1)
+    store = dist.FileStore(f"{folder}/store", 2)
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=2)
+    for text in TEXTS:
+        for wrapper in WRAPPERS:
+            model, (x, pos) = ready(text), inputs(ROWS)
+            loss = train(shared(model, wrapper), model.encoding, x.chunk(2)[rank], pos)
+            dist.all_reduce(loss)
+            found = {
+                name: grad.full_tensor() if isinstance(grad, DTensor) else grad
+                for name, grad in gradients(model).items()
+            }
+            torch.save((loss / 2, found), f"{folder}/{rank}.{text}.{wrapper}")
+    dist.destroy_process_group()
+
+
+@pytest.fixture(scope="session")
+def together(tmp_path_factory):
+    """The folder in which two processes saved losses and gradients."""
+    folder = str(tmp_path_factory.mktemp("together"))
+    processes.start_processes(process, (folder,), nprocs=2, start_method="spawn")
+    return folder
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("wrapper", WRAPPERS)
+def test_two_processes_train_as_one(wrapper, together):
+    for text in TEXTS:
+        model = ready(text)
+        want = train(model, model.encoding, *inputs(ROWS)), gradients(model)
+        for rank in range(2):
+            got = torch.load(f"{together}/{rank}.{text}.{wrapper}")
+            torch.testing.assert_close(got, want, msg=lambda words, text=text: f"{text}: {words}")
+
+
+@pytest.mark.slow
+def test_the_optimiser_gets_sharded_parameters(tmp_path):
+    dist.init_process_group(
+        "gloo", store=dist.FileStore(str(tmp_path / "store"), 1), rank=0, world_size=1
+    )
+    model = Model("prism_trio(d_pe=4,hidden=5)")
+    shared(model, "FSDP2")
+    (group,) = model.encoding.param_groups()
+    assert all(isinstance(p, DTensor) for p in group.params)
+    assert len(group.params[0]) == SHAPE.n_layers
+    dist.destroy_process_group()
