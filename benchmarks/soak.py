@@ -41,7 +41,7 @@ SETTINGS = (
     *("eval.lengths=[5, 8]", "eval.samples=4", "eval.min_samples=4", "eval.validation_samples=2"),
 )
 ENCODINGS = (
-    "rope,learned,randomized,prism(cursors=1,d_pe=8,hidden=8),"
+    "rope,learned,randomized,prism_2025(cursors=1,d_pe=8,hidden=8),"
     "prism_spectral(cursors=1,d_pe=8,hidden=8)"
 )
 MOST = 20  # kills of one run

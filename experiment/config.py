@@ -36,6 +36,7 @@ from pydantic import (
 from pydantic_core import InitErrorDetails
 
 from pezoo.kernels import Attention
+from pezoo.registry import expand
 from pezoo.spec import Spec, bare
 
 Length = Annotated[PositiveInt, Field(le=10**7)]
@@ -294,10 +295,15 @@ class Protocol(Settings):
         return self.tasks.get(task) or self.tasks.get(bare(task)) or TaskSettings()
 
     def fill(self, task: str, typed: Spec) -> Spec:
-        """Return a typed encoding with the options that this protocol gives it on a task."""
+        """Return a typed encoding, without aliases, with this protocol's options for a task.
+
+        Errors: SpecError for an alias that wraps an encoding.
+        """
         own = self._own(task).encodings.get(typed.name, {})
         options = {**self.encodings.get(typed.name, {}), **own, **typed.options}
-        return Spec(typed.name, options, typed.inner and self.fill(task, typed.inner))
+        filled = Spec(typed.name, options, typed.inner and self.fill(task, typed.inner))
+        meant = expand(filled)
+        return filled if meant is filled else self.fill(task, meant)
 
 
 def encoding_version(versions: Iterable[int]) -> int:

@@ -11,11 +11,12 @@ from typing import Any
 from pydantic import ValidationError
 
 from experiment.config import OF_TASKS, ConfigError, Eval, Model, Protocol, TaskSettings, Train
-from pezoo.registry import entries
+from pezoo.registry import entries, second_names
 from pezoo.spec import bare, unknown
 
 PROTOCOLS = Path(__file__).parent / "protocols"
 Settings = dict[str, Any]
+DESCRIBED = ("description", "seeds", "chosen_on")  # settings that change no run
 _WHOLE = r"""(?:"[^"]*"|'[^']*'|\([^()]*\)"""  # "=" and "." inside do not divide
 _OVERRIDE = re.compile(rf"(?P<key>{_WHOLE}|[^=])*?)=(?P<value>.*)", re.DOTALL)
 _PART = re.compile(rf"{_WHOLE}|[^.])+")
@@ -63,7 +64,7 @@ def read_protocol(
         raw["name"] = base(raw["name"])
     known = raw["name"] in protocol_names()
     if overrides or (known and raw != read_settings(PROTOCOLS / f"{raw['name']}.toml", PROTOCOLS)):
-        decisive = {key: value for key, value in raw.items() if key != "chosen_on"}
+        decisive = {key: value for key, value in raw.items() if key not in DESCRIBED}
         text = json.dumps(decisive, sort_keys=True, default=str)
         raw["name"] = f"{raw['name']}+{hashlib.sha256(text.encode()).hexdigest()[:6]}"
     try:
@@ -141,8 +142,9 @@ def _override(raw: Settings, text: str, task_name: Callable[[str], str]) -> None
         if not isinstance(table.get(name), dict):
             table[name] = {}
         table = table[name]
-    if path[:1] == ["encodings"] and bare(name := [*path, last][1]) not in entries():
-        raise ConfigError(unknown("encoding", name, sorted(entries())))
+    known = sorted({*entries(), *second_names()})
+    if path[:1] == ["encodings"] and bare(name := [*path, last][1]) not in known:
+        raise ConfigError(unknown("encoding", name, known))
     try:
         table[last] = tomllib.loads(f"value = {value}")["value"]
     except tomllib.TOMLDecodeError:

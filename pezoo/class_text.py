@@ -80,11 +80,11 @@ def classes(
     own: dict[str, ClassText] = {}
     known: dict[str, ClassText] = {}
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    bases = {base for node in tree.body for base in _bases(node)}
+    needed = {name for node in tree.body for name in (*_bases(node), *_options(node))}
     for node in tree.body:
         match node:
             case ast.ImportFrom(module=str(module)) if module.startswith(f"{package.name}."):
-                names = {alias.name for alias in node.names} & bases
+                names = {alias.name for alias in node.names} & needed
                 file = package.joinpath(*module.split(".")[1:]).with_suffix(".py")
                 if names and file.is_file():
                     with suppress(SyntaxError, UnicodeDecodeError):
@@ -105,6 +105,14 @@ def _bases(node: ast.AST) -> Iterator[str]:
             yield base.id
 
 
+def _options(node: ast.AST) -> Iterator[str]:
+    """Yield the name of the class that `Options = ...` assigns."""
+    for part in node.body if isinstance(node, ast.ClassDef) else ():
+        match part:
+            case ast.Assign(targets=[ast.Name(id="Options")], value=ast.Name(id=name)):
+                yield name
+
+
 def _class(node: ast.ClassDef, known: dict[str, ClassText]) -> ClassText:
     constants: dict[str, Any] = {}
     methods: dict[str, str] = {}
@@ -112,10 +120,10 @@ def _class(node: ast.ClassDef, known: dict[str, ClassText]) -> ClassText:
     for parent in [known[base] for base in _bases(node) if base in known]:
         constants, methods = constants | parent.constants, methods | parent.methods
         options = options or parent.options
+    for name in _options(node):
+        options = known[name].options if name in known else options
     for part in node.body:
         match part:
-            case ast.Assign(targets=[ast.Name(id="Options")], value=ast.Name(id=name)):
-                options = known[name].options if name in known else options
             case ast.Assign(targets=targets, value=value):
                 constants |= _named(targets, value)
             case ast.AnnAssign(target=ast.Name(id=name), value=value):

@@ -129,20 +129,30 @@ def second_names() -> dict[str, str]:
     return {name: text for entry in entries().values() for name, text in entry.also}
 
 
+def expand(spec: Spec) -> Spec:
+    """Return what an alias stands for, with its options added; any other spec as it is.
+
+    Options of an alias are those of the outermost encoding that it stands for.
+    Errors: SpecError for an alias that wraps an encoding.
+
+    >>> str(expand(parse("label_based(max_len=512)")))
+    'randomized(max_len=512):learned'
+    """
+    text = second_names().get(spec.name)
+    if text is None or spec.name in entries():
+        return spec
+    if spec.inner is not None:
+        raise SpecError(f"{spec.name} stands for {text}: it cannot wrap another encoding")
+    meant = parse(text)
+    return replace(meant, options={**meant.options, **spec.options})
+
+
 def check(spec: Spec) -> Spec:
     """Return the spec with aliases expanded, after checking its names and options.
 
-    Options of an alias are those of the outermost encoding that it stands for.
     Errors: SpecError with the nearest name.
-
-    >>> str(check(parse("label_based(max_len=512)")))
-    'randomized(max_len=512):learned'
     """
-    if (text := second_names().get(spec.name)) and spec.name not in entries():
-        if spec.inner is not None:
-            raise SpecError(f"{spec.name} stands for {text}: it cannot wrap another encoding")
-        meant = parse(text)
-        return check(replace(meant, options={**meant.options, **spec.options}))
+    spec = expand(spec)
     entry = _entry(spec.name)
     if entry.options is not None:
         for option in spec.options:

@@ -4,7 +4,7 @@ Files are read as text: no class is imported, and no torch is needed. Plug-ins a
 """
 
 from collections.abc import Iterator
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from experiment.seeds import parse_seeds
 from harness import tasks
 from leaderboard.catalog import HOOKS, Catalog, ClassDoc, ProtocolDoc
 from pezoo.class_text import named_classes
+from pezoo.spec import bare
 
 # What a class itself says: the fields that have defaults.
 DESCRIBED = {one.name for one in fields(ClassDoc) if one.default is not MISSING}
@@ -38,7 +39,7 @@ def _classes(folder: Path) -> Iterator[ClassDoc]:
         path, one = found.path, found.text
         if one is not None:
             known: dict[str, Any] = {k: v for k, v in one.constants.items() if k in DESCRIBED}
-            yield ClassDoc(
+            own = ClassDoc(
                 name=name,
                 cls=one.name,
                 module=f"{package}.{folder.name}.{path.stem}",
@@ -48,6 +49,10 @@ def _classes(folder: Path) -> Iterator[ClassDoc]:
                 hooks=tuple(h for h in HOOKS if one.methods.get(h, "Encoding") != "Encoding"),
                 **known,
             )
+            yield own
+            for second, spec in one.constants.get("also", ()):
+                summary = f"a second name for {bare(spec)} with other options"
+                yield replace(own, name=second, summary=summary)
 
 
 def _protocols(folder: Path) -> Iterator[ProtocolDoc]:

@@ -45,7 +45,7 @@ def resolve(
     protocol: Protocol, task: str, encoding: Spec, seed: int, device: str, attention: str
 ) -> RunConfig:
     """Return the configuration of one run. Errors: ConfigError, TaskError or SpecError."""
-    task, made, encoding = tasks.canonical(task), tasks.make(task), check(encoding)
+    task, made = tasks.canonical(task), tasks.make(task)
     model, train, test = protocol.settings(task)
     low, high = train.lengths
     if not made.lengths(low, high):
@@ -156,9 +156,10 @@ def parse_request(
     pe: str, task: str, protocol: str, seeds: str | None, sets: tuple[str, ...]
 ) -> Request:
     """Check every part. Errors: SpecError, ConfigError or ValueError."""
-    encodings = [check(encoding) for encoding in parse_list(pe)]
+    encodings = parse_list(pe)
+    specs = [str(check(encoding)) for encoding in encodings]
     names = [tasks.check(str(spec)) for spec in parse_list(task)]
-    for what, given in (("encoding", [str(e) for e in encodings]), ("task", names)):
+    for what, given in (("encoding", specs), ("task", names)):
         if len(set(given)) < len(given):
             raise ConfigError(f"one {what} is named twice: {', '.join(given)}")
     try:

@@ -44,7 +44,7 @@ class CursorEncoding(Encoding):
 
     def __init__(self, shape: Shape, **options: Any) -> None:
         super().__init__(shape)
-        self.options = own = self.Options(**options)
+        self.options = own = self.Options(**options).sized(shape)
         self.relative = not own.absolute
         self.starts = _starts(own.before, shape.n_layers)
         ends = [*self.starts[1:], shape.n_layers]
@@ -168,7 +168,7 @@ class CursorEncoding(Encoding):
         own = _slice(self.served(group))
         alpha = at_least_float32(self.alpha[own]).abs()
         gate = 1 - at_least_float32(self.mu[own]).sigmoid()
-        size = math.sqrt(self.shape.d_head / (alpha.shape[-1] * self.options.d_pe))
+        size = math.sqrt(self.shape.d_head / (alpha.shape[-1] * self.options.width))
         queries = (alpha * gate[..., None] * size).flatten(0, 1)
         return torch.cat([queries, torch.ones_like(queries)])
 

@@ -35,7 +35,7 @@ class GateHead(nn.Module):
         super().__init__()
         self.cursors, self.choices = cursors, 2 * options.stride + 2
         self.scale = options.gate_scale
-        self.linear = nn.Linear(options.hidden, cursors * self.choices)
+        self.linear = nn.Linear(options.units, cursors * self.choices)
         with torch.no_grad():
             bias = self.linear.bias.view(cursors, self.choices)
             bias[:, 0] += options.reset_bias
@@ -81,9 +81,9 @@ class CopyBranch(nn.Module):
     def __init__(self, width: int, cursors: int, options: CursorOptions) -> None:
         super().__init__()
         self.cursors = cursors
-        self.query = nn.Linear(width + options.hidden, cursors * WIDTH)
+        self.query = nn.Linear(width + options.units, cursors * WIDTH)
         self.key = nn.Linear(width, cursors * WIDTH)
-        self.null = nn.Linear(options.hidden, cursors)
+        self.null = nn.Linear(options.units, cursors)
         nn.init.constant_(self.null.bias, 4.0)
 
     def forward(

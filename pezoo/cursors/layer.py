@@ -46,7 +46,7 @@ class CursorLayer(nn.Module):
         self.options, self.key = options, key
         total = 2 * heads * options.cursors
         make = CONTROLLERS[options.controller]
-        self.controller = make(shape.d_model, options.hidden, options.window)
+        self.controller = make(shape.d_model, options.units, options.window)
         if options.w_hh != "free":
             self.controller.constrain(options.w_hh)
         every = options.copy_every
@@ -75,7 +75,7 @@ class CursorLayer(nn.Module):
 
         found = {}
         if state and self.controller.noisy:
-            found[f"{self.key}.state_noise"] = draw(self.options.hidden) * (state * ramp)
+            found[f"{self.key}.state_noise"] = draw(self.options.units) * (state * ramp)
         if gates:
             shape = self.gate.cursors, self.gate.choices
             found[f"{self.key}.gate_noise"] = draw(*shape) * (gates * ramp)
@@ -122,7 +122,7 @@ class CursorLayer(nn.Module):
         """Return reset (B, T, C) and moves (B, T, C, J), those of copied key cursors fixed."""
         noise = self._noise("gate_noise", ctx, features.shape[1])
         reset, moves = self.gate(features, noise, ctx.mode == "snapped")
-        if self.copying and self.options.copy_keys == "fixed":
+        if self.copying:
             fixed = self._copies(features.device).roll(self.gate.cursors // 2)
             count = torch.arange(self.gate.choices - 1, device=moves.device) == 0
             reset = reset.masked_fill(fixed, 0.0)

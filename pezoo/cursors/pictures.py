@@ -56,7 +56,7 @@ def _scores(encoding: CursorEncoding, ctx: Context) -> Tensor:
     group = encoding.group_of(ctx.layer)
     streams = encoding.memory(group, ctx).streams[ctx.layer - encoding.starts[group]]
     split = "t h (c d) -> h c t d"
-    q, k = (rearrange(e[0], split, d=encoding.options.d_pe) for e in streams)
+    q, k = (rearrange(e[0], split, d=encoding.options.width) for e in streams)
     score: Tensor = q @ k.mT
     return score / math.sqrt(encoding.shape.d_head)
 

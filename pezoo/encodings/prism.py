@@ -15,12 +15,13 @@ from pezoo.spec import choice
 
 @dataclass(frozen=True, kw_only=True)
 class PRISMOptions(CursorOptions):
-    """Options of prism: those of CursorOptions, and how histograms move and sharpen.
+    """Options of prism: those of CursorOptions with leads, and how histograms sharpen.
 
     Errors: ValueError for an option out of range.
     """
 
-    gamma: float = 2.0
+    lead: bool = True
+    gamma: float = 1.2
     eps: float = 1e-8
     support: str = "symmetric"
 
@@ -48,14 +49,23 @@ class PRISM(CursorEncoding):
         scaling  over the C cursors of a head                                 (Algorithm 3)
         score    mu q k / sqrt(K) + (1-mu) sum_c |alpha_c| <e_q, e_k> / sqrt(C d_pe)      (Eq. 9)
 
+    In every head one cursor looks tokens up and two walk. The one that looks up begins undecided: a
+    gate says when it takes the position of an earlier token, a softmax, which begins with equal
+    tokens, of which; its key cursor counts tokens. The others begin with one of the steps +1, -1,
+    +2, -2 and 0 each, in turn over the heads; their key cursors begin by counting. Gates read the
+    present token and which tokens have occurred, so that they cannot count: cursors must.
+
     Example: a query cursor that counts down from "=" and a key cursor that counts up to it meet at
-    equal offsets: attention finds the token to be copied, at any length.
+    equal offsets: attention finds the token to be copied, at any length. Of 5839472,3= the cursor
+    that looks up takes the position of the 3 when it reads "3" after the comma, and steps +1 then.
+
+    `prism_2025` is the paper's encoding: a GRU, cosine frequencies, four undecided cursors a head.
 
     Shapes: those of pezoo.cursors.encoding.
 
     Options of the positions
         cursors     C per head and layer, as many for queries as for keys
-        d_pe        width of a stream, even
+        d_pe        width of a stream, even; None is 2 d_head
         gamma       initial sharpness, learned per cursor above 1 (1.0 turns sharpening off)
         eps         added to every bin before sharpening, above 0
         support     "symmetric" (Algorithm 1) or "one_sided" (Section 5.1: no offset below 0)
@@ -75,10 +85,10 @@ class PRISM(CursorEncoding):
         stride      the largest step of a cursor, 1 in the paper
     Options of the gates
         before      layers that cursors are computed before, from 0: "0", "0+3"
-        controller  "gru" or "latch", of `hidden` units (pezoo.cursors.controllers)
+        controller  "gru" or "latch" (pezoo.cursors.controllers)
+        hidden      its units; None is 100/64 d_model
         window      tokens that "latch" looks at
         copy_every  one in so many query cursors has a copy branch; 0 for none
-        copy_keys   "fixed": the key cursors that are copied only count; "trained": they learn
         copy_gate   copying is a gate of its own, and the source starts with equal tokens
                     (pezoo.cursors.gates); otherwise one softmax has a slot for no copy
         gate_scale, reset_bias, key_bias, query_bias   logits = gate_scale (W features + b); b
@@ -100,12 +110,22 @@ class PRISM(CursorEncoding):
     resets start rare and key cursors count tokens. Noise, gate_scale, query_bias, copy_gate (there
     one softmax has a slot for no copy), "geometric", the latch, stride, top_weight, lead and the
     mode are ours. alpha has an AdamW group of its own, as there; top_weight and lead share it, and
-    none of them decays, which is ours.
+    none of them decays, which is ours. How the defaults were chosen, and what they do on fresh
+    seeds: docs/findings/one-setting.md.
     """
 
     summary = "learned histograms over relative positions"
     paper = "Lee 2025"
-    version = 2
+    version = 3
+    also = (
+        (
+            "prism_2025",
+            "prism(alpha=1.0,base=10000.0,controller=gru,copy_every=0,copy_gate=False,cursors=4,"
+            "d_pe=340,gamma=2.0,gate_noise=0.0,gate_scale=1.0,hidden=100,key_bias=0.0,lead=False,"
+            "orthogonal=0.001,query_bias=0.0,reset_bias=0.0,similarity=cosine,stride=1,"
+            "top_weight=0.0)",
+        ),
+    )
     Options = PRISMOptions
     options: PRISMOptions
 

@@ -1,7 +1,6 @@
 """PRISM without histograms: the characteristic function of a cursor's position, one recurrence."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from pezoo.base import Context
 from pezoo.cursors.encoding import CursorEncoding
@@ -10,25 +9,6 @@ from pezoo.cursors.pictures import pictures
 from pezoo.cursors.positions import Spectrum
 from pezoo.pictures import Picture
 from pezoo.registry import register
-
-
-@dataclass(frozen=True, kw_only=True)
-class SpectralOptions(CursorOptions):
-    """Options of prism_spectral: those of CursorOptions, with defaults that extrapolate further.
-
-    Noise inside the gate network turns what it remembers into attractors, and the grid of
-    frequencies tells neighbouring offsets apart.
-    """
-
-    cursors: int = 2
-    d_pe: int = 64
-    similarity: str = "geometric"
-    base: float = 100.0
-    gate_scale: float = 1.5
-    reset_bias: float = -2.5
-    gate_noise: float = 1.0
-    state_noise: float = 1.0
-    orthogonal: float = 0.0
 
 
 @register("prism_spectral")
@@ -48,20 +28,18 @@ class PRISMSpectral(CursorEncoding):
     at equal positions: attention finds the token to be copied, at any length.
 
     Shapes: those of pezoo.cursors.encoding.
-    Options: those of prism, but gamma, eps and support, with the defaults of SpectralOptions. They
-    are what made PRISM extrapolate ten times and more at small scale.
+    Options: those of prism and their defaults, but for gamma, eps and support, and without leads.
     Mode "snapped": gates are rounded, so that every cursor is an integer counter.
     Errors: ValueError without ctx.x or for an option out of range.
 
     Source: the gates and the score are Lee 2025, "Position as Probability"; the recurrence is ours
-    (docs/prism.md derives it). Deviations: nothing is sharpened; resets start rare and key
-    cursors count tokens, where all actions start equally likely there (Figure 11); and what
-    pezoo.encodings.prism calls ours.
+    (docs/prism.md derives it). Deviations: nothing is sharpened, and those of prism.
     """
 
     summary = "learned positions through their characteristic function"
     paper = "after Lee 2025"
-    Options = SpectralOptions
+    version = 2
+    Options = CursorOptions
 
     def scan(self, cursors: int) -> Spectrum:
         return Spectrum(self.options.stride, self.options.frequencies)

@@ -5,22 +5,20 @@ import pytest
 import pezoo
 from pezoo.testing import CHECKS, parametrize_with_checks, run_check
 
-PRISM = "prism(cursors=2,d_pe=16,hidden=12)"
-SPECTRAL = "prism_spectral(cursors=1,d_pe=16,hidden=12)"
-TRIO = "prism_trio(d_pe=16,hidden=12)"
-SMALL = {"prism": PRISM, "prism_spectral": SPECTRAL, "prism_trio": TRIO}
+PRISM = "prism(d_pe=16,hidden=12)"
+SPECTRAL = "prism_spectral(d_pe=16,hidden=12)"
+SMALL = {"prism": PRISM, "prism_spectral": SPECTRAL}
 WRAPPED = (
     "randomized:rope",
     "randomized:learned",
     "randomized(sample=distances):alibi",
     f"randomized:{PRISM}",
-    "prism(cursors=1,d_pe=8,hidden=6,absolute=true,norm=scale,gamma=1.0,"
+    "prism_2025(cursors=2,d_pe=16,hidden=12)",
+    "prism_2025(cursors=1,d_pe=8,hidden=6,absolute=true,norm=scale,gamma=1.0,"
     "state_noise=0.2,gate_noise=0.2)",
-    "prism(cursors=2,d_pe=8,hidden=6,copy_every=2,controller=latch,window=2)",
-    "prism(cursors=2,d_pe=8,hidden=6,stride=2,controller=latch,copy_every=2,"
-    "copy_gate=true,top_weight=4.0,lead=true)",
-    "prism(cursors=1,d_pe=8,hidden=6,support=one_sided)",
-    "prism_spectral(cursors=2,d_pe=8,hidden=6,copy_every=3,stride=2)",
+    "prism_2025(cursors=2,d_pe=8,hidden=6,copy_every=2,controller=latch,window=2)",
+    "prism_2025(cursors=1,d_pe=8,hidden=6,support=one_sided)",
+    "prism_spectral(cursors=1,d_pe=8,hidden=6,controller=gru,copy_every=0,stride=1,state_noise=1.0)",
 )
 TEXTS = (*(SMALL.get(name, name) for name in pezoo.names()), *WRAPPED)
 
@@ -37,7 +35,9 @@ def test_conformance(check, factory):
 TWICE = "cursors=2,d_pe=8,hidden=6,before=0+1,copy_every=2,controller=latch"
 
 
-@pytest.mark.parametrize("text", [f"prism({TWICE},support=one_sided)", f"prism_spectral({TWICE})"])
+@pytest.mark.parametrize(
+    "text", [f"prism_2025({TWICE},support=one_sided)", f"prism_spectral({TWICE})"]
+)
 @pytest.mark.parametrize(
     "name",
     ["gradients", "prefix_stability", "batch", "streaming", "cache", "left_padding", "documents"],

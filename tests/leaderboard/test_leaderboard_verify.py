@@ -54,8 +54,7 @@ def test_options_of_encodings_and_tasks_pass(encoding, task, versions):
     ("typed", "refused"), [("label_based(max_len=64)", False), ("label_bases", True)]
 )
 def test_a_second_name_in_a_command_stands_for_an_encoding(typed, refused):
-    encoding = "randomized(max_len=64):learned"
-    changes = dict.fromkeys(("encoding", "config.label"), encoding)
+    changes = dict.fromkeys(("encoding", "config.label"), "label_based(max_len=64)")
     raw = changed(committed(COPY), changes | {"config.encoding_version": 2001})
     words = verified(raw, append=f"--pe 'rope,{typed}'")
     assert any("unknown encoding" in line for line in words) == refused
@@ -81,7 +80,10 @@ def test_a_sweep_tries_the_values_and_seeds_of_the_command(old, new, refused):
 
 
 def test_the_command_of_a_changed_protocol_makes_its_settings():
-    raw = committed("quick+af9ba2/copy/prism_spectral", 10)
+    raw = committed(
+        "quick+344ccd/copy/prism_spectral-alpha-1-0-controller-gru-copy_every-0-copy_ga-32153f6e",
+        10,
+    )
     assert verified(raw) == []
     command = raw["provenance"]["command"]
     raw["provenance"]["command"] = command.replace("steps=1200", "steps=1300")

@@ -16,7 +16,7 @@ from pezoo.testing import SHAPE, build, context, tokens
 torch.set_num_threads(1)
 D = torch.float64
 TEXTS = [
-    "prism(cursors=2,d_pe=16,hidden=12)" if n == "prism" else n
+    "prism_2025(cursors=2,d_pe=16,hidden=12)" if n == "prism" else n
     for n in pezoo.names()
     if not pezoo.make(n, SHAPE).replaces_softmax
 ] + ["randomized:rope"]
@@ -133,7 +133,7 @@ def test_no_bias_is_built_where_samples_share_positions(text, monkeypatch):
     assert encoding.bias_form(q, k, ragged, Pairs) is None
 
 
-@pytest.mark.parametrize("text", ["nope", "alibi", "prism(cursors=1,d_pe=8,hidden=6)"])
+@pytest.mark.parametrize("text", ["nope", "alibi", "prism_2025(cursors=1,d_pe=8,hidden=6)"])
 def test_eager_is_softmax_written_out(text):
     encoding, q, k, v, ctx = inputs(text, t=4)
     with torch.no_grad():
@@ -171,7 +171,9 @@ def test_xformers_rows_start_at_multiples_of_8(s):
     assert bias.stride(-2) % 8 == 0
 
 
-@pytest.mark.parametrize("text", ["alibi", "t5", "hard_alibi", "prism(cursors=1,d_pe=8,hidden=6)"])
+@pytest.mark.parametrize(
+    "text", ["alibi", "t5", "hard_alibi", "prism_2025(cursors=1,d_pe=8,hidden=6)"]
+)
 def test_flex_score_mod_adds_bias_and_mask(text):
     encoding, q, k, _, ctx = inputs(text, padded=True, t=6)
     with torch.no_grad():

@@ -14,7 +14,15 @@ from pezoo.testing import SHAPE, build, context, tokens
 
 torch.set_num_threads(1)
 D = torch.float64
-TEXTS = ["nope", "rope", "alibi", "relative", "t5", "prism(cursors=1,d_pe=8,hidden=6)", "geometric"]
+TEXTS = [
+    "nope",
+    "rope",
+    "alibi",
+    "relative",
+    "t5",
+    "prism_2025(cursors=1,d_pe=8,hidden=6)",
+    "geometric",
+]
 
 
 def backends(encoding):
@@ -159,7 +167,7 @@ def test_a_forgotten_prepare_is_said(text):
         ("randomized:rope", "transform"),
         ("randomized", "bias"),
         (TEXTS[5], "transform"),
-        (TEXTS[5].replace("prism", "prism_spectral"), "transform"),
+        ("prism_spectral(cursors=1,d_pe=8,hidden=6)", "transform"),
     ],
 )
 def test_an_encoding_that_needs_prepare_says_so_in_its_first_hook(text, hook):
@@ -180,7 +188,7 @@ def test_a_context_that_prepare_returned_is_not_prepared_again(text):
 
 
 def test_what_was_drawn_for_another_pass_is_refused():
-    encoding, _, _, _, ctx = setting("prism(cursors=1,d_pe=8,hidden=6,state_noise=1)")
+    encoding, _, _, _, ctx = setting("prism_2025(cursors=1,d_pe=8,hidden=6,state_noise=1)")
     drawn = encoding.train().draw(ctx)
     ctx = replace(ctx, pos=torch.arange(13)[None], x=ctx.x[:, :1], n_new=1, prepared=False)
     with pytest.raises(ValueError, match="belongs to another pass"):

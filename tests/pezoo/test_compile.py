@@ -8,7 +8,6 @@ import pezoo
 from pezoo.base import Context
 
 SIZES = {name: f"{name}({SMALL})" for name in ("prism", "prism_spectral")}
-SIZES["prism_trio"] = "prism_trio(d_pe=4,hidden=5)"
 FAST = {"rope"}
 TEXTS = [*(SIZES.get(name, name) for name in pezoo.names()), "rope(layout=half)", "randomized:rope"]
 
@@ -53,9 +52,9 @@ def test_a_compiled_model_is_the_model(text):
     "text",
     [
         "prism_spectral(cursors=1,d_pe=8,hidden=6)",
-        "prism_trio(d_pe=8,hidden=6)",
-        "prism(cursors=1,d_pe=8,hidden=6,state_noise=0.3,gate_noise=0.3)",
-        "prism(cursors=1,d_pe=8,hidden=6,copy_every=1,controller=latch,before=0+1)",
+        "prism(d_pe=8,hidden=6)",
+        "prism_2025(cursors=1,d_pe=8,hidden=6,state_noise=0.3,gate_noise=0.3)",
+        "prism_2025(cursors=1,d_pe=8,hidden=6,copy_every=1,controller=latch,before=0+1)",
         "rope",
         "alibi",
         "t5",

@@ -20,7 +20,7 @@ def test_more_new_tokens_than_positions(n_new):
 @pytest.mark.parametrize(("tokens", "n_new"), [(11, None), (9, None), (2, 1)])
 def test_x_of_another_number_of_tokens(tokens, n_new):
     ctx = Context(pos=POS, x=torch.zeros(1, tokens, 8), n_new=n_new)
-    for name in ("rope", "randomized", "prism(cursors=1,d_pe=8)"):
+    for name in ("rope", "randomized", "prism_2025(cursors=1,d_pe=8)"):
         with pytest.raises(ValueError, match=f"x has {tokens} tokens, but ctx has {n_new or 10}"):
             pezoo.make(name, SHAPE).prepare(ctx)
 

@@ -57,9 +57,9 @@ def test_it_runs_in_onnxruntime_at_any_length(text, tmp_path):
     [
         ("learned", "no values for draw"),
         ("randomized:rope", "no values for draw"),
-        (f"prism({SMALL})", "does not support torch.export"),
+        (f"prism_2025({SMALL})", "does not support torch.export"),
         (f"prism_spectral({SMALL})", "does not support torch.export"),
-        (f"randomized:prism({SMALL})", "no values for draw"),
+        (f"randomized:prism_2025({SMALL})", "no values for draw"),
     ],
 )
 def test_what_cannot_be_exported_says_so(text, words, monkeypatch):

@@ -15,8 +15,8 @@ TEXTS = [
     "rope",
     "alibi",
     "t5",
-    f"prism({SMALL},before=0+1)",
-    "prism_trio(d_pe=4,hidden=5)",
+    f"prism_2025({SMALL},before=0+1)",
+    "prism_spectral(d_pe=4,hidden=5)",
     "randomized:rope",
 ]
 WRAPPERS = ["DDP", "FSDP2"]
@@ -111,7 +111,7 @@ def test_the_optimiser_gets_sharded_parameters(tmp_path):
     dist.init_process_group(
         "gloo", store=dist.FileStore(str(tmp_path / "store"), 1), rank=0, world_size=1
     )
-    model = Model("prism_trio(d_pe=4,hidden=5)")
+    model = Model("prism_spectral(d_pe=4,hidden=5)")
     shared(model, "FSDP2")
     (group,) = model.encoding.param_groups()
     assert all(isinstance(p, DTensor) for p in group.params)

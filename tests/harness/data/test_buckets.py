@@ -17,12 +17,12 @@ torch.set_num_threads(1)
 SETTINGS = ("train.steps=4", "model.width=16", "model.heads=2", "train.batch=6", "train.warmup=2",
             "model.dropout=0.2", "train.lengths=[2, 7]")  # fmt: skip
 NOISE = "state_noise=0.3,gate_noise=0.2"
-PRISM = f"prism(cursors=1,d_pe=8,hidden=6,before=0+1,{NOISE})"
+PRISM = f"prism_2025(cursors=1,d_pe=8,hidden=6,before=0+1,{NOISE})"
 SMALL = {
     "prism": PRISM,
     "prism_spectral": f"prism_spectral(cursors=1,d_pe=8,hidden=6,{NOISE})",
 }
-COPYING = f"prism(cursors=2,d_pe=8,hidden=6,copy_every=2,{NOISE})"
+COPYING = f"prism_2025(cursors=2,d_pe=8,hidden=6,copy_every=2,{NOISE})"
 WRAPPED = ("randomized:learned", "randomized(sample=distances):alibi", f"randomized:{COPYING}")
 NAMES = [name for name in pezoo.names() if not name.startswith("ideal")]  # needs a relation
 TEXTS = (*(SMALL.get(name, name) for name in NAMES), *WRAPPED)

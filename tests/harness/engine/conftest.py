@@ -20,7 +20,7 @@ os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": os.urandom(16).hex()}
 def matrix():
     """(settings..., pe, seeds) -> one config per encoding and seed."""
 
-    def build(*settings, pe="rope,learned,prism(cursors=1,d_pe=8,hidden=8)", seeds=(0,)):
+    def build(*settings, pe="rope,learned,prism_2025(cursors=1,d_pe=8,hidden=8)", seeds=(0,)):
         protocol = load_protocol("quick", (*SETTINGS, *settings))
         return [
             resolve(protocol, "copy", spec, seed, "cpu", "auto")

@@ -19,7 +19,7 @@ from harness.settings.protocol import load_protocol, resolve
 from harness.training.trainer import start
 from pezoo.spec import parse
 
-NOISY = "prism(cursors=1,d_pe=8,hidden=8,state_noise=0.3,gate_noise=0.2,orthogonal=0.1)"
+NOISY = "prism_2025(cursors=1,d_pe=8,hidden=8,state_noise=0.3,gate_noise=0.2,orthogonal=0.1)"
 ENCODINGS = ["rope", "learned", "randomized:relative", "shifted_sinusoidal", NOISY]
 CURVE = (*SETTINGS, "eval.every=1", "model.dropout=0.1")
 

@@ -17,7 +17,7 @@ from pezoo.spec import parse
 torch.set_num_threads(1)
 SETTINGS = ("train.steps=12", "model.width=16", "model.heads=2", "train.batch=4", "train.warmup=2",
             "model.dropout=0.1", "train.lengths=[1, 20]", "train.curriculum=[]")  # fmt: skip
-PRISM = "prism(cursors=1,d_pe=8,hidden=6,state_noise=0.3,gate_noise=0.2)"
+PRISM = "prism_2025(cursors=1,d_pe=8,hidden=6,state_noise=0.3,gate_noise=0.2)"
 WORDS = [word for text in SETTINGS for word in ("--set", text)]
 
 

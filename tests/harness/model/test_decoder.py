@@ -12,7 +12,7 @@ from pezoo.base import Context
 
 torch.set_num_threads(1)
 MODEL = Model(layers=2, heads=2, width=16, vocab=12)
-SMALL = {"prism": "prism(cursors=2,d_pe=8,hidden=6)"}
+SMALL = {"prism": "prism_2025(cursors=2,d_pe=8,hidden=6)"}
 TEXTS = [SMALL.get(name, name) for name in pezoo.names()]
 
 

@@ -135,7 +135,7 @@ def test_the_task_says_which_tokens_count():
 
 
 @pytest.mark.parametrize(
-    "pe", ["rope", "relative", "geometric", "prism(cursors=1,d_pe=8,hidden=6)"]
+    "pe", ["rope", "relative", "geometric", "prism_2025(cursors=1,d_pe=8,hidden=6)"]
 )
 def test_every_token_sees_every_other(pe):
     trainer = start(config_of(pe))

@@ -28,8 +28,8 @@ ENCODINGS = [
     "learned",
     "randomized",
     "randomized:learned",
-    f"prism({CURSORS})",
-    f"prism({CURSORS},{NOISE},copy_every=2)",
+    f"prism_2025({CURSORS})",
+    f"prism_2025({CURSORS},{NOISE},copy_every=2)",
     f"prism_spectral({CURSORS},{NOISE})",
 ]
 

@@ -19,7 +19,7 @@ from harness.training.trainer import start
 from pezoo.kernels.backends import fastest
 from pezoo.spec import parse
 
-PRISM = "prism(cursors=1,d_pe=8,hidden=8)"
+PRISM = "prism_2025(cursors=1,d_pe=8,hidden=8)"
 
 
 def config_of(pe="rope", task="copy", seed=0, extra=(), attention="auto"):

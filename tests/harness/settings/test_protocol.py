@@ -9,8 +9,8 @@ from experiment.protocol import protocol_names
 from experiment.seeds import parse_seeds
 from harness import tasks
 from harness.settings.protocol import load_protocol, resolve
-from harness.training.trainer import start
 from leaderboard.record.read import RECORDS
+from pezoo.registry import expand
 from pezoo.spec import parse
 
 
@@ -44,9 +44,11 @@ def test_hash_changes_with_what_matters_and_only_with_it():
 
 
 def test_protocol_options_reach_the_encoding_and_typed_ones_win():
-    assert run("prism(cursors=3)").spec.startswith("prism(")
-    assert "cursors=3" in run("prism(cursors=3)").spec
-    assert "d_pe=" in run("randomized:prism").spec
+    own = {"protocol": "turing2024-mini", "task": "turing_addition"}
+    assert run("hard_alibi", **own).spec == "hard_alibi(masked=2)"
+    assert run("hard_alibi(masked=3)", **own).spec == "hard_alibi(masked=3)"
+    own = {"protocol": "ruoss2023-mini", "task": "copy"}
+    assert run("randomized:learned", **own).spec == "randomized:learned(max_len=2048)"
 
 
 def test_a_changed_protocol_has_another_name():
@@ -126,25 +128,18 @@ PAPERS = {  # Sections 6.0.1 and 6.2 of PRISM's paper, for all other tasks nothi
     "scan_cot": {"copy_every": 5},
     "stack_manipulation": {"before": "0+3"},
 }
-UNDECIDED = {"key_bias": 0.0, "reset_bias": 0.0}  # Figure 11
 
 
-@pytest.mark.parametrize("name", ["prism", "prism_spectral"])
 @pytest.mark.parametrize("task", tasks.names())
-def test_prism_is_the_papers_on_every_task(task, name):
-    spec = parse(run(name, task=task, protocol="prism2025").spec)
-    assert (spec.name, spec.options) == (name, PAPERS.get(task, {}) | UNDECIDED)
+def test_prism_is_the_papers_on_every_task(task):
+    paper = expand(parse("prism_2025")).options
+    made = run("prism_2025", task=task, protocol="prism2025")
+    assert made.encoding == "prism_2025"
+    assert parse(made.spec).options == paper | PAPERS.get(task, {})
     typed = {"copy_every": 0, "before": 0, "key_bias": 1.0, "reset_bias": -1.0}
     words = ",".join(f"{key}={value}" for key, value in typed.items())
-    other = run(f"{name}({words})", task=task, protocol="prism2025")
-    assert parse(other.spec).options == typed
-
-
-def test_a_fresh_cursor_of_the_papers_prism_is_undecided():
-    config = run("prism", protocol="prism2025")
-    made = start(config.replace(model=config.model.model_copy(update={"layers": 1})))
-    gate = made.model.encoding.layers[0].gate
-    assert gate.linear.bias.abs().max() <= 0.1  # 1/sqrt(100), where the usual one adds 2
+    other = run(f"prism_2025({words})", task=task, protocol="prism2025")
+    assert parse(other.spec).options == paper | typed
 
 
 def test_a_protocol_extends_another(tmp_path):
@@ -191,7 +186,10 @@ def test_drawing_instances_needs_a_task_that_lists_them():
 
 
 def test_a_task_may_change_single_options_of_an_encoding():
-    assert "d_pe=32" in run("prism", task="reverse").spec
+    own = {"protocol": "turing2024-mini", "task": "turing_machine"}
+    assert run("hard_alibi", **own).spec == "hard_alibi(masked=2)"
+    own = {"protocol": "prism2025", "task": "reverse"}
+    assert "copy_every=5" in run("prism_2025", **own).spec
 
 
 @pytest.mark.parametrize(

@@ -141,7 +141,7 @@ def test_a_tuned_record_has_the_protocols_settings_but_for_the_tuned(committed, 
 
 def test_options_that_the_protocol_does_not_give_are_shown_as_typed(committed, known):
     def wider(raw):
-        raw["config"]["encoding"] = raw["config"]["encoding"].replace("d_pe=32", "d_pe=320")
+        raw["config"]["encoding"] = "prism_spectral(d_pe=320)"
 
     true = first(committed, "quick", "prism_spectral")
     false = forged(true, wider)
@@ -153,12 +153,12 @@ def test_options_that_the_protocol_does_not_give_are_shown_as_typed(committed, k
     assert (row.label, row.custom) == (false.config.spec, True)
 
 
-def test_an_earlier_version_of_a_protocol_is_known(committed, known, tmp_path):
-    text = (PROTOCOLS / "earlier" / "quick-1.toml").read_text(encoding="utf-8")
+def test_an_earlier_version_of_a_protocol_is_known(tmp_path):
+    path = PROTOCOLS / "earlier" / "quick-1.toml"
+    text = path.read_text(encoding="utf-8")
     (tmp_path / "quick.toml").write_text(text.replace("steps = 2000", "steps = 3000"))
-    quick = known.protocols["quick"]
-    old = [one for one in committed if quick.version_of(one) is quick.versions[1]]
-    record = first(old, "quick", "prism_spectral")
+    run = resolve(load_protocol(str(path)), "copy", parse("rope"), 0, "cpu", "auto")
+    record = Record.of(blank_record(run.replace(protocol="quick"), "pezoo bench"))
 
     assert read_catalog(tmp_path).foreign(record)
     (tmp_path / "earlier").mkdir()

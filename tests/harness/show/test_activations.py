@@ -12,7 +12,7 @@ from harness.show import examples
 from harness.show.figures import activations
 from pezoo.encodings.randomized import Randomized
 
-CURSORS = "prism(cursors=1,d_pe=8,hidden=6)"
+CURSORS = "prism_2025(cursors=1,d_pe=8,hidden=6)"
 
 
 def test_attention_is_that_of_a_plain_loop(decoder, example):

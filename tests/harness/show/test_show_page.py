@@ -19,7 +19,7 @@ from pezoo.pictures import Axis
 
 IMAGE = "data:image/svg+xml;base64,"
 
-CURSORS = "prism(cursors=1,d_pe=8,hidden=6)"
+CURSORS = "prism_2025(cursors=1,d_pe=8,hidden=6)"
 
 
 @pytest.fixture(scope="module")

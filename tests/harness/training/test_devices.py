@@ -15,7 +15,7 @@ from pezoo.encodings import relative
 from pezoo.functional import has_float64
 from pezoo.spec import parse
 
-SMALL = {"prism": "prism(cursors=1,d_pe=8,hidden=6,gate_noise=0.1)"}
+SMALL = {"prism": "prism_2025(cursors=1,d_pe=8,hidden=6,gate_noise=0.1)"}
 NAMES = [name for name in pezoo.names() if name != "ideal"]  # it needs a task of fixed places
 TEXTS = [*(SMALL.get(name, name) for name in NAMES), "randomized:rope"]
 

@@ -18,7 +18,7 @@ from pezoo.spec import parse
 
 torch.set_num_threads(1)
 SMALL = ("model.width=16", "model.heads=2", "train.batch=8", "train.warmup=1")
-PRISM = "prism(cursors=1,d_pe=8,hidden=6)"
+PRISM = "prism_2025(cursors=1,d_pe=8,hidden=6)"
 STABLE = ["nope", "rope", "alibi", "t5", "sinusoidal", "learned(max_len=99)", "lbpe_sh", PRISM]
 
 

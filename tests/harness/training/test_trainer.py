@@ -13,18 +13,17 @@ from harness.data.batches import draw_length, training_batch
 from harness.data.seeds import generator
 from harness.data.sequences import decoder_sequences, to_sequences
 from harness.settings.protocol import load_protocol, resolve
-from harness.training.optimiser import rate
+from harness.training.optimiser import param_groups, rate
 from harness.training.trainer import Diverged, Losses, start
-from pezoo.functional import parameter_groups
 from pezoo.spec import parse
 
 torch.set_num_threads(1)
 SMALL = ("model.width=16", "model.heads=2", "train.batch=8", "train.warmup=2")
-PRISM = "prism(cursors=1,d_pe=8,hidden=6)"
+PRISM = "prism_2025(cursors=1,d_pe=8,hidden=6)"
 SMALL_CURSORS = {
-    "prism": "prism(cursors=2,d_pe=8,hidden=6,stride=2,copy_every=2,copy_gate=true)",
+    "prism_2025": "prism_2025(cursors=2,d_pe=8,hidden=6)",
     "prism_spectral": "prism_spectral(cursors=1,d_pe=8,hidden=6)",
-    "prism_trio": "prism_trio(d_pe=8,hidden=6)",
+    "prism": "prism(d_pe=8,hidden=6)",
 }
 
 
@@ -105,7 +104,7 @@ def test_the_rate_by_hand():
 
 
 def test_groups_of_the_optimiser():
-    trainer = start(config_of(PRISM, "train.lr=1e-3"))
+    trainer = start(config_of("prism(d_pe=8,hidden=6)", "train.lr=1e-3"))
     rest, alpha = trainer.optimiser.param_groups
     own = trainer.model.encoding
     assert list(map(id, alpha["params"])) == [id(p) for p in (own.alpha, own.top_weight, own.lead)]
@@ -135,7 +134,7 @@ def test_groups_that_no_optimiser_takes_are_refused(change, message):
     (group,) = trainer.model.encoding.param_groups()
     trainer.model.encoding.param_groups = lambda: [replace(group, **change)]
     with pytest.raises(ValueError, match=message):
-        parameter_groups(trainer.model)
+        param_groups(trainer.model)
 
 
 def weights(text, seed=0, noise=0, task="copy"):
@@ -249,7 +248,7 @@ def test_the_answer_alone_is_supervised():
 
 def test_the_penalty_is_in_the_loss():
     losses = [
-        start(config_of(f"prism(controller=gru,d_pe=8,hidden=6,orthogonal={weight})"))
+        start(config_of(f"prism_2025(controller=gru,d_pe=8,hidden=6,orthogonal={weight})"))
         for weight in (0.0, 10.0)
     ]
     for trainer in losses:

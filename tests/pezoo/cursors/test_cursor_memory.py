@@ -96,7 +96,7 @@ def test_noise_of_training_does_not_hinder_a_crop():
     ],
 )
 def test_a_memory_of_other_tokens_is_refused(known, rows, words):
-    encoding, memo = make("prism(cursors=1,d_pe=4,hidden=5)", SHAPE).double().eval(), Memo()
+    encoding, memo = make("prism_2025(cursors=1,d_pe=4,hidden=5)", SHAPE).double().eval(), Memo()
     if known:
         feed(encoding, torch.randn(rows, known, 6, dtype=D), known, memo)
     with pytest.raises(ValueError, match=words):

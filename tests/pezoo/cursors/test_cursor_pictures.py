@@ -11,12 +11,12 @@ from pezoo.kernels.histogram import Copy
 
 SHAPE = Shape(d_model=16, n_heads=2, d_head=8, n_layers=2, train_len=16)
 KINDS = (
-    "prism(cursors=2,d_pe=8,hidden=6,gamma=1.5)",
-    "prism(cursors=1,d_pe=8,hidden=6,gamma=1.0,support=one_sided,controller=latch)",
-    "prism(cursors=2,d_pe=8,hidden=6,copy_every=2,before=0+1,absolute=true)",
+    "prism_2025(cursors=2,d_pe=8,hidden=6,gamma=1.5)",
+    "prism_2025(cursors=1,d_pe=8,hidden=6,gamma=1.0,support=one_sided,controller=latch)",
+    "prism_2025(cursors=2,d_pe=8,hidden=6,copy_every=2,before=0+1,absolute=true)",
     "prism_spectral(cursors=1,d_pe=8,hidden=6)",
     "prism_spectral(cursors=2,d_pe=8,hidden=6,stride=2,copy_every=3)",
-    "randomized:prism(cursors=1,d_pe=8,hidden=6)",
+    "randomized:prism_2025(cursors=1,d_pe=8,hidden=6)",
 )
 
 
@@ -68,8 +68,8 @@ def walked(reset, moves, steps, copy=None):
 @pytest.mark.parametrize(
     ("text", "steps"),
     [
-        ("prism(cursors=1,d_pe=8,hidden=6,gamma=1.0)", (1, -1, 0)),
-        ("prism_spectral(cursors=1,d_pe=8,hidden=6)", (1, -1, 0)),
+        ("prism_2025(cursors=1,d_pe=8,hidden=6,gamma=1.0)", (1, -1, 0)),
+        ("prism_spectral(cursors=1,d_pe=8,hidden=6,stride=1)", (1, -1, 0)),
         ("prism_spectral(cursors=1,d_pe=8,hidden=6,stride=3)", (1, -1, 2, -2, 3, -3, 0)),
     ],
 )
@@ -127,7 +127,7 @@ def test_pictures_of_every_kind(text, t):
 
 def test_a_copy_is_of_an_earlier_token():
     """Where none is, the picture is empty; a row and the probability of no copy sum to 1."""
-    encoding = made("prism(cursors=2,d_pe=8,hidden=6,copy_every=3)")
+    encoding = made("prism_2025(cursors=2,d_pe=8,hidden=6,copy_every=3)")
     (ctx, _), found = run(encoding)
     (layer,) = encoding.layers
     with torch.no_grad():
@@ -163,7 +163,7 @@ def test_attention_by_position_alone_is_what_silent_content_gives(text):
 
 
 def test_the_importance_of_panels_is_the_spread_of_each_cursors_score():
-    encoding = made("prism(cursors=2,d_pe=8,hidden=6)")
+    encoding = made("prism_2025(cursors=2,d_pe=8,hidden=6)")
     layers, found = run(encoding)
     expected = []
     for ctx in layers:
@@ -185,7 +185,7 @@ def test_the_importance_of_panels_is_the_spread_of_each_cursors_score():
 
 
 def test_snapped_gates_are_shown_snapped():
-    _, found = run(made("prism(cursors=2,d_pe=8,hidden=6)"), mode="snapped")
+    _, found = run(made("prism_2025(cursors=2,d_pe=8,hidden=6)"), mode="snapped")
     assert set(found["Gates"].values.unique().tolist()) <= {0.0, 1.0}
     assert set(found["Positions that cursors hold"].values.round(decimals=4).unique().tolist()) == {
         0.0,
@@ -194,7 +194,7 @@ def test_snapped_gates_are_shown_snapped():
 
 
 def test_constants():
-    encoding = made("prism(cursors=2,d_pe=8,hidden=6,absolute=true)")
+    encoding = made("prism_2025(cursors=2,d_pe=8,hidden=6,absolute=true)")
     _, found = run(encoding)
     mu = found["Content against position: mu"]
     assert mu.values[1, 0, 0] == encoding.mu[1, 0].sigmoid()
@@ -208,7 +208,7 @@ def test_constants():
 
 
 def test_leads_are_shown_where_they_are_learned():
-    encoding = made("prism(cursors=2,d_pe=8,hidden=6,lead=true)")
+    encoding = made("prism_2025(cursors=2,d_pe=8,hidden=6,lead=true)")
     torch.nn.init.normal_(encoding.lead)
     _, found = run(encoding)
     leads = found["Leads of the cursors"]
@@ -218,7 +218,7 @@ def test_leads_are_shown_where_they_are_learned():
 
 
 def test_gamma_of_copying_cursors_stands_under_their_own_names():
-    encoding = made("prism(cursors=2,d_pe=8,hidden=6,copy_every=3)")
+    encoding = made("prism_2025(cursors=2,d_pe=8,hidden=6,copy_every=3)")
     layer = encoding.layers[0]
     with torch.no_grad():
         layer.copy_scan.raw_gamma.fill_(3.0)

@@ -7,16 +7,20 @@ import torch
 
 from pezoo.base import Context, Shape
 from pezoo.encodings.prism import PRISM
+from pezoo.registry import expand, make
+from pezoo.spec import parse
 
 torch.set_num_threads(1)
 D = torch.float64
 BASE = 10_000.0
 SMALL = Shape(6, 2, 4, 2, 8)
+PLAIN = expand(parse("prism_2025")).options | {"key_bias": 2.0, "reset_bias": -2.0}
+SIZES = {"cursors": 2, "d_pe": 4, "hidden": 5}
 
 
 def tiny(seed=0, shape=SMALL, **options):
     torch.manual_seed(seed)
-    prism = PRISM(shape, **{"cursors": 2, "d_pe": 4, "hidden": 5, **options}).double()
+    prism = PRISM(shape, **{**PLAIN, **SIZES, **options}).double()
     with torch.no_grad():
         for parameter in prism.parameters():
             parameter.add_(0.3 * torch.randn_like(parameter))
@@ -175,9 +179,9 @@ def test_a_pair_may_have_a_weight_for_the_highest_frequency_and_a_lead(
 
 
 def test_the_penalty():
-    fresh = PRISM(SMALL, cursors=1, d_pe=4, hidden=6)
+    fresh = make("prism_2025(d_pe=4,hidden=6)", SMALL)
     assert fresh.penalty().item() == pytest.approx(0, abs=1e-10)
-    assert PRISM(SMALL, cursors=1, d_pe=4, hidden=6, orthogonal=0.0).penalty() is None
+    assert make("prism_2025(d_pe=4,hidden=6,orthogonal=0)", SMALL).penalty() is None
     prism = tiny(orthogonal=0.25)
     recurrent = prism.layers[0].controller.gru.weight_hh_l0
     weight, want = recurrent.detach(), 0.0
@@ -189,14 +193,14 @@ def test_the_penalty():
     assert prism.penalty().item() == pytest.approx(0.25 * want)
     prism.penalty().backward()
     assert recurrent.grad.abs().max() > 0
-    assert PRISM(SMALL, cursors=1, d_pe=4, hidden=6, controller="latch").penalty() is None
+    assert PRISM(SMALL, orthogonal=0.25).penalty() is None
     assert tiny(orthogonal=0.25, w_hh="orthogonal").penalty() is None
 
 
 def test_sharpness_starts_at_gamma():
-    (layer,) = PRISM(SMALL, gamma=3.5, d_pe=4).layers
-    torch.testing.assert_close(layer.scan.gamma, torch.full((32,), 3.5))
-    (layer,) = PRISM(SMALL, gamma=1.0, d_pe=4).layers
+    (layer,) = PRISM(SMALL, gamma=3.5, copy_every=0).layers
+    torch.testing.assert_close(layer.scan.gamma, torch.full((24,), 3.5))
+    (layer,) = PRISM(SMALL, gamma=1.0, copy_every=0).layers
     assert layer.scan.gamma is None
     torch.testing.assert_close(tiny().layers[0].scan.gamma >= 1, torch.ones(16, dtype=torch.bool))
 
@@ -226,7 +230,6 @@ def test_sharpness_starts_at_gamma():
         ({"state_noise": -0.5}, "state_noise must be at least 0"),
         ({"w_hh": "orthonormal"}, "did you mean orthogonal"),
         ({"w_hh": "orthogonal", "controller": "latch"}, "needs a recurrence"),
-        ({"copy_keys": "free"}, "known: fixed, trained"),
         ({"ablate_absolute": True}, "ablate_absolute needs absolute"),
         ({"orthogonal": -1.0}, "orthogonal must be at least 0"),
     ],
@@ -259,3 +262,30 @@ def test_a_row_of_padding_alone_keeps_its_state():
         want = prism.transform(q[1:], q[1:], ctx)
     for a, b in zip(got, want, strict=True):
         torch.testing.assert_close(a[1:], b)
+
+
+def test_of_three_cursors_one_looks_up_and_two_walk():
+    torch.manual_seed(0)
+    prism = PRISM(Shape(64, 4, 16, 2, 20)).eval()
+    assert (prism.options.d_pe, prism.options.hidden) == (32, 100)  # from d_head and d_model
+    (layer,) = prism.layers
+    assert layer.copying == list(range(0, 24, 3))
+    x = torch.zeros(1, 1, 64)
+    with torch.no_grad():
+        layer.gate.linear.weight.zero_()
+        ctx = Context(pos=torch.zeros(1, 1, dtype=torch.long), x=x)
+        _, moves = layer.gates(layer.features(x, ctx), ctx)
+    walking = [c for c in range(24) if c % 3]
+    steps = moves[0, 0].argmax(-1)
+    assert steps[walking].tolist() == [i % 5 for i in range(16)]  # +1, -1, +2, -2, 0
+    assert moves[0, 0, walking].max(-1).values.min() > 0.9
+    assert moves[0, 0, layer.copying].max() < 0.3
+    assert steps[24:].tolist() == [0] * 24  # all keys count
+
+
+def test_the_papers_cursors_start_undecided():
+    torch.manual_seed(0)
+    (layer,) = make("prism_2025(d_pe=8)", SMALL).layers
+    assert not layer.copying
+    assert layer.gate.linear.bias.abs().max() <= 0.1  # 1/sqrt(100), where prism's adds 2
+    torch.testing.assert_close(layer.scan.gamma, torch.full((32,), 2.0))

@@ -6,10 +6,14 @@ import torch
 from pezoo.base import Context, Shape
 from pezoo.encodings.prism import PRISM
 from pezoo.encodings.prism_spectral import PRISMSpectral
+from pezoo.registry import expand
+from pezoo.spec import parse
 
 D = torch.float64
 SHAPE = Shape(6, 2, 4, 2, 8)
-COMMON = {"cursors": 2, "d_pe": 8, "hidden": 5, "gate_noise": 0.0, "state_noise": 0.0}
+PLAIN = expand(parse("prism_2025")).options | {"key_bias": 2.0, "reset_bias": -2.0}
+SHARED = {name: value for name, value in PLAIN.items() if name != "gamma"}
+COMMON = {**SHARED, "cursors": 2, "d_pe": 8, "hidden": 5}
 
 
 def pair(**options):
@@ -86,8 +90,9 @@ def test_large_strides_move_by_their_size():
     torch.testing.assert_close(streams[0, :, 0], want, atol=1e-5, rtol=0)
 
 
-def test_the_default_is_the_noisy_recipe():
-    options = PRISMSpectral(SHAPE).options
-    assert (options.gate_noise, options.state_noise, options.gate_scale) == (1.0, 1.0, 1.5)
+def test_its_defaults_are_prisms_without_leads():
+    one, two = vars(PRISM(SHAPE).options), vars(PRISMSpectral(SHAPE).options)
+    differing = {name for name in one.keys() | two.keys() if one.get(name) != two.get(name)}
+    assert differing == {"lead", "gamma", "eps", "support"}
     with pytest.raises(ValueError, match="stride must be at least 1"):
         PRISMSpectral(SHAPE, stride=0)
