@@ -151,6 +151,13 @@ class Catalog:
         """Return the known parts of `randomized:rope`, outermost first."""
         return [self.encodings[name] for name in encoding.split(":") if name in self.encodings]
 
+    def receives(self, encoding: str) -> str:
+        """Return what an encoding receives besides the sequence; "" for nothing."""
+        parts = self.parts(encoding)
+        if any(part.oracle for part in parts):
+            return "oracle"
+        return "receives the length" if any(part.needs_scale for part in parts) else ""
+
     def task_version(self, task: str) -> int | None:
         """Return the current version of a task; None if unknown or set by an option."""
         known = self.tasks.get(bare(task))

@@ -76,10 +76,10 @@ def untested(lines: Sequence[Line]) -> str:
 
 
 def bests(tables: Sequence[Table], catalog: Catalog | None = None) -> list[Best]:
-    """The best encoding with default options on each task that has a score."""
+    """The best encoding with default options, without hints, on each task that has a score."""
     found = []
     for table in tables:
-        rows = [row for row in table.rows if row.competes]
+        rows = [row for row in table.rows if row.competes and not row.receives]
         scored = matrix(rows)
         if scored:
             row, against = scored[0]
@@ -131,9 +131,13 @@ def chosen(tables: Sequence[Table], catalog: Catalog) -> set[str]:
 
 
 def marked(names: Mapping[str, str], tables: Sequence[Table], catalog: Catalog) -> dict[str, str]:
-    """Names with † where options were chosen on a task of these tables."""
+    """Names with † where options were chosen on a task of these tables, and what they receive."""
     marks = chosen(tables, catalog)
-    return {label: f"{name} †" if label in marks else name for label, name in names.items()}
+    receives = {row.label: f" ({row.receives})" for t in tables for row in t.rows if row.receives}
+    return {
+        label: name + " †" * (label in marks) + receives.get(label, "")
+        for label, name in names.items()
+    }
 
 
 def disclosure(tables: Sequence[Table], catalog: Catalog) -> str:
@@ -159,10 +163,11 @@ def _in_words(names: Sequence[str]) -> str:
 def advice(tables: Sequence[Table], others: Sequence[Table], catalog: Catalog) -> dict[str, Any]:
     """The values of the page "Which encoding should I use?"; `others` add kinds of tasks."""
     lines = overview(tables)
-    plain = bare_lines(lines)
+    every = bare_lines(lines)
+    plain = [line for line in every if not line.receives]
     costs = [(line, seconds) for line in plain if (seconds := cost(line))]
     most = max((line.unseen.mean for line in plain if line.unseen), default=0.0)
-    done = [line for line in plain if any(row.seeds for row in line.own)]
+    done = [line for line in every if any(row.seeds for row in line.own)]
     return {
         "main": tables,
         "about": tables[0].about if tables else "",

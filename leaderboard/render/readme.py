@@ -63,7 +63,7 @@ def picture(tables: Sequence[Table], catalog: Catalog) -> tuple[str, str] | None
         tested=rows[0].cells[-1].length,
         seeds=span_text(len(row.seeds) for row in rows),
     )
-    names = {row.label: row.label + _receives(row, catalog) for row in rows}
+    names = {row.label: row.label + _receives(row) for row in rows}
     look = {row.label: distinct(at) for at, row in enumerate(rows)}
     return wanted["file"], curves(title, rows, look, names=names)
 
@@ -71,7 +71,7 @@ def picture(tables: Sequence[Table], catalog: Catalog) -> tuple[str, str] | None
 def _block(tables: Sequence[Table], catalog: Catalog) -> str:
     """One line per encoding, most tasks solved first; hinted ones and oracles last."""
     lines = bare_lines(overview(tables))
-    hinted = [line for line in lines if _receives(line, catalog)]
+    hinted = [line for line in lines if line.receives]
     plain = sorted((line for line in lines if line not in hinted), key=_merit, reverse=True)
     reference = next((one for one in plain if one.label == SETTINGS["reference"]), plain[-1])
     room = MOST - len(hinted) - 2  # the reference and all others have a row each
@@ -81,7 +81,7 @@ def _block(tables: Sequence[Table], catalog: Catalog) -> str:
 
     def named(line: Line) -> tuple[str, list[Line]]:
         mark = " †" * (line.label in marks)
-        return markdown_text(line.label) + mark + _receives(line, catalog), [line]
+        return markdown_text(line.label) + mark + _receives(line), [line]
 
     others = f"{len(rest)} other{'s' * (len(rest) > 1)}", rest
     task = SETTINGS["picture"]["task"]
@@ -102,12 +102,9 @@ def _block(tables: Sequence[Table], catalog: Catalog) -> str:
     return f"{INTRO.format(reference=markdown_text(reference.label))}\n\n{table}\n\n{CAVEAT}"
 
 
-def _receives(line: Line | Row, catalog: Catalog) -> str:
+def _receives(line: Line | Row) -> str:
     """Return what an encoding receives besides the sequence in brackets; "" for nothing."""
-    parts = catalog.parts(line.encoding)
-    if any(part.oracle for part in parts):
-        return " (oracle)"
-    return " (receives the length)" if any(part.needs_scale for part in parts) else ""
+    return f" ({line.receives})" if line.receives else ""
 
 
 def _merit(line: Line) -> tuple[float, ...]:

@@ -23,15 +23,16 @@ def ranked(rows: Sequence[Placed]) -> list[Placed]:
     A rank is 1 plus the number of rows with a higher mean. The range of ranks counts only rows that
     a paired t test with Holm's correction distinguishes from this one; None if no pair was tested.
     A row with custom options does not change the ranks of others and gets the rank that it would
-    have. Other modes and separate seeds have no rank and follow their encoding's row.
+    have. Other modes and separate seeds have no rank and follow their encoding's row. Encodings
+    that receive more than the sequence have no rank and come last.
     """
     found = _signs(comparisons(rows))
-    rivals = [row for row in _scored(rows) if row.competes]
+    rivals = [row for row in _scored(rows) if row.competes and not row.receives]
     tested = any((a.label, b.label) in found for a, b in combinations(rivals, 2))
 
     def placed(row: Placed) -> Placed:
-        if row.unseen is None or row.aside:
-            return row
+        if row.unseen is None or row.aside or row.receives:
+            return replace(row, rank=None, ranks=None)
         others = [rival for rival in rivals if rival.label != row.label]
         signs = [found.get((row.label, rival.label)) for rival in others]
         rank = 1 + sum(_mean(rival) > _mean(row) for rival in others)
@@ -40,7 +41,7 @@ def ranked(rows: Sequence[Placed]) -> list[Placed]:
         first, last = 1 + signs.count(-1), 1 + len(others) - signs.count(1)
         return replace(row, rank=rank, ranks=(min(first, rank), max(last, rank)))
 
-    best = sorted(map(placed, rows), key=lambda row: (-_mean(row), -row.tiebreak, row.label))
+    best = sorted(map(placed, rows), key=_merit)
     first = {row.plain: at for at, row in reversed([*enumerate(best)]) if not row.aside}
     return sorted(best, key=lambda row: (first.get(row.plain, len(best)), bool(row.aside)))
 
@@ -143,6 +144,10 @@ def _signs(found: Sequence[Comparison]) -> Signs:
 
 def _scored(rows: Sequence[Placed]) -> list[Placed]:
     return [row for row in rows if row.unseen is not None]
+
+
+def _merit(row: Row | Line) -> tuple[bool, float, float, str]:
+    return bool(row.receives), -_mean(row), -row.tiebreak, row.label
 
 
 def _mean(row: Row | Line) -> float:

@@ -55,6 +55,7 @@ class Row:
     label: str = ""
     mode: str = ""  # the evaluation mode, where it is not the one of training
     apart: str = ""  # as "seeds 40-44": seeds that few encodings of the table have
+    receives: str = ""  # as "oracle", what the encoding receives besides the sequence: no rank
     custom: bool = False  # options were typed with the name: it was tuned by hand
     train_length: int
     cells: tuple[Point, ...]
@@ -141,6 +142,10 @@ class Line:
     @property
     def aside(self) -> str:
         return self.own[0].aside
+
+    @property
+    def receives(self) -> str:
+        return self.own[0].receives
 
     @property
     def competes(self) -> bool:

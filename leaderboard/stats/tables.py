@@ -4,7 +4,7 @@ import re
 import shlex
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
 
@@ -15,6 +15,7 @@ from leaderboard.catalog import Catalog
 from leaderboard.escape import command_text
 from leaderboard.record.schema import Record
 from leaderboard.record.tuning import values_text
+from leaderboard.stats.ranks import ranked
 from leaderboard.stats.rows import Row
 from leaderboard.stats.summary import summarise, table_key
 
@@ -111,7 +112,9 @@ def tables(records: Sequence[Record], catalog: Catalog | None = None) -> list[Ta
     for record in records:
         runs[table_key(record)].append(record)
     for row in summarise(records):
-        rows[row.protocol, row.task, row.settings].append(row)
+        own = replace(row, receives=catalog.receives(row.encoding))
+        rows[row.protocol, row.task, row.settings].append(own)
+    rows |= {key: ranked(own) for key, own in rows.items() if any(one.receives for one in own)}
 
     age = {key: catalog.age(own[0]) for key, own in runs.items()}
     foreign = {key for key, own in runs.items() if catalog.foreign(own[0])}

@@ -534,6 +534,30 @@ def test_what_the_overview_shows_decides_its_order_and_shading(
         assert shares[-1] < 0.6
 
 
+def test_what_receives_more_than_the_sequence_is_never_the_best(visit, raw, save, tmp_path):
+    right = {"ideal_sh": 100, "lbpe_sh": 99, "rope": 60, "alibi": 40}
+    runs = [raw(name, seed, {10: 100, 20: n}) for name, n in right.items() for seed in range(3)]
+    build(None, save(*runs), tmp_path / "site", None)
+    page = visit.open(tmp_path / "site" / "task" / "copy.html")
+    names = ["rope", "alibi", "ideal_sh", "lbpe_sh"]
+    assert visit.names() == names
+    assert [rank[0] for rank in visit.column("rank")] == ["1", "2", "–", "–"]
+    badges = page.locator("#table .grid .badge").all_inner_texts()
+    assert [text for text in badges if text in ("oracle", "receives the length")] == [
+        "oracle",
+        "receives the length",
+    ]
+    page = visit.open(tmp_path / "site" / "index.html", drawn=False)
+    assert visit.names() == names
+    assert "best: rope" in page.inner_text("#tasks")
+    page = visit.open(tmp_path / "site" / "which.html")
+    assert "rope, 60.0 % beyond training" in page.inner_text("h2 ~ ul >> nth=0")
+    assert "lbpe_sh" not in page.inner_text("main ul >> nth=0")
+    page = visit.open(tmp_path / "site" / "cost.html")
+    unbeaten = dict(zip(visit.names(), visit.column("unbeaten"), strict=True))
+    assert [unbeaten[name] for name in names] == ["yes", "no", "no", "no"]
+
+
 def test_every_page_discloses_and_keeps_the_choices(visit, example):
     for name in ("compare", "cost"):
         page = visit.open(example / "site" / f"{name}.html")

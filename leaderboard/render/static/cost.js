@@ -95,7 +95,10 @@
         ? " Runs on several devices: choose one to compare speeds."
         : " Measured on " + table.devices.join(", ") + ".");
     const drawn = variants ? rows : rows.filter((row) => !row.custom && !row.aside),
-      edge = front(drawn, key);
+      edge = front(
+        drawn.filter((row) => !row.receives),
+        key,
+      );
     PZ.chart("plot", {
       name: "cost." + task,
       title: "Unseen " + table.metric + " on " + task + " against " + COSTS[key],

@@ -226,7 +226,7 @@
   }
   function card(table) {
     const rows = PZ.leaders(table.rows),
-      best = rows.find((row) => row.unseen),
+      best = rows.find((row) => row.unseen && !row.receives),
       facts = PZ.own(window.DATA.tasks, table.task);
     return el(
       "a",
@@ -260,6 +260,7 @@
       mode: first.mode,
       apart: first.apart,
       aside: first.aside,
+      receives: first.receives,
       bare: first.bare,
       plain: first.plain,
       spec: first.spec,
