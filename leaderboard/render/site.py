@@ -107,7 +107,7 @@ def address(out: Path, runs: set[str]) -> str:
     ]
     page, state = "index.html", {}
     for table, _ in found[:1]:
-        state = {"protocol": table["base"], "tuning": table["tuning"]}
+        state = {"protocol": table["base"], "tuning": table["tuning"], "others": "0"}
     if len(tasks := {table["task"] for table, _ in found}) == 1:
         page = f"task/{slug(tasks.pop())}.html"
         state["pick"] = [row["label"] for _, row in found]

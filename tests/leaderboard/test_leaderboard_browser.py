@@ -315,6 +315,7 @@ def test_the_link_of_a_comparison_opens_on_its_runs(visit, example):
     assert chosen == "quick, learning rate 0.1"
     labels = page.locator("#picks input:checked").evaluate_all("all => all.map((n) => n.value)")
     assert labels == ["alibi", "rope"]
+    assert visit.names() == ["alibi", "rope"]
     facts = visit.open(example / "site" / "run" / f"{found[0].run}.html").inner_text("dl")
     assert "quick, learning rate 0.1 (quick+ab12cd)" in facts
     assert "train.lr = 0.1" in facts
