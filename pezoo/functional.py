@@ -1,14 +1,15 @@
 """Small functions that encodings share."""
 
 import math
+from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import embedding
 
-from pezoo.base import Context, Shape
+from pezoo.base import Context, Encoding, Shape
 
 
 def inverse_frequencies(width: int, base: float, device: torch.device | None = None) -> Tensor:
@@ -53,6 +54,53 @@ def key_vectors(x: Tensor, ctx: Context, shape: Shape, reader: str) -> Tensor:
 def picked(rows: Tensor, index: Tensor) -> Tensor:
     """Look up rows[index]: rows (n, H, K), index (B|1, T, S) -> (B|1, T, S, H, K)."""
     return embedding(index, rows.flatten(1)).view(*index.shape, *rows.shape[1:])
+
+
+def encodings_in(model: nn.Module) -> list[Encoding]:
+    """Return the encodings in a model, without those that a wrapper wraps."""
+    found: list[Encoding] = []
+    inner: set[nn.Module] = set()
+    for module in model.modules():  # a wrapper comes before what it wraps
+        if isinstance(module, Encoding) and module not in inner:
+            found.append(module)
+            inner.update(module.modules())
+    return found
+
+
+def parameter_groups(
+    model: nn.Module, groups: Iterable[dict[str, Any]] | None = None
+) -> list[dict[str, Any]]:
+    """Return a model's parameters as an optimiser takes them, with the encodings' own settings.
+
+    `groups` are the optimiser's groups so far, by default one of all parameters. The parameters in
+    `Encoding.param_groups` leave them for groups of their own, which come last.
+
+    Example: `torch.optim.AdamW(parameter_groups(model), lr=1e-3)`.
+
+    Errors: ValueError for a parameter in two groups of an encoding or a negative learning rate.
+    """
+    groups = [{"params": list(model.parameters())}] if groups is None else list(groups)
+    special: set[int] = set()
+    own: list[dict[str, Any]] = []
+    for encoding in encodings_in(model):
+        for group in encoding.param_groups():
+            ids = list(map(id, group.params))
+            if len({*ids, *special}) < len(ids) + len(special):
+                raise ValueError(f"{encoding.name}: param_groups holds a parameter twice")
+            if group.lr is not None and not 0 <= group.lr < math.inf:
+                raise ValueError(
+                    f"{encoding.name}: expected a learning rate of 0 or more in param_groups, "
+                    f"was {group.lr}"
+                )
+            special.update(ids)
+            fields = {"lr": group.lr, "betas": group.betas, "weight_decay": group.weight_decay}
+            settings = {name: x for name, x in fields.items() if x is not None}
+            for old in groups:
+                held = set(map(id, old["params"]))
+                if params := [p for p in group.params if id(p) in held]:
+                    own.append({**old, "params": params, **settings})
+    rest = [{**old, "params": [p for p in old["params"] if id(p) not in special]} for old in groups]
+    return [*rest, *own]
 
 
 def own_pairs(pos: Tensor) -> Tensor:

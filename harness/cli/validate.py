@@ -61,14 +61,14 @@ def _check_compiler(device: str) -> None:
 def _check_build(config: RunConfig) -> None:
     from harness.runs.record import failure_reason
     from harness.tasks.base import TaskError
-    from harness.training.optimiser import param_groups
     from harness.training.trainer import build
+    from pezoo.functional import parameter_groups
     from pezoo.prf import prf_of
 
     try:
         # No optimiser: with it torch imports its compiler, and that Triton, for seconds.
         model = build(config.replace(device="cpu"))[1]
-        param_groups(model)
+        parameter_groups(model)
         # Raises TaskError for an encoding that reads a PRF that the task does not define.
         prf_of(model.encoding, 2, scale=1, task_prf=model.task_prf)
     except TaskError as error:

@@ -14,7 +14,15 @@ from pezoo.kernels import Attention
 from pezoo.kernels.backends import BackendError, fastest
 from pezoo.spec import unknown
 
-__all__ = ["BACKENDS", "CAUSAL", "BackendError", "attend", "attention_mask", "resolve"]
+__all__ = [
+    "BACKENDS",
+    "CAUSAL",
+    "BackendError",
+    "attend",
+    "attention_mask",
+    "plainly_causal",
+    "resolve",
+]
 
 BACKENDS = tuple(name for name in get_args(Attention) if name != "auto")
 FORMS: dict[str, tuple[type[BiasForm], ...]] = {  # of a bias, the preferred one first
@@ -24,7 +32,7 @@ FORMS: dict[str, tuple[type[BiasForm], ...]] = {  # of a bias, the preferred one
     "numba": (Pairs, Columns),
     "xformers": (Columns,),
 }
-CAUSAL = "causal"  # a mask without a tensor: T = S, no padding, one document a row
+CAUSAL = "causal"  # a mask without a tensor: no padding, one document a row
 
 
 def resolve(backend: str, encoding: Encoding, device: str = "") -> str:
@@ -63,8 +71,8 @@ def attend(
     q (B, H, T, K') and k (B, G, S, K') come from `encoding.transform`; v (B, G, S, K). With fewer
     key-value heads G than query heads (grouped-query attention), H/G queries in turn share one.
     mask (B|1, 1, T, S) or (T, S) is True where a query may attend; None is `attention_mask(ctx)`:
-    causal, without padding and within a token's own document. CAUSAL says that T = S, without
-    padding and with one document a row, so that ctx.pos is not read. The logits are divided by
+    causal, without padding and within a token's own document. CAUSAL says that there is no padding
+    and one document a row, so that ctx.pos is not read. The logits are divided by
     sqrt(d_head), also when q and k have been widened. The encoding's results are cast to the dtype
     of v. The name of the kernel that ran is added to `ran`: numba passes some inputs on to sdpa,
     which has several kernels.
@@ -132,17 +140,16 @@ def _seen(ctx: Context, mask: Tensor | str | None) -> Tensor | None:
                 f"attend; got {mask.dtype} {tuple(mask.shape)}"
             )
         return mask if mask.dim() == 4 else mask[None, None]
-    if mask is None and not _plainly_causal(ctx):
+    if mask is None and not plainly_causal(ctx):
         return attention_mask(ctx)
     if mask is not None and mask != CAUSAL:
         raise ValueError(f"mask must be a tensor, None or {CAUSAL!r}, got {mask!r}")
     return None
 
 
-def _plainly_causal(ctx: Context) -> bool:
-    """Return True if positions rise and T = S; False on a GPU, to avoid synchronising."""
-    whole = ctx.new == ctx.pos.shape[1] and ctx.pos.device.type == "cpu"
-    if not whole or torch.compiler.is_compiling():
+def plainly_causal(ctx: Context) -> bool:
+    """Return True if positions rise, without padding; False on a GPU, to avoid synchronising."""
+    if ctx.pos.device.type != "cpu" or torch.compiler.is_compiling():
         return False
     rise = (ctx.pos[:, 1:] > ctx.pos[:, :-1]).all() & (ctx.pos[:, :1] >= 0).all()
     return bool(rise)

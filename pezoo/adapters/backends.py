@@ -69,10 +69,10 @@ def sdpa(
     """
     t, s = q.shape[-2], k.shape[-2]
     plain = bias is None and mask is None and t == s  # torch's is_causal starts at the first key
-    if mask is None and not plain:
+    if mask is None and not plain and t > 1:  # the last query attends to all keys
         mask = causal(t, s, q.device)
-    if mask is not None and bias is not None:
-        mask = torch.where(mask, bias, -torch.inf).to(q.dtype)
+    if bias is not None:
+        mask = bias if mask is None else torch.where(mask, bias, -torch.inf).to(q.dtype)
     if ran is not None:
         kernel = q.device.type  # which has only one kernel, as mps
         if kernel in ("cpu", "cuda"):

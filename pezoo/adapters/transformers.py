@@ -4,14 +4,16 @@
     model.save_pretrained(folder)  # the encoding's weights too
     model = load(folder)
 
-The encoding replaces the model's own positions: a rotation becomes the identity, a table of
-positions zero. Attention runs through `pezoo.adapters.attend`, registered with transformers as
-"pezoo". The cache holds transformed keys, and one more layer for the encoding's state, so that
-reordering or cropping the cache applies to both.
+The encoding replaces the model's own positions: a rotation becomes the encoding's if that only
+rotates, otherwise the identity; a table of positions becomes zero. Attention runs through
+`pezoo.adapters.attend`, registered with transformers as "pezoo". The cache holds transformed keys,
+and one more layer for the encoding's state, so that reordering or cropping the cache applies to
+both.
 """
 
 import copy
 import inspect
+import math
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -25,12 +27,18 @@ from transformers import AttentionInterface, AutoConfig, DynamicCache, PreTraine
 from transformers.cache_utils import DynamicLayer
 
 from pezoo.adapters.transformers_pass import NAME, attention, begin, enter
-from pezoo.base import Encoding, Shape
+from pezoo.base import Context, Encoding, Shape
+from pezoo.functional import encodings_in, parameter_groups
 from pezoo.registry import entries, make
 from pezoo.spec import Spec, parse
 
+AttentionInterface.register(NAME, attention)
 Factory = Callable[[Shape], Encoding]
 ROTATION = {"layout", "base", "rope_parameters"}  # options that default to the model's own rotation
+COLUMNS: dict[str, Callable[[Tensor], Tensor]] = {  # of cosines, in models of transformers
+    "half": lambda x: torch.cat([x, x], -1),
+    "interleaved": lambda x: x.repeat_interleave(2, -1),
+}
 PAIRS = {(-2.0, -3.0, 0.0, 1.0): "half", (-1.0, 0.0, -3.0, 2.0): "interleaved"}  # of 0, 1, 2, 3
 
 
@@ -48,17 +56,17 @@ def use(
     Example: `use(model, "rope(rope_parameters=yarn(factor=4))")` reads texts four times as long as
     `model` was trained for; `use(model, "nope")` and a short training at the old length is DroPE.
 
-    Pass left padding by attention_mask, packed documents by position_ids. Parameters with optimiser
-    settings of their own are in `model.base_model.encoding.param_groups()`.
+    Pass left padding by attention_mask, packed documents by position_ids. Train with the groups of
+    `pezoo.functional.parameter_groups(model)`, or with `EncodingTrainer`.
 
     Errors: ValueError for a length below 1; for a model that is not a causal decoder like Llama,
     Qwen or GPT-2, or has windowed attention; for `rope` where it cannot reproduce the model's
     rotation (which is not checked for a class: `use(model, RoPE)`); and for a model saved with an
-    encoding: `load` it.
+    encoding that has weights: `load` it.
     """
     _check_arguments(model, encoding, length)
     saved = getattr(model.config, NAME, None)
-    if saved and not hasattr(model.base_model, "encoding"):
+    if saved and saved.get("weights", True) and not hasattr(model.base_model, "encoding"):
         text = saved.get("encoding")
         call = "load(folder)" if text else "load(folder, TheClass)"
         raise ValueError(
@@ -112,20 +120,62 @@ def load(folder: str, encoding: Factory | None = None, **options: Any) -> Any:
     return model
 
 
+class EncodingTrainer:
+    """A mixin that gives transformers' Trainer the encoding's penalty and optimiser settings.
+
+        class MyTrainer(EncodingTrainer, Trainer): ...
+
+    Trainer alone would leave both out.
+    """
+
+    def create_optimizer(self, *args: Any, **kwargs: Any) -> Any:
+        """Create Trainer's optimiser, with `parameter_groups` in place of its groups."""
+        trainer: Any = self
+        passed = trainer.optimizer
+        optimiser = super().create_optimizer(*args, **kwargs)  # type: ignore[misc]
+        if passed is None:
+            groups = parameter_groups(trainer.model, optimiser.param_groups)
+            optimiser.param_groups.clear()
+            for group in groups:
+                optimiser.add_param_group(group)
+        return optimiser
+
+    def compute_loss(
+        self,
+        model: nn.Module,
+        inputs: dict[str, Any],
+        return_outputs: bool = False,
+        num_items_in_batch: Any = None,
+    ) -> Any:
+        """Compute Trainer's loss, and add the penalty while training."""
+        trainer: Any = self
+        found = super().compute_loss(model, inputs, True, num_items_in_batch)  # type: ignore[misc]
+        loss, outputs = found
+        summed = trainer.model_accepts_loss_kwargs and num_items_in_batch is not None
+        summed = summed or trainer.compute_loss_func is not None  # over accumulated batches
+        share = trainer.current_gradient_accumulation_steps if summed and model.training else 1
+        for encoding in encodings_in(model) if model.training else ():
+            penalty = encoding.penalty()
+            loss = loss if penalty is None else loss + penalty / share
+        return (loss, outputs) if return_outputs else loss
+
+
 def _put(model: PreTrainedModel, encoding: str | Factory, length: int | None) -> PreTrainedModel:
     config, base = model.config, model.base_model
     layers = layers_of(model)
     made = _make(model, encoding)
-    unturn(base)
+    unturn(base, made)
     if not hasattr(base, "encoding"):
         config = _own_config(model)
-        base.register_forward_pre_hook(begin, with_kwargs=True)
+        hook = partial(begin, tuple(inspect.signature(base.forward).parameters))
+        base.register_forward_pre_hook(hook, with_kwargs=True)
         for index, layer in enumerate(layers):
-            layer.register_forward_pre_hook(partial(enter, index), with_kwargs=True)
+            hook = partial(enter, index, tuple(inspect.signature(layer.forward).parameters))
+            layer.register_forward_pre_hook(hook, with_kwargs=True)
     base.encoding = made.to(model.device, model.dtype).train(model.training)
     text = encoding if isinstance(encoding, str) else None
-    setattr(config, NAME, {"encoding": text, "length": length})
-    AttentionInterface.register(NAME, attention)
+    setattr(config, NAME, {"encoding": text, "length": length, "weights": bool(made.state_dict())})
+    config.attn_implementation = NAME  # saved, so that from_pretrained alone gives no other model
     model.set_attn_implementation(NAME)
     return model
 
@@ -167,15 +217,46 @@ def _own_config(model: PreTrainedModel) -> Any:
     return own
 
 
-class Unturned(nn.Module):
-    """Replaces a rotary embedding: cos 1 and sin 0, as wide as the model's own."""
+class Rotation(nn.Module):
+    """Replaces a rotary embedding: cos 1 and sin 0, as wide as the model's own.
+
+    `columns` names how the model repeats cosines of K/2 pairs over K columns, if its own rotation
+    does all that the encoding's `transform` would.
+    """
 
     def __init__(self, width: int) -> None:
         super().__init__()
-        self.width = width
+        self.width, self.columns = width, ""
 
     def forward(self, x: Tensor, *_: Any, **__: Any) -> tuple[Tensor, Tensor]:
         return x.new_ones(1, 1, self.width), x.new_zeros(1, 1, self.width)
+
+    def turn(self, encoding: Any, ctx: Context, x: Tensor) -> tuple[Tensor, Tensor] | None:
+        """Return the encoding's cosines and sines (B|1, T, K) for the model's own rotation."""
+        if not self.columns:
+            return None
+        rotation, spread = encoding.rotation(ctx)[:, 0], COLUMNS[self.columns]
+        return spread(rotation.real).to(x.dtype), spread(rotation.imag).to(x.dtype)
+
+    def serve(self, encoding: Any, base: Any) -> None:
+        """Set `columns` for an encoding, by comparing `transform` with the model's function."""
+        self.columns = ""
+        apply = getattr(sys.modules[type(base).__module__], "apply_rotary_pos_emb", None)
+        takes = inspect.signature(base.layers[0].forward).parameters
+        if not hasattr(encoding, "rotation") or apply is None or "position_embeddings" not in takes:
+            return
+        if not _rotates_everywhere(base):
+            return
+        ctx = Context(pos=torch.arange(3, 8, device="cpu")[None])
+        ctx = encoding.prepare(replace(ctx, drawn=encoding.draw(ctx, progress=0.0)))
+        size = (1, 1, 5, encoding.shape.d_head)
+        q = torch.arange(math.prod(size), device="cpu").float().sin().view(size)
+        want = encoding.transform(q, q, ctx)[0]
+        for self.columns in COLUMNS:
+            cos_sin = self.turn(encoding, ctx, q)
+            if cos_sin and torch.allclose(apply(q, q, *cos_sin)[0], want, atol=1e-5):
+                return
+        self.columns = ""
 
 
 class Unplaced(nn.Module):
@@ -212,11 +293,12 @@ def _obstacle(model: PreTrainedModel, layers: Any) -> str | None:
     return None
 
 
-def unturn(base: Any) -> None:
-    """Replace the model's own positions by the identity."""
+def unturn(base: Any, encoding: Encoding) -> None:
+    """Replace the model's own positions by those of an encoding that only rotates, or by none."""
     if not hasattr(base, "rotary_emb"):
         base.wpe = Unplaced()
-    elif not isinstance(base.rotary_emb, Unturned):
+        return
+    if not isinstance(base.rotary_emb, Rotation):
         own = copy.deepcopy(base.rotary_emb).to_empty(device="cpu")  # only the shape is needed
         place = torch.zeros(1, 1, device="cpu")
         turn = own(place[..., None], place.long())
@@ -224,7 +306,12 @@ def unturn(base: Any) -> None:
             raise ValueError(
                 f"{type(own).__name__} does not return cosines and sines, as pezoo needs"
             )
-        base.rotary_emb = Unturned(turn[0].shape[-1])
+        base.rotary_emb = Rotation(turn[0].shape[-1])
+    base.rotary_emb.serve(encoding, base)
+
+
+def _rotates_everywhere(base: Any) -> bool:
+    return all(getattr(module, "use_rope", True) for module in base.modules())
 
 
 def as_trained(spec: Spec, base: Any) -> Spec:
@@ -240,7 +327,7 @@ def as_trained(spec: Spec, base: Any) -> Spec:
         return replace(spec, inner=as_trained(spec.inner or parse(cls.wraps), base))
     if not {*inspect.signature(cls).parameters} >= ROTATION:
         return spec
-    if any(not getattr(module, "use_rope", True) for module in base.modules()):
+    if not _rotates_everywhere(base):
         raise ValueError(f"some layers of this model do not rotate, but {spec.name} rotates in all")
     rotate_half = getattr(sys.modules[type(base).__module__], "rotate_half", None)
     turned = () if rotate_half is None else rotate_half(torch.arange(4.0, device="cpu")).tolist()

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import inspect
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -13,34 +12,40 @@ from transformers import DynamicCache
 from transformers.cache_utils import DynamicLayer
 
 from pezoo import adapters
-from pezoo.adapters import attend, backends
+from pezoo.adapters import CAUSAL, attend, backends, plainly_causal
 from pezoo.base import Context, Encoding
 from pezoo.context import Memo
 
 NAME = "pezoo"  # of the attention, the config's entry, and the layers' keyword argument
 
 
-@dataclass(frozen=True)
-class Step:
+class Step(NamedTuple):
     """State of a forward pass, passed through the model's layers to attention."""
 
     encoding: Encoding
-    ctx: Context
+    ctx: Context  # without the layer, which `attention` sets
+    mask: Tensor | str = CAUSAL  # unless the caller passes a mask of its own
     cache: DynamicCache | None = None
+    turn: tuple[Tensor, Tensor] | None = None  # cosines and sines, where the model itself rotates
     replayed: bool = False  # by gradient checkpointing: layers must not change memo
+    layer: int = 0
+    x: Any = None  # its input (B, T, D)
 
 
-def begin(base: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def begin(names: tuple[str, ...], base: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Run `draw`, `prepare` and `embed` before the decoder, and pass a Step to its layers.
 
-    Errors: ValueError if another attention has been set, and those of `prepare`.
+    `names` are those of its arguments. Errors: ValueError if another attention has been set or
+    attention weights are wanted, and those of `prepare`.
     """
     if base.config._attn_implementation != NAME:
         raise ValueError(
             f"attention {base.config._attn_implementation!r} ignores this model's encoding: call "
             f"model.set_attn_implementation({NAME!r}), or use(model, ...) again"
         )
-    given = dict(zip(inspect.signature(base.forward).parameters, args, strict=False)) | kwargs
+    given = dict(zip(names, args, strict=False)) | kwargs
+    if given.get("output_attentions"):
+        raise ValueError("pezoo's attention does not return weights: leave out output_attentions")
     ids, x = given.pop("input_ids", None), given.pop("inputs_embeds", None)
     if (ids is None) == (x is None):
         raise ValueError("expected either input_ids or inputs_embeds")
@@ -57,17 +62,20 @@ def begin(base: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     name = put["encoding"] or type(encoding).__qualname__
     layers = base.config.num_hidden_layers
     memory = None if cache is None else memory_of(cache, encoding, name, layers)
-    pos = _positions(given.get("attention_mask"), given.get("position_ids"), memory, x)
+    pos, counted = _positions(given.get("attention_mask"), given.get("position_ids"), memory, x)
     if memory is not None:
         pos, ids = memory.extend(pos.expand(len(x), -1), ids)
     memo = Memo() if memory is None else memory.memo
     ctx = Context(pos=pos, ids=ids, x=x, n_new=x.shape[1], memo=memo)
+    mask = CAUSAL if counted or plainly_causal(ctx) else adapters.attention_mask(ctx)
     length = None if memory is None else put["length"]
     ctx = encoding.prepare(replace(ctx, drawn=encoding.draw(ctx, length=length)))
     if replayed:
         _check_replay(base, ctx)
-    step = Step(encoding, ctx, cache, replayed)
-    given |= {"past_key_values": cache, "use_cache": wanted, NAME: step}
+    rotary = getattr(base, "rotary_emb", None)
+    turn = None if rotary is None else rotary.turn(encoding, ctx, x)
+    given |= {"past_key_values": cache, "use_cache": wanted}
+    given |= {NAME: Step(encoding, ctx, mask, cache, turn, replayed)}
     return (), {**given, "inputs_embeds": encoding.embed(x, ctx)}
 
 
@@ -85,8 +93,11 @@ def _check_replay(base: Any, ctx: Context) -> None:
 
 def _positions(
     mask: Tensor | None, position_ids: Tensor | None, memory: MemoLayer | None, x: Tensor
-) -> Tensor:
-    """Return positions (B|1, T) of the new tokens, -1 where attention_mask (B, S) is 0."""
+) -> tuple[Tensor, bool]:
+    """Return positions (B|1, T) of the new tokens, -1 where attention_mask (B, S) is 0.
+
+    The second value is True if all tokens are known to have the positions 0, 1, 2, ...
+    """
     t, past = x.shape[1], 0 if memory is None else memory.get_seq_length()
     mask = None if mask is None or mask.dim() != 2 else mask
     if mask is not None and mask.shape[1] != past + t:
@@ -96,31 +107,39 @@ def _positions(
         )
     if memory is not None:
         memory.check(mask, counted=position_ids is None)
-    if position_ids is not None:
-        pos = position_ids
-    elif mask is not None:
+    if position_ids is None and mask is None:
+        checked = not past or not torch.compiler.is_compiling()
+        return torch.arange(past, past + t, device=x.device)[None], checked
+    pos = position_ids
+    if pos is None:
+        assert mask is not None
         pos = mask.long().cumsum(1)[:, -t:] - 1
-    else:
-        pos = torch.arange(past, past + t, device=x.device)[None]
-    return pos if mask is None else pos.masked_fill(mask[:, -t:] == 0, -1)
+    return pos if mask is None else pos.masked_fill(mask[:, -t:] == 0, -1), False
 
 
-def enter(index: int, layer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Pass a layer its own ctx, and no cache, because `attention` fills it."""
-    names = list(inspect.signature(layer.forward).parameters)
+def enter(
+    index: int, names: tuple[str, ...], layer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """Pass a layer its Step, and no cache, because `attention` fills it.
+
+    `names` are those of the layer's arguments, the first one its input.
+    """
     given = dict(zip(names[1:], args[1:], strict=False)) | kwargs
     x = args[0] if args else given.pop(names[0])
     step = _step(given)
-    past = "layer_past" if "layer_past" in names else "past_key_values"
-    return (x,), {**given, past: None, NAME: replace(step, ctx=step.ctx.at(index, x))}
+    if step.turn is not None:
+        given["position_embeddings"] = step.turn
+    given["layer_past" if "layer_past" in names else "past_key_values"] = None
+    given[NAME] = step._replace(layer=index, x=x)
+    return (x,), given
 
 
 def _step(kwargs: dict[str, Any]) -> Step:
     step: Step | None = kwargs.get(NAME)
     if step is None:
         raise ValueError(
-            "no encoding is attached: call use(model, encoding) first. If you did, the model's "
-            "layers do not pass on keyword arguments, and it is not supported"
+            "no encoding is attached: call use(model, encoding), or load(folder) in place of "
+            "from_pretrained. If you did, layers do not pass on keyword arguments: not supported"
         )
     return step
 
@@ -146,22 +165,23 @@ def attention(
 ) -> tuple[Tensor, None]:
     """Compute attention for new q (B, H, T, K), k and v (B, G, T, K) -> (B, T, H, K)."""
     step = _step(kwargs)
-    encoding, ctx = step.encoding, replace(step.ctx, w_key=_key_weight(module))
     for name in ("softcap", "s_aux", "sliding_window"):
         if kwargs.get(name) is not None:
             raise ValueError(f"pezoo's attention does not support {name}, which this model needs")
+    encoding, ctx = step.encoding, step.ctx.at(step.layer, step.x, _key_weight(module))
     if step.replayed:
         ctx = replace(ctx, memo=Memo(ctx.memo))
     own = encoding.shape.d_head**-0.5
     q = query if scaling in (None, own) else query * (scaling / own)
-    q, k = (x.to(value.dtype) for x in encoding.transform(q, key, ctx))
+    turned = (q, key) if step.turn is not None else encoding.transform(q, key, ctx)
+    q, k = (x.to(value.dtype) for x in turned)
     if step.cache is not None:
         k, value = step.cache.update(k, value, module.layer_idx)
-    mask = attention_mask  # (B, 1, T, S) from the caller, or None for that of ctx
-    if mask is not None:
-        mask = mask if mask.dtype == torch.bool else mask == 0
-        blind = ~mask.any(3, keepdim=True)  # would get NaN
-        mask = mask | blind & adapters.attention_mask(ctx)
+    mask = step.mask
+    if attention_mask is not None:  # (B, 1, T, S) from the caller
+        seen = attention_mask if attention_mask.dtype == torch.bool else attention_mask == 0
+        blind = ~seen.any(3, keepdim=True)  # would get NaN
+        mask = seen | blind & adapters.attention_mask(ctx)
     if not dropout:
         return attend(encoding, q, k, value, ctx, mask).transpose(1, 2), None
     k, value = (x.repeat_interleave(q.shape[1] // x.shape[1], 1) for x in (k, value))
@@ -173,8 +193,8 @@ def attention(
 
     bias = encoding.bias(q, k, ctx)
     bias = None if bias is None else bias.to(value.dtype)
-    mask = adapters.attention_mask(ctx) if mask is None else mask
-    return backends.eager(q, k, value, bias, mask, own, weights).transpose(1, 2), None
+    dense = mask if isinstance(mask, Tensor) else None
+    return backends.eager(q, k, value, bias, dense, own, weights).transpose(1, 2), None
 
 
 class MemoLayer(DynamicLayer):  # type: ignore[misc]

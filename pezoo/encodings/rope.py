@@ -74,7 +74,7 @@ class RoPE(Encoding):
         if not 0 < drop <= 1:
             raise ValueError(f"drop must be above 0 and at most 1, got {drop}")
         kind, options = rope_scaling.read(rope_parameters)
-        self.base, self.layout, self.drop = options.pop("rope_theta", base), LAYOUTS[layout], drop
+        self.base, self.pairs, self.drop = options.pop("rope_theta", base), LAYOUTS[layout], drop
         self.scaled = rope_scaling.choose(kind, options, self.base, shape)
         self.reads_length = rope_scaling.reads_length(kind)
         self.frequencies(Context(pos=torch.zeros(1, 1, dtype=torch.long)))  # its errors, now
@@ -104,24 +104,26 @@ class RoPE(Encoding):
 
     def prepare(self, ctx: Context) -> Context:
         ctx = super().prepare(ctx)
-        return replace(ctx, drawn={**(ctx.drawn or {}), ROTATION: self.rotation(ctx)})
+        w, factor = self.frequencies(ctx)
+        drawn = dict(ctx.drawn or {})
+        if self.drop < 1:
+            w = w * drawn.get(TURN, 0.0)
+        w = w if w.dim() == 1 else w[:, None, None]
+        angle = ctx.query_pos[:, None, :, None].float() * w  # (B|1, 1, T, K/2)
+        drawn[ROTATION] = torch.polar(torch.full_like(angle, factor), angle)  # e^(i p w)
+        return replace(ctx, drawn=drawn)
 
     def rotation(self, ctx: Context) -> Tensor:
-        """Return e^(i p w) times the attention factor, complex (B|1, 1, T, K/2)."""
-        w, factor = self.frequencies(ctx)
-        if self.drop < 1:
-            w = w * (ctx.drawn or {}).get(TURN, 0.0)
-        w = w if w.dim() == 1 else w[:, None, None]
-        angle = ctx.query_pos[:, None, :, None].float() * w
-        return torch.polar(torch.full_like(angle, factor), angle)
+        """Return what `transform` multiplies pairs by, complex (B|1, 1, T, K/2)."""
+        ctx.check_prepared()
+        return (ctx.drawn or {})[ROTATION]
 
     def transform(self, q: Tensor, k: Tensor, ctx: Context) -> tuple[Tensor, Tensor]:
-        ctx.check_prepared()
-        turn = (ctx.drawn or {})[ROTATION]
+        turn = self.rotation(ctx)
         return self._rotate(q, turn), self._rotate(k, turn)
 
     def _rotate(self, x: Tensor, turn: Tensor) -> Tensor:
-        pairs = rearrange(at_least_float32(x), f"b h t ({self.layout}) -> b h t m two", two=2)
+        pairs = rearrange(at_least_float32(x), f"b h t ({self.pairs}) -> b h t m two", two=2)
         pairs = pairs.clone(memory_format=torch.contiguous_format)  # x may lie in memory anyhow
         y = torch.view_as_complex(pairs) * turn
-        return rearrange(torch.view_as_real(y), f"b h t m two -> b h t ({self.layout})")
+        return rearrange(torch.view_as_real(y), f"b h t m two -> b h t ({self.pairs})")

@@ -13,8 +13,9 @@ from harness.data.batches import draw_length, training_batch
 from harness.data.seeds import generator
 from harness.data.sequences import decoder_sequences, to_sequences
 from harness.settings.protocol import load_protocol, resolve
-from harness.training.optimiser import param_groups, rate
+from harness.training.optimiser import rate
 from harness.training.trainer import Diverged, Losses, start
+from pezoo.functional import parameter_groups
 from pezoo.spec import parse
 
 torch.set_num_threads(1)
@@ -134,7 +135,7 @@ def test_groups_that_no_optimiser_takes_are_refused(change, message):
     (group,) = trainer.model.encoding.param_groups()
     trainer.model.encoding.param_groups = lambda: [replace(group, **change)]
     with pytest.raises(ValueError, match=message):
-        param_groups(trainer.model)
+        parameter_groups(trainer.model)
 
 
 def weights(text, seed=0, noise=0, task="copy"):

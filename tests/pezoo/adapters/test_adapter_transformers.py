@@ -2,6 +2,9 @@
 
 import copy
 import re
+import subprocess
+import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -29,7 +32,7 @@ from transformers import (  # after the skip
 
 import pezoo
 from pezoo import registry
-from pezoo.adapters.transformers import as_trained, load, use
+from pezoo.adapters.transformers import EncodingTrainer, as_trained, load, use
 from pezoo.adapters.transformers_pass import Step
 from pezoo.base import Encoding, PositionError
 from pezoo.context import Context, Memo
@@ -287,7 +290,7 @@ def test_saved_and_loaded(tmp_path, maker, text):
     model.save_pretrained(tmp_path)
     other = load(tmp_path, dtype=torch.float64)
     assert other.state_dict().keys() == model.state_dict().keys()
-    assert other.config.pezoo == {"encoding": text, "length": 30}
+    assert other.config.pezoo == {"encoding": text, "length": 30, "weights": True}
     with torch.no_grad():
         torch.testing.assert_close(other(IDS).logits, model(IDS).logits)
     half = load(tmp_path, dtype=torch.bfloat16)
@@ -354,16 +357,24 @@ def test_reentrant_checkpoints(text):
     assert all(p.grad is not None for p in model.base_model.encoding.parameters())
 
 
+class Trained(EncodingTrainer, Trainer):
+    pass
+
+
+def trainer_of(cls, model, folder, **options):
+    rows = [{"input_ids": row, "labels": row} for row in IDS.repeat(4, 1)]
+    settings = TrainingArguments(
+        output_dir=str(folder), per_device_train_batch_size=3, report_to=[], disable_tqdm=True,
+        use_cpu=True, **options,
+    )  # fmt: skip
+    return cls(model, settings, train_dataset=rows, eval_dataset=rows)
+
+
 def test_the_trainer(tmp_path):
     model = use(build("llama").float(), PRISM)
     before = copy.deepcopy(model.base_model.encoding.state_dict())
-    rows = [{"input_ids": row, "labels": row} for row in IDS.repeat(4, 1)]
-    settings = TrainingArguments(
-        output_dir=str(tmp_path), max_steps=10, per_device_train_batch_size=3, learning_rate=1e-2,
-        report_to=[], save_steps=10, logging_steps=10, disable_tqdm=True, use_cpu=True,
-        eval_strategy="steps", eval_steps=10,
-    )  # fmt: skip
-    trainer = Trainer(model, settings, train_dataset=rows, eval_dataset=rows)
+    options = {"eval_strategy": "steps", "eval_steps": 10, "save_steps": 10, "logging_steps": 10}
+    trainer = trainer_of(Trained, model, tmp_path, max_steps=10, learning_rate=1e-2, **options)
     with torch.no_grad():
         first = model(IDS, labels=IDS).loss
     trainer.train()
@@ -371,7 +382,40 @@ def test_the_trainer(tmp_path):
         assert model.eval()(IDS, labels=IDS).loss < 0.8 * first
         logits = load(tmp_path / "checkpoint-10")(IDS).logits
         torch.testing.assert_close(logits, model(IDS).logits)
-    assert (model.base_model.encoding.alpha != before["alpha"]).any()
+    encoding = model.base_model.encoding
+    assert (encoding.alpha != before["alpha"]).any()
+    (own,) = encoding.param_groups()
+    (group,) = [g for g in trainer.optimizer.param_groups if g["params"][0] is own.params[0]]
+    assert (group["initial_lr"], group["betas"]) == (own.lr, own.betas)
+    assert group["weight_decay"] == own.weight_decay
+    everything = [p for g in trainer.optimizer.param_groups for p in g["params"]]
+    assert sorted(map(id, everything)) == sorted(map(id, model.parameters()))
+
+
+@pytest.mark.parametrize("accumulated", [1, 2])
+def test_the_trainer_adds_the_penalty(tmp_path, monkeypatch, accumulated):
+    """Once for each step of the optimiser, and not in evaluation."""
+    model = use(build("llama").float(), PRISM)
+    encoding = model.base_model.encoding
+    monkeypatch.setattr(encoding, "penalty", lambda: 3.0 * encoding.mu.sum())
+    changed = {}
+    for cls in (Trainer, Trained):
+        twin = copy.deepcopy(model)
+        mu = twin.base_model.encoding.mu
+        monkeypatch.setattr(twin.base_model.encoding, "penalty", lambda mu=mu: 3.0 * mu.sum())
+        options = {"max_steps": 1, "gradient_accumulation_steps": accumulated, "optim": "sgd"}
+        trainer = trainer_of(
+            cls,
+            twin,
+            tmp_path,
+            learning_rate=1e-2,
+            max_grad_norm=0.0,
+            save_strategy="no",
+            **options,
+        )
+        trainer.train()
+        changed[cls] = mu.detach() - encoding.mu.detach(), trainer.evaluate()["eval_loss"]
+    torch.testing.assert_close(changed[Trained][0] - changed[Trainer][0], -0.03 * torch.ones(2, 4))
 
 
 @pytest.fixture
@@ -401,6 +445,9 @@ def test_a_contributed_encoding(contributed, tmp_path):
     model.eval().save_pretrained(tmp_path / "by_name")
     by_class = use(build("llama"), type(model.base_model.encoding))
     by_class.save_pretrained(tmp_path / "by_class")
+    plain = LlamaForCausalLM.from_pretrained(tmp_path / "by_class")
+    with pytest.raises(ValueError, match=r"load\(folder, TheClass\)"):
+        use(plain, type(model.base_model.encoding))
     with torch.no_grad():
         rate += 1
         want = by_class(IDS).logits
@@ -480,6 +527,96 @@ def test_errors():
         model.base_model()
 
 
+RELOAD = """
+import sys
+import torch
+from transformers import AutoModelForCausalLM
+
+def refused(call, word):
+    try:
+        call()
+    except ValueError as error:
+        assert word in str(error), error
+    else:
+        raise AssertionError(word)
+
+folders, ids = sys.argv[1:], torch.arange(2, 11)[None]
+for folder in folders:
+    refused(lambda: AutoModelForCausalLM.from_pretrained(folder), "pezoo")
+from pezoo.adapters.transformers import load, use
+for folder in folders:
+    plain = AutoModelForCausalLM.from_pretrained(folder).double()
+    refused(lambda: plain(ids), "no encoding is attached")
+    text = plain.config.pezoo["encoding"]
+    if text.startswith("prism"):
+        refused(lambda: use(plain, text), "whose weights")
+        plain = load(folder, dtype=torch.float64)
+    else:
+        use(plain, text)
+    want = torch.load(f"{folder}/want.pt")
+    torch.testing.assert_close(plain(ids).logits, want)
+"""
+
+
+def test_another_process_gets_no_other_model(tmp_path):
+    """Without pezoo, from_pretrained refuses; with it, the model runs only with its encoding."""
+    folders = []
+    for text in ("alibi", "rope", "nope", PRISM):
+        folders.append(tmp_path / text.partition("(")[0])
+        model = use(build("llama"), text)
+        model.save_pretrained(folders[-1])
+        torch.save(model(torch.arange(2, 11)[None]).logits.detach(), folders[-1] / "want.pt")
+    command = [sys.executable, "-c", RELOAD, *map(str, folders)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda model: model(IDS, output_attentions=True),
+        lambda model: generated(model, output_attentions=True, num_beams=1),
+        lambda model: setattr(model.config, "output_attentions", True),
+    ],
+)
+def test_attention_weights_are_refused(ask):
+    with pytest.raises(ValueError, match="output_attentions"):
+        ask(use(build("llama"), "alibi"))
+
+
+@pytest.mark.parametrize(
+    ("cls", "text", "own"),
+    [
+        *[("Llama", text, True) for text in ("rope", "rope(rope_parameters=yarn(factor=2))")],
+        *[(cls, "rope", True) for cls in ("Cohere", "Helium", "Ernie4_5")],
+        *[("Llama", text, False) for text in ("rope(layout=interleaved)", "alibi", PRISM)],
+        ("Llama", partial(RoPE, layout="half"), True),
+        ("Llama", RoPE, False),
+        ("SmolLM3", partial(RoPE, layout="half"), False),
+        ("NanoChat", partial(RoPE, layout="half"), False),
+    ],
+)
+def test_the_models_own_rotation_turns_where_it_can(monkeypatch, cls, text, own):
+    """Its results are those of `transform`."""
+    options = {"head_dim": 8} if cls in ("Helium", "Ernie4_5") else {}
+    config = getattr(transformers, f"{cls}Config")(**{**SIZES, "num_hidden_layers": 4, **options})
+    torch.manual_seed(0)
+    model = getattr(transformers, f"{cls}ForCausalLM")(config).eval().double()
+    use(model, text)
+    transform, calls = type(model.base_model.encoding).transform, []
+
+    def counted(*args):
+        calls.append(args)
+        return transform(*args)
+
+    monkeypatch.setattr(type(model.base_model.encoding), "transform", counted)
+    with torch.no_grad():
+        got = model(IDS, attention_mask=MASK).logits
+        assert bool(calls) != own
+        model.model.rotary_emb.columns = ""
+        torch.testing.assert_close(got, model(IDS, attention_mask=MASK).logits, atol=1e-5, rtol=0)
+
+
 def test_a_config_of_two_models():
     plain = build("llama")
     config, want = plain.config, plain(IDS).logits
@@ -513,13 +650,11 @@ def test_a_class_is_named_when_it_is_loaded(tmp_path):
     model.save_pretrained(tmp_path)
     with pytest.raises(ValueError, match=r"load\(folder, TheClass\)"):
         load(tmp_path)
-    plain = type(model).from_pretrained(tmp_path)
-    with pytest.raises(ValueError, match=r"load\(folder, TheClass\)"):
-        use(plain, RoPE)
+    plain = type(model).from_pretrained(tmp_path, dtype=torch.float64)
     with torch.no_grad():
-        torch.testing.assert_close(
-            load(tmp_path, RoPE, dtype=torch.float64)(IDS).logits, model(IDS).logits
-        )
+        want = model(IDS).logits
+        for again in (load(tmp_path, RoPE, dtype=torch.float64), use(plain, RoPE)):
+            torch.testing.assert_close(again(IDS).logits, want)
     with pytest.raises(ValueError, match="not an instance"):
         use(build("llama"), RoPE(model.base_model.encoding.shape))
     with pytest.raises(ValueError, match="expected a model of transformers"):
