@@ -3,32 +3,39 @@
 `attend` is all that a model needs: it gets the bias from the encoding and calls the backend.
 """
 
-from typing import get_args
+from typing import TYPE_CHECKING, get_args
 
 import torch
 from torch import Tensor
 
-from pezoo.adapters import backends
-from pezoo.base import BiasForm, Columns, Context, Encoding, Pairs
+from pezoo.adapters import backends, flex
+from pezoo.adapters.flex import block_mask
+from pezoo.base import BiasForm, Columns, Context, Encoding, Pairs, ScoreMod
 from pezoo.kernels import Attention
 from pezoo.kernels.backends import BackendError, fastest
 from pezoo.spec import unknown
 
+if TYPE_CHECKING:
+    from torch.nn.attention.flex_attention import BlockMask
+
 __all__ = [
     "BACKENDS",
     "CAUSAL",
+    "FORMS",
     "BackendError",
     "attend",
     "attention_mask",
+    "block_mask",
     "plainly_causal",
     "resolve",
 ]
 
 BACKENDS = tuple(name for name in get_args(Attention) if name != "auto")
-FORMS: dict[str, tuple[type[BiasForm], ...]] = {  # of a bias, the preferred one first
+# The forms of a bias that each backend takes, the preferred one first; `bias` serves all.
+FORMS: dict[str, tuple[type[BiasForm], ...]] = {
     "sdpa": (Columns,),
     "eager": (),
-    "flex": (Columns,),
+    "flex": (ScoreMod, Columns),
     "numba": (Pairs, Columns),
     "xformers": (Columns,),
 }
@@ -62,7 +69,7 @@ def attend(
     k: Tensor,
     v: Tensor,
     ctx: Context,
-    mask: Tensor | str | None = None,
+    mask: "Tensor | BlockMask | str | None" = None,
     backend: str = "auto",
     ran: set[str] | None = None,
 ) -> Tensor:
@@ -72,10 +79,12 @@ def attend(
     key-value heads G than query heads (grouped-query attention), H/G queries in turn share one.
     mask (B|1, 1, T, S) or (T, S) is True where a query may attend; None is `attention_mask(ctx)`:
     causal, without padding and within a token's own document. CAUSAL says that there is no padding
-    and one document a row, so that ctx.pos is not read. The logits are divided by
-    sqrt(d_head), also when q and k have been widened. The encoding's results are cast to the dtype
-    of v. The name of the kernel that ran is added to `ran`: numba passes some inputs on to sdpa,
-    which has several kernels.
+    and one document a row, so that ctx.pos is not read. Flex also takes the result of `block_mask`.
+    The logits are divided by sqrt(d_head), also when q and k have been widened. The encoding's
+    results are cast to the dtype of v. The name of the kernel that ran is added to `ran`: numba
+    passes some inputs on to sdpa, which has several kernels.
+
+    FORMS lists the forms of a bias that each backend takes; otherwise it takes `bias` in full.
 
     Errors: ValueError for a ctx that `prepare` did not return or that lacks positions of keys, for
     heads that G does not divide and for a mask that is not boolean; BackendError for a backend that
@@ -85,23 +94,26 @@ def attend(
     _check(q, k, v, ctx)
     scale = encoding.shape.d_head**-0.5
     q, k, v = q.to(v.dtype), _for_each_head(k.to(v.dtype), q), _for_each_head(v, q)
-    seen = _seen(ctx, mask)
     backend = _for_sizes(resolve(backend, encoding), q, k)
     q, k, bias = _with_bias(encoding, q, k, ctx, backend)
     backend = _for_sizes(backend, q, k)  # of q and k that columns have widened
     if ran is not None and backend != "sdpa":
         ran.add(backend)
+    if backend == "flex":
+        assert not isinstance(bias, Pairs)
+        return flex.attention(q, k, v, bias, _blocks(ctx, mask), scale, ctx)
+    assert not isinstance(bias, ScoreMod)
+    seen = _seen(ctx, mask)
     if backend == "numba":
         return backends.numba(q, k, v, bias, seen, scale)
-    assert not isinstance(bias, Pairs)  # which are for numba alone
+    assert not isinstance(bias, Pairs)
     if backend == "eager":
         return backends.eager(q, k, v, bias, seen, scale, lambda z: encoding.weights(z, ctx))
     if bias is not None:
         bias = bias.view((1,) * (4 - bias.dim()) + bias.shape)
     if backend == "sdpa":
         return backends.sdpa(q, k, v, bias, seen, scale, ran)
-    kernel = backends.flex if backend == "flex" else backends.xformers
-    return kernel(q, k, v, bias, seen, scale)
+    return backends.xformers(q, k, v, bias, seen, scale)
 
 
 def _for_sizes(backend: str, q: Tensor, k: Tensor) -> str:
@@ -131,7 +143,15 @@ def _for_each_head(x: Tensor, q: Tensor) -> Tensor:
     return x if share == 1 else x.repeat_interleave(share, 1)
 
 
-def _seen(ctx: Context, mask: Tensor | str | None) -> Tensor | None:
+def _blocks(ctx: Context, mask: "Tensor | BlockMask | str | None") -> "BlockMask":
+    """Return the mask as flex takes it."""
+    if mask is None or isinstance(mask, Tensor | str):
+        own = None if mask is None else _seen(ctx, mask)
+        return block_mask(ctx, own, causal=isinstance(mask, str))
+    return mask
+
+
+def _seen(ctx: Context, mask: "Tensor | BlockMask | str | None") -> Tensor | None:
     """Return the mask as kernels take it; None if it is CAUSAL."""
     if isinstance(mask, Tensor):
         if mask.dtype != torch.bool or mask.dim() not in (2, 4):
@@ -157,7 +177,7 @@ def plainly_causal(ctx: Context) -> bool:
 
 def _with_bias(
     encoding: Encoding, q: Tensor, k: Tensor, ctx: Context, backend: str
-) -> tuple[Tensor, Tensor, Tensor | Pairs | None]:
+) -> tuple[Tensor, Tensor, Tensor | Pairs | ScoreMod | None]:
     """Return q and k, widened where the bias has columns, and the bias otherwise."""
     for kind in FORMS[backend]:
         if kind is Pairs and len(q) < q.shape[-1]:
@@ -167,6 +187,8 @@ def _with_bias(
             return q, k, Pairs(*(x.to(q.dtype) for x in form))
         if isinstance(form, Columns):
             return form.q.to(q.dtype), form.k.to(q.dtype), None
+        if isinstance(form, ScoreMod):
+            return q, k, form
     bias = encoding.bias(q, k, ctx)
     return q, k, None if bias is None else bias.to(q.dtype)
 

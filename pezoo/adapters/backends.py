@@ -3,7 +3,7 @@
     eager     plain operations: the reference for the others, and for other softmaxes
     sdpa      torch's scaled_dot_product_attention, the default
     numba     narrow heads on a CPU: `pezoo.kernels.attention`
-    flex      FlexAttention, on CUDA; it has no backward pass on a CPU (torch 2.13)
+    flex      FlexAttention: `pezoo.adapters.flex`
     xformers  memory_efficient_attention, on CUDA, from the extra `pezoo[xformers]`
 
 q (B, H, T, K), k and v (B, H, S, K); bias broadcasts to (B, H, T, S); mask (B|1, 1, T, S) is True
@@ -11,8 +11,6 @@ where a query may attend, and None is `causal`.
 """
 
 from collections.abc import Callable
-from functools import cache
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -21,8 +19,6 @@ from torch.nn.functional import pad, scaled_dot_product_attention
 
 from pezoo.base import Pairs
 from pezoo.kernels.backends import BackendError, missing
-
-ScoreMod = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
 
 QUERIES = 4  # the numba kernel takes them four at a time
 KEYS = 512  # for any width, and more while a head's keys are
@@ -108,33 +104,6 @@ def numba(
     from pezoo.kernels.attention.numba import attend
 
     return attend(q, k, v, bias, mask, scale)
-
-
-def flex(
-    q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, mask: Tensor | None, scale: float
-) -> Tensor:
-    """Compute the same as `eager`. Errors: BackendError without CUDA."""
-    if not q.is_cuda:
-        raise BackendError("attention flex needs a CUDA device: use sdpa")
-    mod = score_mod(_bias_and_mask(q, k, bias, mask))
-    out: Tensor = _flex_attention()(q, k, v, score_mod=mod, scale=scale)
-    return out
-
-
-def score_mod(bias: Tensor) -> ScoreMod:
-    """Return a bias (B, H, T, S) as FlexAttention takes it: score + bias[b, h, i, j]."""
-
-    def add(score: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
-        return score + bias[b, h, i, j]
-
-    return add
-
-
-@cache
-def _flex_attention() -> Any:
-    from torch.nn.attention.flex_attention import flex_attention
-
-    return torch.compile(flex_attention, dynamic=True)
 
 
 def xformers(

@@ -4,9 +4,9 @@ import math
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import relu
+from torch.nn.functional import pad, relu
 
-from pezoo.base import Context, Encoding, Shape
+from pezoo.base import BiasForm, Context, Encoding, ScoreMod, Shape
 from pezoo.functional import at_least_float32
 from pezoo.registry import register
 
@@ -55,12 +55,47 @@ class FIRE(Encoding):
 
     def bias(self, q: Tensor, k: Tensor, ctx: Context) -> Tensor:
         layer = ctx.layer
-        c = at_least_float32(self.c[layer]).abs()
-        limit = at_least_float32(self.share[layer]).abs() * self.threshold
+        c, limit, (weight, bias) = self._constants(layer)
         distance = ctx.distance().abs().to(c.dtype)  # (B|1, T, S)
         reach = torch.maximum(ctx.query_pos.to(c.dtype), limit)[:, :, None]
         x = torch.log1p(c * distance) / (torch.log1p(c * reach) + 1e-6)
-        weight, bias = at_least_float32(self.inner[layer])
         hidden = relu(x[..., None] * weight + bias)  # (B|1, T, S, hidden)
         out = hidden @ at_least_float32(self.outer[layer]) + at_least_float32(self.offset[layer])
         return out.permute(0, 3, 1, 2)
+
+    def bias_form(
+        self, q: Tensor, k: Tensor, ctx: Context, kind: type[BiasForm]
+    ) -> BiasForm | None:
+        """Return f as the linear function of each interval between the kinks of its units."""
+        if kind is not ScoreMod:
+            return None
+        c, limit, (weight, bias) = self._constants(ctx.layer)
+        outer, offset = (at_least_float32(x[ctx.layer]) for x in (self.outer, self.offset))
+        c, limit = (x.expand(len(offset)).contiguous() for x in (c, limit))  # one for each head
+        with torch.no_grad():
+            kinks = torch.where(weight == 0, torch.inf, -bias / weight)
+            rank = (kinks[:, None] > kinks).sum(-1)
+            interval = torch.arange(len(kinks) + 1, device=kinks.device)[:, None]
+            left, right = interval <= rank, interval > rank  # of the unit's kink
+            active = torch.where(weight == 0, bias > 0, torch.where(weight < 0, left, right))
+            steps = [1 << n for n in reversed(range(len(kinks).bit_length()))]
+            kinks = pad(kinks.sort().values, (0, 2 * steps[0]), value=torch.inf)
+        slope = (active * weight) @ outer  # (hidden + 1, H)
+        start = (active * bias) @ outer + offset
+
+        def value(h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+            c_h = c[h]
+            reach = torch.maximum(i.to(c.dtype), limit[h])
+            x = torch.log1p(c_h * ctx.distance(i, j).abs()) / (torch.log1p(c_h * reach) + 1e-6)
+            below = torch.zeros_like(x, dtype=torch.int64)  # kinks below x
+            for step in steps:
+                below = below + step * (x > kinks[below + step - 1])
+            out: Tensor = slope[below, h] * x + start[below, h]
+            return out
+
+        return ScoreMod(value)
+
+    def _constants(self, layer: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Return c, L and the hidden layer's weight and bias (2, hidden), float32 at least."""
+        limit = at_least_float32(self.share[layer]).abs() * self.threshold
+        return at_least_float32(self.c[layer]).abs(), limit, at_least_float32(self.inner[layer])

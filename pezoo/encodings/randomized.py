@@ -92,7 +92,7 @@ class Randomized(Encoding):
         table = ctx.memo.get(TABLE)
         if table is None:
             columns = 0 if ctx.packed else ctx.ask(ctx.key_mask.any(0).sum())
-            size = max(plan.get("length") or 0, last, columns)
+            size = max(plan.get("length") or 1, last, columns)  # 1: all is padding
             table = ctx.memo[TABLE] = self.table(size, plan.get("generator"))
         if last > len(table):
             raise PositionError(

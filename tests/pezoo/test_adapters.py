@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import pezoo
 from pezoo.adapters import BACKENDS, BackendError, attend, attention_mask, resolve
-from pezoo.adapters.backends import score_mod, xformers_bias
+from pezoo.adapters.backends import xformers_bias
 from pezoo.base import Columns, Encoding, Pairs
 from pezoo.testing import SHAPE, build, context, tokens
 
@@ -171,23 +171,10 @@ def test_xformers_rows_start_at_multiples_of_8(s):
     assert bias.stride(-2) % 8 == 0
 
 
-@pytest.mark.parametrize(
-    "text", ["alibi", "t5", "hard_alibi", "prism_2025(cursors=1,d_pe=8,hidden=6)"]
-)
-def test_flex_score_mod_adds_bias_and_mask(text):
-    encoding, q, k, _, ctx = inputs(text, padded=True, t=6)
-    with torch.no_grad():
-        values = bias_and_mask(encoding, q, k, ctx, attention_mask(ctx))
-        score = q @ k.mT
-    index = torch.meshgrid(*map(torch.arange, score.shape), indexing="ij")
-    assert torch.equal(score_mod(values)(score, *index), score + values)
-
-
-@pytest.mark.parametrize("backend", ["flex", "xformers"])
-def test_cuda_backends_refuse_the_cpu(backend):
+def test_xformers_refuses_the_cpu():
     encoding, q, k, v, ctx = inputs("alibi")
-    with pytest.raises(BackendError, match=f"attention {backend} needs a CUDA device.*use sdpa"):
-        attend(encoding, q, k, v, ctx, None, backend)
+    with pytest.raises(BackendError, match=r"attention xformers needs a CUDA device.*use sdpa"):
+        attend(encoding, q, k, v, ctx, None, "xformers")
 
 
 def test_resolve():

@@ -1,0 +1,106 @@
+"""FlexAttention: the bias as a score_mod and the mask as a BlockMask, both of positions.
+
+An encoding whose bias is a ScoreMod or Columns, or that has none, needs memory linear in T. Any
+other bias is computed in full, (B|1, H, T, S), and indexed: the same result, without that saving.
+
+torch compiles a kernel once for each kind of encoding, which takes a while. Float64 takes torch's
+form that is not fused. There is no backward pass on a CPU (torch 2.13).
+"""
+
+from collections.abc import Callable
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from pezoo.base import Context, ScoreMod
+from pezoo.kernels.backends import BackendError
+
+if TYPE_CHECKING:
+    from torch.nn.attention.flex_attention import BlockMask
+
+
+def attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    bias: Tensor | ScoreMod | None,
+    mask: "BlockMask",
+    scale: float,
+    ctx: Context,
+) -> Tensor:
+    """Compute the same as `backends.eager`.
+
+    Errors: BackendError for tensors on a CPU that need a gradient.
+    """
+    if not q.is_cuda:
+        if torch.is_grad_enabled() and any(x.requires_grad for x in (q, k, v)):
+            raise BackendError(
+                "attention flex cannot train on a CPU, where torch has no backward pass for it: "
+                "use sdpa, or torch.no_grad()"
+            )
+        q, k, v = q.detach(), k.detach(), v.detach()  # torch refuses them otherwise
+    function = _torch("flex_attention", compiled=q.dtype != torch.float64)
+    mod = None if bias is None else score_mod(bias, ctx)
+    out: Tensor = function(q, k, v, score_mod=mod, block_mask=mask, scale=scale)
+    return out
+
+
+def score_mod(
+    bias: Tensor | ScoreMod, ctx: Context
+) -> Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]:
+    """Return the function (score, b, h, i, j) -> score + bias of query i and key j.
+
+    A tensor (B|1, H|1, T|1, S|1) is indexed; a ScoreMod gets the positions of i and j.
+    """
+    query_pos, pos = ctx.query_pos, ctx.pos
+
+    if isinstance(bias, ScoreMod):
+        value = bias.value
+
+        def of_positions(score: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+            row = b * (len(pos) > 1)
+            return score + value(h, query_pos[row, i], pos[row, j])
+
+        return of_positions
+    rows, heads, queries, keys = (n > 1 for n in bias.shape)
+
+    def of_indices(score: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+        return score + bias[b * rows, h * heads, i * queries, j * keys]
+
+    return of_indices
+
+
+def block_mask(ctx: Context, mask: Tensor | None = None, causal: bool = False) -> "BlockMask":
+    """Return the mask of FlexAttention, to be computed once for all layers.
+
+    By default it equals `attention_mask(ctx)`, which is never built. mask (B|1, 1, T, S) replaces
+    it; with `causal`, positions are not read.
+    """
+    s, device = ctx.pos.shape[1], ctx.pos.device
+    column = torch.arange(s, device=device)[s - ctx.new :]  # of each query
+    document = torch.zeros_like(ctx.pos[:1]) if causal else ctx.document
+    of_keys = document if causal else torch.where(ctx.key_mask, document, -1)
+
+    def of_context(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+        row, i = b * (len(document) > 1), column[i]
+        return ((document[row, i] == of_keys[row, j]) & (j <= i)) | (j == i)
+
+    def of_tensor(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+        assert mask is not None
+        return mask[b * (len(mask) > 1), h * 0, i, j]
+
+    seen = of_context if mask is None else of_tensor
+    rows = len(document) if mask is None else len(mask)
+    create = _torch("create_block_mask", compiled=device.type == "cuda")
+    found: BlockMask = create(seen, rows, None, ctx.new, s, device=device)
+    return found
+
+
+@cache
+def _torch(name: str, compiled: bool) -> Any:
+    from torch.nn.attention import flex_attention
+
+    function = getattr(flex_attention, name)
+    return torch.compile(function, dynamic=True) if compiled else function

@@ -1,0 +1,236 @@
+"""FlexAttention and the forms of a bias, against the bias in full; backward passes need CUDA."""
+
+from dataclasses import replace
+from typing import get_args
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.nn.attention import flex_attention
+
+import pezoo
+from pezoo import Shape
+from pezoo.adapters import (
+    CAUSAL,
+    BackendError,
+    attend,
+    attention_mask,
+    block_mask,
+    flex,
+)
+from pezoo.base import BiasForm, Columns, Pairs, ScoreMod
+from pezoo.testing import SHAPE, build, context, tokens
+
+D = torch.float64
+NAMES = [
+    "learned(max_len=40)" if name == "learned" else name
+    for name in pezoo.names()
+    if not pezoo.make(name, SHAPE).replaces_softmax
+]
+VARIANTS = [
+    "alibi(asymmetric=true)",
+    "kerple(form=power)",
+    "t5(bidirectional=true)",
+    "fire(hidden=5,threshold=4)",
+    "randomized:alibi",
+    "randomized:t5",
+]
+SCORED = ["alibi", "fire", "hard_alibi", "kerple", "t5", *VARIANTS]
+WIDE = Shape(d_model=64, n_heads=2, d_head=32, n_layers=2, train_len=1024)  # 16 or more on CUDA
+on_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+
+
+@pytest.fixture(autouse=True)
+def _plain(monkeypatch):
+    """Run a score_mod by plain operations where torch would trace it, in float64."""
+    monkeypatch.setattr(flex_attention, "_FLEX_ATTENTION_DISABLE_COMPILE_DEBUG", True)
+
+
+def layer(text, pos, batch, new, dtype=D, device="cpu", shape=SHAPE):
+    """An encoding, its q, k, v and context for the last `new` tokens of layer 1."""
+    encoding = build(lambda shape: pezoo.make(text, shape), shape).to(device, dtype)
+    if text.startswith("fire"):
+        with torch.no_grad():  # units that are constant, and kinks that coincide
+            encoding.inner[:, 0, 0] = 0
+            encoding.inner[:, :, 1] = encoding.inner[:, :, 2]
+    s, generator = pos.shape[1], torch.Generator().manual_seed(0)
+    x = torch.randn(batch, s, shape.d_model, generator=generator).to(device, dtype)
+    ctx = encoding.prepare(context(tokens(batch, s).to(device), pos.to(device), x=x)).at(1, x)
+    sizes = 3, batch, shape.n_heads, s, shape.d_head
+    q, k, v = torch.randn(sizes, generator=generator).to(device, dtype)
+    q, k = encoding.transform(q, k, ctx)
+    return encoding, q[:, :, s - new :], k, v, replace(ctx, n_new=new)
+
+
+@st.composite
+def texts_of_tokens(draw, longest=12):
+    """Positions (B|1, S) from anywhere, in documents and with padding, B, and new tokens."""
+    s, batch = draw(st.integers(1, longest)), draw(st.integers(1, 3))
+    rows = []
+    for _ in range(draw(st.sampled_from([1, batch]))):
+        row = []
+        while len(row) < s:
+            if draw(st.integers(0, 4)) == 0:
+                row.append(-1)
+            first, size = draw(st.integers(0, 20)), draw(st.integers(1, s))
+            row += range(first, first + size)
+        rows.append(row[:s])
+    return torch.tensor(rows), batch, draw(st.integers(1, s))
+
+
+@settings(max_examples=150, deadline=None)
+@given(text=st.sampled_from([*NAMES, *VARIANTS]), case=texts_of_tokens())
+def test_every_form_is_the_bias(text, case):
+    encoding, q, k, _, ctx = layer(text, *case)
+    bias = encoding.bias(q, k, ctx)
+    size = len(q), SHAPE.n_heads, q.shape[2], k.shape[2]
+    for kind in get_args(BiasForm):
+        form = encoding.bias_form(q, k, ctx, kind)
+        if isinstance(form, Columns):
+            found = (form.q @ form.k.mT - q @ k.mT) * SHAPE.d_head**-0.5
+        elif isinstance(form, ScoreMod):
+            found = form.dense(SHAPE.n_heads, ctx)
+        elif isinstance(form, Pairs):
+            found = form.dense()
+        else:
+            assert form is None
+            continue
+        atol = 1e-4 if kind is Columns else 1e-9  # sinusoids are float32
+        found, bias = (x.to(D).expand(size) for x in (found, bias))
+        torch.testing.assert_close(found, bias, atol=atol, rtol=0)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    text=st.sampled_from([*NAMES, *SCORED]),
+    case=texts_of_tokens(),
+    mask=st.sampled_from(["of ctx", "blocks", "tensor"]),
+)
+def test_flex_is_eager(text, case, mask):
+    encoding, q, k, v, ctx = layer(text, *case)
+    given = {"of ctx": lambda ctx: None, "blocks": block_mask, "tensor": attention_mask}[mask](ctx)
+    with torch.no_grad():
+        want = attend(encoding, q, k, v, ctx, None, "eager")
+        got = attend(encoding, q, k, v, ctx, given, "flex")
+    torch.testing.assert_close(got, want, atol=1e-4 if text == "relative" else 1e-9, rtol=0)
+
+
+def test_the_causal_mask_reads_no_positions():
+    encoding, q, k, v, ctx = layer("nope", torch.tensor([[5, 2, 0, 0, 1]]), 2, 5)
+    with torch.no_grad():
+        want = attend(encoding, q, k, v, ctx, CAUSAL, "eager")
+        torch.testing.assert_close(attend(encoding, q, k, v, ctx, CAUSAL, "flex"), want)
+
+
+@pytest.mark.parametrize("text", SCORED)
+def test_flex_builds_neither_bias_nor_mask(text, monkeypatch):
+    case = torch.tensor([[-1, 0, 1, 2, 0, 1], [0, 1, 2, 3, 4, 5]]), 2, 6
+    encoding, q, k, v, ctx = layer(text, *case)
+    want = attend(encoding, q, k, v, ctx, None, "eager")
+    for built in ("pezoo.base.ScoreMod.dense", "pezoo.adapters.attention_mask"):
+        monkeypatch.setattr(built, lambda *args: pytest.fail("a dense tensor was built"))
+    monkeypatch.setattr(encoding, "bias", lambda *args: pytest.fail("a bias was built"))
+    with torch.no_grad():
+        torch.testing.assert_close(attend(encoding, q, k, v, ctx, None, "flex"), want)
+
+
+def test_blocks_that_no_query_sees_are_left_out():
+    """Blocks of 128 tokens: two documents of 256 tokens, then one padded row."""
+    pos = torch.stack([torch.arange(512) % 256, torch.arange(512).sub(256).clamp(min=-1)])
+    _, _, _, _, ctx = layer("nope", pos, 2, 512)
+    blocks = block_mask(ctx).to_dense()[:, 0]
+    seen = attention_mask(ctx)[:, 0].unflatten(1, (4, 128)).unflatten(3, (4, 128))
+    assert torch.equal(blocks.bool(), seen.any(4).any(2))
+    assert blocks[0].sum() == 6
+
+
+def test_flex_does_not_train_on_a_cpu():
+    encoding, q, k, v, ctx = layer("alibi", torch.arange(5)[None], 2, 5)
+    with pytest.raises(BackendError, match=r"flex cannot train on a CPU.*sdpa"):
+        attend(encoding, q.requires_grad_(), k, v, ctx, None, "flex")
+    with pytest.raises(ValueError, match="mask must be"):
+        attend(encoding, q, k, v, ctx, block_mask(ctx), "sdpa")
+
+
+def gradients(out, given):
+    weight = torch.linspace(-1, 2, out.numel(), dtype=out.dtype, device=out.device)
+    return torch.autograd.grad((out * weight.view(out.shape)).sum(), given, allow_unused=True)
+
+
+@pytest.mark.parametrize("text", [*SCORED, "shaw"])
+def test_gradients_flow_through_what_a_score_mod_captures(text, monkeypatch):
+    """By torch's plain backward pass, which it has on a CPU but does not offer."""
+    monkeypatch.setattr(flex_attention, "_validate_device", lambda *args: None)
+    monkeypatch.setattr(flex_attention, "_FLEX_ATTENTION_DISABLE_COMPILE_DEBUG", False)
+    torch.compiler.reset()
+    case = torch.tensor([[-1, 7, 8, 9, 0, 1, 2], [0, 1, 2, 3, 4, 5, 6]]), 2, 5
+    encoding, q, k, v, ctx = layer(text, *case)
+    given = [x.detach().requires_grad_() for x in (q, k, v)]
+    inputs = [*given, *encoding.parameters()]
+    want = gradients(attend(encoding, *given, ctx, None, "eager"), inputs)
+    bias = encoding.bias_form(q, k, ctx, ScoreMod)
+    bias = encoding.bias(given[0], given[1], ctx) if bias is None else bias
+    out = flex_attention.flex_attention(
+        *given,
+        score_mod=flex.score_mod(bias, ctx),
+        block_mask=block_mask(ctx),
+        scale=SHAPE.d_head**-0.5,
+    )
+    for a, b in zip(gradients(out, inputs), want, strict=True):
+        assert (a is None) == (b is None)
+        if b is not None:
+            torch.testing.assert_close(a, b, atol=1e-9, rtol=1e-7)
+
+
+def packed(s):
+    """Two rows of s tokens: documents, and padding."""
+    return torch.stack([torch.arange(s) % (s // 3), torch.arange(s).sub(s // 4).clamp(min=-1)])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("text", [*SCORED[:5], "randomized:alibi", "relative", "shaw"])
+def test_compiled_flex_is_eager(text):
+    torch.compiler.reset()
+    for s, new in ((200, 200), (201, 3)):
+        encoding, q, k, v, ctx = layer(text, packed(s), 2, new, torch.float32)
+        with torch.no_grad():
+            want = attend(encoding, q, k, v, ctx, None, "eager")
+            torch.testing.assert_close(
+                attend(encoding, q, k, v, ctx, None, "flex"), want, atol=1e-4, rtol=1e-4
+            )
+
+
+@on_cuda
+@pytest.mark.gpu
+@pytest.mark.parametrize("text", [*SCORED, "relative", "shaw", "nope"])
+def test_flex_trains_on_cuda_as_eager_does(text):
+    torch.compiler.reset()
+    encoding, q, k, v, ctx = layer(text, packed(300), 2, 300, torch.float32, "cuda", WIDE)
+    given = [x.detach().requires_grad_() for x in (q, k, v)]
+    found = []
+    for backend in ("eager", "flex"):
+        out = attend(encoding, *given, ctx, None, backend)
+        found.append([out, *gradients(out, [*given, *encoding.parameters()])])
+    for a, b in zip(*found, strict=True):
+        assert (a is None) == (b is None)
+        if b is not None:
+            torch.testing.assert_close(a, b, atol=2e-2 * float(b.abs().max()), rtol=2e-2)
+
+
+@on_cuda
+@pytest.mark.gpu
+@pytest.mark.parametrize("text", SCORED)
+def test_peak_memory_is_linear_in_the_length(text):
+    torch.compiler.reset()
+    peaks = []
+    for s in (8192, 32768):
+        encoding, q, k, v, ctx = layer(text, packed(s), 2, s, torch.bfloat16, "cuda", WIDE)
+        given = [x.detach().requires_grad_() for x in (q, k, v)]
+        attend(encoding, *given, ctx, None, "flex").sum().backward()  # compiles
+        torch.cuda.synchronize()
+        before = torch.cuda.memory_allocated()
+        torch.cuda.reset_peak_memory_stats()
+        attend(encoding, *given, ctx, None, "flex").sum().backward()
+        peaks.append(torch.cuda.max_memory_allocated() - before)
+    assert peaks[1] < 6 * peaks[0]  # 16 times would be quadratic
