@@ -124,6 +124,7 @@ class ScoreMod(NamedTuple):
 
 
 BiasForm = Pairs | Columns | ScoreMod
+FormKind = type[BiasForm]
 
 
 class Plan(TypedDict, total=False):
@@ -263,9 +264,7 @@ class Encoding(nn.Module):
         form = self.bias_form(q, k, ctx, ScoreMod)
         return form.dense(self.shape.n_heads, ctx) if isinstance(form, ScoreMod) else None
 
-    def bias_form(
-        self, q: Tensor, k: Tensor, ctx: Context, kind: type[BiasForm]
-    ) -> BiasForm | None:
+    def bias_form(self, q: Tensor, k: Tensor, ctx: Context, kind: FormKind) -> BiasForm | None:
         """Return the bias as Pairs, Columns or ScoreMod, so that no kernel holds (B, H, T, S).
 
         `kind` is the form that the attention kernel takes. None where the encoding does not have

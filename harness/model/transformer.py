@@ -39,7 +39,7 @@ class Pass:
     """State that the layers share in a forward pass; `ran` collects the attention back ends."""
 
     encoding: Encoding
-    mask: Tensor | str
+    mask: Any  # a tensor, CAUSAL or a BlockMask
     backend: str
     ran: set[str]
 
@@ -215,7 +215,9 @@ class Transformer(nn.Module):
             task_prf=self.task_prf,
         )
 
-    def _mask(self, ctx: Context) -> Tensor | str:
+    def _mask(self, ctx: Context) -> Any:
+        if self.track == "decoder" and self.attention == "flex":
+            return adapters.block_mask(ctx)
         return attention_mask(ctx) if self.track == "decoder" else full_mask(ctx)
 
     def _dropout_masks(self, drawn: Drawn) -> Tensor | None:

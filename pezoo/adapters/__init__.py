@@ -3,6 +3,7 @@
 `attend` is all that a model needs: it gets the bias from the encoding and calls the backend.
 """
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, get_args
 
 import torch
@@ -10,7 +11,7 @@ from torch import Tensor
 
 from pezoo.adapters import backends, flex
 from pezoo.adapters.flex import block_mask
-from pezoo.base import BiasForm, Columns, Context, Encoding, Pairs, ScoreMod
+from pezoo.base import BiasForm, Columns, Context, Encoding, FormKind, Memo, Pairs, ScoreMod
 from pezoo.kernels import Attention
 from pezoo.kernels.backends import BackendError, fastest
 from pezoo.spec import unknown
@@ -28,11 +29,12 @@ __all__ = [
     "block_mask",
     "plainly_causal",
     "resolve",
+    "without_bias",
 ]
 
 BACKENDS = tuple(name for name in get_args(Attention) if name != "auto")
 # The forms of a bias that each backend takes, the preferred one first; `bias` serves all.
-FORMS: dict[str, tuple[type[BiasForm], ...]] = {
+FORMS: dict[str, tuple[FormKind, ...]] = {
     "sdpa": (Columns,),
     "eager": (),
     "flex": (ScoreMod, Columns),
@@ -114,6 +116,19 @@ def attend(
     if backend == "sdpa":
         return backends.sdpa(q, k, v, bias, seen, scale, ran)
     return backends.xformers(q, k, v, bias, seen, scale)
+
+
+def without_bias(encoding: Encoding, q: Tensor, k: Tensor, ctx: Context) -> tuple[str, ...]:
+    """Return the backends that need no bias (B, H, T, S) for this q, k and ctx, sorted.
+
+    eager is never among them, because it computes all logits.
+    """
+    ctx = replace(ctx, memo=Memo(ctx.memo))
+    found = {kind for kind in get_args(BiasForm) if encoding.bias_form(q, k, ctx, kind)}
+    backends = [name for name in FORMS if found.intersection(FORMS[name])]
+    if not found and encoding.bias(q, k, ctx) is None:
+        backends = [name for name in FORMS if name != "eager"]
+    return () if encoding.replaces_softmax else tuple(sorted(backends))
 
 
 def _for_sizes(backend: str, q: Tensor, k: Tensor) -> str:

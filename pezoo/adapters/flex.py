@@ -3,8 +3,9 @@
 An encoding whose bias is a ScoreMod or Columns, or that has none, needs memory linear in T. Any
 other bias is computed in full, (B|1, H, T, S), and indexed: the same result, without that saving.
 
-torch compiles a kernel once for each kind of encoding, which takes a while. Float64 takes torch's
-form that is not fused. There is no backward pass on a CPU (torch 2.13).
+On CUDA, torch compiles a kernel once for each kind of encoding, which takes a while. On a CPU, for
+tests, it runs the same functions by plain operations on all pairs, without a backward pass (torch
+2.13).
 """
 
 from collections.abc import Callable
@@ -41,7 +42,7 @@ def attention(
                 "use sdpa, or torch.no_grad()"
             )
         q, k, v = q.detach(), k.detach(), v.detach()  # torch refuses them otherwise
-    function = _torch("flex_attention", compiled=q.dtype != torch.float64)
+    function = _torch("flex_attention", compiled=q.is_cuda)
     mod = None if bias is None else score_mod(bias, ctx)
     out: Tensor = function(q, k, v, score_mod=mod, block_mask=mask, scale=scale)
     return out

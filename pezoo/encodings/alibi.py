@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from pezoo.base import BiasForm, Context, Encoding, ScoreMod, Shape
+from pezoo.base import BiasForm, Context, Encoding, FormKind, ScoreMod, Shape
 from pezoo.registry import register
 
 
@@ -41,9 +41,7 @@ class ALiBi(Encoding):
         distance = ctx.distance()[0]
         return distance if self.asymmetric else distance.abs()
 
-    def bias_form(
-        self, q: Tensor, k: Tensor, ctx: Context, kind: type[BiasForm]
-    ) -> BiasForm | None:
+    def bias_form(self, q: Tensor, k: Tensor, ctx: Context, kind: FormKind) -> BiasForm | None:
         slope = slopes(self.shape.n_heads, ctx.pos.device)
 
         def value(h: Tensor, i: Tensor, j: Tensor) -> Tensor:

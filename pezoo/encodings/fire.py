@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad, relu
 
-from pezoo.base import BiasForm, Context, Encoding, ScoreMod, Shape
+from pezoo.base import BiasForm, Context, Encoding, FormKind, ScoreMod, Shape
 from pezoo.functional import at_least_float32
 from pezoo.registry import register
 
@@ -63,9 +63,7 @@ class FIRE(Encoding):
         out = hidden @ at_least_float32(self.outer[layer]) + at_least_float32(self.offset[layer])
         return out.permute(0, 3, 1, 2)
 
-    def bias_form(
-        self, q: Tensor, k: Tensor, ctx: Context, kind: type[BiasForm]
-    ) -> BiasForm | None:
+    def bias_form(self, q: Tensor, k: Tensor, ctx: Context, kind: FormKind) -> BiasForm | None:
         """Return f as the linear function of each interval between the kinks of its units."""
         if kind is not ScoreMod:
             return None

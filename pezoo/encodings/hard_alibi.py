@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from pezoo.base import BiasForm, Context, Encoding, ScoreMod, Shape
+from pezoo.base import BiasForm, Context, Encoding, FormKind, ScoreMod, Shape
 from pezoo.registry import register
 
 
@@ -47,9 +47,7 @@ class HardALiBi(Encoding):
     def prf(self, ctx: Context) -> Tensor:
         return ctx.distance()[0].clamp(0, self.masked)
 
-    def bias_form(
-        self, q: Tensor, k: Tensor, ctx: Context, kind: type[BiasForm]
-    ) -> BiasForm | None:
+    def bias_form(self, q: Tensor, k: Tensor, ctx: Context, kind: FormKind) -> BiasForm | None:
         def value(h: Tensor, i: Tensor, j: Tensor) -> Tensor:
             hidden = (ctx.distance(i, j) > h) & (h < self.masked)  # the first head has h = 0
             return torch.where(hidden, -torch.inf, 0.0)

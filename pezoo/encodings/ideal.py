@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from pezoo.base import BiasForm, Context, Encoding, Pairs, Shape
+from pezoo.base import BiasForm, Context, Encoding, FormKind, Pairs, Shape
 from pezoo.functional import key_vectors, picked
 from pezoo.registry import register
 
@@ -66,9 +66,7 @@ class Ideal(Encoding):
         prf = self.kinds(ctx)[:, None].expand(len(q), q.shape[1], -1, -1)
         return scores.gather(-1, prf)
 
-    def bias_form(
-        self, q: Tensor, k: Tensor, ctx: Context, kind: type[BiasForm]
-    ) -> BiasForm | None:
+    def bias_form(self, q: Tensor, k: Tensor, ctx: Context, kind: FormKind) -> BiasForm | None:
         if kind is not Pairs:
             return None
         prf = self.kinds(ctx)

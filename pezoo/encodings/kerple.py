@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
-from pezoo.base import BiasForm, Context, Encoding, ScoreMod, Shape
+from pezoo.base import BiasForm, Context, Encoding, FormKind, ScoreMod, Shape
 from pezoo.functional import at_least_float32
 from pezoo.registry import register
 from pezoo.spec import choice
@@ -54,9 +54,7 @@ class Kerple(Encoding):
     def prf(self, ctx: Context) -> Tensor:
         return ctx.distance()[0].abs()
 
-    def bias_form(
-        self, q: Tensor, k: Tensor, ctx: Context, kind: type[BiasForm]
-    ) -> BiasForm | None:
+    def bias_form(self, q: Tensor, k: Tensor, ctx: Context, kind: FormKind) -> BiasForm | None:
         p, a = self.constants(ctx.layer)
 
         def value(h: Tensor, i: Tensor, j: Tensor) -> Tensor:

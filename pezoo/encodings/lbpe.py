@@ -8,7 +8,7 @@ from einops import rearrange
 from torch import Tensor, nn
 from torch.nn.functional import embedding, gelu
 
-from pezoo.base import BiasForm, Context, Encoding, Pairs, Shape
+from pezoo.base import BiasForm, Context, Encoding, FormKind, Pairs, Shape
 from pezoo.functional import at_least_float32, inverse_frequencies, key_vectors
 from pezoo.registry import register
 from pezoo.spec import choice
@@ -110,9 +110,7 @@ class LBPE(Encoding):
         kinds = torch.einsum("bhtk,vhk->bhtv", q, self._vectors(q.dtype, ctx))
         return torch.einsum("bhtv,btsv->bhts", kinds, prf)
 
-    def bias_form(
-        self, q: Tensor, k: Tensor, ctx: Context, kind: type[BiasForm]
-    ) -> BiasForm | None:
+    def bias_form(self, q: Tensor, k: Tensor, ctx: Context, kind: FormKind) -> BiasForm | None:
         if kind is not Pairs or self.form != "key":
             return None
         prf = self.kinds(ctx).to(q.dtype)

@@ -7,7 +7,7 @@ from typing import Unpack
 import torch
 from torch import Tensor
 
-from pezoo.base import BiasForm, Context, Encoding, ParamGroup, Plan, PositionError, Shape
+from pezoo.base import BiasForm, Context, Encoding, FormKind, ParamGroup, Plan, PositionError, Shape
 from pezoo.pictures import Picture
 from pezoo.registry import register
 from pezoo.spec import choice
@@ -143,9 +143,7 @@ class Randomized(Encoding):
         ctx.check_prepared()
         return self.inner.bias(q, k, ctx)
 
-    def bias_form(
-        self, q: Tensor, k: Tensor, ctx: Context, kind: type[BiasForm]
-    ) -> BiasForm | None:
+    def bias_form(self, q: Tensor, k: Tensor, ctx: Context, kind: FormKind) -> BiasForm | None:
         return self.inner.bias_form(q, k, ctx, kind)
 
     def weights(self, logits: Tensor, ctx: Context) -> Tensor | None:

@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from pezoo.base import BiasForm, Columns, Context, Encoding, Pairs, Shape
+from pezoo.base import BiasForm, Columns, Context, Encoding, FormKind, Pairs, Shape
 from pezoo.functional import (
     at_least_float32,
     distinct,
@@ -67,9 +67,7 @@ class Relative(Encoding):
         rows, index = self._rows(q.dtype, ctx)
         return _scores(self._reader(q, ctx), rows, index)
 
-    def bias_form(
-        self, q: Tensor, k: Tensor, ctx: Context, kind: type[BiasForm]
-    ) -> BiasForm | None:
+    def bias_form(self, q: Tensor, k: Tensor, ctx: Context, kind: FormKind) -> BiasForm | None:
         if kind is Columns:
             return self._columns(q, k, ctx)
         if kind is not Pairs or len(ctx.pos) > 1:

@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from pezoo.base import BiasForm, Context, Encoding, Pairs, Shape
+from pezoo.base import BiasForm, Context, Encoding, FormKind, Pairs, Shape
 from pezoo.functional import picked
 from pezoo.registry import register
 
@@ -56,9 +56,7 @@ class Shaw(Encoding):
         scores = torch.einsum("bhtk,nhk->bhtn", q, table)  # n = 2c+1
         return scores.gather(-1, row[:, None].expand(*q.shape[:2], -1, -1))
 
-    def bias_form(
-        self, q: Tensor, k: Tensor, ctx: Context, kind: type[BiasForm]
-    ) -> BiasForm | None:
+    def bias_form(self, q: Tensor, k: Tensor, ctx: Context, kind: FormKind) -> BiasForm | None:
         if kind is not Pairs or len(ctx.pos) > 1:
             return None
         row, table = self._rows(q.dtype, ctx)

@@ -6,7 +6,7 @@ import torch
 from einops import rearrange
 from torch import Tensor, nn
 
-from pezoo.base import BiasForm, Context, Encoding, ScoreMod, Shape
+from pezoo.base import BiasForm, Context, Encoding, FormKind, ScoreMod, Shape
 from pezoo.registry import register
 
 
@@ -74,9 +74,7 @@ class T5(Encoding):
         values = nn.functional.embedding(self.bucket(ctx.distance()), self.table)  # (B|1, T, S, H)
         return rearrange(values, "b t s h -> b h t s")
 
-    def bias_form(
-        self, q: Tensor, k: Tensor, ctx: Context, kind: type[BiasForm]
-    ) -> BiasForm | None:
+    def bias_form(self, q: Tensor, k: Tensor, ctx: Context, kind: FormKind) -> BiasForm | None:
         def value(h: Tensor, i: Tensor, j: Tensor) -> Tensor:
             return self.table[self.bucket(ctx.distance(i, j)), h]
 

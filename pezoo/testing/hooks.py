@@ -8,7 +8,6 @@ from typing import Any, get_args
 
 import torch
 from torch import Tensor
-from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
@@ -268,8 +267,7 @@ def _other_forms(
 
 def _score_mod(form: ScoreMod, heads: int, ctx: Context) -> Tensor:
     """Return the dense bias after a check of the function that FlexAttention calls by pairs."""
-    with _IndexedOnce():
-        dense = form.dense(heads, ctx)
+    dense = form.dense(heads, ctx)
     last = torch.tensor(heads - 1), ctx.query_pos[0, -1]
     pairs = torch.stack([form.value(*last, j) for j in ctx.pos[0]]).expand(ctx.pos.shape[1])
     same = dense.expand(len(ctx.pos), heads, ctx.new, -1)[0, -1, -1]
@@ -280,24 +278,6 @@ def _score_mod(form: ScoreMod, heads: int, ctx: Context) -> Tensor:
 
 def _finite(bias: Tensor) -> Tensor:
     return bias.detach().nan_to_num(nan=torch.nan, neginf=-1e9)
-
-
-class _IndexedOnce(TorchFunctionMode):
-    """Rejects what torch cannot differentiate in a score_mod."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.seen: list[Tensor] = []
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func is Tensor.__getitem__ and args[0].requires_grad:
-            require(
-                all(x is not args[0] for x in self.seen),
-                "ScoreMod indexes a tensor that needs a gradient twice, which FlexAttention cannot "
-                "differentiate: keep x[h] in a variable, or index x.clone()",
-            )
-            self.seen.append(args[0])
-        return func(*args, **(kwargs or {}))
 
 
 def _gradients(bias: Tensor, inputs: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -426,10 +426,6 @@ in_scores(
 in_scores(
     "of one pair", lambda slope, ctx, h, i, j: -slope[h] * ctx.distance(i, j).abs() * j.ne(j.min())
 )
-in_scores(
-    "indexes a tensor .* twice",
-    lambda slope, ctx, h, i, j: -(slope[h] + slope[h]) / 2 * ctx.distance(i, j).abs(),
-)
 broken("bias_forms", "bias returns None", InScores, bias=lambda self, q, k, ctx: None)
 
 

@@ -8,6 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn.attention import flex_attention
+from torch.overrides import TorchFunctionMode
 
 import pezoo
 from pezoo import Shape
@@ -18,6 +19,7 @@ from pezoo.adapters import (
     attention_mask,
     block_mask,
     flex,
+    without_bias,
 )
 from pezoo.base import BiasForm, Columns, Pairs, ScoreMod
 from pezoo.testing import SHAPE, build, context, tokens
@@ -43,7 +45,7 @@ on_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA
 
 @pytest.fixture(autouse=True)
 def _plain(monkeypatch):
-    """Run a score_mod by plain operations where torch would trace it, in float64."""
+    """Run a score_mod by plain operations without tracing it, of which torch allows few kinds."""
     monkeypatch.setattr(flex_attention, "_FLEX_ATTENTION_DISABLE_COMPILE_DEBUG", True)
 
 
@@ -99,6 +101,20 @@ def test_every_form_is_the_bias(text, case):
         atol = 1e-4 if kind is Columns else 1e-9  # sinusoids are float32
         found, bias = (x.to(D).expand(size) for x in (found, bias))
         torch.testing.assert_close(found, bias, atol=atol, rtol=0)
+
+
+def test_the_back_ends_that_need_no_bias():
+    """As docs/use-in-your-model.md lists them."""
+    found = {}
+    for text in [*NAMES, "geometric", "randomized:alibi"]:
+        encoding, q, k, _, ctx = layer(text, torch.arange(24)[None], 2, 24)
+        found.setdefault(without_bias(encoding, q, k, ctx), []).append(text)
+    assert found.pop(()) == ["geometric"]
+    assert found.pop(("flex",)) == [*sorted(SCORED[:5]), "randomized:alibi"]
+    assert found.pop(("numba",)) == ["ideal", "ideal_sh", "lbpe", "lbpe_sh", "shaw"]
+    rest = found.pop(("flex", "numba", "sdpa", "xformers"))
+    assert {"nope", "rope", "relative", "randomized", "prism"} <= {*rest}
+    assert not found
 
 
 @settings(max_examples=60, deadline=None)
@@ -158,6 +174,29 @@ def gradients(out, given):
     return torch.autograd.grad((out * weight.view(out.shape)).sum(), given, allow_unused=True)
 
 
+class IndexedOnce(TorchFunctionMode):
+    """Rejects a second index of a tensor that needs a gradient, as torch does on CUDA."""
+
+    def __init__(self):
+        super().__init__()
+        self.seen = []
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        if func is torch.Tensor.__getitem__ and args[0].requires_grad:
+            assert all(x is not args[0] for x in self.seen)
+            self.seen.append(args[0])
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("text", SCORED)
+def test_a_score_mod_indexes_each_parameter_once(text):
+    encoding, q, k, _, ctx = layer(text, torch.arange(5)[None], 2, 5)
+    form = encoding.bias_form(q, k, ctx, ScoreMod)
+    with IndexedOnce() as mode:
+        form.dense(SHAPE.n_heads, ctx)
+    assert mode.seen or not [*encoding.parameters()]
+
+
 @pytest.mark.parametrize("text", [*SCORED, "shaw"])
 def test_gradients_flow_through_what_a_score_mod_captures(text, monkeypatch):
     """By torch's plain backward pass, which it has on a CPU but does not offer."""
@@ -189,16 +228,20 @@ def packed(s):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("text", [*SCORED[:5], "randomized:alibi", "relative", "shaw"])
-def test_compiled_flex_is_eager(text):
+@pytest.mark.parametrize("text", [*SCORED[:5], "randomized:alibi", "shaw"])
+@pytest.mark.parametrize(("s", "new"), [(200, 200), (201, 3)])
+def test_torch_compiles_score_mod_and_mask(text, s, new):
+    """On a CPU with fixed sizes: torch 2.13 writes no valid code there for sizes that change."""
     torch.compiler.reset()
-    for s, new in ((200, 200), (201, 3)):
-        encoding, q, k, v, ctx = layer(text, packed(s), 2, new, torch.float32)
-        with torch.no_grad():
-            want = attend(encoding, q, k, v, ctx, None, "eager")
-            torch.testing.assert_close(
-                attend(encoding, q, k, v, ctx, None, "flex"), want, atol=1e-4, rtol=1e-4
-            )
+    encoding, q, k, v, ctx = layer(text, packed(s), 2, new, torch.float32)
+    compiled = torch.compile(flex_attention.flex_attention, dynamic=False, fullgraph=True)
+    with torch.no_grad():
+        want = attend(encoding, q, k, v, ctx, None, "eager")
+        bias = encoding.bias_form(q, k, ctx, ScoreMod)
+        bias = encoding.bias(q, k, ctx) if bias is None else bias
+        mod, blocks = flex.score_mod(bias, ctx), block_mask(ctx)
+        got = compiled(q, k, v, score_mod=mod, block_mask=blocks, scale=SHAPE.d_head**-0.5)
+    torch.testing.assert_close(got, want, atol=1e-4, rtol=1e-4)
 
 
 @on_cuda
