@@ -80,26 +80,25 @@ def parameter_groups(
     Errors: ValueError for a parameter in two groups of an encoding or a negative learning rate.
     """
     groups = [{"params": list(model.parameters())}] if groups is None else list(groups)
-    special: set[int] = set()
     own: list[dict[str, Any]] = []
+    taken: set[int] = set()
     for encoding in encodings_in(model):
         for group in encoding.param_groups():
             ids = list(map(id, group.params))
-            if len({*ids, *special}) < len(ids) + len(special):
+            if len({*ids, *taken}) < len(ids) + len(taken):
                 raise ValueError(f"{encoding.name}: param_groups holds a parameter twice")
             if group.lr is not None and not 0 <= group.lr < math.inf:
                 raise ValueError(
                     f"{encoding.name}: expected a learning rate of 0 or more in param_groups, "
                     f"was {group.lr}"
                 )
-            special.update(ids)
-            fields = {"lr": group.lr, "betas": group.betas, "weight_decay": group.weight_decay}
-            settings = {name: x for name, x in fields.items() if x is not None}
+            taken.update(ids)
+            settings = {name: x for name, x in vars(group).items() if x is not None}
             for old in groups:
                 held = set(map(id, old["params"]))
                 if params := [p for p in group.params if id(p) in held]:
-                    own.append({**old, "params": params, **settings})
-    rest = [{**old, "params": [p for p in old["params"] if id(p) not in special]} for old in groups]
+                    own.append({**old, **settings, "params": params})
+    rest = [{**old, "params": [p for p in old["params"] if id(p) not in taken]} for old in groups]
     return [*rest, *own]
 
 

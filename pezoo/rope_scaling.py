@@ -68,7 +68,7 @@ def yarn(
     *,
     factor: float,
     original_max_position_embeddings: int,
-    base: float,
+    rope_theta: float,
     attention_factor: float | None = None,
     beta_fast: float = 32.0,
     beta_slow: float = 1.0,
@@ -80,14 +80,19 @@ def yarn(
     are rounded outwards unless `truncate` is false. The attention factor is 0.1 ln s + 1, or with
     mscale a and mscale_all_dim b (0.1 a ln s + 1) / (0.1 b ln s + 1), as in DeepSeek V3.
 
-    Example: L = 4096, base = 10000, K = 128: m <= 20 keeps w, m >= 46 gets w / s.
+    Example: L = 4096, rope_theta = 10000, K = 128: m <= 20 keeps w, m >= 46 gets w / s.
     Peng et al. 2023, Sections 3.2 and 3.4; there the ramp is over the number of turns, as in
     `llama3`, and in the released code over m, as here.
     """
 
+    if rope_theta <= 1:
+        raise ValueError(f"rope_type=yarn needs a base above 1, got {rope_theta}")
+    if beta_slow >= beta_fast:
+        raise ValueError(f"beta_slow must be below beta_fast, got {beta_slow} and {beta_fast}")
+
     def pair(turns: float) -> float:
         share = original_max_position_embeddings / (turns * 2 * math.pi)
-        return len(w) * math.log(share) / math.log(base)
+        return len(w) * math.log(share) / math.log(rope_theta)
 
     low, high = pair(beta_fast), pair(beta_slow)
     if truncate:
@@ -116,8 +121,11 @@ def llama3(
     Example: L = 8192, s = 8: a wavelength of 2048 tokens (4 turns) stays, one of 8192 tokens
     (1 turn) becomes 65,536. The released code of Llama 3.1 (Meta 2024).
     """
+    low, high = low_freq_factor, high_freq_factor
+    if low >= high:
+        raise ValueError(f"low_freq_factor must be below high_freq_factor, got {low} and {high}")
     turns = original_max_position_embeddings * w / (2 * math.pi)
-    keep = ((turns - low_freq_factor) / (high_freq_factor - low_freq_factor)).clamp(0, 1)
+    keep = ((turns - low) / (high - low)).clamp(0, 1)
     return w / factor * (1 - keep) + w * keep, 1.0
 
 
@@ -156,6 +164,8 @@ def proportional(w: Tensor, *, partial_rotary_factor: float, factor: float = 1.0
 
     Example: K = 8, p = 0.75: w_0, w_1, w_2, 0. Barbero et al. 2024, "Round and Round We Go!".
     """
+    if partial_rotary_factor > 1:
+        raise ValueError(f"partial_rotary_factor must be at most 1, got {partial_rotary_factor}")
     turning = torch.arange(len(w), device=w.device) < int(partial_rotary_factor * len(w))
     return w * turning / factor, 1.0
 
@@ -165,34 +175,40 @@ SCALINGS: dict[str, Callable[..., Scaled]] = {
 }
 
 
-def read(rope_parameters: Mapping[str, Any] | str) -> tuple[str, dict[str, Any]]:
-    """Return the type and the options of rope_parameters; a key that is None is left out.
+def read(rope_parameters: Mapping[str, Any] | str) -> dict[str, Any]:
+    """Return rope_parameters as a dictionary, without the keys that are None.
 
     Errors: ValueError for an unknown type, and for numbers that are not above 0.
 
     >>> read("yarn(factor=4)")
-    ('yarn', {'factor': 4})
-    >>> read({"rope_type": "yarn", "factor": 4, "beta_fast": None})
-    ('yarn', {'factor': 4})
+    {'rope_type': 'yarn', 'factor': 4}
     """
     if isinstance(rope_parameters, str):
         spec = parse(rope_parameters)
         rope_parameters = {"rope_type": spec.name, **spec.options}
-    given = {name: value for name, value in rope_parameters.items() if value is not None}
-    kind = given.pop("rope_type", "default")
-    choice("rope_type", kind, SCALINGS)
-    _check_ranges(given)
-    return kind, given
+    found = {"rope_type": "default", **rope_parameters}
+    found = {name: value for name, value in found.items() if value is not None}
+    choice("rope_type", found["rope_type"], SCALINGS)
+    for name in found.keys() - {"rope_type", "truncate"}:
+        listed, value = name in ("short_factor", "long_factor"), found[name]
+        numbers: Any = value if listed and isinstance(value, tuple | list) else [value]
+        fit = all(type(x) in (int, float) and x > 0 for x in numbers)
+        if not fit or (listed and numbers is not value):
+            what = "numbers" if listed else "a number"
+            raise ValueError(f"{name} must be {what} above 0, got {value!r}")
+    return found
 
 
-def choose(kind: str, given: Mapping[str, Any], base: float, shape: Shape) -> Callable[..., Scaled]:
-    """Return the scaling of a type, bound to its options.
+def choose(rope_parameters: Mapping[str, Any], shape: Shape) -> Callable[..., Scaled]:
+    """Return the function of a type, bound to its options, which `read` returned.
 
     original_max_position_embeddings is shape.train_len by default, and the factor of yarn and
     longrope is shape.train_len / original_max_position_embeddings, as in transformers.
-    Errors: ValueError for options that are missing, unknown or contradict each other.
+    Errors: ValueError for options that are missing or unknown.
     """
-    parameters, own = _options(kind), dict(given)
+    own = dict(rope_parameters)
+    kind = own.pop("rope_type")
+    parameters = _options(kind)
     if kind != "proportional" and own.pop("partial_rotary_factor", 1.0) != 1.0:
         raise ValueError(f"rope_type={kind} rotates whole heads: partial_rotary_factor must be 1")
     if kind in ("yarn", "longrope") and TRAINED in own and "factor" not in own:
@@ -200,42 +216,18 @@ def choose(kind: str, given: Mapping[str, Any], base: float, shape: Shape) -> Ca
     if TRAINED in parameters and TRAINED not in own:
         own[TRAINED] = shape.train_len
     if kind == "yarn":
-        if base <= 1:
-            raise ValueError(f"rope_type=yarn needs a base above 1, got {base}")
-        a, b = own.pop("mscale", None), own.pop("mscale_all_dim", None)
-        if a and b and "factor" in own and "attention_factor" not in own:
-            more, less = (_grown(own["factor"], 0.1 * x) for x in (a, b))
-            own["attention_factor"] = more / less
-    for name in own:
-        if name not in {*parameters, TRAINED}:
-            takers = ", ".join(other for other in SCALINGS if name in _options(other))
-            which = f", which is for {takers}" if takers else ""
-            raise ValueError(f"rope_type={kind} does not take {name}{which}")
-    own["base"] = base
+        scales = own.pop("mscale", None), own.pop("mscale_all_dim", None)
+        if all(scales) and "factor" in own:
+            more, less = (_grown(own["factor"], 0.1 * x) for x in scales)
+            own.setdefault("attention_factor", more / less)
+    for name in own.keys() - parameters.keys() - {TRAINED, "rope_theta"}:
+        takers = ", ".join(other for other in SCALINGS if name in _options(other))
+        which = f", which is for {takers}" if takers else ""
+        raise ValueError(f"rope_type={kind} does not take {name}{which}")
     for name, parameter in parameters.items():
         if parameter.default is parameter.empty and name not in {*own, "length"}:
             raise ValueError(f"rope_type={kind} needs {name}")
-    for low, high in (("low_freq_factor", "high_freq_factor"), ("beta_slow", "beta_fast")):
-        if low in parameters:
-            less, more = (own.get(name, parameters[name].default) for name in (low, high))
-            if less >= more:
-                raise ValueError(f"{low} must be below {high}, got {less} with {high} {more}")
     return partial(SCALINGS[kind], **{k: v for k, v in own.items() if k in parameters})
-
-
-def _check_ranges(given: Mapping[str, Any]) -> None:
-    for name, value in given.items():
-        listed = name in ("short_factor", "long_factor")
-        numbers: Any = [value]
-        if listed:
-            numbers = value if isinstance(value, tuple | list) else [None]
-        if name != "truncate" and not all(type(x) in (int, float) and x > 0 for x in numbers):
-            what = "numbers" if listed else "a number"
-            raise ValueError(f"{name} must be {what} above 0, got {value!r}")
-    if given.get("partial_rotary_factor", 1.0) > 1:
-        raise ValueError(
-            f"partial_rotary_factor must be at most 1, got {given['partial_rotary_factor']}"
-        )
 
 
 def reads_length(kind: str) -> bool:

@@ -6,9 +6,9 @@
 
 The encoding replaces the model's own positions: a rotation becomes the encoding's if that only
 rotates, otherwise the identity; a table of positions becomes zero. Attention runs through
-`pezoo.adapters.attend`, registered with transformers as "pezoo". The cache holds transformed keys,
-and one more layer for the encoding's state, so that reordering or cropping the cache applies to
-both.
+`pezoo.adapters.attend`, registered with transformers as "pezoo": eager where the model's own was
+eager, otherwise fused. The cache holds transformed keys, and one more layer for the encoding's
+state, so that reordering or cropping the cache applies to both.
 """
 
 import copy
@@ -173,8 +173,14 @@ def _put(model: PreTrainedModel, encoding: str | Factory, length: int | None) ->
             hook = partial(enter, index, tuple(inspect.signature(layer.forward).parameters))
             layer.register_forward_pre_hook(hook, with_kwargs=True)
     base.encoding = made.to(model.device, model.dtype).train(model.training)
-    text = encoding if isinstance(encoding, str) else None
-    setattr(config, NAME, {"encoding": text, "length": length, "weights": bool(made.state_dict())})
+    own = config._attn_implementation
+    saved = {
+        "encoding": encoding if isinstance(encoding, str) else None,
+        "length": length,
+        "weights": bool(made.state_dict()),
+        "attention": getattr(config, NAME)["attention"] if own == NAME else own,
+    }
+    setattr(config, NAME, saved)
     config.attn_implementation = NAME  # saved, so that from_pretrained alone gives no other model
     model.set_attn_implementation(NAME)
     return model

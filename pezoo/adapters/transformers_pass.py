@@ -25,6 +25,7 @@ class Step(NamedTuple):
     encoding: Encoding
     ctx: Context  # without the layer, which `attention` sets
     mask: Tensor | str = CAUSAL  # unless the caller passes a mask of its own
+    backend: str = "auto"  # of pezoo.adapters
     cache: DynamicCache | None = None
     turn: tuple[Tensor, Tensor] | None = None  # cosines and sines, where the model itself rotates
     replayed: bool = False  # by gradient checkpointing: layers must not change memo
@@ -75,7 +76,8 @@ def begin(names: tuple[str, ...], base: Any, args: tuple[Any, ...], kwargs: dict
     rotary = getattr(base, "rotary_emb", None)
     turn = None if rotary is None else rotary.turn(encoding, ctx, x)
     given |= {"past_key_values": cache, "use_cache": wanted}
-    given |= {NAME: Step(encoding, ctx, mask, cache, turn, replayed)}
+    backend = "eager" if put.get("attention") == "eager" else "auto"
+    given |= {NAME: Step(encoding, ctx, mask, backend, cache, turn, replayed)}
     return (), {**given, "inputs_embeds": encoding.embed(x, ctx)}
 
 
@@ -183,7 +185,7 @@ def attention(
         blind = ~seen.any(3, keepdim=True)  # would get NaN
         mask = seen | blind & adapters.attention_mask(ctx)
     if not dropout:
-        return attend(encoding, q, k, value, ctx, mask).transpose(1, 2), None
+        return attend(encoding, q, k, value, ctx, mask, step.backend).transpose(1, 2), None
     k, value = (x.repeat_interleave(q.shape[1] // x.shape[1], 1) for x in (k, value))
 
     def weights(logits: Tensor) -> Tensor:

@@ -73,10 +73,10 @@ class RoPE(Encoding):
         choice("layout", layout, LAYOUTS)
         if not 0 < drop <= 1:
             raise ValueError(f"drop must be above 0 and at most 1, got {drop}")
-        kind, options = rope_scaling.read(rope_parameters)
-        self.base, self.pairs, self.drop = options.pop("rope_theta", base), LAYOUTS[layout], drop
-        self.scaled = rope_scaling.choose(kind, options, self.base, shape)
-        self.reads_length = rope_scaling.reads_length(kind)
+        options = {"rope_theta": base, **rope_scaling.read(rope_parameters)}
+        self.base, self.pairs, self.drop = options["rope_theta"], LAYOUTS[layout], drop
+        self.scaled = rope_scaling.choose(options, shape)
+        self.reads_length = rope_scaling.reads_length(options["rope_type"])
         self.frequencies(Context(pos=torch.zeros(1, 1, dtype=torch.long)))  # its errors, now
         self.prefix_stable = self.relative = not self.reads_length
         self.order_blind = drop < 1

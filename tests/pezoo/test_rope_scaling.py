@@ -102,7 +102,9 @@ def test_the_attention_factor_multiplies_q_and_k(case, layout):
 
 def test_the_yarn_and_llama3_examples():
     w = 10_000.0 ** (-torch.arange(64) / 64)
-    got, _ = SCALINGS["yarn"](w, factor=4.0, original_max_position_embeddings=4096, base=10_000.0)
+    got, _ = SCALINGS["yarn"](
+        w, factor=4.0, original_max_position_embeddings=4096, rope_theta=10_000.0
+    )
     assert torch.equal(got[:21], w[:21])
     assert torch.equal(got[46:], w[46:] / 4)
     assert (got[21:46] < w[21:46]).all()

@@ -290,7 +290,8 @@ def test_saved_and_loaded(tmp_path, maker, text):
     model.save_pretrained(tmp_path)
     other = load(tmp_path, dtype=torch.float64)
     assert other.state_dict().keys() == model.state_dict().keys()
-    assert other.config.pezoo == {"encoding": text, "length": 30, "weights": True}
+    saved = {"encoding": text, "length": 30, "weights": True, "attention": "sdpa"}
+    assert other.config.pezoo == saved
     with torch.no_grad():
         torch.testing.assert_close(other(IDS).logits, model(IDS).logits)
     half = load(tmp_path, dtype=torch.bfloat16)
@@ -643,6 +644,18 @@ def test_another_attention_set_later_is_refused_and_undone():
             model(IDS)
         model.set_attn_implementation("pezoo")
         torch.testing.assert_close(model(IDS).logits, want)
+
+
+def test_attention_is_eager_where_the_models_own_is(tmp_path, monkeypatch):
+    model = use(use(build("llama", attn_implementation="eager"), "nope"), "alibi")
+    model.save_pretrained(tmp_path)
+    fused = use(build("llama"), "alibi")
+    monkeypatch.delattr("pezoo.adapters.backends.scaled_dot_product_attention")
+    with torch.no_grad():
+        want = model(IDS).logits
+        torch.testing.assert_close(load(tmp_path, dtype=torch.float64)(IDS).logits, want)
+        with pytest.raises(NameError):
+            fused(IDS)
 
 
 def test_a_class_is_named_when_it_is_loaded(tmp_path):
