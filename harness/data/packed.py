@@ -35,7 +35,7 @@ def packed(
         pos = place - torch.maximum(first[: wanted - 1].view(rows, columns), place[:, :1])
     return Sequences(
         inputs=ids[:-1].view(rows, columns),
-        labels=ids[1:].view(rows, columns),
+        labels=ids[1:].clone().view(rows, columns),
         pos=pos,
         answer=inner,
         prompt=1,

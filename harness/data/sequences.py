@@ -29,7 +29,8 @@ class Sequences:
     """A batch for a model: inputs (B, T), labels (B, T) and positions (1|B, T), -1 for padding.
 
     answer (B, T) bool marks the supervised labels, counted (B, T) those that count in the accuracy.
-    Decoders predict the next token, encoders the token at the same place. `padding` counts columns
+    Decoders predict the next token, encoders the token at the same place. Labels share no memory
+    with inputs, which the hooks of an encoding may write to. `padding` counts columns
     added on the right for a common size (`harness.data.buckets`), where a decoder's last position
     is repeated; None: not padded. `drawn` holds the random numbers of the inputs
     (`harness.data.drawn`), or None before they are drawn.
@@ -138,7 +139,7 @@ def decoder_sequences(batch: Batch, vocab: Vocab) -> Sequences:
     ids = torch.cat([batch.prompt, target], 1)
     answer = torch.cat([target.new_zeros(b, p - 1).bool(), target != vocab.pad], 1)
     pos = positions(batch.prompt, target.shape[1], vocab)
-    return Sequences(ids[:, :-1], ids[:, 1:], pos[:, :-1], answer, p, answer)
+    return Sequences(ids[:, :-1], ids[:, 1:].clone(), pos[:, :-1], answer, p, answer)
 
 
 def encoder_sequences(batch: Batch, task: Task) -> Sequences:

@@ -18,6 +18,7 @@ import pezoo
 from experiment.config import RunConfig
 from harness import tasks
 from harness.data.batches import training_batch
+from harness.training.evaluate import LooksAhead
 from harness.training.trainer import Diverged
 from pezoo.base import PositionError
 
@@ -121,8 +122,8 @@ def failure_reason(error: Exception) -> str:
         return f"out of memory: {text}" if text else "out of memory"
     if isinstance(error, PositionError):
         return f"cannot represent: {text}"
-    if isinstance(error, Diverged):
-        return f"Diverged: {text}"
+    if isinstance(error, Diverged | LooksAhead):
+        return f"{type(error).__name__}: {text}"
     at = traceback.extract_tb(error.__traceback__)[-1]
     return f"{type(error).__name__}: {text} ({Path(at.filename).name}:{at.lineno} in {at.name})"
 

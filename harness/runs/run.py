@@ -25,6 +25,8 @@ from harness.runs.files import WriteError, write
 from harness.runs.folder import Curve, RunFolder
 from harness.runs.record import Draft, data_hash, failure_reason, new_record
 from harness.training.evaluate import (
+    LooksAhead,
+    check_decoding,
     examples,
     score_all,
     score_curve,
@@ -88,7 +90,7 @@ def _execute(
     except Exception as error:
         draft |= {"status": "failed", "reason": failure_reason(error)}
         # These would happen again; other errors may depend on the machine or on code.
-        final = isinstance(error, Diverged | PositionError)
+        final = isinstance(error, Diverged | LooksAhead | PositionError)
         write(folder.path / "traceback.txt", traceback.format_exc().encode())
     return folder.finish(draft, final)
 
@@ -288,7 +290,9 @@ class Run:
 
         def everything(answers: bool = False) -> dict[str | None, Rows]:
             modes = (None, *model.encoding.modes)
-            return {mode: score_all(model, task, config, mode, answers) for mode in modes}
+            rows = {mode: score_all(model, task, config, mode, answers) for mode in modes}
+            check_decoding(model, task, config)
+            return rows
 
         found = {"last": everything(answers=True)}
         if curve["best_step"] == trainer.step:

@@ -5,10 +5,12 @@ answer is right if every token right of "=" is, EOS included. Teacher forcing (f
 answer) finds exactly the answers that greedy decoding gets right, if earlier logits do not depend
 on later tokens and nothing is drawn at random: until its first mistake, decoding feeds itself the
 true tokens. Encodings that do not promise both are decoded token by token, and so are tasks that
-count other answers than the true one as right. The same holds under a window.
+count other answers than the true one as right. The same holds under a window. `check_decoding`
+tests the promise on every trained model.
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from statistics import fmean
 from typing import Any
@@ -22,13 +24,20 @@ from harness.data.sequences import Sequences, to_sequences
 from harness.model.transformer import Transformer
 from harness.settings.protocol import sample_count, token_count
 from harness.tasks.base import Batch, Task
-from harness.training.predict import CHUNK_TOKENS, Window, decode, teacher_forced
+from harness.training.predict import CHUNK_TOKENS, Window, decode, decoding_gap, teacher_forced
+from harness.training.trainer import Diverged
 from leaderboard.record.schema import Answer, Score
 from pezoo.base import PositionError
 
 _WINDOWED_TOKENS = 32_000  # in the windows of rows that are decoded side by side
 _WRONG = 3  # wrong answers that a record keeps of each length
 _LONGEST = 400  # characters of a text of such an answer
+_CHECKED = 2  # rows of a length that are read token by token
+_ROUNDING = 0.01  # share of the logits' range
+
+
+class LooksAhead(RuntimeError):
+    """Teacher forcing gives other logits than decoding, so that its scores mean nothing."""
 
 
 def score_all(
@@ -155,6 +164,31 @@ def method(model: Transformer, task: Task) -> str:
 
 
 @torch.no_grad()
+def check_decoding(model: Transformer, task: Task, config: RunConfig) -> None:
+    """Compare teacher forcing with decoding at the shortest and the longest test length.
+
+    Models that are scored otherwise have nothing to compare: the input of an encoder holds no
+    answer, and a decoded token is chosen before there are later ones. Lengths that the encoding
+    cannot represent are left out. Errors: LooksAhead.
+    """
+    if method(model, task) != "teacher-forced":
+        return
+    model.eval()
+    lengths = [length for length in config.eval.lengths if task.lengths(length, length)]
+    for length in {*lengths[:1], *lengths[-1:]}:
+        draws = generator("decoding", config.task, task.version, length)
+        batch = to_sequences(task.sample(draws, _CHECKED, length), task, model.track)
+        batch = batch.left_aligned(task.vocab.pad).to(str(model.embedding.weight.device))
+        with suppress(PositionError):
+            gap = decoding_gap(model, batch, length, config.eval.window)
+            if not gap <= _ROUNDING:
+                raise LooksAhead(
+                    f"at length {length}, logits depend on later tokens (by {gap:.0%} of their "
+                    f"range): set prefix_stable = False in {config.label}, or correct its hooks"
+                )
+
+
+@torch.no_grad()
 def _score(
     model: Transformer,
     task: Task,
@@ -180,6 +214,8 @@ def _score(
             out = written(model, part, length, positions, mode, test, how == "teacher-forced")
         except PositionError as error:
             return {"status": "cannot represent", "note": str(error)}
+        if bool(((out < 0) & part.counted).any()):
+            raise Diverged(f"logits are not finite at length {length}")
         hit, exact = judge(task, out, part)
         correct, right = correct + int(exact.sum()), right + int(hit.sum())
         total += int(part.counted.sum())

@@ -20,6 +20,7 @@ from harness.data.sequences import Sequences
 from harness.model.transformer import Cache, Transformer
 
 CHUNK_TOKENS = 6_000  # tokens in one forward pass: keeps long lengths in memory
+STEPS = 16  # tokens that `decoding_gap` reads one by one
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,11 @@ class Window:
             first = stop + 1
 
 
+def _likeliest(logits: Tensor) -> Tensor:
+    """Return the token of the largest logit, -1 where the logits are not finite."""
+    return logits.argmax(-1).where(logits.amax(-1).isfinite(), -1)
+
+
 def teacher_forced(
     model: Transformer,
     batch: Sequences,
@@ -61,11 +67,12 @@ def teacher_forced(
     """Return the likeliest label of every column, (B, T). A decoder is given the true tokens.
 
     With a window, the batch must be left-aligned; columns where no row is counted are left at 0.
+    A label is -1 where the logits are not finite.
     """
     ids, scale = batch.inputs, torch.tensor([length], device=batch.inputs.device)
     if window is None:
         logits: Tensor = model(ids, batch.pos, scale=scale, generator=positions, mode=mode)
-        return logits.argmax(-1)
+        return _likeliest(logits)
     out = torch.zeros_like(batch.labels)
     rows_at_once = max(1, CHUNK_TOKENS // min(window.size, ids.shape[1]))
     for start, stop, first in window.spans(ids.shape[1]):
@@ -79,7 +86,7 @@ def teacher_forced(
                 last=stop - first + 1,
                 mode=mode,
             )
-            out[rows, first - 1 : stop] = logits.argmax(-1)
+            out[rows, first - 1 : stop] = _likeliest(logits)
     return out
 
 
@@ -95,7 +102,8 @@ def decode(
 
     Decodes one token at a time with a cache. Where the window moves, one pass over the kept tokens
     fills the cache again. Rows whose prompt goes on read it; rows write on after their EOS. The
-    planned length is that of the batch, so that randomized encodings draw once and keep it.
+    planned length is that of the batch, so that randomized encodings draw once and keep it. A label
+    is -1 where the logits are not finite.
     """
     ids, written, writes = batch.inputs.clone(), batch.labels.clone(), batch.begun
     scale = torch.tensor([length], device=ids.device)
@@ -115,8 +123,39 @@ def decode(
             mode=mode,
         )
         read = token
-        own = torch.where(writes[:, token - 1], logits[:, -1].argmax(-1), written[:, token - 1])
+        own = torch.where(writes[:, token - 1], _likeliest(logits[:, -1]), written[:, token - 1])
         written[:, token - 1] = own
         if token < columns:
-            ids[:, token] = own
+            ids[:, token] = own.clamp(min=0)
     return written
+
+
+def decoding_gap(model: Transformer, batch: Sequences, length: int, window: int | None) -> float:
+    """Return how much the logits of the true answers change when tokens are read one by one.
+
+    The largest difference to those of a single pass, as a share of their largest distance from
+    their mean. The last STEPS tokens of the batch, which must be left-aligned, are read one by one;
+    under a window, those of its first W tokens.
+    """
+    ids, pos = batch.inputs[:, :window], batch.pos[:, :window]
+    counted, columns = batch.counted[:, :window], ids.shape[1]
+    begin = min(columns, max(batch.prompt, columns - STEPS))
+    cache = Cache(length=columns)
+
+    def read(first: int, stop: int, cache: Cache | None) -> Tensor:
+        logits: Tensor = model(
+            ids[:, first:stop],
+            pos[:, first:stop],
+            scale=torch.tensor([length], device=ids.device),
+            generator=torch.Generator(),  # leaves the other random numbers of a run as they are
+            cache=cache,
+        )
+        return logits
+
+    whole = read(0, columns, None)[counted]
+    spans = [(0, begin), *((token, token + 1) for token in range(begin, columns))]
+    parts = torch.cat([read(*span, cache) for span in spans], 1)[counted]
+    if not len(whole):
+        return 0.0
+    spread = (whole - whole.mean(-1, keepdim=True)).abs().max()
+    return float((whole - parts).abs().max() / spread)

@@ -58,6 +58,16 @@ FLAWED = '''
         def embed(self, x, ctx):
             return x * ctx.drawn["nan.factor"]
 
+    class Peeks(Encoding):
+        """Claims prefix_stable and adds the embedding of the next token."""
+        def embed(self, x, ctx):
+            return x + torch.cat([x[:, 1:], 0 * x[:, :1]], 1)
+
+    class Bursts(Encoding):
+        """Its logits are NaN at the longer test length."""
+        def embed(self, x, ctx):
+            return x * (float("nan") if ctx.pos.shape[1] > 15 else 1.0)
+
     class Tableless(Encoding):
         def __init__(self, shape):
             raise OSError("the table is not there")
@@ -69,7 +79,7 @@ FLAWED = '''
     def unmade():
         raise KeyError("vocabulary")
 '''
-NAMES = ("raises", "hungry", "exhausted", "short", "nan")
+NAMES = ("raises", "hungry", "exhausted", "short", "nan", "peeks", "bursts")
 UNBUILT = ("tableless", "shapeless")
 
 
@@ -114,13 +124,17 @@ def test_failures_are_records_with_reasons_and_the_others_go_on(call, flawed, ca
     assert reasons["exhausted"] == "out of memory"
     assert reasons["short"] == "cannot represent: position 3 is beyond max_len=3"
     assert reasons["nan"] == "Diverged: loss is nan at step 10"
+    assert reasons["peeks"].startswith("LooksAhead: ")
+    assert "set prefix_stable = False in peeks" in reasons["peeks"]
+    assert reasons["bursts"] == "Diverged: logits are not finite at length 8"
+    assert records["peeks"]["scores"] == records["bursts"]["scores"] == {"last": []}
     assert [point["step"] for point in records["raises"]["learning"]] == [10]
     assert {record["data_hash"] for record in records.values()} == {records["nope"]["data_hash"]}
     folder = tmp_path / "runs" / records["raises"]["run"]
     assert 'raise KeyError("no such\\nhead")' in (folder / "traceback.txt").read_text()
 
     known, problems = load([tmp_path / "runs"])
-    assert (len(known), problems) == (6, [])
+    assert (len(known), problems) == (len(NAMES) + 1, [])
     for form in ("table", "markdown", "csv"):
         print_records(known, form)
         assert capsys.readouterr().out.count("failed") >= len(NAMES)
@@ -137,7 +151,7 @@ def test_failures_are_records_with_reasons_and_the_others_go_on(call, flawed, ca
     again = {record["encoding"]: record for record in json.loads(out)}
     assert code == 1
     assert (again["raises"]["status"], again["raises"]["cost"]["sessions"]) == ("done", 2)
-    for name in ("short", "nan", "nope"):  # these would end in the same way
+    for name in ("short", "nan", "peeks", "bursts", "nope"):  # these would end in the same way
         assert again[name] == records[name]
 
 

@@ -5,12 +5,21 @@ from dataclasses import replace
 import pytest
 import torch
 
+import pezoo
 from harness import tasks
+from harness.data.batches import training_batch
 from harness.data.seeds import generator
 from harness.data.sequences import decoder_sequences
 from harness.model.transformer import Transformer, shape_of
 from harness.settings.protocol import load_protocol, resolve, sample_count
-from harness.training.evaluate import method, score, score_all, validate
+from harness.training.evaluate import (
+    LooksAhead,
+    check_decoding,
+    method,
+    score,
+    score_all,
+    validate,
+)
 from harness.training.predict import decode, teacher_forced
 from harness.training.trainer import start
 from pezoo.registry import make
@@ -97,6 +106,68 @@ def test_methods():
     assert method(model, task) == "teacher-forced"
     model.encoding.prefix_stable = False
     assert method(model, task) == "decoded"
+
+
+def looking_ahead(hook):
+    """A trained model whose encoding claims prefix_stable and changes the embedding by a hook."""
+    trainer = trained(config_of("addition", "rope", "train.lr=1e-2"))
+    trainer.model.encoding.embed = hook
+    return trainer
+
+
+LEAKS = {
+    "next token": lambda x, ctx: x + 0.1 * torch.cat([x[:, 1:], 0 * x[:, :1]], 1),
+    "all tokens": lambda x, ctx: x + x.mean(1, keepdim=True),
+    "pairs": lambda x, ctx: (
+        x + torch.cat([x[:, 1::2], x[:, : x.shape[1] % 2]], 1).repeat(1, 2, 1)[:, : x.shape[1]]
+    ),
+    "length": lambda x, ctx: x * (1 + ctx.pos[:, -1].float().div(100).view(-1, 1, 1)),
+    "sample": lambda x, ctx: x + 0.1 * torch.randn_like(x),
+}
+
+
+@pytest.mark.parametrize("leak", LEAKS)
+def test_teacher_forcing_that_is_not_decoding_is_an_error(leak):
+    trainer = looking_ahead(LEAKS[leak])
+    with pytest.raises(LooksAhead, match="prefix_stable"):
+        check_decoding(trainer.model, trainer.task, trainer.config)
+    trainer.model.encoding.prefix_stable = False  # then it is decoded
+    check_decoding(trainer.model, trainer.task, trainer.config)
+
+
+NAMES = [name for name in pezoo.names() if name not in ("ideal", "ideal_sh", "randomized")]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_encoding_decodes_what_it_is_scored_on(name):
+    config = config_of("addition", name, "train.lr=1e-2", "eval.lengths=[4, 10, 60]")
+    trainer = trained(config)
+    assert method(trainer.model, trainer.task) == "teacher-forced"
+    before = torch.get_rng_state()
+    check_decoding(trainer.model, trainer.task, config)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+@pytest.mark.parametrize(
+    ("protocol", "task"), [("ruoss2023-mini", "parity_check"), ("quick", "copy")]
+)
+def test_hooks_that_write_to_the_tokens_change_no_label(protocol, task, monkeypatch):
+    def fill(self, ctx, **plan):
+        ctx.ids.fill_(1)
+        ctx.pos.clamp_(max=3)
+        return {}
+
+    sizes = ("eval.samples=64", "eval.min_samples=64", "eval.lengths=[40]")
+    chosen = load_protocol(protocol, (*SMALL, *sizes))
+    config = resolve(chosen, task, parse("nope"), 0, "cpu", "auto")
+    trainer = start(config)
+    truth, _ = training_batch(trainer.task, config, 0)
+    monkeypatch.setattr(type(trainer.model.encoding), "draw", fill)
+    batch, _ = trainer.make_batch()
+    assert torch.equal(batch.labels[batch.answer], truth.labels[truth.answer])
+    for _ in range(50):
+        trainer.advance()
+    assert score(trainer.model, trainer.task, config, 40).token < 0.7
 
 
 def test_beyond_the_table_there_is_no_score():
