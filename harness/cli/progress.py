@@ -1,5 +1,6 @@
 """Progress of runs on stderr: live on a terminal, a line every 15 s elsewhere."""
 
+import signal
 import sys
 import time
 from collections.abc import Sequence
@@ -17,7 +18,10 @@ _PLAIN_SECONDS = 15
 
 
 class Progress:
-    """Shows events. `failed` is set when a run ends without a good record."""
+    """Shows events. `failed` is set when a run ends without a good record.
+
+    Inside, Ctrl-C raises KeyboardInterrupt.
+    """
 
     def __init__(self, configs: Sequence[RunConfig], finished: int) -> None:
         self.configs, self.finished = configs, finished
@@ -31,6 +35,9 @@ class Progress:
         self.live = Live(console=self.console, refresh_per_second=4, transient=True)
 
     def __enter__(self) -> Self:
+        self.handler = signal.getsignal(signal.SIGINT)
+        if self.handler is not signal.SIG_IGN:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
         if self.finished:
             self._print(f"{self.finished} runs are finished already")
         if self.console.is_terminal and self.configs:
@@ -39,6 +46,7 @@ class Progress:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self.live.stop()
+        signal.signal(signal.SIGINT, self.handler)
         if kind is not None and issubclass(kind, KeyboardInterrupt):
             total = self.finished + len(self.configs)
             left = total - self.recorded

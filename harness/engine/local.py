@@ -11,6 +11,7 @@ import threading
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from multiprocessing import forkserver, resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
@@ -117,8 +118,7 @@ class LocalWorkers:
         context = fork_server()
         ours, theirs = context.Pipe()
         process = context.Process(target=_work, args=(theirs, self.threads, gpu), daemon=True)
-        with without_ctrl_c():
-            process.start()
+        process.start()
         theirs.close()
         return _Worker(process, ours, seat)
 
@@ -134,12 +134,16 @@ def _ending(code: int) -> str:
 def fork_server() -> ForkServerContext:
     """Return a context whose processes start fast, forked from one that has only imported.
 
-    Their sockets are in the folder of temporary files; the path of a socket has at most 107 bytes.
+    It ignores Ctrl-C, and so do they. Their sockets are in the folder of temporary files; the path
+    of a socket has at most 107 bytes.
     """
     if len(os.fsencode(tempfile.gettempdir())) > 60:
         tempfile.tempdir = "/tmp"
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["harness.runs.run", "torch._dynamo"])
+    resource_tracker.ensure_running()  # lets Ctrl-C through again when it starts
+    with without_ctrl_c():
+        forkserver.ensure_running()
     return context
 
 

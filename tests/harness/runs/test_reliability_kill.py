@@ -57,7 +57,7 @@ def bench(root, seeds, settings=LONG, jobs=2, before=None):
     """`pezoo bench` in a process group of its own."""
     words = [*("--pe", "rope", "--task", "copy", "--seeds", seeds, "--device", "cpu")]
     words += [word for setting in settings for word in ("--set", setting)]
-    code = "from harness.cli.main import main; main()"
+    code = "from harness.__main__ import run; run()"
 
     def begin():
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # a shell's background jobs ignore it
@@ -160,6 +160,72 @@ def test_a_signal_saves_and_the_same_command_goes_on(number, code, tmp_path):
             assert torch.equal(one, two)
         with pytest.raises(Stopped, match=f"step {step + 1} of 5000"):
             execute(config, tmp_path, "test", lambda event: None, stop=lambda: True)
+
+
+PRESSED = """
+import os, signal, sys
+from importlib.abc import MetaPathFinder
+
+class Press(MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name == module:
+            os.kill(os.getpid(), signal.SIGINT)
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # as a terminal's commands have it
+sys.meta_path.insert(0, Press())
+module = sys.argv.pop(1)
+from harness.__main__ import run
+run()
+"""
+BENCH = ("bench", "--pe", "rope", "--task", "copy", "--seeds", "0")
+
+
+@pytest.mark.parametrize(
+    ("module", "args"),
+    [
+        ("harness.cli.main", ("list", "tasks")),
+        ("click", ("list", "tasks")),
+        ("pydantic", ("list", "tasks")),
+        ("torch", BENCH),
+        ("filelock", BENCH),
+    ],
+)
+def test_ctrl_c_during_an_import_prints_no_traceback(module, args, tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-c", PRESSED, module, *args], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.returncode in (130, -signal.SIGINT), done.stderr
+    assert (done.stdout, "Traceback" in done.stderr) == ("", False), done.stderr
+
+
+def serves(process):
+    """Whether a process of that group is a fork server, or about to be one."""
+    listed = ["ps", "-o", "args", "-g", str(process.pid)]
+    return "forkserver" in subprocess.run(listed, capture_output=True, text=True).stdout
+
+
+@pytest.mark.parametrize("delay", [0.0, 0.3, 1.0])
+def test_ctrl_c_while_workers_start_prints_no_traceback(delay, tmp_path):
+    process = bench(tmp_path, "0-1")
+    eventually(lambda: serves(process))
+    time.sleep(delay)
+    os.killpg(process.pid, signal.SIGINT)
+    _, err = process.communicate(timeout=300)
+    assert (process.returncode, "Traceback" in err) == (130, False), err
+
+
+@pytest.mark.slow
+def test_ctrl_c_at_any_moment_prints_no_traceback_of_this_project(tmp_path):
+    for delay in [0.01 * n for n in range(20)] + [0.2 * n for n in range(1, 16)]:
+        process = bench(tmp_path, "0-1", (*LONG, "train.steps=5000"))
+        time.sleep(delay)
+        os.killpg(process.pid, signal.SIGINT)
+        _, err = process.communicate(timeout=300)
+        if "Traceback" in err:  # of Python itself, before it runs a line of ours
+            assert process.returncode in (1, -signal.SIGINT), err
+            assert "harness" not in err, err
+        else:
+            assert process.returncode in (130, -signal.SIGINT), err
 
 
 def test_a_full_disk_ends_bench_with_a_message_and_the_last_good_state(tmp_path):
