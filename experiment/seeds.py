@@ -1,5 +1,6 @@
 """Read and write lists of seeds."""
 
+import re
 from collections.abc import Iterable
 
 MOST = 10_000  # seeds in one span
@@ -13,10 +14,10 @@ def parse_seeds(text: str) -> list[int]:
     """
     seeds: list[int] = []
     for part in text.split(","):
-        low, dash, high = part.strip().partition("-")
-        if not low.isdecimal() or (dash and not high.isdecimal()):
+        found = re.fullmatch(r"([0-9]+)(?:-([0-9]+))?", part.strip())
+        if not found:
             raise ValueError(f"cannot read seeds {text!r}: expected for example 0-2 or 0,3,7")
-        first, last = int(low), int(high if dash else low)
+        first, last = int(found[1]), int(found[2] or found[1])
         if not 0 <= last - first < MOST:
             count = max(0, last - first + 1)
             raise ValueError(f"seeds {part.strip()!r} are {count} seeds: expected 1 to {MOST}")

@@ -54,7 +54,7 @@ class Entry:
                 found = self.plugin.load()
             else:
                 found = getattr(import_module(self.module), self.cls)
-        except (Exception, SystemExit) as error:
+        except (Exception, SystemExit, KeyboardInterrupt) as error:  # of a plug-in
             raise SpecError(
                 f"encoding {self.name!r} {home} failed to import: {type(error).__name__}: {error}"
                 f"{_place(error, self.module)}"

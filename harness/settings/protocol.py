@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -170,7 +171,7 @@ def parse_request(
 
 
 def check_device(device: str) -> str:
-    """Return the device; "auto" becomes cuda, mps or cpu. Wrong names do not import torch.
+    """Return the device; "auto" becomes cuda, mps or cpu, "cpu:0" cpu. Wrong names import no torch.
 
     Errors: ConfigError if the name is wrong or torch cannot use the device.
     """
@@ -178,10 +179,12 @@ def check_device(device: str) -> str:
     if kind == "gpu":  # nearest in spelling is xpu
         raise ConfigError(f"unknown device {device!r}; did you mean cuda? (or xpu, mps)")
     names = ("auto", *DEVICES)
-    if kind not in names or (colon and not number.isdecimal()):
+    if kind not in names or (colon and not re.fullmatch("[0-9]+", number)):
         raise ConfigError(f"{unknown('device', device, names)}; a second GPU is cuda:1")
-    if device == "cpu":
-        return device
+    if kind == "cpu":
+        if int(number or 0):
+            raise ConfigError(f"device {device!r} does not exist: there is one CPU, cpu")
+        return kind
     import torch
 
     if device == "auto":

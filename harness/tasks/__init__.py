@@ -69,7 +69,7 @@ def make(text: str) -> Task:
         task = cls(**spec.options)
     except ValueError as error:
         raise ValueError(f"task {spec}: {error}") from error
-    except (Exception, SystemExit) as error:
+    except (Exception, SystemExit, KeyboardInterrupt) as error:  # of a plug-in
         raise ValueError(
             f"task {spec.name!r}, {locations()[spec.name]}, cannot be made: "
             f"{type(error).__name__}: {error}"
@@ -110,7 +110,7 @@ def _load(name: str) -> type[Task]:
         if not callable(found) or (isinstance(found, type) and not issubclass(found, Task)):
             raise TypeError(f"{cls} is not a subclass of harness.tasks.base.Task")
         return cast("type[Task]", found)
-    except (Exception, SystemExit) as error:
+    except (Exception, SystemExit, KeyboardInterrupt) as error:  # of a plug-in
         raise ValueError(
             f"task {name!r} comes from {module!r}, which failed to import: "
             f"{type(error).__name__}: {error}"

@@ -90,9 +90,10 @@ def flawed(tmp_path, monkeypatch):
     (site / "flawed-1.0.dist-info").mkdir(parents=True)
     (site / "flawed.py").write_text(textwrap.dedent(FLAWED))
     points = [f"{name} = flawed:{name.title()}" for name in (*NAMES, *UNBUILT)]
-    points.append("unimportable = no_such_module_anywhere:Thing")
+    points += ["unimportable = no_such_module_anywhere:Thing", "halting = halting:Thing"]
+    (site / "halting.py").write_text("raise KeyboardInterrupt")
     text = "\n".join(["[pezoo.encodings]", *points, "[pezoo.tasks]", "untask = no_such_task:T"])
-    text += "\nunmade = flawed:unmade"
+    text += "\nunmade = flawed:unmade\nhalted = halting:Thing"
     (site / "flawed-1.0.dist-info" / "entry_points.txt").write_text(text)
     (site / "flawed-1.0.dist-info" / "METADATA").write_text("Name: flawed\nVersion: 1.0\n")
     monkeypatch.syspath_prepend(site)
@@ -208,11 +209,13 @@ def test_a_plugin_that_raises_on_import_is_named_and_all_else_works(call, flawed
         "failed to import: ModuleNotFoundError: No module named 'no_such_module_anywhere'" in words
     )
     assert any(line.startswith("rope ") for line in out.splitlines())
+    assert "failed to import: KeyboardInterrupt" in " ".join(out.split())
     code, out, _ = call("list", "tasks")
     assert code == 0
+    assert "failed to import: KeyboardInterrupt" in " ".join(out.split())
     words = " ".join(out.split())
     assert "which failed to import: ModuleNotFoundError: No module named 'no_such_task'" in words
-    for pe, task in (("unimportable", "copy"), ("rope", "untask")):
+    for pe, task in (("unimportable", "copy"), ("rope", "untask"), ("halting", "halted")):
         code, out, err = call("bench", "--pe", pe, "--task", task)
         assert code == 2
         assert "failed to import" in err

@@ -116,7 +116,7 @@ def test_lengths_may_be_a_range():
 
 def test_seeds():
     assert parse_seeds("0-2,7") == [0, 1, 2, 7]
-    for bad in ("", "x", "2-0", "1,1", "-1", "0-99999"):
+    for bad in ("", "x", "2-0", "1,1", "-1", "0-99999", "٣", "0-２", "1\n2"):
         with pytest.raises(ValueError, match="seeds"):
             parse_seeds(bad)
 

@@ -25,6 +25,10 @@ def test_a_device_that_is_not_there():
         check_device("mps:7")
     with pytest.raises(ConfigError, match="unknown device 'mpss'; did you mean mps"):
         check_device("mpss")
+    assert check_device("cpu:0") == check_device("cpu") == "cpu"
+    for wrong in ("cpu:1", "cpu:99", "cpu:", "cpu:-1", "cuda:١"):
+        with pytest.raises(ConfigError, match="device"):
+            check_device(wrong)
 
 
 def test_kernels_on_apples_gpu_are_torchs():
