@@ -197,6 +197,7 @@ def test_a_score_mod_indexes_each_parameter_once(text):
     assert mode.seen or not [*encoding.parameters()]
 
 
+@pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
 @pytest.mark.parametrize("text", [*SCORED, "shaw"])
 def test_gradients_flow_through_what_a_score_mod_captures(text, monkeypatch):
     """By torch's plain backward pass, which it has on a CPU but does not offer."""
