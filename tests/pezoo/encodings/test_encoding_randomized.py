@@ -209,3 +209,8 @@ def test_without_sorting_the_same_are_drawn_in_random_order(sample):
     loose = make("randomized", SHAPE, max_len=300, sample=sample, sorted=False).table(50, seeded(0))
     assert not torch.equal(loose, ordered)
     assert torch.equal(loose.sort().values, ordered)
+
+
+def test_a_batch_of_padding_alone_stays_padding():
+    ctx = prepare(make("randomized:rope", SHAPE), context(torch.full((2, 3), -1)))
+    assert ctx.pos.tolist() == [[-1] * 3] * 2
