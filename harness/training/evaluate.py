@@ -184,7 +184,7 @@ def check_decoding(model: Transformer, task: Task, config: RunConfig) -> None:
             if not gap <= _ROUNDING:
                 raise LooksAhead(
                     f"at length {length}, logits depend on later tokens (by {gap:.0%} of their "
-                    f"range): set prefix_stable = False in {config.label}, or correct its hooks"
+                    f"range): set prefix_stable = False in {config.encoding}, or correct its hooks"
                 )
 
 

@@ -137,25 +137,17 @@ def decoding_gap(model: Transformer, batch: Sequences, length: int, window: int 
     their mean. The last STEPS tokens of the batch, which must be left-aligned, are read one by one;
     under a window, those of its first W tokens.
     """
-    ids, pos = batch.inputs[:, :window], batch.pos[:, :window]
-    counted, columns = batch.counted[:, :window], ids.shape[1]
+    ids, pos, counted = (x[:, :window] for x in (batch.inputs, batch.pos, batch.counted))
+    columns, scale = ids.shape[1], torch.tensor([length], device=ids.device)
     begin = min(columns, max(batch.prompt, columns - STEPS))
-    cache = Cache(length=columns)
 
-    def read(first: int, stop: int, cache: Cache | None) -> Tensor:
-        logits: Tensor = model(
-            ids[:, first:stop],
-            pos[:, first:stop],
-            scale=torch.tensor([length], device=ids.device),
-            generator=torch.Generator(),  # leaves the other random numbers of a run as they are
-            cache=cache,
-        )
-        return logits
+    def read(part: slice, cache: Cache | None) -> Tensor:
+        draws = torch.Generator()  # leaves the other random numbers of a run as they are
+        return model(ids[:, part], pos[:, part], scale=scale, generator=draws, cache=cache)
 
-    whole = read(0, columns, None)[counted]
-    spans = [(0, begin), *((token, token + 1) for token in range(begin, columns))]
-    parts = torch.cat([read(*span, cache) for span in spans], 1)[counted]
-    if not len(whole):
-        return 0.0
-    spread = (whole - whole.mean(-1, keepdim=True)).abs().max()
-    return float((whole - parts).abs().max() / spread)
+    cache, single = Cache(length=columns), range(begin, columns)
+    whole = read(slice(columns), None)[counted]
+    steps = [slice(begin), *(slice(token, token + 1) for token in single)]
+    parts = torch.cat([read(step, cache) for step in steps], 1)[counted]
+    spread = (whole - whole.mean(-1, keepdim=True)).abs()
+    return float((whole - parts).abs().max() / spread.max()) if len(whole) else 0.0
