@@ -85,7 +85,7 @@ def main(pe: str, dtype: str, layers: int, width: int, rounds: int) -> None:
         for step in (train, decode):
             found = ratios(step, models, rounds)
             quartiles = (statistics.quantiles(found[name], n=4) for name in names[1:])
-            cells = (f"{q[1]:.2f} ({q[0]:.2f} to {q[2]:.2f})" for q in quartiles)
+            cells = (f"{q[1]:.2f} ({q[0]:.2f}-{q[2]:.2f})" for q in quartiles)
             click.echo(f"| {step.__name__} | {attention} | " + " | ".join(cells) + " |")
 
 

@@ -31,7 +31,7 @@ from transformers import (  # after the skip
 )
 
 import pezoo
-from pezoo import registry
+from pezoo import adapters, registry
 from pezoo.adapters.transformers import EncodingTrainer, as_trained, load, use
 from pezoo.adapters.transformers_pass import Step
 from pezoo.base import Encoding, PositionError
@@ -265,6 +265,19 @@ def test_documents_side_by_side(text):
         masked = model(ids, attention_mask=torch.ones_like(ids), position_ids=pos).logits
     for got in (packed, cached, masked):
         torch.testing.assert_close(got, apart)
+
+
+def test_a_mask_is_made_once_a_pass(monkeypatch):
+    """And only where there is padding."""
+    model, made, mask = use(build("llama"), "nope"), [], adapters.attention_mask
+    monkeypatch.setattr(adapters, "attention_mask", lambda ctx: made.append(ctx) or mask(ctx))
+    with torch.no_grad():
+        cache = model(IDS[:, :5]).past_key_values
+        model(IDS[:, 5:6], past_key_values=cache)
+        model(IDS, attention_mask=torch.ones_like(MASK))
+        assert not made
+        model(IDS, attention_mask=MASK)
+        assert len(made) == 1
 
 
 def test_a_mask_of_the_callers_own():
