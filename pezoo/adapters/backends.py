@@ -64,7 +64,9 @@ def sdpa(
     The name of torch's kernel is added to `ran`; "sdpa math" is not fused.
     """
     t, s = q.shape[-2], k.shape[-2]
-    plain = bias is None and mask is None and t == s  # torch's is_causal starts at the first key
+    plain = bias is None and mask is None
+    if plain and t != s:  # torch's is_causal starts at the first key; as a bool, not symbolic
+        plain = False
     if mask is None and not plain and t > 1:  # the last query attends to all keys
         mask = causal(t, s, q.device)
     if bias is not None:

@@ -173,12 +173,12 @@ def _put(model: PreTrainedModel, encoding: str | Factory, length: int | None) ->
             hook = partial(enter, index, tuple(inspect.signature(layer.forward).parameters))
             layer.register_forward_pre_hook(hook, with_kwargs=True)
     base.encoding = made.to(model.device, model.dtype).train(model.training)
-    own = config._attn_implementation
+    earlier, own = getattr(config, NAME, None) or {}, config._attn_implementation
     saved = {
         "encoding": encoding if isinstance(encoding, str) else None,
         "length": length,
         "weights": bool(made.state_dict()),
-        "attention": getattr(config, NAME)["attention"] if own == NAME else own,
+        "attention": earlier.get("attention") if own == NAME else own,
     }
     setattr(config, NAME, saved)
     config.attn_implementation = NAME  # saved, so that from_pretrained alone gives no other model

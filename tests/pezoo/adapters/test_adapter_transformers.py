@@ -312,6 +312,8 @@ def test_saved_and_loaded(tmp_path, maker, text):
     plain = type(model).from_pretrained(tmp_path)
     with pytest.raises(ValueError, match=re.escape(text)):
         use(plain, "rope")
+    plain.config.pezoo = None
+    assert use(plain, "nope")(IDS).logits.isfinite().all()
 
 
 @pytest.mark.parametrize("text", sorted(set(pezoo.names()) - {"ideal", "ideal_sh", "lbpe_sh"}))
@@ -332,6 +334,17 @@ def test_every_encoding(tmp_path, text):
         options = {"attention_mask": MASK, "past_key_values": first.past_key_values}
         later = model(IDS[:, 5:], **options).logits
     torch.testing.assert_close(later, want[:, 5:], atol=1e-6, rtol=1e-6)
+
+
+@pytest.mark.parametrize("text", ["nope", "rope", "alibi"])
+def test_one_graph_for_every_length(text):
+    model = use(build("llama"), text)
+    torch.compiler.reset()
+    compiled = torch.compile(model, backend="aot_eager", fullgraph=True, dynamic=True)
+    with torch.no_grad():
+        for ids in (IDS, IDS[:, :5]):
+            want = model(ids, use_cache=False).logits
+            torch.testing.assert_close(compiled(ids, use_cache=False).logits, want)
 
 
 def test_attention_dropout_is_that_of_gpt2():
