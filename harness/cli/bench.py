@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     "--attention",
     default="auto",
     show_default=True,
-    help="auto, sdpa, eager, flex, numba.",
+    help="auto, sdpa, eager, flex, numba, xformers.",
 )
 @options.runs
 @click.option("--known", help="Folder of records whose runs count as done.")
@@ -85,7 +85,7 @@ def bench(asked: SimpleNamespace) -> None:
     """Check all, then train, evaluate, print; exit with 1 if a run failed or is missing."""
     from harness.cli.validate import check_builds, check_records, writable
 
-    request, sweep = _request(asked)
+    request, sweep = requested(asked)
     engine = _engine(asked)
     device = engine.device(asked.device)
     if not asked.runs.strip():
@@ -120,7 +120,7 @@ def bench(asked: SimpleNamespace) -> None:
         sys.exit(1)
 
 
-def _request(asked: SimpleNamespace) -> tuple[Request, Sweep | None]:
+def requested(asked: SimpleNamespace) -> tuple[Request, Sweep | None]:
     """Return the comparison, and the sweep before it. Errors: ValueError names the option."""
     from harness.settings.protocol import parse_request
     from harness.settings.sweep import parse_sweep

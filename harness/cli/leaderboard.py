@@ -1,4 +1,4 @@
-"""`pezoo leaderboard build|open|check|add`."""
+"""`pezoo leaderboard build|open|check|add|rerun`."""
 
 from __future__ import annotations
 
@@ -29,11 +29,17 @@ _markdown = click.option(
 _records = click.option(
     "--records", help="Folder of committed records; the package's own by default."
 )
+_protocols = click.option(
+    "--protocol",
+    multiple=True,
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="A protocol's file of your own that records name.",
+)
 
 
 @click.group()
 def command() -> None:
-    """Build, open and check the leaderboard, and add runs to it."""
+    """Build, open and check the leaderboard, add runs to it, and repeat them."""
 
 
 @command.command("build")
@@ -93,7 +99,10 @@ def open_command(out: str | None) -> None:
 @click.argument("paths", nargs=-1, type=click.Path(exists=True))
 @_records
 @_markdown
-def check_command(paths: tuple[str, ...], records: str | None, markdown: str) -> None:
+@_protocols
+def check_command(
+    paths: tuple[str, ...], records: str | None, markdown: str, protocol: tuple[Path, ...]
+) -> None:
     """Validate all records in PATHS; by default the committed ones and their LEADERBOARD.md.
 
     Exits with 1 if something is refused.
@@ -107,7 +116,7 @@ def check_command(paths: tuple[str, ...], records: str | None, markdown: str) ->
     folder = _folder(records)
     known = read_catalog()
     places = [Path(path) for path in paths] or [folder]
-    report = check(places, known, tree=not paths, verify=_verify())
+    report = check(places, known, tree=not paths, verify=_verify(protocol))
     refused = [*report.refused]
     if not paths:
         refused += stale(tables(load([folder])[0], known), Path(markdown), known)
@@ -124,26 +133,54 @@ def check_command(paths: tuple[str, ...], records: str | None, markdown: str) ->
 @click.argument("run", nargs=-1, required=True)
 @options.runs
 @_records
-def add_command(run: tuple[str, ...], runs: str, records: str | None) -> None:
+@_protocols
+def add_command(
+    run: tuple[str, ...], runs: str, records: str | None, protocol: tuple[Path, ...]
+) -> None:
     """Add records of finished runs: each RUN is an id or a folder."""
     from harness.settings.catalog import read_catalog
     from leaderboard.record.check import add
 
+    verify = _verify(protocol)
     for one in run:
-        click.echo(f"added {add(one, Path(runs), _folder(records), read_catalog(), _verify())}")
+        click.echo(f"added {add(one, Path(runs), _folder(records), read_catalog(), verify)}")
     place = f" --records {shlex.quote(records)}" if records else ""
     click.echo(f"now: pezoo leaderboard build{place}")
 
 
-def _verify() -> Verify:
+@command.command("rerun")
+@click.argument("record", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--runs", type=click.Path(path_type=Path), help="Folder to train in; kept.")
+@_protocols
+def rerun_command(record: Path, runs: Path | None, protocol: tuple[Path, ...]) -> None:
+    """Train the run of a record again and say what agrees.
+
+    Exits with 1 if the results differ.
+    """
+    from harness.cli.rerun import compare, rerun
+    from leaderboard.record.read import read
+
+    given = read(record)
+    if isinstance(given, str):
+        raise click.UsageError(f"{record}: {given}")
+    if reasons := [*_verify(protocol)(given)]:
+        raise click.UsageError(f"{record}: {'; '.join(reasons)}")
+    lines, agrees = compare(given, rerun(given, runs))
+    click.echo("\n".join(lines))
+    if not agrees:
+        raise SystemExit(1)
+
+
+def _verify(protocols: tuple[Path, ...]) -> Verify:
     """Return what recomputes records; without torch they are checked for agreement alone."""
     from importlib.util import find_spec
 
     if find_spec("torch") is None:
+        click.echo("note: without torch, nothing is recomputed from settings", err=True)
         return lambda record: ()
-    from harness.settings.verify import refusals
+    from harness.cli.verify import refusals
 
-    return refusals
+    return lambda record: refusals(record, protocols)
 
 
 def _prf_maps() -> PRFMapsOf | None:

@@ -12,6 +12,7 @@ from pezoo.spec import unknown
 
 STATES, SYMBOLS = 5, 15  # of the random machines of the paper
 MOST = 200  # states, and symbols, of a machine in a file
+MOST_BYTES = 1_000_000  # of a file
 MARKS = ("$", "~", "|", "(", ")", ".", "L", "R")  # reserved in texts
 DIRECTIONS = {"L": -1, "R": 1}
 KEYS = ("states", "symbols", "blank", "start", "final", "inputs", "max_steps", "transitions")
@@ -86,9 +87,13 @@ def random_machine(seed: int, states: int = STATES, symbols: int = SYMBOLS) -> M
 def read_machine(path: Path) -> Machine:
     """Read a machine from a TOML file; `docs/turing-programs.md` shows one.
 
-    Errors: MachineError for a file that cannot be read or does not describe a machine.
+    Errors: MachineError for a file that cannot be read or does not describe a machine, and for a
+    device, a pipe or a file of more than MOST_BYTES.
     """
     try:
+        is_file = path.is_file() and path.stat().st_size <= MOST_BYTES
+        if path.exists() and not (is_file or path.is_dir()):  # reading a folder says so
+            raise MachineError(f"expected a regular file of at most {MOST_BYTES:,} bytes")
         return machine_of(tomllib.loads(path.read_text(encoding="utf-8-sig")))
     except OSError as error:
         raise MachineError(f"machine {path}: {error.strerror or error}") from error

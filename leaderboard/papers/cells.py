@@ -127,13 +127,16 @@ def _runs(
     encoding: str,
     long: bool,
 ) -> list[Record]:
-    """Return the newest run of every seed and learning rate, of the newest versions."""
+    """Return the first finished run of every seed and learning rate, of the newest versions."""
     kind = task, str(protocol.fill(task, parse(encoding)))
     own = [record for record in by_kind.get(kind, ()) if _follows(record, protocol, long)]
     newest = max(map(_versions, own), default=None)
     own = sorted((r for r in own if _versions(r) == newest), key=lambda r: (r.finished, r.run))
-    order = sorted(own, key=lambda r: r.status == "done")  # one that is done replaces a failed one
-    return list({(r.config.train.lr, r.seed): r for r in order}.values())
+    order = sorted(own, key=lambda r: r.status != "done")  # a failed one counts without another
+    first: dict[tuple[float, int], Record] = {}
+    for record in order:
+        first.setdefault((record.config.train.lr, record.seed), record)
+    return list(first.values())
 
 
 def _versions(record: Record) -> tuple[int, int]:

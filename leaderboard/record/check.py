@@ -1,10 +1,9 @@
 """Check that records agree with themselves and with each other, beyond a valid form, and add one.
 
-`harness.settings.verify` recomputes what follows from a record's command, encoding and task.
+`harness.cli.verify` recomputes what follows from a record's command, encoding and task.
 """
 
 import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -16,7 +15,7 @@ from experiment.files import slug, write
 from leaderboard.catalog import Catalog
 from leaderboard.escape import command_text, shown
 from leaderboard.record.read import paths_of, read
-from leaderboard.record.schema import Record, Scores
+from leaderboard.record.schema import Record, Score, Scores
 from leaderboard.record.tuning import MARK
 from pezoo.spec import bare, parse
 
@@ -25,6 +24,13 @@ FIRST_YEAR = 2020  # no run is older
 SLACK = 2.0  # for threads that torch did not start
 LEAST_SHARE = 1e-5  # of the time by the clock that a processor was busy: runs are suspended
 LEAST_MB, MOST_MB = 50.0, 1e7  # of a process with torch in it
+# Of a training step: 40 operations per layer are launched, forward and backward, each in 1e-6 s or
+# more; and no machine takes less for the products of one token per sample, at 1e16 a second.
+LAYER_SECONDS, PRODUCTS = 4e-5, 1e16
+COSTS = (  # that every record of a finished run has
+    *("parameters", "encoding_parameters", "train_seconds", "eval_seconds", "cpu_seconds"),
+    *("steps_per_second", "peak_memory_mb"),
+)
 
 Verify = Callable[[Record], Iterable[str]]
 
@@ -60,7 +66,7 @@ def check(
         records[path] = record
         reasons[path] = _reasons(record, verify)
         reasons[path] += _misplaced(record, path) if tree else ()
-    for path, reason in (*_repeated(records), *_unequal(records)):
+    for path, reason in clashes(records):
         reasons[path].append(reason)
     refused = [f"{_name(path)}: {'; also '.join(own)}" for path, own in reasons.items() if own]
     warnings = [
@@ -88,39 +94,48 @@ def _name(path: Path) -> str:
     return shown(str(path)).replace(": ", ":")
 
 
-def _repeated(records: dict[Path, Record]) -> Iterator[tuple[Path, str]]:
-    """Yield runs that occur twice."""
-    first: dict[str, Path] = {}
-    for path, record in records.items():
-        if (other := first.setdefault(record.run, path)) != path:
-            yield path, f"run {record.run} is also in {_name(other)}"
+def clashes(records: dict[Path, Record]) -> Iterator[tuple[Path, str]]:
+    """Yield records that contradict one that was finished earlier, each with a reason."""
+    first: dict[tuple[object, ...], tuple[object, Path]] = {}
+    for path, record in sorted(records.items(), key=lambda item: item[1].finished):
+        for key, value, words in (
+            (("run", record.run), path, f"run {record.run} is also in {{}}"),
+            *(_claims(record) if record.status == "done" else ()),
+        ):
+            known, where = first.setdefault(key, (value, path))
+            if known != value:
+                yield path, words.format(_name(where).replace("{", "{{"))
 
 
-def _unequal(records: dict[Path, Record]) -> Iterator[tuple[Path, str]]:
-    """Yield records that differ from most others in what such records have in common."""
-    shared: dict[tuple[str, ...], list[tuple[str, Path]]] = {}
-    for path, record in records.items():
-        config, cost = record.config, record.cost
-        run = record.shared_hash, config.train.model_dump_json(), str(record.seed)
-        for what in ("data_hash", "backbone_hash"):
-            if value := getattr(record, what):
-                shared.setdefault((what, "settings and seed", *run), []).append((value, path))
-                own = (record.shared_hash,) if what == "data_hash" else ()
-                shared.setdefault(("seed", what, value, *own), []).append((str(record.seed), path))
-        if record.chance is not None:
-            key = "chance", "task", record.task, str(config.task_version)
-            shared.setdefault(key, []).append((str(record.chance), path))
-        if cost.parameters is not None and cost.encoding_parameters is not None:
-            what = "cost.parameters without those of the encoding"
-            key = what, "model settings", config.model.model_dump_json(), config.track
-            rest = str(cost.parameters - cost.encoding_parameters)
-            shared.setdefault(key, []).append((rest, path))
-    for (what, same, *_), values in shared.items():
-        usual = Counter(value for value, _ in values).most_common(1)[0][0]
-        where = next(path for value, path in values if value == usual)
-        for value, path in values:
-            if value != usual:
-                yield path, f"{what} is {value}, but {usual} in {_name(where)} of the same {same}"
+def _claims(record: Record) -> Iterator[tuple[tuple[object, ...], object, str]]:
+    """Yield (what, value, reason): records with the same `what` must have the same value."""
+    config, table, seed = record.config, record.shared_hash, record.seed
+    kind = table, config.spec, config.encoding_version
+    again = f"seed {seed} has an earlier result, which counts: {{}}"
+    yield ("seed", *kind, seed), record.run, again
+    own = config.spec, seed
+    curve = tuple((p.step, p.loss, p.exact) for p in record.learning)
+    yield ("learning", table, curve), own, "the learning curve is that of {}"
+    if telling := _telling(record.scores.last):
+        yield ("scores", table, telling), own, "the scores are those of {}"
+    if tuning := record.provenance.tuning:
+        tried = [(trial.values, trial.exact, trial.runs) for trial in tuning.cells]
+        words = "the sweep differs from that of the same encoding in {}"
+        yield ("sweep", *kind), tried, words
+    for what in ("data_hash", "backbone_hash"):
+        if value := getattr(record, what):
+            words = f"{what} is {value}, unlike that of the same settings and seed in {{}}"
+            yield (what, table, config.train, seed), value, words
+
+
+def _telling(scores: Sequence[Score]) -> tuple[object, ...]:
+    """Return scores that no two runs share by chance: longer answers, partly right, twice."""
+    found = tuple(
+        NUMBERS(one)
+        for one in scores
+        if one.tokens and one.count and one.tokens > 2 * one.count and 0 < (one.exact or 0) < 1
+    )
+    return found if len(found) > 1 else ()
 
 
 def _doubts(record: Record, catalog: Catalog) -> Iterator[str]:
@@ -151,9 +166,9 @@ def refusals(record: Record) -> Iterator[str]:
         if any((*every, *record.sets.values())):
             yield "status is failed, but there are scores"
         return
-    for name in ("backbone_hash", "chance"):
-        if getattr(record, name) is None:
-            yield f"{name} is missing"
+    for part, names in (("", ("backbone_hash", "chance")), ("cost.", COSTS)):
+        own = record.cost if part else record
+        yield from (f"{part}{name} is missing" for name in names if getattr(own, name) is None)
     yield from _learning(record)
     yield from _lengths(record)
     for mode, scores in record.by_mode.items():
@@ -196,8 +211,9 @@ def _learning(record: Record) -> Iterator[str]:
         return
     if points[-1].loss is None or any((point.loss or 0) < 0 for point in points):
         yield "learning needs a last loss, and no loss below 0"
-    if record.best_step not in (None, *expected):
-        yield f"best_step {record.best_step} is not a step of learning"
+    exact = [point.exact for point in points]
+    if None in exact or record.best_step != max(zip(exact, expected, strict=True))[1]:
+        yield f"best_step {record.best_step} is not the last step of the highest exact in learning"
     lengths = test.curve_lengths or ()
     seconds = [point.seconds or 0.0 for point in points if lengths]
     if seconds != sorted(seconds):
@@ -233,7 +249,7 @@ def _lengths(record: Record) -> Iterator[str]:
 def _checkpoints(record: Record, place: str, scores: Scores) -> Iterator[str]:
     """Check the best checkpoint against the last one, and which best evaluations have scores."""
     same = [*map(NUMBERS, scores.last)] == [*map(NUMBERS, scores.best)]
-    if scores.best and not same and record.best_step in (None, record.config.train.steps):
+    if scores.best and not same and record.best_step == record.config.train.steps:
         yield f"{place}.best is not {place}.last, but the last step is the best"
     lengths = {score.length for score in scores.last}
     for part, least in (("top1", 1), ("top3", 3), ("top3_each", 3)):
@@ -246,10 +262,15 @@ def _checkpoints(record: Record, place: str, scores: Scores) -> Iterator[str]:
 
 def _ranges(record: Record) -> Iterator[tuple[str, float, float]]:
     """Yield (name, lowest, highest) of costs. Processor time adds up over cores."""
-    cost, env, steps = record.cost, record.env, record.config.train.steps
-    most = 1e12
+    cost, env, model, train = record.cost, record.env, record.config.model, record.config.train
+    steps, most = train.steps, 1e12
+    weights = model.layers * model.width**2 * (4 + 2 * model.mlp_ratio)
+    step = max(LAYER_SECONDS * model.layers, 2 * weights * train.batch / PRODUCTS)
+    least = max(0.0, steps * step - 0.01)  # seconds are rounded
     yield "parameters", max(1, cost.encoding_parameters or 0), most
-    yield "train_seconds", 0.001 if steps > 100 else 0, most
+    yield "train_seconds", least, most
+    if record.config.device == "cpu":
+        yield "cpu_seconds", least, most
     cores = max(env.cores or 1, env.threads or 1)
     for name, clock in (("cpu_seconds", "train_seconds"), ("eval_cpu_seconds", "eval_seconds")):
         if (seconds := getattr(cost, clock)) is not None:
@@ -257,8 +278,8 @@ def _ranges(record: Record) -> Iterator[tuple[str, float, float]]:
     if (seconds := cost.train_seconds or 0.0) > 1:  # the rate has two digits
         low, high = 0.9 * steps / seconds - 0.005, 1.1 * steps / seconds + 0.005
         yield "steps_per_second", low, high
-    weights = (cost.parameters or 0) * 4 / 2**20  # a GPU's memory counts tensors alone
-    yield "peak_memory_mb", LEAST_MB if record.config.device == "cpu" else weights, MOST_MB
+    held = (cost.parameters or 0) * 4 / 2**20  # a GPU's memory counts tensors alone
+    yield "peak_memory_mb", LEAST_MB if record.config.device == "cpu" else held, MOST_MB
 
 
 def add(
@@ -274,7 +295,7 @@ def add(
     result = folder / "result.json"
     if not (folder / "DONE").is_file() or not result.is_file():
         raise ValueError(f"{folder} is not a finished run: it needs result.json and DONE")
-    data, record = result.read_bytes(), read(result)
+    record = read(result)
     if isinstance(record, str):
         raise ValueError(f"{result}: {record}")
     if reasons := [*refusals(record), *verify(record)]:
@@ -287,10 +308,15 @@ def add(
             "pezoo leaderboard build --runs; or make a task of it (docs/add-a-task.md)"
         )
     name = f"{record.run}.json"
-    path = records / record.protocol / slug(record.task) / slug(record.encoding) / name
+    home, data = records / record.protocol / slug(record.task), result.read_bytes()
+    path = home / slug(record.encoding) / name
     others = [other for other in records.rglob(name) if other != path]
     if others or (path.is_file() and path.read_bytes() != data):
         raise ValueError(f"run {record.run} is there with another content: {(*others, path)[0]}")
+    known = ((other, read(other)) for other in paths_of([home], []) if other != path)
+    there = {other: one for other, one in known if isinstance(one, Record)}
+    if reasons := [reason for _, reason in clashes(there | {path: record})]:
+        raise ValueError(f"{result}: {'; '.join(reasons)}")
     return write(path, data)
 
 

@@ -110,9 +110,13 @@ def _row(
     """Return the row of runs that differ only in the seed."""
     first, notes = runs[0], []
     protocol, task, settings, spec, version = _row_key(first)
-    done = {run.seed: run for run in runs if run.status == "done"}  # the newest of each seed
+    # The first of each seed: nobody repeats a run until it is lucky.
+    done: dict[int, Record] = {}
+    for run in runs:
+        if run.status == "done":
+            done.setdefault(run.seed, run)
     if extra := sum(run.status == "done" for run in runs) - len(done):
-        notes.append(f"{extra} older run(s) with an equal seed left out")
+        notes.append(f"{extra} later run(s) with an equal seed left out")
     results = {
         seed: {score.length: score for score in run.by_mode[mode].last}
         for seed, run in done.items()

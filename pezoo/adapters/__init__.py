@@ -39,6 +39,7 @@ FORMS: dict[str, tuple[FormKind, ...]] = {
     "eager": (),
     "flex": (ScoreMod, Columns),
     "numba": (Pairs, Columns),
+    "xformers": (Columns,),
 }
 CAUSAL = "causal"  # a mask without a tensor: no padding, one document a row
 
@@ -112,7 +113,9 @@ def attend(
         return backends.eager(q, k, v, bias, seen, scale, lambda z: encoding.weights(z, ctx))
     if bias is not None:
         bias = bias.view((1,) * (4 - bias.dim()) + bias.shape)
-    return backends.sdpa(q, k, v, bias, seen, scale, ran)
+    if backend == "sdpa":
+        return backends.sdpa(q, k, v, bias, seen, scale, ran)
+    return backends.xformers(q, k, v, bias, seen, scale)
 
 
 def without_bias(encoding: Encoding, q: Tensor, k: Tensor, ctx: Context) -> tuple[str, ...]:

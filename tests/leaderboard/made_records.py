@@ -104,10 +104,11 @@ def raw_record(
 
 
 def learning(config: dict[str, Any]) -> list[dict[str, Any]]:
-    """A point wherever the config asks for one."""
+    """A point wherever the config asks for one; no two runs have the same losses."""
     steps, every = config["train"]["steps"], config["eval"]["every"]
+    own = int(RunConfig.model_validate(config).hash, 16) / 2**68
     before = [{"step": step, "loss": 1.2, "exact": 0.4} for step in range(every, steps, every)]
-    return [*before, {"step": steps, "loss": 0.1, "exact": 0.9}]
+    return [*before, {"step": steps, "loss": 0.1 + own, "exact": 0.9}]
 
 
 def _score(length: int, value: int | str) -> dict[str, Any]:

@@ -308,8 +308,8 @@ def test_two_runs_of_one_seed_are_not_two_seeds(record):
         provenance={"command": "pezoo", "finished": "2026-02-01T00:00:00+00:00"},
     )  # fmt: skip
     row = only([new, old])
-    assert (row.cells[0].main.mean, row.cells[0].main.n) == (0.9, 1)
-    assert "1 older run(s)" in row.notes[0]
+    assert (row.cells[0].main.mean, row.cells[0].main.n) == (0.1, 1)  # the first counts
+    assert "1 later run(s)" in row.notes[0]
 
 
 def test_of_a_whole_test_set_every_example_counts_alike(raw):

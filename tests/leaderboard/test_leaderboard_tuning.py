@@ -104,3 +104,11 @@ def test_a_grid_of_astronomic_size_is_no_record():
     raw["provenance"]["tuning"]["grid"] = {f"n{i}": list(range(1000)) for i in range(20)}
     with pytest.raises(ValueError, match="not those of the grid"):
         read(raw)
+
+
+def test_seeds_of_an_encoding_come_from_one_sweep(save):
+    one, other = tuned_record(seed=0), tuned_record(seed=1)
+    assert checks.check([save(one, other)], KNOWN).refused == ()
+    swept(other)["cells"][0]["exact"] = 0.3
+    (line,) = checks.check([save(one, other)], KNOWN).refused
+    assert "001.json: the sweep differs from that of the same encoding in " in line

@@ -1,9 +1,16 @@
 """What a record says is compared with what its command, encoding and task give."""
 
+import json
+import os
+import subprocess
+import sys
+
 import pytest
 from bad_records import changed, committed
 
-from harness.settings.verify import parse_command, refusals
+from harness.cli.rerun import compare
+from harness.cli.verify import parse_command, refusals
+from harness.settings.protocol import load_protocol
 from leaderboard.record.read import Record
 
 COPY = "quick/copy/alibi"
@@ -87,20 +94,23 @@ def test_the_command_of_a_changed_protocol_makes_its_settings():
     assert verified(raw) == []
     command = raw["provenance"]["command"]
     raw["provenance"]["command"] = command.replace("steps=1200", "steps=1300")
-    (line,) = verified(raw)
-    assert line.startswith("config.train.steps is 1200, but the command makes 1300")
+    found = verified(raw)
+    assert "config.train.steps is 1200, but the command makes 1300" in found
 
 
 def test_instances_that_the_task_lacks_can_only_be_missing():
     raw = committed(ODD)
     at = len(raw["scores"]["last"]) - 1
-    even = raw["scores"]["last"][at]["length"] + 1
-    moved = {f"scores.last.{at}.length": even, f"config.eval.lengths.{at}": even}
-    (line,) = [line for line in verified(raw, **moved) if "instance" in line]
-    assert "has no instance of this length, the status is ok" in line
-    missing = {"length": even, "status": "no instance", "seen": False}
-    moved = {f"scores.last.{at}": missing, f"config.eval.lengths.{at}": even}
-    assert not [line for line in verified(raw, **moved) if "instance" in line]
+    lengths = [score["length"] for score in raw["scores"]["last"]]
+    lengths[at] += 1  # an even one
+    override = f"eval.lengths={lengths}"
+    name = load_protocol("ruoss2023-mini", (override,)).name
+    moved = {"config.eval.lengths": lengths, "append": f"--set '{override}'"}
+    moved |= {"protocol": name, "config.protocol": name}
+    line, _ = verified(raw, **moved, **{"scores.*." + f"{at}.length": lengths[at]})
+    assert line.endswith(f"length {lengths[at]}: status is 'ok', expected 'no instance'")
+    missing = {"length": lengths[at], "status": "no instance", "seen": False}
+    assert verified(raw, **moved, **{f"scores.*.{at}": missing}) == []
 
 
 def test_what_is_longer_than_in_training_is_not_seen():
@@ -121,9 +131,13 @@ def test_an_encoding_has_the_parameters_that_it_is_built_with(encoding, size):
 
 def test_a_limited_encoding_cannot_represent_some_lengths():
     raw = committed("quick/copy/learned")
-    for scores in raw["scores"].values():
-        scores[1] = {"length": 11, "seen": False, "status": "cannot represent"}
     assert verified(raw) == []
+    right = raw["scores"]["last"][0] | {"length": 11, "seen": False}
+    (line,) = verified(raw, **{"scores.last.1": right})
+    assert line.endswith("length 11: status is 'ok', expected 'cannot represent'")
+    lost = {"length": 10, "seen": True, "status": "cannot represent"}
+    (line,) = verified(raw, **{"scores.last.0": lost})
+    assert line.endswith("length 10: status is 'cannot represent', expected 'ok'")
 
 
 def test_an_override_that_an_earlier_version_cannot_take():
@@ -138,3 +152,75 @@ def test_a_protocol_has_no_versions_of_another_whose_name_begins_alike():
     command = "pezoo bench --pe rope --task copy --protocol ruoss2023 --set train.lr=0.5"
     names = {one.protocol.name.partition("+")[0] for one, _ in parse_command(command).requests}
     assert names == {"ruoss2023"}
+
+
+def test_the_trials_of_a_sweep_are_runs_of_its_settings():
+    raw = committed(TUNED, 10)
+    raw["provenance"]["tuning"]["cells"][1]["runs"] = ["0" * 16]
+    (line,) = verified(raw)
+    assert line.startswith("provenance.tuning.cells' runs is")
+
+
+def test_a_pipe_as_a_machine_is_refused_at_once(tmp_path):
+    os.mkfifo(tmp_path / "m")
+    task = f"turing_machine(file={tmp_path / 'm'})"
+    named = {"task": task, "config.task": task, "append": f"--task '{task}'"}
+    (line,) = verified(committed(COPY), **named)
+    assert "expected a regular file" in line
+
+
+@pytest.mark.parametrize("setting", ["train.batch", "train.samples"])
+def test_what_no_memory_holds_is_not_drawn(setting):
+    override = f"{setting}={10**12}"
+    name = load_protocol("quick", (override,)).name
+    changes = {"protocol": name, "config.protocol": name, "append": f"--set {override}"}
+    found = verified(committed(COPY), **changes, **{f"config.{setting}": 10**12})
+    assert "are too many to check" in found[-1]
+
+
+def cli(*words, folder):
+    command = [sys.executable, "-m", "harness", *map(str, words)]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300)
+
+
+def test_a_run_of_a_protocols_file_is_added_checked_and_repeated(tmp_path):
+    """The file uses the name of a packaged protocol, with settings of its own."""
+    (tmp_path / "records").mkdir()
+    (tmp_path / "mine.toml").write_text(
+        'extends = "quick"\nname = "quick"\n[train]\nsteps = 4\nbatch = 2\nlengths = [1, 4]\n'
+        "curriculum = []\n[eval]\nlengths = [4, 5]\nsamples = 2\nmin_samples = 1\nevery = 2\n"
+    )
+    request = ("--pe", "rope", "--task", "copy", "--seeds", "0", "--protocol", "mine.toml")
+    made = cli("bench", *request, "--threads", 1, folder=tmp_path)
+    assert made.returncode == 0, made.stderr
+    (result,) = tmp_path.glob("runs/*/result.json")
+    assert json.loads(result.read_text())["protocol"].startswith("quick+")
+    where, given = ("--records", "records"), ("--protocol", "mine.toml")
+    refused = cli("leaderboard", "add", result.parent.name, *where, folder=tmp_path)
+    assert refused.returncode == 2
+    assert "give it to check too, as --protocol mine.toml" in refused.stderr
+    added = cli("leaderboard", "add", result.parent.name, *where, *given, folder=tmp_path)
+    assert added.returncode == 0, added.stderr
+    checked = cli("leaderboard", "check", "records", *given, folder=tmp_path)
+    assert (checked.returncode, checked.stderr) == (0, "")
+    again = cli("leaderboard", "rerun", result, *given, folder=tmp_path)
+    assert again.returncode == 0, again.stderr
+    assert "the results agree bit for bit" in again.stdout
+
+
+def test_a_run_that_is_repeated_with_other_results_differs(tmp_path):
+    given = Record.of(committed(COPY))
+    lines, agrees = compare(given, given)
+    assert (agrees, lines[-1]) == (True, "the results agree bit for bit")
+    raised = committed(COPY)
+    for score in raised["scores"]["last"][1:]:
+        score |= {"exact": 1.0, "correct": score["count"], "wrong": []}
+    forged = Record.of(raised)
+    for other in (forged, Record.of(changed(raised, {"env.cpu": "another"}))):
+        lines, agrees = compare(other, given)
+        assert not agrees
+        assert "scores: differ" in lines
+    rounded = Record.of(changed(committed(COPY), {"env.cpu": "another", "learning.0.loss": 1.0}))
+    lines, agrees = compare(rounded, given)
+    assert agrees
+    assert "within rounding" in lines[-1]

@@ -8,10 +8,10 @@ import pytest
 from experiment.config import RunConfig
 from experiment.protocol import PROTOCOLS, protocol_names
 from harness import tasks
+from harness.cli.verify import refusals
 from harness.runs.record import blank_record
 from harness.settings.catalog import read_catalog
 from harness.settings.protocol import load_protocol, resolve
-from harness.settings.verify import refusals
 from leaderboard.record.read import RECORDS, load
 from leaderboard.record.schema import Record
 from leaderboard.stats.tables import PROTOCOL, tables

@@ -1,0 +1,420 @@
+"""Recompute what a record claims: its configuration from its command, its facts from building it.
+
+`leaderboard.record.check` checks what needs neither torch nor the encodings and tasks. Nothing of a
+record is trained: `harness.cli.rerun` does that.
+"""
+
+import platform
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import click
+import torch
+
+from experiment.config import ConfigError, Model, RunConfig
+from experiment.protocol import PROTOCOLS, base
+from harness import tasks
+from harness.cli import bench
+from harness.cli.train import recorded_command
+from harness.data.sequences import to_sequences
+from harness.model.transformer import Transformer, shape_of
+from harness.runs.record import data_hash
+from harness.settings.protocol import (
+    Request,
+    example_count,
+    parts,
+    resolve,
+    sample_count,
+    token_count,
+    version_of,
+)
+from harness.settings.sweep import Sweep, possible_configs, sweep_configs
+from harness.tasks.base import Task
+from harness.training.evaluate import examples, method
+from leaderboard.record.schema import Record, Score
+from leaderboard.record.tuning import MARK
+from leaderboard.stats.tables import flat
+from pezoo.base import Context, Encoding, PositionError, Shape
+from pezoo.registry import entries, make
+from pezoo.spec import parse
+
+FAULTS = (ValueError, RuntimeError, MemoryError, OverflowError, TypeError, OSError)
+VERSIONS = ("task_version", "encoding_version")
+MOST_TOKENS = 2**24  # in what a check draws at once
+MOST_WEIGHTS = 2**28  # in a backbone that a check initialises
+NOISE = 0.5  # of exact match on the validation and the test examples of one length
+ENCODING = ("encoding", "spec", "encoding_version", "protocol", "device", "attention")
+
+
+class Command(NamedTuple):
+    """A parsed `pezoo bench`: a request, and its sweep, for each version of its protocol.
+
+    Versions that cannot take its options are left out.
+    """
+
+    requests: tuple[tuple[Request, Sweep | None], ...]
+    device: str
+    attention: str
+
+
+def refusals(record: Record, protocols: Sequence[Path] = ()) -> Iterator[str]:
+    """Yield each claim of a record that differs from what is recomputed; nothing for a good one.
+
+    `protocols` are the files that `--protocol` may name beside the packaged ones.
+    """
+    command = record.provenance.command, tuple(protocols)
+    try:
+        asked = parse_command(*command).requests[0][0]
+        faults = [
+            f"{name} is {value}, but the command runs {', '.join(valid)}"
+            for name, value, valid in (
+                ("encoding", record.encoding, [*map(str, asked.encodings)]),
+                ("task", record.task, [*map(tasks.canonical, asked.tasks)]),
+            )
+            if value not in valid
+        ]
+    except FAULTS as error:
+        yield f"provenance.command: {error}"
+        return
+    try:
+        faults = faults or [*_config(record.config, *command)]
+        yield from faults
+        task = _task(record.task)
+        if not faults and task.version == record.config.task_version:
+            yield from _facts(record, task)
+    except FAULTS as error:
+        yield f"the run cannot be built: {error}"
+
+
+@lru_cache(1000)
+def parse_command(text: str, protocols: tuple[Path, ...] = ()) -> Command:
+    """Parse a recorded command, and build every encoding and task in it. Errors: ValueError."""
+    words = shlex.split(text)
+    if words[:2] != ["pezoo", "bench"] or "--help" in words:
+        raise ValueError("expected a pezoo bench, which makes records")
+    try:
+        typed = bench.command.make_context("bench", words[2:]).params
+    except click.ClickException as error:
+        raise ValueError(error.format_message()) from error
+    if typed["dry_run"] or words != shlex.split(recorded_command(words[1:])):
+        raise ValueError("it has options that records do not keep, such as --runs or --dry-run")
+    requests: list[tuple[Request, Sweep | None]] = []
+    errors = []
+    for version in _versions(typed["protocol"], protocols):
+        try:
+            request, sweep = bench.requested(SimpleNamespace(**typed | {"protocol": version}))
+        except ConfigError as error:
+            errors.append(error)
+            continue
+        if requests and requests[0][0].protocol.name == base(request.protocol.name):
+            named = request.protocol.model_copy(update={"name": base(request.protocol.name)})
+            request = replace(request, protocol=named)  # as when its file was the current one
+        requests.append((request, sweep))
+    if not requests:
+        raise errors[0]
+    request, (device, attention) = requests[0][0], (typed["device"], typed["attention"])
+    first, *others = request.encodings
+    for task in request.tasks:
+        resolve(request.protocol, task, first, 0, "cpu", attention)
+    for one in others:
+        config = resolve(request.protocol, request.tasks[0], one, 0, "cpu", attention)
+        _encoding(config.spec, shape_of(config.model, 8))
+    return Command((*requests,), device, attention)
+
+
+def _versions(protocol: str, own: Sequence[Path]) -> list[str]:
+    """Return the names or files of a protocol's versions, the current one first."""
+    file = Path(protocol)
+    if file.suffix == ".toml":
+        if same := [str(path) for path in own if path.name == file.name]:
+            return same[:1]
+        folder = file.parent.name
+        if folder not in ("protocols", "earlier"):
+            raise ConfigError(
+                f"--protocol {protocol} is a file that other machines do not have: "
+                f"give it to check too, as --protocol {file.name}"
+            )
+        protocol = re.sub(r"-\d+$", "", file.stem) if folder == "earlier" else file.stem
+    earlier = PROTOCOLS.glob("earlier/*.toml")
+    same = [str(one) for one in earlier if re.fullmatch(rf"{re.escape(protocol)}-\d+", one.stem)]
+    return [protocol, *sorted(same)]
+
+
+def _config(own: RunConfig, text: str, protocols: tuple[Path, ...]) -> Iterator[str]:
+    """Compare the configuration with those that the command makes, by the closest of them."""
+    command = parse_command(text, protocols)
+    configs = _configs(text, protocols, own.task, own.encoding)
+    for name in VERSIONS:
+        given, newest = getattr(own, name), getattr(configs[0][0], name)
+        if not _not_newer(given, newest):
+            yield f"{name} {given} is not known: the code is at {newest}"
+    device = own.device if command.device == "auto" else command.device
+    differing = min((_differing(own, *made, device) for made in configs), key=len)
+    for name, (given, made) in [*differing.items()][:3]:
+        yield f"config.{name} is {given}, but the command makes {made}"
+
+
+@lru_cache(5000)
+def _configs(
+    text: str, protocols: tuple[Path, ...], task: str, encoding: str
+) -> list[tuple[RunConfig, list[int]]]:
+    """Return a command's runs of one task and encoding: those of a seed, and all their seeds."""
+    command = parse_command(text, protocols)
+    configs: list[tuple[RunConfig, list[int]]] = []
+    errors = []
+    for request, sweep in command.requests:
+        spec = next(one for one in request.encodings if str(one) == encoding)
+        try:
+            made = [resolve(request.protocol, task, spec, 0, "cpu", command.attention)]
+        except ConfigError as error:
+            errors.append(error)
+            continue
+        if sweep is not None:
+            tried = sweep_configs(Sweep(sweep.grid, sweep.seeds[:1]), made)
+            configs += [(config, sweep.seeds) for config in tried]
+            made = possible_configs(sweep, made)
+        configs += [(config, request.seeds) for config in made]
+    if not configs:
+        raise errors[0]
+    return configs
+
+
+def _differing(
+    own: RunConfig, made: RunConfig, seeds: list[int], device: str
+) -> dict[str, tuple[str | None, str | None]]:
+    """Return (value, value made) of each setting that differs, but for the versions."""
+    made = made.replace(
+        seed=own.seed if own.seed in seeds else seeds[0],
+        device=device,
+        **{name: getattr(own, name) for name in VERSIONS},
+    )
+    if own == made:
+        return {}
+    one, two = dict(flat("", own.model_dump())), dict(flat("", made.model_dump()))
+    return {k: (one.get(k), two.get(k)) for k in one | two if one.get(k) != two.get(k)}
+
+
+def _not_newer(given: int, current: int) -> bool:
+    """Return whether every part of a version, three digits each, is at most the current one."""
+    while given or current:
+        if given % 1000 > current % 1000 or not given % 1000:
+            return False
+        given, current = given // 1000, current // 1000
+    return True
+
+
+def _facts(record: Record, task: Task) -> Iterator[str]:
+    """Recompute data, initial weights, sizes, the trials of a sweep, limits and modes."""
+    config, cost, spec = record.config, record.cost, parse(record.config.spec)
+    expected: dict[str, tuple[Any, Any]] = {
+        "chance": (record.chance, task.chance),
+        "data_hash": (record.data_hash, _data_hash(_shared(config))),
+    }
+    if (record.env.platform or record.env.device).endswith(platform.machine()):
+        # Other kinds of processors round the normal distribution in other ways.
+        expected["backbone_hash"] = record.backbone_hash, _backbone(config.model, config.seed)
+    encoding = None
+    if version_of(spec) == config.encoding_version:
+        tokens = config.train.context or token_count(task, _lengths(task, config)[-1])
+        encoding = _encoding(config.spec, shape_of(config.model, tokens))
+        own, rest = _weights(encoding), _size_of(config.model)
+        expected["cost.encoding_parameters"] = cost.encoding_parameters, own
+        expected["cost.parameters"] = cost.parameters, own + rest
+        modes = {mode for name in parts(spec) for mode in entries()[name].load().modes}
+        if unknown := sorted({*record.modes} - modes):
+            yield f"modes has {unknown}, but {record.encoding} has {sorted(modes) or 'none'}"
+    if tuning := record.provenance.tuning:
+        plain = config.replace(protocol=config.protocol.partition(MARK)[0])
+        ids = [trial.runs for trial in tuning.cells]
+        runs = [run.hash for run in sweep_configs(Sweep(tuning.grid, tuning.seeds), [plain])]
+        tried = [run for ran in zip(*ids, strict=True) for run in ran]
+        expected["provenance.tuning.cells' runs"] = tried, runs
+    for name, (found, value) in expected.items():
+        close = isinstance(value, float) and found is not None and abs(found - value) <= 1e-9
+        if found not in (None, value) and not close:
+            yield f"{name} is {found}, expected {value}"
+    yield from _scores(record, task, encoding)
+    yield from _curve(record, task)
+
+
+def _lengths(task: Task, config: RunConfig) -> list[int]:
+    return task.lengths(*config.train.lengths)
+
+
+def _shared(config: RunConfig) -> RunConfig:
+    """Return a run with the same batches and tests, whatever its encoding."""
+    return config.replace(**dict.fromkeys(ENCODING, ""))
+
+
+@lru_cache(10_000)
+def _data_hash(config: RunConfig) -> str:
+    train, task = config.train, _task(config.task)
+    lengths = _lengths(task, config)
+    rows = max(train.batch, train.samples // len(lengths))
+    _limit(rows * (train.context or token_count(task, lengths[-1])), MOST_TOKENS, "tokens")
+    return data_hash(config)
+
+
+@lru_cache(10_000)
+def _backbone(model: Model, seed: int) -> str:
+    _limit(_size_of(model), MOST_WEIGHTS, "weights")
+    return Transformer(model, Encoding(shape_of(model, 1)), seed, "eager").backbone_hash()
+
+
+@lru_cache(1000)
+def _size_of(model: Model) -> int:
+    """Return the number of weights outside of the encoding."""
+    with torch.device("meta"):
+        return _weights(Transformer(model, Encoding(shape_of(model, 1)), 0, "eager", "meta"))
+
+
+@lru_cache(10_000)
+def _encoding(spec: str, shape: Shape) -> Encoding:
+    with torch.device("meta"):  # a table may be larger than the memory
+        return make(spec, shape)
+
+
+def _weights(module: torch.nn.Module) -> int:
+    return sum(part.numel() for part in module.parameters())
+
+
+def _limit(size: int, most: int, what: str) -> None:
+    if size > most:
+        raise ValueError(f"{size:,} {what} are too many to check; the most are {most:,}")
+
+
+def _curve(record: Record, task: Task) -> Iterator[str]:
+    """Compare the curve, over all training lengths, with the scores at some of them."""
+    lengths, curve = (
+        _lengths(task, record.config),
+        {None: None} | {p.step: p for p in record.learning},
+    )
+    for name, scores, step in (
+        ("last", record.scores.last, record.config.train.steps),
+        ("best", record.scores.best, record.best_step),
+    ):
+        own = [s.exact for s in scores if s.exact is not None and s.length in lengths]
+        whole = getattr(curve.get(step), "exact", None)
+        if whole is None or record.config.eval.set:
+            continue
+        least, most = sum(own) / len(lengths), 1 - sum(1 - x for x in own) / len(lengths)
+        slack = NOISE * len(own) ** 0.5 / len(lengths)
+        if not least - slack <= whole <= most + slack:
+            yield f"learning has exact {whole} at step {step}, unlike scores.{name}"
+
+
+def _scores(record: Record, task: Task, encoding: Encoding | None) -> Iterator[str]:
+    """Compare every score with the test's size, and with what the encoding represents."""
+    config = record.config
+    model = encoding and SimpleNamespace(encoding=encoding, track=config.track)
+    for place, name, scores in _tested(record):
+        own = next((one for one in config.eval.sets if one.name == name), config.eval)
+        test = config.replace_eval(set=name or config.eval.set, lengths=own.lengths)
+        for score in scores:
+            for fault in _score(score, _shared(test.replace(seed=0)), name, model):
+                yield f"{place}, length {score.length}: {fault}"
+
+
+def _tested(record: Record) -> list[tuple[str, str, Sequence[Score]]]:
+    """Return (place in the record, test set, scores) of all scores of single checkpoints."""
+    found: list[tuple[str, str, Sequence[Score]]] = []
+    for mode, both in record.by_mode.items():
+        place = f"modes.{mode}.scores" if mode else "scores"
+        found += [(f"{place}.last", "", both.last), (f"{place}.best", "", both.best)]
+    return found + [(f"sets.{name}", name, scores) for name, scores in record.sets.items()]
+
+
+def _score(score: Score, config: RunConfig, name: str, model: Any) -> Iterator[str]:
+    """Compare a score with its test; without a model of its version, with the test's size."""
+    task = _task(config.task)
+    size = _size(config, name, score.length)
+    status = "ok" if size else "no instance"
+    if size and model and model.encoding.max_len is not None:
+        status = "ok" if _represents(model.encoding, config, score.length) else "cannot represent"
+    if score.status != status and (model or score.status != "cannot represent"):
+        yield f"status is {score.status!r}, expected {status!r}"
+    elif size and score.status == "ok":
+        if score.count != size.examples:
+            yield f"{score.count} examples, expected {size.examples}"
+        elif task.exact:
+            yield from _tokens(score, size)
+        if model and score.method != (how := method(model, task)):
+            yield f"method is {score.method!r}, expected {how!r}"
+    if name and score.seen and _longest(config, score.length) > config.train.lengths[1]:
+        yield "seen, but it is longer than in training"
+
+
+class Size(NamedTuple):
+    """The number of examples, and the most tokens of an answer with its end, if known."""
+
+    examples: int
+    longest: int | None
+
+
+@lru_cache(100_000)
+def _size(config: RunConfig, name: str, length: int) -> Size | None:
+    """Return the size of a test at a length, None for a length without instances."""
+    task, test = _task(config.task), config.eval
+    if not task.lengths(length, length):
+        return None
+    _limit(sample_count(task, test, length) * token_count(task, length), MOST_TOKENS, "tokens")
+    longest = None if test.set else task.max_tokens(length)[1] + 1
+    return Size(example_count(task, test, length, name), longest)
+
+
+@lru_cache(100_000)
+def _represents(encoding: Encoding, config: RunConfig, length: int) -> bool:
+    """Return whether the encoding takes the positions of the test, as in evaluation."""
+    task = _task(config.task)
+    batch = to_sequences(examples(task, config, length), task, config.track)
+    model: Any = SimpleNamespace(encoding=encoding, track=config.track)
+    how = method(model, task)
+    if how == "teacher-forced" or config.eval.window is not None:
+        batch = batch.left_aligned(task.vocab.pad)
+    columns = min(batch.inputs.shape[1], config.eval.window or batch.inputs.shape[1])
+    ctx = Context(pos=batch.pos[:, :columns], ids=batch.inputs[:, :columns])
+    try:
+        plan = {"length": columns} if how == "decoded" else {}
+        encoding.draw(ctx, generator=torch.Generator(), **plan)
+    except PositionError:
+        return False
+    return True
+
+
+def _tokens(score: Score, size: Size) -> Iterator[str]:
+    """Compare the right tokens with the right answers: a wrong answer has a wrong token."""
+    right, count = score.correct or 0, score.count or 0
+    wrong, share, tokens = count - right, score.token, score.tokens
+    if share is None:
+        return
+    if tokens is None:
+        if (right and not share) or (share > 1 - 1e-6) == (wrong > 0):
+            yield f"token={share}, but {right} of {count} answers are right"
+        return
+    most = size.longest or tokens
+    low, high = max(right, tokens - wrong * most), tokens - wrong
+    if not count <= tokens <= count * most:
+        yield f"{tokens} tokens in {count} answers, expected {count} to {count * most}"
+    elif abs(share * tokens - round(share * tokens)) > 1e-3:
+        yield f"token={share} is not a share of {tokens} tokens"
+    elif not low - 0.01 <= share * tokens <= high + 0.01:
+        yield f"token={share} of {tokens} tokens, expected {low} to {high} right ones"
+
+
+@lru_cache(10_000)
+def _longest(config: RunConfig, length: int) -> int:
+    """Return the longest of a few instances of a test set, 0 where it has none of this length."""
+    task = _task(config.task)
+    if not task.lengths(length, length):
+        return 0
+    draws = torch.Generator().manual_seed(0)
+    return task.longest(task.test_set(config.eval.set, draws, 8, length).prompt)
+
+
+_task = lru_cache(1000)(tasks.make)
