@@ -102,6 +102,20 @@ def parameter_groups(
     return [*rest, *own]
 
 
+def spread(x: Tensor, every: int, size: int, rest: float) -> Tensor:
+    """Return (B, T, size, ...) with x (B, T, n, ...) at 0, every, 2 every, ... and `rest` between.
+
+    >>> spread(torch.tensor([[[5.0, 6.0]]]), 2, 5, 1.0)
+    tensor([[[5., 1., 6., 1., 1.]]])
+    """
+    n = x.shape[2]
+    if n == size:
+        return x
+    wide = x.new_full((*x.shape[:2], size, *x.shape[3:]), rest)
+    wide[:, :, : n * every : every] = x
+    return wide
+
+
 def own_pairs(pos: Tensor) -> Tensor:
     """Return (S, S) int64, a distinct number for every pair of the positions pos (1, S)."""
     n = pos.shape[1]

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -21,9 +20,6 @@ from pezoo.kernels.histogram import Copy
 ORDER, BACK = "cursors.order", "cursors.back"
 # Their sizes hold the number and the length of documents, because hooks cannot read values.
 DOCUMENTS, LONGEST = "cursors.documents", "cursors.longest"
-
-T = TypeVar("T")
-Call = Callable[..., tuple[Tensor, T]]  # of a number, Scan, reset, moves and copy
 
 
 class CursorLayer(nn.Module):
@@ -105,12 +101,9 @@ class CursorLayer(nn.Module):
                 self._noise("copy_noise", ctx, x.shape[1]),
             )
             copy = Copy(*(take(part, order) for part in copy))
-        ends = past.scans if past else (None, None)
-        streams, scans = self._scans(
-            reset, moves, copy, lambda i, scan, *x: scan(*x, ends[i], count)
-        )
-        streams = take(streams, back)
-        return streams, Past(last if self.training else last(), scans, seen)
+        state = past.scan if past else None
+        streams, end = self.scan(reset, moves, self.gamma, copy, state, count)
+        return take(streams, back), Past(last if self.training else last(), end, seen)
 
     def features(self, x: Tensor, ctx: Context, state: Tensor | None = None) -> Tensor:
         """Return the controller's features (B, T, size) of tokens x (B, T, D) after `state`."""
@@ -136,22 +129,16 @@ class CursorLayer(nn.Module):
             return noise
         return pad(noise, (0, 0) * (noise.dim() - 2) + (t - noise.shape[1], 0))
 
-    def _scans(
-        self, reset: Tensor, moves: Tensor, copy: Copy | None, call: Call[T]
-    ) -> tuple[Tensor, tuple[T, ...]]:
-        """Call the scan of cursors that copy and that of the others, and join their tensors."""
-        if copy is None:
-            found, other = call(0, self.scan, reset, moves, None)
-            return found, (other,)
-        n, order = len(self.copying), self.order(reset.device)
-        reset, moves = reset[:, :, order], moves[:, :, order]
-        one, first = call(0, self.copy_scan, reset[:, :, :n], moves[:, :, :n], copy)
-        two, second = call(1, self.scan, reset[:, :, n:], moves[:, :, n:], None)
-        return torch.cat([one, two], 2)[:, :, order.argsort()], (first, second)
-
-    def order(self, device: torch.device) -> Tensor:
-        """Return the order (2 heads C,) with cursors that copy first."""
-        return (~self._copies(device)).to(torch.int8).argsort(stable=True)
+    @property
+    def gamma(self) -> Tensor | None:
+        """(2 heads C,) the sharpness of each cursor; None without sharpening."""
+        scans = (self.copy_scan, self.scan) if self.copying else (self.scan,)
+        found = [scan.gamma for scan in scans if scan.gamma is not None]
+        if not self.copying or not found:
+            return found[0] if found else None
+        copies = self._copies(found[0].device)
+        later = len(self.copying) + (~copies).cumsum(0)
+        return torch.cat(found)[torch.where(copies, copies.cumsum(0), later) - 1]
 
     def _copies(self, device: torch.device) -> Tensor:
         """Return (2 heads C,) bool, True for query cursors that copy."""
@@ -160,8 +147,7 @@ class CursorLayer(nn.Module):
 
     def positions(self, reset: Tensor, moves: Tensor, copy: Copy | None) -> tuple[Tensor, Tensor]:
         """Return `Scan.positions` of all cursors: (B, T, C, L) and the offsets (L,)."""
-        found, offsets = self._scans(reset, moves, copy, lambda _, scan, *x: scan.positions(*x))
-        return found, offsets[0]
+        return self.scan.positions(reset, moves, self.gamma, copy)
 
 
 def tokens_first(pos: Tensor) -> dict[str, Tensor]:

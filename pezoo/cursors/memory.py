@@ -17,7 +17,7 @@ class Past(NamedTuple):
     state: (
         Tensor | Callable[[], Tensor]
     )  # the controller's; in training, a function that computes it
-    scans: tuple[Tensor, ...]
+    scan: Tensor  # that of the positions, (B, C, ...)
     seen: Seen | None
 
     def known(self) -> Tensor:
@@ -30,7 +30,7 @@ class Past(NamedTuple):
         state = state[rows] if isinstance(state, Tensor) else lambda: self.known()[rows]
         if seen is not None:
             seen = Seen(seen.keys[rows], None if seen.mask is None else seen.mask[rows])
-        return Past(state, tuple(x[rows] for x in self.scans), seen)
+        return Past(state, self.scan[rows], seen)
 
 
 class Mark(NamedTuple):

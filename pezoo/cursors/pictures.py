@@ -238,19 +238,15 @@ def _sharpness(encoding: CursorEncoding, group: int) -> list[Picture]:
     """Return a picture of the sharpness of one layer of cursors, if it is learned."""
     layer, suffix = encoding.layers[group], title_suffix(encoding, group)
     assert isinstance(layer, CursorLayer)
-    scans = [layer.copy_scan, layer.scan] if layer.copying else [layer.scan]
-    gammas = [scan.gamma for scan in scans if scan.gamma is not None]
-    if not gammas:
+    gamma = layer.gamma
+    if gamma is None:
         return []
-    in_order = torch.cat(gammas)
-    if layer.copying:
-        in_order = in_order[layer.order(in_order.device).argsort()]
     return [
         Picture(
             f"Sharpness of the cursors: gamma{suffix}",
             "After each move a histogram is raised to this power. 1 is the minimum: no sharpening.",
             ("queries", "keys"),
-            rearrange(in_order, "(role cursor) -> role 1 cursor", role=2),
+            rearrange(gamma, "(role cursor) -> role 1 cursor", role=2),
             Axis("gamma", ("",)),
             Axis(*cursor_names(encoding, group)),
             "bars",

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any, ClassVar
 
 import torch
@@ -27,9 +28,10 @@ def wave(offsets: Tensor, w: Tensor) -> Tensor:
 class Scan(nn.Module):
     """Interface of the recurrences of positions: gates in, streams out.
 
-    `forward` takes reset (B, T, C), moves (B, T, C, J), copy or None, the earlier state or None,
-    and each row's number of tokens, count (B,), or None for all T. It returns streams
-    (B, T, C, d_pe) and the state after them.
+    `forward` takes reset (B, T, C), moves (B, T, C, J), gamma (C,) or None, copy or None, the
+    earlier state or None, and each row's number of tokens, count (B,), or None for all T. It
+    returns streams (B, T, C, d_pe) and the state after them. Cursors 0, `every`, 2 `every`, ...
+    copy, as many as copy has.
     """
 
     kernel: ClassVar[str] = ""  # in pezoo.kernels, for records
@@ -40,7 +42,9 @@ class Scan(nn.Module):
         """(C,) the sharpness of each cursor; None without sharpening."""
         return None
 
-    def positions(self, reset: Tensor, moves: Tensor, copy: Copy | None) -> tuple[Tensor, Tensor]:
+    def positions(
+        self, reset: Tensor, moves: Tensor, gamma: Tensor | None, copy: Copy | None
+    ) -> tuple[Tensor, Tensor]:
         """Return Pr(offset) after each token of whole sequences (B, T, C, L), and offsets (L,)."""
         raise NotImplementedError
 
@@ -57,9 +61,11 @@ class Histograms(Scan):
         eps: float,
         one_sided: bool,
         frequencies: Callable[[torch.device], Tensor],
+        every: int,
     ) -> None:
         super().__init__()
         self.eps, self.one_sided, self.frequencies = eps, one_sided, frequencies
+        self.every = every
         start = torch.full((total,), math.log(math.expm1(gamma - 1))) if gamma > 1 else None
         self.raw_gamma = None if start is None else nn.Parameter(start)
 
@@ -72,32 +78,78 @@ class Histograms(Scan):
         self,
         reset: Tensor,
         moves: Tensor,
+        gamma: Tensor | None,
         copy: Copy | None,
         state: Tensor | None,
         count: Tensor | None,
+    ) -> tuple[Tensor, Tensor]:
+        run = partial(self._streams, count)
+        streams, end = self._apart(run, reset, moves, gamma, copy, state)
+        return streams, end
+
+    def _streams(
+        self,
+        count: Tensor | None,
+        reset: Tensor,
+        moves: Tensor,
+        gamma: Tensor | None,
+        copy: Copy | None,
+        state: Tensor | None,
     ) -> tuple[Tensor, Tensor]:
         first = 1 if state is None else state.shape[-1]
         bins = grown(first, reset.shape[1], moves.shape[-1], self.one_sided)
         table = self.table(bins, reset)  # (L, d_pe)
         if count is None:  # without padding: not all histograms need to be in memory
-            gates = reset, moves, self.gamma, table, state, self.eps
+            gates = reset, moves, gamma, table, state, self.eps
             return histogram_stream(*gates, copy=copy, one_sided=self.one_sided)
-        h = self.histograms(reset, moves, copy, state)
+        h = self.histograms(reset, moves, gamma, copy, state)
         start = h.new_ones(*h[:, 0].shape[:2], 1) if state is None else state
         left = 0 if self.one_sided else (bins - first) // 2
         return h @ table, at_count(h, pad(start, (left, bins - first - left)), count)
 
     def histograms(
-        self, reset: Tensor, moves: Tensor, copy: Copy | None = None, state: Tensor | None = None
+        self,
+        reset: Tensor,
+        moves: Tensor,
+        gamma: Tensor | None,
+        copy: Copy | None = None,
+        state: Tensor | None = None,
     ) -> Tensor:
         """Return the histograms (B, T, C, L) after each token, over the offsets of `table`."""
         return histogram_scan(
-            reset, moves, self.gamma, state, self.eps, copy=copy, one_sided=self.one_sided
+            reset, moves, gamma, state, self.eps, copy=copy, one_sided=self.one_sided
         )
 
-    def positions(self, reset: Tensor, moves: Tensor, copy: Copy | None) -> tuple[Tensor, Tensor]:
-        h = self.histograms(reset, moves, copy)
+    def positions(
+        self, reset: Tensor, moves: Tensor, gamma: Tensor | None, copy: Copy | None
+    ) -> tuple[Tensor, Tensor]:
+        (h,) = self._apart(
+            lambda *gates: (self.histograms(*gates),), reset, moves, gamma, copy, None
+        )
         return h, self.offsets(h.shape[-1], h.device)
+
+    def _apart(
+        self,
+        scan: Callable[..., tuple[Tensor, ...]],
+        reset: Tensor,
+        moves: Tensor,
+        gamma: Tensor | None,
+        copy: Copy | None,
+        state: Tensor | None,
+    ) -> tuple[Tensor, ...]:
+        """Scan cursors that copy and the others apart, and join the results (..., C, n)."""
+        c = reset.shape[2]
+        if copy is None or copy.none.shape[2] == c:
+            return scan(reset, moves, gamma, copy, state)
+        n, number = copy.none.shape[2], torch.arange(c, device=reset.device)
+        alone = (number % self.every > 0) | (number >= n * self.every)
+        order, found = alone.to(torch.int8).argsort(stable=True), []
+        for own, branch in ((order[:n], copy), (order[n:], None)):
+            power = None if gamma is None else gamma[own]
+            start = None if state is None else state[:, own]
+            found.append(scan(reset[:, :, own], moves[:, :, own], power, branch, start))
+        back = order.argsort()
+        return tuple(torch.cat(x, -2)[..., back, :] for x in zip(*found, strict=True))
 
     def offsets(self, bins: int, device: torch.device) -> Tensor:
         """Return the offsets (L,) of the bins of histograms (..., L)."""
@@ -116,14 +168,17 @@ class Spectrum(Scan):
     kernel = "spectral"
     source = "inverse Fourier transform of the characteristic function"
 
-    def __init__(self, stride: int, frequencies: Callable[[torch.device], Tensor]) -> None:
+    def __init__(
+        self, stride: int, frequencies: Callable[[torch.device], Tensor], every: int
+    ) -> None:
         super().__init__()
-        self.stride, self.frequencies = stride, frequencies
+        self.stride, self.frequencies, self.every = stride, frequencies, max(every, 1)
 
     def forward(
         self,
         reset: Tensor,
         moves: Tensor,
+        gamma: Tensor | None,
         copy: Copy | None,
         state: Tensor | None,
         count: Tensor | None,
@@ -137,7 +192,9 @@ class Spectrum(Scan):
         )
         return phi, at_count(phi, start if state is None else state, count)
 
-    def positions(self, reset: Tensor, moves: Tensor, copy: Copy | None) -> tuple[Tensor, Tensor]:
+    def positions(
+        self, reset: Tensor, moves: Tensor, gamma: Tensor | None, copy: Copy | None
+    ) -> tuple[Tensor, Tensor]:
         """Return the inverse Fourier transform of the recurrence at the frequencies 2 pi n / N.
 
         It is exact, because N is odd and at least the size of the support.
@@ -163,7 +220,7 @@ class Spectrum(Scan):
         if copy is not None:
             number = torch.arange(1, copy.source.shape[-1] + 1, device=w.device)
             copied = copy.none, copy.source @ wave(number, w).to(reset.dtype)
-        return spectral_scan(reset, moves, angles, state, copy=copied)
+        return spectral_scan(reset, moves, angles, state, copy=copied, every=self.every)
 
 
 def scaled(e: Tensor, coefficients: Tensor, norm: str) -> Tensor:

@@ -132,7 +132,7 @@ class PRISM(CursorEncoding):
     def scan(self, cursors: int) -> Histograms:
         own = self.options
         one_sided = own.support == "one_sided"
-        return Histograms(cursors, own.gamma, own.eps, one_sided, own.frequencies)
+        return Histograms(cursors, own.gamma, own.eps, one_sided, own.frequencies, own.copy_every)
 
     def pictures(self, layers: Sequence[Context]) -> list[Picture]:
         return pictures(self, layers)

@@ -42,7 +42,7 @@ class PRISMSpectral(CursorEncoding):
     Options = CursorOptions
 
     def scan(self, cursors: int) -> Spectrum:
-        return Spectrum(self.options.stride, self.options.frequencies)
+        return Spectrum(self.options.stride, self.options.frequencies, self.options.copy_every)
 
     def pictures(self, layers: Sequence[Context]) -> list[Picture]:
         return pictures(self, layers)

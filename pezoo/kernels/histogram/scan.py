@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from pezoo.compiling import Kernel, untraced
+from pezoo.compiling import Kernel
 from pezoo.functional import full_precision
 from pezoo.kernels.backends import REFERENCE, choose
 from pezoo.kernels.histogram.reference import Copy, grown, scan, tokens_seen
@@ -176,8 +176,7 @@ def histogram_stream(
         if chunk >= t:
             return run(reset, moves, table, state, *(copy or ()))
         state = reset.new_ones(b, c, 1) if state is None else state
-        in_parts = untraced(_in_parts) if torch.compiler.is_compiling() else _in_parts
-        return in_parts(run, chunk, (reset, moves, *(copy or ())), table, state)
+        return _in_parts(run, chunk, (reset, moves, *(copy or ())), table, state)
 
 
 def _run(

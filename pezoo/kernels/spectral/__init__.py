@@ -6,10 +6,10 @@ from importlib import import_module
 import torch
 from torch import Tensor
 
-from pezoo.functional import full_precision
+from pezoo.functional import full_precision, spread
 from pezoo.kernels.backends import choose
 
-Copied = tuple[Tensor, Tensor]  # none (B, T, C) and copied (B, T, C, 2F)
+Copied = tuple[Tensor, Tensor]  # none (B, T, n) and copied (B, T, n, 2F)
 
 
 def spectral_scan(
@@ -19,6 +19,7 @@ def spectral_scan(
     state: Tensor | None = None,
     *,
     copy: Copied | None = None,
+    every: int = 1,
     backend: str = "auto",
 ) -> Tensor:
     """Return the characteristic functions after every token, (B, T, C, 2F): F cosines, F sines.
@@ -26,7 +27,8 @@ def spectral_scan(
     reset (B, T, C) is Pr(reset), moves (B, T, C, J) the probabilities of the steps s_j, and angles
     (J, F) the products s_j w_m: the steps may be any real numbers, learned ones too. state
     (B, C, 2F) is the row before the first token; None starts at offset 0. copy is Pr(no copy)
-    (B, T, C) and what is copied, sum_k source_t(k) e^{iw(k+1)}, as rows (B, T, C, 2F).
+    (B, T, n) and what is copied, sum_k source_t(k) e^{iw(k+1)}, as rows (B, T, n, 2F), for the n
+    cursors that copy: numbers 0, every, 2 every, ...
 
     backend: "reference" is the plain loop, "numba" is compiled for a CPU, and "parallel" is a
     parallel scan over time for devices with many cores; "auto" is what `pezoo.kernels.backends`
@@ -43,23 +45,31 @@ def spectral_scan(
     Source: Lee 2025, "Position as Probability", Algorithms 1 and 2 at gamma = 1, with the sum over
     bins before the scan instead of after it.
     """
-    _check(reset, moves, angles, state, copy)
+    _check(reset, moves, angles, state, copy, every)
     name = choose("spectral", reset, backend)
     with full_precision(reset.device.type):
         table = torch.cat([angles.cos(), angles.sin()], -1)  # (J, 2F)
         if state is None:
             state = torch.cat([torch.ones_like(angles[0]), torch.zeros_like(angles[0])])
             state = state.expand(reset.shape[0], reset.shape[2], -1)
-        copied = None
+        copied, cursors = None, reset.shape[2]
         if copy is not None:
             none, copied = copy
-            moves = moves * none[..., None]  # the same factor of M
+            moves = moves * spread(none, every, cursors, 1.0)[..., None]  # the same factor of M
         scan: Callable[..., Tensor] = import_module(f"pezoo.kernels.spectral.{name}").scan
+        if name == "numba":
+            return scan(reset, moves, table, state, copied, every)
+        copied = None if copied is None else spread(copied, every, cursors, 0.0)
         return scan(reset, moves, table, state, copied)
 
 
 def _check(
-    reset: Tensor, moves: Tensor, angles: Tensor, state: Tensor | None, copy: Copied | None
+    reset: Tensor,
+    moves: Tensor,
+    angles: Tensor,
+    state: Tensor | None,
+    copy: Copied | None,
+    every: int,
 ) -> None:
     if reset.dim() != 3 or angles.dim() != 2:
         raise ValueError(
@@ -73,7 +83,8 @@ def _check(
     if state is not None:
         expected["state"] = state, (b, c, 2 * f)
     if copy is not None:
-        expected |= {"none": (copy[0], (b, t, c)), "copied": (copy[1], (b, t, c, 2 * f))}
+        n = min(copy[0].shape[-1], -(-c // every))
+        expected |= {"none": (copy[0], (b, t, n)), "copied": (copy[1], (b, t, n, 2 * f))}
     if reset.dtype not in (torch.float32, torch.float64):
         raise ValueError(f"reset must be float32 or float64, got {reset.dtype}: convert it first")
     for name, (tensor, shape) in expected.items():

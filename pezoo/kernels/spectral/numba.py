@@ -32,22 +32,32 @@ def _inline(function: Function) -> Function:
 
 
 def scan(
-    reset: Tensor, moves: Tensor, table: Tensor, state: Tensor, copied: Tensor | None
+    reset: Tensor,
+    moves: Tensor,
+    table: Tensor,
+    state: Tensor,
+    copied: Tensor | None,
+    every: int,
 ) -> Tensor:
-    """Compute `reference.scan`, without a second derivative; moves include Pr(no copy)."""
-    phi: Tensor = _Scan.apply(reset, moves, table, state, copied)
+    """Compute `reference.scan`, without a second derivative; moves include Pr(no copy).
+
+    copied (B, T, n, 2F) is for cursors 0, every, 2 every, ...
+    """
+    phi: Tensor = _Scan.apply(reset, moves, table, state, copied, every)
     return phi
 
 
 class _Scan(Kernel):
     @staticmethod
     def forward(
-        ctx: Any, reset: Tensor, moves: Tensor, table: Tensor, state: Tensor, copied: Tensor | None
-    ) -> Tensor:
+        ctx: Any, reset: Tensor, moves: Tensor, table: Tensor, state: Tensor,
+        copied: Tensor | None, every: int,
+    ) -> Tensor:  # fmt: skip
         out = reset.new_empty(*reset.shape, table.shape[1])
         more = out.new_empty(0, 0, 0, 0) if copied is None else copied
-        _forward(*_arrays(reset, moves, table, state, more, out))
+        _forward(every, *_arrays(reset, moves, table, state, more, out))
         ctx.save_for_backward(reset, moves, table, state, out)
+        ctx.copied = more.shape, every
         return out
 
     @staticmethod
@@ -58,11 +68,11 @@ class _Scan(Kernel):
         d_state = state.new_zeros(state.shape)
         # Sums over a batch of rows, then over batches: float32 loses less than in one long sum.
         d_table = table.new_zeros(reset.shape[0] if ctx.needs_input_grad[2] else 0, *table.shape)
-        copying: bool = ctx.needs_input_grad[4]
-        d_copied = out.new_empty(out.shape if copying else (0, 0, 0, 0))
+        copying, (shape, every) = ctx.needs_input_grad[4], ctx.copied
+        d_copied = out.new_empty(shape if copying else (0, 0, 0, 0))
         given = _arrays(grad, reset, moves, table, state, out)
-        _backward(*given, *_arrays(d_reset, d_moves, d_table, d_state, d_copied))
-        return d_reset, d_moves, d_table.sum(0), d_state, d_copied if copying else None
+        _backward(every, *given, *_arrays(d_reset, d_moves, d_table, d_state, d_copied))
+        return d_reset, d_moves, d_table.sum(0), d_state, d_copied if copying else None, None
 
 
 def _arrays(*tensors: Tensor) -> list[np.ndarray[Any, Any]]:
@@ -83,7 +93,9 @@ def _multiplier(moves: Any, table: Any, b: int, t: int, c: int, m: Any) -> None:
 
 
 @_compile
-def _forward(reset: Any, moves: Any, table: Any, state: Any, copied: Any, out: Any) -> None:
+def _forward(
+    every: int, reset: Any, moves: Any, table: Any, state: Any, copied: Any, out: Any
+) -> None:
     size, steps, cursors, width = out.shape
     half, one = width // 2, out.dtype.type(1)  # a plain 1 would turn float32 into float64
     u, m = np.empty(width, out.dtype), np.empty(width, out.dtype)
@@ -103,14 +115,15 @@ def _forward(reset: Any, moves: Any, table: Any, state: Any, copied: Any, out: A
                     re, im = u[f] + r, u[half + f]
                     out[b, t, c, f] = m[f] * re - m[half + f] * im
                     out[b, t, c, half + f] = m[f] * im + m[half + f] * re
-                if copied.size:
+                n = c // every
+                if c % every == 0 and n < copied.shape[2]:
                     for f in range(width):
-                        out[b, t, c, f] += copied[b, t, c, f]
+                        out[b, t, c, f] += copied[b, t, n, f]
 
 
 @_compile
 def _backward(
-    grad: Any, reset: Any, moves: Any, table: Any, state: Any, out: Any,
+    every: int, grad: Any, reset: Any, moves: Any, table: Any, state: Any, out: Any,
     d_reset: Any, d_moves: Any, d_table: Any, d_state: Any, d_copied: Any,
 ) -> None:  # fmt: skip
     size, steps, cursors, width = out.shape
@@ -121,9 +134,10 @@ def _backward(
             for c in range(cursors):
                 for f in range(width):
                     g[f] = grad[b, t, c, f] + d_state[b, c, f]
-                if d_copied.size:
+                n = c // every
+                if c % every == 0 and n < d_copied.shape[2]:
                     for f in range(width):
-                        d_copied[b, t, c, f] = g[f]
+                        d_copied[b, t, n, f] = g[f]
                 if t == 0:
                     for f in range(width):
                         last[f] = state[b, c, f]
