@@ -152,10 +152,11 @@ class CursorEncoding(Encoding):
         e = rearrange(e[:, -ctx.new :], "b t (g c) d -> b t g c d", c=self.options.cursors)
         e = self._with_absolute(e, ctx)
         e = scaled(e, self._coefficients(group), self.options.norm)
-        heads = "b t (role layer h) c d -> role layer b t h (c d)"  # the queries' come first
-        queries, keys = rearrange(e, heads, role=2, h=self.shape.n_heads)
+        # Unbound where tokens come first, so that gradients are stacked in memory order.
+        heads = "b t (role layer h) c d -> b t role layer h (c d)"  # the queries' come first
+        queries, keys = rearrange(e, heads, role=2, h=self.shape.n_heads).unbind(2)
         queries = self._compared(queries, group)
-        streams = tuple(zip(queries, keys, strict=True))
+        streams = tuple(zip(queries.unbind(2), keys.unbind(2), strict=True))
         ctx.memo[f"{self.name}.{group}"] = memory.after(x, past, streams)
 
     def memory(self, group: int, ctx: Context) -> Memory:
@@ -173,18 +174,18 @@ class CursorEncoding(Encoding):
         return torch.cat([queries, torch.ones_like(queries)])
 
     def _compared(self, queries: Tensor, group: int) -> Tensor:
-        """Apply top_weight and lead to queries' streams (layers, B, T, H, C d_pe)."""
+        """Apply top_weight and lead to queries' streams (B, T, layers, H, C d_pe)."""
         if self.top_weight is None and self.lead is None:
             return queries
         own, weights = _slice(self.served(group)), None
         w = self.options.frequencies(queries.device)
-        if self.top_weight is not None:  # (layers, 1, 1, H, C, d_pe/2), as cos and sin below
-            top = at_least_float32(self.top_weight[own])[:, None, None, ..., None]
+        if self.top_weight is not None:  # (layers, H, C, d_pe/2), as cos and sin below
+            top = at_least_float32(self.top_weight[own])[..., None]
             weights = torch.where(torch.arange(len(w), device=w.device) == w.argmax(), top, 1.0)
         if self.lead is None:
             assert weights is not None
             return queries * torch.cat([weights, weights], -1).flatten(-2)
-        angle = at_least_float32(self.lead[own])[:, None, None, ..., None] * w
+        angle = at_least_float32(self.lead[own])[..., None] * w
         cos, sin = (f if weights is None else f * weights for f in (angle.cos(), angle.sin()))
         cos, sin = torch.stack([cos, cos], -2), torch.stack([-sin, sin], -2)
         e = rearrange(queries, "... (c two f) -> ... c two f", two=2, f=len(w))
