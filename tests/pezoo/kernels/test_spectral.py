@@ -52,10 +52,10 @@ def inputs(b, t, c, j, seed=0, sharp=1.0, f=3):
     return draw(b, t, c).sigmoid(), draw(b, t, c, j).softmax(-1), angles(j, f), state, copy
 
 
-def scan(given, backend, with_state=True, with_copy=True):
+def scan(given, backend, with_state=True, with_copy=True, **options):
     reset, moves, angle, state, copy = given
     state, copy = state if with_state else None, copy if with_copy else None
-    return spectral_scan(reset, moves, angle, state, copy=copy, backend=backend)
+    return spectral_scan(reset, moves, angle, state, copy=copy, backend=backend, **options)
 
 
 def gradients(given, backend, **options):
@@ -163,6 +163,23 @@ def test_float32_is_close_to_float64(backend, t):
     ):
         assert got.dtype == torch.float32
         assert (got - want).abs().max() <= 1e-5 * max(1.0, float(want.abs().max()))
+
+
+@each
+@pytest.mark.parametrize(("every", "n"), [(2, 2), (2, 3), (3, 1), (1, 4)])
+def test_one_in_so_many_cursors_copies(backend, every, n):
+    """The others are as in a scan in which they never copy."""
+    given = inputs(2, 4, 5, 3)
+    copying = slice(0, n * every, every)
+    none, copied = torch.ones_like(given[4][0]), torch.zeros_like(given[4][1])
+    none[:, :, copying], copied[:, :, copying] = (x[:, :, copying] for x in given[4])
+    want = gradients((*given[:4], (none, copied)), backend)
+    own = tuple(x[:, :, copying] for x in given[4])
+    got = gradients((*given[:4], own), backend, every=every)
+    for one, other in zip(got[:5], want[:5], strict=True):
+        torch.testing.assert_close(one, other)
+    for one, other in zip(got[5:], want[5:], strict=True):
+        torch.testing.assert_close(one, other[:, :, copying])
 
 
 @each
