@@ -55,9 +55,10 @@ def test_autocast_changes_no_more_than_bfloat16_rounds(text):
         found.append((loss, gradients(model)))
     (want, right), (got, near) = found
     torch.testing.assert_close(got, want, rtol=0.02, atol=0)
+    whole = torch.cat([grad.flatten() for grad in right.values()]).norm()
     for name, grad in right.items():
         assert near[name].dtype == torch.float32
-        assert (near[name] - grad).norm() < 0.1 * grad.norm() + 1e-6, name
+        assert (near[name] - grad).norm() < 0.1 * grad.norm() + 1e-4 * whole, name
 
 
 def shared(model, wrapper):
