@@ -14,17 +14,19 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pezoo.adapters import attend
-    from pezoo.base import Context, Encoding, Memo, PositionError, Shape
+    from pezoo.base import Context, Encoding, Memo, Pass, PositionError, Shape
     from pezoo.registry import make, names, register
 
 __version__ = "0.1.0"
 __all__ = [
-    "Context", "Encoding", "Memo", "PositionError", "Shape",
+    "Context", "Encoding", "Memo", "Pass", "PositionError", "Shape",
     "attend", "make", "names", "register",
 ]  # fmt: skip
 
 _HOME = {
-    **dict.fromkeys(("Context", "Encoding", "Memo", "PositionError", "Shape"), "pezoo.base"),
+    **dict.fromkeys(
+        ("Context", "Encoding", "Memo", "Pass", "PositionError", "Shape"), "pezoo.base"
+    ),
     **dict.fromkeys(("make", "names", "register"), "pezoo.registry"),
     "attend": "pezoo.adapters",
 }

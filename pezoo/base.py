@@ -8,14 +8,14 @@ Shape letters, used everywhere in this project:
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar, NamedTuple, TypedDict, Unpack
 
 import torch
 from torch import Tensor, nn
 
 from pezoo.compiling import untraced
-from pezoo.context import PRF, UNKNOWN_LAYER, Context, Memo
+from pezoo.context import PRF, UNKNOWN_LAYER, Context, Memo, Pass
 from pezoo.pictures import Picture
 
 __all__ = [
@@ -26,6 +26,7 @@ __all__ = [
     "Memo",
     "Pairs",
     "ParamGroup",
+    "Pass",
     "Plan",
     "PositionError",
     "ScoreMod",
@@ -164,7 +165,7 @@ class Encoding(nn.Module):
     summary: ClassVar[str] = ""
     paper: ClassVar[str] = ""
     prf_text: ClassVar[str] = ""  # its `prf` in words
-    modes: tuple[str, ...] = ()  # other ways to run trained weights, see Context.mode
+    modes: tuple[str, ...] = ()  # other ways to run trained weights, see Pass.mode
 
     max_len: int | None = None  # positions 0..max_len-1; beyond them draw raises PositionError
     prefix_stable: bool = True  # False: later tokens change earlier values
@@ -184,10 +185,10 @@ class Encoding(nn.Module):
     def draw(self, ctx: Context, **plan: Unpack[Plan]) -> dict[str, Tensor]:
         """Draw everything random for one forward pass, and validate positions.
 
-        `prepare` calls it. To pass a `Plan`, a model calls it first and sets ctx.drawn to the
-        result. Tensors with two axes or more are (B|1, T, ...), with an entry for each new token;
-        (n,) and () serve the whole batch. Their names begin with the encoding's, as in
-        "randomized.table".
+        `prepare` calls it. To pass a `Plan`, a model calls it first and passes the result on:
+        prepare(Pass.of(ctx, drawn=drawn)). Tensors with two axes or more are (B|1, T, ...), with an
+        entry for each new token; (n,) and () serve the whole batch. Their names begin with the
+        encoding's, as in "randomized.table".
 
         Errors: PositionError for positions or a length that the encoding cannot represent.
         """
@@ -199,12 +200,13 @@ class Encoding(nn.Module):
             )
         return {}
 
-    def prepare(self, ctx: Context) -> Context:
+    def prepare(self, ctx: Context) -> Pass:
         """Prepare a forward pass: rewrite positions, compute streams. Calls `draw` if needed.
 
         Errors: those of `draw`; ValueError if ctx.scale is missing where the encoding needs it, for
-        a context returned by prepare, and for ctx.x or ctx.drawn of another pass.
+        a context returned by prepare, and for ctx.x, ctx.slots or ctx.drawn of another pass.
         """
+        ctx = Pass.of(ctx)
         if ctx.prepared:
             raise ValueError(
                 "this context was returned by prepare: pass prepare a context of your own, in "
@@ -221,9 +223,14 @@ class Encoding(nn.Module):
                     f"ctx.drawn belongs to another pass: {name} has {x.shape[1]} tokens, ctx has "
                     f"{ctx.new} new tokens; call draw for every pass"
                 )
+        if ctx.slots is not None and ctx.slots.shape[1:] != ctx.pos.shape[1:]:
+            raise ValueError(
+                f"slots must be (B|1, {ctx.pos.shape[1]}), one for each position, those of cached "
+                f"tokens too; got {tuple(ctx.slots.shape)}"
+            )
         drawn = {name: x.to(ctx.pos.device) for name, x in drawn.items()}
         layer = 0 if self.shape.n_layers == 1 else UNKNOWN_LAYER
-        return replace(ctx, drawn=drawn, layer=layer, prepared=True)
+        return Pass.of(ctx, drawn=drawn, layer=layer, prepared=True)
 
     def _check_x(self, x: Tensor, ctx: Context) -> None:
         if x.dim() != 3 or x.shape[2] != self.shape.d_model:
@@ -245,18 +252,18 @@ class Encoding(nn.Module):
         draw = self.draw if plain or not torch.compiler.is_compiling() else untraced(self.draw)
         return draw(ctx)
 
-    def embed(self, x: Tensor, ctx: Context) -> Tensor:
+    def embed(self, x: Tensor, ctx: Pass) -> Tensor:
         """Encode positions in the token embeddings: (B, T, D) -> (B, T, D)."""
         return x
 
-    def transform(self, q: Tensor, k: Tensor, ctx: Context) -> tuple[Tensor, Tensor]:
+    def transform(self, q: Tensor, k: Tensor, ctx: Pass) -> tuple[Tensor, Tensor]:
         """Rotate, scale or widen the new q and k, both (B, H, T, K).
 
         With grouped-query attention k has G < H heads; it may be returned with G or H of them.
         """
         return q, k
 
-    def bias(self, q: Tensor, k: Tensor, ctx: Context) -> Tensor | None:
+    def bias(self, q: Tensor, k: Tensor, ctx: Pass) -> Tensor | None:
         """Return what is added to the logits; broadcasts to (B, H, T, S).
 
         q and k come from `transform`. By default, what `bias_form` gives as a ScoreMod.
@@ -264,7 +271,7 @@ class Encoding(nn.Module):
         form = self.bias_form(q, k, ctx, ScoreMod)
         return form.dense(self.shape.n_heads, ctx) if isinstance(form, ScoreMod) else None
 
-    def bias_form(self, q: Tensor, k: Tensor, ctx: Context, kind: FormKind) -> BiasForm | None:
+    def bias_form(self, q: Tensor, k: Tensor, ctx: Pass, kind: FormKind) -> BiasForm | None:
         """Return the bias as Pairs, Columns or ScoreMod, so that no kernel holds (B, H, T, S).
 
         `kind` is the form that the attention kernel takes. None where the encoding does not have
@@ -272,7 +279,7 @@ class Encoding(nn.Module):
         """
         return None
 
-    def weights(self, logits: Tensor, ctx: Context) -> Tensor | None:
+    def weights(self, logits: Tensor, ctx: Pass) -> Tensor | None:
         """Return attention weights (B, H, T, S) for masked logits; None keeps softmax."""
         return None
 
@@ -299,7 +306,7 @@ class Encoding(nn.Module):
         """Return a scalar that the trainer adds to the loss, or None."""
         return None
 
-    def pictures(self, layers: Sequence[Context]) -> list[Picture]:
+    def pictures(self, layers: Sequence[Pass]) -> list[Picture]:
         """Return pictures of the encoding's state after a pass over one sequence without padding.
 
         layers[i] is the ctx passed to `transform` in layer i.

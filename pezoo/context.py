@@ -4,8 +4,8 @@ Shape letters are those of `pezoo.base`.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -53,27 +53,30 @@ PRF = Callable[[Tensor, Tensor, Tensor | None], Tensor]
 
 @dataclass(frozen=True)
 class Context:
-    """Everything an encoding may know about the tokens it encodes.
+    """What an encoding may know about the tokens it encodes.
 
-    pos        (B|1, S) int64. The last T belong to the queries. -1 marks padding: no token. Where
-               they do not rise, a new document begins (see `document`).
-    ids        (B, S) token ids, for encodings that read the text (or None).
-    x          (B, T, D) input of the layer about to run; in `prepare` the token embeddings.
-    layer      index of that layer, from 0; after `prepare`, unknown until `at`.
-    n_new      T; None means that all S tokens are new.
-    scale      (B|1,) the instance scale n, for encodings with a scale hint (or None).
-    memo       the encoding's state through a forward pass and through decoding, a Memo.
-    distances  (L,) a table that replaces the distance d by sign(d) distances[|d|] (or None).
-    mode       one of the encoding's own `modes`, another way to run trained weights (or None).
-    drawn      the result of `Encoding.draw` for this pass; None if it has not been called.
-    prepared   True once `Encoding.prepare` has returned it; a wrapper resets it for its inner one.
-    true_pos   (B|1, S) the positions before a wrapper replaced them, which separate documents
-               (or None).
-    w_key      (G K, D) weight of the layer's projection to keys, G <= H, without its bias, for
-               encodings that add to the input of that projection (or None).
-    task_prf   (i, j, n) -> int64: the task's positional relation function of query
-               position i (B|1, T, 1) and key position j (B|1, 1, S), for oracles (or None); n
-               (B|1, 1, 1) is the scale, None for encodings without a scale hint.
+    The tokens
+        pos       (B|1, S) int64. The last T belong to the queries. -1 marks padding: no token.
+                  Where they do not rise, a new document begins (see `document`).
+        ids       (B, S) token ids, for encodings that read the text (or None).
+        n_new     T; None means that all S tokens are new.
+        slots     (B|1, S) int64: ids or positions that the task supplies, from 0, such as those of
+                  position coupling (or None). Documents are told apart by pos, never by slots.
+    The layer
+        layer     its index, from 0; after `prepare`, unknown until `at`.
+        x         (B, T, D) its input; in `prepare` the token embeddings. In a pre-norm model this
+                  is the residual stream before the norm.
+        w_key     (G K, D) weight of its projection to keys, G <= H, without its bias, for encodings
+                  that add to the input of that projection (or None).
+    For encodings that are told something of the task
+        scale     (B|1,) the instance scale n, for a scale hint (or None).
+        task_prf  (i, j, n) -> int64: the task's positional relation function of query position i
+                  (B|1, T, 1) and key position j (B|1, 1, S), for oracles (or None); n (B|1, 1, 1)
+                  is the scale, None for encodings without a scale hint.
+    The state
+        memo      what the encoding carries through a forward pass and through decoding, a Memo.
+
+    The hooks get a `Pass`, which `Encoding.prepare` returns: a Context with what wrappers set.
 
     Errors: ValueError for positions that are not two-dimensional or not signed whole numbers, and
     for more new tokens than positions.
@@ -86,13 +89,9 @@ class Context:
     n_new: int | None = None
     scale: Tensor | None = None
     memo: Memo = field(default_factory=lambda: Memo())  # a graph of torch.compile calls no class
-    distances: Tensor | None = None
-    mode: str | None = None
-    drawn: dict[str, Tensor] | None = None
-    prepared: bool = False
-    true_pos: Tensor | None = None
     w_key: Tensor | None = None
     task_prf: PRF | None = None
+    slots: Tensor | None = None
 
     def __post_init__(self) -> None:
         kind = self.pos.dtype
@@ -102,10 +101,10 @@ class Context:
                 "pos must hold whole numbers, (1, S) or (B, S), such as torch.arange(10)[None]; "
                 f"got {tuple(self.pos.shape)} of {kind}"
             )
-        if self.n_new is not None and not 0 < self.n_new <= self.pos.shape[1]:
+        s = self.pos.shape[1]
+        if self.n_new is not None and not 0 < self.n_new <= s:
             raise ValueError(
-                f"n_new must be within 1..{self.pos.shape[1]}, the number of positions; "
-                f"got {self.n_new}"
+                f"n_new must be within 1..{s}, the number of positions; got {self.n_new}"
             )
 
     def scale_for(self, reader: str) -> Tensor:
@@ -140,7 +139,7 @@ class Context:
     @property
     def _true_pos(self) -> Tensor:
         """(B|1, S) the positions that separate documents."""
-        return self.pos if self.true_pos is None else self.true_pos
+        return self.pos
 
     @property
     def document(self) -> Tensor:
@@ -174,8 +173,8 @@ class Context:
         """
         if torch.compiler.is_exporting():
             raise ValueError(
-                "torch.export has no values for draw to read: call draw before, and set ctx.drawn "
-                "to its result"
+                "torch.export has no values for draw to read: call draw before, and pass its "
+                "result on, prepare(Pass.of(ctx, drawn=drawn))"
             )
         return int(x)
 
@@ -185,7 +184,55 @@ class Context:
         Without i and j, (B|1, T, S): all pairs.
         """
         i = self.query_pos[:, :, None] if i is None else i
-        d = i - (self.pos[:, None, :] if j is None else j)
+        return i - (self.pos[:, None, :] if j is None else j)
+
+    def check_prepared(self) -> None:
+        """Raise ValueError for a context that `prepare` did not return."""
+        raise ValueError(
+            "this context was not returned by prepare: call ctx = encoding.prepare(ctx) once "
+            "per forward pass, and pass its result to the hooks"
+        )
+
+    def at(self, layer: int, x: Tensor | None, w_key: Tensor | None = None) -> "Pass":
+        """Raise ValueError: only the Pass that `prepare` returns goes through layers."""
+        self.check_prepared()
+        raise AssertionError
+
+
+@dataclass(frozen=True)
+class Pass(Context):
+    """A Context in a forward pass, with what models and wrappers set. `prepare` returns it.
+
+    drawn      the result of `Encoding.draw` for this pass; None if it has not been called.
+    distances  (L,) a table that replaces the distance d by sign(d) distances[|d|] (or None).
+    mode       one of the encoding's own `modes`, another way to run trained weights (or None).
+    true_pos   (B|1, S) the positions before a wrapper replaced them, which separate documents
+               (or None).
+    prepared   True once `Encoding.prepare` has returned it; a wrapper resets it for its inner one.
+    """
+
+    drawn: dict[str, Tensor] | None = None
+    distances: Tensor | None = None
+    mode: str | None = None
+    true_pos: Tensor | None = None
+    prepared: bool = False
+
+    @classmethod
+    def of(cls, ctx: Context, **changes: Any) -> "Pass":
+        """Return a context as a Pass, with some fields changed.
+
+        >>> ctx = Context(pos=torch.arange(3)[None])
+        >>> Pass.of(ctx, drawn={}).drawn
+        {}
+        """
+        return cls(**{f.name: getattr(ctx, f.name) for f in fields(ctx)} | changes)
+
+    @property
+    def _true_pos(self) -> Tensor:
+        return self.pos if self.true_pos is None else self.true_pos
+
+    def distance(self, i: Tensor | None = None, j: Tensor | None = None) -> Tensor:
+        d = super().distance(i, j)
         if self.distances is None:
             return d
         # Padding lies outside the table; what it reads there is masked by attention.
@@ -193,14 +240,10 @@ class Context:
         return d.sign() * self.distances[index]
 
     def check_prepared(self) -> None:
-        """Raise ValueError for a context that `prepare` did not return."""
         if not self.prepared:
-            raise ValueError(
-                "this context was not returned by prepare: call ctx = encoding.prepare(ctx) once "
-                "per forward pass, and pass its result to the hooks"
-            )
+            super().check_prepared()
 
-    def at(self, layer: int, x: Tensor, w_key: Tensor | None = None) -> Self:
+    def at(self, layer: int, x: Tensor | None, w_key: Tensor | None = None) -> "Pass":
         """Return the context for layer `layer`, whose input is x (B, T, D).
 
         `w_key` is the weight of the layer's projection to keys, for encodings that need it.

@@ -15,7 +15,7 @@ from harness.data.drawn import DROPOUT, Drawn
 from harness.data.seeds import generator
 from pezoo import adapters
 from pezoo.adapters import attend, resolve
-from pezoo.base import PRF, Context, Encoding, Memo, Shape
+from pezoo.base import PRF, Context, Encoding, Memo, Pass, Shape
 from pezoo.functional import at_least_float32
 from pezoo.kernels.backends import FASTEST, choose
 
@@ -35,7 +35,7 @@ class Cache:
 
 
 @dataclass(frozen=True)
-class Pass:
+class Shared:
     """State that the layers share in a forward pass; `ran` collects the attention back ends."""
 
     encoding: Encoding
@@ -72,8 +72,8 @@ class Block(nn.Module):
     def forward(
         self,
         x: Tensor,
-        ctx: Context,
-        shared: Pass,
+        ctx: Pass,
+        shared: Shared,
         past: tuple[Tensor, Tensor] | None,
         last: int,
         masks: Tensor | None,
@@ -174,7 +174,7 @@ class Transformer(nn.Module):
         """Return the logits (B, T, vocab) after each of the new ids (B, T) at pos (B|1, T).
 
         `last` limits them to the last tokens, (B, last, vocab). With a cache, the new tokens follow
-        those in it. `scale` and `mode` are those of `pezoo.base.Context`. `drawn` holds the random
+        those in it. `scale` and `mode` are those of `pezoo.base.Pass`. `drawn` holds the random
         numbers of these tokens (`harness.data.drawn`); without it the encoding draws from
         `generator`. Errors: ValueError for training with dropout without its masks.
         """
@@ -188,7 +188,7 @@ class Transformer(nn.Module):
         x = self.encoding.embed(x, ctx)
         layers = past.layers or [None] * len(self.blocks)
         ran = self.ran["train" if self.training else "eval"]
-        shared = Pass(self.encoding, mask, self.attention, ran)
+        shared = Shared(self.encoding, mask, self.attention, ran)
         masks = self._dropout_masks(drawn)
         for i, block in enumerate(self.blocks):
             kept = last if last is not None and i + 1 == len(self.blocks) else new
@@ -200,12 +200,12 @@ class Transformer(nn.Module):
 
     def _context(
         self, ids: Tensor, pos: Tensor, past: Cache, scale: Tensor | None, mode: str | None
-    ) -> Context:
+    ) -> Pass:
         """Return the context of new ids (B, T) at pos (B|1, T), after those in the cache."""
         new = ids.shape[1]
         if past.pos is not None and past.ids is not None:
             pos, ids = torch.cat([past.pos, pos], 1), torch.cat([past.ids, ids], 1)
-        return Context(
+        return Pass(
             pos=pos,
             ids=ids,
             n_new=new,

@@ -13,7 +13,7 @@ from harness.model.transformer import Cache, Transformer
 from harness.show import plots
 from harness.show.examples import Example, positions
 from harness.show.prf import prf_picture
-from pezoo.base import Context
+from pezoo.base import Pass
 from pezoo.pictures import Axis, Picture
 
 MOST = 64  # panels of a section
@@ -65,11 +65,11 @@ def activations(model: Transformer, example: Example, mode: str | None = None) -
     """
     encoding, backend, ids = model.encoding, model.attention, example.inputs
     transform, bias, weights = encoding.transform, encoding.bias, encoding.weights
-    contexts: list[Context] = []
+    contexts: list[Pass] = []
     biases: list[Tensor] = []
     attention: list[Tensor] = []
 
-    def record_transform(q: Tensor, k: Tensor, ctx: Context) -> tuple[Tensor, Tensor]:
+    def record_transform(q: Tensor, k: Tensor, ctx: Pass) -> tuple[Tensor, Tensor]:
         contexts.append(ctx)
         return transform(q, k, ctx)
 
@@ -78,7 +78,7 @@ def activations(model: Transformer, example: Example, mode: str | None = None) -
             biases.append(found)
         return found
 
-    def record_weights(logits: Tensor, ctx: Context) -> Tensor:
+    def record_weights(logits: Tensor, ctx: Pass) -> Tensor:
         own = weights(logits, ctx)
         attention.append(logits.softmax(-1) if own is None else own)
         return attention[-1]

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from pezoo.adapters import backends, flex
 from pezoo.adapters.flex import block_mask
-from pezoo.base import BiasForm, Columns, Context, Encoding, FormKind, Memo, Pairs, ScoreMod
+from pezoo.base import BiasForm, Columns, Context, Encoding, FormKind, Memo, Pairs, Pass, ScoreMod
 from pezoo.kernels import Attention
 from pezoo.kernels.backends import BackendError, fastest
 from pezoo.spec import unknown
@@ -70,7 +70,7 @@ def attend(
     q: Tensor,
     k: Tensor,
     v: Tensor,
-    ctx: Context,
+    ctx: Pass,
     mask: "Tensor | BlockMask | str | None" = None,
     backend: str = "auto",
     ran: set[str] | None = None,
@@ -118,7 +118,7 @@ def attend(
     return backends.xformers(q, k, v, bias, seen, scale)
 
 
-def without_bias(encoding: Encoding, q: Tensor, k: Tensor, ctx: Context) -> tuple[str, ...]:
+def without_bias(encoding: Encoding, q: Tensor, k: Tensor, ctx: Pass) -> tuple[str, ...]:
     """Return the backends that need no bias (B, H, T, S) for this q, k and ctx, sorted.
 
     eager is never among them, because it computes all logits.
@@ -191,7 +191,7 @@ def plainly_causal(ctx: Context) -> bool:
 
 
 def _with_bias(
-    encoding: Encoding, q: Tensor, k: Tensor, ctx: Context, backend: str
+    encoding: Encoding, q: Tensor, k: Tensor, ctx: Pass, backend: str
 ) -> tuple[Tensor, Tensor, Tensor | Pairs | ScoreMod | None]:
     """Return q and k, widened where the bias has columns, and the bias otherwise."""
     for kind in FORMS[backend]:

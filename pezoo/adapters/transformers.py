@@ -27,7 +27,7 @@ from transformers import AttentionInterface, AutoConfig, DynamicCache, PreTraine
 from transformers.cache_utils import DynamicLayer
 
 from pezoo.adapters.transformers_pass import NAME, attention, begin, enter
-from pezoo.base import Context, Encoding, Shape
+from pezoo.base import Context, Encoding, Pass, Shape
 from pezoo.functional import encodings_in, parameter_groups
 from pezoo.registry import entries, make
 from pezoo.spec import Spec, parse
@@ -254,7 +254,7 @@ class Rotation(nn.Module):
         if not _rotates_everywhere(base):
             return
         ctx = Context(pos=torch.arange(3, 8, device="cpu")[None])
-        ctx = encoding.prepare(replace(ctx, drawn=encoding.draw(ctx, progress=0.0)))
+        ctx = encoding.prepare(Pass.of(ctx, drawn=encoding.draw(ctx, progress=0.0)))
         size = (1, 1, 5, encoding.shape.d_head)
         q = torch.arange(math.prod(size), device="cpu").float().sin().view(size)
         want = encoding.transform(q, q, ctx)[0]

@@ -13,7 +13,7 @@ from transformers.cache_utils import DynamicLayer
 
 from pezoo import adapters
 from pezoo.adapters import CAUSAL, attend, backends, plainly_causal
-from pezoo.base import Context, Encoding
+from pezoo.base import Context, Encoding, Pass
 from pezoo.context import Memo
 
 NAME = "pezoo"  # of the attention, the config's entry, and the layers' keyword argument
@@ -23,7 +23,7 @@ class Step(NamedTuple):
     """State of a forward pass, passed through the model's layers to attention."""
 
     encoding: Encoding
-    ctx: Context  # without the layer, which `attention` sets
+    ctx: Pass  # without the layer, which `attention` sets
     mask: Tensor | str = CAUSAL  # unless the caller passes a mask of its own
     backend: str = "auto"  # of pezoo.adapters
     cache: DynamicCache | None = None
@@ -70,7 +70,7 @@ def begin(names: tuple[str, ...], base: Any, args: tuple[Any, ...], kwargs: dict
     ctx = Context(pos=pos, ids=ids, x=x, n_new=x.shape[1], memo=memo)
     mask = CAUSAL if counted or plainly_causal(ctx) else adapters.attention_mask(ctx)
     length = None if memory is None else put["length"]
-    ctx = encoding.prepare(replace(ctx, drawn=encoding.draw(ctx, length=length)))
+    ctx = encoding.prepare(Pass.of(ctx, drawn=encoding.draw(ctx, length=length)))
     if replayed:
         _check_replay(base, ctx)
     rotary = getattr(base, "rotary_emb", None)
@@ -81,7 +81,7 @@ def begin(names: tuple[str, ...], base: Any, args: tuple[Any, ...], kwargs: dict
     return (), {**given, "inputs_embeds": encoding.embed(x, ctx)}
 
 
-def _check_replay(base: Any, ctx: Context) -> None:
+def _check_replay(base: Any, ctx: Pass) -> None:
     """Refuse reentrant checkpoints, which would go backward through `prepare` in every layer."""
     run = next((m for m in base.modules() if hasattr(m, "_gradient_checkpointing_func")), None)
     reentrant = run is not None and run._gradient_checkpointing_func.keywords.get("use_reentrant")

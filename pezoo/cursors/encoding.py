@@ -8,7 +8,7 @@ import torch
 from einops import rearrange
 from torch import Tensor, nn
 
-from pezoo.base import Context, Encoding, ParamGroup, Plan, Shape
+from pezoo.base import Context, Encoding, ParamGroup, Pass, Plan, Shape
 from pezoo.compiling import untraced
 from pezoo.cursors.layer import DOCUMENTS, CursorLayer, by_document, documents, tokens_first
 from pezoo.cursors.memory import Memory
@@ -81,7 +81,7 @@ class CursorEncoding(Encoding):
             drawn |= layer.noise((ctx.batch, ctx.new), ramp, plan.get("generator"))
         return drawn
 
-    def prepare(self, ctx: Context) -> Context:
+    def prepare(self, ctx: Context) -> Pass:
         x = ctx.x
         if x is None:
             raise ValueError(
@@ -92,11 +92,11 @@ class CursorEncoding(Encoding):
                 f"{self.name} does not support torch.export, because its kernels cannot be "
                 "traced; torch.compile works"
             )
-        ctx = super().prepare(ctx)
-        self._read(0, x, ctx)
-        return ctx
+        prepared = super().prepare(ctx)
+        self._read(0, x, prepared)
+        return prepared
 
-    def transform(self, q: Tensor, k: Tensor, ctx: Context) -> tuple[Tensor, Tensor]:
+    def transform(self, q: Tensor, k: Tensor, ctx: Pass) -> tuple[Tensor, Tensor]:
         ctx.check_prepared()
         group = self.group_of(ctx.layer)
         if group and ctx.layer == self.starts[group]:
@@ -134,12 +134,12 @@ class CursorEncoding(Encoding):
     def _cursor_layers(self) -> list[CursorLayer]:
         return [layer for layer in self.layers if isinstance(layer, CursorLayer)]
 
-    def _read(self, group: int, x: Tensor, ctx: Context) -> None:
+    def _read(self, group: int, x: Tensor, ctx: Pass) -> None:
         """Call `_run` outside torch.compile, which cannot trace its kernels."""
         run = untraced(self._run) if torch.compiler.is_compiling() else self._run
         run(group, x, ctx)
 
-    def _run(self, group: int, x: Tensor, ctx: Context) -> None:
+    def _run(self, group: int, x: Tensor, ctx: Pass) -> None:
         """Run one layer of cursors, and put the scaled streams of its layers into the memo."""
         memory = self.memory(group, ctx).before(x, ctx.pos.shape[1] - ctx.new, self.name)
         read, past = memory.marks[-1] if memory.marks else (0, None)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from pezoo.base import Context, Shape
+from pezoo.base import Context, Pass, Shape
 from pezoo.cursors.controllers import CONTROLLERS
 from pezoo.cursors.gates import CopyBranch, GatedCopyBranch, GateHead
 from pezoo.cursors.memory import Past
@@ -79,7 +79,7 @@ class CursorLayer(nn.Module):
                 found[f"{self.key}.copy_noise"] = draw(len(self.copying)) * (gates * ramp)
         return found
 
-    def forward(self, x: Tensor, ctx: Context, past: Past | None) -> tuple[Tensor, Past]:
+    def forward(self, x: Tensor, ctx: Pass, past: Past | None) -> tuple[Tensor, Past]:
         """Compute streams; x may begin with tokens that are read again, before the ctx.new ones."""
         order, back = _order(ctx, x.shape[1])
         mask = None if order is None else ctx.key_mask[:, -x.shape[1] :].expand(len(x), -1)
@@ -105,13 +105,13 @@ class CursorLayer(nn.Module):
         streams, end = self.scan(reset, moves, self.gamma, copy, state, count)
         return take(streams, back), Past(last if self.training else last(), end, seen)
 
-    def features(self, x: Tensor, ctx: Context, state: Tensor | None = None) -> Tensor:
+    def features(self, x: Tensor, ctx: Pass, state: Tensor | None = None) -> Tensor:
         """Return the controller's features (B, T, size) of tokens x (B, T, D) after `state`."""
         noise = self._noise("state_noise", ctx, x.shape[1])
         features: Tensor = self.controller(x, state, noise)
         return features
 
-    def gates(self, features: Tensor, ctx: Context) -> tuple[Tensor, Tensor]:
+    def gates(self, features: Tensor, ctx: Pass) -> tuple[Tensor, Tensor]:
         """Return reset (B, T, C) and moves (B, T, C, J), those of copied key cursors fixed."""
         noise = self._noise("gate_noise", ctx, features.shape[1])
         reset, moves = self.gate(features, noise, ctx.mode == "snapped")
@@ -122,7 +122,7 @@ class CursorLayer(nn.Module):
             moves = torch.where(fixed[:, None], count.to(moves.dtype), moves)
         return reset, moves
 
-    def _noise(self, which: str, ctx: Context, t: int) -> Tensor | None:
+    def _noise(self, which: str, ctx: Pass, t: int) -> Tensor | None:
         """Return the noise (B, t, ...) in ctx.drawn, zero for tokens that are read again."""
         noise = (ctx.drawn or {}).get(f"{self.key}.{which}")
         if noise is None or noise.shape[1] == t:
@@ -156,7 +156,7 @@ def tokens_first(pos: Tensor) -> dict[str, Tensor]:
     return {ORDER: order, BACK: order.argsort(1)}
 
 
-def _order(ctx: Context, t: int) -> tuple[Tensor | None, Tensor | None]:
+def _order(ctx: Pass, t: int) -> tuple[Tensor | None, Tensor | None]:
     """Return ORDER and BACK of the last t tokens, or None if `draw` found no padding."""
     drawn = ctx.drawn or {}
     if t > ctx.new:
@@ -188,7 +188,7 @@ def documents(ctx: Context, read: int) -> dict[str, Tensor]:
     return {DOCUMENTS: torch.zeros(most), LONGEST: torch.zeros(longest)}
 
 
-def by_document(layer: CursorLayer, x: Tensor, ctx: Context) -> tuple[Tensor, Past]:
+def by_document(layer: CursorLayer, x: Tensor, ctx: Pass) -> tuple[Tensor, Past]:
     """Run `layer` over packed documents, each in a row of its own.
 
     x (B, S, D) -> streams, and the past of each row's last document.

@@ -8,7 +8,7 @@ import torch
 from einops import rearrange, repeat
 from torch import Tensor
 
-from pezoo.base import Context
+from pezoo.base import Pass
 from pezoo.cursors.encoding import CursorEncoding
 from pezoo.cursors.layer import CursorLayer
 from pezoo.kernels.histogram import Copy, steps_of
@@ -41,7 +41,7 @@ class Cursors:
 
 
 @torch.no_grad()
-def pictures(encoding: CursorEncoding, layers: Sequence[Context]) -> list[Picture]:
+def pictures(encoding: CursorEncoding, layers: Sequence[Pass]) -> list[Picture]:
     """Return the pictures of an encoding with cursors, see `Encoding.pictures`."""
     scores = [_scores(encoding, ctx) for ctx in layers]
     found = constants(encoding)
@@ -51,7 +51,7 @@ def pictures(encoding: CursorEncoding, layers: Sequence[Context]) -> list[Pictur
     return [*found, _attention_by_position(scores)]
 
 
-def _scores(encoding: CursorEncoding, ctx: Context) -> Tensor:
+def _scores(encoding: CursorEncoding, ctx: Pass) -> Tensor:
     """Return each cursor's share of the logits of one layer, (H, C, T, T) (Equation 9)."""
     group = encoding.group_of(ctx.layer)
     streams = encoding.memory(group, ctx).streams[ctx.layer - encoding.starts[group]]
@@ -72,7 +72,7 @@ def _spread(score: Tensor) -> Tensor:
 
 
 def _cursors(
-    encoding: CursorEncoding, group: int, layers: Sequence[Context], scores: Sequence[Tensor]
+    encoding: CursorEncoding, group: int, layers: Sequence[Pass], scores: Sequence[Tensor]
 ) -> Cursors:
     served = encoding.served(group)
     layer, ctx = encoding.layers[group], layers[served.start]

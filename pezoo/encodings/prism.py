@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pezoo.base import Context
+from pezoo.base import Pass
 from pezoo.cursors.encoding import CursorEncoding
 from pezoo.cursors.options import CursorOptions
 from pezoo.cursors.pictures import pictures
@@ -134,5 +134,5 @@ class PRISM(CursorEncoding):
         one_sided = own.support == "one_sided"
         return Histograms(cursors, own.gamma, own.eps, one_sided, own.frequencies, own.copy_every)
 
-    def pictures(self, layers: Sequence[Context]) -> list[Picture]:
+    def pictures(self, layers: Sequence[Pass]) -> list[Picture]:
         return pictures(self, layers)

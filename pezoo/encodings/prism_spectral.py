@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from pezoo.base import Context
+from pezoo.base import Pass
 from pezoo.cursors.encoding import CursorEncoding
 from pezoo.cursors.options import CursorOptions
 from pezoo.cursors.pictures import pictures
@@ -44,5 +44,5 @@ class PRISMSpectral(CursorEncoding):
     def scan(self, cursors: int) -> Spectrum:
         return Spectrum(self.options.stride, self.options.frequencies, self.options.copy_every)
 
-    def pictures(self, layers: Sequence[Context]) -> list[Picture]:
+    def pictures(self, layers: Sequence[Pass]) -> list[Picture]:
         return pictures(self, layers)

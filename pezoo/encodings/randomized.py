@@ -7,7 +7,17 @@ from typing import Unpack
 import torch
 from torch import Tensor
 
-from pezoo.base import BiasForm, Context, Encoding, FormKind, ParamGroup, Plan, PositionError, Shape
+from pezoo.base import (
+    BiasForm,
+    Context,
+    Encoding,
+    FormKind,
+    ParamGroup,
+    Pass,
+    Plan,
+    PositionError,
+    Shape,
+)  # fmt: skip
 from pezoo.pictures import Picture
 from pezoo.registry import register
 from pezoo.spec import choice
@@ -118,35 +128,34 @@ class Randomized(Encoding):
     def _ordered(self, drawn: Tensor) -> Tensor:
         return drawn.sort().values if self.sorted else drawn
 
-    def prepare(self, ctx: Context) -> Context:
-        ctx = super().prepare(ctx)
-        assert ctx.drawn is not None
-        return self.inner.prepare(self._inner_ctx(ctx, ctx.drawn[TABLE]))
+    def prepare(self, ctx: Context) -> Pass:
+        own = super().prepare(ctx)
+        assert own.drawn is not None
+        return self.inner.prepare(self._inner_ctx(own, own.drawn[TABLE]))
 
-    def _inner_ctx(self, ctx: Context, table: Tensor) -> Context:
+    def _inner_ctx(self, ctx: Context, table: Tensor) -> Pass:
         """Return the context of the inner encoding, with the table's positions or distances."""
-        ctx = replace(ctx, prepared=False)
         if self.sample == "distances":
-            return replace(ctx, distances=table)
+            return Pass.of(ctx, prepared=False, distances=table)
         pos = torch.where(ctx.key_mask, table[ctx.pos.clamp(min=0)], ctx.pos)
-        return replace(ctx, true_pos=ctx.pos, pos=pos)
+        return Pass.of(ctx, prepared=False, true_pos=ctx.pos, pos=pos)
 
-    def embed(self, x: Tensor, ctx: Context) -> Tensor:
+    def embed(self, x: Tensor, ctx: Pass) -> Tensor:
         ctx.check_prepared()
         return self.inner.embed(x, ctx)
 
-    def transform(self, q: Tensor, k: Tensor, ctx: Context) -> tuple[Tensor, Tensor]:
+    def transform(self, q: Tensor, k: Tensor, ctx: Pass) -> tuple[Tensor, Tensor]:
         ctx.check_prepared()
         return self.inner.transform(q, k, ctx)
 
-    def bias(self, q: Tensor, k: Tensor, ctx: Context) -> Tensor | None:
+    def bias(self, q: Tensor, k: Tensor, ctx: Pass) -> Tensor | None:
         ctx.check_prepared()
         return self.inner.bias(q, k, ctx)
 
-    def bias_form(self, q: Tensor, k: Tensor, ctx: Context, kind: FormKind) -> BiasForm | None:
+    def bias_form(self, q: Tensor, k: Tensor, ctx: Pass, kind: FormKind) -> BiasForm | None:
         return self.inner.bias_form(q, k, ctx, kind)
 
-    def weights(self, logits: Tensor, ctx: Context) -> Tensor | None:
+    def weights(self, logits: Tensor, ctx: Pass) -> Tensor | None:
         return self.inner.weights(logits, ctx)
 
     @property
@@ -159,7 +168,7 @@ class Randomized(Encoding):
     def penalty(self) -> Tensor | None:
         return self.inner.penalty()
 
-    def pictures(self, layers: Sequence[Context]) -> list[Picture]:
+    def pictures(self, layers: Sequence[Pass]) -> list[Picture]:
         return self.inner.pictures(layers)
 
     def extra_repr(self) -> str:

@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from pezoo.base import BiasForm, Columns, Context, Encoding, FormKind, Pairs, Shape
+from pezoo.base import BiasForm, Columns, Context, Encoding, FormKind, Pairs, Pass, Shape
 from pezoo.functional import (
     at_least_float32,
     distinct,
@@ -67,7 +67,7 @@ class Relative(Encoding):
         rows, index = self._rows(q.dtype, ctx)
         return _scores(self._reader(q, ctx), rows, index)
 
-    def bias_form(self, q: Tensor, k: Tensor, ctx: Context, kind: FormKind) -> BiasForm | None:
+    def bias_form(self, q: Tensor, k: Tensor, ctx: Pass, kind: FormKind) -> BiasForm | None:
         if kind is Columns:
             return self._columns(q, k, ctx)
         if kind is not Pairs or len(ctx.pos) > 1:
@@ -75,7 +75,7 @@ class Relative(Encoding):
         rows, index = self._rows(q.dtype, ctx)
         return Pairs(self._reader(q, ctx), picked(rows, index))
 
-    def _columns(self, q: Tensor, k: Tensor, ctx: Context) -> Columns | None:
+    def _columns(self, q: Tensor, k: Tensor, ctx: Pass) -> Columns | None:
         """Return D more columns: sin(i - j) = sin i cos j - cos i sin j, likewise the cosine."""
         if ctx.distances is not None or q.shape[2] < self.shape.d_model:
             return None  # distances that are no differences; fewer queries than columns

@@ -9,7 +9,7 @@ from einops import rearrange
 from torch import Tensor
 
 from pezoo import rope_scaling
-from pezoo.base import Context, Encoding, Plan, Shape
+from pezoo.base import Context, Encoding, Pass, Plan, Shape
 from pezoo.functional import at_least_float32, inverse_frequencies
 from pezoo.registry import register
 from pezoo.spec import choice
@@ -102,7 +102,7 @@ class RoPE(Encoding):
             return self.scaled(w, length=ctx.pos.amax(1) + 1)
         return self.scaled(w)
 
-    def prepare(self, ctx: Context) -> Context:
+    def prepare(self, ctx: Context) -> Pass:
         ctx = super().prepare(ctx)
         w, factor = self.frequencies(ctx)
         drawn = dict(ctx.drawn or {})
@@ -113,12 +113,12 @@ class RoPE(Encoding):
         drawn[ROTATION] = torch.polar(torch.full_like(angle, factor), angle)  # e^(i p w)
         return replace(ctx, drawn=drawn)
 
-    def rotation(self, ctx: Context) -> Tensor:
+    def rotation(self, ctx: Pass) -> Tensor:
         """Return what `transform` multiplies pairs by, complex (B|1, 1, T, K/2)."""
         ctx.check_prepared()
         return (ctx.drawn or {})[ROTATION]
 
-    def transform(self, q: Tensor, k: Tensor, ctx: Context) -> tuple[Tensor, Tensor]:
+    def transform(self, q: Tensor, k: Tensor, ctx: Pass) -> tuple[Tensor, Tensor]:
         turn = self.rotation(ctx)
         return self._rotate(q, turn), self._rotate(k, turn)
 

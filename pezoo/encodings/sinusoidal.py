@@ -6,7 +6,7 @@ from typing import Unpack
 import torch
 from torch import Tensor
 
-from pezoo.base import Context, Encoding, Plan, Shape
+from pezoo.base import Context, Encoding, Pass, Plan, Shape
 from pezoo.functional import inverse_frequencies, own_pairs, sinusoid
 from pezoo.registry import register
 
@@ -84,12 +84,12 @@ class ShiftedSinusoidal(Sinusoidal):
             drawn[OFFSET] = torch.randint(most + 1, (), generator=generator, device="cpu")
         return drawn
 
-    def prepare(self, ctx: Context) -> Context:
-        ctx = super().prepare(ctx)
-        offset = (ctx.drawn or {}).get(OFFSET)
+    def prepare(self, ctx: Context) -> Pass:
+        found = super().prepare(ctx)
+        offset = (found.drawn or {}).get(OFFSET)
         if offset is None:
-            return ctx
-        return replace(ctx, pos=torch.where(ctx.key_mask, ctx.pos + offset, ctx.pos))
+            return found
+        return replace(found, pos=torch.where(ctx.key_mask, ctx.pos + offset, ctx.pos))
 
     def embed(self, x: Tensor, ctx: Context) -> Tensor:
         ctx.check_prepared()

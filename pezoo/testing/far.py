@@ -96,7 +96,7 @@ FAR = 65_536  # where 16 bits begin anew
 def check_far_values(factory: Factory) -> None:
     """Check that far positions and distances neither wrap around nor are clamped silently.
 
-    Tokens, q and k are the same everywhere, so that rows differ by their position alone.
+    Tokens, slots, q and k are the same everywhere, so that rows differ by their position alone.
     """
     encoding = build(factory).double()
     near = torch.arange(NEAR)
@@ -128,7 +128,8 @@ def check_far_values(factory: Factory) -> None:
 def _hooks(encoding: Encoding, pos: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Return rows (S, ...) of embed, q and k at pos (S,), and the last query's logits (S, H)."""
     given = same_tokens(encoding, len(pos), torch.float64)
-    ctx = context(torch.ones_like(pos)[None], pos[None], scale=torch.tensor([5]))
+    same = torch.ones_like(pos)[None]
+    ctx = context(same, pos[None], scale=torch.tensor([5]), slots=same)
     with torch.no_grad():
         layer = first_layer(encoding, ctx, given)
         logits = layer.logits[0, :, -1]

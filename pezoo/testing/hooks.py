@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from pezoo.base import BiasForm, Columns, Context, Encoding, Pairs, ScoreMod, Shape
+from pezoo.base import BiasForm, Columns, Encoding, Pairs, Pass, ScoreMod, Shape
 from pezoo.testing.probe import (
     SHAPE,
     Factory,
@@ -112,7 +112,7 @@ def _check_hooks(encoding: Encoding, pos: Tensor, dtype: torch.dtype) -> None:
         _is(f"draw: {name}", value, Tensor)
     steps = walk(encoding, context(ids, pos), given)
     _, ctx, _ = next(steps)
-    _is("prepare", ctx, Context)
+    _is("prepare", ctx, Pass)
     message = "prepare: begin it with ctx = super().prepare(ctx), and return the result"
     require(ctx.prepared, message)
     _, embedded, _ = next(steps)
@@ -238,7 +238,7 @@ def check_bias_forms(factory: Factory) -> None:
 
 
 def _other_forms(
-    encoding: Encoding, q: Tensor, k: Tensor, ctx: Context
+    encoding: Encoding, q: Tensor, k: Tensor, ctx: Pass
 ) -> Iterator[tuple[str, Tensor, float]]:
     """Yield the name, value and tolerance of each form: sinusoids are float32."""
     (b, h, t, _), s = q.shape, k.shape[2]
@@ -265,7 +265,7 @@ def _other_forms(
             yield "ScoreMod", _score_mod(form, h, ctx), 1e-9
 
 
-def _score_mod(form: ScoreMod, heads: int, ctx: Context) -> Tensor:
+def _score_mod(form: ScoreMod, heads: int, ctx: Pass) -> Tensor:
     """Return the dense bias after a check of the function that FlexAttention calls by pairs."""
     dense = form.dense(heads, ctx)
     last = torch.tensor(heads - 1), ctx.query_pos[0, -1]

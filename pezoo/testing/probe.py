@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from pezoo import adapters
 from pezoo.adapters import attention_mask
-from pezoo.base import Context, Encoding, Memo, Shape
+from pezoo.base import Encoding, Memo, Pass, Shape
 
 Factory = Callable[[Shape], Encoding]
 Check = Callable[[Factory], None]
@@ -37,7 +37,7 @@ class Probe(nn.Module):
         self.qkv = draw(shape.n_layers, shape.d_model, 3 * size) * shape.d_model**-0.5
         self.out = draw(shape.n_layers, size, shape.d_model) * size**-0.5
 
-    def forward(self, ids: Tensor, ctx: Context, cache: list[Any] | None = None) -> Tensor:
+    def forward(self, ids: Tensor, ctx: Pass, cache: list[Any] | None = None) -> Tensor:
         """ids (B, T) of the new tokens -> (B, T, D); a cache [None] * n_layers is filled."""
         encoding, shape = self.encoding, self.encoding.shape
         size = shape.n_heads * shape.d_head
@@ -59,12 +59,18 @@ class Probe(nn.Module):
         return x
 
 
-def context(ids: Tensor, pos: Tensor | None = None, **fields: Any) -> Context:
+def context(ids: Tensor, pos: Tensor | None = None, **fields: Any) -> Pass:
     """Make a context with every field set, for ids (B, S) at positions 0..S-1 by default."""
     pos = torch.arange(ids.shape[1])[None] if pos is None else pos
     scale = torch.tensor([max(1, ids.shape[1] // 2)], device=ids.device)
     told = {"scale": scale, "task_prf": task_prf, "w_key": key_weight().to(ids.device)}
-    return Context(pos=pos, ids=ids, **{**told, **fields})
+    told["slots"] = slots(ids, pos)
+    return Pass(pos=pos, ids=ids, **{**told, **fields})
+
+
+def slots(ids: Tensor, pos: Tensor) -> Tensor:
+    """Return what a task supplies for each token, (B, S): 0..4, and -1 at padding."""
+    return torch.where(pos < 0, -1, (2 * ids + pos) % 5)
 
 
 def task_prf(i: Tensor, j: Tensor, n: Tensor | None) -> Tensor:
@@ -142,7 +148,7 @@ class Decoding:
         """Run the probe on the next tokens -> (B, new, D)."""
         start, self.end = self.end, self.end + new
         ids, pos = self.ids[:, : self.end], self.whole.pos[:, : self.end]
-        ctx = replace(self.whole, pos=pos, ids=ids, n_new=new)
+        ctx = replace(self.whole, pos=pos, ids=ids, slots=slots(ids, pos), n_new=new)
         drawn = self.encoding.draw(ctx, generator=self.generator, length=self.length)
         ctx = replace(ctx, drawn=drawn)
         with torch.no_grad():
@@ -215,12 +221,12 @@ def same_tokens(encoding: Encoding, length: int, dtype: torch.dtype) -> Inputs:
     return Inputs(x.expand(1, length, -1), *(y.expand(-1, -1, length, -1) for y in (q, k)))
 
 
-Step = tuple[str, Any, Context]  # a hook, its result, and its context (prepare: the one returned)
+Step = tuple[str, Any, Pass]  # a hook, its result, and its context (prepare: the one returned)
 
 
 def walk(
-    encoding: Encoding, ctx: Context, given: Inputs, layers: int = 1
-) -> Iterator[tuple[str, Any, Context]]:
+    encoding: Encoding, ctx: Pass, given: Inputs, layers: int = 1
+) -> Iterator[tuple[str, Any, Pass]]:
     """Call the hooks in the order of a model, and yield after each."""
     x, q, k = given
     ctx = encoding.prepare(replace(ctx, x=x))
@@ -239,7 +245,7 @@ class Layer:
     """Results of the hooks for one layer; ctx as it was before `bias`."""
 
     encoding: Encoding
-    ctx: Context
+    ctx: Pass
     embedded: Tensor
     q: Tensor
     k: Tensor
@@ -252,14 +258,15 @@ class Layer:
         return logits if self.bias is None else logits + self.bias
 
 
-def first_layer(encoding: Encoding, ctx: Context, given: Inputs, n_new: int = 0) -> Layer:
+def first_layer(encoding: Encoding, ctx: Pass, given: Inputs, n_new: int = 0) -> Layer:
     """Run the first layer; with n_new, its last n_new tokens after a pass over the others."""
     s, generator = given.x.shape[1], draws()
     ends, start, earlier = ([s - n_new, s] if n_new else [s]), 0, given.k
     for end in ends:
         part = Inputs(given.x[:, start:end], given.q[:, :, start:end], given.k[:, :, start:end])
         ids = None if ctx.ids is None else ctx.ids[:, :end]
-        here = replace(ctx, pos=ctx.pos[:, :end], ids=ids, n_new=end - start)
+        slots = None if ctx.slots is None else ctx.slots[:, :end]
+        here = replace(ctx, pos=ctx.pos[:, :end], ids=ids, slots=slots, n_new=end - start)
         if n_new:
             here = replace(here, drawn=encoding.draw(here, generator=generator, length=s))
         _, (_, embedded, _), (_, (q, k), here) = islice(walk(encoding, here, part), 3)
@@ -276,7 +283,7 @@ def first_layer(encoding: Encoding, ctx: Context, given: Inputs, n_new: int = 0)
     return found
 
 
-def alone(ctx: Context) -> Context:
+def alone(ctx: Pass) -> Pass:
     """Return the context with a copy of its memo, so that calls do not affect each other."""
     return replace(ctx, memo=Memo(ctx.memo))
 

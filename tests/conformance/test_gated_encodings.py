@@ -1,11 +1,12 @@
 """Correct encodings whose bias reads x, q, k or the memo pass every check."""
 
+import pytest
 import torch
 from torch import nn
 
 from pezoo.adapters import attention_mask
 from pezoo.base import Columns, Encoding
-from pezoo.testing import check_encoding, parametrize_with_checks
+from pezoo.testing import check_encoding, parametrize_with_checks, run_check, sequences
 
 
 class Sums:
@@ -91,12 +92,55 @@ class Contextual(Encoding):
         return low + (pos - pos.floor()) * (high - low)
 
 
-GATED = (Forgetting, ForgettingInColumns, ForgettingInTransform, Contextual)
+class Coupled(Encoding):
+    """A learned vector for each slot, which tokens of equal significance share."""
+
+    def __init__(self, shape):
+        super().__init__(shape)
+        self.table = nn.Parameter(torch.randn(8, shape.d_model))
+
+    def slots(self, ctx):
+        return ctx.slots[:, -ctx.new :]
+
+    def embed(self, x, ctx):
+        row = nn.functional.embedding(self.slots(ctx).clamp(min=0), self.table)
+        return x + row.to(x.dtype)
+
+
+class CoupledByColumn(Coupled):
+    """Takes the slots of the first tokens while decoding."""
+
+    def slots(self, ctx):
+        return ctx.slots[:, : ctx.new]
+
+
+class CoupledToTheFirst(Coupled):
+    """Takes slots from the first token of the row, across documents."""
+
+    def slots(self, ctx):
+        return (ctx.slots - ctx.slots[:, :1])[:, -ctx.new :]
+
+
+GATED = (Forgetting, ForgettingInColumns, ForgettingInTransform, Contextual, Coupled)
 
 
 @parametrize_with_checks({cls.__name__: cls for cls in GATED})
 def test_conformance(check, factory):
     check(factory)
+
+
+@pytest.mark.parametrize(
+    ("check", "cls"),
+    [
+        ("streaming", CoupledByColumn),
+        ("cache", CoupledByColumn),
+        ("documents", CoupledToTheFirst),
+        ("left_padding", CoupledToTheFirst),
+    ],
+)
+def test_an_encoding_that_reads_the_wrong_slots_is_caught(check, cls):
+    with pytest.raises(AssertionError, match=f"check_{check}"):
+        run_check(getattr(sequences, f"check_{check}"), cls)
 
 
 def test_a_gate_that_computes_in_the_dtype_of_its_parameters_passes():

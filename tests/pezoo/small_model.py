@@ -8,7 +8,7 @@ from torch.utils.checkpoint import checkpoint
 
 import pezoo
 from pezoo.adapters import attend
-from pezoo.base import Context, Shape
+from pezoo.base import Pass, Shape
 from pezoo.testing.probe import task_prf
 
 SHAPE = Shape(d_model=8, n_heads=2, d_head=4, n_layers=2, train_len=6)
@@ -41,7 +41,7 @@ class Model(nn.Module):
         self.blocks = nn.ModuleList(Block(i) for i in range(SHAPE.n_layers))
 
     def forward(self, x, pos):
-        ctx = Context(pos, x=x, drawn=self.drawn, scale=torch.full((1,), 6), task_prf=task_prf)
+        ctx = Pass(pos, x=x, drawn=self.drawn, scale=torch.full((1,), 6), task_prf=task_prf)
         ctx = self.encoding.prepare(ctx)
         x = self.encoding.embed(x, ctx)
         for block in self.blocks:

@@ -1,7 +1,27 @@
+from dataclasses import fields
+
 import pytest
 import torch
 
 from pezoo.base import Context, Memo
+from pezoo.encodings.nope import NoPE
+from pezoo.testing import SHAPE
+
+
+def test_a_contributor_reads_ten_fields():
+    own = ["pos", "ids", "n_new", "slots", "layer", "x", "w_key", "scale", "relation", "memo"]
+    assert sorted(field.name for field in fields(Context)) == sorted(own)
+
+
+def test_slots_are_given_for_every_position():
+    slots = torch.zeros(1, 1, dtype=torch.long)
+    with pytest.raises(ValueError, match=r"slots must be .* 10\), .*cached"):
+        NoPE(SHAPE).prepare(Context(torch.arange(10)[None], n_new=1, slots=slots))
+
+
+def test_slots_begin_no_documents():
+    ctx = Context(torch.arange(4)[None], slots=torch.tensor([[0, 1, 0, 1]]))
+    assert ctx.document.tolist() == [[0, 0, 0, 0]]
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import torch
 
 import pezoo
 from pezoo import Context, Memo, Shape, attend
+from pezoo.base import Pass
 from pezoo.encodings.fire import FIRE
 
 SHAPE = Shape(d_model=8, n_heads=2, d_head=4, n_layers=2, train_len=32)
@@ -77,6 +78,6 @@ def test_positions_in_random_order_begin_no_documents(inner):
         for encoding in (loose, loose.inner):
             ctx = Context(pos=pos, x=x)
             drawn = encoding.draw(ctx, generator=torch.Generator().manual_seed(1))
-            ctx = encoding.prepare(Context(pos=pos, x=x, drawn=drawn)).at(0, x)
+            ctx = encoding.prepare(Pass(pos=pos, x=x, drawn=drawn)).at(0, x)
             found.append(attend(encoding, *encoding.transform(q, k, ctx), v, ctx))
         torch.testing.assert_close(*found)

@@ -1,10 +1,9 @@
 import math
-from dataclasses import replace
 
 import pytest
 import torch
 
-from pezoo.base import Context, Shape
+from pezoo.base import Context, Pass, Shape
 from pezoo.encodings.rope import RoPE
 from pezoo.registry import make
 from pezoo.rope_scaling import SCALINGS
@@ -154,7 +153,7 @@ def test_dropping_positions():
 
     def keys(progress):
         drawn = encoding.draw(ctx, progress=progress)
-        return encoding.transform(q, k, encoding.prepare(replace(ctx, drawn=drawn)))[1]
+        return encoding.transform(q, k, encoding.prepare(Pass.of(ctx, drawn=drawn)))[1]
 
     plain = RoPE(SHAPE)
     turned = plain.transform(q, k, plain.prepare(ctx))[1]

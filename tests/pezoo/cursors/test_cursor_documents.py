@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from pezoo.base import Context, Shape
+from pezoo.base import Context, Pass, Shape
 from pezoo.registry import make
 
 D = torch.float64
@@ -23,7 +23,7 @@ POS = torch.tensor([[p for n in row for p in range(n)] for row in LENGTHS])
 
 def streams(encoding, x, pos, drawn):
     """(B, T, 2, H, C d_pe) of the first layer."""
-    ctx = encoding.prepare(Context(pos, x=x, drawn=drawn))
+    ctx = encoding.prepare(Pass(pos, x=x, drawn=drawn))
     return torch.stack(encoding.memory(0, ctx).streams[0], 2)
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from pezoo.base import Context, Shape
+from pezoo.base import Context, Pass, Shape
 from pezoo.cursors.controllers import CONTROLLERS
 from pezoo.cursors.gates import CopyBranch, GatedCopyBranch, GateHead
 from pezoo.cursors.options import CursorOptions
@@ -41,7 +41,7 @@ def gate_head(cursors, undecided=(), **options):
 
 
 def context(x, **fields):
-    return Context(pos=torch.arange(x.shape[1])[None], x=x, **fields)
+    return Pass(pos=torch.arange(x.shape[1])[None], x=x, **fields)
 
 
 def logits(encoding, x, layer=0, **plan):

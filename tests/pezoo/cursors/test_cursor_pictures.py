@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import pezoo
-from pezoo.base import Context, Shape
+from pezoo.base import Pass, Shape
 from pezoo.kernels.histogram import Copy
 
 SHAPE = Shape(d_model=16, n_heads=2, d_head=8, n_layers=2, train_len=16)
@@ -32,7 +32,7 @@ def made(text, seed=0):
 def run(encoding, t=7, mode=None):
     """The contexts of both layers after a pass over t tokens, and the encoding's pictures."""
     x = torch.randn(1, t, SHAPE.d_model)
-    ctx = Context(torch.arange(t)[None], x=x, mode=mode)
+    ctx = Pass(torch.arange(t)[None], x=x, mode=mode)
     ctx = replace(ctx, drawn=encoding.draw(ctx, generator=torch.Generator().manual_seed(0)))
     layers = []
     with torch.no_grad():

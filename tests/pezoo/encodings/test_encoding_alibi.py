@@ -3,7 +3,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pezoo.base import Context, Shape
+from pezoo.base import Pass, Shape
 from pezoo.encodings.alibi import ALiBi, slopes
 
 
@@ -11,7 +11,7 @@ def bias(heads, t, asymmetric=False, distances=None, pos=None, dtype=torch.float
     encoding = ALiBi(Shape(8, heads, 4, 1, 10), asymmetric=asymmetric)
     pos = torch.arange(t)[None] if pos is None else pos
     q = torch.zeros(1, heads, t, 4, dtype=dtype)
-    return encoding.bias(q, q, Context(pos=pos, distances=distances))
+    return encoding.bias(q, q, Pass(pos=pos, distances=distances))
 
 
 @pytest.mark.parametrize("heads", [1, 2, 3, 4, 6, 8, 12, 16])

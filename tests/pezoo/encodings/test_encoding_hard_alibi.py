@@ -3,7 +3,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pezoo.base import Context, Shape
+from pezoo.base import Pass, Shape
 from pezoo.encodings.hard_alibi import HardALiBi
 
 
@@ -13,7 +13,7 @@ def shape(heads):
 
 def bias(heads, pos, n_new=None, distances=None, **options):
     q = torch.zeros(len(pos), heads, n_new or pos.shape[1], 4)
-    ctx = Context(pos=pos, n_new=n_new, distances=distances)
+    ctx = Pass(pos=pos, n_new=n_new, distances=distances)
     return HardALiBi(shape(heads), **options).bias(q, q, ctx)
 
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from pezoo.base import Context, Shape
+from pezoo.base import Context, Pass, Shape
 from pezoo.encodings.prism import PRISM
 from pezoo.encodings.prism_spectral import PRISMSpectral
 from pezoo.registry import expand
@@ -30,7 +30,7 @@ def pair(**options):
 
 def score(encoding, x, pos=None, mode=None):
     pos = torch.arange(x.shape[1])[None] if pos is None else pos
-    ctx = encoding.prepare(Context(pos=pos, x=x, mode=mode))
+    ctx = encoding.prepare(Pass(pos=pos, x=x, mode=mode))
     q, k = torch.randn(2, *x.shape[:1], 2, x.shape[1], 4, dtype=D, generator=torch.manual_seed(1))
     out = []
     for layer in range(2):

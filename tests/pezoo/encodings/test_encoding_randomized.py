@@ -1,12 +1,11 @@
 import itertools
-from dataclasses import replace
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pezoo.base import Context, Encoding, ParamGroup, PositionError, Shape
+from pezoo.base import Context, Encoding, ParamGroup, Pass, PositionError, Shape
 from pezoo.encodings.randomized import Randomized
 from pezoo.registry import make
 from pezoo.spec import SpecError
@@ -26,7 +25,7 @@ def context(pos=None, **fields):
 def prepare(encoding, ctx=None, seed=0, length=None):
     ctx = context() if ctx is None else ctx
     drawn = encoding.draw(ctx, generator=seeded(seed), length=length)
-    return encoding.prepare(replace(ctx, drawn=drawn))
+    return encoding.prepare(Pass.of(ctx, drawn=drawn))
 
 
 def hooks(encoding, ctx):

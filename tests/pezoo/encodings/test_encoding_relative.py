@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pezoo.base import Context, Shape
+from pezoo.base import Context, Pass, Shape
 from pezoo.encodings.relative import Relative
 
 SHAPE = Shape(d_model=8, n_heads=2, d_head=4, n_layers=2, train_len=10)
@@ -42,7 +42,7 @@ def from_reference(inputs):
 
 
 def logits(encoding, q, k, distances=None):
-    ctx = Context(pos=torch.arange(q.shape[2])[None], layer=1, distances=distances)
+    ctx = Pass(pos=torch.arange(q.shape[2])[None], layer=1, distances=distances)
     q, k = encoding.transform(q, k, ctx)
     return (q @ k.mT + 2 * encoding.bias(q, k, ctx)).detach()
 

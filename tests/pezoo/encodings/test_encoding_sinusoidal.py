@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from pezoo.base import Context, Shape
+from pezoo.base import Context, Pass, Shape
 from pezoo.encodings.sinusoidal import ShiftedSinusoidal, Sinusoidal
 from pezoo.functional import sinusoid
 
@@ -12,7 +12,7 @@ SHAPE = Shape(d_model=8, n_heads=2, d_head=4, n_layers=1, train_len=10)
 
 def embed(encoding, pos, x=None, **fields):
     x = torch.zeros(len(pos), pos.shape[1], encoding.shape.d_model) if x is None else x
-    ctx = encoding.prepare(Context(pos=pos, x=x, **fields))
+    ctx = encoding.prepare(Pass(pos=pos, x=x, **fields))
     return encoding.embed(x, ctx)
 
 
@@ -72,7 +72,7 @@ def test_shifts_cover_the_span_evenly_and_are_shared_by_the_batch():
     counts = torch.zeros(4)
     for _ in range(400):
         here = encoding.draw(Context(pos=pos), generator=generator)
-        new = encoding.prepare(Context(pos=pos, drawn=here)).pos
+        new = encoding.prepare(Pass(pos=pos, drawn=here)).pos
         offset = int(new[0, 0])
         assert torch.equal(new, torch.where(pos < 0, -1, pos + offset))
         counts[offset] += 1  # 0..span - S
@@ -87,8 +87,7 @@ def test_shift_longer_than_the_span_is_zero():
 def test_shift_follows_the_generator():
     encoding, pos = ShiftedSinusoidal(SHAPE).train(), torch.arange(6)[None]
     draws = [
-        encoding.prepare(Context(pos=pos, drawn=drawn(encoding, pos, seed))).pos
-        for seed in (3, 3, 4)
+        encoding.prepare(Pass(pos=pos, drawn=drawn(encoding, pos, seed))).pos for seed in (3, 3, 4)
     ]
     assert torch.equal(draws[0], draws[1])
     assert not torch.equal(draws[0], draws[2])
