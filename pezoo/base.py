@@ -8,7 +8,7 @@ Shape letters, used everywhere in this project:
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, NamedTuple, TypedDict, Unpack
 
 import torch
@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from pezoo.compiling import untraced
 from pezoo.context import PRF, UNKNOWN_LAYER, Context, Memo, Pass
 from pezoo.pictures import Picture
+from pezoo.spec import nearest
 
 __all__ = [
     "PRF",
@@ -31,6 +32,7 @@ __all__ = [
     "PositionError",
     "ScoreMod",
     "Shape",
+    "Sizes",
 ]
 
 
@@ -38,7 +40,17 @@ class PositionError(ValueError):
     """Raised for a position or a length that an encoding cannot represent."""
 
 
-@dataclass(frozen=True)
+class Sizes(TypedDict, total=False):
+    """The sizes of a Shape as keywords; an encoding needs only those that it reads."""
+
+    d_model: int
+    n_heads: int
+    d_head: int
+    n_layers: int
+    train_len: int
+
+
+@dataclass(frozen=True, repr=False, eq=False)
 class Shape:
     """The sizes of the model that an encoding serves.
 
@@ -58,6 +70,57 @@ class Shape:
         for name, value in vars(self).items():
             if value < 1:
                 raise ValueError(f"Shape.{name} must be at least 1, got {value}")
+
+    def replaced(self, **sizes: Unpack[Sizes]) -> "Shape":
+        """Return a shape with some sizes changed."""
+        return replace(self, **sizes)
+
+    def __repr__(self) -> str:
+        return f"Shape({', '.join(f'{name}={value}' for name, value in vars(self).items())})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Shape) and vars(self) == vars(other)
+
+    def __hash__(self) -> int:
+        return hash(frozenset(vars(self).items()))
+
+
+class PartialShape(Shape):
+    """A Shape of some sizes. d_head follows from d_model and n_heads.
+
+    >>> PartialShape("RoPE", d_head=16).d_head
+    16
+
+    Errors: ValueError for reading a size that was not given, for one below 1, and for a d_model
+    that n_heads does not divide; TypeError for a keyword that is not a size.
+    """
+
+    __slots__ = ("reader",)
+    reader: str
+
+    def __init__(self, reader: str, **sizes: Unpack[Sizes]) -> None:
+        for name in sizes.keys() - Sizes.__annotations__:
+            hint = nearest(name, Sizes.__annotations__)
+            raise TypeError(f"{reader} got an unexpected keyword argument {name!r}{hint}")
+        width, heads = sizes.get("d_model"), sizes.get("n_heads")
+        if width and heads and "d_head" not in sizes:
+            if width % heads:
+                raise ValueError(f"{reader}: n_heads={heads} does not divide d_model={width}")
+            sizes["d_head"] = width // heads
+        object.__setattr__(self, "reader", reader)
+        vars(self).update(sizes)
+        self.__post_init__()
+
+    def replaced(self, **sizes: Unpack[Sizes]) -> Shape:
+        return PartialShape(self.reader, **{**vars(self), **sizes})
+
+    def __getattr__(self, name: str) -> int:  # called for what is missing
+        if name not in Sizes.__annotations__:
+            raise AttributeError(name)
+        known = "".join(f"{key}={value}, " for key, value in vars(self).items())
+        raise ValueError(
+            f"{self.reader} reads {name}: pass it too, {self.reader}({known}{name}=...), or a Shape"
+        )
 
 
 @dataclass(frozen=True)
@@ -178,9 +241,15 @@ class Encoding(nn.Module):
     oracle: bool = False  # True: receives part of the task's solution
     causal_only: bool = False  # True: meaningless without a causal mask
 
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, shape: Shape | None = None, **sizes: Unpack[Sizes]) -> None:
+        """Take a Shape, or the sizes that the encoding reads as keywords: RoPE(d_head=64)."""
         super().__init__()
-        self.shape = shape
+        if shape is not None and (sizes or not isinstance(shape, Shape)):
+            raise TypeError(
+                f"{type(self).__name__} takes either a Shape or sizes as keywords, as in "
+                f"{type(self).__name__}(d_head=64); got {shape!r}"
+            )
+        self.shape = PartialShape(type(self).__name__, **sizes) if shape is None else shape
 
     def draw(self, ctx: Context, **plan: Unpack[Plan]) -> dict[str, Tensor]:
         """Draw everything random for one forward pass, and validate positions.
@@ -229,14 +298,14 @@ class Encoding(nn.Module):
                 f"tokens too; got {tuple(ctx.slots.shape)}"
             )
         drawn = {name: x.to(ctx.pos.device) for name, x in drawn.items()}
-        layer = 0 if self.shape.n_layers == 1 else UNKNOWN_LAYER
+        layer = 0 if vars(self.shape).get("n_layers") == 1 else UNKNOWN_LAYER
         return Pass.of(ctx, drawn=drawn, layer=layer, prepared=True)
 
     def _check_x(self, x: Tensor, ctx: Context) -> None:
-        if x.dim() != 3 or x.shape[2] != self.shape.d_model:
+        width = vars(self.shape).get("d_model", x.shape[-1])
+        if x.dim() != 3 or x.shape[2] != width:
             raise ValueError(
-                f"ctx.x must be (B, T, D) with D = {self.shape.d_model}, the model's width; got "
-                f"{tuple(x.shape)}"
+                f"ctx.x must be (B, T, D) with D = {width}, the model's width; got {tuple(x.shape)}"
             )
         if x.shape[1] != ctx.new:
             raise ValueError(

@@ -132,7 +132,9 @@ def _class(node: ast.ClassDef, known: dict[str, ClassText]) -> ClassText:
                     options += (name,)
             case ast.FunctionDef(name=name):
                 methods[name] = node.name
-                if name == "__init__" and part.args.kwarg is None:
+                more = part.args.kwarg
+                sized = more and more.annotation and "Sizes" in ast.unparse(more.annotation)
+                if name == "__init__" and (more is None or sized):
                     options = tuple(arg.arg for arg in part.args.kwonlyargs)
     registered = None
     for decorator in node.decorator_list:

@@ -161,13 +161,19 @@ def check(spec: Spec) -> Spec:
     return spec if spec.inner is None else replace(spec, inner=check(spec.inner))
 
 
-def make(name: str | Spec, shape: Shape, **options: Any) -> Encoding:
+def make(name: str | Spec, shape: Shape | None = None, **options: Any) -> Encoding:
     """Build an encoding from its text form, for example `make("randomized:rope", shape)`.
 
-    Keyword options are those of the outermost encoding and win over options in the text.
+    In place of a shape, the sizes that the encoding reads: `make("rope", d_head=64)`. Keyword
+    options are those of the outermost encoding and win over options in the text.
     Errors: SpecError for unknown names, unknown options and values of the wrong type.
     """
+    from pezoo.base import PartialShape, Sizes
+
     spec = parse(name) if isinstance(name, str) else name
+    if shape is None:
+        sizes: Any = {key: options.pop(key) for key in Sizes.__annotations__ if key in options}
+        shape = PartialShape(spec.name, **sizes)
     spec = check(replace(spec, options={**spec.options, **options}))
     cls = _entry(spec.name).load()
     check_values(spec, cls)

@@ -94,7 +94,7 @@ def attend(
     """
     ctx.check_prepared()
     _check(q, k, v, ctx)
-    scale = encoding.shape.d_head**-0.5
+    scale = vars(encoding.shape).get("d_head", v.shape[-1]) ** -0.5  # v is never widened
     q, k, v = q.to(v.dtype), _for_each_head(k.to(v.dtype), q), _for_each_head(v, q)
     backend = _for_sizes(resolve(backend, encoding), q, k)
     q, k, bias = _with_bias(encoding, q, k, ctx, backend)

@@ -1,7 +1,7 @@
 """The base class of encodings with learned cursors."""
 
 import math
-from inspect import Parameter, Signature, signature
+from inspect import Signature, signature
 from typing import Any, ClassVar, Unpack
 
 import torch
@@ -37,14 +37,18 @@ class CursorEncoding(Encoding):
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Give the class the fields of `Options` as keywords, for help() and the registry."""
         super().__init_subclass__(**kwargs)
-        shape = Parameter("shape", Parameter.POSITIONAL_OR_KEYWORD, annotation=Shape)
+        shape, sizes = signature(Encoding).parameters.values()
         fields = signature(cls.Options, eval_str=True).parameters.values()
         own = "__init__" in vars(cls)
-        cls.__signature__ = None if own else Signature([shape, *fields])  # type: ignore[attr-defined]
+        cls.__signature__ = None if own else Signature([shape, *fields, sizes])  # type: ignore[attr-defined]
 
-    def __init__(self, shape: Shape, **options: Any) -> None:
-        super().__init__(shape)
-        self.options = own = self.Options(**options).sized(shape)
+    def __init__(self, shape: Shape | None = None, **options: Any) -> None:
+        known = signature(self.Options).parameters
+        sizes: Any = {name: value for name, value in options.items() if name not in known}
+        super().__init__(shape, **sizes)
+        shape = self.shape
+        own = self.Options(**{k: v for k, v in options.items() if k in known}).sized(shape)
+        self.options = own
         self.relative = not own.absolute
         self.starts = _starts(own.before, shape.n_layers)
         ends = [*self.starts[1:], shape.n_layers]

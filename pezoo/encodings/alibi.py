@@ -1,9 +1,11 @@
 """ALiBi: a penalty linear in the distance."""
 
+from typing import Unpack
+
 import torch
 from torch import Tensor
 
-from pezoo.base import BiasForm, Context, Encoding, FormKind, ScoreMod, Shape
+from pezoo.base import BiasForm, Context, Encoding, FormKind, ScoreMod, Shape, Sizes
 from pezoo.registry import register
 
 
@@ -33,8 +35,10 @@ class ALiBi(Encoding):
     reads_distance = True
     random_distances = True
 
-    def __init__(self, shape: Shape, *, asymmetric: bool = False) -> None:
-        super().__init__(shape)
+    def __init__(
+        self, shape: Shape | None = None, *, asymmetric: bool = False, **sizes: Unpack[Sizes]
+    ) -> None:
+        super().__init__(shape, **sizes)
         self.asymmetric = asymmetric
 
     def prf(self, ctx: Context) -> Tensor:

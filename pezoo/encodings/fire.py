@@ -1,12 +1,13 @@
 """FIRE: a small network of the distance, relative to how far back a token could look."""
 
 import math
+from typing import Unpack
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad, relu
 
-from pezoo.base import BiasForm, Context, Encoding, FormKind, ScoreMod, Shape
+from pezoo.base import BiasForm, Context, Encoding, FormKind, ScoreMod, Shape, Sizes
 from pezoo.functional import at_least_float32
 from pezoo.registry import register
 
@@ -38,9 +39,16 @@ class FIRE(Encoding):
     causal_only = True
 
     def __init__(
-        self, shape: Shape, *, hidden: int = 32, c: float = 0.1, threshold: float = 512.0
+        self,
+        shape: Shape | None = None,
+        *,
+        hidden: int = 32,
+        c: float = 0.1,
+        threshold: float = 512.0,
+        **sizes: Unpack[Sizes],
     ) -> None:
-        super().__init__(shape)
+        super().__init__(shape, **sizes)
+        shape = self.shape
         for name, value in (("hidden", hidden), ("c", c), ("threshold", threshold)):
             if not 0 < value < math.inf:
                 raise ValueError(f"{name} must be above 0 and finite, got {value}")

@@ -1,10 +1,12 @@
 """Geometric attention: each query takes the nearest key that matches."""
 
+from typing import Unpack
+
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import logsigmoid, pad
 
-from pezoo.base import Context, Encoding, Shape
+from pezoo.base import Context, Encoding, Shape, Sizes
 from pezoo.functional import at_least_float32
 from pezoo.registry import register
 
@@ -39,8 +41,11 @@ class Geometric(Encoding):
     relative = True
     reads_distance = True
 
-    def __init__(self, shape: Shape, *, normalised: bool = False) -> None:
-        super().__init__(shape)
+    def __init__(
+        self, shape: Shape | None = None, *, normalised: bool = False, **sizes: Unpack[Sizes]
+    ) -> None:
+        super().__init__(shape, **sizes)
+        shape = self.shape
         self.normalised = normalised
         layers, heads, size = shape.n_layers, shape.n_heads, shape.d_head
         self.w = nn.Parameter(torch.empty(layers, 2, heads, size).uniform_(-1, 1) * size**-0.5)

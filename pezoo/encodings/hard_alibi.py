@@ -1,9 +1,11 @@
 """Hard-ALiBi: heads that see the nearest tokens only, beside heads that see all."""
 
+from typing import Unpack
+
 import torch
 from torch import Tensor
 
-from pezoo.base import BiasForm, Context, Encoding, FormKind, ScoreMod, Shape
+from pezoo.base import BiasForm, Context, Encoding, FormKind, ScoreMod, Shape, Sizes
 from pezoo.registry import register
 
 
@@ -35,8 +37,11 @@ class HardALiBi(Encoding):
     reads_distance = True
     version = 2
 
-    def __init__(self, shape: Shape, *, masked: int | None = None) -> None:
-        super().__init__(shape)
+    def __init__(
+        self, shape: Shape | None = None, *, masked: int | None = None, **sizes: Unpack[Sizes]
+    ) -> None:
+        super().__init__(shape, **sizes)
+        shape = self.shape
         self.masked = shape.n_heads // 2 if masked is None else masked
         self.order_blind = self.masked == 0
         if not 0 <= self.masked <= shape.n_heads:

@@ -1,11 +1,12 @@
 """Ideal position embeddings, which use the positional relation function that the task declares."""
 
 import math
+from typing import Unpack
 
 import torch
 from torch import Tensor, nn
 
-from pezoo.base import BiasForm, Context, Encoding, FormKind, Pairs, Shape
+from pezoo.base import BiasForm, Context, Encoding, FormKind, Pairs, Shape, Sizes
 from pezoo.functional import key_vectors, picked
 from pezoo.registry import register
 
@@ -40,8 +41,11 @@ class Ideal(Encoding):
     version = 2
     oracle = True
 
-    def __init__(self, shape: Shape, *, values: int = 16) -> None:
-        super().__init__(shape)
+    def __init__(
+        self, shape: Shape | None = None, *, values: int = 16, **sizes: Unpack[Sizes]
+    ) -> None:
+        super().__init__(shape, **sizes)
+        shape = self.shape
         if values < 2:
             raise ValueError(f"values must be at least 2, got {values}")
         limit = math.sqrt(6 / (values + shape.d_model))

@@ -1,10 +1,12 @@
 """KERPLE: a learned penalty that grows with the distance, by its logarithm or a power of it."""
 
+from typing import Unpack
+
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
-from pezoo.base import BiasForm, Context, Encoding, FormKind, ScoreMod, Shape
+from pezoo.base import BiasForm, Context, Encoding, FormKind, ScoreMod, Shape, Sizes
 from pezoo.functional import at_least_float32
 from pezoo.registry import register
 from pezoo.spec import choice
@@ -37,8 +39,11 @@ class Kerple(Encoding):
     relative = True
     reads_distance = True
 
-    def __init__(self, shape: Shape, *, form: str = "log") -> None:
-        super().__init__(shape)
+    def __init__(
+        self, shape: Shape | None = None, *, form: str = "log", **sizes: Unpack[Sizes]
+    ) -> None:
+        super().__init__(shape, **sizes)
+        shape = self.shape
         choice("form", form, ("log", "power"))
         self.form = form
         size = shape.n_layers, shape.n_heads

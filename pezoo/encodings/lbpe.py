@@ -1,14 +1,14 @@
 """Learning-based position embeddings, without and with the scale hint."""
 
 import math
-from typing import ClassVar
+from typing import ClassVar, Unpack
 
 import torch
 from einops import rearrange
 from torch import Tensor, nn
 from torch.nn.functional import embedding, gelu
 
-from pezoo.base import BiasForm, Context, Encoding, FormKind, Pairs, Shape
+from pezoo.base import BiasForm, Context, Encoding, FormKind, Pairs, Shape, Sizes
 from pezoo.functional import at_least_float32, inverse_frequencies, key_vectors
 from pezoo.registry import register
 from pezoo.spec import choice
@@ -57,14 +57,16 @@ class LBPE(Encoding):
 
     def __init__(
         self,
-        shape: Shape,
+        shape: Shape | None = None,
         *,
         values: int = 16,
         hidden: int = 32,
         clip: int = 4,
         form: str = "key",
+        **sizes: Unpack[Sizes],
     ) -> None:
-        super().__init__(shape)
+        super().__init__(shape, **sizes)
+        shape = self.shape
         if min(values, hidden, clip) < 1:
             raise ValueError(
                 f"values, hidden and clip must be at least 1, got {values}, {hidden} and {clip}"

@@ -1,9 +1,11 @@
 """A learned vector per absolute position."""
 
+from typing import Unpack
+
 import torch
 from torch import Tensor, nn
 
-from pezoo.base import Context, Encoding, Shape
+from pezoo.base import Context, Encoding, Shape, Sizes
 from pezoo.functional import own_pairs
 from pezoo.registry import register
 
@@ -29,8 +31,11 @@ class Learned(Encoding):
     paper = "Gehring et al. 2017"
     prf_text = "the pair: i n + j"
 
-    def __init__(self, shape: Shape, *, max_len: int | None = None) -> None:
-        super().__init__(shape)
+    def __init__(
+        self, shape: Shape | None = None, *, max_len: int | None = None, **sizes: Unpack[Sizes]
+    ) -> None:
+        super().__init__(shape, **sizes)
+        shape = self.shape
         self.max_len = shape.train_len if max_len is None else max_len
         if self.max_len < 1:
             raise ValueError(f"max_len must be at least 1, got {max_len}")

@@ -1,7 +1,7 @@
 """Randomized positions around another encoding."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from functools import partial
 from typing import Unpack
 
 import torch
@@ -17,9 +17,10 @@ from pezoo.base import (
     Plan,
     PositionError,
     Shape,
-)  # fmt: skip
+    Sizes,
+)
 from pezoo.pictures import Picture
-from pezoo.registry import register
+from pezoo.registry import make, register
 from pezoo.spec import choice
 
 TABLE = "randomized.table"
@@ -67,17 +68,19 @@ class Randomized(Encoding):
 
     def __init__(
         self,
-        shape: Shape,
-        make_inner: Callable[[Shape], Encoding],
+        shape: Shape | None = None,
+        make_inner: Callable[[Shape], Encoding] | None = None,
         *,
         max_len: int = 2048,
         sample: str | None = None,
         sorted: bool = True,
+        **sizes: Unpack[Sizes],
     ) -> None:
-        super().__init__(shape)
+        super().__init__(shape, **sizes)
         if sample is not None:
             choice("sample", sample, ("positions", "distances"))
-        self.inner = make_inner(replace(shape, train_len=max_len))
+        make_inner = partial(make, self.wraps) if make_inner is None else make_inner
+        self.inner = make_inner(self.shape.replaced(train_len=max_len))
         usual = "distances" if self.inner.random_distances else "positions"
         sample = usual if sample is None else sample
         if isinstance(self.inner, Randomized):

@@ -1,11 +1,12 @@
 """Transformer-XL's relative positions."""
 
 import math
+from typing import Unpack
 
 import torch
 from torch import Tensor, nn
 
-from pezoo.base import BiasForm, Columns, Context, Encoding, FormKind, Pairs, Pass, Shape
+from pezoo.base import BiasForm, Columns, Context, Encoding, FormKind, Pairs, Pass, Shape, Sizes
 from pezoo.functional import (
     at_least_float32,
     distinct,
@@ -45,8 +46,11 @@ class Relative(Encoding):
     relative = True
     reads_distance = True
 
-    def __init__(self, shape: Shape, *, base: float = 10_000.0) -> None:
-        super().__init__(shape)
+    def __init__(
+        self, shape: Shape | None = None, *, base: float = 10_000.0, **sizes: Unpack[Sizes]
+    ) -> None:
+        super().__init__(shape, **sizes)
+        shape = self.shape
         if shape.d_model % 2:
             raise ValueError(f"relative needs an even d_model, got {shape.d_model}")
         inverse_frequencies(shape.d_model, base)  # raises for a base that has none

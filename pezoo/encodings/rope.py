@@ -9,7 +9,7 @@ from einops import rearrange
 from torch import Tensor
 
 from pezoo import rope_scaling
-from pezoo.base import Context, Encoding, Pass, Plan, Shape
+from pezoo.base import Context, Encoding, Pass, Plan, Shape, Sizes
 from pezoo.functional import at_least_float32, inverse_frequencies
 from pezoo.registry import register
 from pezoo.spec import choice
@@ -60,14 +60,16 @@ class RoPE(Encoding):
 
     def __init__(
         self,
-        shape: Shape,
+        shape: Shape | None = None,
         *,
         base: float = 10_000.0,
         layout: str = "interleaved",
         rope_parameters: Mapping[str, Any] | str = "default",
         drop: float = 1.0,
+        **sizes: Unpack[Sizes],
     ) -> None:
-        super().__init__(shape)
+        super().__init__(shape, **sizes)
+        shape = self.shape
         if shape.d_head % 2:
             raise ValueError(f"rope needs an even d_head, got {shape.d_head}")
         choice("layout", layout, LAYOUTS)

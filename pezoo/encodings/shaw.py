@@ -1,11 +1,12 @@
 """Shaw's relative position representations, on the keys."""
 
 import math
+from typing import Unpack
 
 import torch
 from torch import Tensor, nn
 
-from pezoo.base import BiasForm, Context, Encoding, FormKind, Pairs, Shape
+from pezoo.base import BiasForm, Context, Encoding, FormKind, Pairs, Shape, Sizes
 from pezoo.functional import picked
 from pezoo.registry import register
 
@@ -38,8 +39,11 @@ class Shaw(Encoding):
     relative = True
     reads_distance = True
 
-    def __init__(self, shape: Shape, *, clip: int = 16) -> None:
-        super().__init__(shape)
+    def __init__(
+        self, shape: Shape | None = None, *, clip: int = 16, **sizes: Unpack[Sizes]
+    ) -> None:
+        super().__init__(shape, **sizes)
+        shape = self.shape
         if clip < 1:
             raise ValueError(f"clip must be at least 1, got {clip}")
         self.clip = clip

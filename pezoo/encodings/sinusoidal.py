@@ -6,7 +6,7 @@ from typing import Unpack
 import torch
 from torch import Tensor
 
-from pezoo.base import Context, Encoding, Pass, Plan, Shape
+from pezoo.base import Context, Encoding, Pass, Plan, Shape, Sizes
 from pezoo.functional import inverse_frequencies, own_pairs, sinusoid
 from pezoo.registry import register
 
@@ -34,8 +34,11 @@ class Sinusoidal(Encoding):
     paper = "Vaswani et al. 2017"
     prf_text = "the pair: i n + j"
 
-    def __init__(self, shape: Shape, *, base: float = 10_000.0) -> None:
-        super().__init__(shape)
+    def __init__(
+        self, shape: Shape | None = None, *, base: float = 10_000.0, **sizes: Unpack[Sizes]
+    ) -> None:
+        super().__init__(shape, **sizes)
+        shape = self.shape
         if shape.d_model % 2:
             raise ValueError(f"{self.name} needs an even d_model, got {shape.d_model}")
         inverse_frequencies(shape.d_model, base)  # raises for a base that has none
@@ -70,8 +73,15 @@ class ShiftedSinusoidal(Sinusoidal):
     summary = "sinusoidal, one random offset per training batch"
     paper = "Lee 2025, after McLeish et al. 2024"
 
-    def __init__(self, shape: Shape, *, base: float = 10_000.0, span: int = 2048) -> None:
-        super().__init__(shape, base=base)
+    def __init__(
+        self,
+        shape: Shape | None = None,
+        *,
+        base: float = 10_000.0,
+        span: int = 2048,
+        **sizes: Unpack[Sizes],
+    ) -> None:
+        super().__init__(shape, base=base, **sizes)
         if span < 1:
             raise ValueError(f"span must be at least 1, got {span}")
         self.span = span

@@ -1,12 +1,13 @@
 """T5's bucketed bias."""
 
 import math
+from typing import Unpack
 
 import torch
 from einops import rearrange
 from torch import Tensor, nn
 
-from pezoo.base import BiasForm, Context, Encoding, FormKind, ScoreMod, Shape
+from pezoo.base import BiasForm, Context, Encoding, FormKind, ScoreMod, Shape, Sizes
 from pezoo.registry import register
 
 
@@ -42,13 +43,15 @@ class T5(Encoding):
 
     def __init__(
         self,
-        shape: Shape,
+        shape: Shape | None = None,
         *,
         buckets: int = 32,
         max_distance: int = 128,
         bidirectional: bool = False,
+        **sizes: Unpack[Sizes],
     ) -> None:
-        super().__init__(shape)
+        super().__init__(shape, **sizes)
+        shape = self.shape
         side = buckets // 2 if bidirectional else buckets
         if side < 2 or (bidirectional and buckets % 2):
             raise ValueError(f"buckets must be at least 2 a side, as many on both, got {buckets}")

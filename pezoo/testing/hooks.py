@@ -4,14 +4,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import fields, replace
 from functools import partial
 from inspect import signature
-from typing import Any, get_args
+from typing import Any, Unpack, get_args
 
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from pezoo.base import BiasForm, Columns, Encoding, Pairs, Pass, ScoreMod, Shape
+from pezoo.base import BiasForm, Columns, Encoding, Pairs, Pass, ScoreMod, Shape, Sizes
 from pezoo.testing.probe import (
     SHAPE,
     Factory,
@@ -78,6 +78,8 @@ def _check_options(cls: type[Encoding]) -> None:
     """Check that options are keywords with a default and an annotation, for NAME(option=value)."""
     for name, option in signature(cls).parameters.items():
         required = option.default is option.empty
+        if name == "shape" or option.annotation == Unpack[Sizes]:  # of a class that takes sizes
+            continue
         if option.kind is option.KEYWORD_ONLY:
             example = f"{name}: {type(option.default).__name__}"
             require(not required, f"option {name} needs a default value: write {name}=...")
