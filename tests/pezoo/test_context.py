@@ -9,7 +9,7 @@ from pezoo.testing import SHAPE
 
 
 def test_a_contributor_reads_ten_fields():
-    own = ["pos", "ids", "n_new", "slots", "layer", "x", "w_key", "scale", "relation", "memo"]
+    own = ["pos", "ids", "n_new", "slots", "layer", "x", "w_key", "scale", "task_prf", "memo"]
     assert sorted(field.name for field in fields(Context)) == sorted(own)
 
 

@@ -15,7 +15,7 @@ TEXTS = [
     "rope",
     "alibi",
     "t5",
-    f"prism_2025({SMALL},before=0+1)",
+    f"prism_2025({SMALL},before=0+1,key_bias=2.0,reset_bias=-2.0)",
     "prism_spectral(d_pe=4,hidden=5)",
     "randomized:rope",
 ]

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from pezoo.base import Context, Shape
+from pezoo.base import Context, Pass, Shape
 from pezoo.encodings.prism import PRISM
 from pezoo.registry import expand, make
 from pezoo.spec import parse
@@ -63,7 +63,7 @@ def oracle(prism, x, q, k, layer):
     b, t, _ = x.shape
     shape, own, (cursors,) = prism.shape, prism.options, prism.layers
     c_all, d_pe = own.cursors + own.absolute, own.d_pe
-    ctx = Context(pos=torch.arange(t)[None], x=x)
+    ctx = Pass(pos=torch.arange(t)[None], x=x)
     reset, moves = cursors.gates(cursors.features(x, ctx), ctx)
     gates = [gate.tolist() for gate in (reset, moves[..., 0], moves[..., 1])]
     gamma = None if cursors.scan.gamma is None else cursors.scan.gamma.tolist()
@@ -273,7 +273,7 @@ def test_of_three_cursors_one_looks_up_and_two_walk():
     x = torch.zeros(1, 1, 64)
     with torch.no_grad():
         layer.gate.linear.weight.zero_()
-        ctx = Context(pos=torch.zeros(1, 1, dtype=torch.long), x=x)
+        ctx = Pass(pos=torch.zeros(1, 1, dtype=torch.long), x=x)
         _, moves = layer.gates(layer.features(x, ctx), ctx)
     walking = [c for c in range(24) if c % 3]
     steps = moves[0, 0].argmax(-1)

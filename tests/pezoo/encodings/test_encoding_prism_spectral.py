@@ -84,7 +84,7 @@ def test_large_strides_move_by_their_size():
         bias.fill_(-100.0)
         bias[:, 4] = 100.0
     x = torch.randn(1, 5, 6, dtype=D)
-    streams, _ = layer(x, Context(pos=torch.arange(5)[None], x=x), None)
+    streams, _ = layer(x, Pass(pos=torch.arange(5)[None], x=x), None)
     angle = -2 * torch.arange(1, 6)[:, None] * encoding.options.frequencies(torch.device("cpu"))
     want = torch.cat([angle.cos(), angle.sin()], -1).to(D)
     torch.testing.assert_close(streams[0, :, 0], want, atol=1e-5, rtol=0)
