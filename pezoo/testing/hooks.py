@@ -89,7 +89,8 @@ def _check_options(cls: type[Encoding]) -> None:
             )
         else:
             named = option.kind is option.POSITIONAL_OR_KEYWORD
-            require(required, f"option {name} must be keyword-only: write it after a *")
+            inner = cls.wraps is not None  # a wrapper's second argument makes what it wraps
+            require(required or inner, f"option {name} must be keyword-only: write it after a *")
             require(named, f"options must be named parameters, not {option}")
 
 

@@ -54,7 +54,7 @@ def test_activations_are_what_layers_read_and_give(protocol):
 
 def test_a_longer_length_that_cannot_be_represented_is_named():
     config, trainer = started("ruoss2023-mini", "learned(max_len=12)")
-    run = page.Run({}, config, trainer.task, trainer.model, trainer.model)
+    run = page.FinishedRun({}, config, trainer.task, trainer.model, trainer.model)
     found = page.inspect(run)
     assert found.errors[-1].startswith("no principal components at length 8: Learned represents")
     assert "Activations: principal components" not in [one.title for one in found.figures]
@@ -64,7 +64,7 @@ def test_a_longer_length_that_cannot_be_represented_is_named():
 def test_captions_say_that_pictures_have_no_window(window):
     config, trainer = started("quick", "rope")
     config = config.replace_eval(window=window, stride=4)
-    found = page.inspect(page.Run({}, config, trainer.task, trainer.model, trainer.model))
+    found = page.inspect(page.FinishedRun({}, config, trainer.task, trainer.model, trainer.model))
     said = {f.title: "without the window" in f.caption for f in found.figures}
     names = ("Attention: maximum over heads", "Activations: principal components")
     assert [said[name] for name in names] == [window is not None] * 2
