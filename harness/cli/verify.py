@@ -276,7 +276,11 @@ def _size_of(model: Model) -> int:
 
 @lru_cache(10_000)
 def _encoding(spec: str, shape: Shape) -> Encoding:
-    with torch.device("meta"):  # a table may be larger than the memory
+    """Build an encoding without memory for its weights: a record's table may be of any size."""
+    try:
+        with torch.device("meta"):
+            return make(spec, shape)
+    except (RuntimeError, NotImplementedError):  # a plug-in that reads values while it is built
         return make(spec, shape)
 
 

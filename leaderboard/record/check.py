@@ -16,7 +16,7 @@ from leaderboard.catalog import Catalog
 from leaderboard.escape import command_text, shown
 from leaderboard.record.read import paths_of, read
 from leaderboard.record.schema import Record, Score, Scores
-from leaderboard.record.tuning import MARK
+from leaderboard.record.tuning import MARK, RUNS
 from pezoo.spec import bare, parse
 
 NUMBERS = attrgetter("length", "status", "correct", "count", "token", "tokens")
@@ -154,6 +154,8 @@ def _doubts(record: Record, catalog: Catalog) -> Iterator[str]:
 def refusals(record: Record) -> Iterator[str]:
     """Yield each way in which a record contradicts itself; nothing for a good one."""
     yield from _identity(record)
+    if record.protocol.endswith(RUNS) != record.for_tuning:
+        yield f"protocol is {record.protocol}, but eval.examples is {record.config.eval.examples}"
     if tuning := record.provenance.tuning:
         yield from tuning.refusals(record.config)
     elif MARK in record.protocol:

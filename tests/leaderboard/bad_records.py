@@ -197,7 +197,12 @@ FORGED: dict[str, tuple[Changes, str]] = {
     "six other digits": ({"protocol": "quick+ffffff", "config.protocol": "quick+ffffff",
         "append": "--set train.lr=0.002"}, "config.protocol is quick+ffffff, but"),
     "for tuning outside of a sweep": ({"protocol": "quick+tuning", "config.protocol":
-        "quick+tuning"}, "config.protocol is quick+tuning, but the command makes quick"),
+        "quick+tuning"}, "protocol is quick+tuning, but eval.examples is test"),
+    "a protocol's file for tuning": ({"protocol": "quick+tuning", "config.protocol":
+        "quick+tuning", "config.model.width": 128, "config.eval.examples": "tuning", "seed": 100,
+        "config.seed": 100, "append": "--protocol protocols/quick.toml --set model.width=128 "
+        "--tune lr=2e-3 --tune-seeds 100"},
+        "config.protocol is quick+tuning, but the command makes quick+"),
     "longer for tuning": ({"protocol": "quick+tuning", "config.protocol": "quick+tuning",
         "config.model.width": 128, "append":
         "--tune lr=1e-3,2e-3", "config.eval.examples": "tuning", "seed": 100, "config.seed": 100},
