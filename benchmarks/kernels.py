@@ -7,6 +7,7 @@ docs/perf.md says what each column means.
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -20,7 +21,7 @@ from torch import Tensor
 from harness.data.seeds import generator
 from harness.perf import timing
 from harness.perf.report import Report, machine
-from harness.perf.timing import Times, Turn, clock, columns, interleave
+from harness.perf.timing import Turn, clock, columns, interleave
 from harness.runs.cost import keep_heap
 from pezoo.adapters.backends import eager, numba, sdpa
 from pezoo.kernels.backends import backends
@@ -220,7 +221,7 @@ def measure(name: str, sizes: Sizes, rounds: int, device: str) -> Report:
     for backend, seconds in measured.items():
         for phase, taken in seconds.items():
             rows[backend] |= columns(phase, taken, measured[BASELINE][phase])
-        rows[backend]["x floor"] = Times.of(seconds["both"]).median / floor
+        rows[backend]["x floor"] = statistics.median(seconds["both"]) / floor
     settings = {"kernel": name, **sizes, "rounds": rounds, "baseline": BASELINE}
     settings |= {"flops": work[0], "bytes": work[1], "floor_ms": floor * 1e3}
     settings |= {"gflops_limit": limits.flops / 1e9, "gbytes_limit": limits.bandwidth / 1e9}

@@ -27,7 +27,7 @@ TRAINED = "original_max_position_embeddings"
 
 
 def default(w: Tensor) -> Scaled:
-    """w itself."""
+    """Return w unchanged."""
     return w, 1.0
 
 
@@ -241,5 +241,5 @@ def _options(kind: str) -> dict[str, inspect.Parameter]:
 
 
 def _grown(factor: float, rate: float) -> float:
-    """1 + rate ln(factor), and 1 where nothing grows."""
+    """Return 1 + rate ln(factor), or 1 for a factor up to 1."""
     return 1.0 + rate * math.log(factor) if factor > 1 else 1.0

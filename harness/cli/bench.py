@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     "--attention",
     default="auto",
     show_default=True,
-    help="auto, sdpa, eager, flex, numba, xformers.",
+    help="auto, sdpa, eager, flex, numba.",
 )
 @options.runs
 @click.option("--known", help="Folder of records whose runs count as done.")

@@ -26,12 +26,12 @@ import numpy as np
 import torch
 
 from experiment.config import RunConfig
-from harness.perf.report import as_csv
 from harness.perf.timing import clock
 from harness.runs import cost
 from harness.settings.protocol import sample_count
 from harness.training.evaluate import chunk_size, score
 from harness.training.trainer import Trainer, start
+from leaderboard.render.text import as_csv
 
 Seconds = np.ndarray  # (2,): on the clock, of the processor (all threads)
 
@@ -209,7 +209,7 @@ def render(found: dict[str, Any], form: str) -> str:
         return json.dumps(found, indent=1)
     lines = found["lines"]
     if form == "csv":
-        return as_csv(lines)
+        return as_csv([*lines[0]], (line.values() for line in lines)).removesuffix("\n")
     from tabulate import tabulate
 
     names = [n for n in lines[0] if n != "phase" or any(line[n] for line in lines)]

@@ -11,7 +11,7 @@ import click
 COMMANDS = {
     "bench": ("harness.cli.bench", "Train encodings on tasks and compare their extrapolation."),
     "list": ("harness.cli.listing", "List or describe encodings, tasks and protocols."),
-    "leaderboard": ("harness.cli.leaderboard", "Build, open and check the leaderboard; add and repeat runs."),
+    "leaderboard": ("harness.cli.leaderboard", "Build, open and check the leaderboard; add runs."),
     "table": ("harness.cli.table", "Reproduce a table or figure of a paper from records."),
     "explain": ("harness.cli.explain", "Print what theory predicts for encodings on a task."),
     "show": ("harness.cli.show", "Print a finished run and draw what it has learned."),

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 @click.option("--batch", type=click.IntRange(min=1), help="The protocol's if unset.")
 @click.option("--baseline", default="rope", show_default=True, help="Encoding that ratios are to.")
 @options.settings
-@click.option("--harness", is_flag=True, help="Time training steps alone, beside a reference.")
 @click.option("--repeats", type=click.IntRange(min=1), default=15, show_default=True)
 @click.option("--threads", type=options.THREADS, default=1, show_default=True)
 @options.device(default="cpu")
@@ -37,18 +36,14 @@ def command(**typed: Any) -> None:
     os.environ.setdefault("KINETO_LOG_LEVEL", "6")
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     from harness.perf import timing
-    from harness.perf.measure import measure, reference
+    from harness.perf.measure import measure
     from harness.settings.protocol import check_device
 
     asked = SimpleNamespace(**typed)
-    asked.device, known = check_device(asked.device), None
-    if asked.harness:  # at the reference's sizes, unless others are typed
-        known = reference()
-        asked.pe = asked.pe or ",".join(known.cpu_seconds)
-        asked.set = (*known.settings, *asked.set)
+    asked.device = check_device(asked.device)
     with timing.threads(asked.threads):
         configs, length, baseline = _configs(asked)
-        report = measure(configs, length, asked.repeats, baseline, known)
+        report = measure(configs, length, asked.repeats, baseline)
     click.echo(report.render(asked.format))
 
 

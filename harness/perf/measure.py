@@ -1,13 +1,7 @@
 """Encodings side by side: the protocol's model, optimiser and data, one process, in turns."""
 
-import statistics
-import time
-import tomllib
 from collections.abc import Sequence
 from copy import deepcopy
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -19,7 +13,7 @@ from harness.data.sequences import to_sequences
 from harness.model.transformer import Cache
 from harness.perf.memory import peak_bytes, state_bytes
 from harness.perf.report import Report, machine
-from harness.perf.timing import clock, columns, interleave, ratio
+from harness.perf.timing import clock, columns, interleave
 from harness.runs.cost import keep_heap
 from harness.tasks.base import TaskError
 from harness.training.trainer import start
@@ -27,37 +21,6 @@ from pezoo.base import PositionError
 
 PHASES = ("step", "forward", "backward", "decode")  # encoders do not decode
 WARMUP = 3  # rounds
-NEW_LENGTHS = 3
-
-
-@dataclass(frozen=True)
-class Reference:
-    """Another implementation: CPU seconds of a training step by encoding, at one size."""
-
-    source: str
-    task: str
-    length: int
-    batch: int
-    model: dict[str, int]
-    cpu_seconds: dict[str, float]
-
-    @property
-    def settings(self) -> tuple[str, ...]:
-        """Its sizes as `--set` takes them."""
-        model = [f"model.{name}={value}" for name, value in self.model.items()]
-        return (*model, f"train.batch={self.batch}", f"train.lengths=[1, {self.length}]")
-
-    def of(self, config: RunConfig, length: int) -> float | None:
-        """Return its CPU seconds for such a run; None if that was not measured."""
-        same = (config.task, length, config.train.batch) == (self.task, self.length, self.batch)
-        same = same and self.model.items() <= config.model.model_dump().items()
-        return self.cpu_seconds.get(config.encoding) if same and config.device == "cpu" else None
-
-
-def reference() -> Reference:
-    """Read `reference.toml`."""
-    path = Path(__file__).parent / "reference.toml"
-    return Reference(**tomllib.loads(path.read_text(encoding="utf-8")))
 
 
 class Candidate:
@@ -69,7 +32,7 @@ class Candidate:
 
     def __init__(self, config: RunConfig, length: int) -> None:
         self.config, self.length, self.trainer = config, length, start(config)
-        self.turn_to(length)
+        self.trainer.config = config.replace_train(lengths=(length, length), curriculum=())
         task = self.trainer.task
         draws = generator("perf", task.name, task.version, length)
         sample = task.sample(draws, config.train.batch, length)
@@ -82,10 +45,6 @@ class Candidate:
         self.feed(self.cache, 0, self.last)
         self.decoded = deepcopy(self.cache)
         self.feed(self.decoded, self.last)
-
-    def turn_to(self, length: int) -> None:
-        """Draw batches of one length from here on."""
-        self.trainer.config = self.config.replace_train(lengths=(length, length), curriculum=())
 
     def turn(self) -> dict[str, float]:
         """Return the seconds of each phase, once."""
@@ -100,22 +59,6 @@ class Candidate:
             cache = deepcopy(self.cache)
             taken["decode"], _ = clock(lambda: self.feed(cache, self.last), device)
         return taken
-
-    def step(self) -> dict[str, float]:
-        """Return the seconds of one step, by the clock and of all CPU threads; of one batch."""
-        before = time.process_time()
-        wall, _ = clock(self.trainer.advance, self.config.device)
-        cpu = time.process_time() - before
-        return {"step": wall, "cpu": cpu, "data": clock(self.trainer.make_batch, "cpu")[0]}
-
-    def first_steps(self) -> float:
-        """Return the extra CPU seconds of the first step at a new length, as a median."""
-        more = []
-        for length in range(max(1, self.length - NEW_LENGTHS), max(2, self.length)):
-            self.turn_to(length)
-            first, second = self.step(), self.step()
-            more.append(first["cpu"] - second["cpu"])
-        return statistics.median(more)
 
     def memory(self) -> dict[str, int]:
         """Return the encoding's parameters, the bytes of a step and of one sequence's cache."""
@@ -142,16 +85,9 @@ class Candidate:
         )
 
 
-def measure(
-    configs: Sequence[RunConfig],
-    length: int,
-    rounds: int,
-    baseline: str,
-    known: Reference | None = None,
-) -> Report:
+def measure(configs: Sequence[RunConfig], length: int, rounds: int, baseline: str) -> Report:
     """Measure each run; ratios are to the run labelled `baseline`.
 
-    With `known`, time whole steps alone and compare them with that implementation.
     Errors: TaskError when the task has no instance of that length.
     """
     keep_heap()  # as a worker does
@@ -166,39 +102,21 @@ def measure(
         except ValueError as error:
             cannot = "represent" if isinstance(error, PositionError | TaskError) else "train"
             row |= {"status": f"cannot {cannot}", "note": str(error)}
-    turns = {k: c.step if known else c.turn for k, c in candidates.items()}
-    seconds = interleave(turns, rounds, WARMUP)
+    seconds = interleave({k: c.turn for k, c in candidates.items()}, rounds, WARMUP)
     for label, one in candidates.items():
-        taken, base = seconds[label], seconds.get(baseline, {})
-        phases = ("step",) if known else taken
-        for phase in phases:
-            rows[label] |= columns(phase, taken[phase], base.get(phase))
-        rows[label] |= _steps(one, taken, known) if known else one.memory()
+        base = seconds.get(baseline, {})
+        for phase, taken in seconds[label].items():
+            rows[label] |= columns(phase, taken, base.get(phase))
+        rows[label] |= one.memory()
     first = configs[0]
-    sizes = {name: getattr(first.model, name) for name in ("layers", "heads", "width")}
     settings = {
         "protocol": first.protocol,
         "task": first.task,
         "length": length,
         "batch": first.train.batch,
-        **(sizes if known else {}),
         "rounds": rounds,
         "baseline": baseline,
         **machine(first.device),
-        **({"reference": known.source} if known else {}),
     }
-    shown = ("step",) if known else PHASES if first.track == "decoder" else PHASES[:-1]
+    shown = PHASES if first.track == "decoder" else PHASES[:-1]
     return Report("encoding", shown, settings, [*rows.values()])
-
-
-def _steps(one: Candidate, taken: dict[str, list[float]], known: Reference) -> dict[str, Any]:
-    cpu, theirs = statistics.median(taken["cpu"]), known.of(one.config, one.length)
-    return {
-        "models_x_steps_per_s": 1 / statistics.median(taken["step"]),
-        "cpu_s": cpu,
-        "cpu_s_least": min(taken["cpu"]),
-        "data_share": ratio(taken["data"], taken["step"]),
-        "cpu_s_new_length": one.first_steps(),
-        "reference_cpu_s": theirs,
-        "times_cheaper": None if theirs is None else theirs / cpu,
-    }

@@ -1,16 +1,15 @@
 """A report of measurements: settings, and one row per candidate; as table, JSON, CSV, Markdown."""
 
-import csv
-import io
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from harness.runs.record import processor
+from leaderboard.render.text import as_csv
 
 UNITS = {"peak_bytes": ("peak MiB", 2**20), "state_bytes": ("state KiB", 2**10)}
 
@@ -32,7 +31,9 @@ class Report:
         if form == "json":
             return json.dumps({"settings": self.settings, "rows": self.rows}, indent=1)
         if form == "csv":
-            return as_csv(self.rows, self.settings)
+            names = dict.fromkeys(name for row in (*self.rows, self.settings) for name in row)
+            lines = [[(row | self.settings).get(name) for name in names] for row in self.rows]
+            return as_csv([*names], lines).removesuffix("\n")
         from tabulate import tabulate
 
         lines = [self._line(row) for row in self.rows]
@@ -67,16 +68,6 @@ class Report:
             elif name not in (self.key, "status", "note", "spec") and not name.startswith(timed):
                 cells[name] = "" if value is None else _plain(value)
         return cells
-
-
-def as_csv(rows: Sequence[dict[str, Any]], common: Mapping[str, Any] | None = None) -> str:
-    """Format rows, each with the `common` columns, below a line of names; no newline at the end."""
-    names = dict.fromkeys(name for row in (*rows, common or {}) for name in row)
-    out = io.StringIO()
-    writer = csv.DictWriter(out, names, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows({**row, **(common or {})} for row in rows)
-    return out.getvalue().removesuffix("\n")
 
 
 def machine(device: str) -> dict[str, Any]:

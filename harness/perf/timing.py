@@ -9,29 +9,13 @@ import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple, Self, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import torch
 
 T = TypeVar("T")
 Turn = Callable[[], dict[str, float]]  # seconds per phase
-
-
-class Times(NamedTuple):
-    """Median and quartiles of some seconds.
-
-    >>> Times.of([1.0, 2.0, 3.0, 4.0, 10.0])
-    Times(median=3.0, q1=2.0, q3=4.0)
-    """
-
-    median: float
-    q1: float
-    q3: float
-
-    @classmethod
-    def of(cls, seconds: Sequence[float]) -> Self:
-        return cls(*np.percentile(seconds, [50, 25, 75]).tolist())
 
 
 def clock(call: Callable[[], T], device: str) -> tuple[float, T]:
@@ -78,11 +62,11 @@ def columns(
     phase: str, seconds: Sequence[float], baseline: Sequence[float] | None
 ) -> dict[str, float | None]:
     """Return the columns of one phase: milliseconds and the ratio to the baseline."""
-    times = Times.of(seconds)
+    median, q1, q3 = (1e3 * np.percentile(seconds, [50, 25, 75])).tolist()
     return {
-        f"{phase}_ms": times.median * 1e3,
-        f"{phase}_q1_ms": times.q1 * 1e3,
-        f"{phase}_q3_ms": times.q3 * 1e3,
+        f"{phase}_ms": median,
+        f"{phase}_q1_ms": q1,
+        f"{phase}_q3_ms": q3,
         f"{phase}_ratio": None if baseline is None else ratio(seconds, baseline),
     }
 

@@ -39,7 +39,6 @@ FORMS: dict[str, tuple[FormKind, ...]] = {
     "eager": (),
     "flex": (ScoreMod, Columns),
     "numba": (Pairs, Columns),
-    "xformers": (Columns,),
 }
 CAUSAL = "causal"  # a mask without a tensor: no padding, one document a row
 
@@ -113,9 +112,7 @@ def attend(
         return backends.eager(q, k, v, bias, seen, scale, lambda z: encoding.weights(z, ctx))
     if bias is not None:
         bias = bias.view((1,) * (4 - bias.dim()) + bias.shape)
-    if backend == "sdpa":
-        return backends.sdpa(q, k, v, bias, seen, scale, ran)
-    return backends.xformers(q, k, v, bias, seen, scale)
+    return backends.sdpa(q, k, v, bias, seen, scale, ran)
 
 
 def without_bias(encoding: Encoding, q: Tensor, k: Tensor, ctx: Pass) -> tuple[str, ...]:

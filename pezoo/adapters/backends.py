@@ -1,10 +1,9 @@
 """Attention by several kernels: functions of the same q, k, v, bias and mask.
 
-    eager     plain operations: the reference for the others, and for other softmaxes
-    sdpa      torch's scaled_dot_product_attention, the default
-    numba     narrow heads on a CPU: `pezoo.kernels.attention`
-    flex      FlexAttention: `pezoo.adapters.flex`
-    xformers  memory_efficient_attention, on CUDA, from the extra `pezoo[xformers]`
+    eager  plain operations: the reference for the others, and for other softmaxes
+    sdpa   torch's scaled_dot_product_attention, the default
+    numba  narrow heads on a CPU: `pezoo.kernels.attention`
+    flex   FlexAttention: `pezoo.adapters.flex`
 
 q (B, H, T, K), k and v (B, H, S, K); bias broadcasts to (B, H, T, S); mask (B|1, 1, T, S) is True
 where a query may attend, and None is `causal`.
@@ -15,7 +14,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 from torch.nn.attention import SDPBackend
-from torch.nn.functional import pad, scaled_dot_product_attention
+from torch.nn.functional import scaled_dot_product_attention
 
 from pezoo.base import Pairs
 from pezoo.kernels.backends import BackendError, missing
@@ -106,36 +105,3 @@ def numba(
     from pezoo.kernels.attention.numba import attend
 
     return attend(q, k, v, bias, mask, scale)
-
-
-def xformers(
-    q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, mask: Tensor | None, scale: float
-) -> Tensor:
-    """Compute the same as `eager`. Errors: BackendError without CUDA or xformers."""
-    if not q.is_cuda:
-        raise BackendError("attention xformers needs a CUDA device; use sdpa")
-    try:
-        from xformers.ops import memory_efficient_attention
-    except ImportError as error:
-        raise BackendError('xformers is not installed: pip install "pezoo[xformers]"') from error
-    both = xformers_bias(q, k, bias, mask)
-    q, k, v = (x.transpose(1, 2) for x in (q, k, v))  # tokens before heads
-    out: Tensor = memory_efficient_attention(q, k, v, attn_bias=both, scale=scale)
-    return out.transpose(1, 2)
-
-
-def xformers_bias(q: Tensor, k: Tensor, bias: Tensor | None, mask: Tensor | None) -> Tensor:
-    """Return bias and mask as one (B, H, T, S) tensor, its row stride a multiple of 8.
-
-    xformers does not broadcast a bias, and in half precision its rows must start there.
-    """
-    s = k.shape[-2]
-    return pad(_bias_and_mask(q, k, bias, mask), (0, -s % 8)).contiguous()[..., :s]
-
-
-def _bias_and_mask(q: Tensor, k: Tensor, bias: Tensor | None, mask: Tensor | None) -> Tensor:
-    """Return (B, H, T, S), the bias where the mask is True, else -inf."""
-    (b, h, t, _), s = q.shape, k.shape[-2]
-    seen = causal(t, s, q.device) if mask is None else mask
-    values = q.new_zeros(()) if bias is None else bias
-    return torch.where(seen, values, -torch.inf).to(q.dtype).expand(b, h, t, s)

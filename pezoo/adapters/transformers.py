@@ -98,12 +98,10 @@ def load(folder: str, encoding: Factory | None = None, **options: Any) -> Any:
     config = AutoConfig.from_pretrained(folder)
     saved = getattr(config, NAME, None) or {}
     text = encoding or saved.get("encoding")
-    if not text and saved:
-        raise ValueError(f"{folder} was saved with a class of encoding: load(folder, TheClass)")
     if not text:
-        raise ValueError(
-            f"{folder} has no encoding: load it with from_pretrained and call use(...)"
-        )
+        how = "load it with from_pretrained and call use(...)"
+        how = "it was saved with a class, call load(folder, TheClass)" if saved else how
+        raise ValueError(f"{folder} has no encoding by name: {how}")
     parent: Any = getattr(transformers, config.architectures[0])
 
     def build(self: Any, config: Any, *args: Any, **more: Any) -> None:

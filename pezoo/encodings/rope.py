@@ -39,18 +39,18 @@ class RoPE(Encoding):
                   pezoo.rope_scaling with formulas and options. Its rope_theta replaces base, and
                   original_max_position_embeddings is train_len by default.
         drop      DroPE: positions are dropped once this share of the training is done, so that the
-                  rest recalibrates the model without them; evaluation is always without. Of a
-                  trained model that is at hand, the encoding `nope` does the same.
+                  rest recalibrates the model without them; evaluation is always without. For a
+                  model that is already trained, use the encoding `nope`.
     "dynamic" and "longrope" depend on the length of the text, one more than the row's last
     position: later tokens change earlier values, and keys must not be cached.
 
-    Errors: ValueError for an odd K, an unknown layout or rope_type, options that the rope_type
-    lacks or does not take, and drop outside (0, 1].
+    Errors: ValueError for an odd K, an unknown layout or rope_type, missing or unknown options of
+    the rope_type, and drop outside (0, 1].
 
     Paper: Su et al. 2021, "RoFormer", Equation 15. DroPE: Gelberg et al. 2025; there the dropped
     phase has a learning rate schedule of its own. transformers recomputes the frequencies of
-    "dynamic" from the longest text of the batch and keeps the keys in its cache as they were turned
-    for a shorter one; here each row has its own length, and nothing is kept.
+    "dynamic" from the longest text of the batch and leaves cached keys as they are; here each row
+    has its own length, and nothing is cached.
     """
 
     summary = "rotates pairs of q and k by their position"

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 import pezoo
 from pezoo.adapters import BACKENDS, BackendError, attend, attention_mask, resolve
-from pezoo.adapters.backends import xformers_bias
 from pezoo.base import Columns, Encoding, Pairs
 from pezoo.testing import SHAPE, build, context, tokens
 
@@ -42,12 +41,6 @@ def inputs(text, padded=False, t=10, b=2):
     q, key, v = torch.randn(3, b, h, t, k, generator=generator, dtype=D).unbind(0)
     q, key = encoding.transform(q, key, ctx.at(1, x))
     return encoding, q, key, v, ctx.at(1, x)
-
-
-def bias_and_mask(encoding, q, k, ctx, mask):
-    bias = encoding.bias(q, k, ctx)
-    bias = q.new_zeros(()) if bias is None else bias
-    return bias.expand(*q.shape[:3], k.shape[2]).masked_fill(~mask, -torch.inf)
 
 
 def outcome(encoding, q, k, v, ctx, mask, backend):
@@ -149,34 +142,6 @@ def test_eager_is_softmax_written_out(text):
         torch.testing.assert_close(got[:, :, i], want)
 
 
-@pytest.mark.parametrize("text", ["alibi", "t5", "hard_alibi", "shaw", "rope"])
-@pytest.mark.parametrize("padded", [False, True])
-def test_xformers_bias_is_bias_and_mask(text, padded):
-    encoding, q, k, _, ctx = inputs(text, padded)
-    mask = attention_mask(ctx)
-    with torch.no_grad():
-        want = bias_and_mask(encoding, q, k, ctx, mask)
-        got = xformers_bias(q, k, encoding.bias(q, k, ctx), mask if padded else None)
-    assert torch.equal(got, want)
-    assert got.dtype == q.dtype
-    assert got.stride(-1) == 1
-    assert all(stride % 8 == 0 for stride in got.stride()[:-1])
-
-
-@pytest.mark.parametrize("s", [1, 7, 8, 9, 16])
-def test_xformers_rows_start_at_multiples_of_8(s):
-    q = torch.zeros(2, 3, s, 4)
-    bias = xformers_bias(q, q, None, None)
-    assert bias.shape == (2, 3, s, s)
-    assert bias.stride(-2) % 8 == 0
-
-
-def test_xformers_refuses_the_cpu():
-    encoding, q, k, v, ctx = inputs("alibi")
-    with pytest.raises(BackendError, match=r"attention xformers needs a CUDA device.*use sdpa"):
-        attend(encoding, q, k, v, ctx, None, "xformers")
-
-
 def test_resolve():
     nope = pezoo.make("nope", SHAPE)
     assert resolve("auto", nope) == "sdpa"
@@ -192,7 +157,7 @@ def test_an_encoding_that_replaces_softmax():
     encoding = Hard(SHAPE)
     _, q, k, v, ctx = inputs("nope")
     assert resolve("auto", encoding, "cpu") == resolve("eager", encoding) == "eager"
-    for backend in ("sdpa", "flex", "numba", "xformers"):
+    for backend in ("sdpa", "flex", "numba"):
         with pytest.raises(BackendError, match=f"Hard replaces softmax, which {backend}"):
             resolve(backend, encoding)
     out = attend(encoding, q, k, v, ctx)  # eager by default

@@ -88,9 +88,8 @@ def test_bench_prints_records_resumes_and_writes_a_leaderboard(call, tmp_path):
         assert words in err
 
 
-@pytest.mark.parametrize("attention", ["flex", "xformers"])
-def test_a_run_of_any_attention_is_tried_on_a_cpu(call, monkeypatch, attention):
-    config = resolve(load_protocol("quick"), "copy", parse("rope"), 0, "cuda", attention)
+def test_a_run_of_any_attention_is_tried_on_a_cpu(call, monkeypatch):
+    config = resolve(load_protocol("quick"), "copy", parse("rope"), 0, "cuda", "flex")
     record = SimpleNamespace(config=config, run=config.hash)
     monkeypatch.setattr("harness.cli.try_run.find", lambda *args: record)
     monkeypatch.setattr("harness.cli.try_run.restore", lambda *args: True)

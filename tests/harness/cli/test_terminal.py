@@ -250,7 +250,6 @@ def test_list_gives_an_example_once(call):
         ("BENCH --accumulate 2", "--engine ddp"),
         ("BENCH --precision fp8", "bf16"),
         ("perf --pe rpoe", "did you mean rope"),
-        ("perf --harness --pe rpoe", "did you mean rope"),
         ("perf --pe rope,rope", "twice"),
         ("perf --baseline rpoe", "did you mean rope"),
         ("perf --task copy,reverse", "task"),

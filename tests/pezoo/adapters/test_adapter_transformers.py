@@ -657,7 +657,7 @@ def test_a_config_of_two_models():
 
 def test_a_folder_without_an_encoding(tmp_path):
     build("llama").save_pretrained(tmp_path)
-    with pytest.raises(ValueError, match="has no encoding"):
+    with pytest.raises(ValueError, match="call use"):
         load(tmp_path)
 
 
