@@ -35,16 +35,16 @@ def command(**typed: Any) -> None:
     # torch's profiler, which counts memory, reads these when torch is imported, and logs to stderr.
     os.environ.setdefault("KINETO_LOG_LEVEL", "6")
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
-    from harness.perf import timing
+    import torch
+
     from harness.perf.measure import measure
     from harness.settings.protocol import check_device
 
     asked = SimpleNamespace(**typed)
     asked.device = check_device(asked.device)
-    with timing.threads(asked.threads):
-        configs, length, baseline = _configs(asked)
-        report = measure(configs, length, asked.repeats, baseline)
-    click.echo(report.render(asked.format))
+    torch.set_num_threads(asked.threads)
+    configs, length, baseline = _configs(asked)
+    click.echo(measure(configs, length, asked.repeats, baseline).render(asked.format))
 
 
 def _configs(asked: SimpleNamespace) -> tuple[list[RunConfig], int, str]:

@@ -7,8 +7,7 @@ cancels the slowdown.
 import gc
 import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 import numpy as np
@@ -69,17 +68,6 @@ def columns(
         f"{phase}_q3_ms": q3,
         f"{phase}_ratio": None if baseline is None else ratio(seconds, baseline),
     }
-
-
-@contextmanager
-def threads(count: int) -> Iterator[None]:
-    """Run torch on that many threads, then on as many as before."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def _synchronise(device: str) -> None:

@@ -17,7 +17,6 @@ from leaderboard.escape import script_json
 from leaderboard.papers.pictures import figures_of
 from leaderboard.record.read import SITE_RECORDS, SITE_TABLES
 from leaderboard.record.schema import Record
-from leaderboard.render import text
 from leaderboard.render.columns import rows_as_csv
 from leaderboard.render.curves import curves
 from leaderboard.render.data import runs_data, script, site_data, unseen_of
@@ -26,6 +25,7 @@ from leaderboard.render.grids import PRFMapsOf, prf_grids
 from leaderboard.render.overviews import overview_of
 from leaderboard.render.styles import shown, styles
 from leaderboard.render.templating import render
+from leaderboard.render.text import runs_as_csv
 from leaderboard.stats.overview import main_tables, protocols
 from leaderboard.stats.tables import Table, leading
 from pezoo import __version__
@@ -177,7 +177,7 @@ def _files(
     yield "runs.js", script("RUNS", runs_data(records))
     yield SITE_TABLES, script_json(data["tables"]) + "\n"
     yield "leaderboard.csv", rows_as_csv(rows)
-    yield "runs.csv", text.runs_as_csv(records)
+    yield "runs.csv", runs_as_csv(records)
     for table in tables:
         drawn = shown(table.rows)
         yield f"pictures/{table.slug}.svg", curves(table.title, drawn, look, names=data["names"])

@@ -2,10 +2,11 @@
 
 import csv
 import io
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from leaderboard.escape import csv_text
 from leaderboard.record.schema import Record
+from leaderboard.stats.frame import COLUMNS, rows_of
 from leaderboard.stats.intervals import Stat, wilson
 from leaderboard.stats.rows import Line, Row
 
@@ -140,39 +141,10 @@ def as_csv(heads: Sequence[str], lines: Iterable[Iterable[object]]) -> str:
     return out.getvalue()
 
 
-RUN_HEADERS = [
-    "run", "protocol", "settings", "task", "encoding", "spec", "seed", "status", "mode", "length",
-    "seen", "result", "exact", "correct", "count", "token", "train_length", "cpu_seconds",
-    "train_seconds", "steps_per_second", "peak_memory_mb", "parameters", "data_hash",
-    "backbone_hash", "commit", "dirty", "device", "torch", "finished",
-]  # fmt: skip
-
-
 def runs_as_csv(records: Iterable[Record]) -> str:
-    """Return one CSV line per run, evaluation mode and length, with shares from 0 to 1.
-
-    A failed run has one line without a length.
-    """
-    return as_csv(RUN_HEADERS, (line for record in records for line in _run_lines(record)))
-
-
-def _run_lines(record: Record) -> Iterator[list[object]]:
-    cost, env = record.cost, record.env
-    head: list[object] = [
-        record.run, record.protocol, f"#{record.shared_hash}", record.task, record.encoding,
-        record.config.spec, record.seed, record.status,
-    ]  # fmt: skip
-    tail: list[object] = [
-        record.train_length, cost.cpu_seconds, cost.train_seconds, cost.steps_per_second,
-        cost.peak_memory_mb, cost.parameters, record.data_hash, record.backbone_hash,
-        env.commit, env.dirty, env.device, env.torch, record.provenance.finished,
-    ]  # fmt: skip
-    for mode, scores in record.by_mode.items():
-        for one in scores.last:
-            yield [*head, mode, one.length, one.seen, one.status, one.exact,
-                   one.correct, one.count, one.token, *tail]  # fmt: skip
-    if not record.scores.last:
-        yield [*head, "", None, None, "failed", *[None] * 4, *tail]
+    """Return the rows of `leaderboard.frame(modes=True)` as CSV, without importing pandas."""
+    rows = (row for record in records for row in rows_of(record, "last", modes=True))
+    return as_csv([*COLUMNS], ([row.get(name) for name in COLUMNS] for row in rows))
 
 
 def _csv_cell(value: object) -> object:

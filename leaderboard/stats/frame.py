@@ -1,19 +1,22 @@
 """Records as one tidy pandas DataFrame, for analyses of one's own."""
 
+from __future__ import annotations
+
 import warnings
 from collections.abc import Iterator
 from dataclasses import asdict
 from datetime import UTC
 from pathlib import Path
-from typing import Any, get_args
-
-import pandas as pd
+from typing import TYPE_CHECKING, Any, get_args
 
 from leaderboard.record.read import RECORDS, load
 from leaderboard.record.schema import Checkpoint, Record
 from leaderboard.stats.intervals import wilson
 from leaderboard.stats.tables import kernels_of
 from pezoo.spec import bare, choice
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _COLUMNS = (
     ("string", "run protocol task settings name encoding spec mode checkpoint"),
@@ -26,7 +29,7 @@ _COLUMNS = (
     ("string", "method note"),
     ("Int64", "parameters encoding_parameters"),
     ("float64", "train_seconds cpu_seconds eval_seconds steps_per_second peak_memory_mb"),
-    ("string", "commit"),
+    ("string", "data_hash backbone_hash commit"),
     ("boolean", "dirty"),
     ("string", "device cpu torch attention kernels"),
     ("Int64", "threads"),
@@ -72,6 +75,7 @@ def frame(*paths: Path | str, checkpoint: str = "last", modes: bool = False) -> 
     - parameters: of the model; encoding_parameters: those of the encoding among them
     - train_seconds, eval_seconds: by the clock; cpu_seconds: of training, over all threads;
       steps_per_second: of training by the clock; peak_memory_mb: megabytes
+    - data_hash, backbone_hash: the training data, and the weights before training
     - commit, dirty: the code, and whether it had changes that the commit does not hold
     - device, cpu, torch, threads; attention: the back end chosen; kernels: the back end of every
       operation that the record names, as in "layer: torch, histogram_scan: numba"
@@ -81,6 +85,8 @@ def frame(*paths: Path | str, checkpoint: str = "last", modes: bool = False) -> 
     Errors: ValueError for another checkpoint, FileNotFoundError for a path that does not exist.
     Warns of every invalid record, and leaves it out.
     """
+    import pandas as pd  # half a second
+
     choice("checkpoint", checkpoint, get_args(Checkpoint))
     for path in paths:
         if not Path(path).exists():
@@ -88,11 +94,12 @@ def frame(*paths: Path | str, checkpoint: str = "last", modes: bool = False) -> 
     records, problems = load(paths or [RECORDS])
     for problem in problems:
         warnings.warn(f"left out: {problem}", stacklevel=2)
-    rows = [row for record in records for row in _rows(record, checkpoint, modes)]
+    rows = [row for record in records for row in rows_of(record, checkpoint, modes)]
     return pd.DataFrame(rows, columns=list(COLUMNS)).astype(COLUMNS)
 
 
-def _rows(record: Record, checkpoint: str, modes: bool) -> Iterator[dict[str, Any]]:
+def rows_of(record: Record, checkpoint: str, modes: bool) -> Iterator[dict[str, Any]]:
+    """Yield the rows of one record; a missing key is a missing value."""
     run = _run(record) | {"checkpoint": checkpoint}
     if record.status == "failed":
         yield run | {"mode": "", "status": "failed", "note": record.reason}
@@ -124,6 +131,8 @@ def _run(record: Record) -> dict[str, Any]:
         "train_length": record.train_length,
         "steps": settings.train.steps,
         "chance": record.chance,
+        "data_hash": record.data_hash,
+        "backbone_hash": record.backbone_hash,
         "kernels": ", ".join(f"{name}: {back_end}" for name, back_end in kernels_of(record)),
         "tuning_run": record.for_tuning,
         "finished": record.finished.astimezone(UTC),

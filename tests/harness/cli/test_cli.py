@@ -8,9 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from click.testing import CliRunner
 
-from harness.cli.main import cli
 from harness.settings.protocol import load_protocol, resolve
 from pezoo.spec import parse
 from pezoo.testing import CHECKS
@@ -130,15 +128,6 @@ def test_help_imports_nothing_slow():
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout.strip() == "[]"
-
-
-@pytest.mark.parametrize("what", ["encodings", "tasks", "protocols"])
-def test_list(what):
-    result = CliRunner().invoke(cli, ["list", what])
-    assert result.exit_code == 0
-    assert {"encodings": "prism", "tasks": "odds_first", "protocols": "quick"}[
-        what
-    ] in result.output
 
 
 def test_check_names_each_check(call):

@@ -120,9 +120,9 @@ def test_a_mode_has_no_rank(made_record, capsys):
 
 def test_lists_fit_80_columns_and_options_are_told_by_name(call, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
-    for what in ("encodings", "tasks", "protocols"):
+    for what, name in (("encodings", "prism"), ("tasks", "odds_first"), ("protocols", "quick")):
         code, out, _ = call("list", what)
-        assert code == 0
+        assert (code, name in out) == (0, True)
         assert max(map(len, out.splitlines())) <= 80
     code, out, _ = call("list", "encodings", "rope")
     assert "base=10000.0" in out

@@ -55,13 +55,6 @@ def test_the_clock_sees_a_sleep_and_hands_on_the_result():
     assert result == "done"
 
 
-def test_threads_are_put_back():
-    before = torch.get_num_threads()
-    with timing.threads(before + 1):
-        assert torch.get_num_threads() == before + 1
-    assert torch.get_num_threads() == before
-
-
 @settings(max_examples=15, deadline=None)
 @given(st.lists(st.one_of(st.integers(1, 64), st.none()), max_size=12))
 def test_the_peak_is_the_largest_running_sum(plan):

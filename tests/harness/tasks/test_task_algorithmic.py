@@ -185,7 +185,6 @@ def test_operands_share_the_length_evenly():
         ("stack_manipulation", 60, 0.50),
         ("binary_addition", 60, 0.50),
         ("modular_arithmetic", 60, 0.297),
-        ("modular_arithmetic(multiply=false)", 60, 0.20),
         ("copy", 20, 0.10),
     ],
 )

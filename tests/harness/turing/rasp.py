@@ -84,17 +84,10 @@ def where(condition: Values, x: Values, y: Values) -> Values:
 
 @dataclass(frozen=True)
 class Program:
-    """The RASP program of a machine, for n-grams of n tokens.
-
-    Errors: ValueError for an n of 0, or one whose n-grams exceed an integer.
-    """
+    """The RASP program of a machine, for n-grams of n tokens."""
 
     machine: Machine
     n: int
-
-    def __post_init__(self) -> None:
-        if self.n < 1 or self.base ** (self.n + 2) >= 2**63:
-            raise ValueError(f"n-grams of {self.n} tokens do not fit into an integer")
 
     @property
     def base(self) -> int:
@@ -115,15 +108,7 @@ class Program:
 
         Repeated n-grams, and runs that leave the input, may give wrong tokens. The first
         configuration cannot be predicted and gives EMPTY.
-        Errors: ValueError for more configurations than fit into an integer beside an n-gram.
         """
-        seps = int((x == SEP).sum())
-        most = 2**63 // self.base**self.n - 2  # queries are one ahead
-        if seps > most:
-            raise ValueError(
-                f"n-grams of {self.n} tokens and {seps} configurations do not fit into an integer: "
-                f"expected at most {most} configurations, or a smaller n"
-            )
         after, before = self.next_tape(x, 2), self.next_tape(x, 3)
         # Of the three tokens in front, one stays SEP: it counts for the configuration that the
         # queries are ahead.
