@@ -7,7 +7,7 @@ Shape letters, used everywhere in this project:
     C  cursors (PRISM)    L  support (PRISM) or the largest position (randomized)
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import ClassVar, NamedTuple, TypedDict, Unpack
 
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from pezoo.compiling import untraced
 from pezoo.context import PRF, UNKNOWN_LAYER, Context, Memo, Pass
-from pezoo.pictures import Picture
+from pezoo.extras import Extras, ParamGroup
 from pezoo.spec import nearest
 
 __all__ = [
@@ -123,16 +123,6 @@ class PartialShape(Shape):
         )
 
 
-@dataclass(frozen=True)
-class ParamGroup:
-    """Parameters with optimiser settings of their own; None keeps the trainer's."""
-
-    params: list[nn.Parameter]
-    lr: float | None = None
-    betas: tuple[float, float] | None = None
-    weight_decay: float | None = None
-
-
 class Pairs(NamedTuple):
     """A factored bias, bias_ij = reader_i . rows_ij, for positions shared by all samples.
 
@@ -204,7 +194,7 @@ class Plan(TypedDict, total=False):
     progress: float | None
 
 
-class Encoding(nn.Module):
+class Encoding(Extras, nn.Module):
     """Base class for positional encodings. Without overrides it encodes nothing (NoPE).
 
     A model calls, in this order: `prepare` once per forward pass with the token embeddings in
@@ -218,27 +208,20 @@ class Encoding(nn.Module):
     .item() do, which would synchronise with the host. They may return float32 for half precision:
     `pezoo.adapters.attend` casts to the dtype of v.
 
-    Class attributes state properties of the encoding; `pezoo.testing` checks them.
+    Class attributes state properties of the encoding; `pezoo.testing` checks them. `Extras` lists
+    further ones, and hooks for training, pictures and theory, which most encodings leave alone.
     """
 
     name: ClassVar[str] = ""  # set by @register
-    version: ClassVar[int] = 1  # increase it when results change, so that old records stay apart
-    wraps: ClassVar[str | None] = None  # the encoding that a wrapper wraps by default
-    also: ClassVar[tuple[tuple[str, str], ...]] = ()  # aliases and their specs
     summary: ClassVar[str] = ""
     paper: ClassVar[str] = ""
-    prf_text: ClassVar[str] = ""  # its `prf` in words
-    modes: tuple[str, ...] = ()  # other ways to run trained weights, see Pass.mode
 
     max_len: int | None = None  # positions 0..max_len-1; beyond them draw raises PositionError
     prefix_stable: bool = True  # False: later tokens change earlier values
     relative: bool = False  # True: shifting every position changes nothing
     reads_distance: bool = False  # True: reads ctx.distance(), never ctx.pos
-    random_distances: bool = False  # True: `randomized` draws distances around it by default
     order_blind: bool = False  # True: the order of the earlier tokens changes nothing
     stochastic: bool = False  # True: draws at evaluation too
-    needs_scale: bool = False  # True: reads ctx.scale
-    oracle: bool = False  # True: receives part of the task's solution
     causal_only: bool = False  # True: meaningless without a causal mask
 
     def __init__(self, shape: Shape | None = None, **sizes: Unpack[Sizes]) -> None:
@@ -356,31 +339,6 @@ class Encoding(nn.Module):
     def replaces_softmax(self) -> bool:
         """True when `weights` is overridden, so that fused attention kernels cannot be used."""
         return type(self).weights is not Encoding.weights
-
-    def prf(self, ctx: Context) -> Tensor | None:
-        """Return the positional relation function phi(i, j) of query i and key j.
-
-        ctx.pos (1, S) -> (S, S) int64, or (S, S, values) float, a distribution over kinds of pairs.
-        Pairs with equal phi get equal logits from equal q and k. None if logits depend on content,
-        on chance, or on the causal mask alone. ctx holds no ids, padding or cache; it may hold
-        `scale`, `task_prf` and `layer`.
-        """
-        return None
-
-    def param_groups(self) -> list[ParamGroup]:
-        """Return parameters that need their own optimiser settings."""
-        return []
-
-    def penalty(self) -> Tensor | None:
-        """Return a scalar that the trainer adds to the loss, or None."""
-        return None
-
-    def pictures(self, layers: Sequence[Pass]) -> list[Picture]:
-        """Return pictures of the encoding's state after a pass over one sequence without padding.
-
-        layers[i] is the ctx passed to `transform` in layer i.
-        """
-        return []
 
     def extra_repr(self) -> str:
         return ", ".join(f"{name}={value}" for name, value in vars(self.shape).items())

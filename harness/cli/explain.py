@@ -14,7 +14,7 @@ from harness.tasks.base import Task, TaskError
 from harness.theory.characterise import Violation, obstacle, violation
 from harness.theory.mapping import complexity, conflict, shared
 from harness.theory.representation import Computation, operators
-from pezoo.base import Encoding, PositionError, Shape
+from pezoo.base import PositionError, Shape
 from pezoo.prf import PRFError, prf_of
 from pezoo.registry import make, names
 
@@ -164,8 +164,6 @@ def _verdict(task: Task, name: str) -> tuple[str, str] | None:
     """Return the columns of one encoding; None if it does not define a PRF."""
     scales = task.lengths(1, TESTED)
     encoding = make(name, Shape(16, 2, 8, 1, _size(task, scales[-1])))
-    if type(encoding).prf is Encoding.prf:
-        return None
     try:
         found = {n: prf_of(encoding, _size(task, n), scale=n, task_prf=task.prf) for n in scales}
     except (TaskError, PositionError, PRFError) as error:

@@ -7,7 +7,7 @@ from harness import tasks
 from harness.model.transformer import Transformer
 from harness.show.examples import Example
 from leaderboard.render.grids import PRFMaps
-from pezoo.base import Encoding, Shape
+from pezoo.base import Shape
 from pezoo.pictures import Axis, Picture
 from pezoo.prf import prf_of
 from pezoo.registry import make
@@ -38,8 +38,6 @@ def prf_picture(model: Transformer, example: Example) -> list[Picture]:
     Returns nothing if the encoding does not define a PRF.
     """
     encoding, tokens = model.encoding, example.inputs.shape[1]
-    if type(encoding).prf is Encoding.prf:
-        return []
     every = [
         prf_of(encoding, tokens, scale=example.length, task_prf=model.task_prf, layer=layer)
         for layer in range(len(model.blocks))
@@ -74,8 +72,6 @@ def prf_maps(name: str) -> PRFMaps | None:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         encoding = make(name, Shape(16, 2, 8, 1, size))
-    if type(encoding).prf is Encoding.prf:
-        return None
     task_prf = tasks.make(f"copy(aligned={DIGITS})").prf
     prf = prf_of(encoding, size, scale=DIGITS, task_prf=task_prf)
     if prf is None:
