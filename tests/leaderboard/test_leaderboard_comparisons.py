@@ -1,7 +1,9 @@
 """Paired comparisons with Holm's correction, against definitions and simulations."""
 
+from statistics import fmean
+
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 from scipy.stats import ttest_rel
@@ -31,6 +33,7 @@ def test_holm_rejects_what_the_procedure_rejects(values, alpha):
     assert all(p <= a <= 1 for p, a in zip(values, adjusted, strict=True))
 
 
+@settings(deadline=None)
 @given(SEEDS, SEEDS)
 def test_the_paired_test_is_scipys(first, second):
     shared = sorted(first.keys() & second.keys())
@@ -38,13 +41,16 @@ def test_the_paired_test_is_scipys(first, second):
     if len(shared) < 2:
         assert found is None
         return
-    p = found[1]
+    stat, p = found
     differences = [round(first[seed] - second[seed], 9) for seed in shared]
     if len(set(differences)) == 1:
         assert p == (0.0 if differences[0] else 1.0)
         return
-    oracle = ttest_rel([first[s] for s in shared], [second[s] for s in shared]).pvalue
-    assert p == pytest.approx(oracle, abs=1e-9)
+    oracle = ttest_rel([first[s] for s in shared], [second[s] for s in shared])
+    assert p == pytest.approx(oracle.pvalue, abs=1e-9)
+    low, high = oracle.confidence_interval(0.95)
+    assert (stat.low, stat.high) == pytest.approx((max(low, -1), min(high, 1)), abs=1e-9)
+    assert (stat.mean, stat.n) == (pytest.approx(fmean(differences)), len(shared))
     assert paired(SeedScores(second), SeedScores(first))[1] == pytest.approx(p)
 
 
@@ -162,12 +168,14 @@ def test_a_row_with_custom_options_changes_no_other_verdict(record):
     assert {label: after[label] for label in before} == before
 
 
+@settings(deadline=None)
 @given(t=st.floats(-1e6, 1e6), freedom=st.integers(1, 2000))
 def test_two_sided_is_scipys(t, freedom):
     want = 2 * stats.t.sf(abs(t), freedom)
     assert two_sided(t, freedom) == pytest.approx(want, rel=1e-9, abs=1e-290)
 
 
+@settings(deadline=None)
 @given(level=st.floats(0.01, 0.999), freedom=st.integers(1, 2000))
 def test_quantile_is_scipys(level, freedom):
     assert quantile(level, freedom) == pytest.approx(

@@ -15,7 +15,6 @@ from leaderboard.render.columns import rows_as_csv, rows_as_markdown
 from leaderboard.render.findings import findings
 from leaderboard.render.styles import shown
 from leaderboard.render.text import medians_text, notes_text, rank_text
-from leaderboard.stats.comparisons import SeedScores, paired
 from leaderboard.stats.intervals import student, wilson
 from leaderboard.stats.overview import bare_lines, overview
 from leaderboard.stats.summary import summarise
@@ -193,18 +192,6 @@ def test_one_shared_seed_distinguishes_nothing(record):
     rows = summarise([record("a", 0, {20: 99}), record("b", 0, {20: 1}), record("b", 1, {20: 1})])
     assert [(row.rank, row.ranks) for row in rows] == [(1, None), (2, None)]
     assert rank_text(rows[1]) == "2"
-
-
-def test_paired_differences_equal_scipy():
-    rng = np.random.default_rng(1)
-    for n in (2, 3, 5):
-        a, b = rng.uniform(0.3, 0.7, n), rng.uniform(0.3, 0.7, n)
-        got, _ = paired(SeedScores(dict(enumerate(a))), SeedScores(dict(enumerate(b)) | {99: 0.0}))
-        low, high = stats.ttest_rel(a, b).confidence_interval(0.95)
-        assert got.mean == pytest.approx(np.mean(a - b))
-        assert (got.low, got.high) == pytest.approx((max(low, -1), min(high, 1)))
-        assert got.n == n
-    assert paired(SeedScores({0: 1.0}), SeedScores({0: 0.5, 1: 0.5})) is None
 
 
 def test_custom_options_count_for_no_other_rank(record):

@@ -169,11 +169,7 @@ def test_leaderboard_build(call, tmp_path):
     code, text, _ = call("leaderboard", "build", "--records", records, *out)
     assert code == 0
     assert "0 records" in text
-    index = tmp_path / "site" / "index.html"
-    assert index.is_file()
-    code, _, err = call("leaderboard", "open", "--out", tmp_path / "nowhere")
-    assert code == 2
-    assert "leaderboard build" in err
+    assert (tmp_path / "site" / "index.html").is_file()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="xdg-open is Linux's")

@@ -263,7 +263,7 @@ def test_list_gives_an_example_once(call):
         ("perf --format xml", "--format"),
         ("leaderboard build --out setup.cfg", "--out"),
         ("leaderboard build --runs nowhere", "nowhere"),
-        ("leaderboard open --out nowhere", "nowhere/index.html"),
+        ("leaderboard open --out nowhere", "leaderboard build"),
         ("list encodings roppe", "did you mean rope"),
         ("list encodings 'rope(base=x)'", "finite float"),
         ("list encodings 'randomized:rope(base=x)'", "finite float"),

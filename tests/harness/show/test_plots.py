@@ -161,14 +161,10 @@ def test_histograms_name_their_kinds(log):
     assert not [word for word in words if "$" in word]
 
 
-def test_a_scatter_names_its_kinds():
-    _, words = parsed(plots.scatter("x", {"seen": torch.randn(5, 2), "longer": torch.randn(7, 2)}))
-    assert words == ["seen", "longer"]
-
-
-def test_a_colour_bar_says_its_values():
-    _, words = parsed(plots.colour_bar("x", Scale(-2, 1, "RdBu_r")))
-    assert words == ["-2", "-0.5", "1"]
+def test_a_scatter_names_its_kinds_and_a_colour_bar_its_values():
+    svg = plots.scatter("x", {"seen": torch.randn(5, 2), "longer": torch.randn(7, 2)})
+    assert parsed(svg)[1] == ["seen", "longer"]
+    assert parsed(plots.colour_bar("x", Scale(-2, 1, "RdBu_r")))[1] == ["-2", "-0.5", "1"]
 
 
 def test_a_panel_has_its_name_and_is_the_same_every_time(example):

@@ -46,9 +46,13 @@ def test_a_file_that_cannot_be_read_is_named(mine):
         tasks.make("mine")
 
 
-def test_an_entry_point_that_is_no_task_is_named(monkeypatch):
-    monkeypatch.setattr(tasks, "locations", lambda: {"mine": "math:pi"})
-    with pytest.raises(ValueError, match="not a subclass"):
+@pytest.mark.parametrize(
+    ("place", "words"),
+    [("math:pi", "not a subclass"), ("harness.tasks.reverse:Reverse", "make the names equal")],
+)
+def test_a_wrong_entry_point_is_named(monkeypatch, place, words):
+    monkeypatch.setattr(tasks, "locations", lambda: {"mine": place})
+    with pytest.raises(ValueError, match=words):
         tasks.make("mine")
 
 
@@ -71,12 +75,6 @@ def test_a_chance_that_is_no_share(mine, chance):
     mine("mine", f"chance = {chance}")
     with pytest.raises(ValueError, match="chance"):
         tasks.make("mine")
-
-
-def test_an_entry_point_of_another_name(monkeypatch):
-    monkeypatch.setattr(tasks, "locations", lambda: {"backwards": "harness.tasks.reverse:Reverse"})
-    with pytest.raises(ValueError, match="make the names equal"):
-        tasks.make("backwards")
 
 
 def test_options_of_a_task():
