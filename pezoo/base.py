@@ -200,8 +200,8 @@ class Encoding(Extras, nn.Module):
     A model calls, in this order: `prepare` once per forward pass with the token embeddings in
     ctx.x, `embed` once, then in every layer `transform` on the new queries and keys and `bias` on
     the new queries and all keys. The logits are q k^T / sqrt(d_head) + bias, also when `transform`
-    has widened q and k. While decoding, the model caches the transformed keys and passes the
-    extended ctx with the same memo.
+    has widened q and k; `scores` replaces the product, and `weights` softmax. While decoding, the
+    model caches the transformed keys and passes the extended ctx with the same memo.
 
     `draw` runs on the host, before the forward pass. All other hooks run on the model's device and
     are pure: they draw nothing at random and never read a tensor's value, as int(), bool() and
@@ -331,9 +331,22 @@ class Encoding(Extras, nn.Module):
         """
         return None
 
+    def scores(self, q: Tensor, k: Tensor, ctx: Pass) -> Tensor | None:
+        """Return scores (B, H, T, S) in place of q k^T / sqrt(d_head); None keeps the product.
+
+        q (B, H, T, K') and k (B, H, S, K') come from `transform`. The scores need no mask. `bias`
+        is called after, and added. An attention kernel that computes the product itself is refused.
+        """
+        return None
+
     def weights(self, logits: Tensor, ctx: Pass) -> Tensor | None:
         """Return attention weights (B, H, T, S) for masked logits; None keeps softmax."""
         return None
+
+    @property
+    def replaces_scores(self) -> bool:
+        """True when `scores` is overridden, so that fused attention kernels cannot be used."""
+        return type(self).scores is not Encoding.scores
 
     @property
     def replaces_softmax(self) -> bool:

@@ -44,24 +44,34 @@ CAUSAL = "causal"  # a mask without a tensor: no padding, one document a row
 
 
 def resolve(backend: str, encoding: Encoding, device: str = "") -> str:
-    """Return the backend to run: "auto" is sdpa, or eager if the encoding replaces softmax.
+    """Return the backend to run: "auto" is sdpa, or eager where the encoding needs it.
 
     With device "cpu", "auto" is numba if it can be imported. Pass a device only if some seconds of
     compilation, once for each machine, are acceptable.
 
-    Errors: BackendError for an unknown name, or a fused kernel if softmax is replaced.
+    Errors: BackendError for an unknown name, or a fused kernel if the encoding replaces what it
+    computes: softmax, or the product of q and k.
     """
+    replaced = _replaced(encoding)
     if backend == "auto":
-        if encoding.replaces_softmax:
+        if replaced:
             return "eager"
         return "numba" if fastest("attention", device) == "numba" else "sdpa"
     if backend not in BACKENDS:
         raise BackendError(unknown("attention", backend, ("auto", *BACKENDS)))
-    if encoding.replaces_softmax and backend != "eager":
+    if replaced and backend != "eager":
         raise BackendError(
-            f"{type(encoding).__name__} replaces softmax, which {backend} cannot run: use eager"
+            f"{type(encoding).__name__} replaces {replaced}, which {backend} computes itself: "
+            "use eager"
         )
     return backend
+
+
+def _replaced(encoding: Encoding) -> str:
+    """Return what the encoding computes in place of a fused kernel, or an empty string."""
+    if encoding.replaces_scores:
+        return "the product of q and k"
+    return "softmax" if encoding.replaces_softmax else ""
 
 
 def attend(
@@ -96,6 +106,7 @@ def attend(
     scale = vars(encoding.shape).get("d_head", v.shape[-1]) ** -0.5  # v is never widened
     q, k, v = q.to(v.dtype), _for_each_head(k.to(v.dtype), q), _for_each_head(v, q)
     backend = _for_sizes(resolve(backend, encoding), q, k)
+    scores = scores_of(encoding, q, k, ctx) if backend == "eager" else None
     q, k, bias = _with_bias(encoding, q, k, ctx, backend)
     backend = _for_sizes(backend, q, k)  # of q and k that columns have widened
     if ran is not None and backend != "sdpa":
@@ -109,10 +120,18 @@ def attend(
         return backends.numba(q, k, v, bias, seen, scale)
     assert not isinstance(bias, Pairs)
     if backend == "eager":
-        return backends.eager(q, k, v, bias, seen, scale, lambda z: encoding.weights(z, ctx))
+        return backends.eager(
+            q, k, v, bias, seen, scale, lambda z: encoding.weights(z, ctx), scores
+        )
     if bias is not None:
         bias = bias.view((1,) * (4 - bias.dim()) + bias.shape)
     return backends.sdpa(q, k, v, bias, seen, scale, ran)
+
+
+def scores_of(encoding: Encoding, q: Tensor, k: Tensor, ctx: Pass) -> Tensor | None:
+    """Return what replaces q k^T / sqrt(d_head), in the dtype of q, or None."""
+    scores = encoding.scores(q, k, ctx)
+    return None if scores is None else scores.to(q.dtype)
 
 
 def without_bias(encoding: Encoding, q: Tensor, k: Tensor, ctx: Pass) -> tuple[str, ...]:
@@ -120,12 +139,14 @@ def without_bias(encoding: Encoding, q: Tensor, k: Tensor, ctx: Pass) -> tuple[s
 
     eager is never among them, because it computes all logits.
     """
+    if _replaced(encoding):
+        return ()
     ctx = replace(ctx, memo=Memo(ctx.memo))
     found = {kind for kind in get_args(BiasForm) if encoding.bias_form(q, k, ctx, kind)}
     backends = [name for name in FORMS if found.intersection(FORMS[name])]
     if not found and encoding.bias(q, k, ctx) is None:
         backends = [name for name in FORMS if name != "eager"]
-    return () if encoding.replaces_softmax else tuple(sorted(backends))
+    return tuple(sorted(backends))
 
 
 def _for_sizes(backend: str, q: Tensor, k: Tensor) -> str:

@@ -37,9 +37,14 @@ def eager(
     mask: Tensor | None,
     scale: float,
     weights: Callable[[Tensor], Tensor | None] = lambda logits: None,
+    scores: Tensor | None = None,
 ) -> Tensor:
-    """Compute softmax(q k^T scale + bias) v, or use `weights` of the masked logits if not None."""
-    logits = q @ k.mT * scale  # (B, H, T, S)
+    """Compute softmax(q k^T scale + bias) v.
+
+    `scores` (B, H, T, S) replaces q k^T scale, and `weights` of the masked logits softmax, where
+    these are not None.
+    """
+    logits = q @ k.mT * scale if scores is None else scores  # (B, H, T, S)
     if bias is not None:
         logits = logits + bias
     if mask is None:

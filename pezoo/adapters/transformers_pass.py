@@ -193,10 +193,11 @@ def attention(
         kept = logits.softmax(-1) if chosen is None else chosen
         return nn.functional.dropout(kept, dropout)
 
+    scores = adapters.scores_of(encoding, q, k, ctx)
     bias = encoding.bias(q, k, ctx)
     bias = None if bias is None else bias.to(value.dtype)
     dense = mask if isinstance(mask, Tensor) else None
-    return backends.eager(q, k, value, bias, dense, own, weights).transpose(1, 2), None
+    return backends.eager(q, k, value, bias, dense, own, weights, scores).transpose(1, 2), None
 
 
 class MemoLayer(DynamicLayer):  # type: ignore[misc]

@@ -158,6 +158,13 @@ class Randomized(Encoding):
     def bias_form(self, q: Tensor, k: Tensor, ctx: Pass, kind: FormKind) -> BiasForm | None:
         return self.inner.bias_form(q, k, ctx, kind)
 
+    def scores(self, q: Tensor, k: Tensor, ctx: Pass) -> Tensor | None:
+        return self.inner.scores(q, k, ctx)
+
+    @property
+    def replaces_scores(self) -> bool:
+        return self.inner.replaces_scores
+
     def weights(self, logits: Tensor, ctx: Pass) -> Tensor | None:
         return self.inner.weights(logits, ctx)
 

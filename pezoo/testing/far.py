@@ -69,7 +69,6 @@ def check_bfloat16(factory: Factory) -> None:
     def embedded_and_logits(dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         encoding = build(factory).to(torch.bfloat16).to(dtype)
         layer = first_layer(encoding, alone(ctx), inputs(encoding, 3, 10, dtype))
-        layer.q, layer.k = layer.q.float(), layer.k.float()
         return layer.embedded.float(), layer.logits.float()
 
     with suppress(PositionError):

@@ -130,6 +130,12 @@ def _check_hooks(encoding: Encoding, pos: Tensor, dtype: torch.dtype) -> None:
         size = b, heads, t, max(width, both[0].shape[-1])
         _shaped(name, y, "(B, H, T, K), where K may grow, alike for q and k,", size)
         _precise(name, y, dtype)
+    _, scores, _ = next(steps)
+    if scores is not None:
+        _is("scores", scores, Tensor)
+        _shaped("scores", scores, "(B, H, T, S)", (b, heads, t, t))
+        _precise("scores", scores, dtype)
+        made["scores"] = scores
     _, bias, _ = next(steps)
     if bias is not None:
         _is("bias", bias, Tensor)
@@ -178,6 +184,7 @@ def check_inputs(factory: Factory) -> None:
         ctx = ctx.at(0, x)
         q, k = _leaves("transform", given, lambda: encoding.transform(q, k, ctx))
         given |= {"q": q, "k": k, "logits": q @ k.mT}
+        _leaves("scores", given, partial(encoding.scores, q, k, alone(ctx)))
         _leaves("bias", given, partial(encoding.bias, q, k, alone(ctx)))
         for kind in get_args(BiasForm):
             _leaves("bias_form", given, partial(encoding.bias_form, q, k, alone(ctx), kind))
@@ -368,9 +375,9 @@ def check_device(factory: Factory) -> None:
     given = Inputs(*(x.to("meta") for x in inputs(encoding, 2, 9, torch.float32)))
     ctx = context(tokens(2, 9).to("meta"), torch.arange(9, device="meta")[None], drawn=drawn)
     with torch.no_grad(), _Pure():  # type: ignore[no-untyped-call]
-        layer = first_layer(encoding, ctx, given)
-        require(layer.bias is None or layer.bias.is_meta, f"bias: is on the CPU, q is not{_WHERE}")
-        encoding.weights(layer.logits, layer.ctx)
+        for hook, out, _ in walk(encoding, ctx, given):
+            meta = all(x.is_meta for x in tree_leaves(out) if isinstance(x, Tensor))
+            require(meta, f"{hook}: is on the CPU, q is not{_WHERE}")
 
 
 class _Pure(TorchDispatchMode):  # type: ignore[no-untyped-call]

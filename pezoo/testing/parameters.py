@@ -3,6 +3,7 @@
 import io
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -153,7 +154,7 @@ def check_own_layer(factory: Factory) -> None:
     parameters = dict(encoding.named_parameters())
     steps = walk(encoding, context(tokens(2, 9)), inputs(encoding, 2, 9, torch.float64), 5)
     for hook, out, ctx in steps if axes else ():
-        outs = out if hook == "transform" else [out] if hook == "bias" else []
+        outs = out if hook == "transform" else [out] if hook in ("scores", "bias") else []
         sums = [
             (y * y.detach().cos())[y.isfinite()].sum()
             for y in outs
@@ -195,7 +196,7 @@ STEP = 1e-4
 
 
 def check_derivatives(factory: Factory) -> None:
-    """Gradients of embed, transform and bias equal finite differences."""
+    """Gradients of embed, transform, scores and bias equal finite differences."""
     encoding, (b, t) = build(factory).double(), (2, 9)
     x, q, k = inputs(encoding, b, t, torch.float64)
     ctx = encoding.prepare(context(tokens(b, t), x=x))
@@ -204,8 +205,9 @@ def check_derivatives(factory: Factory) -> None:
     _agrees("transform", "q", q, lambda z: encoding.transform(z, k, alone(here))[0])
     _agrees("transform", "k", k, lambda z: encoding.transform(q, z, alone(here))[1])
     wide_q, wide_k = (y.detach() for y in encoding.transform(q, k, here))
-    _agrees("bias", "q", wide_q, lambda z: encoding.bias(z, wide_k, alone(here)))
-    _agrees("bias", "k", wide_k, lambda z: encoding.bias(wide_q, z, alone(here)))
+    for name, hook in (("scores", encoding.scores), ("bias", encoding.bias)):
+        _agrees(name, "q", wide_q, partial(lambda f, z: f(z, wide_k, alone(here)), hook))
+        _agrees(name, "k", wide_k, partial(lambda f, z: f(wide_q, z, alone(here)), hook))
 
 
 def _agrees(hook: str, name: str, at: Tensor, call: Callable[[Tensor], Tensor | None]) -> None:

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from pezoo import adapters
 from pezoo.adapters import attention_mask
 from pezoo.base import Encoding, Memo, Pass, Shape
+from pezoo.functional import at_least_float32
 
 Factory = Callable[[Shape], Encoding]
 Check = Callable[[Factory], None]
@@ -237,12 +238,27 @@ def walk(
         here = ctx.at(layer, x, key_weight(encoding.shape).to(x))
         wide = encoding.transform(q, k, here)
         yield "transform", wide, here
-        yield "bias", encoding.bias(*wide, here), here
+        scores = encoding.scores(*wide, here)
+        yield "scores", scores, here
+        bias = encoding.bias(*wide, here)
+        yield "bias", bias, here
+        logits = logits_of(encoding, *wide, scores, bias)
+        masked = logits.masked_fill(~attention_mask(here), -torch.inf)
+        yield "weights", encoding.weights(masked, here), here
+
+
+def logits_of(
+    encoding: Encoding, q: Tensor, k: Tensor, scores: Tensor | None, bias: Tensor | None
+) -> Tensor:
+    """Return the logits (B, H, T, S) before the mask, float32 at least."""
+    q, k = (at_least_float32(x) for x in (q, k.repeat_interleave(q.shape[1] // k.shape[1], 1)))
+    logits = (q @ k.mT) * encoding.shape.d_head**-0.5 if scores is None else scores
+    return logits if bias is None else logits + bias
 
 
 @dataclass
 class Layer:
-    """Results of the hooks for one layer; ctx as it was before `bias`."""
+    """Results of the hooks for one layer; ctx as it was before `scores`."""
 
     encoding: Encoding
     ctx: Pass
@@ -250,12 +266,7 @@ class Layer:
     q: Tensor
     k: Tensor
     bias: Tensor | None
-
-    @property
-    def logits(self) -> Tensor:
-        """Return the logits (B, H, T, S)."""
-        logits: Tensor = (self.q @ self.k.mT) * self.encoding.shape.d_head**-0.5
-        return logits if self.bias is None else logits + self.bias
+    logits: Tensor  # (B, H, T, S)
 
 
 def first_layer(encoding: Encoding, ctx: Pass, given: Inputs, n_new: int = 0) -> Layer:
@@ -278,7 +289,11 @@ def first_layer(encoding: Encoding, ctx: Pass, given: Inputs, n_new: int = 0) ->
         )
         k = k.repeat_interleave(share, 1)
         k = torch.cat([earlier, k], 2) if start else k
-        found = Layer(encoding, alone(here), embedded, q, k, encoding.bias(q, k, here))
+        before, scores = alone(here), encoding.scores(q, k, here)
+        bias = encoding.bias(q, k, here)
+        logits = logits_of(encoding, q, k, scores, bias)
+        encoding.weights(logits.masked_fill(~attention_mask(here), -torch.inf), here)
+        found = Layer(encoding, before, embedded, q, k, bias, logits)
         start, earlier = end, k
     return found
 
