@@ -371,7 +371,15 @@ def test_a_file_that_is_no_protocol_is_refused(tmp_path_factory, content):
 def test_bench_refuses_what_is_wrong_with_exit_code_2(option, text, tmp_path_factory):
     words = {"--pe": "rope", "--task": "copy", "--runs": str(tmp_path_factory.mktemp("runs"))}
     words |= {"--set": "train.steps=1", "--device": "cpu", option: text}
-    fine = ["rope", "copy", "quick", "", *DEVICES, *ATTENTION]
+    fine = [
+        "",
+        *registry.names(),
+        *registry.second_names(),
+        *tasks.names(),
+        *protocol_names(),
+        *DEVICES,
+        *ATTENTION,
+    ]
     assume(text.strip() not in fine and not re.search(r"^[\w.]*=|^\s*\d|,", text))
     with pytest.MonkeyPatch.context() as patch:
         argv = ["pezoo", "bench", *(part for pair in words.items() for part in pair)]

@@ -69,8 +69,11 @@ def walked(reset, moves, steps, copy=None):
     ("text", "steps"),
     [
         ("prism_2025(cursors=1,d_pe=8,hidden=6,gamma=1.0)", (1, -1, 0)),
-        ("prism_spectral(cursors=1,d_pe=8,hidden=6,stride=1)", (1, -1, 0)),
-        ("prism_spectral(cursors=1,d_pe=8,hidden=6,stride=3)", (1, -1, 2, -2, 3, -3, 0)),
+        ("prism_spectral(cursors=1,d_pe=8,hidden=6,stride=1,copy_every=1)", (1, -1, 0)),
+        (
+            "prism_spectral(cursors=1,d_pe=8,hidden=6,stride=3,copy_every=1)",
+            (1, -1, 2, -2, 3, -3, 0),
+        ),
     ],
 )
 @pytest.mark.parametrize("copying", [False, True])
