@@ -256,7 +256,7 @@ def _other_forms(
         form = encoding.bias_form(q, k, alone(ctx), kind)
         if form is None:
             continue
-        _is(f"bias_form, asked for {kind.__name__},", form, kind)
+        _is(f"bias_form with kind={kind.__name__}", form, kind)
         if isinstance(form, Pairs):
             p = form.reader.shape[-1]
             _shaped("Pairs: reader", form.reader, "(B, H, T, P)", (b, h, t, p))

@@ -19,6 +19,7 @@ from pezoo.testing.probe import (
     decodes,
     draws,
     inputs,
+    key_weight,
     require,
     run,
     tokens,
@@ -223,3 +224,23 @@ def _hook_by_hook(encoding: Encoding, ids: Tensor, step: int) -> Iterator[tuple[
     for hook, out, _ in walk(encoding, ctx, given, encoding.shape.n_layers):
         out = torch.cat(out) if hook == "transform" else out
         yield hook, out if isinstance(out, Tensor) else given.x
+
+
+@torch.no_grad()
+def check_recomputed(factory: Factory) -> None:
+    """Check that a layer's hooks can be called twice, as activation checkpointing does."""
+    encoding, ctx = build(factory), context(tokens(2, 9))
+    x, q, k = inputs(encoding, 2, 9, torch.float32)
+    ctx = replace(ctx, x=x, drawn=encoding.draw(ctx, generator=draws()))
+    here = encoding.prepare(ctx).at(0, x, key_weight(encoding.shape).to(x))
+
+    def layer() -> list[Tensor]:
+        wide = encoding.transform(q, k, here)
+        bias = encoding.bias(*wide, here)
+        return [*wide] if bias is None else [*wide, bias]
+
+    require(
+        all(map(torch.equal, layer(), layer())),
+        "the hooks of a layer differ when called again, as activation checkpointing does: read "
+        "only the tokens before the new ones in ctx.memo",
+    )

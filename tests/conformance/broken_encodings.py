@@ -193,6 +193,13 @@ class Uncropped(torch.Tensor):
         return self[rows]
 
 
+class AddsAtEachCall(Encoding):
+    def bias(self, q, k, ctx):
+        ctx.memo["sum"] = ctx.memo.get("sum", 0.0) + ctx.x.mean(-1)[:, None, :, None]
+        return ctx.memo["sum"]
+
+
+broken("recomputed", "activation checkpointing", AddsAtEachCall)
 broken("cache", "memo.reorder", StaysWithTheRow)
 broken(
     "cache",
@@ -334,7 +341,7 @@ in_pairs("gradient of w differs", lambda self, q, k, ctx: Pairs(q, self.rows(q, 
 in_pairs("dtype of q", lambda self, q, k, ctx: Pairs(q, self.rows(q.float(), ctx)))
 broken(
     "bias_forms",
-    "asked for Columns.* got Pairs",
+    "kind=Columns.* got Pairs",
     InFactors,
     bias_form=lambda self, q, k, ctx, kind: InFactors.bias_form(self, q, k, ctx, Pairs),
 )

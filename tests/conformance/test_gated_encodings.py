@@ -38,10 +38,9 @@ class Forgetting(Encoding):
         weight, offset = (p[ctx.layer].to(x.dtype) for p in (self.weight, self.offset))
         gate = nn.functional.logsigmoid((x @ weight.mT + offset).float()).mT
         gate = gate * (ctx.query_pos >= 0)[:, None]  # padding has no gate
-        name = f"forgetting.{ctx.layer}"
-        before = ctx.memo[name].values if name in ctx.memo else gate[..., :0]
-        last = before[..., -1:] if before.shape[-1] else 0.0
-        sums = torch.cat([before, last + gate.cumsum(-1)], -1)
+        name, earlier = f"forgetting.{ctx.layer}", ctx.pos.shape[1] - ctx.new
+        before = ctx.memo[name].values[..., :earlier] if earlier else gate[..., :0]
+        sums = torch.cat([before, before[..., -1:].sum(-1, True) + gate.cumsum(-1)], -1)
         ctx.memo[name] = Sums(sums)
         return sums
 
