@@ -222,13 +222,10 @@ def same_tokens(encoding: Encoding, length: int, dtype: torch.dtype) -> Inputs:
     return Inputs(x.expand(1, length, -1), *(y.expand(-1, -1, length, -1) for y in (q, k)))
 
 
-Step = tuple[str, Any, Pass]  # a hook, its result, and its context (prepare: the one returned)
-
-
 def walk(
     encoding: Encoding, ctx: Pass, given: Inputs, layers: int = 1
 ) -> Iterator[tuple[str, Any, Pass]]:
-    """Call the hooks in the order of a model, and yield after each."""
+    """Call the hooks in the order of a model, and yield the name, result and context of each."""
     x, q, k = given
     ctx = encoding.prepare(replace(ctx, x=x))
     yield "prepare", ctx, ctx
