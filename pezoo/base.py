@@ -9,7 +9,8 @@ Shape letters, used everywhere in this project:
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import ClassVar, NamedTuple, TypedDict, Unpack
+from functools import wraps
+from typing import Any, ClassVar, NamedTuple, TypedDict, Unpack
 
 import torch
 from torch import Tensor, nn
@@ -194,6 +195,30 @@ class Plan(TypedDict, total=False):
     progress: float | None
 
 
+_REPLACING = {"scores": "replaces_scores", "weights": "replaces_softmax"}
+
+
+def _reporting(name: str, hook: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a hook that notes in ctx.memo that it ran: see `Memo.check_owed`."""
+
+    @wraps(hook)
+    def reports(self: "Encoding", *given: Any, **named: Any) -> Any:
+        ctx: Pass = named["ctx"] if "ctx" in named else given[-1]
+        owner, layer, owed = ctx.memo.owed or ("", 0, ())
+        if name == "transform":
+            owner, layer = self.name or type(self).__name__, ctx.layer
+            owed = tuple(key for key, property in _REPLACING.items() if getattr(self, property))
+        left = tuple(key for key in owed if key != name)
+        # A compiled `transform` owes nothing: what follows may be a graph that reports nothing.
+        if ctx.memo.owed and not left:
+            ctx.memo.owed = None
+        elif left and not torch.compiler.is_compiling():
+            ctx.memo.owed = owner, layer, left
+        return hook(self, *given, **named)
+
+    return reports
+
+
 class Encoding(Extras, nn.Module):
     """Base class for positional encodings. Without overrides it encodes nothing (NoPE).
 
@@ -234,6 +259,13 @@ class Encoding(Extras, nn.Module):
             )
         self.shape = PartialShape(type(self).__name__, **sizes) if shape is None else shape
 
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Make the hooks of a class that overrides `scores` or `weights` report that they ran."""
+        super().__init_subclass__(**options)
+        own = [hook for hook in _REPLACING if getattr(cls, hook) is not getattr(Encoding, hook)]
+        for hook in [*own, "transform"] if own else ():
+            setattr(cls, hook, _reporting(hook, getattr(cls, hook)))
+
     def draw(self, ctx: Context, **plan: Unpack[Plan]) -> dict[str, Tensor]:
         """Draw everything random for one forward pass, and validate positions.
 
@@ -264,6 +296,7 @@ class Encoding(Extras, nn.Module):
                 "this context was returned by prepare: pass prepare a context of your own, in "
                 "which ctx.pos is extended by the positions of the new tokens"
             )
+        ctx.memo.check_owed()
         if ctx.x is not None:
             self._check_x(ctx.x, ctx)
         if self.needs_scale:
@@ -340,7 +373,13 @@ class Encoding(Extras, nn.Module):
         return None
 
     def weights(self, logits: Tensor, ctx: Pass) -> Tensor | None:
-        """Return attention weights (B, H, T, S) for masked logits; None keeps softmax."""
+        """Return attention weights (B, H, T, S) for masked logits; None keeps softmax.
+
+        A model that calls `transform` has to call this hook too, and `scores`, where an encoding
+        overrides them: otherwise `Pass.at` of the next layer, or the next `prepare` with the same
+        memo, raises ValueError. Not seen are the last layer of a pass without a cache, compiled
+        and exported models, and layers with a memo of their own, as in gradient checkpointing.
+        """
         return None
 
     @property

@@ -31,6 +31,25 @@ class Memo(dict[str, Any]):
         """Keep the first `length` tokens, including padding; if negative, all but the last ones."""
         self.update({k: v.crop(length) for k, v in self.items() if hasattr(v, "crop")})
 
+    # An encoding, the layer whose `transform` ran last, and hooks that this layer has yet to call.
+    owed: tuple[str, int, tuple[str, ...]] | None = None
+
+    def check_owed(self, layer: int | None = None) -> None:
+        """Raise ValueError if an attention left out `scores` or `weights` before this layer."""
+        if self.owed is None or self.owed[1] == layer:
+            return
+        (name, last, hooks), self.owed = self.owed, None
+        calls = " and ".join(_INSTEAD[hook] for hook in hooks)
+        raise ValueError(
+            f"layer {last} left out what {name} computes: use pezoo.attend there, or call {calls}"
+        )
+
+
+_INSTEAD = {
+    "scores": "encoding.scores(q, k, ctx) instead of the product of q and k",
+    "weights": "encoding.weights(logits, ctx) instead of softmax",
+}
+
 
 class _UnknownLayer:
     """Placeholder for the layer between `prepare` and `at`; using it raises ValueError."""
@@ -248,9 +267,11 @@ class Pass(Context):
 
         `w_key` is the weight of the layer's projection to keys, for encodings that need it.
 
-        Errors: ValueError for a context that `prepare` did not return, and for a layer below 0.
+        Errors: ValueError for a context that `prepare` did not return, for a layer below 0, and
+        where the layer before left out a hook that the encoding replaces (`Encoding.weights`).
         """
         self.check_prepared()
+        self.memo.check_owed(layer)
         if layer < 0:
             raise ValueError(f"layer must be at least 0, got {layer}")
         w_key = self.w_key if w_key is None else w_key
