@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pezoo.adapters import attend
+    from pezoo.adapters.layer import Cache, attention
     from pezoo.base import Context, Encoding, Memo, Pass, PositionError, Shape
     from pezoo.registry import make, names, register
 
 __version__ = "0.1.0"
 __all__ = [
-    "Context", "Encoding", "Memo", "Pass", "PositionError", "Shape",
-    "attend", "make", "names", "register",
+    "Cache", "Context", "Encoding", "Memo", "Pass", "PositionError", "Shape",
+    "attend", "attention", "make", "names", "register",
 ]  # fmt: skip
 
 _HOME = {
@@ -29,6 +30,7 @@ _HOME = {
     ),
     **dict.fromkeys(("make", "names", "register"), "pezoo.registry"),
     "attend": "pezoo.adapters",
+    **dict.fromkeys(("Cache", "attention"), "pezoo.adapters.layer"),
 }
 
 

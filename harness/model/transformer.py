@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -15,23 +15,10 @@ from harness.data.drawn import DROPOUT, Drawn
 from harness.data.seeds import generator
 from pezoo import adapters
 from pezoo.adapters import attend, resolve
-from pezoo.base import PRF, Context, Encoding, Memo, Pass, Shape
+from pezoo.adapters.layer import Cache
+from pezoo.base import PRF, Context, Encoding, Pass, Shape
 from pezoo.functional import at_least_float32
 from pezoo.kernels.backends import FASTEST, choose
-
-
-@dataclass
-class Cache:
-    """Cache of decoding: positions (B|1, S), ids (B, S), keys and values per layer, the memo.
-
-    `length` is the planned length of the whole sequence; None: that of the first pass.
-    """
-
-    length: int | None = None
-    pos: Tensor | None = None
-    ids: Tensor | None = None
-    layers: list[tuple[Tensor, Tensor] | None] = field(default_factory=list)
-    memo: Memo = field(default_factory=Memo)
 
 
 @dataclass(frozen=True)

@@ -10,13 +10,13 @@ from experiment.config import RunConfig
 from harness import tasks
 from harness.data.seeds import generator
 from harness.data.sequences import to_sequences
-from harness.model.transformer import Cache
 from harness.perf.memory import peak_bytes, state_bytes
 from harness.perf.report import Report, machine
 from harness.perf.timing import clock, columns, interleave
 from harness.runs.cost import keep_heap
 from harness.tasks.base import TaskError
 from harness.training.trainer import start
+from pezoo.adapters.layer import Cache
 from pezoo.base import PositionError
 
 PHASES = ("step", "forward", "backward", "decode")  # encoders do not decode

@@ -9,10 +9,11 @@ import torch
 from einops import rearrange
 from torch import Tensor
 
-from harness.model.transformer import Cache, Transformer
+from harness.model.transformer import Transformer
 from harness.show import plots
 from harness.show.examples import Example, positions
 from harness.show.prf import prf_picture
+from pezoo.adapters.layer import Cache
 from pezoo.base import Pass
 from pezoo.pictures import Axis, Picture
 

@@ -17,7 +17,8 @@ import torch
 from torch import Tensor
 
 from harness.data.sequences import Sequences
-from harness.model.transformer import Cache, Transformer
+from harness.model.transformer import Transformer
+from pezoo.adapters.layer import Cache
 
 CHUNK_TOKENS = 6_000  # tokens in one forward pass: keeps long lengths in memory
 STEPS = 16  # tokens that `decoding_gap` reads one by one

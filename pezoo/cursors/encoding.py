@@ -89,7 +89,7 @@ class CursorEncoding(Encoding):
         x = ctx.x
         if x is None:
             raise ValueError(
-                f"{self.name} reads the token embeddings: set ctx.x (B, T, D) before prepare"
+                f"{self.name} reads the token embeddings: pass x (B, T, D), as in Context(pos, x=x)"
             )
         if torch.compiler.is_exporting():
             raise ValueError(

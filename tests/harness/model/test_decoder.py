@@ -6,8 +6,9 @@ import torch
 import pezoo
 from experiment.config import Model
 from harness import tasks
-from harness.model.transformer import Cache, Transformer, attention_mask, shape_of
+from harness.model.transformer import Transformer, attention_mask, shape_of
 from pezoo.adapters import CAUSAL
+from pezoo.adapters.layer import Cache
 from pezoo.base import Context
 
 torch.set_num_threads(1)

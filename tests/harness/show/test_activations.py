@@ -7,9 +7,9 @@ import torch
 
 import pezoo
 from harness import tasks
-from harness.model.transformer import Cache
 from harness.show import examples
 from harness.show.figures import activations
+from pezoo.adapters.layer import Cache
 from pezoo.encodings.randomized import Randomized
 
 CURSORS = "prism_2025(cursors=1,d_pe=8,hidden=6)"

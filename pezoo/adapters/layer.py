@@ -1,0 +1,106 @@
+"""Attention of one layer with an encoding, and the cache that it extends while decoding."""
+
+from dataclasses import dataclass, field
+from typing import Any, TypedDict, Unpack
+
+import torch
+from torch import Tensor
+
+from pezoo.adapters import attend
+from pezoo.base import PRF, Encoding, Memo, Pass
+
+_TOKENS = {"pos", "ids", "slots"}
+
+
+@dataclass
+class Cache:
+    """What a model keeps while decoding: positions, ids, keys and values per layer, the memo.
+
+    `length` is the planned length of the whole sequence, which `randomized` needs; None: that of
+    the first pass. `layers` holds transformed keys (B, G, S, K') and values (B, G, S, K).
+    """
+
+    length: int | None = None
+    pos: Tensor | None = None  # (B|1, S)
+    ids: Tensor | None = None  # (B, S)
+    slots: Tensor | None = None  # (B|1, S)
+    layers: list[tuple[Tensor, Tensor] | None] = field(default_factory=list)
+    memo: Memo = field(default_factory=Memo)
+
+
+class Told(TypedDict, total=False):
+    """Fields of a `Context` that few encodings read; ids and slots of the new tokens."""
+
+    ids: Tensor
+    slots: Tensor
+    scale: Tensor
+    w_key: Tensor
+    task_prf: PRF
+
+
+def attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    encoding: Encoding,
+    pos: Tensor | None = None,
+    x: Tensor | None = None,
+    cache: Cache | None = None,
+    **told: Unpack[Told],
+) -> Tensor:
+    """Compute causal attention of one layer with an encoding -> (B, H, T, K).
+
+    q (B, H, T, K), k and v (B, G, T, K) belong to new tokens, for G key-value heads. pos (B|1, T)
+    are their positions, by default those after the cached tokens; -1 is padding, and a position
+    that does not rise begins a document. x (B, T, D) are their token embeddings, for encodings that
+    read or change them. With a cache, queries attend to the tokens in it too, and the new tokens
+    are added to it. `told` are other fields of `Context`.
+
+    >>> import pezoo
+    >>> q, k, v = torch.randn(3, 2, 4, 10, 8)
+    >>> rope, cache = pezoo.RoPE(d_head=8), pezoo.Cache()
+    >>> full, new = pezoo.attention(q, k, v, rope), [y.split(1, 2) for y in (q, k, v)]
+    >>> steps = [pezoo.attention(*token, rope, cache=cache) for token in zip(*new)]
+    >>> torch.allclose(torch.cat(steps, 2), full, atol=1e-5)
+    True
+
+    It calls what a model calls: `prepare`, `transform`, `scores`, `bias` and `weights`. Encodings
+    that change the token embeddings (learned, sinusoidal) come before q, k and v, which are to be
+    computed from `encoding.embed(x, encoding.prepare(Context(pos, x=x)))`.
+
+    Errors: ValueError without x for an encoding that reads or changes it, and with a cache for one
+    whose earlier keys change as the text grows; those of `prepare` and `attend`.
+    """
+    name = encoding.name or type(encoding).__name__
+    if cache is not None and not encoding.prefix_stable:
+        raise ValueError(f"{name} changes earlier keys as the text grows: leave out the cache")
+    old = Cache() if cache is None else cache
+    start = 0 if old.pos is None else old.pos.shape[1]
+    if pos is None:
+        pos = torch.arange(start, start + k.shape[2], device=q.device)[None]
+    fields: dict[str, Any] = {"pos": pos, **told}
+    fields |= {key: _joined(getattr(old, key), fields[key]) for key in _TOKENS & {*fields}}
+    ctx = Pass(**fields, x=x, n_new=k.shape[2], memo=old.memo)
+    ctx = encoding.prepare(Pass.of(ctx, drawn=encoding.draw(ctx, length=old.length)))
+    given = q.new_zeros(1, ctx.new, vars(encoding.shape).get("d_model", 1)) if x is None else x
+    embedded = encoding.embed(given, ctx)
+    if x is None and embedded is not given:
+        raise ValueError(
+            f"{name} changes the token embeddings: pass them as x (B, T, D), and compute q, k and "
+            "v from encoding.embed(x, encoding.prepare(Context(pos, x=x)))"
+        )
+    ctx = ctx.at(0, None if x is None else embedded)
+    q, k = encoding.transform(q, k, ctx)
+    if old.layers and old.layers[0] is not None:
+        k, v = (torch.cat(pair, 2) for pair in zip(old.layers[0], (k, v), strict=True))
+    out = attend(encoding, q, k, v, ctx)
+    vars(old).update({key: fields[key] for key in _TOKENS & {*fields}}, layers=[(k, v)])
+    return out
+
+
+def _joined(before: Tensor | None, new: Tensor) -> Tensor:
+    """Append new positions, ids or slots (B|1, T) to those of the cached tokens."""
+    if before is None:
+        return new
+    rows = max(len(before), len(new))
+    return torch.cat([before.expand(rows, -1), new.expand(rows, -1)], 1)
