@@ -97,8 +97,8 @@ class Context:
 
     The hooks get a `Pass`, which `Encoding.prepare` returns: a Context with what wrappers set.
 
-    Errors: ValueError for positions that are not two-dimensional or not signed whole numbers, and
-    for more new tokens than positions.
+    Errors: ValueError for positions that are not two-dimensional or not signed whole numbers, for
+    more new tokens than positions, and for a memo of another type.
     """
 
     pos: Tensor
@@ -125,6 +125,8 @@ class Context:
             raise ValueError(
                 f"n_new must be within 1..{s}, the number of positions; got {self.n_new}"
             )
+        if not isinstance(self.memo, Memo):
+            raise ValueError(f"memo must be a pezoo.Memo, got {type(self.memo).__name__}")
 
     def scale_for(self, reader: str) -> Tensor:
         """Return the scale (B|1,). Errors: ValueError if it is not set."""

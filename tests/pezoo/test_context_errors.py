@@ -18,6 +18,11 @@ def test_more_new_tokens_than_positions(n_new):
         Context(pos=POS, n_new=n_new)
 
 
+def test_a_memo_that_is_a_dict():
+    with pytest.raises(ValueError, match=r"memo must be a pezoo.Memo, got dict"):
+        Context(torch.arange(3)[None], memo={})
+
+
 @pytest.mark.parametrize(("tokens", "n_new"), [(11, None), (9, None), (2, 1)])
 def test_x_of_another_number_of_tokens(tokens, n_new):
     ctx = Context(pos=POS, x=torch.zeros(1, tokens, 8), n_new=n_new)

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from pezoo.base import Context, Pass, Shape
+from pezoo.base import Context, Memo, Pass, Shape
 from pezoo.cursors.controllers import CONTROLLERS
 from pezoo.cursors.gates import CopyBranch, GatedCopyBranch, GateHead
 from pezoo.cursors.options import CursorOptions
@@ -306,7 +306,7 @@ def test_a_training_step_leaves_the_controllers_state_alone(cls, controller, mon
     assert not asked
 
     def decoded():
-        memo = {}
+        memo = Memo()
         for t in range(5):
             ctx = Context(torch.arange(t + 1)[None], x=x[:, t : t + 1], n_new=1, memo=memo)
             encoding.prepare(ctx)

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from pezoo.base import Context, Pass, Shape
+from pezoo.base import Context, Memo, Pass, Shape
 from pezoo.encodings.prism import PRISM
 from pezoo.registry import expand, make
 from pezoo.spec import parse
@@ -249,7 +249,7 @@ def test_a_row_of_padding_alone_keeps_its_state():
     x = torch.randn(2, 6, 6, dtype=D)
     q = torch.randn(2, 2, 2, 4, dtype=D)
     pos = torch.tensor([[0, 1, 2, 3, 4, 5], [0, 1, -1, -1, 2, 3]])
-    memo, short = {}, {}
+    memo, short = Memo(), Memo()
     with torch.no_grad():
         for end in (2, 4, 6):
             now = x[:, end - 2 : end]

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pezoo.base import Context, Encoding, ParamGroup, Pass, PositionError, Shape
+from pezoo.base import Context, Encoding, Memo, ParamGroup, Pass, PositionError, Shape
 from pezoo.encodings.randomized import Randomized
 from pezoo.registry import make
 from pezoo.spec import SpecError
@@ -108,7 +108,7 @@ def test_sampled_distances_depend_on_the_offset_alone():
 
 @pytest.mark.parametrize("sample", ["positions", "distances"])
 def test_decoding_keeps_the_one_draw(sample):
-    encoding, memo = make("randomized", SHAPE, sample=sample), {}
+    encoding, memo = make("randomized", SHAPE, sample=sample), Memo()
     whole = prepare(encoding)
     for length in range(1, 7):
         step = context(torch.arange(length)[None], n_new=1, memo=memo)

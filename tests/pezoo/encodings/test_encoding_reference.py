@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn.functional import layer_norm
 
-from pezoo.base import Context, Shape
+from pezoo.base import Context, Memo, Shape
 from pezoo.encodings.relative import Relative
 from pezoo.registry import make
 
@@ -57,7 +57,7 @@ def build(spec, layers, learned=None):
 
 def context(t, draw):
     """Positions 0..T-1, and the reference's draw in the place of our own."""
-    memo = {} if draw is None else {"randomized.table": draw}
+    memo = Memo() if draw is None else Memo({"randomized.table": draw})
     return Context(pos=torch.arange(t)[None], memo=memo)
 
 
