@@ -144,11 +144,11 @@ class Train(Settings):
     which every batch takes its rows; 0: new ones at every step, as `context` needs them.
     `draw`: "lengths" are equally likely; or "instances" are, where a task can list them: a length
     comes up in proportion to how many it has; or "shares": as often as `Task.share` says.
-    `context`: a batch is that many tokens in each row, cut from one stream of samples. `borders`:
-    tokens look across the borders of samples ("open"), or at their own sample alone ("closed").
+    `context`: a batch is that many tokens in each row, cut from one stream of samples; tokens look
+    across the borders of samples.
     """
 
-    new = ("precision", "compile", "draw", "context", "borders", "samples")
+    new = ("precision", "compile", "draw", "context", "samples")
 
     steps: PositiveInt
     batch: PositiveInt
@@ -157,7 +157,6 @@ class Train(Settings):
     draw: Draw = "lengths"
     samples: int = Field(0, ge=0)
     context: Context | None = None
-    borders: Literal["open", "closed"] = "open"
     lr: PositiveFloat = 1e-3
     betas: tuple[Beta, Beta] = (0.9, 0.98)
     weight_decay: float = Field(0.01, ge=0)

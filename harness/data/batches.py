@@ -25,9 +25,8 @@ def training_batch(task: Task, config: RunConfig, step: int) -> tuple[Sequences,
         return to_sequences(_instances(task, config, length, draws), task, config.track), length
 
     choice = length_choice(task, train, step)
-    closed = train.borders == "closed"
     longest = choice.lengths[-1]
-    rows = packed(task, partial(choice.draw, draws), train.batch, train.context, closed, draws)
+    rows = packed(task, partial(choice.draw, draws), train.batch, train.context, draws)
     return rows, longest
 
 

@@ -4,7 +4,6 @@ Rows of 8 tokens from samples of copy with 1, 2 and 4 digits, E ends a sample:
 
     inputs       4 = 4 E 7 1 = 7     1 E 3 0 2 8 = 3     0 2 ...
     supervised   . x x . . . x x     x . . . . . x x     x x
-    closed: pos  0 1 2 3 0 1 2 3     0 1 0 1 2 3 4 5     0 1
 """
 
 from collections.abc import Callable, Sequence
@@ -19,24 +18,20 @@ Lengths = Callable[[int], list[int]]  # draws a number of lengths
 
 
 def packed(
-    task: Task, lengths: Lengths, rows: int, columns: int, closed: bool, draws: torch.Generator
+    task: Task, lengths: Lengths, rows: int, columns: int, draws: torch.Generator
 ) -> Sequences:
     """Return rows x columns tokens of independent samples, with labels.
 
     Samples are concatenated and cut wherever a row is full, also inside a sample. Answers and their
-    EOS are supervised. Positions count up in a row or, if borders are closed, in each sample.
+    EOS are supervised. Positions count up in a row, and tokens see the samples before their own.
     """
     wanted = rows * columns + 1
-    tokens, answer, first = _stream(task, lengths, wanted, draws)
+    tokens, answer = _stream(task, lengths, wanted, draws)
     ids, inner = tokens[:wanted], answer[1:wanted].view(rows, columns)
-    place = torch.arange(wanted - 1).view(rows, columns)
-    pos = torch.arange(columns)[None]
-    if closed:
-        pos = place - torch.maximum(first[: wanted - 1].view(rows, columns), place[:, :1])
     return Sequences(
         inputs=ids[:-1].view(rows, columns),
         labels=ids[1:].clone().view(rows, columns),
-        pos=pos,
+        pos=torch.arange(columns)[None],
         answer=inner,
         prompt=1,
         counted=inner,
@@ -45,8 +40,8 @@ def packed(
 
 def _stream(
     task: Task, lengths: Lengths, wanted: int, draws: torch.Generator
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Return tokens (N,), whether each belongs to an answer, and where its sample begins."""
+) -> tuple[Tensor, Tensor]:
+    """Return tokens (N,), and whether each belongs to an answer."""
     parts: list[tuple[Tensor, Tensor]] = []
     size = 0
     while size < wanted:
@@ -54,9 +49,7 @@ def _stream(
         made = _samples(task, lengths(1 + (wanted - size) // each), draws)
         parts += made
         size += sum(len(ids) for ids, _ in made)
-    sizes = torch.tensor([len(ids) for ids, _ in parts])
-    first = (sizes.cumsum(0) - sizes).repeat_interleave(sizes)
-    return torch.cat([ids for ids, _ in parts]), torch.cat([answer for _, answer in parts]), first
+    return torch.cat([ids for ids, _ in parts]), torch.cat([answer for _, answer in parts])
 
 
 def _samples(

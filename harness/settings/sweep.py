@@ -20,7 +20,7 @@ from leaderboard.record.tuning import EXAMPLES, RUNS, Trial, Value, best, cells,
 from pezoo.spec import unknown
 
 _UNTUNED = {"checkpoint_every", "precision", "compile"}  # how a run is saved, rounded, computed
-_UNTUNED |= {"draw", "context", "borders", "samples"}  # what it is trained on
+_UNTUNED |= {"draw", "context", "samples"}  # what it is trained on
 _SINGLE = sorted(  # settings that are one value
     name
     for name, field in Train.model_fields.items()

@@ -1,16 +1,14 @@
-"""The formats of arithmetic tasks: a scratchpad, or the answer alone in one of six forms.
+"""The formats of arithmetic tasks: a scratchpad, or the answer alone in one of four forms.
 
     scratchpad        every step, as the task defines it
     plain             576+361|937.
     reversed          675+163|739.                            the least significant digit first
     hints             <1>5<2>7<3>6+<1>3<2>6<3>1|<1>9<2>3<3>7.
     reversed+hints    <1>6<2>7<3>5+<1>1<2>6<3>3|<1>7<2>3<3>9.
-    spaces            5 76+3 6 1|937.                         in the operands; also reversed+spaces
 
 A hint marks the place of a digit: digits of the same place have the same hint. Hints count up from
-a random start, so that training shows all of them; `HINTS` bounds the length. Each two digits of an
-operand have a space between them with probability 1/2. Hou et al. 2024, Appendices B and G, after
-Shen et al. 2023 (reversed, spaces) and Zhou et al. 2023 (hints); the probabilities are our choice.
+a random start, so that training shows all of them; `HINTS` bounds the length. Hou et al. 2024,
+Appendices B and G, after Shen et al. 2023 (reversed) and Zhou et al. 2023 (hints).
 """
 
 import re
@@ -22,8 +20,7 @@ from torch import Tensor
 from harness.tasks.ragged import Ragged
 from pezoo.spec import choice
 
-FORMATS = ("scratchpad", "plain", "reversed", "hints", "spaces", "reversed+hints")
-FORMATS += ("reversed+spaces",)
+FORMATS = ("scratchpad", "plain", "reversed", "hints", "reversed+hints")
 HINTS = 128
 HEAD = 10  # HEAD + d is the digit d under the head of a scratchpad
 SHORTEST = 2  # digits of an operand
@@ -52,48 +49,30 @@ class Format:
         return "hints" in self.name
 
     @property
-    def spaces(self) -> bool:
-        return "spaces" in self.name
-
-    @property
     def symbols(self) -> tuple[str, ...]:
         """Return the symbols that the format adds to the end of a vocabulary."""
-        if self.hints:
-            return tuple(f"<{i}>" for i in range(HINTS))
-        return (" ",) if self.spaces else ()
+        return tuple(f"<{i}>" for i in range(HINTS)) if self.hints else ()
 
-    def tokens(self, digits: int, gaps: int = 0) -> int:
-        """Return the largest number of tokens of so many digits with `gaps` possible spaces."""
-        return digits * (1 + self.hints) + gaps * self.spaces
+    def tokens(self, digits: int) -> int:
+        """Return the number of tokens of so many digits."""
+        return digits * (1 + self.hints)
 
     def starts(self, generator: torch.Generator, batch: int, places: int) -> Tensor:
         """Draw the first hints (B, 1) of numbers of at most `places` digits."""
         high = HINTS - places + 1 if self.hints else 1
         return torch.randint(high, (batch, 1), generator=generator, device=generator.device)
 
-    def number(
-        self,
-        digits: Tensor,
-        length: Tensor,
-        start: Tensor,
-        places: int,
-        generator: torch.Generator | None = None,
-    ) -> Ragged:
+    def number(self, digits: Tensor, length: Tensor, start: Tensor, places: int) -> Ragged:
         """Write numbers: digits (B, n), least significant first, of which the first `length` count.
 
-        Hints begin at `start`, for numbers of at most `places` digits. Spaces are drawn from
-        `generator`; without one there are none.
+        Hints begin at `start`, for numbers of at most `places` digits.
         """
         place = torch.arange(digits.shape[1], device=digits.device).expand_as(digits)
         present = place < length
-        first = place == (0 if self.reversed else length - 1)
         parts = [(digits, present)]
         if self.hints:
             count = place if self.reversed else places - 1 - place
             parts.insert(0, (self.first_hint + start + count, present))
-        if self.spaces and generator is not None:
-            coin = torch.rand(digits.shape, generator=generator, device=digits.device) < 0.5
-            parts.insert(0, (torch.full_like(digits, self.first_hint), coin & present & ~first))
         tokens, kept = (torch.stack(part, 2) for part in zip(*parts, strict=True))  # (B, n, parts)
         if not self.reversed:
             tokens, kept = tokens.flip(1), kept.flip(1)
@@ -102,7 +81,7 @@ class Format:
     def read(self, text: str) -> tuple[str, int]:
         """Return the digits of a written number, most significant first, and the last hint."""
         hints = [int(hint) for hint in re.findall(r"<(\d+)>", text)]
-        digits = re.sub(r"<\d+>| ", "", text)
+        digits = re.sub(r"<\d+>", "", text)
         last = (hints[0] if self.reversed else hints[-1]) if hints else 0
         return (digits[::-1] if self.reversed else digits), last
 

@@ -23,7 +23,7 @@ class TuringAddition(TuringArithmetic):
     where an operand has none left. It writes (carry, sum so far), and the next step has lost those
     digits.
     Options: format, "scratchpad", or the sum alone as `harness.tasks.formats` shows: "plain",
-    "reversed", "hints", "spaces", "reversed+hints", "reversed+spaces".
+    "reversed", "hints", "reversed+hints".
 
     The operands' lengths are independent, each uniform from 2 on: of a length n, all pairs of
     which the longer one has n digits are equally likely, and `share` is their number, 2n - 3. All
@@ -88,7 +88,7 @@ class TuringAddition(TuringArithmetic):
 
     def max_tokens(self, length: int) -> tuple[int, int]:
         steps = 3 * length * (length + 1) // 2 + 7 * length + 9 if self.format.scratchpad else 0
-        prompt = 2 * self.format.tokens(length, length - 1) + 3
+        prompt = 2 * self.format.tokens(length) + 3
         return prompt, steps + self.format.tokens(length + 1) + 1
 
     def _instances(self, generator: torch.Generator, len_a: Tensor, len_b: Tensor, n: int) -> Batch:

@@ -82,7 +82,7 @@ class TuringArithmetic(Task):
         form, places = self.format, length + self.more
         total, size = result
         start = form.starts(generator, len(total), places)
-        a, b = (form.number(x, n, start, places, generator) for x, n in operands)
+        a, b = (form.number(x, n, start, places) for x, n in operands)
         begin, sign, bar, stop = (column(total, self.vocab.id(s)) for s in ("$", self.sign, *"|."))
         answer = form.number(total, size, start, places), stop
         return ragged_batch(

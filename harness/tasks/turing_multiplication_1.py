@@ -12,7 +12,7 @@ class TuringMultiplication1(TuringProducts):
     none left. It writes (digit times b ~ carry, product so far), the first two padded with zeros
     to 2 and 1 digits; the next step has lost that digit. It goes on until nothing is left to carry.
     Options: format, "scratchpad", or the product alone as `harness.tasks.formats` shows:
-    "plain", "reversed", "hints", "spaces", "reversed+hints", "reversed+spaces".
+    "plain", "reversed", "hints", "reversed+hints".
 
     Vocabulary: the digits 0..9 (ids 0..9), a..j (ids 10..19), "^", "$", "*", "|", "(", "~", ")",
     ",", "." and what the format adds. All digits are uniform, also the first.

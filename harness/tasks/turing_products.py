@@ -55,7 +55,7 @@ class TuringProducts(TuringArithmetic):
 
     def max_tokens(self, length: int) -> tuple[int, int]:
         n, k, form = length, self.digits, self.format
-        prompt = form.tokens(n, n - 1) + form.tokens(k, k - 1) + 3
+        prompt = form.tokens(n + k) + 3
         steps, each = n + k, 3 * k + 7  # of a step without a and the result
         scratch = steps * each + n * (n + 1) // 2 + k + steps * (steps + 1) // 2
         return prompt, form.scratchpad * scratch + form.tokens(n + k) + 1

@@ -21,7 +21,6 @@ from leaderboard.escape import csv_text, hidden, shown
 from leaderboard.record.check import check
 from leaderboard.record.read import Record, load
 from leaderboard.render import site
-from leaderboard.render.prose import formula
 from leaderboard.stats.tables import tables
 
 SNIPPETS = [
@@ -155,10 +154,3 @@ def test_file_names_are_plain_and_different(names):
     made = [slug(name) for name in names]
     assert len({one.lower() for one in made}) == len(names)
     assert all(re.fullmatch(r"[a-z0-9_+-]{1,80}", one) for one in made)
-
-
-@given(texts | st.text(max_size=40))
-def test_a_formula_is_text_with_raised_and_lowered_parts_only(text):
-    page = Page(str(formula(text)))
-    assert {tag for tag, _ in page.tags} <= {"i", "sub", "sup"}
-    assert not [attributes for _, attributes in page.tags if attributes]

@@ -190,7 +190,7 @@ def test_list_tells_a_task_by_its_options(call):
             "protocols",
             "turing2024",
             [
-                *("residual parallel", "batch 16", "context 500", "borders open"),
+                *("residual parallel", "batch 16", "context 500"),
                 *("schedule linear", "warmup 100", "weight_decay 0.1", "window 500; stride 20"),
                 *("turing_addition (eval.set n+n", "name 17+n; lengths 17, 32,", "train.lr 0.0003"),
                 "hard_alibi(masked=7)",

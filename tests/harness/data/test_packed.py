@@ -17,10 +17,10 @@ from pezoo.spec import parse
 MINI = ("model.width=16", "model.heads=2", "train.batch=6", "train.context=40")
 
 
-def rows_of(task, lengths=(2, 3, 4), weights=None, columns=40, closed=False, seed=0, rows=6):
+def rows_of(task, lengths=(2, 3, 4), weights=None, columns=40, seed=0, rows=6):
     choice = LengthChoice([*lengths], weights)
     draws = generator("here", seed)
-    return packed(task, partial(choice.draw, draws), rows, columns, closed, draws)
+    return packed(task, partial(choice.draw, draws), rows, columns, draws)
 
 
 def test_rows_are_one_stream_of_whole_samples():
@@ -49,16 +49,6 @@ def test_what_is_supervised_are_answers_and_their_end():
     assert torch.equal(batch.pos, torch.arange(8)[None])
 
 
-def test_positions_of_closed_borders_begin_with_each_sample():
-    task = tasks.make("copy")
-    batch = rows_of(task, columns=8, closed=True)
-    for row in range(6):
-        ids, pos = batch.inputs[row].tolist(), batch.pos[row].tolist()
-        assert pos[0] == 0
-        for i in range(1, 8):
-            assert pos[i] == (0 if ids[i - 1] == task.vocab.eos else pos[i - 1] + 1)
-
-
 def test_samples_lengths_are_independent_and_follow_the_shares():
     task = tasks.make("copy")
     batch = rows_of(task, (1, 3), torch.tensor([1.0, 3.0]).double(), columns=3000)
@@ -85,21 +75,19 @@ def test_the_batch_of_a_step_depends_on_seed_and_step_alone():
     assert length_choice(task, config.train, 0).weights.tolist() == [1, 3, 5, 7, 9]
 
 
-def test_open_borders_are_looked_across_and_closed_ones_are_not():
-    """A token of the sample before changes what is predicted, or does not."""
-    for borders in ("open", "closed"):
-        trainer = start(config_of(f"train.borders={borders}"))
-        batch, _ = trainer.make_batch()
-        eos = trainer.task.vocab.eos
-        row = next(i for i in range(6) if eos in batch.inputs[i, 2:-1].tolist())
-        end = batch.inputs[row].tolist().index(eos, 2)
-        pos = batch.pos if len(batch.pos) == 1 else batch.pos[row : row + 1]
-        ids = batch.inputs[row : row + 1]
-        changed = ids.clone()
-        changed[0, 1] = (changed[0, 1] + 1) % 10
-        with torch.no_grad():
-            one, other = (trainer.model(x, pos)[0, end + 1 :] for x in (ids, changed))
-        assert torch.equal(one, other) == (borders == "closed")
+def test_tokens_look_across_the_borders_of_samples():
+    """A token of the sample before changes what is predicted."""
+    trainer = start(config_of())
+    batch, _ = trainer.make_batch()
+    eos = trainer.task.vocab.eos
+    row = next(i for i in range(6) if eos in batch.inputs[i, 2:-1].tolist())
+    end = batch.inputs[row].tolist().index(eos, 2)
+    ids = batch.inputs[row : row + 1]
+    changed = ids.clone()
+    changed[0, 1] = (changed[0, 1] + 1) % 10
+    with torch.no_grad():
+        one, other = (trainer.model(x, batch.pos)[0, end + 1 :] for x in (ids, changed))
+    assert not torch.equal(one, other)
 
 
 def test_an_encoding_that_reads_the_scale_is_refused():

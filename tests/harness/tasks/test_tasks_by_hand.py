@@ -64,8 +64,6 @@ BY_HAND = {
     ],
     "turing_addition(format=plain)": ["$576+361|937.", "$06+0|06."],  # Appendix B, as below
     "turing_addition(format=reversed)": ["$675+163|739."],
-    "turing_addition(format=spaces)": ["$5 76+36 1|937."],
-    "turing_addition(format=reversed+spaces)": ["$6 75+16 3|739."],
     "turing_addition(format=hints)": [
         *("$<1>5<2>7<3>6+<1>3<2>6<3>1|<1>9<2>3<3>7.", "$<7>9<8>9+<8>1|<6>1<7>0<8>0."),
     ],
