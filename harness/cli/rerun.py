@@ -61,9 +61,7 @@ def _curve(record: Record) -> list[tuple[object, ...]]:
 
 
 def _scores(record: Record) -> list[Score]:
-    checkpoints = [(own.last, own.best) for own in record.by_mode.values()]
-    every = [score for pair in checkpoints for scores in pair for score in scores]
-    return every + [score for scores in record.sets.values() for score in scores]
+    return [score for _, _, scores in record.tested() for score in scores]
 
 
 def _mean(record: Record) -> float:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any
 
 import click
 import torch
@@ -38,7 +38,7 @@ from harness.settings.sweep import Sweep, possible_configs, sweep_configs
 from harness.tasks.base import Task
 from harness.training.evaluate import examples, method
 from leaderboard.record.schema import Record, Score
-from leaderboard.record.tuning import MARK
+from leaderboard.record.tuning import MARK, best, cells
 from leaderboard.stats.tables import flat
 from pezoo.base import Context, Encoding, PositionError, Shape
 from pezoo.registry import entries, make
@@ -51,16 +51,8 @@ MOST_WEIGHTS = 2**28  # in a backbone that a check initialises
 NOISE = 0.5  # of exact match on the validation and the test examples of one length
 ENCODING = ("encoding", "spec", "encoding_version", "protocol", "device", "attention")
 
-
-class Command(NamedTuple):
-    """A parsed `pezoo bench`: a request, and its sweep, for each version of its protocol.
-
-    Versions that cannot take its options are left out.
-    """
-
-    requests: tuple[tuple[Request, Sweep | None], ...]
-    device: str
-    attention: str
+Facts = dict[str, tuple[Any, Any]]  # (in the record, expected)
+Requests = list[tuple[Request, Sweep | None]]
 
 
 def refusals(record: Record, protocols: Sequence[Path] = ()) -> Iterator[str]:
@@ -70,22 +62,23 @@ def refusals(record: Record, protocols: Sequence[Path] = ()) -> Iterator[str]:
     """
     command = record.provenance.command, tuple(protocols)
     try:
-        asked = parse_command(*command).requests[0][0]
-        faults = [
-            f"{name} is {value}, but the command runs {', '.join(valid)}"
-            for name, value, valid in (
-                ("encoding", record.encoding, [*map(str, asked.encodings)]),
-                ("task", record.task, [*map(tasks.canonical, asked.tasks)]),
-            )
-            if value not in valid
-        ]
+        asked = parse_command(*command)[0][0][0]
     except FAULTS as error:
         yield f"provenance.command: {error}"
         return
+    faults = [
+        f"{name} is {value}, but the command runs {', '.join(valid)}"
+        for name, value, valid in (
+            ("encoding", record.encoding, [*map(str, asked.encodings)]),
+            ("task", record.task, [*map(tasks.canonical, asked.tasks)]),
+        )
+        if value not in valid
+    ]
     try:
-        faults = faults or [*_config(record.config, *command)]
-        yield from faults
+        yield from (faults := faults or [*_config(record.config, *command)])
         task = _task(record.task)
+        if not faults:
+            yield from _different(_sweep(record, *command))
         if not faults and task.version == record.config.task_version:
             yield from _facts(record, task)
     except FAULTS as error:
@@ -93,8 +86,12 @@ def refusals(record: Record, protocols: Sequence[Path] = ()) -> Iterator[str]:
 
 
 @lru_cache(1000)
-def parse_command(text: str, protocols: tuple[Path, ...] = ()) -> Command:
-    """Parse a recorded command, and build every encoding and task in it. Errors: ValueError."""
+def parse_command(text: str, protocols: tuple[Path, ...] = ()) -> tuple[Requests, dict[str, Any]]:
+    """Parse a recorded `pezoo bench`, and build every encoding and task in it.
+
+    Returns a request, and its sweep, for each version of its protocol that takes its options, and
+    the options. Errors: ValueError.
+    """
     words = shlex.split(text)
     if words[:2] != ["pezoo", "bench"] or "--help" in words:
         raise ValueError("expected a pezoo bench, which makes records")
@@ -104,7 +101,7 @@ def parse_command(text: str, protocols: tuple[Path, ...] = ()) -> Command:
         raise ValueError(error.format_message()) from error
     if typed["dry_run"] or words != shlex.split(recorded_command(words[1:])):
         raise ValueError("it has options that records do not keep, such as --runs or --dry-run")
-    requests: list[tuple[Request, Sweep | None]] = []
+    requests: Requests = []
     errors = []
     for version in _versions(typed["protocol"], protocols):
         try:
@@ -118,14 +115,14 @@ def parse_command(text: str, protocols: tuple[Path, ...] = ()) -> Command:
         requests.append((request, sweep))
     if not requests:
         raise errors[0]
-    request, (device, attention) = requests[0][0], (typed["device"], typed["attention"])
+    request, attention = requests[0][0], typed["attention"]
     first, *others = request.encodings
     for task in request.tasks:
         resolve(request.protocol, task, first, 0, "cpu", attention)
     for one in others:
         config = resolve(request.protocol, request.tasks[0], one, 0, "cpu", attention)
         _encoding(config.spec, shape_of(config.model, 8))
-    return Command((*requests,), device, attention)
+    return requests, typed
 
 
 def _versions(protocol: str, own: Sequence[Path]) -> list[str]:
@@ -148,13 +145,13 @@ def _versions(protocol: str, own: Sequence[Path]) -> list[str]:
 
 def _config(own: RunConfig, text: str, protocols: tuple[Path, ...]) -> Iterator[str]:
     """Compare the configuration with those that the command makes, by the closest of them."""
-    command = parse_command(text, protocols)
+    typed = parse_command(text, protocols)[1]
     configs = _configs(text, protocols, own.task, own.encoding)
     for name in VERSIONS:
         given, newest = getattr(own, name), getattr(configs[0][0], name)
         if not _not_newer(given, newest):
             yield f"{name} {given} is not known: the code is at {newest}"
-    device = own.device if command.device == "auto" else command.device
+    device = own.device if typed["device"] == "auto" else typed["device"]
     differing = min((_differing(own, *made, device) for made in configs), key=len)
     for name, (given, made) in [*differing.items()][:3]:
         yield f"config.{name} is {given}, but the command makes {made}"
@@ -165,13 +162,13 @@ def _configs(
     text: str, protocols: tuple[Path, ...], task: str, encoding: str
 ) -> list[tuple[RunConfig, list[int]]]:
     """Return a command's runs of one task and encoding: those of a seed, and all their seeds."""
-    command = parse_command(text, protocols)
+    requests, typed = parse_command(text, protocols)
     configs: list[tuple[RunConfig, list[int]]] = []
     errors = []
-    for request, sweep in command.requests:
+    for request, sweep in requests:
         spec = next(one for one in request.encodings if str(one) == encoding)
         try:
-            made = [resolve(request.protocol, task, spec, 0, "cpu", command.attention)]
+            made = [resolve(request.protocol, task, spec, 0, "cpu", typed["attention"])]
         except ConfigError as error:
             errors.append(error)
             continue
@@ -212,9 +209,13 @@ def _not_newer(given: int, current: int) -> bool:
 def _facts(record: Record, task: Task) -> Iterator[str]:
     """Recompute data, initial weights, sizes, the trials of a sweep, limits and modes."""
     config, cost, spec = record.config, record.cost, parse(record.config.spec)
-    expected: dict[str, tuple[Any, Any]] = {
+    expected: Facts = {
         "chance": (record.chance, task.chance),
         "data_hash": (record.data_hash, _data_hash(_shared(config))),
+        "cost.parameters": (
+            cost.parameters,
+            (cost.encoding_parameters or 0) + _size_of(config.model),
+        ),
     }
     if (record.env.platform or record.env.device).endswith(platform.machine()):
         # Other kinds of processors round the normal distribution in other ways.
@@ -223,24 +224,40 @@ def _facts(record: Record, task: Task) -> Iterator[str]:
     if version_of(spec) == config.encoding_version:
         tokens = config.train.context or token_count(task, _lengths(task, config)[-1])
         encoding = _encoding(config.spec, shape_of(config.model, tokens))
-        own, rest = _weights(encoding), _size_of(config.model)
-        expected["cost.encoding_parameters"] = cost.encoding_parameters, own
-        expected["cost.parameters"] = cost.parameters, own + rest
+        expected["cost.encoding_parameters"] = cost.encoding_parameters, _weights(encoding)
         modes = {mode for name in parts(spec) for mode in entries()[name].load().modes}
         if unknown := sorted({*record.modes} - modes):
             yield f"modes has {unknown}, but {record.encoding} has {sorted(modes) or 'none'}"
-    if tuning := record.provenance.tuning:
-        plain = config.replace(protocol=config.protocol.partition(MARK)[0])
-        ids = [trial.runs for trial in tuning.cells]
-        runs = [run.hash for run in sweep_configs(Sweep(tuning.grid, tuning.seeds), [plain])]
-        tried = [run for ran in zip(*ids, strict=True) for run in ran]
-        expected["provenance.tuning.cells' runs"] = tried, runs
+    yield from _different(expected)
+    yield from _scores(record, task, encoding)
+    yield from _curve(record, task)
+
+
+def _different(expected: Facts) -> Iterator[str]:
     for name, (found, value) in expected.items():
         close = isinstance(value, float) and found is not None and abs(found - value) <= 1e-9
         if found not in (None, value) and not close:
-            yield f"{name} is {found}, expected {value}"
-    yield from _scores(record, task, encoding)
-    yield from _curve(record, task)
+            yield f"{name} is {str(found)[:200]}, expected {str(value)[:200]}"
+
+
+def _sweep(record: Record, text: str, protocols: tuple[Path, ...]) -> Facts:
+    """Return what the record says of its sweep, and what the command gives."""
+    config, tuning = record.config, record.provenance.tuning
+    sweep = parse_command(text, protocols)[0][0][1] if MARK in config.protocol else None
+    if sweep is None or tuning is None:
+        return {"a sweep in provenance": (tuning is not None, sweep is not None)}
+    plain = config.replace(protocol=config.protocol.partition(MARK)[0])
+    runs, values = [run.hash for run in sweep_configs(sweep, [plain])], cells(sweep.grid)
+    tokens = {cell.token is not None for cell in tuning.cells if cell.exact is not None}
+    chosen = {name: getattr(config.train, name) for name in sweep.grid}
+    tried = [(each, runs[at :: len(values)]) for at, each in enumerate(values)]
+    return {
+        "sweep": ((tuning.grid, tuning.seeds), (sweep.grid, sweep.seeds)),
+        "cells": ([(cell.values, cell.runs) for cell in tuning.cells], tried),
+        "cells with a token accuracy": (tokens, {config.track == "encoder"}),
+        "chosen": (tuning.chosen, chosen),
+        "the best cell": (chosen, getattr(best(tuning.cells), "values", None)),
+    }
 
 
 def _lengths(task: Task, config: RunConfig) -> list[int]:
@@ -295,16 +312,13 @@ def _limit(size: int, most: int, what: str) -> None:
 
 def _curve(record: Record, task: Task) -> Iterator[str]:
     """Compare the curve, over all training lengths, with the scores at some of them."""
-    lengths, curve = (
-        _lengths(task, record.config),
-        {None: None} | {p.step: p for p in record.learning},
-    )
+    lengths, curve = _lengths(task, record.config), {p.step: p.exact for p in record.learning}
     for name, scores, step in (
         ("last", record.scores.last, record.config.train.steps),
         ("best", record.scores.best, record.best_step),
     ):
         own = [s.exact for s in scores if s.exact is not None and s.length in lengths]
-        whole = getattr(curve.get(step), "exact", None)
+        whole = curve.get(step or 0)
         if whole is None or record.config.eval.set:
             continue
         least, most = sum(own) / len(lengths), 1 - sum(1 - x for x in own) / len(lengths)
@@ -317,21 +331,12 @@ def _scores(record: Record, task: Task, encoding: Encoding | None) -> Iterator[s
     """Compare every score with the test's size, and with what the encoding represents."""
     config = record.config
     model = encoding and SimpleNamespace(encoding=encoding, track=config.track)
-    for place, name, scores in _tested(record):
+    for place, name, scores in record.tested():
         own = next((one for one in config.eval.sets if one.name == name), config.eval)
         test = config.replace_eval(set=name or config.eval.set, lengths=own.lengths)
         for score in scores:
             for fault in _score(score, _shared(test.replace(seed=0)), name, model):
                 yield f"{place}, length {score.length}: {fault}"
-
-
-def _tested(record: Record) -> list[tuple[str, str, Sequence[Score]]]:
-    """Return (place in the record, test set, scores) of all scores of single checkpoints."""
-    found: list[tuple[str, str, Sequence[Score]]] = []
-    for mode, both in record.by_mode.items():
-        place = f"modes.{mode}.scores" if mode else "scores"
-        found += [(f"{place}.last", "", both.last), (f"{place}.best", "", both.best)]
-    return found + [(f"sets.{name}", name, scores) for name, scores in record.sets.items()]
 
 
 def _score(score: Score, config: RunConfig, name: str, model: Any) -> Iterator[str]:
@@ -344,32 +349,28 @@ def _score(score: Score, config: RunConfig, name: str, model: Any) -> Iterator[s
     if score.status != status and (model or score.status != "cannot represent"):
         yield f"status is {score.status!r}, expected {status!r}"
     elif size and score.status == "ok":
-        if score.count != size.examples:
-            yield f"{score.count} examples, expected {size.examples}"
+        if score.count != size[0]:
+            yield f"{score.count} examples, expected {size[0]}"
         elif task.exact:
-            yield from _tokens(score, size)
+            yield from _tokens(score, size[1])
         if model and score.method != (how := method(model, task)):
             yield f"method is {score.method!r}, expected {how!r}"
     if name and score.seen and _longest(config, score.length) > config.train.lengths[1]:
         yield "seen, but it is longer than in training"
 
 
-class Size(NamedTuple):
-    """The number of examples, and the most tokens of an answer with its end, if known."""
-
-    examples: int
-    longest: int | None
-
-
 @lru_cache(100_000)
-def _size(config: RunConfig, name: str, length: int) -> Size | None:
-    """Return the size of a test at a length, None for a length without instances."""
+def _size(config: RunConfig, name: str, length: int) -> tuple[int, int | None] | None:
+    """Return the number of examples and the most tokens of an answer with its end, if known.
+
+    None for a length without instances.
+    """
     task, test = _task(config.task), config.eval
     if not task.lengths(length, length):
         return None
     _limit(sample_count(task, test, length) * token_count(task, length), MOST_TOKENS, "tokens")
     longest = None if test.set else task.max_tokens(length)[1] + 1
-    return Size(example_count(task, test, length, name), longest)
+    return example_count(task, test, length, name), longest
 
 
 @lru_cache(100_000)
@@ -391,7 +392,7 @@ def _represents(encoding: Encoding, config: RunConfig, length: int) -> bool:
     return True
 
 
-def _tokens(score: Score, size: Size) -> Iterator[str]:
+def _tokens(score: Score, longest: int | None) -> Iterator[str]:
     """Compare the right tokens with the right answers: a wrong answer has a wrong token."""
     right, count = score.correct or 0, score.count or 0
     wrong, share, tokens = count - right, score.token, score.tokens
@@ -401,7 +402,7 @@ def _tokens(score: Score, size: Size) -> Iterator[str]:
         if (right and not share) or (share > 1 - 1e-6) == (wrong > 0):
             yield f"token={share}, but {right} of {count} answers are right"
         return
-    most = size.longest or tokens
+    most = longest or tokens
     low, high = max(right, tokens - wrong * most), tokens - wrong
     if not count <= tokens <= count * most:
         yield f"{tokens} tokens in {count} answers, expected {count} to {count * most}"

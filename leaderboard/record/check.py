@@ -16,7 +16,6 @@ from leaderboard.catalog import Catalog
 from leaderboard.escape import command_text, shown
 from leaderboard.record.read import paths_of, read
 from leaderboard.record.schema import Record, Score, Scores
-from leaderboard.record.tuning import MARK, RUNS
 from pezoo.spec import bare, parse
 
 NUMBERS = attrgetter("length", "status", "correct", "count", "token", "tokens")
@@ -99,32 +98,30 @@ def clashes(records: dict[Path, Record]) -> Iterator[tuple[Path, str]]:
     first: dict[tuple[object, ...], tuple[object, Path]] = {}
     for path, record in sorted(records.items(), key=lambda item: item[1].finished):
         for key, value, words in (
-            (("run", record.run), path, f"run {record.run} is also in {{}}"),
+            (("run", record.run), path, f"run {record.run} is also in"),
             *(_claims(record) if record.status == "done" else ()),
         ):
             known, where = first.setdefault(key, (value, path))
             if known != value:
-                yield path, words.format(_name(where).replace("{", "{{"))
+                yield path, f"{words} {_name(where)}"
 
 
 def _claims(record: Record) -> Iterator[tuple[tuple[object, ...], object, str]]:
     """Yield (what, value, reason): records with the same `what` must have the same value."""
     config, table, seed = record.config, record.shared_hash, record.seed
     kind = table, config.spec, config.encoding_version
-    again = f"seed {seed} has an earlier result, which counts: {{}}"
-    yield ("seed", *kind, seed), record.run, again
+    yield ("seed", *kind, seed), record.run, f"seed {seed} has an earlier result, which counts:"
     own = config.spec, seed
     curve = tuple((p.step, p.loss, p.exact) for p in record.learning)
-    yield ("learning", table, curve), own, "the learning curve is that of {}"
+    yield ("learning", table, curve), own, "the learning curve is that of"
     if telling := _telling(record.scores.last):
-        yield ("scores", table, telling), own, "the scores are those of {}"
+        yield ("scores", table, telling), own, "the scores are those of"
     if tuning := record.provenance.tuning:
         tried = [(trial.values, trial.exact, trial.runs) for trial in tuning.cells]
-        words = "the sweep differs from that of the same encoding in {}"
-        yield ("sweep", *kind), tried, words
+        yield ("sweep", *kind), tried, "the sweep differs from that of the same encoding in"
     for what in ("data_hash", "backbone_hash"):
         if value := getattr(record, what):
-            words = f"{what} is {value}, unlike that of the same settings and seed in {{}}"
+            words = f"{what} is {value}, unlike that of the same settings and seed in"
             yield (what, table, config.train, seed), value, words
 
 
@@ -154,18 +151,11 @@ def _doubts(record: Record, catalog: Catalog) -> Iterator[str]:
 def refusals(record: Record) -> Iterator[str]:
     """Yield each way in which a record contradicts itself; nothing for a good one."""
     yield from _identity(record)
-    if record.protocol.endswith(RUNS) != record.for_tuning:
-        yield f"protocol is {record.protocol}, but eval.examples is {record.config.eval.examples}"
-    if tuning := record.provenance.tuning:
-        yield from tuning.refusals(record.config)
-    elif MARK in record.protocol:
-        yield f"protocol {record.protocol} needs provenance.tuning, which says what was tried"
     yield from _provenance(record)
     if record.status == "failed":
-        every = (own for both in record.by_mode.values() for own in (both.last, both.best))
         if not record.reason:
             yield "status is failed, but there is no reason"
-        if any((*every, *record.sets.values())):
+        if any(scores for _, _, scores in record.tested()):
             yield "status is failed, but there are scores"
         return
     for part, names in (("", ("backbone_hash", "chance")), ("cost.", COSTS)):
@@ -232,17 +222,13 @@ def _learning(record: Record) -> Iterator[str]:
 def _lengths(record: Record) -> Iterator[str]:
     """Check that every set of scores has the lengths that the config asks for."""
     test, encoder = record.config.eval, record.config.track == "encoder"
-    asked = {one.name: one.lengths for one in test.sets}
-    if record.sets.keys() != asked.keys():
-        yield f"sets has {sorted(record.sets)}, but config asks for {sorted(asked)}"
-    places = [(f"sets.{name}", own, asked.get(name, ())) for name, own in record.sets.items()]
-    for mode, both in record.by_mode.items():
-        place = f"modes.{mode}.scores" if mode else "scores"
-        places += [(f"{place}.last", both.last, test.lengths)]
-        places += [(f"{place}.best", both.best, test.lengths)]
-    for place, scores, lengths in places:
-        if (found := [score.length for score in scores]) != [*lengths]:
-            yield f"{place} has lengths {found}, but config asks for {[*lengths]}"
+    asked = {"": test.lengths} | {one.name: one.lengths for one in test.sets}
+    if (sets := {"", *record.sets}) != asked.keys():
+        yield f"sets has {sorted(sets)[1:]}, but config asks for {sorted(asked)[1:]}"
+    for place, name, scores in record.tested():
+        lengths = [*asked.get(name, ())]
+        if (found := [score.length for score in scores]) != lengths:
+            yield f"{place} has lengths {found}, but config asks for {lengths}"
         for method in {score.method for score in scores} - {None}:
             if (method == "one pass") != encoder:
                 yield f"{place}: method {method!r} does not fit track {record.config.track}"
@@ -269,7 +255,6 @@ def _ranges(record: Record) -> Iterator[tuple[str, float, float]]:
     weights = model.layers * model.width**2 * (4 + 2 * model.mlp_ratio)
     step = max(LAYER_SECONDS * model.layers, 2 * weights * train.batch / PRODUCTS)
     least = max(0.0, steps * step - 0.01)  # seconds are rounded
-    yield "parameters", max(1, cost.encoding_parameters or 0), most
     yield "train_seconds", least, most
     if record.config.device == "cpu":
         yield "cpu_seconds", least, most

@@ -87,19 +87,15 @@ def _read(path: Path) -> Record:
     if (size := path.stat().st_size) > LARGEST_FILE:
         raise ValueError(f"{size} bytes; a record has at most {LARGEST_FILE}")
     data, done = path.read_bytes(), path.with_name("DONE")
-    if done.is_file() and hashlib.sha256(data).hexdigest().encode() != _start(done).strip():
-        raise ValueError("not what DONE says: the file was changed or damaged")
+    if done.is_file():
+        with done.open("rb") as file:  # it may be of any size
+            if file.read(HASH + 1).strip() != hashlib.sha256(data).hexdigest().encode():
+                raise ValueError("not what DONE says: the file was changed or damaged")
     record = Record.parse(data)
     in_run = path.name == "result.json" and path.with_name("config.json").exists()
     if in_run and record.status == "done" and not done.is_file():
         raise ValueError("the run is not finished: there is no DONE")
     return record
-
-
-def _start(path: Path) -> bytes:
-    """Room for a hash and the end of its line, of a file that may be of any size."""
-    with path.open("rb") as file:
-        return file.read(HASH + 1)
 
 
 def reason(error: Exception) -> str:

@@ -142,10 +142,9 @@ class Env:
     threads: fields.Positive | None = None
     compiled: bool | None = None  # training, through torch.compile
     attention: fields.Text | None = None
-    attention_ran: fields.Plain = (
-        None  # {"train": [...], "eval": [...]}: the kernels that computed it
-    )
-    kernels: fields.Plain = None  # {operation: back end}
+    # The kernels that computed it.
+    attention_ran: dict[Literal["train", "eval"], list[fields.Text]] | None = None
+    kernels: dict[fields.Name, fields.Text] | None = None  # {operation: back end}
     processes: fields.Positive | None = None  # of torchrun, which share every batch
     accumulate: fields.Positive | None = None  # parts in which each computes its share
 
@@ -236,6 +235,14 @@ class Record(Part):
         """The scores of every evaluation mode; "" is the mode that training used."""
         return {"": self.scores, **dict(sorted(self.modes.items()))}
 
+    def tested(self) -> list[tuple[str, str, list[Score]]]:
+        """Return (place in the record, test set or "", scores) for all single checkpoints."""
+        found = []
+        for mode, both in self.by_mode.items():
+            place = f"modes.{mode}.scores" if mode else "scores"
+            found += [(f"{place}.last", "", both.last), (f"{place}.best", "", both.best)]
+        return found + [(f"sets.{name}", name, scores) for name, scores in self.sets.items()]
+
     @property
     def train_length(self) -> int:
         """The longest length in training."""
@@ -257,7 +264,7 @@ class Record(Part):
         if (tuning := self.provenance.tuning) is None:
             return settings
         fixed = {key: value for key, value in settings["train"].items() if key not in tuning.grid}
-        return settings | {"train": fixed, "tuned": tuning.sweep()}
+        return settings | {"train": fixed, "tuned": {"grid": tuning.grid, "seeds": tuning.seeds}}
 
     @cached_property
     def shared_hash(self) -> str:

@@ -10,12 +10,11 @@ import json
 from collections.abc import Mapping, Sequence
 from itertools import product
 from math import inf, prod
-from typing import Annotated, Any, Self
+from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 from pydantic.dataclasses import dataclass
 
-from experiment.config import RunConfig
 from leaderboard.record.fields import CHECKED, Amount, Loss, Name, Part, RunId, Seed, Share, Text
 
 MARK = "+tune-"
@@ -67,36 +66,10 @@ class Tuning(Part):
             raise ValueError(f"{len(self.cells)} cells are not those of the grid")
         return self
 
-    def sweep(self) -> dict[str, Any]:
-        """Return the grid and seeds that all encodings of one table share."""
-        return {"grid": dict(self.grid), "seeds": list(self.seeds)}
-
     def grid_words(self) -> str:
         """Describe the grid, as in "lr of 0.001, 0.003; steps of 2000"."""
         texts = (f"{name} of {', '.join(map(_text, values))}" for name, values in self.grid.items())
         return "; ".join(texts)
-
-    def refusals(self, run: RunConfig) -> list[str]:
-        """Return why a run with these settings cannot come from this sweep."""
-        protocol, train, seed = run.protocol, run.train.model_dump(), run.seed
-        expected = tuned_name(protocol.partition(MARK)[0], self.grid, self.seeds)
-        reasons = []
-        if protocol != expected:
-            reasons.append(f"protocol is {protocol!r}, but the grid and its seeds give {expected}")
-        if [trial.values for trial in self.cells] != cells(self.grid):
-            reasons.append("the cells that were tried are not those of the grid")
-        elif (winner := best(self.cells)) is None or winner.values != self.chosen:
-            reasons.append(f"chosen is {self.chosen}, but the best cell is another")
-        if any(train.get(name) != value for name, value in self.chosen.items()):
-            reasons.append(f"chosen is {self.chosen}, but config.train has other values")
-        if seed in self.seeds:
-            reasons.append(f"seed {seed} is one of the seeds that the settings were chosen on")
-        tokens = [trial.token is not None for trial in self.cells if trial.exact is not None]
-        if any(has != (run.track == "encoder") for has in tokens):
-            reasons.append("cells of encoders have a token accuracy, and of decoders none")
-        if any(len(trial.runs) != len(self.seeds) for trial in self.cells):
-            reasons.append(f"every cell needs {len(self.seeds)} runs, one per tuning seed")
-        return reasons
 
 
 def tuned_name(protocol: str, grid: Mapping[str, Sequence[Value]], seeds: Sequence[int]) -> str:

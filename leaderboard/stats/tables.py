@@ -281,11 +281,11 @@ def _few(names: set[str]) -> str:
 def kernels_of(record: Record) -> Iterator[tuple[str, str]]:
     """Yield (operation, back end) for every operation in the record."""
     kernels, attention = record.env.kernels, record.env.attention_ran
-    if isinstance(kernels, dict):  # a record that names no other has torch's modules as layers
-        yield from ((name, str(value)) for name, value in {"layer": "torch", **kernels}.items())
+    if kernels is not None:  # a record that names no other has torch's modules as layers
+        yield from {"layer": "torch", **kernels}.items()
     for phase, words in (("train", "training"), ("eval", "evaluation")):
-        if isinstance(attention, dict) and isinstance(names := attention.get(phase), list):
-            yield f"{words} attention", " with ".join(map(str, names))
+        if (names := (attention or {}).get(phase)) is not None:
+            yield f"{words} attention", " with ".join(names)
 
 
 def _unlike_choices(records: Sequence[Record]) -> Iterator[str]:

@@ -62,7 +62,7 @@ FORGED: dict[str, tuple[Changes, str]] = {
     "no seed": ({"seed": GONE}, "seed: Field required"),
     "turned text": ({"encoding": "alibi\u202egnp"}, "encoding: holds control"),
     "long name": ({"encoding": "r" * 201}, "encoding: String should have at most 200"),
-    "markup in task": ({"task": "<img src=x>"}, "task: a task's name"),
+    "markup in task": ({"task": "<img src=x>"}, "task: expected a task's name"),
     "protocol with a false mark": (named("protocol", "quick+zzz", "--protocol"), "protocol: Strin"),
     "mode with markup": ({"modes": {"<b>": {"last": []}}}, "modes.<b>.[key]: String should match"),
     "steps as text": ({"config.train.steps": "4000"}, "config.train.steps: Input should be"),
@@ -74,6 +74,8 @@ FORGED: dict[str, tuple[Changes, str]] = {
     "unknown device": ({"config.device": "banana"}, "config.device: String should match"),
     "unknown attention": ({"config.attention": "banana"}, "config.attention: Input should be"),
     "huge number": ({"cost.parameters": 10**30}, "cost.parameters: Input should be less"),
+    "kernels in words": ({"env.kernels": "text"}, "env.kernels: Input should be"),
+    "attention of a phase": ({"env.attention_ran": {"a": [1]}}, "env.attention_ran.a"),
     "no time zone": ({"provenance.finished": "2026-01-01T00:00:00"}, "needs a time zone"),
     "NaN": ({"scores.last.0.exact": float("nan")}, "scores.last.0.exact: Input should be a finite"),
     "text for a number": ({"scores.last.0.exact": "0.9"}, "scores.last.0.exact: Input should be"),
@@ -176,7 +178,7 @@ FORGED: dict[str, tuple[Changes, str]] = {
         "scores.top1 has scores, but eval.top is 0"),
     # Costs.
     "encoding larger than model": ({"cost.parameters": 5, "cost.encoding_parameters": 6},
-        "cost.parameters is 5"),
+        "cost.encoding_parameters is 6"),
     "other size": ({"cost.encoding_parameters": 1}, "cost.encoding_parameters is 1, expected 0"),
     "no parameters": ({"cost.parameters": 0}, "cost.parameters is 0"),
     "took no time": ({"cost.train_seconds": 0.0, "cost.cpu_seconds": 0.0},
@@ -197,7 +199,7 @@ FORGED: dict[str, tuple[Changes, str]] = {
     "six other digits": ({"protocol": "quick+ffffff", "config.protocol": "quick+ffffff",
         "append": "--set train.lr=0.002"}, "config.protocol is quick+ffffff, but"),
     "for tuning outside of a sweep": ({"protocol": "quick+tuning", "config.protocol":
-        "quick+tuning"}, "protocol is quick+tuning, but eval.examples is test"),
+        "quick+tuning"}, "config.protocol is quick+tuning, but the command makes quick"),
     "a protocol's file for tuning": ({"protocol": "quick+tuning", "config.protocol":
         "quick+tuning", "config.model.width": 128, "config.eval.examples": "tuning", "seed": 100,
         "config.seed": 100, "append": "--protocol protocols/quick.toml --set model.width=128 "

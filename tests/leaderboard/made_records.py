@@ -15,7 +15,6 @@ from leaderboard.render.markdown import files
 from pezoo.spec import parse
 
 GRID = {"lr": [0.001, 0.003], "steps": [1000, 1500]}
-NAME = tuned_name("quick", GRID, [100])
 
 
 def whole_config(changes: dict[str, Any]) -> dict[str, Any]:

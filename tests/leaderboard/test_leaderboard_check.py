@@ -72,18 +72,19 @@ def test_the_version_of_a_machine_of_a_file_is_its_checksum():
 
 
 @pytest.mark.parametrize(
-    ("options", "words"),
+    "options",
     [
-        ("file=a b", "letters, digits and _=,.+/- only, not ' '"),
-        ("file=[a]", "not '['"),
-        ("file=a:b", "not ':'"),
-        ("file=" + "a" * 96, "have 1 to 100 characters, were 101: give a shorter path"),
+        "file=a b",
+        "file=[a]",
+        "file=a:b",
+        "file=" + "a" * 96,
     ],
 )
-def test_the_path_of_a_file_is_refused_in_words(raw, save, options, words):
+def test_the_path_of_a_file_is_refused_in_words(raw, save, options):
     record = raw() | {"task": f"turing_machine({options})"}
     (line,) = check([save(record)]).refused
-    assert words in line
+    assert "digits and _=,.+/-" in line
+    assert "give a shorter path" in line
 
 
 def test_the_command_names_every_forged_record_and_exits_with_1(save):

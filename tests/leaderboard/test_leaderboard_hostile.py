@@ -51,7 +51,12 @@ def hostile(draw, raw):
     text = lambda: draw(texts)  # noqa: E731
     right = {10: draw(st.integers(0, 99)), 20: draw(shares | st.just("cannot represent"))}
     one = raw(text(), draw(st.integers(0, 3)), right)
-    one["env"] |= {"device": text(), "torch": text(), "commit": text(), "kernels": text()}
+    one["env"] |= {
+        "device": text(),
+        "torch": text(),
+        "commit": text(),
+        "kernels": {"layer": text()},
+    }
     one["env"] |= dict.fromkeys(("numpy", "triton", "cuda", "platform", "cpu"), text())
     one["reason"], one["provenance"]["command"] = text(), text()
     answer = {"prompt": text(), "expected": text(), "given": text()}

@@ -395,13 +395,6 @@ def test_attention_that_ran_differently_is_named(record):
     assert (table.kernels, table.warnings) == ((), ())
 
 
-@pytest.mark.parametrize("kernels", ["text", ["numba"], 3, {"scan": {"a": [1]}}])
-def test_kernels_of_any_form_make_a_table(kernels, record):
-    env = asdict(record().env) | {"kernels": kernels, "attention_ran": kernels}
-    (table,) = tables([record("rope", env=env), record("t5")])
-    assert len(table.rows) == 2
-
-
 def test_nothing_in_nothing_out():
     assert (summarise([]), tables([])) == ([], [])
 

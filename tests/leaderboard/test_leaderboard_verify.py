@@ -125,7 +125,7 @@ def test_what_is_longer_than_in_training_is_not_seen():
 def test_an_encoding_has_the_parameters_that_it_is_built_with(encoding, size):
     raw = committed(f"quick/copy/{encoding}")
     assert verified(raw) == []
-    (line,) = verified(raw, **{"cost.encoding_parameters": size + 1})
+    *_, line = verified(raw, **{"cost.encoding_parameters": size + 1})
     assert line.endswith(f"expected {size}")
 
 
@@ -143,22 +143,42 @@ def test_a_limited_encoding_cannot_represent_some_lengths():
 def test_an_override_that_an_earlier_version_cannot_take():
     command = "pezoo bench --pe rope --task copy --protocol quick --set eval.curve_lengths=[{}]"
     new = parse_command(command.format(11))  # not among the lengths of the first version
-    assert len(new.requests) == 1
+    assert len(new[0]) == 1
     with pytest.raises(ValueError, match="curve_lengths"):
         parse_command(command.format(12))
 
 
 def test_a_protocol_has_no_versions_of_another_whose_name_begins_alike():
     command = "pezoo bench --pe rope --task copy --protocol ruoss2023 --set train.lr=0.5"
-    names = {one.protocol.name.partition("+")[0] for one, _ in parse_command(command).requests}
+    names = {one.protocol.name.partition("+")[0] for one, _ in parse_command(command)[0]}
     assert names == {"ruoss2023"}
 
 
-def test_the_trials_of_a_sweep_are_runs_of_its_settings():
-    raw = committed(TUNED, 10)
-    raw["provenance"]["tuning"]["cells"][1]["runs"] = ["0" * 16]
-    (line,) = verified(raw)
-    assert line.startswith("provenance.tuning.cells' runs is")
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"grid": {"lr": [0.001, 0.01], "steps": [2000, 4000]}}, "sweep is"),
+        ({"seeds": [101]}, "sweep is"),
+        ({"cells.0.values": {"lr": 0.5, "steps": 2000}}, "cells is"),
+        ({"cells.1.runs": ["0" * 16]}, "cells is"),
+        ({"cells.1.runs": []}, "cells is"),
+        ({"cells.0.exact": 1.0, "cells.1.exact": 0.0}, "the best cell is"),
+        ({"cells.3.exact": None}, "the best cell is"),
+        ({"cells.1.token": 0.5}, "cells with a token accuracy is"),
+        ({"chosen": {"lr": 0.001, "steps": 4000}}, "chosen is"),
+        (None, "a sweep in provenance is False, expected True"),
+    ],
+)
+def test_what_the_grid_does_not_explain_is_refused(change, words):
+    changes = {f"provenance.tuning.{path}": value for path, value in (change or {}).items()}
+    found = verified(committed(TUNED, 10), **(changes or {"provenance.tuning": None}))
+    assert any(line.startswith(words) for line in found)
+
+
+def test_a_run_without_a_sweep_names_none():
+    raw = committed(COPY)
+    raw["provenance"]["tuning"] = committed(TUNED, 10)["provenance"]["tuning"]
+    assert verified(raw) == ["a sweep in provenance is True, expected False"]
 
 
 def test_a_pipe_as_a_machine_is_refused_at_once(tmp_path):
