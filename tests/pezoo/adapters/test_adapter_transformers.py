@@ -792,3 +792,23 @@ def test_what_is_not_saved_is_made_anew(tmp_path):
     other = load(tmp_path, Table, dtype=torch.float64)
     with torch.no_grad():
         torch.testing.assert_close(other(IDS).logits, model(IDS).logits)
+
+
+class Shifted(Encoding):
+    """Scores in place of the product, of which a fused kernel would know nothing."""
+
+    def scores(self, q, k, ctx):
+        near = ctx.distance()[:, None] < 3
+        return torch.where(near, 2.0, 0.5) * (q @ k.mT) * self.shape.d_head**-0.5
+
+
+def test_scores_replace_the_product(monkeypatch):
+    model = use(build("llama"), Shifted)
+    assert torch.equal(*(generated(model, use_cache=on).sequences for on in (True, False)))
+    model.train()
+    want = model(IDS).logits
+    for layer in model.model.layers:
+        layer.self_attn.attention_dropout = 1e-9  # another branch of the attention
+    torch.testing.assert_close(model(IDS).logits, want, atol=1e-5, rtol=0)
+    monkeypatch.setattr(Shifted, "scores", Encoding.scores)
+    assert not torch.allclose(model(IDS).logits, want, atol=1e-3)

@@ -240,7 +240,7 @@ def test_options_out_of_range(options, words):
 
 
 def test_it_needs_the_embeddings():
-    with pytest.raises(ValueError, match=r"set ctx\.x"):
+    with pytest.raises(ValueError, match=r"token embeddings: pass x"):
         tiny().prepare(Context(pos=torch.arange(3)[None]))
 
 
