@@ -83,25 +83,20 @@ def _check_build(config: RunConfig) -> None:
 
 def check_records(configs: list[RunConfig], command: str, sweep: Sweep | None = None) -> None:
     """Check that the leaderboard reads records with these settings. Errors: UsageError."""
-    from pydantic import ValidationError
-
     from harness.runs.record import blank_record
     from harness.settings.sweep import blank_tuning
     from leaderboard.record.read import LARGEST_FILE, reason
     from leaderboard.record.schema import Record
 
     origin = {"tuning": blank_tuning(sweep)} if sweep else {}
-
     last = sorted(configs, key=lambda config: config.seed)  # the largest seed of each kind
     for config in {(c.encoding, c.task, c.protocol): c for c in last}.values():
         record = blank_record(config, command)
         record["provenance"] |= origin
-        text, why = json.dumps(record, indent=1), ""
+        text = json.dumps(record, indent=1)
         try:
+            if len(text) > LARGEST_FILE:
+                raise ValueError(f"{len(text)} bytes; a record has at most {LARGEST_FILE}")
             Record.parse(text)
-        except ValidationError as error:
-            why = reason(error)
-        if len(text) > LARGEST_FILE:
-            why = f"it would have {len(text)} bytes of at most {LARGEST_FILE}"
-        if why:
-            raise click.UsageError(f"no record can hold these settings: {why}")
+        except ValueError as error:
+            raise click.UsageError(f"no record can hold these settings: {reason(error)}") from error

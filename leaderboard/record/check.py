@@ -55,15 +55,11 @@ def check(
     named after the run. `verify` gives more reasons to refuse a record.
     """
     bad_paths: list[str] = []
-    records: dict[Path, Record] = {}
-    reasons: dict[Path, list[str]] = {}
-    for path in paths_of(paths, bad_paths, committed=tree):
-        record = read(path)
-        if isinstance(record, str):
-            reasons[path] = [record]
-            continue
-        records[path] = record
-        reasons[path] = _reasons(record, verify)
+    found = {path: read(path) for path in paths_of(paths, bad_paths, committed=tree)}
+    records = {path: one for path, one in found.items() if isinstance(one, Record)}
+    reasons = {path: [one] if isinstance(one, str) else [] for path, one in found.items()}
+    for path, record in records.items():
+        reasons[path] += _reasons(record, verify)
         reasons[path] += _misplaced(record, path) if tree else ()
     for path, reason in clashes(records):
         reasons[path].append(reason)
@@ -300,9 +296,9 @@ def add(
     others = [other for other in records.rglob(name) if other != path]
     if others or (path.is_file() and path.read_bytes() != data):
         raise ValueError(f"run {record.run} is there with another content: {(*others, path)[0]}")
-    known = ((other, read(other)) for other in paths_of([home], []) if other != path)
-    there = {other: one for other, one in known if isinstance(one, Record)}
-    if reasons := [reason for _, reason in clashes(there | {path: record})]:
+    there = {other: read(other) for other in paths_of([home], [])} | {path: record}
+    known = {other: one for other, one in there.items() if isinstance(one, Record)}
+    if reasons := [reason for _, reason in clashes(known)]:
         raise ValueError(f"{result}: {'; '.join(reasons)}")
     return write(path, data)
 

@@ -46,9 +46,26 @@ def load(paths: Iterable[Path | str]) -> tuple[list[Record], list[str]]:
 def read(path: Path) -> Record | str:
     """Return the record in a file, or the reason why it is invalid."""
     try:
-        return _read(path)
+        if not path.is_file():
+            raise ValueError("not a regular file")
+        if (size := path.stat().st_size) > LARGEST_FILE:
+            raise ValueError(f"{size} bytes; a record has at most {LARGEST_FILE}")
+        data, done = path.read_bytes(), path.with_name("DONE")
+        if done.is_file() and _start(done) != hashlib.sha256(data).hexdigest().encode():
+            raise ValueError("not what DONE says: the file was changed or damaged")
+        record = Record.parse(data)
+        in_run = path.name == "result.json" and path.with_name("config.json").exists()
+        if in_run and record.status == "done" and not done.is_file():
+            raise ValueError("the run is not finished: there is no DONE")
+        return record
     except (OSError, ValueError, RecursionError) as error:
         return reason(error)
+
+
+def _start(path: Path) -> bytes:
+    """Return the hash in a file that may be of any size."""
+    with path.open("rb") as file:
+        return file.read(HASH + 1).strip()
 
 
 def paths_of(
@@ -79,23 +96,6 @@ def _files(folder: Path, committed: bool) -> Iterator[Path]:
         for name in (*folders, *names):  # a folder with the name of a record is a mistake to report
             if name == "result.json" or (name.endswith(".json") and not in_run):
                 yield Path(at, name)
-
-
-def _read(path: Path) -> Record:
-    if not path.is_file():
-        raise ValueError("not a regular file")
-    if (size := path.stat().st_size) > LARGEST_FILE:
-        raise ValueError(f"{size} bytes; a record has at most {LARGEST_FILE}")
-    data, done = path.read_bytes(), path.with_name("DONE")
-    if done.is_file():
-        with done.open("rb") as file:  # it may be of any size
-            if file.read(HASH + 1).strip() != hashlib.sha256(data).hexdigest().encode():
-                raise ValueError("not what DONE says: the file was changed or damaged")
-    record = Record.parse(data)
-    in_run = path.name == "result.json" and path.with_name("config.json").exists()
-    if in_run and record.status == "done" and not done.is_file():
-        raise ValueError("the run is not finished: there is no DONE")
-    return record
 
 
 def reason(error: Exception) -> str:

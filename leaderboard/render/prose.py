@@ -5,12 +5,11 @@ from textwrap import dedent
 
 
 def prose(doc: str) -> list[tuple[str, str, str]]:
-    """Return (heading, "p" or "pre", text) for each paragraph; "pre" has lines of its own."""
-    found = []
-    for head, text in sections(doc):
-        own = head in ("Formula", "Score", "Stream") or re.search(r"^  ", text, re.MULTILINE)
-        found.append((head, "pre" if own else "p", dedent(text)))
-    return found
+    """Return (heading, "p" or "pre", text) for each paragraph; "pre" has indented lines."""
+    return [
+        (head, "pre" if re.search(r"^  ", text, re.MULTILINE) else "p", dedent(text))
+        for head, text in sections(doc)
+    ]
 
 
 def sections(doc: str) -> list[tuple[str, str]]:

@@ -256,7 +256,7 @@ def _kernels(records: Sequence[Record]) -> Ran:
     """Return the back ends of every operation, and the encodings that each computed."""
     ran: Ran = defaultdict(lambda: defaultdict(set))
     for record in records:
-        if not isinstance(record.env.attention_ran, dict):  # an older record: what was chosen
+        if record.env.attention_ran is None:  # an older record: what was chosen
             ran["attention"][str(record.env.attention)].add(record.encoding)
         for operation, back_end in kernels_of(record):
             ran[f"{operation} kernels"][back_end].add(record.encoding)
