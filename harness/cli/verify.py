@@ -78,7 +78,9 @@ def refusals(record: Record, protocols: Sequence[Path] = ()) -> Iterator[str]:
         yield from (faults := faults or [*_config(record.config, *command)])
         task = _task(record.task)
         if not faults:
-            yield from _different(_sweep(record, *command))
+            cost, rest = record.cost, _size_of(record.config.model)
+            size = cost.parameters, rest + (cost.encoding_parameters or 0)
+            yield from _different({"cost.parameters": size} | _sweep(record, *command))
         if not faults and task.version == record.config.task_version:
             yield from _facts(record, task)
     except FAULTS as error:
@@ -212,10 +214,6 @@ def _facts(record: Record, task: Task) -> Iterator[str]:
     expected: Facts = {
         "chance": (record.chance, task.chance),
         "data_hash": (record.data_hash, _data_hash(_shared(config))),
-        "cost.parameters": (
-            cost.parameters,
-            (cost.encoding_parameters or 0) + _size_of(config.model),
-        ),
     }
     if (record.env.platform or record.env.device).endswith(platform.machine()):
         # Other kinds of processors round the normal distribution in other ways.

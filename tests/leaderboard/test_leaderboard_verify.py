@@ -129,6 +129,13 @@ def test_an_encoding_has_the_parameters_that_it_is_built_with(encoding, size):
     assert line.endswith(f"expected {size}")
 
 
+def test_a_record_of_an_earlier_task_has_the_size_of_its_model():
+    raw = changed(committed("turing2024-mini/turing_addition/rope"), {"config.task_version": 1})
+    assert verified(raw) == []
+    (line,) = verified(raw, **{"cost.parameters": 1})
+    assert line.startswith("cost.parameters is 1")
+
+
 def test_a_limited_encoding_cannot_represent_some_lengths():
     raw = committed("quick/copy/learned")
     assert verified(raw) == []
