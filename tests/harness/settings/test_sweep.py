@@ -5,6 +5,7 @@ import json
 import pytest
 
 from harness.cli.tables import print_choices
+from harness.cli.verify import refusals
 from harness.runs.record import new_record
 from harness.runs.run import execute
 from harness.settings import sweep as tune
@@ -179,7 +180,7 @@ def test_bench_tunes_resumes_and_records_what_it_chose(call, monkeypatch, tmp_pa
     assert len({r.shared_hash for r in records}) == 1
     for record in records:
         tuning, train = record.provenance.tuning, record.config.train.model_dump()
-        assert tuning.refusals(record.config) == []
+        assert [*refusals(record)] == []
         assert train["lr"] == tuning.chosen["lr"]
         assert len({run for cell in tuning.cells for run in cell.runs}) == 2
         assert tuning.cpu_seconds > 0
