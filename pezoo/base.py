@@ -119,8 +119,9 @@ class PartialShape(Shape):
         if name not in Sizes.__annotations__:
             raise AttributeError(name)
         known = "".join(f"{key}={value}, " for key, value in vars(self).items())
+        more = "n_heads" if name == "d_head" and "d_model" in vars(self) else name
         raise ValueError(
-            f"{self.reader} reads {name}: pass it too, {self.reader}({known}{name}=...), or a Shape"
+            f"{self.reader} reads {name}: pass it too, {self.reader}({known}{more}=...), or a Shape"
         )
 
 

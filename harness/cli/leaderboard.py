@@ -153,7 +153,7 @@ def add_command(
 @click.option("--runs", type=click.Path(path_type=Path), help="Folder to train in; kept.")
 @_protocols
 def rerun_command(record: Path, runs: Path | None, protocol: tuple[Path, ...]) -> None:
-    """Train the run of a record again and say what agrees.
+    """Train the run of RECORD, a file of a record, again and say what agrees.
 
     Exits with 1 if the results differ.
     """

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from inspect import Parameter, cleandoc, getdoc, signature
 from shutil import get_terminal_size
 from textwrap import wrap
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,6 +16,7 @@ from pydantic import BaseModel
 
 if TYPE_CHECKING:
     from pezoo.base import Encoding
+    from pezoo.spec import Spec
 
 Facts = dict[str, str]  # a name, a summary, and further facts
 TRACKS = {
@@ -66,25 +68,26 @@ def encoding(text: str) -> list[Facts]:
     typed = parse(text)
     spec = check(typed)
     second = typed.name in second_names()
-    found = [{"name": str(typed), "summary": f"the same as {spec}"}] if second else []
+    same = str(spec) if len(str(spec)) < 60 else f"{spec.name} with the options below"
+    found = [{"name": str(typed), "summary": f"the same as {same}"}] if second else []
     while spec:
         cls = entries()[spec.name].load()
         check_values(spec, cls)
-        found.append(_encoding(spec.name, cls))
+        found.append(_encoding(spec, cls))
         if spec.inner is None:
             break
         spec = spec.inner
     return found
 
 
-def _encoding(name: str, cls: type[Encoding]) -> Facts:
+def _encoding(spec: Spec, cls: type[Encoding]) -> Facts:
     return {
-        "name": name,
+        "name": spec.name,
         "summary": cls.summary,
         "paper": cls.paper,
         "wraps": f"{cls.wraps}, unless another follows a colon" if cls.wraps else "",
         "formula": described(cls, "Formula"),
-        "options": _options(cls),
+        "options": _options(cls, spec.options),
         "meaning": described(cls, "Options"),
     }
 
@@ -123,10 +126,11 @@ def _body(cls: type, example: str) -> str:
     return "\n".join(t for t in own if not example or not t.startswith(example[:9]))
 
 
-def _options(cls: type) -> str:
-    """Return the keyword options of a class and their defaults: `max_len=2048, sorted=True`."""
+def _options(cls: type, typed: Mapping[str, Any] = MappingProxyType({})) -> str:
+    """Return the options of a class as typed or by default: `max_len=2048, sorted=True`."""
     own = [p for p in signature(cls).parameters.values() if p.kind is Parameter.KEYWORD_ONLY]
-    return ", ".join(p.name if p.default is p.empty else f"{p.name}={p.default}" for p in own)
+    values = [(p.name, typed.get(p.name, p.default)) for p in own]
+    return ", ".join(k if v is Parameter.empty else f"{k}={v}" for k, v in values)
 
 
 def described(cls: type, head: str) -> str:

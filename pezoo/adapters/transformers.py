@@ -205,9 +205,9 @@ def _make(model: PreTrainedModel, encoding: str | Factory) -> Encoding:
                 made = encoding(shape)
     finally:
         torch.set_default_dtype(dtype)
-    if made.needs_scale:
+    if made.needs_scale or made.oracle:
         raise ValueError(
-            f"{made.name} needs the scale of the instance, which transformers does not pass"
+            f"{made.name} needs the task or its scale, which transformers does not pass"
         )
     return made
 

@@ -586,7 +586,7 @@
             el(
               "details",
               { open: open || others.some((row) => picked.includes(row.label)) },
-              el("summary", {}, others.length + " variants, evaluation modes, other seeds"),
+              el("summary", {}, "more curves: " + others.length),
               others.map(box),
             ),
           ]

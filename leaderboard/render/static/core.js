@@ -279,7 +279,7 @@ window.PZ = (function () {
   }
   function policyWords(table) {
     if (table.policy === "protocol")
-      return "All encodings have the protocol's own settings; none is tuned beyond the options that the protocol sets.";
+      return "All encodings have the protocol's own settings; no sweep chose any of them.";
     if (table.policy === "tuned")
       return (
         "All encodings are tuned alike: each has its best config of one grid, chosen on separate seeds and examples (" +

@@ -228,7 +228,7 @@
         ? ""
         : " The baseline, which ignores the prompt" +
           (table.baseline_knows_length ? " and knows the length" : "") +
-          " gets " +
+          ", gets " +
           percent(table.baseline) +
           " % of the tokens right" +
           (table.baseline_knows_length || table.metric === "token accuracy"

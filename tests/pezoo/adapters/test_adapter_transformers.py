@@ -532,8 +532,9 @@ def test_errors():
         model.model.layers[0].self_attn(x, position_embeddings=cos_sin, **told)
     with pytest.raises(ValueError, match="MistralForCausalLM is not supported"):
         use(MistralForCausalLM(MistralConfig(**SIZES, sliding_window=4)), "rope")
-    with pytest.raises(ValueError, match="lbpe_sh needs the scale"):
-        use(build("llama"), "lbpe_sh")
+    for name in ("lbpe_sh", "ideal"):
+        with pytest.raises(ValueError, match=f"{name} needs the task or its scale"):
+            use(build("llama"), name)
     with pytest.raises(SpecError, match="did you mean rope"):
         use(build("llama"), "ropee")
     with pytest.raises(ValueError, match="use_cache=False"):
