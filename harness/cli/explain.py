@@ -38,9 +38,9 @@ def command(task: str) -> None:
     made = tasks.make(task)
     click.echo(f"{task}: {made.summary}. {made.example:.100}")
     click.echo(
-        "Theorems, definitions and examples are those of Chen et al. 2026. Their scale is the"
+        "Theorems, definitions and examples are those of Chen et al. 2026. Their scale\n"
+        "is the length in tables of results, which also depend on what training learns."
     )
-    click.echo("length in tables of results, which also depend on what a model learns in training.")
     for title, text in (
         ("Canonical", canonical(made)),
         ("Complexity", size_of_computation(made)),

@@ -249,7 +249,7 @@ def test_an_encoding_that_reads_a_relation_which_the_task_lacks_is_refused(call,
 @pytest.mark.parametrize(
     ("setting", "words"),
     [
-        ("train.lr=1e30", "config: 1e+30 among the settings is not finite"),
+        ("train.lr=1e30", "a number among the settings is not finite"),
         ("train.clip=inf", "train.clip: Input should be a finite number"),
         ("name=my protocol", "protocol: String should match pattern"),
         (f"description={'x' * 2100}", "provenance.command: String should have at most 2000"),
@@ -257,7 +257,7 @@ def test_an_encoding_that_reads_a_relation_which_the_task_lacks_is_refused(call,
         ("eval.lengths=[]", "eval.lengths: Tuple should have at least 1"),
         ("eval.lengths=[10,10]", "record: scores name a length twice"),
         ("train.lengths=[1,999999999]", "train.lengths.1: Input should be less than"),
-        ("train.steps=20000000", "bytes of at most 4000000"),
+        ("train.steps=20000000", "a record has at most 4000000"),
         (f"seeds='{2**63}'", "seed: Input should be less than"),
     ],
 )

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from pezoo.base import Context, Pass, Shape
+from pezoo.base import Context, Memo, Pass, Shape
 from pezoo.encodings.prism import PRISM
 from pezoo.encodings.prism_spectral import PRISMSpectral
 from pezoo.registry import expand
@@ -65,7 +65,7 @@ def test_it_equals_prism_without_sharpening(options, mode):
 
 def test_its_state_has_a_constant_size():
     spectral = pair()[1].eval()
-    memo, sizes = {}, set()
+    memo, sizes = Memo(), set()
     for t in range(12):
         x = torch.randn(1, 1, 6, dtype=D)
         spectral.prepare(Context(pos=torch.arange(t + 1)[None], x=x, n_new=1, memo=memo))
