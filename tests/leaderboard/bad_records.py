@@ -144,6 +144,7 @@ FORGED: dict[str, tuple[Changes, str]] = {
     "points left out": ({"learning.3": GONE},
         "learning needs 8 points, every 250 steps up to 2000"),
     "steps fall": ({"learning.4.step": 250}, "learning needs 8 points"),
+    "steps beyond memory": ({"config.train.steps": 2**62}, "learning needs 1844674"),
     "no last loss": ({"learning.7.loss": None}, "learning needs a last loss"),
     "negative loss": ({"learning.2.loss": -5.0}, "no loss below 0"),
     "best beyond the end": ({"best_step": 9999}, "best_step 9999 is not the last step"),
