@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from experiment.config import OF_TASKS, ConfigError, Eval, Model, Protocol, TaskSettings, Train
-from pezoo.registry import entries, second_names
+from pezoo.registry import typed_names
 from pezoo.spec import bare, unknown
 
 PROTOCOLS = Path(__file__).parent / "protocols"
@@ -142,9 +142,8 @@ def _override(raw: Settings, text: str, task_name: Callable[[str], str]) -> None
         if not isinstance(table.get(name), dict):
             table[name] = {}
         table = table[name]
-    known = sorted({*entries(), *second_names()})
-    if path[:1] == ["encodings"] and bare(name := [*path, last][1]) not in known:
-        raise ConfigError(unknown("encoding", name, known))
+    if path[:1] == ["encodings"] and bare(name := [*path, last][1]) not in typed_names():
+        raise ConfigError(unknown("encoding", name, typed_names()))
     try:
         table[last] = tomllib.loads(f"value = {value}")["value"]
     except tomllib.TOMLDecodeError:

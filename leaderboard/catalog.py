@@ -19,6 +19,7 @@ HOOKS = {
     "transform": "rotates, scales or widens queries and keys",
     "bias": "adds to the logits",
     "bias_form": "adds to the logits, in a form that fused kernels take",
+    "scores": "replaces the product of queries and keys",
     "weights": "replaces the softmax",
 }
 

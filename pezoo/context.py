@@ -72,7 +72,7 @@ PRF = Callable[[Tensor, Tensor, Tensor | None], Tensor]
 
 @dataclass(frozen=True)
 class Context:
-    """What an encoding may know about the tokens it encodes.
+    """The tokens, the layer and the state that an encoding may read.
 
     The tokens
         pos       (B|1, S) int64. The last T belong to the queries. -1 marks padding: no token.
@@ -246,6 +246,8 @@ class Pass(Context):
         >>> Pass.of(ctx, drawn={}).drawn
         {}
         """
+        if isinstance(ctx, cls):
+            return replace(ctx, **changes) if changes else ctx
         return cls(**{f.name: getattr(ctx, f.name) for f in fields(ctx)} | changes)
 
     @property

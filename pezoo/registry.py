@@ -129,6 +129,11 @@ def second_names() -> dict[str, str]:
     return {name: text for entry in entries().values() for name, text in entry.also}
 
 
+def typed_names() -> list[str]:
+    """Return every name that a spec may begin with, aliases included, sorted."""
+    return sorted({*entries(), *second_names()})
+
+
 def expand(spec: Spec) -> Spec:
     """Return what an alias stands for, with its options added; any other spec as it is.
 
@@ -233,7 +238,7 @@ def _entry(name: str) -> Entry:
                 f"pezoo/encodings/{name}.py does not register {name!r}: "
                 f'decorate its class with @register("{name}"), the name as a literal'
             )
-        raise SpecError(unknown("encoding", name, sorted([*entries(), *second_names()])))
+        raise SpecError(unknown("encoding", name, typed_names()))
     return entries()[name]
 
 

@@ -10,11 +10,12 @@ import sys
 from dataclasses import fields
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
 from harness.cli import options
+from pezoo.kernels import Attention
 
 if TYPE_CHECKING:
     from experiment.config import RunConfig
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     "--attention",
     default="auto",
     show_default=True,
-    help="auto, sdpa, eager, flex, numba.",
+    help=f"{', '.join(get_args(Attention))}.",
 )
 @options.runs
 @click.option("--known", help="Folder of records whose runs count as done.")

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from inspect import Parameter, cleandoc, getdoc, signature
 from shutil import get_terminal_size
 from textwrap import wrap
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -55,9 +54,9 @@ def _listed(describe: Callable[[str], list[Facts]], name: str) -> list[Facts]:
 
 
 def _encodings() -> list[str]:
-    from pezoo.registry import entries, second_names
+    from pezoo.registry import typed_names
 
-    return sorted([*entries(), *second_names()])
+    return typed_names()
 
 
 def encoding(text: str) -> list[Facts]:
@@ -111,7 +110,7 @@ def task(text: str) -> list[Facts]:
         "about": _body(cls, own["example"]),
         "chance": f"{task.chance:.2g}" if hasattr(task, "chance") else "",
         "vocabulary": described(cls, "Vocabulary"),
-        "options": _options(cls),
+        "options": _options(cls, {}),
         "meaning": described(cls, "Options"),
     }
     return [facts]
@@ -126,7 +125,7 @@ def _body(cls: type, example: str) -> str:
     return "\n".join(t for t in own if not example or not t.startswith(example[:9]))
 
 
-def _options(cls: type, typed: Mapping[str, Any] = MappingProxyType({})) -> str:
+def _options(cls: type, typed: Mapping[str, Any]) -> str:
     """Return the options of a class as typed or by default: `max_len=2048, sorted=True`."""
     own = [p for p in signature(cls).parameters.values() if p.kind is Parameter.KEYWORD_ONLY]
     values = [(p.name, typed.get(p.name, p.default)) for p in own]

@@ -328,30 +328,29 @@ def _curve(record: Record, task: Task) -> Iterator[str]:
 def _scores(record: Record, task: Task, encoding: Encoding | None) -> Iterator[str]:
     """Compare every score with the test's size, and with what the encoding represents."""
     config = record.config
-    model = encoding and SimpleNamespace(encoding=encoding, track=config.track)
     for place, name, scores in record.tested():
         own = next((one for one in config.eval.sets if one.name == name), config.eval)
         test = config.replace_eval(set=name or config.eval.set, lengths=own.lengths)
         for score in scores:
-            for fault in _score(score, _shared(test.replace(seed=0)), name, model):
+            for fault in _score(score, _shared(test.replace(seed=0)), name, encoding):
                 yield f"{place}, length {score.length}: {fault}"
 
 
-def _score(score: Score, config: RunConfig, name: str, model: Any) -> Iterator[str]:
-    """Compare a score with its test; without a model of its version, with the test's size."""
+def _score(score: Score, config: RunConfig, name: str, encoding: Encoding | None) -> Iterator[str]:
+    """Compare a score with its test; without an encoding of its version, with the test's size."""
     task = _task(config.task)
     size = _size(config, name, score.length)
     status = "ok" if size else "no instance"
-    if size and model and model.encoding.max_len is not None:
-        status = "ok" if _represents(model.encoding, config, score.length) else "cannot represent"
-    if score.status != status and (model or score.status != "cannot represent"):
+    if size and encoding and encoding.max_len is not None:
+        status = "ok" if _represents(encoding, config, score.length) else "cannot represent"
+    if score.status != status and (encoding or score.status != "cannot represent"):
         yield f"status is {score.status!r}, expected {status!r}"
     elif size and score.status == "ok":
         if score.count != size[0]:
             yield f"{score.count} examples, expected {size[0]}"
         elif task.exact:
             yield from _tokens(score, size[1])
-        if model and score.method != (how := method(model, task)):
+        if encoding and score.method != (how := _method(encoding, config)):
             yield f"method is {score.method!r}, expected {how!r}"
     if name and score.seen and _longest(config, score.length) > config.train.lengths[1]:
         yield "seen, but it is longer than in training"
@@ -376,8 +375,7 @@ def _represents(encoding: Encoding, config: RunConfig, length: int) -> bool:
     """Return whether the encoding takes the positions of the test, as in evaluation."""
     task = _task(config.task)
     batch = to_sequences(examples(task, config, length), task, config.track)
-    model: Any = SimpleNamespace(encoding=encoding, track=config.track)
-    how = method(model, task)
+    how = _method(encoding, config)
     if how == "teacher-forced" or config.eval.window is not None:
         batch = batch.left_aligned(task.vocab.pad)
     columns = min(batch.inputs.shape[1], config.eval.window or batch.inputs.shape[1])
@@ -388,6 +386,12 @@ def _represents(encoding: Encoding, config: RunConfig, length: int) -> bool:
     except PositionError:
         return False
     return True
+
+
+def _method(encoding: Encoding, config: RunConfig) -> str:
+    """Return how evaluation scores a model with this encoding."""
+    model: Any = SimpleNamespace(encoding=encoding, track=config.track)
+    return method(model, _task(config.task))
 
 
 def _tokens(score: Score, longest: int | None) -> Iterator[str]:

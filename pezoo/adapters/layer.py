@@ -14,7 +14,7 @@ _TOKENS = {"pos", "ids", "slots"}
 
 @dataclass
 class Cache:
-    """What a model keeps while decoding: positions, ids, keys and values per layer, the memo.
+    """State of a model while decoding: positions, ids, keys and values per layer, the memo.
 
     `length` is the planned length of the whole sequence, which `randomized` needs; None: that of
     the first pass. `layers` holds transformed keys (B, G, S, K') and values (B, G, S, K).

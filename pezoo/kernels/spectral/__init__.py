@@ -52,15 +52,13 @@ def spectral_scan(
         if state is None:
             state = torch.cat([torch.ones_like(angles[0]), torch.zeros_like(angles[0])])
             state = state.expand(reset.shape[0], reset.shape[2], -1)
-        copied, cursors = None, reset.shape[2]
+        copied = None
         if copy is not None:
             none, copied = copy
-            moves = moves * spread(none, every, cursors, 1.0)[..., None]  # the same factor of M
+            none = spread(none, every, reset.shape[2], 1.0)
+            moves = moves * none[..., None]  # the same factor of M
         scan: Callable[..., Tensor] = import_module(f"pezoo.kernels.spectral.{name}").scan
-        if name == "numba":
-            return scan(reset, moves, table, state, copied, every)
-        copied = None if copied is None else spread(copied, every, cursors, 0.0)
-        return scan(reset, moves, table, state, copied)
+        return scan(reset, moves, table, state, copied, every)
 
 
 def _check(

@@ -39,10 +39,7 @@ def scan(
     copied: Tensor | None,
     every: int,
 ) -> Tensor:
-    """Compute `reference.scan`, without a second derivative; moves include Pr(no copy).
-
-    copied (B, T, n, 2F) is for cursors 0, every, 2 every, ...
-    """
+    """Compute `reference.scan`, without a second derivative."""
     phi: Tensor = _Scan.apply(reset, moves, table, state, copied, every)
     return phi
 

@@ -12,13 +12,15 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from pezoo.compiling import Kernel
+from pezoo.functional import spread
 from pezoo.kernels.spectral.reference import as_complex
 
 
 def scan(
-    reset: Tensor, moves: Tensor, table: Tensor, state: Tensor, copied: Tensor | None
+    reset: Tensor, moves: Tensor, table: Tensor, state: Tensor, copied: Tensor | None, every: int
 ) -> Tensor:
-    """Compute `reference.scan`, without a second derivative; moves include Pr(no copy)."""
+    """Compute `reference.scan`, without a second derivative."""
+    copied = None if copied is None else spread(copied, every, reset.shape[2], 0.0)
     jump = moves * reset[..., None]
     a, b = as_complex((moves - jump) @ table), as_complex(jump @ table)  # (B, T, C, F)
     b = b if copied is None else b + as_complex(copied)

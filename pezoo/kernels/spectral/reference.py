@@ -15,14 +15,18 @@ imaginary parts.
 import torch
 from torch import Tensor
 
+from pezoo.functional import spread
+
 
 def scan(
-    reset: Tensor, moves: Tensor, table: Tensor, state: Tensor, copied: Tensor | None
+    reset: Tensor, moves: Tensor, table: Tensor, state: Tensor, copied: Tensor | None, every: int
 ) -> Tensor:
     """Compute `spectral_scan` as a plain loop over time: the oracle.
 
-    table (J, 2F) is e^{i s_j w_m}; moves include Pr(no copy), which is a factor of M.
+    table (J, 2F) is e^{i s_j w_m}; moves include Pr(no copy), which is a factor of M. copied
+    (B, T, n, 2F) is for cursors 0, every, 2 every, ...
     """
+    copied = None if copied is None else spread(copied, every, reset.shape[2], 0.0)
     phi, factors = as_complex(state), as_complex(table)
     rows = []
     for t in range(reset.shape[1]):
