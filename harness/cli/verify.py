@@ -378,10 +378,10 @@ def _represents(encoding: Encoding, config: RunConfig, length: int) -> bool:
     how = _method(encoding, config)
     if how == "teacher-forced" or config.eval.window is not None:
         batch = batch.left_aligned(task.vocab.pad)
-    columns = min(batch.inputs.shape[1], config.eval.window or batch.inputs.shape[1])
-    ctx = Context(pos=batch.pos[:, :columns], ids=batch.inputs[:, :columns])
+    ctx = Context(pos=batch.pos[:, : config.eval.window], ids=batch.inputs[:, : config.eval.window])
+    _limit(encoding.max_len or 0, MOST_TOKENS, "positions")  # an encoding may draw them all
     try:
-        plan = {"length": columns} if how == "decoded" else {}
+        plan = {"length": ctx.pos.shape[1]} if how == "decoded" else {}
         encoding.draw(ctx, generator=torch.Generator(), **plan)
     except PositionError:
         return False

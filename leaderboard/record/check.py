@@ -298,8 +298,8 @@ def add(
         raise ValueError(f"run {record.run} is there with another content: {(*others, path)[0]}")
     there = {other: read(other) for other in paths_of([home], [])} | {path: record}
     known = {other: one for other, one in there.items() if isinstance(one, Record)}
-    if reasons := [reason for _, reason in clashes(known)]:
-        raise ValueError(f"{result}: {'; '.join(reasons)}")
+    if reasons := [f"{_name(where)}: {reason}" for where, reason in clashes(known)]:
+        raise ValueError(f"{result} cannot be added: {'; '.join(reasons)}")
     return write(path, data)
 
 

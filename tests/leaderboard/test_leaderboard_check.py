@@ -305,6 +305,14 @@ def test_add_takes_no_second_run_of_a_seed(raw, tmp_path):
         add(str(finished(tmp_path / "runs", again | later(again))), tmp_path, records)
 
 
+def test_an_earlier_run_that_is_added_later_is_not_told_to_contradict_itself(raw, tmp_path):
+    records, again = tmp_path / "records", raw(config={"attention": "eager"})
+    records.mkdir()
+    there = add(str(finished(tmp_path / "runs", again | later(again))), tmp_path, records)
+    with pytest.raises(ValueError, match=f"cannot be added: {there}: seed 0 has an earlier"):
+        add(str(finished(tmp_path / "runs", raw())), tmp_path, records)
+
+
 def test_runs_share_no_learning_curve(raw, save):
     first = raw()
     for other in (raw(seed=1), raw("alibi")):

@@ -205,6 +205,14 @@ def test_what_no_memory_holds_is_not_drawn(setting):
     assert "are too many to check" in found[-1]
 
 
+def test_positions_that_take_minutes_to_draw_are_too_many():
+    encoding = f"randomized(max_len={2**25}):rope"
+    changes = dict.fromkeys(("encoding", "config.label", "config.encoding"), encoding)
+    changes["config.encoding_version"] = 2001
+    found = verified(committed("quick/copy/rope"), append=f"--pe '{encoding}'", **changes)
+    assert "33,554,432 positions are too many to check" in found[-1]
+
+
 def cli(*words, folder):
     command = [sys.executable, "-m", "harness", *map(str, words)]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300)
