@@ -22,7 +22,6 @@ from harness.data.seeds import generator
 from harness.perf.report import Report, machine
 from harness.perf.timing import Turn, clock, columns, interleave
 from harness.runs.cost import keep_heap
-from pezoo.adapters.backends import eager, numba, sdpa
 from pezoo.kernels.backends import backends
 from pezoo.kernels.histogram import histogram_scan, steps_of
 from pezoo.kernels.spectral import spectral_scan
@@ -113,38 +112,9 @@ def _spectral_cost(sizes: Sizes) -> Work:
     return rows * f * (12 * j + 33), rows * 4 * (3 * 2 * f + 3 * (1 + j))
 
 
-def _attention_inputs(sizes: Sizes, draws: torch.Generator) -> Inputs:
-    """As a model hands them over: tokens before heads in memory."""
-    shape = sizes["batch"], sizes["tokens"], sizes["heads"], sizes["features"]
-    return {name: torch.randn(shape, generator=draws).transpose(1, 2) for name in "qkv"}
-
-
-def _attention_call(x: Inputs, backend: str) -> Tensor:
-    attend = {BASELINE: eager, "numba": numba, "sdpa": sdpa}[backend]
-    return attend(*x.values(), None, None, x["q"].shape[-1] ** -0.5)
-
-
-def _attention_cost(sizes: Sizes) -> Work:
-    """Per query and key that it sees, T (T + 1) / 2 of them, 14 K + 9 for K features.
-
-    Forward 2K for the logit, 2K for the sum and 4 for the softmax; backward 2K for the logit again,
-    8K for the gradients of weights, q, k and v, and 5. q, k, v and the output are read or written
-    twice, their gradients once.
-    """
-    heads, t, k = sizes["batch"] * sizes["heads"], sizes["tokens"], sizes["features"]
-    return heads * t * (t + 1) // 2 * (14 * k + 9), heads * t * 12 * k * 4
-
-
 _SIZES = {"batch": 64, "tokens": 22, "cursors": 32, "stride": 2}
 
 KERNELS = {
-    "attention": Kernel(
-        {"batch": 64, "tokens": 22, "heads": 4, "features": 16},
-        _attention_inputs,
-        _attention_call,
-        _attention_cost,
-        (BASELINE, "numba", "sdpa"),
-    ),
     "histogram": Kernel(
         _SIZES,
         _histogram_inputs,

@@ -26,7 +26,6 @@ __all__ = [
     "Context",
     "Encoding",
     "Memo",
-    "Pairs",
     "ParamGroup",
     "Pass",
     "Plan",
@@ -125,23 +124,6 @@ class PartialShape(Shape):
         )
 
 
-class Pairs(NamedTuple):
-    """A factored bias, bias_ij = reader_i . rows_ij, for positions shared by all samples.
-
-    reader (B, H, T, P) and rows (1, T, S, H, P), for any P.
-
-    >>> Pairs(torch.ones(1, 1, 1, 2), torch.tensor([3.0, 4.0]).view(1, 1, 1, 1, 2)).dense()
-    tensor([[[[7.]]]])
-    """
-
-    reader: Tensor
-    rows: Tensor
-
-    def dense(self) -> Tensor:
-        """Return the bias (B, H, T, S)."""
-        return torch.einsum("bhtp,btshp->bhts", self.reader, self.rows)
-
-
 class Columns(NamedTuple):
     """A bias expressed by widening q and k, so that any attention kernel can use it.
 
@@ -179,7 +161,7 @@ class ScoreMod(NamedTuple):
         return self.value(h, ctx.query_pos[:, None, :, None], ctx.pos[:, None, None])
 
 
-BiasForm = Pairs | Columns | ScoreMod
+BiasForm = Columns | ScoreMod
 FormKind = type[BiasForm]
 
 
@@ -358,7 +340,7 @@ class Encoding(Extras, nn.Module):
         return form.dense(self.shape.n_heads, ctx) if isinstance(form, ScoreMod) else None
 
     def bias_form(self, q: Tensor, k: Tensor, ctx: Pass, kind: FormKind) -> BiasForm | None:
-        """Return the bias as Pairs, Columns or ScoreMod, so that no kernel holds (B, H, T, S).
+        """Return the bias as Columns or ScoreMod, so that no kernel holds (B, H, T, S).
 
         `kind` is the form that the attention kernel takes. None where the encoding does not have
         it, or where it is not faster; the kernel then asks for another kind or calls `bias`.

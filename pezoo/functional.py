@@ -7,7 +7,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import embedding
 
 from pezoo.base import Context, Encoding, Shape
 
@@ -49,11 +48,6 @@ def key_vectors(x: Tensor, ctx: Context, shape: Shape, reader: str) -> Tensor:
     keys = x / math.sqrt(shape.d_head) @ ctx.w_key.to(x.dtype).mT
     keys = keys.view(len(x), -1, shape.d_head)  # (V, G, K)
     return keys.repeat_interleave(shape.n_heads // keys.shape[1], 1)
-
-
-def picked(rows: Tensor, index: Tensor) -> Tensor:
-    """Look up rows[index]: rows (n, H, K), index (B|1, T, S) -> (B|1, T, S, H, K)."""
-    return embedding(index, rows.flatten(1)).view(*index.shape, *rows.shape[1:])
 
 
 def encodings_in(model: nn.Module) -> list[Encoding]:

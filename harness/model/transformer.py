@@ -137,7 +137,7 @@ class Transformer(nn.Module):
             )
         self.track, self.task_prf = track, task_prf  # of the task, for encodings that receive it
         self.model, self.encoding = model, encoding
-        self.attention = resolve(attention, encoding, device)
+        self.attention = resolve(attention, encoding)
         self.ran: dict[str, set[str]] = {"train": set(), "eval": set()}  # attention, by phase
         self.embedding = nn.Embedding(model.vocab, model.width)
         self.blocks = nn.ModuleList(Block(model) for _ in range(model.layers))

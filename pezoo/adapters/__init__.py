@@ -3,7 +3,6 @@
 `attend` is all that a model needs: it gets the bias from the encoding and calls the backend.
 """
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, get_args
 
 import torch
@@ -11,9 +10,9 @@ from torch import Tensor
 
 from pezoo.adapters import backends, flex
 from pezoo.adapters.flex import block_mask
-from pezoo.base import BiasForm, Columns, Context, Encoding, FormKind, Memo, Pairs, Pass, ScoreMod
+from pezoo.base import Columns, Context, Encoding, FormKind, Pass, ScoreMod
 from pezoo.kernels import Attention
-from pezoo.kernels.backends import BackendError, fastest
+from pezoo.kernels.backends import BackendError
 from pezoo.spec import unknown
 
 if TYPE_CHECKING:
@@ -29,7 +28,6 @@ __all__ = [
     "block_mask",
     "plainly_causal",
     "resolve",
-    "without_bias",
 ]
 
 BACKENDS = tuple(name for name in get_args(Attention) if name != "auto")
@@ -38,25 +36,19 @@ FORMS: dict[str, tuple[FormKind, ...]] = {
     "sdpa": (Columns,),
     "eager": (),
     "flex": (ScoreMod, Columns),
-    "numba": (Pairs, Columns),
 }
 CAUSAL = "causal"  # a mask without a tensor: no padding, one document a row
 
 
-def resolve(backend: str, encoding: Encoding, device: str = "") -> str:
+def resolve(backend: str, encoding: Encoding) -> str:
     """Return the backend to run: "auto" is sdpa, or eager where the encoding needs it.
-
-    With device "cpu", "auto" is numba if it can be imported. Pass a device only if some seconds of
-    compilation, once for each machine, are acceptable.
 
     Errors: BackendError for an unknown name, or a fused kernel if the encoding replaces what it
     computes: softmax, or the product of q and k.
     """
     replaced = _replaced(encoding)
     if backend == "auto":
-        if replaced:
-            return "eager"
-        return "numba" if fastest("attention", device) == "numba" else "sdpa"
+        return "eager" if replaced else "sdpa"
     if backend not in BACKENDS:
         raise BackendError(unknown("attention", backend, ("auto", *BACKENDS)))
     if replaced and backend != "eager":
@@ -92,8 +84,8 @@ def attend(
     causal, without padding and within a token's own document. CAUSAL says that there is no padding
     and one document a row, so that ctx.pos is not read. Flex also takes the result of `block_mask`.
     The logits are divided by sqrt(d_head), also when q and k have been widened. The encoding's
-    results are cast to the dtype of v. The name of the kernel that ran is added to `ran`: numba
-    passes some inputs on to sdpa, which has several kernels.
+    results are cast to the dtype of v. The name of the kernel that ran is added to `ran`; sdpa
+    has several.
 
     FORMS lists the forms of a bias that each backend takes; otherwise it takes `bias` in full.
 
@@ -105,20 +97,15 @@ def attend(
     _check(q, k, v, ctx)
     scale = vars(encoding.shape).get("d_head", v.shape[-1]) ** -0.5  # v is never widened
     q, k, v = q.to(v.dtype), _for_each_head(k.to(v.dtype), q), _for_each_head(v, q)
-    backend = _for_sizes(resolve(backend, encoding), q, k)
+    backend = resolve(backend, encoding)
     scores = scores_of(encoding, q, k, ctx) if backend == "eager" else None
     q, k, bias = _with_bias(encoding, q, k, ctx, backend)
-    backend = _for_sizes(backend, q, k)  # of q and k that columns have widened
     if ran is not None and backend != "sdpa":
         ran.add(backend)
     if backend == "flex":
-        assert not isinstance(bias, Pairs)
         return flex.attention(q, k, v, bias, _blocks(ctx, mask), scale, ctx)
     assert not isinstance(bias, ScoreMod)
     seen = _seen(ctx, mask)
-    if backend == "numba":
-        return backends.numba(q, k, v, bias, seen, scale)
-    assert not isinstance(bias, Pairs)
     if backend == "eager":
         return backends.eager(
             q, k, v, bias, seen, scale, lambda z: encoding.weights(z, ctx), scores
@@ -132,26 +119,6 @@ def scores_of(encoding: Encoding, q: Tensor, k: Tensor, ctx: Pass) -> Tensor | N
     """Return what replaces q k^T / sqrt(d_head), in the dtype of q, or None."""
     scores = encoding.scores(q, k, ctx)
     return None if scores is None else scores.to(q.dtype)
-
-
-def without_bias(encoding: Encoding, q: Tensor, k: Tensor, ctx: Pass) -> tuple[str, ...]:
-    """Return the backends that need no bias (B, H, T, S) for this q, k and ctx, sorted.
-
-    eager is never among them, because it computes all logits.
-    """
-    if _replaced(encoding):
-        return ()
-    ctx = replace(ctx, memo=Memo(ctx.memo))
-    found = {kind for kind in get_args(BiasForm) if encoding.bias_form(q, k, ctx, kind)}
-    backends = [name for name in FORMS if found.intersection(FORMS[name])]
-    if not found and encoding.bias(q, k, ctx) is None:
-        backends = [name for name in FORMS if name != "eager"]
-    return tuple(sorted(backends))
-
-
-def _for_sizes(backend: str, q: Tensor, k: Tensor) -> str:
-    """Return the backend, or sdpa where numba would be slower."""
-    return "sdpa" if backend == "numba" and not backends.numba_is_faster(q, k) else backend
 
 
 def _check(q: Tensor, k: Tensor, v: Tensor, ctx: Context) -> None:
@@ -210,14 +177,10 @@ def plainly_causal(ctx: Context) -> bool:
 
 def _with_bias(
     encoding: Encoding, q: Tensor, k: Tensor, ctx: Pass, backend: str
-) -> tuple[Tensor, Tensor, Tensor | Pairs | ScoreMod | None]:
+) -> tuple[Tensor, Tensor, Tensor | ScoreMod | None]:
     """Return q and k, widened where the bias has columns, and the bias otherwise."""
     for kind in FORMS[backend]:
-        if kind is Pairs and len(q) < q.shape[-1]:
-            continue  # pairs would be as large as a bias
         form = encoding.bias_form(q, k, ctx, kind)
-        if isinstance(form, Pairs):
-            return q, k, Pairs(*(x.to(q.dtype) for x in form))
         if isinstance(form, Columns):
             return form.q.to(q.dtype), form.k.to(q.dtype), None
         if isinstance(form, ScoreMod):

@@ -2,7 +2,6 @@
 
     eager  plain operations: the reference for the others, and for other softmaxes
     sdpa   torch's scaled_dot_product_attention, the default
-    numba  narrow heads on a CPU: `pezoo.kernels.attention`
     flex   FlexAttention: `pezoo.adapters.flex`
 
 q (B, H, T, K), k and v (B, H, S, K); bias broadcasts to (B, H, T, S); mask (B|1, 1, T, S) is True
@@ -15,13 +14,6 @@ import torch
 from torch import Tensor
 from torch.nn.attention import SDPBackend
 from torch.nn.functional import scaled_dot_product_attention
-
-from pezoo.base import Pairs
-from pezoo.kernels.backends import BackendError, missing
-
-QUERIES = 4  # the numba kernel takes them four at a time
-KEYS = 512  # for any width, and more while a head's keys are
-NUMBERS = 1 << 14  # which the first-level cache about holds
 
 
 def causal(t: int, s: int, device: torch.device) -> Tensor:
@@ -82,31 +74,3 @@ def sdpa(
             kernel = SDPBackend(chosen).name.removesuffix("_ATTENTION").lower()
         ran.add(f"sdpa {kernel}")
     return scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=plain, scale=scale)
-
-
-def numba_is_faster(q: Tensor, k: Tensor) -> bool:
-    """Return True if `numba` is faster than torch for these sizes.
-
-    False for a few queries over many keys (decoding), long sequences of wide heads and half
-    precision.
-    """
-    keys, width = k.shape[-2:]
-    whole = q.dtype in (torch.float32, torch.float64)
-    short = keys <= KEYS or keys * width <= NUMBERS
-    return whole and q.shape[-2] >= QUERIES and short
-
-
-def numba(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    bias: Tensor | Pairs | None,
-    mask: Tensor | None,
-    scale: float,
-) -> Tensor:
-    """Compute the same as `eager`. Errors: BackendError without numba or a CPU."""
-    if obstacle := missing("numba", q.device.type):
-        raise BackendError(f"attention numba {obstacle}; use sdpa")
-    from pezoo.kernels.attention.numba import attend
-
-    return attend(q, k, v, bias, mask, scale)

@@ -6,8 +6,8 @@ from typing import Unpack
 import torch
 from torch import Tensor, nn
 
-from pezoo.base import BiasForm, Context, Encoding, FormKind, Pairs, Shape, Sizes
-from pezoo.functional import key_vectors, picked
+from pezoo.base import Context, Encoding, Shape, Sizes
+from pezoo.functional import key_vectors
 from pezoo.registry import register
 
 
@@ -69,12 +69,6 @@ class Ideal(Encoding):
         scores = torch.einsum("bhtk,vhk->bhtv", q, self._vectors(q.dtype, ctx))
         prf = self.kinds(ctx)[:, None].expand(len(q), q.shape[1], -1, -1)
         return scores.gather(-1, prf)
-
-    def bias_form(self, q: Tensor, k: Tensor, ctx: Context, kind: FormKind) -> BiasForm | None:
-        if kind is not Pairs:
-            return None
-        prf = self.kinds(ctx)
-        return Pairs(q, picked(self._vectors(q.dtype, ctx), prf)) if len(prf) == 1 else None
 
     def _vectors(self, dtype: torch.dtype, ctx: Context) -> Tensor:
         """Return W_K P / sqrt(K), (values, H, K)."""

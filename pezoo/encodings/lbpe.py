@@ -8,7 +8,7 @@ from einops import rearrange
 from torch import Tensor, nn
 from torch.nn.functional import embedding, gelu
 
-from pezoo.base import BiasForm, Context, Encoding, FormKind, Pairs, Shape, Sizes
+from pezoo.base import Context, Encoding, Shape, Sizes
 from pezoo.functional import at_least_float32, inverse_frequencies, key_vectors
 from pezoo.registry import register
 from pezoo.spec import choice
@@ -111,15 +111,6 @@ class LBPE(Encoding):
             return self._turned(q, k, prf)
         kinds = torch.einsum("bhtk,vhk->bhtv", q, self._vectors(q.dtype, ctx))
         return torch.einsum("bhtv,btsv->bhts", kinds, prf)
-
-    def bias_form(self, q: Tensor, k: Tensor, ctx: Context, kind: FormKind) -> BiasForm | None:
-        if kind is not Pairs or self.form != "key":
-            return None
-        prf = self.kinds(ctx).to(q.dtype)
-        if len(prf) > 1:
-            return None
-        rows = prf @ self._vectors(q.dtype, ctx).flatten(1)
-        return Pairs(q, rows.view(*prf.shape[:3], self.shape.n_heads, -1))
 
     def _vectors(self, dtype: torch.dtype, ctx: Context) -> Tensor:
         """Return W_K P / sqrt(K), (values, H, K)."""

@@ -5,14 +5,14 @@ from typing import Unpack
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import embedding
 
-from pezoo.base import BiasForm, Columns, Context, Encoding, FormKind, Pairs, Pass, Shape, Sizes
+from pezoo.base import BiasForm, Columns, Context, Encoding, FormKind, Pass, Shape, Sizes
 from pezoo.functional import (
     at_least_float32,
     distinct,
     has_float64,
     inverse_frequencies,
-    picked,
     sinusoid,
 )
 from pezoo.registry import register
@@ -72,12 +72,7 @@ class Relative(Encoding):
         return _scores(self._reader(q, ctx), rows, index)
 
     def bias_form(self, q: Tensor, k: Tensor, ctx: Pass, kind: FormKind) -> BiasForm | None:
-        if kind is Columns:
-            return self._columns(q, k, ctx)
-        if kind is not Pairs or len(ctx.pos) > 1:
-            return None
-        rows, index = self._rows(q.dtype, ctx)
-        return Pairs(self._reader(q, ctx), picked(rows, index))
+        return self._columns(q, k, ctx) if kind is Columns else None
 
     def _columns(self, q: Tensor, k: Tensor, ctx: Pass) -> Columns | None:
         """Return D more columns: sin(i - j) = sin i cos j - cos i sin j, likewise the cosine."""
@@ -124,5 +119,5 @@ def _scores(q: Tensor, rows: Tensor, index: Tensor) -> Tensor:
     if batch * n <= index.shape[0] * keys * size:
         scores = torch.einsum("bhtk,nhk->bhtn", q, rows)
         return scores.gather(-1, index[:, None].expand(batch, heads, -1, -1))
-    # a batch of one broadcasts
-    return torch.einsum("bhtk,btshk->bhts", q, picked(rows, index))
+    picked = embedding(index, rows.flatten(1)).view(*index.shape, *rows.shape[1:])
+    return torch.einsum("bhtk,btshk->bhts", q, picked)  # a batch of one broadcasts

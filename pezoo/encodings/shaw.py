@@ -6,8 +6,7 @@ from typing import Unpack
 import torch
 from torch import Tensor, nn
 
-from pezoo.base import BiasForm, Context, Encoding, FormKind, Pairs, Shape, Sizes
-from pezoo.functional import picked
+from pezoo.base import Context, Encoding, Shape, Sizes
 from pezoo.registry import register
 
 
@@ -59,12 +58,6 @@ class Shaw(Encoding):
         row, table = self._rows(q.dtype, ctx)
         scores = torch.einsum("bhtk,nhk->bhtn", q, table)  # n = 2c+1
         return scores.gather(-1, row[:, None].expand(*q.shape[:2], -1, -1))
-
-    def bias_form(self, q: Tensor, k: Tensor, ctx: Context, kind: FormKind) -> BiasForm | None:
-        if kind is not Pairs or len(ctx.pos) > 1:
-            return None
-        row, table = self._rows(q.dtype, ctx)
-        return Pairs(q, picked(table, row))
 
     def _rows(self, dtype: torch.dtype, ctx: Context) -> tuple[Tensor, Tensor]:
         """Return the row (B|1, T, S) of each pair, and the table over sqrt(K) (n, H, K)."""

@@ -6,4 +6,4 @@
 from typing import Literal
 
 # What computes attention. This file does not import torch, so that settings can name it.
-Attention = Literal["auto", "sdpa", "eager", "flex", "numba"]
+Attention = Literal["auto", "sdpa", "eager", "flex"]

@@ -2,12 +2,11 @@
 
 | kernel    | CPU   | CUDA     | other devices (Apple's) |
 |-----------|-------|----------|-------------------------|
-| attention | numba | torch's  | torch's                 |
 | histogram | numba | triton   | reference               |
 | spectral  | numba | parallel | parallel                |
 
-"reference" is a plain loop over time in torch, or for attention torch's own kernel. It runs on
-every device, in any precision, and if the package of the one in the table is not installed.
+"reference" is a plain loop over time in torch. It runs on every device, in any precision, and if
+the package of the one in the table is not installed.
 """
 
 from importlib import import_module
@@ -19,7 +18,6 @@ from pezoo.spec import unknown
 
 REFERENCE = "reference"
 FASTEST = {  # kernel -> device -> back end
-    "attention": {"cpu": "numba", "other": REFERENCE},
     "histogram": {"cpu": "numba", "cuda": "triton", "other": REFERENCE},
     "spectral": {"cpu": "numba", "other": "parallel"},
 }

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from pezoo.base import BiasForm, Columns, Encoding, Pairs, Pass, ScoreMod, Shape, Sizes
+from pezoo.base import BiasForm, Columns, Encoding, Pass, ScoreMod, Shape, Sizes
 from pezoo.testing.probe import (
     SHAPE,
     Factory,
@@ -257,16 +257,7 @@ def _other_forms(
         if form is None:
             continue
         _is(f"bias_form with kind={kind.__name__}", form, kind)
-        if isinstance(form, Pairs):
-            p = form.reader.shape[-1]
-            _shaped("Pairs: reader", form.reader, "(B, H, T, P)", (b, h, t, p))
-            letters = "(1, T, S, H, P), or None where samples differ,"
-            _shaped("Pairs: rows", form.rows, letters, (1, t, s, h, p))
-            for x in form:
-                fits = x.dtype == q.dtype
-                require(fits, f"Pairs: expected the dtype of q, {q.dtype}; got {x.dtype}")
-            yield "Pairs", form.dense(), 1e-9
-        elif isinstance(form, Columns):
+        if isinstance(form, Columns):
             _shaped("Columns: q", form.q, "(B, H, T, W)", (b, h, t, form.q.shape[-1]))
             _shaped("Columns: k", form.k, "(B, H, S, W)", (b, h, s, form.q.shape[-1]))
             added = form.q @ form.k.mT - q @ k.mT

@@ -16,8 +16,6 @@ SIZES = {
     "cursors": 3,
     "stride": 2,
     "frequencies": 4,
-    "heads": 3,
-    "features": 5,
 }
 
 
@@ -78,11 +76,10 @@ def test_a_backend_that_is_wrong_or_cannot_run_is_shown(monkeypatch):
 def test_costs_count_bins_pairs_and_bytes():
     """Of the docstrings, at sizes that can be counted by hand."""
     cost = {name: kernel.cost for name, kernel in kernels.KERNELS.items()}
-    one = {"batch": 1, "cursors": 1, "stride": 1, "heads": 1, "tokens": 2}
+    one = {"batch": 1, "cursors": 1, "stride": 1, "tokens": 2}
     assert cost["histogram"](one) == ((3 + 5) * 42, 4 * (3 * 2 * 5 + 12 * 2))
     assert cost["histogram"](one | {"stride": 2}) == ((5 + 9) * 58, 4 * (3 * 2 * 9 + 18 * 2))
     assert cost["spectral"](one | {"frequencies": 4}) == (2 * 4 * 69, 2 * 4 * (3 * 8 + 3 * 4))
-    assert cost["attention"](one | {"features": 8}) == (3 * (14 * 8 + 9), 2 * 12 * 8 * 4)
 
 
 def test_ceilings_count_what_was_done(monkeypatch):

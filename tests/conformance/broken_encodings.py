@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
-from pezoo.base import Columns, Encoding, Pairs, ParamGroup, ScoreMod
+from pezoo.base import Columns, Encoding, ParamGroup, ScoreMod
 
 BROKEN = []
 RELATIVE = {"relative": True, "reads_distance": True}
@@ -304,23 +304,6 @@ broken(
 # Other forms of the bias.
 
 
-class InFactors(Encoding):
-    """q times a sinusoid of the distance."""
-
-    def __init__(self, shape):
-        super().__init__(shape)
-        self.w = nn.Parameter(torch.ones(shape.n_heads, shape.d_head))
-
-    def rows(self, q, ctx):
-        return ctx.distance()[..., None, None].to(q.dtype).sin() * self.w.to(q.dtype)
-
-    def bias(self, q, k, ctx):
-        return torch.einsum("bhtk,btshk->bhts", q, self.rows(q, ctx))
-
-    def bias_form(self, q, k, ctx, kind):
-        return Pairs(q, self.rows(q, ctx)) if kind is Pairs and len(ctx.pos) == 1 else None
-
-
 def in_form(kind, of, words, form):
     """Add a subclass of `of` by the form(self, q, k, ctx) that it returns for a kind."""
     broken(
@@ -329,30 +312,6 @@ def in_form(kind, of, words, form):
         of,
         bias_form=lambda self, q, k, ctx, asked: form(self, q, k, ctx) if asked is kind else None,
     )
-
-
-def in_pairs(words, pairs):
-    in_form(Pairs, InFactors, words, pairs)
-
-
-in_pairs("Pairs differs", lambda self, q, k, ctx: Pairs(q, 2 * self.rows(q, ctx)))
-in_pairs("where samples differ", lambda self, q, k, ctx: Pairs(q, self.rows(q, ctx)))
-in_pairs("gradient of w differs", lambda self, q, k, ctx: Pairs(q, self.rows(q, ctx).detach()))
-in_pairs("dtype of q", lambda self, q, k, ctx: Pairs(q, self.rows(q.float(), ctx)))
-broken(
-    "bias_forms",
-    "kind=Columns.* got Pairs",
-    InFactors,
-    bias_form=lambda self, q, k, ctx, kind: InFactors.bias_form(self, q, k, ctx, Pairs),
-)
-
-
-def pairs_of_all_keys(self, q, k, ctx):
-    rows = torch.arange(k.shape[2])[:, None] - torch.arange(k.shape[2])
-    return Pairs(q, rows[None, ..., None, None].to(q.dtype).sin() * self.w.to(q.dtype))
-
-
-in_pairs(r"\(1, T, S, H, P\)", pairs_of_all_keys)
 
 
 class Steep(Encoding):
@@ -389,6 +348,12 @@ class IgnoresTheTable(Steep):
 
 broken("bias_forms", "Columns differs", Steep, factor=2.0)
 broken("bias_forms", "Columns differs", IgnoresTheTable)
+broken(
+    "bias_forms",
+    "kind=ScoreMod.* got Columns",
+    Steep,
+    bias_form=lambda self, q, k, ctx, kind: self.columns(q, k, ctx),
+)
 in_form(
     Columns,
     Steep,

@@ -26,7 +26,7 @@ TEXTS = [
 
 
 def backends(encoding):
-    return ["eager"] if encoding.replaces_softmax else ["eager", "sdpa", "numba"]
+    return ["eager"] if encoding.replaces_softmax else ["eager", "sdpa"]
 
 
 def setting(text, t=12, groups=SHAPE.n_heads, pos=None):
@@ -208,36 +208,9 @@ def test_a_forgotten_layer_is_said(text):
     attend(one, *one.transform(q, k, ctx), v, ctx)  # with one layer there is no doubt
 
 
-@pytest.mark.parametrize("backend", ["eager", "sdpa", "numba"])
+@pytest.mark.parametrize("backend", ["eager", "sdpa"])
 def test_shapes_that_do_not_fit_are_refused_before_memory_is_touched(backend):
     encoding, q, k, v, ctx = setting("rope")
     for a, b, c in ((q[..., :-1], k, v), (q, k[..., :-1], v), (q[:1], k, v), (q, k[:1], v[:1])):
         with pytest.raises(ValueError, match="do not fit"):
             attend(encoding, a, b, c, ctx, None, backend)
-
-
-@pytest.mark.parametrize(
-    ("text", "new", "keys", "width", "dtype", "runs"),
-    [
-        ("nope", 4, 600, 8, torch.float32, {"numba"}),
-        ("nope", 3, 600, 8, torch.float32, {"sdpa"}),  # too few queries
-        ("nope", 4, 2049, 8, torch.float32, {"sdpa"}),  # too many keys for the cache
-        ("nope", 513, 513, 64, torch.float32, {"sdpa"}),
-        ("nope", 512, 512, 72, torch.float32, {"numba"}),
-        ("nope", 9, 9, 8, torch.bfloat16, {"sdpa"}),
-        ("relative", 600, 600, 16, torch.float32, {"sdpa"}),  # once its bias has widened q and k
-    ],
-)
-def test_numba_leaves_to_torch_what_it_is_slow_at_and_says_so(text, new, keys, width, dtype, runs):
-    pytest.importorskip("numba")
-    shape = replace(SHAPE, n_heads=1, n_layers=1, d_head=width, d_model=64)
-    encoding = pezoo.make(text, shape).to(dtype)
-    generator = torch.Generator().manual_seed(0)
-    q, k, v = torch.randn(3, 1, 1, keys, width, generator=generator).to(dtype)
-    ctx = encoding.prepare(context(tokens(1, keys), x=torch.zeros(1, keys, 64, dtype=dtype)))
-    ran = set()
-    q, ctx = q[:, :, -new:], replace(ctx, n_new=new)
-    out = attend(encoding, q, k, v, ctx, None, "numba", ran)
-    assert {name.split()[0] for name in ran} == runs
-    wanted = attend(encoding, q, k, v, ctx, None, "eager")
-    torch.testing.assert_close(out, wanted, atol=0.02, rtol=0.02)

@@ -44,11 +44,6 @@ def _load(kept: Any, load: Callable[..., Any], *signature: Any) -> Any:
         return None
 
 
-def called(function: Function) -> Function:
-    """Compile a function for kernels on its own, which is faster outside of innermost loops."""
-    return cast(Function, numba.njit(**_INNER)(function))
-
-
 def inline(function: Function) -> Function:
     """Compile a function into kernels, without calls and reference counts."""
     return cast(Function, numba.njit(forceinline=True, **_INNER)(function))

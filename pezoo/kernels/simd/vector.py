@@ -102,17 +102,6 @@ def larger(typing: Any, a: Any, b: Any) -> Any:
     return a(a, b), code
 
 
-@intrinsic
-def where_negative(typing: Any, x: Any, a: Any, b: Any) -> Any:
-    """Return a where x < 0, otherwise b."""
-
-    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        zero = ir.Constant(args[0].type, [0.0] * LANES)
-        return builder.select(builder.fcmp_ordered("<", args[0], zero), *args[1:])
-
-    return a(x, a, b), code
-
-
 def _across(join: Callable[[Any, Any, Any], Any]) -> Callable[..., Any]:
     """Make a reduction of all lanes to a number, in pairs."""
 
@@ -194,21 +183,6 @@ def load(typing: Any, x: Any, i: Any) -> Any:
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         size = context.get_abi_sizeof(context.get_value_type(x.dtype))
         return builder.load(_address(context, builder, x, *args), align=size)
-
-    return Vector(x.dtype)(x, _index(i)), code
-
-
-@intrinsic
-def load_splat(typing: Any, x: Any, i: Any) -> Any:
-    """Load x[i] into every lane; negative indices do not count from the end."""
-
-    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        data = _data(context, builder, x, args[0])
-        kind = context.get_value_type(signature.return_type)
-        empty = ir.Constant(kind, ir.Undefined)
-        number = builder.load(builder.gep(data, [args[1]]))
-        one = builder.insert_element(empty, number, ir.Constant(INT, 0))
-        return builder.shuffle_vector(one, empty, ints(0))
 
     return Vector(x.dtype)(x, _index(i)), code
 

@@ -91,7 +91,7 @@ def test_a_record_says_how_it_was_made(tmp_path):
     assert record.backbone_hash == trainer.model.backbone_hash()
     assert record.data_hash == data_hash(config)
     assert env.kernels == trainer.model.kernels() == {"histogram_scan": fastest("histogram", "cpu")}
-    assert env.attention == trainer.model.attention == "numba"
+    assert env.attention == trainer.model.attention == "sdpa"
     assert env.threads == torch.get_num_threads()
     for package in ("torch", "numpy", "numba"):
         assert getattr(env, package) == version(package)
@@ -124,19 +124,17 @@ def test_a_run_is_not_charged_for_the_memory_of_those_before():
 @pytest.mark.parametrize(
     ("pe", "attention", "lengths", "train"),
     [
-        ("relative", "numba", "[4, 6]", ["numba"]),
-        ("relative", "numba", "[1, 1]", ["sdpa math"]),  # two tokens: too few for numba
+        ("relative", "sdpa", "[4, 6]", ["sdpa math"]),  # its bias needs a gradient
         ("rope", "sdpa", "[4, 6]", ["sdpa flash"]),
         ("rope", "eager", "[4, 6]", ["eager"]),
     ],
 )
 def test_the_attention_that_ran_is_in_the_record(pe, attention, lengths, train, tmp_path):
-    pytest.importorskip("numba")
     config = config_of(pe, extra=(f"train.lengths={lengths}",), attention=attention)
     env = execute(config, tmp_path, "test", lambda event: None).env
     assert env.attention == attention
     assert env.attention_ran["train"] == train
-    assert set(env.attention_ran["eval"]) <= {"numba", "sdpa flash", "sdpa math", attention}
+    assert set(env.attention_ran["eval"]) <= {"sdpa flash", "sdpa math", attention}
     assert env.attention_ran["eval"]
 
 

@@ -19,9 +19,8 @@ from pezoo.adapters import (
     attention_mask,
     block_mask,
     flex,
-    without_bias,
 )
-from pezoo.base import BiasForm, Columns, Pairs, ScoreMod
+from pezoo.base import BiasForm, Columns, ScoreMod
 from pezoo.testing import SHAPE, build, context, tokens
 
 D = torch.float64
@@ -93,28 +92,12 @@ def test_every_form_is_the_bias(text, case):
             found = (form.q @ form.k.mT - q @ k.mT) * SHAPE.d_head**-0.5
         elif isinstance(form, ScoreMod):
             found = form.dense(SHAPE.n_heads, ctx)
-        elif isinstance(form, Pairs):
-            found = form.dense()
         else:
             assert form is None
             continue
         atol = 1e-4 if kind is Columns else 1e-9  # sinusoids are float32
         found, bias = (x.to(D).expand(size) for x in (found, bias))
         torch.testing.assert_close(found, bias, atol=atol, rtol=0)
-
-
-def test_the_back_ends_that_need_no_bias():
-    """As docs/use-in-your-model.md lists them."""
-    found = {}
-    for text in [*NAMES, "geometric", "randomized:alibi"]:
-        encoding, q, k, _, ctx = layer(text, torch.arange(24)[None], 2, 24)
-        found.setdefault(without_bias(encoding, q, k, ctx), []).append(text)
-    assert found.pop(()) == ["geometric"]
-    assert found.pop(("flex",)) == [*sorted(SCORED[:5]), "randomized:alibi"]
-    assert found.pop(("numba",)) == ["ideal", "ideal_sh", "lbpe", "lbpe_sh", "shaw"]
-    rest = found.pop(("flex", "numba", "sdpa"))
-    assert {"nope", "rope", "relative", "randomized", "prism"} <= {*rest}
-    assert not found
 
 
 @settings(max_examples=60, deadline=None)

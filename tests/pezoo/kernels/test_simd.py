@@ -18,7 +18,6 @@ from pezoo.kernels.simd.vector import (  # noqa: E402
     load,
     splat,
     store,
-    where_negative,
 )
 
 types = pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -71,8 +70,6 @@ def test_vectors_compute_like_arrays(dtype):
     run = each_vector(lambda x: (1 - x) * (x + 2) / (x * x + 3) - 0.5 * splat(4, x))
     np.testing.assert_allclose(run(x), (1 - x) * (x + 2) / (x * x + 3) - 2, rtol=1e-5)
     np.testing.assert_array_equal(each_vector(lambda x: larger(x, 0 * x))(x), np.maximum(x, 0))
-    run = each_vector(lambda x: where_negative(x, splat(-1, x), splat(1, x)))
-    np.testing.assert_array_equal(run(x), np.where(x < 0, -1, 1))
 
 
 KERNEL = """
