@@ -1,7 +1,5 @@
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
 from pezoo.base import Pass, Shape
 from pezoo.encodings.alibi import ALiBi, slopes
@@ -57,7 +55,6 @@ def test_half_precision_rounds_nothing_before_attention():
     assert torch.equal(bias(3, 20, pos=pos, dtype=torch.bfloat16), bias(3, 20, pos=pos))
 
 
-@given(heads=st.integers(1, 40), shift=st.integers(0, 10**6))
-def test_a_shift_changes_nothing(heads, shift):
-    assert torch.equal(bias(heads, 5), bias(heads, 5, pos=torch.arange(5)[None] + shift))
+@pytest.mark.parametrize("heads", range(1, 41))
+def test_every_head_has_a_slope_of_its_own(heads):
     assert len(slopes(heads)) == len(set(slopes(heads).tolist())) == heads

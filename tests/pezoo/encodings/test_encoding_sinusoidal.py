@@ -43,13 +43,6 @@ def test_reference_negative_side(reference):
     torch.testing.assert_close(rows, want, atol=2e-4, rtol=0)
 
 
-def test_only_the_new_tokens_are_embedded():
-    encoding = Sinusoidal(SHAPE)
-    full = embed(encoding, torch.arange(9)[None])
-    last = encoding.embed(torch.zeros(1, 2, 8), Context(pos=torch.arange(9)[None], n_new=2))
-    assert torch.equal(last, full[:, 7:])
-
-
 def test_odd_width_is_an_error():
     with pytest.raises(ValueError, match="even d_model"):
         Sinusoidal(Shape(7, 1, 7, 1, 4))

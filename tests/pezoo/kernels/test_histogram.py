@@ -9,18 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pezoo.kernels.backends import installed
-from pezoo.kernels.histogram import Copy, histogram_scan, steps_of, update
+from pezoo.kernels.histogram import Copy, histogram_scan, steps_of
 
 D = torch.float64
 NUMBA = pytest.param("numba", marks=pytest.mark.skipif(not installed("numba"), reason="no numba"))
 each = pytest.mark.parametrize("backend", ["reference", NUMBA])  # triton: test_histogram_triton.py
 fast = pytest.mark.parametrize("backend", [NUMBA])
 kinds = pytest.mark.parametrize("kind", [0, 1, 2])
-
-
-def moving(reset, up, down):
-    """reset (B, T, C) and moves (B, T, C, 3)."""
-    return {"reset": reset, "moves": torch.stack([up, down, 1 - up - down], -1)}
 
 
 def draw(
@@ -163,57 +158,6 @@ def test_gradcheck(backend, kind, with_gamma):
     assert torch.autograd.gradcheck(scan, inputs)
 
 
-@each
-def test_without_a_copy_branch_equals_never_copying(backend):
-    given_ = draw(2, 6, 3)
-    want = histogram_scan(**given_, backend=backend)
-    never = Copy(torch.ones(2, 6, 3, dtype=D), torch.zeros(2, 6, 3, 6, dtype=D))
-    torch.testing.assert_close(histogram_scan(**{**given_, "copy": never}, backend=backend), want)
-
-
-@each
-@pytest.mark.parametrize("one_sided", [False, True])
-def test_a_copied_position_is_where_a_counting_cursor_stood(backend, one_sided):
-    t = 6
-    zero, one = torch.zeros(1, t, 1, dtype=D), torch.ones(1, t, 1, dtype=D)
-    options = {"gamma": None, "one_sided": one_sided, "backend": backend}
-    counting = histogram_scan(**moving(zero, one, zero), **options)
-    for token in range(t):
-        none, source = one.clone(), torch.zeros(1, t, 1, t, dtype=D)
-        none[:, -1], source[:, -1, :, token] = 0, 1
-        h = histogram_scan(**moving(zero, zero, one), copy=Copy(none, source), **options)
-        assert torch.equal(h[:, -1], counting[:, token])
-
-
-@each
-@kinds
-def test_a_state_continues_the_scan(backend, kind):
-    given_ = draw(2, 9, 3, copy=True, kind=kind)
-    options = {"one_sided": kind == 0, "backend": backend}
-    reset, moves, gamma = (given_[key] for key in ("reset", "moves", "gamma"))
-    none, source = given_["copy"]
-    whole = histogram_scan(**given_, backend=backend)
-    copy = Copy(none[:, :4], source[:, :4, :, :4])
-    first = histogram_scan(reset[:, :4], moves[:, :4], gamma, copy=copy, **options)
-    copy = Copy(none[:, 4:], source[:, 4:])
-    rest = histogram_scan(reset[:, 4:], moves[:, 4:], gamma, first[:, -1], copy=copy, **options)
-    torch.testing.assert_close(rest, whole[:, 4:])
-
-
-@each
-@settings(max_examples=20, deadline=None)
-@given(t=st.integers(1, 30), options=arguments)
-def test_histograms_are_distributions_over_what_can_be_reached(backend, t, options):
-    with torch.no_grad():
-        h = histogram_scan(**draw(2, t, 3, **options), backend=backend)
-    assert (h >= 0).all()
-    torch.testing.assert_close(h.sum(-1), torch.ones(2, t, 3, dtype=D), atol=1e-12, rtol=0)
-    for step in range(t):
-        margin = max(options["kind"], 1) * (t - 1 - step)
-        assert not h[:, step, :, h.shape[-1] - margin :].any()
-        assert options["kind"] == 0 or not h[:, step, :, :margin].any()
-
-
 @fast
 @kinds
 @pytest.mark.parametrize("with_gamma", [False, True])
@@ -344,22 +288,6 @@ def test_gradients_of_a_few_inputs(backend):
         weight = torch.randn(h.shape, generator=torch.Generator().manual_seed(1), dtype=D)
         (grad,) = torch.autograd.grad(h, x, weight)
         torch.testing.assert_close(grad, whole[index])
-
-
-def test_one_sided_mass_at_zero_stays_when_it_steps_back():
-    h = torch.tensor([1.0, 0.0], dtype=D)
-    reset, back = torch.tensor([0.0, 1.0], dtype=D), torch.tensor([0.25, 0.75, 0.0], dtype=D)
-    assert update(h, reset[0], back, one_sided=True).tolist() == [0.75, 0.25, 0.0]
-    assert update(h.flip(0), reset[1], back, one_sided=True).tolist() == [0.75, 0.25, 0.0]
-
-
-@kinds
-def test_update_keeps_the_mass(kind):
-    h = torch.rand(3, 7, dtype=D).softmax(-1)
-    given_ = draw(1, 1, 3, kind=kind)
-    new = update(h, given_["reset"][0, 0], given_["moves"][0, 0], one_sided=kind == 0)
-    assert new.shape == (3, 7 + (2 * kind or 1))
-    torch.testing.assert_close(new.sum(-1), torch.ones(3, dtype=D))
 
 
 def test_the_reference_has_second_derivatives():

@@ -234,19 +234,6 @@ def test_chunks_with_state_equal_the_whole(backend, cut, with_copy):
 
 
 @each
-@settings(max_examples=20, deadline=None)
-@given(
-    t=st.integers(1, 40),
-    j=st.integers(2, 5),
-    seed=st.integers(0, 10**6),
-    sharp=st.sampled_from([0.1, 1.0, 30.0, 1000.0]),
-)
-def test_it_never_leaves_the_unit_disc(backend, t, j, seed, sharp):
-    phi = scan(inputs(2, t, 3, j, seed, sharp), backend)
-    assert (torch.complex(*phi.chunk(2, -1)).abs() <= 1 + 1e-12).all()
-
-
-@each
 def test_2048_tokens_in_float32(backend):
     reset, moves, angle, *_ = inputs(1, 2048, 4, 3, f=16)
     reset = (0.01 * reset).float().requires_grad_()  # hundreds of moves between two resets
