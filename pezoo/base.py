@@ -270,8 +270,8 @@ class Encoding(Extras, nn.Module):
     def prepare(self, ctx: Context) -> Pass:
         """Prepare a forward pass: rewrite positions, compute streams. Calls `draw` if needed.
 
-        Errors: those of `draw`; ValueError if ctx.scale is missing where the encoding needs it, for
-        a context returned by prepare, and for ctx.x, ctx.slots or ctx.drawn of another pass.
+        Errors: those of `draw`; ValueError if ctx.scale or ctx.slots is missing where the encoding
+        needs it, for a context returned by prepare, and for fields of another pass.
         """
         ctx = Pass.of(ctx)
         if ctx.prepared:
@@ -284,6 +284,8 @@ class Encoding(Extras, nn.Module):
             self._check_x(ctx.x, ctx)
         if self.needs_scale:
             ctx.scale_for(self.name or type(self).__name__)
+        if self.needs_slots:
+            ctx.slots_for(self.name or type(self).__name__)
         drawn = self._draw(ctx) if ctx.drawn is None else ctx.drawn
         for name, x in drawn.items():
             if x.dim() > 1 and x.shape[1] != ctx.new:

@@ -136,6 +136,15 @@ class Context:
             )
         return self.scale
 
+    def slots_for(self, reader: str) -> Tensor:
+        """Return the slots (B|1, S). Errors: ValueError if they are not set."""
+        if self.slots is None:
+            raise ValueError(
+                f"{reader} needs the slots of the tokens: set ctx.slots, (B, S) or (1, S), which "
+                "the task supplies"
+            )
+        return self.slots
+
     @property
     def batch(self) -> int:
         """B, the rows of x or ids, or of pos if neither is set."""

@@ -34,6 +34,7 @@ class Extras:
 
     random_distances: bool = False  # True: `randomized` draws distances around it by default
     needs_scale: bool = False  # True: reads ctx.scale
+    needs_slots: bool = False  # True: reads ctx.slots, which some tasks supply
     oracle: bool = False  # True: receives part of the task's solution
 
     def prf(self, ctx: Context) -> Tensor | None:

@@ -341,9 +341,10 @@ def _score(score: Score, config: RunConfig, name: str, encoding: Encoding | None
     task = _task(config.task)
     size = _size(config, name, score.length)
     status = "ok" if size else "no instance"
-    if size and encoding and encoding.max_len is not None:
+    refused = score.status == "cannot represent"
+    if size and encoding and (refused or encoding.max_len is not None or encoding.needs_slots):
         status = "ok" if _represents(encoding, config, score.length) else "cannot represent"
-    if score.status != status and (encoding or score.status != "cannot represent"):
+    if score.status != status and (encoding or not refused):
         yield f"status is {score.status!r}, expected {status!r}"
     elif size and score.status == "ok":
         if score.count != size[0]:
@@ -378,7 +379,8 @@ def _represents(encoding: Encoding, config: RunConfig, length: int) -> bool:
     how = _method(encoding, config)
     if how == "teacher-forced" or config.eval.window is not None:
         batch = batch.left_aligned(task.vocab.pad)
-    ctx = Context(pos=batch.pos[:, : config.eval.window], ids=batch.inputs[:, : config.eval.window])
+    ids = batch.inputs[:, : config.eval.window]
+    ctx = Context(pos=batch.pos[:, : config.eval.window], ids=ids, slots=task.slots(ids))
     _limit(encoding.max_len or 0, MOST_TOKENS, "positions")  # an encoding may draw them all
     try:
         plan = {"length": ctx.pos.shape[1]} if how == "decoded" else {}

@@ -20,6 +20,12 @@ from pezoo.base import PRF, Context, Encoding, Pass, Shape
 from pezoo.functional import at_least_float32
 from pezoo.kernels.backends import FASTEST, choose
 
+Slots = Callable[[Tensor], Tensor | None]
+
+
+def no_slots(ids: Tensor) -> None:
+    """The `slots` of a task that supplies none."""
+
 
 @dataclass(frozen=True)
 class Shared:
@@ -129,13 +135,15 @@ class Transformer(nn.Module):
         device: str = "",
         track: str = "decoder",
         task_prf: PRF | None = None,
+        task_slots: Slots = no_slots,
     ) -> None:
         super().__init__()
         if track == "encoder" and encoding.causal_only:
             raise ValueError(
                 f"{type(encoding).__name__} needs a causal mask: use the decoder track"
             )
-        self.track, self.task_prf = track, task_prf  # of the task, for encodings that receive it
+        self.track = track
+        self.task_prf, self.task_slots = task_prf, task_slots  # for encodings that receive them
         self.model, self.encoding = model, encoding
         self.attention = resolve(attention, encoding)
         self.ran: dict[str, set[str]] = {"train": set(), "eval": set()}  # attention, by phase
@@ -200,6 +208,7 @@ class Transformer(nn.Module):
             memo=past.memo,
             mode=mode,
             task_prf=self.task_prf,
+            slots=self.task_slots(ids),
         )
 
     def _mask(self, ctx: Context) -> Any:

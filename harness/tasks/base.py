@@ -127,6 +127,15 @@ class Task:
             )
         return n
 
+    def slots(self, ids: Tensor) -> Tensor | None:
+        """Return the task's own position of each token, (B, S) int64 -> (B, S) int64, or None.
+
+        0 marks tokens without one, such as padding. Encodings with `needs_slots` read them. Slots
+        do not depend on later tokens, so that an answer can be written token by token, nor on
+        padding, nor on a sample and its EOS before.
+        """
+        return None
+
     def lengths(self, low: int, high: int) -> list[int]:
         """Return the lengths in low..high (inclusive) that have instances."""
         top = high if self.max_length is None else min(high, self.max_length)

@@ -54,6 +54,7 @@ def _check(task: Task, lengths: Sequence[int], far: int, batch: int, seed: int) 
         _check_batch(task, made, rows, length)
         for prompt, target in zip(made.prompt, made.target, strict=True):
             _check_instance(task, _unpadded(task, prompt), _unpadded(task, target), length)
+        _check_slots(task, made)
     for length in (top, *beyond):
         _check_randomness(task, batch, length, seed)
     _check_chance(task, top, seed)
@@ -176,6 +177,30 @@ def _check_randomness(task: Task, batch: int, length: int, seed: int) -> None:
     assert kept, f"{where}: sample uses torch's global generator, not the one it receives"
     assert not _same(first, other), f"{where}: seeds {seed} and {seed + 1} give the same batch"
     assert (first.prompt != first.prompt[:1]).any(), f"{where}: all instances of a batch are equal"
+
+
+def _check_slots(task: Task, made: Batch) -> None:
+    """Check that slots are those of a sample alone, and do not depend on later tokens."""
+    prompt, target = (_unpadded(task, side[0]) for side in (made.prompt, made.target))
+    pad, eos = task.vocab.pad, task.vocab.eos
+    ids = torch.tensor([[*prompt, *target, eos]])
+    found, where = task.slots(ids), f"{task.name}: slots of {task.vocab.decode(ids[0])!r}"
+    if found is None:
+        return
+    assert found.dtype == torch.int64, f"{where} are {found.dtype}, not int64"
+    assert found.shape == ids.shape, f"{where} have shape {tuple(found.shape)}, not (B, S)"
+    assert bool((found >= 0).all()), f"{where} are below 0: 0 marks tokens without one"
+    shuffled = ids[:, torch.randperm(ids.shape[1], generator=torch.Generator().manual_seed(0))]
+    whole, after = torch.cat([ids, shuffled, ids], 1), found.shape[1]
+    cut = torch.cat([task.slots(whole[:, : n + 1])[:, n:] for n in range(whole.shape[1])], 1)
+    assert torch.equal(cut, task.slots(whole)), f"{where} change with later tokens"
+    both = torch.tensor([[pad, pad, *ids[0].tolist()], [*ids[0].tolist(), pad, pad]])
+    padded = task.slots(both)
+    same = torch.equal(padded[:1, 2:], found) and torch.equal(padded[1:, :after], found)
+    assert same, f"{where} change with padding"
+    assert not padded[both == pad].any(), f"{where}: padding has a slot; 0 is expected"
+    again = task.slots(torch.cat([ids, ids], 1))[:, after:]
+    assert torch.equal(again, found), f"{where} change after another sample and its EOS"
 
 
 def _check_missing_lengths(task: Task) -> None:

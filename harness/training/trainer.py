@@ -20,7 +20,7 @@ from harness.data.buckets import bucket
 from harness.data.drawn import DROPOUT, dropout_masks
 from harness.data.seeds import generator, seed
 from harness.data.sequences import Sequences
-from harness.model.transformer import Transformer, shape_of
+from harness.model.transformer import Transformer, no_slots, shape_of
 from harness.tasks.base import Task, TaskError
 from harness.training.optimiser import optimiser_for, rate
 from pezoo.base import Context, PositionError
@@ -135,7 +135,7 @@ class Trainer:
         self.model.train()
         ids = batch.inputs
         drawn = encoding.draw(
-            Context(pos=batch.pos, ids=ids),
+            Context(pos=batch.pos, ids=ids, slots=self.model.task_slots(ids)),
             generator=generator("positions", config.seed, self.step),
             progress=self.step / config.train.steps,
         )
@@ -222,9 +222,15 @@ def build(config: RunConfig) -> tuple[Task, Transformer]:
     encoding = make(config.spec, shape_of(config.model, train_len))
     if context and encoding.needs_scale:
         raise ValueError(f"{config.spec} reads the length of a sample; packed rows hold many")
+    prf, slots = (task.prf, task.slots) if config.track == "decoder" else (_of_decoders, no_slots)
+    if encoding.needs_slots and slots(torch.zeros(1, 1, dtype=torch.int64)) is None:
+        raise TaskError(
+            f"{config.spec} needs slots, which {config.task} does not supply to {config.track}s: "
+            "take a task that defines Task.slots, such as addition_coupled"
+        )
     model = Transformer(
         config.model, encoding, config.seed, config.attention, config.device, config.track,
-        task.prf if config.track == "decoder" else _of_decoders,
+        prf, slots,
     )  # fmt: skip
     return task, model
 

@@ -34,6 +34,7 @@ from pezoo.spec import Spec, parse
 
 AttentionInterface.register(NAME, attention)
 Factory = Callable[[Shape], Encoding]
+Slots = Callable[[Tensor], Tensor]
 ROTATION = {"layout", "base", "rope_parameters"}  # options that default to the model's own rotation
 COLUMNS: dict[str, Callable[[Tensor], Tensor]] = {  # of cosines, in models of transformers
     "half": lambda x: torch.cat([x, x], -1),
@@ -43,15 +44,19 @@ PAIRS = {(-2.0, -3.0, 0.0, 1.0): "half", (-1.0, 0.0, -3.0, 2.0): "interleaved"} 
 
 
 def use(
-    model: PreTrainedModel, encoding: str | Factory, length: int | None = None
+    model: PreTrainedModel,
+    encoding: str | Factory,
+    length: int | None = None,
+    slots: Slots | None = None,
 ) -> PreTrainedModel:
     """Replace a model's positions, or those of an earlier encoding; returns the model.
 
     `encoding` is a text as `pezoo.make` takes it, or a class such as RoPE. It becomes the module
     `encoding` of the model's decoder, with the model's device and dtype. Shape.train_len is
     max_position_embeddings. `length` is the number of tokens planned for generation with a cache,
-    for encodings that draw random positions. `rope` uses the model's layout of pairs, base and, if
-    the text has none, rope_parameters, so that pretrained weights can be used.
+    for encodings that draw random positions. `slots`, for encodings that read ctx.slots, computes
+    them from the ids (B, S) of all tokens so far. `rope` uses the model's layout of pairs, base
+    and, if the text has none, rope_parameters, so that pretrained weights can be used.
 
     Example: `use(model, "rope(rope_parameters=yarn(factor=4))")` reads texts four times as long as
     `model` was trained for; `use(model, "nope")` and a short training at the old length is DroPE.
@@ -59,10 +64,10 @@ def use(
     Pass left padding by attention_mask, packed documents by position_ids. Train with the groups of
     `pezoo.functional.parameter_groups(model)`, or with `EncodingTrainer`.
 
-    Errors: ValueError for a length below 1; for a model that is not a causal decoder like Llama,
-    Qwen or GPT-2, or has windowed attention; for `rope` where it cannot reproduce the model's
-    rotation (which is not checked for a class: `use(model, RoPE)`); and for a model saved with an
-    encoding that has weights: `load` it.
+    Errors: ValueError for a length below 1, and for missing slots; for a model that is not a causal
+    decoder like Llama, Qwen or GPT-2, or has windowed attention; for `rope` where it cannot
+    reproduce the model's rotation (which is not checked for a class: `use(model, RoPE)`); and for a
+    model saved with an encoding that has weights: `load` it.
     """
     _check_arguments(model, encoding, length)
     saved = getattr(model.config, NAME, None)
@@ -74,7 +79,7 @@ def use(
             f"from_pretrained does not load: use pezoo.adapters.transformers.{call}, or, to "
             f"start from initial weights, set model.config.{NAME} = None"
         )
-    return _put(model, encoding, length)
+    return _put(model, encoding, length, slots)
 
 
 def _check_arguments(model: object, encoding: object, length: object) -> None:
@@ -88,10 +93,13 @@ def _check_arguments(model: object, encoding: object, length: object) -> None:
         raise ValueError(f"length must be None or a whole number, at least 1; got {length!r}")
 
 
-def load(folder: str, encoding: Factory | None = None, **options: Any) -> Any:
+def load(
+    folder: str, encoding: Factory | None = None, slots: Slots | None = None, **options: Any
+) -> Any:
     """Load a model that was saved after `use`, with the weights of its encoding.
 
-    `options` are those of from_pretrained. `encoding` is the class, if `use` was called with one.
+    `options` are those of from_pretrained. `encoding` is the class, if `use` was called with one,
+    and `slots` the function that it was called with.
 
     Errors: ValueError for a folder without an encoding.
     """
@@ -106,7 +114,7 @@ def load(folder: str, encoding: Factory | None = None, **options: Any) -> Any:
 
     def build(self: Any, config: Any, *args: Any, **more: Any) -> None:
         parent.__init__(self, config, *args, **more)
-        _put(self, text, saved.get("length"))
+        _put(self, text, saved.get("length"), slots)
 
     cls: Any = type(parent.__name__, (parent,), {"__init__": build})
     model = cls.from_pretrained(folder, **options)
@@ -158,7 +166,9 @@ class EncodingTrainer:
         return (loss, outputs) if return_outputs else loss
 
 
-def _put(model: PreTrainedModel, encoding: str | Factory, length: int | None) -> PreTrainedModel:
+def _put(
+    model: PreTrainedModel, encoding: str | Factory, length: int | None, slots: Slots | None
+) -> PreTrainedModel:
     config, base = model.config, model.base_model
     layers = layers_of(model)
     made = _make(model, encoding)
@@ -170,7 +180,12 @@ def _put(model: PreTrainedModel, encoding: str | Factory, length: int | None) ->
         for index, layer in enumerate(layers):
             hook = partial(enter, index, tuple(inspect.signature(layer.forward).parameters))
             layer.register_forward_pre_hook(hook, with_kwargs=True)
+    if made.needs_slots and slots is None:
+        raise ValueError(
+            f"{made.name} reads slots: pass slots=FUNCTION, which computes them from ids (B, S)"
+        )
     base.encoding = made.to(model.device, model.dtype).train(model.training)
+    base.slots_of = slots
     earlier, own = getattr(config, NAME, None) or {}, config._attn_implementation
     saved = {
         "encoding": encoding if isinstance(encoding, str) else None,

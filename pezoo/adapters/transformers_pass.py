@@ -67,7 +67,8 @@ def begin(names: tuple[str, ...], base: Any, args: tuple[Any, ...], kwargs: dict
     if memory is not None:
         pos, ids = memory.extend(pos.expand(len(x), -1), ids)
     memo = Memo() if memory is None else memory.memo
-    ctx = Context(pos=pos, ids=ids, x=x, n_new=x.shape[1], memo=memo)
+    slots = None if base.slots_of is None or ids is None else base.slots_of(ids)
+    ctx = Context(pos=pos, ids=ids, x=x, n_new=x.shape[1], memo=memo, slots=slots)
     mask = CAUSAL if counted or plainly_causal(ctx) else adapters.attention_mask(ctx)
     length = None if memory is None else put["length"]
     ctx = encoding.prepare(Pass.of(ctx, drawn=encoding.draw(ctx, length=length)))

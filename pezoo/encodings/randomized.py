@@ -96,7 +96,8 @@ class Randomized(Encoding):
                 f"represents {self.inner.max_len}: give both the same max_len"
             )
         self.max_len, self.sample, self.sorted = max_len, sample, sorted
-        for claim in ("prefix_stable", "needs_scale", "causal_only", "order_blind", "modes"):
+        claims = "prefix_stable needs_scale needs_slots causal_only order_blind modes"
+        for claim in claims.split():
             setattr(self, claim, getattr(self.inner, claim))
 
     def draw(self, ctx: Context, **plan: Unpack[Plan]) -> dict[str, Tensor]:

@@ -1,6 +1,7 @@
 """Checks of the class attributes by which an encoding describes itself."""
 
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -77,19 +78,29 @@ def _refuses(encoding: Encoding, hook: str, last: int) -> bool:
 
 def check_scale(factory: Factory) -> None:
     """Check needs_scale: without it ctx.scale is not read, with it a missing one is an error."""
-    encoding, ids = build(factory), tokens()
-    ctx = context(ids, x=torch.zeros(*ids.shape, encoding.shape.d_model), scale=None)
-    if not encoding.needs_scale:
-        one, two = (run(encoding, ids, scale=torch.tensor([n])) for n in (5, 9))
-        close(one, two, 0, "ctx.scale changes the output: set needs_scale = True")
-        run(encoding, ids, scale=None)
+    _check_told(build(factory), "scale", torch.tensor([9]))
+
+
+def check_slots(factory: Factory) -> None:
+    """Check needs_slots: without it ctx.slots is not read, with it a missing one is an error."""
+    _check_told(build(factory), "slots", torch.arange(10)[None] % 5)
+
+
+def _check_told(encoding: Encoding, field: str, value: Tensor) -> None:
+    ids, missing = tokens(), dict[str, Any]({field: None})
+    if not getattr(encoding, f"needs_{field}"):
+        message = f"ctx.{field} changes the output: set needs_{field} = True"
+        other: dict[str, Any] = {field: value}
+        for fields in (other, missing):
+            close(run(encoding, ids), run(encoding, ids, **fields), 0, message)
         return
+    x = torch.zeros(*ids.shape, encoding.shape.d_model)
     try:
-        encoding.prepare(replace(ctx, drawn={}))
+        encoding.prepare(context(ids, x=x, drawn={}, **missing))
     except ValueError:
         return
     raise AssertionError(
-        "needs_scale is True, but prepare accepts a context without scale: begin it with "
+        f"needs_{field} is True, but prepare accepts a context without {field}: begin it with "
         "ctx = super().prepare(ctx)"
     )
 

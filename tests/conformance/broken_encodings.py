@@ -635,6 +635,13 @@ class DoesWithoutScale(ReadsScale):
         return super().prepare(replace(ctx, scale=scale))
 
 
+class DoesWithoutSlots(Encoding):
+    needs_slots = True
+
+    def prepare(self, ctx):
+        return super().prepare(ctx if ctx.slots is not None else replace(ctx, slots=ctx.pos))
+
+
 class RefusesItsMode(Encoding):
     modes = ("other",)
 
@@ -654,6 +661,8 @@ broken(
 )
 broken("scale", "needs_scale = True", ReadsScale)
 broken("scale", r"super\(\)\.prepare\(ctx\)", DoesWithoutScale)
+embeds("slots", "needs_slots = True", lambda x, ctx: x + ctx.slots[:, -ctx.new :, None])
+broken("slots", r"super\(\)\.prepare\(ctx\)", DoesWithoutSlots)
 broken("modes", "RuntimeError: not yet, at .* in embed", RefusesItsMode)
 embeds(
     "modes",

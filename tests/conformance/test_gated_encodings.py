@@ -94,6 +94,8 @@ class Contextual(Encoding):
 class Coupled(Encoding):
     """A learned vector for each slot, which tokens of equal significance share."""
 
+    needs_slots = True
+
     def __init__(self, shape):
         super().__init__(shape)
         self.table = nn.Parameter(torch.randn(8, shape.d_model))

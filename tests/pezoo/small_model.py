@@ -41,7 +41,8 @@ class Model(nn.Module):
         self.blocks = nn.ModuleList(Block(i) for i in range(SHAPE.n_layers))
 
     def forward(self, x, pos):
-        ctx = Pass(pos, x=x, drawn=self.drawn, scale=torch.full((1,), 6), task_prf=task_prf)
+        told = {"ids": pos.expand(len(x), -1), "slots": pos % 4, "task_prf": task_prf}
+        ctx = Pass(pos, x=x, drawn=self.drawn, scale=torch.full((1,), 6), **told)
         ctx = self.encoding.prepare(ctx)
         x = self.encoding.embed(x, ctx)
         for block in self.blocks:

@@ -14,7 +14,8 @@ from pezoo.testing.probe import key_weight, task_prf
 
 torch.set_num_threads(1)
 D = torch.float64
-READ_X = ["learned", "prism", "prism_spectral", "shifted_sinusoidal", "sinusoidal"]
+READ_X = ["abacus", "coupled", "learned", "prism", "prism_spectral", "shifted_sinusoidal"]
+READ_X += ["sinusoidal"]
 
 
 def make(text):
@@ -30,6 +31,7 @@ def inputs(t=10, groups=SHAPE.n_heads):
     return x, q, k, v
 
 
+TOKENS = {"ids": tokens(2, 10), "slots": context(tokens(2, 10)).slots}
 TOLD = {"scale": torch.tensor([5]), "w_key": key_weight().double(), "task_prf": task_prf}
 
 
@@ -65,12 +67,12 @@ def in_chunks(encoding, x, q, k, v, pos, sizes, **fields):
 @pytest.mark.parametrize("name", pezoo.names())
 def test_it_equals_the_long_form_in_one_pass_and_token_by_token(name):
     encoding, (x, q, k, v) = make(name), inputs()
-    want = long_form(encoding, x, q, k, v, torch.arange(10)[None])
+    want = long_form(encoding, x, q, k, v, torch.arange(10)[None], **TOKENS)
     torch.manual_seed(1)
-    got = pezoo.attention(q, k, v, encoding, x=x, **TOLD)
+    got = pezoo.attention(q, k, v, encoding, x=x, **TOLD, **TOKENS)
     torch.testing.assert_close(got, want, atol=1e-6, rtol=1e-6)
     for sizes in ([1] * 10, [4, 1, 5]):
-        steps, cache = in_chunks(encoding, x, q, k, v, None, sizes)
+        steps, cache = in_chunks(encoding, x, q, k, v, None, sizes, **TOKENS)
         torch.testing.assert_close(steps, want, atol=1e-6, rtol=1e-6)
     assert torch.equal(cache.pos, torch.arange(10)[None])
     assert [y.shape[2] for y in cache.layers[0]] == [10, 10]
@@ -102,9 +104,8 @@ def test_ids_and_slots_are_those_of_the_new_tokens():
             return (keys[:, -ctx.new :, None] - keys[:, None]).abs().neg()[:, None]
 
     encoding, (x, q, k, v) = Reads(SHAPE), inputs()
-    fields = {"ids": tokens(2, 10), "slots": context(tokens(2, 10)).slots}
-    want = long_form(encoding, x, q, k, v, torch.arange(10)[None], **fields)
-    steps, _ = in_chunks(encoding, x, q, k, v, None, [3, 1, 6], **fields)
+    want = long_form(encoding, x, q, k, v, torch.arange(10)[None], **TOKENS)
+    steps, _ = in_chunks(encoding, x, q, k, v, None, [3, 1, 6], **TOKENS)
     torch.testing.assert_close(steps, want)
 
 
@@ -112,7 +113,7 @@ def test_ids_and_slots_are_those_of_the_new_tokens():
 def test_missing_embeddings_are_said(name):
     _, q, k, v = inputs()
     with pytest.raises(ValueError, match=f"{name} .*token embeddings: pass .*x"):
-        pezoo.attention(q, k, v, make(name))
+        pezoo.attention(q, k, v, make(name), **TOKENS)
 
 
 def test_the_others_need_no_embeddings():

@@ -57,7 +57,7 @@ def test_what_is_read_from_the_text_is_what_is_imported(name):
     ("text", "words"),
     [
         ("roep", "unknown encoding 'roep'; did you mean rope?"),
-        ("zzzzzz", "unknown encoding 'zzzzzz' (known: alibi"),
+        ("zzzzzz", "unknown encoding 'zzzzzz' (known: abacus"),
         ("rope(bas=3)", "unknown option of rope 'bas'; did you mean base?"),
         ("nope(bas=3)", "unknown option of nope 'bas' (known: none)"),
         ("randomized:rope(bas=3)", "unknown option of rope 'bas'"),

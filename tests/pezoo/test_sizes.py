@@ -15,7 +15,9 @@ from pezoo.spec import parse
 SIZES = {"d_model": 16, "n_heads": 4, "d_head": 4, "n_layers": 2, "train_len": 32}
 LAYERS, WIDE = "n_heads n_layers", "d_model n_heads n_layers"
 FEWEST = {
+    "abacus": "d_model",
     "alibi": "n_heads",
+    "coupled": "d_model",
     "fire": LAYERS,
     "geometric": "n_heads d_head n_layers",
     "hard_alibi": "n_heads",
@@ -57,7 +59,9 @@ def run(encoding):
     x, w_key = torch.randn(2, 7, 16), torch.randn(16, 16)
     q, k, v = torch.randn(3, 2, 4, 7, 4)
     scale, told = torch.tensor([3]), {"task_prf": lambda i, j, n: (i - j).clamp(0, 1)}
-    ctx = encoding.prepare(Context(torch.arange(7)[None], x=x, scale=scale, **told))
+    pos = torch.arange(7)[None]
+    told |= {"ids": pos.expand(2, -1), "slots": pos % 5}
+    ctx = encoding.prepare(Context(pos, x=x, scale=scale, **told))
     encoding.embed(x, ctx)
     for layer in range(2):
         here = ctx.at(layer, x, w_key)

@@ -19,8 +19,8 @@ TEXTS = [SMALL.get(name, name) for name in pezoo.names()]
 
 def decoder(text, seed=0, model=MODEL, attention="auto"):
     encoding = pezoo.make(text, shape_of(model, 16))
-    task_prf = tasks.make("copy(aligned=4)").prf
-    return Transformer(model, encoding, seed, attention, task_prf=task_prf).eval()
+    prf, slots = tasks.make("copy(aligned=4)").prf, tasks.make("addition_coupled").slots
+    return Transformer(model, encoding, seed, attention, task_prf=prf, task_slots=slots).eval()
 
 
 def test_one_backbone_for_all_encodings():

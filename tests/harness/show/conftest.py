@@ -36,8 +36,8 @@ def decoder():
     def make(text, train_len=32):
         torch.manual_seed(0)
         encoding = pezoo.make(text, shape_of(MODEL, train_len))
-        told = tasks.make("copy(aligned=4)").prf
-        return Transformer(MODEL, encoding, 0, task_prf=told).eval()
+        prf, slots = tasks.make("copy(aligned=4)").prf, tasks.make("addition_coupled").slots
+        return Transformer(MODEL, encoding, 0, task_prf=prf, task_slots=slots).eval()
 
     return make
 

@@ -89,6 +89,13 @@ REVERSE = {
     "chance 0.5 is wrong": {"chance": 0.5},
     "chance 0.01 is wrong": {"chance": 0.01},
     "no token of a target": {"counted": lambda self, target: target == self.vocab.pad},
+    "slots .* not int64": {"slots": lambda self, ids: ids.float()},
+    "slots .* have shape": {"slots": lambda self, ids: ids[:, 1:]},
+    "slots .* below 0": {"slots": lambda self, ids: -ids},
+    "slots .* later tokens": {"slots": lambda self, ids: ids.flip(1).cumsum(1).flip(1)},
+    "slots .* change with padding": {"slots": lambda self, ids: (0 * ids + 1).cumsum(1)},
+    "padding has a slot": {"slots": lambda self, ids: ids},
+    "slots .* another sample": {"slots": lambda self, ids: (ids < 10) * (ids < 10).cumsum(1)},
     "counted has shape": {"counted": lambda self, target: (target != self.vocab.pad)[:, :1]},
 }
 

@@ -35,7 +35,8 @@ def test_a_step_on_another_device(text, monkeypatch):
     monkeypatch.setattr(relative, "has_float64", lambda device: device.type != "meta")
     monkeypatch.setattr(torch, "autocast", lambda *args, **options: nullcontext())  # meta has none
     sets = ("model.width=16", "model.heads=2", "train.batch=4", "model.dropout=0.1")
-    config = resolve(load_protocol("quick", sets), "copy", parse(text), 0, "cpu", "auto")
+    task = "addition_coupled" if text == "coupled" else "copy"
+    config = resolve(load_protocol("quick", sets), task, parse(text), 0, "cpu", "auto")
     config = config.model_copy(update={"device": "meta"})
     monkeypatch.setattr(trainer_module, "optimiser_for", lambda *args: None)  # not fused on meta
     trainer = start(config)

@@ -83,6 +83,10 @@ def build(maker, **options):
     return MAKERS[maker](**options).eval().double()
 
 
+def slots_of(ids):
+    return ids % 7
+
+
 def generated(model, **options):
     """Tokens, and the beams' scores, which tell more."""
     torch.manual_seed(1)
@@ -170,10 +174,11 @@ def test_positions_are_dropped_and_gpt2_keeps_its_table():
     [
         *[(maker, text) for maker in ("llama", "gpt2") for text in ("rope", PRISM)],
         *[("llama", "t5"), ("qwen3", "geometric"), ("gpt2", "sinusoidal"), ("qwen2", TWICE)],
+        *[("llama", "coupled"), ("llama", "abacus(digits=[2,3,5,7,8,9,11,14])")],
     ],
 )
 def test_beams_with_and_without_a_cache(maker, text):
-    model = use(build(maker), text)
+    model = use(build(maker), text, slots=slots_of)
     a, b = generated(model, use_cache=True), generated(model, use_cache=False)
     assert torch.equal(a.sequences, b.sequences)
     torch.testing.assert_close(a.sequences_scores, b.sequences_scores)
@@ -319,9 +324,9 @@ def test_saved_and_loaded(tmp_path, maker, text):
 @pytest.mark.parametrize("text", sorted(set(pezoo.names()) - {"ideal", "ideal_sh", "lbpe_sh"}))
 def test_every_encoding(tmp_path, text):
     """It decodes with a cache, of which tokens are taken back, and is saved and loaded."""
-    model = use(build("llama"), text, length=9)
+    model = use(build("llama"), text, length=9, slots=slots_of)
     model.save_pretrained(tmp_path)
-    other = load(tmp_path, dtype=torch.float64)
+    other = load(tmp_path, slots=slots_of, dtype=torch.float64)
     for name, x in model.state_dict().items():
         assert torch.equal(x, other.state_dict()[name]), name
     if model.base_model.encoding.stochastic:
