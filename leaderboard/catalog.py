@@ -45,6 +45,7 @@ class ClassDoc:
     versioned_by: tuple[str, ...] = ()  # a task's options that make its version
     wraps: str | None = None
     needs_scale: bool = False  # an encoding that receives the length of the instance
+    needs_slots: bool = False  # an encoding that receives positions of the task's own
     oracle: bool = False  # an encoding that receives part of the task's solution
 
 
@@ -157,7 +158,9 @@ class Catalog:
         parts = self.parts(encoding)
         if any(part.oracle for part in parts):
             return "oracle"
-        return "receives the length" if any(part.needs_scale for part in parts) else ""
+        if any(part.needs_scale for part in parts):
+            return "receives the length"
+        return "receives positions" if any(part.needs_slots for part in parts) else ""
 
     def task_version(self, task: str) -> int | None:
         """Return the current version of a task; None if unknown or set by an option."""

@@ -34,7 +34,8 @@ class Abacus(Coupled):
 
     summary = "a learned vector per place of a digit in its number"
     paper = "McLeish et al. 2024"
-    needs_slots, relative = False, True
+    needs_slots = False
+    relative = True
 
     def __init__(
         self,

@@ -163,3 +163,12 @@ def test_a_decoded_row_says_so(record):
         True
     ]
     assert [row.decoded for row in summarise([made])] == [False]
+
+
+def test_what_an_encoding_receives():
+    from harness.settings.catalog import read_catalog
+
+    names = ("ideal", "lbpe_sh", "coupled", "randomized:coupled", "abacus")
+    assert [read_catalog().receives(name) for name in names] == [
+        "oracle", "receives the length", "receives positions", "receives positions", "",
+    ]  # fmt: skip
