@@ -1,5 +1,7 @@
 """The slots of a task reach the encoding in training, packed rows, padding and decoding."""
 
+import json
+
 import pytest
 import torch
 
@@ -66,3 +68,16 @@ def test_the_slots_of_training_and_evaluation(context, monkeypatch):
 def test_a_task_without_slots(task, protocol):
     with pytest.raises(TaskError, match=f"coupled needs slots, which {task}"):
         started(task, protocol)
+
+
+def test_a_record_says_which_lengths_the_table_cannot_hold(call, tmp_path):
+    sets = (*SIZES[:4], "train.steps=2", "eval.samples=4", "eval.min_samples=4", "eval.every=2")
+    sets += ("eval.validation_samples=2", "eval.lengths=[10, 20]")
+    args = ("--pe", "coupled(max_pos=20)", "--task", "addition_coupled", "--seeds", 0)
+    args += tuple(part for one in sets for part in ("--set", one))
+    code, _, err = call("bench", *args, "--runs", tmp_path)
+    assert code == 0, err
+    (path,) = tmp_path.glob("*/result.json")
+    scores = json.loads(path.read_text())["scores"]["last"]
+    assert [score["status"] for score in scores] == ["ok", "cannot represent"]
+    assert call("leaderboard", "check", path)[0] == 0
