@@ -70,6 +70,7 @@ def test_a_task_without_slots(task, protocol):
         started(task, protocol)
 
 
+@pytest.mark.slow
 def test_a_record_says_which_lengths_the_table_cannot_hold(call, tmp_path):
     sets = (*SIZES[:4], "train.steps=2", "eval.samples=4", "eval.min_samples=4", "eval.every=2")
     sets += ("eval.validation_samples=2", "eval.lengths=[10, 20]")

@@ -13,9 +13,17 @@ def ids_of(text):
     return torch.tensor([["0123456789$+=".index(c) for c in text]])
 
 
-def slots_of(text):
-    places = digits_by_hand(ids_of(text)[0].tolist(), 2)
-    return torch.tensor([[1 if c in "+=" else s for c, s in zip(text, places, strict=True)]])
+def slots_of(text, first=2, sign=1):
+    """The place of each digit in its number, counted from `first`."""
+    found = []
+    for before, c in zip(" " + text, text, strict=False):
+        place = found[-1] + 1 if before.isdigit() else first
+        found.append(place if c.isdigit() else sign * (c in "+="))
+    return torch.tensor([found])
+
+
+def places_of(text):
+    return slots_of(text, 1, 0)
 
 
 def added(encoding, ids, slots=None, pos=None, **plan):
@@ -29,15 +37,6 @@ def added(encoding, ids, slots=None, pos=None, **plan):
     return out, drawn.get(f"{encoding.name}.start")
 
 
-def digits_by_hand(ids, first):
-    """The place of each digit in its number, counted from `first`; 0 for other tokens."""
-    found = []
-    for i, token in enumerate(ids):
-        before = i and ids[i - 1] < 10
-        found.append(0 if token >= 10 else found[-1] + 1 if before else first)
-    return found
-
-
 @pytest.mark.parametrize("text", TEXTS)
 def test_rows_of_the_table(text):
     coupled, abacus = Coupled(SHAPE), Abacus(SHAPE)
@@ -46,7 +45,7 @@ def test_rows_of_the_table(text):
     assert torch.equal(out, coupled.table[slots])
     assert start is None
     out, _ = added(abacus.eval(), ids)
-    assert torch.equal(out, abacus.table[torch.tensor([digits_by_hand(ids[0].tolist(), 1)])])
+    assert torch.equal(out, abacus.table[places_of(text)])
 
 
 def test_slots_that_are_positions_give_learned():
@@ -72,7 +71,7 @@ def test_starts_in_training():
     seen = {int(added(abacus, ids[:2], generator=generator)[1]) for _ in range(50)}
     assert seen == {0, 1, 2, 3}
     out, start = added(abacus, ids[:1], generator=generator)
-    place = torch.tensor([digits_by_hand(ids[0].tolist(), 1)])
+    place = places_of("$356+940=2070")
     assert torch.equal(out, abacus.table[torch.where(place > 0, place + start, 0)])
 
 
@@ -100,6 +99,7 @@ def test_errors():
         Coupled(SHAPE).prepare(Context(torch.arange(3)[None]))
     with pytest.raises(ValueError, match="ids"):
         Abacus(SHAPE).prepare(Context(torch.arange(3)[None]))
-    for made in (lambda: Coupled(SHAPE, max_pos=0), lambda: Abacus(SHAPE, digits=())):
-        with pytest.raises(ValueError, match="at least"):
-            made()
+    with pytest.raises(ValueError, match="max_pos"):
+        Coupled(SHAPE, max_pos=0)
+    with pytest.raises(ValueError, match="digits"):
+        Abacus(SHAPE, digits=())
