@@ -54,10 +54,6 @@ def run_index(member: Tensor, ends: Tensor) -> Tensor:
     """Count the members of each run from 1; 0 for other tokens. (B|1, S) bool -> (B, S) int64.
 
     A token of `ends` ends the run before it; other tokens that are not members are skipped.
-
-    >>> digit = torch.tensor([[True, True, False, True]])
-    >>> run_index(digit, ~digit)
-    tensor([[1, 2, 0, 1]])
     """
     count = member.long().cumsum(1)
     before = torch.where(ends, count - member.long(), 0).cummax(1).values

@@ -172,6 +172,10 @@ def _put(
     config, base = model.config, model.base_model
     layers = layers_of(model)
     made = _make(model, encoding)
+    if made.needs_slots and slots is None:
+        raise ValueError(
+            f"{made.name} reads slots: pass slots=FUNCTION, which computes them from ids (B, S)"
+        )
     unturn(base, made)
     if not hasattr(base, "encoding"):
         config = _own_config(model)
@@ -180,10 +184,6 @@ def _put(
         for index, layer in enumerate(layers):
             hook = partial(enter, index, tuple(inspect.signature(layer.forward).parameters))
             layer.register_forward_pre_hook(hook, with_kwargs=True)
-    if made.needs_slots and slots is None:
-        raise ValueError(
-            f"{made.name} reads slots: pass slots=FUNCTION, which computes them from ids (B, S)"
-        )
     base.encoding = made.to(model.device, model.dtype).train(model.training)
     base.slots_of = slots
     earlier, own = getattr(config, NAME, None) or {}, config._attn_implementation

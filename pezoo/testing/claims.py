@@ -90,8 +90,7 @@ def _check_told(encoding: Encoding, field: str, value: Tensor) -> None:
     ids, missing = tokens(), dict[str, Any]({field: None})
     if not getattr(encoding, f"needs_{field}"):
         message = f"ctx.{field} changes the output: set needs_{field} = True"
-        other: dict[str, Any] = {field: value}
-        for fields in (other, missing):
+        for fields in (missing | {field: value}, missing):
             close(run(encoding, ids), run(encoding, ids, **fields), 0, message)
         return
     x = torch.zeros(*ids.shape, encoding.shape.d_model)

@@ -540,6 +540,8 @@ def test_errors():
     for name in ("lbpe_sh", "ideal"):
         with pytest.raises(ValueError, match=f"{name} needs the task or its scale"):
             use(build("llama"), name)
+    with pytest.raises(ValueError, match="coupled reads slots: pass slots="):
+        use(build("llama"), "coupled")
     with pytest.raises(SpecError, match="did you mean rope"):
         use(build("llama"), "ropee")
     with pytest.raises(ValueError, match="use_cache=False"):
