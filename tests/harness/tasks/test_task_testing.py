@@ -89,7 +89,7 @@ REVERSE = {
     "chance 0.5 is wrong": {"chance": 0.5},
     "chance 0.01 is wrong": {"chance": 0.01},
     "no token of a target": {"counted": lambda self, target: target == self.vocab.pad},
-    "slots .* got .*1.0": {"slots": lambda self, ids: 0 * ids + 1.0},
+    r"slots .* got tensor\(\[\[1\., 1": {"slots": lambda self, ids: 0 * ids + 1.0},
     r"slots .* got tensor\(\[\]": {"slots": lambda self, ids: ids[:, :0]},
     "slots .* 0 or more": {"slots": lambda self, ids: 0 * ids - 1},
     "slots .* later tokens": {"slots": lambda self, ids: (ids.flip(1) < 10).cumsum(1).flip(1)},
