@@ -142,6 +142,15 @@ def test_prism_is_the_papers_on_every_task(task):
     assert parse(other.spec).options == paper | typed
 
 
+@pytest.mark.parametrize("task", ["copy", *PAPERS])
+def test_the_small_prism2025_scales_the_encoding_and_keeps_the_papers_form(task):
+    made = run("prism_2025", task=task, protocol="prism2025-mini")
+    scaled = {"cursors": 1, "d_pe": 112} | PAPERS.get(task, {})
+    assert parse(made.spec).options == expand(parse("prism_2025")).options | scaled
+    assert (made.model.norm, made.model.activation, made.train.lengths) == ("post", "relu", (1, 10))
+    assert (made.eval.top, made.eval.top_below) == (3, 0.1)
+
+
 def test_a_protocol_extends_another(tmp_path):
     path = tmp_path / "mine.toml"
     path.write_text('extends = "quick"\n[train]\nsteps = 7\n[tasks.copy]\ntrain_lengths = [1, 5]')
