@@ -16,6 +16,8 @@ from leaderboard.record.schema import Record
 from leaderboard.record.tuning import values_text
 from leaderboard.render.columns import in_tables, rows_as_csv, rows_as_markdown
 from leaderboard.render.text import (
+    NOT_CONVERGED,
+    convergence_text,
     medians_text,
     notes_text,
     percent,
@@ -109,7 +111,8 @@ def _print_table(found: Table, lacks: Sequence[str], wide: bool) -> None:
     if modes := {row.mode for row in rows if row.mode}:
         named = ", ".join(f"({mode})" for mode in sorted(modes))
         notes.append(f"{named}: the same weights run in another way; see pezoo list encodings NAME")
-    words = [*medians_text(rows, names), *verdicts(rows), *notes_text(rows, names)]
+    words = [*convergence_text(rows, names), *medians_text(rows, names), *verdicts(rows)]
+    words += notes_text(rows, names)
     for line in [*notes, *lacks, *words, *_failed(rows, names)]:
         click.echo(fill(shown(line), min(width, 120), subsequent_indent="  "))
 
@@ -160,11 +163,14 @@ def _columns(
         line = [names[row.label], "" if row.aside else rank_text(row)]
         line.append(_short(unseen_text(row, intervals)))
         line += [stat_text(c.main, intervals) if c.main else _short(c.status) for c in scores]
-        cells.append([*line, *(column.shown(row) for column in others)])
+        cells.append([*line, *(_short(column.shown(row)) for column in others)])
     return heads, cells
 
 
 def _short(words: str) -> str:
+    """Return a form of a few letters, which a line below the table explains."""
+    if words.startswith(NOT_CONVERGED):
+        return "‡"
     return "cannot" if words == "cannot represent" else words
 
 

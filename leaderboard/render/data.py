@@ -203,6 +203,7 @@ def _row(row: Row, seeds: int, table: Table, base: str, catalog: Catalog) -> dic
             "aside": row.aside,
             "old": current is not None and str(current) != row.version,
             "few": len(row.seeds) < seeds and not row.apart,
+            "unlearned": row.unlearned is not None,
             "chosen_here": bare(table.first.task) in chosen_on,
             "failures": [(seed, reason[:200]) for seed, reason in row.failures],
             "after": after_the_curve(row.cells),

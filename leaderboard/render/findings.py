@@ -10,8 +10,7 @@ from leaderboard.catalog import Catalog
 from leaderboard.render.text import percent, span_text
 from leaderboard.stats.overview import bare_lines, baseline, overview
 from leaderboard.stats.ranks import ALIKE, UNKNOWN, matrix
-from leaderboard.stats.rows import Line, Row
-from leaderboard.stats.summary import PASS
+from leaderboard.stats.rows import PASS, Line, Row
 from leaderboard.stats.tables import Table
 from pezoo.spec import bare
 

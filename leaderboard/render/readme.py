@@ -14,8 +14,7 @@ from leaderboard.render.findings import chosen
 from leaderboard.render.styles import distinct
 from leaderboard.render.text import span_text
 from leaderboard.stats.overview import bare_lines, main_tables, overview
-from leaderboard.stats.rows import Line, Row
-from leaderboard.stats.summary import PASS
+from leaderboard.stats.rows import PASS, Line, Row
 from leaderboard.stats.tables import Table
 
 BEGIN = "<!-- made by pezoo leaderboard build -->"

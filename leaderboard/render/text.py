@@ -10,6 +10,7 @@ from leaderboard.stats.frame import COLUMNS, rows_of
 from leaderboard.stats.intervals import Stat, wilson
 from leaderboard.stats.rows import Line, Row
 
+NOT_CONVERGED = "not converged"
 RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
@@ -80,7 +81,10 @@ def wilson_text(correct: int, count: int) -> str:
 
 
 def unseen_text(row: Row, intervals: bool = True) -> str:
-    return row.unseen_note or "-" if row.unseen is None else stat_text(row.unseen, intervals)
+    """Return the mean beyond training, with ‡ where the training length has not been learned."""
+    if row.unseen is None:
+        return row.unseen_note or "-"
+    return stat_text(row.unseen, intervals) + "‡" * (row.unlearned is not None)
 
 
 def span_text(numbers: Iterable[int], between: str = " to ") -> str:
@@ -110,10 +114,27 @@ def fewer(row: Row, most: int) -> str:
 
 
 def reach_text(row: Row) -> str:
-    """Return `2.5x`; `≥5x` if every tested length passed; `0` below the training length."""
+    """Return `2.5x`; `≥5x` if every tested length passed; `0` below the training length.
+
+    `not converged (.31 at 10)` where the training length has not been learned.
+    """
+    if low := _low(row):
+        return f"{NOT_CONVERGED} ({low})"
     if row.reach is None:
         return "-"
     return "0" if not row.reach else ("≥" if row.reach_open else "") + times(row.reach)
+
+
+def convergence_text(rows: Iterable[Row], names: Mapping[str, str]) -> list[str]:
+    """Return one line that explains ‡ and names its rows; none without any."""
+    low = ", ".join(f"{names[row.label]} ({_low(row)})" for row in rows if row.unlearned)
+    return [f"‡ {NOT_CONVERGED}: {low}"] if low else []
+
+
+def _low(row: Row) -> str:
+    """Return the score that misses PASS at the training length, as `.31 at 10`; "" for none."""
+    cell = row.unlearned
+    return f".{int(100 * cell.main.mean + 1e-9):02d} at {cell.length}" if cell and cell.main else ""
 
 
 def seeds_text(row: Row) -> str:

@@ -13,6 +13,7 @@ from pezoo.spec import bare
 
 LONGEST = 24  # letters of a name that is shown as it is
 EXACT, TOKENS = "exact match", "token accuracy"
+PASS = 0.9  # the mean that counts as solving a length
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,9 +41,9 @@ class Row:
     """One encoding in one table.
 
     `reach` is the largest length, as a multiple of the training length, up to which the mean
-    metric is at least 0.9 at every tested length; 0 where that is not even the training
-    length; None where no run is done. `reach_open`: every tested length passed, so the true reach
-    may be larger.
+    metric is at least PASS at every tested length; 0 where that is not even the training length
+    (`unlearned`); None where no run is done. `reach_open`: every tested length passed, so the true
+    reach may be larger.
     """
 
     protocol: str
@@ -97,6 +98,16 @@ class Row:
     def plain(self) -> str:
         """The label of its encoding's ranked row."""
         return self.label.removesuffix(f" ({self.aside})")
+
+    @property
+    def unlearned(self) -> Point | None:
+        """The longest training length, if its mean is below PASS: not trained to convergence.
+
+        None for an evaluation mode, whose weights are trained in another one.
+        """
+        seen = [cell for cell in self.cells if cell.seen and cell.main and not self.mode]
+        last = seen[-1] if seen else None
+        return last if last and last.main and last.main.mean < PASS - 1e-9 else None
 
     @property
     def tiebreak(self) -> float:

@@ -113,6 +113,27 @@ def test_a_column_that_is_added_in_one_place_is_in_every_output(raw, monkeypatch
     assert table["rows"][0]["double"] == 4
 
 
+def test_what_has_not_learned_the_training_length_is_marked_wherever_scores_are(
+    record, capsys, tmp_path
+):
+    low = {10: 89, 15: 20, 20: 0}
+    records = [record("rope"), record("nope", right=low), record("nope", right=low, task="reverse")]
+    words, found = "not converged (.89 at 10)", tables(records)
+    print_records(records, "table")
+    assert capsys.readouterr().out.count("‡ not converged: nope (.89 at 10)\n") == 2
+    heads, rope, nope = markdown_rows(rows_as_markdown(found[0].rows))
+    assert [row[heads.index("reach")] for row in (rope, nope)] == ["1.5x", words]
+    site.build(found, records, tmp_path)
+    task = {row["encoding"]: row for row in Page(tmp_path / "task/copy.html").table("reach")}
+    assert (task["rope"]["reach"], task["nope"]["reach"]) == ("1.5x", words)
+    page = {row["encoding"]: row for row in Page(tmp_path / "index.html").table("mean, %")}
+    assert (page["rope"]["copy"], page["nope"]["copy"]) == ("70.0", "10.0‡")
+    (data,) = site_data(found, Catalog())["tables"][1]["rows"]
+    assert (data["unlearned"], data["shown"]["reach"]) == (True, words)
+    text = markdown(found)
+    assert ("10.0‡" in text, "70.0‡" in text) == (True, False)
+
+
 def test_rows_of_several_tables_are_refused(record):
     rows = summarise([record("rope"), record("rope", task="odds_first")])
     with pytest.raises(ValueError, match="do not share one table"):

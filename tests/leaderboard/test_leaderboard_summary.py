@@ -14,7 +14,7 @@ from leaderboard.record.read import Record
 from leaderboard.render.columns import rows_as_csv, rows_as_markdown
 from leaderboard.render.findings import findings
 from leaderboard.render.styles import shown
-from leaderboard.render.text import medians_text, notes_text, rank_text
+from leaderboard.render.text import medians_text, notes_text, rank_text, reach_text
 from leaderboard.stats.intervals import student, wilson
 from leaderboard.stats.overview import bare_lines, overview
 from leaderboard.stats.summary import summarise
@@ -85,6 +85,22 @@ def test_the_unseen_interval_is_over_the_means_of_the_seeds(record):
 def test_reach(right, reach, open_, record):
     row = only([record(right=right)])
     assert (row.reach, row.reach_open) == (reach, open_)
+
+
+@pytest.mark.parametrize(
+    ("right", "words"),
+    [
+        ({10: 31, 20: 100}, "not converged (.31 at 10)"),
+        ({5: 100, 10: 0, 20: 0}, "not converged (.00 at 10)"),
+        ({10: 90, 20: 0}, "1x"),
+        ({5: 50, 10: 95, 20: 0}, "0"),
+        ({10: "cannot represent", 20: 0}, "0"),
+    ],
+)
+def test_below_the_bar_at_the_training_length_is_not_converged(right, words, record):
+    row = only([record(right=right)])
+    assert (reach_text(row), bool(row.unlearned)) == (words, words.startswith("not"))
+    assert reach_text(replace(row, mode="snapped")) in ("0", "1x")  # its weights may have learned
 
 
 def test_cannot_represent_is_words_and_never_zero(record):

@@ -57,7 +57,7 @@
             row.by_seed.map(([, value]) => percent(value)).join(", ")
           : "one seed",
         row.aside ? "" : "rank " + PZ.rank(row),
-        "reach " + PZ.reach(row),
+        row.unlearned ? "‡ " + row.shown.reach : "reach " + PZ.reach(row),
         row.chosen && "chosen: " + row.chosen + " of " + row.tried.length,
         row.chosen_here && "† options were chosen on this task",
       ]
@@ -67,6 +67,7 @@
         "span",
         { title: more },
         shown(row, show),
+        row.unlearned ? el("sup", {}, "‡") : "",
         row.chosen_here ? el("sup", {}, "†") : "",
         row.seeds.length < most ? el("sup", { class: "seeds" }, String(row.seeds.length)) : "",
       );

@@ -41,7 +41,14 @@
       title: "unseen mean, %",
       value: (row) => scaled(row.unseen?.mean),
       cell: (row, host) =>
-        share(host, row.unseen?.mean, interval(row.unseen?.low, row.unseen?.high), row.unseen_note),
+        share(
+          host,
+          row.unseen?.mean,
+          interval(row.unseen?.low, row.unseen?.high),
+          row.unseen_note,
+          [],
+          row.unlearned && row.shown.reach,
+        ),
     },
     ...PZ.endColumns((row) => row.unseen, "unseen mean"),
     ...table.lengths.flatMap((length, at) => {
@@ -98,7 +105,7 @@
     },
   ];
 
-  function share(host, value, sub, words, seeds) {
+  function share(host, value, sub, words, seeds, mark) {
     if (value === null || value === undefined) return el("span", { class: "words" }, words);
     host.classList.add("heat");
     host.style.setProperty("--share", value.toFixed(3));
@@ -106,7 +113,8 @@
       sub,
       ...(seeds || []).map(([seed, one]) => "seed " + seed + ": " + percent(one)),
     ].join("\n");
-    return el("span", { title }, percent(value), el("small", {}, sub));
+    const sign = mark ? el("sup", { title: mark }, "‡") : "";
+    return el("span", { title }, percent(value), sign, el("small", {}, sub));
   }
 
   // The same row with its other measure, which has no interval, in the place of the one compared.
