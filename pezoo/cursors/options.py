@@ -29,8 +29,8 @@ RANGES = {  # the smallest and the largest value
 class CursorOptions:
     """Options of prism and prism_spectral, with the defaults of both.
 
-    pezoo.encodings.prism.PRISM documents each of them. d_pe and hidden follow from the model where
-    they are None: d_pe = 2 d_head, hidden = 100/64 d_model.
+    pezoo.encodings.prism.PRISM has a line for each, with the paper's symbol and equation. d_pe and
+    hidden follow from the model where they are None: d_pe = 2 d_head, hidden = 100/64 d_model.
 
     Errors: ValueError for an option out of range.
     """

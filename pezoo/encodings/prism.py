@@ -64,42 +64,39 @@ class PRISM(CursorEncoding):
     Shapes: those of pezoo.cursors.encoding.
 
     Options of the positions
-        cursors     C per head and layer, as many for queries as for keys
-        d_pe        width of a stream, even; None is 2 d_head
-        gamma       initial sharpness, learned per cursor above 1 (1.0 turns sharpening off)
-        eps         added to every bin before sharpening, above 0
-        support     "symmetric" (Algorithm 1) or "one_sided" (Section 5.1: no offset below 0)
-        similarity  frequencies of a stream: "cosine" (the Transformer's) or "geometric", with base
-        top         the highest frequency of "geometric", in units of pi
-        norm        "frobenius" (sqrt(d_pe) over the norm across cursors) or "scale" (sqrt(2/C))
-        absolute    one more cursor at the true position; ablate_absolute replaces it with zeros
-                    (Algorithm 3's flag). C counts it in Equation 9 and in the width of q and k
-        mu          initial hybrid gate before its sigmoid, learned per head; at -4 heads start by
-                    looking at positions alone
-        alpha       initial weight of each pair of cursors in the score, learned
-        top_weight  initial weight of the highest frequency in each pair's inner product, learned;
-                    the others weigh 1. 0 leaves all at 1, without a parameter. At top=1.0 it tells
-                    odd from even offsets
-        lead        each pair of cursors learns a number, from 0, that is added to the query
-                    cursor's position where the two are compared
-        stride      the largest step of a cursor, 1 in the paper
+        cursors     C, pairs of cursors per head and layer (Sec. 6.2)
+        d_pe        d_pe, width of a stream, even; None: 2 d_head (Sec. 5.2)
+        gamma       initial gamma_c, learned; 1.0: no sharpening (Sec. A.2)
+        eps         epsilon, added to bins before sharpening (Alg. 1)
+        support     "symmetric": Alg. 1; "one_sided": Sec. 5.1
+        similarity  w_m of f: "cosine" (Sec. 5.2), "geometric" (ours)
+        base        w_m is base^(-2m/d_pe) (Sec. 5.2: 10000)
+        top         w_m of "geometric" is top pi base^(-2m/d_pe) (ours)
+        norm        of e_t: "frobenius" or "scale", sqrt(2/C) (Alg. 3)
+        absolute    adds a cursor at the true position to C (Alg. 3)
+        ablate_absolute  puts zeros in its place (Alg. 3)
+        mu          initial mu_h before its sigmoid, learned (Eq. 9)
+        alpha       initial alpha_hc, learned (Eq. 8)
+        top_weight  initial weight of w_0 in <e_q, e_k>; 0: no weight (ours)
+        lead        a learned number is added to each query cursor (ours)
+        stride      largest step; 1: -1, 0 and +1 (Sec. 4.2.1), else ours
     Options of the gates
-        before      layers that cursors are computed before, from 0: "0", "0+3"
-        controller  "gru" or "latch" (pezoo.cursors.controllers)
-        hidden      its units; None is 100/64 d_model
-        window      tokens that "latch" looks at
-        copy_every  one in so many query cursors has a copy branch; 0 for none
-        copy_gate   copying is a gate of its own, and the source starts with equal tokens
-                    (pezoo.cursors.gates); otherwise one softmax has a slot for no copy
-        gate_scale, reset_bias, key_bias, query_bias   logits = gate_scale (W features + b); b
-                    starts with reset_bias on resets, key_bias on the key cursors' increment and
-                    query_bias on one step of each query cursor, the steps in turn
-                    (with copy_gate, of each that does not copy)
-        gate_noise, state_noise   standard deviations, in training, on the logits and inside the
-                    GRU's recurrence; they grow over the first half of training
-        w_hh        the GRU's hidden-to-hidden blocks W: "free", "orthogonal" (parametrised) or
-                    "normalised" (in Frobenius norm, footnote 8)
-        orthogonal  weight of the penalty |W W' - 1|^2 where they are free
+        before      layers that read new cursors, from 0: "0+3" (Sec. 6.2)
+        controller  "gru" (Sec. 5.0.5) or "latch" (ours)
+        hidden      its units; None: 100/64 d_model (Sec. 5.0.5)
+        window      tokens that "latch" reads (ours)
+        copy_every  one query cursor in so many copies; 0: none (Eq. 3.8')
+        copy_gate   p_no-copy is a gate, not a slot of a softmax (ours)
+        gate_scale  logits are gate_scale (W features + b) (ours; 1.0 there)
+        reset_bias  initial b of p_reset (Figure 11: 0)
+        key_bias    initial b of p_incr in key cursors (Figure 11: 0)
+        query_bias  initial b of one step of a query cursor, in turn (ours)
+        gate_noise  deviation of noise on logits in training (ours)
+        state_noise  deviation of noise in the GRU's state in training (ours)
+        w_hh        W_hh "free", "orthogonal" or "normalised" (Sec. 6.3)
+        orthogonal  weight of |W_hh W_hh' - 1|^2, if "free" (Sec. 6.3)
+    "ours": not in the paper. Noise grows over the first half of training. With top=1.0, w_0 tells
+    odd from even offsets.
     Mode "snapped": gates are rounded, so that every cursor is an integer counter.
     Errors: ValueError without ctx.x or for an option out of range.
 

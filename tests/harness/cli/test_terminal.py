@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ import pytest
 from experiment.protocol import read_protocol
 from harness.cli.tables import print_records
 from leaderboard.record.schema import Record
+from pezoo.encodings.prism import PRISM
 
 LONG = "prism_spectral(controller=latch,cursors=2,gate_noise=3.0,mu=-4.0)"
 
@@ -151,6 +154,16 @@ def test_every_option_is_explained(what, call):
     _, out, _ = call("list", what, "--format", "json")
     unexplained = [f["name"] for f in json.loads(out) if f.get("options") and not f["meaning"]]
     assert unexplained == []
+
+
+def test_each_option_of_prism_has_one_line_with_the_papers_symbol_and_place(call, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    _, out, _ = call("list", "encodings", "prism")
+    lines = [line.strip() for line in out.splitlines()]
+    place = re.compile(r"(Sec|Eq|Alg)\. [A0-9]|Figure 11|ours")
+    for option in fields(PRISM.Options):
+        (line,) = [one for one in lines if re.match(rf"{option.name} +[^ =]", one)]
+        assert place.search(line), line
 
 
 def test_list_tells_a_task_by_its_options(call):
