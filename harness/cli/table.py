@@ -93,14 +93,14 @@ def _filled(options: SimpleNamespace, paper: Paper) -> Filled:
     lengths = _lengths(options.lengths)
     if any(one.partition("=")[0].strip() == "train.lr" for one in options.set):
         raise click.UsageError("--set train.lr is not supported: cells combine all learning rates")
-    names = [options.protocol] if options.protocol else paper.protocols
+    names = [options.protocol] if options.protocol else part.protocols or paper.protocols
     protocols = [load_protocol(name, options.set) for name in names]
     records, full = _records(options), load_protocol(paper.protocols[0])
     return filled_by_first(paper, part, records, protocols, lengths, full)
 
 
 def _list(paper: Paper) -> None:
-    click.echo(f"{paper.authors} ({paper.year}): {paper.title}. {paper.url}")
+    click.echo(f"{paper.authors} ({paper.year}): {paper.title}. {paper.url}".rstrip())
     for number, table in paper.tables.items():
         click.echo(f"  {number}  {table.title}")
     for number, figure in paper.figures.items():

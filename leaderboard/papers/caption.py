@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import chain
 
 from experiment.config import Settings
@@ -9,8 +10,8 @@ from leaderboard.papers.cells import Cell, Filled, counted
 from leaderboard.papers.paper import PaperTable, lines_of
 from leaderboard.record.schema import Record
 from leaderboard.render.text import span_text
-from leaderboard.stats.summary import PASS
-from pezoo.spec import parse
+from leaderboard.stats.rows import PASS
+from pezoo.spec import Spec, parse
 
 # Settings that stand elsewhere in the caption, or change no result.
 ELSEWHERE = {"train.lr", "train.checkpoint_every", "train.compile"}
@@ -55,8 +56,8 @@ def _changes(filled: Filled) -> str:
         own = _settings(run.config.model, run.config.train, run.config.eval)
         theirs = _settings(*reference.settings(run.task))
         if run.task in rows:  # a row of a smaller protocol may have an encoding of its own
-            own["encoding"] = run.config.spec
-            theirs["encoding"] = str(reference.fill(run.task, parse(run.encoding)))
+            spec, there = parse(run.config.spec), reference.fill(run.task, parse(run.encoding))
+            own["encoding"], theirs["encoding"] = _unlike(spec, there), _unlike(there, spec)
         for name, value in theirs.items():
             if own[name] != value and name not in ELSEWHERE:
                 found[name][0].add(_value(own[name]))
@@ -65,6 +66,15 @@ def _changes(filled: Filled) -> str:
         f"{name} {' or '.join(sorted(ours))} ({' or '.join(sorted(theirs))})"
         for name, (ours, theirs) in found.items()
     )
+
+
+def _unlike(spec: Spec, other: Spec) -> str:
+    """
+    >>> _unlike(parse("prism(cursors=1,gamma=2.0)"), parse("prism(cursors=4,gamma=2.0)"))
+    'prism(cursors=1)'
+    """
+    own = {key: value for key, value in spec.options.items() if other.options.get(key) != value}
+    return str(replace(spec, options=own))
 
 
 def _settings(*parts: Settings) -> dict[str, object]:

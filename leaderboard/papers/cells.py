@@ -238,6 +238,8 @@ def score_of(
     values = [getattr(score, measure) for score in scores if score.status == "ok"]
     if len(values) < len(scores) or None in values:
         return next((score.status for score in scores if score.status != "ok"), "not measured")
+    if not values and checkpoint.startswith("top") and run.config.eval.top_below:
+        return f"loss never below {run.config.eval.top_below:g}"
     return 100 * fmean(values) if values else "not tested"
 
 

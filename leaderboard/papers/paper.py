@@ -74,7 +74,8 @@ class PaperTable(Settings):
     "test_token" or "test_exact", the same at the end of the learning curve; "pairs", exact match
     over all pairs of lengths beyond training (test sets "17+n" and so on); or "hours" of training
     by the clock, which are not compared. `digits_ours` are the digits of our numbers, if different.
-    `at` gives, by task, the one multiple of the training length that counts.
+    `at` gives, by task, the one multiple of the training length that counts. `protocols` replace
+    those of the paper.
     """
 
     label: str  # "Table 1"
@@ -85,6 +86,7 @@ class PaperTable(Settings):
     digits_ours: int | None = None
     columns: tuple[PaperColumn, ...]
     at: dict[str, float] = Field(default_factory=dict)
+    protocols: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
 
     @property
@@ -99,12 +101,13 @@ class PaperFigure(PaperTable):
     `kind` is "curves" of accuracy over test lengths, a picture per task; "time" or "steps", the
     same over training; "seeds", a curve per seed; "tasks", one picture with a curve per task;
     "pairs", a heat map over pairs of lengths; or "sweep", columns named by numbers and one picture
-    with a curve per task. `axis` names the numbers. `forms` are the rows under another protocol, by
-    name.
+    with a curve per task. `axis` names the numbers, `band` is a share drawn above and below each
+    curve. `forms` are the rows under another protocol, by name.
     """
 
     kind: Literal["curves", "time", "steps", "seeds", "tasks", "pairs", "sweep"]
     axis: str = "test length"
+    band: float = 0.0
     tasks: tuple[str, ...]
     forms: dict[str, tuple[str, ...]] = Field(default_factory=dict)
 
@@ -121,7 +124,7 @@ class Paper(Settings):
     title: str
     authors: str
     year: PositiveInt
-    url: str
+    url: str = ""  # where it is known
     protocols: tuple[str, ...]
     budget: str
     rates: tuple[float, ...] = ()

@@ -47,13 +47,14 @@ def draw(filled: Filled, folder: Path) -> list[Path]:
 def figures_of(records: Sequence[Record], catalog: Catalog) -> list[PaperPicture]:
     """Return the pictures that have runs, each by the first protocol of its paper with runs."""
     found, ran = [], {record.protocol for record in records}
+    current = {name: known.versions[0] for name, known in catalog.protocols.items()}
     for paper in map(read, names()):
-        known = {name: catalog.protocols[name].versions[0] for name in paper.protocols
-                 if name in catalog.protocols}  # fmt: skip
-        full = known.get(paper.protocols[0])
-        for figure in paper.figures.values() if ran & known.keys() else ():
-            filled = filled_by_first(paper, figure, records, [*known.values()], reference=full)
-            found += pictures(filled, alone=False)
+        full = current.get(paper.protocols[0])
+        for figure in paper.figures.values():
+            own = [current[name] for name in figure.protocols or paper.protocols if name in current]
+            if ran & {one.name for one in own}:
+                filled = filled_by_first(paper, figure, records, own, reference=full)
+                found += pictures(filled, alone=False)
     return found
 
 
@@ -77,7 +78,7 @@ def pictures(filled: Filled, *, alone: bool = True) -> list[PaperPicture]:
             svg = _heat_map(own, about, notes)
         else:
             title = f"{task} ({about})" if task else f"{filled.paper.name}, {about}"
-            svg = curves(title, some, look, figure.axis, notes=notes)
+            svg = curves(title, some, look, figure.axis, notes=notes, band=figure.band)
         file = f"{name}.{slug(task)}.svg" if task else f"{name}.svg"
         found.append(PaperPicture(file, task, svg, own, figure))
     return found

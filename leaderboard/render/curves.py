@@ -29,11 +29,12 @@ def curves(
     names: Mapping[str, str] | None = None,
     inline: bool = False,
     notes: Sequence[str] = (),
+    band: float = 0.0,
 ) -> str:
     """Return the SVG text. `look` keeps styles equal across pictures.
 
     `names` are short names of labels. `inline`: for a page, in the page's colours. `notes` are
-    lines of small text below the picture.
+    lines of small text below the picture. `band` is a share to shade above and below each curve.
     """
     look, names = look or styles(rows), names or {}
     lengths = sorted({cell.length for row in rows for cell in row.cells})
@@ -58,6 +59,7 @@ def curves(
             "words": after_the_curve(row.cells),
             "end": ends[at],
             "y": places[at],
+            "bands": [_band(part, band) for part in lines[at] if band],
             "marks": [point for part in lines[at] for point in part],
         }
         for at, row in enumerate(rows)
@@ -151,6 +153,13 @@ def _line(at: int, parts: Curve, owners: Mapping[Any, Sequence[int]]) -> dict[st
             turn = DASH, DASH * (len(here) - 1), -DASH * here.index(at)
             dashed.append((moved + path, *turn))
     return {"line": alone, "dashed": dashed}
+
+
+def _band(points: Sequence[tuple[float, float]], share: float) -> str:
+    """Return the outline of the band of a share above and below a curve, within the plot."""
+    above = [(x, max(y - share * HEIGHT, TOP)) for x, y in points]
+    below = [(x, min(y + share * HEIGHT, TOP + HEIGHT)) for x, y in reversed(points)]
+    return "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in (*above, *below)) + "Z"
 
 
 def shortened(label: str, room: int) -> str:

@@ -15,12 +15,13 @@ from pydantic import TypeAdapter
 
 from harness import tasks
 from harness.cli.main import cli
+from harness.settings.catalog import read_catalog
 from harness.settings.protocol import load_protocol
 from leaderboard.papers import text
 from leaderboard.papers.caption import budgets, requests
 from leaderboard.papers.cells import fill
 from leaderboard.papers.paper import Number, Paper, lines_of, names, read
-from leaderboard.papers.pictures import draw, points_of
+from leaderboard.papers.pictures import draw, figures_of, points_of
 from leaderboard.record.schema import Record
 from leaderboard.stats.rows import EXACT
 from pezoo.registry import check
@@ -440,3 +441,51 @@ def test_exact_match_over_the_steps_of_training(tmp_path):
     assert "ideal_sh, seed 0: 90 % after 0 s and 500 steps" in text.as_text(filled, 100)
     assert [path.suffix for path in draw(filled, tmp_path)] == [".svg"]
     assert fill(paper, paper.figure("2b"), records, load_protocol("chen2026-mini")).runs == []
+
+
+def top_three(encoding, last, best):
+    """A run of prism2025-mini on copy; `best` is None where its loss never was low enough."""
+    mini = load_protocol("prism2025-mini")
+    own = [paper_score(n, n <= 10, last) for n in mini.settings("copy")[2].lengths]
+    scores = {"last": own, "best": []}
+    if best is not None:
+        scores["top3"] = [
+            score | paper_score(score["length"], score["seen"], best) for score in own
+        ]
+    return paper_run(mini, "copy", encoding, own, more={"scores": scores})
+
+
+def test_prism2025_shows_the_three_best_evaluations_in_a_band_beside_the_last_one(tmp_path):
+    paper = read("prism2025")
+    assert [*paper.figures] == [str(n) for n in range(1, 11)]
+    records = [top_three("prism_2025", 0.5, 0.9375), top_three("shifted_sinusoidal", 0.25, None)]
+    figure, mini = paper.figure("6"), load_protocol("prism2025-mini")
+    filled = fill(paper, figure, records, mini, reference=load_protocol("prism2025"))
+    found = {one.column: one for one in filled.cells}
+    assert found["prism_2025"].ours == Number(pytest.approx(93.75))
+    assert found["prism_2025, last"].ours == Number(pytest.approx(50.0))
+    missing = found["shifted_sinusoidal"]
+    assert (missing.ours, missing.words) == (None, "loss never below 0.1")
+    assert found["shifted_sinusoidal, last"].ours == Number(pytest.approx(25.0))
+    shown = " ".join(text.as_text(filled, 100).split())
+    assert "train.batch 64 (100)" in shown
+    own, theirs = shown.split("encoding ")[1].split(" (prism")
+    assert own == "prism(cursors=1,d_pe=112) or shifted_sinusoidal(span=256)"
+    assert theirs.startswith("(cursors=4,d_pe=340) or shifted_sinusoidal).")
+    (path,) = draw(filled, tmp_path)
+    tree = ElementTree.fromstring(path.read_text("utf-8"))
+    bands = [one.get("d") for one in tree.iter() if one.get("fill-opacity")]
+    assert len(bands) == 3
+    heights = sorted({float(y) for y in re.findall(r"\d+\.\d (\d+\.\d)", bands[-1])})
+    assert heights == pytest.approx(
+        [44, 92.75], abs=0.1
+    )  # of 300 pixels below 44: .8375 to 1, as no share is above 1
+
+
+def test_a_figure_may_name_protocols_of_its_own():
+    mini = read_catalog()
+    mini.protocols.pop("prism2025-variants")  # as where a site shows other protocols alone
+    drawn = figures_of([top_three("prism_2025", 0.5, 0.9375)], mini)
+    assert [one.file for one in drawn] == ["prism2025.figure-6.copy.svg"]
+    shown = CliRunner().invoke(cli, ["table", "prism2025", "2"])
+    assert (shown.exit_code, "protocol prism2025-variants" in shown.stdout) == (0, True)
