@@ -502,6 +502,8 @@ def test_the_encodings_picked_go_along(visit, example):
     page.locator("#picks input[value=learned]").check()
     page.get_by_label("Pages").get_by_role("link", name="Overview").click()
     page.locator("#tasks a", has_text="reverse").click()
+    page.wait_for_url("**/reverse.html*")
+    page.wait_for_selector("#picks input", state="attached")
     assert sorted(picked(page)) == ["alibi", "learned", "rope"]
 
 
