@@ -29,6 +29,7 @@ FEWEST = {
     "lbpe(form=rope)": "d_head n_layers",
     "learned": "d_model train_len",
     "learned(max_len=40)": "d_model",
+    "nape": "n_heads",
     "nope": "",
     "prism": WIDE,
     "prism_spectral": WIDE,
