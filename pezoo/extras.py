@@ -33,6 +33,7 @@ class Extras:
     modes: tuple[str, ...] = ()  # other ways to run trained weights, see Pass.mode
 
     random_distances: bool = False  # True: `randomized` draws distances around it by default
+    heads_with_positions: int | None = None  # only the first heads have positions; None: all
     needs_scale: bool = False  # True: reads ctx.scale
     needs_slots: bool = False  # True: reads ctx.slots, which some tasks supply
     oracle: bool = False  # True: receives part of the task's solution

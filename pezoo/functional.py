@@ -60,6 +60,16 @@ def run_index(member: Tensor, ends: Tensor) -> Tensor:
     return (count - before) * member
 
 
+def visible_keys(ctx: Context) -> Tensor:
+    """Return how many keys each query sees under a causal mask, itself included: (B|1, T) int64.
+
+    It counts tokens of the query's own document; padding sees 0.
+    """
+    document = ctx.document
+    begins = document.diff(dim=1, prepend=document[:, :1]) > 0
+    return run_index(ctx.key_mask, begins)[:, ctx.pos.shape[1] - ctx.new :]
+
+
 def encodings_in(model: nn.Module) -> list[Encoding]:
     """Return the encodings in a model, without those that a wrapper wraps."""
     found: list[Encoding] = []

@@ -210,7 +210,7 @@ def check_values(spec: Spec, cls: type) -> None:
         if option not in known:
             raise SpecError(unknown(f"option of {spec.name}", option, known))
         kind = parameters[option].annotation
-        if kind is float and type(value) is int:
+        if type(value) is int and kind in (float, float | None):
             spec.options[option] = value = float(value)
         if kind is not inspect.Parameter.empty and not _fits(value, kind):
             shown = getattr(kind, "__name__", str(kind)) if isinstance(kind, type) else str(kind)

@@ -43,6 +43,7 @@ class HardALiBi(Encoding):
         super().__init__(shape, **sizes)
         shape = self.shape
         self.masked = shape.n_heads // 2 if masked is None else masked
+        self.heads_with_positions = self.masked
         self.order_blind = self.masked == 0
         if not 0 <= self.masked <= shape.n_heads:
             raise ValueError(

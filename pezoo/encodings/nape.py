@@ -55,7 +55,7 @@ class NAPE(Encoding):
             )
         choice("slopes", slopes, SLOPES)
         self.slopes = slopes
-        self.order_blind = self.heads == 0
+        self.heads_with_positions, self.order_blind = self.heads, self.heads == 0
 
     def prf(self, ctx: Context) -> Tensor:
         distance = ctx.distance()[0].abs()

@@ -1,33 +1,22 @@
 """Randomized positions around another encoding."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Unpack
 
 import torch
 from torch import Tensor
 
-from pezoo.base import (
-    BiasForm,
-    Context,
-    Encoding,
-    FormKind,
-    ParamGroup,
-    Pass,
-    Plan,
-    PositionError,
-    Shape,
-    Sizes,
-)
-from pezoo.pictures import Picture
+from pezoo.base import Context, Encoding, Pass, Plan, PositionError, Shape, Sizes
 from pezoo.registry import make, register
 from pezoo.spec import choice
+from pezoo.wrapper import Wrapper
 
 TABLE = "randomized.table"
 
 
 @register("randomized")
-class Randomized(Encoding):
+class Randomized(Wrapper):
     """Replace the positions of another encoding by a random, ordered choice from a larger range.
 
     Formula: position p becomes the p-th smallest of n positions drawn from 0..L-1 without
@@ -76,11 +65,10 @@ class Randomized(Encoding):
         sorted: bool = True,
         **sizes: Unpack[Sizes],
     ) -> None:
-        super().__init__(shape, **sizes)
+        build = partial(make, self.wraps) if make_inner is None else make_inner
+        super().__init__(shape, lambda own: build(own.replaced(train_len=max_len)), **sizes)
         if sample is not None:
             choice("sample", sample, ("positions", "distances"))
-        make_inner = partial(make, self.wraps) if make_inner is None else make_inner
-        self.inner = make_inner(self.shape.replaced(train_len=max_len))
         usual = "distances" if self.inner.random_distances else "positions"
         sample = usual if sample is None else sample
         if isinstance(self.inner, Randomized):
@@ -96,12 +84,10 @@ class Randomized(Encoding):
                 f"represents {self.inner.max_len}: give both the same max_len"
             )
         self.max_len, self.sample, self.sorted = max_len, sample, sorted
-        claims = "prefix_stable needs_scale needs_slots causal_only order_blind modes"
-        for claim in claims.split():
-            setattr(self, claim, getattr(self.inner, claim))
+        self.relative = self.reads_distance = self.random_distances = False
 
     def draw(self, ctx: Context, **plan: Unpack[Plan]) -> dict[str, Tensor]:
-        super().draw(ctx)
+        Encoding.draw(self, ctx)
         last = ctx.ask(ctx.pos.max()) + 1
         table = ctx.memo.get(TABLE)
         if table is None:
@@ -114,7 +100,7 @@ class Randomized(Encoding):
                 f"plan the final length before the first step: draw(ctx, length=N), or "
                 f"pezoo.adapters.transformers.use(model, encoding, length=N)"
             )
-        inner = self._inner_ctx(ctx, table.to(ctx.pos.device))
+        inner = self._at(table.to(ctx.pos.device), ctx)
         return {TABLE: table, **self.inner.draw(inner, **plan)}
 
     def table(self, n: int, generator: torch.Generator | None = None) -> Tensor:
@@ -132,55 +118,15 @@ class Randomized(Encoding):
     def _ordered(self, drawn: Tensor) -> Tensor:
         return drawn.sort().values if self.sorted else drawn
 
-    def prepare(self, ctx: Context) -> Pass:
-        own = super().prepare(ctx)
-        assert own.drawn is not None
-        return self.inner.prepare(self._inner_ctx(own, own.drawn[TABLE]))
+    def inner_ctx(self, ctx: Pass) -> Pass:
+        return self._at((ctx.drawn or {})[TABLE], ctx)
 
-    def _inner_ctx(self, ctx: Context, table: Tensor) -> Pass:
+    def _at(self, table: Tensor, ctx: Context) -> Pass:
         """Return the context of the inner encoding, with the table's positions or distances."""
         if self.sample == "distances":
             return Pass.of(ctx, prepared=False, distances=table)
         pos = torch.where(ctx.key_mask, table[ctx.pos.clamp(min=0)], ctx.pos)
         return Pass.of(ctx, prepared=False, true_pos=ctx.pos, pos=pos)
-
-    def embed(self, x: Tensor, ctx: Pass) -> Tensor:
-        ctx.check_prepared()
-        return self.inner.embed(x, ctx)
-
-    def transform(self, q: Tensor, k: Tensor, ctx: Pass) -> tuple[Tensor, Tensor]:
-        ctx.check_prepared()
-        return self.inner.transform(q, k, ctx)
-
-    def bias(self, q: Tensor, k: Tensor, ctx: Pass) -> Tensor | None:
-        ctx.check_prepared()
-        return self.inner.bias(q, k, ctx)
-
-    def bias_form(self, q: Tensor, k: Tensor, ctx: Pass, kind: FormKind) -> BiasForm | None:
-        return self.inner.bias_form(q, k, ctx, kind)
-
-    def scores(self, q: Tensor, k: Tensor, ctx: Pass) -> Tensor | None:
-        return self.inner.scores(q, k, ctx)
-
-    @property
-    def replaces_scores(self) -> bool:
-        return self.inner.replaces_scores
-
-    def weights(self, logits: Tensor, ctx: Pass) -> Tensor | None:
-        return self.inner.weights(logits, ctx)
-
-    @property
-    def replaces_softmax(self) -> bool:
-        return self.inner.replaces_softmax
-
-    def param_groups(self) -> list[ParamGroup]:
-        return self.inner.param_groups()
-
-    def penalty(self) -> Tensor | None:
-        return self.inner.penalty()
-
-    def pictures(self, layers: Sequence[Pass]) -> list[Picture]:
-        return self.inner.pictures(layers)
 
     def extra_repr(self) -> str:
         return f"max_len={self.max_len}, sample={self.sample}"

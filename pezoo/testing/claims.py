@@ -55,6 +55,22 @@ def check_distances(factory: Factory) -> None:
     close(plain, moved, 1e-5, message)
 
 
+def check_heads(factory: Factory) -> None:
+    """Check heads_with_positions: positions do not change the logits of the later heads."""
+    encoding = build(factory).double()
+    first, ids = encoding.heads_with_positions, tokens(2, 8)
+    given = inputs(encoding, 2, 8, torch.float64)
+    for pos in [] if first is None else [2 * torch.arange(8)[None]]:
+        with torch.no_grad():
+            plain, moved = (
+                first_layer(encoding, context(ids, p), given).logits for p in (None, pos)
+            )
+        message = (
+            f"heads_with_positions is {first}, but positions change the logits of a later head"
+        )
+        close(plain[:, first:], moved[:, first:], 1e-9, message)
+
+
 def check_max_len(factory: Factory) -> None:
     """Check that `draw` and `prepare` accept positions up to max_len - 1, and no more."""
     encoding = build(factory)

@@ -676,6 +676,13 @@ biases(
     lambda ctx: -(ctx.query_pos[:, :, None] - ctx.pos[:, None]).abs(),
     **RELATIVE,
 )
+biases(
+    "heads",
+    "of a later head",
+    lambda ctx: -ctx.distance().abs(),
+    **RELATIVE,
+    heads_with_positions=1,
+)
 biases("future", r"abs\(\), or set causal_only", lambda ctx: -ctx.distance(), **RELATIVE)
 biases(
     "prf",

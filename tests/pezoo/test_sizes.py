@@ -40,6 +40,8 @@ FEWEST = {
     "shaw": "n_heads d_head n_layers",
     "shifted_sinusoidal": "d_model",
     "sinusoidal": "d_model",
+    "ssmax": "n_heads d_head n_layers train_len",
+    "ssmax(start=1):nape": LAYERS,
     "t5": "d_model n_heads",
 }
 

@@ -1,0 +1,90 @@
+import math
+
+import pytest
+import torch
+
+from pezoo import Context, Shape, attend, make
+from pezoo.adapters import attention_mask
+from pezoo.testing import build
+
+D = torch.float64
+SHAPE = Shape(d_model=16, n_heads=4, d_head=4, n_layers=2, train_len=12)
+POS = torch.tensor([[-1, 0, 1, 2, 3, 0, -1, 1, 2], [4, 5, 6, 7, 8, 9, 10, 11, 12]])
+N = [[1, 1, 2, 3, 4, 1, 1, 2, 3], [1, 2, 3, 4, 5, 6, 7, 8, 9]]  # keys that each query sees
+
+
+def made(text, pos=POS, layer=1):
+    encoding = build(lambda shape: make(text, shape), SHAPE).double()
+    return encoding, encoding.prepare(Context(pos)).at(layer, None)
+
+
+def qkv(seed=0):
+    return torch.randn(3, 2, 4, 9, 4, dtype=D, generator=torch.Generator().manual_seed(seed))
+
+
+@pytest.mark.parametrize("text", ["ssmax:nope", "ssmax:alibi", "ssmax(scale_bias=true):alibi"])
+def test_it_is_the_formula(text):
+    (encoding, ctx), (q, k, v) = made(text), qkv()
+    got = attend(encoding, *encoding.transform(q, k, ctx), v, ctx)
+    s, seen = encoding.s[1].tolist(), attention_mask(ctx).expand(2, 1, 9, 9)
+    for b in range(2):
+        for h in range(4):
+            slope = 0 if "nope" in text else 2.0 ** (-2 * (h + 1))
+            for i in POS[b].ge(0).nonzero().flatten().tolist():
+                keys = [j for j in range(9) if seen[b, 0, i, j]]
+                assert len(keys) == N[b][i]
+                f = s[h] * math.log(len(keys))
+                each = f if "scale_bias" in text else 1
+                far = [abs(int(POS[b, i]) - int(POS[b, j])) for j in keys]
+                logits = [f * float(q[b, h, i] @ k[b, h, j]) / 2 for j in keys]
+                e = [math.exp(z - each * slope * d) for z, d in zip(logits, far, strict=True)]
+                want = sum(w / sum(e) * v[b, h, j] for w, j in zip(e, keys, strict=True))
+                torch.testing.assert_close(got[b, h, i], want, atol=1e-12, rtol=0)
+
+
+@pytest.mark.parametrize("inner", ["rope", "alibi", "nope", "shaw", "geometric"])
+def test_where_s_log_n_is_1_it_is_the_inner_encoding(inner):
+    (encoding, ctx), (q, k, v) = made(f"ssmax:{inner}"), qkv()
+    plain = make(inner, SHAPE).double()
+    plain.load_state_dict(encoding.inner.state_dict())
+    own = plain.prepare(Context(POS)).at(1, None)
+    want = attend(plain, *plain.transform(q, k, own), v, own)
+    for i in range(9):
+        for b in range(2):
+            with torch.no_grad():
+                encoding.s.fill_(1 / math.log(max(2, N[b][i])))
+            got = attend(encoding, *encoding.transform(q, k, ctx), v, ctx)
+            torch.testing.assert_close(got[b, :, i], want[b, :, i], atol=1e-12, rtol=0)
+
+
+def test_training_begins_with_logits_of_the_usual_size():
+    encoding = make("ssmax", SHAPE)
+    ctx = encoding.prepare(Context(torch.arange(12)[None])).at(0, None)
+    torch.testing.assert_close(encoding.factor(ctx).mean(2), torch.ones(1, 4, 1))
+    assert (make("ssmax(start=1)", SHAPE).s == 1).all()
+
+
+def test_only_heads_without_positions_are_scaled():
+    encoding, ctx = made("ssmax:nape")
+    assert encoding.s.shape == (2, 2)
+    assert (encoding.factor(ctx)[:, :2] == 1).all()
+    assert encoding.heads_with_positions == 2
+    assert make("ssmax:nape(heads=4)", SHAPE).s.shape == (2, 4)
+
+
+def test_scaled_windows_stay_windows():
+    (encoding, ctx), (q, k, _) = made("ssmax(scale_bias=true):hard_alibi"), qkv()
+    bias = encoding.bias(q, k, ctx)
+    assert torch.equal(bias.isneginf(), encoding.inner.bias(q, k, ctx).isneginf())
+    bias.exp().sum().backward()
+    assert encoding.s.grad is None or encoding.s.grad.isfinite().all()
+
+
+@pytest.mark.parametrize(
+    ("n", "want"), [(1, 1), (3, 1), (4, 1 + 0.1 * math.log(2)), (9, 1 + 0.1 * math.log(3))]
+)
+def test_the_scale_of_llama_4(n, want):
+    """1 + attn_scale log(1 + floor((p + 1) / floor_scale)), modeling_llama4.py."""
+    encoding, ctx = made("ssmax(floor=4):nope")
+    assert encoding.factor(ctx)[1, 0, n - 1].item() == pytest.approx(want)
+    assert not list(encoding.parameters())
