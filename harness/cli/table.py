@@ -36,7 +36,7 @@ FORMATS = ("table", "markdown", "csv", "json")
 def command(**options: Any) -> None:
     """Print a table of a paper: our number, the paper's, and the difference.
 
-    Without NUMBER, list the tables and figures. For a paper without tables, NUMBER is a figure.
+    Without NUMBER, list the tables and figures. Where no table has NUMBER, it is a figure.
 
     pezoo table ruoss2023 1
     """
@@ -46,8 +46,8 @@ def command(**options: Any) -> None:
     paper = read(typed.paper)
     if typed.figure and typed.number:
         raise click.UsageError("NUMBER and --figure exclude each other")
-    if typed.number and not paper.tables:  # its numbers are those of figures
-        typed.figure = typed.number
+    if typed.number not in paper.tables and (typed.number in paper.figures or not paper.tables):
+        typed.figure = typed.figure or typed.number
     if typed.out is not None and not (typed.out and typed.figure):
         raise click.UsageError("--out needs a folder and --figure")
     if typed.figure or typed.number:
@@ -66,7 +66,8 @@ def _show(options: SimpleNamespace, paper: Paper) -> None:
     from leaderboard.record.check import refusals
 
     filled = _filled(options, paper)
-    if empty := sum(not cell.runs for cell in filled.cells):
+    empty = sum(not cell.runs for cell in filled.cells)
+    if empty and not filled.part.gains:
         click.echo(f"{empty} of {len(filled.cells)} cells have no run; to fill them:", err=True)
         for command in _bench(options, filled):
             click.echo(f"  {command}", err=True)

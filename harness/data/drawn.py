@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 Drawn = Mapping[str, Tensor]
-DROPOUT = "dropout"  # (B, T, 2 layers, D) bool, True where a number is kept
+DROPOUT = "dropout"  # (B, T, 2 layers + 1, D) bool, True where a number is kept
 
 
 def dropout_masks(
@@ -20,12 +20,12 @@ def dropout_masks(
 ) -> Tensor:
     """Draw masks for x of `size` (B, T, D): after the attention and after the MLP of each layer.
 
-    In the last layer, only masks of the `last` tokens are drawn.
+    In the last layer, only masks of the `last` tokens are drawn. One of the embeddings follows.
     """
     b, t, d = size
-    masks = torch.ones(2 * layers, b, t, d, dtype=torch.bool, device=generator.device)
+    masks = torch.ones(2 * layers + 1, b, t, d, dtype=torch.bool, device=generator.device)
     for number, mask in enumerate(masks):
-        columns = last if number >= 2 * (layers - 1) else t
+        columns = last if number in (2 * layers - 2, 2 * layers - 1) else t
         kept = torch.empty(b, columns, d, dtype=torch.bool, device=generator.device)
         mask[:, t - columns :] = kept.bernoulli_(1 - p, generator=generator)
     return masks.permute(1, 2, 0, 3)

@@ -23,6 +23,14 @@ from pezoo.kernels.backends import FASTEST, choose
 Slots = Callable[[Tensor], Tensor | None]
 
 
+def dropped(x: Tensor, masks: Tensor | None, which: int, p: float) -> Tensor:
+    """Return x (B, T, D) after dropout by one of the masks (B, T or more, N, D); x without them."""
+    if masks is None:
+        return x
+    kept = masks[:, masks.shape[1] - x.shape[1] :, which]
+    return x * (kept.to(x.dtype) / (1 - p))
+
+
 def no_slots(ids: Tensor) -> None:
     """The `slots` of a task that supplies none."""
 
@@ -111,10 +119,7 @@ class Block(nn.Module):
         return y
 
     def _drop(self, x: Tensor, masks: Tensor | None, which: int) -> Tensor:
-        if masks is None:
-            return x
-        kept = masks[:, masks.shape[1] - x.shape[1] :, which]
-        return x * (kept.to(x.dtype) / (1 - self.dropout))
+        return dropped(x, masks, which, self.dropout)
 
 
 class Transformer(nn.Module):
@@ -180,11 +185,13 @@ class Transformer(nn.Module):
         x = self.embedding(ids) * self.model.width**0.5
         mask = self._mask(true)  # by the positions before the encoding rewrites them
         ctx = self.encoding.prepare(replace(true, x=x, drawn=dict(drawn)))
+        tokens, masks = x, self._dropout_masks(drawn)
         x = self.encoding.embed(x, ctx)
+        if x is not tokens:  # the code of Ruoss et al. drops of sums with positions alone
+            x = dropped(x, masks, -1, self.model.dropout)
         layers = past.layers or [None] * len(self.blocks)
         ran = self.ran["train" if self.training else "eval"]
         shared = Shared(self.encoding, mask, self.attention, ran)
-        masks = self._dropout_masks(drawn)
         for i, block in enumerate(self.blocks):
             kept = last if last is not None and i + 1 == len(self.blocks) else new
             own = None if masks is None else masks[:, :, 2 * i : 2 * i + 2]
@@ -217,7 +224,7 @@ class Transformer(nn.Module):
         return attention_mask(ctx) if self.track == "decoder" else full_mask(ctx)
 
     def _dropout_masks(self, drawn: Drawn) -> Tensor | None:
-        """Return the masks (B, T, 2 layers, D) in training with dropout."""
+        """Return the masks (B, T, 2 layers + 1, D) in training with dropout."""
         if not (self.training and self.model.dropout):
             return None
         if DROPOUT not in drawn:

@@ -49,7 +49,7 @@ def _ours(filled: Filled) -> str:
 def _changes(filled: Filled) -> str:
     """Return the settings that differ from the paper's, as `train.steps 1,500 (2,000,000)`."""
     reference = filled.reference or filled.protocol
-    lines = lines_of(filled.paper, filled.part)
+    lines = () if filled.part.gains else lines_of(filled.paper, filled.part)
     rows = {column.task(line.task) for line in lines for column in filled.part.columns}
     found: dict[str, tuple[set[str], set[str]]] = defaultdict(lambda: (set(), set()))
     for run in filled.runs:

@@ -1,7 +1,7 @@
 """Fill the cells of a paper's table from records."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 from statistics import fmean, stdev
@@ -9,7 +9,7 @@ from typing import Self
 
 from experiment.config import Protocol
 from experiment.protocol import base
-from leaderboard.papers.paper import Number, Paper, PaperColumn, PaperTable, lines_of
+from leaderboard.papers.paper import Number, Paper, PaperColumn, PaperGain, PaperTable, lines_of
 from leaderboard.record.schema import Checkpoint, Record, Score
 from pezoo.spec import parse
 
@@ -80,6 +80,12 @@ def fill(
     A figure over training takes runs with `eval.curve_lengths`: unless the protocol has its
     own, all test lengths beyond training.
     """
+    if part.gains:
+        records, cells = list(records), ()
+        for gain in part.gains:
+            source = fill(paper, paper.table(gain.table), records, protocol, lengths)
+            cells += _gains(gain, source)
+        return Filled(paper, part, protocol, lengths, cells, reference=reference)
     if part.along:
         protocol = _along(protocol)
         lengths = frozenset(protocol.eval.curve_lengths or ())
@@ -110,6 +116,39 @@ def fill(
     used = {record.run for record in filled.runs}
     others = [r for r in records if base(r.protocol) == base(protocol.name) and r.run not in used]
     return replace(filled, others=len(others))
+
+
+def _gains(gain: PaperGain, table: Filled) -> tuple[Cell, Cell]:
+    """Return the mean over tasks, and the most, of the best of some columns over that of others."""
+    ours: dict[str, dict[str, float]] = defaultdict(dict)
+    theirs: dict[str, dict[str, float]] = defaultdict(dict)
+    used = {}
+    for cell in table.cells:
+        for numbers, number in ((ours, cell.ours), (theirs, cell.paper)):
+            if number:
+                numbers[cell.task][cell.column] = number.value
+        if cell.column in (*gain.best, *gain.over):
+            used |= {run.run: run for run in cell.used}
+
+    def above(row: dict[str, float]) -> float:
+        best, over = (max(row.get(n, -inf) for n in names) for names in (gain.best, gain.over))
+        return best - over if -inf < min(best, over) else -inf
+
+    def summary(
+        rows: dict[str, dict[str, float]], of: Callable[[list[float]], float]
+    ) -> Number | None:
+        found = [value for value in map(above, rows.values()) if value > -inf]
+        return Number(of(found)) if found else None
+
+    runs = tuple(used.values())
+    mean, most = (
+        Cell(
+            group="", task=gain.name, column=name, paper=summary(theirs, of),
+            ours=summary(ours, of), used=runs, runs=runs,
+        )
+        for name, of in (("mean", fmean), ("most", max))
+    )  # fmt: skip
+    return mean, most
 
 
 def _along(protocol: Protocol) -> Protocol:

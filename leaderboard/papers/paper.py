@@ -67,6 +67,15 @@ class PaperColumn(Settings):
         return str(Spec(spec.name, options)) if self.unaligned else row
 
 
+class PaperGain(Settings):
+    """How far the best of some columns of a table is above the best of others, over its tasks."""
+
+    name: str
+    table: str
+    best: tuple[str, ...]
+    over: tuple[str, ...]
+
+
 class PaperTable(Settings):
     """A table as paper.toml has it, with `digits` after the point.
 
@@ -75,7 +84,7 @@ class PaperTable(Settings):
     over all pairs of lengths beyond training (test sets "17+n" and so on); or "hours" of training
     by the clock, which are not compared. `digits_ours` are the digits of our numbers, if different.
     `at` gives, by task, the one multiple of the training length that counts. `protocols` replace
-    those of the paper.
+    those of the paper. Rows of `gains` are computed from other tables: the mean and the most.
     """
 
     label: str  # "Table 1"
@@ -88,6 +97,7 @@ class PaperTable(Settings):
     at: dict[str, float] = Field(default_factory=dict)
     protocols: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
+    gains: tuple[PaperGain, ...] = ()
 
     @property
     def along(self) -> bool:
@@ -189,6 +199,8 @@ def lines_of(paper: Paper, part: PaperTable, protocol: str = "") -> list[PaperLi
     """
     if isinstance(part, PaperFigure):
         return [PaperLine("", task, {}) for task in part.forms.get(base(protocol), part.tasks)]
+    if part.gains:
+        return [PaperLine("", gain.name, {}) for gain in part.gains]
     path = FOLDER / paper.name / f"{part.label.replace(' ', '-').lower()}.csv"
     with path.open(encoding="utf-8", newline="") as file:
         header, *rows = csv.reader(file)

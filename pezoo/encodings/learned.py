@@ -19,10 +19,11 @@ class Learned(Encoding):
     Example: with max_len = 40, position 39 is the last one; position 40 raises
     PositionError, since no vector for it was ever trained.
 
-    Shapes: x (B, T, D) -> the same; table (max_len, D), at the start N(0, 0.02^2) as in BERT and
-    GPT-2.
-    Options: max_len, the rows of the table; by default shape.train_len, a choice of ours.
-    Errors: PositionError at positions from max_len on; ValueError for a max_len below 1.
+    Shapes: x (B, T, D) -> the same; table (max_len, D), at the start N(0, 0.02^2) as in GPT-2.
+    Options: max_len, the rows of the table; by default shape.train_len, a choice of ours; std, at
+    the start N(0, std^2) without what is beyond two of them, as in Haiku's Embed with std=1.
+    Errors: PositionError at positions from max_len on; ValueError for a max_len below 1 or a std
+    below 0.
 
     Paper: Gehring et al. 2017, "Convolutional Sequence to Sequence Learning", Section 3.1.
     """
@@ -32,14 +33,23 @@ class Learned(Encoding):
     prf_text = "the pair: i n + j"
 
     def __init__(
-        self, shape: Shape | None = None, *, max_len: int | None = None, **sizes: Unpack[Sizes]
+        self,
+        shape: Shape | None = None,
+        *,
+        max_len: int | None = None,
+        std: float | None = None,
+        **sizes: Unpack[Sizes],
     ) -> None:
         super().__init__(shape, **sizes)
         shape = self.shape
         self.max_len = shape.train_len if max_len is None else max_len
         if self.max_len < 1:
             raise ValueError(f"max_len must be at least 1, got {max_len}")
+        if std is not None and std < 0:
+            raise ValueError(f"std must not be negative, got {std}")
         self.table = nn.Parameter(0.02 * torch.randn(self.max_len, shape.d_model))
+        if std is not None:
+            nn.init.trunc_normal_(self.table, std=std, a=-2 * std, b=2 * std)
 
     def prf(self, ctx: Context) -> Tensor:
         self.draw(ctx)  # which refuses positions beyond the table

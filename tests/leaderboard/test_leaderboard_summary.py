@@ -280,9 +280,9 @@ def test_records_of_an_earlier_version_alone_are_never_shown_as_the_protocols_ow
 
     (table,) = alone = tables([of(old)], known)
     assert (table.policy, table.version, table.about) == (
-        "earlier", "earlier version: 1, now 2", old.description,
+        "earlier", "earlier version: 1, now 3", old.description,
     )  # fmt: skip
-    assert table.title == "ruoss2023-mini / even_pairs (earlier version: 1, now 2)"
+    assert table.title == "ruoss2023-mini / even_pairs (earlier version: 1, now 3)"
     assert "eval.lengths" in {key for key, _, _ in table.changes}
     assert leading(alone) == alone
     text = markdown(alone, known)
@@ -290,7 +290,7 @@ def test_records_of_an_earlier_version_alone_are_never_shown_as_the_protocols_ow
     assert "Runs of an earlier version of the protocol" in text
     both = tables([of(old), of(now)], known)
     assert [(one.policy, one.version) for one in both] == [
-        ("protocol", ""), ("earlier", "earlier version: 1, now 2"),
+        ("protocol", ""), ("earlier", "earlier version: 1, now 3"),
     ]  # fmt: skip
     assert leading(both) == both[:1]
 

@@ -30,10 +30,10 @@ def test_padding_adds_columns_of_zeros():
 
 
 def test_dropout_is_that_of_torch_layer_by_layer():
-    """The last layer draws for its last tokens alone."""
+    """The last layer draws for its last tokens alone; the mask of the embeddings is the last."""
     masks = dropout_masks((2, 5, 8), 2, 3, 0.25, torch.Generator().manual_seed(0))
-    assert masks.shape == (2, 5, 4, 8)
+    assert masks.shape == (2, 5, 5, 8)
     torch.manual_seed(0)
-    for number, columns in enumerate((5, 5, 3, 3)):
+    for number, columns in enumerate((5, 5, 3, 3, 5)):
         want = torch.nn.functional.dropout(torch.ones(2, columns, 8), 0.25) > 0
         assert torch.equal(masks[:, 5 - columns :, number], want)

@@ -8,6 +8,7 @@ import torch
 
 from experiment.config import ConfigError, Model
 from harness import tasks
+from harness.data.drawn import DROPOUT
 from harness.data.sequences import encoder_sequences, to_sequences
 from harness.model.transformer import Transformer
 from harness.settings.protocol import load_protocol, resolve
@@ -185,6 +186,21 @@ def test_an_encoder_is_scored_in_one_pass():
     with torch.no_grad():
         out = written(trainer.model, batch, 5, torch.Generator(), None, config.eval)
     assert out.shape == batch.labels.shape
+
+
+def test_dropout_of_embeddings_is_of_sums_with_positions_alone():
+    """With masks of ones elsewhere, what is dropped of the embeddings alone changes the logits."""
+    for name, drops in (("sinusoidal", True), ("learned", True), ("rope", False)):
+        trainer = start(config_of(name, "copy", 0, "model.dropout=0.5"))
+        batch, _ = trainer.make_batch()
+        model, whole = trainer.model.train(), batch.drawn[DROPOUT].clone().fill_(True)
+        part = whole.clone()
+        part[:, :, -1] = False
+        got = [
+            model(batch.inputs, batch.pos, drawn={**batch.drawn, DROPOUT: masks})
+            for masks in (whole, part)
+        ]
+        assert got[0].equal(got[1]) != drops
 
 
 def test_evaluation_has_no_dropout():

@@ -175,4 +175,6 @@ def test_the_committed_records_and_what_the_harness_makes_are_of_known_versions(
                 run = resolve(load_protocol(name), task, parse(pe), 0, "cpu", "auto")
                 records.append(Record.of(blank_record(run, "pezoo bench")))
     assert not [record.run for record in records if known.foreign(record)]
-    assert not [record.run for record in records if known.strange_options(record)]
+    for record in filter(known.strange_options, records):  # an earlier version gave these
+        versions, pe = known.protocols[record.protocol].versions, parse(record.encoding)
+        assert record.config.spec in {str(one.fill(record.task, pe)) for one in versions[1:]}

@@ -35,6 +35,11 @@ def test_initial_spread():
     torch.manual_seed(0)
     table = Learned(Shape(64, 1, 64, 1, 400)).table
     assert table.std().item() == pytest.approx(0.02, rel=0.03)
+    cut = Learned(Shape(64, 1, 64, 1, 400), std=3.0).table
+    assert cut.abs().max() <= 6.0
+    assert cut.std().item() == pytest.approx(3.0 * 0.8796, rel=0.03)  # of a normal cut at 2
+    with pytest.raises(ValueError, match="std"):
+        Learned(SHAPE, std=-1.0)
 
 
 def test_gradients():
