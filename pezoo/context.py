@@ -5,7 +5,7 @@ Shape letters are those of `pezoo.base`.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -49,6 +49,18 @@ _INSTEAD = {
     "scores": "encoding.scores(q, k, ctx) instead of the product of q and k",
     "weights": "encoding.weights(logits, ctx) instead of softmax",
 }
+
+
+class _Kept(NamedTuple):
+    """Values of every token so far, (..., S), in a memo."""
+
+    values: Tensor
+
+    def reorder(self, rows: Tensor) -> "_Kept":
+        return _Kept(self.values[rows])
+
+    def crop(self, length: int) -> "_Kept":
+        return _Kept(self.values[..., :length])
 
 
 class _UnknownLayer:
@@ -144,6 +156,26 @@ class Context:
                 "the task supplies"
             )
         return self.slots
+
+    def x_for(self, reader: str) -> Tensor:
+        """Return the layer's input (B, T, D). Errors: ValueError if it is not set."""
+        if self.x is None:
+            raise ValueError(
+                f"{reader} reads the layer's input, at first the token embeddings: pass x, as in "
+                "ctx.at(layer, x)"
+            )
+        return self.x
+
+    def with_earlier(self, name: str, new: Tensor) -> Tensor:
+        """Prepend the values of the cached tokens to those of the new ones.
+
+        new (B, ..., T) -> (B, ..., S). The memo keeps the result under `name`, one for each layer.
+        """
+        key, earlier = f"{name}.{self.layer}", self.pos.shape[1] - self.new
+        if earlier:
+            new = torch.cat([self.memo[key].values[..., :earlier], new], -1)
+        self.memo[key] = _Kept(new)
+        return new
 
     @property
     def batch(self) -> int:

@@ -9,19 +9,6 @@ from pezoo.base import Columns, Encoding
 from pezoo.testing import check_encoding, parametrize_with_checks, run_check, sequences
 
 
-class Sums:
-    """The sum of the log gates up to each token, (B, H, S)."""
-
-    def __init__(self, values):
-        self.values = values
-
-    def reorder(self, rows):
-        return Sums(self.values[rows])
-
-    def crop(self, length):
-        return Sums(self.values[..., :length])
-
-
 class Forgetting(Encoding):
     """c = cumsum(log sigmoid(W LN(x) + b)), bias_ij = c_i - c_j (Forgetting Transformer)."""
 
@@ -33,16 +20,12 @@ class Forgetting(Encoding):
         self.offset = nn.Parameter(torch.full((shape.n_layers, shape.n_heads), 2.0))
 
     def sums(self, ctx):
-        """Append the sums of the new tokens to those in the memo -> (B, H, S)."""
+        """Return the sums of the log gates up to each token, (B, H, S)."""
         x = nn.functional.layer_norm(ctx.x, ctx.x.shape[-1:])
         weight, offset = (p[ctx.layer].to(x.dtype) for p in (self.weight, self.offset))
         gate = nn.functional.logsigmoid((x @ weight.mT + offset).float()).mT
         gate = gate * (ctx.query_pos >= 0)[:, None]  # padding has no gate
-        name, earlier = f"forgetting.{ctx.layer}", ctx.pos.shape[1] - ctx.new
-        before = ctx.memo[name].values[..., :earlier] if earlier else gate[..., :0]
-        sums = torch.cat([before, before[..., -1:].sum(-1, True) + gate.cumsum(-1)], -1)
-        ctx.memo[name] = Sums(sums)
-        return sums
+        return ctx.with_earlier("forgetting", gate).cumsum(-1)
 
     def bias(self, q, k, ctx):
         sums = self.sums(ctx)
@@ -68,7 +51,7 @@ class ForgettingInTransform(Forgetting):
         return q, k
 
     def bias(self, q, k, ctx):
-        sums = ctx.memo[f"forgetting.{ctx.layer}"].values
+        sums = ctx.memo[f"forgetting.{ctx.layer}"].values.cumsum(-1)
         return sums[..., -ctx.new :, None] - sums[..., None, :]
 
 

@@ -19,6 +19,7 @@ FEWEST = {
     "alibi": "n_heads",
     "coupled": "d_model",
     "fire": LAYERS,
+    "fox": WIDE,
     "geometric": "n_heads d_head n_layers",
     "hard_alibi": "n_heads",
     "ideal": WIDE,
