@@ -17,6 +17,7 @@ LAYERS, WIDE = "n_heads n_layers", "d_model n_heads n_layers"
 FEWEST = {
     "abacus": "d_model",
     "alibi": "n_heads",
+    "asentmax": WIDE,
     "coupled": "d_model",
     "fire": LAYERS,
     "fox": WIDE,

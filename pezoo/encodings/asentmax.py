@@ -1,0 +1,119 @@
+"""Adaptive-scalable entmax: sparse attention whose temperature follows content and length."""
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Unpack
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import layer_norm, pad, softplus
+
+from pezoo.base import Context, Encoding, Pass, Shape, Sizes
+from pezoo.functional import at_least_float32, visible_keys
+from pezoo.registry import register
+from pezoo.wrapper import Wrapper
+
+COUNT = "asentmax.count"
+
+
+@register("asentmax")
+class ASEntmax(Wrapper):
+    """Replace softmax by entmax, which gives most keys 0, at a temperature that each query learns.
+
+    Formula: weights = [(alpha - 1) z - tau]_+^(1 / (alpha - 1)), tau such that they sum to 1; z_ij
+    = f_i q_i k_j / sqrt(K) + b_ij, f_i = 1 + softplus(w_b x) log(n_i + 1)^(gamma tanh(w_g x)); x is
+    the layer's input after a norm, n_i the keys that query i sees, itself included.
+
+    Example: alpha = 1.5: logits 2, 1 and -1 get .83, .17 and 0, where softmax gives .71, .26, .04.
+
+    Shapes: those of the inner encoding, q in float32 at least. w_b and w_g (n_layers, h, D), at the
+    start N(0, .02^2), so that f is about 1.7; over the last h heads: those without positions if
+    only the first have them (`nape`, which the paper wraps), otherwise all. In the other heads f is
+    1.
+    Options: alpha, from 1, which is softmax and needs no kernel of its own, to 2, sparsemax; gamma,
+    the bound of the power.
+    n counts keys of the query's own document, without padding. It is for decoders, as `ssmax`.
+    Errors: ValueError for an alpha outside 1..2 and around an encoding that replaces softmax.
+
+    Paper: Vasylenko et al. 2026, "Long-Context Generalization with Sparse Attention", and the
+    authors' code, which has alpha = 1.5, gamma = 2, no bias in both projections and log(p + 2) at
+    position p; x there comes from RMSNorm with a learned scale, here from LayerNorm without.
+    """
+
+    summary = "another encoding with sparse attention, its sharpness learned from text and length"
+    paper = "Vasylenko et al. 2026"
+    wraps = "nape"
+    causal_only = True
+
+    def __init__(
+        self,
+        shape: Shape | None = None,
+        make_inner: Callable[[Shape], Encoding] | None = None,
+        *,
+        alpha: float = 1.5,
+        gamma: float = 2.0,
+        **sizes: Unpack[Sizes],
+    ) -> None:
+        super().__init__(shape, make_inner, **sizes)
+        if not 1 <= alpha <= 2:
+            raise ValueError(f"alpha must be within 1..2, got {alpha}")
+        if self.inner.replaces_softmax:
+            raise ValueError(f"{type(self.inner).__name__} has a softmax of its own")
+        self.alpha, self.gamma = alpha, gamma
+        size = self.shape.n_layers, self.shape.n_heads - self.first_free, self.shape.d_model
+        self.w_b = nn.Parameter(0.02 * torch.randn(size))
+        self.w_g = nn.Parameter(0.02 * torch.randn(size))
+
+    def prepare(self, ctx: Context) -> Pass:
+        ctx = super().prepare(ctx)
+        return replace(ctx, drawn={**(ctx.drawn or {}), COUNT: visible_keys(ctx)})
+
+    def factor(self, ctx: Pass) -> Tensor:
+        """Return f, (B, H, T, 1), float32 at least. Errors: ValueError without ctx.x."""
+        ctx.check_prepared()
+        if ctx.x is None:
+            raise ValueError(f"{self.name} reads the input of each layer: pass x to ctx.at")
+        x = at_least_float32(layer_norm(ctx.x, ctx.x.shape[-1:]))
+        b, g = (x @ w[ctx.layer].to(x.dtype).mT for w in (self.w_b, self.w_g))  # (B, T, h)
+        n = (ctx.drawn or {})[COUNT][..., None].to(x.dtype)
+        power = (self.gamma * g.tanh() * (n.clamp(min=1) + 1).log().log()).exp()
+        factor = (1 + softplus(b) * power).mT[..., None]
+        return pad(factor, (0, 0, 0, 0, self.first_free, 0), value=1.0)
+
+    def transform(self, q: Tensor, k: Tensor, ctx: Pass) -> tuple[Tensor, Tensor]:
+        q, k = super().transform(q, k, ctx)
+        return at_least_float32(q) * self.factor(ctx), k
+
+    def weights(self, logits: Tensor, ctx: Pass) -> Tensor | None:
+        return entmax(logits, self.alpha) if self.alpha > 1 else None
+
+    @property
+    def replaces_softmax(self) -> bool:
+        return self.alpha > 1
+
+
+def entmax(logits: Tensor, alpha: float) -> Tensor:
+    """Return [(alpha - 1) z - tau]_+^(1 / (alpha - 1)) over the last axis, 1 < alpha <= 2.
+
+    tau is the root of a convex function that falls, to which Newton's steps from the left climb.
+    The last step has a gradient: that of the root, by the implicit function theorem.
+    """
+    power = 1 / (alpha - 1)
+    z = (alpha - 1) * at_least_float32(logits)
+    z = z - z.detach().amax(-1, keepdim=True)
+
+    def above(z: Tensor, tau: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the sum of the weights at tau less 1, and its slope."""
+        over = (z - tau).clamp(min=0)
+        less = over ** (power - 1) if power > 1 else (over > 0).to(over.dtype)
+        return (over * less).sum(-1, keepdim=True) - 1, power * less.sum(-1, keepdim=True)
+
+    tau = torch.full_like(z[..., :1], -1.0)
+    with torch.no_grad():
+        for _ in range(8 + math.ceil(math.log(z.shape[-1]))):
+            rest, slope = above(z, tau)
+            tau = tau + rest / slope
+    rest, slope = above(z, tau)
+    weights = (z - (tau + rest / slope.detach())).clamp(min=0) ** power
+    return weights.to(logits.dtype)

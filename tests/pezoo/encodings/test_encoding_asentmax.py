@@ -1,0 +1,111 @@
+import json
+import math
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pezoo import Context, Shape, attend, make
+from pezoo.adapters import attention_mask
+from pezoo.encodings.asentmax import entmax
+from pezoo.testing import build
+
+D = torch.float64
+SHAPE = Shape(d_model=6, n_heads=4, d_head=4, n_layers=2, train_len=12)
+POS = torch.tensor([[-1, 0, 1, 2, 0, 1], [4, 5, 6, 7, 8, 9]])
+PACKAGE = json.loads((Path(__file__).parents[2] / "data" / "entmax.json").read_text())
+
+
+def made(text, x=None):
+    encoding = build(lambda shape: make(text, shape), SHAPE, noise=1.0).double()
+    x = torch.zeros(2, 6, 6, dtype=D) if x is None else x
+    return encoding, encoding.prepare(Context(POS)).at(1, x)
+
+
+def xqkv():
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(2, 6, 6, dtype=D, generator=generator)
+    return x, *torch.randn(3, 2, 4, 6, 4, dtype=D, generator=generator)
+
+
+@pytest.mark.parametrize("alpha", PACKAGE["alpha"])
+def test_entmax_and_its_gradient_are_those_of_the_package(alpha):
+    logits = torch.tensor(PACKAGE["logits"], dtype=D, requires_grad=True)
+    want = {name: torch.tensor(x, dtype=D) for name, x in PACKAGE["alpha"][alpha].items()}
+    weights = entmax(logits, float(alpha))
+    torch.testing.assert_close(weights, want["weights"], atol=1e-14, rtol=0)
+    (weights * torch.linspace(-1, 2, 28, dtype=D).view(4, 7)).sum().backward()
+    torch.testing.assert_close(logits.grad, want["gradient"], atol=1e-12, rtol=0)
+
+
+@given(st.lists(st.floats(-100, 100), min_size=1, max_size=60), st.sampled_from([1.1, 1.5, 1.7, 2]))
+def test_entmax_sums_to_one_and_keeps_the_order(logits, alpha):
+    z = torch.tensor([*logits, -math.inf], dtype=D)
+    weights = entmax(z, alpha)
+    assert weights.sum().item() == pytest.approx(1, abs=1e-12)
+    assert weights[-1] == 0
+    assert (weights[z.argsort()].diff() >= -1e-12).all()
+
+
+def test_sparsity_beyond_a_distance_that_does_not_depend_on_length():
+    for n in (2, 100, 10_000):
+        weights = entmax(torch.tensor([2.0] + [-1.0] * (n - 1)), 1.5)
+        assert weights.count_nonzero() == 1
+
+
+@pytest.mark.parametrize("text", ["asentmax(alpha=1)", "asentmax", "asentmax:nope"])
+def test_it_is_the_formula(text):
+    x, q, k, v = xqkv()
+    encoding, ctx = made(text, x)
+    got = attend(encoding, *encoding.transform(q, k, ctx), v, ctx)
+    w_b, w_g = encoding.w_b.detach()[1], encoding.w_g.detach()[1]
+    seen, first = attention_mask(ctx).expand(2, 1, 6, 6), 0 if "nope" in text else 2
+    for b in range(2):
+        for i in POS[b].ge(0).nonzero().flatten().tolist():
+            keys = [j for j in range(6) if seen[b, 0, i, j]]
+            mean, var = x[b, i].mean(), x[b, i].var(correction=0)
+            normed = (x[b, i] - mean) / (var + 1e-5).sqrt()
+            for h in range(4):
+                f, slope = 1.0, 0 if first == 0 or h >= 2 else 1 / (h + 1)
+                if h >= first:
+                    beta = math.log(1 + math.exp(w_b[h - first] @ normed))
+                    gamma = 2 * math.tanh(w_g[h - first] @ normed)
+                    f = 1 + beta * math.log(len(keys) + 1) ** gamma
+                z = torch.stack([f * q[b, h, i] @ k[b, h, j] / 2 for j in keys])
+                z = z - slope * (POS[b, i] - POS[b, keys]).abs()
+                weights = z.softmax(-1) if "alpha" in text else by_bisection(z)
+                want = weights @ v[b, h, keys]
+                torch.testing.assert_close(got[b, h, i], want, atol=1e-12, rtol=0)
+
+
+def by_bisection(z):
+    low, high = z.max() / 2 - 1, z.max() / 2
+    for _ in range(60):
+        tau = (low + high) / 2
+        low, high = (tau, high) if (z / 2 - tau).clamp(min=0).square().sum() > 1 else (low, tau)
+    return (z / 2 - tau).clamp(min=0).square()
+
+
+def test_gradients():
+    z = torch.randn(2, 3, 5, dtype=D, requires_grad=True)
+    hidden = torch.ones(3, 5).triu(3).bool()
+    assert torch.autograd.gradcheck(lambda z: entmax(z.masked_fill(hidden, -torch.inf), 1.5), z)
+    x, q, k, v = (y.requires_grad_() for y in xqkv())
+    encoding, _ = made("asentmax(alpha=1.25):alibi")
+
+    def out(x, q, k, v, *_):
+        ctx = encoding.prepare(Context(POS)).at(1, x)
+        return attend(encoding, *encoding.transform(q, k, ctx), v, ctx)
+
+    assert torch.autograd.gradcheck(out, (x, q, k, v, encoding.w_b, encoding.w_g))
+
+
+def test_what_it_refuses():
+    for text in ("asentmax(alpha=0.9)", "asentmax(alpha=3)", "asentmax:geometric"):
+        with pytest.raises(ValueError):
+            make(text, SHAPE)
+    encoding, ctx = made("asentmax:rope")
+    with pytest.raises(ValueError):
+        encoding.factor(ctx.at(0, None))
