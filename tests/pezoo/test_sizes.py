@@ -39,12 +39,14 @@ FEWEST = {
     "randomized:alibi": "n_heads",
     "relative": WIDE,
     "rope": "d_head",
+    "sandwich": "n_heads",
     "shaw": "n_heads d_head n_layers",
     "shifted_sinusoidal": "d_model",
     "sinusoidal": "d_model",
     "ssmax": "n_heads d_head n_layers train_len",
     "ssmax(start=1):nape": LAYERS,
     "t5": "d_model n_heads",
+    "xpos": "d_head",
 }
 
 

@@ -1,0 +1,75 @@
+"""xPos: RoPE whose frequencies fade with distance."""
+
+import math
+from dataclasses import replace
+from typing import Unpack
+
+import torch
+from torch import Tensor
+
+from pezoo.base import Context, Encoding, Pass, Shape, Sizes
+from pezoo.encodings.rope import RoPE
+from pezoo.registry import register
+
+FADE = "xpos.fade"
+LARGEST = 80.0  # e^80 leaves float32 and bfloat16 room for q and k
+
+
+@register("xpos")
+class XPos(RoPE):
+    """Rotate pairs of q and k, and let high frequencies fade faster than low ones.
+
+    Formula: pair m of a query at position p turns by p w_m as in rope and is multiplied by s_m^(p /
+    scale_base), that of a key by s_m^(-p / scale_base), s_m = (2m/K + gamma) / (1 + gamma), so that
+    q_i k_j has the factor s_m^((i - j) / scale_base).
+
+    Example: K = 64, 512 back: pair 0 keeps 2/7 of its product, pair 16 9/14 and pair 31 .98.
+
+    Shapes: q, k (B, H, T, K) -> the same, float32 at least.
+    Options: base and layout as in rope; gamma, scale_base. For a scale_base of 1e30 it is rope.
+    Errors: those of rope; PositionError from 32,696 on, with the default options, where keys would
+    leave the range of float32 and bfloat16. That of float16 ends near 4,500: use another dtype.
+    ValueError for a gamma or scale_base that is not above 0.
+
+    Paper: Sun et al. 2023, "A Length-Extrapolatable Transformer", whose attention in blocks at
+    test time is not part of this. It is for decoders: later keys would grow. Released
+    code centres positions on the middle of the text, which keeps numbers small but changes cached
+    keys with every token: here they count from 0.
+    """
+
+    summary = "rope whose high frequencies fade with distance"
+    paper = "Sun et al. 2023"
+    prf_text = "i - j"
+    causal_only = True
+
+    def __init__(
+        self,
+        shape: Shape | None = None,
+        *,
+        base: float = 10_000.0,
+        layout: str = "interleaved",
+        gamma: float = 0.4,
+        scale_base: float = 512.0,
+        **sizes: Unpack[Sizes],
+    ) -> None:
+        super().__init__(shape, base=base, layout=layout, **sizes)
+        if not (gamma > 0 and scale_base > 0):
+            raise ValueError(f"gamma and scale_base must be above 0, got {gamma} and {scale_base}")
+        self.gamma, self.scale_base = gamma, scale_base
+        self.max_len = int(LARGEST * scale_base / math.log((1 + gamma) / gamma)) + 1
+
+    def _draw(self, ctx: Context) -> dict[str, Tensor]:
+        return Encoding._draw(self, ctx)  # max_len reads values
+
+    def prepare(self, ctx: Context) -> Pass:
+        ctx = super().prepare(ctx)
+        width, device = self.shape.d_head, ctx.pos.device
+        m = torch.arange(width // 2, device=device, dtype=torch.float32)
+        rate = ((2 * m / width + self.gamma) / (1 + self.gamma)).log() / self.scale_base
+        fade = (ctx.query_pos[:, None, :, None].float() * rate).exp()  # (B|1, 1, T, K/2)
+        return replace(ctx, drawn={**(ctx.drawn or {}), FADE: fade})
+
+    def transform(self, q: Tensor, k: Tensor, ctx: Pass) -> tuple[Tensor, Tensor]:
+        turn = self.rotation(ctx)
+        fade = (ctx.drawn or {})[FADE]
+        return self._rotate(q, turn * fade), self._rotate(k, turn / fade)
