@@ -16,6 +16,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import reduce
 from itertools import pairwise
 from typing import Annotated, Any, ClassVar, Literal, Self, get_args
@@ -300,7 +301,7 @@ class Protocol(Settings):
         """
         own = self._own(task).encodings.get(typed.name, {})
         options = {**self.encodings.get(typed.name, {}), **own, **typed.options}
-        filled = Spec(typed.name, options, typed.inner and self.fill(task, typed.inner))
+        filled = replace(typed, options=options).over(lambda inner: self.fill(task, inner))
         meant = expand(filled)
         return filled if meant is filled else self.fill(task, meant)
 

@@ -3,6 +3,7 @@
 Plug-ins have none; pages then leave out the description.
 """
 
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,7 +11,8 @@ from experiment.config import Protocol, Train, encoding_version
 from experiment.protocol import base
 from leaderboard.record.schema import Record
 from leaderboard.record.tuning import MARK, tuned_name
-from pezoo.spec import SpecError, bare, parse
+from pezoo.registry import parse
+from pezoo.spec import SpecError, bare
 
 HOOKS = {
     "draw": "draws what is random and checks positions, before a forward pass",
@@ -65,7 +67,7 @@ class ProtocolDoc:
     def chosen_on(self, encoding: str, record: Record) -> tuple[str, ...]:
         """Return the tasks that an encoding's options were chosen on, by its protocol."""
         own = (self.version_of(record) or self.versions[0]).chosen_on
-        return tuple(task for name in encoding.split(":") for task in own.get(name, ()))
+        return tuple(task for name in _names(encoding) for task in own.get(name, ()))
 
     def version_of(self, record: Record) -> Protocol | None:
         """Return the version whose settings the record has, apart from those that a sweep chose.
@@ -151,7 +153,7 @@ class Catalog:
 
     def parts(self, encoding: str) -> list[ClassDoc]:
         """Return the known parts of `randomized:rope`, outermost first."""
-        return [self.encodings[name] for name in encoding.split(":") if name in self.encodings]
+        return [self.encodings[name] for name in _names(encoding) if name in self.encodings]
 
     def receives(self, encoding: str) -> str:
         """Return what an encoding receives besides the sequence; "" for nothing."""
@@ -171,12 +173,16 @@ class Catalog:
 
     def version(self, encoding: str) -> int | None:
         """Return one number for an encoding's version and those it wraps; None if unknown."""
-        names = encoding.split(":")
+        names = _names(encoding)
         if len(names) == 1 and names[0] in self.encodings:
-            names += [name] if (name := self.encodings[names[0]].wraps) else []
+            names += _names(wraps) if (wraps := self.encodings[names[0]].wraps) else []
         if any(name not in self.encodings for name in names):
             return None
         return encoding_version(self.encodings[name].version for name in names)
+
+
+def _names(encoding: str) -> list[str]:
+    return re.split("[:,]", encoding)
 
 
 def _alike(one: Train, two: Train, apart: set[str]) -> bool:

@@ -23,13 +23,15 @@ class Memo(dict[str, Any]):
     decoding does. Reorder and crop the model's own cache, positions and ids with it.
     """
 
-    def reorder(self, rows: Tensor) -> None:
-        """Replace row i by row rows[i]; rows (n,) may repeat and omit rows."""
+    def reorder(self, rows: Tensor) -> "Memo":
+        """Replace row i by row rows[i]; rows (n,) may repeat and omit rows. Returns the memo."""
         self.update({k: v.reorder(rows) for k, v in self.items() if hasattr(v, "reorder")})
+        return self
 
-    def crop(self, length: int) -> None:
+    def crop(self, length: int) -> "Memo":
         """Keep the first `length` tokens, including padding; if negative, all but the last ones."""
         self.update({k: v.crop(length) for k, v in self.items() if hasattr(v, "crop")})
+        return self
 
     # An encoding, the layer whose `transform` ran last, and hooks that this layer has yet to call.
     owed: tuple[str, int, tuple[str, ...]] | None = None
@@ -270,6 +272,7 @@ class Pass(Context):
     mode       one of the encoding's own `modes`, another way to run trained weights (or None).
     true_pos   (B|1, S) the positions before a wrapper replaced them, which separate documents
                (or None).
+    inner      the passes of what a wrapper wraps, where each layer has its own encoding.
     prepared   True once `Encoding.prepare` has returned it; a wrapper resets it for its inner one.
     """
 
@@ -277,6 +280,7 @@ class Pass(Context):
     distances: Tensor | None = None
     mode: str | None = None
     true_pos: Tensor | None = None
+    inner: tuple["Pass", ...] = ()
     prepared: bool = False
 
     @classmethod

@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
@@ -18,8 +18,9 @@ from traceback import extract_tb
 from types import UnionType
 from typing import TYPE_CHECKING, Any, TypeVar, Union, get_args, get_origin
 
+from pezoo import spec as text_form
 from pezoo.class_text import NamedClass, named_classes
-from pezoo.spec import Spec, SpecError, parse, unknown
+from pezoo.spec import Spec, SpecError, unknown
 
 if TYPE_CHECKING:
     from pezoo.base import Encoding, Shape
@@ -134,6 +135,45 @@ def typed_names() -> list[str]:
     return sorted({*entries(), *second_names()})
 
 
+def takes(name: str) -> int:
+    """Return how many encodings follow the colon of a name."""
+    entry = entries().get(name)
+    return len(_wrapped(entry.wraps)) if entry and entry.wraps else 1
+
+
+def _wrapped(wraps: str) -> list[Spec]:
+    return text_form.parse_list(wraps)
+
+
+def parse(text: str) -> Spec:
+    """Parse one encoding. Errors: SpecError, which shows the part that cannot be parsed.
+
+    >>> parse("layers(every=4):rope,nope").other
+    Spec(name='nope', options={}, inner=None, other=None)
+    """
+    return text_form.parse(text, takes)
+
+
+def parse_list(text: str) -> list[Spec]:
+    """Parse several encodings, separated by commas outside parentheses.
+
+    >>> [str(spec) for spec in parse_list("alibi,layers:rope,nope,t5")]
+    ['alibi', 'layers:rope,nope', 't5']
+    """
+    return text_form.parse_list(text, takes)
+
+
+def whole(spec: Spec) -> Spec:
+    """Return the spec with what a wrapper wraps by default. Errors: SpecError for one of two."""
+    wraps = _entry(spec.name).load().wraps
+    defaults = _wrapped(wraps) if wraps else []
+    if spec.inner is None:
+        return Spec(spec.name, spec.options, *defaults)
+    if len(spec.wrapped) < len(defaults):
+        raise SpecError(f"{spec.name} wraps two encodings, as in {spec.name}:{wraps}; got {spec}")
+    return spec
+
+
 def expand(spec: Spec) -> Spec:
     """Return what an alias stands for, with its options added; any other spec as it is.
 
@@ -163,7 +203,7 @@ def check(spec: Spec) -> Spec:
         for option in spec.options:
             if option not in entry.options:
                 raise SpecError(unknown(f"option of {spec.name}", option, entry.options))
-    return spec if spec.inner is None else replace(spec, inner=check(spec.inner))
+    return spec.over(check)
 
 
 def make(name: str | Spec, shape: Shape | None = None, **options: Any) -> Encoding:
@@ -187,10 +227,7 @@ def make(name: str | Spec, shape: Shape | None = None, **options: Any) -> Encodi
         raise SpecError(
             f"{spec.name} cannot wrap {spec.inner.name}: only {wrappers} can stand before a colon"
         )
-    if cls.wraps is None:
-        return _build(cls, spec, shape)
-    inner = spec.inner or parse(cls.wraps)
-    return _build(cls, spec, shape, lambda inner_shape: make(inner, inner_shape))
+    return _build(cls, spec, shape, *(partial(make, inner) for inner in whole(spec).wrapped))
 
 
 def _build(cls: type[Encoding], spec: Spec, *args: Any) -> Encoding:

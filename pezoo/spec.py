@@ -8,7 +8,7 @@
 
 import ast
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any, Self
@@ -22,36 +22,67 @@ class SpecError(ValueError):
 
 @dataclass(frozen=True)
 class Spec:
-    """A parsed name: options in the order typed, `inner` the encoding after the colon."""
+    """A parsed name: options in the order typed, `inner` the encoding after the colon.
+
+    `other` is the one after the comma, of a wrapper of two.
+    """
 
     name: str
     options: dict[str, Any] = field(default_factory=dict)
     inner: Self | None = None
+    other: Self | None = None
 
     def __str__(self) -> str:
         options = ",".join(f"{key}={value}" for key, value in sorted(self.options.items()))
         own = f"{self.name}({options})" if options else self.name
-        return f"{own}:{self.inner}" if self.inner else own
+        return own + ":" * bool(self.wrapped) + ",".join(map(str, self.wrapped))
+
+    @property
+    def wrapped(self) -> list[Self]:
+        """The encodings that it wraps, as far as they are given."""
+        return [spec for spec in (self.inner, self.other) if spec is not None]
+
+    def over(self, change: Callable[[Self], Self]) -> Self:
+        """Return the spec with every encoding that it wraps changed."""
+        return type(self)(self.name, self.options, *map(change, self.wrapped))
 
 
-def parse(text: str) -> Spec:
+def one(name: str) -> int:
+    """Return how many encodings a name takes after its colon, if it takes any: 1."""
+    return 1
+
+
+def parse(text: str, takes: Callable[[str], int] = one) -> Spec:
     """Parse one encoding. Errors: SpecError, which shows the part that cannot be parsed."""
-    spec = None
-    for part in reversed(_split(text, ":")):
-        match = _PART.fullmatch(part)
-        if match is None:
-            raise SpecError(
-                f"cannot read {part.strip()!r}: expected name or name(option=value,...), "
-                f"composed with ':', for example randomized(max_len=512):rope"
-            )
-        spec = Spec(match[1], _options(match[1], match[2]), spec)
-    assert spec is not None  # _split returns at least one part
-    return spec
+    specs = parse_list(text, takes)
+    if len(specs) > 1:
+        raise _unreadable(text)
+    return specs[0]
 
 
-def parse_list(text: str) -> list[Spec]:
-    """Parse several encodings, separated by commas outside parentheses."""
-    return [parse(part) for part in _split(text, ",")]
+def parse_list(text: str, takes: Callable[[str], int] = one) -> list[Spec]:
+    """Parse several encodings, separated by commas outside parentheses.
+
+    `takes` returns how many encodings follow the colon of a name: see `pezoo.registry.parse`.
+    """
+    specs: list[Spec] = []
+    for part in reversed(_split(text, ",")):
+        # Read from the right, a name is followed by what it may wrap.
+        for index, piece in enumerate(reversed(_split(part, ":"))):
+            match = _PART.fullmatch(piece)
+            if match is None:
+                raise _unreadable(piece)
+            count = takes(match[1]) if index else 0
+            wrapped, specs = specs[:count], specs[count:]
+            specs.insert(0, Spec(match[1], _options(match[1], match[2]), *wrapped))
+    return specs
+
+
+def _unreadable(text: str) -> SpecError:
+    return SpecError(
+        f"cannot read {text.strip()!r}: expected name or name(option=value,...), "
+        f"composed with ':', for example randomized(max_len=512):rope"
+    )
 
 
 def bare(spec: str) -> str:

@@ -1,7 +1,9 @@
 """Base class for encodings around another encoding."""
 
 from collections.abc import Callable, Sequence
-from typing import Unpack
+from functools import partial
+from itertools import chain
+from typing import Any, Unpack
 
 from torch import Tensor
 
@@ -19,11 +21,28 @@ from pezoo.base import (
 from pezoo.pictures import Picture
 from pezoo.registry import make
 
-CLAIMS = (
-    *("max_len", "prefix_stable", "relative", "reads_distance", "order_blind", "stochastic"),
-    *("causal_only", "modes", "needs_scale", "needs_slots", "oracle", "random_distances"),
-    "heads_with_positions",
-)
+
+def _least(found: Sequence[int | None]) -> int | None:
+    return min((x for x in found if x is not None), default=None)
+
+
+def _only(found: Sequence[int | None]) -> int | None:
+    return found[0] if len(found) == 1 else None
+
+
+def _joined(found: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
+    return tuple(chain(*found))
+
+
+# How a claim follows from those of what is wrapped.
+CLAIMS: dict[str, Callable[[Any], Any]] = {
+    **dict.fromkeys(("prefix_stable", "relative", "reads_distance", "order_blind"), all),
+    **dict.fromkeys(("stochastic", "causal_only", "needs_scale", "needs_slots", "oracle"), any),
+    "random_distances": all,
+    "modes": _joined,
+    "max_len": _least,
+    "heads_with_positions": _only,
+}
 
 
 class Wrapper(Encoding):
@@ -49,11 +68,18 @@ class Wrapper(Encoding):
         **sizes: Unpack[Sizes],
     ) -> None:
         super().__init__(shape, **sizes)
-        inner = make(self.wraps or "", self.shape) if make_inner is None else make_inner(self.shape)
-        self.inner = inner
-        for claim in CLAIMS:
+        self.inner = (make_inner or partial(make, self.wraps or ""))(self.shape)
+        self.claim()
+
+    def wrapped(self) -> list[Encoding]:
+        """Return what is wrapped, in a class that wraps several."""
+        return [self.inner]
+
+    def claim(self) -> None:
+        """Set the claims that the class leaves open."""
+        for claim, follows in CLAIMS.items():
             if getattr(type(self), claim) == getattr(Encoding, claim):
-                setattr(self, claim, getattr(inner, claim))
+                setattr(self, claim, follows([getattr(one, claim) for one in self.wrapped()]))
 
     @property
     def first_free(self) -> int:
@@ -75,40 +101,49 @@ class Wrapper(Encoding):
         """Return the context that the inner encoding prepares."""
         return Pass.of(ctx, prepared=False)
 
+    def within(self, ctx: Pass) -> tuple[Encoding, Pass]:
+        """Return the encoding that a layer has, and its context."""
+        ctx.check_prepared()
+        return self.inner, ctx
+
     def embed(self, x: Tensor, ctx: Pass) -> Tensor:
         ctx.check_prepared()
         return self.inner.embed(x, ctx)
 
     def transform(self, q: Tensor, k: Tensor, ctx: Pass) -> tuple[Tensor, Tensor]:
-        ctx.check_prepared()
-        return self.inner.transform(q, k, ctx)
+        inner, here = self.within(ctx)
+        return inner.transform(q, k, here)
 
     def bias(self, q: Tensor, k: Tensor, ctx: Pass) -> Tensor | None:
-        ctx.check_prepared()
-        return self.inner.bias(q, k, ctx)
+        inner, here = self.within(ctx)
+        return inner.bias(q, k, here)
 
     def bias_form(self, q: Tensor, k: Tensor, ctx: Pass, kind: FormKind) -> BiasForm | None:
-        return self.inner.bias_form(q, k, ctx, kind)
+        inner, here = self.within(ctx)
+        return inner.bias_form(q, k, here, kind)
 
     def scores(self, q: Tensor, k: Tensor, ctx: Pass) -> Tensor | None:
-        return self.inner.scores(q, k, ctx)
+        inner, here = self.within(ctx)
+        return inner.scores(q, k, here)
 
     @property
     def replaces_scores(self) -> bool:
-        return self.inner.replaces_scores
+        return any(one.replaces_scores for one in self.wrapped())
 
     def weights(self, logits: Tensor, ctx: Pass) -> Tensor | None:
-        return self.inner.weights(logits, ctx)
+        inner, here = self.within(ctx)
+        return inner.weights(logits, here)
 
     @property
     def replaces_softmax(self) -> bool:
-        return self.inner.replaces_softmax
+        return any(one.replaces_softmax for one in self.wrapped())
 
     def param_groups(self) -> list[ParamGroup]:
-        return self.inner.param_groups()
+        return [group for one in self.wrapped() for group in one.param_groups()]
 
     def penalty(self) -> Tensor | None:
-        return self.inner.penalty()
+        own = [x for one in self.wrapped() if (x := one.penalty()) is not None]
+        return sum(own[1:], own[0]) if own else None
 
     def pictures(self, layers: Sequence[Pass]) -> list[Picture]:
         return self.inner.pictures(layers)

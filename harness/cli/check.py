@@ -24,8 +24,8 @@ def command(name: str) -> None:
 
 def _encoding(name: str) -> bool:
     from harness import tasks
-    from pezoo.registry import check, entries, make
-    from pezoo.spec import SpecError, nearest, parse
+    from pezoo.registry import check, entries, make, parse
+    from pezoo.spec import SpecError, nearest
     from pezoo.testing import CHECKS, run_check
 
     try:

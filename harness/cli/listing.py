@@ -61,21 +61,19 @@ def _encodings() -> list[str]:
 
 def encoding(text: str) -> list[Facts]:
     """Describe the outermost encoding of a spec, then what it wraps."""
-    from pezoo.registry import check, check_values, entries, second_names
-    from pezoo.spec import parse
+    from pezoo.registry import check, check_values, entries, parse, second_names
 
     typed = parse(text)
     spec = check(typed)
     second = typed.name in second_names()
     same = str(spec) if len(str(spec)) < 60 else f"{spec.name} with the options below"
     found = [{"name": str(typed), "summary": f"the same as {same}"}] if second else []
-    while spec:
-        cls = entries()[spec.name].load()
-        check_values(spec, cls)
-        found.append(_encoding(spec, cls))
-        if spec.inner is None:
-            break
-        spec = spec.inner
+    specs = [spec]
+    while specs:
+        cls = entries()[specs[0].name].load()
+        check_values(specs[0], cls)
+        found.append(_encoding(specs[0], cls))
+        specs = [*specs[0].wrapped, *specs[1:]]
     return found
 
 

@@ -54,8 +54,7 @@ def _configs(asked: SimpleNamespace) -> tuple[list[RunConfig], int, str]:
     """
     from harness import tasks
     from harness.settings.protocol import load_protocol, parse_request
-    from pezoo.registry import check, entries, names
-    from pezoo.spec import parse
+    from pezoo.registry import check, entries, names, parse
 
     task = tasks.make(asked.task)  # one, where a request may have several
     baseline = check(parse(asked.baseline))

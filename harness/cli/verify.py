@@ -41,8 +41,7 @@ from leaderboard.record.schema import Record, Score
 from leaderboard.record.tuning import MARK, best, cells
 from leaderboard.stats.tables import flat
 from pezoo.base import Context, Encoding, PositionError, Shape
-from pezoo.registry import entries, make
-from pezoo.spec import parse
+from pezoo.registry import entries, make, parse
 
 FAULTS = (ValueError, RuntimeError, MemoryError, OverflowError, TypeError, OSError)
 VERSIONS = ("task_version", "encoding_version")

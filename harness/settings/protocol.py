@@ -19,8 +19,9 @@ from experiment.config import (
 from experiment.protocol import read_protocol
 from experiment.seeds import parse_seeds
 from harness import tasks
-from pezoo.registry import check, entries
-from pezoo.spec import Spec, bare, parse, parse_list, unknown
+from pezoo import spec as text_form
+from pezoo.registry import check, entries, parse_list, whole
+from pezoo.spec import Spec, bare, unknown
 
 if TYPE_CHECKING:
     from harness.tasks.base import Task
@@ -88,9 +89,8 @@ def resolve(
 
 def parts(spec: Spec) -> Iterator[str]:
     """Yield the names of an encoding and of the encodings that it wraps, outermost first."""
-    wraps = entries()[spec.name].load().wraps
     yield spec.name
-    if inner := spec.inner or (parse(wraps) if wraps else None):
+    for inner in whole(spec).wrapped:
         yield from parts(inner)
 
 
@@ -159,7 +159,7 @@ def parse_request(
     """Check every part. Errors: SpecError, ConfigError or ValueError."""
     encodings = parse_list(pe)
     specs = [str(check(encoding)) for encoding in encodings]
-    names = [tasks.check(str(spec)) for spec in parse_list(task)]
+    names = [tasks.check(str(spec)) for spec in text_form.parse_list(task)]
     for what, given in (("encoding", specs), ("task", names)):
         if len(set(given)) < len(given):
             raise ConfigError(f"one {what} is named twice: {', '.join(given)}")

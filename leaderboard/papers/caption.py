@@ -11,7 +11,8 @@ from leaderboard.papers.paper import PaperTable, lines_of
 from leaderboard.record.schema import Record
 from leaderboard.render.text import span_text
 from leaderboard.stats.rows import PASS
-from pezoo.spec import Spec, parse
+from pezoo.registry import parse
+from pezoo.spec import Spec
 
 # Settings that stand elsewhere in the caption, or change no result.
 ELSEWHERE = {"train.lr", "train.checkpoint_every", "train.compile"}

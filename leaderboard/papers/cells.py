@@ -11,7 +11,7 @@ from experiment.config import Protocol
 from experiment.protocol import base
 from leaderboard.papers.paper import Number, Paper, PaperColumn, PaperGain, PaperTable, lines_of
 from leaderboard.record.schema import Checkpoint, Record, Score
-from pezoo.spec import parse
+from pezoo.registry import parse
 
 NO_RUN = "no run"
 

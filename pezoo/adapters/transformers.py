@@ -29,8 +29,8 @@ from transformers.cache_utils import DynamicLayer
 from pezoo.adapters.transformers_pass import NAME, attention, begin, enter
 from pezoo.base import Context, Encoding, Pass, Shape
 from pezoo.functional import encodings_in, parameter_groups
-from pezoo.registry import entries, make
-from pezoo.spec import Spec, parse
+from pezoo.registry import entries, make, parse, whole
+from pezoo.spec import Spec
 
 AttentionInterface.register(NAME, attention)
 Factory = Callable[[Shape], Encoding]
@@ -343,7 +343,7 @@ def as_trained(spec: Spec, base: Any) -> Spec:
         return spec
     cls = entry.load()
     if cls.wraps is not None:
-        return replace(spec, inner=as_trained(spec.inner or parse(cls.wraps), base))
+        return whole(spec).over(lambda inner: as_trained(inner, base))
     if not {*inspect.signature(cls).parameters} >= ROTATION:
         return spec
     if not _rotates_everywhere(base):

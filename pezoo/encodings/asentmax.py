@@ -72,9 +72,8 @@ class ASEntmax(Wrapper):
     def factor(self, ctx: Pass) -> Tensor:
         """Return f, (B, H, T, 1), float32 at least. Errors: ValueError without ctx.x."""
         ctx.check_prepared()
-        if ctx.x is None:
-            raise ValueError(f"{self.name} reads the input of each layer: pass x to ctx.at")
-        x = at_least_float32(layer_norm(ctx.x, ctx.x.shape[-1:]))
+        x = ctx.x_for(self.name)
+        x = at_least_float32(layer_norm(x, x.shape[-1:]))
         b, g = (x @ w[ctx.layer].to(x.dtype).mT for w in (self.w_b, self.w_g))  # (B, T, h)
         n = (ctx.drawn or {})[COUNT][..., None].to(x.dtype)
         power = (self.gamma * g.tanh() * (n.clamp(min=1) + 1).log().log()).exp()

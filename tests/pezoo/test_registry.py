@@ -87,7 +87,7 @@ def test_unknown_names(text, words):
         ("prism(norm=3)", "expects str"),
         ("prism(gamma=0.5)", "prism(gamma=0.5): gamma must be at least 1"),
         ("randomized:prism(d_pe=3)", "d_pe must be even"),
-        ("rope:alibi", "rope cannot wrap alibi: only randomized"),
+        ("rope:alibi", "rope cannot wrap alibi: only"),
         ("randomized:randomized", "randomized cannot wrap itself"),
         ("randomized:label_based", "randomized cannot wrap itself"),
         ("randomized(sample=distances):rope", "take sample=positions"),

@@ -26,6 +26,7 @@ FEWEST = {
     "ideal": WIDE,
     "ideal_sh": WIDE,
     "kerple": LAYERS,
+    "layers": "d_head n_layers",
     "lbpe": WIDE,
     "lbpe_sh": WIDE,
     "lbpe(form=rope)": "d_head n_layers",
@@ -46,6 +47,7 @@ FEWEST = {
     "ssmax": "n_heads d_head n_layers train_len",
     "ssmax(start=1):nape": LAYERS,
     "t5": "d_model n_heads",
+    "window": "d_head",
     "xpos": "d_head",
 }
 
