@@ -58,7 +58,7 @@ def _samples(
     """Draw a sample of each length: its tokens with EOS, and which belong to the answer."""
     found: dict[int, list[tuple[Tensor, Tensor]]] = {}
     for length in sorted(set(lengths)):
-        batch = decoder_sequences(task.sample(draws, lengths.count(length), length), task.vocab)
+        batch = decoder_sequences(task.sample(draws, lengths.count(length), length), task)
         ids, there = batch.ids, batch.ids != task.vocab.pad
         answer = torch.cat([torch.zeros_like(batch.answer[:, :1]), batch.answer], 1)
         sizes = there.sum(1).tolist()

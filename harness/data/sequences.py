@@ -54,8 +54,9 @@ class Sequences:
 
     @property
     def begun(self) -> Tensor:
-        """Return the columns from the first of the answer on, (B, T) bool."""
-        return self.answer.long().cumsum(1) > 0
+        """Return the columns from the first of the answer on, without given tokens, (B, T) bool."""
+        begun = self.answer.long().cumsum(1)
+        return (begun > 0) & (self.answer | (begun == begun[:, -1:]))  # all are written after EOS
 
     @property
     def last(self) -> int:
@@ -126,31 +127,34 @@ class Sequences:
 def to_sequences(batch: Batch, task: Task, track: str) -> Sequences:
     """Return the sequences of a decoder or an encoder."""
     if track == "decoder":
-        return decoder_sequences(batch, task.vocab)
+        return decoder_sequences(batch, task)
     return encoder_sequences(batch, task)
 
 
-def decoder_sequences(batch: Batch, vocab: Vocab) -> Sequences:
-    """Join prompt, target and EOS; padding right of EOS is not supervised."""
-    b, p = batch.prompt.shape
+def decoder_sequences(batch: Batch, task: Task) -> Sequences:
+    """Join prompt, target and EOS; given tokens and padding right of EOS are not supervised."""
+    (b, p), vocab = batch.prompt.shape, task.vocab
     target = torch.cat([batch.target, batch.target.new_full((b, 1), vocab.pad)], 1)
     length = (batch.target != vocab.pad).sum(1, keepdim=True)
     target = target.scatter(1, length, vocab.eos)
     ids = torch.cat([batch.prompt, target], 1)
-    answer = torch.cat([target.new_zeros(b, p - 1).bool(), target != vocab.pad], 1)
+    own = (target != vocab.pad) & ~task.given(target)
+    answer = torch.cat([target.new_zeros(b, p - 1).bool(), own], 1)
     pos = positions(batch.prompt, target.shape[1], vocab)
     return Sequences(ids[:, :-1], ids[:, 1:].clone(), pos[:, :-1], answer, p, answer)
 
 
 def encoder_sequences(batch: Batch, task: Task) -> Sequences:
-    """Join the prompt, without its last symbol, and an empty token for each one of the answer.
+    """Join the prompt, without its last symbol, and an empty token for each one to be written.
 
     The id of EOS, which encoders do not write, serves as the empty token.
     """
     b, p = batch.prompt.shape
     prompt, vocab = batch.prompt[:, :-1], task.vocab
     answer = batch.target != vocab.pad
-    empty = torch.where(answer, vocab.eos, vocab.pad)
+    given = task.given(batch.target)
+    empty = torch.where(answer, vocab.eos, vocab.pad).where(~given, batch.target)
+    answer &= ~given
     inputs = torch.cat([prompt, empty], 1)
     labels = torch.cat([torch.full_like(prompt, vocab.pad), batch.target], 1)
     before = prompt.new_zeros(b, p - 1, dtype=torch.bool)

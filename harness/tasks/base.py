@@ -198,6 +198,10 @@ class Task:
         """Return the tokens of targets (B, Q), bool, that the accuracy of encoders counts."""
         return target != self.vocab.pad
 
+    def given(self, target: Tensor) -> Tensor:
+        """Return the tokens of targets (B, Q), bool, that a model reads and does not write."""
+        return torch.zeros_like(target, dtype=torch.bool)
+
     def check_length(self, length: int) -> None:
         """Errors: TaskError for a length without instances."""
         if not self.lengths(length, length):

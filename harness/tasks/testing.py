@@ -128,12 +128,14 @@ def _check_instance(
 
 
 def _check_chance(task: Task, length: int, seed: int) -> None:
-    """Check `chance` and `best_constant` against constant answers to 2,000 instances.
+    """Check `chance` and `best_constant` against constant answers to 2,000 instances or more.
 
     `chance` lies between the accuracy of the best constant at the hardest place of the answer and
     that at all places; up to a quarter lower where it is 1/K and values are not quite uniform.
     """
-    target = _sample(task, 2000, length, seed).target
+    count = min(max(2000, int(200 / task.chance)), 50_000)  # else the most frequent one is luck
+    target = _sample(task, count, length, seed).target
+    target = target.where(~task.given(target), task.vocab.pad)
     counts = torch.stack([(target == i).sum(0) for i in range(task.vocab.pad)])  # (symbols, Q)
     best, there = counts.amax(0), counts.sum(0)
     low = min(float((best / there)[there > 200].min()), float(counts.sum(1).max() / there.sum()))

@@ -46,7 +46,7 @@ def test_a_doubling_has_four_sizes():
 @pytest.mark.parametrize("task", ["copy", "addition"])  # prompts of one length, and of several
 def test_padding_is_on_the_right_and_not_supervised(task):
     made = tasks.make(task)
-    batch = decoder_sequences(made.sample(torch.Generator().manual_seed(0), 4, 5), made.vocab)
+    batch = decoder_sequences(made.sample(torch.Generator().manual_seed(0), 4, 5), made)
     size = batch.inputs.shape[1]
     padded = batch.padded(size + 2, made.vocab.pad).padded(size + 5, made.vocab.pad)
     assert (padded.padding, padded.prompt) == (5, batch.prompt)

@@ -55,6 +55,28 @@ BY_HAND = {
         "jump : I_JUMP jump : I_JUMP jump : I_JUMP "
         f"look right : {R} I_LOOK look right : {R} I_LOOK .",
     ],
+    "mqar": [
+        "k7 v2 k3 v0 k5 v2 = k3 v0 k5 v2 k7 v2",
+        "k63 v31 = k63 v31",
+        "k9 v0 k0 v9 = k0 v9 k9 v0",
+    ],
+    "mqmtar": ["_ab:cd__?ab?ab?ab?ab=?cd?cd?cd?cd", "aa:ab_ab:aa__?ab?ab?aa?ab=?aa?aa?ab?aa"],
+    "flip_flop": ["w1r1", "w1i0w0i1i1r0", "w0i1i1i1r0", "w0w1i0i0r1"],
+    "indirect_index": [
+        "kitefable,i+2=e",
+        "kitefable,b-1=a",
+        "ab,a+1=b",
+        "xyyz,x+3=z",
+        "xyyz,z-3=x",
+    ],
+    "sort": ["17 4 88 9 = 4 9 17 88", "0 = 0", "99 10 9 = 9 10 99"],
+    "local_count": ["bbbaacccc=012010123", "aabbaa=010101", "zzzzzzq=0123450"],
+    "two_back": ["8349216=..83492", "7=.", "00=..", "123=..1"],
+    "dyck": ["([]{(=)})", "(=)", "({[=]})", "()[][=]", "{{}{=}}"],
+    "state_s3": ["231 = 231", "231 231 = 312", "213 132 = 312", "132 213 = 231", "231 312 = 123"],
+    "state_s5": ["23451 21345 23451 = 24513", "21345 13245 = 31245"],
+    "alternation": ["aabbbab=1", "aabbbaa=0", "abab=1", "aaba=0"],
+    "alternation(k=2)": ["aaa=0", "aab=1"],
     "turing_addition": [
         "$1+2|b+c(0,3)|3.",
         "$9+9|j+j(1,8)|^+^(0,18)|18.",  # a final carry: a step

@@ -62,7 +62,7 @@ def own_answers(model, batch, length):
 def test_teacher_forcing_is_decoding(encoding, name, length):
     task = tasks.make(name)
     model = trained(config_of(name, encoding)).model.double()
-    batch = decoder_sequences(task.sample(generator("here", name), 12, length), task.vocab)
+    batch = decoder_sequences(task.sample(generator("here", name), 12, length), task)
     if name == "addition":
         assert (batch.pos < 0).any(), "the prompts must be ragged"
     with torch.no_grad():
@@ -86,7 +86,7 @@ def test_teacher_forcing_is_decoding_on_true_answers():
     config = config_of("copy", "rope", *over)
     task = tasks.make("copy")
     model = trained(config, 150).model
-    batch = decoder_sequences(task.sample(generator("here"), 64, 2), task.vocab)
+    batch = decoder_sequences(task.sample(generator("here"), 64, 2), task)
     hits = []
     for predict in (teacher_forced, decode):
         with torch.no_grad():

@@ -76,7 +76,7 @@ def test_spans_predict_every_token_once_from_what_the_window_shows(size, data, t
 def test_decoding_is_the_plain_loop(encoding):
     trainer = trained(encoding, "encodings={}" if "prism" in encoding else "train.lr=1e-2")
     model, task = trainer.model.double(), trainer.task
-    batch = decoder_sequences(task.sample(generator("here"), 3, 4), task.vocab)
+    batch = decoder_sequences(task.sample(generator("here"), 3, 4), task)
     assert len(batch.pos) > 1, "prompts must be ragged"
     window, aligned = Window(24, 5), batch.left_aligned(task.vocab.pad)
     out = predict.decode(model, aligned, 4, torch.Generator(), window=window)
@@ -94,7 +94,7 @@ def test_decoding_is_the_plain_loop(encoding):
 def test_teacher_forcing_is_decoding():
     trainer = trained("hard_alibi(masked=1)")
     model, task, window = trainer.model.double(), trainer.task, Window(24, 5)
-    batch = decoder_sequences(task.sample(generator("here"), 8, 4), task.vocab).left_aligned(
+    batch = decoder_sequences(task.sample(generator("here"), 8, 4), task).left_aligned(
         task.vocab.pad
     )
     own = predict.decode(model, batch, 4, torch.Generator(), window=window)
@@ -108,7 +108,7 @@ def test_teacher_forcing_is_decoding():
 def test_a_window_that_holds_everything_changes_nothing():
     trainer = trained("rope")
     model, task = trainer.model.double(), trainer.task
-    batch = decoder_sequences(task.sample(generator("here"), 6, 3), task.vocab)
+    batch = decoder_sequences(task.sample(generator("here"), 6, 3), task)
     wide = batch.left_aligned(task.vocab.pad)
     out = predict.teacher_forced(model, wide, 3, torch.Generator(), window=Window(500, 20))
     plain = predict.teacher_forced(model, wide, 3, torch.Generator())
@@ -119,7 +119,7 @@ def test_a_window_that_holds_everything_changes_nothing():
 
 def test_aligned_rows_hold_the_same_tokens():
     task = tasks.make("turing_addition")
-    batch = decoder_sequences(task.sample(generator("here"), 9, 5), task.vocab)
+    batch = decoder_sequences(task.sample(generator("here"), 9, 5), task)
     aligned, pad = batch.left_aligned(task.vocab.pad), task.vocab.pad
     for row in range(9):
         one, other = batch.inputs[row], aligned.inputs[row]
@@ -135,7 +135,7 @@ def test_columns_after_all_answers_are_left_out():
     task = tasks.make("scan_cot")
     trimmed = 0
     for seed in range(8):
-        batch = decoder_sequences(task.sample(generator("here", seed), 5, 9), task.vocab)
+        batch = decoder_sequences(task.sample(generator("here", seed), 5, 9), task)
         aligned = batch.left_aligned(task.vocab.pad)
         ends = (batch.pos.expand_as(batch.inputs) + 1) * batch.answer  # as columns from the first
         assert aligned.inputs.shape[1] == aligned.pos.shape[1] == int(ends.max())

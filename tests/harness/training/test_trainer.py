@@ -61,7 +61,7 @@ def test_every_encoding_sees_the_same_data(task, monkeypatch):
         draws = generator("train", task, config.task_version, 0, step)
         made = tasks.make(task)
         length = draw_length(made, config.train, step, draws)
-        assert torch.equal(decoder_sequences(made.sample(draws, 8, length), made.vocab).ids, ids)
+        assert torch.equal(decoder_sequences(made.sample(draws, 8, length), made).ids, ids)
     other = batches(config_of("rope", task=task, seed=1), monkeypatch)
     assert any(a.shape != b.shape or (a != b).any() for a, b in zip(orders[0], other, strict=True))
 
