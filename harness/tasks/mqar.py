@@ -29,7 +29,7 @@ class Mqar(Task):
     family = "retrieval"
     example = "k7 v2 k3 v0 k5 v2 = k3 v0 k5 v2 k7 v2"
 
-    def __init__(self, *, keys: int = 64, values: int = 32) -> None:
+    def __init__(self, *, keys: int = 40, values: int = 20) -> None:
         if not (8 <= keys <= 10_000 and 4 <= values <= 10_000):
             raise ValueError(f"keys must be 8 to 10000, values 4 to 10000, were {keys}, {values}")
         self.keys, self.chance, self.max_length = keys, 1 / values, keys

@@ -57,7 +57,7 @@ BY_HAND = {
     ],
     "mqar": [
         "k7 v2 k3 v0 k5 v2 = k3 v0 k5 v2 k7 v2",
-        "k63 v31 = k63 v31",
+        "k39 v19 = k39 v19",
         "k9 v0 k0 v9 = k0 v9 k9 v0",
     ],
     "mqmtar": ["_ab:cd__?ab?ab?ab?ab=?cd?cd?cd?cd", "aa:ab_ab:aa__?ab?ab?aa?ab=?aa?aa?ab?aa"],
