@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import suppress
+from math import log2
 from textwrap import fill, indent
 
 import click
@@ -122,7 +123,25 @@ def size_of_computation(task: Task) -> str:
         if grown
         else f"it does not grow beyond scale {TRAINED}: Theorem 1 sets no limit"
     )
-    return "\n".join(lines)
+    return "\n".join([*lines, *counting(task, declared)])
+
+
+def counting(task: Task, declared: dict[int, Computation]) -> Iterator[str]:
+    """Yield the counts of Theorem 1's proof and of Example 6, in powers of two."""
+    n = max(declared)
+    k, values = len(declared[n].steps), 1 + int(_declared(task, n, hint=True).max())
+    told = k * (2 ** (TRAINED + 1) - 1) + n * n * log2(values)
+    prfs = 2 * (n + 1) ** 2 * log2(n + 1)
+    if n > TRAINED:
+        yield (
+            f"Theorem 1 counts all functions of up to {n} bits with {k} bits as answer: "
+            f"2^{k * (2 ** (n + 1) - 1)}. Examples of up to {TRAINED} bits and a PRF of {values} "
+            f"values tell at most 2^{told:.0f} apart"
+        )
+        yield (
+            f"Example 6: 2^{2**n} functions to one bit agree up to {n - 1} bits and differ at {n}; "
+            f"there are 2^{prfs:.0f} PRFs to tell them apart"
+        )
 
 
 def prf(task: Task) -> str:

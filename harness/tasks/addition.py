@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from harness.tasks.base import Batch, Task, TaskError, Vocab, kinds
+from harness.tasks.base import Batch, Task, Vocab
 from harness.tasks.digits import align, least, operands, padded, sums
 from harness.tasks.ragged import Ragged, column, concatenate, dense, ragged_batch
 from harness.theory.representation import Computation, Step
@@ -103,19 +103,6 @@ class Addition(Task):
         )
         end = Step(first + m, carry, (m, 2 * m + 1, first + m - 1))
         return Computation(2 * m + 2, (Step(first, lowest, (1, m + 2)), *middle, end))
-
-    def prf(self, i: Tensor, j: Tensor, n: Tensor | None) -> Tensor:
-        if self.cot:
-            raise TaskError("addition defines a positional relation function only with cot=false")
-        m = self.written_scale(n)
-        k = i - 2 * m - 1  # which digit of the sum, from 0
-        first, middle, end = k == 0, (k > 0) & (k < m), k == m
-        return kinds(
-            first & (j == 0), first & (j == m + 1),
-            middle & (j == k - 1), middle & (j == m + k), middle & (j == i),
-            middle & (j == k), middle & (j == m + 1 + k),
-            end & (j == m - 1), end & (j == 2 * m), end & (j == i),
-        )  # fmt: skip
 
     def _sums_alone(self, generator: torch.Generator, batch: int, length: int) -> Batch:
         digits = torch.randint(10, (2, batch, length), generator=generator, device=generator.device)

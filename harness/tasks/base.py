@@ -2,12 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from inspect import signature
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
+from harness.theory.relation import Relation, relation_from
 from harness.theory.representation import Computation
 
 
@@ -110,22 +112,21 @@ class Task:
         """Return the positional relation function of query i and key j, from 0, int64.
 
         0 marks a key that the query does not need; other numbers are the key's role, the same at
-        all scales. n is the scale, or None for an encoding that does not receive it.
-        Errors: TaskError for a task without one, or one that needs the scale.
+        all scales, from `computation`. n is the scale, or None for an encoding that does not
+        receive it.
+        Errors: TaskError for a task without a computation, or one that differs between scales.
         """
-        raise TaskError(f"{self.name} does not define a positional relation function")
-
-    def written_scale(self, n: Tensor | None) -> Tensor | int:
-        """Return the scale that instances are padded to, or n. Errors: TaskError for neither."""
-        if self.aligned:
-            return self.aligned
-        if n is None:
-            padded = "aligned" in signature(type(self)).parameters
+        try:
+            return self._relation(i, j, n)
+        except ValueError as error:
+            padded = n is None and "aligned" in signature(type(self)).parameters
             raise TaskError(
-                f"the PRF of {self.name} depends on the scale: use an encoding with a scale "
-                f"hint{f', or {self.name}(aligned=20)' if padded else ''}"
-            )
-        return n
+                f"the PRF of {self.name} {error}{f', or {self.name}(aligned=20)' * padded}"
+            ) from error
+
+    @cached_property
+    def _relation(self) -> Relation:
+        return relation_from(lambda n: self.computation(n) if self.lengths(n, n) else None)
 
     def slots(self, ids: Tensor) -> Tensor | None:
         """Return the task's own position of each token, (B, S) int64 -> (B, S) int64, or None.
@@ -208,13 +209,3 @@ class Task:
             near = self.lengths(max(1, length - 10), length + 10) or self.lengths(1, 1000)
             nearest = min(near, key=lambda n: abs(n - length))
             raise TaskError(f"{self.name} has no instance of length {length}; nearest: {nearest}")
-
-
-def kinds(*conditions: Tensor) -> Tensor:
-    """Number the conditions from 1: k where the k-th holds, 0 where none does, int64.
-
-    >>> kinds(torch.tensor([True, False, False]), torch.tensor([False, True, False]))
-    tensor([1, 2, 0])
-    """
-    numbered = (k * held.long() for k, held in enumerate(conditions, 1))
-    return torch.stack(torch.broadcast_tensors(*numbered)).sum(0)

@@ -2,7 +2,6 @@
 
 from torch import Tensor
 
-from harness.tasks.base import kinds
 from harness.tasks.digits import AlignedStrings, same
 from harness.theory.representation import Step
 
@@ -35,7 +34,3 @@ class Copy(AlignedStrings):
 
     def step(self, places: int, t: int) -> Step:
         return Step(places + 1 + t, same, (t,))
-
-    def prf(self, i: Tensor, j: Tensor, n: Tensor | None) -> Tensor:
-        m = self.written_scale(n)  # the query of answer token t, from 0, is at m + t
-        return kinds((i >= m) & (i < 2 * m) & (j == i - m))

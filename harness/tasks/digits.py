@@ -1,17 +1,14 @@
 """Base classes and arithmetic of tasks over digits."""
 
-from typing import TypeVar
-
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from harness.tasks.base import Task, Vocab, kinds
+from harness.tasks.base import Task, Vocab
 from harness.tasks.strings import OneToken, Strings
 from harness.theory.representation import Computation, Step
 
 LONGEST = 10_000  # digits of an aligned prompt
-Place = TypeVar("Place", int, Tensor)
 
 
 class DigitStrings(Strings):
@@ -39,7 +36,7 @@ class DigitStrings(Strings):
 class SelectedDigit(OneToken, DigitStrings):
     """n random digits, "=", and one of the digits. A subclass defines `selected`."""
 
-    def selected(self, n: Place) -> Place:
+    def selected(self, n: int) -> int:
         """Return the place, from 0, of the digit among n."""
         raise NotImplementedError
 
@@ -48,9 +45,6 @@ class SelectedDigit(OneToken, DigitStrings):
 
     def computation(self, n: int) -> Computation:
         return Computation(n + 1, (Step(n + 2, same, (self.selected(n) + 1,)),))
-
-    def prf(self, i: Tensor, j: Tensor, n: Tensor | None) -> Tensor:
-        return kinds(j == self.selected(i))  # the query that writes the answer is at n
 
 
 class AlignedStrings(DigitStrings):

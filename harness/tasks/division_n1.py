@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from harness.tasks.base import Batch, Task, Vocab, kinds
+from harness.tasks.base import Batch, Task, Vocab
 from harness.tasks.digits import align, least, padded
 from harness.theory.representation import Computation, Step
 
@@ -63,15 +63,6 @@ class DivisionN1(Task):
         first = m + 4
         later = (Step(first + k, digit, (k, first + k - 1, k + 1, m + 2)) for k in range(1, m))
         return Computation(m + 3, (Step(first, leading, (1, m + 2)), *later))
-
-    def prf(self, i: Tensor, j: Tensor, n: Tensor | None) -> Tensor:
-        m = self.written_scale(n)
-        k = i - m - 2  # which digit of the quotient, from 0
-        first, later = k == 0, (k > 0) & (k < m)
-        return kinds(
-            first & (j == 0), first & (j == m + 1),
-            later & (j == k - 1), later & (j == i), later & (j == k), later & (j == m + 1),
-        )  # fmt: skip
 
 
 def quotients(x: Tensor, d: Tensor) -> Tensor:

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from harness.tasks.base import Batch, Task, Vocab, kinds
+from harness.tasks.base import Batch, Task, Vocab
 from harness.tasks.digits import align, least, padded
 from harness.theory.representation import Computation, Step
 
@@ -61,16 +61,6 @@ class Multiplication1N(Task):
         middle = (Step(first + k, digit, (1, 2 + k, 3 + k, first + k - 1)) for k in range(1, m))
         end = Step(first + m, carry, (1, m + 2, first + m - 1))
         return Computation(m + 3, (Step(first, lowest, (1, 3)), *middle, end))
-
-    def prf(self, i: Tensor, j: Tensor, n: Tensor | None) -> Tensor:
-        m = self.written_scale(n)
-        k = i - m - 2  # which digit of the product, from 0
-        first, middle, end = k == 0, (k > 0) & (k < m), k == m
-        return kinds(
-            first & (j == 0), first & (j == 2),
-            middle & (j == 0), middle & (j == k + 1), middle & (j == k + 2), middle & (j == i),
-            end & (j == 0), end & (j == m + 1), end & (j == i),
-        )  # fmt: skip
 
 
 def products(d: Tensor, x: Tensor) -> Tensor:

@@ -3,7 +3,6 @@
 import torch
 from torch import Tensor
 
-from harness.tasks.base import kinds
 from harness.tasks.digits import DigitStrings, same
 from harness.theory.representation import Computation, Step
 
@@ -40,9 +39,3 @@ class OddsFirst(DigitStrings):
         sources = [*range(2, n + 1, 2), *range(1, n + 1, 2)]
         steps = (Step(n + 1 + t, same, (source,)) for t, source in enumerate(sources, 1))
         return Computation(n + 1, tuple(steps))
-
-    def prf(self, i: Tensor, j: Tensor, n: Tensor | None) -> Tensor:
-        m = self.written_scale(n)
-        t = i - m  # token t of the answer, from 0
-        source = torch.where(t < m // 2, 2 * t + 1, 2 * (t - m // 2))
-        return kinds((t >= 0) & (t < m) & (j == source))

@@ -5,7 +5,6 @@ from operator import xor
 
 from torch import Tensor
 
-from harness.tasks.base import kinds
 from harness.tasks.digits import AlignedStrings, same
 from harness.theory.representation import Step
 
@@ -42,11 +41,6 @@ class Parity(AlignedStrings):
     def step(self, places: int, t: int) -> Step:
         at = places + 1 + t
         return Step(at, exclusive_or, (t, at - 1)) if t > 1 else Step(at, same, (1,))
-
-    def prf(self, i: Tensor, j: Tensor, n: Tensor | None) -> Tensor:
-        m = self.written_scale(n)
-        first, later = i == m, (i > m) & (i < 2 * m)
-        return kinds(first & (j == 0), later & (j == i - m), later & (j == i))
 
 
 def exclusive_or(u: int, v: int) -> int:

@@ -2,7 +2,6 @@
 
 from torch import Tensor
 
-from harness.tasks.base import kinds
 from harness.tasks.digits import AlignedStrings, same
 from harness.theory.representation import Step
 
@@ -35,7 +34,3 @@ class Reverse(AlignedStrings):
 
     def step(self, places: int, t: int) -> Step:
         return Step(places + 1 + t, same, (places + 1 - t,))
-
-    def prf(self, i: Tensor, j: Tensor, n: Tensor | None) -> Tensor:
-        m = self.written_scale(n)
-        return kinds((i >= m) & (i < 2 * m) & (i + j == 2 * m - 1))

@@ -1,6 +1,6 @@
 """Select the first of a string of digits."""
 
-from harness.tasks.digits import Place, SelectedDigit
+from harness.tasks.digits import SelectedDigit
 
 
 class SelectFirst(SelectedDigit):
@@ -21,8 +21,8 @@ class SelectFirst(SelectedDigit):
     family = "retrieval"
     example = "8349216=8"
 
-    def selected(self, n: Place) -> Place:
-        return 0 * n
+    def selected(self, n: int) -> int:
+        return 0
 
     def solve(self, prompt: list[int]) -> list[int]:
         return prompt[:1]

@@ -1,6 +1,6 @@
 """Select the last of a string of digits."""
 
-from harness.tasks.digits import Place, SelectedDigit
+from harness.tasks.digits import SelectedDigit
 
 
 class SelectLast(SelectedDigit):
@@ -21,7 +21,7 @@ class SelectLast(SelectedDigit):
     family = "retrieval"
     example = "8349216=6"
 
-    def selected(self, n: Place) -> Place:
+    def selected(self, n: int) -> int:
         return n - 1
 
     def solve(self, prompt: list[int]) -> list[int]:

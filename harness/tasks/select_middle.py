@@ -1,6 +1,6 @@
 """Select the digit in the middle of a string."""
 
-from harness.tasks.digits import Place, SelectedDigit
+from harness.tasks.digits import SelectedDigit
 
 
 class SelectMiddle(SelectedDigit):
@@ -21,7 +21,7 @@ class SelectMiddle(SelectedDigit):
     family = "retrieval"
     example = "8349216=9"
 
-    def selected(self, n: Place) -> Place:
+    def selected(self, n: int) -> int:
         return n // 2
 
     def solve(self, prompt: list[int]) -> list[int]:

@@ -1,7 +1,7 @@
 """Learning-based position embeddings, without and with the scale hint."""
 
 import math
-from typing import ClassVar, Unpack
+from typing import Unpack
 
 import torch
 from einops import rearrange
@@ -36,7 +36,8 @@ class LBPE(Encoding):
     q. Per layer: a table of hidden units for each mark, N(0, 1/marks) at the start; an output like
     a linear layer; P (values, D), Glorot uniform.
     Options: values; hidden, the width of the MLP's one hidden layer (GELU); clip, below the longest
-    training length, unless every test position occurs in training; form.
+    training length, unless every test position occurs in training; form; middle, false for phi
+    without the mark i-2j.
     Errors: ValueError for a size below 1, an unknown form and, in the form "key", without
     ctx.w_key, the layer's W_K.
 
@@ -51,7 +52,7 @@ class LBPE(Encoding):
     paper = "Chen et al. 2026"
     prf_text = "learned: a distribution over kinds of pairs (i, j)"
     version = 2
-    marks: ClassVar[tuple[Mark, ...]] = (  # coefficients of i, j and n
+    marks: tuple[Mark, ...] = (  # coefficients of i, j and n
         (1, 0, 0), (0, 1, 0), (1, -1, 0), (1, -2, 0), (1, 1, 0),
     )  # fmt: skip
 
@@ -63,6 +64,7 @@ class LBPE(Encoding):
         hidden: int = 32,
         clip: int = 4,
         form: str = "key",
+        middle: bool = True,
         **sizes: Unpack[Sizes],
     ) -> None:
         super().__init__(shape, **sizes)
@@ -73,6 +75,7 @@ class LBPE(Encoding):
             )
         choice("form", form, FORMS)
         self.clip, self.form, self.values = clip, form, values
+        self.marks = tuple(mark for mark in self.marks if middle or mark != (1, -2, 0))
         layers, marks = shape.n_layers, len(self.marks)
         tables = torch.randn(layers, marks, 2 * clip + 1, hidden)
         self.w_hidden = nn.Parameter(tables / math.sqrt(marks))
@@ -138,7 +141,7 @@ class LBPEScaleHint(LBPE):
 
     Shapes: as lbpe, with ctx.scale (B|1,), the length that the task's docstring defines (the digits
     of copy), not a number of tokens; phi has B rows when the scale has.
-    Options: as lbpe.
+    Options: as lbpe; middle changes nothing.
     Errors: ValueError when ctx.scale is missing; as lbpe.
 
     Paper: as lbpe, LBPE-SH.

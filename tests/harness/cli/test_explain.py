@@ -5,7 +5,7 @@ from click.testing import CliRunner
 
 from harness import tasks
 from harness.cli import explain
-from harness.cli.explain import canonical, command, encodings, prf, size_of_computation
+from harness.cli.explain import canonical, command, counting, encodings, prf, size_of_computation
 from harness.tasks import make
 
 
@@ -106,3 +106,13 @@ def test_every_task_can_be_explained_in_80_columns(task):
     _name, *rest = explained(task).splitlines()
     assert "Canonical" in rest
     assert max(map(len, rest)) <= 80
+
+
+def test_the_counts_of_theorem_1_and_example_6():
+    """K (2^(N+1) - 1) = 10 (2^11 - 1) bits of functions; 10 (2^6 - 1) + 10^2 log2(2) are told."""
+    told, example = counting(make("copy"), {10: make("copy").computation(10)})
+    assert "2^20470" in told
+    assert "2^730" in told
+    assert f"2^{2**10}" in example
+    assert f"2^{len(bin(11 ** (2 * 11**2))) - 3}" in example  # (N + 1)^(2 (N + 1)^2), rounded down
+    assert not [*counting(make("copy"), {5: make("copy").computation(5)})]

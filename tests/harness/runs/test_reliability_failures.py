@@ -243,7 +243,7 @@ def test_an_encoding_that_reads_a_relation_which_the_task_lacks_is_refused(call,
     where = ["--device", "cpu", "--runs", tmp_path]
     code, _, err = call("bench", "--pe", pe, "--task", "ngram_copy", *where)
     assert code == 2
-    assert f"{pe} cannot run on ngram_copy: ngram_copy does not define" in err
+    assert f"{pe} cannot run on ngram_copy: " in err
 
 
 @pytest.mark.parametrize(

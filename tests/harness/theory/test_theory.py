@@ -3,6 +3,7 @@
 from functools import partial
 from itertools import product
 
+import by_hand
 import pytest
 import torch
 from claims import disagreement, unseen, worked
@@ -12,6 +13,7 @@ from harness.tasks.base import TaskError
 from harness.tasks.digits import same
 from harness.theory.characterise import NotLearned, reconstruct, violation
 from harness.theory.mapping import complexity, conflict
+from harness.theory.relation import relation_from
 from harness.theory.representation import Computation, Step, operators
 
 ALIGNED = ["copy(aligned=20)", "reverse(aligned=20)", "parity(aligned=20)"]
@@ -136,6 +138,63 @@ def test_a_relation_characterises_its_task(name):
     if hint:
         with pytest.raises(TaskError, match="scale"):
             prf_at(task, 3, hint=False)
+
+
+@pytest.mark.parametrize("name", ALIGNED + SELECT + HINTED)
+def test_relations_are_those_written_by_hand(name):
+    """Value by value: records of ideal and ideal_sh were made with these."""
+    task = make(name)
+    for n in (1, 2, 3, 7, 20, 2):
+        size = sum(task.max_tokens(n)) + 1
+        i, j = torch.arange(size)[:, None], torch.arange(size)[None]
+        want = getattr(by_hand, task.name)(i, j, task.aligned or n)
+        if n > 1 or name not in (SUMS[0], "multiplication_1n"):
+            assert torch.equal(prf_at(task, n), want)
+        if name in ALIGNED:
+            assert torch.equal(prf_at(task, n, hint=False), want)
+
+
+def test_one_call_serves_rows_of_several_scales_and_padding():
+    task, n = make("parity"), torch.tensor([3, 1, 3])[:, None, None]
+    pos = torch.tensor([[-1, *range(7)], [-1, -1, *range(6)], [*range(8)]])
+    got = task.prf(pos[:, :, None], pos[:, None], n)
+    for row in range(3):
+        for a, i in enumerate(pos[row]):
+            for b, j in enumerate(pos[row]):
+                want = by_hand.parity(i, j, int(n[row])) * (min(i, j) >= 0)
+                assert got[row, a, b] == want
+
+
+def first_and_last(n):
+    return Computation(n, (Step(n + 1, first, (1,)), Step(n + 2, last, (n, 1))))
+
+
+def first(u):
+    return u
+
+
+def last(u, v):
+    return u - v
+
+
+def test_any_computation_has_a_relation_with_the_scale_and_a_canonical_one_without():
+    """Theorems 3 and 4, of a task that says nothing but how it is computed."""
+    scales = {n: first_and_last(n) for n in range(1, 21)}
+    relation = relation_from(first_and_last)
+
+    def prf(n):
+        i = torch.arange(n + 2)
+        return relation(i[:, None], i[None], torch.tensor(n))
+
+    assert violation(scales, prf) is None
+    assert prf(4).unique().tolist() == [0, 1, 2, 3]
+    assert relation_from(first_and_last)(*map(torch.tensor, (20, 19, 20))) == 2  # whatever is first
+    with pytest.raises(ValueError, match="scale"):
+        relation(torch.tensor(9), torch.tensor(0), None)  # place 11: of 9 the last, of 10 the first
+    with pytest.raises(ValueError, match="computation"):
+        relation_from(lambda n: None)(torch.tensor(9), torch.tensor(0), None)
+    with pytest.raises(TaskError, match="computation"):
+        make("bucket_sort").prf(*map(torch.tensor, (1, 0, 3)))
 
 
 def test_a_relation_that_takes_two_roles_for_one_is_not_consistent():

@@ -14,7 +14,7 @@ W_KEY = torch.randn(8, 8, generator=torch.Generator().manual_seed(0))
 def naive_prf(encoding, layer, i, j, n=None):
     """phi(i, j[, n]) as one MLP on one-hot marks, in plain Python."""
     if n is None:
-        marks = [i, j, i - j, i - 2 * j, i + j]
+        marks = [i, j, i - j, *[i - 2 * j] * (len(encoding.marks) == 5), i + j]
     else:
         marks = [i - n, i - 2 * n, i - 3 * n, j, j - n, j - 2 * n]
         marks += [i - j, i - j - n, i - j - 2 * n, i + j - 2 * n]
@@ -34,10 +34,11 @@ def perturbed(encoding):
 
 
 @pytest.mark.parametrize("batch", [1, 3])
-@pytest.mark.parametrize("hint", [False, True])
-def test_it_is_the_formula(hint, batch):
+@pytest.mark.parametrize(("hint", "middle"), [(False, True), (True, True), (False, False)])
+def test_it_is_the_formula(hint, middle, batch):
     cls = LBPEScaleHint if hint else LBPE
-    encoding = perturbed(cls(SHAPE, values=5, hidden=6, clip=2))
+    encoding = perturbed(cls(SHAPE, values=5, hidden=6, clip=2, middle=middle))
+    assert encoding.w_hidden.shape[1] == (10 if hint else 4 + middle)
     h = torch.randn(3, 4, 8)
     q, k = torch.randn(3, 2, 2, 4), (h @ W_KEY.mT).unflatten(2, (2, 4)).transpose(1, 2)
     pos = torch.tensor([[0, 1, 2, 3], [2, 3, 5, 8], [-1, -1, 0, 1]])[:batch]
