@@ -174,7 +174,8 @@ def test_positions_are_dropped_and_gpt2_keeps_its_table():
     [
         *[(maker, text) for maker in ("llama", "gpt2") for text in ("rope", PRISM)],
         *[("llama", "t5"), ("qwen3", "geometric"), ("gpt2", "sinusoidal"), ("qwen2", TWICE)],
-        *[("llama", "fox"), ("llama", "coupled"), ("llama", "abacus(digits=[2,3,5,7,8,9,11,14])")],
+        *[("llama", text) for text in ("fox", "stick_breaking", "pope", "cope", "bam")],
+        *[("llama", "coupled"), ("llama", "abacus(digits=[2,3,5,7,8,9,11,14])")],
     ],
 )
 def test_beams_with_and_without_a_cache(maker, text):

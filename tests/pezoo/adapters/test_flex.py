@@ -37,7 +37,7 @@ VARIANTS = [
     "randomized:alibi",
     "randomized:t5",
 ]
-SCORED = ["alibi", "fire", "hard_alibi", "kerple", "nape", "sandwich", "t5", *VARIANTS]
+SCORED = ["alibi", "bam", "fire", "hard_alibi", "kerple", "nape", "sandwich", "t5", *VARIANTS]
 WIDE = Shape(d_model=64, n_heads=2, d_head=32, n_layers=2, train_len=1024)  # 16 or more on CUDA
 on_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 

@@ -1,4 +1,4 @@
-"""What the reference implementation of Ruoss et al. 2023 computes; `_schema` in it says how."""
+"""What other implementations compute, with the tests' inputs; `_schema` in each file says how."""
 
 import json
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-DATA = Path(__file__).parents[2] / "data" / "encodings.json"
+DATA = Path(__file__).parents[2] / "data"
 
 
 @pytest.fixture(autouse=True)
@@ -18,7 +18,14 @@ def _seed() -> None:
 
 @pytest.fixture(scope="session")
 def reference() -> Any:
-    return _tensors(json.loads(DATA.read_text()))
+    """Encodings and attention of Ruoss et al. 2023."""
+    return _tensors(json.loads((DATA / "encodings.json").read_text()))
+
+
+@pytest.fixture
+def oracles() -> Any:
+    """Packages that the tests do not install, in float64."""
+    return json.loads((DATA / "attention-oracles.json").read_text())
 
 
 @pytest.fixture
