@@ -10,6 +10,7 @@ Shape letters, used everywhere in this project:
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import wraps
+from inspect import signature
 from typing import Any, ClassVar, NamedTuple, TypedDict, Unpack
 
 import torch
@@ -18,7 +19,7 @@ from torch import Tensor, nn
 from pezoo.compiling import untraced
 from pezoo.context import PRF, UNKNOWN_LAYER, Context, Memo, Pass
 from pezoo.extras import Extras, ParamGroup
-from pezoo.spec import nearest
+from pezoo.spec import unknown
 
 __all__ = [
     "PRF",
@@ -68,8 +69,8 @@ class Shape:
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
-            if value < 1:
-                raise ValueError(f"Shape.{name} must be at least 1, got {value}")
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                raise ValueError(f"{name} must be a whole number, at least 1; got {value!r}")
 
     def replaced(self, **sizes: Unpack[Sizes]) -> "Shape":
         """Return a shape with some sizes changed."""
@@ -91,17 +92,14 @@ class PartialShape(Shape):
     >>> PartialShape("RoPE", d_head=16).d_head
     16
 
-    Errors: ValueError for reading a size that was not given, for one below 1, and for a d_model
-    that n_heads does not divide; TypeError for a keyword that is not a size.
+    Errors: ValueError for reading a size that was not given, for one that is not a whole number of
+    at least 1, and for a d_model that n_heads does not divide.
     """
 
     __slots__ = ("reader",)
     reader: str
 
     def __init__(self, reader: str, **sizes: Unpack[Sizes]) -> None:
-        for name in sizes.keys() - Sizes.__annotations__:
-            hint = nearest(name, Sizes.__annotations__)
-            raise TypeError(f"{reader} got an unexpected keyword argument {name!r}{hint}")
         width, heads = sizes.get("d_model"), sizes.get("n_heads")
         if width and heads and "d_head" not in sizes:
             if width % heads:
@@ -240,6 +238,10 @@ class Encoding(Extras, nn.Module):
                 f"{type(self).__name__} takes either a Shape or sizes as keywords, as in "
                 f"{type(self).__name__}(d_head=64); got {shape!r}"
             )
+        for name in sizes.keys() - Sizes.__annotations__:
+            taken = signature(type(self)).parameters.values()
+            known = [x.name for x in taken if x.kind is x.KEYWORD_ONLY] + [*Sizes.__annotations__]
+            raise TypeError(unknown(f"keyword of {type(self).__name__}", name, known))
         self.shape = PartialShape(type(self).__name__, **sizes) if shape is None else shape
 
     def __init_subclass__(cls, **options: Any) -> None:

@@ -258,7 +258,7 @@ class Context:
         )
 
     def at(self, layer: int, x: Tensor | None, w_key: Tensor | None = None) -> "Pass":
-        """Raise ValueError: only the Pass that `prepare` returns goes through layers."""
+        """Return the context of a layer: `Pass.at`. Errors: ValueError before `prepare`."""
         self.check_prepared()
         raise AssertionError
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from pezoo.adapters import backends, flex
 from pezoo.adapters.flex import block_mask
-from pezoo.base import Columns, Context, Encoding, FormKind, Pass, ScoreMod
+from pezoo.base import Columns, Context, Encoding, FormKind, Pass, ScoreMod, Shape
 from pezoo.kernels import Attention
 from pezoo.kernels.backends import BackendError
 from pezoo.spec import unknown
@@ -94,6 +94,7 @@ def attend(
     cannot run here.
     """
     ctx.check_prepared()
+    check_sizes(encoding.shape, q, v)
     _check(q, k, v, ctx)
     scale = vars(encoding.shape).get("d_head", v.shape[-1]) ** -0.5  # v is never widened
     q, k, v = q.to(v.dtype), _for_each_head(k.to(v.dtype), q), _for_each_head(v, q)
@@ -119,6 +120,14 @@ def scores_of(encoding: Encoding, q: Tensor, k: Tensor, ctx: Pass) -> Tensor | N
     """Return what replaces q k^T / sqrt(d_head), in the dtype of q, or None."""
     scores = encoding.scores(q, k, ctx)
     return None if scores is None else scores.to(q.dtype)
+
+
+def check_sizes(shape: Shape, q: Tensor, v: Tensor) -> None:
+    """Raise ValueError if q (B, H, T, K') or v (B, G, S, K) has other sizes than the encoding."""
+    for name, value in (("n_heads", q.shape[1]), ("d_head", v.shape[3])):
+        own = vars(shape).get(name, value)
+        if own != value:
+            raise ValueError(f"the encoding has {name}={own}, but attention has {value}")
 
 
 def _check(q: Tensor, k: Tensor, v: Tensor, ctx: Context) -> None:

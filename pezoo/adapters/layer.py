@@ -6,7 +6,7 @@ from typing import Any, TypedDict, Unpack
 import torch
 from torch import Tensor
 
-from pezoo.adapters import attend
+from pezoo.adapters import attend, check_sizes
 from pezoo.base import PRF, Encoding, Memo, Pass
 
 _TOKENS = {"pos", "ids", "slots"}
@@ -21,6 +21,7 @@ class Cache:
     """
 
     length: int | None = None
+    encoding: str | None = None  # the one that filled it
     pos: Tensor | None = None  # (B|1, S)
     ids: Tensor | None = None  # (B, S)
     slots: Tensor | None = None  # (B|1, S)
@@ -71,10 +72,19 @@ def attention(
     Errors: ValueError without x for an encoding that reads or changes it, and with a cache for one
     whose earlier keys change as the text grows; those of `prepare` and `attend`.
     """
+    if not isinstance(encoding, Encoding):
+        raise TypeError(
+            f"expected an encoding such as RoPE(d_head={q.shape[-1]}), got {encoding!r}"
+        )
+    if q.dim() != 4:
+        raise ValueError(f"q must be (B, H, T, K), got {tuple(q.shape)}")
+    check_sizes(encoding.shape, q, v)
     name = encoding.name or type(encoding).__name__
     if cache is not None and not encoding.prefix_stable:
         raise ValueError(f"{name} changes earlier keys as the text grows: leave out the cache")
     old = Cache() if cache is None else cache
+    if old.encoding not in (None, name):
+        raise ValueError(f"this cache was filled with {old.encoding}: begin another for {name}")
     start = 0 if old.pos is None else old.pos.shape[1]
     if pos is None:
         pos = torch.arange(start, start + k.shape[2], device=q.device)[None]
@@ -94,7 +104,9 @@ def attention(
     if old.layers and old.layers[0] is not None:
         k, v = (torch.cat(pair, 2) for pair in zip(old.layers[0], (k, v), strict=True))
     out = attend(encoding, q, k, v, ctx)
-    vars(old).update({key: fields[key] for key in _TOKENS & {*fields}}, layers=[(k, v)])
+    vars(old).update(
+        {key: fields[key] for key in _TOKENS & {*fields}}, encoding=name, layers=[(k, v)]
+    )
     return out
 
 

@@ -101,7 +101,7 @@ def load(
     `options` are those of from_pretrained. `encoding` is the class, if `use` was called with one,
     and `slots` the function that it was called with.
 
-    Errors: ValueError for a folder without an encoding.
+    Errors: ValueError for a folder without an encoding, or with another than `encoding`.
     """
     config = AutoConfig.from_pretrained(folder)
     saved = getattr(config, NAME, None) or {}
@@ -117,13 +117,18 @@ def load(
         _put(self, text, saved.get("length"), slots)
 
     cls: Any = type(parent.__name__, (parent,), {"__init__": build})
-    model = cls.from_pretrained(folder, **options)
+    found = cls.from_pretrained(folder, **options)
+    model = found[0] if isinstance(found, tuple) else found  # with output_loading_info
+    model.__class__ = parent  # which can be pickled
     loaded = model.base_model.encoding
+    made = type(loaded).__name__
+    if saved.get("class", made) != made:
+        raise ValueError(f"{folder} was saved with {saved['class']}, not with {made}")
     kept, fresh = loaded.state_dict(), _make(model, text)
     for name, buffer in fresh.named_buffers():
         if name not in kept:  # not saved, and left empty by from_pretrained
             loaded.get_buffer(name).copy_(buffer)
-    return model
+    return found
 
 
 class EncodingTrainer:
@@ -190,6 +195,7 @@ def _put(
     saved = {
         "encoding": encoding if isinstance(encoding, str) else None,
         "length": length,
+        "class": type(made).__name__,
         "weights": bool(made.state_dict()),
         "attention": earlier.get("attention") if own == NAME else own,
     }

@@ -68,6 +68,10 @@ def begin(names: tuple[str, ...], base: Any, args: tuple[Any, ...], kwargs: dict
         pos, ids = memory.extend(pos.expand(len(x), -1), ids)
     memo = Memo() if memory is None else memory.memo
     slots = None if base.slots_of is None or ids is None else base.slots_of(ids)
+    if slots is not None and not (
+        isinstance(slots, Tensor) and slots.shape == ids.shape and not slots.is_floating_point()
+    ):
+        raise ValueError(f"slots(ids) must return integers {tuple(ids.shape)}, one for each token")
     ctx = Context(pos=pos, ids=ids, x=x, n_new=x.shape[1], memo=memo, slots=slots)
     mask = CAUSAL if counted or plainly_causal(ctx) else adapters.attention_mask(ctx)
     length = None if memory is None else put["length"]
@@ -147,6 +151,18 @@ def _step(kwargs: dict[str, Any]) -> Step:
     return step
 
 
+def _visible(mask: Tensor) -> Tensor:
+    """Return True where a mask (B, 1, T, S), of booleans or to add to logits, hides nothing."""
+    if mask.dtype == torch.bool:
+        return mask
+    if not torch.compiler.is_compiling() and ((mask < 0) & (mask > -1e4)).any():
+        raise ValueError(
+            "attention_mask must hide keys or leave them: a bias between is not supported. Write "
+            "it as the `bias` of an encoding"
+        )
+    return mask == 0
+
+
 def _key_weight(module: Any) -> Tensor | None:
     """Return the weight (G K, D) of the projection to keys, or None if its name is unknown."""
     if hasattr(module, "k_proj"):
@@ -182,7 +198,7 @@ def attention(
         k, value = step.cache.update(k, value, module.layer_idx)
     mask = step.mask
     if attention_mask is not None:  # (B, 1, T, S) from the caller
-        seen = attention_mask if attention_mask.dtype == torch.bool else attention_mask == 0
+        seen = _visible(attention_mask)
         blind = ~seen.any(3, keepdim=True)  # would get NaN
         mask = seen | blind & adapters.attention_mask(ctx)
     if not dropout:

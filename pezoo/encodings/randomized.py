@@ -97,8 +97,8 @@ class Randomized(Wrapper):
         if last > len(table):
             raise PositionError(
                 f"randomized drew {len(table)} positions for this sequence, which now has {last}: "
-                f"plan the final length before the first step: draw(ctx, length=N), or "
-                f"pezoo.adapters.transformers.use(model, encoding, length=N)"
+                f"plan the final length before the first step: pezoo.Cache(length=N), "
+                f"use(model, encoding, length=N) in transformers, or draw(ctx, length=N)"
             )
         inner = self._at(table.to(ctx.pos.device), ctx)
         return {TABLE: table, **self.inner.draw(inner, **plan)}

@@ -124,7 +124,10 @@ def _check_hooks(encoding: Encoding, pos: Tensor, dtype: torch.dtype) -> None:
     message = f"embed: {dtype} became {embedded.dtype}: end with .to(x.dtype)"
     require(embedded.dtype == dtype, message)
     _, both, _ = next(steps)
-    _is("transform", both, tuple)
+    pair = isinstance(both, tuple) and len(both) == 2
+    require(
+        pair and all(isinstance(x, Tensor) for x in both), "transform: expected the tuple (q, k)"
+    )
     made = {"embed": embedded, "transform: q": both[0], "transform: k": both[1]}
     for name, y in zip(("transform: q", "transform: k"), both, strict=True):
         size = b, heads, t, max(width, both[0].shape[-1])
@@ -147,6 +150,11 @@ def _check_hooks(encoding: Encoding, pos: Tensor, dtype: torch.dtype) -> None:
         )
         _precise("bias", bias, dtype)
         made["bias"] = bias
+    _, weights, _ = next(steps)
+    if weights is not None:
+        _is("weights", weights, Tensor)
+        _shaped("weights", weights, "(B, H, T, S)", (b, heads, t, t))
+        made["weights"] = weights
     remedy = "Padding has position -1: clamp positions before a log, root or division"
     for hook, found in made.items():
         require(not found.isnan().any(), f"{hook}: NaN. {remedy}")

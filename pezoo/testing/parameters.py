@@ -190,6 +190,15 @@ def check_training(factory: Factory) -> None:
         require(scalar, f"penalty: expected a finite scalar tensor, got {penalty}")
         message = "penalty: no gradient reaches a parameter: remove detach(), or return None"
         require(penalty.requires_grad, message)
+    for noise in (0.0, 0.1):
+        encoding = build(factory, noise=noise).train()
+        penalty, parameters = encoding.penalty(), dict(encoding.named_parameters())
+        if penalty is None:
+            continue
+        gradients = torch.autograd.grad(penalty, [*parameters.values()], allow_unused=True)
+        broken = [name for name, x in zip(parameters, gradients, strict=True) if not _finite(x)]
+        message = f"penalty: the gradient of {broken} is not finite: avoid roots and norms at 0"
+        require(not broken, message)
 
 
 STEP = 1e-4

@@ -40,7 +40,10 @@ def check_prefix_stability(factory: Factory) -> None:
 
     other = ids.clone()
     other[:, 6:] = (other[:, 6:] + 1) % VOCAB
-    message = "later tokens change earlier outputs: set prefix_stable = False if that is intended"
+    message = (
+        "later tokens change earlier outputs: a hook reads the future. Read earlier tokens alone, "
+        "or set prefix_stable = False, without which keys are cached"
+    )
     close(earlier(ids), earlier(other), 1e-6, message)
     if encoding.stochastic or encoding.needs_scale:
         return
@@ -51,6 +54,12 @@ def check_prefix_stability(factory: Factory) -> None:
     with suppress(PositionError):
         for pos, what in ((near, "a sequence of 260 tokens"), (far, "a later position of 70,000")):
             close(earlier(ids, pos[None]), earlier(ids[:, :6]), 1e-6, f"{what} changes {message}")
+
+
+def check_streaming(factory: Factory) -> None:
+    """Check that decoding with a cache, token by token and in chunks, equals a full pass."""
+    when = ": what later tokens need belongs in ctx.memo, under a key of its own in each layer"
+    decodes(build(factory), tokens(), ([1] * 10, [4, 1, 5], [9, 1]), when)
 
 
 def check_batch(factory: Factory) -> None:
@@ -117,7 +126,8 @@ def _independent(
             one = ids[row, columns][None], pos[row, columns][None]
             alone = run(encoding, *one, scale=scale_of_row[None], length=length)
             close(full[row, columns], alone[0], 1e-5, message)
-    decodes(encoding, ids, chunks, f": {message}", pos=pos, scale=scales, length=length)
+    when = " with padding or several documents in a row"
+    decodes(encoding, ids, chunks, when, pos=pos, scale=scales, length=length)
 
 
 def check_parts(factory: Factory) -> None:
@@ -157,11 +167,6 @@ def _longer(x: Tensor, more: int) -> Tensor:
     """Append columns of zeros to (B|1, T, ...); (n,) becomes longer too."""
     axis = min(1, x.dim() - 1)
     return pad(x.movedim(axis, -1), (0, more)).movedim(-1, axis) if x.dim() else x
-
-
-def check_streaming(factory: Factory) -> None:
-    """Check that decoding with a cache, token by token and in chunks, equals a full pass."""
-    decodes(build(factory), tokens(), ([1] * 10, [4, 1, 5], [9, 1]))
 
 
 def check_cache(factory: Factory) -> None:

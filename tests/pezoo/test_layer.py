@@ -140,3 +140,22 @@ def test_keys_that_change_later_are_not_cached():
     assert pezoo.attention(q, k, v, encoding).shape == v.shape
     with pytest.raises(ValueError, match="earlier keys"):
         pezoo.attention(q, k, v, encoding, cache=pezoo.Cache())
+
+
+def test_what_does_not_fit_is_said():
+    _, q, k, v = inputs()
+    rope, cache = pezoo.RoPE(d_head=SHAPE.d_head), pezoo.Cache()
+    pezoo.attention(q, k, v, rope, cache=cache)
+    for encoding, error, words, options in (
+        ("rope", TypeError, "RoPE", {}),
+        (pezoo.RoPE(d_head=16), ValueError, "d_head=16", {}),
+        (pezoo.ALiBi(n_heads=1), ValueError, "n_heads=1", {}),
+        (pezoo.ALiBi(n_heads=SHAPE.n_heads), ValueError, "rope", {"cache": cache}),
+    ):
+        with pytest.raises(error, match=words):
+            pezoo.attention(q, k, v, encoding, **options)
+    for sizes in ({"d_head": "8"}, {"d_head": 8.0}, {"d_head": True}, {"d_head": 0}):
+        with pytest.raises(ValueError, match="d_head must be a whole number"):
+            pezoo.RoPE(**sizes)
+    with pytest.raises(TypeError, match=r"theta.* base, .*d_head"):
+        pezoo.RoPE(d_head=16, theta=5e5)

@@ -1,6 +1,7 @@
 """Models of transformers with an encoding of the zoo in place of their own positions."""
 
 import copy
+import pickle
 import re
 import subprocess
 import sys
@@ -299,6 +300,8 @@ def test_a_mask_of_the_callers_own():
             got = model(IDS[:1], attention_mask=own[None, None]).logits
             torch.testing.assert_close(got[:, 4:], want)
             assert got.isfinite().all()
+    with pytest.raises(ValueError, match="bias"):
+        model(IDS[:1], attention_mask=torch.where(mask, 0.0, -0.5)[None, None].double())
 
 
 @pytest.mark.parametrize(("maker", "text"), [("llama", TWICE), ("gpt2", "learned(max_len=64)")])
@@ -541,6 +544,9 @@ def test_errors():
     for name in ("lbpe_sh", "ideal"):
         with pytest.raises(ValueError, match=f"{name} needs the task or its scale"):
             use(build("llama"), name)
+    for wrong in (lambda ids: ids[:, :3], lambda ids: ids.float(), lambda ids: [1, 2]):
+        with pytest.raises(ValueError, match="integers"):
+            use(build("llama"), "coupled", slots=wrong)(IDS)
     with pytest.raises(ValueError, match="coupled reads slots: pass slots="):
         use(build("llama"), "coupled")
     with pytest.raises(SpecError, match="did you mean rope"):
@@ -703,6 +709,12 @@ def test_a_class_is_named_when_it_is_loaded(tmp_path):
         want = model(IDS).logits
         for again in (load(tmp_path, RoPE, dtype=torch.float64), use(plain, RoPE)):
             torch.testing.assert_close(again(IDS).logits, want)
+    again, info = load(tmp_path, RoPE, dtype=torch.float64, output_loading_info=True)
+    assert not info["missing_keys"]
+    torch.testing.assert_close(pickle.loads(pickle.dumps(again))(IDS).logits, want)
+    for other in ("alibi", NoPE):
+        with pytest.raises(ValueError, match="RoPE"):
+            load(tmp_path, other)
     with pytest.raises(ValueError, match="not an instance"):
         use(build("llama"), RoPE(model.base_model.encoding.shape))
     with pytest.raises(ValueError, match="expected a model of transformers"):
