@@ -17,17 +17,17 @@ from typing import Any
 import click
 import torch
 
-from experiment.config import ConfigError, Model, RunConfig
+from experiment.config import ConfigError, Eval, Model, RunConfig
 from experiment.protocol import PROTOCOLS, base
 from harness import tasks
 from harness.cli import bench
 from harness.cli.train import recorded_command
+from harness.data.batches import training_batch
 from harness.data.sequences import to_sequences
 from harness.model.transformer import Transformer, shape_of
 from harness.runs.record import data_hash
 from harness.settings.protocol import (
     Request,
-    example_count,
     parts,
     resolve,
     sample_count,
@@ -46,6 +46,7 @@ from pezoo.registry import entries, make, parse
 FAULTS = (ValueError, RuntimeError, MemoryError, OverflowError, TypeError, OSError)
 VERSIONS = ("task_version", "encoding_version")
 MOST_TOKENS = 2**24  # in what a check draws at once
+MOST_TESTED = 2**28  # in all test sets, which a run draws before its first step too
 MOST_WEIGHTS = 2**28  # in a backbone that a check initialises
 NOISE = 0.5  # of exact match on the validation and the test examples of one length
 ENCODING = ("encoding", "spec", "encoding_version", "protocol", "device", "attention")
@@ -226,6 +227,9 @@ def _facts(record: Record, task: Task) -> Iterator[str]:
         if unknown := sorted({*record.modes} - modes):
             yield f"modes has {unknown}, but {record.encoding} has {sorted(modes) or 'none'}"
     yield from _different(expected)
+    low, high = _tokens_of(_shared(config.replace(seed=0)))
+    if not low <= (cost.tokens or low) <= high:
+        yield f"cost.tokens is {cost.tokens}, expected {low:.0f} to {high:.0f}"
     yield from _scores(record, task, encoding)
     yield from _curve(record, task)
 
@@ -268,11 +272,33 @@ def _shared(config: RunConfig) -> RunConfig:
 
 @lru_cache(10_000)
 def _data_hash(config: RunConfig) -> str:
-    train, task = config.train, _task(config.task)
-    lengths = _lengths(task, config)
-    rows = max(train.batch, train.samples // len(lengths))
-    _limit(rows * (train.context or token_count(task, lengths[-1])), MOST_TOKENS, "tokens")
+    _limit(_batch_size(config), MOST_TOKENS, "tokens")
     return data_hash(config)
+
+
+def _batch_size(config: RunConfig) -> int:
+    """Return the most tokens that are drawn for a batch."""
+    train, lengths = config.train, _lengths(task := _task(config.task), config)
+    rows = max(train.batch, train.samples // len(lengths))
+    return rows * (train.context or token_count(task, lengths[-1]))
+
+
+@lru_cache(1000)
+def _tokens_of(config: RunConfig) -> tuple[float, float]:
+    """Return the least and the most tokens of a training, from batches all along it.
+
+    They are six standard deviations from the mean; 1 % is for sizes too rare to be among them.
+    """
+    task, steps = _task(config.task), config.train.steps
+    if config.train.context is not None:  # rows without padding
+        return (steps * config.train.batch * config.train.context,) * 2
+    count = max(8, min(32, MOST_TOKENS // _batch_size(config)))
+    drawn = torch.zeros(count)
+    for at in range(count):
+        batch, _ = training_batch(task, config.replace(seed=at), at * steps // count)
+        drawn[at] = (batch.inputs != task.vocab.pad).sum()
+    mean, slack = float(drawn.mean()), 6 * float(drawn.std()) * (1 / count + 1 / steps) ** 0.5
+    return steps * (0.99 * mean - slack), steps * (1.01 * mean + slack)
 
 
 @lru_cache(10_000)
@@ -325,49 +351,55 @@ def _curve(record: Record, task: Task) -> Iterator[str]:
 
 
 def _scores(record: Record, task: Task, encoding: Encoding | None) -> Iterator[str]:
-    """Compare every score with the test's size, and with what the encoding represents."""
-    config = record.config
+    """Compare every score with its test set, and with what the encoding represents."""
+    own = _shared(record.config.replace(seed=0))
+    tests = {t.name: own.replace_eval(set=t.name, lengths=t.lengths) for t in own.eval.sets}
+    tests[""] = own
+    sizes = [_size(task, t.eval, n) for t in tests.values() for n in t.eval.lengths]
+    _limit(max(sizes), MOST_TOKENS, "tokens")
+    _limit(sum(sizes), MOST_TESTED, "tokens")
     for place, name, scores in record.tested():
-        own = next((one for one in config.eval.sets if one.name == name), config.eval)
-        test = config.replace_eval(set=name or config.eval.set, lengths=own.lengths)
-        for score in scores:
-            for fault in _score(score, _shared(test.replace(seed=0)), name, encoding):
+        test = tests.get(name, own)
+        for score in (one for one in scores if one.length in test.eval.lengths):
+            for fault in _score(score, test, encoding):
                 yield f"{place}, length {score.length}: {fault}"
 
 
-def _score(score: Score, config: RunConfig, name: str, encoding: Encoding | None) -> Iterator[str]:
-    """Compare a score with its test; without an encoding of its version, with the test's size."""
+def _size(task: Task, test: Eval, length: int) -> int:
+    """Return the most tokens of a test set."""
+    there = task.lengths(length, length)
+    return sample_count(task, test, length) * token_count(task, length) if there else 0
+
+
+def _score(score: Score, config: RunConfig, encoding: Encoding | None) -> Iterator[str]:
+    """Compare a score with its test; without an encoding of its version, with the test set."""
     task = _task(config.task)
-    size = _size(config, name, score.length)
-    status = "ok" if size else "no instance"
+    test = _test(config, score.length)
+    status = "ok" if test else "no instance"
     refused = score.status == "cannot represent"
-    if size and encoding and (refused or encoding.max_len is not None or encoding.needs_slots):
+    if test and encoding and (refused or encoding.max_len is not None or encoding.needs_slots):
         status = "ok" if _represents(encoding, config, score.length) else "cannot represent"
     if score.status != status and (encoding or not refused):
         yield f"status is {score.status!r}, expected {status!r}"
-    elif size and score.status == "ok":
-        if score.count != size[0]:
-            yield f"{score.count} examples, expected {size[0]}"
-        elif task.exact:
-            yield from _tokens(score, size[1])
+    elif test and score.status == "ok":
+        yield from _answers(score, *test, task.exact)
         if encoding and score.method != (how := _method(encoding, config)):
             yield f"method is {score.method!r}, expected {how!r}"
-    if name and score.seen and _longest(config, score.length) > config.train.lengths[1]:
-        yield "seen, but it is longer than in training"
 
 
 @lru_cache(100_000)
-def _size(config: RunConfig, name: str, length: int) -> tuple[int, int | None] | None:
-    """Return the number of examples and the most tokens of an answer with its end, if known.
+def _test(config: RunConfig, length: int) -> tuple[int, int, int, bool] | None:
+    """Draw a test set: its examples, the tokens of all answers and the longest, and if it is seen.
 
     None for a length without instances.
     """
-    task, test = _task(config.task), config.eval
+    task, high = _task(config.task), config.train.lengths[1]
     if not task.lengths(length, length):
         return None
-    _limit(sample_count(task, test, length) * token_count(task, length), MOST_TOKENS, "tokens")
-    longest = None if test.set else task.max_tokens(length)[1] + 1
-    return example_count(task, test, length, name), longest
+    sample = examples(task, config, length)
+    sizes = to_sequences(sample, task, config.track).counted.sum(1)
+    seen = length <= high and (not config.eval.set or task.longest(sample.prompt) <= high)
+    return len(sizes), int(sizes.sum()), int(sizes.max()), seen
 
 
 @lru_cache(100_000)
@@ -395,34 +427,21 @@ def _method(encoding: Encoding, config: RunConfig) -> str:
     return method(model, _task(config.task))
 
 
-def _tokens(score: Score, longest: int | None) -> Iterator[str]:
-    """Compare the right tokens with the right answers: a wrong answer has a wrong token."""
-    right, count = score.correct or 0, score.count or 0
-    wrong, share, tokens = count - right, score.token, score.tokens
-    if share is None:
-        return
-    if tokens is None:
-        if (right and not share) or (share > 1 - 1e-6) == (wrong > 0):
-            yield f"token={share}, but {right} of {count} answers are right"
-        return
-    most = longest or tokens
-    low, high = max(right, tokens - wrong * most), tokens - wrong
-    if not count <= tokens <= count * most:
-        yield f"{tokens} tokens in {count} answers, expected {count} to {count * most}"
-    elif abs(share * tokens - round(share * tokens)) > 1e-3:
-        yield f"token={share} is not a share of {tokens} tokens"
-    elif not low - 0.01 <= share * tokens <= high + 0.01:
-        yield f"token={share} of {tokens} tokens, expected {low} to {high} right ones"
-
-
-@lru_cache(10_000)
-def _longest(config: RunConfig, length: int) -> int:
-    """Return the longest of a few instances of a test set, 0 where it has none of this length."""
-    task = _task(config.task)
-    if not task.lengths(length, length):
-        return 0
-    draws = torch.Generator().manual_seed(0)
-    return task.longest(task.test_set(config.eval.set, draws, 8, length).prompt)
+def _answers(
+    score: Score, count: int, tokens: int, longest: int, seen: bool, exact: bool
+) -> Iterator[str]:
+    """Compare a score with its test set: a wrong answer has a wrong token."""
+    own = {"tokens": (score.tokens, tokens), "seen": (score.seen, seen)}
+    yield from _different({"count": (score.count, count)} | own)
+    right, wrong = score.correct or 0, count - (score.correct or 0)
+    hits, low, high = (
+        (score.token or 0) * tokens,
+        max(right, tokens - wrong * longest),
+        tokens - wrong,
+    )
+    whole = abs(hits - round(hits)) <= 1e-3 and low - 0.01 <= hits <= high + 0.01
+    if exact and score.token is not None and not whole:
+        yield f"token={score.token} of {tokens} tokens, expected {low} to {high} right ones"
 
 
 _task = lru_cache(1000)(tasks.make)

@@ -110,15 +110,6 @@ def sample_count(task: Task, test: Eval, length: int) -> int:
     return max(test.min_samples, min(test.samples, fitting))
 
 
-def example_count(task: Task, test: Eval, length: int, name: str = "") -> int:
-    """Return the number of examples of a length in the test or in a further test set."""
-    most = sample_count(task, test, length)
-    if name or test.set or test.examples != "test":
-        return most
-    every = task.instances(length)
-    return most if every is None else min(most, len(every.prompt))
-
-
 @dataclass(frozen=True)
 class Request:
     """Encodings, tasks and seeds to compare by a protocol; only `configs` imports torch."""

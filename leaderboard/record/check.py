@@ -3,9 +3,11 @@
 `harness.cli.verify` recomputes what follows from a record's command, encoding and task.
 """
 
+import math
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime, timedelta
 from operator import attrgetter
 from pathlib import Path
@@ -15,21 +17,22 @@ from experiment.files import slug, write
 from leaderboard.catalog import Catalog
 from leaderboard.escape import command_text, shown
 from leaderboard.record.read import paths_of, read
-from leaderboard.record.schema import Record, Score, Scores
+from leaderboard.record.schema import Cost, Record, Score, Scores
 from pezoo.spec import bare, parse
 
 NUMBERS = attrgetter("length", "status", "correct", "count", "token", "tokens")
 FIRST_YEAR = 2020  # no run is older
+# Runs from before data_hash and five of the costs were recorded. A list, as dates can be invented.
+EARLIEST = frozenset(Path(__file__).with_name("earliest.txt").read_text("utf-8").split())
 SLACK = 2.0  # for threads that torch did not start
-LEAST_SHARE = 1e-5  # of the time by the clock that a processor was busy: runs are suspended
+STEP = 1e-4  # seconds, of which no training step takes fewer
+PER_THREAD, PER_DEVICE = 1e12, 1e15  # operations a second: ten times what a thread has reached
+MOST_SECONDS, MOST_THREADS = 1e9, 1024
 LEAST_MB, MOST_MB = 50.0, 1e7  # of a process with torch in it
-# Of a training step: 40 operations per layer are launched, forward and backward, each in 1e-6 s or
-# more; and no machine takes less for the products of one token per sample, at 1e16 a second.
-LAYER_SECONDS, PRODUCTS = 4e-5, 1e16
-COSTS = (  # that every record of a finished run has
-    *("parameters", "encoding_parameters", "train_seconds", "eval_seconds", "cpu_seconds"),
-    *("steps_per_second", "peak_memory_mb"),
-)
+TELLING = 8  # answers that are right, and as many that are wrong, say more than chance
+# Of the losses: nearer curves are copies. The nearest of 50,000 pairs of seeds are at five times
+# this, and those with equal scores at eight times.
+NEAR = 2e-3
 
 Verify = Callable[[Record], Iterable[str]]
 
@@ -92,6 +95,7 @@ def _name(path: Path) -> str:
 def clashes(records: dict[Path, Record]) -> Iterator[tuple[Path, str]]:
     """Yield records that contradict one that was finished earlier, each with a reason."""
     first: dict[tuple[object, ...], tuple[object, Path]] = {}
+    curves: dict[str, list[tuple[Path, Record]]] = defaultdict(list)
     for path, record in sorted(records.items(), key=lambda item: item[1].finished):
         for key, value, words in (
             (("run", record.run), path, f"run {record.run} is also in"),
@@ -100,6 +104,20 @@ def clashes(records: dict[Path, Record]) -> Iterator[tuple[Path, str]]:
             known, where = first.setdefault(key, (value, path))
             if known != value:
                 yield path, f"{words} {_name(where)}"
+        others = curves[record.shared_hash] if record.status == "done" else []
+        if copied := next((where for where, other in others if _near(record, other)), None):
+            yield path, f"the learning curve is nearly that of {_name(copied)}"
+        others.append((path, record))
+
+
+def _near(one: Record, other: Record) -> bool:
+    """Return whether the curves of two seeds are nearer than chance brings them."""
+    equal = [*map(NUMBERS, one.scores.last)] == [*map(NUMBERS, other.scores.last)]
+    losses = (
+        (a.loss or 0, b.loss or 0) for a, b in zip(one.learning, other.learning, strict=False)
+    )
+    close = all(abs(a - b) <= NEAR * (1 + 2 * equal) * max(a, b) for a, b in losses)
+    return close and one.seed != other.seed and len(one.learning) > 2
 
 
 def _claims(record: Record) -> Iterator[tuple[tuple[object, ...], object, str]]:
@@ -107,7 +125,7 @@ def _claims(record: Record) -> Iterator[tuple[tuple[object, ...], object, str]]:
     config, table, seed = record.config, record.shared_hash, record.seed
     kind = table, config.spec, config.encoding_version
     yield ("seed", *kind, seed), record.run, f"seed {seed} has an earlier result, which counts:"
-    own = config.spec, seed
+    own = bare(config.spec), seed  # some options change nothing at the training lengths
     curve = tuple((p.step, p.loss, p.exact) for p in record.learning)
     yield ("learning", table, curve), own, "the learning curve is that of"
     if telling := _telling(record.scores.last):
@@ -115,10 +133,11 @@ def _claims(record: Record) -> Iterator[tuple[tuple[object, ...], object, str]]:
     if tuning := record.provenance.tuning:
         tried = [(trial.values, trial.exact, trial.runs) for trial in tuning.cells]
         yield ("sweep", *kind), tried, "the sweep differs from that of the same encoding in"
-    for what in ("data_hash", "backbone_hash"):
+    machine = (record.env.platform or record.env.device).split()[-1]  # they round differently
+    for what, where in (("data_hash", ""), ("backbone_hash", machine)):
         if value := getattr(record, what):
             words = f"{what} is {value}, unlike that of the same settings and seed in"
-            yield (what, table, config.train, seed), value, words
+            yield (what, where, table, config.train, seed), value, words
 
 
 def _telling(scores: Sequence[Score]) -> tuple[object, ...]:
@@ -126,7 +145,8 @@ def _telling(scores: Sequence[Score]) -> tuple[object, ...]:
     found = tuple(
         NUMBERS(one)
         for one in scores
-        if one.tokens and one.count and one.tokens > 2 * one.count and 0 < (one.exact or 0) < 1
+        if (one.tokens or 0) > 2 * (one.count or 0)
+        and TELLING <= (one.correct or 0) <= (one.count or 0) - TELLING
     )
     return found if len(found) > 1 else ()
 
@@ -137,8 +157,6 @@ def _doubts(record: Record, catalog: Catalog) -> Iterator[str]:
         yield "it is not known whether the code had uncommitted changes"
     elif record.env.dirty:
         yield "the code had uncommitted changes"
-    if record.status == "done" and not record.data_hash:
-        yield "no data_hash, which shows that encodings had the same data"
     version, current = record.config.encoding_version, catalog.version(bare(record.config.spec))
     if current not in (None, version):
         yield f"encoding version {version}; the code is at {current}"
@@ -154,9 +172,10 @@ def refusals(record: Record) -> Iterator[str]:
         if any(scores for _, _, scores in record.tested()):
             yield "status is failed, but there are scores"
         return
-    for part, names in (("", ("backbone_hash", "chance")), ("cost.", COSTS)):
-        own = record.cost if part else record
-        yield from (f"{part}{name} is missing" for name in names if getattr(own, name) is None)
+    known = {name: getattr(record, name) for name in ("data_hash", "backbone_hash", "chance")}
+    known |= {f"cost.{one.name}": getattr(record.cost, one.name) for one in fields(Cost)}
+    missing = [name for name, value in known.items() if value is None]
+    yield from (f"{name} is missing" for name in missing if record.run not in EARLIEST)
     yield from _learning(record)
     yield from _lengths(record)
     for mode, scores in record.by_mode.items():
@@ -217,7 +236,7 @@ def _learning(record: Record) -> Iterator[str]:
 
 def _lengths(record: Record) -> Iterator[str]:
     """Check that every set of scores has the lengths that the config asks for."""
-    test, encoder = record.config.eval, record.config.track == "encoder"
+    test = record.config.eval
     asked = {"": test.lengths} | {one.name: one.lengths for one in test.sets}
     if (sets := {"", *record.sets}) != asked.keys():
         yield f"sets has {sorted(sets)[1:]}, but config asks for {sorted(asked)[1:]}"
@@ -225,9 +244,6 @@ def _lengths(record: Record) -> Iterator[str]:
         lengths = [*asked.get(name, ())]
         if (found := [score.length for score in scores]) != lengths:
             yield f"{place} has lengths {found}, but config asks for {lengths}"
-        for method in {score.method for score in scores} - {None}:
-            if (method == "one pass") != encoder:
-                yield f"{place}: method {method!r} does not fit track {record.config.track}"
 
 
 def _checkpoints(record: Record, place: str, scores: Scores) -> Iterator[str]:
@@ -245,24 +261,30 @@ def _checkpoints(record: Record, place: str, scores: Scores) -> Iterator[str]:
 
 
 def _ranges(record: Record) -> Iterator[tuple[str, float, float]]:
-    """Yield (name, lowest, highest) of costs. Processor time adds up over cores."""
-    cost, env, model, train = record.cost, record.env, record.config.model, record.config.train
-    steps, most = train.steps, 1e12
-    weights = model.layers * model.width**2 * (4 + 2 * model.mlp_ratio)
-    step = max(LAYER_SECONDS * model.layers, 2 * weights * train.batch / PRODUCTS)
-    least = max(0.0, steps * step - 0.01)  # seconds are rounded
-    yield "train_seconds", least, most
-    if record.config.device == "cpu":
-        yield "cpu_seconds", least, most
-    cores = max(env.cores or 1, env.threads or 1)
-    for name, clock in (("cpu_seconds", "train_seconds"), ("eval_cpu_seconds", "eval_seconds")):
-        if (seconds := getattr(cost, clock)) is not None:
-            yield name, seconds * LEAST_SHARE if seconds > 1 else 0, SLACK * seconds * cores + 1
-    if (seconds := cost.train_seconds or 0.0) > 1:  # the rate has two digits
-        low, high = 0.9 * steps / seconds - 0.005, 1.1 * steps / seconds + 0.005
-        yield "steps_per_second", low, high
+    """Yield (name, lowest, highest) of costs; seconds and shares are rounded.
+
+    A forward pass takes 2 operations for each weight and token, a training step 6.
+    """
+    cost, env, steps = record.cost, record.env, record.config.train.steps
+    on_cpu, threads = record.config.device == "cpu", min(env.threads or 1, MOST_THREADS)
+    weights = (cost.parameters or 0) - (cost.encoding_parameters or 0)
+    trained = 6 * weights * (cost.tokens or 0) / (env.processes or 1)
+    tested = 2 * weights * sum(one.tokens or 0 for *_, own in record.tested() for one in own)
+    rate = PER_THREAD * threads if on_cpu else PER_DEVICE
+    busy = PER_THREAD if on_cpu else math.inf  # operations in a second of the processor
+    took, evaluated = cost.train_seconds or 0.0, cost.eval_seconds or 0.0
+    least, cores = max(trained / rate, steps * STEP), SLACK * max(env.cores or 1, threads)
+    yield "train_seconds", least - 0.01, MOST_SECONDS
+    yield "eval_seconds", tested / rate - 0.01, MOST_SECONDS
+    yield "cpu_seconds", max(trained / busy, steps * STEP) - 0.01, cores * took + 1
+    yield "eval_cpu_seconds", tested / busy - 0.01, cores * evaluated + 1
+    yield "data_share", 0, 1.001 - on_cpu * least / max(took, least)
+    yield "save_seconds", 0, 10 * (took + evaluated) + 60
+    yield "sessions", 1, steps + 1
+    if took > 1:  # the rate has two digits
+        yield "steps_per_second", 0.9 * steps / took - 0.005, 1.1 * steps / took + 0.005
     held = (cost.parameters or 0) * 4 / 2**20  # a GPU's memory counts tensors alone
-    yield "peak_memory_mb", LEAST_MB if record.config.device == "cpu" else held, MOST_MB
+    yield "peak_memory_mb", LEAST_MB if on_cpu else held, MOST_MB
 
 
 def add(

@@ -79,6 +79,11 @@ def raw_record(
             "steps_per_second": 50.0 + seed,
             "cpu_seconds": 35.0,
             "peak_memory_mb": 400.0,
+            "tokens": 1_000_000,
+            "data_share": 0.02,
+            "eval_cpu_seconds": 5.0,
+            "save_seconds": 0.1,
+            "sessions": 1,
         },
         "env": {
             "pezoo": "0.1.0",

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from bad_records import FORGED, committed, forged
+from bad_records import FORGED, changed, committed, forged
 from click.testing import CliRunner
 from made_records import raw_record
 
@@ -266,13 +266,25 @@ def test_runs_of_one_seed_share_data_and_initial_weights(raw, save, what):
     assert not any(f"{what} is" in line for line in check([save(one, longer)]).refused)
 
 
+def test_only_the_earliest_records_lack_costs(save):
+    """A date does not excuse it: dates can be invented."""
+    folder = (
+        "quick+344ccd/copy/prism_spectral-alpha-1-0-controller-gru-copy_every-0-copy_ga-32153f6e"
+    )
+    old = next(
+        raw for raw in map(json.loads, (p.read_text() for p in (RECORDS / folder).glob("*")))
+        if not raw.get("data_hash")
+    )  # fmt: skip
+    assert check([save(old)]).refused == ()
+    new = changed(old, {"seed": 99, "config.seed": 99})
+    (line,) = check([save(new)]).refused
+    assert "data_hash is missing; also cost.tokens is missing" in line
+
+
 def test_what_a_run_draws_is_named(raw, save):
-    for name in ("backbone_hash", "chance"):
+    for name in ("data_hash", "backbone_hash", "chance"):
         (line,) = check([save(raw() | {name: None})]).refused
         assert line.endswith(f": {name} is missing")
-    report = check([save(raw() | {"data_hash": None})])
-    assert report.refused == ()
-    assert "no data_hash" in report.warnings[0]
 
 
 def test_add_refuses_a_task_that_reads_a_file(raw, tmp_path):
@@ -323,13 +335,57 @@ def test_runs_share_no_learning_curve(raw, save):
     assert check([save(first, version)]).refused == ()  # which may compute the same
 
 
-def test_runs_share_no_scores_that_chance_does_not_explain(raw, save):
-    first, other = raw(), raw(seed=1)
+def test_options_that_change_nothing_at_the_training_lengths_are_no_copy(raw, save):
+    """As the rows of a table beyond them."""
+    first, other = raw("learned(max_len=64)"), raw("learned(max_len=128)")
+    other |= later(other) | {"learning": first["learning"]}
     for record in (first, other):
         for score in record["scores"]["last"]:
             score["tokens"] = 1000
-    (line,) = check([save(first, other | later(other))]).refused
-    assert "001.json: the scores are those of" in line
+    assert check([save(first, other)]).refused == ()
+
+
+@pytest.mark.parametrize(
+    ("off", "other_scores", "refused"),
+    [(1e-3, False, True), (1e-3, True, True), (5e-3, False, True), (5e-3, True, False),
+     (0.02, False, False)],
+)  # fmt: skip
+def test_seeds_share_no_near_learning_curve(raw, save, off, other_scores, refused):
+    often = {"eval": {"every": 250}}
+    first, other = (raw(seed=seed, config=often) for seed in (0, 1))
+    if other_scores:
+        other = raw(seed=1, config=often, right={10: 100, 15: 90, 20: 51})
+    other["learning"] = [p | {"loss": p["loss"] * (1 + off)} for p in first["learning"]]
+    lines = check([save(first, other | later(other))]).refused
+    assert ["001.json: the learning curve is nearly that of" in x for x in lines] == [
+        True
+    ] * refused
+
+
+def test_runs_share_no_scores_that_chance_does_not_explain(raw, save):
+    def found(right):
+        records = [raw(seed=seed, right=right) for seed in (0, 1)]
+        for score in (score for record in records for score in record["scores"]["last"]):
+            score["tokens"] = 1000
+        records[1] |= later(records[1])
+        return "; ".join(check([save(*records)]).refused)
+
+    assert "001.json: the scores are those of" in found({10: 100, 15: 90, 20: 50})
+    assert found({10: 100, 15: 99, 20: 99}) == ""  # two seeds may each be wrong once
+    assert found({10: 100, 15: 90, 20: 0}) == ""  # one length may be equal by chance
+
+
+def test_the_scores_of_a_committed_seed_in_the_record_of_another_are_those_of_it(save):
+    first, other = committed("quick/copy/alibi", 1), committed("quick/copy/alibi", 2)
+    other["scores"] = first["scores"]
+    (line,) = check([save(first, other)]).refused
+    assert "the scores are those of" in line
+
+
+def test_initial_weights_are_compared_on_one_kind_of_processor(raw, save):
+    one, other = raw("rope"), raw("alibi", backbone_hash="another")
+    other["env"] |= {"platform": "Linux aarch64"}
+    assert check([save(one, other)]).refused == ()
 
 
 def test_a_sparse_file_of_gigabytes_is_named(tmp_path):
