@@ -64,7 +64,7 @@ def check(
     for path, record in records.items():
         reasons[path] += _reasons(record, verify)
         reasons[path] += _misplaced(record, path) if tree else ()
-    for path, reason in clashes(records):
+    for path, reason in clashes(records, catalog):
         reasons[path].append(reason)
     refused = [f"{_name(path)}: {'; also '.join(own)}" for path, own in reasons.items() if own]
     warnings = [
@@ -92,14 +92,14 @@ def _name(path: Path) -> str:
     return shown(str(path)).replace(": ", ":")
 
 
-def clashes(records: dict[Path, Record]) -> Iterator[tuple[Path, str]]:
+def clashes(records: dict[Path, Record], catalog: Catalog) -> Iterator[tuple[Path, str]]:
     """Yield records that contradict one that was finished earlier, each with a reason."""
     first: dict[tuple[object, ...], tuple[object, Path]] = {}
     curves: dict[str, list[tuple[Path, Record]]] = defaultdict(list)
     for path, record in sorted(records.items(), key=lambda item: item[1].finished):
         for key, value, words in (
             (("run", record.run), path, f"run {record.run} is also in"),
-            *(_claims(record) if record.status == "done" else ()),
+            *(_claims(record, catalog) if record.status == "done" else ()),
         ):
             known, where = first.setdefault(key, (value, path))
             if known != value:
@@ -120,12 +120,13 @@ def _near(one: Record, other: Record) -> bool:
     return close and one.seed != other.seed and len(one.learning) > 2
 
 
-def _claims(record: Record) -> Iterator[tuple[tuple[object, ...], object, str]]:
+def _claims(record: Record, catalog: Catalog) -> Iterator[tuple[tuple[object, ...], object, str]]:
     """Yield (what, value, reason): records with the same `what` must have the same value."""
     config, table, seed = record.config, record.shared_hash, record.seed
     kind = table, config.spec, config.encoding_version
     yield ("seed", *kind, seed), record.run, f"seed {seed} has an earlier result, which counts:"
-    own = bare(config.spec), seed  # some options change nothing at the training lengths
+    name = bare(config.spec)  # some options change nothing at the training lengths,
+    own = catalog.receives(config.spec) == "oracle" or name, seed  # and oracles may be alike
     curve = tuple((p.step, p.loss, p.exact) for p in record.learning)
     yield ("learning", table, curve), own, "the learning curve is that of"
     if telling := _telling(record.scores.last):
@@ -320,7 +321,7 @@ def add(
         raise ValueError(f"run {record.run} is there with another content: {(*others, path)[0]}")
     there = {other: read(other) for other in paths_of([home], [])} | {path: record}
     known = {other: one for other, one in there.items() if isinstance(one, Record)}
-    if reasons := [f"{_name(where)}: {reason}" for where, reason in clashes(known)]:
+    if reasons := [f"{_name(where)}: {reason}" for where, reason in clashes(known, catalog)]:
         raise ValueError(f"{result} cannot be added: {'; '.join(reasons)}")
     return write(path, data)
 

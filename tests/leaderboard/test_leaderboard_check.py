@@ -335,9 +335,12 @@ def test_runs_share_no_learning_curve(raw, save):
     assert check([save(first, version)]).refused == ()  # which may compute the same
 
 
-def test_options_that_change_nothing_at_the_training_lengths_are_no_copy(raw, save):
-    """As the rows of a table beyond them."""
-    first, other = raw("learned(max_len=64)"), raw("learned(max_len=128)")
+@pytest.mark.parametrize(
+    ("one", "same"), [("learned(max_len=64)", "learned(max_len=128)"), ("ideal", "ideal_sh")]
+)
+def test_options_that_change_nothing_at_the_training_lengths_are_no_copy(raw, save, one, same):
+    """As the rows of a table beyond them, and as oracles may."""
+    first, other = raw(one), raw(same)
     other |= later(other) | {"learning": first["learning"]}
     for record in (first, other):
         for score in record["scores"]["last"]:
