@@ -51,11 +51,6 @@ def test_intervals_equal_scipy():
         assert wilson(correct, count) == pytest.approx((expected.low, expected.high), abs=1e-12)
 
 
-def test_the_interval_over_seeds_is_clipped(record):
-    row = only([record(seed=s, right={10: v, 20: 100 - v}) for s, v in enumerate([100, 90])])
-    assert (row.cells[0].main.high, row.cells[1].main.low) == (1.0, 0.0)
-
-
 def test_one_seed_has_wilson_and_its_unseen_mean_no_interval(record):
     row = only([record(right={10: 100, 15: 80, 20: 40})])
     assert row.cells[1].main.method == "Wilson"
@@ -136,15 +131,6 @@ def test_ranks_share_places_and_stay_within_a_table(record):
         ("copy", "b", 1), ("copy", "a", 2), ("copy", "c", 2), ("copy", "d", 4),
         ("odds_first", "e", 1),
     ]  # fmt: skip
-
-
-def test_other_settings_make_another_table(record):
-    longer = {"train": {"steps": 9999, "lengths": [1, 10]}}
-    groups = tables([record("rope"), record("alibi", config=longer)])
-    assert [len(group.rows) for group in groups] == [1, 1]
-    assert ["(settings " in group.title for group in groups] == [False, True]
-    assert len({group.slug for group in groups}) == 2
-    assert len(tables([record("rope"), record("alibi", config={"device": "cuda"})])) == 1
 
 
 def test_rank_ranges_follow_paired_differences(record):

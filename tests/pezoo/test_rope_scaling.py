@@ -1,12 +1,9 @@
-import math
-
 import pytest
 import torch
 
 from pezoo.base import Context, Pass, Shape
 from pezoo.encodings.rope import RoPE
 from pezoo.registry import make
-from pezoo.rope_scaling import SCALINGS
 from pezoo.spec import SpecError, parse
 from pezoo.testing import check_encoding
 
@@ -97,20 +94,6 @@ def test_the_attention_factor_multiplies_q_and_k(case, layout):
             want = torch.view_as_real(torch.view_as_complex(pairs.contiguous()) * turn) * factor
             want = want.mT.flatten(2) if layout == "half" else want.flatten(2)
             torch.testing.assert_close(y[b], want, atol=2e-4, rtol=1e-4)
-
-
-def test_the_yarn_and_llama3_examples():
-    w = 10_000.0 ** (-torch.arange(64) / 64)
-    got, _ = SCALINGS["yarn"](
-        w, factor=4.0, original_max_position_embeddings=4096, rope_theta=10_000.0
-    )
-    assert torch.equal(got[:21], w[:21])
-    assert torch.equal(got[46:], w[46:] / 4)
-    assert (got[21:46] < w[21:46]).all()
-    assert (got[21:46] > w[21:46] / 4).all()
-    w = 2 * math.pi / torch.tensor([2048.0, 8192.0])
-    got, _ = SCALINGS["llama3"](w, factor=8.0, original_max_position_embeddings=8192)
-    torch.testing.assert_close(got, w / torch.tensor([1.0, 8.0]))
 
 
 @pytest.mark.parametrize(

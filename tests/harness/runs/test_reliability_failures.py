@@ -9,16 +9,15 @@ import textwrap
 
 import pytest
 import torch
-from hypothesis import HealthCheck, assume, example, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from soak import SETTINGS
 
 from experiment.config import ConfigError
 from experiment.protocol import protocol_names
 from harness import tasks
-from harness.cli.main import main
 from harness.cli.tables import print_records
-from harness.settings.protocol import ATTENTION, DEVICES, load_protocol, parse_request
+from harness.settings.protocol import DEVICES, check_device, load_protocol, parse_request
 from leaderboard.record.read import load
 from pezoo import registry
 
@@ -300,18 +299,22 @@ def refusal(call):
         return str(error)
 
 
+GIVEN = {"pe": "rope", "task": "copy", "protocol": "quick", "seeds": "0", "set": "train.lr=1"}
+GIVEN |= {"device": "cpu", "attention": "auto"}
+
+
 @settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
-@given(place=st.sampled_from(["pe", "task", "protocol", "seeds", "set"]), text=WORDS)
+@given(place=st.sampled_from([*GIVEN]), text=WORDS)
 @example(place="protocol", text="x" * 5000)
 @example(place="protocol", text="/")
 def test_a_command_line_is_right_or_refused_with_a_message(place, text):
-    given = {"pe": "rope", "task": "copy", "protocol": "quick", "seeds": "0", "set": "train.lr=1"}
-    words = given | {place: text}
-    asked = []
+    asked, (*words, setting, device, attention) = [], (GIVEN | {place: text}).values()
     message = refusal(
-        lambda: asked.append(parse_request(*list(words.values())[:4], (words["set"],)))
+        lambda: asked.append(
+            parse_request(*words, (setting,)).configs(check_device(device), attention)
+        )
     )
-    assert message or (asked[0].encodings and asked[0].tasks and asked[0].seeds)
+    assert message or asked[0]
 
 
 VALUES = st.one_of(
@@ -359,31 +362,3 @@ def test_a_file_that_is_no_protocol_is_refused(tmp_path_factory, content):
     path.write_bytes(content)
     with pytest.raises(ConfigError, match="protocol"):
         load_protocol(str(path))
-
-
-@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
-@given(
-    option=st.sampled_from(
-        ["--pe", "--task", "--protocol", "--seeds", "--set", "--device", "--attention"]
-    ),
-    text=WORDS,
-)
-def test_bench_refuses_what_is_wrong_with_exit_code_2(option, text, tmp_path_factory):
-    words = {"--pe": "rope", "--task": "copy", "--runs": str(tmp_path_factory.mktemp("runs"))}
-    words |= {"--set": "train.steps=1", "--device": "cpu", option: text}
-    fine = [
-        "",
-        *registry.names(),
-        *registry.second_names(),
-        *tasks.names(),
-        *protocol_names(),
-        *DEVICES,
-        *ATTENTION,
-    ]
-    assume(text.strip() not in fine and not re.search(r"^[\w.]*=|^\s*\d|,", text))
-    with pytest.MonkeyPatch.context() as patch:
-        argv = ["pezoo", "bench", *(part for pair in words.items() for part in pair)]
-        patch.setattr(sys, "argv", argv)
-        with pytest.raises(SystemExit) as caught:
-            main()
-    assert caught.value.code == 2

@@ -62,14 +62,6 @@ def test_up_to_the_threshold_only_the_distance_counts():
     assert not torch.allclose(bias(0), bias(30))
 
 
-def test_gradients():
-    encoding = made(threshold=2.0, hidden=4)
-    q = torch.zeros(1, 2, 4, 4, dtype=torch.float64)
-    ctx = Context(pos=torch.arange(4)[None])
-    inputs = tuple(encoding.parameters())
-    assert torch.autograd.gradcheck(lambda *_: encoding.bias(q, q, ctx), inputs)
-
-
 @pytest.mark.parametrize("option", ["hidden", "c", "threshold"])
 def test_what_is_not_above_0_is_an_error(option):
     with pytest.raises(ValueError, match=f"{option} must be above 0 and finite"):

@@ -80,14 +80,3 @@ def test_far_logits_neither_overflow_nor_vanish():
     a.sum().backward()
     assert logits.grad is not None
     assert logits.grad.isfinite().all()
-
-
-def test_gradients():
-    encoding = made()
-    ctx = encoding.prepare(Context(pos=torch.arange(4)[None])).at(1, None)
-    q, k, v = (torch.randn(1, 2, 4, 4, dtype=torch.float64, requires_grad=True) for _ in range(3))
-
-    def out(*_):
-        return attend(encoding, q, k, v, ctx, attention_mask(ctx), "eager")
-
-    assert torch.autograd.gradcheck(out, (q, k, v, encoding.w, encoding.b))

@@ -42,15 +42,6 @@ def test_constants_start_uniform_and_stay_in_range(form):
     assert form == "log" or (p < 2).all()
 
 
-@pytest.mark.parametrize("form", ["log", "power"])
-def test_gradients(form):
-    encoding = Kerple(SHAPE, form=form).double()
-    q = torch.zeros(1, 2, 4, 4, dtype=torch.float64)
-    ctx = Context(pos=torch.arange(4)[None])
-    inputs = (encoding.raw_p, encoding.raw_a)
-    assert torch.autograd.gradcheck(lambda *_: encoding.bias(q, q, ctx), inputs)
-
-
 def test_an_unknown_form_is_an_error():
     with pytest.raises(ValueError, match=r"unknown form 'exp' \(known: log, power\)"):
         Kerple(SHAPE, form="exp")

@@ -125,13 +125,3 @@ def test_impossible_options_are_errors():
         LBPE(SHAPE, values=0)
     with pytest.raises(ValueError, match="unknown form 'ropes'; did you mean rope"):
         LBPE(SHAPE, form="ropes")
-
-
-@pytest.mark.parametrize("form", ["key", "rope"])
-@pytest.mark.parametrize("cls", [LBPE, LBPEScaleHint])
-def test_gradients(cls, form):
-    encoding = cls(Shape(4, 2, 2, 1, 4), values=3, hidden=3, clip=1, form=form).double()
-    q, k = (torch.randn(1, 2, 3, 2, dtype=torch.float64, requires_grad=True) for _ in range(2))
-    ctx = Context(pos=torch.arange(3)[None], scale=torch.tensor([2]), w_key=torch.eye(4).double())
-    inputs = (q, *encoding.parameters())
-    assert torch.autograd.gradcheck(lambda *_: encoding.bias(q, k, ctx), inputs)

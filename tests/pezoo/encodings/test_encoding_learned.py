@@ -40,10 +40,3 @@ def test_initial_spread():
     assert cut.std().item() == pytest.approx(3.0 * 0.8796, rel=0.03)  # of a normal cut at 2
     with pytest.raises(ValueError, match="std"):
         Learned(SHAPE, std=-1.0)
-
-
-def test_gradients():
-    encoding = Learned(SHAPE).double()
-    ctx = encoding.prepare(Context(pos=torch.tensor([[0, 1, 1], [4, 0, 2]])))
-    x = torch.randn(2, 3, 8, dtype=torch.float64, requires_grad=True)
-    assert torch.autograd.gradcheck(lambda x, _: encoding.embed(x, ctx), (x, encoding.table))

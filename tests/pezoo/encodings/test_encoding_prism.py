@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from pezoo.base import Context, Memo, Pass, Shape
+from pezoo.base import Context, Pass, Shape
 from pezoo.encodings.prism import PRISM
 from pezoo.registry import expand, make
 from pezoo.spec import parse
@@ -32,30 +32,6 @@ def score(prism, x, q, k, layer, pos=None):
     ctx = prism.prepare(Context(pos=pos, x=x))
     q, k = prism.transform(q, k, ctx.at(layer, x))
     return q @ k.mT * prism.shape.d_head**-0.5
-
-
-@pytest.mark.parametrize("norm", ["frobenius", "scale"])
-def test_gradcheck_end_to_end(norm):
-    prism = tiny(shape=Shape(3, 1, 2, 1, 4), cursors=1, hidden=2, eps=1e-3, norm=norm, lead=True)
-    torch.nn.init.normal_(prism.lead)
-    x = torch.randn(1, 3, 3, dtype=D, requires_grad=True)
-    q, k = torch.randn(2, 1, 1, 3, 2, dtype=D).unbind(0)
-    names, parameters = zip(*prism.named_parameters(), strict=True)
-
-    def run(x, *values):
-        given = dict(zip(names, values, strict=True))
-        return torch.func.functional_call(Score(prism), {f"p.{n}": v for n, v in given.items()}, x)
-
-    class Score(torch.nn.Module):
-        def __init__(self, p):
-            super().__init__()
-            self.p = p
-
-        def forward(self, x):
-            return score(self.p, x, q, k, 0)
-
-    values = [p.detach().clone().requires_grad_() for p in parameters]
-    assert torch.autograd.gradcheck(run, (x, *values))
 
 
 def oracle(prism, x, q, k, layer):
@@ -237,31 +213,6 @@ def test_sharpness_starts_at_gamma():
 def test_options_out_of_range(options, words):
     with pytest.raises(ValueError, match=words):
         PRISM(SMALL, **options)
-
-
-def test_it_needs_the_embeddings():
-    with pytest.raises(ValueError, match=r"token embeddings: pass x"):
-        tiny().prepare(Context(pos=torch.arange(3)[None]))
-
-
-def test_a_row_of_padding_alone_keeps_its_state():
-    prism = tiny()
-    x = torch.randn(2, 6, 6, dtype=D)
-    q = torch.randn(2, 2, 2, 4, dtype=D)
-    pos = torch.tensor([[0, 1, 2, 3, 4, 5], [0, 1, -1, -1, 2, 3]])
-    memo, short = Memo(), Memo()
-    with torch.no_grad():
-        for end in (2, 4, 6):
-            now = x[:, end - 2 : end]
-            ctx = Context(pos=pos[:, :end], x=now, n_new=2, memo=memo)
-            ctx = prism.prepare(ctx).at(0, now)
-        got = prism.transform(q, q, ctx)
-        for end, now in ((2, x[1:, :2]), (4, x[1:, 4:])):
-            ctx = Context(pos=torch.arange(end)[None], x=now, n_new=2, memo=short)
-            ctx = prism.prepare(ctx).at(0, now)
-        want = prism.transform(q[1:], q[1:], ctx)
-    for a, b in zip(got, want, strict=True):
-        torch.testing.assert_close(a[1:], b)
 
 
 def test_of_three_cursors_one_looks_up_and_two_walk():

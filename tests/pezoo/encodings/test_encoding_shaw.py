@@ -46,14 +46,6 @@ def test_initial_values_are_glorot_uniform():
     assert table.std().item() == pytest.approx(limit / math.sqrt(3), rel=0.1)
 
 
-def test_gradients():
-    encoding = Shaw(Shape(4, 2, 2, 1, 4), clip=1).double()
-    q, k = (torch.randn(2, 2, 3, 2, dtype=torch.float64, requires_grad=True) for _ in range(2))
-    ctx = Context(pos=torch.arange(3)[None])
-    inputs = (q, encoding.table)
-    assert torch.autograd.gradcheck(lambda *_: encoding.bias(q, k, ctx), inputs)
-
-
 def test_no_clip_is_an_error():
     with pytest.raises(ValueError, match="clip must be at least 1"):
         Shaw(SHAPE, clip=0)
