@@ -93,22 +93,6 @@ def test_relative_needs_no_bias_where_a_head_has_room(monkeypatch):
     assert encoding.bias_form(q[:, :, 1:], k, ctx, Columns) is None
 
 
-@pytest.mark.parametrize("text", ["nope", "alibi", "prism_2025(cursors=1,d_pe=8,hidden=6)"])
-def test_eager_is_softmax_written_out(text):
-    encoding, q, k, v, ctx = inputs(text, t=4)
-    with torch.no_grad():
-        got = attend(encoding, q, k, v, ctx, None, "eager")
-        bias = encoding.bias(q, k, ctx)
-    for i in range(4):
-        logits = torch.stack([(q[:, :, i] * k[:, :, j]).sum(-1) for j in range(i + 1)], -1)
-        logits = logits / SHAPE.d_head**0.5  # also where q and k have been widened
-        if bias is not None:
-            logits = logits + bias[:, :, i, : i + 1]
-        weight = logits.exp() / logits.exp().sum(-1, keepdim=True)
-        want = sum(weight[:, :, j, None] * v[:, :, j] for j in range(i + 1))
-        torch.testing.assert_close(got[:, :, i], want)
-
-
 def test_resolve():
     nope = pezoo.make("nope", SHAPE)
     assert resolve("auto", nope) == "sdpa"

@@ -4,8 +4,6 @@ from dataclasses import replace
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import pezoo
 from pezoo.adapters import attend, attention_mask
@@ -84,25 +82,6 @@ def test_without_a_mask_padding_is_hidden(text, rows):
     for backend in backends(encoding):
         want, got = (attend(encoding, q, k, x, ctx, None, backend) for x in (v, changed))
         torch.testing.assert_close(got[:, :, 3:], want[:, :, 3:])
-
-
-@settings(max_examples=25, deadline=None)
-@given(
-    text=st.sampled_from(TEXTS),
-    groups=st.sampled_from([g for g in range(1, SHAPE.n_heads + 1) if SHAPE.n_heads % g == 0]),
-    new=st.integers(1, 12),
-)
-def test_grouped_queries_equal_repeated_heads(text, groups, new):
-    encoding, q, k, v, ctx = setting(text, groups=groups)
-    share = SHAPE.n_heads // groups
-    repeated = [x.repeat_interleave(share, 1) for x in (k, v)]
-    for backend in backends(encoding):
-        out = []
-        for key, value in ((k, v), repeated):
-            a, b = encoding.transform(q, key, ctx)
-            here = replace(ctx, n_new=new)
-            out.append(attend(encoding, a[:, :, -new:], b, value, here, None, backend))
-        torch.testing.assert_close(*out)
 
 
 def test_heads_that_cannot_be_shared_are_refused():

@@ -9,7 +9,6 @@ import resource
 import shutil
 import subprocess
 import warnings
-from contextlib import suppress
 
 import pytest
 from soak import SETTINGS, same, weights
@@ -239,39 +238,3 @@ def test_a_file_that_cannot_be_written(tmp_path):
     with pytest.raises(ValueError, match="Out of range float"):
         write_json(path, float("nan"))
     assert path.read_bytes() == b"good"
-
-
-@pytest.fixture
-def small_disk(tmp_path):
-    """A file system of 2 MB."""
-    done = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", tmp_path], capture_output=True
-    )
-    if done.returncode:
-        pytest.skip("mounting a tmpfs needs root; RLIMIT_FSIZE is tested all the same")
-    yield tmp_path
-    subprocess.run(["umount", tmp_path], check=True)
-
-
-def test_a_full_disk_leaves_the_last_good_state(config, whole, small_disk):
-    ballast, asked = small_disk / "ballast", []
-
-    def fill():
-        asked.append(1)
-        if len(asked) == 9:  # after the checkpoint at 6
-            with open(ballast, "wb", buffering=0) as file, suppress(OSError):
-                while file.write(bytes(4096)):
-                    pass
-        return False
-
-    with pytest.raises(WriteError, match=r"cannot write .*No space left on device"):
-        run(config, small_disk, fill)
-    assert newest(config, small_disk) == (6, 0)
-    with pytest.raises(OSError, match="No space left on device"):
-        run(config, small_disk)
-    assert newest(config, small_disk) == (6, 0)
-    ballast.unlink()
-    record = run(config, small_disk)
-    assert record.cost.sessions == 2
-    assert same(record, finished(whole / config.hash))
-    assert weights(small_disk, config) == weights(whole, config)

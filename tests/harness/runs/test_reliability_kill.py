@@ -338,16 +338,3 @@ def test_of_processes_that_start_together_exactly_one_trains(tmp_path):
         racer.join()
     assert [ours.recv() for _ in racers].count("trained") == 1
     assert finished(tmp_path / config.hash).cost.sessions == 1
-
-
-def test_a_run_that_was_held_is_tried_again_after_the_others(tmp_path):
-    configs = [config_of(seed=seed) for seed in (0, 1)]
-    lock = RunFolder(tmp_path, configs[0]).lock()
-    lock.acquire()
-
-    def on_event(index, event):
-        if index == 1 and "record" in event:
-            lock.release()
-
-    last = everything(configs, tmp_path, on_event, jobs=1)
-    assert [last[i]["record"].status for i in (0, 1)] == ["done", "done"]

@@ -196,13 +196,6 @@ def test_drawing_instances_needs_a_task_that_lists_them():
     assert run(task="scan_cot", protocol="prism2025").train.draw == "instances"
 
 
-def test_a_task_may_change_single_options_of_an_encoding():
-    own = {"protocol": "turing2024-mini", "task": "turing_machine"}
-    assert run("hard_alibi", **own).spec == "hard_alibi(masked=2)"
-    own = {"protocol": "prism2025", "task": "reverse"}
-    assert "copy_every=5" in run("prism_2025", **own).spec
-
-
 @pytest.mark.parametrize(
     ("protocol", "encoding", "tasks"),
     [
@@ -242,9 +235,3 @@ def test_a_task_with_options_in_a_file(tmp_path):
         path.write_text(text.format(options))
         with pytest.raises(ConfigError, match=message):
             load_protocol(str(path))
-
-
-@pytest.mark.parametrize("name", protocol_names())
-def test_tasks_in_the_files_are_named_as_runs_name_them(name):
-    for task in load_protocol(name).tasks:
-        assert tasks.canonical(task) == task

@@ -1,6 +1,5 @@
 """Machines: random ones, those of files, their runs, their texts."""
 
-import random
 import tomllib
 
 import pytest
@@ -59,21 +58,6 @@ def test_a_run_by_hand():
     )
     with pytest.raises(MachineError, match="final"):
         step(machine, found[-1])
-
-
-@pytest.mark.parametrize("seed", range(40))
-def test_runs_of_random_machines_are_those_of_a_tape_written_in_place(seed):
-    machine, draw = random_machine(seed), random.Random(seed)
-    tape, head, state = [draw.randrange(15) for _ in range(6)], draw.randrange(6), draw.randrange(5)
-    for now in run(machine, Configuration(tuple(tape), head, state), 30):
-        assert now == Configuration(tuple(tape), head, state)
-        move = machine.transitions[state, tape[head]]
-        tape[head], state = move.symbol, move.state
-        if move.direction > 0:
-            head += 1
-            tape += [machine.blank] * (head == len(tape))
-        elif head > 0:
-            head -= 1
 
 
 def test_the_tape_ends_on_the_left():

@@ -6,7 +6,6 @@ import re
 import subprocess
 import sys
 from functools import partial
-from pathlib import Path
 
 import pytest
 import torch
@@ -32,7 +31,7 @@ from transformers import (  # after the skip
 )
 
 import pezoo
-from pezoo import adapters, registry
+from pezoo import adapters
 from pezoo.adapters.transformers import EncodingTrainer, as_trained, load, use
 from pezoo.adapters.transformers_pass import Step
 from pezoo.base import Encoding, PositionError
@@ -452,46 +451,6 @@ def test_the_trainer_adds_the_penalty(tmp_path, monkeypatch, accumulated):
         trainer.train()
         changed[cls] = mu.detach() - encoding.mu.detach(), trainer.evaluate()["eval_loss"]
     torch.testing.assert_close(changed[Trained][0] - changed[Trainer][0], -0.03 * torch.ones(2, 4))
-
-
-@pytest.fixture
-def contributed(tmp_path, monkeypatch):
-    """The encoding in the README, word for word, as a plug-in."""
-    text = (Path(__file__).parents[3] / "README.md").read_text("utf-8")
-    text = text.partition("### Add an encoding")[2]
-    (tmp_path / "their_encodings.py").write_text(re.search(r"```python\n(.*?)```", text, re.S)[1])
-    folder = tmp_path / "theirs-1.0.dist-info"
-    folder.mkdir()
-    (folder / "METADATA").write_text("Name: theirs\nVersion: 1.0\n")
-    point = "[pezoo.encodings]\ndecay = their_encodings:Decay\n"
-    (folder / "entry_points.txt").write_text(point)
-    monkeypatch.syspath_prepend(tmp_path)
-    registry.entries.cache_clear()
-    yield "decay"
-    registry.entries.cache_clear()
-
-
-def test_a_contributed_encoding(contributed, tmp_path):
-    model = use(build("llama"), contributed)
-    a, b = generated(model, use_cache=True), generated(model, use_cache=False)
-    torch.testing.assert_close(a.sequences_scores, b.sequences_scores)
-    model.train()(IDS, labels=IDS).loss.backward()
-    rate = model.base_model.encoding.rate
-    assert rate.grad.abs().min() > 0
-    model.eval().save_pretrained(tmp_path / "by_name")
-    by_class = use(build("llama"), type(model.base_model.encoding))
-    by_class.save_pretrained(tmp_path / "by_class")
-    plain = LlamaForCausalLM.from_pretrained(tmp_path / "by_class")
-    with pytest.raises(ValueError, match=r"load\(folder, TheClass\)"):
-        use(plain, type(model.base_model.encoding))
-    with torch.no_grad():
-        rate += 1
-        want = by_class(IDS).logits
-        assert (model(IDS).logits - want).abs().max() > 1e-3
-        again = load(tmp_path / "by_name", dtype=torch.float64)
-        torch.testing.assert_close(again(IDS).logits, want)
-        again = load(tmp_path / "by_class", type(model.base_model.encoding), dtype=torch.float64)
-        torch.testing.assert_close(again(IDS).logits, want)
 
 
 def test_planned_lengths():
