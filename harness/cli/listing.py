@@ -34,8 +34,10 @@ def command(what: str, name: str | None, form: str) -> None:
     NAME is typed as for bench: "randomized:rope", "odds_first(symbols=2)", a protocol's file. A
     plug-in that cannot be loaded is listed with its error.
     """
-    names, describe = KINDS[what]
-    found = describe(name) if name else [facts for n in names() for facts in _listed(describe, n)]
+    describe = DESCRIBE[what]
+    found = (
+        describe(name) if name else [facts for n in _names(what) for facts in _listed(describe, n)]
+    )
     if form == "json":
         one = name is not None and len(found) == 1
         click.echo(json.dumps(found[0] if one else found, indent=1, ensure_ascii=False))
@@ -51,12 +53,6 @@ def _listed(describe: Callable[[str], list[Facts]], name: str) -> list[Facts]:
         return describe(name)[:1]
     except ValueError as error:
         return [{"name": name, "summary": str(error)}]
-
-
-def _encodings() -> list[str]:
-    from pezoo.registry import typed_names
-
-    return typed_names()
 
 
 def encoding(text: str) -> list[Facts]:
@@ -87,12 +83,6 @@ def _encoding(spec: Spec, cls: type[Encoding]) -> Facts:
         "options": _options(cls, spec.options),
         "meaning": described(cls, "Options"),
     }
-
-
-def _tasks() -> list[str]:
-    from harness import tasks
-
-    return tasks.names()
 
 
 def task(text: str) -> list[Facts]:
@@ -140,12 +130,6 @@ def described(cls: type, head: str) -> str:
         if own == head or re.match(rf"{head}( [a-z ]+)?\n ", text)
     ]
     return "\n".join(found)
-
-
-def _protocols() -> list[str]:
-    from experiment.protocol import protocol_names
-
-    return protocol_names()
 
 
 def protocol(name: str) -> list[Facts]:
@@ -211,11 +195,15 @@ def _value(value: object) -> str:
     return ", ".join(map(_value, value)) or "none"
 
 
-KINDS = {
-    "encodings": (_encodings, encoding),
-    "tasks": (_tasks, task),
-    "protocols": (_protocols, protocol),
-}
+DESCRIBE = {"encodings": encoding, "tasks": task, "protocols": protocol}
+
+
+def _names(what: str) -> list[str]:
+    from experiment.protocol import protocol_names
+    from harness import tasks
+    from pezoo.registry import typed_names
+
+    return {"encodings": typed_names, "tasks": tasks.names, "protocols": protocol_names}[what]()
 
 
 def _print_all(found: Sequence[Facts]) -> None:

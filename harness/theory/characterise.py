@@ -1,7 +1,8 @@
 """Characterise positional relation functions (Definition 6), and learn with one (Theorem 3)."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from math import inf
 
 import torch
 from torch import Tensor
@@ -25,51 +26,40 @@ class Violation:
         return f"{self.condition}: {self.words}"
 
 
-def violation(
-    representation: Representation, prf: PRF, absent: int | None = ABSENT
-) -> Violation | None:
+def violation(representation: Representation, prf: PRF) -> Violation | None:
     """Return the first violation of Definition 6, or None if prf characterises the representation.
 
-    Consistency: pairs (query of z_i, key z_j) with one value, other than `absent`, have one
-    operator and one role, also across scales. Distinctness: `absent` is the value of the pairs
-    whose key the step does not need, and of no others; `absent=None` asks for consistency alone.
+    Consistency: pairs (query of z_i, key z_j) with one value, other than ABSENT, have one operator
+    and one role, also across scales. Distinctness: ABSENT is the value of the pairs whose key the
+    step does not need, and of no others.
 
     The query of place i is the token before it. Places count from 1, positions in prf from 0.
     """
     found: dict[int, tuple[Role, str]] = {}
-    for n, place, j, value, role in role_pairs(representation, prf):
-        where = f"scale {n}, query {place - 2}, key {j - 1}"
-        needed = role[1] != float("inf")
-        if absent is not None and (value == absent) == needed:
-            kind = "needed" if needed else "not needed"
-            return Violation("distinctness", f"phi = {value} for a key that is {kind} ({where})")
-        if value != absent:
-            before, there = found.setdefault(value, (role, where))
-            if before != role:
-                one, other = _words(before), _words(role)
-                return Violation(
-                    "consistency", f"phi = {value} is {one} ({there}) and {other} ({where})"
-                )
-    return None
-
-
-def role_pairs(
-    representation: Representation, prf: PRF
-) -> Iterable[tuple[int, int, int, int, Role]]:
-    """Yield scale, place i, key place j < i, value and role of each pair of an output and a key."""
     for n, computation in representation.items():
         values = prf(n)
         for step in computation.steps:
-            row = values[step.place - 2].tolist()
+            query = step.place - 2
             roles = {parent: k for k, parent in enumerate(step.parents, 1)}
-            for j in range(1, step.place):
-                yield n, step.place, j, row[j - 1], (step.operator, roles.get(j, float("inf")))
+            for key, value in enumerate(values[query, : query + 1].tolist()):
+                where = f"scale {n}, query {query}, key {key}"
+                role = step.operator, roles.get(key + 1, inf)
+                needed = role[1] != inf
+                if (value == ABSENT) == needed:
+                    kind = "needed" if needed else "not needed"
+                    words = f"phi = {value} for a key that is {kind} ({where})"
+                    return Violation("distinctness", words)
+                before, there = found.setdefault(value, (role, where)) if needed else (role, where)
+                if before != role:
+                    words = (
+                        f"phi = {value} is {_words(before)} ({there}) and {_words(role)} ({where})"
+                    )
+                    return Violation("consistency", words)
+    return None
 
 
 def _words(role: Role) -> str:
     operator, k = role
-    if k == float("inf"):
-        return f"nothing that {operator.__name__} reads"
     return f"input {int(k)} of {operator.__name__}"
 
 

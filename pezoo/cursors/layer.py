@@ -13,7 +13,7 @@ from pezoo.cursors.controllers import CONTROLLERS
 from pezoo.cursors.gates import CopyBranch, GatedCopyBranch, GateHead
 from pezoo.cursors.memory import Past
 from pezoo.cursors.options import CursorOptions
-from pezoo.cursors.positions import Scan
+from pezoo.cursors.positions import Gates, Scan
 from pezoo.kernels.histogram import Copy
 
 # (B|1, T) indices that put padding last, so that recurrences see tokens only, and their inverse
@@ -102,7 +102,7 @@ class CursorLayer(nn.Module):
             )
             copy = Copy(*(take(part, order) for part in copy))
         state = past.scan if past else None
-        streams, end = self.scan(reset, moves, self.gamma, copy, state, count)
+        streams, end = self.scan(Gates(reset, moves, self.gamma, copy), state, count)
         return take(streams, back), Past(last if self.training else last(), end, seen)
 
     def features(self, x: Tensor, ctx: Pass, state: Tensor | None = None) -> Tensor:
@@ -147,7 +147,7 @@ class CursorLayer(nn.Module):
 
     def positions(self, reset: Tensor, moves: Tensor, copy: Copy | None) -> tuple[Tensor, Tensor]:
         """Return `Scan.positions` of all cursors: (B, T, C, L) and the offsets (L,)."""
-        return self.scan.positions(reset, moves, self.gamma, copy)
+        return self.scan.positions(Gates(reset, moves, self.gamma, copy))
 
 
 def tokens_first(pos: Tensor) -> dict[str, Tensor]:

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -25,13 +25,23 @@ def wave(offsets: Tensor, w: Tensor) -> Tensor:
     return torch.cat([angle.cos(), angle.sin()], -1)
 
 
+class Gates(NamedTuple):
+    """What moves cursors: reset (B, T, C), moves (B, T, C, J), and gamma (C,) to sharpen by.
+
+    Cursors 0, `every`, 2 `every`, ... of a `Scan` copy, as many as copy has.
+    """
+
+    reset: Tensor
+    moves: Tensor
+    gamma: Tensor | None
+    copy: Copy | None
+
+
 class Scan(nn.Module):
     """Interface of the recurrences of positions: gates in, streams out.
 
-    `forward` takes reset (B, T, C), moves (B, T, C, J), gamma (C,) or None, copy or None, the
-    earlier state or None, and each row's number of tokens, count (B,), or None for all T. It
-    returns streams (B, T, C, d_pe) and the state after them. Cursors 0, `every`, 2 `every`, ...
-    copy, as many as copy has.
+    `forward` takes the gates, the earlier state or None, and each row's number of tokens, count
+    (B,), or None for all T. It returns streams (B, T, C, d_pe) and the state after them.
     """
 
     kernel: ClassVar[str] = ""  # in pezoo.kernels, for records
@@ -42,9 +52,7 @@ class Scan(nn.Module):
         """(C,) the sharpness of each cursor; None without sharpening."""
         return None
 
-    def positions(
-        self, reset: Tensor, moves: Tensor, gamma: Tensor | None, copy: Copy | None
-    ) -> tuple[Tensor, Tensor]:
+    def positions(self, gates: Gates) -> tuple[Tensor, Tensor]:
         """Return Pr(offset) after each token of whole sequences (B, T, C, L), and offsets (L,)."""
         raise NotImplementedError
 
@@ -75,79 +83,52 @@ class Histograms(Scan):
         return None if self.raw_gamma is None else 1 + softplus(at_least_float32(self.raw_gamma))
 
     def forward(
-        self,
-        reset: Tensor,
-        moves: Tensor,
-        gamma: Tensor | None,
-        copy: Copy | None,
-        state: Tensor | None,
-        count: Tensor | None,
+        self, gates: Gates, state: Tensor | None, count: Tensor | None
     ) -> tuple[Tensor, Tensor]:
-        run = partial(self._streams, count)
-        streams, end = self._apart(run, reset, moves, gamma, copy, state)
+        streams, end = self._apart(partial(self._streams, count), gates, state)
         return streams, end
 
     def _streams(
-        self,
-        count: Tensor | None,
-        reset: Tensor,
-        moves: Tensor,
-        gamma: Tensor | None,
-        copy: Copy | None,
-        state: Tensor | None,
+        self, count: Tensor | None, gates: Gates, state: Tensor | None
     ) -> tuple[Tensor, Tensor]:
+        reset, moves, gamma, copy = gates
         first = 1 if state is None else state.shape[-1]
         bins = grown(first, reset.shape[1], moves.shape[-1], self.one_sided)
         table = self.table(bins, reset)  # (L, d_pe)
         if count is None:  # without padding: not all histograms need to be in memory
-            gates = reset, moves, gamma, table, state, self.eps
-            return histogram_stream(*gates, copy=copy, one_sided=self.one_sided)
-        h = self.histograms(reset, moves, gamma, copy, state)
+            given = reset, moves, gamma, table, state, self.eps
+            return histogram_stream(*given, copy=copy, one_sided=self.one_sided)
+        h = self.histograms(gates, state)
         start = h.new_ones(*h[:, 0].shape[:2], 1) if state is None else state
         left = 0 if self.one_sided else (bins - first) // 2
         return h @ table, at_count(h, pad(start, (left, bins - first - left)), count)
 
-    def histograms(
-        self,
-        reset: Tensor,
-        moves: Tensor,
-        gamma: Tensor | None,
-        copy: Copy | None = None,
-        state: Tensor | None = None,
-    ) -> Tensor:
+    def histograms(self, gates: Gates, state: Tensor | None) -> Tensor:
         """Return the histograms (B, T, C, L) after each token, over the offsets of `table`."""
+        reset, moves, gamma, copy = gates
         return histogram_scan(
             reset, moves, gamma, state, self.eps, copy=copy, one_sided=self.one_sided
         )
 
-    def positions(
-        self, reset: Tensor, moves: Tensor, gamma: Tensor | None, copy: Copy | None
-    ) -> tuple[Tensor, Tensor]:
-        (h,) = self._apart(
-            lambda *gates: (self.histograms(*gates),), reset, moves, gamma, copy, None
-        )
+    def positions(self, gates: Gates) -> tuple[Tensor, Tensor]:
+        (h,) = self._apart(lambda *given: (self.histograms(*given),), gates, None)
         return h, self.offsets(h.shape[-1], h.device)
 
     def _apart(
-        self,
-        scan: Callable[..., tuple[Tensor, ...]],
-        reset: Tensor,
-        moves: Tensor,
-        gamma: Tensor | None,
-        copy: Copy | None,
-        state: Tensor | None,
+        self, scan: Callable[..., tuple[Tensor, ...]], gates: Gates, state: Tensor | None
     ) -> tuple[Tensor, ...]:
         """Scan cursors that copy and the others apart, and join the results (..., C, n)."""
+        reset, moves, gamma, copy = gates
         c = reset.shape[2]
         if copy is None or copy.none.shape[2] == c:
-            return scan(reset, moves, gamma, copy, state)
+            return scan(gates, state)
         n, number = copy.none.shape[2], torch.arange(c, device=reset.device)
         alone = (number % self.every > 0) | (number >= n * self.every)
         order, found = alone.to(torch.int8).argsort(stable=True), []
         for own, branch in ((order[:n], copy), (order[n:], None)):
             power = None if gamma is None else gamma[own]
             start = None if state is None else state[:, own]
-            found.append(scan(reset[:, :, own], moves[:, :, own], power, branch, start))
+            found.append(scan(Gates(reset[:, :, own], moves[:, :, own], power, branch), start))
         back = order.argsort()
         return tuple(torch.cat(x, -2)[..., back, :] for x in zip(*found, strict=True))
 
@@ -175,16 +156,10 @@ class Spectrum(Scan):
         self.stride, self.frequencies, self.every = stride, frequencies, max(every, 1)
 
     def forward(
-        self,
-        reset: Tensor,
-        moves: Tensor,
-        gamma: Tensor | None,
-        copy: Copy | None,
-        state: Tensor | None,
-        count: Tensor | None,
+        self, gates: Gates, state: Tensor | None, count: Tensor | None
     ) -> tuple[Tensor, Tensor]:
-        w = self.frequencies(reset.device)
-        phi = self._scan(w, reset, moves, copy, state)
+        w = self.frequencies(gates.reset.device)
+        phi = self._scan(w, gates, state)
         if count is None:
             return phi, phi[:, -1]
         start = torch.cat(
@@ -192,18 +167,16 @@ class Spectrum(Scan):
         )
         return phi, at_count(phi, start if state is None else state, count)
 
-    def positions(
-        self, reset: Tensor, moves: Tensor, gamma: Tensor | None, copy: Copy | None
-    ) -> tuple[Tensor, Tensor]:
+    def positions(self, gates: Gates) -> tuple[Tensor, Tensor]:
         """Return the inverse Fourier transform of the recurrence at the frequencies 2 pi n / N.
 
         It is exact, because N is odd and at least the size of the support.
         """
-        reach = self.stride * max(1, reset.shape[1]) + 1
-        w = (2 * math.pi / (2 * reach + 1)) * torch.arange(reach + 1, device=reset.device)
-        phi = torch.complex(*self._scan(w, reset, moves, copy, None).chunk(2, -1))
+        device, reach = gates.reset.device, self.stride * max(1, gates.reset.shape[1]) + 1
+        w = (2 * math.pi / (2 * reach + 1)) * torch.arange(reach + 1, device=device)
+        phi = torch.complex(*self._scan(w, gates, None).chunk(2, -1))
         h = torch.fft.irfft(phi.conj(), n=2 * reach + 1).roll(reach, -1).clamp(min=0)
-        return h, torch.arange(-reach, reach + 1, device=reset.device)
+        return h, torch.arange(-reach, reach + 1, device=device)
 
     def _steps(self, device: torch.device) -> Tensor:
         """Return `steps_of` (J,) as a tensor on that device."""
@@ -211,10 +184,9 @@ class Spectrum(Scan):
         size = number // 2 + 1
         return torch.where(number % 2 == 0, size, -size) * (size <= self.stride)
 
-    def _scan(
-        self, w: Tensor, reset: Tensor, moves: Tensor, copy: Copy | None, state: Tensor | None
-    ) -> Tensor:
+    def _scan(self, w: Tensor, gates: Gates, state: Tensor | None) -> Tensor:
         """Return the characteristic functions (B, T, C, 2F) at the frequencies w (F,)."""
+        reset, moves, _, copy = gates
         angles = (self._steps(w.device).to(w)[:, None] * w).to(reset.dtype)  # (J, F)
         copied = None
         if copy is not None:

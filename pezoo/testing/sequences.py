@@ -79,19 +79,21 @@ def check_batch(factory: Factory) -> None:
         _independent(encoding, (near, (*near[:4], *range(2004, 2010))), message)
 
 
+PADDED: Rows = (
+    (0, 1, 2, 3, -1, -1, 4, 5, 6, -1, 7, 8, 9),
+    (-1, -1, -1, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9),
+    tuple(range(13)),
+)
+
+
 def check_positions(factory: Factory) -> None:
-    """Check that positions come from ctx.pos: padding between two tokens changes nothing."""
+    """Check that positions come from ctx.pos: padding (-1) left of or between tokens is nothing."""
     message = (
-        "padding between tokens changes the output: take positions from ctx.pos and "
-        "ctx.distance(), not from a token's column"
+        "padding changes the output: take positions from ctx.pos and ctx.distance(), not from a "
+        "token's column"
     )
-    _independent(build(factory), ((0, 1, 2, 3, -1, -1, 4, 5, 6, -1, 7, 8, 9),), message)
-
-
-def check_left_padding(factory: Factory) -> None:
-    """Check that padding on the left (position -1) changes nothing, also while decoding."""
-    message = "padding on the left changes the output: take positions from ctx.pos"
-    _independent(build(factory), ((-1, -1, -1, *range(10)), tuple(range(13))), message)
+    for rows in (PADDED[:1], PADDED[1:]):
+        _independent(build(factory), rows, message)
 
 
 DOCUMENTS: Rows = (

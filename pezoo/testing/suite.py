@@ -8,12 +8,12 @@ from typing import Any
 
 import torch
 
-from pezoo.testing import claims, far, hooks, parameters, sequences
+from pezoo.testing import claims, hooks, parameters, sequences
 from pezoo.testing.probe import Check, Factory
 
 CHECKS: tuple[Check, ...] = tuple(
     check
-    for module in (hooks, parameters, sequences, far, claims)
+    for module in (hooks, parameters, sequences, claims)
     for name, check in vars(module).items()
     if name.startswith("check_")  # in the order of their definition
 )

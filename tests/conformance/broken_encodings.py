@@ -515,8 +515,8 @@ class OwnColumns(Encoding):
 
 broken("positions", "take positions from ctx.pos", OwnColumns)
 embeds(
-    "left_padding",
-    "padding on the left",
+    "positions",
+    "padding changes",
     lambda x, ctx: x + torch.arange(ctx.pos.shape[1])[-ctx.new :, None],
 )
 embeds("streaming", "in chunks of", lambda x, ctx: x + torch.arange(x.shape[1])[:, None])

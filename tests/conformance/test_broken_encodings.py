@@ -36,7 +36,7 @@ FIRST = [
     (of(transform=lambda self, q, k, ctx: (q.mul_(2), k)), "inputs: transform changes q"),
     (of(bias=lambda self, q, k, ctx: -ctx.distance().to(q.dtype)), "shapes: bias: expected"),
     (of(bias=of_the_first_row), "batch: a row uses the positions of another"),
-    (OwnColumns, "positions: padding between tokens"),
+    (OwnColumns, "positions: padding changes"),
     (next(case.cls for case in BROKEN if "NaN" in case.words), "shapes: embed: NaN"),
 ]
 

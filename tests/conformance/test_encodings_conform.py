@@ -43,7 +43,7 @@ TWICE = "cursors=2,d_pe=8,hidden=6,before=0+1,copy_every=2,controller=latch"
 )
 @pytest.mark.parametrize(
     "name",
-    ["gradients", "prefix_stability", "batch", "streaming", "cache", "left_padding", "documents"],
+    ["gradients", "prefix_stability", "batch", "streaming", "cache", "positions", "documents"],
 )
 def test_two_layers_of_cursors(text, name):
     """The whole suite wants encodings that also serve one layer."""

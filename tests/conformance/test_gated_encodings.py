@@ -119,7 +119,7 @@ def test_conformance(check, factory):
         ("streaming", CoupledByColumn),
         ("cache", CoupledByColumn),
         ("documents", CoupledToTheFirst),
-        ("left_padding", CoupledToTheFirst),
+        ("positions", CoupledToTheFirst),
     ],
 )
 def test_an_encoding_that_reads_the_wrong_slots_is_caught(check, cls):

@@ -83,25 +83,6 @@ def test_buckets_change_nothing(text, task):
             torch.testing.assert_close(b.grad, a.grad, rtol=0, atol=1e-6)
 
 
-def test_lengths_share_sizes():
-    protocol = load_protocol("quick", (*SETTINGS, "train.lengths=[1, 40]", "train.steps=60"))
-    trainer = start(resolve(protocol, "copy", parse("rope"), 0, "cpu", "auto"))
-    trainer.buckets = True
-    seen = []
-    trainer.model.register_forward_hook(
-        lambda _, ids, out: seen.append((ids[0].shape[1], out.shape[1]))
-    )
-    lengths = set()
-    with torch.no_grad():
-        for trainer.step in range(60):
-            batch, length = trainer.draw()
-            trainer.loss(batch, length)
-            lengths.add(length)
-            assert all(size == bucket(size) for size in seen[-1])
-    assert len(lengths) > 25
-    assert len(set(seen)) <= 14
-
-
 def test_an_encoding_that_looks_ahead_is_not_padded():
     _, trainer = two("rope", "copy")
     trainer.model.encoding.prefix_stable = False

@@ -29,14 +29,6 @@ def test_the_shorter_operand_is_uniform_and_on_either_side(name, sign):
     assert share == pytest.approx(expected | {(n, n): 1 / n}, abs=0.03)
 
 
-def test_chance_of_addition_is_the_share_of_zeros():
-    task, _, target = sampled("addition", 200, 2000)
-    digits = target[target < 10]
-    share = torch.bincount(digits, minlength=10).double() / len(digits)
-    assert int(share.argmax()) == 0
-    assert float(share[0]) == pytest.approx(task.chance, abs=0.01)
-
-
 def test_stack_heights_and_tokens_are_uniform():
     n = 6
     prompt = sampled("stack_manipulation", n, 30_000)[1][:, :-1]

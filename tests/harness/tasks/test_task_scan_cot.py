@@ -70,12 +70,6 @@ def test_sample_is_uniform_over_the_commands_of_a_length():
     assert all(abs(count - 1000) < 150 for count in drawn.values())
 
 
-def test_chance_is_the_share_of_the_commonest_token():
-    tokens = Counter(word for c in commands() for word in c.thought.split())
-    share = tokens.most_common(1)[0][1] / tokens.total()
-    assert share == pytest.approx(ScanCot.chance, abs=0.001)
-
-
 def test_the_test_side_of_the_official_split_is_tested_whole():
     config = resolve(load_protocol("prism2025"), "scan_cot", parse("nope"), 0, "cpu", "auto")
     task, (_, test) = tasks.make("scan_cot"), length_split()

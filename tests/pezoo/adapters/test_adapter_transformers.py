@@ -320,6 +320,9 @@ def test_saved_and_loaded(tmp_path, maker, text):
     plain = type(model).from_pretrained(tmp_path)
     with pytest.raises(ValueError, match=re.escape(text)):
         use(plain, "rope")
+    plain.config.pezoo = saved | {"encoding": None}  # as where it was given as a class
+    with pytest.raises(ValueError, match=r"load\(folder, TheClass\)"):
+        use(plain, NoPE)
     plain.config.pezoo = None
     assert use(plain, "nope")(IDS).logits.isfinite().all()
 

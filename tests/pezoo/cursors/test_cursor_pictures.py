@@ -7,6 +7,7 @@ import torch
 
 import pezoo
 from pezoo.base import Pass, Shape
+from pezoo.cursors.positions import Gates
 from pezoo.kernels.histogram import Copy
 
 SHAPE = Shape(d_model=16, n_heads=2, d_head=8, n_layers=2, train_len=16)
@@ -87,7 +88,7 @@ def test_positions_are_those_of_a_walk(text, steps, copying, t):
         p = torch.rand(1, t, 3, t).tril(-1) / t
         p = torch.where(torch.arange(t) < torch.arange(t)[:, None, None], p, 0.0)
         copy = Copy(1 - p.sum(-1), p)
-    h, offsets = scan.positions(reset, moves, None, copy)
+    h, offsets = scan.positions(Gates(reset, moves, None, copy))
     torch.testing.assert_close(h.sum(-1), torch.ones_like(reset), atol=1e-6, rtol=0)
     for c in range(3):
         own = None if copy is None else (copy.none[0, :, c], copy.source[0, :, c])

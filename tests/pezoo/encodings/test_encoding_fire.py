@@ -40,28 +40,6 @@ def test_it_is_the_formula():
                     assert got[row, h, i - 2, j].item() == pytest.approx(want, abs=1e-5)
 
 
-def test_the_example():
-    """With the identity for f, the bias is its argument: .066 for the token three back from 9."""
-    encoding = FIRE(Shape(8, 2, 4, 1, 10), hidden=1)
-    with torch.no_grad():
-        encoding.inner.copy_(torch.tensor([[[1.0], [0.0]]]))
-        encoding.outer.fill_(1)
-        encoding.offset.fill_(0)
-    q = torch.zeros(1, 2, 10, 4)
-    bias = encoding.bias(q, q, Context(pos=torch.arange(10)[None]))
-    assert round(bias[0, 1, 9, 6].item(), 3) == 0.066
-
-
-def test_up_to_the_threshold_only_the_distance_counts():
-    encoding, q = made(threshold=20.0), torch.zeros(1, 2, 4, 4, dtype=torch.float64)
-
-    def bias(first):
-        return encoding.bias(q, q, Context(pos=torch.arange(first, first + 4)[None]))
-
-    assert torch.allclose(bias(0), bias(17))
-    assert not torch.allclose(bias(0), bias(30))
-
-
 @pytest.mark.parametrize("option", ["hidden", "c", "threshold"])
 def test_what_is_not_above_0_is_an_error(option):
     with pytest.raises(ValueError, match=f"{option} must be above 0 and finite"):

@@ -56,13 +56,6 @@ def test_it_walks_outwards_and_stops(causal):
     torch.testing.assert_close(got, want, atol=1e-12, rtol=0)
 
 
-def test_logits_of_zero_are_fair_coins():
-    encoding, ctx = Geometric(SHAPE), Context(pos=torch.arange(4)[None])
-    logits = torch.zeros(1, 1, 4, 4).masked_fill(~torch.ones(4, 4).tril().bool(), -torch.inf)
-    coins = [[0, 0, 0, 0], [1 / 2, 0, 0, 0], [1 / 4, 1 / 2, 0, 0], [1 / 8, 1 / 4, 1 / 2, 0]]
-    torch.testing.assert_close(encoding.weights(logits, ctx)[0, 0], torch.tensor(coins))
-
-
 def test_normalised_weights_sum_to_one_where_there_is_a_key():
     ctx = Context(pos=torch.arange(5)[None])
     logits = torch.randn(2, 2, 5, 5).masked_fill(~torch.ones(5, 5).tril().bool(), -torch.inf)

@@ -28,14 +28,6 @@ def test_it_is_the_formula_at_any_shift(heads, data, shift):
                 assert got[h, i - 3, j].item() == (-torch.inf if j <= i - m else 0)
 
 
-def test_example():
-    seen = bias(3, torch.arange(4)[None], masked=2)[0] == 0
-    causal = torch.ones(4, 4).tril().bool()
-    assert (seen & causal)[0, 3].tolist() == [False, False, False, True]
-    assert (seen & causal)[1, 3].tolist() == [False, False, True, True]
-    assert (seen & causal)[2, 3].all()
-
-
 @pytest.mark.parametrize(("heads", "masked"), [(16, 8), (8, 4), (4, 2), (3, 1), (1, 0)])
 def test_default_is_half_of_the_heads(heads, masked):
     assert HardALiBi(shape(heads)).masked == masked

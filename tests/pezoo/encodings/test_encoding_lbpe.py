@@ -90,20 +90,6 @@ def test_beyond_the_clip_far_positions_are_alike():
     assert not torch.equal(prf[50, 25], prf[50, 26])
 
 
-def test_a_scale_per_sample_meets_shared_positions():
-    encoding, pos = perturbed(LBPEScaleHint(SHAPE)), torch.arange(6)[None]
-    q, k = torch.randn(2, 2, 2, 6, 4).unbind(0)
-
-    def bias(q, k, scale):
-        return encoding.bias(q, k, Context(pos=pos, scale=scale, w_key=W_KEY))
-
-    got = bias(q, k, torch.tensor([3, 5]))
-    for b, n in enumerate([3, 5]):
-        one = bias(q[b : b + 1], k[b : b + 1], torch.tensor([n]))
-        torch.testing.assert_close(got[b], one[0])
-    assert not torch.allclose(got[0], bias(q, k, torch.tensor([1]))[0])
-
-
 def test_keys_that_heads_share_share_what_is_added():
     encoding = perturbed(LBPE(SHAPE))
     q = torch.randn(1, 1, 3, 4).expand(-1, 2, -1, -1)

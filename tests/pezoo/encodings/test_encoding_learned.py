@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from pezoo.base import Context, PositionError, Shape
+from pezoo.base import Context, Shape
 from pezoo.encodings.learned import Learned
 
 SHAPE = Shape(d_model=8, n_heads=2, d_head=4, n_layers=1, train_len=5)
@@ -17,13 +17,6 @@ def test_each_position_gets_its_row():
 def test_the_table_has_train_len_rows_or_max_len():
     assert Learned(SHAPE).table.shape == (5, 8)
     assert Learned(SHAPE, max_len=9).table.shape == (9, 8)
-
-
-def test_a_position_without_a_row_is_an_error():
-    encoding = Learned(SHAPE)
-    encoding.prepare(Context(pos=torch.arange(5)[None]))
-    with pytest.raises(PositionError, match=r"0\.\.4"):
-        encoding.prepare(Context(pos=torch.arange(6)[None]))
 
 
 def test_negative_max_len_is_an_error():
