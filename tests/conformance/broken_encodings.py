@@ -289,8 +289,8 @@ broken(
 broken("training", "ParamGroup", Raw, param_groups=lambda self: [{"params": [self.raw]}])
 broken("training", "finite scalar", Raw, penalty=lambda self: self.raw.square())
 broken("training", "no gradient reaches", Raw, penalty=lambda self: self.raw.detach().sum())
-broken("training", "not finite", Raw, penalty=lambda self: (0 * self.raw).norm())
-broken("shapes", "weights: .* tensor", weights=lambda self, logits, ctx: "softmax")
+broken("training", "not finite", Raw, penalty=lambda self: (0 * self.raw).square().sum().sqrt())
+broken("shapes", "weights: expected a Tensor", weights=lambda self, logits, ctx: "softmax")
 embeds("derivatives", "embed: .* in x", lambda x, ctx: x.detach() + ctx.query_pos[..., None].sin())
 broken(
     "derivatives",
