@@ -17,7 +17,8 @@ class IndirectIndex(Task):
     of places at most `reach` apart; all other letters are uniform over the 25 that remain.
 
     Vocabulary: a..z, the offsets -reach..-1 and +1..+reach, "," and "=". Length n: the number of
-    letters, at least 2. Options: reach.
+    letters, at least 2.
+    Options: reach, the largest offset.
     Chance: every letter is equally likely, so 1/26.
 
     Paper: Gopalakrishnan et al. 2025, "Decoupling the What and Where with Polar Coordinate

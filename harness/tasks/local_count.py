@@ -17,7 +17,8 @@ class LocalCount(Strings):
     The length of a run is uniform over 2..reps; the last run is cut at n. The letter of a run is
     uniform over those that differ from the letter before.
 
-    Vocabulary: a..z, 0..reps-1 and "=". Length n: the number of letters. Options: reps.
+    Vocabulary: a..z, 0..reps-1 and "=". Length n: the number of letters.
+    Options: reps, the longest run.
     Chance: 0 is the most frequent answer, with one in (2 + reps) / 2 tokens.
 
     Paper: Vasylenko et al. 2025, "Long-Context Generalization with Sparse Attention" (arXiv

@@ -16,7 +16,8 @@ class Mqar(Task):
     the values.
 
     Vocabulary: the keys k0.. and the values v0.., then "=". Length n: the number of pairs, at most
-    the number of keys. Options: keys and values, how many there are.
+    the number of keys.
+    Options: keys and values, how many there are.
     Chance: every value is equally likely, so 1/values.
 
     Paper: Arora et al. 2023, "Zoology" (arXiv 2312.04927). Deviation: there the queries follow a

@@ -13,7 +13,8 @@ class Sort(Strings):
     17 4 88 9 = 4 9 17 88
 
     Vocabulary: the numbers 0..symbols-1, one token each, and "=". Length n: the number of numbers,
-    at most symbols; all sets and orders of n numbers are equally likely. Options: symbols.
+    at most symbols; all sets and orders of n numbers are equally likely.
+    Options: symbols, how many numbers there are.
     Chance: over all places every number is equally likely, so 1/symbols.
 
     Paper: Huang et al. 2024, "A Formal Framework for Understanding Length Generalization in

@@ -29,6 +29,7 @@ class SSMax(Wrapper):
 
     Shapes: those of the inner encoding, q in float32 at least. s (n_layers, h), over the last h
     heads: those without positions if only the first have them (`nape`), otherwise all.
+
     Options
         start       of s; None is 1 over the mean of log n at n = 1..train_len, so that training
                     begins with logits of the usual size: ours. The code of Vasylenko et al. has

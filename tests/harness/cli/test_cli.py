@@ -133,7 +133,7 @@ def test_check_says_an_error_once(call, monkeypatch):
     code, out, _ = call("check", "alibi")
     assert code == 1
     assert out.count("querypos") == 1
-    assert "FAIL  check_long: as check_shapes" in out
+    assert "FAIL  check_long: mend check_shapes first" in out
     monkeypatch.setattr("pezoo.encodings.alibi.ALiBi.__init__", bias)
     code, out, _ = call("check", "alibi")
     assert code == 1

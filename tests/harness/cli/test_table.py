@@ -10,8 +10,8 @@ from leaderboard.record.read import RECORDS
 def test_without_a_number_it_lists_the_tables(call):
     code, out, _ = call("table", "ruoss2023")
     assert code == 0
-    tables, figures = [line.split() for line in out.splitlines()[1:6]], out.splitlines()[6:]
-    assert [words[0] for words in tables] == ["1", "2", "3", "4", "5"]
+    tables, figures = [line.split() for line in out.splitlines()[1:7]], out.splitlines()[7:]
+    assert [words[0] for words in tables] == ["1", "2", "3", "4", "5", "means"]
     assert [line.split()[:2] for line in figures] == [["--figure", n] for n in "234"]
 
 

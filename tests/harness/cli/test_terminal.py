@@ -195,7 +195,7 @@ def test_list_tells_a_task_by_its_options(call):
                 ),
                 *("schedule cosine", "warmup 200", "samples 128"),
                 "lengths 20, 21, 30, 31, 40, 41, 60, 61, 100, 101",
-                "learned(max_len=2048)",
+                "learned(max_len=2048, std=1.0)",
                 "modular_arithmetic_simple (train_lengths 1, 19; eval_lengths 19, 21,",
             ],
         ),

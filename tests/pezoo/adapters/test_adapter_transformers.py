@@ -312,6 +312,7 @@ def test_saved_and_loaded(tmp_path, maker, text):
     other = load(tmp_path, dtype=torch.float64)
     assert other.state_dict().keys() == model.state_dict().keys()
     saved = {"encoding": text, "length": 30, "weights": True, "attention": "sdpa"}
+    saved["class"] = type(model.base_model.encoding).__name__
     assert other.config.pezoo == saved
     with torch.no_grad():
         torch.testing.assert_close(other(IDS).logits, model(IDS).logits)
