@@ -25,12 +25,13 @@ SOLVED = 0.8  # of the seeds: 4 of 5
 
 SETTINGS = tomllib.loads((files("leaderboard.render") / "readme.toml").read_text("utf-8"))
 INTRO = (
-    f"Solved: at least 4 of 5 seeds reach {100 * PASS:.0f} % exact match at 1, {NEAR} or {FAR} "
-    "times the training length. Cost: median CPU time of training, relative to {reference}."
+    f"Tasks solved, of those tested at 1, {NEAR} and {FAR} times the training length: at least 4 "
+    f"of 5 seeds reach {100 * PASS:.0f} % exact match. Sorted by {NEAR}x, then {FAR}x. Cost: "
+    "median CPU time of training, relative to {reference}."
 )
 CAVEAT = (
     "†: options were chosen on some of these tasks, which favours the row. Models and tasks are "
-    "small; with five seeds, close results are not distinguishable."
+    "small; five seeds do not separate close results."
 )
 
 
