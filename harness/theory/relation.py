@@ -44,6 +44,8 @@ class Relation:
         self._numbered = 0  # up to this scale
 
     def __call__(self, i: Tensor, j: Tensor, n: Tensor | None) -> Tensor:
+        if i.is_meta:
+            return torch.zeros_like(i + j)
         size = 1 << max(4, int(torch.max(i.max(), j.max())).bit_length())
         i, j = i.clamp(min=-1), j.clamp(min=-1)  # -1, no token, reads a last row of zeros
         if n is None:

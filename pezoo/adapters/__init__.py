@@ -94,7 +94,7 @@ def attend(
     cannot run here.
     """
     ctx.check_prepared()
-    check_sizes(encoding.shape, q, v)
+    check_sizes(encoding.shape, n_heads=q.shape[1])
     _check(q, k, v, ctx)
     scale = vars(encoding.shape).get("d_head", v.shape[-1]) ** -0.5  # v is never widened
     q, k, v = q.to(v.dtype), _for_each_head(k.to(v.dtype), q), _for_each_head(v, q)
@@ -122,9 +122,9 @@ def scores_of(encoding: Encoding, q: Tensor, k: Tensor, ctx: Pass) -> Tensor | N
     return None if scores is None else scores.to(q.dtype)
 
 
-def check_sizes(shape: Shape, q: Tensor, v: Tensor) -> None:
-    """Raise ValueError if q (B, H, T, K') or v (B, G, S, K) has other sizes than the encoding."""
-    for name, value in (("n_heads", q.shape[1]), ("d_head", v.shape[3])):
+def check_sizes(shape: Shape, **sizes: int) -> None:
+    """Raise ValueError if attention has other sizes than the encoding."""
+    for name, value in sizes.items():
         own = vars(shape).get(name, value)
         if own != value:
             raise ValueError(f"the encoding has {name}={own}, but attention has {value}")

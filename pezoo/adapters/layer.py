@@ -78,7 +78,7 @@ def attention(
         )
     if q.dim() != 4:
         raise ValueError(f"q must be (B, H, T, K), got {tuple(q.shape)}")
-    check_sizes(encoding.shape, q, v)
+    check_sizes(encoding.shape, n_heads=q.shape[1], d_head=q.shape[3])
     name = encoding.name or type(encoding).__name__
     if cache is not None and not encoding.prefix_stable:
         raise ValueError(f"{name} changes earlier keys as the text grows: leave out the cache")

@@ -103,13 +103,13 @@ def test_an_encoding_needs_the_sizes_that_it_reads_and_no_other(text):
 def test_an_error_names_the_encoding_and_the_call():
     with pytest.raises(ValueError, match=r"^PRISM reads n_layers: .* PRISM\(d_model=8, n_heads=2"):
         pezoo.PRISM(d_model=8, n_heads=2)
-    with pytest.raises(TypeError, match=r"^ALiBi got .* 'n_head'; did you mean n_heads\?"):
+    with pytest.raises(TypeError, match=r"ALiBi 'n_head'; did you mean n_heads\?"):
         pezoo.ALiBi(n_head=8)
     with pytest.raises(TypeError, match=r"^ALiBi takes either a Shape or sizes"):
         pezoo.ALiBi(8)
     with pytest.raises(ValueError, match="n_heads=3 does not divide d_model=8"):
         pezoo.PRISM(d_model=8, n_heads=3, n_layers=1)
-    with pytest.raises(ValueError, match="d_head must be at least 1"):
+    with pytest.raises(ValueError, match="d_head must be a whole number"):
         pezoo.Encoding(d_head=0)
 
 

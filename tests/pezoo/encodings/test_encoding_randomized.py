@@ -171,7 +171,8 @@ def test_it_passes_on_what_the_inner_encoding_claims_and_asks():
     assert encoding.replaces_softmax
     assert encoding.penalty() == 3
     assert encoding.param_groups()[0].lr == 1.0
-    assert torch.equal(encoding.weights(torch.zeros(1), context()), torch.full((1,), 0.5))
+    ctx = Pass.of(context(), prepared=True)
+    assert torch.equal(encoding.weights(torch.zeros(1), ctx), torch.full((1,), 0.5))
     blind = make("randomized:nope", SHAPE)
     assert blind.order_blind
     assert not blind.replaces_softmax
