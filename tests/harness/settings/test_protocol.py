@@ -50,7 +50,7 @@ def test_protocol_options_reach_the_encoding_and_typed_ones_win():
     assert run("hard_alibi", **own).spec == "hard_alibi(masked=2)"
     assert run("hard_alibi(masked=3)", **own).spec == "hard_alibi(masked=3)"
     own = {"protocol": "ruoss2023-mini", "task": "copy"}
-    assert run("randomized:learned", **own).spec == "randomized:learned(max_len=2048)"
+    assert run("randomized:learned", **own).spec == "randomized:learned(max_len=2048,std=1.0)"
 
 
 def test_a_changed_protocol_has_another_name():

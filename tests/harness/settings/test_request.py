@@ -48,7 +48,7 @@ def test_a_second_name_is_kept_as_typed():
     assert [str(spec) for spec in asked.encodings] == ["label_based(max_len=64)"]
     for name in ("label_based", "randomized:learned"):
         run = resolve(load_protocol("ruoss2023-mini"), "copy", parse(name), 0, "cpu", "auto")
-        assert (run.encoding, run.spec) == (name, "randomized:learned(max_len=2048)")
+        assert (run.encoding, run.spec) == (name, "randomized:learned(max_len=2048,std=1.0)")
     with pytest.raises(ConfigError, match="named twice"):
         parse_request("label_based,randomized:learned", "copy", "quick", "0", ())
 
