@@ -154,5 +154,5 @@ def test_five_thousand_records_are_built_in_seconds_and_little_memory(tmp_path):
     out = subprocess.run(words, capture_output=True, text=True, check=True).stdout
     count, cpu, _, peak = map(float, re.findall(r"[\d.]+\b", out))
     assert count == 5000
-    assert cpu < 20  # 8 on an idle core; a core that is shared needs more
+    assert cpu < 80  # 8 on an idle core: finds quadratic work, whatever else runs here
     assert peak < 250
