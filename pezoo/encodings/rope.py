@@ -122,9 +122,10 @@ class RoPE(Encoding):
 
     def transform(self, q: Tensor, k: Tensor, ctx: Pass) -> tuple[Tensor, Tensor]:
         turn = self.rotation(ctx)
-        return self._rotate(q, turn), self._rotate(k, turn)
+        return self.rotated(q, turn), self.rotated(k, turn)
 
-    def _rotate(self, x: Tensor, turn: Tensor) -> Tensor:
+    def rotated(self, x: Tensor, turn: Tensor) -> Tensor:
+        """Multiply the pairs of x (B, H, T, K) by `turn`, complex (B|1, H|1, T, K/2)."""
         pairs = rearrange(at_least_float32(x), f"b h t ({self.pairs}) -> b h t m two", two=2)
         pairs = pairs.clone(memory_format=torch.contiguous_format)  # x may lie in memory anyhow
         y = torch.view_as_complex(pairs) * turn

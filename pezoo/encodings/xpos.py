@@ -72,4 +72,4 @@ class XPos(RoPE):
     def transform(self, q: Tensor, k: Tensor, ctx: Pass) -> tuple[Tensor, Tensor]:
         turn = self.rotation(ctx)
         fade = (ctx.drawn or {})[FADE]
-        return self._rotate(q, turn * fade), self._rotate(k, turn / fade)
+        return self.rotated(q, turn * fade), self.rotated(k, turn / fade)

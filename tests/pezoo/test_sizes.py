@@ -22,6 +22,8 @@ FEWEST = {
     "cope": "d_head n_layers",
     "coupled": "d_model",
     "fire": LAYERS,
+    "fope": "n_heads d_head n_layers train_len",
+    "fope(period=32)": "n_heads d_head n_layers",
     "fox": WIDE,
     "geometric": "n_heads d_head n_layers",
     "hard_alibi": "n_heads",
