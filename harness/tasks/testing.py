@@ -130,7 +130,7 @@ def _check_chance(task: Task, length: int) -> None:
     count = min(max(2000, int(200 / task.chance)), 50_000)  # else the most frequent one is luck
     target = _sample(task, count, length).target
     target = target.where(~task.given(target), task.vocab.pad)
-    counts = torch.stack([(target == i).sum(0) for i in range(task.vocab.pad)])  # (symbols, Q)
+    counts = _counts(target, target != task.vocab.pad)
     best, there = counts.amax(0), counts.sum(0)
     low = min(float((best / there)[there > 200].min()), float(counts.sum(1).max() / there.sum()))
     high = float(best.sum() / there.sum())
@@ -157,9 +157,14 @@ def best_constant(task: Task, length: int, samples: int = 10_000) -> float:
     """
     target = task.sample(torch.Generator().manual_seed(0), samples, length).target  # (B, Q)
     counted = task.counted(target)
-    tokens = range(len(task.vocab))
-    hits = torch.stack([((target == token) & counted).sum(0) for token in tokens])  # (K, Q)
-    return float(hits.amax(0).sum() / counted.sum())
+    return float(_counts(target, counted).amax(0).sum() / counted.sum())
+
+
+def _counts(target: Tensor, counted: Tensor) -> Tensor:
+    """Count each token at each place: target (B, Q), counted (B, Q) bool -> (K, Q)."""
+    places, most = target.shape[1], int(target.max()) + 1
+    cells = target * places + torch.arange(places)
+    return cells[counted].bincount(minlength=most * places).view(most, places)
 
 
 def _check_randomness(task: Task, length: int) -> None:
