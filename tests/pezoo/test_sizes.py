@@ -21,6 +21,8 @@ FEWEST = {
     "bam": "n_heads",
     "cope": "d_head n_layers",
     "coupled": "d_model",
+    "dape": "n_heads d_head n_layers",
+    "dape2": "n_heads d_head n_layers",
     "fire": LAYERS,
     "fope": "n_heads d_head n_layers train_len",
     "fope(period=32)": "n_heads d_head n_layers",
