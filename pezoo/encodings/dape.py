@@ -73,8 +73,7 @@ class DAPE(Wrapper):
             bias = torch.zeros_like(scores) if bias is None else bias.to(scores.dtype)
             bias = bias.expand_as(scores)
             both = torch.cat([scores, bias.masked_fill(bias.isneginf(), 0)], 1)
-            adapted: Tensor = bias + self.adapted(both, ctx)
-        return adapted
+            return bias + self.adapted(both, ctx)
 
     def adapted(self, both: Tensor, ctx: Pass) -> Tensor:
         """Return f of the logits and the bias: (B, 2H, T, S) -> (B, H, T, S)."""
@@ -84,7 +83,8 @@ class DAPE(Wrapper):
     def layer(self, x: Tensor, name: str, ctx: Pass) -> Tensor:
         """Return a linear layer over the heads of x (B, n, T, S), the same for each pair."""
         w, b = (getattr(self, f"{part}_{name}")[ctx.layer].to(x.dtype) for part in "wb")
-        return torch.einsum("on,bnts->bots", w[..., 0], x) + b[:, None, None]
+        out: Tensor = torch.einsum("on,bnts->bots", w[..., 0], x) + b[:, None, None]
+        return out
 
     def bias_form(self, q: Tensor, k: Tensor, ctx: Pass, kind: FormKind) -> BiasForm | None:
         return None

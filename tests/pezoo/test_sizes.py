@@ -28,6 +28,8 @@ FEWEST = {
     "fope(period=32)": "n_heads d_head n_layers",
     "fox": WIDE,
     "geometric": "n_heads d_head n_layers",
+    "grape": WIDE,
+    "grape(bias=none,rotary=true)": "d_head n_layers",
     "hard_alibi": "n_heads",
     "ideal": WIDE,
     "ideal_sh": WIDE,
