@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 import webbrowser
-from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +13,7 @@ import click
 from harness.cli import options
 
 if TYPE_CHECKING:
-    from leaderboard.record.check import Verify
+    from leaderboard.record.check import Alike, Verify
     from leaderboard.render.grids import PRFMapsOf
 
 _out = click.option(
@@ -116,12 +115,15 @@ def check_command(
     folder = _folder(records)
     known = read_catalog()
     places = [Path(path) for path in paths] or [folder]
-    report = check(places, known, tree=not paths, verify=_verify(protocol))
+    report = check(places, known, not paths, *_recompute(protocol))
     refused = [*report.refused]
     if not paths:
         refused += stale(tables(load([folder])[0], known), Path(markdown), known)
-    for note, count in Counter(line.split(": ", 1)[1] for line in report.warnings).items():
-        click.echo(f"note: {count} records: {note}")
+    notes = dict[str, list[str]]()
+    for path, note in (line.split(": ", 1) for line in report.warnings):
+        notes.setdefault(note, []).append(path)
+    for note, own in notes.items():
+        click.echo(f"note: {len(own)} records, such as {own[0]}: {note}")
     for line in refused:
         click.echo(f"refused: {line}", err=True)
     click.echo(f"{report.records} records checked, {len(refused)} refused")
@@ -141,9 +143,9 @@ def add_command(
     from harness.settings.catalog import read_catalog
     from leaderboard.record.check import add
 
-    verify = _verify(protocol)
+    how = _recompute(protocol)
     for one in run:
-        click.echo(f"added {add(one, Path(runs), _folder(records), read_catalog(), verify)}")
+        click.echo(f"added {add(one, Path(runs), _folder(records), read_catalog(), *how)}")
     place = f" --records {shlex.quote(records)}" if records else ""
     click.echo(f"now: pezoo leaderboard build{place}")
 
@@ -163,7 +165,7 @@ def rerun_command(record: Path, runs: Path | None, protocol: tuple[Path, ...]) -
     given = read(record)
     if isinstance(given, str):
         raise click.UsageError(f"{record}: {given}")
-    if reasons := [*_verify(protocol)(given)]:
+    if reasons := [*_recompute(protocol)[0](given)]:
         raise click.UsageError(f"{record}: {'; '.join(reasons)}")
     lines, agrees = compare(given, rerun(given, runs))
     click.echo("\n".join(lines))
@@ -171,16 +173,16 @@ def rerun_command(record: Path, runs: Path | None, protocol: tuple[Path, ...]) -
         raise SystemExit(1)
 
 
-def _verify(protocols: tuple[Path, ...]) -> Verify:
+def _recompute(protocols: tuple[Path, ...]) -> tuple[Verify, Alike]:
     """Return what recomputes records; without torch they are checked for agreement alone."""
     from importlib.util import find_spec
 
     if find_spec("torch") is None:
         click.echo("note: without torch, nothing is recomputed from settings", err=True)
-        return lambda record: ()
-    from harness.cli.verify import refusals
+        return lambda record: (), lambda one, other: True
+    from harness.cli.verify import alike, refusals
 
-    return lambda record: refusals(record, protocols)
+    return lambda record: refusals(record, protocols), alike
 
 
 def _prf_maps() -> PRFMapsOf | None:

@@ -28,7 +28,6 @@ from harness.model.transformer import Transformer, shape_of
 from harness.runs.record import data_hash
 from harness.settings.protocol import (
     Request,
-    parts,
     resolve,
     sample_count,
     token_count,
@@ -36,12 +35,15 @@ from harness.settings.protocol import (
 )
 from harness.settings.sweep import Sweep, possible_configs, sweep_configs
 from harness.tasks.base import Task
-from harness.training.evaluate import examples, method
+from harness.training.evaluate import WRONG, examples, method, text
+from harness.training.trainer import start
+from leaderboard.escape import shown
+from leaderboard.record.check import EARLIEST
 from leaderboard.record.schema import Record, Score
 from leaderboard.record.tuning import MARK, best, cells
 from leaderboard.stats.tables import flat
 from pezoo.base import Context, Encoding, PositionError, Shape
-from pezoo.registry import entries, make, parse
+from pezoo.registry import make, parse
 
 FAULTS = (ValueError, RuntimeError, MemoryError, OverflowError, TypeError, OSError)
 VERSIONS = ("task_version", "encoding_version")
@@ -49,6 +51,7 @@ MOST_TOKENS = 2**24  # in what a check draws at once
 MOST_TESTED = 2**28  # in all test sets, which a run draws before its first step too
 MOST_WEIGHTS = 2**28  # in a backbone that a check initialises
 NOISE = 0.5  # of exact match on the validation and the test examples of one length
+STEPS = 3  # in which encodings that differ train differently
 ENCODING = ("encoding", "spec", "encoding_version", "protocol", "device", "attention")
 
 Facts = dict[str, tuple[Any, Any]]  # (in the record, expected)
@@ -145,6 +148,25 @@ def _versions(protocol: str, own: Sequence[Path]) -> list[str]:
     return [protocol, *sorted(same)]
 
 
+def alike(one: Record, other: Record) -> bool:
+    """Return whether two encodings train alike, as rope and window:rope on short texts."""
+    try:
+        return _first_losses(one.config) == _first_losses(other.config)
+    except FAULTS:
+        return False
+
+
+@lru_cache(100)
+def _first_losses(config: RunConfig) -> list[float]:
+    """Train a few steps at the longest length, at the full rate, and return their losses."""
+    _limit(_batch_size(config), MOST_TOKENS, "tokens")
+    _limit(_size_of(config.model), MOST_WEIGHTS, "weights")
+    top = _lengths(_task(config.task), config)[-1]
+    easy = {"lengths": (top, top), "curriculum": (), "warmup": 0, "compile": False}
+    trainer = start(config.replace(device="cpu", attention="eager").replace_train(**easy))
+    return [float(trainer.advance()) for _ in range(STEPS)]
+
+
 def _config(own: RunConfig, text: str, protocols: tuple[Path, ...]) -> Iterator[str]:
     """Compare the configuration with those that the command makes, by the closest of them."""
     typed = parse_command(text, protocols)[1]
@@ -223,9 +245,8 @@ def _facts(record: Record, task: Task) -> Iterator[str]:
         tokens = config.train.context or token_count(task, _lengths(task, config)[-1])
         encoding = _encoding(config.spec, shape_of(config.model, tokens))
         expected["cost.encoding_parameters"] = cost.encoding_parameters, _weights(encoding)
-        modes = {mode for name in parts(spec) for mode in entries()[name].load().modes}
-        if unknown := sorted({*record.modes} - modes):
-            yield f"modes has {unknown}, but {record.encoding} has {sorted(modes) or 'none'}"
+        if record.status == "done":
+            expected["modes"] = sorted(record.modes), sorted(encoding.modes)
     yield from _different(expected)
     low, high = _tokens_of(_shared(config.replace(seed=0)))
     if not low <= (cost.tokens or low) <= high:
@@ -336,6 +357,10 @@ def _limit(size: int, most: int, what: str) -> None:
 def _curve(record: Record, task: Task) -> Iterator[str]:
     """Compare the curve, over all training lengths, with the scores at some of them."""
     lengths, curve = _lengths(task, record.config), {p.step: p.exact for p in record.learning}
+    answers = record.config.eval.validation_samples * len(lengths)
+    right = [(share or 0) * answers for share in curve.values()]
+    if any(abs(number - round(number)) > 1e-6 for number in right):
+        yield f"learning has an exact that is no share of {answers} answers"
     for name, scores, step in (
         ("last", record.scores.last, record.config.train.steps),
         ("best", record.scores.best, record.best_step),
@@ -358,10 +383,17 @@ def _scores(record: Record, task: Task, encoding: Encoding | None) -> Iterator[s
     sizes = [_size(task, t.eval, n) for t in tests.values() for n in t.eval.lengths]
     _limit(max(sizes), MOST_TOKENS, "tokens")
     _limit(sum(sizes), MOST_TESTED, "tokens")
-    for place, name, scores in record.tested():
+    losses, below = [p.loss or 0.0 for p in record.learning], own.eval.top_below
+    begun = next((at for at, x in enumerate(losses) if below is None or x < below), len(losses))
+    tested = [(place, name, scores, 1) for place, name, scores in record.tested()]
+    for part, most in (("top1", 1), ("top3", 3), ("top3_each", 3)):  # sums of so many evaluations
+        found = getattr(record.scores, part)
+        tested.append((f"scores.{part}", "", found, min(most, len(losses) - begun)))
+    for place, name, scores, times in tested:
         test = tests.get(name, own)
+        kept = None if record.run in EARLIEST else WRONG * place.endswith(".last")
         for score in (one for one in scores if one.length in test.eval.lengths):
-            for fault in _score(score, test, encoding):
+            for fault in _score(score, test, encoding, times, kept):
                 yield f"{place}, length {score.length}: {fault}"
 
 
@@ -371,7 +403,9 @@ def _size(task: Task, test: Eval, length: int) -> int:
     return sample_count(task, test, length) * token_count(task, length) if there else 0
 
 
-def _score(score: Score, config: RunConfig, encoding: Encoding | None) -> Iterator[str]:
+def _score(
+    score: Score, config: RunConfig, encoding: Encoding | None, times: int, kept: int | None
+) -> Iterator[str]:
     """Compare a score with its test; without an encoding of its version, with the test set."""
     task = _task(config.task)
     test = _test(config, score.length)
@@ -382,7 +416,9 @@ def _score(score: Score, config: RunConfig, encoding: Encoding | None) -> Iterat
     if score.status != status and (encoding or not refused):
         yield f"status is {score.status!r}, expected {status!r}"
     elif test and score.status == "ok":
-        yield from _answers(score, *test, task.exact)
+        count, tokens, *rest = test
+        yield from _answers(score, count * times, tokens * times, *rest, task.exact)
+        yield from _wrong(score, config, kept)
         if encoding and score.method != (how := _method(encoding, config)):
             yield f"method is {score.method!r}, expected {how!r}"
 
@@ -400,6 +436,35 @@ def _test(config: RunConfig, length: int) -> tuple[int, int, int, bool] | None:
     sizes = to_sequences(sample, task, config.track).counted.sum(1)
     seen = length <= high and (not config.eval.set or task.longest(sample.prompt) <= high)
     return len(sizes), int(sizes.sum()), int(sizes.max()), seen
+
+
+def _wrong(score: Score, config: RunConfig, most: int | None) -> Iterator[str]:
+    """Compare the wrong answers with the test set: they are its first ones, in its order."""
+    own, wrong = score.wrong, (score.count or 0) - (score.correct or 0)
+    if most is not None and len(own) != min(most, wrong):
+        yield f"{len(own)} wrong answers, expected {min(most, wrong)}"
+    rows, at = _texts(config, score.length) if own else (), 0
+    for answer in own:
+        try:
+            at = rows.index(hash((answer.prompt, answer.expected)), at) + 1
+        except ValueError:
+            yield f"{answer.prompt!r} with the answer {answer.expected!r} is not in the test set"
+            return
+        same = answer.given == answer.expected and not answer.expected.endswith("…")
+        if same and _task(config.task).exact:
+            yield f"{answer.given!r} is said to be wrong and expected"
+    if at - len(own) > (score.correct or 0):
+        yield f"correct is {score.correct}, but {at - len(own)} are before the last wrong answer"
+
+
+@lru_cache(10_000)
+def _texts(config: RunConfig, length: int) -> tuple[int, ...]:
+    """Return a hash of each prompt and answer of a test set, as a record shows them."""
+    task = _task(config.task)
+    sample = examples(task, config, length)
+    batch = to_sequences(sample, task, config.track)
+    rows = zip(sample.prompt, batch.labels, batch.answer, strict=True)
+    return tuple(hash((shown(text(task, p)), shown(text(task, own[m])))) for p, own, m in rows)
 
 
 @lru_cache(100_000)

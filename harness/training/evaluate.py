@@ -30,7 +30,7 @@ from leaderboard.record.schema import Answer, Score
 from pezoo.base import PositionError
 
 _WINDOWED_TOKENS = 32_000  # in the windows of rows that are decoded side by side
-_WRONG = 3  # wrong answers that a record keeps of each length
+WRONG = 3  # wrong answers that a record keeps of each length, the first ones
 _LONGEST = 400  # characters of a text of such an answer
 _CHECKED = 2  # rows of a length that are read token by token
 _ROUNDING = 0.01  # share of the logits' range
@@ -219,7 +219,7 @@ def _score(
         hit, exact = judge(task, out, part)
         correct, right = correct + int(exact.sum()), right + int(hit.sum())
         total += int(part.counted.sum())
-        for row in (~exact).nonzero().flatten().tolist()[: (_WRONG - len(kept)) * answers]:
+        for row in (~exact).nonzero().flatten().tolist()[: (WRONG - len(kept)) * answers]:
             kept.append(_wrong(task, sample.prompt[start + row], part.rows(row, row + 1), out[row]))
     return {
         "status": "ok",
@@ -275,18 +275,24 @@ def _wrong(task: Task, prompt: Tensor, batch: Sequences, out: Tensor) -> Answer:
     expected, given, counted = batch.labels[0][mask], out[mask], batch.counted[0][mask]
     bad = ((expected != given) & counted).nonzero().flatten().tolist()
     end = bad[0] + 1 if bad else len(given)  # a task may accept other answers than the true one
-    truth, own, asked = (_text(task, ids) for ids in (expected, given[:end], prompt))
+    own = _text(task, given[:end])
     if len(own) > _LONGEST:
         own = f"…{own[-_LONGEST:]}"
-    return Answer(prompt=_cut(asked), expected=_cut(truth), given=own + "…" * (end < len(given)))
+    return Answer(
+        prompt=text(task, prompt),
+        expected=text(task, expected),
+        given=own + "…" * (end < len(given)),
+    )
+
+
+def text(task: Task, ids: Tensor) -> str:
+    """Return the text of a prompt or an answer, as a record keeps it."""
+    whole = _text(task, ids)
+    return whole if len(whole) <= _LONGEST else f"{whole[:_LONGEST]}…"
 
 
 def _text(task: Task, ids: Tensor) -> str:
     vocab = task.vocab
     names = [*vocab.symbols, "", "⟨end⟩"]  # by id: pad and eos come last
-    shown = [names[i] if i < len(names) else "?" for i in map(int, ids)]
+    shown = [names[i] if i < len(names) else "?" for i in ids.tolist()]
     return vocab.separator.join(name for name in shown if name)
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"

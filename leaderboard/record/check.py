@@ -5,13 +5,16 @@
 
 import math
 import re
+import subprocess
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime, timedelta
-from operator import attrgetter
+from itertools import combinations
+from operator import attrgetter, ne
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 from experiment.files import slug, write
 from leaderboard.catalog import Catalog
@@ -20,9 +23,11 @@ from leaderboard.record.read import paths_of, read
 from leaderboard.record.schema import Cost, Record, Score, Scores
 from pezoo.spec import bare, parse
 
+ROOT = Path(__file__).resolve().parents[2]
 NUMBERS = attrgetter("length", "status", "correct", "count", "token", "tokens")
-FIRST_YEAR = 2020  # no run is older
-# Runs from before data_hash and five of the costs were recorded. A list, as dates can be invented.
+FIRST = datetime(2026, 11, 21, 4, 54, 37, tzinfo=UTC)  # the first commit: no run is older
+# Runs from before data_hash, five of the costs and wrong answers were recorded. A list, as dates
+# can be invented.
 EARLIEST = frozenset(Path(__file__).with_name("earliest.txt").read_text("utf-8").split())
 SLACK = 2.0  # for threads that torch did not start
 STEP = 1e-4  # seconds, of which no training step takes fewer
@@ -33,8 +38,11 @@ TELLING = 8  # answers that are right, and as many that are wrong, say more than
 # Of the losses: nearer curves are copies. The nearest of 50,000 pairs of seeds are at five times
 # this, and those with equal scores at eight times.
 NEAR = 2e-3
+APART = 0.5  # of exact match between two checkpoints; the committed ones are within half of it
 
 Verify = Callable[[Record], Iterable[str]]
+Alike = Callable[[Record, Record], bool]
+Conflict = Callable[[Any, Any], bool]
 
 
 @dataclass(frozen=True)
@@ -51,11 +59,13 @@ def check(
     catalog: Catalog,
     tree: bool = False,
     verify: Verify = lambda record: (),
+    alike: Alike = lambda one, other: True,
 ) -> CheckReport:
     """Check every record in these files and folders, and that they do not contradict each other.
 
     `tree`: files must also lie where records are committed, in PROTOCOL/TASK/ENCODING/, and be
-    named after the run. `verify` gives more reasons to refuse a record.
+    named after the run. `verify` gives more reasons to refuse a record; `alike` says whether the
+    encodings of two runs with equal results train alike.
     """
     bad_paths: list[str] = []
     found = {path: read(path) for path in paths_of(paths, bad_paths, committed=tree)}
@@ -64,11 +74,12 @@ def check(
     for path, record in records.items():
         reasons[path] += _reasons(record, verify)
         reasons[path] += _misplaced(record, path) if tree else ()
-    for path, reason in clashes(records, catalog):
+    for path, reason in clashes(records, alike):
         reasons[path].append(reason)
     refused = [f"{_name(path)}: {'; also '.join(own)}" for path, own in reasons.items() if own]
+    known = history(ROOT)
     warnings = [
-        f"{_name(p)}: {text}" for p, one in records.items() for text in _doubts(one, catalog)
+        f"{_name(p)}: {text}" for p, one in records.items() for text in _doubts(one, catalog, known)
     ]
     return CheckReport(len(reasons), (*bad_paths, *refused), tuple(warnings))
 
@@ -92,53 +103,69 @@ def _name(path: Path) -> str:
     return shown(str(path)).replace(": ", ":")
 
 
-def clashes(records: dict[Path, Record], catalog: Catalog) -> Iterator[tuple[Path, str]]:
-    """Yield records that contradict one that was finished earlier, each with a reason."""
-    first: dict[tuple[object, ...], tuple[object, Path]] = {}
-    curves: dict[str, list[tuple[Path, Record]]] = defaultdict(list)
-    for path, record in sorted(records.items(), key=lambda item: item[1].finished):
-        for key, value, words in (
-            (("run", record.run), path, f"run {record.run} is also in"),
-            *(_claims(record, catalog) if record.status == "done" else ()),
-        ):
-            known, where = first.setdefault(key, (value, path))
-            if known != value:
-                yield path, f"{words} {_name(where)}"
-        others = curves[record.shared_hash] if record.status == "done" else []
-        if copied := next((where for where, other in others if _near(record, other)), None):
-            yield path, f"the learning curve is nearly that of {_name(copied)}"
-        others.append((path, record))
+def clashes(records: dict[Path, Record], alike: Alike) -> Iterator[tuple[Path, str]]:
+    """Yield records that contradict each other, all of them, each with a reason.
+
+    Nothing in a record tells which one is genuine: a date, for example, can be invented.
+    """
+
+    def copied(one: Record, other: Record) -> bool:
+        if (one.seed, one.task) != (other.seed, other.task):
+            return True
+        return one.config.spec != other.config.spec and not alike(one, other)
+
+    groups: dict[tuple[Any, ...], list[tuple[Path, Any]]] = defaultdict(list)
+    for path, record in records.items():
+        groups[f"run {record.run} is also in", ne].append((path, path))
+        for words, conflict, what, value in _claims(record, copied):
+            groups[words, conflict, what].append((path, value))
+    found: dict[tuple[Path, str], Path] = {}
+    for (words, conflict, *_), own in groups.items():
+        for (path, one), (where, other) in combinations(own, 2):
+            if conflict(one, other):
+                found.setdefault((path, words), where)
+                found.setdefault((where, words), path)
+    for (path, words), where in found.items():
+        yield path, f"{words} {_name(where)}"
 
 
-def _near(one: Record, other: Record) -> bool:
-    """Return whether the curves of two seeds are nearer than chance brings them."""
-    equal = [*map(NUMBERS, one.scores.last)] == [*map(NUMBERS, other.scores.last)]
-    losses = (
-        (a.loss or 0, b.loss or 0) for a, b in zip(one.learning, other.learning, strict=False)
-    )
-    close = all(abs(a - b) <= NEAR * (1 + 2 * equal) * max(a, b) for a, b in losses)
-    return close and one.seed != other.seed and len(one.learning) > 2
-
-
-def _claims(record: Record, catalog: Catalog) -> Iterator[tuple[tuple[object, ...], object, str]]:
-    """Yield (what, value, reason): records with the same `what` must have the same value."""
-    config, table, seed = record.config, record.shared_hash, record.seed
+def _claims(record: Record, copied: Conflict) -> Iterator[tuple[str, Conflict, object, object]]:
+    """Yield (words, conflict, what, value): values of the same `what` must not conflict."""
+    if record.status != "done":
+        return
+    config, table, seed, curve = record.config, record.shared_hash, record.seed, record.learning
     kind = table, config.spec, config.encoding_version
-    yield ("seed", *kind, seed), record.run, f"seed {seed} has an earlier result, which counts:"
-    name = bare(config.spec)  # some options change nothing at the training lengths,
-    own = catalog.receives(config.spec) == "oracle" or name, seed  # and oracles may be alike
-    curve = tuple((p.step, p.loss, p.exact) for p in record.learning)
-    yield ("learning", table, curve), own, "the learning curve is that of"
+    yield f"seed {seed} has another result, and neither counts:", ne, (*kind, seed), record.run
+    losses = [point.loss or 0.0 for point in curve]
+    if max(losses, default=0) > NEAR:  # no loss at all is no fingerprint
+        same = tuple((point.step, point.loss, point.exact) for point in curve)
+        yield "the learning curve is that of", copied, same, record
+    own = seed, losses, [*map(NUMBERS, record.scores.last)]
+    yield "the learning curve is nearly that of", _near, table, own
     if telling := _telling(record.scores.last):
-        yield ("scores", table, telling), own, "the scores are those of"
+        yield "the scores are those of", copied, (table, telling), record
     if tuning := record.provenance.tuning:
         tried = [(trial.values, trial.exact, trial.runs) for trial in tuning.cells]
-        yield ("sweep", *kind), tried, "the sweep differs from that of the same encoding in"
+        yield "the sweep differs from that of the same encoding in", ne, kind, tried
     machine = (record.env.platform or record.env.device).split()[-1]  # they round differently
-    for what, where in (("data_hash", ""), ("backbone_hash", machine)):
-        if value := getattr(record, what):
-            words = f"{what} is {value}, unlike that of the same settings and seed in"
-            yield (what, where, table, config.train, seed), value, words
+    for name, where in (("data_hash", ""), ("backbone_hash", machine)):
+        if value := getattr(record, name):
+            words = f"{name} differs from that of the same settings and seed in"
+            yield words, ne, (where, table, config.train, seed), value
+
+
+def _near(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
+    """Return whether the curves of two seeds are nearer than chance brings them.
+
+    Curves that hardly change are near by chance, as on a task that no run learns.
+    """
+    (seed, losses, scores), (another, own, numbers) = one, other
+    if seed == another or not 2 < len(losses) == len(own):
+        return False
+    spread = max(losses) - min(losses)
+    slack = NEAR * (1 + 2 * (scores == numbers))
+    pairs = zip(losses, own, strict=True)
+    return spread > 0 and all(abs(a - b) <= slack * min(max(a, b), spread) for a, b in pairs)
 
 
 def _telling(scores: Sequence[Score]) -> tuple[object, ...]:
@@ -152,8 +179,32 @@ def _telling(scores: Sequence[Score]) -> tuple[object, ...]:
     return found if len(found) > 1 else ()
 
 
-def _doubts(record: Record, catalog: Catalog) -> Iterator[str]:
+def history(root: Path) -> str:
+    """Return the hashes of the commits of a checkout, each after a line's end.
+
+    "" where git does not know all of them, or the checkout is of something else.
+    """
+
+    def git(*words: str) -> str:
+        words = ("git", "-C", str(root), *words)
+        return subprocess.run(words, capture_output=True, text=True, timeout=60, check=True).stdout
+
+    try:
+        top, cut = git("rev-parse", "--show-toplevel", "--is-shallow-repository").splitlines()
+        whole = cut == "false" and Path(top).resolve() == root.resolve()
+        return "\n" + git("rev-list", "HEAD") if whole else ""
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return ""
+
+
+def _doubts(record: Record, catalog: Catalog, commits: str) -> Iterator[str]:
     """Yield what is allowed but weakens the record."""
+    if commits and f"\n{record.env.commit}" not in commits:
+        yield "the commit is not in the history of this repository"
+    for scores in record.by_mode.values():
+        ends = zip(scores.last, scores.best, strict=False)
+        if any(abs((a.exact or 0) - (b.exact or 0)) > APART for a, b in ends if not a.seen):
+            yield f"last and best are more than {APART} apart at an unseen length"
     if record.env.dirty is None:
         yield "it is not known whether the code had uncommitted changes"
     elif record.env.dirty:
@@ -203,10 +254,10 @@ def _provenance(record: Record) -> Iterator[str]:
     command, finished = record.provenance.command, record.finished
     if not command.startswith("pezoo ") or command_text(command) != command:
         yield "provenance.command is not a plain pezoo command"
-    if not re.fullmatch(r"[0-9a-f]{7,40}", record.env.commit or ""):
-        yield f"env.commit is {record.env.commit!r}, expected the hash of a commit"
-    if finished > datetime.now(UTC) + timedelta(days=1) or finished.year < FIRST_YEAR:
-        yield f"provenance.finished is {finished}, expected {FIRST_YEAR} to today"
+    if not re.fullmatch(r"[0-9a-f]{7,40}|unknown", record.env.commit or ""):  # pip has no commit
+        yield f"env.commit is {record.env.commit!r}, expected the hash of a commit, or 'unknown'"
+    if not FIRST <= finished <= datetime.now(UTC) + timedelta(days=1):
+        yield f"provenance.finished is {finished}, expected {FIRST} to today"
 
 
 def _learning(record: Record) -> Iterator[str]:
@@ -217,22 +268,26 @@ def _learning(record: Record) -> Iterator[str]:
     if len(points) != len(early) + 1 or [point.step for point in points] != expected:
         yield f"learning needs {len(early) + 1} points, every {test.every} steps up to {steps}"
         return
-    if points[-1].loss is None or any((point.loss or 0) < 0 for point in points):
-        yield "learning needs a last loss, and no loss below 0"
-    exact = [point.exact for point in points]
+    losses, exact = [point.loss for point in points], [point.exact for point in points]
+    if any(loss is None or loss < 0 for loss in losses):
+        yield "learning needs every loss, and no loss below 0"
+    if len(points) > 2 and not any(losses) and {*exact} != {1.0}:
+        yield "learning has no loss but 0, and not all answers are right"
     if None in exact or record.best_step != max(zip(exact, expected, strict=True))[1]:
         yield f"best_step {record.best_step} is not the last step of the highest exact in learning"
     lengths = test.curve_lengths or ()
     seconds = [point.seconds or 0.0 for point in points if lengths]
     if seconds != sorted(seconds):
         yield "the seconds of learning do not rise"
-    last = {score.length: score for score in record.scores.last if score.status != "no instance"}
-    for name in ("token", "exact"):
-        own = [getattr(last[length], name) for length in lengths if length in last]
-        found = getattr(points[-1], f"test_{name}")
-        mean = fmean(own) if own and None not in own else None
-        if found != mean and (found is None or mean is None or abs(found - mean) > 1e-3):
-            yield f"learning ends at test_{name} {found}, but scores.last has {mean}"
+    at = {point.step: point for point in points}
+    for part, step in (("last", steps), ("best", record.best_step or steps)):
+        own = {s.length: s for s in getattr(record.scores, part) if s.status != "no instance"}
+        for name in ("token", "exact"):
+            shares = [getattr(own[length], name) for length in lengths if length in own]
+            found = getattr(at.get(step), f"test_{name}", None)
+            mean = fmean(shares) if shares and None not in shares else None
+            if found != mean and (found is None or mean is None or abs(found - mean) > 1e-3):
+                yield f"learning has test_{name} {found} at {step}, but scores.{part} has {mean}"
 
 
 def _lengths(record: Record) -> Iterator[str]:
@@ -255,7 +310,7 @@ def _checkpoints(record: Record, place: str, scores: Scores) -> Iterator[str]:
     lengths = {score.length for score in scores.last}
     for part, least in (("top1", 1), ("top3", 3), ("top3_each", 3)):
         own = {score.length for score in getattr(scores, part)}
-        if own and record.config.eval.top < least:
+        if own and (record.config.eval.top < least or place != "scores"):
             yield f"{place}.{part} has scores, but eval.top is {record.config.eval.top}"
         elif own - lengths:
             yield f"{place}.{part} has lengths {sorted(own - lengths)}, unlike {place}.last"
@@ -289,13 +344,18 @@ def _ranges(record: Record) -> Iterator[tuple[str, float, float]]:
 
 
 def add(
-    run: str, runs: Path, records: Path, catalog: Catalog, verify: Verify = lambda record: ()
+    run: str,
+    runs: Path,
+    records: Path,
+    catalog: Catalog,
+    verify: Verify = lambda record: (),
+    alike: Alike = lambda one, other: True,
 ) -> Path:
     """Copy the record of a run into `records`, byte by byte, and return where it is.
 
     `run` is a run's folder, or the beginning of its id in the folder `runs`. Errors: ValueError
     for no such run, one that is not finished, a damaged result, or a record that `check` refuses,
-    here or where a file that the task reads is not. `verify` is as in `check`.
+    here or where a file that the task reads is not. `verify` and `alike` are as in `check`.
     """
     folder = find(run, runs)
     result = folder / "result.json"
@@ -321,7 +381,7 @@ def add(
         raise ValueError(f"run {record.run} is there with another content: {(*others, path)[0]}")
     there = {other: read(other) for other in paths_of([home], [])} | {path: record}
     known = {other: one for other, one in there.items() if isinstance(one, Record)}
-    if reasons := [f"{_name(where)}: {reason}" for where, reason in clashes(known, catalog)]:
+    if reasons := [reason for where, reason in clashes(known, alike) if where == path]:
         raise ValueError(f"{result} cannot be added: {'; '.join(reasons)}")
     return write(path, data)
 

@@ -1,5 +1,6 @@
 """The types of a record's fields: visible text, numbers in range, bounded settings."""
 
+import math
 import re
 from datetime import datetime
 from typing import Annotated, Any
@@ -23,6 +24,12 @@ def _moment(text: str) -> str:
     if datetime.fromisoformat(text).tzinfo is None:
         raise ValueError("needs a time zone, as in 2026-01-01T00:00:00+00:00")
     return text
+
+
+def _unsigned(share: float) -> float:
+    if math.copysign(1, share) < 0:
+        raise ValueError("-0.0 is not a share")
+    return share
 
 
 def _task(text: str) -> str:
@@ -58,7 +65,7 @@ ProtocolName = Annotated[
 ]
 RunId = Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]
 Moment = Annotated[str, Field(max_length=40), AfterValidator(_visible), AfterValidator(_moment)]
-Share = Annotated[float, Field(ge=0, le=1)]
+Share = Annotated[float, Field(ge=0, le=1), AfterValidator(_unsigned)]
 Loss = Annotated[float, Field(ge=-1e12, le=1e12)]
 Amount = Annotated[float, Field(ge=0, le=1e12)]
 Count = Annotated[int, Field(ge=0, le=10**12)]

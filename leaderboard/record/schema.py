@@ -6,6 +6,7 @@ and visible. Fields that this version does not know are dropped; missing ones ar
 
 import hashlib
 import json
+from collections import Counter
 from datetime import datetime
 from functools import cached_property, lru_cache
 from typing import Annotated, Any, Literal, Self
@@ -65,7 +66,7 @@ class Score:
             raise ValueError(
                 f"{len(self.wrong)} wrong answers, but {self.correct} of {self.count} are right"
             )
-        if abs(self.exact - self.correct / self.count) > 1e-3:
+        if abs(self.exact - self.correct / self.count) > 1e-9:
             raise ValueError(f"exact={self.exact} is not correct/count={self.correct}/{self.count}")
         return self
 
@@ -157,6 +158,13 @@ class Provenance(Part):
     tuning: Tuning | None = None  # where the settings were chosen from a grid
 
 
+def _once(pairs: list[tuple[str, Any]]) -> None:
+    """Refuse a name that an object has twice, of which readers take the one or the other."""
+    if len({name for name, _ in pairs}) < len(pairs):
+        name, _ = Counter(name for name, _ in pairs).most_common(1)[0]
+        raise ValueError(f"{name!r} is twice in an object")
+
+
 def _bounded(config: RunConfig) -> RunConfig:
     """Return the settings if their size is bounded; equal parts of many records are one object."""
     parts = {"model": config.model, "train": config.train, "eval": config.eval}
@@ -217,8 +225,10 @@ class Record(Part):
 
     @classmethod
     def parse(cls, text: bytes | str) -> Self:
-        """The record in a JSON text. Errors: ValidationError."""
-        return cls.model_validate_json(text, strict=True)
+        """The record in a JSON text. Errors: ValidationError; ValueError for a repeated name."""
+        record = cls.model_validate_json(text, strict=True)
+        json.loads(text, object_pairs_hook=_once)
+        return record
 
     @classmethod
     def of(cls, data: dict[str, Any]) -> Self:

@@ -145,7 +145,7 @@ FORGED: dict[str, tuple[Changes, str]] = {
         "learning needs 8 points, every 250 steps up to 2000"),
     "steps fall": ({"learning.4.step": 250}, "learning needs 8 points"),
     "steps beyond memory": ({"config.train.steps": 2**62}, "learning needs 1844674"),
-    "no last loss": ({"learning.7.loss": None}, "learning needs a last loss"),
+    "no last loss": ({"learning.7.loss": None}, "learning needs every loss"),
     "negative loss": ({"learning.2.loss": -5.0}, "no loss below 0"),
     "best beyond the end": ({"best_step": 9999}, "best_step 9999 is not the last step"),
     "best is not last": ({"scores.best.0.correct": 64, "scores.best.0.exact": 0.5,
@@ -153,7 +153,7 @@ FORGED: dict[str, tuple[Changes, str]] = {
     "best left out": ({"scores.best": [], "best_step": 1750}, "scores.best has lengths []"),
     "length left out": ({"scores.*.11": GONE}, "but config asks for"),
     "invented mode": ({"modes": {"invented": "scores"}},
-        "modes has ['invented'], but alibi has none"),
+        "modes is ['invented'], expected []"),
     "mode without a length": ({"modes": {"snapped": {"last": []}}},
         "modes.snapped.scores.last has"),
     "unasked test set": ({"sets": {"mine": []}}, "sets has ['mine'], but config asks for []"),
@@ -237,9 +237,19 @@ FORGED: dict[str, tuple[Changes, str]] = {
         "scores.*.0.exact": 1.0, "scores.*.0.token": 1.0, "scores.*.0.wrong": []},
         "learning has exact 0.0 at step 2000, unlike scores.last"),
     # Provenance.
-    "no commit": ({"env.commit": "unknown"}, "expected the hash of a commit"),
+    "no commit": ({"env.commit": "HEAD"}, "expected the hash of a commit"),
     "from the future": ({"provenance.finished": "2999-01-01T00:00:00+00:00"}, "finished is 2999"),
-    "before this project": ({"provenance.finished": "1970-01-01T00:00:00+00:00"}, "expected 2020"),
+    "before this project": ({"provenance.finished": "2026-11-21T04:54:36+00:00"}, "expected 2026"),
+    # Wrong answers and the curve, against the test and the validation set.
+    "invented prompt": ({"scores.last.3.wrong.1.prompt": "12="}, "is not in the test set"),
+    "invented answer": ({"scores.last.3.wrong.1.expected": "12⟨end⟩"}, "is not in the test set"),
+    "wrong answers left out": ({"scores.last.3.wrong": []}, "0 wrong answers, expected 3"),
+    "wrong answers of the best": ({"scores.best.3.wrong": [dict.fromkeys(("prompt", "expected",
+        "given"), "1")]}, "1 wrong answers, expected 0"),
+    "a third of an answer": ({"learning.0.exact": 0.3334}, "no share of 320 answers"),
+    "no loss": ({f"learning.{at}.loss": 0.0 for at in range(8)}, "learning has no loss but 0"),
+    "below 0": ({"scores.last.6.exact": -0.0}, "scores.last.6.exact: -0.0 is not a share"),
+    "share near its counts": ({"scores.last.0.exact": 0.7657}, "is not correct/count=98/128"),
 }  # fmt: skip
 
 

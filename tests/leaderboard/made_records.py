@@ -101,7 +101,7 @@ def raw_record(
                 f"--pe {shlex.quote(encoding)} --task {shlex.quote(task)}"
                 f"{' --set train.steps=1500' * bool(re.search('[+][0-9a-f]{6}', protocol))}"
             ),
-            "finished": "2026-01-01T00:00:00+00:00",
+            "finished": "2026-11-22T00:00:00+00:00",
         },
     }
     return record | changes

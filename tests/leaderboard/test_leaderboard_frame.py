@@ -33,7 +33,7 @@ def test_a_row_holds_what_its_record_says(raw, save):
     assert (first["wilson_low"], first["wilson_high"]) == wilson(98, 100)
     assert (first["parameters"], first["cpu_seconds"], first["torch"]) == (100_000, 35.0, "2.13.0")
     assert first["kernels"] == "layer: torch, scan: numba"
-    assert first["finished"] == pd.Timestamp("2026-01-01", tz="UTC")
+    assert first["finished"] == pd.Timestamp("2026-11-22", tz="UTC")
     assert second["status"] == "cannot represent"
     assert all(pd.isna(second[name]) for name in ("exact", "correct", "token", "wilson_low"))
 

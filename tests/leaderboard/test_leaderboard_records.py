@@ -130,6 +130,16 @@ def test_the_tables_of_a_site_among_the_runs_are_no_bad_record(raw, save, tmp_pa
     assert (len(records), problems) == (1, [])
 
 
+@pytest.mark.parametrize(
+    ("name", "more"),
+    [("seed", '{"seed": 3,'), ("learning", '{"learning": [],'), ("x", '{"x": {"x": 1, "x": 2},')],
+)
+def test_a_name_that_is_twice_in_an_object_is_refused(raw, save, name, more):
+    """Readers take the one or the other."""
+    _, (problem,) = load([save(json.dumps(raw()).replace("{", more, 1))])
+    assert f"{name!r} is twice" in problem
+
+
 JSON = st.recursive(
     st.none() | st.booleans() | st.floats() | st.integers() | st.text(),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),

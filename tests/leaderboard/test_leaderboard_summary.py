@@ -245,7 +245,7 @@ def test_of_two_versions_of_a_protocol_the_newer_is_the_main_one(record):
     old = record("rope")
     new = record(
         "rope", config={"train": {"steps": 10, "lengths": [1, 10]}},
-        provenance={"command": "pezoo", "finished": "2026-02-01T00:00:00+00:00"},
+        provenance={"command": "pezoo", "finished": "2026-11-23T00:00:00+00:00"},
     )  # fmt: skip
     policies = {group.first.run: group.policy for group in tables([old, new]) if group.rows}
     assert policies[old.run] == "earlier"
@@ -294,7 +294,7 @@ def test_two_runs_of_one_seed_are_not_two_seeds(record):
     old = record("rope", 0, right={20: 10}, config={"device": "cuda"})
     new = record(
         "rope", 0, right={20: 90},
-        provenance={"command": "pezoo", "finished": "2026-02-01T00:00:00+00:00"},
+        provenance={"command": "pezoo", "finished": "2026-11-23T00:00:00+00:00"},
     )  # fmt: skip
     row = only([new, old])
     assert (row.cells[0].main.mean, row.cells[0].main.n) == (0.1, 1)  # the first counts

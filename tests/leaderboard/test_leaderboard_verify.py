@@ -161,6 +161,53 @@ def test_a_protocol_has_no_versions_of_another_whose_name_begins_alike():
     assert names == {"ruoss2023"}
 
 
+def test_wrong_answers_are_the_first_ones_of_the_test_set():
+    raw = committed(COPY)
+    *before, score = raw["scores"]["last"][:3]
+    own = score["wrong"]
+    place = f"scores.last.{len(before)}.wrong"
+    for wrong, words in (
+        ([own[0] | {"given": own[0]["expected"]}, *own[1:]], "is said to be wrong and expected"),
+        (own[::-1], "is not in the test set"),  # in this order
+        ([own[0]] * 3, "is not in the test set"),  # three times
+        (raw["scores"]["last"][3]["wrong"], "is not in the test set"),  # of another length
+    ):
+        (line,) = verified(raw, **{place: wrong})
+        assert line.startswith(f"scores.last, length {score['length']}: ")
+        assert line.endswith(words)
+
+
+def test_answers_before_the_last_wrong_one_are_right():
+    raw = committed(COPY)
+    none = {"correct": 0, "exact": 0.0, "token": 0.5}  # but the wrong ones are not the first three
+    lines = verified(raw, **{f"scores.*.1.{name}": value for name, value in none.items()})
+    assert any("length 11: correct is 0, but" in line for line in lines)
+
+
+def test_every_mode_of_the_encoding_has_scores_like_any_other():
+    raw = committed("quick/copy/prism")
+    place = "modes.snapped.last.11."
+    few = {f"{place}{name}": number for name, number in (("correct", 50), ("count", 53))}
+    lines = verified(raw, **few, **{f"{place}exact": 50 / 53})
+    assert any(line.startswith("modes.snapped.scores.last, length 101: count") for line in lines)
+    invented = {f"{place}wrong.0.prompt": "12="}
+    assert any("not in the test set" in line for line in verified(raw, **invented))
+    assert verified(raw, modes={}) == ["modes is [], expected ['snapped']"]
+
+
+def test_best_evaluations_are_sums_of_as_many_test_sets():
+    raw = committed(COPY)
+    override = "eval.top=3"
+    name = load_protocol("quick", (override,)).name
+    changes = {"protocol": name, "config.protocol": name, "config.eval.top": 3}
+    asked = changed(raw, changes | {"append": f"--set {override}"})
+    plain = [one | {"wrong": []} for one in raw["scores"]["last"]]
+    summed = [one | {key: one[key] * 3 for key in ("correct", "count", "tokens")} for one in plain]
+    assert verified(asked, **{"scores.top3": summed, "scores.top3_each": summed}) == []
+    found = verified(asked, **{"scores.top3": plain})
+    assert "scores.top3, length 10: count is 128, expected 384" in found
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
