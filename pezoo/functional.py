@@ -70,6 +70,36 @@ def visible_keys(ctx: Context) -> Tensor:
     return run_index(ctx.key_mask, begins)[:, ctx.pos.shape[1] - ctx.new :]
 
 
+def last_tokens(ctx: Context, n: int) -> tuple[Tensor, Tensor]:
+    """Return the columns of the n last tokens up to each one, and which of them exist.
+
+    Both are (B|1, S, n), the token itself first. Padding is skipped, and has none; the tokens are
+    those of its own document.
+
+    >>> last_tokens(Context(torch.tensor([[0, -1, 1, 2]])), 2)[0][0, 3]
+    tensor([3, 2])
+    """
+    real, document = ctx.key_mask, ctx.document
+    order = (~real).long().argsort(dim=1, stable=True)  # padding last
+    rank = real.long().cumsum(1)[..., None] - 1 - torch.arange(n, device=real.device)
+    index = order.gather(1, rank.clamp(min=0).flatten(1))
+    own = document.gather(1, index).view_as(rank) == document[..., None]
+    return index.view_as(rank), own & (rank >= 0) & real[..., None]
+
+
+def short_convolution(x: Tensor, weight: Tensor, ctx: Context) -> Tensor:
+    """Return sum_m weight_m x_m over the last tokens, x (B, C, S), weight (C, n): (B, C, S).
+
+    weight[:, 0] belongs to the token itself.
+    """
+    index, exists = last_tokens(ctx, weight.shape[1])
+    total = torch.zeros_like(x)
+    for m in range(weight.shape[1]):
+        near = x.gather(-1, index[:, None, :, m].expand_as(x)) * exists[:, None, :, m]
+        total = total + weight[:, m, None] * near
+    return total
+
+
 def encodings_in(model: nn.Module) -> list[Encoding]:
     """Return the encodings in a model, without those that a wrapper wraps."""
     found: list[Encoding] = []

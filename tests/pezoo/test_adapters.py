@@ -17,7 +17,7 @@ D = torch.float64
 TEXTS = [
     "prism_2025(cursors=2,d_pe=16,hidden=12)" if n == "prism" else n
     for n in pezoo.names()
-    if not pezoo.make(n, SHAPE).replaces_softmax
+    if pezoo.adapters.resolve("auto", pezoo.make(n, SHAPE)) == "sdpa"
 ] + ["randomized:rope"]
 
 

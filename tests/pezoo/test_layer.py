@@ -14,7 +14,17 @@ from pezoo.testing.probe import key_weight, task_prf
 
 torch.set_num_threads(1)
 D = torch.float64
-READ_X = ["abacus", "asentmax", "coupled", "fox", "grape", "learned", "prism", "prism_spectral"]
+READ_X = [
+    "abacus",
+    "asentmax",
+    "coupled",
+    "fox",
+    "grape",
+    "learned",
+    "path",
+    "prism",
+    "prism_spectral",
+]
 READ_X += ["latch", "shifted_sinusoidal", "sinusoidal"]
 
 
