@@ -33,7 +33,7 @@ class DAPE(Wrapper):
     Errors: ValueError for a width below 1.
 
     Paper: Zheng et al. 2024, "DAPE: Data-Adaptive Positional Encoding for Length Extrapolation",
-    Equation 5, there around KERPLE, ALiBi and FIRE. f reads every head, so that heads without
+    there around KERPLE, ALiBi and FIRE. f reads every head, so that heads without
     positions (`nape`) get some. No kernel can fuse it.
     """
 

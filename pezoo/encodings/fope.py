@@ -36,7 +36,7 @@ class FoPE(Encoding):
 
     Errors: those of rope; ValueError for a base that is not above 1 and a negative period or gain.
 
-    Paper: Hua et al. 2025, "Fourier Position Embedding", Section 4. In its code the pairs that are
+    Paper: Hua et al. 2025, "Fourier Position Embedding". In its code the pairs that are
     left out have c = s = 1, which doubles their part of q k, and no more than half of the pairs
     turn. With noise, q_i k_j depends on i and j, not on i - j alone.
     """

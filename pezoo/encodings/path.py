@@ -29,7 +29,7 @@ class PaTH(Encoding):
     Options: rank; kernel.
     Errors: ValueError without ctx.x and for a rank or kernel below 1.
 
-    Paper: Yang et al. 2025b, "PaTH Attention", Section 2, without the gates of PaTH-FoX. Each token
+    Paper: Yang et al. 2025b, "PaTH Attention", without the gates of PaTH-FoX. Each token
     changes every earlier key: while decoding, keys are cached as they came, and
     the scores of new tokens are computed from w and beta of all, at a cost of T S^2 for each head.
     Starts are ours.

@@ -1,0 +1,65 @@
+"""ReRoPE: rope whose distance ends at a window, for longer texts."""
+
+from typing import Unpack
+
+import torch
+from torch import Tensor
+
+from pezoo.base import Context, Shape, Sizes
+from pezoo.encodings.self_extend import SelfExtend
+from pezoo.registry import register
+
+
+@register("rerope")
+class ReRoPE(SelfExtend):
+    """Rotate q and k as rope does, as if all keys beyond a window were at its end.
+
+    Formula: q_i and k_j meet as in rope at the distance d = i - j where it is below the window w,
+    else at w + leak (d - w). In training they meet as in rope everywhere.
+
+    Example: w = 4: the distances 0..7 count as 0, 1, 2, 3, 4, 4, 4, 4; with leak = 1/2 the last
+    four as 4, 4.5, 5, 5.5.
+
+    Shapes: as in self_extend.
+
+    Options
+        base, layout  as in rope
+        leak          ReRoPE has 0, Leaky ReRoPE more; 1 is rope
+        window        w, in tokens; 0 is half of train_len
+
+    Errors: those of rope; ValueError for a leak outside 0..1 and a window below 0.
+
+    Paper: Su 2023, "ReRoPE", a blog post, and "Leaky ReRoPE", whose k is 1 / leak; there with a
+    window of half the training length too.
+    """
+
+    summary = "rope whose distance ends at a window, for models trained with rope"
+    paper = "Su 2023"
+    prf_text = "min(i - j, w)"
+    relative = True
+
+    def __init__(
+        self,
+        shape: Shape | None = None,
+        *,
+        base: float = 10_000.0,
+        layout: str = "interleaved",
+        leak: float = 0.0,
+        window: int = 0,
+        **sizes: Unpack[Sizes],
+    ) -> None:
+        super().__init__(shape, base=base, layout=layout, window=window, **sizes)
+        if not 0 <= leak <= 1:
+            raise ValueError(f"leak must be within 0..1, got {leak}")
+        self.leak = leak
+
+    def coarse(self, pos: Tensor) -> Tensor:
+        return pos.float() * self.leak
+
+    @property
+    def share(self) -> float:
+        return self.leak
+
+    def prf(self, ctx: Context) -> Tensor:
+        d = ctx.distance()[0]
+        return d if self.leak else torch.clamp(d, max=self.window)

@@ -1,0 +1,104 @@
+"""Self-Extend: rope in which keys beyond a window share positions, for longer texts."""
+
+from dataclasses import replace
+from typing import Unpack
+
+import torch
+from torch import Tensor
+
+from pezoo.base import Context, Encoding, Pass, Plan, Shape, Sizes
+from pezoo.encodings.rope import RoPE
+from pezoo.functional import at_least_float32, full_precision
+from pezoo.registry import register
+
+EXTEND, NEAR, FAR_Q, FAR_K = (f"self_extend.{name}" for name in ("on", "near", "far_q", "far_k"))
+
+
+@register("self_extend")
+class SelfExtend(Encoding):
+    """Rotate q and k as rope does, with coarser positions for keys beyond a window.
+
+    Formula: q_i and k_j meet as in rope at the distance i - j where it is below the window w, else
+    at floor(i / G) - floor(j / G) + w - w / G. In training they meet as in rope everywhere.
+
+    Example: w = 4, G = 2: keys 0..4 tokens back of token 9 are at 0, 1, 2, 3, 4; those 5..9 back at
+    4, 5, 5, 6, 6.
+
+    Shapes: q, k (B, H, T, K) -> scores (B, H, T, S), float32 at least. Keys are cached as they
+    came. Angles are float32.
+
+    Options
+        base, layout  as in rope
+        group         G, a whole number
+        window        w, in tokens; 0 is half of train_len
+
+    Errors: those of rope; ValueError for a group below 1 and a window below 0.
+
+    Paper: Jin et al. 2024, "LLM Maybe LongLM", and the authors' code, whose passes over
+    a whole text have w / G and decoding floor(w / G): here w / G. A model trained on L tokens sees
+    only distances that it knows up to (L - w) G + w tokens.
+    """
+
+    summary = "rope with shared positions beyond a window, for models trained with rope"
+    paper = "Jin et al. 2024"
+    prf_text = "i - j within the window, then by groups"
+
+    def __init__(
+        self,
+        shape: Shape | None = None,
+        *,
+        base: float = 10_000.0,
+        layout: str = "interleaved",
+        group: int = 8,
+        window: int = 0,
+        **sizes: Unpack[Sizes],
+    ) -> None:
+        super().__init__(shape, **sizes)
+        if group < 1 or window < 0:
+            raise ValueError(f"group must be at least 1 and window 0, got {group} and {window}")
+        self.rope = RoPE(self.shape, base=base, layout=layout)
+        self.group, self.window = group, window or max(1, self.shape.train_len // 2)
+
+    def coarse(self, pos: Tensor) -> Tensor:
+        """Return the positions of keys beyond the window."""
+        return pos // self.group
+
+    @property
+    def share(self) -> float:
+        """How much of a distance beyond the window remains."""
+        return 1 / self.group
+
+    def prf(self, ctx: Context) -> Tensor:
+        d, at = ctx.distance()[0], self.coarse(ctx.pos[0])
+        return torch.where(d < self.window, d, at[:, None] - at + self.window)
+
+    def draw(self, ctx: Context, **plan: Unpack[Plan]) -> dict[str, Tensor]:
+        return {**super().draw(ctx, **plan), EXTEND: torch.tensor(not self.training)}
+
+    def _draw(self, ctx: Context) -> dict[str, Tensor]:
+        return self.draw(ctx)  # it looks at no values, so that torch.compile can trace it
+
+    def prepare(self, ctx: Context) -> Pass:
+        ctx = super().prepare(ctx)
+        w, _ = self.rope.frequencies(ctx)
+
+        def turn(pos: Tensor) -> Tensor:
+            angle = pos[:, None, :, None].float() * w
+            return torch.polar(torch.ones_like(angle), angle)
+
+        shift = self.window * (1 - self.share)
+        far_q, far_k = self.coarse(ctx.query_pos) + shift, self.coarse(ctx.pos)
+        own = {NEAR: turn(ctx.pos), FAR_Q: turn(far_q), FAR_K: turn(far_k)}
+        return replace(ctx, drawn={**(ctx.drawn or {}), **own})
+
+    def scores(self, q: Tensor, k: Tensor, ctx: Pass) -> Tensor:
+        ctx.check_prepared()
+        drawn = ctx.drawn or {}
+        k = at_least_float32(k.repeat_interleave(q.shape[1] // k.shape[1], 1))
+        q = at_least_float32(q) * self.shape.d_head**-0.5
+        with full_precision(q.device.type):
+            here = drawn[NEAR][:, :, ctx.pos.shape[1] - ctx.new :]
+            near = self.rope.rotated(q, here) @ self.rope.rotated(k, drawn[NEAR]).mT
+            far = self.rope.rotated(q, drawn[FAR_Q]) @ self.rope.rotated(k, drawn[FAR_K]).mT
+        beyond = (ctx.distance() >= self.window) & drawn[EXTEND].bool()
+        return torch.where(beyond[:, None], far, near)

@@ -1,0 +1,88 @@
+import math
+
+import pytest
+import torch
+
+from pezoo import Context, Shape, attention, make
+
+D = torch.float64
+SHAPE = Shape(d_model=8, n_heads=2, d_head=4, n_layers=1, train_len=8)
+POS = torch.tensor([[-1, 0, 3, 4, 9, 14, 15, 40]])
+
+
+def scores(text, q, k, pos=POS, training=False):
+    encoding = make(text, SHAPE).train(training)
+    return encoding.scores(q, k, encoding.prepare(Context(pos)).at(0, None))
+
+
+def groups(i, j):
+    return i - j if i - j < 5 else i // 3 - j // 3 + 5 - 5 / 3
+
+
+def qk():
+    return torch.randn(2, 1, 2, 8, 4, dtype=D, generator=torch.Generator().manual_seed(0))
+
+
+@pytest.mark.parametrize(
+    ("text", "distance"),
+    [
+        ("self_extend(group=3,window=5,base=100)", groups),
+        ("rerope(base=100)", lambda i, j: min(i - j, 4)),
+        ("rerope(window=5,leak=0.25,base=100)", lambda i, j: min(i - j, 5 + (i - j - 5) / 4)),
+    ],
+)
+def test_it_is_rope_at_another_distance(text, distance):
+    q, k = qk()
+    got, p = scores(text, q, k), POS[0].tolist()
+    for h in range(2):
+        for i in range(1, 8):
+            for j in range(1, i + 1):
+                want = 0.0
+                for m in range(2):
+                    a, b = (complex(*x[0, h, n, 2 * m : 2 * m + 2]) for x, n in ((q, i), (k, j)))
+                    angle = distance(p[i], p[j]) * 100 ** (-m / 2)
+                    want += (a * b.conjugate() * complex(math.cos(angle), math.sin(angle))).real
+                assert got[0, h, i, j].item() == pytest.approx(want / 2, abs=2e-5)
+
+
+def test_the_example_of_the_docstring():
+    at = make("self_extend(window=4,group=2)", SHAPE)
+    i, j = 9, torch.arange(9, -1, -1)
+    d = torch.where(i - j < 4, i - j, at.coarse(torch.tensor(9)) - at.coarse(j) + 4 - 2)
+    assert d.tolist() == [0, 1, 2, 3, 4, 4, 5, 5, 6, 6]
+
+
+@pytest.mark.parametrize(
+    ("text", "training"),
+    [
+        ("self_extend", True),
+        ("rerope", True),
+        ("self_extend(group=1)", False),
+        ("rerope(leak=1)", False),
+        ("self_extend(window=99)", False),
+        ("rerope(window=99)", False),
+    ],
+)
+def test_in_training_and_within_the_window_it_is_rope(text, training):
+    q, k = qk()
+    rope = make("rope", SHAPE)
+    turned = rope.transform(q, k, rope.prepare(Context(POS)).at(0, None))
+    want = turned[0] @ turned[1].mT / 2
+    torch.testing.assert_close(scores(text, q, k, POS, training), want, atol=2e-5, rtol=0)
+
+
+def test_keys_beyond_the_window_have_no_order():
+    q, k = qk()
+    pos, v = torch.arange(8)[None], torch.randn(1, 2, 8, 4, dtype=D)
+    order = torch.tensor([3, 0, 2, 1, 4, 5, 6, 7])
+    for text, same in (("rerope(window=4)", True), ("rope", False)):
+        one = make(text, SHAPE).eval()
+        a = attention(q, k, v, one, pos)[:, :, -1]
+        b = attention(q, k[:, :, order], v[:, :, order], one, pos)[:, :, -1]
+        assert torch.allclose(a, b, atol=1e-6) == same
+
+
+@pytest.mark.parametrize("text", ["self_extend(group=0)", "rerope(window=-1)", "rerope(leak=1.5)"])
+def test_options_out_of_range(text):
+    with pytest.raises(ValueError):
+        make(text, SHAPE)
