@@ -53,6 +53,7 @@ FEWEST = {
     "rerope": "d_head train_len",
     "rope": "d_head",
     "sandwich": "n_heads",
+    "selective_rope": WIDE,
     "self_extend": "d_head train_len",
     "shaw": "n_heads d_head n_layers",
     "shifted_sinusoidal": "d_model",
