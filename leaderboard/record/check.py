@@ -145,8 +145,7 @@ def _claims(record: Record, copied: Conflict) -> Iterator[tuple[str, Conflict, o
     if telling := _telling(record.scores.last):
         yield "the scores are those of", copied, (table, telling), record
     if tuning := record.provenance.tuning:
-        tried = [(trial.values, trial.exact, trial.runs) for trial in tuning.cells]
-        yield "the sweep differs from that of the same encoding in", ne, kind, tried
+        yield "the sweep differs from that of the same encoding in", ne, kind, tuning.cells
     machine = (record.env.platform or record.env.device).split()[-1]  # they round differently
     for name, where in (("data_hash", ""), ("backbone_hash", machine)):
         if value := getattr(record, name):
@@ -271,8 +270,8 @@ def _learning(record: Record) -> Iterator[str]:
     losses, exact = [point.loss for point in points], [point.exact for point in points]
     if any(loss is None or loss < 0 for loss in losses):
         yield "learning needs every loss, and no loss below 0"
-    if len(points) > 2 and not any(losses) and {*exact} != {1.0}:
-        yield "learning has no loss but 0, and not all answers are right"
+    if len(points) > 2 and len({*losses}) == 1 and (any(losses) or {*exact} != {1.0}):
+        yield f"learning has the loss {losses[0]} everywhere"
     if None in exact or record.best_step != max(zip(exact, expected, strict=True))[1]:
         yield f"best_step {record.best_step} is not the last step of the highest exact in learning"
     lengths = test.curve_lengths or ()

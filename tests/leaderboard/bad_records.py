@@ -247,7 +247,8 @@ FORGED: dict[str, tuple[Changes, str]] = {
     "wrong answers of the best": ({"scores.best.3.wrong": [dict.fromkeys(("prompt", "expected",
         "given"), "1")]}, "1 wrong answers, expected 0"),
     "a third of an answer": ({"learning.0.exact": 0.3334}, "no share of 320 answers"),
-    "no loss": ({f"learning.{at}.loss": 0.0 for at in range(8)}, "learning has no loss but 0"),
+    "no loss": ({f"learning.{at}.loss": 0.0 for at in range(8)}, "has the loss 0.0 everywhere"),
+    "one loss": ({f"learning.{at}.loss": 0.1 for at in range(8)}, "has the loss 0.1 everywhere"),
     "below 0": ({"scores.last.6.exact": -0.0}, "scores.last.6.exact: -0.0 is not a share"),
     "share near its counts": ({"scores.last.0.exact": 0.7657}, "is not correct/count=98/128"),
 }  # fmt: skip

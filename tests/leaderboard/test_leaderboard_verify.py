@@ -136,6 +136,14 @@ def test_a_record_of_an_earlier_task_has_the_size_of_its_model():
     assert line.startswith("cost.parameters is 1")
 
 
+def test_a_run_that_failed_early_has_seen_few_tokens():
+    failed = {"status": "failed", "reason": "Diverged: loss is nan at step 30", "learning": []}
+    raw = committed(COPY) | failed | {"scores": {"last": []}, "best_step": None}
+    assert verified(raw, **{"cost.tokens": 1384}) == []
+    (line,) = verified(raw, **{"cost.tokens": 10**9})
+    assert line.startswith("cost.tokens is 1000000000, expected 0 to")
+
+
 def test_a_limited_encoding_cannot_represent_some_lengths():
     raw = committed("quick/copy/learned")
     assert verified(raw) == []
