@@ -33,7 +33,7 @@ def make(number: int, folder: Path) -> None:
         record |= {"config": config.model_dump(mode="json"), "seed": config.seed}
         record["run"] = config.hash
         named = folder / record["protocol"] / record["task"] / slug(record["encoding"])
-        write(named / f"{config.hash}.json", json.dumps(record, indent=1, sort_keys=True))
+        write(named / f"{config.hash}.json", json.dumps(record))
 
 
 @click.command()
