@@ -19,6 +19,7 @@ FEWEST = {
     "alibi": "n_heads",
     "asentmax": WIDE,
     "bam": "n_heads",
+    "bipe": "d_model d_head",
     "cope": "d_head n_layers",
     "coupled": "d_model",
     "dape": "n_heads d_head n_layers",
