@@ -3,6 +3,7 @@
 import json
 import re
 import unicodedata
+from functools import lru_cache
 from typing import Any
 
 from pydantic_core import to_jsonable_python
@@ -52,10 +53,12 @@ def script_json(value: Any) -> str:
     >>> script_json("</script>")
     '"\\\\u003c/script\\\\u003e"'
     """
-    text = json.dumps(value, allow_nan=False, sort_keys=True, default=to_jsonable_python)
+    more = {"separators": (",", ":"), "default": to_jsonable_python}
+    text = json.dumps(value, allow_nan=False, sort_keys=True, **more)
     return text.translate({ord(char): f"\\u{ord(char):04x}" for char in "<>&"})
 
 
+@lru_cache(4096)  # a file repeats its hashes, names and devices
 def csv_text(text: str) -> str:
     """Escape text for a CSV cell, so that no spreadsheet reads it as a formula.
 

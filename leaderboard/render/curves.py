@@ -10,7 +10,7 @@ from itertools import pairwise
 from math import log
 from typing import Any
 
-from leaderboard.render.styles import Style, after_the_curve, needs_log, styles
+from leaderboard.render.styles import Style, after_the_curve, apart, needs_log, styles
 from leaderboard.render.templating import render
 from leaderboard.stats.rows import EXACT, Point, Points, Row
 
@@ -37,6 +37,7 @@ def curves(
     lines of small text below the picture. `band` is a share to shade above and below each curve.
     """
     look, names = look or styles(rows), names or {}
+    looks = apart([look[row.label] for row in rows])
     lengths = sorted({cell.length for row in rows for cell in row.cells})
     trained = sorted({row.train_length for row in rows if row.train_length is not None})
     x = _axis([*lengths, *trained])
@@ -54,7 +55,7 @@ def curves(
     drawn = [
         _line(at, lines[at], owners)
         | {
-            "style": look[row.label],
+            "style": looks[at],
             "label": shortened(names.get(row.label, row.label), 32),
             "words": after_the_curve(row.cells),
             "end": ends[at],

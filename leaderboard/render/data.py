@@ -13,7 +13,8 @@ from leaderboard.record.schema import Record
 from leaderboard.render import columns
 from leaderboard.render.findings import cost, disclosure
 from leaderboard.render.overviews import overview_of
-from leaderboard.render.styles import after_the_curve, needs_log, styles
+from leaderboard.render.styles import SETTINGS, after_the_curve, needs_log, styles
+from leaderboard.stats.costs import relative
 from leaderboard.stats.overview import baseline
 from leaderboard.stats.ranks import comparisons
 from leaderboard.stats.rows import Row, aliases, legend
@@ -41,14 +42,56 @@ def site_data(found: Sequence[Table], catalog: Catalog) -> dict[str, Any]:
         "styles": {label: astuple(style) for label, style in styles(rows).items()},
         "names": names,
         "legend": legend(rows, names),
+        "baselines": SETTINGS["baselines"],
+        "reference": SETTINGS["reference"],
         "encodings": {
             name: _page("encoding", name, next(iter(catalog.parts(name)), None))
             for name in encodings
         },
         "tasks": {name: _page("task", name, catalog.tasks.get(bare(name))) for name in tasks},
-        "protocols": {name: {"runs": count} for name, count in runs.most_common()},
+        "protocols": {
+            name: {"runs": count, "file": f"data/{slug(name)}.js"}
+            for name, count in runs.most_common()
+        },
     }
     return _short(data)
+
+
+# Fields of rows and points that only the files for download have.
+IN_FILES = {
+    "protocol", "task", "settings", "track", "step", "train_length", "trained", "notes", "failed",
+    "unseen_mean", "unseen_low", "unseen_high", "rank_first", "rank_last", "typed_options",
+    "chosen_setting", "settings_tried", "metric", "seeds_apart", "steps_per_second", "length", "seen", "correct", "count", "ends", "method", "n",
+}  # fmt: skip
+INDEX = "base", "policy", "tuning", "name", "version", "device", "devices", "task", "metric"
+
+
+def scripts(data: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield data.js, which pages load first, and the script of every protocol, which they load
+    when they show it: its tables and overviews."""
+    index = [
+        {name: table[name] for name in INDEX} | {"bares": sorted({r["bare"] for r in table["rows"]})}
+        for table in data["tables"]
+    ]
+    yield "data.js", script("DATA", data | {"tables": index, "overviews": []})
+    for base, facts in data["protocols"].items():
+        part = {
+            name: [_light(one) for one in data[name] if one["base"] == base]
+            for name in ("tables", "overviews")
+        }
+        own = script_json(script_json(part | {"base": base}))
+        yield facts["file"], f"(window.PARTS ??= []).push(JSON.parse({own}));\n"
+
+
+def _light(value: Any, inside: bool = False) -> Any:
+    """Leave out what only files have, from rows and all within them."""
+    if isinstance(value, dict):
+        return {
+            key: _light(own, inside or key == "rows")
+            for key, own in value.items()
+            if not (inside and key in IN_FILES)
+        }
+    return [_light(own, inside) for own in value] if isinstance(value, list) else value
 
 
 def runs_data(records: Iterable[Record]) -> list[list[Any]]:
@@ -157,7 +200,7 @@ def _table(view: View, table: Table, catalog: Catalog) -> dict[str, Any]:
     first, cells = table.first, table.rows[0].cells
     known = catalog.protocols.get(table.base)
     seeds = known.seeds if known else 0
-    found = baseline(table, catalog)
+    found, ratios = baseline(table, catalog), relative(table, SETTINGS["reference"])
     return view | {
         "protocol": first.protocol,
         "task": first.task,
@@ -171,7 +214,10 @@ def _table(view: View, table: Table, catalog: Catalog) -> dict[str, Any]:
         "lengths": [cell.length for cell in cells],
         "seen": [cell.seen for cell in cells],
         "log": needs_log(cell.length for cell in cells),
-        "rows": [_row(row, seeds, table, view["base"], catalog) for row in table.rows],
+        "rows": [
+            _row(row, seeds, table, view["base"], catalog) | {"ratio": ratios.get(row.label)}
+            for row in table.rows
+        ],
         "pairs": list(_pairs(table.rows)),
         "disclosure": disclosure([table], catalog),
     }

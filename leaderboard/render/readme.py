@@ -1,8 +1,7 @@
 """The README's table and picture: which tasks each encoding solves far beyond training."""
 
-import tomllib
-from collections.abc import Iterable, Sequence
-from importlib.resources import files
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 
 from tabulate import tabulate
@@ -11,8 +10,9 @@ from leaderboard.catalog import Catalog
 from leaderboard.escape import markdown_text
 from leaderboard.render.curves import curves
 from leaderboard.render.findings import chosen
-from leaderboard.render.styles import distinct
+from leaderboard.render.styles import SETTINGS, distinct
 from leaderboard.render.text import span_text
+from leaderboard.stats.costs import relative
 from leaderboard.stats.overview import bare_lines, main_tables, overview
 from leaderboard.stats.rows import PASS, Line, Row
 from leaderboard.stats.tables import Table
@@ -23,11 +23,10 @@ MOST = 8  # rows
 NEAR, FAR = 2, 10  # test lengths, as multiples of the training length
 SOLVED = 0.8  # of the seeds: 4 of 5
 
-SETTINGS = tomllib.loads((files("leaderboard.render") / "readme.toml").read_text("utf-8"))
 INTRO = (
     f"Tasks solved, of those tested at 1, {NEAR} and {FAR} times the training length: at least 4 "
     f"of 5 seeds reach {100 * PASS:.0f} % exact match. Sorted by {NEAR}x, then {FAR}x. Cost: "
-    "median CPU time of training, relative to {reference}."
+    "median CPU time of training, relative to {reference} on the same processor."
 )
 CAVEAT = (
     "†: options were chosen on some of these tasks, which favours the row. Models and tasks are "
@@ -78,6 +77,9 @@ def _block(tables: Sequence[Table], catalog: Catalog) -> str:
     rest = [line for line in plain[room:] if line is not reference]
     own = plain[:room] + [reference] * (reference not in plain[:room])
     marks = chosen(tables, catalog)
+    ratios = defaultdict[str, list[float]](list)
+    for label, ratio in (one for t in tables for one in relative(t, reference.label).items()):
+        ratios[label].append(ratio)
 
     def named(line: Line) -> tuple[str, list[Line]]:
         mark = " †" * (line.label in marks)
@@ -93,7 +95,7 @@ def _block(tables: Sequence[Table], catalog: Catalog) -> str:
             name,
             *(_span(_solved(line, multiple) for line in some) for multiple in multiples),
             _span(_reached(row, FAR) for line in some for row in line.own if row.task == task),
-            _costs(some, reference),
+            _costs(some, ratios),
         ]
         for name, some in (*map(named, own), others, *map(named, hinted))
         if some
@@ -136,16 +138,9 @@ def _span(shares: Iterable[tuple[int, int]]) -> str:
     return f"{span_text((right for right, _ in own), '-')}/{most}" if most else "-"
 
 
-def _costs(lines: Sequence[Line], reference: Line) -> str:
-    """Return the cost ratio, as `5.7x`; for several encodings the range."""
-    usual = {row.task: row.cpu_seconds for row in reference.own}
-    found = []
-    for line in lines:
-        ratios = [
-            row.cpu_seconds / own
-            for row in line.own
-            if row.cpu_seconds is not None and (own := usual.get(row.task))
-        ]
-        found += [round(median(ratios), 1)] if ratios else []
+def _costs(lines: Sequence[Line], ratios: Mapping[str, Sequence[float]]) -> str:
+    """Return the median over tasks of the cost ratios, as `5.7x`; for several encodings the
+    range."""
+    found = [round(median(own), 1) for line in lines if (own := ratios[line.label])]
     ends = dict.fromkeys(f"{end(found):.1f}x" for end in (min, max)) if found else ["-"]
     return " to ".join(ends)

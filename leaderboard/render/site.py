@@ -19,11 +19,12 @@ from leaderboard.record.read import SITE_RECORDS, SITE_TABLES
 from leaderboard.record.schema import Record
 from leaderboard.render.columns import rows_as_csv
 from leaderboard.render.curves import curves
-from leaderboard.render.data import runs_data, script, site_data, unseen_of
+from leaderboard.render.data import runs_data, script, scripts, site_data, unseen_of
 from leaderboard.render.findings import advice
+from leaderboard.render.front import fronts
 from leaderboard.render.grids import PRFMapsOf, prf_grids
 from leaderboard.render.overviews import overview_of
-from leaderboard.render.styles import shown, styles
+from leaderboard.render.styles import SETTINGS, shown, styles
 from leaderboard.render.templating import render
 from leaderboard.render.text import runs_as_csv
 from leaderboard.stats.overview import main_tables, protocols
@@ -31,7 +32,7 @@ from leaderboard.stats.tables import Table, leading
 from pezoo import __version__
 from pezoo.spec import bare
 
-FOLDERS = ("task", "encoding", "run", SITE_RECORDS)  # from these, pages of earlier builds go
+FOLDERS = ("task", "encoding", "run", "data", SITE_RECORDS)  # from these, pages of earlier builds go
 WRITTEN = "files.txt"  # what a build wrote into them, one path per line: nothing else ever goes
 
 
@@ -131,17 +132,26 @@ def _pages(
     order = protocols(tables)
     others = [table for table in leading(tables) if table not in main]
     others.sort(key=lambda table: order.index(table.base))
-    encoders = [table for table in others if table.of_encoders]
+    tracks = [one for one in others if one.of_encoders or one.base in SETTINGS["tabs"]]
     parts = [main] if main else []
-    parts += [list(some) for _, some in groupby(encoders, key=lambda table: table.base)]
-    shown_ = [overview_of(some, data["names"], catalog) for some in parts]
-    yield "index.html", render("index.html", main=main, overviews=shown_, **top)
+    parts += [list(some) for _, some in groupby(tracks, key=lambda table: table.base)]
+    rows = [row for table in tables for row in table.rows]
+    look = styles(rows)
+    first = {
+        "main": main,
+        "overviews": [overview_of(some, data["names"], catalog) for some in parts],
+        "fronts": list(fronts(parts, data["names"], catalog)),
+        "reference": SETTINGS["reference"],
+    }
+    if first["fronts"]:
+        one = first["fronts"][0].tasks[0]
+        title, names = one.table.title, data["names"]
+        first["picture"] = curves(title, one.curves, look, names=names, inline=True)
+    yield "index.html", render("index.html", **first, **top)
     yield "which.html", render("which.html", **advice(main, others, catalog), **top)
     for name in ("compare.html", "cost.html", "runs.html"):
         yield name, render(name, **top)
     yield "method.html", render("method.html", protocols=catalog.protocols.values(), **top)
-    rows = [row for table in tables for row in table.rows]
-    look = styles(rows)
     figures = figures_of(records, catalog)
     yield from ((f"pictures/{one.file}", one.svg) for one in figures)
     for name, facts in data["tasks"].items():
@@ -173,7 +183,7 @@ def _files(
 ) -> Iterator[tuple[str, str | bytes]]:
     rows = [row for table in tables for row in table.rows]
     look = styles(rows)
-    yield "data.js", script("DATA", data)
+    yield from scripts(data)
     yield "runs.js", script("RUNS", runs_data(records))
     yield SITE_TABLES, script_json(data["tables"]) + "\n"
     yield "leaderboard.csv", rows_as_csv(rows)
@@ -182,7 +192,7 @@ def _files(
         drawn = shown(table.rows)
         yield f"pictures/{table.slug}.svg", curves(table.title, drawn, look, names=data["names"])
     for record in records:
-        as_json = record.model_dump_json(by_alias=True, indent=1)
+        as_json = json.dumps(record.data(), ensure_ascii=False, separators=(",", ":"))
         yield f"{SITE_RECORDS}/{record.run}.json", as_json + "\n"
     for item in (files("leaderboard.render") / "static").iterdir():
         if item.is_file():

@@ -1,6 +1,8 @@
-"""Styles of curves: an encoding has one colour, dash and marker in every picture."""
+"""Styles of curves: an encoding has one colour, dash and marker, unless another curve of the picture
+has that colour already."""
 
-from collections.abc import Iterable
+import tomllib
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from hashlib import sha256
@@ -17,6 +19,7 @@ COLOURS = (
 DASHES = ("solid", "dash", "dashdot", "longdash", "longdashdot", "shortdash")
 MARKERS = ("circle", "square", "diamond", "triangle-up", "triangle-down")
 MOST = 8  # curves in one picture
+SETTINGS = tomllib.loads((files("leaderboard.render") / "readme.toml").read_text("utf-8"))
 
 
 @dataclass(frozen=True)
@@ -47,9 +50,30 @@ def styles(rows: Iterable[Row] | Iterable[Points]) -> dict[str, Style]:
 
 def shown(rows: Iterable[Row]) -> list[Row]:
     """Return the rows of a picture: the best without custom options, of one mode, of
-    the seeds that count."""
+    the seeds that count, and the usual baselines."""
     plain = [row for row in rows if not row.aside and any(cell.main for cell in row.cells)]
-    return ([row for row in plain if not row.custom] or plain)[:MOST]
+    own = [row for row in plain if not row.custom] or plain
+    return usual(own, own)
+
+
+def usual(wanted: Sequence[Row], rows: Sequence[Row]) -> list[Row]:
+    """Return at most MOST of the wanted rows and the usual baselines, in the order of `rows`."""
+    always = [row for row in rows if row.label in SETTINGS["baselines"] and row.competes]
+    first = [row for row in wanted if row not in always][: MOST - len(always)]
+    return [row for row in rows if row in always or row in first]
+
+
+def apart(wanted: Sequence[Style]) -> list[Style]:
+    """Return the styles of the curves of one picture: a colour that an earlier curve has is
+    replaced by one that none has. Dotted curves, the modes of another curve, keep theirs."""
+    found: list[Style] = []
+    for style in wanted:
+        used = {one.colour for one in found}
+        free = [colour for colour in COLOURS if colour not in used]
+        if style.colour in used and style.dash != "dot" and free:
+            style = replace(style, colour=free[0])
+        found.append(style)
+    return found
 
 
 def _of(row: Row) -> Style:

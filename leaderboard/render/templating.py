@@ -1,16 +1,20 @@
 """Render templates. HTML and SVG escape every text; Markdown needs `|md`."""
 
+from collections.abc import Iterable
 from dataclasses import fields
 from functools import partial
+from html import escape
 from textwrap import wrap
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
+from markupsafe import Markup
 
 from experiment.config import RunConfig
 from experiment.files import slug
 from experiment.protocol import base
 from leaderboard.escape import command_text, markdown_text, script_json
+from leaderboard.record.schema import Record
 from leaderboard.record.tuning import values_text
 from leaderboard.render import text
 from leaderboard.render.bibliography import cited
@@ -37,6 +41,22 @@ def settings(config: RunConfig) -> list[tuple[str, str]]:
     return sorted(flat("", config.model_dump(mode="json")))
 
 
+def pair_rows(pairs: Iterable[tuple[str, str]]) -> Markup:
+    """Return rows of a table of names and values; a template takes three times as long."""
+    row = "<tr><th scope=row>{}<td>{}\n".format  # a third smaller without closing tags
+    return Markup("".join(row(escape(name), escape(value)) for name, value in pairs))
+
+
+def learned(record: Record) -> list[list[float | None]]:
+    """Return the learning curve as lines of step, loss and exact match."""
+
+
+    def short(value: float | None) -> float | None:
+        return None if value is None else float(f"{value:.4g}")
+
+    return [[point.step, short(point.loss), short(point.exact)] for point in record.learning]
+
+
 _TEMPLATES = Environment(
     loader=PackageLoader("leaderboard.render"),
     autoescape=select_autoescape(("html", "svg")),
@@ -59,6 +79,7 @@ _TEMPLATES.filters |= {
     "command": command_text,
     "json": script_json,
     "known": known,
+    "learned": learned,
     "notes": text.notes_text,
     "md": markdown_text,
     "percent": text.percent,
@@ -66,6 +87,7 @@ _TEMPLATES.filters |= {
     "fewer": text.fewer,
     "px": "{:.1f}".format,
     "rank": text.rank_text,
+    "rows": pair_rows,
     "reach": text.reach_text,
     "rows_as_markdown": rows_as_markdown,
     "wilson": text.wilson_text,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from dataclasses import asdict
 from datetime import UTC
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
@@ -106,18 +105,23 @@ def rows_of(record: Record, checkpoint: str, modes: bool) -> Iterator[dict[str, 
         return
     for mode, scores in record.by_mode.items() if modes else [("", record.scores)]:
         for score in getattr(scores, checkpoint):
-            row = run | {"mode": mode} | asdict(score)
+            row = run | {"mode": mode} | _values(score)
             if score.status == "ok":
                 row["wilson_low"], row["wilson_high"] = wilson(score.correct, score.count)
             yield row
+
+
+def _values(part: Any) -> dict[str, Any]:
+    """Return `asdict(part)` without its deep copies."""
+    return {name: getattr(part, name) for name in part.__dataclass_fields__}
 
 
 def _run(record: Record) -> dict[str, Any]:
     """Return the values that all rows of a run share; `DataFrame` drops other keys."""
     settings = record.config
     return {
-        **asdict(record.cost),
-        **asdict(record.env),
+        **_values(record.cost),
+        **_values(record.env),
         "run": record.run,
         "protocol": record.protocol,
         "task": record.task,

@@ -22,7 +22,21 @@
   PZ.leaders = (rows) => {
     const plain = rows.filter((row) => !row.aside && row.cells.some((cell) => cell.main));
     const bare = plain.filter((row) => !row.custom);
-    return (bare.length ? bare : plain).slice(0, FEW);
+    const usual = (row) => window.DATA.baselines.includes(row.label);
+    const room = FEW - bare.filter(usual).length;
+    const best = (bare.length ? bare : plain).filter((row) => !usual(row)).slice(0, room);
+    return plain.filter((row) => best.includes(row) || usual(row));
+  };
+  // The looks of curves in one chart: a colour that an earlier curve has is replaced by a free one.
+  const COLOURS = ["#1f78c1", "#d9541e", "#12925f", "#9a5fc0", "#c28a00", "#d6457e", "#1d9bb3", "#7d8b00", "#a0652f", "#c23b3b"];
+  PZ.apart = (looks) => {
+    const used = new Set();
+    return looks.map(([colour, dash, marker]) => {
+      const free = COLOURS.find((one) => !used.has(one));
+      const own = used.has(colour) && dash !== "dot" && free ? free : colour;
+      used.add(own);
+      return [own, dash, marker];
+    });
   };
 
   function svg(tag, attributes, ...children) {
@@ -191,8 +205,9 @@
       top,
       height - 10,
     );
+    const looks = PZ.apart(chart.series.map((one) => one.look));
     const groups = chart.series.map((one, at) => {
-      const [colour, dash, marker] = one.look;
+      const [colour, dash, marker] = looks[at];
       const path = (part) =>
         "M" + part.map(([px, py]) => px.toFixed(1) + " " + py.toFixed(1)).join("L");
       const bands =
@@ -524,6 +539,18 @@
       points,
     };
   };
+  // Curves of several encodings on one task.
+  PZ.taskChart = (id, table, rows, { measure = table.metric, series, ...more } = {}) =>
+    PZ.chart(id, {
+      name: table.base + "." + table.task,
+      title: measure[0].toUpperCase() + measure.slice(1) + " against length on " + table.task,
+      series: series ?? rows.map((row) => PZ.curve(row, table.lengths, more)),
+      x: PZ.lengthAxis(table),
+      y: { title: measure, share: true },
+      vline: PZ.trained(table.train),
+      heads: PZ.curveHeads(table),
+      lines: rows.flatMap((row) => PZ.curveLines(row, table.lengths, row.label)),
+    });
   PZ.curveHeads = (table) => [
     "encoding",
     "length",

@@ -127,7 +127,7 @@
 
   PZ.page(function () {
     if (!window.DATA.tables.length) return;
-    const { base, tuning, device, tables, controls } = PZ.choose(() => true);
+    const { tables, overview, controls } = PZ.choose(() => true);
     tables.sort((a, b) => (a.task < b.task ? -1 : 1));
     const [task, taskPick] = PZ.select(
       "task",
@@ -155,16 +155,7 @@
     const rows = table.rows.filter((row) => picked.includes(row.label));
     document.getElementById("h-curve").textContent =
       table.metric[0].toUpperCase() + table.metric.slice(1) + " against length on " + task;
-    PZ.chart("curve", {
-      name: "compare." + task,
-      title: table.metric + " against length on " + task,
-      series: rows.map((row) => PZ.curve(row, table.lengths, { dots })),
-      x: PZ.lengthAxis(table),
-      y: { title: table.metric, share: true },
-      vline: PZ.trained(table.train),
-      heads: PZ.curveHeads(table),
-      lines: rows.flatMap((row) => PZ.curveLines(row, table.lengths, row.label)),
-    });
+    PZ.taskChart("curve", table, rows, { dots });
     const empty = picked.length < 2 ? "Choose at least two encodings." : "No task has both.";
     PZ.grid("table", {
       name: "compare.tasks",
@@ -175,9 +166,7 @@
       state: true,
       empty,
     });
-    document.getElementById("disclosure").textContent = window.DATA.overviews.find(
-      (one) => one.base === base && one.tuning === tuning && one.device === device,
-    ).disclosure;
+    document.getElementById("disclosure").textContent = overview.disclosure;
     PZ.legend(
       "legend",
       picked.map((label) => known.get(label)),

@@ -50,10 +50,27 @@ window.PZ = (function () {
     written = location.hash;
     keep();
   });
+  // The tables of a protocol are a script of their own, which is loaded when a page first needs them.
+  class Missing extends Error {}
+  function part(base) {
+    const found = (window.PARTS ?? []).find((one) => one.base === base);
+    if (!found) throw new Missing(base);
+    return found;
+  }
   function page(render) {
-    listeners.push(render);
-    render();
-    keep();
+    function draw() {
+      try {
+        render();
+      } catch (error) {
+        if (!(error instanceof Missing)) throw error;
+        const { file } = own(window.DATA.protocols, error.message);
+        return document.head.append(el("script", { src: root + file, onload: draw }));
+      }
+      document.documentElement.classList.add("drawn");
+      keep();
+    }
+    listeners.push(draw);
+    draw();
   }
   // The encodings picked, on the page of a task (curve) or on Compare (pick).
   const picked = () => [...state.all("pick"), ...state.all("curve")];
@@ -249,6 +266,7 @@ window.PZ = (function () {
       "Protocol",
       bases.map((name) => [name, name]),
     );
+    if (!base) return { tables: [], all: [], controls: [] };
     const ofBase = tables.filter((t) => t.base === base);
     const tunings = new Map();
     for (const policy of ["protocol", "earlier", "tuned", "changed"]) {
@@ -264,12 +282,17 @@ window.PZ = (function () {
       devices.length < 2 ? [] : [["", "all devices"], ...devices.map((name) => [name, name])],
       "",
     );
-    const chosen = ofTuning.filter((t) =>
-      device
-        ? t.device === device || (!t.device && t.devices.length === 1 && t.devices[0] === device)
-        : !t.device,
+    const { tables: all, overviews } = part(base);
+    const chosen = all.filter(
+      (t) =>
+        filter(t) &&
+        t.tuning === tuning &&
+        (device
+          ? t.device === device || (!t.device && t.devices.length === 1 && t.devices[0] === device)
+          : !t.device),
     );
-    return { base, tuning, device, tables: chosen, controls: [protocol, settings, devicePick] };
+    const overview = overviews.find((one) => one.tuning === tuning && one.device === device);
+    return { base, tables: chosen, all, overview, controls: [protocol, settings, devicePick] };
   }
   function tuningWords(table) {
     if (table.policy === "protocol") return "the protocol's own";

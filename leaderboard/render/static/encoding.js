@@ -94,7 +94,9 @@
   ];
 
   PZ.page(function () {
-    const { tables, controls } = PZ.choose((t) => t.rows.some((row) => row.bare === name));
+    const { tables, controls } = PZ.choose((t) =>
+      (t.bares ?? t.rows.map((row) => row.bare)).includes(name),
+    );
     const [dots, dotsPick] = PZ.toggle("dots", "every seed");
     const lines = tables.flatMap((table) =>
       table.rows.filter((row) => row.bare === name).map((row) => ({ table, row })),

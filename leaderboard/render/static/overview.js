@@ -273,12 +273,34 @@
     };
   }
 
-  if (window.innerWidth < 500) document.querySelector(".choices").open = false;
+  // The first screen comes with the page: this changes its tab and its task, and draws its chart.
+  const fronts = [...document.querySelectorAll(".front")];
+  function first(base, tables) {
+    const own = fronts.filter((part) => part.dataset.base === base);
+    fronts.forEach((part) => (part.hidden = !own.includes(part)));
+    document.querySelector(".split").hidden = !own.length;
+    document.querySelectorAll(".tabs a").forEach((tab) => {
+      tab.toggleAttribute("aria-current", tab.dataset.base === base);
+    });
+    if (!own.length) return;
+    document.getElementById("headline").textContent = own[0].dataset.headline;
+    const panels = [...own[1].querySelectorAll(".panel")];
+    const panel = panels.find((one) => one.dataset.task === PZ.state.get("task")) ?? panels[0];
+    panels.forEach((one) => (one.hidden = one !== panel));
+    const task = panel.dataset.task;
+    own[1].querySelectorAll(".pills button").forEach((button) => {
+      button.setAttribute("aria-pressed", String(button.value === task));
+      button.onclick = () => PZ.state.set({ task: button.value });
+    });
+    const table = tables.find((one) => one.task === task);
+    if (!table) return;
+    const labels = JSON.parse(panel.dataset.curves);
+    PZ.taskChart("front-curve", table, table.rows.filter((row) => labels.includes(row.label)));
+  }
+
   PZ.page(function () {
-    const { base, tuning, device, tables, controls } = PZ.choose(() => true);
-    const overview = window.DATA.overviews.find(
-      (one) => one.base === base && one.tuning === tuning && one.device === device,
-    );
+    const { base, tables, overview, controls } = PZ.choose(() => true);
+    first(base, tables);
     const order = overview.tasks.map((task) => tables.find((table) => table.task === task));
     const all = overview.lines.map((line) => filled(line, order));
     const fewAll = all.every((line) => line.few || line.apart);

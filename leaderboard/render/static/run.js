@@ -1,7 +1,9 @@
 "use strict";
 // The learning curve of one run.
 (function () {
-  const points = JSON.parse(document.getElementById("curve-data").textContent);
+  const points = JSON.parse(document.getElementById("curve-data").textContent).map(
+    ([step, loss, exact]) => ({ step, loss, exact }),
+  );
   const host = document.getElementById("curve");
   if (!points.length) return host.append("No learning curve in the record.");
   const x = { title: "training step", zero: true, values: points.map((point) => point.step) };

@@ -180,30 +180,17 @@
       }),
     );
     if (measure === "token accuracy" && table.baselines) series.push(baseline(table));
-    PZ.chart("curve", {
-      name: table.base + "." + name,
-      title: measure[0].toUpperCase() + measure.slice(1) + " against length on " + name,
-      series,
-      x: PZ.lengthAxis(table),
-      y: { title: measure, share: true },
-      vline: PZ.trained(table.train),
-      heads: PZ.curveHeads(table),
-      lines: shown.flatMap((row) => PZ.curveLines(row, table.lengths, row.label)),
-    });
+    PZ.taskChart("curve", table, shown, { measure, series });
   }
 
   PZ.page(function () {
-    const { tables, controls } = PZ.choose((t) => t.task === name);
+    const { tables, all, controls } = PZ.choose((t) => t.task === name);
     const table = tables[0];
     const own =
       table &&
       table.policy === "changed" &&
-      window.DATA.tables.find(
-        (t) =>
-          t.task === name &&
-          t.base === table.base &&
-          ["protocol", "earlier"].includes(t.policy) &&
-          !t.device,
+      all.find(
+        (t) => t.task === name && ["protocol", "earlier"].includes(t.policy) && !t.device,
       );
     const [others, othersPick] = own
       ? PZ.toggle("others", "beside the protocol's rows, unranked", true)

@@ -1,0 +1,172 @@
+"""The first screen: what the encodings of a protocol solve, at what cost, and what none solves."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from leaderboard.catalog import Catalog
+from leaderboard.render.findings import chosen
+from leaderboard.render.readme import FAR, NEAR, SOLVED
+from leaderboard.render.styles import SETTINGS, usual
+from leaderboard.render.text import span_text, times
+from leaderboard.stats.costs import relative
+from leaderboard.stats.rows import PASS, Row
+from leaderboard.stats.tables import Table
+
+GENERAL, CHOSEN, TOLD, ORACLE = "general", "options chosen on this task †", "given a hint", "oracle"
+ROWS = 6  # of the table of a task
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One encoding on one task: (seeds that reach PASS, runs) at a near and a far length."""
+
+    row: Row
+    group: str
+    near: tuple[int, int]
+    far: tuple[int, int]
+    cost: float | None  # CPU seconds of training, relative to the reference's
+
+    @property
+    def solves(self) -> bool:
+        return self.far[1] > 0 and self.far[0] >= SOLVED * self.far[1]
+
+    @property
+    def merit(self) -> tuple[float, ...]:
+        """Sort key, best last: far, near, mean, and the cheaper of two."""
+        mean = self.row.unseen.mean if self.row.unseen else -1.0
+        return self.far[0], self.near[0], round(mean, 2), -(self.cost or 0.0), mean
+
+
+class TaskFront:
+    """What the first screen shows of one task."""
+
+    def __init__(self, table: Table, catalog: Catalog) -> None:
+        self.table, self.task = table, table.first.task
+        lengths = [cell.length for cell in table.rows[0].cells]
+        train = table.first.train_length
+        self.near = next((n for n in lengths if n >= NEAR * train), lengths[-1])
+        self.far = max((n for n in lengths if n <= FAR * train), default=lengths[-1])
+        self.heads = [times(n / train) for n in (self.near, self.far)]
+        marks = chosen([table], catalog)
+        plain = [row for row in table.rows if row.competes]
+        costs = relative(table, SETTINGS["reference"])
+        found = [
+            Entry(
+                row,
+                _group(row, row.label in marks),
+                *(_reached(row, n) for n in (self.near, self.far)),
+                costs.get(row.label),
+            )
+            for row in plain
+        ]
+        self.entries = sorted(found, key=lambda entry: entry.merit, reverse=True)
+
+    def of(self, *groups: str) -> list[Entry]:
+        """Return the entries of these groups, best first."""
+        return [entry for entry in self.entries if entry.group in groups]
+
+    @cached_property
+    def shown(self) -> list[tuple[str, list[Entry]]]:
+        """The best of each group, and the reference, in ROWS lines."""
+        best = {group: self.of(group)[:1] for group in (CHOSEN, TOLD, ORACLE)}
+        general, room = self.of(GENERAL), ROWS - sum(map(len, best.values()))
+        reference = [one for one in general[room:] if one.row.label == SETTINGS["reference"]]
+        return [(GENERAL, general[: room - len(reference)] + reference), *best.items()]
+
+    @property
+    def curves(self) -> list[Row]:
+        """The rows of its chart."""
+        rows = [entry.row for _, entries in self.shown for entry in entries]
+        return usual([row for row in rows if any(cell.main for cell in row.cells)], self.table.rows)
+
+    @property
+    def solver(self) -> Entry | None:
+        """The best encoding that solves the task at the far length without hints."""
+        return next((one for one in self.of(GENERAL, CHOSEN) if one.solves), None)
+
+    @property
+    def general(self) -> Entry | None:
+        """The best that solves it without chosen options, too."""
+        return next((one for one in self.of(GENERAL) if one.solves), None)
+
+    @property
+    def helped(self) -> list[str]:
+        """Who solves it with hints or as an oracle, where no other does."""
+        return [] if self.solver else [e.row.label for e in self.of(TOLD, ORACLE) if e.solves]
+
+
+class Front:
+    """The first screen of one protocol: a tab."""
+
+    def __init__(self, tables: Sequence[Table], names: Mapping[str, str], catalog: Catalog) -> None:
+        first = tables[0].first
+        self.tables, self.names, self.base = tables, names, tables[0].base
+        self.tasks = [TaskFront(table, catalog) for table in tables]
+        # The task that most runs solve comes first.
+        self.tasks.sort(key=lambda one: (-sum(e.far[0] for e in one.entries), one.task))
+        encoders = tables[0].of_encoders
+        self.title = SETTINGS["tabs"].get(self.base, f"Encoders: {self.base}")
+        self.measure = "token accuracy" if encoders else "whole answers right"
+        ends = Counter((one.table.first.train_length, one.far) for one in self.tasks)
+        train, far = ends.most_common(1)[0][0]
+        self.far = times(far / train)
+        self.headline = (
+            f"Train on {train} {'symbols' if encoders else 'digits'}, test on {far}: "
+            "which positional encoding still works?"
+        )
+        ran = {entry.row.label for one in self.tasks for entry in one.entries if entry.row.seeds}
+        seeds = span_text(len(e.row.seeds) for one in self.tasks for e in one.entries if e.row.seeds)
+        model = first.config.model
+        self.setting = (
+            f"{len(ran)} encodings in the same Transformer ({model.layers} layers, width "
+            f"{model.width}), {len(tables)} task{'s' * (len(tables) > 1)}, {seeds} seeds each. "
+            f"A seed passes with {100 * PASS:.0f} % {self.measure}."
+        )
+
+    @property
+    def solved(self) -> list[TaskFront]:
+        return [one for one in self.tasks if one.solver]
+
+    @property
+    def general(self) -> list[TaskFront]:
+        return [one for one in self.tasks if one.general]
+
+    @property
+    def unsolved(self) -> list[TaskFront]:
+        return [one for one in self.tasks if not one.solver]
+
+    @property
+    def farthest(self) -> Entry | None:
+        """The entry with the longest reach of those without chosen options or hints."""
+        every = [entry for one in self.tasks for entry in one.of(GENERAL) if entry.row.reach]
+        return max(every, key=lambda entry: (entry.row.reach or 0, entry.merit), default=None)
+
+    @property
+    def count(self) -> int:
+        """Number of encodings that are neither chosen on any of these tasks nor told anything."""
+        every = {entry.row.label for one in self.tasks for entry in one.entries}
+        other = {e.row.label for one in self.tasks for e in one.entries if e.group != GENERAL}
+        return len(every - other)
+
+
+def fronts(
+    parts: Sequence[Sequence[Table]], names: Mapping[str, str], catalog: Catalog
+) -> Iterator[Front]:
+    """Yield the tab of each protocol."""
+    for tables in parts:
+        if any(row.competes for table in tables for row in table.rows):
+            yield Front([t for t in tables if any(r.competes for r in t.rows)], names, catalog)
+
+
+def _group(row: Row, marked: bool) -> str:
+    if row.receives:
+        return ORACLE if row.receives == "oracle" else TOLD
+    return CHOSEN if marked else GENERAL
+
+
+def _reached(row: Row, length: int) -> tuple[int, int]:
+    """Count the seeds that reach PASS at a length, and all runs, with those that failed."""
+    seeds = next((cell.seeds for cell in row.cells if cell.length == length), ())
+    return sum(value >= PASS - 1e-9 for _, value in seeds), len(row.seeds) + len(row.failures)
