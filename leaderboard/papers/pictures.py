@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
+from typing import Literal
 
 from experiment.files import slug, write
 from leaderboard.catalog import Catalog
@@ -46,16 +47,22 @@ def draw(filled: Filled, folder: Path) -> list[Path]:
 
 def figures_of(records: Sequence[Record], catalog: Catalog) -> list[PaperPicture]:
     """Return the pictures that have runs, each by the first protocol of its paper with runs."""
-    found, ran = [], {record.protocol for record in records}
+    found = (pictures(filled, alone=False) for filled in filled_of(records, catalog, "figures"))
+    return [picture for some in found for picture in some]
+
+
+def filled_of(
+    records: Sequence[Record], catalog: Catalog, kind: Literal["tables", "figures"]
+) -> Iterator[Filled]:
+    """Yield the tables or figures of all papers that runs fill."""
+    ran = {record.protocol for record in records}
     current = {name: known.versions[0] for name, known in catalog.protocols.items()}
     for paper in map(read, names()):
         full = current.get(paper.protocols[0])
-        for figure in paper.figures.values():
-            own = [current[name] for name in figure.protocols or paper.protocols if name in current]
+        for part in getattr(paper, kind).values():
+            own = [current[name] for name in part.protocols or paper.protocols if name in current]
             if ran & {one.name for one in own}:
-                filled = filled_by_first(paper, figure, records, own, reference=full)
-                found += pictures(filled, alone=False)
-    return found
+                yield filled_by_first(paper, part, records, own, reference=full)
 
 
 def pictures(filled: Filled, *, alone: bool = True) -> list[PaperPicture]:

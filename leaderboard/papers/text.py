@@ -37,7 +37,7 @@ def as_markdown(filled: Filled) -> str:
             markdown_text(task),
             *(_markdown_cell(cell, filled.part) for cell in own),
         ]
-        for task, own in _rows(filled)
+        for task, own in rows_of(filled)
     ]
     text = tabulate(rows, ["", "task", *columns], tablefmt="pipe", disable_numparse=True)
     return "\n\n".join([*map(markdown_text, caption(filled)), text]) + "\n"
@@ -91,7 +91,7 @@ def _data(filled: Filled, cell: Cell) -> dict[str, Any]:
     }
 
 
-def _parts(cell: Cell, part: PaperTable) -> tuple[str, ...]:
+def parts_of(cell: Cell, part: PaperTable) -> tuple[str, ...]:
     """Return our number, the paper's, and the difference if they are comparable."""
     digits, words = part.digits, MISSING if cell.words == NO_RUN else cell.words
     parts = (
@@ -103,21 +103,21 @@ def _parts(cell: Cell, part: PaperTable) -> tuple[str, ...]:
 
 
 def _markdown_cell(cell: Cell, part: PaperTable) -> str:
-    ours, *others = _parts(cell, part)
+    ours, *others = parts_of(cell, part)
     shown = others[:1] if cell.ours is None else others
     return f"{ours} ({', '.join(shown)})" if cell.paper else ours
 
 
-def _rows(filled: Filled) -> list[tuple[str, list[Cell]]]:
+def rows_of(filled: Filled) -> list[tuple[str, list[Cell]]]:
     return [(task, list(own)) for task, own in groupby(filled.cells, lambda cell: cell.task)]
 
 
 def _blocks(filled: Filled, width: int) -> Iterator[str]:
     """Yield tables with as many columns as fit into `width` characters, and at least one."""
-    rows = _rows(filled)
+    rows = rows_of(filled)
     high = 1 + max(column.name.count(":") for column in filled.part.columns)
     columns = [
-        _column(column.name, high, [_parts(own[at], filled.part) for _, own in rows])
+        _column(column.name, high, [parts_of(own[at], filled.part) for _, own in rows])
         for at, column in enumerate(filled.part.columns)
     ]
     tasks = [*[("",)] * high, ("task",), *((task,) for task, _ in rows)]

@@ -1,8 +1,9 @@
 """Plain data for the scripts of the site: tables, rows and runs."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, is_dataclass
+from itertools import islice
 from statistics import fmean
 from typing import Any
 
@@ -11,6 +12,8 @@ from leaderboard.catalog import Catalog, ClassDoc
 from leaderboard.escape import script_json
 from leaderboard.record.schema import Record
 from leaderboard.render import columns
+from leaderboard.render.bibliography import cited
+from leaderboard.render.curves import shortened
 from leaderboard.render.findings import cost, disclosure
 from leaderboard.render.overviews import overview_of
 from leaderboard.render.styles import SETTINGS, after_the_curve, needs_log, styles
@@ -46,6 +49,7 @@ def site_data(found: Sequence[Table], catalog: Catalog) -> dict[str, Any]:
         "reference": SETTINGS["reference"],
         "encodings": {
             name: _page("encoding", name, next(iter(catalog.parts(name)), None))
+            | _encoding(catalog.parts(name))
             for name in encodings
         },
         "tasks": {name: _page("task", name, catalog.tasks.get(bare(name))) for name in tasks},
@@ -61,7 +65,8 @@ def site_data(found: Sequence[Table], catalog: Catalog) -> dict[str, Any]:
 IN_FILES = {
     "protocol", "task", "settings", "track", "step", "train_length", "trained", "notes", "failed",
     "unseen_mean", "unseen_low", "unseen_high", "rank_first", "rank_last", "typed_options",
-    "chosen_setting", "settings_tried", "metric", "seeds_apart", "steps_per_second", "length", "seen", "correct", "count", "ends", "method", "n",
+    "chosen_setting", "settings_tried", "metric", "seeds_apart", "steps_per_second", "length",
+    "seen", "correct", "count", "ends", "method", "n",
 }  # fmt: skip
 INDEX = "base", "policy", "tuning", "name", "version", "device", "devices", "task", "metric"
 
@@ -70,7 +75,8 @@ def scripts(data: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield data.js, which pages load first, and the script of every protocol, which they load
     when they show it: its tables and overviews."""
     index = [
-        {name: table[name] for name in INDEX} | {"bares": sorted({r["bare"] for r in table["rows"]})}
+        {name: table[name] for name in INDEX}
+        | {"bares": sorted({r["bare"] for r in table["rows"]})}
         for table in data["tables"]
     ]
     yield "data.js", script("DATA", data | {"tables": index, "overviews": []})
@@ -81,6 +87,15 @@ def scripts(data: dict[str, Any]) -> Iterator[tuple[str, str]]:
         }
         own = script_json(script_json(part | {"base": base}))
         yield facts["file"], f"(window.PARTS ??= []).push(JSON.parse({own}));\n"
+
+
+def files_of(tables: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return tables for download, without what only pages show."""
+    drop = "shown", "wrong"
+    return [
+        table | {"rows": [{k: v for k, v in row.items() if k not in drop} for row in table["rows"]]}
+        for table in tables
+    ]
 
 
 def _light(value: Any, inside: bool = False) -> Any:
@@ -200,6 +215,7 @@ def _table(view: View, table: Table, catalog: Catalog) -> dict[str, Any]:
     first, cells = table.first, table.rows[0].cells
     known = catalog.protocols.get(table.base)
     seeds = known.seeds if known else 0
+    by_run = {record.run: record for record in table.records}
     found, ratios = baseline(table, catalog), relative(table, SETTINGS["reference"])
     return view | {
         "protocol": first.protocol,
@@ -215,12 +231,24 @@ def _table(view: View, table: Table, catalog: Catalog) -> dict[str, Any]:
         "seen": [cell.seen for cell in cells],
         "log": needs_log(cell.length for cell in cells),
         "rows": [
-            _row(row, seeds, table, view["base"], catalog) | {"ratio": ratios.get(row.label)}
+            _row(row, seeds, table, view["base"], catalog)
+            | {"ratio": ratios.get(row.label), "command": table.command(row)}
+            | {"wrong": list(_wrong(row, by_run))}
             for row in table.rows
         ],
         "pairs": list(_pairs(table.rows)),
         "disclosure": disclosure([table], catalog),
     }
+
+
+def _wrong(row: Row, by_run: Mapping[str, Record]) -> Iterator[list[Any]]:
+    """Yield the first wrong answer of each run: its index, the length, and what was said."""
+    for at, run in enumerate(row.runs):
+        scores = by_run[run].by_mode.get(row.mode, by_run[run].scores).last
+        answers = ((score.length, score.wrong[0]) for score in scores if score.wrong)
+        for length, one in islice(answers, 1):
+            texts = (shortened(text, 48) for text in (one.prompt, one.expected, one.given))
+            yield [at, length, *texts]
 
 
 def _pairs(rows: Sequence[Row]) -> Iterator[list[Any]]:
@@ -260,3 +288,10 @@ def _row(row: Row, seeds: int, table: Table, base: str, catalog: Catalog) -> dic
 
 def _page(folder: str, name: str, known: ClassDoc | None) -> dict[str, str]:
     return {"page": f"{folder}/{slug(name)}.html", "summary": known.summary if known else ""}
+
+
+def _encoding(parts: Sequence[ClassDoc]) -> dict[str, Any]:
+    """Return the papers of an encoding, and whether fused attention kernels can compute it."""
+    hooks = {hook for part in parts for hook in part.hooks}
+    papers = [[one.name, one.url] for part in parts for one in cited(part.paper)]
+    return {"papers": papers, "fused": bool(parts) and not hooks & {"bias", "scores", "weights"}}

@@ -4,7 +4,6 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import Any
 
 from leaderboard.catalog import Catalog
 from leaderboard.render.text import percent, span_text
@@ -100,18 +99,6 @@ def bests(tables: Sequence[Table], catalog: Catalog | None = None) -> list[Best]
     return found
 
 
-def by_family(tables: Sequence[Table], catalog: Catalog) -> Mapping[str, list[Best]]:
-    """The best of each task, by kind of task; a task of several protocols counts in the first."""
-    found: dict[str, list[Best]] = defaultdict(list)
-    seen: dict[str, str] = {}
-    for best in bests(tables, catalog):
-        if seen.setdefault(bare(best.task), best.protocol) != best.protocol:
-            continue
-        task = catalog.tasks.get(bare(best.task))
-        found[(task and task.family) or "other"].append(best)
-    return dict(sorted(found.items()))
-
-
 def cost(line: Line) -> float | None:
     """CPU seconds of training: the mean over seeds, then the median over the tasks that count."""
     costs = [row.cpu_seconds for row in line.main if row.cpu_seconds is not None]
@@ -157,25 +144,3 @@ def disclosure(tables: Sequence[Table], catalog: Catalog) -> str:
 def _in_words(names: Sequence[str]) -> str:
     """`a`; `a and b`; `a, b and c`."""
     return " and ".join(part for part in (", ".join(names[:-1]), names[-1]) if part)
-
-
-def advice(tables: Sequence[Table], others: Sequence[Table], catalog: Catalog) -> dict[str, Any]:
-    """The values of the page "Which encoding should I use?"; `others` add kinds of tasks."""
-    lines = overview(tables)
-    every = bare_lines(lines)
-    plain = [line for line in every if not line.receives]
-    costs = [(line, seconds) for line in plain if (seconds := cost(line))]
-    most = max((line.unseen.mean for line in plain if line.unseen), default=0.0)
-    done = [line for line in every if any(row.seeds for row in line.own)]
-    return {
-        "main": tables,
-        "about": tables[0].about if tables else "",
-        "findings": findings(tables),
-        "families": by_family([*tables, *others], catalog),
-        "far": [line for line in plain if (line.reach or 0) > 1],
-        "cheap": sorted(costs, key=lambda pair: pair[1]),
-        "near": [one for one in plain if one.unseen and one.unseen.mean >= most - NEAR],
-        "devices": sorted({record.env.device for table in tables for record in table.records}),
-        "cached": [line for line in done if not any(row.decoded for row in line.own)],
-        "uncached": [line for line in done if any(row.decoded for row in line.own)],
-    }

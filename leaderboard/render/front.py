@@ -117,7 +117,9 @@ class Front:
             "which positional encoding still works?"
         )
         ran = {entry.row.label for one in self.tasks for entry in one.entries if entry.row.seeds}
-        seeds = span_text(len(e.row.seeds) for one in self.tasks for e in one.entries if e.row.seeds)
+        seeds = span_text(
+            len(e.row.seeds) for one in self.tasks for e in one.entries if e.row.seeds
+        )
         model = first.config.model
         self.setting = (
             f"{len(ran)} encodings in the same Transformer ({model.layers} layers, width "

@@ -14,25 +14,32 @@ from urllib.parse import urlencode
 from experiment.files import slug, write
 from leaderboard.catalog import HOOKS, Catalog
 from leaderboard.escape import script_json
-from leaderboard.papers.pictures import figures_of
+from leaderboard.papers.pictures import figures_of, filled_of
 from leaderboard.record.read import SITE_RECORDS, SITE_TABLES
 from leaderboard.record.schema import Record
 from leaderboard.render.columns import rows_as_csv
 from leaderboard.render.curves import curves
-from leaderboard.render.data import runs_data, script, scripts, site_data, unseen_of
-from leaderboard.render.findings import advice
+from leaderboard.render.data import files_of, runs_data, script, scripts, site_data, unseen_of
+from leaderboard.render.findings import findings
 from leaderboard.render.front import fronts
 from leaderboard.render.grids import PRFMapsOf, prf_grids
 from leaderboard.render.overviews import overview_of
 from leaderboard.render.styles import SETTINGS, shown, styles
 from leaderboard.render.templating import render
 from leaderboard.render.text import runs_as_csv
+from leaderboard.render.which import BUDGETS, answers
 from leaderboard.stats.overview import main_tables, protocols
 from leaderboard.stats.tables import Table, leading
 from pezoo import __version__
 from pezoo.spec import bare
 
-FOLDERS = ("task", "encoding", "run", "data", SITE_RECORDS)  # from these, pages of earlier builds go
+FOLDERS = (
+    "task",
+    "encoding",
+    "run",
+    "data",
+    SITE_RECORDS,
+)  # from these, pages of earlier builds go
 WRITTEN = "files.txt"  # what a build wrote into them, one path per line: nothing else ever goes
 
 
@@ -148,7 +155,11 @@ def _pages(
         title, names = one.table.title, data["names"]
         first["picture"] = curves(title, one.curves, look, names=names, inline=True)
     yield "index.html", render("index.html", **first, **top)
-    yield "which.html", render("which.html", **advice(main, others, catalog), **top)
+    more = {"findings": findings(main), "budgets": BUDGETS, "reference": SETTINGS["reference"]}
+    own = list(answers([*main, *others], catalog))
+    yield "which.html", render("which.html", answers=own, **more, **top)
+    papers = [one for one in filled_of(records, catalog, "tables") if one.runs]
+    yield "papers.html", render("papers.html", papers=papers, **top)
     for name in ("compare.html", "cost.html", "runs.html"):
         yield name, render(name, **top)
     yield "method.html", render("method.html", protocols=catalog.protocols.values(), **top)
@@ -169,7 +180,13 @@ def _pages(
         parts = catalog.parts(name)
         maps = [(part.name, prf_maps(part.name)) for part in parts]
         grids = {name: (prf_grids(own, name), own.words) for name, own in maps if own}
-        more = {"parts": parts, "hooks": HOOKS, "prf_grids": grids}
+        claims = [
+            (one, cell)
+            for one in papers
+            for cell in one.cells
+            if cell.ours and cell.paper and bare(cell.encoding) == name
+        ]
+        more = {"parts": parts, "hooks": HOOKS, "prf_grids": grids, "claims": claims}
         yield facts["page"], render("encoding.html", name=name, **more, **below)
     table_of = {record.run: table for table in tables for record in table.records}
     for record in records:
@@ -185,7 +202,7 @@ def _files(
     look = styles(rows)
     yield from scripts(data)
     yield "runs.js", script("RUNS", runs_data(records))
-    yield SITE_TABLES, script_json(data["tables"]) + "\n"
+    yield SITE_TABLES, script_json(files_of(data["tables"])) + "\n"
     yield "leaderboard.csv", rows_as_csv(rows)
     yield "runs.csv", runs_as_csv(records)
     for table in tables:

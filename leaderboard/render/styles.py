@@ -1,5 +1,7 @@
-"""Styles of curves: an encoding has one colour, dash and marker, unless another curve of the picture
-has that colour already."""
+"""Styles of curves: an encoding has one colour, dash and marker.
+
+In a picture where another curve has that colour already, it gets a free one.
+"""
 
 import tomllib
 from collections.abc import Iterable, Sequence

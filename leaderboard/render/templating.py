@@ -14,6 +14,8 @@ from experiment.config import RunConfig
 from experiment.files import slug
 from experiment.protocol import base
 from leaderboard.escape import command_text, markdown_text, script_json
+from leaderboard.papers.caption import caption
+from leaderboard.papers.text import parts_of, rows_of
 from leaderboard.record.schema import Record
 from leaderboard.record.tuning import values_text
 from leaderboard.render import text
@@ -50,7 +52,6 @@ def pair_rows(pairs: Iterable[tuple[str, str]]) -> Markup:
 def learned(record: Record) -> list[list[float | None]]:
     """Return the learning curve as lines of step, loss and exact match."""
 
-
     def short(value: float | None) -> float | None:
         return None if value is None else float(f"{value:.4g}")
 
@@ -82,6 +83,9 @@ _TEMPLATES.filters |= {
     "learned": learned,
     "notes": text.notes_text,
     "md": markdown_text,
+    "caption": caption,
+    "paper_parts": parts_of,
+    "paper_rows": rows_of,
     "percent": text.percent,
     "prose": prose,
     "fewer": text.fewer,

@@ -5,7 +5,7 @@ import shlex
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import Any
 
 from experiment.files import slug
@@ -95,6 +95,21 @@ class Table:
         words = ["--protocol", self.base, "--task", self.first.task, "--pe", encodings]
         return [command_text(shlex.join(["pezoo", "bench", *words, "--seeds", seeds]))]
 
+    def command(self, row: Row) -> str:
+        """Return the shortest command that repeats one row."""
+        known = {record.run: record for record in self.records}
+        given = _split(known[row.runs[0]].provenance.command)
+        own = {
+            "--protocol": self.base,
+            "--task": self.first.task,
+            "--pe": row.encoding,
+            "--seeds": spans(known[run].seed for run in row.runs),
+        }
+        words = ["pezoo", "bench"] + [part for pair in own.items() for part in pair]
+        kept = "--set", "--tune", "--tune-seeds"
+        words += [part for pair in pairwise(given) if pair[0] in kept for part in pair]
+        return command_text(shlex.join(words))
+
 
 def tables(records: Sequence[Record], catalog: Catalog | None = None) -> list[Table]:
     """Return all tables, sorted by protocol and task, the protocol's own settings first.
@@ -144,6 +159,13 @@ def tables(records: Sequence[Record], catalog: Catalog | None = None) -> list[Ta
             version = catalog.earlier(record), age[key][0], catalog.about(record)
             found.append(_table(rows[key], runs[key], policy, changes, several, *version))
     return found
+
+
+def _split(command: str) -> list[str]:
+    try:
+        return shlex.split(command)
+    except ValueError:  # a record's command may be any text
+        return []
 
 
 def leading(tables: Sequence[Table]) -> list[Table]:

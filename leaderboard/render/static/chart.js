@@ -13,7 +13,7 @@
     cross: "M-1.2 -4h2.4v2.8h2.8v2.4h-2.8v2.8h-2.4v-2.8h-2.8v-2.4h2.8z",
   };
   const STYLE =
-    "text{font:13px system-ui,sans-serif;fill:#222}.t{font-size:15px;font-weight:600}.s{font-size:12px;fill:#555}.mid{text-anchor:middle}.end{text-anchor:end}.g{stroke:#ddd}.a{stroke:#555}.v{stroke:#777;stroke-dasharray:5 4;fill:none}.c{fill:none;stroke-width:2}.l{fill:none;stroke-width:1;stroke-opacity:.5}.m{stroke:#fff;stroke-width:.7}.band{display:none}.e{stroke-width:1}.seed{fill:none;stroke-opacity:.7}";
+    "text{font:13px system-ui,sans-serif;fill:#222}.t{font-size:15px;font-weight:600}.s{font-size:12px;fill:#555}.mid{text-anchor:middle}.end{text-anchor:end}.g{stroke:#ddd}.a{stroke:#555}.v{stroke:#777;stroke-dasharray:5 4;fill:none}.c{fill:none;stroke-width:2}.l{fill:none;stroke-width:1;stroke-opacity:.5}.m{stroke:#fff;stroke-width:.7}.band{display:none}.e{stroke-width:1}.seed{fill:none;stroke-opacity:.45}";
   const LINE = 17,
     FEW = 8;
 
@@ -268,16 +268,12 @@
           transform: "translate(" + px.toFixed(1) + " " + py.toFixed(1) + ")",
         });
       const marks = one.bare ? [] : parts[at].flat().map(([px, py]) => mark(px, py));
-      const seeds = one.points.flatMap((point) =>
-        (point.seeds || []).map(([, value]) =>
-          svg("circle", {
-            class: "seed",
-            r: 3,
-            cx: x(point.x).toFixed(1),
-            cy: y(value).toFixed(1),
-            stroke: colour,
-          }),
-        ),
+      const bySeed = new Map();
+      for (const point of one.points)
+        for (const [seed, value] of point.seeds || [])
+          bySeed.set(seed, [...(bySeed.get(seed) || []), [x(point.x), y(value)]]);
+      const seeds = [...bySeed.values()].map((own) =>
+        svg("path", { class: "seed", d: path(own), stroke: colour }),
       );
       const from = width - right + 12,
         room = Math.floor((right - 28) / (narrow ? 6.2 : 7));
@@ -577,11 +573,22 @@
   });
   PZ.trained = (train) => ({ x: train, text: "longest length in training" });
 
+  const sample = ([colour, dash, marker]) =>
+    svg(
+      "svg",
+      { class: "sample", viewBox: "0 -6 30 12", width: 30, height: 12, "aria-hidden": "true" },
+      svg("path", { d: "M0 0H30", stroke: colour, "stroke-width": 2, "stroke-dasharray": DASHES[dash] }),
+      svg("path", { d: MARKS[marker], fill: colour, transform: "translate(15 0)" }),
+    );
+
   // Which curves to show: a labelled box each, the variants folded away; a choice goes into the address.
   PZ.picks = function (id, rows, picked) {
     const host = document.getElementById(id);
     const focused = host.contains(document.activeElement) ? document.activeElement.value : null;
     const open = host.querySelector("details")?.open;
+    const drawn = rows.filter((row) => picked.includes(row.label));
+    const apart = PZ.apart(drawn.map((row) => PZ.look(row.other ? row.plain : row.label)));
+    const looks = new Map(drawn.map((row, at) => [row.label, apart[at]]));
     const box = (row) =>
       el(
         "label",
@@ -595,10 +602,7 @@
             PZ.state.set({ pick: labels.length ? labels : ["-"], curve: "" });
           },
         }),
-        el("span", {
-          class: "dot",
-          style: "background:" + PZ.look(row.other ? row.plain : row.label)[0],
-        }),
+        sample(looks.get(row.label) ?? PZ.look(row.other ? row.plain : row.label)),
         PZ.short(row.label),
       );
     const [plain, others] = [

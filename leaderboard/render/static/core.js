@@ -423,7 +423,7 @@ window.PZ = (function () {
     return [
       row.chosen_words && [
         row.chosen_words,
-        "options of this encoding were chosen on results of tasks in this table",
+        "options of this encoding were chosen on results of tasks in this table, which favours it",
       ],
       row.mode && [
         "same weights",
@@ -451,6 +451,28 @@ window.PZ = (function () {
       .map(([words, title]) => el("span", { class: "badge", title }, words));
   }
 
+  // Copies a text; pages from the disk may refuse the clipboard, where a selection still works.
+  function copyButton(words, text, more) {
+    const done = (button) => {
+      button.textContent = "Copied";
+      setTimeout(() => (button.textContent = words), 1500);
+    };
+    const press = async ({ currentTarget: button }) => {
+      try {
+        await navigator.clipboard.writeText(text());
+      } catch {
+        const area = el("textarea", { readonly: true, class: "away" });
+        area.value = text();
+        button.after(area);
+        area.select();
+        document.execCommand("copy");
+        area.remove();
+      }
+      done(button);
+    };
+    return el("button", { type: "button", class: "small", onclick: press, ...more }, words);
+  }
+
   // The theme: that of the system until the button is pressed.
   const dark = window.matchMedia("(prefers-color-scheme: dark)");
   const isDark = () =>
@@ -461,6 +483,7 @@ window.PZ = (function () {
     button.setAttribute("aria-label", "Switch to the " + (isDark() ? "light" : "dark") + " theme");
   }
   button.hidden = false;
+  button.before(copyButton("Copy link", () => location.href, { class: "link" }));
   button.addEventListener("click", () => {
     document.documentElement.dataset.theme = isDark() ? "light" : "dark";
     try {
@@ -490,6 +513,7 @@ window.PZ = (function () {
     csv,
     downloads,
     save,
+    copyButton,
     fileName,
     plainTable,
     select,

@@ -42,7 +42,7 @@
           PZ.badges({
             ...row,
             earlier: table.version,
-            chosen_words: row.chosen_here && !row.aside ? "options chosen on this task" : "",
+            chosen_words: row.chosen_here && !row.aside ? "†" : "",
           }),
         ),
       align: "left",

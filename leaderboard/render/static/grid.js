@@ -28,7 +28,32 @@ PZ.grid = (function () {
     const host = document.getElementById(id);
     const { name, label, rows, sub = () => false } = options;
     const columns = options.columns.map((column, at) => ({ ...column, first: at === 0 }));
-    const visible = columns.filter((column) => !column.hide);
+    const away = options.state ? state.all("hide") : [];
+    const possible = columns.filter((column) => !column.hide);
+    const visible = possible.filter((column) => column.first || !away.includes(column.key));
+    const picker = el(
+      "details",
+      { class: "columns-of" },
+      el("summary", {}, "Columns"),
+      possible.slice(1).map((column) =>
+        el(
+          "label",
+          { class: "check" },
+          el("input", {
+            type: "checkbox",
+            checked: visible.includes(column),
+            onchange: ({ target }) =>
+              state.set({
+                hide: target.checked
+                  ? away.filter((key) => key !== column.key)
+                  : [...away, column.key],
+              }),
+          }),
+          column.title,
+        ),
+      ),
+    );
+    picker.open = host.querySelector(".columns-of")?.open ?? false;
     const files = () => ({
       heads: columns.map((column) => column.title),
       lines: found.flat().map((row) => columns.map((column) => (column.file || column.value)(row))),
@@ -94,7 +119,7 @@ PZ.grid = (function () {
       );
     const table = el(
       "table",
-      { class: "grid", "aria-label": label },
+      { class: options.dense ? "grid dense" : "grid", "aria-label": label },
       el("thead", {}, el("tr", {}, heads), options.under ? fixed(options.under) : null),
       body,
       options.foot ? el("tfoot", {}, fixed(options.foot)) : null,
@@ -107,6 +132,7 @@ PZ.grid = (function () {
           ? null
           : el("label", { for: search.id }, el("span", {}, "Search"), search),
         count,
+        options.state ? picker : null,
         PZ.downloads(name, files),
       ),
       el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": label }, table),

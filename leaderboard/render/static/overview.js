@@ -4,25 +4,26 @@
   if (!window.DATA.tables.length) return;
   const { el, percent, interval } = PZ;
   const WORDS = {
-    unseen: "score beyond training, %",
+    unseen: "mean, %",
+    median: PZ.modes.median,
+    seeds: PZ.modes.seeds,
     reach: "reach",
     token: "the other measure, %",
     cost: "CPU seconds of training",
   };
+  const own = (row, show) => PZ.shown(show, row.unseen, row.by_seed, row.failures.length);
   const shown = (row, show) =>
     ({
-      unseen: percent(row.unseen.mean),
       reach: PZ.reach(row),
       token: percent(row.unseen_beside),
       cost: PZ.number(row.cpu_seconds),
-    })[show];
+    })[show] ?? own(row, show).words;
   const number = (row, show) =>
     ({
-      unseen: 100 * row.unseen.mean,
       reach: row.reach,
       token: 100 * row.unseen_beside,
       cost: row.cpu_seconds,
-    })[show];
+    })[show] ?? 100 * own(row, show).number;
 
   // How dark a cell is: the better the value shown, the darker; reach against the
   // longest of all tasks, cost against the lowest of its task.
@@ -34,7 +35,7 @@
       !value ? 0 : show === "cost" ? least / value : show === "reach" ? value / most : value / 100;
   }
 
-  function cell(at, show, most, shade) {
+  function cell(table, at, show, most, shade) {
     return (line, host) => {
       const row = line.rows[at];
       if (!row) return el("span", { class: "words" }, "not run");
@@ -63,14 +64,16 @@
       ]
         .filter(Boolean)
         .join("\n");
-      return el(
-        "span",
-        { title: more },
+      const opener = PZ.opens(
+        table,
+        row,
         shown(row, show),
         row.unlearned ? el("sup", {}, "‡") : "",
         row.chosen_here ? el("sup", {}, "†") : "",
         row.seeds.length < most ? el("sup", { class: "seeds" }, String(row.seeds.length)) : "",
       );
+      opener.title = more;
+      return opener;
     };
   }
   // Words sort behind every number, and stand in files.
@@ -93,7 +96,7 @@
       .filter((line) => !line.aside && !line.custom)
       .map((line) => line.rows[at]?.seeds.length)
       .filter(Boolean);
-  function columns(overview, show, lines) {
+  function columns(overview, tables, show, lines) {
     const several = overview.tasks.length > 1;
     const size = (line) =>
       Math.max(0, ...line.rows.filter(Boolean).map((row) => row.parameters ?? 0)) || null;
@@ -151,7 +154,7 @@
           title: overview.heads[at],
           value: value(at, show),
           file: inFile(at, show),
-          cell: cell(at, show, Math.max(...seedsOf(lines, at)), shades(lines, at, show)),
+          cell: cell(tables[at], at, show, Math.max(...seedsOf(lines, at)), shades(lines, at, show)),
           start: show === "cost" ? "asc" : "desc",
           help: WORDS[show],
         },
@@ -162,9 +165,35 @@
       PZ.numberColumn("cost", "CPU s", (line) => line.cost, {
         help: "CPU seconds of training per run: the mean over seeds, then the median over tasks; compare only on one device",
       }),
+      {
+        key: "ratio",
+        title: "x " + window.DATA.reference,
+        value: (line) => line.ratio,
+        cell: (line) => (line.ratio ? line.ratio.toFixed(1) + "x" : "–"),
+        start: "asc",
+        help: "CPU seconds of training, relative to this encoding's on the same processor; median over tasks",
+      },
       PZ.numberColumn("parameters", "parameters", size),
+      {
+        key: "paper",
+        title: "paper",
+        value: (line) => papers(line).map(([name]) => name).join("; "),
+        cell: (line) =>
+          el("span", {}, papers(line).map(([name, url]) => el("a", url ? { href: url } : {}, name + " "))),
+        align: "left",
+        start: "asc",
+      },
     ];
   }
+
+  const papers = (line) => PZ.own(window.DATA.encodings, line.bare)?.papers ?? [];
+  // What an encoding may have to be: [key, words, test].
+  const NEEDS = [
+    ["plain", "nothing chosen, no hint", (line) => !line.receives && !line.rows.some((row) => row?.chosen_here)],
+    ["bare", "no parameters of its own", (line) => line.rows.every((row) => !row?.encoding_parameters)],
+    ["cached", "works with a key-value cache", (line) => !line.rows.some((row) => row?.decoded)],
+    ["fused", "works with flash attention", (line) => PZ.own(window.DATA.encodings, line.bare)?.fused],
+  ];
 
   // How many seeds a column has, and what a baseline gets that ignores the prompt: by key.
   function under(overview, lines) {
@@ -227,7 +256,7 @@
   }
   function card(table) {
     const rows = PZ.leaders(table.rows),
-      best = rows.find((row) => row.unseen && !row.receives),
+      best = table.rows.find((row) => row.unseen && !row.receives && !row.custom && !row.aside),
       facts = PZ.own(window.DATA.tasks, table.task);
     return el(
       "a",
@@ -239,7 +268,7 @@
         "span",
         {},
         best
-          ? "best: " + PZ.short(best.label) + ", " + percent(best.unseen.mean) + " % unseen"
+          ? "best: " + PZ.short(best.label) + (best.chosen_here ? " †" : "") + ", " + percent(best.unseen.mean) + " % unseen"
           : "no number yet",
         el("br"),
         "trained to " + table.train + ", tested to " + table.lengths[table.lengths.length - 1],
@@ -247,6 +276,8 @@
     );
   }
 
+  const middle = (values) =>
+    values.length ? values.sort((a, b) => a - b)[(values.length - 1) >> 1] : null;
   // A line with the rows of its tasks, and what the name's column needs.
   function filled(line, tables) {
     const rows = tables.map((table) => table.rows.find((row) => row.label === line.label) ?? null);
@@ -269,7 +300,8 @@
       seeds: fewest.seeds,
       few: own.some((row) => row.few),
       old: own.some((row) => row.old),
-      chosen_words: count && !first.aside ? "options chosen on " + count + " of these tasks" : "",
+      ratio: middle(own.map((row) => row.ratio).filter(Boolean)),
+      chosen_words: count && !first.aside ? "† on " + count + " of these tasks" : "",
     };
   }
 
@@ -320,8 +352,20 @@
           "show evaluation modes" + (has((line) => line.apart) ? " and other seeds" : ""),
         )
       : [true, null];
-    PZ.put("filters", [...controls, showPick, variantsPick, modesPick]);
-    const lines = all.filter((line) => (variants || !line.custom) && (modes || !line.aside));
+    const needs = NEEDS.map(([key, words, test]) => [...PZ.toggle(key, words), test]);
+    PZ.put("filters", [
+      ...controls,
+      showPick,
+      variantsPick,
+      modesPick,
+      ...needs.map(([, box]) => box),
+    ]);
+    const lines = all.filter(
+      (line) =>
+        (variants || !line.custom) &&
+        (modes || !line.aside) &&
+        needs.every(([on, , test]) => !on || test(line)),
+    );
     document.getElementById("policy").textContent =
       PZ.policyWords(order[0]) +
       " " +
@@ -337,9 +381,10 @@
     PZ.grid("map", {
       name: "overview",
       label: "Encodings and tasks, by " + label,
-      columns: columns(overview, show, lines),
+      columns: columns(overview, order, show, lines),
       rows: lines,
       sub: (line) => line.below,
+      dense: order.length > 6,
       under: under(overview, lines),
       foot: foot(overview, order, show),
       sort:
@@ -354,6 +399,7 @@
       state: true,
     });
     PZ.legend("legend", lines);
+    PZ.reopen(order);
     document.getElementById("tasks").replaceChildren(...order.map(card));
   });
 })();

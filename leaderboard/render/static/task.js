@@ -5,7 +5,7 @@
   if (!document.getElementById("curve")) return;
   const { el, percent, scaled, interval } = PZ;
 
-  const columns = (table) => [
+  const columns = (table, mode) => [
     PZ.nameColumn(),
     {
       key: "rank",
@@ -41,14 +41,7 @@
       title: "unseen mean, %",
       value: (row) => scaled(row.unseen?.mean),
       cell: (row, host) =>
-        share(
-          host,
-          row.unseen?.mean,
-          interval(row.unseen?.low, row.unseen?.high),
-          row.unseen_note,
-          [],
-          row.unlearned && row.shown.reach,
-        ),
+        share(table, row, host, row.unseen, row.unseen_note, mode, row.by_seed),
     },
     ...PZ.endColumns((row) => row.unseen, "unseen mean"),
     ...table.lengths.flatMap((length, at) => {
@@ -62,13 +55,7 @@
           file: (row) =>
             row.cells[at].main ? scaled(row.cells[at].main.mean) : row.cells[at].status,
           cell: (row, host) =>
-            share(
-              host,
-              row.cells[at].main?.mean,
-              interval(row.cells[at].main?.low, row.cells[at].main?.high),
-              row.cells[at].status,
-              row.cells[at].seeds,
-            ),
+            share(table, row, host, row.cells[at].main, row.cells[at].status, mode, row.cells[at].seeds),
         },
         ...PZ.endColumns((row) => row.cells[at].main, title),
       ];
@@ -105,16 +92,23 @@
     },
   ];
 
-  function share(host, value, sub, words, seeds, mark) {
-    if (value === null || value === undefined) return el("span", { class: "words" }, words);
+  function share(table, row, host, stat, words, mode, seeds) {
+    if (!stat) return el("span", { class: "words" }, words);
+    const own = PZ.shown(mode, stat, seeds, row.failures.length),
+      mean = stat === row.unseen,
+      sub = interval(stat.low, stat.high);
     host.classList.add("heat");
-    host.style.setProperty("--share", value.toFixed(3));
-    const title = [
-      sub,
-      ...(seeds || []).map(([seed, one]) => "seed " + seed + ": " + percent(one)),
-    ].join("\n");
-    const sign = mark ? el("sup", { title: mark }, "‡") : "";
-    return el("span", { title }, percent(value), sign, el("small", {}, sub));
+    host.style.setProperty("--share", own.number.toFixed(3));
+    const sign = mean && row.unlearned ? el("sup", { title: row.shown.reach }, "‡") : "";
+    const opener = PZ.opens(
+      table,
+      row.other ? { ...row, label: row.plain } : row,
+      own.words,
+      sign,
+      mean ? el("small", {}, sub) : "",
+    );
+    opener.title = [sub, ...seeds.map(([seed, one]) => "seed " + seed + ": " + percent(one))].join("\n");
+    return opener;
   }
 
   // The same row with its other measure, which has no interval, in the place of the one compared.
@@ -208,15 +202,21 @@
             ["token", "tokens, with a baseline"],
           ],
     );
+    const [mode, modePick] = PZ.select("cells", "Cells", Object.entries(PZ.modes));
     const [dots, dotsPick] = PZ.toggle("dots", "every seed");
-    PZ.put("filters", [...controls, measurePick, dotsPick, othersPick]);
+    const asides = table?.rows.some((row) => row.aside);
+    const [modes, modesPick] = asides
+      ? PZ.toggle("modes", "evaluation modes and other seeds")
+      : [true, null];
+    PZ.put("filters", [...controls, measurePick, modePick, dotsPick, modesPick, othersPick]);
     document
       .querySelectorAll(".table-facts")
       .forEach((part) =>
         part.classList.toggle("chosen", Boolean(table) && part.dataset.table === table.id),
       );
     if (!table) return;
-    const rows = others ? [...table.rows, ...beside(table, own)] : table.rows;
+    const plain = table.rows.filter((row) => modes || !row.aside);
+    const rows = others ? [...plain, ...beside(table, own)] : plain;
     const fewAll = rows.every((row) => row.few || row.apart);
     const words =
       table.baseline === null
@@ -254,18 +254,20 @@
       ...row,
       few_all: fewAll,
       below: PZ.below(row, rows),
-      chosen_words: row.chosen_here && !row.aside ? "options chosen on this task" : "",
+      chosen_words: row.chosen_here && !row.aside ? "†" : "",
     }));
     PZ.grid("table", {
       name: table.base + "." + name + ".table",
       label: name + ": encodings",
-      columns: columns(table),
+      columns: columns(table, mode),
       rows: named,
       sub: (row) => row.below,
+      dense: true,
       sort: "unseen-desc",
       given: !others,
       state: true,
     });
     PZ.legend("legend", rows);
+    PZ.reopen(tables);
   });
 })();

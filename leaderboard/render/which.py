@@ -1,0 +1,67 @@
+"""Answers of the page "Which one?": one sentence for a kind of task and a budget."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from leaderboard.catalog import Catalog
+from leaderboard.render.front import CHOSEN, GENERAL, Entry, TaskFront
+from leaderboard.stats.tables import Table
+from pezoo.spec import bare
+
+CHEAP = 1.25  # times the cost of the reference
+BUDGETS = {"any": "any", "low": "at most 1.25 times rope's training"}
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The encoding for a kind of task: what it does on each task of one protocol, best first."""
+
+    family: str
+    budget: str
+    own: tuple[tuple[TaskFront, Entry], ...]
+
+    @property
+    def entry(self) -> Entry:
+        return self.own[0][1]
+
+    @property
+    def solved(self) -> list[TaskFront]:
+        return [one for one, entry in self.own if entry.solves]
+
+    @property
+    def marked(self) -> bool:
+        """True where the encoding's options were chosen on one of the tasks."""
+        return any(entry.group == CHOSEN for _, entry in self.own)
+
+
+def answers(tables: Sequence[Table], catalog: Catalog) -> Iterator[Answer]:
+    """Yield the answers, by kind of task; a kind counts in the first protocol that has it."""
+    families: dict[str, list[TaskFront]] = defaultdict(list)
+    for _, own in groupby(tables, key=lambda table: table.base):
+        found: dict[str, list[TaskFront]] = defaultdict(list)
+        for table in own:
+            task = catalog.tasks.get(bare(table.first.task))
+            found[(task and task.family) or "other"].append(TaskFront(table, catalog))
+        families = defaultdict(list, {**found, **families})
+    for family, tasks in sorted(families.items()):
+        for budget in BUDGETS:
+            if best := _best(tasks, budget):
+                yield Answer(family, budget, best)
+
+
+def _best(tasks: Sequence[TaskFront], budget: str) -> tuple[tuple[TaskFront, Entry], ...]:
+    """Return the tasks of the encoding that solves most of them, then by its means; () for none."""
+    by_label: dict[str, list[tuple[TaskFront, Entry]]] = defaultdict(list)
+    for one in tasks:
+        for entry in one.of(GENERAL, CHOSEN):
+            if budget == "any" or (entry.cost or CHEAP + 1) <= CHEAP:
+                by_label[entry.row.label].append((one, entry))
+
+    def merit(own: list[tuple[TaskFront, Entry]]) -> tuple[float, ...]:
+        means = [entry.row.unseen.mean for _, entry in own if entry.row.unseen]
+        return sum(entry.solves for _, entry in own), sum(means)
+
+    best = max(by_label.values(), key=merit, default=[])
+    return tuple(sorted(best, key=lambda pair: pair[1].merit, reverse=True))
