@@ -20,7 +20,7 @@ from leaderboard.render.styles import SETTINGS, after_the_curve, needs_log, styl
 from leaderboard.stats.costs import relative
 from leaderboard.stats.overview import baseline
 from leaderboard.stats.ranks import comparisons
-from leaderboard.stats.rows import Row, aliases, legend
+from leaderboard.stats.rows import PASS, Row, aliases, legend
 from leaderboard.stats.tables import EARLIER, PROTOCOL, Table, tables
 from pezoo.spec import bare
 
@@ -113,13 +113,21 @@ def runs_data(records: Iterable[Record]) -> list[list[Any]]:
     """Return one line per run, in the order of all-runs.js."""
     lines = [
         [
-            r.run, r.protocol, r.task, r.encoding, r.seed, r.status, *unseen_of(r), r.env.device,
+            r.run, r.protocol, r.task, r.encoding, r.seed, _outcome(r), *unseen_of(r), r.env.device,
             r.cost.steps_per_second, r.cost.train_seconds,
             r.provenance.finished[:16].replace("T", " "), bare(r.encoding),
         ]
         for r in records
     ]  # fmt: skip
     return _short(lines)
+
+
+def _outcome(record: Record) -> str:
+    """Return how a run ended: one that misses PASS at its training length failed to learn."""
+    seen = [score for score in record.scores.last if score.seen and score.exact is not None]
+    of_tokens = record.config.track == "encoder"
+    last = seen and ((seen[-1].token if of_tokens else seen[-1].exact) or 0.0)
+    return "failed to learn" if seen and last < PASS - 1e-9 else record.status
 
 
 def unseen_of(record: Record) -> tuple[float | None, str]:

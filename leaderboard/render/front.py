@@ -48,6 +48,7 @@ class TaskFront:
         train = table.first.train_length
         self.near = next((n for n in lengths if n >= NEAR * train), lengths[-1])
         self.far = max((n for n in lengths if n <= FAR * train), default=lengths[-1])
+        self.far -= self.far - 1 in lengths and self.far % train > 0  # 100, of 100 and 101
         self.heads = [times(n / train) for n in (self.near, self.far)]
         marks = chosen([table], catalog)
         plain = [row for row in table.rows if row.competes]

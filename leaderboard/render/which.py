@@ -45,10 +45,13 @@ def answers(tables: Sequence[Table], catalog: Catalog) -> Iterator[Answer]:
             task = catalog.tasks.get(bare(table.first.task))
             found[(task and task.family) or "other"].append(TaskFront(table, catalog))
         families = defaultdict(list, {**found, **families})
-    for family, tasks in sorted(families.items()):
-        for budget in BUDGETS:
-            if best := _best(tasks, budget):
-                yield Answer(family, budget, best)
+    every = [
+        Answer(family, budget, best)
+        for family, tasks in sorted(families.items())
+        for budget in BUDGETS
+        if (best := _best(tasks, budget))
+    ]
+    yield from sorted(every, key=lambda answer: -len(answer.solved))
 
 
 def _best(tasks: Sequence[TaskFront], budget: str) -> tuple[tuple[TaskFront, Entry], ...]:

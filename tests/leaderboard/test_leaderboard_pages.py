@@ -7,6 +7,7 @@ import io
 import json
 import math
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -17,7 +18,7 @@ from xml.etree import ElementTree
 
 import pandas
 import pytest
-from made_records import markdown
+from made_records import markdown, raw_record
 from parsed import Page
 
 import leaderboard
@@ -35,14 +36,17 @@ from leaderboard.render.columns import rows_as_csv, rows_as_markdown
 from leaderboard.render.curves import curves, shortened
 from leaderboard.render.data import site_data
 from leaderboard.render.findings import findings
+from leaderboard.render.front import CHOSEN, GENERAL, ORACLE, TOLD, fronts
 from leaderboard.render.grids import PRFMaps
-from leaderboard.render.styles import COLOURS, styles
+from leaderboard.render.styles import COLOURS, Style, apart, shown, styles
+from leaderboard.stats.costs import relative
 from leaderboard.stats.overview import baseline
 from leaderboard.stats.rows import Points
 from leaderboard.stats.summary import summarise
 from leaderboard.stats.tables import tables
 
 KNOWN = read_catalog()
+COST = raw_record()["cost"]
 build = partial(build_site, catalog=KNOWN)
 
 
@@ -499,11 +503,85 @@ def test_the_guess_of_an_encoder_is_the_best_constant_where_the_task_tells_it(re
     assert guessed("decoder").by_length != by_length
 
 
+def test_the_first_screen_counts_runs_and_keeps_hints_and_chosen_options_apart(record):
+    right = {"rope": 40, "alibi": 95, "lbpe_sh": 99, "ideal_sh": 100, "prism": 100}
+    runs = [
+        record(
+            name,
+            seed,
+            {10: 100, 20: 100, 100: value if seed else 0},
+            cost=COST | {"cpu_seconds": 10.0 if name == "rope" else 25.0},
+        )
+        for name, value in right.items()
+        for seed in range(5)
+    ]
+    (one,) = fronts([tables(runs, known := read_catalog())], {}, known)
+    (task,) = one.tasks
+    groups = {e.row.label: (e.group, e.far, e.cost) for _, own in task.shown for e in own}
+    assert groups["alibi"] == (GENERAL, (4, 5), 2.5)
+    assert groups["prism"] == (CHOSEN, (4, 5), 2.5)
+    assert (groups["lbpe_sh"][0], groups["ideal_sh"][0]) == (TOLD, ORACLE)
+    assert groups["rope"] == (GENERAL, (0, 5), 1.0)
+    assert one.headline.startswith("Train on 10 digits, test on 100")
+    assert task.solver
+    assert task.solver.row.receives == ""
+    assert task.general
+    assert task.general.row.label == "alibi"
+
+
+def test_costs_are_compared_on_one_processor(record):
+    seconds = {("rope", 0): 10.0, ("rope", 1): 40.0, ("alibi", 1): 80.0, ("t5", 2): 5.0}
+    runs = [
+        record(
+            name,
+            seed,
+            cost=COST | {"cpu_seconds": own},
+            env=raw_record()["env"] | {"cpu": f"processor {seed}"},
+        )
+        for (name, seed), own in seconds.items()
+    ]
+    (table,) = tables(runs)
+    assert relative(table, "rope") == {"rope": 1.0, "alibi": 2.0}
+
+
+def test_the_command_of_a_row_makes_its_runs_and_no_other(record):
+    batch = "pezoo bench --pe rope,alibi --task copy,reverse --seeds 0-9 --set train.steps=1500"
+    came = raw_record()["provenance"] | {"command": batch}
+    runs = [record("alibi", n, protocol="quick+ab12cd", provenance=came) for n in (0, 1, 4)]
+    (table,) = tables(runs)
+    words = shlex.split(table.command(table.rows[0]))
+    given = dict(zip(words[2::2], words[3::2], strict=True))
+    assert given == {
+        "--protocol": "quick",
+        "--task": "copy",
+        "--pe": "alibi",
+        "--seeds": "0-1,4",
+        "--set": "train.steps=1500",
+    }
+
+
+def test_curves_of_one_picture_have_distinct_colours():
+    looks = [Style(COLOURS[0], "solid", "circle")] * 8 + [Style(COLOURS[0], "dot", "cross")]
+    found = apart(looks)
+    assert len({one.colour for one in found[:8]}) == 8
+    assert found[8].colour == COLOURS[0]  # a mode of a curve keeps the colour of that curve
+
+
+def test_charts_have_the_baselines_beside_the_best(record):
+    names = [f"encoding{at}" for at in range(12)]
+    runs = [record(name, 0, {10: 100, 20: 90 - at}) for at, name in enumerate(names)]
+    runs += [record(name, 0, {10: 100, 20: 0}) for name in ("nope", "rope", "alibi")]
+    own = [row.label for row in shown(tables(runs)[0].rows)]
+    assert len(own) == 8
+    assert own[0] == "encoding0"
+    assert {"nope", "rope", "alibi"} <= set(own)
+
+
 def test_advice_takes_kinds_of_tasks_from_other_protocols(record, tmp_path):
     found = tables([record(), record(), record("alibi", protocol="prism2025", task="addition")])
-    site.build(found, [r for t in found for r in t.records], tmp_path / "site")
+    site.build(found, [r for t in found for r in t.records], tmp_path / "site", catalog=KNOWN)
     page = Page(tmp_path / "site" / "which.html")
-    assert "prism2025, 1 encoding ran" in page.text
+    assert "addition in prism2025" in page.text
     assert "task/addition.html#protocol=prism2025" in page.all("href")
 
 

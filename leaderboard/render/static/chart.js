@@ -13,7 +13,7 @@
     cross: "M-1.2 -4h2.4v2.8h2.8v2.4h-2.8v2.8h-2.4v-2.8h-2.8v-2.4h2.8z",
   };
   const STYLE =
-    "text{font:13px system-ui,sans-serif;fill:#222}.t{font-size:15px;font-weight:600}.s{font-size:12px;fill:#555}.mid{text-anchor:middle}.end{text-anchor:end}.g{stroke:#ddd}.a{stroke:#555}.v{stroke:#777;stroke-dasharray:5 4;fill:none}.c{fill:none;stroke-width:2}.l{fill:none;stroke-width:1;stroke-opacity:.5}.m{stroke:#fff;stroke-width:.7}.band{display:none}.e{stroke-width:1}.seed{fill:none;stroke-opacity:.45}";
+    "text{font:13px system-ui,sans-serif;fill:#222}.t{font-size:15px;font-weight:600}.s{font-size:12px;fill:#555}.mid{text-anchor:middle}.end{text-anchor:end}.g{stroke:#ddd}.a{stroke:#555}.v{stroke:#777;stroke-dasharray:5 4;fill:none}.c{fill:none;stroke-width:2}.l{fill:none;stroke-width:1;stroke-opacity:.5}.m{stroke:#fff;stroke-width:.7}.band{fill-opacity:.12}.e{stroke-width:1}.seed{fill:none;stroke-opacity:.45}";
   const LINE = 17,
     FEW = 8;
 
@@ -169,7 +169,7 @@
     const left = Math.max(56, 32 + 7 * Math.max(...up.ticks.map(([, text]) => text.length))),
       top = chart.vline ? 26 : 10,
       right = names ? (narrow ? 112 : 236) : 14,
-      bottom = 50;
+      bottom = still ? 66 : 50;
     const [wide, high] = [width - left - right, Math.max(120, height - top - bottom)];
     const pad = chart.x.room ? 0 : Math.min(24, wide / 16);
     const x = (value) => left + pad + (wide - 2 * pad) * across.at(value),
@@ -349,7 +349,11 @@
         xmlns: still ? "http://www.w3.org/2000/svg" : null,
       },
       still
-        ? [svg("style", {}, STYLE), svg("rect", { width: "100%", height: "100%", fill: "#fff" })]
+        ? [
+            svg("style", {}, STYLE),
+            svg("rect", { width: "100%", height: "100%", fill: "#fff" }),
+            svg("text", { class: "s", x: left, y: height - 4 }, chart.about ?? chart.title),
+          ]
         : [],
       up.ticks
         .map(([tick, text]) => [
@@ -540,6 +544,10 @@
     PZ.chart(id, {
       name: table.base + "." + table.task,
       title: measure[0].toUpperCase() + measure.slice(1) + " against length on " + table.task,
+      about:
+        table.task + ", protocol " + table.base + ", mean over " +
+        [...new Set(rows.map((row) => row.seeds.length))].sort((a, b) => a - b).join(" or ") +
+        " seeds, bands: 95 %",
       series: series ?? rows.map((row) => PZ.curve(row, table.lengths, more)),
       x: PZ.lengthAxis(table),
       y: { title: measure, share: true },
@@ -547,6 +555,55 @@
       heads: PZ.curveHeads(table),
       lines: rows.flatMap((row) => PZ.curveLines(row, table.lengths, row.label)),
     });
+  // Several tasks side by side in one SVG: small charts with shared colours, names below.
+  PZ.multiples = function (id, tables, labels) {
+    const [wide, high, across] = [330, 250, 3];
+    const looks = PZ.apart(labels.map(PZ.look));
+    const parts = tables.map((table, at) => {
+      const rows = table.rows.filter((row) => labels.includes(row.label));
+      const series = rows.map((row) => ({
+        ...PZ.curve(row, table.lengths),
+        label: "",
+        look: looks[labels.indexOf(row.label)],
+      }));
+      const one = { title: table.task, series, x: PZ.lengthAxis(table), y: { title: table.metric, share: true } };
+      const [px, py] = [(at % across) * wide, Math.floor(at / across) * high];
+      const { node } = draw({ ...one, vline: { x: table.train, text: table.task } }, wide, high - 10);
+      return svg("g", { transform: "translate(" + px + " " + py + ")" }, ...node.childNodes);
+    });
+    const bottom = Math.ceil(tables.length / across) * high + 16;
+    const names = labels.map((label, at) =>
+      svg(
+        "g",
+        { transform: "translate(" + (12 + (at % 5) * 195) + " " + (bottom + 18 * Math.floor(at / 5)) + ")" },
+        svg("path", { class: "m", d: MARKS[looks[at][2]], fill: looks[at][0] }),
+        svg("text", { x: 10, y: 4, class: "s" }, PZ.short(label)),
+      ),
+    );
+    const about = tables[0].base + ": " + tables[0].metric + " against length";
+    const node = svg(
+      "svg",
+      {
+        class: "chart",
+        viewBox: "0 0 " + wide * across + " " + (bottom + 18 * Math.ceil(labels.length / 5) + 24),
+        role: "img",
+        "aria-label": about + ". The table after it compares the same tasks.",
+        xmlns: "http://www.w3.org/2000/svg",
+      },
+      svg("style", {}, STYLE),
+      parts,
+      names,
+      svg("text", { x: 12, y: bottom + 18 * Math.ceil(labels.length / 5) + 12, class: "s" }, about),
+    );
+    const press = () =>
+      PZ.save(PZ.fileName(tables[0].base + ".tasks") + ".svg", "image/svg+xml", new XMLSerializer().serializeToString(node));
+    const host = document.getElementById(id);
+    host.chart = null;
+    host.replaceChildren(
+      el("figure", {}, node, el("figcaption", { class: "tools" },
+        el("button", { type: "button", class: "small", onclick: press, "aria-label": "Download the charts as SVG" }, "SVG"))),
+    );
+  };
   PZ.curveHeads = (table) => [
     "encoding",
     "length",

@@ -128,15 +128,14 @@
   PZ.page(function () {
     if (!window.DATA.tables.length) return;
     const { tables, overview, controls } = PZ.choose(() => true);
-    tables.sort((a, b) => (a.task < b.task ? -1 : 1));
     const [task, taskPick] = PZ.select(
       "task",
       "Curves of task",
-      tables.map((table) => [table.task, table.task]),
+      [...tables.map((table) => [table.task, table.task]), ["*", "all, side by side"]],
     );
     const [dots, dotsPick] = PZ.toggle("dots", "every seed");
     PZ.put("filters", [...controls, taskPick, dotsPick]);
-    const table = tables.find((one) => one.task === task);
+    const table = tables.find((one) => one.task === task) ?? tables[0];
     const known = new Map(tables.flatMap((one) => one.rows).map((row) => [row.label, row]));
     const order = [...known.keys()].sort();
     const wanted = PZ.picked().filter((label) => label === "-" || known.has(label));
@@ -154,8 +153,9 @@
     );
     const rows = table.rows.filter((row) => picked.includes(row.label));
     document.getElementById("h-curve").textContent =
-      table.metric[0].toUpperCase() + table.metric.slice(1) + " against length on " + task;
-    PZ.taskChart("curve", table, rows, { dots });
+      table.metric[0].toUpperCase() + table.metric.slice(1) + " against length on " + (task === "*" ? "every task" : task);
+    if (task === "*") PZ.multiples("curve", tables, picked);
+    else PZ.taskChart("curve", table, rows, { dots });
     const empty = picked.length < 2 ? "Choose at least two encodings." : "No task has both.";
     PZ.grid("table", {
       name: "compare.tasks",

@@ -87,7 +87,7 @@ window.PZ = (function () {
   }
   function keep() {
     document
-      .querySelectorAll(".top a")
+      .querySelectorAll(".top a, .crumbs a, .links a")
       .forEach((link) => (link.href = link.href.split("#")[0] + kept()));
   }
 
@@ -291,6 +291,13 @@ window.PZ = (function () {
           ? t.device === device || (!t.device && t.devices.length === 1 && t.devices[0] === device)
           : !t.device),
     );
+    // The task that most seeds solve comes first on pages of one task.
+    const solved = (t) =>
+      t.rows
+        .filter((row) => !row.aside && !row.custom && !row.receives)
+        .flatMap((row) => row.by_seed)
+        .filter(([, value]) => value >= 0.9).length;
+    chosen.sort((a, b) => solved(b) - solved(a) || (a.task < b.task ? -1 : 1));
     const overview = overviews.find((one) => one.tuning === tuning && one.device === device);
     return { base, tables: chosen, all, overview, controls: [protocol, settings, devicePick] };
   }

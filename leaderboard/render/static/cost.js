@@ -66,7 +66,6 @@
   PZ.page(function () {
     if (!window.DATA.tables.length) return;
     const { tables, controls } = PZ.choose(() => true);
-    tables.sort((a, b) => (a.task < b.task ? -1 : 1));
     const [task, taskPick] = PZ.select(
       "task",
       "Task",

@@ -27,13 +27,17 @@
 
   // How dark a cell is: the better the value shown, the darker; reach against the
   // longest of all tasks, cost against the lowest of its task.
-  function shades(lines, at, show) {
+  function shades(lines, at, show, baseline) {
     const rows = lines.flatMap((line) => (show === "reach" ? line.rows : [line.rows[at]]));
     const all = rows.filter((row) => row?.unseen).map((row) => number(row, show)).filter((value) => value > 0);
     const [least, most] = [Math.min(...all), Math.max(...all)];
     return (value) =>
-      !value ? 0 : show === "cost" ? least / value : show === "reach" ? value / most : value / 100;
+      !value ? 0 : show === "cost" ? least / value : show === "reach" ? value / most : (value / 100 - baseline) / (1 - baseline);
   }
+
+  // Where the shading of a share begins: for token accuracy, at the baseline.
+  const guess = (table, show) =>
+    ["unseen", "median"].includes(show) && table.metric === "token accuracy" ? (table.baseline ?? 0) : 0;
 
   function cell(table, at, show, most, shade) {
     return (line, host) => {
@@ -154,7 +158,7 @@
           title: overview.heads[at],
           value: value(at, show),
           file: inFile(at, show),
-          cell: cell(tables[at], at, show, Math.max(...seedsOf(lines, at)), shades(lines, at, show)),
+          cell: cell(tables[at], at, show, Math.max(...seedsOf(lines, at)), shades(lines, at, show, guess(tables[at], show))),
           start: show === "cost" ? "asc" : "desc",
           help: WORDS[show],
         },
