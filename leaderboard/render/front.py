@@ -143,7 +143,9 @@ class Front:
     @property
     def farthest(self) -> Entry | None:
         """The entry with the longest reach of those without chosen options or hints."""
-        every = [entry for one in self.tasks for entry in one.of(GENERAL) if entry.row.reach]
+        every = [
+            entry for one in self.tasks for entry in one.of(GENERAL) if (entry.row.reach or 0) > 1
+        ]
         return max(every, key=lambda entry: (entry.row.reach or 0, entry.merit), default=None)
 
     @property
