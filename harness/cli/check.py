@@ -12,14 +12,22 @@ _ROOTS = ("check_prefix_stability", "check_streaming")  # their faults make many
 
 
 @click.command()
-@click.argument("name")
-def command(name: str) -> None:
+@click.argument("name", required=False)
+@click.option("--all", "every", is_flag=True, help="All encodings by name, in place of NAME.")
+def command(name: str | None, every: bool) -> None:
     """Run every conformance check on an encoding ("rope", "randomized:rope") or a task."""
     from harness import tasks
+    from pezoo.registry import names
     from pezoo.spec import bare
 
-    failed = _task(name) if bare(name) in tasks.names() else _encoding(name)
-    if failed:
+    if every == (name is not None):
+        raise click.UsageError("expected a NAME or --all")
+    failed = []
+    for one in names() if name is None else [name]:
+        if every:
+            click.echo(f"{one}:")
+        failed += [_task(one) if bare(one) in tasks.names() else _encoding(one)]
+    if any(failed):
         sys.exit(1)
 
 

@@ -20,12 +20,12 @@ class Sandwich(Encoding):
     Example: H = 8, width = 2: the first head gets cos(i - j), the second half of it.
 
     Shapes: -> (B|1, H, T, S), no parameters. Angles are float32.
-    Options: width, of the sinusoids, whatever the model's: 128 in the paper; base.
+    Options: width, of the sinusoids, whatever the model's; base.
     Errors: ValueError for a width that is odd or below 2 and a base that is not above 0.
 
     Paper: Chi et al. 2023, "Dissecting Transformer Length Extrapolation via the Lens of Receptive
-    Field Analysis", and the code that it prints. The bias is largest, width H / (16h), on the token
-    itself, and is added to q_i k_j / sqrt(K).
+    Field Analysis". The scale H / (8h) and the width are not checked against its code. The bias
+    is largest, width H / (16h), on the token itself, and is added to q_i k_j / sqrt(K).
     """
 
     summary = "a sum of cosines of the distance, in each head on another scale"

@@ -41,8 +41,8 @@ class SSMax(Wrapper):
     queries see later keys too, which are not counted.
     Errors: ValueError for a floor below 0.
 
-    Paper: Nakanishi 2025, "Scalable-Softmax Is Superior for Attention", Equation 3 and without its
-    bias b, which hurts on long texts; with RoPE. Llama 4's is in its code in transformers.
+    Paper: Nakanishi 2025, "Scalable-Softmax Is Superior for Attention": weights proportional to
+    n^(s z), with RoPE. Llama 4's is in its code in transformers.
     """
 
     summary = "another encoding, its logits times log n, for n keys"

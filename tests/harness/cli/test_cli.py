@@ -119,10 +119,14 @@ def test_help_imports_nothing_slow():
     assert out.stdout.strip() == "[]"
 
 
-def test_check_names_each_check(call):
-    code, out, _ = call("check", "alibi")
-    assert code == 0
-    assert out.count("ok ") == len(CHECKS)
+def test_check_names_each_check(call, monkeypatch):
+    monkeypatch.setattr("pezoo.registry.names", lambda: ["alibi"])
+    for what in ("alibi", "--all"):
+        code, out, _ = call("check", what)
+        assert code == 0
+        assert out.count("ok ") == len(CHECKS)
+        assert ("alibi:" in out.splitlines()) == (what == "--all")
+    assert call("check")[0] == call("check", "alibi", "--all")[0] == 2
 
 
 def test_check_says_an_error_once(call, monkeypatch):

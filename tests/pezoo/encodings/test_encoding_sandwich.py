@@ -15,7 +15,7 @@ def bias(text, pos, heads=12):
 
 
 def listing(heads, length, width, base):
-    """The paper's: products of sinusoidal embeddings, each head compressed more."""
+    """Products of sinusoidal embeddings, each head compressed more."""
     positions, i = np.arange(length)[:, None], np.arange(width // 2)
     angles = positions / base ** (2 * i / width)
     table = np.concatenate([np.sin(angles), np.cos(angles)], axis=-1)
@@ -25,7 +25,7 @@ def listing(heads, length, width, base):
 
 @pytest.mark.parametrize("heads", [1, 3, 12])
 @pytest.mark.parametrize(("width", "base"), [(128, 1e4), (16, 100.0)])
-def test_it_is_the_papers_product_of_embeddings(heads, width, base):
+def test_it_is_a_product_of_embeddings(heads, width, base):
     got = bias(f"sandwich(width={width},base={base})", torch.arange(40)[None], heads)
     want = torch.tensor(listing(heads, 40, width, base)).float()
     torch.testing.assert_close(got[0], want, atol=1e-4, rtol=1e-5)
