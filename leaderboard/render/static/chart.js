@@ -480,6 +480,7 @@
       }).observe(box);
     }
     function redraw() {
+      if (!host.chart) return; // another drawing took its place
       const drawn = draw(host.chart, box.clientWidth || 800, box.clientHeight || 400);
       box.replaceChildren(drawn.node);
       hover(box, host.chart, drawn);
