@@ -123,7 +123,8 @@ class Model(Settings):
         return self
 
 
-Track = Literal["decoder", "encoder"]  # causal, with whole answers; or both ways, in one pass
+# Causal, with whole answers; both ways, in one pass; or causal, with every token predicted.
+Track = Literal["decoder", "encoder", "text"]
 
 
 class Stage(Settings):

@@ -21,6 +21,7 @@ Facts = dict[str, str]  # a name, a summary, and further facts
 TRACKS = {
     "decoder": "which write token by token, scored by whole answers",
     "encoder": "which see all tokens and answer in one pass, scored by tokens",
+    "text": "which predict every token of a text, scored in bits",
 }
 
 

@@ -104,12 +104,21 @@ def _summary(record: Record) -> str:
     if record.status == "failed":
         return f"failed: {record.reason}"
     rows, encoder = record.scores.last, record.config.track == "encoder"
+    if record.config.track == "text":
+        return _bits(record)
     none = not any(row.exact for row in rows)  # after a short training
     words = "token accuracy" if encoder or none else "exact match"
     values = [(row.length, row.token if encoder or none else row.exact) for row in rows]
     words = f"exact match 0, {words}" if none and not encoder else words
     cells = (f"{length}: {'-' if value is None else f'{value:.2f}'}" for length, value in values)
     return f"{words} {'  '.join(cells)} ({record.cost.train_seconds:.0f} s, run {record.run})"
+
+
+def _bits(record: Record) -> str:
+    cells = (
+        f"{s.length}: {'-' if s.bits is None else f'{s.bits:.3f}'}" for s in record.scores.last
+    )
+    return f"bits {'  '.join(cells)} ({record.cost.train_seconds:.0f} s, run {record.run})"
 
 
 def names(configs: Sequence[RunConfig]) -> list[str]:

@@ -26,7 +26,7 @@ from leaderboard.render.text import (
     unseen_text,
 )
 from leaderboard.stats.ranks import verdicts
-from leaderboard.stats.rows import EXACT, TOKENS, Row, aliases, legend
+from leaderboard.stats.rows import BITS, EXACT, TOKENS, Point, Row, Z, aliases, legend
 from leaderboard.stats.tables import Table, tables
 
 
@@ -93,8 +93,10 @@ def _print_table(found: Table, lacks: Sequence[str], wide: bool) -> None:
     title = f"{found.first.task} ({found.named}): mean {rows[0].metric} per length, %{unit}"
     click.echo(fill(shown(title), width))
     click.echo(table)
-    both = rows[0].metric == TOKENS  # which exact match is beside
-    if (wide and both) or not any(c.main and c.main.mean for row in rows for c in row.cells):
+    both = rows[0].other == EXACT
+    if rows[0].other == BITS:
+        _print_bits(rows, names, lengths)
+    elif (wide and both) or not any(c.main and c.main.mean for row in rows for c in row.cells):
         click.echo(f"\n{rows[0].other} per length, %")
         heads = ["encoding", "unseen", *(str(rows[0].cells[at].length) for at in lengths)]
         cells = [
@@ -115,6 +117,27 @@ def _print_table(found: Table, lacks: Sequence[str], wide: bool) -> None:
     words += notes_text(rows, names)
     for line in [*notes, *lacks, *words, *_failed(rows, names)]:
         click.echo(fill(shown(line), min(width, 120), subsequent_indent="  "))
+
+
+def _print_bits(rows: Sequence[Row], names: Mapping[str, str], lengths: Sequence[int]) -> None:
+    """Print the bits of text, and what context beyond the training length saves."""
+    heads = ["encoding", *(str(rows[0].cells[at].length) for at in lengths)]
+    bits, saved = [], []
+    for row in rows:
+        scores = [row.cells[at] for at in lengths]
+        bits.append([names[row.label], *(_number(c, c.beside, ".3f") for c in scores)])
+        saved.append([names[row.label]])
+        for c in scores:
+            error = f" ±{Z * c.gain_error:.3f}" if c.gain_error else ""
+            saved[-1].append(_number(c, c.gain, "+.3f") + error)
+    click.echo("\nbits per byte of the same targets, at each length of context and target")
+    click.echo(_text(heads, bits))
+    click.echo(f"\nbits saved against the same model's last {rows[0].train_length} bytes, ± 95 %")
+    click.echo(_text(heads, saved) + "\n")
+
+
+def _number(cell: Point, value: float | None, form: str) -> str:
+    return _short(cell.status) if value is None else f"{value:{form}}"
 
 
 def _fitting(

@@ -392,7 +392,8 @@ def _scores(record: Record, task: Task, encoding: Encoding | None) -> Iterator[s
         tested.append((f"scores.{part}", "", found, min(most, len(losses) - begun)))
     for place, name, scores, times in tested:
         test = tests.get(name, own)
-        kept = None if record.run in EARLIEST else WRONG * place.endswith(".last")
+        answers = own.track != "text" and place.endswith(".last")
+        kept = None if record.run in EARLIEST else WRONG * answers
         for score in (one for one in scores if one.length in test.eval.lengths):
             for fault in _score(score, test, encoding, times, kept):
                 yield f"{place}, length {score.length}: {fault}"
@@ -420,6 +421,8 @@ def _score(
         count, tokens, *rest = test
         yield from _answers(score, count * times, tokens * times, *rest, task.exact)
         yield from _wrong(score, config, kept)
+        if (score.bits is None) == (config.track == "text"):
+            yield f"bits is {score.bits}, and the track is {config.track}"
         if encoding and score.method != (how := _method(encoding, config)):
             yield f"method is {score.method!r}, expected {how!r}"
 

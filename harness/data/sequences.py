@@ -9,6 +9,9 @@ and on the right, as in training:       ids        8 8 = 8 8 E _ _
                                         position   0 1 2 3 4 5 6 7
 in an encoder, which has no "=":        input      4 7 1 E E E
                                         label      . . . 4 7 1
+in text, without EOS:                   ids        a b c d e f
+                                        supervised . x x x x x
+                                        counted    . . . x x x
 """
 
 from collections.abc import Callable
@@ -125,10 +128,9 @@ class Sequences:
 
 
 def to_sequences(batch: Batch, task: Task, track: str) -> Sequences:
-    """Return the sequences of a decoder or an encoder."""
-    if track == "decoder":
-        return decoder_sequences(batch, task)
-    return encoder_sequences(batch, task)
+    """Return the sequences of a track."""
+    make = {"decoder": decoder_sequences, "encoder": encoder_sequences, "text": text_sequences}
+    return make[track](batch, task)
 
 
 def decoder_sequences(batch: Batch, task: Task) -> Sequences:
@@ -142,6 +144,16 @@ def decoder_sequences(batch: Batch, task: Task) -> Sequences:
     answer = torch.cat([target.new_zeros(b, p - 1).bool(), own], 1)
     pos = positions(batch.prompt, target.shape[1], vocab)
     return Sequences(ids[:, :-1], ids[:, 1:].clone(), pos[:, :-1], answer, p, answer)
+
+
+def text_sequences(batch: Batch, task: Task) -> Sequences:
+    """Join prompt and target, which go on to no EOS; all tokens are supervised, targets counted."""
+    ids = torch.cat([batch.prompt, batch.target], 1)
+    answer = (ids != task.vocab.pad)[:, 1:]
+    counted = answer.clone()
+    counted[:, : batch.prompt.shape[1] - 1] = False
+    pos = positions(batch.prompt, batch.target.shape[1], task.vocab)
+    return Sequences(ids[:, :-1], ids[:, 1:].clone(), pos[:, :-1], answer, 1, counted)
 
 
 def encoder_sequences(batch: Batch, task: Task) -> Sequences:

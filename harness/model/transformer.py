@@ -219,9 +219,11 @@ class Transformer(nn.Module):
         )
 
     def _mask(self, ctx: Context) -> Any:
-        if self.track == "decoder" and self.attention == "flex":
+        if self.track == "encoder":
+            return full_mask(ctx)
+        if self.attention == "flex":
             return adapters.block_mask(ctx)
-        return attention_mask(ctx) if self.track == "decoder" else full_mask(ctx)
+        return attention_mask(ctx)
 
     def _dropout_masks(self, drawn: Drawn) -> Tensor | None:
         """Return the masks (B, T, 2 layers + 1, D) in training with dropout."""

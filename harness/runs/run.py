@@ -261,8 +261,8 @@ class Run:
             point["seconds"] = round(self.spent["train_wall"], 2)
             point |= score_curve(trainer.model, trainer.task, trainer.config)
         curve["points"].append(point)
-        if exact >= curve["best_exact"]:
-            curve["best_step"], curve["best_exact"] = self.step, exact
+        if exact is None or exact >= curve["best_exact"]:
+            curve["best_step"], curve["best_exact"] = self.step, exact or 0.0
             curve["best_sha256"] = self.folder.save_best(trainer)
         if trainer.config.eval.top and self._has_learned():
             curve["full"].append(score_all(trainer.model, trainer.task, trainer.config))

@@ -25,6 +25,7 @@ from harness.model.transformer import Transformer
 from harness.settings.protocol import sample_count, token_count
 from harness.tasks.base import Batch, Task
 from harness.training.predict import CHUNK_TOKENS, Window, decode, decoding_gap, teacher_forced
+from harness.training.text import score_text
 from harness.training.trainer import Diverged
 from leaderboard.record.schema import Answer, Score
 from pezoo.base import PositionError
@@ -33,6 +34,7 @@ _WINDOWED_TOKENS = 32_000  # in the windows of rows that are decoded side by sid
 WRONG = 3  # wrong answers that a record keeps of each length, the first ones
 _LONGEST = 400  # characters of a text of such an answer
 _CHECKED = 2  # rows of a length that are read token by token
+OF_TEXT = ("bits", "gain", "gain_error", "by_place")  # fields of a Score
 _ROUNDING = 0.01  # share of the logits' range
 
 
@@ -52,7 +54,12 @@ def score_all(
     mode: one of the encoding's modes. answers: keep a few wrong answers of each length.
     """
     scores = [score(model, task, config, n, mode, answers) for n in config.eval.lengths]
-    return [asdict(one) | {"wrong": list(map(asdict, one.wrong))} for one in scores]
+    return [_data(one) for one in scores]
+
+
+def _data(one: Score) -> dict[str, Any]:
+    data = asdict(one) | {"wrong": list(map(asdict, one.wrong))}
+    return data if one.bits is not None else {k: v for k, v in data.items() if k not in OF_TEXT}
 
 
 def score_sets(
@@ -105,7 +112,10 @@ def score(
     if seen and config.eval.set:
         seen = task.longest(sample.prompt) <= high
     positions = seed("test", config.seed, length)
-    found = _score(model, task, config.eval, length, sample, positions, mode, answers)
+    if model.track == "text":
+        found = score_text(model, task, config, length, sample, positions, mode)
+    else:
+        found = _score(model, task, config.eval, length, sample, positions, mode, answers)
     return Score(length=length, seen=seen, **found)
 
 
@@ -127,11 +137,13 @@ def examples(task: Task, config: RunConfig, length: int) -> Batch:
     return task.sample(draws, count, length)
 
 
-def validate(model: Transformer, task: Task, config: RunConfig) -> float:
+def validate(model: Transformer, task: Task, config: RunConfig) -> float | None:
     """Return the mean exact match over the training lengths, on a set of its own.
 
-    It chooses the best checkpoint, of encoders too.
+    It chooses the best checkpoint, of encoders too; None for text, whose last one counts.
     """
+    if model.track == "text":
+        return None
     scores = []
     for length in task.lengths(*config.train.lengths):
         sample = validation_examples(task, config, length)
@@ -157,8 +169,8 @@ def chunk_size(task: Task, test: Eval, length: int) -> int:
 def method(model: Transformer, task: Task) -> str:
     """Return how this model is scored: "one pass" (encoders), "teacher-forced" or "decoded"."""
     encoding = model.encoding
-    if model.track == "encoder":
-        return "one pass"
+    if model.track != "decoder":
+        return "one pass" if model.track == "encoder" else "teacher-forced"
     exact = encoding.prefix_stable and not encoding.stochastic and task.exact
     return "teacher-forced" if exact else "decoded"
 

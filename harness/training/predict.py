@@ -10,11 +10,13 @@ token is predicted from:
     sees         0    01   012   0123     2 3 4   2 3 4 5   4 5 6     4 5 6 7
 """
 
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn.functional import cross_entropy
 
 from harness.data.sequences import Sequences
 from harness.model.transformer import Transformer
@@ -52,9 +54,18 @@ class Window:
             first = stop + 1
 
 
-def _likeliest(logits: Tensor) -> Tensor:
+def _likeliest(logits: Tensor, labels: Tensor | None = None) -> Tensor:
     """Return the token of the largest logit, -1 where the logits are not finite."""
     return logits.argmax(-1).where(logits.amax(-1).isfinite(), -1)
+
+
+def bits_and_hits(logits: Tensor, labels: Tensor) -> Tensor:
+    """Return the bits of each label (B, T), -log2 of its probability, and 1 if it is the likeliest.
+
+    logits (B, T, V) -> (B, T, 2) float32.
+    """
+    nats = cross_entropy(logits.float().mT, labels, reduction="none")
+    return torch.stack([nats / math.log(2), (logits.argmax(-1) == labels).float()], -1)
 
 
 def teacher_forced(
@@ -64,17 +75,19 @@ def teacher_forced(
     positions: torch.Generator,
     mode: str | None = None,
     window: Window | None = None,
+    read: Callable[[Tensor, Tensor], Tensor] = _likeliest,
 ) -> Tensor:
     """Return the likeliest label of every column, (B, T). A decoder is given the true tokens.
 
-    With a window, the batch must be left-aligned; columns where no row is counted are left at 0.
-    A label is -1 where the logits are not finite.
+    `read` turns logits (B, T, V) and labels (B, T) into another result (B, T, ...). With a window,
+    the batch must be left-aligned; columns where no row is counted are left at 0. A label is -1
+    where the logits are not finite.
     """
     ids, scale = batch.inputs, torch.tensor([length], device=batch.inputs.device)
     if window is None:
         logits: Tensor = model(ids, batch.pos, scale=scale, generator=positions, mode=mode)
-        return _likeliest(logits)
-    out = torch.zeros_like(batch.labels)
+        return read(logits, batch.labels)
+    out = None
     rows_at_once = max(1, CHUNK_TOKENS // min(window.size, ids.shape[1]))
     for start, stop, first in window.spans(ids.shape[1]):
         there = batch.counted[:, first - 1 : stop].any(1).nonzero()[:, 0]
@@ -87,8 +100,11 @@ def teacher_forced(
                 last=stop - first + 1,
                 mode=mode,
             )
-            out[rows, first - 1 : stop] = _likeliest(logits)
-    return out
+            found = read(logits, batch.labels[rows, first - 1 : stop])
+            if out is None:
+                out = found.new_zeros(*batch.labels.shape, *found.shape[2:])
+            out[rows, first - 1 : stop] = found
+    return torch.zeros_like(batch.labels) if out is None else out
 
 
 def decode(

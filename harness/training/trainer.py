@@ -222,7 +222,12 @@ def build(config: RunConfig) -> tuple[Task, Transformer]:
     encoding = make(config.spec, shape_of(config.model, train_len))
     if context and encoding.needs_scale:
         raise ValueError(f"{config.spec} reads the length of a sample; packed rows hold many")
-    prf, slots = (task.prf, task.slots) if config.track == "decoder" else (_of_decoders, no_slots)
+    if config.track == "text" and not encoding.prefix_stable:
+        raise ValueError(
+            f"{config.spec} lets later tokens change earlier values, so that a text that is given "
+            "cannot be scored: take an encoding with prefix_stable = True"
+        )
+    prf, slots = (_of_decoders, no_slots) if config.track == "encoder" else (task.prf, task.slots)
     if encoding.needs_slots and slots(torch.zeros(1, 1, dtype=torch.int64)) is None:
         raise TaskError(
             f"{config.spec} needs slots, which {config.task} does not supply to {config.track}s: "

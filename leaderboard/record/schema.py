@@ -49,6 +49,12 @@ class Score:
     token: fields.Share | None = None
     tokens: fields.Positive | None = None  # scored, the ends of answers included
     method: Literal["teacher-forced", "decoded", "one pass"] | None = None
+    # Of text: bits per token of the targets; how many fewer than what the model has within its
+    # training length, and the standard error; bits at places 1, 2-3, 4-7, ...
+    bits: fields.Amount | None = None
+    gain: fields.Loss | None = None
+    gain_error: fields.Amount | None = None
+    by_place: Annotated[tuple[fields.Amount, ...], Field(max_length=64)] = ()
     note: fields.Cleaned | None = None
     wrong: Annotated[tuple[Answer, ...], Field(max_length=10)] = ()
 

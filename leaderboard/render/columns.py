@@ -21,9 +21,9 @@ from leaderboard.render.text import (
     times,
     unseen_text,
 )
-from leaderboard.stats.rows import EXACT, TOKENS, Point, Row
+from leaderboard.stats.rows import BITS, EXACT, TOKENS, Point, Row
 
-BESIDE = {TOKENS: "unseen tokens", EXACT: "unseen exact"}
+BESIDE = {TOKENS: "unseen tokens", EXACT: "unseen exact", BITS: "unseen bits"}
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,13 @@ def in_tables(place: str) -> list[Column]:
 
 def _mean(metric: str) -> Callable[[Row, Point], float | None]:
     """Return a function for the mean of one measure, which is the row's metric or beside it."""
-    return lambda row, cell: cell.beside if row.metric != metric else cell.main and cell.main.mean
+
+    def mean(row: Row, cell: Point) -> float | None:
+        if row.metric == metric:
+            return cell.main and cell.main.mean
+        return cell.beside if row.other == metric else None
+
+    return mean
 
 
 def _bound(name: str) -> Callable[[Row, Point], Any]:
@@ -92,6 +98,9 @@ COLUMNS: tuple[Column, ...] = (
     Column("interval", at_length=_bound("method")),
     Column("exact_median", at_length=lambda row, cell: _if_exact(row, cell.median)),
     Column("token_mean", at_length=_mean(TOKENS)),
+    Column("bits_mean", at_length=_mean(BITS)),
+    Column("bits_saved", at_length=lambda row, cell: cell.gain),
+    Column("bits_saved_error", at_length=lambda row, cell: cell.gain_error),
     Column("correct", at_length=lambda row, cell: cell.correct or (0 if cell.main else None)),
     Column("count", at_length=lambda row, cell: cell.count or None),
     Column("unseen_mean", lambda row: row.unseen and row.unseen.mean),
@@ -136,6 +145,12 @@ def rows_as_markdown(rows: Sequence[Row], names: Mapping[str, str] | None = None
     return tabulate(lines, "keys", tablefmt="pipe", disable_numparse=True, colalign=align)
 
 
+def _beside(row: Row) -> str:
+    if row.other == BITS and row.unseen_beside is not None:
+        return f"{row.unseen_beside:.3f}"
+    return percent(row.unseen_beside)
+
+
 def _markdown(row: Row, name: str) -> dict[str, str]:
     """Return the cells of a row by head; lengths are `10 (trained)`, `15 (1.5x)`."""
 
@@ -149,6 +164,6 @@ def _markdown(row: Row, name: str) -> dict[str, str]:
         f"training {'exact' if row.track == 'encoder' else 'mean'}": percent(row.trained),
         **{head(cell): stat_text(cell.main) if cell.main else cell.status for cell in row.cells},
         "unseen mean": unseen_text(row),
-        BESIDE[row.other]: percent(row.unseen_beside),
+        BESIDE[row.other]: _beside(row),
         **{column.head: column.shown(row) for column in in_tables("markdown")},
     }

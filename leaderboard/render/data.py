@@ -139,7 +139,7 @@ def unseen_of(record: Record) -> tuple[float | None, str]:
         return None, "cannot represent"
     if not unseen:
         return None, "no unseen length"
-    of_tokens = record.config.track == "encoder"
+    of_tokens = record.config.track != "decoder"
     return fmean((score.token if of_tokens else score.exact) or 0.0 for score in unseen), ""
 
 

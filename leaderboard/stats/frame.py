@@ -24,7 +24,7 @@ _COLUMNS = (
     ("string", "status"),
     ("float64", "exact wilson_low wilson_high"),
     ("Int64", "correct count"),
-    ("float64", "token chance"),
+    ("float64", "token bits gain gain_error chance"),
     ("string", "method note"),
     ("Int64", "parameters encoding_parameters"),
     ("float64", "train_seconds cpu_seconds eval_seconds steps_per_second peak_memory_mb"),
@@ -66,6 +66,8 @@ def frame(*paths: Path | str, checkpoint: str = "last", modes: bool = False) -> 
       a run that failed has one row without a length; note: why
     - exact: share of whole answers that are right; correct of count answers
     - wilson_low, wilson_high: 95 % interval of exact over test examples, not over seeds
+    - bits: of text, per byte of the targets; gain: how many fewer than with the training length
+      alone; gain_error: its standard error
     - token: share of tokens that are right; chance: the token accuracy of chance
     - method: "teacher-forced" or "decoded"
 

@@ -12,8 +12,10 @@ from leaderboard.stats.intervals import Stat
 from pezoo.spec import bare
 
 LONGEST = 24  # letters of a name that is shown as it is
-EXACT, TOKENS = "exact match", "token accuracy"
+EXACT, TOKENS, BITS = "exact match", "token accuracy", "bits"
+MEASURES = {"decoder": (EXACT, TOKENS), "encoder": (TOKENS, EXACT), "text": (TOKENS, BITS)}
 PASS = 0.9  # the mean that counts as solving a length
+Z = 1.96  # standard errors in half a 95 % interval
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +35,8 @@ class Point:
     seeds: tuple[tuple[int, float], ...] = ()  # (seed, the metric)
     correct: int = 0  # whole answers, over all seeds
     count: int = 0
+    gain: float | None = None  # of text: bits saved by context beyond the training length
+    gain_error: float | None = None
     ends: float | None = None  # the share of the scored tokens that end an answer
 
 
@@ -42,7 +46,8 @@ class Row:
 
     `reach` is the largest length, as a multiple of the training length, up to which the mean
     metric is at least PASS at every tested length; 0 where that is not even the training length
-    (`unlearned`); None where no run is done. `reach_open`: every tested length passed, so the true
+    (`unlearned`); of text, up to which context beyond the training length saves bits, by a paired
+    test; None where no run is done. `reach_open`: every tested length passed, so the true
     reach may be larger.
     """
 
@@ -103,8 +108,10 @@ class Row:
     def unlearned(self) -> Point | None:
         """The longest training length, if its mean is below PASS: not trained to convergence.
 
-        None for an evaluation mode, whose weights are trained in another one.
+        None for text, and for an evaluation mode, whose weights are trained in another one.
         """
+        if self.track == "text":
+            return None
         seen = [cell for cell in self.cells if cell.seen and cell.main and not self.mode]
         last = seen[-1] if seen else None
         return last if last and last.main and last.main.mean < PASS - 1e-9 else None
@@ -116,13 +123,13 @@ class Row:
 
     @property
     def metric(self) -> str:
-        """The compared measure: whole answers of decoders, tokens of encoders."""
-        return TOKENS if self.track == "encoder" else EXACT
+        """The compared measure: whole answers of decoders, tokens of encoders and text."""
+        return MEASURES[self.track][0]
 
     @property
     def other(self) -> str:
         """The other measure."""
-        return EXACT if self.track == "encoder" else TOKENS
+        return MEASURES[self.track][1]
 
 
 @dataclass(frozen=True, kw_only=True)

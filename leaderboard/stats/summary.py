@@ -22,7 +22,7 @@ from leaderboard.record.schema import Record, Score
 from leaderboard.record.tuning import values_text
 from leaderboard.stats.intervals import over_seeds
 from leaderboard.stats.ranks import ranked
-from leaderboard.stats.rows import PASS, Point, Row
+from leaderboard.stats.rows import BITS, EXACT, MEASURES, PASS, TOKENS, Point, Row, Z
 from pezoo.spec import bare
 
 
@@ -129,7 +129,7 @@ def _row(
         notes += _of_all(cells, first.config.eval.samples)
     step, seeds = _step(cells), {run.seed for run in runs}
     beside = [cell.beside for cell in cells if not cell.seen and cell.beside is not None]
-    reach, reach_open = _reach(cells, first.train_length) if done else (None, False)
+    reach, reach_open = _reach(cells, first.train_length, track) if done else (None, False)
     return Row(
         protocol=protocol,
         task=task,
@@ -201,7 +201,7 @@ def _trained(runs: Iterable[Record]) -> float | None:
 
 
 def _cell(length: int, seen: bool, results: Mapping[int, Mapping[int, Score]], track: str) -> Point:
-    """Return one point; `results` are {seed: {length: score}}. Encoders are scored by tokens."""
+    """Return one point; `results` are {seed: {length: score}}."""
     own = {seed: by[length] for seed, by in results.items() if length in by}
     good = {seed: score for seed, score in own.items() if score.status == "ok"}
     if any(score.status == "cannot represent" for score in own.values()):
@@ -213,14 +213,18 @@ def _cell(length: int, seen: bool, results: Mapping[int, Mapping[int, Score]], t
     correct = sum(score.correct or 0 for score in good.values())
     count = sum(score.count or 0 for score in good.values())
     token = {seed: score.token or 0.0 for seed, score in good.items()}
-    main, beside = (token, exact) if track == "encoder" else (exact, token)
-    counts = None if track == "encoder" else (correct, count)  # tokens of an answer go together
+    bits = {seed: score.bits or 0.0 for seed, score in good.items()}
+    measures = {EXACT: exact, TOKENS: token, BITS: bits}
+    main, beside = (measures[name] for name in MEASURES[track])
+    counts = (correct, count) if track == "decoder" else None  # tokens of an answer go together
     return Point(
         length=length,
         seen=seen,
         main=over_seeds(list(main.values()), counts, len(main) / count),
         median=median(main.values()),
         beside=_mean(beside.values()),
+        gain=_mean(score.gain for score in good.values()),
+        gain_error=_mean(score.gain_error for score in good.values()),
         seeds=tuple(main.items()),
         correct=correct,
         count=count,
@@ -230,7 +234,7 @@ def _cell(length: int, seen: bool, results: Mapping[int, Mapping[int, Score]], t
 
 def _ends(scores: Iterable[Score], track: str) -> float | None:
     """Return the share of tokens that end answers, one per answer of a decoder; None if unknown."""
-    if track == "encoder":
+    if track != "decoder":
         return 0.0
     counts = [(score.count or 0, score.tokens) for score in scores if score.tokens]
     return sum(n for n, _ in counts) / sum(t or 0 for _, t in counts) if counts else None
@@ -257,12 +261,18 @@ def _step(cells: Sequence[Point]) -> float:
     return 1 / (len(unseen) * min(unseen)) if unseen else 0.0
 
 
-def _reach(cells: Sequence[Point], train_length: int) -> tuple[float | None, bool]:
+def _passes(cell: Point, track: str) -> bool:
+    if track == "text":
+        return cell.seen or (cell.gain or 0.0) > Z * (cell.gain_error or 0.0)
+    return cell.main is not None and cell.main.mean >= PASS - 1e-9
+
+
+def _reach(cells: Sequence[Point], train_length: int, track: str) -> tuple[float | None, bool]:
     """Return the reach, and whether every tested length passed."""
     tested = [cell for cell in cells if cell.status != "no instance"]
     if not tested:
         return None, False
-    solved = list(takewhile(lambda c: c.main and c.main.mean >= PASS - 1e-9, tested))
+    solved = list(takewhile(lambda cell: _passes(cell, track), tested))
     length = solved[-1].length if solved else 0
     reach = length / train_length if length >= train_length else 0.0
     return reach, reach > 0 and len(solved) == len(tested)

