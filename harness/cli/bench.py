@@ -187,6 +187,7 @@ def _write_leaderboard(folder: Path, runs: set[str], anew: bool) -> None:
         from leaderboard.build import build
         from leaderboard.record.read import RECORDS
 
+        click.echo("\nwriting the pages", err=True)
         try:
             build(folder, RECORDS, site, None, prf_maps=prf_maps, catalog=read_catalog())
         except OSError as error:

@@ -52,7 +52,8 @@ def compare(given: Record, made: Record) -> tuple[list[str], bool]:
     where = "another machine or version" if changed else "the same kind of machine and versions"
     return [
         *lines,
-        f"the results {'agree within rounding' if close else 'differ'}, on {where}",
+        f"the means are {'within' if close else 'not within'} {CLOSE}, on {where}: "
+        f"the results {'agree' if close else 'differ'}",
     ], close
 
 

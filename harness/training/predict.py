@@ -147,12 +147,18 @@ def decode(
     return written
 
 
-def decoding_gap(model: Transformer, batch: Sequences, length: int, window: int | None) -> float:
+def decoding_gap(
+    model: Transformer,
+    batch: Sequences,
+    length: int,
+    window: int | None,
+    mode: str | None = None,
+) -> list[float]:
     """Return how much the logits of the true answers change when tokens are read one by one.
 
-    The largest difference to those of a single pass, as a share of their largest distance from
-    their mean. The last STEPS tokens of the batch, which must be left-aligned, are read one by one;
-    under a window, those of its first W tokens.
+    For each row, the largest difference to those of a single pass, as a share of the logits'
+    largest distance from their mean. The last STEPS tokens of the batch, which must be
+    left-aligned, are read one by one; under a window, those of its first W tokens.
     """
     ids, pos, counted = (x[:, :window] for x in (batch.inputs, batch.pos, batch.counted))
     columns, scale = ids.shape[1], torch.tensor([length], device=ids.device)
@@ -160,11 +166,14 @@ def decoding_gap(model: Transformer, batch: Sequences, length: int, window: int 
 
     def read(part: slice, cache: Cache | None) -> Tensor:
         draws = torch.Generator()  # leaves the other random numbers of a run as they are
-        return model(ids[:, part], pos[:, part], scale=scale, generator=draws, cache=cache)
+        own = {"scale": scale, "generator": draws, "cache": cache, "mode": mode}
+        logits: Tensor = model(ids[:, part], pos[:, part], **own)
+        return logits
 
     cache, single = Cache(length=columns), range(begin, columns)
-    whole = read(slice(columns), None)[counted]
+    whole = read(slice(columns), None)
     steps = [slice(begin), *(slice(token, token + 1) for token in single)]
-    parts = torch.cat([read(step, cache) for step in steps], 1)[counted]
-    spread = (whole - whole.mean(-1, keepdim=True)).abs()
-    return float((whole - parts).abs().max() / spread.max()) if len(whole) else 0.0
+    parts = torch.cat([read(step, cache) for step in steps], 1)
+    spread = (whole - whole.mean(-1, keepdim=True)).abs().amax(-1)[counted]
+    gaps = (whole - parts).abs().amax(-1).where(counted, 0.0).amax(1)  # (B,)
+    return (gaps / spread.max()).nan_to_num(math.inf).tolist() if len(spread) else [0.0]

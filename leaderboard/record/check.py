@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime, timedelta
-from itertools import combinations
+from itertools import chain, combinations, islice
 from operator import attrgetter, ne
 from pathlib import Path
 from statistics import fmean
@@ -26,8 +26,8 @@ from pezoo.spec import bare, parse
 ROOT = Path(__file__).resolve().parents[2]
 NUMBERS = attrgetter("length", "status", "correct", "count", "token", "tokens")
 FIRST = datetime(2026, 11, 21, 4, 54, 37, tzinfo=UTC)  # the first commit: no run is older
-# Runs from before data_hash, five of the costs and wrong answers were recorded. A list, as dates
-# can be invented.
+# Runs from before data_hash, five of the costs and wrong answers were recorded, and those kept of
+# earlier versions of an encoding or task. A list, as dates can be invented.
 EARLIEST = frozenset(Path(__file__).with_name("earliest.txt").read_text("utf-8").split())
 SLACK = 2.0  # for threads that torch did not start
 STEP = 1e-4  # seconds, of which no training step takes fewer
@@ -38,6 +38,7 @@ TELLING = 8  # answers that are right, and as many that are wrong, say more than
 # Of the losses: nearer curves are copies. The nearest of 50,000 pairs of seeds are at five times
 # this, and those with equal scores at eight times.
 NEAR = 2e-3
+MOST_REASONS = 10  # to refuse a record
 APART = 0.5  # of exact match between two checkpoints; the committed ones are within half of it
 
 Verify = Callable[[Record], Iterable[str]]
@@ -74,7 +75,8 @@ def check(
     for path, record in records.items():
         reasons[path] += _reasons(record, verify)
         reasons[path] += _misplaced(record, path) if tree else ()
-    for path, reason in clashes(records, alike):
+    sound = {path: one for path, one in records.items() if not reasons[path]}
+    for path, reason in clashes(sound, alike):
         reasons[path].append(reason)
     refused = [f"{_name(path)}: {'; also '.join(own)}" for path, own in reasons.items() if own]
     known = history(ROOT)
@@ -86,7 +88,7 @@ def check(
 
 def _reasons(record: Record, verify: Verify) -> list[str]:
     try:
-        return [*refusals(record), *verify(record)]
+        return [*islice(chain(refusals(record), verify(record)), MOST_REASONS)]
     except Exception as error:  # one record must not hide the others
         return [f"it cannot be checked: {type(error).__name__}: {shown(str(error))[:300]}"]
 
@@ -336,8 +338,8 @@ def _ranges(record: Record) -> Iterator[tuple[str, float, float]]:
     yield "data_share", 0, 1.001 - on_cpu * least / max(took, least)
     yield "save_seconds", 0, 10 * (took + evaluated) + 60
     yield "sessions", 1, steps + 1
-    if took > 1:  # the rate has two digits
-        yield "steps_per_second", 0.9 * steps / took - 0.005, 1.1 * steps / took + 0.005
+    rates = 0.9 * steps / (took + 0.01), 1.1 * steps / max(took - 0.01, 0.01)  # of two digits
+    yield "steps_per_second", rates[0] - 0.005, rates[1] + 0.005
     held = (cost.parameters or 0) * 4 / 2**20  # a GPU's memory counts tensors alone
     yield "peak_memory_mb", LEAST_MB if on_cpu else held, MOST_MB
 

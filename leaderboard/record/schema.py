@@ -151,7 +151,8 @@ class Env:
     attention: fields.Text | None = None
     # The kernels that computed it.
     attention_ran: dict[Literal["train", "eval"], list[fields.Text]] | None = None
-    kernels: dict[fields.Name, fields.Text] | None = None  # {operation: back end}
+    # {operation: back end}
+    kernels: Annotated[dict[fields.Name, fields.Text], Field(max_length=100)] | None = None
     processes: fields.Positive | None = None  # of torchrun, which share every batch
     accumulate: fields.Positive | None = None  # parts in which each computes its share
 

@@ -6,11 +6,11 @@ from typing import Unpack
 from torch import Tensor, nn
 
 from pezoo.base import Context, Encoding, Pass, Plan, Shape, Sizes
+from pezoo.functional import at_least_float32
 from pezoo.registry import register
 from pezoo.wrapper import Wrapper
 
-# (B|1, T): lifts each document above those before it, in float64, which loses nothing
-ABOVE = "latch.above"
+DOCUMENT = "latch.document"  # (B|1, T) the number of each token's document
 
 
 @register("latch")
@@ -61,13 +61,14 @@ class Latch(Wrapper):
         nn.init.zeros_(self.out.weight)
 
     def draw(self, ctx: Context, **plan: Unpack[Plan]) -> dict[str, Tensor]:
-        above = 4.0 * ctx.document[:, -ctx.new :].double()
-        return super().draw(ctx, **plan) | {ABOVE: above}
+        return super().draw(ctx, **plan) | {DOCUMENT: ctx.document[:, -ctx.new :]}
 
     def held(self, x: Tensor, ctx: Pass) -> Tensor:
         """Return m, (B, T, hidden), of the new tokens."""
-        noticed = self.notice(x).tanh().masked_fill(ctx.query_pos[..., None] < 0, -1.0)
-        above = (ctx.drawn or {})[ABOVE][:, None]  # (B|1, 1, T)
+        noticed = at_least_float32(self.notice(x).tanh())
+        noticed = noticed.masked_fill(ctx.query_pos[..., None] < 0, -1.0)
+        # (B|1, 1, T): lifts each document above those before it
+        above = 4.0 * (ctx.drawn or {})[DOCUMENT][:, None].to(noticed.dtype)
         noticed = ctx.with_earlier("latch", noticed.mT + above)  # (B, hidden, S)
         held = noticed.cummax(-1).values[..., -x.shape[1] :] - above
         return held.mT.to(x.dtype)

@@ -129,12 +129,10 @@ def test_in_the_tree_place_and_name_must_fit(raw, tmp_path):
     for path in (good, bad):
         path.parent.mkdir(parents=True)
         path.write_text(json.dumps(one))
-    other, line = check([tmp_path], tree=True).refused
-    assert other.endswith(f"run {one['run']} is also in {bad}")
+    (line,) = check([tmp_path], tree=True).refused  # which says nothing against the good one
     assert "other.json" in line
     assert f"should be named {one['run']}.json" in line
     assert "should be in quick/copy/ENCODING/" in line
-    assert f"run {one['run']} is also in" in line
 
 
 def test_a_path_without_folders_is_misplaced(raw, tmp_path, monkeypatch):

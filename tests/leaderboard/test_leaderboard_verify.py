@@ -4,12 +4,14 @@ import json
 import os
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 from bad_records import changed, committed
 
+from experiment.config import RunConfig
 from harness.cli.rerun import compare
-from harness.cli.verify import parse_command, refusals
+from harness.cli.verify import alike, parse_command, refusals
 from harness.settings.protocol import load_protocol
 from leaderboard.record.read import Record
 
@@ -129,11 +131,22 @@ def test_an_encoding_has_the_parameters_that_it_is_built_with(encoding, size):
     assert line.endswith(f"expected {size}")
 
 
-def test_a_record_of_an_earlier_task_has_the_size_of_its_model():
+def test_records_of_an_earlier_version_are_those_of_a_list(monkeypatch):
     raw = changed(committed("turing2024-mini/turing_addition/rope"), {"config.task_version": 1})
+    assert verified(raw) == ["task_version is 1: the code is at 2"]
+    monkeypatch.setattr("harness.cli.verify.EARLIEST", {raw["run"]})
     assert verified(raw) == []
     (line,) = verified(raw, **{"cost.parameters": 1})
     assert line.startswith("cost.parameters is 1")
+
+
+@pytest.mark.parametrize("longest", [1, 5000])
+def test_two_runs_that_cannot_be_trained_do_not_train_alike(longest):
+    task = "alternation" if longest == 1 else "copy"
+    changes = {"task": task, "config.task": task, "config.train.lengths": [1, longest]}
+    rope, alibi = (changed(committed(f"quick/copy/{n}"), changes) for n in ("rope", "alibi"))
+    one, other = (RunConfig.model_validate(raw["config"]) for raw in (rope, alibi))
+    assert not alike(SimpleNamespace(config=one), SimpleNamespace(config=other))
 
 
 def test_a_run_that_failed_early_has_seen_few_tokens():
@@ -288,7 +301,7 @@ def test_a_run_of_a_protocols_file_is_added_checked_and_repeated(tmp_path):
     where, given = ("--records", "records"), ("--protocol", "mine.toml")
     refused = cli("leaderboard", "add", result.parent.name, *where, folder=tmp_path)
     assert refused.returncode == 2
-    assert "give it to check too, as --protocol mine.toml" in refused.stderr
+    assert "repeat it here, as --protocol mine.toml" in refused.stderr
     added = cli("leaderboard", "add", result.parent.name, *where, *given, folder=tmp_path)
     assert added.returncode == 0, added.stderr
     checked = cli("leaderboard", "check", "records", *given, folder=tmp_path)
@@ -313,4 +326,4 @@ def test_a_run_that_is_repeated_with_other_results_differs(tmp_path):
     rounded = Record.of(changed(committed(COPY), {"env.cpu": "another", "learning.0.loss": 1.0}))
     lines, agrees = compare(rounded, given)
     assert agrees
-    assert "within rounding" in lines[-1]
+    assert "the results agree" in lines[-1]

@@ -119,6 +119,13 @@ def test_teacher_forcing_that_is_not_decoding_is_an_error(leak):
     check_decoding(trainer.model, trainer.task, trainer.config)
 
 
+def test_a_mode_that_looks_ahead_is_an_error():
+    trainer = looking_ahead(lambda x, ctx: LEAKS["next token"](x, ctx) if ctx.mode else x)
+    trainer.model.encoding.modes = ("peek",)
+    with pytest.raises(LooksAhead, match="prefix_stable"):
+        check_decoding(trainer.model, trainer.task, trainer.config)
+
+
 NAMES = [name for name in pezoo.names() if name not in ("ideal", "ideal_sh", "randomized")]
 
 
