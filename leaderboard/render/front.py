@@ -44,8 +44,8 @@ class TaskFront:
 
     def __init__(self, table: Table, catalog: Catalog) -> None:
         self.table, self.task = table, table.first.task
-        lengths = [cell.length for cell in table.rows[0].cells]
         train = table.first.train_length
+        lengths = [cell.length for cell in table.rows[0].cells] or [train]
         self.near = next((n for n in lengths if n >= NEAR * train), lengths[-1])
         self.far = max((n for n in lengths if n <= FAR * train), default=lengths[-1])
         self.far -= self.far - 1 in lengths and self.far % train > 0  # 100, of 100 and 101
