@@ -82,7 +82,8 @@ def results(backends=("eager", "sdpa")):
         drawn = encoding.draw(context(ids), generator=generator)
         ctx = encoding.prepare(context(ids, x=x, drawn=drawn)).at(0, x)
         wide = encoding.transform(q, k, ctx)
-        for backend in backends[: 1 if encoding.replaces_softmax else None]:
+        alone = encoding.replaces_softmax or encoding.replaces_scores
+        for backend in backends[: 1 if alone else None]:
             y = attend(encoding, *wide, v, ctx, backend=backend)
             y.square().sum().backward(retain_graph=True)
             found[f"{name} {backend}"], found[f"{name} {backend} dq"] = y.detach(), q.grad

@@ -35,7 +35,7 @@ FEWEST = {
     "ideal": WIDE,
     "ideal_sh": WIDE,
     "kerple": LAYERS,
-    "latch": WIDE,
+    "latch": "d_model d_head",
     "layers": "d_head n_layers",
     "lbpe": WIDE,
     "lbpe_sh": WIDE,
