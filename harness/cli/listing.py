@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 Facts = dict[str, str]  # a name, a summary, and further facts
 TRACKS = {
-    "decoder": "which write token by token, scored by whole answers",
-    "encoder": "which see all tokens and answer in one pass, scored by tokens",
-    "text": "which predict every token of a text, scored in bits",
+    "decoder": "decoders, which write token by token, scored by whole answers",
+    "encoder": "encoders, which see all tokens and answer in one pass, scored by tokens",
+    "text": "decoders, which predict every token of a text, scored in bits",
 }
 
 
@@ -144,7 +144,7 @@ def protocol(name: str) -> list[Facts]:
     facts = {
         "name": p.name,
         "summary": p.description,
-        "track": f"{p.track}s, " + TRACKS[p.track],
+        "track": TRACKS[p.track],
         "model": _settings(dict(p.model)),
         "train": _settings(dict(p.train)),
         "eval": _settings(dict(p.eval)),
