@@ -70,6 +70,12 @@ def visible_keys(ctx: Context) -> Tensor:
     return run_index(ctx.key_mask, begins)[:, ctx.pos.shape[1] - ctx.new :]
 
 
+def linear_start(layers: int, rows: int, columns: int) -> nn.Parameter:
+    """Return matrices (layers, rows, columns) that start as torch.nn.Linear does."""
+    limit = columns**-0.5
+    return nn.Parameter(torch.empty(layers, rows, columns).uniform_(-limit, limit))
+
+
 def last_tokens(ctx: Context, n: int) -> tuple[Tensor, Tensor]:
     """Return the columns of the n last tokens up to each one, and which of them exist.
 

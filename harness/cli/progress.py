@@ -103,22 +103,18 @@ def _text(event: Event, steps: int) -> str:
 def _summary(record: Record) -> str:
     if record.status == "failed":
         return f"failed: {record.reason}"
-    rows, encoder = record.scores.last, record.config.track == "encoder"
-    if record.config.track == "text":
-        return _bits(record)
+    rows, track = record.scores.last, record.config.track
     none = not any(row.exact for row in rows)  # after a short training
-    words = "token accuracy" if encoder or none else "exact match"
-    values = [(row.length, row.token if encoder or none else row.exact) for row in rows]
-    words = f"exact match 0, {words}" if none and not encoder else words
-    cells = (f"{length}: {'-' if value is None else f'{value:.2f}'}" for length, value in values)
+    if track == "text":
+        words, form, values = "bits", ".3f", [row.bits for row in rows]
+    elif track == "encoder" or none:
+        words, form, values = "token accuracy", ".2f", [row.token for row in rows]
+        words = words if track == "encoder" else f"exact match 0, {words}"
+    else:
+        words, form, values = "exact match", ".2f", [row.exact for row in rows]
+    shown = ("-" if value is None else f"{value:{form}}" for value in values)
+    cells = (f"{row.length}: {value}" for row, value in zip(rows, shown, strict=True))
     return f"{words} {'  '.join(cells)} ({record.cost.train_seconds:.0f} s, run {record.run})"
-
-
-def _bits(record: Record) -> str:
-    cells = (
-        f"{s.length}: {'-' if s.bits is None else f'{s.bits:.3f}'}" for s in record.scores.last
-    )
-    return f"bits {'  '.join(cells)} ({record.cost.train_seconds:.0f} s, run {record.run})"
 
 
 def names(configs: Sequence[RunConfig]) -> list[str]:

@@ -4,7 +4,6 @@ import hashlib
 import sqlite3
 import sysconfig
 import zlib
-from collections.abc import Iterable
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -50,7 +49,7 @@ def _python() -> dict[str, bytes]:
     """Return the files of Python's standard library that Python 3.11 and 3.12 share, by name."""
     library = Path(sysconfig.get_path("stdlib"))
     wanted = dict(reversed(line.split()) for line in PYTHON.read_text().splitlines())
-    found = {name: _bytes([library / name]) for name in wanted if (library / name).is_file()}
+    found = {name: _bytes(library / name) for name in wanted if (library / name).is_file()}
     same = {n: t for n, t in found.items() if hashlib.sha256(t).hexdigest()[:16] == wanted[n]}
     if len(same) < len(wanted):
         lost = min(wanted.keys() - same.keys())
@@ -89,11 +88,11 @@ def _folder(path: Path) -> dict[str, bytes]:
     files = sorted(one for one in path.rglob("*") if one.is_file())
     if sum(one.stat().st_size for one in files) > MOST:
         raise ValueError(f"{path} has more than {MOST:,} bytes")
-    return {one.relative_to(path).as_posix(): _bytes([one]) for one in files}
+    return {one.relative_to(path).as_posix(): _bytes(one) for one in files}
 
 
-def _bytes(paths: Iterable[Path]) -> bytes:
+def _bytes(path: Path) -> bytes:
     try:
-        return b"".join(one.read_bytes() for one in paths)
+        return path.read_bytes()
     except OSError as error:
         raise ValueError(f"cannot read {error.filename}: {error.strerror}") from error

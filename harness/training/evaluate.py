@@ -260,7 +260,7 @@ def written(
 
     A decoder writes token by token, or is given the true tokens (forced).
     """
-    window = None if test.window is None else Window(test.window, test.stride)
+    window = Window.of(test)
     write = teacher_forced if forced or model.track == "encoder" else decode
     return write(model, batch, length, positions, mode, window)
 

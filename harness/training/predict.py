@@ -13,11 +13,13 @@ token is predicted from:
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Self
 
 import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
+from experiment.config import Eval
 from harness.data.sequences import Sequences
 from harness.model.transformer import Transformer
 from pezoo.adapters.layer import Cache
@@ -36,6 +38,11 @@ class Window:
 
     size: int
     stride: int
+
+    @classmethod
+    def of(cls, test: Eval) -> Self | None:
+        """Return the window of an evaluation, if it has one."""
+        return None if test.window is None else cls(test.window, test.stride)
 
     def start(self, token: int) -> int:
         """Return the first token that the prediction of `token` sees."""

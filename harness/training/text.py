@@ -38,7 +38,9 @@ def score_text(
     own = Batch(sample.prompt[:, sample.target.shape[1] - most :], sample.target)
     try:
         read = _read(model, task, config, length, sample, position_seed, mode)
-        short = _read(model, task, config, most, own, position_seed, mode)
+        short = read
+        if most < length:
+            short = _read(model, task, config, most, own, position_seed, mode)
     except PositionError as error:
         return {"status": "cannot represent", "note": str(error)}
     count, size = sample.target.shape
@@ -75,8 +77,7 @@ def _read(
     mode: str | None,
 ) -> Tensor:
     """Return `bits_and_hits` of the true tokens, (B, T, 2)."""
-    batch, test = to_sequences(sample, task, model.track), config.eval
-    window = None if test.window is None else Window(test.window, test.stride)
+    batch, window = to_sequences(sample, task, model.track), Window.of(config.eval)
     if window is None:  # every place counts
         batch = replace(batch, counted=batch.answer)
     chunk = max(1, CHUNK_TOKENS // batch.inputs.shape[1])

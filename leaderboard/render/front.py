@@ -7,7 +7,7 @@ from functools import cached_property
 
 from leaderboard.catalog import Catalog
 from leaderboard.render.findings import chosen
-from leaderboard.render.readme import FAR, NEAR, SOLVED
+from leaderboard.render.readme import FAR, NEAR, SOLVED, reached
 from leaderboard.render.styles import SETTINGS, usual
 from leaderboard.render.text import span_text, times
 from leaderboard.stats.costs import relative
@@ -173,5 +173,4 @@ def _group(row: Row, marked: bool) -> str:
 
 def _reached(row: Row, length: int) -> tuple[int, int]:
     """Count the seeds that reach PASS at a length, and all runs, with those that failed."""
-    seeds = next((cell.seeds for cell in row.cells if cell.length == length), ())
-    return sum(value >= PASS - 1e-9 for _, value in seeds), len(row.seeds) + len(row.failures)
+    return reached(row, length)[0], len(row.seeds) + len(row.failures)

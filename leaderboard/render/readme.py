@@ -94,7 +94,12 @@ def _block(tables: Sequence[Table], catalog: Catalog) -> str:
         [
             name,
             *(_span(_solved(line, multiple) for line in some) for multiple in multiples),
-            _span(_reached(row, FAR) for line in some for row in line.own if row.task == task),
+            _span(
+                reached(row, FAR * row.train_length)
+                for line in some
+                for row in line.own
+                if row.task == task
+            ),
             _costs(some, ratios),
         ]
         for name, some in (*map(named, own), others, *map(named, hinted))
@@ -115,17 +120,16 @@ def _merit(line: Line) -> tuple[float, ...]:
     return *(_solved(line, multiple)[0] for multiple in (NEAR, FAR)), mean
 
 
-def _reached(row: Row, multiple: int) -> tuple[int, int]:
-    """Count the seeds that reach PASS at a multiple of the training length, and all seeds."""
-    found = [cell.seeds for cell in row.cells if cell.length == multiple * row.train_length]
-    seeds = found[0] if found else ()
+def reached(row: Row, length: int) -> tuple[int, int]:
+    """Count the seeds that reach PASS at a length, and all that were tested there."""
+    seeds = next((cell.seeds for cell in row.cells if cell.length == length), ())
     return sum(value >= PASS - 1e-9 for _, value in seeds), len(seeds)
 
 
 def _solved(line: Line, multiple: int) -> tuple[int, int]:
     """Count the tasks solved at a multiple of the training length, and those tested there."""
-    reached = [found for row in line.own if (found := _reached(row, multiple))[1]]
-    return sum(right >= SOLVED * seeds for right, seeds in reached), len(reached)
+    tested = [found for row in line.own if (found := reached(row, multiple * row.train_length))[1]]
+    return sum(right >= SOLVED * seeds for right, seeds in tested), len(tested)
 
 
 def _span(shares: Iterable[tuple[int, int]]) -> str:

@@ -33,13 +33,8 @@ from leaderboard.stats.tables import Table, leading
 from pezoo import __version__
 from pezoo.spec import bare
 
-FOLDERS = (
-    "task",
-    "encoding",
-    "run",
-    "data",
-    SITE_RECORDS,
-)  # from these, pages of earlier builds go
+# From these, pages of earlier builds go.
+FOLDERS = ("task", "encoding", "run", "data", SITE_RECORDS)
 WRITTEN = "files.txt"  # what a build wrote into them, one path per line: nothing else ever goes
 
 

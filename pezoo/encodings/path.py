@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn.functional import layer_norm, normalize
 
 from pezoo.base import Encoding, Pass, Shape, Sizes
-from pezoo.functional import at_least_float32, full_precision, short_convolution
+from pezoo.functional import at_least_float32, full_precision, linear_start, short_convolution
 from pezoo.registry import register
 
 
@@ -53,13 +53,8 @@ class PaTH(Encoding):
             raise ValueError(f"rank and kernel must be at least 1, got {rank} and {kernel}")
         layers, heads, width = self.shape.n_layers, self.shape.n_heads, self.shape.d_model
         self.kernel, channels = kernel, heads * self.shape.d_head
-
-        def uniform(rows: int, columns: int) -> nn.Parameter:
-            limit = columns**-0.5
-            return nn.Parameter(torch.empty(layers, rows, columns).uniform_(-limit, limit))
-
-        self.v, self.u = uniform(rank, width), uniform(channels, rank)
-        self.conv = uniform(channels, kernel)
+        self.v, self.u = linear_start(layers, rank, width), linear_start(layers, channels, rank)
+        self.conv = linear_start(layers, channels, kernel)
         self.a = nn.Parameter(torch.randn(layers, heads, width) * width**-0.5)
         self.c = nn.Parameter(torch.zeros(layers, heads))
 

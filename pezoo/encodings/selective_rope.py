@@ -12,6 +12,7 @@ from pezoo.functional import (
     at_least_float32,
     full_precision,
     inverse_frequencies,
+    linear_start,
     short_convolution,
 )
 from pezoo.registry import register
@@ -62,15 +63,11 @@ class SelectiveRoPE(Encoding):
         if shape.d_model % shape.n_heads:
             raise ValueError(f"n_heads={shape.n_heads} does not divide d_model={shape.d_model}")
         self.base, self.rope = base, RoPE(shape, base=base, layout="half")
-        channels = shape.n_heads * shape.d_head // 2
-
-        def uniform(rows: int, columns: int) -> nn.Parameter:
-            limit = columns**-0.5
-            return nn.Parameter(torch.empty(shape.n_layers, rows, columns).uniform_(-limit, limit))
-
-        self.v, self.u = uniform(rank, shape.d_model), uniform(channels, rank)
-        self.conv = uniform(channels, kernel)
-        self.c = nn.Parameter(torch.zeros(shape.n_layers, channels)) if bias else None
+        layers, channels = shape.n_layers, shape.n_heads * shape.d_head // 2
+        self.v = linear_start(layers, rank, shape.d_model)
+        self.u = linear_start(layers, channels, rank)
+        self.conv = linear_start(layers, channels, kernel)
+        self.c = nn.Parameter(torch.zeros(layers, channels)) if bias else None
 
     def phases(self, ctx: Pass) -> Tensor:
         """Return the sums of phi of the new tokens, (B, H, T, K/2)."""

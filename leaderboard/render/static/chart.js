@@ -3,7 +3,7 @@
 // numbers as a table. The first picture of a page is drawn by leaderboard/render/curves.py, in the same way.
 (function () {
   const { el } = PZ;
-  const DASHES = { solid: "", dash: "7 4", dot: "2 3", dashdot: "8 3 2 3", longdash: "14 4", longdashdot: "14 3 2 3", shortdash: "4 2" };
+  const DASHES = (PZ.DASHES = { solid: "", dash: "7 4", dot: "2 3", dashdot: "8 3 2 3", longdash: "14 4", longdashdot: "14 3 2 3", shortdash: "4 2" });
   const MARKS = {
     circle: "M-3.5 0a3.5 3.5 0 1 0 7 0a3.5 3.5 0 1 0 -7 0z",
     square: "M-3 -3h6v6h-6z",
@@ -28,7 +28,7 @@
     return plain.filter((row) => best.includes(row) || usual(row));
   };
   // The looks of curves in one chart: a colour that an earlier curve has is replaced by a free one.
-  const COLOURS = ["#1f78c1", "#d9541e", "#12925f", "#9a5fc0", "#c28a00", "#d6457e", "#1d9bb3", "#7d8b00", "#a0652f", "#c23b3b"];
+  const COLOURS = (PZ.COLOURS = ["#1f78c1", "#d9541e", "#12925f", "#9a5fc0", "#c28a00", "#d6457e", "#1d9bb3", "#7d8b00", "#a0652f", "#c23b3b"]);
   PZ.apart = (looks) => {
     const used = new Set();
     return looks.map(([colour, dash, marker]) => {

@@ -3,16 +3,6 @@
 (function () {
   const name = document.querySelector("[data-encoding]").dataset.encoding;
   const { el, percent } = PZ;
-  const COLOURS = [
-    "#1f78c1",
-    "#d9541e",
-    "#12925f",
-    "#9a5fc0",
-    "#c28a00",
-    "#d6457e",
-    "#1d9bb3",
-    "#7d8b00",
-  ];
   const MARKERS = ["circle", "square", "diamond", "triangle-up", "triangle-down"];
   const ofRow = ({ row }) => row;
 
@@ -127,7 +117,7 @@
           dots,
           name: table.task,
           label: table.task + (row.custom ? " " + PZ.short(row.label) : ""),
-          look: [COLOURS[at % 8], "solid", MARKERS[at % 5]],
+          look: [PZ.COLOURS[at % 8], "solid", MARKERS[at % 5]],
         }),
       ),
       x: {

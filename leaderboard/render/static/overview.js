@@ -252,7 +252,7 @@
             d: path,
             stroke: colour,
             class: "curve",
-            "stroke-dasharray": { solid: "", dash: "7 4", dot: "2 3", dashdot: "8 3 2 3", longdash: "14 4", longdashdot: "14 3 2 3", shortdash: "4 2" }[dash],
+            "stroke-dasharray": PZ.DASHES[dash],
           }),
         );
     }
