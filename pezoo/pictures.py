@@ -24,6 +24,7 @@ class Picture:
     lines       (panel, column) int64, a row in each column, drawn as a line over a heat map
     importance  (panel,) panels with higher values are shown first; None keeps their order
     group       number of neighbouring panels that belong together, with equal importance
+    meets       True if panels are pairs, a query's and a key's, that attend where rows are equal
 
     A picture with an axis of tokens shows one sequence, any other one the parameters alone.
 
@@ -46,6 +47,7 @@ class Picture:
     lines: Tensor | None = None
     importance: Tensor | None = None
     group: int = 1
+    meets: bool = False
 
     def __post_init__(self) -> None:
         if self.values.dim() != 3:

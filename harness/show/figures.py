@@ -11,13 +11,17 @@ from torch import Tensor
 
 from harness.model.transformer import Transformer
 from harness.show import plots
-from harness.show.examples import Example, positions
+from harness.show.examples import EMPTY, Example, positions
 from harness.show.prf import prf_picture
 from pezoo.adapters.layer import Cache
 from pezoo.base import Pass
 from pezoo.pictures import Axis, Picture
 
 MOST = 64  # panels of a section
+PAIRS = 8  # of a query and a key that are drawn together
+MEETING = """Blue: the key cursor at each token of the prompt, with that token in its cell. Orange:
+the query cursor, with the token that is written. A query attends to keys in its own row,
+or as many rows away as the pair's learned lead."""
 
 Panel = tuple[str, str]  # a name and an SVG
 
@@ -180,7 +184,19 @@ def _heat_maps(same: Sequence[tuple[str, Example, Picture]]) -> Figure:
         panels = list(zip(names, svgs, strict=True))
         bar, omitted = plots.colour_bar("colours", scale), len(p.panels) - len(drawn)
         sections.append(Section(heading, panels, "", bar, p.group, omitted))
+        if p.meets and when == "After training" and EMPTY not in example.reads:
+            sections.append(_meetings(heading, example, p, order))
     return Figure(last.title, last.caption, sections)
+
+
+def _meetings(heading: str, example: Example, picture: Picture, order: Sequence[int]) -> Section:
+    """Draw pairs of a query and a key panel together, the most important first."""
+    panels = []
+    for i in order[: 2 * PAIRS : 2]:
+        pair = picture.values[[i, i + 1]]
+        name = picture.panels[i].removesuffix(": query")
+        panels.append((name, plots.meeting(name, *pair, picture.rows, example)))
+    return Section(f"{heading}, query and key in one picture", panels, MEETING)
 
 
 def _bars(before: Picture, after: Picture) -> Section:

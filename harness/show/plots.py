@@ -7,10 +7,11 @@ from typing import NamedTuple
 
 import matplotlib
 import numpy as np
+import torch
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis as Ruler
 from matplotlib.cm import ScalarMappable
-from matplotlib.colors import Normalize
+from matplotlib.colors import Normalize, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.transforms import Bbox
 from torch import Tensor
@@ -34,6 +35,8 @@ STYLE = {
 }
 INCH, POINT = 96, 4 / 3  # pixels
 LETTER = 6.2  # pixels per letter of a tick label
+CELL = 17  # pixels of a cell with a letter in it
+VISIBLE, HALF = 0.01, 0.5
 MOST_WORDS = 54  # an axis with more tokens numbers every tenth
 
 
@@ -103,6 +106,38 @@ def heat_maps(
                 step_line.set_data(lines[i].numpy())
             panels.append(_svg(axes, name, box))
     return panels
+
+
+def meeting(name: str, query: Tensor, key: Tensor, rows: Axis, example: Example) -> str:
+    """Draw key (row, token) in the prompt and query (row, token) after it, in one map.
+
+    The likeliest row of each key names its token, that of each query the token that it writes; a
+    line joins a query to the last key of its row.
+    """
+    first = example.prompt - 1  # the first query of the answer reads the prompt's last token
+    shown = torch.cat([key[:, :first], query[:, first:]], 1).clamp(0, 1)  # (row, token)
+    used = (shown > VISIBLE).any(1).nonzero()[:, 0]
+    top, end = int(used.min()), int(used.max()) + 1
+    shown, best = shown[top:end], shown.argmax(0) - top
+    with _axes(shown.shape[1] * CELL, len(shown) * CELL) as axes:
+        paint = np.ones((*shown.shape, 4))
+        for columns, colour in ((slice(None, first), BLUE), (slice(first, None), ORANGE)):
+            paint[:, columns, :3] = to_rgb(colour)
+        paint[..., 3] = shown.double().numpy()
+        axes.imshow(paint, aspect="auto", interpolation="none")
+        words = example.reads[:first] + example.writes[first:]
+        for column, (row, word) in enumerate(zip(best.tolist(), words, strict=True)):
+            sure = float(shown[row, column])
+            ink, size = "white" if sure > HALF else "black", min(8.0, 1.5 * CELL / len(word))
+            axes.text(column, row, word, ha="center", va="center", color=ink, fontsize=size)
+            keys = (shown[row, :first] > HALF).nonzero()[:, 0].tolist()
+            if column >= first and sure > HALF and keys:
+                axes.plot((max(keys) + 0.5, column - 0.5), (row, row), color=ORANGE, linewidth=0.7)
+        axes.axvline(first - 0.5, color="grey", linewidth=1, linestyle=(0, (3, 2)))
+        ticks = (rows.ticks or ())[top:end]
+        _words(axes.yaxis, ticks, Axis(rows.label, ticks), CELL)
+        _words(axes.xaxis, example.reads, Axis("token read"), CELL)
+        return _svg(axes, name)
 
 
 def bars(

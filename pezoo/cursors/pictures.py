@@ -148,6 +148,7 @@ def _histograms(cursors: Cursors) -> Picture:
         lines=values.argmax(1),
         importance=repeat(cursors.spread, "cursor -> (cursor role)", role=2),
         group=2,
+        meets=True,
     )
 
 

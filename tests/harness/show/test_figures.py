@@ -1,5 +1,7 @@
 """Figures: which panels are shown, in which order and in which colours."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -107,3 +109,14 @@ def test_attention_and_bias_of_any_encoding(decoder, example, drawn, text, bias)
         names = names_of(found[-2].sections[0])
         assert names == [f"{layer}, head {j}" for layer in bias for j in range(2)]
         assert names_of(found[-1].sections[0]) == ["all layers"]
+
+
+def test_pairs_that_meet_are_drawn_together_after_training(example, having):
+    pair = replace(panels(torch.tensor([1.0, 1, 2, 2]), 4, group=2), meets=True)
+    names = ("a: query", "a: key", "b: query", "b: key")
+    pair = replace(pair, values=torch.rand(4, 2, 9), rows=Axis("offset", ("1", "0")), panels=names)
+    pair = replace(pair, columns=Axis("token"))
+    here = replace(having(pair), example=example("4711=4711"))
+    sections = figures([here], here)[-1].sections
+    assert [section.heading.endswith("in one picture") for section in sections] == [0, 0, 1]
+    assert names_of(sections[-1]) == ["b", "a"]

@@ -174,3 +174,26 @@ def test_a_panel_has_its_name_and_is_the_same_every_time(example):
     )
     assert first == second
     assert next(parsed(first)[0].iter(TITLE)).text == name
+
+
+def counting(example, shift=0):
+    """Cursors that count: the key from 0 in the prompt, the query from `shift` in the answer."""
+    size, first = len(example.reads), example.prompt - 1
+    rows = Axis("offset", tuple(str(d) for d in range(size - 1, -1, -1)))
+    key, query = torch.zeros(2, size, size)
+    for t in range(size):
+        key[size - 1 - t, t] = 1.0
+        query[size - 1 - max(0, t - first + shift), t] = 1.0
+    return query, key, rows
+
+
+@pytest.mark.parametrize(("shift", "joined"), [(0, 4), (2, 2), (4, 0)])
+def test_a_line_joins_each_query_to_the_key_that_holds_its_offset(example, shift, joined):
+    one = example("4711=4711")
+    root, texts = parsed(plots.meeting("name", *counting(one, shift), one))
+    lines = [points(p) for p in paths(root, plots.ORANGE) if len(points(p)) == 2]
+    assert len(lines) == joined
+    assert all(a[1] == b[1] and a[0] < b[0] for a, b in lines)
+    written = [*"4711", *one.writes[one.prompt - 1 :]]  # in cells
+    ticks = [str(d) for d in range(max(4, 5 + shift))]
+    assert sorted(texts) == sorted([*written, *one.reads, *ticks, "offset", "token read"])
