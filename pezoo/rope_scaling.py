@@ -2,7 +2,7 @@
 
 Each function takes the frequencies w_m = base^(-2m/K), m = 0..K/2-1, and returns the new ones with
 the attention factor, by which q and k are both multiplied. The functions and their options are the
-types and the keys of transformers' `rope_parameters`; `ntk` is ours. L stands for
+types and the keys of transformers' `rope_parameters`; `ntk` and `clipped` are ours. L stands for
 original_max_position_embeddings, the length in training; s for factor.
 
 >>> w = torch.tensor([1.0, 0.1])
@@ -170,8 +170,23 @@ def proportional(w: Tensor, *, partial_rotary_factor: float, factor: float = 1.0
     return w * turning / factor, 1.0
 
 
+def clipped(w: Tensor, *, share: float = 20 / 64) -> Scaled:
+    """Clipped RoPE: the n = share K/2 lowest frequencies fade out, w_m (1 + cos(pi t)) / 2.
+
+    t goes from 0 at the first of them to 1 at the last, which does not turn. `proportional` clips
+    them hard. Example: K = 8, share = 0.75: w_0, w_1, w_2 / 2, 0.
+    Li et al. 2026, "CoPE: Clipped RoPE"; n is that of the released code, 20 of 64 pairs.
+    """
+    if share > 1:
+        raise ValueError(f"share must be at most 1, got {share}")
+    n = round(share * len(w))
+    fade = torch.linspace(0.0, math.pi, n, device=w.device).cos() / 2 + 0.5
+    return torch.cat([w[: len(w) - n], w[len(w) - n :] * fade]), 1.0
+
+
 SCALINGS: dict[str, Callable[..., Scaled]] = {
-    f.__name__: f for f in (default, linear, ntk, dynamic, yarn, llama3, longrope, proportional)
+    f.__name__: f
+    for f in (default, linear, ntk, dynamic, yarn, llama3, longrope, proportional, clipped)
 }
 
 

@@ -1,3 +1,5 @@
+import math
+
 import pytest
 import torch
 
@@ -76,6 +78,18 @@ def test_ntk_keeps_the_highest_frequency_and_divides_the_lowest():
     assert float(got[-1]) == pytest.approx(float(plain[-1]) / 4, rel=1e-5)
     based, _ = RoPE(SHAPE, base=10_000.0 * 4 ** (32 / 30)).frequencies(ctx)
     torch.testing.assert_close(got, based)
+
+
+@pytest.mark.parametrize(("options", "faded"), [("", 5), ("(share=0.5)", 8), ("(share=1)", 16)])
+def test_clipping_fades_out_the_lowest_frequencies(options, faded):
+    ctx = Context(pos=torch.zeros(1, 1, dtype=torch.long))
+    plain = RoPE(SHAPE).frequencies(ctx)[0].tolist()
+    got = RoPE(SHAPE, rope_parameters=f"clipped{options}").frequencies(ctx)[0].tolist()
+    for m, w in enumerate(plain):
+        k = m - (16 - faded)  # of the faded ones
+        share = (1 + math.cos(math.pi * k / (faded - 1))) / 2 if k > 0 else 1.0
+        assert got[m] == pytest.approx(w * share, rel=1e-5, abs=1e-8)
+    assert got[-1] == pytest.approx(0.0, abs=1e-8)
 
 
 @pytest.mark.parametrize("layout", ["interleaved", "half"])
@@ -184,6 +198,7 @@ def test_dropping_positions():
             "beta_slow must be below beta_fast",
         ),
         ("rope(rope_parameters=proportional(partial_rotary_factor=2))", "must be at most 1"),
+        ("rope(rope_parameters=clipped(share=1.5))", "share must be at most 1"),
         (
             "rope(rope_parameters={'partial_rotary_factor': 0.5})",
             "rope_type=default rotates whole heads",
