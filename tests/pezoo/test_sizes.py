@@ -54,6 +54,7 @@ FEWEST = {
     "rerope": "d_head train_len",
     "rope": "d_head",
     "sandwich": "n_heads",
+    "wavelet": "d_head",
     "selective_rope": WIDE,
     "self_extend": "d_head train_len",
     "shaw": "n_heads d_head n_layers",
