@@ -2,7 +2,8 @@
 
 Each function takes the frequencies w_m = base^(-2m/K), m = 0..K/2-1, and returns the new ones with
 the attention factor, by which q and k are both multiplied. The functions and their options are the
-types and the keys of transformers' `rope_parameters`; `ntk` and `clipped` are ours. L stands for
+types and the keys of transformers' `rope_parameters`; `ntk`, `clipped` and
+`in_distribution` are ours. L stands for
 original_max_position_embeddings, the length in training; s for factor.
 
 >>> w = torch.tensor([1.0, 0.1])
@@ -184,10 +185,32 @@ def clipped(w: Tensor, *, share: float = 20 / 64) -> Scaled:
     return torch.cat([w[: len(w) - n], w[len(w) - n :] * fade]), 1.0
 
 
+def in_distribution(
+    w: Tensor, *, original_max_position_embeddings: int, partial_rotary_factor: float = 0.5
+) -> Scaled:
+    """RoPE-ID: n = p K/2 pairs turn, all at least once in L tokens, the others do not.
+
+    The frequencies are (2 pi / L)^(m / (n - 1)), m = 0..n-1: from one radian to one turn in L
+    tokens, so that no pair meets an angle that training lacks. w is not read.
+    Example: K = 8, p = 0.5, L = 100: 1, 0.063, 0, 0.
+    Wertheimer et al. 2026, "Frayed RoPE and Long Inputs": high frequencies on a subset of the
+    channels; half of them, and how frequencies are spaced, are our choice.
+    """
+    if partial_rotary_factor > 1:
+        raise ValueError(f"partial_rotary_factor must be at most 1, got {partial_rotary_factor}")
+    n = int(partial_rotary_factor * len(w))
+    lowest = min(1.0, 2 * math.pi / original_max_position_embeddings)
+    turning = lowest ** (torch.arange(n, device=w.device) / max(n - 1, 1))
+    return torch.cat([turning.to(w.dtype), torch.zeros_like(w[n:])]), 1.0
+
+
 SCALINGS: dict[str, Callable[..., Scaled]] = {
     f.__name__: f
-    for f in (default, linear, ntk, dynamic, yarn, llama3, longrope, proportional, clipped)
-}
+    for f in (
+        default, linear, ntk, dynamic, yarn, llama3, longrope, proportional, clipped,
+        in_distribution,
+    )
+}  # fmt: skip
 
 
 def read(rope_parameters: Mapping[str, Any] | str) -> dict[str, Any]:
@@ -224,7 +247,8 @@ def choose(rope_parameters: Mapping[str, Any], shape: Shape) -> Callable[..., Sc
     own = dict(rope_parameters)
     kind = own.pop("rope_type")
     parameters = _options(kind)
-    if kind != "proportional" and own.pop("partial_rotary_factor", 1.0) != 1.0:
+    partly = "partial_rotary_factor" in parameters
+    if not partly and own.pop("partial_rotary_factor", 1.0) != 1.0:
         raise ValueError(f"rope_type={kind} rotates whole heads: partial_rotary_factor must be 1")
     if kind in ("yarn", "longrope") and TRAINED in own and "factor" not in own:
         own["factor"] = shape.train_len / own[TRAINED]

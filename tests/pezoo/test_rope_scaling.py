@@ -92,6 +92,18 @@ def test_clipping_fades_out_the_lowest_frequencies(options, faded):
     assert got[-1] == pytest.approx(0.0, abs=1e-8)
 
 
+@pytest.mark.parametrize(("options", "turning"), [("", 8), ("(partial_rotary_factor=0.25)", 4)])
+def test_all_turning_pairs_turn_once_in_training(options, turning):
+    ctx = Context(pos=torch.zeros(1, 1, dtype=torch.long))
+    got = RoPE(SHAPE, rope_parameters=f"in_distribution{options}").frequencies(ctx)[0].double()
+    assert (got[turning:] == 0).all()
+    steps = got[1:turning] / got[: turning - 1]  # a geometric series from 1 to one turn in 64
+    torch.testing.assert_close(steps, torch.full_like(steps, (math.pi / 32) ** (1 / (turning - 1))))
+    torch.testing.assert_close(
+        got[[0, turning - 1]], torch.tensor([1.0, 2 * math.pi / 64]).double()
+    )
+
+
 @pytest.mark.parametrize("layout", ["interleaved", "half"])
 @pytest.mark.parametrize("case", [CASES[1], CASES[2], CASES[8]], ids=lambda case: case["rope_type"])
 def test_the_attention_factor_multiplies_q_and_k(case, layout):
