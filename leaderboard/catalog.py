@@ -39,7 +39,7 @@ class ClassDoc:
     hooks: tuple[str, ...]
     summary: str = ""
     paper: str = ""
-    claim: str = ""  # what an encoding's paper reports
+    reports: str = ""  # what an encoding's paper reports
     prf_text: str = ""  # an encoding's positional relation function
     example: str = ""
     family: str = ""  # groups tasks; by default, those of one paper

@@ -221,7 +221,7 @@ class Encoding(Extras, nn.Module):
     name: ClassVar[str] = ""  # set by @register
     summary: ClassVar[str] = ""
     paper: ClassVar[str] = ""
-    claim: ClassVar[str] = ""  # what its paper reports, in a line
+    reports: ClassVar[str] = ""  # what its paper reports, in a line
 
     max_len: int | None = None  # positions 0..max_len-1; beyond them draw raises PositionError
     prefix_stable: bool = True  # False: later tokens change earlier values

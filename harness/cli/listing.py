@@ -79,7 +79,7 @@ def _encoding(spec: Spec, cls: type[Encoding]) -> Facts:
         "name": spec.name,
         "summary": cls.summary,
         "paper": cls.paper,
-        "claim": cls.claim,
+        "reports": cls.reports,
         "wraps": f"{cls.wraps}, unless another follows a colon" if cls.wraps else "",
         "formula": described(cls, "Formula"),
         "options": _options(cls, spec.options),

@@ -34,7 +34,7 @@ class Abacus(Coupled):
 
     summary = "a learned vector per place of a digit in its number"
     paper = "McLeish et al. 2024"
-    claim = "adds numbers six times as long as in training"
+    reports = "adds numbers six times as long as in training"
     needs_slots = False
     relative = True
 

@@ -43,7 +43,7 @@ class ASEntmax(Wrapper):
 
     summary = "another encoding with sparse attention, its sharpness learned from text and length"
     paper = "Vasylenko et al. 2026"
-    claim = "recalls at 1,000 and copies at 64 times the training length, around nape"
+    reports = "recalls at 1,000 and copies at 64 times the training length, around nape"
     wraps = "nape"
     causal_only = True
 

@@ -43,7 +43,7 @@ class BiPE(Wrapper):
 
     summary = "places in a segment, and another encoding of the segments"
     paper = "He et al. 2024"
-    claim = "lower perplexity beyond the training length than its inner encoding"
+    reports = "lower perplexity beyond the training length than its inner encoding"
     wraps = "rope"
     relative = True
 

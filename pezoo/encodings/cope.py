@@ -35,7 +35,7 @@ class CoPE(Encoding):
 
     summary = "a learned vector by a count of tokens, gated by content"
     paper = "Golovneva et al. 2024"
-    claim = "solves selective copying, counting and Flip-Flop, which usual encodings do not"
+    reports = "solves selective copying, counting and Flip-Flop, which usual encodings do not"
     relative = True
     causal_only = True
 

@@ -31,7 +31,7 @@ class Coupled(Encoding):
 
     summary = "a learned vector per position that the task gives"
     paper = "Cho et al. 2024"
-    claim = "adds numbers 6.7 times as long as in training"
+    reports = "adds numbers 6.7 times as long as in training"
     needs_slots = True
 
     def __init__(

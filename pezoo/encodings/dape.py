@@ -39,7 +39,7 @@ class DAPE(Wrapper):
 
     summary = "another encoding's bias, adapted to the logits by a small network"
     paper = "Zheng et al. 2024"
-    claim = "better perplexity than fixed biases, up to 64 times the training length"
+    reports = "better perplexity than fixed biases, up to 64 times the training length"
     wraps = "kerple"
     reach = 1  # keys that a layer of the network reads
 

@@ -35,7 +35,7 @@ class DAPE2(DAPE):
 
     summary = "another encoding's bias, adapted by convolutions over keys"
     paper = "Zheng et al. 2024b"
-    claim = "extrapolates further than dape"
+    reports = "extrapolates further than dape"
     causal_only = True
 
     def __init__(

@@ -36,7 +36,7 @@ class FIRE(Encoding):
 
     summary = "a small network of the distance over the query's position"
     paper = "Li et al. 2024"
-    claim = "better perplexity than other encodings on texts longer than in training"
+    reports = "better perplexity than other encodings on texts longer than in training"
     causal_only = True
 
     def __init__(

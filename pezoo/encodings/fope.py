@@ -45,7 +45,7 @@ class FoPE(Encoding):
     s: Tensor
     summary = "rope with a sum of frequencies in each pair, without slow ones"
     paper = "Hua et al. 2025"
-    claim = "steadier perplexity and retrieval than rope and alibi on longer texts"
+    reports = "steadier perplexity and retrieval than rope and alibi on longer texts"
 
     def __init__(
         self,

@@ -38,7 +38,7 @@ class Geometric(Encoding):
 
     summary = "directional, from NDR: the nearest key that matches, no softmax"
     paper = "Csordás et al. 2022"
-    claim = "solves longer table lookups, in a model with copy gates"
+    reports = "solves longer table lookups, in a model with copy gates"
     relative = True
     reads_distance = True
 

@@ -47,7 +47,7 @@ class GRAPE(Encoding):
 
     summary = "a penalty summed over the tokens between, by query and token"
     paper = "Zhang et al. 2026"
-    claim = "contains rope, alibi and fox as special cases"
+    reports = "contains rope, alibi and fox as special cases"
     causal_only = True
 
     def __init__(

@@ -37,7 +37,7 @@ class Ideal(Encoding):
 
     summary = "an oracle: the task tells what each key is needed for"
     paper = "Chen et al. 2026"
-    claim = "the right positional relation makes a task solvable at any length"
+    reports = "the right positional relation makes a task solvable at any length"
     prf_text = "the task's own phi(i, j), 0 for a key that is not needed"
     version = 2
     oracle = True

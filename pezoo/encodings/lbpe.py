@@ -50,7 +50,7 @@ class LBPE(Encoding):
 
     summary = "a learned function of (i, j) picks the vector added to the keys"
     paper = "Chen et al. 2026"
-    claim = "solves selection, copying and parity at longer scales"
+    reports = "solves selection, copying and parity at longer scales"
     prf_text = "learned: a distribution over kinds of pairs (i, j)"
     version = 2
     marks: tuple[Mark, ...] = (  # coefficients of i, j and n

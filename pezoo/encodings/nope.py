@@ -17,6 +17,6 @@ class NoPE(Encoding):
 
     summary = "nothing: a decoder has its causal mask, an encoder no order at all"
     paper = "Kazemnejad et al. 2023"
-    claim = "best of five encodings on ten tasks beyond the training length"
+    reports = "best of five encodings on ten tasks beyond the training length"
     relative = True
     order_blind = True

@@ -37,7 +37,7 @@ class PaTH(Encoding):
 
     summary = "keys reflected by each token on their way to the query"
     paper = "Yang et al. 2025b"
-    claim = "tracks states, and models text better than rope"
+    reports = "tracks states, and models text better than rope"
     relative = True
     causal_only = True
 

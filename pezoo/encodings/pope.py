@@ -41,7 +41,7 @@ class PoPE(Encoding):
 
     summary = "content as lengths, positions as angles of components of q and k"
     paper = "Gopalakrishnan et al. 2025"
-    claim = "extrapolates better than rope, without fine-tuning"
+    reports = "extrapolates better than rope, without fine-tuning"
     prf_text = "i - j"
     relative = True
 

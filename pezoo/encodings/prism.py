@@ -113,7 +113,7 @@ class PRISM(CursorEncoding):
 
     summary = "learned histograms over relative positions"
     paper = "Lee 2025"
-    claim = "exact up to ten times the training length on algorithmic tasks"
+    reports = "exact up to ten times the training length on algorithmic tasks"
     version = 3
     also = (
         (

@@ -50,7 +50,7 @@ class Randomized(Wrapper):
 
     summary = "another encoding at random ordered positions"
     paper = "Ruoss et al. 2023"
-    claim = "12 points of accuracy more on 15 tasks beyond the training length"
+    reports = "12 points of accuracy more on 15 tasks beyond the training length"
     wraps = "relative"
     also = (("label_based", "randomized:learned"),)
     stochastic = True

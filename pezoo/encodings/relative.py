@@ -42,7 +42,7 @@ class Relative(Encoding):
 
     summary = "scores against a projected sinusoid of the distance"
     paper = "Dai et al. 2019"
-    claim = "uses 4.5 times as much context as absolute positions"
+    reports = "uses 4.5 times as much context as absolute positions"
     prf_text = "i - j"
     relative = True
     reads_distance = True

@@ -35,7 +35,7 @@ class ReRoPE(SelfExtend):
 
     summary = "rope whose distance ends at a window, for models trained with rope"
     paper = "Su 2023"
-    claim = "a trained model reads longer texts without fine-tuning"
+    reports = "a trained model reads longer texts without fine-tuning"
     prf_text = "min(i - j, w)"
     relative = True
 

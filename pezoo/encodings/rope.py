@@ -56,7 +56,7 @@ class RoPE(Encoding):
 
     summary = "rotates pairs of q and k by their position"
     paper = "Su et al. 2021"
-    claim = "converges faster than sinusoidal positions"
+    reports = "converges faster than sinusoidal positions"
     prf_text = "i - j"
     relative = True
 

@@ -43,7 +43,7 @@ class SelectiveRoPE(Encoding):
 
     summary = "rope by learned angles that the text decides"
     paper = "Movahedi et al. 2026"
-    claim = "copies, tracks states and retrieves better than rope"
+    reports = "copies, tracks states and retrieves better than rope"
     relative = True
     causal_only = True
 

@@ -41,7 +41,7 @@ class SelfExtend(Encoding):
 
     summary = "rope with shared positions beyond a window, for models trained with rope"
     paper = "Jin et al. 2024"
-    claim = "a trained model reads several times longer texts without fine-tuning"
+    reports = "a trained model reads several times longer texts without fine-tuning"
     prf_text = "i - j within the window, then by groups"
 
     def __init__(

@@ -34,7 +34,7 @@ class Shaw(Encoding):
 
     summary = "a learned vector per clipped distance, added to the keys"
     paper = "Shaw et al. 2018"
-    claim = "translates better than with sinusoidal positions"
+    reports = "translates better than with sinusoidal positions"
     prf_text = "clip(i - j, -c, c)"
     relative = True
     reads_distance = True

@@ -32,7 +32,7 @@ class Sinusoidal(Encoding):
 
     summary = "sines and cosines of the position, added to the embedding"
     paper = "Vaswani et al. 2017"
-    claim = "may extrapolate to longer texts (not tested there)"
+    reports = "may extrapolate to longer texts (not tested there)"
     prf_text = "the pair: i n + j"
 
     def __init__(
@@ -73,7 +73,7 @@ class ShiftedSinusoidal(Sinusoidal):
 
     summary = "sinusoidal, one random offset per training batch"
     paper = "Lee 2025, after McLeish et al. 2024"
-    claim = ""
+    reports = ""
 
     def __init__(
         self,

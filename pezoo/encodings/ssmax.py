@@ -47,7 +47,7 @@ class SSMax(Wrapper):
 
     summary = "another encoding, its logits times log n, for n keys"
     paper = "Nakanishi 2025"
-    claim = "retrieves better and loses less perplexity beyond the training length"
+    reports = "retrieves better and loses less perplexity beyond the training length"
     wraps = "rope"
     causal_only = True
 

@@ -34,7 +34,7 @@ class StickBreaking(Encoding):
 
     summary = "no softmax: from the nearest key on, each takes a share of what is left"
     paper = "Tan et al. 2024"
-    claim = "better perplexity, up to 8 times the training length"
+    reports = "better perplexity, up to 8 times the training length"
     relative = True
     causal_only = True
 

@@ -31,7 +31,7 @@ class Wavelet(Encoding):
 
     summary = "wavelets of the distance, added to the keys"
     paper = "Oka et al. 2025"
-    claim = "better perplexity than rope and alibi within and beyond the training length"
+    reports = "better perplexity than rope and alibi within and beyond the training length"
     prf_text = "i - j"
     relative = True
     reads_distance = True

@@ -39,7 +39,7 @@ class XPos(RoPE):
 
     summary = "rope whose high frequencies fade with distance"
     paper = "Sun et al. 2023"
-    claim = "steady perplexity on texts longer than in training"
+    reports = "steady perplexity on texts longer than in training"
     prf_text = "i - j"
     causal_only = True
 
