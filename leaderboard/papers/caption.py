@@ -53,11 +53,15 @@ def _changes(filled: Filled) -> str:
     lines = () if filled.part.gains else lines_of(filled.paper, filled.part)
     rows = {column.task(line.task) for line in lines for column in filled.part.columns}
     found: dict[str, tuple[set[str], set[str]]] = defaultdict(lambda: (set(), set()))
-    for run in filled.runs:
-        own = _settings(run.config.model, run.config.train, run.config.eval)
-        theirs = _settings(*reference.settings(run.task))
-        if run.task in rows:  # a row of a smaller protocol may have an encoding of its own
-            spec, there = parse(run.config.spec), reference.fill(run.task, parse(run.encoding))
+    kinds = {  # seeds differ in none of this
+        (run.task, run.encoding, one.spec, one.model, one.train, one.eval): None
+        for run in filled.runs
+        for one in (run.config,)
+    }
+    for task, encoding, text, *parts in kinds:
+        own, theirs = _settings(*parts), _settings(*reference.settings(task))
+        if task in rows:  # a row of a smaller protocol may have an encoding of its own
+            spec, there = parse(text), reference.fill(task, parse(encoding))
             own["encoding"], theirs["encoding"] = _unlike(spec, there), _unlike(there, spec)
         for name, value in theirs.items():
             if own[name] != value and name not in ELSEWHERE:

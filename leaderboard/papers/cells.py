@@ -7,7 +7,7 @@ from math import inf
 from statistics import fmean, stdev
 from typing import Self
 
-from experiment.config import Protocol
+from experiment.config import Eval, Model, Protocol, Train
 from experiment.protocol import base
 from leaderboard.papers.paper import Number, Paper, PaperColumn, PaperGain, PaperTable, lines_of
 from leaderboard.record.schema import Checkpoint, Record, Score
@@ -167,8 +167,10 @@ def _runs(
     long: bool,
 ) -> list[Record]:
     """Return the first finished run of every seed and learning rate, of the newest versions."""
-    kind = task, str(protocol.fill(task, parse(encoding)))
-    own = [record for record in by_kind.get(kind, ()) if _follows(record, protocol, long)]
+    if not (there := by_kind.get((task, str(protocol.fill(task, parse(encoding)))), ())):
+        return []
+    settings = _settings(protocol, task, long)
+    own = [record for record in there if _follows(record, protocol, *settings)]
     newest = max(map(_versions, own), default=None)
     own = sorted((r for r in own if _versions(r) == newest), key=lambda r: (r.finished, r.run))
     order = sorted(own, key=lambda r: r.status != "done")  # a failed one counts without another
@@ -182,14 +184,16 @@ def _versions(record: Record) -> tuple[int, int]:
     return record.config.task_version, record.config.encoding_version
 
 
-def _follows(record: Record, protocol: Protocol, long: bool) -> bool:
-    """Return whether a run has the settings of a protocol except for the learning rate.
-
-    One that is long was trained to the longest test length.
-    """
-    model, train, test = protocol.settings(record.task)
+def _settings(protocol: Protocol, task: str, long: bool) -> tuple[Model, Train, Eval]:
+    """Return a protocol's settings; one that is long trains to the longest test length."""
+    model, train, test = protocol.settings(task)
     if long:
         train = train.model_copy(update={"lengths": (train.lengths[0], max(test.lengths))})
+    return model, train, test
+
+
+def _follows(record: Record, protocol: Protocol, model: Model, train: Train, test: Eval) -> bool:
+    """Return whether a run has the settings of a protocol except for the learning rate."""
     own = record.config
     return (own.track, own.model, own.eval) == (protocol.track, model, test) and (
         own.train.model_copy(update={"lr": train.lr}) == train

@@ -167,7 +167,7 @@ class Provenance(Part):
 
 def _once(pairs: list[tuple[str, Any]]) -> None:
     """Refuse a name that an object has twice, of which readers take the one or the other."""
-    if len({name for name, _ in pairs}) < len(pairs):
+    if len(dict(pairs)) < len(pairs):
         name, _ = Counter(name for name, _ in pairs).most_common(1)[0]
         raise ValueError(f"{name!r} is twice in an object")
 
@@ -246,6 +246,13 @@ class Record(Part):
         """Return the record as JSON data."""
         own = self.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude={"config"})
         return own | {"config": self.config.model_dump(mode="json")}
+
+    def text(self) -> str:
+        """Return the record as JSON on one line, without what is null."""
+        own = self.model_dump_json(
+            by_alias=True, exclude_unset=True, exclude_none=True, exclude={"config"}
+        )
+        return f'{own[:-1]},"config":{self.config.model_dump_json()}}}\n'
 
     @property
     def by_mode(self) -> dict[str, Scores]:

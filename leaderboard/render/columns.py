@@ -115,6 +115,8 @@ COLUMNS: tuple[Column, ...] = (
     Column("encoding_parameters", head="its own", terminal=False, markdown=False),
     Column("steps_per_second"),
     Column("cpu_seconds", head="CPU s"),
+    Column("cpu_seconds_least", lambda row: row.cpu_range and row.cpu_range[0]),
+    Column("cpu_seconds_most", lambda row: row.cpu_range and row.cpu_range[1]),
     Column("peak_memory_mb", head="peak MB", terminal=False, markdown=False),
     Column("rank_first", lambda row: row.ranks and row.ranks[0]),
     Column("rank_last", lambda row: row.ranks and row.ranks[1]),

@@ -7,12 +7,12 @@ top. The drawing itself is templates/curves.svg; static/chart.js draws the same 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
-from math import log
+from math import ceil, floor, log
 from typing import Any
 
 from leaderboard.render.styles import Style, after_the_curve, apart, needs_log, styles
 from leaderboard.render.templating import render
-from leaderboard.stats.rows import EXACT, Point, Points, Row
+from leaderboard.stats.rows import BITS, EXACT, Point, Points, Row
 
 LEFT, TOP, WIDTH, HEIGHT = 56, 44, 540, 300  # the plotted area, in pixels
 LABELS, LINE = 240, 17  # room for names beside it, and between two of them
@@ -41,8 +41,16 @@ def curves(
     lengths = sorted({cell.length for row in rows for cell in row.cells})
     trained = sorted({row.train_length for row in rows if row.train_length is not None})
     x = _axis([*lengths, *trained])
+    bits = any(isinstance(row, Row) and row.other == BITS for row in rows)
+    levels = _bits(rows) if bits else {share / 100: str(share) for share in (0, 25, 50, 75, 100)}
+    low, high = min(levels), max(levels)
+
+    def y(point: Point) -> float:
+        value = point.beside if bits else point.main and point.main.mean
+        return _y(((value or 0.0) - low) / (high - low))
+
     lines = [
-        [[(x(c.length), _y(c.main.mean)) for c in part if c.main] for part in _stretches(row.cells)]
+        [[(x(c.length), y(c)) for c in part if c.main] for part in _stretches(row.cells)]
         for row in rows
     ]
     owners: dict[Any, list[int]] = defaultdict(list)
@@ -68,7 +76,9 @@ def curves(
     return render(
         "curves.svg",
         title=title,
-        metric=rows[0].metric if rows else EXACT,
+        metric=f"{BITS} per byte" if bits else rows[0].metric if rows else EXACT,
+        unit="lower is better" if bits else "%",
+        levels=[(_y((at - low) / (high - low)), text) for at, text in levels.items()],
         axis=axis,
         height=height,
         ticks=list(_ticks(lengths, x)),
@@ -84,6 +94,13 @@ def curves(
         inline=inline,
         notes=notes,
     )
+
+
+def _bits(rows: Sequence[Row] | Sequence[Points]) -> dict[float, str]:
+    """Return whole bits from below the lowest to above the highest point."""
+    values = [c.beside for row in rows for c in row.cells if c.beside is not None] or [0.0]
+    first = floor(min(values))
+    return {float(n): str(n) for n in range(first, max(ceil(max(values)), first + 1) + 1)}
 
 
 def spread(wanted: Sequence[float], gap: float, low: float, high: float) -> list[float]:

@@ -1,5 +1,6 @@
 """Plain data for the scripts of the site: tables, rows and runs."""
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, is_dataclass
@@ -17,12 +18,14 @@ from leaderboard.render.curves import shortened
 from leaderboard.render.findings import cost, disclosure
 from leaderboard.render.overviews import overview_of
 from leaderboard.render.styles import SETTINGS, after_the_curve, needs_log, styles
-from leaderboard.stats.costs import relative
+from leaderboard.stats.costs import decoding_costs, relative
 from leaderboard.stats.overview import baseline
 from leaderboard.stats.ranks import comparisons
 from leaderboard.stats.rows import PASS, Row, aliases, legend
 from leaderboard.stats.tables import EARLIER, PROTOCOL, Table, tables
 from pezoo.spec import bare
+
+_MODE = re.compile(r'Mode "(\w+)":\s+([^,.;]+)')  # in the description of an encoding
 
 
 def script(name: str, value: Any) -> str:
@@ -38,6 +41,8 @@ def site_data(found: Sequence[Table], catalog: Catalog) -> dict[str, Any]:
     tasks = {table.first.task for table in found} | set(catalog.tasks)
     names = aliases(rows)
     runs = Counter(table.base for table in found for _ in table.records)
+    costs = list(decoding_costs())
+    decoding = {one.encoding: (one.ratio, one.low, one.high) for one in costs}
     data = {
         "columns": [{"key": one.name, "title": one.head} for one in columns.in_tables("page")],
         "tables": [_table(view, table, catalog) for view, table in views],
@@ -47,9 +52,11 @@ def site_data(found: Sequence[Table], catalog: Catalog) -> dict[str, Any]:
         "legend": legend(rows, names),
         "baselines": SETTINGS["baselines"],
         "reference": SETTINGS["reference"],
+        "decoding": next((one.where for one in costs), ""),
         "encodings": {
             name: _page("encoding", name, next(iter(catalog.parts(name)), None))
             | _encoding(catalog.parts(name))
+            | {"decode": decoding.get(name)}
             for name in encodings
         },
         "tasks": {name: _page("task", name, catalog.tasks.get(bare(name))) for name in tasks},
@@ -66,7 +73,8 @@ IN_FILES = {
     "protocol", "task", "settings", "track", "step", "train_length", "trained", "notes", "failed",
     "unseen_mean", "unseen_low", "unseen_high", "rank_first", "rank_last", "typed_options",
     "chosen_setting", "settings_tried", "metric", "seeds_apart", "steps_per_second", "length",
-    "seen", "correct", "count", "ends", "method", "n",
+    "seen", "correct", "count", "ends", "method", "n", "saved", "cpu_seconds_least",
+    "cpu_seconds_most",
 }  # fmt: skip
 INDEX = "base", "policy", "tuning", "name", "version", "device", "devices", "task", "metric"
 
@@ -125,9 +133,10 @@ def runs_data(records: Iterable[Record]) -> list[list[Any]]:
 def _outcome(record: Record) -> str:
     """Return how a run ended: one that misses PASS at its training length failed to learn."""
     seen = [score for score in record.scores.last if score.seen and score.exact is not None]
-    of_tokens = record.config.track == "encoder"
-    last = seen and ((seen[-1].token if of_tokens else seen[-1].exact) or 0.0)
-    return "failed to learn" if seen and last < PASS - 1e-9 else record.status
+    if not seen or record.config.track == "text":
+        return record.status
+    last = seen[-1].token if record.config.track == "encoder" else seen[-1].exact
+    return "failed to learn" if (last or 0.0) < PASS - 1e-9 else record.status
 
 
 def unseen_of(record: Record) -> tuple[float | None, str]:
@@ -228,6 +237,7 @@ def _table(view: View, table: Table, catalog: Catalog) -> dict[str, Any]:
     return view | {
         "protocol": first.protocol,
         "task": first.task,
+        "track": first.config.track,
         "train": first.train_length,
         "metric": table.rows[0].metric,
         "other": table.rows[0].other,
@@ -302,4 +312,6 @@ def _encoding(parts: Sequence[ClassDoc]) -> dict[str, Any]:
     """Return the papers of an encoding, and whether fused attention kernels can compute it."""
     hooks = {hook for part in parts for hook in part.hooks}
     papers = [[one.name, one.url] for part in parts for one in cited(part.paper)]
-    return {"papers": papers, "fused": bool(parts) and not hooks & {"bias", "scores", "weights"}}
+    fused = bool(parts) and not hooks & {"bias", "scores", "weights"}
+    modes = dict(_MODE.findall(" ".join(part.doc for part in parts)))
+    return {"papers": papers, "fused": fused, "modes": modes}

@@ -27,6 +27,7 @@ class Entry:
     near: tuple[int, int]
     far: tuple[int, int]
     cost: float | None  # CPU seconds of training, relative to the reference's
+    bits: float | None = None  # of text, at the far length
 
     @property
     def solves(self) -> bool:
@@ -36,6 +37,8 @@ class Entry:
     def merit(self) -> tuple[float, ...]:
         """Sort key, best last: far, near, mean, and the cheaper of two."""
         mean = self.row.unseen.mean if self.row.unseen else -1.0
+        if self.bits is not None:
+            return (-self.bits,)
         return self.far[0], self.near[0], round(mean, 2), -(self.cost or 0.0), mean
 
 
@@ -59,6 +62,7 @@ class TaskFront:
                 _group(row, row.label in marks),
                 *(_reached(row, n) for n in (self.near, self.far)),
                 costs.get(row.label),
+                _bits(row, self.far),
             )
             for row in plain
         ]
@@ -107,25 +111,24 @@ class Front:
         self.tasks = [TaskFront(table, catalog) for table in tables]
         # The task that most runs solve comes first.
         self.tasks.sort(key=lambda one: (-sum(e.far[0] for e in one.entries), one.task))
-        encoders = tables[0].of_encoders
+        encoders, self.text = tables[0].of_encoders, first.config.track == "text"
         self.title = SETTINGS["tabs"].get(self.base, f"Encoders: {self.base}")
-        self.measure = "token accuracy" if encoders else "whole answers right"
+        unit = SETTINGS["units"].get(self.base, "symbols")
         ends = Counter((one.table.first.train_length, one.far) for one in self.tasks)
         train, far = ends.most_common(1)[0][0]
         self.far = times(far / train)
         self.headline = (
-            f"Train on {train} {'symbols' if encoders else 'digits'}, test on {far}: "
-            "which positional encoding still works?"
+            f"Train on {train} {unit}, test on {far:,}: which positional encoding still works?"
         )
         ran = {entry.row.label for one in self.tasks for entry in one.entries if entry.row.seeds}
         seeds = span_text(
             len(e.row.seeds) for one in self.tasks for e in one.entries if e.row.seeds
         )
-        model = first.config.model
+        model, passes = first.config.model, _passing(train, encoders, self.text)
         self.setting = (
             f"{len(ran)} encodings in the same Transformer ({model.layers} layers, width "
-            f"{model.width}), {len(tables)} task{'s' * (len(tables) > 1)}, {seeds} seeds each. "
-            f"A seed passes with {100 * PASS:.0f} % {self.measure}."
+            f"{model.width}), {len(tables)} task{'s' * (len(tables) > 1)}, {seeds} "
+            f"seed{'s' * (seeds != '1')} each. A seed passes {passes}."
         )
 
     @property
@@ -156,6 +159,13 @@ class Front:
         return len(every - other)
 
 
+def _passing(train: int, encoders: bool, text: bool) -> str:
+    """Say when a seed passes a length."""
+    if text:
+        return f"where context beyond {train} bytes saves bits, by a paired test"
+    return f"with {100 * PASS:.0f} % {'token accuracy' if encoders else 'whole answers right'}"
+
+
 def fronts(
     parts: Sequence[Sequence[Table]], names: Mapping[str, str], catalog: Catalog
 ) -> Iterator[Front]:
@@ -169,6 +179,13 @@ def _group(row: Row, marked: bool) -> str:
     if row.receives:
         return ORACLE if row.receives == "oracle" else TOLD
     return CHOSEN if marked else GENERAL
+
+
+def _bits(row: Row, length: int) -> float | None:
+    """Return the bits per byte of a text at a length."""
+    if row.track != "text":
+        return None
+    return next((cell.beside for cell in row.cells if cell.length == length), None)
 
 
 def _reached(row: Row, length: int) -> tuple[int, int]:

@@ -121,8 +121,14 @@ def _merit(line: Line) -> tuple[float, ...]:
 
 
 def reached(row: Row, length: int) -> tuple[int, int]:
-    """Count the seeds that reach PASS at a length, and all that were tested there."""
-    seeds = next((cell.seeds for cell in row.cells if cell.length == length), ())
+    """Count the seeds that reach PASS at a length, and all that were tested there.
+
+    Of text, the seeds that context beyond the training length saves bits.
+    """
+    cell = next((cell for cell in row.cells if cell.length == length), None)
+    seeds = cell.seeds if cell else ()
+    if cell and row.track == "text":
+        return cell.saved, len(seeds)
     return sum(value >= PASS - 1e-9 for _, value in seeds), len(seeds)
 
 

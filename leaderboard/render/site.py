@@ -24,9 +24,9 @@ from leaderboard.render.findings import findings
 from leaderboard.render.front import fronts
 from leaderboard.render.grids import PRFMapsOf, prf_grids
 from leaderboard.render.overviews import overview_of
+from leaderboard.render.runs import runs_as_csv
 from leaderboard.render.styles import SETTINGS, shown, styles
 from leaderboard.render.templating import render
-from leaderboard.render.text import runs_as_csv
 from leaderboard.render.which import BUDGETS, answers
 from leaderboard.stats.overview import main_tables, protocols
 from leaderboard.stats.tables import Table, leading
@@ -117,7 +117,7 @@ def address(out: Path, runs: set[str]) -> str:
         if not any(
             cell["main"] and cell["main"]["mean"] for _, row in found for cell in row["cells"]
         ):
-            state["measure"] = "token"
+            state["measure"] = "beside"
     return f"{(out / page).resolve().as_uri()}#{urlencode(state, doseq=True)}"
 
 
@@ -204,8 +204,7 @@ def _files(
         drawn = shown(table.rows)
         yield f"pictures/{table.slug}.svg", curves(table.title, drawn, look, names=data["names"])
     for record in records:
-        as_json = json.dumps(record.data(), ensure_ascii=False, separators=(",", ":"))
-        yield f"{SITE_RECORDS}/{record.run}.json", as_json + "\n"
+        yield f"{SITE_RECORDS}/{record.run}.json", record.text()
     for item in (files("leaderboard.render") / "static").iterdir():
         if item.is_file():
             yield f"static/{item.name}", item.read_bytes()

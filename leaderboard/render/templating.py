@@ -1,24 +1,20 @@
 """Render templates. HTML and SVG escape every text; Markdown needs `|md`."""
 
-from collections.abc import Iterable
-from dataclasses import fields
+import tomllib
 from functools import partial
-from html import escape
+from importlib.resources import files
 from textwrap import wrap
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
-from markupsafe import Markup
 
-from experiment.config import RunConfig
 from experiment.files import slug
 from experiment.protocol import base
 from leaderboard.escape import command_text, markdown_text, script_json
 from leaderboard.papers.caption import caption
 from leaderboard.papers.text import parts_of, rows_of
-from leaderboard.record.schema import Record
 from leaderboard.record.tuning import values_text
-from leaderboard.render import text
+from leaderboard.render import runs, text
 from leaderboard.render.bibliography import cited
 from leaderboard.render.columns import rows_as_markdown
 from leaderboard.render.prose import prose
@@ -31,32 +27,7 @@ ABOUT = (
     "training length each one reaches, how reliably, and at what cost."
 )
 
-
-def known(part: Any) -> list[tuple[str, str]]:
-    """Return the names and values of a part of a record that are not None."""
-    values = {field.name: getattr(part, field.name) for field in fields(part)}
-    return list(flat("", {name: value for name, value in values.items() if value is not None}))
-
-
-def settings(config: RunConfig) -> list[tuple[str, str]]:
-    """Return the settings of a run as ("train.steps", "1500")."""
-    return sorted(flat("", config.model_dump(mode="json")))
-
-
-def pair_rows(pairs: Iterable[tuple[str, str]]) -> Markup:
-    """Return rows of a table of names and values; a template takes three times as long."""
-    row = "<tr><th scope=row>{}<td>{}\n".format  # a third smaller without closing tags
-    return Markup("".join(row(escape(name), escape(value)) for name, value in pairs))
-
-
-def learned(record: Record) -> list[list[float | None]]:
-    """Return the learning curve as lines of step, loss and exact match."""
-
-    def short(value: float | None) -> float | None:
-        return None if value is None else float(f"{value:.4g}")
-
-    return [[point.step, short(point.loss), short(point.exact)] for point in record.learning]
-
+WHY = tomllib.loads((files("leaderboard.render") / "why.toml").read_text("utf-8"))
 
 _TEMPLATES = Environment(
     loader=PackageLoader("leaderboard.render"),
@@ -72,6 +43,7 @@ _TEMPLATES.globals |= {
     "tested": tested,
     "verdicts": verdicts,
     "ABOUT": ABOUT,
+    "WHY": WHY,
 }
 _TEMPLATES.filters |= {
     "bare": bare,
@@ -79,8 +51,8 @@ _TEMPLATES.filters |= {
     "cited": cited,
     "command": command_text,
     "json": script_json,
-    "known": known,
-    "learned": learned,
+    "known": runs.known,
+    "learned": runs.learned,
     "notes": text.notes_text,
     "md": markdown_text,
     "caption": caption,
@@ -91,12 +63,14 @@ _TEMPLATES.filters |= {
     "fewer": text.fewer,
     "px": "{:.1f}".format,
     "rank": text.rank_text,
-    "rows": pair_rows,
+    "pairs": runs.pair_items,
+    "run_parts": runs.parts_of_run,
+    "score_rows": runs.score_rows,
+    "answer_rows": runs.answer_rows,
     "reach": text.reach_text,
     "rows_as_markdown": rows_as_markdown,
-    "wilson": text.wilson_text,
     "wrapped": lambda lines, width: [part for line in lines for part in wrap(line, width)],
-    "settings": settings,
+    "settings": runs.settings,
     "slug": slug,
     "span": text.span_text,
     "times": text.times,

@@ -5,8 +5,6 @@ import io
 from collections.abc import Iterable, Mapping, Sequence
 
 from leaderboard.escape import csv_text
-from leaderboard.record.schema import Record
-from leaderboard.stats.frame import COLUMNS, rows_of
 from leaderboard.stats.intervals import Stat, wilson
 from leaderboard.stats.rows import Line, Row
 
@@ -153,22 +151,20 @@ def rank_text(row: Row | Line) -> str:
     return f"{place} [{row.ranks[0]}-{row.ranks[1]}]"
 
 
-def as_csv(heads: Sequence[str], lines: Iterable[Iterable[object]]) -> str:
-    """Return lines as CSV: numbers with six digits, and no cell that starts a formula."""
+def as_csv(heads: Sequence[str], lines: Iterable[Iterable[object]], safe: bool = False) -> str:
+    """Return lines as CSV: numbers with six digits, and no cell that starts a formula.
+
+    `safe`: the cells come from `csv_cell`.
+    """
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(heads)
-    writer.writerows(map(_csv_cell, line) for line in lines)
+    writer.writerows(lines if safe else (map(csv_cell, line) for line in lines))
     return out.getvalue()
 
 
-def runs_as_csv(records: Iterable[Record]) -> str:
-    """Return the rows of `leaderboard.frame(modes=True)` as CSV, without importing pandas."""
-    rows = (row for record in records for row in rows_of(record, "last", modes=True))
-    return as_csv([*COLUMNS], ([row.get(name) for name in COLUMNS] for row in rows))
-
-
-def _csv_cell(value: object) -> object:
+def csv_cell(value: object) -> object:
+    """Return a cell of a CSV file."""
     if isinstance(value, float):
         return f"{value:.6g}"
     return csv_text(value) if isinstance(value, str) else value

@@ -1,9 +1,42 @@
-"""Cost of training, relative to one encoding on the same processor."""
+"""Costs relative to those of one encoding on the same processor: of training, and of decoding."""
 
+import csv
 from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.resources import files
 from statistics import fmean
 
 from leaderboard.stats.tables import Table
+
+MEASURED = "decoding.csv"  # what `pezoo perf --format csv` printed
+
+
+@dataclass(frozen=True)
+class Decoding:
+    """Time of one more token with a cache, over the baseline's: the median over rounds.
+
+    `low` and `high` are the quartiles of its milliseconds; `where` says how it was measured.
+    """
+
+    encoding: str
+    ratio: float
+    low: float
+    high: float
+    where: str
+
+
+def decoding_costs() -> Iterator[Decoding]:
+    """Yield the measured costs of decoding of encodings with default options."""
+    file = files("leaderboard.stats") / MEASURED
+    for row in csv.DictReader(file.read_text("utf-8").splitlines() if file.is_file() else ()):
+        if row["status"] == "ok" and row["decode_ratio"]:
+            numbers = (float(row[f"decode_{name}"]) for name in ("ratio", "q1_ms", "q3_ms"))
+            where = (
+                f"{row['batch']} sequences of {row['task']} in protocol {row['protocol']}, "
+                f"{row['processor']}, {row['threads']} thread"
+            )
+            yield Decoding(row["encoding"], *numbers, where)
 
 
 def relative(table: Table, reference: str) -> dict[str, float]:

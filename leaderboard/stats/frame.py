@@ -99,9 +99,14 @@ def frame(*paths: Path | str, checkpoint: str = "last", modes: bool = False) -> 
     return pd.DataFrame(rows, columns=list(COLUMNS)).astype(COLUMNS)
 
 
-def rows_of(record: Record, checkpoint: str, modes: bool) -> Iterator[dict[str, Any]]:
-    """Yield the rows of one record; a missing key is a missing value."""
-    run = _run(record) | {"checkpoint": checkpoint}
+def rows_of(
+    record: Record, checkpoint: str, modes: bool, run: dict[str, Any] | None = None
+) -> Iterator[dict[str, Any]]:
+    """Yield the rows of one record; a missing key is a missing value.
+
+    Every row has the values of `run`, by default all of `run_values`.
+    """
+    run = (run_values(record) if run is None else run) | {"checkpoint": checkpoint}
     if record.status == "failed":
         yield run | {"mode": "", "status": "failed", "note": record.reason}
         return
@@ -118,7 +123,7 @@ def _values(part: Any) -> dict[str, Any]:
     return {name: getattr(part, name) for name in part.__dataclass_fields__}
 
 
-def _run(record: Record) -> dict[str, Any]:
+def run_values(record: Record) -> dict[str, Any]:
     """Return the values that all rows of a run share; `DataFrame` drops other keys."""
     settings = record.config
     return {

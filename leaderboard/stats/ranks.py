@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from itertools import combinations
 from typing import TYPE_CHECKING, TypeVar
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     Placed = TypeVar("Placed", Row, Line)
 
 Signs = Mapping[tuple[str, str], int]  # 1 where the first label is better, -1 the second, else 0
+BySeed = tuple[tuple[int, float], ...]
 BETTER, WORSE, ALIKE, UNKNOWN = "better", "worse", "not distinguishable", "not compared"
 
 
@@ -52,13 +54,18 @@ def comparisons(rows: Sequence[Row] | Sequence[Line]) -> list[Comparison]:
     A row that does not compete changes no other row's result: its pairs are corrected as if it were
     the only such row in the table.
     """
-    scores = {row.label: SeedScores(dict(row.by_seed), row.step) for row in _scored(rows)}
-    apart = [row.label for row in _scored(rows) if not row.competes]
+    return [*_compared(tuple((r.label, r.by_seed, r.step, r.competes) for r in _scored(rows)))]
+
+
+@lru_cache(1000)  # a build asks for every table four times
+def _compared(rows: tuple[tuple[str, BySeed, float, bool], ...]) -> tuple[Comparison, ...]:
+    scores = {label: SeedScores(dict(by_seed), step) for label, by_seed, step, _ in rows}
+    apart = [label for label, *_, competes in rows if not competes]
     plain = {label: own for label, own in scores.items() if label not in set(apart)}
     found = compare(plain)
     for label in apart:
         found += [one for one in compare({label: scores[label], **plain}) if one.first == label]
-    return found
+    return tuple(found)
 
 
 def matrix(rows: Sequence[Row]) -> list[tuple[Row, list[str]]]:

@@ -37,6 +37,7 @@ class Point:
     count: int = 0
     gain: float | None = None  # of text: bits saved by context beyond the training length
     gain_error: float | None = None
+    saved: int = 0  # seeds that such context saves bits, by a paired test
     ends: float | None = None  # the share of the scored tokens that end an answer
 
 
@@ -77,6 +78,7 @@ class Row:
     trained: float | None  # exact match over all training lengths, at the last step
     steps_per_second: float | None
     cpu_seconds: float | None
+    cpu_range: tuple[float, float] | None = None  # least and most of a seed
     peak_memory_mb: float | None
     parameters: int | None
     encoding_parameters: int | None

@@ -176,6 +176,8 @@ def _cost(runs: Iterable[Record]) -> dict[str, Any]:
     costs = [run.cost for run in runs]
     means = ("steps_per_second", "cpu_seconds", "peak_memory_mb")
     found: dict[str, Any] = {name: _mean(getattr(cost, name) for cost in costs) for name in means}
+    seconds = [cost.cpu_seconds for cost in costs if cost.cpu_seconds is not None]
+    found["cpu_range"] = (min(seconds), max(seconds)) if seconds else None
     for name in ("parameters", "encoding_parameters"):
         values = {getattr(cost, name) for cost in costs}
         found[name] = values.pop() if len(values) == 1 else None
@@ -225,6 +227,7 @@ def _cell(length: int, seen: bool, results: Mapping[int, Mapping[int, Score]], t
         beside=_mean(beside.values()),
         gain=_mean(score.gain for score in good.values()),
         gain_error=_mean(score.gain_error for score in good.values()),
+        saved=sum(_saves(score.gain, score.gain_error) for score in good.values()),
         seeds=tuple(main.items()),
         correct=correct,
         count=count,
@@ -261,9 +264,14 @@ def _step(cells: Sequence[Point]) -> float:
     return 1 / (len(unseen) * min(unseen)) if unseen else 0.0
 
 
+def _saves(gain: float | None, error: float | None) -> bool:
+    """Return whether context beyond the training length saves bits."""
+    return (gain or 0.0) > Z * (error or 0.0)
+
+
 def _passes(cell: Point, track: str) -> bool:
     if track == "text":
-        return cell.seen or (cell.gain or 0.0) > Z * (cell.gain_error or 0.0)
+        return cell.seen or _saves(cell.gain, cell.gain_error)
     return cell.main is not None and cell.main.mean >= PASS - 1e-9
 
 

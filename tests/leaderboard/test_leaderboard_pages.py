@@ -18,7 +18,7 @@ from xml.etree import ElementTree
 
 import pandas
 import pytest
-from made_records import markdown, raw_record
+from made_records import markdown, raw_record, text_record
 from parsed import Page
 
 import leaderboard
@@ -34,7 +34,7 @@ from leaderboard.render import columns, site
 from leaderboard.render.bibliography import ENTRIES, cited
 from leaderboard.render.columns import rows_as_csv, rows_as_markdown
 from leaderboard.render.curves import curves, shortened
-from leaderboard.render.data import site_data
+from leaderboard.render.data import runs_data, site_data
 from leaderboard.render.findings import findings
 from leaderboard.render.front import CHOSEN, GENERAL, ORACLE, TOLD, fronts
 from leaderboard.render.grids import PRFMaps
@@ -203,7 +203,9 @@ def test_a_run_page_shows_what_could_explain_a_difference(raw, save, tmp_path):
     assert build(None, save(old, new), tmp_path / "out", None).problems == ()
     page = Page(tmp_path / "out" / "run" / f"{new['run']}.html")
     cells = [cell.strip() for table in page.tables for row in table for cell in row]
-    assert {*map(str, env.values()), "123456", "3", *answer.values()} <= {*cells}
+    assert {*answer.values()} <= {*cells}
+    for name, value in {**env, "tokens": 123456, "sessions": 3}.items():
+        assert f"{name} {value} " in page.text.replace(name, f"{name} ")
     assert "hash d0d0" in page.text
     assert "hash weights0" in page.text
     page = Page(tmp_path / "out" / "run" / f"{old['run']}.html")
@@ -619,3 +621,21 @@ def test_every_paper_that_an_encoding_names_is_known():
 def test_citation_cff_has_the_version():
     text = (Path(__file__).parents[2] / "CITATION.cff").read_text()
     assert f"version: {pezoo.__version__}\n" in text
+
+
+def test_text_is_scored_in_bits_and_by_what_longer_context_saves(save, tmp_path):
+    runs = [text_record("alibi", seed, {128: 2.5, 256: 2.4 + seed / 10}) for seed in (0, 1)]
+    runs += [text_record("rope", seed, {128: 2.5, 256: 3.5}) for seed in (0, 1)]
+    assert build(None, save(*runs), tmp_path / "out", None).problems == ()
+    page = Page(tmp_path / "out" / "index.html")
+    assert "Train on 128 bytes, test on 256" in page.text
+    assert "Fewest bits per byte at 2x text: alibi 2.45, rope 3.50." in page.text
+    assert "Longer context helps at 2x text: no encoding." in page.text  # alibi on one seed of two
+    (alibi, rope) = page.table("encoding", "2x", "cost")[1:]
+    assert (alibi["2x"], rope["2x"]) == ("1/2", "0/2")
+    drawn = (tmp_path / "out" / "pictures" / "text.text.svg").read_text("utf-8")
+    assert "bits per byte, lower is better" in drawn
+    levels = [float(y) for y in re.findall(r'<path class="g" d="M56 ([0-9.]+)h', drawn)]
+    assert len(levels) == 3  # 2, 3 and 4 bits
+    assert levels == sorted(levels, reverse=True)
+    assert [line[5] for line in runs_data(map(Record.of, runs))] == ["done"] * 4

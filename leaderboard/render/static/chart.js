@@ -509,6 +509,54 @@
     );
   };
 
+  const shareWords = (stat) => PZ.percent(stat?.mean) + " % " + PZ.interval(stat?.low, stat?.high);
+  const bitWords = (stat) => (stat ? stat.mean.toFixed(3) + " bits" : "–");
+  // What a chart of a table can show: [key, words]; of text, bits per byte.
+  PZ.measures = (table) =>
+    table?.track === "text"
+      ? [["bits", "bits per byte"], ["gain", "bits saved by longer context"], ["main", "tokens"]]
+      : table?.metric === "token accuracy"
+        ? [["main", "tokens, with a baseline"], ["beside", "whole answers"]]
+        : [["main", "whole answers"], ["beside", "tokens, with a baseline"]];
+  // A row with another measure in the place of the one compared.
+  const measured = {
+    main: (cell) => cell.main,
+    beside: (cell) => ({ mean: cell.beside, low: null, high: null }),
+    bits: (cell) => ({ mean: cell.beside, low: null, high: null }),
+    gain: ({ gain, gain_error }) =>
+      gain === null ? null : { mean: gain, low: gain - 1.96 * gain_error, high: gain + 1.96 * gain_error },
+  };
+  const recast = (row, measure) => ({
+    ...row,
+    cells: row.cells.map((cell) =>
+      cell.main && measure !== "main" ? { ...cell, main: measured[measure](cell), seeds: [] } : cell,
+    ),
+  });
+  // The curves of several encodings on one task, and their axis.
+  function onTask(table, rows, measure = PZ.measures(table)[0][0], options = {}) {
+    const bits = ["bits", "gain"].includes(measure);
+    const series = rows.map((row) =>
+      PZ.curve(recast(row, measure), table.lengths, {
+        look: row.other ? [PZ.look(row.plain)[0], "dot", PZ.look(row.plain)[2]] : PZ.look(row.label),
+        ...(bits ? { words: bitWords } : {}),
+        ...options,
+      }),
+    );
+    const title = {
+      main: table.metric,
+      beside: table.other,
+      bits: "bits per byte, lower is better",
+      gain: "bits per byte saved by more than " + table.train + " bytes",
+    }[measure];
+    const points = series.flatMap((one) => one.points);
+    const values = points.flatMap((point) => [point.y, point.low ?? point.y, point.high ?? point.y]);
+    if (measure === "gain") values.push(0);
+    return { series, title, y: { title, ...(bits ? { values, room: true } : { share: true }) } };
+  }
+  const seedsOf = (tables, labels) =>
+    [...new Set(tables.flatMap((t) => t.rows.filter((r) => labels.includes(r.label)).map((r) => r.seeds.length)))]
+      .sort((a, b) => a - b)
+      .join(" or ") + " seeds";
   // One encoding over lengths, as a series; `options`: name, label, look, at (length -> x), dots.
   PZ.curve = function (row, lengths, options = {}) {
     const at = options.at || ((length) => length);
@@ -522,13 +570,7 @@
               low: cell.main?.low,
               high: cell.main?.high,
               seeds: options.dots ? cell.seeds : [],
-              tip:
-                "length " +
-                lengths[index] +
-                ": " +
-                PZ.percent(cell.main?.mean) +
-                " % " +
-                PZ.interval(cell.main?.low, cell.main?.high),
+              tip: "length " + lengths[index] + ": " + (options.words || shareWords)(cell.main),
             },
           ],
     );
@@ -541,60 +583,61 @@
     };
   };
   // Curves of several encodings on one task.
-  PZ.taskChart = (id, table, rows, { measure = table.metric, series, ...more } = {}) =>
+  PZ.taskChart = function (id, table, rows, { measure, more = [], ...options } = {}) {
+    const { series, title, y } = onTask(table, rows, measure, options);
     PZ.chart(id, {
       name: table.base + "." + table.task,
-      title: measure[0].toUpperCase() + measure.slice(1) + " against length on " + table.task,
+      title: title[0].toUpperCase() + title.slice(1) + " against length on " + table.task,
       about:
         table.task + ", protocol " + table.base + ", mean over " +
-        [...new Set(rows.map((row) => row.seeds.length))].sort((a, b) => a - b).join(" or ") +
-        " seeds, bands: 95 %",
-      series: series ?? rows.map((row) => PZ.curve(row, table.lengths, more)),
+        seedsOf([table], rows.map((row) => row.label)) + ", bands: 95 %",
+      series: [...series, ...more],
       x: PZ.lengthAxis(table),
-      y: { title: measure, share: true },
+      y,
       vline: PZ.trained(table.train),
       heads: PZ.curveHeads(table),
       lines: rows.flatMap((row) => PZ.curveLines(row, table.lengths, row.label)),
     });
+  };
   // Several tasks side by side in one SVG: small charts with shared colours, names below.
   PZ.multiples = function (id, tables, labels) {
-    const [wide, high, across] = [330, 250, 3];
+    const [wide, high, across] = [330, 250, Math.min(3, tables.length)];
     const looks = PZ.apart(labels.map(PZ.look));
     const parts = tables.map((table, at) => {
       const rows = table.rows.filter((row) => labels.includes(row.label));
-      const series = rows.map((row) => ({
-        ...PZ.curve(row, table.lengths),
-        label: "",
-        look: looks[labels.indexOf(row.label)],
-      }));
-      const one = { title: table.task, series, x: PZ.lengthAxis(table), y: { title: table.metric, share: true } };
+      const { series, y } = onTask(table, rows);
+      const own = series.map((line, i) => ({ ...line, label: "", look: looks[labels.indexOf(rows[i].label)] }));
+      const one = { title: table.task, series: own, x: PZ.lengthAxis(table), y };
       const [px, py] = [(at % across) * wide, Math.floor(at / across) * high];
       const { node } = draw({ ...one, vline: { x: table.train, text: table.task } }, wide, high - 10);
       return svg("g", { transform: "translate(" + px + " " + py + ")" }, ...node.childNodes);
     });
     const bottom = Math.ceil(tables.length / across) * high + 16;
+    const inRow = Math.floor((wide * across) / 195);
     const names = labels.map((label, at) =>
       svg(
         "g",
-        { transform: "translate(" + (12 + (at % 5) * 195) + " " + (bottom + 18 * Math.floor(at / 5)) + ")" },
+        { transform: "translate(" + (12 + (at % inRow) * 195) + " " + (bottom + 18 * Math.floor(at / inRow)) + ")" },
         svg("path", { class: "m", d: MARKS[looks[at][2]], fill: looks[at][0] }),
         svg("text", { x: 10, y: 4, class: "s" }, PZ.short(label)),
       ),
     );
-    const about = tables[0].base + ": " + tables[0].metric + " against length";
+    const about =
+      tables.map((table) => table.task).join(", ") + "; protocol " + tables[0].base + ", mean over " +
+      seedsOf(tables, labels) + ", bands: 95 %";
     const node = svg(
       "svg",
       {
         class: "chart",
-        viewBox: "0 0 " + wide * across + " " + (bottom + 18 * Math.ceil(labels.length / 5) + 24),
+        viewBox: "0 0 " + wide * across + " " + (bottom + 18 * Math.ceil(labels.length / inRow) + 24),
         role: "img",
-        "aria-label": about + ". The table after it compares the same tasks.",
+        "aria-label": tables[0].metric + " against length: " + about,
         xmlns: "http://www.w3.org/2000/svg",
       },
       svg("style", {}, STYLE),
       parts,
       names,
-      svg("text", { x: 12, y: bottom + 18 * Math.ceil(labels.length / 5) + 12, class: "s" }, about),
+      svg("text", { x: 12, y: bottom + 18 * Math.ceil(labels.length / inRow) + 12, class: "s" }, about),
     );
     const press = () =>
       PZ.save(PZ.fileName(tables[0].base + ".tasks") + ".svg", "image/svg+xml", new XMLSerializer().serializeToString(node));
@@ -639,49 +682,51 @@
       svg("path", { d: MARKS[marker], fill: colour, transform: "translate(15 0)" }),
     );
 
-  // Which curves to show: a labelled box each, the variants folded away; a choice goes into the address.
-  PZ.picks = function (id, rows, picked) {
+  // Labelled boxes of a fieldset, of [value, checked, ...what stands beside it]; those after `most`
+  // are folded away. `change` gets the values checked.
+  PZ.boxes = function (id, given, change, most = given.length) {
     const host = document.getElementById(id);
     const focused = host.contains(document.activeElement) ? document.activeElement.value : null;
     const open = host.querySelector("details")?.open;
-    const drawn = rows.filter((row) => picked.includes(row.label));
-    const apart = PZ.apart(drawn.map((row) => PZ.look(row.other ? row.plain : row.label)));
-    const looks = new Map(drawn.map((row, at) => [row.label, apart[at]]));
-    const box = (row) =>
-      el(
-        "label",
-        { class: "check", title: row.label },
-        el("input", {
-          type: "checkbox",
-          value: row.label,
-          checked: picked.includes(row.label),
-          onchange: () => {
-            const labels = [...host.querySelectorAll("input:checked")].map((one) => one.value);
-            PZ.state.set({ pick: labels.length ? labels : ["-"], curve: "" });
-          },
-        }),
-        sample(looks.get(row.label) ?? PZ.look(row.other ? row.plain : row.label)),
-        PZ.short(row.label),
-      );
-    const [plain, others] = [
-      rows.filter((row) => !row.custom && !row.aside),
-      rows.filter((row) => row.custom || row.aside),
-    ];
+    const onchange = () => change([...host.querySelectorAll("input:checked")].map((one) => one.value));
+    const box = ([value, checked, ...words]) =>
+      el("label", { class: "check", title: value }, el("input", { type: "checkbox", value, checked, onchange }), words);
+    const more = given.slice(most);
     host.replaceChildren(
       host.querySelector("legend"),
-      ...plain.map(box),
-      ...(others.length
+      ...given.slice(0, most).map(box),
+      ...(more.length
         ? [
             el(
               "details",
-              { open: open || others.some((row) => picked.includes(row.label)) },
-              el("summary", {}, "more curves: " + others.length),
-              others.map(box),
+              { open: open || more.some(([, checked]) => checked) },
+              el("summary", {}, "more curves: " + more.length),
+              more.map(box),
             ),
           ]
         : []),
     );
     if (focused !== null)
       [...host.querySelectorAll("input")].find((one) => one.value === focused)?.focus();
+  };
+  // Which curves to show, the variants folded away; a choice goes into the address.
+  PZ.picks = function (id, rows, picked) {
+    const drawn = rows.filter((row) => picked.includes(row.label));
+    const look = (row) => PZ.look(row.other ? row.plain : row.label);
+    const apart = PZ.apart(drawn.map(look));
+    const looks = new Map(drawn.map((row, at) => [row.label, apart[at]]));
+    const plain = rows.filter((row) => !row.custom && !row.aside);
+    const others = rows.filter((row) => row.custom || row.aside);
+    PZ.boxes(
+      id,
+      [...plain, ...others].map((row) => [
+        row.label,
+        picked.includes(row.label),
+        sample(looks.get(row.label) ?? look(row)),
+        PZ.short(row.label),
+      ]),
+      (labels) => PZ.state.set({ pick: labels.length ? labels : ["-"], curve: "" }),
+      plain.length,
+    );
   };
 })();

@@ -125,17 +125,25 @@
     });
   }
 
+  // A box for every task; those chosen are in the address. Several are drawn side by side.
+  function tasksOf(id, tables) {
+    const chosen = PZ.state.all(id), one = PZ.state.get("task");
+    const own = tables.filter((table) => (chosen.length ? chosen : [one]).includes(table.task));
+    const drawn = own.length ? own : tables.slice(0, 1);
+    PZ.boxes(
+      id,
+      tables.map((table) => [table.task, drawn.includes(table), table.task]),
+      (tasks) => PZ.state.set({ [id]: tasks }),
+    );
+    return drawn;
+  }
+
   PZ.page(function () {
     if (!window.DATA.tables.length) return;
     const { tables, overview, controls } = PZ.choose(() => true);
-    const [task, taskPick] = PZ.select(
-      "task",
-      "Curves of task",
-      [...tables.map((table) => [table.task, table.task]), ["*", "all, side by side"]],
-    );
     const [dots, dotsPick] = PZ.toggle("dots", "every seed");
-    PZ.put("filters", [...controls, taskPick, dotsPick]);
-    const table = tables.find((one) => one.task === task) ?? tables[0];
+    PZ.put("filters", [...controls, dotsPick]);
+    const drawn = tasksOf("on", tables), table = drawn[0];
     const known = new Map(tables.flatMap((one) => one.rows).map((row) => [row.label, row]));
     const order = [...known.keys()].sort();
     const wanted = PZ.picked().filter((label) => label === "-" || known.has(label));
@@ -153,8 +161,8 @@
     );
     const rows = table.rows.filter((row) => picked.includes(row.label));
     document.getElementById("h-curve").textContent =
-      table.metric[0].toUpperCase() + table.metric.slice(1) + " against length on " + (task === "*" ? "every task" : task);
-    if (task === "*") PZ.multiples("curve", tables, picked);
+      table.metric[0].toUpperCase() + table.metric.slice(1) + " against length on " + drawn.map((one) => one.task).join(", ");
+    if (drawn.length > 1) PZ.multiples("curve", drawn, picked);
     else PZ.taskChart("curve", table, rows, { dots });
     const empty = picked.length < 2 ? "Choose at least two encodings." : "No task has both.";
     PZ.grid("table", {

@@ -359,12 +359,17 @@ window.PZ = (function () {
     ...more,
   });
   // The columns of leaderboard/render/columns.py; `of` gives the row of a line.
+  // Seconds, and the least and the most of a seed.
+  function seconds({ shown, cpu_range }) {
+    const [low, high] = (cpu_range ?? []).map((value) => number(value));
+    return el("span", {}, shown.cpu_seconds, low === high ? "" : el("small", {}, low + "–" + high));
+  }
   const rowColumns = (of = (line) => line) =>
     window.DATA.columns.map(({ key, title }) => ({
       key,
       title,
       value: (line) => of(line)[key],
-      cell: (line) => of(line).shown[key],
+      cell: (line) => (key === "cpu_seconds" ? seconds(of(line)) : of(line).shown[key]),
       start: key === "reach" ? "desc" : "asc",
     }));
   const numberColumn = (key, title, value = (row) => row[key], more) => ({
@@ -433,7 +438,7 @@ window.PZ = (function () {
         "options of this encoding were chosen on results of tasks in this table, which favours it",
       ],
       row.mode && [
-        "same weights",
+        (own(window.DATA.encodings, row.bare)?.modes[row.mode] ?? "evaluated otherwise") + " (same weights)",
         "another way to evaluate the same trained weights, which the encoding's page describes; without a rank",
       ],
       row.apart && [

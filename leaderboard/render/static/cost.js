@@ -7,8 +7,12 @@
     parameters: "parameters",
     encoding_parameters: "parameters of the encoding",
     peak_memory_mb: "peak memory, MB",
+    decode: "decoding time, relative to " + window.DATA.reference,
   };
 
+  // Decoding is measured apart from runs, for default options: [ratio, quartiles in ms].
+  const decodeOf = (row) =>
+    row.custom || row.aside ? null : PZ.own(window.DATA.encodings, row.bare)?.decode;
   // Rows that no other row beats on both counts, from cheap to dear.
   function front(rows, key) {
     let best = -1;
@@ -59,6 +63,17 @@
       align: "left",
       start: "asc",
     },
+    {
+      key: "decode",
+      title: "decoding, x " + window.DATA.reference,
+      value: (row) => row.decode,
+      cell: (row) =>
+        row.decode === null
+          ? "–"
+          : el("span", {}, row.decode.toFixed(2), el("small", {}, decodeOf(row).slice(1).map((one) => one.toFixed(2)).join("–") + " ms")),
+      start: "asc",
+      help: "time of one more token with a cache, as pezoo perf measures it, side by side on one processor; quartiles",
+    },
     PZ.numberColumn("memory", "peak MB", (row) => row.peak_memory_mb),
     PZ.numberColumn("parameters", "parameters"),
   ];
@@ -80,7 +95,7 @@
     PZ.put("filters", [...controls, taskPick, costPick, logPick, variantsPick]);
     const table = tables.find((one) => one.task === task);
     const fewAll = table.rows.every((row) => row.few || row.apart),
-      all = table.rows.map((row) => ({ ...row, few_all: fewAll }));
+      all = table.rows.map((row) => ({ ...row, few_all: fewAll, decode: decodeOf(row)?.[0] ?? null }));
     const rows = all.filter((row) => row.unseen && row[key] !== null && (!log || row[key] > 0));
     const left = all.length - rows.length;
     document.getElementById("facts").textContent =
@@ -92,7 +107,8 @@
         : "") +
       (table.devices.length > 1
         ? " Runs on several devices: choose one to compare speeds."
-        : " Measured on " + table.devices.join(", ") + ".");
+        : " Measured on " + table.devices.join(", ") + ".") +
+      (window.DATA.decoding ? " Decoding: " + window.DATA.decoding + "." : "");
     const drawn = variants ? rows : rows.filter((row) => !row.custom && !row.aside),
       edge = front(
         drawn.filter((row) => !row.receives),

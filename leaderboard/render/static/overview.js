@@ -11,28 +11,34 @@
     token: "the other measure, %",
     cost: "CPU seconds of training",
   };
+  // Of text, the bits come first, and lower is better.
+  const wordsOf = (table) =>
+    table.track === "text"
+      ? { token: "bits per byte beyond training", reach: "reach: longer context saves bits", unseen: "tokens right, %", cost: WORDS.cost }
+      : WORDS;
+  const falling = (table, show) => show === "cost" || (show === "token" && table.other === "bits");
   const own = (row, show) => PZ.shown(show, row.unseen, row.by_seed, row.failures.length);
-  const shown = (row, show) =>
+  const shown = (table, row, show) =>
     ({
       reach: PZ.reach(row),
-      token: percent(row.unseen_beside),
+      token: PZ.beside(table, row.unseen_beside),
       cost: PZ.number(row.cpu_seconds),
     })[show] ?? own(row, show).words;
-  const number = (row, show) =>
+  const number = (table, row, show) =>
     ({
       reach: row.reach,
-      token: 100 * row.unseen_beside,
+      token: row.unseen_beside * (table.other === "bits" ? 1 : 100),
       cost: row.cpu_seconds,
     })[show] ?? 100 * own(row, show).number;
 
   // How dark a cell is: the better the value shown, the darker; reach against the
   // longest of all tasks, cost against the lowest of its task.
-  function shades(lines, at, show, baseline) {
+  function shades(lines, tables, at, show, baseline, falls) {
     const rows = lines.flatMap((line) => (show === "reach" ? line.rows : [line.rows[at]]));
-    const all = rows.filter((row) => row?.unseen).map((row) => number(row, show)).filter((value) => value > 0);
+    const all = rows.filter((row) => row?.unseen).map((row) => number(tables[at], row, show)).filter((value) => value > 0);
     const [least, most] = [Math.min(...all), Math.max(...all)];
     return (value) =>
-      !value ? 0 : show === "cost" ? least / value : show === "reach" ? value / most : (value / 100 - baseline) / (1 - baseline);
+      !value ? 0 : falls ? least / value : show === "reach" ? value / most : (value / 100 - baseline) / (1 - baseline);
   }
 
   // Where the shading of a share begins: for token accuracy, at the baseline.
@@ -53,7 +59,7 @@
           row.unseen_note,
         );
       host.classList.add("heat");
-      host.style.setProperty("--share", Math.max(0, Math.min(1, shade(number(row, show)))).toFixed(3));
+      host.style.setProperty("--share", Math.max(0, Math.min(1, shade(number(table, row, show)))).toFixed(3));
       const more = [
         (percent(row.unseen.mean) + " % " + interval(row.unseen.low, row.unseen.high)).trim(),
         row.seeds.length > 1
@@ -71,7 +77,7 @@
       const opener = PZ.opens(
         table,
         row,
-        shown(row, show),
+        shown(table, row, show),
         row.unlearned ? el("sup", {}, "‡") : "",
         row.chosen_here ? el("sup", {}, "†") : "",
         row.seeds.length < most ? el("sup", { class: "seeds" }, String(row.seeds.length)) : "",
@@ -81,17 +87,17 @@
     };
   }
   // Words sort behind every number, and stand in files.
-  const value = (at, show) => (line) =>
-    line.rows[at]?.unseen ? number(line.rows[at], show) : null;
+  const value = (table, at, show) => (line) =>
+    line.rows[at]?.unseen ? number(table, line.rows[at], show) : null;
   // The mean over the tasks of what is shown, where the row has a mean.
-  function meanOf(line, show) {
-    const values = line.rows.filter((row) => row?.unseen).map((row) => number(row, show));
+  function meanOf(tables, line, show) {
+    const values = line.rows.flatMap((row, at) => (row?.unseen ? [number(tables[at], row, show)] : []));
     return line.mean === null ? null : values.reduce((sum, one) => sum + one, 0) / values.length;
   }
-  const inFile = (at, show) => (line) =>
+  const inFile = (table, at, show) => (line) =>
     line.rows[at]
       ? line.rows[at].unseen
-        ? number(line.rows[at], show)
+        ? number(table, line.rows[at], show)
         : line.rows[at].unseen_note
       : "not run";
 
@@ -144,9 +150,9 @@
               : [
                   {
                     key: "shown",
-                    title: "mean " + WORDS[show],
-                    value: (line) => meanOf(line, show),
-                    cell: (line) => PZ.number(meanOf(line, show), 1),
+                    title: "mean " + wordsOf(tables[0])[show],
+                    value: (line) => meanOf(tables, line, show),
+                    cell: (line) => PZ.number(meanOf(tables, line, show), falling(tables[0], show) ? 3 : 1),
                   },
                 ]),
             ...PZ.endColumns((line) => line, "mean"),
@@ -156,11 +162,11 @@
         {
           key: "t_" + task,
           title: overview.heads[at],
-          value: value(at, show),
-          file: inFile(at, show),
-          cell: cell(tables[at], at, show, Math.max(...seedsOf(lines, at)), shades(lines, at, show, guess(tables[at], show))),
-          start: show === "cost" ? "asc" : "desc",
-          help: WORDS[show],
+          value: value(tables[at], at, show),
+          file: inFile(tables[at], at, show),
+          cell: cell(tables[at], at, show, Math.max(...seedsOf(lines, at)), shades(lines, tables, at, show, guess(tables[at], show), falling(tables[at], show))),
+          start: falling(tables[at], show) ? "asc" : "desc",
+          help: wordsOf(tables[at])[show],
         },
         ...(show === "unseen"
           ? PZ.endColumns((line) => line.rows[at]?.unseen, task)
@@ -242,7 +248,7 @@
       row.cells.forEach((one, at) => {
         if (one.status === "no instance") return;
         if (!one.main) return void (pen = "M");
-        path += pen + x(table.lengths[at]).toFixed(1) + " " + y(one.main.mean).toFixed(1);
+        path += pen + x(table.lengths[at]).toFixed(1) + " " + y(table.other === "bits" ? one.beside / 8 : one.main.mean).toFixed(1);
         pen = "L";
       });
       const [colour, dash] = PZ.look(row.label);
@@ -272,7 +278,7 @@
         "span",
         {},
         best
-          ? "best: " + PZ.short(best.label) + (best.chosen_here ? " †" : "") + ", " + percent(best.unseen.mean) + " % unseen"
+          ? "best: " + PZ.short(best.label) + (best.chosen_here ? " †" : "") + ", " + (table.other === "bits" ? PZ.beside(table, best.unseen_beside) + " bits" : percent(best.unseen.mean) + " %") + " unseen"
           : "no number yet",
         el("br"),
         "trained to " + table.train + ", tested to " + table.lengths[table.lengths.length - 1],
@@ -342,7 +348,8 @@
     const fewAll = all.every((line) => line.few || line.apart);
     all.forEach((line) => Object.assign(line, { few_all: fewAll, below: PZ.below(line, all) }));
     const has = (test) => all.filter(test).length;
-    const [show, showPick] = PZ.select("show", "Show", Object.entries(WORDS));
+    const [show, showPick] = PZ.select("show", "Show", Object.entries(wordsOf(order[0])));
+    const falls = falling(order[0], show);
     const [variants, variantsPick] = has((line) => line.custom && !line.aside)
       ? PZ.toggle(
           "variants",
@@ -395,10 +402,10 @@
         show === "cost"
           ? "cost-asc"
           : order.length < 2
-            ? "t_" + order[0].task + "-desc"
+            ? "t_" + order[0].task + (falls ? "-asc" : "-desc")
             : show === "unseen"
               ? "unseen-desc"
-              : "shown-desc",
+              : "shown" + (falls ? "-asc" : "-desc"),
       given: show === "unseen",
       state: true,
     });

@@ -11,6 +11,8 @@
   };
   // What a cell shows of a score over seeds: {words, number}. `seeds` are [seed, value].
   PZ.modes = { mean: "mean", median: "median over seeds", seeds: "seeds that reach .9" };
+  // The other measure of a table: bits of text, else a share.
+  PZ.beside = (table, value) => (table.other === "bits" ? (value?.toFixed(3) ?? "–") : percent(value));
   PZ.shown = function (mode, stat, seeds, failed) {
     if (mode === "median" && seeds.length) {
       const value = middle(seeds.map(([, own]) => own));

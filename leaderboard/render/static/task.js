@@ -62,9 +62,9 @@
     }),
     {
       key: "token",
-      title: table.other === "exact match" ? "unseen exact, %" : "unseen tokens, %",
-      value: (row) => scaled(row.unseen_beside),
-      cell: (row) => percent(row.unseen_beside),
+      title: { "exact match": "unseen exact, %", bits: "unseen bits" }[table.other] ?? "unseen tokens, %",
+      value: (row) => (table.other === "bits" ? row.unseen_beside : scaled(row.unseen_beside)),
+      cell: (row) => PZ.beside(table, row.unseen_beside),
       help:
         table.baseline === null
           ? ""
@@ -111,13 +111,6 @@
     return opener;
   }
 
-  // The same row with its other measure, which has no interval, in the place of the one compared.
-  const tokens = (row) => ({
-    ...row,
-    cells: row.cells.map((cell) =>
-      cell.main ? { ...cell, main: { mean: cell.beside, low: null, high: null }, seeds: [] } : cell,
-    ),
-  });
   const baseline = (table) => ({
     name: "a baseline that ignores the prompt",
     label: "baseline",
@@ -159,22 +152,13 @@
   }
 
   function draw(table, rows, options) {
-    const token = options.measure === "token",
-      measure = token ? table.other : table.metric;
     const known = PZ.picked().filter((label) => label === "-" || rows.some((row) => row.label === label));
     const picked = known.length ? known : PZ.leaders(rows).map((row) => row.label);
     const shown = rows.filter((row) => picked.includes(row.label));
     PZ.picks("picks", rows, picked);
-    const series = shown.map((row) =>
-      PZ.curve(token ? tokens(row) : row, table.lengths, {
-        dots: options.dots,
-        look: row.other
-          ? [PZ.look(row.plain)[0], "dot", PZ.look(row.plain)[2]]
-          : PZ.look(row.label),
-      }),
-    );
-    if (measure === "token accuracy" && table.baselines) series.push(baseline(table));
-    PZ.taskChart("curve", table, shown, { measure, series });
+    const tokens = options.measure === (table.metric === "token accuracy" ? "main" : "beside");
+    const more = tokens && table.baselines ? [baseline(table)] : [];
+    PZ.taskChart("curve", table, shown, { ...options, more });
   }
 
   PZ.page(function () {
@@ -189,19 +173,7 @@
     const [others, othersPick] = own
       ? PZ.toggle("others", "beside the protocol's rows, unranked", true)
       : [false, null];
-    const [measure, measurePick] = PZ.select(
-      "measure",
-      "Accuracy",
-      table?.metric === "token accuracy"
-        ? [
-            ["exact", "tokens, with a baseline"],
-            ["token", "whole answers"],
-          ]
-        : [
-            ["exact", "whole answers"],
-            ["token", "tokens, with a baseline"],
-          ],
-    );
+    const [measure, measurePick] = PZ.select("measure", "Curve", PZ.measures(table));
     const [mode, modePick] = PZ.select("cells", "Cells", Object.entries(PZ.modes));
     const [dots, dotsPick] = PZ.toggle("dots", "every seed");
     const asides = table?.rows.some((row) => row.aside);

@@ -1,0 +1,107 @@
+"""What the page of one run shows, and the CSV of all runs.
+
+There are thousands of both: what a template would repeat for every line is made here.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import fields
+from html import escape
+from typing import Any
+
+from markupsafe import Markup
+
+from experiment.config import RunConfig
+from leaderboard.record.schema import Record, Score
+from leaderboard.render.text import as_csv, csv_cell, percent, times, wilson_text
+from leaderboard.stats.frame import COLUMNS, rows_of, run_values
+from leaderboard.stats.tables import flat
+
+Part = tuple[str, str, list[Score]]  # an id, words for the heading, scores
+
+
+def known(part: Any) -> list[tuple[str, str]]:
+    """Return the names and values of a part of a record that are not None."""
+    values = {field.name: getattr(part, field.name) for field in fields(part)}
+    return list(flat("", {name: value for name, value in values.items() if value is not None}))
+
+
+def settings(config: RunConfig) -> list[tuple[str, str]]:
+    """Return the settings of a run as ("train.steps", "1500")."""
+    return sorted(flat("", config.model_dump(mode="json")))
+
+
+def pair_items(pairs: Iterable[tuple[str, str]]) -> Markup:
+    """Return the items of a list of names and values."""
+    return Markup("".join(f"<dt>{escape(name)}<dd>{escape(value)}\n" for name, value in pairs))
+
+
+def learned(record: Record) -> list[list[float | None]]:
+    """Return the learning curve as lines of step, loss and exact match."""
+
+    def short(value: float | None) -> float | None:
+        return None if value is None else float(f"{value:.4g}")
+
+    return [[point.step, short(point.loss), short(point.exact)] for point in record.learning]
+
+
+def parts_of_run(record: Record) -> list[Part]:
+    """Return the scores that its page shows: of every mode, and the best where numbers differ."""
+    found = []
+    for mode, own in record.by_mode.items():
+        more, words = (f"-{mode}", f", evaluated {mode}") if mode else ("", "")
+        found.append((f"last{more}", f"last step{words}", own.last))
+        if not mode and own.best and _numbers(own.best) != _numbers(own.last):
+            found.append(("best", "best on training lengths", own.best))
+    return [part for part in found if part[2]]
+
+
+def _numbers(scores: Sequence[Score]) -> list[tuple[object, ...]]:
+    return [(one.length, one.status, one.correct, one.token, one.bits) for one in scores]
+
+
+def score_rows(scores: Iterable[Score], record: Record) -> Markup:
+    """Return the rows of a table of scores by length; closing tags are left out."""
+    return Markup("".join(_score_row(one, record) for one in scores))
+
+
+def _score_row(score: Score, record: Record) -> str:
+    trained = " (trained)" if score.seen else ""
+    head = f"<tr><th scope=row>{score.length}<td>{times(score.length / record.train_length)}"
+    if score.count is None or score.correct is None:
+        words = f"{score.status}: {score.note}" if score.note else score.status
+        return f"{head}{trained}<td class=words colspan=5>{escape(words)}\n"
+    cells = (
+        percent(score.exact),
+        wilson_text(score.correct, score.count),
+        score.correct,
+        score.count,
+        percent(score.token),
+    )
+    if score.bits is not None:
+        gain = "-" if score.gain is None else f"{score.gain:.4f}"
+        cells = (f"{score.bits:.4f}", gain, *cells[3:])
+    return f"{head}{trained}{''.join(f'<td>{cell}' for cell in cells)}\n"
+
+
+def answer_rows(scores: Iterable[Score]) -> Markup:
+    """Return the rows of a table with the first wrong answer of every length."""
+    return Markup(
+        "".join(
+            f"<tr><th scope=row>{score.length}<td>{escape(one.prompt)}"
+            f"<td>{escape(one.expected)}<td>{escape(one.given)}\n"
+            for score in scores
+            for one in score.wrong[:1]
+        )
+    )
+
+
+def runs_as_csv(records: Iterable[Record]) -> str:
+    """Return the rows of `leaderboard.frame(modes=True)` as CSV, without importing pandas."""
+    empty = dict.fromkeys(COLUMNS)
+    lines = []
+    for record in records:
+        shared = empty | {name: csv_cell(value) for name, value in run_values(record).items()}
+        for row in rows_of(record, "last", modes=True, run={"checkpoint": "last"}):
+            own = shared | {name: csv_cell(value) for name, value in row.items()}
+            lines.append([own[name] for name in COLUMNS])
+    return as_csv([*COLUMNS], lines, safe=True)
