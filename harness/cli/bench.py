@@ -70,6 +70,11 @@ if TYPE_CHECKING:
 @click.option("--dry-run", is_flag=True, help="Print the runs and an estimate of their cost.")
 @click.option("--fresh", is_flag=True, help="Delete earlier results of these runs.")
 @click.option("--wait", is_flag=True, help="Wait for runs of other processes.")
+@click.option(
+    "--keep-predictions",
+    is_flag=True,
+    help="Write every test prompt, target and output to predictions.jsonl.gz in the run's folder.",
+)
 @options.form
 @click.option(
     "--wide", is_flag=True, help="Every length and interval; of encoders exact match beside tokens."
@@ -115,6 +120,10 @@ def bench(asked: SimpleNamespace) -> None:
     fresh = asked.fresh and not sweep
     records, failed = train(configs, folder, engine, fresh, asked.wait, known)
     print_records(records, asked.format, configs, asked.wide)
+    if asked.keep_predictions:
+        from harness.cli.keep import keep_predictions
+
+        keep_predictions(configs, records, folder)
     if asked.format == "table":
         _write_leaderboard(folder, {record.run for record in records}, anew=bool(waiting))
     if missing or failed:

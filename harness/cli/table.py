@@ -36,7 +36,8 @@ FORMATS = ("table", "markdown", "csv", "json")
 def command(**options: Any) -> None:
     """Print a table of a paper: our number, the paper's, and the difference.
 
-    Without NUMBER, list the tables and figures. Where no table has NUMBER, it is a figure.
+    Without NUMBER, list the tables and figures, or print the only one. Where no table has NUMBER,
+    it is a figure.
 
     pezoo table ruoss2023 1
     """
@@ -46,6 +47,8 @@ def command(**options: Any) -> None:
     paper = read(typed.paper)
     if typed.figure and typed.number:
         raise click.UsageError("NUMBER and --figure exclude each other")
+    if not typed.figure and not paper.figures and len(paper.tables) == 1:
+        typed.number = typed.number or next(iter(paper.tables))
     if typed.number not in paper.tables and (typed.number in paper.figures or not paper.tables):
         typed.figure = typed.figure or typed.number
     if typed.out is not None and not (typed.out and typed.figure):

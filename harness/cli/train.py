@@ -150,7 +150,10 @@ def recorded_command(arguments: Sequence[str]) -> str:
     for word in words:
         if word in LOCAL_OPTIONS:
             next(words, None)
-        elif word != "--wait" and word.partition("=")[0] not in LOCAL_OPTIONS:
+        elif (
+            word not in ("--wait", "--keep-predictions")
+            and word.partition("=")[0] not in LOCAL_OPTIONS
+        ):
             kept.append(word)
     return shlex.join(kept)
 

@@ -9,6 +9,7 @@
     DONE                 the SHA-256 of result.json, written last; missing after a failure that
                          might not happen again
     traceback.txt        where a failed run failed
+    predictions.jsonl.gz what it answers to its test sets, with `pezoo bench --keep-predictions`
 
 The holder of the lock is the only writer of all but tuning.json, which every process of the sweep
 writes where it says something else. A checkpoint counts once its json is there; where it or a

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from harness.tasks.base import Vocab
-from harness.tasks.strings import OneToken
+from harness.tasks.strings import OneToken, scattered
 
 
 class Alternation(OneToken):
@@ -43,10 +43,8 @@ class Alternation(OneToken):
     def draw(self, generator: torch.Generator, batch: int, length: int) -> Tensor:
         device = generator.device
         fewer = torch.randint(2, (batch, 1), generator=generator, device=device)
-        order = torch.rand(batch, length - 1, generator=generator, device=device)
-        begins = order.argsort(1).argsort(1) < self.k - 1 - fewer  # at letters 2..n
-        first = torch.zeros_like(fewer)
-        return torch.cat([first, begins.long().cumsum(1) % 2], 1)
+        begins = scattered(generator, self.k - 1 - fewer, length - 1)  # at letters 2..n
+        return torch.cat([torch.zeros_like(fewer), begins.cumsum(1) % 2], 1)
 
     def answer(self, x: Tensor) -> Tensor:
         blocks = 1 + (x[:, 1:] != x[:, :-1]).sum(1, keepdim=True)

@@ -43,6 +43,13 @@ class OneToken(Strings):
         return length + 1, 1
 
 
+def scattered(generator: torch.Generator, ones: Tensor, length: int) -> Tensor:
+    """Draw strings of bits (B, length) with these numbers of ones (B, 1), at uniform places."""
+    shape = (len(ones), length)
+    order = torch.rand(shape, generator=generator, device=generator.device)
+    return (order.argsort(1).argsort(1) < ones).long()
+
+
 def up_to(token: int, target: Tensor) -> Tensor:
     """(B, Q) bool: the tokens of `target` up to and including the first `token` of each row.
 

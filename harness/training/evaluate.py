@@ -289,7 +289,7 @@ def _wrong(task: Task, prompt: Tensor, batch: Sequences, out: Tensor) -> Answer:
     expected, given, counted = batch.labels[0][mask], out[mask], batch.counted[0][mask]
     bad = ((expected != given) & counted).nonzero().flatten().tolist()
     end = bad[0] + 1 if bad else len(given)  # a task may accept other answers than the true one
-    own = _text(task, given[:end])
+    own = spelled(task, given[:end])
     if len(own) > _LONGEST:
         own = f"…{own[-_LONGEST:]}"
     return Answer(
@@ -301,11 +301,12 @@ def _wrong(task: Task, prompt: Tensor, batch: Sequences, out: Tensor) -> Answer:
 
 def text(task: Task, ids: Tensor) -> str:
     """Return the text of a prompt or an answer, as a record keeps it."""
-    whole = _text(task, ids)
+    whole = spelled(task, ids)
     return whole if len(whole) <= _LONGEST else f"{whole[:_LONGEST]}…"
 
 
-def _text(task: Task, ids: Tensor) -> str:
+def spelled(task: Task, ids: Tensor) -> str:
+    """Return the whole text of a prompt or an answer, with ⟨end⟩ for EOS."""
     vocab = task.vocab
     names = [*vocab.symbols, "", "⟨end⟩"]  # by id: pad and eos come last
     shown = [names[i] if i < len(names) else "?" for i in ids.tolist()]

@@ -32,6 +32,7 @@ class Cell:
     words: str = NO_RUN
     encoding: str = ""  # whose number it is
     checkpoint: Checkpoint = "last"
+    times: tuple[float, float] | None = None
     used: tuple[Record, ...] = ()
     runs: tuple[Record, ...] = ()
     comparable: bool = True
@@ -102,6 +103,7 @@ def fill(
                 task=line.task,
                 column=column.name,
                 checkpoint=column.checkpoint,
+                times=column.times,
                 paper=line.numbers.get(column.name),
                 comparable=part.measure != "hours",
             )
@@ -204,7 +206,9 @@ def _filled(
     cell: Cell, column: PaperColumn, part: PaperTable, lengths: frozenset[int] | None
 ) -> Cell:
     """Return the cell with the number of its runs, or with words."""
-    scores = {run.run: score_of(run, part, lengths, column.checkpoint) for run in cell.runs}
+    scores = {
+        run.run: score_of(run, part, lengths, cell.checkpoint, cell.times) for run in cell.runs
+    }
     good = [run for run in cell.runs if not isinstance(scores[run.run], str)]
     if not good:
         return replace(cell, words=str(next(iter(scores.values()))))
@@ -225,16 +229,23 @@ def _goodness(cell: Cell) -> float:
 
 
 def counted(
-    run: Record, part: PaperTable, lengths: frozenset[int] | None, checkpoint: Checkpoint = "last"
+    run: Record,
+    part: PaperTable,
+    lengths: frozenset[int] | None,
+    checkpoint: Checkpoint = "last",
+    times: tuple[float, float] | None = None,
 ) -> list[Score]:
     """Return the scores that count: those of `lengths`, else all unseen ones.
 
-    A table may name one multiple of the training length instead.
+    A table may name one multiple of the training length instead, a column two (`times`).
     """
     if part.measure == "pairs":
         return [score for pair, score in pairs_of(run).items() if max(pair) > run.train_length]
-    if lengths is None and (times := part.at.get(run.task)) is not None:
-        lengths = frozenset({round(times * run.train_length)})
+    if lengths is None and (multiple := part.at.get(run.task)) is not None:
+        lengths = frozenset({round(multiple * run.train_length)})
+    if lengths is None and times:
+        low, high = (round(one * run.train_length) for one in times)
+        lengths = frozenset(range(low + 1, high + 1))
     return [
         score
         for score in getattr(run.scores, checkpoint)
@@ -262,7 +273,11 @@ def _of_most_seeds(runs: Sequence[Record]) -> list[list[Record]]:
 
 
 def score_of(
-    run: Record, part: PaperTable, lengths: frozenset[int] | None, checkpoint: Checkpoint = "last"
+    run: Record,
+    part: PaperTable,
+    lengths: frozenset[int] | None,
+    checkpoint: Checkpoint = "last",
+    times: tuple[float, float] | None = None,
 ) -> float | str:
     """Return the hours of a run, the end of its learning curve, or its mean score in percent.
 
@@ -276,7 +291,8 @@ def score_of(
     if part.along:
         share = getattr(run.learning[-1], part.measure) if run.learning else None
         return "not measured" if share is None else 100 * share
-    scores = [one for one in counted(run, part, lengths, checkpoint) if one.status != "no instance"]
+    every = counted(run, part, lengths, checkpoint, times)
+    scores = [one for one in every if one.status != "no instance"]
     measure = "exact" if part.measure == "pairs" else part.measure
     values = [getattr(score, measure) for score in scores if score.status == "ok"]
     if len(values) < len(scores) or None in values:

@@ -51,6 +51,7 @@ class PaperColumn(Settings):
     seeds of the best learning rate among those with the most seeds; or "all", over all rates and
     seeds. `long` takes runs trained up to the longest test length of the protocol, `checkpoint`
     another checkpoint than the last, and `unaligned` runs on the task without its option `aligned`.
+    `times` counts lengths beyond the first and up to the second multiple of the training length.
     """
 
     name: str
@@ -59,6 +60,7 @@ class PaperColumn(Settings):
     long: bool = False
     checkpoint: Checkpoint = "last"
     unaligned: bool = False
+    times: tuple[float, float] | None = None
 
     def task(self, row: str) -> str:
         """Return the task of this column's runs in a row."""
@@ -85,6 +87,7 @@ class PaperTable(Settings):
     by the clock, which are not compared. `digits_ours` are the digits of our numbers, if different.
     `at` gives, by task, the one multiple of the training length that counts. `protocols` replace
     those of the paper. Rows of `gains` are computed from other tables: the mean and the most.
+    `groups` is the heading of the rows' groups in a terminal, where they are shown if it is given.
     """
 
     label: str  # "Table 1"
@@ -98,6 +101,7 @@ class PaperTable(Settings):
     protocols: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
     gains: tuple[PaperGain, ...] = ()
+    groups: str = ""
 
     @property
     def along(self) -> bool:

@@ -39,7 +39,9 @@ def as_markdown(filled: Filled) -> str:
         ]
         for task, own in rows_of(filled)
     ]
-    text = tabulate(rows, ["", "task", *columns], tablefmt="pipe", disable_numparse=True)
+    text = tabulate(
+        rows, [filled.part.groups, "task", *columns], tablefmt="pipe", disable_numparse=True
+    )
     return "\n\n".join([*map(markdown_text, caption(filled)), text]) + "\n"
 
 
@@ -70,7 +72,8 @@ def _data(filled: Filled, cell: Cell) -> dict[str, Any]:
         return None if value is None else round(value, 4)
 
     ours, paper = cell.ours, cell.paper
-    scores = (score for run in cell.used for score in counted(run, filled.part, filled.lengths))
+    where = (filled.part, filled.lengths, cell.checkpoint, cell.times)
+    scores = (score for run in cell.used for score in counted(run, *where))
     tested = {score.length for score in scores if score.count}
     return {
         "group": cell.group,
@@ -120,11 +123,13 @@ def _blocks(filled: Filled, width: int) -> Iterator[str]:
         _column(column.name, high, [parts_of(own[at], filled.part) for _, own in rows])
         for at, column in enumerate(filled.part.columns)
     ]
-    tasks = [*[("",)] * high, ("task",), *((task,) for task, _ in rows)]
+    groups = filled.part.groups
+    heads = [("", "")] * high + [("task", groups), *((task, own[0].group) for task, own in rows)]
+    tasks = [(task, group) if groups else (task,) for task, group in heads]
     while columns:
         for taken in range(len(columns), 0, -1):
             lines = [sum(parts, ()) for parts in zip(tasks, *columns[:taken], strict=True)]
-            align = ["left", *["right"] * (len(lines[0]) - 1)]
+            align = ["left"] * len(tasks[0]) + ["right"] * (len(lines[0]) - len(tasks[0]))
             block = tabulate(lines, tablefmt="plain", disable_numparse=True, colalign=align)
             if max(map(len, block.splitlines())) <= width:
                 break

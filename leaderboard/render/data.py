@@ -201,7 +201,10 @@ def _overviews(views: Sequence[tuple[View, Table]], catalog: Catalog) -> Iterato
         devices = sorted({device for view, _ in group for device in view["devices"]})
         for device in ["", *devices] if len(devices) > 1 else [""]:
             some = [table for view, table in group if _is_of(view, device)]
-            own = overview_of(some, {}, catalog)
+            own, names = (
+                overview_of(some, {}, catalog),
+                ("counted", "rank", "ranks", "reciprocal_rank"),
+            )
             yield {
                 "base": base,
                 "tuning": tuning,
@@ -215,7 +218,7 @@ def _overviews(views: Sequence[tuple[View, Table]], catalog: Catalog) -> Iterato
                         "high": line.unseen and line.unseen.high,
                         "cost": cost(line),
                     }
-                    | {name: getattr(line, name) for name in ("counted", "rank", "ranks")}
+                    | {name: getattr(line, name) for name in names}
                     for line in own.all_lines
                 ],
             } | {name: getattr(own, name) for name in same}

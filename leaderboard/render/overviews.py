@@ -47,17 +47,18 @@ class Overview:
             return ""
         several = len(self.tables) > 1
         seeds = seeds_of(lines)
-        cells = [["", "seeds", *[""] * several, *(span_text(own, "-") for own in seeds)]]
+        cells = [["", "seeds", *["", ""] * several, *(span_text(own, "-") for own in seeds)]]
         for line in lines:
             mean = f"{line.counted} of {self.counts} tasks"
             mean = percent(line.unseen.mean) if line.unseen else mean
             shown = map(_cell, line.rows, map(max, seeds))
             name = markdown_text(self.names[line.label])
-            cells.append([rank_text(line), name, *[mean] * several, *shown])
+            means = [mean, "-" if (mrr := line.reciprocal_rank) is None else f"{mrr:.2f}"]
+            cells.append([rank_text(line), name, *means * several, *shown])
         if self.baselines and lines is self.lines:
             mean = percent(self.baseline)
-            cells.append(["-", "baseline", *[mean] * several, *map(percent, self.baselines)])
-        top = ["rank", "encoding", *["mean"] * several, *map(markdown_text, self.heads)]
+            cells.append(["-", "baseline", *[mean, "-"] * several, *map(percent, self.baselines)])
+        top = ["rank", "encoding", *["mean", "1/rank"] * several, *map(markdown_text, self.heads)]
         align = ["right", "left", *["right"] * (len(top) - 2)]
         return tabulate(cells, top, tablefmt="pipe", disable_numparse=True, colalign=align)
 

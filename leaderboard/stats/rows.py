@@ -6,6 +6,7 @@ An encoding with many options is shown as its name and a letter, with a legend.
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
+from statistics import fmean
 from string import ascii_lowercase
 
 from leaderboard.stats.intervals import Stat
@@ -189,6 +190,14 @@ class Line:
     def counted(self) -> int:
         """Number of counting tasks that have a mean."""
         return sum(row.unseen is not None for row in self.main)
+
+    @property
+    def reciprocal_rank(self) -> float | None:
+        """The mean over the tasks that count of 1 / rank; None without a rank on each of them."""
+        ranks = [row.rank for row in self.main if row.rank is not None]
+        if self.unseen is None or len(ranks) < sum(self.counts):
+            return None
+        return fmean(1 / rank for rank in ranks)
 
     @property
     def tiebreak(self) -> float:

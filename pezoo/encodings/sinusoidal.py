@@ -3,14 +3,12 @@
 from dataclasses import replace
 from typing import Unpack
 
-import torch
 from torch import Tensor
 
 from pezoo.base import Context, Encoding, Pass, Plan, Shape, Sizes
+from pezoo.encodings.shifted import drawn_offset, moved
 from pezoo.functional import inverse_frequencies, own_pairs, sinusoid
 from pezoo.registry import register
-
-OFFSET = "shifted_sinusoidal.offset"
 
 
 @register("sinusoidal")
@@ -90,18 +88,11 @@ class ShiftedSinusoidal(Sinusoidal):
 
     def draw(self, ctx: Context, **plan: Unpack[Plan]) -> dict[str, Tensor]:
         drawn = super().draw(ctx)
-        if self.training:
-            most = max(0, self.span - ctx.pos.shape[1])
-            generator = plan.get("generator")
-            drawn[OFFSET] = torch.randint(most + 1, (), generator=generator, device="cpu")
-        return drawn
+        return {**drawn, **drawn_offset(self.span, ctx, plan)} if self.training else drawn
 
     def prepare(self, ctx: Context) -> Pass:
         found = super().prepare(ctx)
-        offset = (found.drawn or {}).get(OFFSET)
-        if offset is None:
-            return found
-        return replace(found, pos=torch.where(ctx.key_mask, ctx.pos + offset, ctx.pos))
+        return replace(moved(found, found.drawn), prepared=True)
 
     def embed(self, x: Tensor, ctx: Context) -> Tensor:
         ctx.check_prepared()

@@ -41,10 +41,10 @@ def test_one_record_on_a_new_task_takes_no_place_away(record):
     assert lines[0].unseen.mean == pytest.approx(0.9)
     text = re.sub(" +", " ", markdown(found))
     assert (
-        "| rank | encoding | mean | copy | reverse | scan&#95;cot (1 of 3 ran) |"
+        "| rank | encoding | mean | 1/rank | copy | reverse | scan&#95;cot (1 of 3 ran) |"
         in text.replace("scan_cot", "scan&#95;cot")
     )
-    assert "| 3 | c | 70.0 | 70.0 | 70.0 | 100.0 |" in text
+    assert "| 3 | c | 70.0 | 0.33 | 70.0 | 70.0 | 100.0 |" in text
     data = site_data(found, Catalog())["overviews"][0]
     assert (data["heads"][2], data["counts"]) == ("scan_cot (1 of 3 ran)", 2)
 
@@ -57,6 +57,36 @@ def test_without_a_number_on_a_task_that_counts_there_is_no_place(record):
     ]  # fmt: skip
     assert lines[3].unseen is None
     assert "1 of 2 tasks" in markdown(tables(records))
+
+
+def test_the_mean_reciprocal_rank_is_that_of_a_plain_loop(record):
+    """Scores with ties, other orders by task, typed options and an encoding without a task."""
+    right = {
+        "copy": {"a": 90, "b": 90, "c": 10, "d": 50, "rope(base=5)": 95},
+        "reverse": {"a": 20, "b": 30, "c": 90, "d": 30, "rope(base=5)": 30},
+        "scan_cot": {"a": 0, "b": 0, "c": 0, "rope(base=5)": 0},
+    }
+    records = [
+        record(name, right={10: 100, 20: score}, task=task)
+        for task, own in right.items()
+        for name, score in own.items()
+    ]
+    found = {line.label: line for line in overview(tables(records))}
+    for name in ("a", "b", "c", "rope(base=5)"):
+        total = 0.0
+        for own in right.values():
+            rivals = [key for key in own if key not in (name, "rope(base=5)")]
+            place = 1
+            for rival in rivals:
+                place += own[rival] > own[name]
+            total += 1 / place
+        assert found[name].reciprocal_rank == pytest.approx(total / 3)
+    assert found["d"].reciprocal_rank is None
+    data = {
+        line["label"]: line
+        for line in site_data(tables(records), Catalog())["overviews"][0]["lines"]
+    }
+    assert data["b"]["reciprocal_rank"] == pytest.approx(found["b"].reciprocal_rank)
 
 
 def test_seeds_apart_stand_below_their_encoding(record):
@@ -91,8 +121,8 @@ def test_every_table_says_how_many_seeds_a_cell_has(record, tmp_path):
     records = results(record, "ab", seeds=(0, 1, 2)) + results(record, "c")
     found = tables(records)
     text = re.sub(" +", " ", markdown(found))
-    assert "| | seeds | | 1-3 | 1-3 |" in text
-    assert "| 1 [1-3] | c | 90.0 | 90.0¹ | 90.0¹ |" in text
+    assert "| | seeds | | | 1-3 | 1-3 |" in text
+    assert "| 1 [1-3] | c | 90.0 | 1.00 | 90.0¹ | 90.0¹ |" in text
     site.build(found, records, tmp_path)
     lines = {line["encoding"]: line for line in Page(tmp_path / "index.html").table("copy")}
     assert (lines["seeds"]["copy"], lines["c"]["copy"]) == ("1-3", "90.0¹")
@@ -101,7 +131,7 @@ def test_every_table_says_how_many_seeds_a_cell_has(record, tmp_path):
 def test_encoders_have_a_guess_without_a_place(record, tmp_path):
     records = results(record, "ab", config={"track": "encoder"})
     found = tables(records)
-    assert "| - | baseline | 10.0 | 10.0 | 10.0 |" in re.sub(" +", " ", markdown(found))
+    assert "| - | baseline | 10.0 | - | 10.0 | 10.0 |" in re.sub(" +", " ", markdown(found))
     assert "baseline |" not in markdown(tables(results(record)))
     (data,) = site_data(found, Catalog())["overviews"]
     assert data["baseline"] == 0.1

@@ -15,6 +15,14 @@ def test_without_a_number_it_lists_the_tables(call):
     assert [line.split()[:2] for line in figures] == [["--figure", n] for n in "234"]
 
 
+def test_a_papers_only_table_needs_no_number(call, tmp_path):
+    folders = ["--runs", str(tmp_path), "--records", str(tmp_path)]
+    code, out, err = call("table", "crasp", *folders)
+    assert code == 0
+    assert "parity_check(ones=uniform)  neither" in out
+    assert "pezoo bench --protocol crasp-mini" in err
+
+
 @pytest.mark.parametrize(
     ("args", "words"),
     [
