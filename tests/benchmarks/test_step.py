@@ -10,9 +10,11 @@ ROOT = str(Path(__file__).parents[2])
 
 
 @pytest.mark.slow
-def test_a_checkout_beside_itself():
-    done = CliRunner().invoke(step.main, [ROOT, ROOT, "--pe", "nope", "--rounds", "1"])
+def test_a_checkout_beside_itself(monkeypatch):
+    monkeypatch.setattr(step, "STEPS", 1)
+    small = "--pe nope --rounds 1 --set model.width=16 --set model.heads=2 --set train.batch=2"
+    done = CliRunner().invoke(step.main, [ROOT, ROOT, *small.split()])
     assert done.exit_code == 0, done.output
     name, before, after, ratio = done.output.split()
     assert name == "nope"
-    assert float(ratio) == pytest.approx(float(after) / float(before), abs=0.01)
+    assert float(ratio) == pytest.approx(float(after) / float(before), rel=0.05)  # as rounded
