@@ -1,5 +1,6 @@
 """A model as a user would write it: one encoding for all its layers."""
 
+from dataclasses import replace
 from functools import partial
 
 import torch
@@ -33,12 +34,12 @@ class Model(nn.Module):
     `drawn` is set to what the encoding draws for the next pass; None lets `prepare` draw.
     """
 
-    def __init__(self, text, checkpointed=False):
+    def __init__(self, text, checkpointed=False, layers=SHAPE.n_layers):
         super().__init__()
         torch.manual_seed(0)
-        self.encoding, self.checkpointed = pezoo.make(text, SHAPE), checkpointed
-        self.drawn = None
-        self.blocks = nn.ModuleList(Block(i) for i in range(SHAPE.n_layers))
+        self.encoding = pezoo.make(text, replace(SHAPE, n_layers=layers))
+        self.drawn, self.checkpointed = None, checkpointed
+        self.blocks = nn.ModuleList(Block(i) for i in range(layers))
 
     def forward(self, x, pos):
         told = {"ids": pos.expand(len(x), -1), "slots": pos % 4, "task_prf": task_prf}
