@@ -36,7 +36,7 @@ def test_a_column_counts_the_lengths_between_its_multiples(task):
     cells = {cell.column: cell for cell in found.cells if cell.task == task}
     step = 3 if task == MAJORITY else 1
     for column, low, high in (("APE 51-100", 21, 40), ("APE 101-150", 41, 60)):
-        own = [n for n in MINI.eval.lengths if low <= n <= high and n % step == 0]
+        own = [n for n in MINI.settings(task)[2].lengths if low <= n <= high and n % step == 0]
         assert cells[column].ours.value == pytest.approx(100 * (fmean(own) + 0.5) / 64)
     assert cells["NoPE 51-100"].ours is None
 

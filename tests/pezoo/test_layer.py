@@ -15,7 +15,14 @@ from pezoo.testing.probe import key_weight, task_prf
 torch.set_num_threads(1)
 D = torch.float64
 READ_X = ["abacus", "asentmax", "bipe", "coupled", "fox", "grape", "latch", "learned", "path"]
-READ_X += ["prism", "prism_spectral", "selective_rope", "shifted_sinusoidal", "sinusoidal"]
+READ_X += [
+    "prism",
+    "prism_spectral",
+    "selective_rope",
+    "shifted",
+    "shifted_sinusoidal",
+    "sinusoidal",
+]
 
 
 def make(text):

@@ -58,6 +58,7 @@ FEWEST = {
     "selective_rope": WIDE,
     "self_extend": "d_head train_len",
     "shaw": "n_heads d_head n_layers",
+    "shifted": "d_model",
     "shifted_sinusoidal": "d_model",
     "sinusoidal": "d_model",
     "ssmax": "n_heads d_head n_layers train_len",
