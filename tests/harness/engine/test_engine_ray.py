@@ -2,8 +2,7 @@
 
 import os
 import re
-import subprocess
-import sys
+from pathlib import Path
 
 import pytest
 
@@ -14,23 +13,54 @@ LONG = ("train.steps=300", "train.checkpoint_every=10", "eval.every=300")
 SAVED = r"stopped at step (\d+) of 50000, checkpoint saved"
 
 
+def listening():
+    """Addresses and ports, in hexadecimal, where this process and what it started listen."""
+    children, ours, sockets = {}, {str(os.getpid())}, set()
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parent = path.read_text().rpartition(")")[2].split()[1]
+        except OSError:
+            continue
+        children.setdefault(parent, set()).add(path.parent.name)
+    while more := set().union(*(children.get(pid, set()) for pid in ours)) - ours:
+        ours |= more
+    for pid in ours:
+        for file in Path(f"/proc/{pid}/fd").glob("*"):
+            try:
+                sockets.add(os.readlink(file))
+            except OSError:
+                continue
+    table = Path("/proc/net/tcp").read_text() + Path("/proc/net/tcp6").read_text()
+    rows = [line.split() for line in table.splitlines() if " 0A " in line]
+    return {row[1] for row in rows if f"socket:[{row[9]}]" in sockets}
+
+
 @pytest.fixture(scope="module")
-def engine():
-    """Connected to a cluster of its own, whose workers compute with one thread."""
-    before = dict(os.environ)
+def elsewhere():
+    """What listened before there was a cluster."""
+    return listening()
+
+
+@pytest.fixture(scope="module")
+def engine(elsewhere):
+    """With a cluster of its own, of two cores, whose workers compute with one thread."""
+    before, patch = dict(os.environ), pytest.MonkeyPatch()
     os.environ.pop("RAY_ADDRESS", None)
     import ray
 
+    patch.setattr("harness.engine.ray.cores", lambda: 2)
+    engine = make("ray", Options())
     for tries_left in (2, 1, 0):
         try:  # Ray gives itself 30 seconds, which a busy machine may exceed
-            ray.init("local", num_cpus=2, include_dashboard=False, object_store_memory=100_000_000)
+            engine.device("auto")
             break
-        except Exception:
+        except EngineError:
             ray.shutdown()
             if not tries_left:
                 raise
-    yield make("ray", Options())
+    yield engine
     ray.shutdown()
+    patch.undo()
     os.environ.clear()
     os.environ.update(before)
 
@@ -50,7 +80,7 @@ def test_a_killed_worker_is_replaced_and_the_records_are_the_same(
 
 
 def test_ctrl_c_saves(engine, matrix, collect, press_ctrl_c, tmp_path):
-    configs = matrix("train.steps=50000")
+    configs = matrix("train.steps=50000", pe="rope,learned")
     with pytest.raises(KeyboardInterrupt):
         collect(engine, configs, tmp_path, press_ctrl_c)
     busy = [event["busy"] for event in press_ctrl_c.last.values()]
@@ -77,35 +107,7 @@ def test_an_address_without_a_cluster(monkeypatch, address, words):
         make("ray", Options(address=address)).device("auto")
 
 
-LISTEN = """
-import os
-from harness.engine import Options, make
-from pathlib import Path
-make("ray", Options()).device("cpu")
-children, ours = {}, {str(os.getpid())}
-for path in Path("/proc").glob("[0-9]*/stat"):
-    children.setdefault(path.read_text().rpartition(")")[2].split()[1], set()).add(path.parent.name)
-while more := set().union(*(children.get(pid, set()) for pid in ours)) - ours:
-    ours |= more
-sockets = set()
-for pid in ours:
-    for file in os.listdir(f"/proc/{pid}/fd"):
-        try:
-            sockets.add(os.readlink(f"/proc/{pid}/fd/{file}"))
-        except OSError:
-            pass
-for kind in ("tcp", "tcp6"):
-    for line in Path(f"/proc/net/{kind}").read_text().splitlines()[1:]:
-        words = line.split()
-        if words[3] == "0A" and f"socket:[{words[9]}]" in sockets:
-            print(words[1].partition(":")[0])
-"""
-
-
-def test_a_cluster_of_its_own_is_not_reached_from_elsewhere():
-    environment = {key: value for key, value in os.environ.items() if key != "RAY_ADDRESS"}
-    words = [sys.executable, "-c", LISTEN]
-    done = subprocess.run(words, capture_output=True, text=True, env=environment, timeout=300)
-    addresses = set(done.stdout.split())
-    assert addresses, done.stderr
+def test_a_cluster_of_its_own_is_not_reached_from_elsewhere(engine, elsewhere):
+    addresses = {place.partition(":")[0] for place in listening() - elsewhere}
+    assert addresses
     assert addresses <= {"0100007F", "0000000000000000FFFF00000100007F"}  # 127.0.0.1
