@@ -179,6 +179,11 @@ def kinds(root: Path) -> list[Path]:
     return [*sorted(root.glob("*.html")), *folders, *(root / f"{name}.html" for name in names)]
 
 
+def drawn(page, task):
+    """The box of a task whose curves compare.html draws."""
+    return page.get_by_role("group", name="Curves of these tasks").get_by_label(task, exact=True)
+
+
 def test_every_kind_of_page_opens_from_the_disk_names_its_controls_and_fits(visit, example):
     """On a narrow screen; the other tests open the same pages on a wide one."""
     visit.page.set_viewport_size({"width": 390, "height": 844})
@@ -279,7 +284,8 @@ def test_filters_are_in_the_history_and_go_along(visit, example):
     assert visit.names() == ["alibi"]
     page = visit.open(example / "site" / "task" / "reverse.html")
     page.get_by_role("link", name="Compare").click()
-    assert page.get_by_role("combobox", name="Curves of task").input_value() == "reverse"
+    assert drawn(page, "reverse").is_checked()
+    assert not drawn(page, "copy").is_checked()
 
 
 def test_a_tuned_table_says_what_was_chosen_and_what_it_cost(visit, raw, save, tmp_path):
@@ -392,7 +398,7 @@ def test_the_chart_has_its_numbers_beside_it_and_seeds_on_demand(visit, example)
     page.get_by_label("every seed").check()
     assert seeds.count() == 5 * 4  # a line per seed and encoding
     assert "dots=1" in page.url
-    page.get_by_role("combobox", name="Accuracy").select_option("token")
+    page.get_by_role("combobox", name="Curve", exact=True).select_option("beside")
     assert "baseline" in page.locator("#curve svg").text_content()
     page.locator("#picks label", has_text="alibi").uncheck()
     assert "pick=prism" in page.url
@@ -467,11 +473,13 @@ def test_pick_unpick_and_pick_again(visit, example):
     for name in ("rope", "learned", "alibi"):
         page.locator(f'#picks input[value="{name}"]').check()
     assert rows.count() == 2 * 3
-    page.get_by_role("combobox", name="Curves of task").select_option("reverse")
+    drawn(page, "reverse").check()
     assert rows.count() == 2 * 3
     assert names.evaluate_all("all => all.filter((one) => one.checked).length") == 3
     page.go_back()
-    visit.until(lambda: page.get_by_role("combobox", name="Curves of task").input_value() == "copy")
+    visit.until(
+        lambda: drawn(page, "copy").is_checked() and not drawn(page, "reverse").is_checked()
+    )
 
 
 def test_numbers_of_compare_subtract(visit, raw, save, tmp_path):
@@ -859,7 +867,7 @@ def test_a_researchers_questions_take_three_clicks_each(visit, example):
 
     # Curves on several tasks as one SVG: two clicks and a press.
     visit.open(example / "site" / "compare.html", "#pick=rope&pick=alibi&pick=prism")
-    page.get_by_role("group", name="Curves of these tasks").get_by_label("reverse").check()
+    drawn(page, "reverse").check()
     _, data = saved(page, page.get_by_role("button", name="Download the charts as SVG"))
     assert data.count(b"against length") >= 1
     assert data.count(b">copy<") == data.count(b">reverse<") == 1

@@ -2,7 +2,6 @@
 
 import torch
 
-from harness.show.kept import kept_prf_maps
 from harness.show.prf import prf_maps, prf_picture
 from pezoo.base import Context, Shape
 from pezoo.registry import make, names
@@ -69,15 +68,3 @@ def test_a_page_draws_an_ideal_relation_of_copying():
             (4, 0), (5, 1), (6, 2), (7, 3),
         }  # fmt: skip
         assert "The task is copy: 4 digits" in one.words
-
-
-def test_kept_relations_are_those_of_this_code(tmp_path):
-    file = tmp_path / "prf.json"
-    made = kept_prf_maps(file)
-    assert {name: made(name) for name in names()} == {name: prf_maps(name) for name in names()}
-    text = file.read_text()
-    file.write_text(text.replace("phi(i, j)", "R"))
-    assert kept_prf_maps(file)("rope").words.startswith("R at the first positions")  # from the file
-    file.write_text(file.read_text().replace('"key":"', '"key":"of other code '))
-    assert kept_prf_maps(file)("rope") == prf_maps("rope")
-    assert file.read_text() == text
