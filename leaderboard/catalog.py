@@ -40,6 +40,7 @@ class ClassDoc:
     summary: str = ""
     paper: str = ""
     reports: str = ""  # what an encoding's paper reports
+    reads: str = ""  # what an encoding's values depend on
     prf_text: str = ""  # an encoding's positional relation function
     example: str = ""
     family: str = ""  # groups tasks; by default, those of one paper
@@ -47,6 +48,7 @@ class ClassDoc:
     version: int = 1
     versioned_by: tuple[str, ...] = ()  # a task's options that make its version
     wraps: str | None = None
+    prefix_stable: bool = True  # False: an encoding without a cache
     needs_scale: bool = False  # an encoding that receives the length of the instance
     needs_slots: bool = False  # an encoding that receives positions of the task's own
     oracle: bool = False  # an encoding that receives part of the task's solution

@@ -80,6 +80,7 @@ def _encoding(spec: Spec, cls: type[Encoding]) -> Facts:
         "summary": cls.summary,
         "paper": cls.paper,
         "reports": cls.reports,
+        "reads": cls.reads,
         "wraps": f"{cls.wraps}, unless another follows a colon" if cls.wraps else "",
         "formula": described(cls, "Formula"),
         "options": _options(cls, spec.options),

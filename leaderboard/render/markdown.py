@@ -7,6 +7,7 @@ from statistics import pstdev
 from experiment.files import write
 from leaderboard.catalog import Catalog
 from leaderboard.render import readme
+from leaderboard.render.choices import as_markdown, choices
 from leaderboard.render.curves import curves
 from leaderboard.render.findings import findings, marked
 from leaderboard.render.overviews import overview_of
@@ -100,6 +101,10 @@ def files(
             **common,
         )
     }
+    if first:
+        kinds = [*first, *(table for table in own if table not in first)]
+        found = as_markdown(choices(kinds, catalog))
+        pages[f"{common['stem']}-encodings.md"] = render("encodings.md", choices=found, page=name)
     for base, view in views.items():
         some = view.tables
         rest = [line for line in view.all_lines if line not in view.lines] if view.lines else []

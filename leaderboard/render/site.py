@@ -17,6 +17,7 @@ from leaderboard.escape import script_json
 from leaderboard.papers.pictures import figures_of, filled_of
 from leaderboard.record.read import SITE_RECORDS, SITE_TABLES
 from leaderboard.record.schema import Record
+from leaderboard.render.choices import choices
 from leaderboard.render.columns import rows_as_csv
 from leaderboard.render.curves import curves
 from leaderboard.render.data import files_of, runs_data, script, scripts, site_data, unseen_of
@@ -137,8 +138,7 @@ def _pages(
     tracks = [one for one in others if one.of_encoders or one.base in SETTINGS["tabs"]]
     parts = [main] if main else []
     parts += [list(some) for _, some in groupby(tracks, key=lambda table: table.base)]
-    rows = [row for table in tables for row in table.rows]
-    look = styles(rows)
+    look = styles([row for table in tables for row in table.rows])
     first = {
         "main": main,
         "overviews": [overview_of(some, data["names"], catalog) for some in parts],
@@ -152,7 +152,8 @@ def _pages(
     yield "index.html", render("index.html", **first, **top)
     more = {"findings": findings(main), "budgets": BUDGETS, "reference": SETTINGS["reference"]}
     own = list(answers([*main, *others], catalog))
-    yield "which.html", render("which.html", answers=own, **more, **top)
+    rows = choices([*main, *others], catalog) if own else []
+    yield "which.html", render("which.html", answers=own, choices=rows, **more, **top)
     papers = [one for one in filled_of(records, catalog, "tables") if one.runs]
     yield "papers.html", render("papers.html", papers=papers, **top)
     for name in ("compare.html", "cost.html", "runs.html"):

@@ -36,18 +36,23 @@ class Answer:
         return any(entry.group == CHOSEN for _, entry in self.own)
 
 
-def answers(tables: Sequence[Table], catalog: Catalog) -> Iterator[Answer]:
-    """Yield the answers, by kind of task; a kind counts in the first protocol that has it."""
-    families: dict[str, list[TaskFront]] = defaultdict(list)
+def by_family(tables: Sequence[Table], catalog: Catalog) -> dict[str, list[TaskFront]]:
+    """Return the tasks of each kind; a kind counts in the first protocol that has it."""
+    families: dict[str, list[TaskFront]] = {}
     for _, own in groupby(tables, key=lambda table: table.base):
         found: dict[str, list[TaskFront]] = defaultdict(list)
         for table in own:
             task = catalog.tasks.get(bare(table.first.task))
             found[(task and task.family) or "other"].append(TaskFront(table, catalog))
-        families = defaultdict(list, {**found, **families})
+        families = {**found, **families}
+    return families
+
+
+def answers(tables: Sequence[Table], catalog: Catalog) -> Iterator[Answer]:
+    """Yield the answers, by kind of task."""
     every = [
         Answer(family, budget, best)
-        for family, tasks in sorted(families.items())
+        for family, tasks in sorted(by_family(tables, catalog).items())
         for budget in BUDGETS
         if (best := _best(tasks, budget))
     ]

@@ -31,6 +31,7 @@ class ALiBi(Encoding):
     summary = "a penalty linear in the distance, one slope per head"
     paper = "Press et al. 2022"
     reports = "trained at 1,024, as good at 2,048 as sinusoidal positions trained there"
+    reads = "distance"
     prf_text = "|i - j|; asymmetric, i - j"
     relative = True
     reads_distance = True

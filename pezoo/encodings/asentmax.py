@@ -44,6 +44,7 @@ class ASEntmax(Wrapper):
     summary = "another encoding with sparse attention, its sharpness learned from text and length"
     paper = "Vasylenko et al. 2026"
     reports = "recalls at 1,000 and copies at 64 times the training length, around nape"
+    reads = "text, number of keys"
     wraps = "nape"
     causal_only = True
 

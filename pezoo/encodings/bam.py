@@ -33,6 +33,7 @@ class BAM(Encoding):
     summary = "a learned penalty, a power of the distance, from ALiBi's"
     paper = "Bianchessi et al. 2025"
     reports = "finds a passkey at 500 times the training length, with ssmax"
+    reads = "distance"
     prf_text = "|i - j|"
     relative = True
     reads_distance = True

@@ -44,6 +44,7 @@ class BiPE(Wrapper):
     summary = "places in a segment, and another encoding of the segments"
     paper = "He et al. 2024"
     reports = "lower perplexity beyond the training length than its inner encoding"
+    reads = "segments"
     wraps = "rope"
     relative = True
 

@@ -36,6 +36,7 @@ class CoPE(Encoding):
     summary = "a learned vector by a count of tokens, gated by content"
     paper = "Golovneva et al. 2024"
     reports = "solves selective copying, counting and Flip-Flop, which usual encodings do not"
+    reads = "text"
     relative = True
     causal_only = True
 

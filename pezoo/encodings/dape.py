@@ -40,6 +40,7 @@ class DAPE(Wrapper):
     summary = "another encoding's bias, adapted to the logits by a small network"
     paper = "Zheng et al. 2024"
     reports = "better perplexity than fixed biases, up to 64 times the training length"
+    reads = "text"
     wraps = "kerple"
     reach = 1  # keys that a layer of the network reads
 

@@ -36,6 +36,7 @@ class DAPE2(DAPE):
     summary = "another encoding's bias, adapted by convolutions over keys"
     paper = "Zheng et al. 2024b"
     reports = "extrapolates further than dape"
+    reads = "text"
     causal_only = True
 
     def __init__(

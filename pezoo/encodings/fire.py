@@ -37,6 +37,7 @@ class FIRE(Encoding):
     summary = "a small network of the distance over the query's position"
     paper = "Li et al. 2024"
     reports = "better perplexity than other encodings on texts longer than in training"
+    reads = "distance, position"
     causal_only = True
 
     def __init__(

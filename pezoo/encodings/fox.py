@@ -39,6 +39,7 @@ class FoX(Encoding):
     summary = "a penalty by learned forgetting gates between query and key"
     paper = "Lin et al. 2025; Veisi et al. 2025"
     reports = "better than rope on long texts and beyond the training length"
+    reads = "text"
     also = (("cable", "fox"),)
     relative = True
     causal_only = True

@@ -39,6 +39,7 @@ class Geometric(Encoding):
     summary = "directional, from NDR: the nearest key that matches, no softmax"
     paper = "Csordás et al. 2022"
     reports = "solves longer table lookups, in a model with copy gates"
+    reads = "text, distance"
     relative = True
     reads_distance = True
 

@@ -33,6 +33,7 @@ class HardALiBi(Encoding):
     summary = "heads that see the last 1..M tokens, the others see all"
     paper = "Jelassi et al. 2024; Hou et al. 2024"
     reports = "98 % of additions at twice the training length, with a scratchpad"
+    reads = "distance"
     prf_text = "i - j within the widest window, clip(i - j, 0, M)"
     relative = True
     reads_distance = True

@@ -38,6 +38,7 @@ class Ideal(Encoding):
     summary = "an oracle: the task tells what each key is needed for"
     paper = "Chen et al. 2026"
     reports = "the right positional relation makes a task solvable at any length"
+    reads = "the solution"
     prf_text = "the task's own phi(i, j), 0 for a key that is not needed"
     version = 2
     oracle = True
@@ -93,5 +94,6 @@ class IdealScaleHint(Ideal):
     """
 
     summary = "ideal that also knows the scale n of the instance"
+    reads = "the solution, length"
     prf_text = "the task's own phi(i, j, n), 0 for a key that is not needed"
     needs_scale = True

@@ -36,6 +36,7 @@ class Kerple(Encoding):
     summary = "a learned penalty, logarithm or power of the distance"
     paper = "Chi et al. 2022"
     reports = "better perplexity than alibi and t5, up to 32 times the training length"
+    reads = "distance"
     prf_text = "|i - j|"
     relative = True
     reads_distance = True

@@ -35,6 +35,7 @@ class Latch(Wrapper):
 
     summary = "another encoding, and PRISM's gate network without positions"
     paper = "Lee 2025"
+    reads = "text"
     wraps = "rope"
 
     def __init__(

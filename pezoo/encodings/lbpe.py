@@ -51,6 +51,7 @@ class LBPE(Encoding):
     summary = "a learned function of (i, j) picks the vector added to the keys"
     paper = "Chen et al. 2026"
     reports = "solves selection, copying and parity at longer scales"
+    reads = "positions"
     prf_text = "learned: a distribution over kinds of pairs (i, j)"
     version = 2
     marks: tuple[Mark, ...] = (  # coefficients of i, j and n
@@ -149,6 +150,7 @@ class LBPEScaleHint(LBPE):
     """
 
     summary = "lbpe that also knows the scale n of the instance"
+    reads = "positions, length"
     prf_text = "learned: a distribution over kinds of pairs (i, j), given the scale n"
     needs_scale = True
     marks = (

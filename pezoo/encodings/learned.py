@@ -30,6 +30,7 @@ class Learned(Encoding):
 
     summary = "a learned vector per position, added to the embedding"
     paper = "Gehring et al. 2017"
+    reads = "positions"
     prf_text = "the pair: i n + j"
 
     def __init__(

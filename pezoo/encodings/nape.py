@@ -35,6 +35,7 @@ class NAPE(Encoding):
     summary = "ALiBi with slopes 1/h in half of the heads, nothing in the others"
     paper = "Vasylenko et al. 2026"
     reports = "recalls at 1,000 times the training length, inside asentmax"
+    reads = "distance"
     prf_text = "|i - j|"
     relative = True
     reads_distance = True

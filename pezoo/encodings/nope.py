@@ -18,5 +18,6 @@ class NoPE(Encoding):
     summary = "nothing: a decoder has its causal mask, an encoder no order at all"
     paper = "Kazemnejad et al. 2023"
     reports = "best of five encodings on ten tasks beyond the training length"
+    reads = "nothing"
     relative = True
     order_blind = True

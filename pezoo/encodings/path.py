@@ -38,6 +38,7 @@ class PaTH(Encoding):
     summary = "keys reflected by each token on their way to the query"
     paper = "Yang et al. 2025b"
     reports = "tracks states, and models text better than rope"
+    reads = "text"
     relative = True
     causal_only = True
 

@@ -42,6 +42,7 @@ class PoPE(Encoding):
     summary = "content as lengths, positions as angles of components of q and k"
     paper = "Gopalakrishnan et al. 2025"
     reports = "extrapolates better than rope, without fine-tuning"
+    reads = "distance"
     prf_text = "i - j"
     relative = True
 

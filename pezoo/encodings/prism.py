@@ -114,6 +114,7 @@ class PRISM(CursorEncoding):
     summary = "learned histograms over relative positions"
     paper = "Lee 2025"
     reports = "exact up to ten times the training length on algorithmic tasks"
+    reads = "text"
     version = 3
     also = (
         (

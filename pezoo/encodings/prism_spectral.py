@@ -38,6 +38,7 @@ class PRISMSpectral(CursorEncoding):
 
     summary = "learned positions through their characteristic function"
     paper = "after Lee 2025"
+    reads = "text"
     version = 2
     Options = CursorOptions
 

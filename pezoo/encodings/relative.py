@@ -43,6 +43,7 @@ class Relative(Encoding):
     summary = "scores against a projected sinusoid of the distance"
     paper = "Dai et al. 2019"
     reports = "uses 4.5 times as much context as absolute positions"
+    reads = "distance"
     prf_text = "i - j"
     relative = True
     reads_distance = True

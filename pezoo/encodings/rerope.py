@@ -36,6 +36,7 @@ class ReRoPE(SelfExtend):
     summary = "rope whose distance ends at a window, for models trained with rope"
     paper = "Su 2023"
     reports = "a trained model reads longer texts without fine-tuning"
+    reads = "distance"
     prf_text = "min(i - j, w)"
     relative = True
 

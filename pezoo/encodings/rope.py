@@ -57,6 +57,7 @@ class RoPE(Encoding):
     summary = "rotates pairs of q and k by their position"
     paper = "Su et al. 2021"
     reports = "converges faster than sinusoidal positions"
+    reads = "distance"
     prf_text = "i - j"
     relative = True
 

@@ -31,6 +31,7 @@ class Sandwich(Encoding):
     summary = "a sum of cosines of the distance, in each head on another scale"
     paper = "Chi et al. 2023"
     reports = "uses tokens beyond the training length, without parameters"
+    reads = "distance"
     prf_text = "|i - j|"
     relative = True
     reads_distance = True

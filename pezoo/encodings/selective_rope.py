@@ -44,6 +44,7 @@ class SelectiveRoPE(Encoding):
     summary = "rope by learned angles that the text decides"
     paper = "Movahedi et al. 2026"
     reports = "copies, tracks states and retrieves better than rope"
+    reads = "text"
     relative = True
     causal_only = True
 

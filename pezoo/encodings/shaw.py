@@ -35,6 +35,7 @@ class Shaw(Encoding):
     summary = "a learned vector per clipped distance, added to the keys"
     paper = "Shaw et al. 2018"
     reports = "translates better than with sinusoidal positions"
+    reads = "distance"
     prf_text = "clip(i - j, -c, c)"
     relative = True
     reads_distance = True

@@ -31,6 +31,7 @@ class Sinusoidal(Encoding):
     summary = "sines and cosines of the position, added to the embedding"
     paper = "Vaswani et al. 2017"
     reports = "may extrapolate to longer texts (not tested there)"
+    reads = "positions"
     prf_text = "the pair: i n + j"
 
     def __init__(
@@ -72,6 +73,7 @@ class ShiftedSinusoidal(Sinusoidal):
     summary = "sinusoidal, one random offset per training batch"
     paper = "Lee 2025, after McLeish et al. 2024"
     reports = ""
+    reads = "positions"
 
     def __init__(
         self,

@@ -48,6 +48,7 @@ class SSMax(Wrapper):
     summary = "another encoding, its logits times log n, for n keys"
     paper = "Nakanishi 2025"
     reports = "retrieves better and loses less perplexity beyond the training length"
+    reads = "number of keys"
     wraps = "rope"
     causal_only = True
 

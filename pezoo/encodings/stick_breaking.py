@@ -35,6 +35,7 @@ class StickBreaking(Encoding):
     summary = "no softmax: from the nearest key on, each takes a share of what is left"
     paper = "Tan et al. 2024"
     reports = "better perplexity, up to 8 times the training length"
+    reads = "text"
     relative = True
     causal_only = True
 

@@ -37,6 +37,7 @@ class T5(Encoding):
 
     summary = "a learned number per head and bucket of distances"
     paper = "Raffel et al. 2020"
+    reads = "distance"
     prf_text = "the bucket of i - j"
     relative = True
     reads_distance = True

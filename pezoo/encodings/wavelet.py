@@ -32,6 +32,7 @@ class Wavelet(Encoding):
     summary = "wavelets of the distance, added to the keys"
     paper = "Oka et al. 2025"
     reports = "better perplexity than rope and alibi within and beyond the training length"
+    reads = "distance"
     prf_text = "i - j"
     relative = True
     reads_distance = True

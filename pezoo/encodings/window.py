@@ -31,6 +31,7 @@ class Window(Wrapper):
 
     summary = "another encoding that sees near keys only"
     paper = "Beltagy et al. 2020"
+    reads = "distance"
     wraps = "rope"
     causal_only = True
 

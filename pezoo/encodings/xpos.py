@@ -40,6 +40,7 @@ class XPos(RoPE):
     summary = "rope whose high frequencies fade with distance"
     paper = "Sun et al. 2023"
     reports = "steady perplexity on texts longer than in training"
+    reads = "distance"
     prf_text = "i - j"
     causal_only = True
 

@@ -337,7 +337,7 @@ def test_pages_and_pictures_without_records_go_and_those_of_others_stay(raw, sav
     (pictures / "mine.svg").write_text("<svg/>")
     build(None, save(raw()), tmp_path / "out", page)
     names = {path.name for path in page.parent.glob("*.md")}
-    assert names == {"README.md", "README-quick.md", "README-mine.md"}
+    assert names == {f"README{end}.md" for end in ("", "-encodings", "-quick", "-mine")}
     assert {path.name for path in pictures.iterdir()} == {"quick.copy.svg", "mine.svg"}
 
 

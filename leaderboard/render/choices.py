@@ -1,0 +1,146 @@
+"""Every encoding in one table: what it is, what it costs, and how far it carries on."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean, median
+
+from tabulate import tabulate
+
+from leaderboard.catalog import Catalog, ClassDoc
+from leaderboard.escape import markdown_text
+from leaderboard.render.front import CHOSEN, Entry, TaskFront
+from leaderboard.render.which import by_family
+from leaderboard.stats.costs import decoding_costs
+from leaderboard.stats.rows import Row
+from leaderboard.stats.tables import Table
+from pezoo.spec import bare
+
+# The part of attention that a hook changes, first match first.
+PARTS = {
+    "weights": "softmax",
+    "scores": "logits, replaced",
+    "bias_form": "logits",
+    "bias": "logits",
+    "transform": "queries, keys",
+    "embed": "embeddings",
+}
+# How a fused kernel computes the encoding, by the same hooks.
+FUSED = {"weights": "no", "scores": "no", "bias_form": "score_mod", "bias": "dense bias"}
+
+
+@dataclass(frozen=True)
+class Result:
+    """One task: mean scores at a near and at a far length; see `TaskFront`."""
+
+    entry: Entry
+    near: float | None
+    far: float | None
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One encoding: its classes, outermost first, and its results by kind of task."""
+
+    label: str
+    parts: tuple[ClassDoc, ...]
+    results: Mapping[str, Sequence[Result]]
+
+    @property
+    def entries(self) -> list[Entry]:
+        return [one.entry for own in self.results.values() for one in own]
+
+    @property
+    def told(self) -> bool:
+        return any(entry.row.receives for entry in self.entries)
+
+    def merit(self, families: Sequence[str]) -> tuple[float, ...]:
+        """Sort key, best first: those without hints, then the means of kinds of tasks."""
+        own = [self.results.get(family, ()) for family in families]
+        means = (sum(_mean(one, at) or 0 for one in own) for at in ("far", "near"))
+        return self.told, not self.entries, *(-mean for mean in means)
+
+    def cells(self, families: Sequence[str], decoding: Mapping[str, float]) -> dict[str, str]:
+        """Return the cells by head."""
+        hooks = {hook for part in self.parts for hook in part.hooks}
+        wrapper = any(part.wraps for part in self.parts)  # its hooks call those of another
+        changed = dict.fromkeys(where for hook, where in PARTS.items() if hook in hooks)
+        fused = next((how for hook, how in FUSED.items() if hook in hooks), "yes")
+        costs = [entry.cost for entry in self.entries if entry.cost]
+        size = next((entry.row.encoding_parameters for entry in self.entries), None)
+        marked = any(entry.group == CHOSEN for entry in self.entries)
+        reports = [part.reports for part in self.parts if part.reports]
+        return {
+            "encoding": self.label + (" †" if marked else ""),
+            **{family: _shown(self.results.get(family, ())) for family in families},
+            "training": f"{median(costs):.1f}x" if costs else "-",
+            "decoding": f"{decoding[self.label]:.1f}x" if self.label in decoding else "-",
+            "parameters": "-" if size is None else f"{size:,}",
+            "reads": ", ".join(dict.fromkeys(part.reads for part in self.parts if part.reads)),
+            "changes": "-" if wrapper else "; ".join(changed) or "nothing",
+            "cache": "yes" if all(part.prefix_stable for part in self.parts) else "no",
+            "flash": "-" if wrapper else fused,
+            "its paper reports": "; ".join(reports),
+        }
+
+
+def choices(tables: Sequence[Table], catalog: Catalog) -> list[dict[str, str]]:
+    """Return the cells of each encoding by head, by the records of decoders.
+
+    A kind of task counts in the first protocol that has it. Encodings stand in the order of the
+    kinds of tasks of the first protocol, best first.
+    """
+    decoders = [table for table in tables if not table.of_encoders]
+    own = by_family(decoders, catalog)
+    first = [family for family, tasks in own.items() if tasks[0].table.base == decoders[0].base]
+    families = [*first, *(family for family in own if family not in first)]
+    decoding = {one.encoding: one.ratio for one in decoding_costs()}
+    rows = sorted(_choices(own, catalog), key=lambda one: (one.merit(first), one.label))
+    return [row.cells(families, decoding) for row in rows]
+
+
+def as_markdown(rows: Sequence[dict[str, str]]) -> str:
+    """Return the rows as a table."""
+    cells = [row | {"encoding": markdown_text(row["encoding"])} for row in rows]
+    return tabulate(cells, "keys", tablefmt="pipe", disable_numparse=True)
+
+
+def _choices(families: Mapping[str, Sequence[TaskFront]], catalog: Catalog) -> Iterator[Choice]:
+    """Yield the encodings with runs, then the classes of the catalog without."""
+    found: dict[str, dict[str, list[Result]]] = {}
+    for family, tasks in families.items():
+        for one, entry in ((task, entry) for task in tasks for entry in task.entries):
+            own = found.setdefault(entry.row.label, {}).setdefault(family, [])
+            own.append(Result(entry, *(_score(entry.row, n) for n in (one.near, one.far))))
+    for label, results in found.items():
+        encoding = next(iter(results.values()))[0].entry.row.encoding
+        yield Choice(label, tuple(catalog.parts(bare(encoding))), results)
+    ran = {part for label in found for part in bare(label).split(":")}
+    rest: dict[str, ClassDoc] = {}
+    for name, doc in catalog.encodings.items():
+        if name not in ran:
+            rest.setdefault(doc.cls, doc)
+    for doc in rest.values():
+        yield Choice(doc.name, (doc,), {})
+
+
+def _score(row: Row, length: int) -> float | None:
+    """Return the mean at a length: a share of right answers, or bits per byte of a text."""
+    cell = next((cell for cell in row.cells if cell.length == length), None)
+    if cell is None or cell.main is None:
+        return None
+    return cell.beside if row.track == "text" else cell.main.mean
+
+
+def _mean(results: Sequence[Result], at: str) -> float | None:
+    """Return the mean over tasks at the near or the far length; None if one has no score."""
+    scores = [getattr(one, at) for one in results]
+    return None if not scores or None in scores else fmean(scores)
+
+
+def _shown(results: Sequence[Result]) -> str:
+    """Return the means at the near and at the far length: `55 / 0` in percent, of a text bits."""
+    text = any(one.entry.row.track == "text" for one in results)
+    means = [_mean(results, at) for at in ("near", "far")]
+    if None in means:
+        return "-"
+    return " / ".join(f"{mean:.2f}" if text else f"{100 * mean:.0f}" for mean in means)

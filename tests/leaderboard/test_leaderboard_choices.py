@@ -1,0 +1,57 @@
+"""The table of all encodings: properties by their files, results by the records."""
+
+import pytest
+
+import pezoo
+from harness.settings.catalog import read_catalog
+from leaderboard.render.choices import as_markdown, choices
+from leaderboard.stats.tables import tables
+from pezoo.testing import SHAPE
+
+
+@pytest.fixture(scope="module")
+def catalog():
+    return read_catalog()
+
+
+def test_results_are_means_over_tasks_and_seeds_at_twice_and_ten_times(record, catalog):
+    far = {10: 100, 20: 80, 100: 40}
+    records = [
+        record(name, seed, {n: right - 10 * seed for n, right in far.items()}, task=task)
+        for name in ("rope", "alibi")
+        for task in ("copy", "dyn_str_cpy")
+        for seed in (0, 1)
+    ]
+    records += [record("rope", 0, {10: 100, 20: 10, 100: 0}, task="reverse")]
+    records += [record("rope", 0, {10: 100, 20: 99, 100: 98}, task="copy", protocol="quick2")]
+    rows = {row["encoding"]: row for row in choices(tables(records), catalog)}
+    assert list(rows)[:2] == ["rope", "alibi"]  # the sum of kinds
+    assert rows["rope"]["copying"] == rows["alibi"]["copying"] == "75 / 35"
+    assert (rows["rope"]["reordering"], rows["alibi"]["reordering"]) == ("10 / 0", "-")
+    assert rows["rope"]["training"] == "1.0x"
+    assert rows["fire"]["copying"] == rows["fire"]["training"] == "-"
+    assert len({doc.cls for doc in catalog.encodings.values()}) == len(rows)
+    text = as_markdown([*rows.values()])
+    assert len(text.splitlines()) == len(rows) + 2
+    assert "| 75 / 35" in text
+
+
+def test_what_is_told_stands_below(record, catalog):
+    records = [record("ideal", 0, {10: 100, 20: 100}), record("nope", 0, {10: 100, 20: 0})]
+    names = [row["encoding"] for row in choices(tables(records, catalog), catalog)]
+    assert names[0] == "nope"
+    assert names[-1] == "ideal"
+
+
+@pytest.mark.parametrize("name", pezoo.names())
+def test_properties_are_those_of_the_class(name, catalog, record):
+    rows = choices(tables([record(name, 0, {10: 100, 20: 0})]), catalog)
+    row = next(row for row in rows if row["encoding"].split(" ")[0] == name)
+    encoding = pezoo.make(name, SHAPE)
+    assert (row["cache"] == "yes") == encoding.prefix_stable
+    if row["flash"] != "-":
+        replaced = encoding.replaces_softmax or encoding.replaces_scores
+        assert (row["flash"] == "no") == replaced
+    if encoding.relative and name != "nope":
+        assert not row["reads"].startswith("position")
+    assert bool(row["reads"]) or type(encoding).wraps
