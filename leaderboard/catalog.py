@@ -41,6 +41,7 @@ class ClassDoc:
     paper: str = ""
     reports: str = ""  # what an encoding's paper reports
     reads: str = ""  # what an encoding's values depend on
+    picture: tuple[str, ...] = ()  # of an encoding: an SVG, and its caption
     prf_text: str = ""  # an encoding's positional relation function
     example: str = ""
     family: str = ""  # groups tasks; by default, those of one paper

@@ -39,6 +39,8 @@ def _classes(folder: Path) -> Iterator[ClassDoc]:
         path, one = found.path, found.text
         if one is not None:
             known: dict[str, Any] = {k: v for k, v in one.constants.items() if k in DESCRIBED}
+            if known.get("picture"):
+                known["picture"] = _picture(folder.parent.parent / "docs", *known["picture"])
             own = ClassDoc(
                 name=name,
                 cls=one.name,
@@ -53,6 +55,12 @@ def _classes(folder: Path) -> Iterator[ClassDoc]:
             for second, spec in one.constants.get("also", ()):
                 summary = f"a second name for {bare(spec)} with other options"
                 yield replace(own, name=second, summary=summary)
+
+
+def _picture(docs: Path, name: str, words: str) -> tuple[str, ...]:
+    """Return an SVG of the checkout and its caption; () where pezoo is installed without docs."""
+    path = docs / name
+    return (path.read_text("utf-8"), words) if path.is_file() else ()
 
 
 def _protocols(folder: Path) -> Iterator[ProtocolDoc]:

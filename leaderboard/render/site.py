@@ -184,6 +184,11 @@ def _pages(
         ]
         more = {"parts": parts, "hooks": HOOKS, "prf_grids": grids, "claims": claims}
         yield facts["page"], render("encoding.html", name=name, **more, **below)
+    drawn = {part.name: part for name in data["encodings"] for part in catalog.parts(name)}
+    yield from (
+        (f"pictures/{one.name}.explained.svg", one.picture[0])
+        for one in drawn.values() if one.picture
+    )  # fmt: skip
     table_of = {record.run: table for table in tables for record in table.records}
     for record in records:
         more = {"table": table_of.get(record.run), "unseen": unseen_of(record)}

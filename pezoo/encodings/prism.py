@@ -115,6 +115,10 @@ class PRISM(CursorEncoding):
     paper = "Lee 2025"
     reports = "exact up to ten times the training length on algorithmic tasks"
     reads = "text"
+    picture = (
+        "what-prism-learned/meeting.svg",
+        "One counter copies 12 digits: queries (orange) attend to keys (blue) in the same row.",
+    )
     version = 3
     also = (
         (

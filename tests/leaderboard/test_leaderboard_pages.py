@@ -282,6 +282,16 @@ def test_an_encoding_page_says_what_it_is_and_how_to_get_it(raw, save, tmp_path)
     assert tmp_path / "out" / "task" / "copy.html" in report.paths
 
 
+def test_an_encoding_page_has_the_picture_that_explains_it(raw, save, tmp_path):
+    build(None, save(raw("prism"), raw("rope")), tmp_path / "out", None)
+    page, rope = (tmp_path / "out" / "encoding" / f"{name}.html" for name in ("prism", "rope"))
+    (picture,) = [link for link in Page(page).all("src") if link.endswith(".svg")]
+    docs = Path(leaderboard.__file__).parent.parent / "docs"
+    drawn = (page.parent / picture).read_text("utf-8")
+    assert drawn == (docs / "what-prism-learned" / "meeting.svg").read_text("utf-8")
+    assert not any(link.endswith(".svg") for link in Page(rope).all("src"))
+
+
 def test_a_mode_is_a_row_of_its_own(raw, save, tmp_path):
     one = raw("prism", right={10: 100, 20: 10})
     one["modes"] = {"snapped": raw("prism", right={10: 100, 20: 90})["scores"]}
