@@ -97,12 +97,6 @@ def test_the_command_names_every_forged_record_and_exits_with_1(save):
     assert "4 records checked, 4 refused" in result.stdout
 
 
-def test_the_committed_records_pass():
-    report = check([RECORDS], tree=True, verify=refusals)
-    assert report.refused == ()
-    assert report.records > 0
-
-
 def test_no_committed_table_mixes_the_scans_of_an_encoding():
     for table in tables(load([RECORDS])[0]):
         ran = defaultdict(set)
