@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable
-from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 import torch
@@ -73,7 +72,7 @@ class Histograms(Scan):
     ) -> None:
         super().__init__()
         self.eps, self.one_sided, self.frequencies = eps, one_sided, frequencies
-        self.every = every
+        self.every = max(every, 1)
         start = torch.full((total,), math.log(math.expm1(gamma - 1))) if gamma > 1 else None
         self.raw_gamma = None if start is None else nn.Parameter(start)
 
@@ -85,19 +84,13 @@ class Histograms(Scan):
     def forward(
         self, gates: Gates, state: Tensor | None, count: Tensor | None
     ) -> tuple[Tensor, Tensor]:
-        streams, end = self._apart(partial(self._streams, count), gates, state)
-        return streams, end
-
-    def _streams(
-        self, count: Tensor | None, gates: Gates, state: Tensor | None
-    ) -> tuple[Tensor, Tensor]:
         reset, moves, gamma, copy = gates
         first = 1 if state is None else state.shape[-1]
         bins = grown(first, reset.shape[1], moves.shape[-1], self.one_sided)
         table = self.table(bins, reset)  # (L, d_pe)
         if count is None:  # without padding: not all histograms need to be in memory
             given = reset, moves, gamma, table, state, self.eps
-            return histogram_stream(*given, copy=copy, one_sided=self.one_sided)
+            return histogram_stream(*given, copy=copy, every=self.every, one_sided=self.one_sided)
         h = self.histograms(gates, state)
         start = h.new_ones(*h[:, 0].shape[:2], 1) if state is None else state
         left = 0 if self.one_sided else (bins - first) // 2
@@ -107,30 +100,13 @@ class Histograms(Scan):
         """Return the histograms (B, T, C, L) after each token, over the offsets of `table`."""
         reset, moves, gamma, copy = gates
         return histogram_scan(
-            reset, moves, gamma, state, self.eps, copy=copy, one_sided=self.one_sided
-        )
+            reset, moves, gamma, state, self.eps,
+            copy=copy, every=self.every, one_sided=self.one_sided,
+        )  # fmt: skip
 
     def positions(self, gates: Gates) -> tuple[Tensor, Tensor]:
-        (h,) = self._apart(lambda *given: (self.histograms(*given),), gates, None)
+        h = self.histograms(gates, None)
         return h, self.offsets(h.shape[-1], h.device)
-
-    def _apart(
-        self, scan: Callable[..., tuple[Tensor, ...]], gates: Gates, state: Tensor | None
-    ) -> tuple[Tensor, ...]:
-        """Scan cursors that copy and the others apart, and join the results (..., C, n)."""
-        reset, moves, gamma, copy = gates
-        c = reset.shape[2]
-        if copy is None or copy.none.shape[2] == c:
-            return scan(gates, state)
-        n, number = copy.none.shape[2], torch.arange(c, device=reset.device)
-        alone = (number % self.every > 0) | (number >= n * self.every)
-        order, found = alone.to(torch.int8).argsort(stable=True), []
-        for own, branch in ((order[:n], copy), (order[n:], None)):
-            power = None if gamma is None else gamma[own]
-            start = None if state is None else state[:, own]
-            found.append(scan(Gates(reset[:, :, own], moves[:, :, own], power, branch), start))
-        back = order.argsort()
-        return tuple(torch.cat(x, -2)[..., back, :] for x in zip(*found, strict=True))
 
     def offsets(self, bins: int, device: torch.device) -> Tensor:
         """Return the offsets (L,) of the bins of histograms (..., L)."""

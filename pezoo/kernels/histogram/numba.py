@@ -7,39 +7,78 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+from torch.nn.functional import pad
 
 from pezoo.compiling import Kernel
 from pezoo.kernels.histogram import numba_loops as loops
 from pezoo.kernels.histogram.reference import grown
+from pezoo.kernels.simd.vector import LANES
 
 
 class Scan(Kernel):
-    """The results of `shares`, eps, one_sided -> h (B, T, C, L), on torch's number of threads."""
+    """The results of `shares`, eps, one_sided, every -> h (B, T, C, L), on torch's threads."""
 
     @staticmethod
     def forward(ctx: Any, *args: Any) -> Tensor:
-        *inputs, eps, one_sided = args
-        inputs = [x.contiguous() for x in inputs]
-        start, kept, _, source, gamma = inputs
-        b, t, c, j = kept.shape
-        last = grown(start.shape[-1], t, j, one_sided)
-        h: Tensor = kept.new_empty(b, t, c, last)
-        sharpened = gamma.numel() > 0
-        size = loops.Sizes(t, c, j, source.shape[-1], start.shape[-1], last, one_sided, sharpened)
-        _run(loops.forward, _addresses(inputs), eps, size, h)
-        ctx.save_for_backward(*inputs, h)
-        ctx.options = eps, size
-        return h
+        *inputs, eps, one_sided, every = args
+        return _forward(ctx, inputs, inputs[0].new_empty(0, 0), eps, one_sided, every)[0]
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> Any:
-        *inputs, h = ctx.saved_tensors
-        eps, size = ctx.options
-        grads, grad = [torch.zeros_like(x) for x in inputs], grad.contiguous()
-        more = grad.data_ptr(), _addresses(grads)
-        _run(loops.backward, _addresses(inputs), eps, size, h, *more)
-        return *grads, None, None
+        return *_backward(ctx, grad, grad.new_empty(0, 0)), None, None, None
+
+
+class Stream(Kernel):
+    """Those, but a table (L, d) before eps -> h @ table (B, T, C, d) and the last h (B, C, L).
+
+    Histograms are multiplied while they are in the cache, by those rows that can have been reached.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, *args: Any) -> tuple[Tensor, Tensor]:
+        *inputs, table, eps, one_sided, every = args
+        table = _padded(table, -table.shape[1] % loops.BLOCK)
+        h, e = _forward(ctx, inputs, table, eps, one_sided, every)
+        return e[..., : args[5].shape[1]], h[:, -1].clone()
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor, last: Tensor) -> Any:
+        grad = _padded(grad, -grad.shape[-1] % loops.BLOCK)
+        return *_backward(ctx, last, grad), None, None, None, None
+
+
+def _forward(
+    ctx: Any, inputs: Sequence[Tensor], table: Tensor, eps: float, one_sided: bool, every: int
+) -> tuple[Tensor, Tensor]:
+    """Return the histograms and their product with the table."""
+    inputs, table = [x.contiguous() for x in inputs], table.contiguous()
+    start, kept, _, source, gamma = inputs
+    b, t, c, j = kept.shape
+    last, sharpened = grown(start.shape[-1], t, j, one_sided), gamma.numel() > 0
+    copied, width = (source.shape[2], every, source.shape[3]), table.shape[1]
+    size = loops.Sizes(t, c, j, *copied, start.shape[-1], last, width, one_sided, sharpened)
+    h, e = kept.new_empty(b, t, c, last), kept.new_empty(b, t, c, width)
+    _run(loops.forward, _addresses(inputs), eps, size, h, table.data_ptr(), e.data_ptr())
+    ctx.save_for_backward(*inputs, table, h)
+    ctx.options = eps, size
+    return h, e
+
+
+def _backward(ctx: Any, grad: Tensor, streams: Tensor) -> list[Tensor]:
+    """Return the gradients of the inputs, from those of the histograms and the product."""
+    *inputs, table, h = ctx.saved_tensors
+    eps, size = ctx.options
+    grads, grad = [torch.zeros_like(x) for x in inputs], grad.contiguous()
+    columns, streams = _padded(table.mT, LANES).contiguous(), streams.contiguous()
+    more = grad.data_ptr(), _addresses(grads), columns.data_ptr(), streams.data_ptr()
+    _run(loops.backward, _addresses(inputs), eps, size, h, *more)
+    return grads
+
+
+def _padded(x: Tensor, columns: int) -> Tensor:
+    return pad(x, (0, columns)) if columns else x
 
 
 def _addresses(tensors: Sequence[Tensor]) -> loops.Inputs:

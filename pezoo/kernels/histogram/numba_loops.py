@@ -26,6 +26,7 @@ from pezoo.kernels.simd.vector import (
 )
 
 LN2 = math.log(2.0)
+BLOCK = 4 * LANES  # columns of the table that are summed at once
 ARRAYS = 4  # in the scratch, of one number for each bin; and one more for each cursor
 Pointer = Any  # to float32 or float64: an array would have its references counted
 Lanes = Any  # a Vector
@@ -38,7 +39,7 @@ class Inputs(NamedTuple):
     start: Pointer  # (B C L0)
     kept: Pointer  # (B T C J)
     fresh: Pointer  # (B T C J)
-    source: Pointer  # (B T C S); S = 0 without a copy branch
+    source: Pointer  # (B T n S) of the cursors that copy
     gamma: Pointer  # (B C), read where it sharpens
 
 
@@ -46,9 +47,12 @@ class Sizes(NamedTuple):
     steps: int
     cursors: int
     moves: int  # J
+    copying: int  # n, cursors 0, every, 2 every, ...; 0 without a copy branch
+    every: int
     sources: int  # S
     first: int  # L0
     last: int  # L
+    width: int  # of the table, a multiple of BLOCK; 0 without one
     one_sided: bool
     sharpened: bool
 
@@ -101,10 +105,14 @@ def cursors_of(b: int, first: int, end: int, size: Sizes) -> tuple[int, int]:
 
 
 @inline
-def tokens_of(t: int, size: Sizes) -> int:
-    """Return the number of tokens that can be copied at step t."""
+def sources_of(place: int, t: int, size: Sizes) -> tuple[int, int]:
+    """Return where the shares copied at step t start, and their number: 0 if nothing is copied."""
+    row, c = place // size.cursors, place % size.cursors
+    n = c // size.every
+    if c % size.every or n >= size.copying:
+        return 0, 0
     seen = size.first - 1 if size.one_sided else size.first // (size.moves - 1)
-    return min(size.sources, seen + t + 1)
+    return (row * size.copying + n) * size.sources, min(size.sources, seen + t + 1)
 
 
 @inline
@@ -172,9 +180,9 @@ def _move(
             new[origin] = new[origin] + fresh[j + 1] * mass + kept[j + 1] * old[origin]
         else:
             new[origin - step] = new[origin - step] + fresh[j + 1] * mass
-    source = beyond(x.source, place * size.sources)
+    start, count = sources_of(place, t, size)
     copied = beyond(new, origin + 1)
-    add(copied, source, tokens_of(t, size), copied)
+    add(copied, beyond(x.source, start), count, copied)
 
 
 @inline
@@ -213,52 +221,100 @@ def _sharpen(h: Pointer, low: int, high: int, gamma: Lanes, zero: Lanes) -> Numb
     return total(power)
 
 
+@inline
+def _superpose(
+    h: Pointer, low: int, high: int, factor: Lanes, table: Pointer, size: Sizes, e: Pointer
+) -> None:
+    """Store a factor times sum_i h[i] table[i] in e, over bins low..high-1."""
+    zero, first = 0 * factor, beyond(table, -margin_of(size) * size.width)
+    for d in range(0, size.width, BLOCK):
+        w, x, y, z = zero, zero, zero, zero
+        for i in range(low, high):
+            row, here = beyond(first, i * size.width + d), zero + h[i]
+            w, x = w + here * load(row, 0), x + here * load(row, LANES)
+            y, z = y + here * load(row, 2 * LANES), z + here * load(row, 3 * LANES)
+        store(e, d, factor * w)
+        store(e, d + LANES, factor * x)
+        store(e, d + 2 * LANES, factor * y)
+        store(e, d + 3 * LANES, factor * z)
+
+
+@inline
+def _unsuperpose(
+    e: Pointer, columns: Pointer, size: Sizes, low: int, high: int, zero: Lanes, g: Pointer
+) -> None:
+    """Add table[i] . e to g[i], from the table's columns (width, L + LANES)."""
+    line, first = size.last + LANES, beyond(columns, -margin_of(size))
+    for d in range(0, size.width, 4):
+        w, x, y, z = zero + e[d], zero + e[d + 1], zero + e[d + 2], zero + e[d + 3]
+        column = beyond(first, d * line)
+        for i in range(low, high, LANES):
+            found = load(g, i) + w * load(column, i) + x * load(column, line + i)
+            store(g, i, found + y * load(column, 2 * line + i) + z * load(column, 3 * line + i))
+
+
 @compiled
 def forward(
-    x: Inputs, eps: float, size: Sizes, out: int, first: int, end: int, scratch: int
-) -> None:
-    """Compute the histograms of rows first..end-1 -> out (B T C L), tensors as addresses."""
+    x: Inputs, eps: float, size: Sizes, out: int, table: int, streams: int, first: int, end: int,
+    scratch: int,
+) -> None:  # fmt: skip
+    """Compute the histograms of rows first..end-1 -> out (B T C L), tensors as addresses.
+
+    With a table (L, width), also their product with it -> streams (B T C width).
+    """
     inputs, lines, h = opened(x, eps), pointer(scratch, eps), pointer(out, eps)
+    waves, e = pointer(table, eps), pointer(streams, eps)
     for b in range(first // size.cursors, (end - 1) // size.cursors + 1):
         low, high = cursors_of(b, first, end, size)
         fill(lines, ARRAYS * width_of(size), 0 * splat(eps, load(lines, 0)))
         for t in range(size.steps):
             for c in range(low, high):
-                _forward(inputs, eps, size, h, b, t, c, lines)
+                _forward(inputs, eps, size, h, waves, e, b, t, c, lines)
 
 
 @inline
 def _forward(
-    x: Inputs, eps: float, size: Sizes, out: Pointer, b: int, t: int, c: int, lines: Pointer
-) -> None:
+    x: Inputs, eps: float, size: Sizes, out: Pointer, table: Pointer, streams: Pointer, b: int,
+    t: int, c: int, lines: Pointer,
+) -> None:  # fmt: skip
     zero, old, new = 0 * splat(eps, load(lines, 0)), lines, beyond(lines, width_of(size))
     floor = zero + eps if size.sharpened else zero
     mass, factor = _recall(x, out, b, t, c, size, old), zero + 1
-    place = (b * size.steps + t) * size.cursors + c
+    place, (low, high) = (b * size.steps + t) * size.cursors + c, span(t + 1, size)
     _move(old, new, x, place, t, size, mass, floor)
     if size.sharpened:
-        low, high = span(t + 1, size)
         sound = 0 * mass_of(new, low, high, zero)  # log2 gives numbers for NaNs
         power = _sharpen(new, low, high, zero + x.gamma[b * size.cursors + c], zero)
         factor = (1 + zero + sound) / (zero + power)
     copy(beyond(new, margin_of(size)), size.last, factor, beyond(out, place * size.last))
+    _superpose(new, low, high, factor, table, size, beyond(streams, place * size.width))
 
 
 @compiled
 def backward(
-    x: Inputs, eps: float, size: Sizes, out: int, grad: int, d: Inputs, first: int, end: int,
-    scratch: int,
+    x: Inputs, eps: float, size: Sizes, out: int, grad: int, d: Inputs, columns: int, streams: int,
+    first: int, end: int, scratch: int,
 ) -> None:  # fmt: skip
-    """Compute gradients of the inputs of the rows -> d, from the output and its gradient."""
+    """Compute gradients of the inputs of the rows -> d, from the output and its gradient.
+
+    With a table, `grad` is that of the last histograms alone (B C L), and `streams` that of the
+    products with the table, whose columns (width, L + LANES) end with zeros.
+    """
     inputs, grads, lines = opened(x, eps), opened(d, eps), pointer(scratch, eps)
     h, given, width = pointer(out, eps), pointer(grad, eps), width_of(size)
+    waves, e = pointer(columns, eps), pointer(streams, eps)
     for b in range(first // size.cursors, (end - 1) // size.cursors + 1):
         low, high = cursors_of(b, first, end, size)
-        fill(lines, (ARRAYS + size.cursors) * width, 0 * splat(eps, load(lines, 0)))
+        zero = 0 * splat(eps, load(lines, 0))
+        fill(lines, (ARRAYS + size.cursors) * width, zero)
+        for c in range(low, high if size.width else low):
+            last = beyond(given, (b * size.cursors + c) * size.last)
+            to = beyond(lines, (ARRAYS + c) * width + margin_of(size))
+            copy(last, size.last, zero + 1, to)
         for t in range(size.steps - 1, -1, -1):
             for c in range(low, high):
                 before = beyond(lines, (ARRAYS + c) * width)
-                _backward(inputs, eps, size, h, given, grads, b, t, c, lines, before)
+                _backward(inputs, eps, size, h, given, grads, waves, e, b, t, c, lines, before)
 
 
 @inline
@@ -312,8 +368,8 @@ def _unmove(
 
 @inline
 def _backward(
-    x: Inputs, eps: float, size: Sizes, out: Pointer, grad: Pointer, d: Inputs, b: int, t: int,
-    c: int, lines: Pointer, before: Pointer,
+    x: Inputs, eps: float, size: Sizes, out: Pointer, grad: Pointer, d: Inputs, columns: Pointer,
+    streams: Pointer, b: int, t: int, c: int, lines: Pointer, before: Pointer,
 ) -> None:  # fmt: skip
     """From `before`, the gradient through later steps, compute that through step t.
 
@@ -323,8 +379,12 @@ def _backward(
     row, place = b * size.cursors + c, (b * size.steps + t) * size.cursors + c
     g, old = lines, beyond(lines, width)
     low, high = span(t + 1, size)
-    given = beyond(grad, place * size.last + low - margin)
-    add(beyond(before, low), given, high - low, beyond(g, low))
+    if size.width:
+        copy(beyond(before, low), high - low, zero + 1, beyond(g, low))
+        _unsuperpose(beyond(streams, place * size.width), columns, size, low, high, zero, g)
+    else:
+        given = beyond(grad, place * size.last + low - margin)
+        add(beyond(before, low), given, high - low, beyond(g, low))
     fence(g, low, high, size, zero)
     mass = _recall(x, out, b, t, c, size, old)
     if size.sharpened:
@@ -334,8 +394,8 @@ def _backward(
         found = _unsharpen(g, now, raw, low, high, zero + x.gamma[row], zero)
         d.gamma[row] = d.gamma[row] + found
     origin = zero_of(size)
-    d_source = beyond(d.source, place * size.sources)
-    copy(beyond(g, origin + 1), tokens_of(t, size), zero + 1, d_source)
+    start, count = sources_of(place, t, size)
+    copy(beyond(g, origin + 1), count, zero + 1, beyond(d.source, start))
     if size.one_sided:
         g[origin - 1] = g[origin]
     _unmove(g, old, before, x, place, t, size, mass, d, zero)

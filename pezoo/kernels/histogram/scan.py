@@ -4,14 +4,13 @@ import math
 from collections.abc import Sequence
 from functools import partial
 from importlib import import_module
-from typing import Any
 
 import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from pezoo.compiling import Kernel
-from pezoo.functional import full_precision
+from pezoo.functional import full_precision, spread
 from pezoo.kernels.backends import REFERENCE, choose
 from pezoo.kernels.histogram.reference import Copy, grown, scan, tokens_seen
 
@@ -26,6 +25,7 @@ def histogram_scan(
     eps: float = 1e-8,
     *,
     copy: Copy | None = None,
+    every: int = 1,
     one_sided: bool = False,
     backend: str = "auto",
 ) -> Tensor:
@@ -36,8 +36,9 @@ def histogram_scan(
     moves are the probabilities of the steps +1, -1, ..., +R, -R and 0, J = 2 R + 1 of them, and sum
     to one. gamma (C,), above 0, sharpens; None does not. state (B, C, L0) is the histogram before
     the first token and must sum to one; None starts at offset 0. L = L0 + 2 R T, or L0 + T
-    one-sided, where J is 3; bins that cannot have been reached are zero. A state of radius R P has
-    seen P tokens: step t reads source[..., j] for j <= P + t, and the others must be 0.
+    one-sided, where J is 3; bins that cannot have been reached are zero. copy is that of the n
+    cursors that copy: numbers 0, every, 2 every, ... A state of radius R P has seen P tokens: step
+    t reads source[..., j] for j <= P + t, and the others must be 0.
 
     backend: "reference" is the plain loop, "numba" is compiled for a CPU and "triton" for a CUDA
     device; "auto" is what `pezoo.kernels.backends` chooses. Only "reference" has second
@@ -57,12 +58,16 @@ def histogram_scan(
     its step 4 and Equation 3.8'. There bin k of p_copy is bin k of the histogram; here it is offset
     k + 1, where a cursor that counts tokens stands after token k. Steps of more than one are ours.
     """
-    check_inputs(reset, moves, gamma, state, eps, copy, one_sided)
+    check_inputs(reset, moves, gamma, state, eps, copy, every, one_sided)
     name = choose("histogram", reset, backend)
+    if copy is not None and name != "numba":  # which skips cursors that do not copy
+        c = reset.shape[2]
+        copy = Copy(spread(copy.none, every, c, 1.0), spread(copy.source, every, c, 0.0))
+        every = 1
     if name == REFERENCE:
         return scan(reset, moves, gamma, state, eps, copy, one_sided)
     fused: type[Kernel] = import_module(f"pezoo.kernels.histogram.{name}").Scan
-    h: Tensor = fused.apply(*shares(reset, moves, gamma, state, copy), eps, one_sided)
+    h: Tensor = fused.apply(*shares(reset, moves, gamma, state, copy, every), eps, one_sided, every)
     return h
 
 
@@ -73,6 +78,7 @@ def check_inputs(
     state: Tensor | None,
     eps: float,
     copy: Copy | None,
+    every: int,
     one_sided: bool,
 ) -> None:
     """Raise ValueError for shapes and dtypes that do not match."""
@@ -88,9 +94,10 @@ def check_inputs(
         ("state", state, (b, c, 0 if state is None else state.shape[-1])),
     ]
     if copy is not None:
+        n = min(max(copy.none.shape[-1], *copy.source.shape[2:3]), -(-c // every))
         expected += [
-            ("copy.none", copy.none, tuple(reset.shape)),
-            ("copy.source", copy.source, (*reset.shape, copy.source.shape[-1])),
+            ("copy.none", copy.none, (*reset.shape[:2], n)),
+            ("copy.source", copy.source, (*reset.shape[:2], n, copy.source.shape[-1])),
         ]
     for name, tensor, wanted in expected:
         if tensor is not None and tensor.shape != wanted:
@@ -109,11 +116,16 @@ def check_inputs(
 
 
 def shares(
-    reset: Tensor, moves: Tensor, gamma: Tensor | None, state: Tensor | None, copy: Copy | None
+    reset: Tensor,
+    moves: Tensor,
+    gamma: Tensor | None,
+    state: Tensor | None,
+    copy: Copy | None,
+    every: int = 1,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Return the shares of mass that the fused back ends take instead of gates.
 
-    They are start (B, C, L0), kept and fresh (B, T, C, J), source (B, T, C, S) and gamma (B, C).
+    They are start (B, C, L0), kept and fresh (B, T, C, J), source (B, T, n, S) and gamma (B, C).
     kept and fresh are the shares of mass that make each step from their bin and from offset 0.
     S is 0 without a copy branch, and gamma is empty without sharpening.
     """
@@ -121,7 +133,8 @@ def shares(
     moves = moves.clamp(min=0)  # as `update` does
     stay, jump, source = 1 - reset, reset, reset.new_ones(b, t, c, 0)
     if copy is not None:
-        stay, jump, source = stay * copy.none, jump * copy.none, copy.source
+        none = spread(copy.none, every, c, 1.0)
+        stay, jump, source = stay * none, jump * none, copy.source
     powers = reset.new_ones(0) if gamma is None else gamma.expand(b, c)
     start = reset.new_ones(b, c, 1) if state is None else state
     return start, moves * stay[..., None], moves * jump[..., None], source, powers
@@ -136,6 +149,7 @@ def histogram_stream(
     eps: float = 1e-8,
     *,
     copy: Copy | None = None,
+    every: int = 1,
     one_sided: bool = False,
     chunk: int | None = None,
 ) -> tuple[Tensor, Tensor]:
@@ -161,7 +175,7 @@ def histogram_stream(
     Source: Lee 2025, "Position as Probability", Algorithm 2. Keeping one state per chunk is
     checkpointing (Chen et al. 2016, "Training deep nets with sublinear memory cost").
     """
-    check_inputs(reset, moves, gamma, state, eps, copy, one_sided)
+    check_inputs(reset, moves, gamma, state, eps, copy, every, one_sided)
     b, t, c = reset.shape
     bins = grown(1 if state is None else state.shape[-1], t, moves.shape[-1], one_sided)
     if table.dim() != 2 or table.shape[0] != bins:
@@ -170,7 +184,7 @@ def histogram_stream(
         raise ValueError(f"chunk must be at least 1, got {chunk}")
     if chunk is None:
         chunk = t if b * t * c * bins <= SMALL else math.ceil(math.sqrt(t))
-    run = partial(_run, gamma=gamma, eps=eps, one_sided=one_sided)
+    run = partial(_run, gamma=gamma, eps=eps, one_sided=one_sided, every=every)
     with full_precision(reset.device.type):
         table = table.to(reset.dtype)
         if chunk >= t:
@@ -185,11 +199,19 @@ def _run(
     table: Tensor,
     state: Tensor | None,
     *copied: Tensor,
-    **options: Any,
+    gamma: Tensor | None,
+    eps: float,
+    one_sided: bool,
+    every: int,
 ) -> tuple[Tensor, Tensor]:
     """Return e and the last histogram, holding all histograms; `copied` are those of a Copy."""
     copy = Copy(*copied) if copied else None
-    h = histogram_scan(reset, moves, state=state, copy=copy, **options)
+    if choose("histogram", reset) == "numba" and not table.requires_grad:
+        fused: type[Kernel] = import_module("pezoo.kernels.histogram.numba").Stream
+        given = shares(reset, moves, gamma, state, copy, every)
+        found: tuple[Tensor, Tensor] = fused.apply(*given, table, eps, one_sided, every)
+        return found
+    h = histogram_scan(reset, moves, gamma, state, eps, copy=copy, every=every, one_sided=one_sided)
     return h @ table, h[:, -1].clone()  # a view would keep all histograms
 
 

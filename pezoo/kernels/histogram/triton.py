@@ -18,11 +18,11 @@ from pezoo.kernels.histogram.reference import grown
 
 
 class Scan(Kernel):
-    """The results of `shares`, eps, one_sided -> h (B, T, C, L)."""
+    """The results of `shares`, eps, one_sided, 1 -> h (B, T, C, L)."""
 
     @staticmethod
     def forward(ctx: Any, *args: Any) -> Tensor:
-        *inputs, eps, one_sided = args
+        *inputs, eps, one_sided, _ = args  # all cursors copy, or none
         # eps as a tensor: a number would be passed as float32
         inputs = [*(x.contiguous() for x in inputs), inputs[0].new_full((1,), eps)]
         start, kept, _, source, gamma, _ = inputs
@@ -46,7 +46,7 @@ class Scan(Kernel):
         block = triton.next_power_of_2(last)
         rows = h.shape[0] * h.shape[2]
         _backward[rows,](*inputs, h, grad.contiguous(), wide, *grads, *ctx.sizes, block)
-        return *grads, None, None
+        return *grads, None, None, None
 
 
 def _compile(function: Any) -> Any:

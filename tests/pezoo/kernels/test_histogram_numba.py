@@ -18,8 +18,8 @@ from pezoo.kernels.histogram.reference import grown, tokens_seen
 def test_nothing_is_read_or_written_outside_of_the_arrays(dtype, moves, one_sided):
     """Guards around each array stay as they are, and what scratch holds before does not matter."""
     draws, guard = np.random.default_rng(0), 64
-    for b, t, c, seen, copies, gamma in itertools.product(
-        (1, 3), (1, 2, 5, 9), (1, 3), (0, 2), (None, -1, 0, 1), (False, True)
+    for b, t, c, seen, copies, every, gamma in itertools.product(
+        (1, 3), (1, 2, 5, 9), (1, 3), (0, 2), (None, -1, 0, 1), (1, 2), (False, True)
     ):
         buffers = []
 
@@ -29,30 +29,40 @@ def test_nothing_is_read_or_written_outside_of_the_arrays(dtype, moves, one_side
             buffers.append(buffer)
             return buffer[guard : guard + n]
 
+        width = loops.BLOCK * (c % 2)  # of a table
         first = grown(1, seen, moves, one_sided)
         bins = grown(first, t, moves, one_sided)
         assert tokens_seen(bins, moves, one_sided) == seen + t
         sources = 0 if copies is None else seen + t + copies
-        size = loops.Sizes(t, c, moves, sources, first, bins, one_sided, gamma)
+        copying = (c + every - 1) // every if sources else 0
+        copied = copying, every, sources
+        size = loops.Sizes(t, c, moves, *copied, first, bins, width, one_sided, gamma)
         n, shares = b * t * c, draws.dirichlet([1] * 2 * moves, b * t * c)
         x = loops.Inputs(
             guarded(b * c * first, 1 / first),
             guarded(n * moves, shares[:, :moves].ravel()),
             guarded(n * moves, shares[:, moves:].ravel()),
-            guarded(n * sources, 0.5 / max(sources, 1)),
+            guarded(b * t * copying * sources, 0.5 / max(sources, 1)),
             guarded(b * c if gamma else 0, 2),
         )
         d = loops.Inputs(*(guarded(array.size, 0) for array in x))
-        out, grad = guarded(n * bins, np.nan), guarded(n * bins, draws.random(n * bins))
+        out = guarded(n * bins, np.nan)
+        given = n // t if width else n
+        grad = guarded(given * bins, draws.random(given * bins))
+        table = guarded(bins * width, draws.random(bins * width))
+        columns = guarded((bins + loops.LANES) * width, 1)
+        streams = guarded(n * width, np.nan)
         scratch = guarded(loops.scratch_size(size), np.nan)
         given = addresses(x), dtype(1e-8), size, out.ctypes.data
-        more = grad.ctypes.data, addresses(d)
+        ahead = table.ctypes.data, streams.ctypes.data
+        back = grad.ctypes.data, addresses(d), columns.ctypes.data, streams.ctypes.data
         middle = b * c // 2  # which may cut a sample in two
-        for loop, own in ((loops.forward, ()), (loops.backward, more)):
+        for loop, own in ((loops.forward, ahead), (loops.backward, back)):
             for first_row, end in ((0, middle), (middle, b * c)):
                 scratch[:] = np.nan
                 loop(*given, *own, first_row, end, scratch.ctypes.data)
         assert np.isfinite(out).all()
+        assert np.isfinite(streams).all()
         assert all(np.isfinite(array).all() for array in d)
         for buffer in buffers:
             assert np.isnan(buffer[:guard]).all()

@@ -15,7 +15,7 @@ from pezoo.kernels.histogram import scan as module
 D = torch.float64
 
 
-def draw(b, t, c, seed=0, *, gamma=True, seen=0, copy=False, kind=1, d=3):
+def draw(b, t, c, seed=0, *, gamma=True, seen=0, copy=False, kind=1, d=3, fixed=False, every=1):
     """Arguments of histogram_stream in float64, which want gradients.
 
     kind is the largest step, or 0 for one-sided histograms.
@@ -27,19 +27,21 @@ def draw(b, t, c, seed=0, *, gamma=True, seen=0, copy=False, kind=1, d=3):
         "reset": torch.rand(b, t, c, dtype=D, requires_grad=True),
         "moves": moves.requires_grad_(),
         "gamma": (1 + torch.rand(c, dtype=D)).requires_grad_() if gamma else None,
-        "table": torch.randn(1 + bins * (seen + t), d, dtype=D, requires_grad=True),
+        "table": torch.randn(1 + bins * (seen + t), d, dtype=D, requires_grad=not fixed),
         "state": torch.rand(b, c, 1 + bins * seen, dtype=D).softmax(-1).requires_grad_()
         if seen
         else None,
         "copy": None,
         "one_sided": kind == 0,
+        "every": every,
     }
     if copy:
         later = torch.arange(seen + t) > seen + torch.arange(t)[:, None]
         shares = torch.randn(b, t, c, seen + t, dtype=D).masked_fill(later[:, None], -math.inf)
         shares = torch.cat([shares, torch.randn(b, t, c, 1, dtype=D)], -1).softmax(-1)
+        own = shares[:, :, ::every]
         given_["copy"] = Copy(
-            shares[..., -1].clone().requires_grad_(), shares[..., :-1].clone().requires_grad_()
+            own[..., -1].clone().requires_grad_(), own[..., :-1].clone().requires_grad_()
         )
     return given_
 
@@ -47,7 +49,8 @@ def draw(b, t, c, seed=0, *, gamma=True, seen=0, copy=False, kind=1, d=3):
 def results(outputs, given_):
     """Outputs and the gradients of all inputs."""
     found = [given_[key] for key in ("reset", "moves", "gamma", "table", "state")]
-    inputs = [x for x in (*found, *(given_["copy"] or ())) if x is not None]
+    found += given_["copy"] or ()
+    inputs = [x for x in found if x is not None and x.requires_grad]
     torch.manual_seed(1)
     weights = [torch.randn(x.shape, dtype=D) for x in outputs]
     return [*outputs, *torch.autograd.grad(outputs, inputs, weights)]
@@ -64,6 +67,9 @@ def results(outputs, given_):
             "seen": st.sampled_from([0, 1, 3]),
             "copy": st.booleans(),
             "kind": st.integers(0, 2),
+            "d": st.sampled_from([3, 32, 40]),
+            "fixed": st.booleans(),
+            "every": st.integers(1, 3),
         }
     ),
 )

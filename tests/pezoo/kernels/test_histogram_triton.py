@@ -75,7 +75,7 @@ def compare_interpreted():
         want = histogram_scan(**given, backend="reference")
         names = "reset", "moves", "gamma", "state", "copy", "one_sided"
         *values, copy, one_sided = (given[name] for name in names)
-        got = kernels.Scan.apply(*shares(*values, copy), 1e-8, one_sided)
+        got = kernels.Scan.apply(*shares(*values, copy), 1e-8, one_sided, 1)
         agree((got, *gradients(got, given)), (want, *gradients(want, given)), 1e-11)
         print("agrees")
 
