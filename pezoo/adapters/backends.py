@@ -1,7 +1,7 @@
 """Attention by several kernels: functions of the same q, k, v, bias and mask.
 
     eager  plain operations: the reference for the others, and for other softmaxes
-    sdpa   torch's scaled_dot_product_attention, the default
+    sdpa   torch's scaled_dot_product_attention, the default; on a CPU, `wide` for q wider than v
     flex   FlexAttention: `pezoo.adapters.flex`
 
 q (B, H, T, K), k and v (B, H, S, K); bias broadcasts to (B, H, T, S); mask (B|1, 1, T, S) is True
@@ -73,4 +73,26 @@ def sdpa(
             chosen = torch._fused_sdp_choice(q, k, v, mask, 0.0, plain)
             kernel = SDPBackend(chosen).name.removesuffix("_ATTENTION").lower()
         ran.add(f"sdpa {kernel}")
+    if bias is None and _is_wide(q, v):
+        return wide(q, k, v, None if plain else mask, scale)
     return scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=plain, scale=scale)
+
+
+def _is_wide(q: Tensor, v: Tensor) -> bool:
+    """Return True where torch does not fuse because q is wider than v, and does not round."""
+    sizes = q.shape[-1] != v.shape[-1] and q.dtype.itemsize >= 4
+    return sizes and q.device.type == "cpu" and not torch.compiler.is_compiling()
+
+
+def wide(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float) -> Tensor:
+    """Compute attention without the scaled copies of q and k that torch makes.
+
+    A query that may attend to no key gets 0, as in torch.
+    """
+    t, s = q.shape[-2], k.shape[-2]
+    if mask is None:
+        hidden = q.new_full((t, s), -torch.inf).triu(1 + s - t)
+    else:
+        hidden = torch.zeros_like(mask, dtype=q.dtype).masked_fill(~mask, -torch.inf)
+    logits = torch.add(hidden, q @ k.mT, alpha=scale)
+    return (logits.softmax(-1) if mask is None else torch._safe_softmax(logits, -1)) @ v

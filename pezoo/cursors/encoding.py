@@ -116,10 +116,8 @@ class CursorEncoding(Encoding):
         mu = at_least_float32(self.mu[ctx.layer]).sigmoid()[:, None, None]  # (H, 1, 1)
         # With grouped-query attention, each query head gets its own keys: their streams differ.
         k = k.repeat_interleave(q.shape[1] // k.shape[1], 1) if k.shape[1] < q.shape[1] else k
-        # Concatenated in memory order, tokens before heads.
-        q = torch.cat([(q * mu.to(q.dtype)).transpose(1, 2), e_q.to(q.dtype)], -1)
-        k = torch.cat([k.transpose(1, 2), e_k.to(k.dtype)], -1)
-        return q.transpose(1, 2), k.transpose(1, 2)
+        q = torch.cat([q * mu.to(q.dtype), e_q.transpose(1, 2).to(q.dtype)], -1)
+        return q, torch.cat([k, e_k.transpose(1, 2).to(k.dtype)], -1)
 
     def param_groups(self) -> list[ParamGroup]:
         own = [p for p in (self.alpha, self.top_weight, self.lead) if p is not None]
