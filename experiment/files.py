@@ -3,10 +3,11 @@
 import hashlib
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 
-def write(path: Path, content: str | bytes) -> Path:
+def write(path: Path, content: str | bytes | Iterator[bytes]) -> Path:
     """Write a file and the folders above it, as `write_whole`; return the path.
 
     A file that holds this already is left alone: replacing thousands of files takes minutes.
@@ -14,12 +15,12 @@ def write(path: Path, content: str | bytes) -> Path:
     if not path.parent.is_dir():
         path.parent.mkdir(parents=True, exist_ok=True)
     data = content.encode("utf-8") if isinstance(content, str) else content
-    if not path.is_file() or path.read_bytes() != data:
+    if isinstance(data, Iterator) or not path.is_file() or path.read_bytes() != data:
         write_whole(path, data)
     return path
 
 
-def write_whole(path: Path, content: bytes, durable: bool = False) -> None:
+def write_whole(path: Path, content: bytes | Iterator[bytes], durable: bool = False) -> None:
     """Write a temporary file beside `path` and rename it: `path` is old or new, never half.
 
     `durable`: return when the file and its name survive a power cut.
@@ -27,7 +28,7 @@ def write_whole(path: Path, content: bytes, durable: bool = False) -> None:
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with open(temporary, "wb") as file:
-            file.write(content)
+            file.writelines([content] if isinstance(content, bytes) else content)
             if durable:
                 file.flush()
                 os.fsync(file.fileno())

@@ -1,5 +1,6 @@
 """Everything at once: read the records, write the page, the site and the pictures."""
 
+import gc
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,8 +41,10 @@ def build(
     """
     catalog = catalog or Catalog()
     found, problems = load([records] if runs is None else [records, runs])
+    gc.freeze()  # nobody needs to look through them for cycles
     every = tables(found, catalog)
     paths = site.build(every, found, out, len(problems), catalog, source, built, prf_maps)
     if markdown is not None:
         paths += write_markdown(every, markdown, catalog)
+    gc.unfreeze()
     return BuildReport(tuple(paths), len(found), tuple(problems))

@@ -4,6 +4,7 @@ Plug-ins have none; pages then leave out the description.
 """
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -68,10 +69,10 @@ class ProtocolDoc:
     settings: dict[str, Any]
     versions: tuple[Protocol, ...]
 
-    def chosen_on(self, encoding: str, record: Record) -> tuple[str, ...]:
-        """Return the tasks that an encoding's options were chosen on, by its protocol."""
-        own = (self.version_of(record) or self.versions[0]).chosen_on
-        return tuple(task for name in _names(encoding) for task in own.get(name, ()))
+    def chosen(self, encodings: Iterable[str], record: Record) -> set[str]:
+        """Return the encodings whose options were chosen on the record's task, by its protocol."""
+        own, task = (self.version_of(record) or self.versions[0]).chosen_on, bare(record.task)
+        return {one for one in encodings if any(task in own.get(n, ()) for n in _names(one))}
 
     def version_of(self, record: Record) -> Protocol | None:
         """Return the version whose settings the record has, apart from those that a sweep chose.

@@ -9,6 +9,7 @@ import json
 from collections import Counter
 from datetime import datetime
 from functools import cached_property, lru_cache
+from sys import intern
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
@@ -24,7 +25,9 @@ from leaderboard.record.tuning import EXAMPLES, Tuning
 _FREE = {"seed", "label", "encoding", "encoding_version", "device", "attention", "threads"}
 
 
-AnswerText = Annotated[str, Field(max_length=2000), AfterValidator(shown)]
+# Encodings answer the same prompts: one object for each.
+_Shared = AfterValidator(lambda text: intern(shown(text)))
+AnswerText = Annotated[str, Field(max_length=2000), _Shared]
 
 
 @dataclass(config=CHECKED, frozen=True, slots=True, kw_only=True)

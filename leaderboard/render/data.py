@@ -3,7 +3,7 @@
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import astuple, is_dataclass
+from dataclasses import astuple
 from itertools import islice
 from statistics import fmean
 from typing import Any
@@ -15,7 +15,7 @@ from leaderboard.record.schema import Record
 from leaderboard.render import columns
 from leaderboard.render.bibliography import cited
 from leaderboard.render.curves import shortened
-from leaderboard.render.findings import cost, disclosure
+from leaderboard.render.findings import chosen, cost, disclosure
 from leaderboard.render.overviews import overview_of
 from leaderboard.render.styles import SETTINGS, after_the_curve, needs_log, styles
 from leaderboard.stats.costs import decoding_costs, relative
@@ -114,7 +114,9 @@ def _light(value: Any, inside: bool = False) -> Any:
             for key, own in value.items()
             if not (inside and key in IN_FILES)
         }
-    return [_light(own, inside) for own in value] if isinstance(value, list) else value
+    if isinstance(value, list) and value and isinstance(value[0], dict):
+        return [_light(own, inside) for own in value]
+    return value
 
 
 def runs_data(records: Iterable[Record]) -> list[list[Any]]:
@@ -154,13 +156,14 @@ def unseen_of(record: Record) -> tuple[float | None, str]:
 
 def _short(value: Any) -> Any:
     """Convert to plain data, with numbers of six digits."""
+    if value is None or isinstance(value, (str, int)):
+        return value
     if isinstance(value, float):
         return float(f"{value:.6g}")
-    if is_dataclass(value):
-        value = vars(value)
-    if isinstance(value, dict):
-        return {key: _short(item) for key, item in value.items()}
-    return [_short(item) for item in value] if isinstance(value, list | tuple) else value
+    if isinstance(value, (list, tuple)):
+        return [_short(item) for item in value]
+    own = value if isinstance(value, dict) else vars(value)
+    return {key: _short(item) for key, item in own.items()}
 
 
 View = dict[str, Any]  # what tells a table of the site from others
@@ -234,7 +237,7 @@ def _is_of(view: View, device: str) -> bool:
 def _table(view: View, table: Table, catalog: Catalog) -> dict[str, Any]:
     first, cells = table.first, table.rows[0].cells
     known = catalog.protocols.get(table.base)
-    seeds = known.seeds if known else 0
+    seeds, marks = known.seeds if known else 0, chosen([table], catalog)
     by_run = {record.run: record for record in table.records}
     found, ratios = baseline(table, catalog), relative(table, SETTINGS["reference"])
     return view | {
@@ -252,9 +255,9 @@ def _table(view: View, table: Table, catalog: Catalog) -> dict[str, Any]:
         "seen": [cell.seen for cell in cells],
         "log": needs_log(cell.length for cell in cells),
         "rows": [
-            _row(row, seeds, table, view["base"], catalog)
+            _row(row, seeds, by_run, catalog)
             | {"ratio": ratios.get(row.label), "command": table.command(row)}
-            | {"wrong": list(_wrong(row, by_run))}
+            | {"wrong": list(_wrong(row, by_run)), "chosen_here": row.label in marks}
             for row in table.rows
         ],
         "pairs": list(_pairs(table.rows)),
@@ -282,12 +285,9 @@ def _pairs(rows: Sequence[Row]) -> Iterator[list[Any]]:
             yield [places[one.first], places[one.second], *numbers]
 
 
-def _row(row: Row, seeds: int, table: Table, base: str, catalog: Catalog) -> dict[str, Any]:
+def _row(row: Row, seeds: int, by_run: Mapping[str, Record], catalog: Catalog) -> dict[str, Any]:
     """Return the columns and fields of a row, and facts that only the pages need."""
     current = catalog.version(bare(row.spec))
-    known = catalog.protocols.get(base)
-    chosen_on = known.chosen_on(bare(row.encoding), table.first) if known else ()
-    seed_of = {record.run: record.seed for record in table.records}
     return (
         {one.name: one.of(row) for one in columns.COLUMNS if one.at_length is None}
         | vars(row)
@@ -299,10 +299,9 @@ def _row(row: Row, seeds: int, table: Table, base: str, catalog: Catalog) -> dic
             "old": current is not None and str(current) != row.version,
             "few": len(row.seeds) < seeds and not row.apart,
             "unlearned": row.unlearned is not None,
-            "chosen_here": bare(table.first.task) in chosen_on,
             "failures": [(seed, reason[:200]) for seed, reason in row.failures],
             "after": after_the_curve(row.cells),
-            "run_seeds": [seed_of[run] for run in row.runs],
+            "run_seeds": [by_run[run].seed for run in row.runs],
         }
     )
 

@@ -107,13 +107,12 @@ def cost(line: Line) -> float | None:
 
 def chosen(tables: Sequence[Table], catalog: Catalog) -> set[str]:
     """Labels of the rows whose options were chosen on a task of these tables."""
-    return {
-        row.label
-        for table in tables
-        for row in table.rows
-        if (known := catalog.protocols.get(table.base))
-        and bare(table.first.task) in known.chosen_on(bare(row.encoding), table.first)
-    }
+    found = set()
+    for table in tables:
+        if known := catalog.protocols.get(table.base):
+            own = known.chosen({bare(row.encoding) for row in table.rows}, table.first)
+            found |= {row.label for row in table.rows if bare(row.encoding) in own}
+    return found
 
 
 def marked(names: Mapping[str, str], tables: Sequence[Table], catalog: Catalog) -> dict[str, str]:

@@ -3,7 +3,7 @@
 There are thousands of both: what a template would repeat for every line is made here.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields
 from html import escape
 from typing import Any
@@ -95,13 +95,18 @@ def answer_rows(scores: Iterable[Score]) -> Markup:
     )
 
 
-def runs_as_csv(records: Iterable[Record]) -> str:
-    """Return the rows of `leaderboard.frame(modes=True)` as CSV, without importing pandas."""
-    empty = dict.fromkeys(COLUMNS)
-    lines = []
+def runs_as_csv(records: Iterable[Record]) -> Iterator[bytes]:
+    """Yield the rows of `leaderboard.frame(modes=True)` as CSV, without importing pandas.
+
+    A part for each record: together they may take more memory than the records.
+    """
+    yield as_csv([*COLUMNS], ()).encode()
+    places = {name: at for at, name in enumerate(COLUMNS)}
     for record in records:
-        shared = empty | {name: csv_cell(value) for name, value in run_values(record).items()}
-        for row in rows_of(record, "last", modes=True, run={"checkpoint": "last"}):
-            own = shared | {name: csv_cell(value) for name, value in row.items()}
-            lines.append([own[name] for name in COLUMNS])
-    return as_csv([*COLUMNS], lines, safe=True)
+        values = run_values(record)
+        shared, lines = [csv_cell(values.get(name)) for name in COLUMNS], []
+        for row in rows_of(record, "last", modes=True, run={}):
+            lines.append(shared.copy())
+            for name in row.keys() & places.keys():
+                lines[-1][places[name]] = csv_cell(row[name])
+        yield as_csv((), lines, safe=True).encode()

@@ -198,7 +198,7 @@ def _pages(
 
 def _files(
     tables: Sequence[Table], records: Sequence[Record], data: dict[str, Any]
-) -> Iterator[tuple[str, str | bytes]]:
+) -> Iterator[tuple[str, str | bytes | Iterator[bytes]]]:
     rows = [row for table in tables for row in table.rows]
     look = styles(rows)
     yield from scripts(data)

@@ -154,11 +154,11 @@ def rank_text(row: Row | Line) -> str:
 def as_csv(heads: Sequence[str], lines: Iterable[Iterable[object]], safe: bool = False) -> str:
     """Return lines as CSV: numbers with six digits, and no cell that starts a formula.
 
-    `safe`: the cells come from `csv_cell`.
+    `safe`: the cells come from `csv_cell`. Without heads there are only the lines.
     """
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(heads)
+    writer.writerows([heads] * bool(heads))
     writer.writerows(lines if safe else (map(csv_cell, line) for line in lines))
     return out.getvalue()
 

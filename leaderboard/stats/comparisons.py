@@ -12,7 +12,7 @@ three seeds cannot show. The intervals of single encodings are in `leaderboard.s
 (1, 0.0005)
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from math import sqrt
@@ -27,6 +27,9 @@ class SeedScores:
 
     by_seed: Mapping[int, float]
     step: float = 0.0
+
+
+_Test = tuple[str, str, tuple[Stat, float] | None]  # two labels, and what `paired` gives
 
 
 @dataclass(frozen=True)
@@ -51,13 +54,29 @@ class Comparison:
         return 1 if self.difference.mean > 0 else -1
 
 
-def compare(scores: Mapping[str, SeedScores]) -> list[Comparison]:
-    """Compare every pair of encodings, in the given order."""
-    pairs = [(a, b, paired(scores[a], scores[b])) for a, b in combinations(scores, 2)]
-    adjusted = iter(holm([found[1] for _, _, found in pairs if found]))
+def compare(scores: Mapping[str, SeedScores], apart: Sequence[str] = ()) -> list[Comparison]:
+    """Compare every pair of encodings, in the given order.
+
+    Those `apart` follow. Each is compared with the others as if no more of them were there.
+    """
+    plain = [label for label in scores if label not in {*apart}]
+
+    def tests(pairs: Iterable[tuple[str, str]]) -> list[_Test]:
+        return [(a, b, paired(scores[a], scores[b])) for a, b in pairs]
+
+    every = tests(combinations(plain, 2))
+    found = _adjusted(every)
+    for label in apart:
+        own = tests((label, other) for other in plain)
+        found += _adjusted(own + every)[: len(own)]
+    return found
+
+
+def _adjusted(tests: Sequence[_Test]) -> list[Comparison]:
+    adjusted = iter(holm([found[1] for _, _, found in tests if found]))
     return [
         Comparison(a, b, *found, next(adjusted)) if found else Comparison(a, b)
-        for a, b, found in pairs
+        for a, b, found in tests
     ]
 
 

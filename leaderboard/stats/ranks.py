@@ -60,12 +60,7 @@ def comparisons(rows: Sequence[Row] | Sequence[Line]) -> list[Comparison]:
 @lru_cache(1000)  # a build asks for every table four times
 def _compared(rows: tuple[tuple[str, BySeed, float, bool], ...]) -> tuple[Comparison, ...]:
     scores = {label: SeedScores(dict(by_seed), step) for label, by_seed, step, _ in rows}
-    apart = [label for label, *_, competes in rows if not competes]
-    plain = {label: own for label, own in scores.items() if label not in set(apart)}
-    found = compare(plain)
-    for label in apart:
-        found += [one for one in compare({label: scores[label], **plain}) if one.first == label]
-    return tuple(found)
+    return tuple(compare(scores, [label for label, *_, competes in rows if not competes]))
 
 
 def matrix(rows: Sequence[Row]) -> list[tuple[Row, list[str]]]:

@@ -3,7 +3,7 @@
 import re
 import shlex
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
 from typing import Any
@@ -98,7 +98,7 @@ class Table:
     def command(self, row: Row) -> str:
         """Return the shortest command that repeats one row."""
         known = {record.run: record for record in self.records}
-        given = _split(known[row.runs[0]].provenance.command)
+        given = known[row.runs[0]].provenance.command
         own = {
             "--protocol": self.base,
             "--task": self.first.task,
@@ -107,7 +107,8 @@ class Table:
         }
         words = ["pezoo", "bench"] + [part for pair in own.items() for part in pair]
         kept = "--set", "--tune", "--tune-seeds"
-        words += [part for pair in pairwise(given) if pair[0] in kept for part in pair]
+        if any(one in given for one in kept):
+            words += [part for pair in pairwise(_split(given)) if pair[0] in kept for part in pair]
         return command_text(shlex.join(words))
 
 
@@ -121,7 +122,7 @@ def tables(records: Sequence[Record], catalog: Catalog | None = None) -> list[Ta
     no table.
     """
     catalog = catalog or Catalog()
-    records = [_called(record, catalog) for record in records if not record.for_tuning]
+    records = list(_called((one for one in records if not one.for_tuning), catalog))
     runs: dict[Key, list[Record]] = defaultdict(list)
     rows: dict[Key, list[Row]] = defaultdict(list)
     for record in records:
@@ -181,10 +182,15 @@ def leading(tables: Sequence[Table]) -> list[Table]:
     return found
 
 
-def _called(record: Record, catalog: Catalog) -> Record:
-    if not catalog.strange_options(record):
-        return record
-    return record.model_copy(update={"encoding": record.config.spec})
+def _called(records: Iterable[Record], catalog: Catalog) -> Iterator[Record]:
+    """Yield the records, with options that the protocol does not set as if they were typed."""
+    strange: dict[tuple[str, ...], bool] = {}
+    for record in records:
+        key = *table_key(record), record.encoding, record.config.spec
+        if key not in strange:
+            strange[key] = catalog.strange_options(record)
+        update = {"encoding": record.config.spec}
+        yield record.model_copy(update=update) if strange[key] else record
 
 
 def _family(key: Key) -> tuple[str, str]:
