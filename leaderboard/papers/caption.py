@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import cache
 from itertools import chain
 
 from experiment.config import Settings
@@ -58,8 +59,9 @@ def _changes(filled: Filled) -> str:
         for run in filled.runs
         for one in (run.config,)
     }
+    settings = cache(reference.settings)
     for task, encoding, text, *parts in kinds:
-        own, theirs = _settings(*parts), _settings(*reference.settings(task))
+        own, theirs = _settings(*parts), _settings(*settings(task))
         if task in rows:  # a row of a smaller protocol may have an encoding of its own
             spec, there = parse(text), reference.fill(task, parse(encoding))
             own["encoding"], theirs["encoding"] = _unlike(spec, there), _unlike(there, spec)

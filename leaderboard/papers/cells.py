@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache, partial
 from math import inf
 from statistics import fmean, stdev
 from typing import Self
@@ -95,9 +96,10 @@ def fill(
     by_kind, records = defaultdict(list), [one for one in records if one.task in known]
     for record in records:
         by_kind[record.task, record.config.spec].append(record)
-    cells = []
+    cells, settings = [], cache(partial(_settings, protocol))
     for line in lines:
         for column in part.columns:
+            task = column.task(line.task)
             empty = Cell(
                 group=line.group,
                 task=line.task,
@@ -111,7 +113,7 @@ def fill(
                 _filled(replace(empty, encoding=encoding, runs=tuple(own)), column, part, lengths)
                 for name in column.encodings
                 for encoding in paper.texts(name)
-                if (own := _runs(by_kind, protocol, column.task(line.task), encoding, column.long))
+                if (own := _runs(by_kind, protocol, task, encoding, settings(task, column.long)))
             ]
             cells.append(max(options, key=_goodness, default=empty))
     filled = Filled(paper, part, protocol, lengths, tuple(cells), reference=reference)
@@ -166,12 +168,11 @@ def _runs(
     protocol: Protocol,
     task: str,
     encoding: str,
-    long: bool,
+    settings: tuple[Model, Train, Eval],
 ) -> list[Record]:
     """Return the first finished run of every seed and learning rate, of the newest versions."""
     if not (there := by_kind.get((task, str(protocol.fill(task, parse(encoding)))), ())):
         return []
-    settings = _settings(protocol, task, long)
     own = [record for record in there if _follows(record, protocol, *settings)]
     newest = max(map(_versions, own), default=None)
     own = sorted((r for r in own if _versions(r) == newest), key=lambda r: (r.finished, r.run))

@@ -463,7 +463,7 @@ def test_dark_and_light(visit, example):
 
 
 def test_pick_unpick_and_pick_again(visit, example):
-    page = visit.open(example / "site" / "compare.html")
+    page = visit.open(example / "site" / "compare.html", "#pick=prism&pick=alibi")
     rows = page.locator("#table .grid tbody tr")
     names = page.locator("#picks input")
     assert rows.count() == 2  # two tasks, one pair
@@ -654,16 +654,25 @@ def test_ticks_of_a_logarithmic_axis_are_numbers(visit, example):
     assert page.evaluate("PZ.powers(Math.log10(22), Math.log10(180))") == [30, 50, 70, 100, 150]
 
 
-def test_every_point_of_cost_has_its_name(visit, raw, save, tmp_path):
+def test_every_point_of_cost_has_its_name_and_one_picture_five_encodings_on_two_tasks(
+    visit, raw, save, tmp_path
+):
     names = [f"encoding{at}" for at in range(18)]
     records = [raw(name, 0, {10: 90, 20: at % 5}) for at, name in enumerate(names)]
     for at, one in enumerate(records):
         one["cost"]["cpu_seconds"] = 30.0 + at / 3
     records.append(raw("slow", 0, {10: 100, 20: 100}))
     records[-1]["cost"]["cpu_seconds"] = 200.0
+    records += [raw(name, 0, task="reverse") for name in (*names, "slow")]
     build(None, save(*records), tmp_path / "site", None)
-    page = visit.open(tmp_path / "site" / "cost.html")
+    page = visit.open(tmp_path / "site" / "cost.html", "#task=copy")
     assert {*names, "slow"} <= {*page.locator("#plot .series text").all_text_contents()}
+    visit.open(tmp_path / "site" / "index.html")
+    compare = page.get_by_label("Pages").get_by_role("link", name="Compare")
+    assert clicks(page, compare, drawn(page, "reverse")) + 1 <= 3
+    _, data = saved(page, page.get_by_role("button", name="Download the charts as SVG"))
+    assert [data.count(f">{name}<".encode()) for name in ("copy", "reverse")] == [1, 1]
+    assert sum(f">{name}<".encode() in data for name in (*names, "slow")) == 5
 
 
 def test_the_label_of_a_loss_axis_stands_clear_of_its_ticks(visit, raw, save, tmp_path):
@@ -865,12 +874,17 @@ def test_a_researchers_questions_take_three_clicks_each(visit, example):
     page.locator("#table tbody tr").first.wait_for()
     assert {"rope", "alibi"} <= set(visit.names())
 
-    # Curves on several tasks as one SVG: two clicks and a press.
-    visit.open(example / "site" / "compare.html", "#pick=rope&pick=alibi&pick=prism")
-    drawn(page, "reverse").check()
-    _, data = saved(page, page.get_by_role("button", name="Download the charts as SVG"))
-    assert data.count(b"against length") >= 1
-    assert data.count(b">copy<") == data.count(b">reverse<") == 1
+    # What to use: for retrieval, for text, for a pretrained model. Two choices each.
+    to_use = page.get_by_label("Pages").get_by_role("link", name="Which one?")
+    answer = page.locator("#answers section:visible")
+    for pick, value, words in (
+        ("Kind of task", "retrieval", "No retrieval task has records yet"),
+        ("Kind of task", "text", "No text task has records yet"),
+        ("Model", "pretrained", "Keep its RoPE and change the frequencies"),
+    ):
+        assert clicks(page, to_use) + 1 <= 3
+        page.get_by_role("combobox", name=pick).select_option(value)
+        assert words in answer.inner_text()
 
     # Ours beside a paper's: one click.
     assert clicks(page, page.get_by_label("Pages").get_by_role("link", name="Papers")) <= 3

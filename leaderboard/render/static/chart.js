@@ -18,12 +18,12 @@
     FEW = 8;
 
   PZ.look = (label) => PZ.own(window.DATA.styles, label) || ["#1f78c1", "solid", "circle"];
-  // The curves that a chart has by default: the best, without variants and modes.
-  PZ.leaders = (rows) => {
+  // The curves that a chart has by default: the best, without variants and modes, and the baselines.
+  PZ.leaders = (rows, most = FEW) => {
     const plain = rows.filter((row) => !row.aside && row.cells.some((cell) => cell.main));
     const bare = plain.filter((row) => !row.custom);
     const usual = (row) => window.DATA.baselines.includes(row.label);
-    const room = FEW - bare.filter(usual).length;
+    const room = most - bare.filter(usual).length;
     const best = (bare.length ? bare : plain).filter((row) => !usual(row)).slice(0, room);
     return plain.filter((row) => best.includes(row) || usual(row));
   };

@@ -150,9 +150,7 @@
     const picked = (
       wanted.length
         ? wanted
-        : PZ.leaders(table.rows)
-            .slice(0, 2)
-            .map((row) => row.label)
+        : PZ.leaders(table.rows, 5).map((row) => row.label)
     ).filter((label) => label !== "-");
     PZ.picks(
       "picks",

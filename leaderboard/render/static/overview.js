@@ -156,6 +156,13 @@
                   },
                 ]),
             ...PZ.endColumns((line) => line, "mean"),
+            {
+              key: "reciprocal",
+              title: "1/rank",
+              value: (line) => line.reciprocal_rank,
+              cell: (line) => line.reciprocal_rank?.toFixed(2) ?? "–",
+              help: "mean over the tasks of 1 / rank: 1 is first on each of them",
+            },
           ]
         : []),
       ...overview.tasks.flatMap((task, at) => [
