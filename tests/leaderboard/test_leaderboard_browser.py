@@ -669,7 +669,17 @@ def test_every_point_of_cost_has_its_name_and_one_picture_five_encodings_on_two_
     assert {*names, "slow"} <= {*page.locator("#plot .series text").all_text_contents()}
     visit.open(tmp_path / "site" / "index.html")
     compare = page.get_by_label("Pages").get_by_role("link", name="Compare")
-    assert clicks(page, compare, drawn(page, "reverse")) + 1 <= 3
+    compare.click()
+    page.wait_for_selector("#curve .plot .tip", state="attached")
+    read = "all => all.map((n) => [n.title || n.querySelector('title').textContent, "
+    read += "n.querySelector('[fill^=\"#\"]').getAttribute('fill')])"
+    picked, curves = (
+        dict(page.locator(where).evaluate_all(read))
+        for where in ("#picks label:has(input:checked)", "#curve .series")
+    )
+    assert picked == curves  # one colour for an encoding, in the box and in the chart
+    assert len(set(curves.values())) == 5
+    drawn(page, "reverse").check()
     _, data = saved(page, page.get_by_role("button", name="Download the charts as SVG"))
     assert [data.count(f">{name}<".encode()) for name in ("copy", "reverse")] == [1, 1]
     assert sum(f">{name}<".encode() in data for name in (*names, "slow")) == 5

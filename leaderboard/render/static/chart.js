@@ -711,7 +711,7 @@
   };
   // Which curves to show, the variants folded away; a choice goes into the address.
   PZ.picks = function (id, rows, picked) {
-    const drawn = rows.filter((row) => picked.includes(row.label));
+    const drawn = picked.flatMap((label) => rows.filter((row) => row.label === label));
     const look = (row) => PZ.look(row.other ? row.plain : row.label);
     const apart = PZ.apart(drawn.map(look));
     const looks = new Map(drawn.map((row, at) => [row.label, apart[at]]));

@@ -157,7 +157,7 @@
       order.map((label) => known.get(label)),
       picked,
     );
-    const rows = table.rows.filter((row) => picked.includes(row.label));
+    const rows = picked.flatMap((label) => table.rows.filter((row) => row.label === label));
     document.getElementById("h-curve").textContent =
       table.metric[0].toUpperCase() + table.metric.slice(1) + " against length on " + drawn.map((one) => one.task).join(", ");
     if (drawn.length > 1) PZ.multiples("curve", drawn, picked);

@@ -155,7 +155,7 @@
     const known = PZ.picked().filter((label) => label === "-" || rows.some((row) => row.label === label));
     const picked = known.length ? known : PZ.leaders(rows).map((row) => row.label);
     const shown = rows.filter((row) => picked.includes(row.label));
-    PZ.picks("picks", rows, picked);
+    PZ.picks("picks", rows, shown.map((row) => row.label));
     const tokens = options.measure === (table.metric === "token accuracy" ? "main" : "beside");
     const more = tokens && table.baselines ? [baseline(table)] : [];
     PZ.taskChart("curve", table, shown, { ...options, more });
