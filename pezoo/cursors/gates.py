@@ -61,7 +61,7 @@ class GateHead(nn.Module):
 
 
 class Seen(NamedTuple):
-    """State for decoding: the copy attention's keys (B, S, C, WIDTH) and the token mask."""
+    """State for decoding: the copy attention's keys (B, C, S, WIDTH) and the token mask."""
 
     keys: Tensor
     mask: Tensor | None  # (B, S) bool; None where all columns are tokens
@@ -101,16 +101,16 @@ class CopyBranch(nn.Module):
         padding; None without padding.
         """
         q = self.query(torch.cat([x, features.to(x.dtype)], -1))
-        q, k = (rearrange(y, "b t (c k) -> b t c k", c=self.cursors) for y in (q, self.key(x)))
+        q, k = (rearrange(y, "b t (c k) -> b c t k", c=self.cursors) for y in (q, self.key(x)))
         if seen is not None:
             mask = _joined(seen, mask, k)
-            k = torch.cat([seen.keys, k], 1)
-        t, s = q.shape[1], k.shape[1]
+            k = torch.cat([seen.keys, k], 2)  # in the order that the product reads
+        t, s = q.shape[2], k.shape[2]
         column = torch.arange(s, device=x.device)
         visible = (column < column[s - t :, None])[None]  # (1, T, S) earlier tokens
         if mask is not None:
             visible = visible & mask[:, None]
-        scores = torch.einsum("btck,bsck->btcs", q, k) * WIDTH**-0.5
+        scores = (q @ k.mT).transpose(1, 2) * WIDTH**-0.5  # (B, T, C, S)
         null = self.null(features.to(x.dtype))
         none, source = self.chances(scores, null, visible[:, :, None], noise, snapped)
         return Copy(none, source if mask is None else _by_number(source, mask)), Seen(k, mask)
@@ -164,11 +164,11 @@ class GatedCopyBranch(CopyBranch):
 
 
 def _joined(seen: Seen, mask: Tensor | None, k: Tensor) -> Tensor | None:
-    """Join the masks of earlier columns and of the new ones k (B, T, C, WIDTH)."""
+    """Join the masks of earlier columns and of the new ones k (B, C, T, WIDTH)."""
     if mask is None and seen.mask is None:
         return None
     before, new = (
-        torch.ones(x.shape[:2], dtype=torch.bool, device=x.device) if own is None else own
+        torch.ones(len(x), x.shape[2], dtype=torch.bool, device=x.device) if own is None else own
         for x, own in ((seen.keys, seen.mask), (k, mask))
     )
     return torch.cat([before, new], 1)
