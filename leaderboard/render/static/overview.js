@@ -198,6 +198,7 @@
         cell: (line) =>
           el("span", {}, papers(line).map(([name, url]) => el("a", url ? { href: url } : {}, name + " "))),
         align: "left",
+        css: "wrap",
         start: "asc",
       },
     ];
