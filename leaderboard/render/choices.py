@@ -50,14 +50,15 @@ class Choice:
         return [one.entry for own in self.results.values() for one in own]
 
     @property
-    def told(self) -> bool:
-        return any(entry.row.receives for entry in self.entries)
+    def told(self) -> str:
+        """What it receives besides the sequence, or ""."""
+        return next((entry.row.receives for entry in self.entries if entry.row.receives), "")
 
     def merit(self, families: Sequence[str]) -> tuple[float, ...]:
         """Sort key, best first: those without hints, then the means of kinds of tasks."""
         own = [self.results.get(family, ()) for family in families]
         means = (sum(_mean(one, at) or 0 for one in own) for at in ("far", "near"))
-        return self.told, not self.entries, *(-mean for mean in means)
+        return bool(self.told), not self.entries, *(-mean for mean in means)
 
     def cells(self, families: Sequence[str], decoding: Mapping[str, float]) -> dict[str, str]:
         """Return the cells by head."""
@@ -70,7 +71,7 @@ class Choice:
         marked = any(entry.group == CHOSEN for entry in self.entries)
         reports = [part.reports for part in self.parts if part.reports]
         return {
-            "encoding": self.label + (" †" if marked else ""),
+            "encoding": self.label + " †" * marked + (f" ({self.told})" if self.told else ""),
             **{family: _shown(self.results.get(family, ())) for family in families},
             "training": f"{median(costs):.1f}x" if costs else "-",
             "decoding": f"{decoding[self.label]:.1f}x" if self.label in decoding else "-",

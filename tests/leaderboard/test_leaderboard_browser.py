@@ -582,6 +582,7 @@ def test_what_receives_more_than_the_sequence_is_never_the_best(visit, raw, save
     page = visit.open(tmp_path / "site" / "which.html")
     assert "rope, with 60.0 % beyond training" in page.inner_text("#answers")
     assert "lbpe_sh" not in page.inner_text("#answers")
+    assert "lbpe_sh (receives the length)" in page.inner_text("main")
     page = visit.open(tmp_path / "site" / "cost.html")
     unbeaten = dict(zip(visit.names(), visit.column("unbeaten"), strict=True))
     assert [unbeaten[name] for name in names] == ["yes", "no", "no", "no"]
