@@ -79,7 +79,7 @@ class Text(Task):
     def solve(self, prompt: list[int]) -> list[int]:
         """Return what follows a prompt where it first occurs. Errors: TaskError if nowhere."""
         asked, size = bytes(prompt), min(TARGET, len(prompt))
-        for text in (bytes(self._train), bytes(self._test)):
+        for text in (self._train.numpy().tobytes(), self._test.numpy().tobytes()):
             at = text.find(asked)
             if at >= 0:
                 return list(text[at + len(asked) : at + len(asked) + size])
