@@ -42,9 +42,11 @@ def build(
     catalog = catalog or Catalog()
     found, problems = load([records] if runs is None else [records, runs])
     gc.freeze()  # nobody needs to look through them for cycles
-    every = tables(found, catalog)
-    paths = site.build(every, found, out, len(problems), catalog, source, built, prf_maps)
-    if markdown is not None:
-        paths += write_markdown(every, markdown, catalog)
-    gc.unfreeze()
+    try:
+        every = tables(found, catalog)
+        paths = site.build(every, found, out, len(problems), catalog, source, built, prf_maps)
+        if markdown is not None:
+            paths += write_markdown(every, markdown, catalog)
+    finally:
+        gc.unfreeze()
     return BuildReport(tuple(paths), len(found), tuple(problems))
