@@ -231,7 +231,7 @@ def test_an_outdated_page_or_picture_is_refused(raw, save, tmp_path):
     picture.write_text(picture.read_text() + " ")
     (picture.parent / "old.svg").write_text("<svg/>")
     page.write_text("# Leaderboard")
-    lines = stale(found, page)
+    lines = stale(found, page, known)
     assert [line.split(" ")[0] for line in lines] == [
         str(page),
         str(picture),
