@@ -70,7 +70,7 @@ class PaperColumn(Settings):
 
 
 class PaperGain(Settings):
-    """How far the best of some columns of a table is above the best of others, over its tasks."""
+    """The lead of the best of some columns of a table over the best of others, by task."""
 
     name: str
     table: str

@@ -9,6 +9,7 @@ from tabulate import tabulate
 from leaderboard.catalog import Catalog, ClassDoc
 from leaderboard.escape import markdown_text
 from leaderboard.render.front import CHOSEN, Entry, TaskFront
+from leaderboard.render.text import receives_text
 from leaderboard.render.which import by_family
 from leaderboard.stats.costs import decoding_costs
 from leaderboard.stats.rows import Row
@@ -49,16 +50,12 @@ class Choice:
     def entries(self) -> list[Entry]:
         return [one.entry for own in self.results.values() for one in own]
 
-    @property
-    def told(self) -> str:
-        """What it receives besides the sequence, or ""."""
-        return next((entry.row.receives for entry in self.entries if entry.row.receives), "")
-
     def merit(self, families: Sequence[str]) -> tuple[float, ...]:
         """Sort key, best first: those without hints, then the means of kinds of tasks."""
+        told = any(entry.row.receives for entry in self.entries)
         own = [self.results.get(family, ()) for family in families]
         means = (sum(_mean(one, at) or 0 for one in own) for at in ("far", "near"))
-        return bool(self.told), not self.entries, *(-mean for mean in means)
+        return told, not self.entries, *(-mean for mean in means)
 
     def cells(self, families: Sequence[str], decoding: Mapping[str, float]) -> dict[str, str]:
         """Return the cells by head."""
@@ -69,9 +66,10 @@ class Choice:
         costs = [entry.cost for entry in self.entries if entry.cost]
         size = next((entry.row.encoding_parameters for entry in self.entries), None)
         marked = any(entry.group == CHOSEN for entry in self.entries)
+        told = next((receives_text(entry.row) for entry in self.entries), "")
         reports = [part.reports for part in self.parts if part.reports]
         return {
-            "encoding": self.label + " †" * marked + (f" ({self.told})" if self.told else ""),
+            "encoding": self.label + " †" * marked + told,
             **{family: _shown(self.results.get(family, ())) for family in families},
             "training": f"{median(costs):.1f}x" if costs else "-",
             "decoding": f"{decoding[self.label]:.1f}x" if self.label in decoding else "-",
@@ -126,7 +124,7 @@ def _choices(families: Mapping[str, Sequence[TaskFront]], catalog: Catalog) -> I
 
 def _score(row: Row, length: int) -> float | None:
     """Return the mean at a length: a share of right answers, or bits per byte of a text."""
-    cell = next((cell for cell in row.cells if cell.length == length), None)
+    cell = row.at(length)
     if cell is None or cell.main is None:
         return None
     return cell.beside if row.track == "text" else cell.main.mean

@@ -43,7 +43,7 @@ class Entry:
 
 
 class TaskFront:
-    """What the first screen shows of one task."""
+    """One task on the first screen."""
 
     def __init__(self, table: Table, catalog: Catalog) -> None:
         self.table, self.task = table, table.first.task
@@ -183,9 +183,8 @@ def _group(row: Row, marked: bool) -> str:
 
 def _bits(row: Row, length: int) -> float | None:
     """Return the bits per byte of a text at a length."""
-    if row.track != "text":
-        return None
-    return next((cell.beside for cell in row.cells if cell.length == length), None)
+    cell = row.at(length) if row.track == "text" else None
+    return cell and cell.beside
 
 
 def _reached(row: Row, length: int) -> tuple[int, int]:

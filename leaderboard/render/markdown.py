@@ -16,6 +16,7 @@ from leaderboard.render.templating import render
 from leaderboard.stats.overview import (
     baseline,
     main_tables,
+    ordered,
     protocols,
 )
 from leaderboard.stats.rows import aliases, legend
@@ -102,8 +103,7 @@ def files(
         )
     }
     if first:
-        kinds = [*first, *(table for table in own if table not in first)]
-        found = as_markdown(choices(kinds, catalog))
+        found = as_markdown(choices(ordered(tables), catalog))
         pages[f"{common['stem']}-encodings.md"] = render("encodings.md", choices=found, page=name)
     for base, view in views.items():
         some = view.tables

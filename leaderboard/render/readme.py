@@ -11,7 +11,7 @@ from leaderboard.escape import markdown_text
 from leaderboard.render.curves import curves
 from leaderboard.render.findings import chosen
 from leaderboard.render.styles import SETTINGS, distinct
-from leaderboard.render.text import span_text
+from leaderboard.render.text import receives_text, span_text
 from leaderboard.stats.costs import relative
 from leaderboard.stats.overview import bare_lines, main_tables, overview
 from leaderboard.stats.rows import PASS, Line, Row
@@ -62,7 +62,7 @@ def picture(tables: Sequence[Table], catalog: Catalog) -> tuple[str, str] | None
         tested=rows[0].cells[-1].length,
         seeds=span_text(len(row.seeds) for row in rows),
     )
-    names = {row.label: row.label + _receives(row) for row in rows}
+    names = {row.label: row.label + receives_text(row) for row in rows}
     look = {row.label: distinct(at) for at, row in enumerate(rows)}
     return wanted["file"], curves(title, rows, look, names=names)
 
@@ -83,7 +83,7 @@ def _block(tables: Sequence[Table], catalog: Catalog) -> str:
 
     def named(line: Line) -> tuple[str, list[Line]]:
         mark = " †" * (line.label in marks)
-        return markdown_text(line.label) + mark + _receives(line), [line]
+        return markdown_text(line.label) + mark + receives_text(line), [line]
 
     others = f"{len(rest)} other{'s' * (len(rest) > 1)}", rest
     task = SETTINGS["picture"]["task"]
@@ -109,11 +109,6 @@ def _block(tables: Sequence[Table], catalog: Catalog) -> str:
     return f"{INTRO.format(reference=markdown_text(reference.label))}\n\n{table}\n\n{CAVEAT}"
 
 
-def _receives(line: Line | Row) -> str:
-    """Return what an encoding receives besides the sequence in brackets; "" for nothing."""
-    return f" ({line.receives})" if line.receives else ""
-
-
 def _merit(line: Line) -> tuple[float, ...]:
     """Return the sort key: tasks solved, then the mean over the unseen lengths."""
     mean = line.unseen.mean if line.unseen else 0.0
@@ -125,7 +120,7 @@ def reached(row: Row, length: int) -> tuple[int, int]:
 
     Of text, the seeds that context beyond the training length saves bits.
     """
-    cell = next((cell for cell in row.cells if cell.length == length), None)
+    cell = row.at(length)
     seeds = cell.seeds if cell else ()
     if cell and row.track == "text":
         return cell.saved, len(seeds)

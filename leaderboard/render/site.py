@@ -14,7 +14,8 @@ from urllib.parse import urlencode
 from experiment.files import slug, write
 from leaderboard.catalog import HOOKS, Catalog
 from leaderboard.escape import script_json
-from leaderboard.papers.pictures import figures_of, filled_of
+from leaderboard.papers.cells import Filled
+from leaderboard.papers.pictures import PaperPicture, figures_of, filled_of
 from leaderboard.record.read import SITE_RECORDS, SITE_TABLES
 from leaderboard.record.schema import Record
 from leaderboard.render.choices import choices
@@ -26,11 +27,11 @@ from leaderboard.render.front import fronts
 from leaderboard.render.grids import PRFMapsOf, prf_grids
 from leaderboard.render.overviews import overview_of
 from leaderboard.render.runs import runs_as_csv
-from leaderboard.render.styles import SETTINGS, shown, styles
+from leaderboard.render.styles import SETTINGS, Style, shown, styles
 from leaderboard.render.templating import render
 from leaderboard.render.which import BUDGETS, answers
-from leaderboard.stats.overview import main_tables, protocols
-from leaderboard.stats.tables import Table, leading
+from leaderboard.stats.overview import main_tables, ordered, protocols
+from leaderboard.stats.tables import Table
 from pezoo import __version__
 from pezoo.spec import bare
 
@@ -129,31 +130,9 @@ def _pages(
     common: dict[str, Any],
     prf_maps: PRFMapsOf,
 ) -> Iterator[tuple[str, str]]:
-    data = common["data"]
+    """Yield the name and the text of every page, and the pictures that pages share."""
     top, below = common | {"root": ""}, common | {"root": "../"}
-    main = main_tables(tables)
-    order = protocols(tables)
-    others = [table for table in leading(tables) if table not in main]
-    others.sort(key=lambda table: order.index(table.base))
-    tracks = [one for one in others if one.of_encoders or one.base in SETTINGS["tabs"]]
-    parts = [main] if main else []
-    parts += [list(some) for _, some in groupby(tracks, key=lambda table: table.base)]
-    look = styles([row for table in tables for row in table.rows])
-    first = {
-        "main": main,
-        "overviews": [overview_of(some, data["names"], catalog) for some in parts],
-        "fronts": list(fronts(parts, data["names"], catalog)),
-        "reference": SETTINGS["reference"],
-    }
-    if first["fronts"]:
-        one = first["fronts"][0].tasks[0]
-        title, names = one.table.title, data["names"]
-        first["picture"] = curves(title, one.curves, look, names=names, inline=True)
-    yield "index.html", render("index.html", **first, **top)
-    more = {"findings": findings(main), "budgets": BUDGETS, "reference": SETTINGS["reference"]}
-    own = list(answers([*main, *others], catalog))
-    rows = choices([*main, *others], catalog) if own else []
-    yield "which.html", render("which.html", answers=own, choices=rows, **more, **top)
+    yield from _start(tables, catalog, top)
     papers = [one for one in filled_of(records, catalog, "tables") if one.runs]
     yield "papers.html", render("papers.html", papers=papers, **top)
     for name in ("compare.html", "cost.html", "runs.html"):
@@ -161,6 +140,48 @@ def _pages(
     yield "method.html", render("method.html", protocols=catalog.protocols.values(), **top)
     figures = figures_of(records, catalog)
     yield from ((f"pictures/{one.file}", one.svg) for one in figures)
+    yield from _of_tasks(tables, catalog, figures, below)
+    yield from _of_encodings(catalog, papers, prf_maps, below)
+    table_of = {record.run: table for table in tables for record in table.records}
+    for record in records:
+        more = {"table": table_of.get(record.run), "unseen": unseen_of(record)}
+        page = render("run.html", record=record, **more, **below)
+        yield f"run/{record.run}.html", page
+
+
+def _start(
+    tables: Sequence[Table], catalog: Catalog, common: dict[str, Any]
+) -> Iterator[tuple[str, str]]:
+    """Yield the overview and the page that helps to choose."""
+    main, every, names = main_tables(tables), ordered(tables), common["data"]["names"]
+    others = every[len(main) :]
+    tracks = [one for one in others if one.of_encoders or one.base in SETTINGS["tabs"]]
+    parts = [main] if main else []
+    parts += [list(some) for _, some in groupby(tracks, key=lambda table: table.base)]
+    first = {
+        "main": main,
+        "overviews": [overview_of(some, names, catalog) for some in parts],
+        "fronts": list(fronts(parts, names, catalog)),
+        "reference": SETTINGS["reference"],
+    }
+    if first["fronts"]:
+        one, look = first["fronts"][0].tasks[0], _look(tables)
+        first["picture"] = curves(one.table.title, one.curves, look, names=names, inline=True)
+    yield "index.html", render("index.html", **first, **common)
+    more = {"findings": findings(main), "budgets": BUDGETS, "reference": SETTINGS["reference"]}
+    own = list(answers(every, catalog))
+    rows = choices(every, catalog) if own else []
+    yield "which.html", render("which.html", answers=own, choices=rows, **more, **common)
+
+
+def _of_tasks(
+    tables: Sequence[Table],
+    catalog: Catalog,
+    figures: Sequence[PaperPicture],
+    common: dict[str, Any],
+) -> Iterator[tuple[str, str]]:
+    """Yield the pages of tasks."""
+    data, order, look = common["data"], protocols(tables), _look(tables)
     for name, facts in data["tasks"].items():
         task, own = catalog.tasks.get(bare(name)), [t for t in tables if t.first.task == name]
         own.sort(key=lambda table: order.index(table.base))
@@ -171,8 +192,16 @@ def _pages(
             "figures": [one for one in figures if one.shows(name)],
             "current": catalog.task_version(name),
         }  # fmt: skip
-        yield facts["page"], render("task.html", name=name, known=task, tables=own, **more, **below)
-    for name, facts in data["encodings"].items():
+        page = render("task.html", name=name, known=task, tables=own, **more, **common)
+        yield facts["page"], page
+
+
+def _of_encodings(
+    catalog: Catalog, papers: Sequence[Filled], prf_maps: PRFMapsOf, common: dict[str, Any]
+) -> Iterator[tuple[str, str]]:
+    """Yield the pages of encodings, and the pictures that explain them."""
+    drawn: dict[str, str] = {}
+    for name, facts in common["data"]["encodings"].items():
         parts = catalog.parts(name)
         maps = [(part.name, prf_maps(part.name)) for part in parts]
         grids = {name: (prf_grids(own, name), own.words) for name, own in maps if own}
@@ -183,24 +212,19 @@ def _pages(
             if cell.ours and cell.paper and bare(cell.encoding) == name
         ]
         more = {"parts": parts, "hooks": HOOKS, "prf_grids": grids, "claims": claims}
-        yield facts["page"], render("encoding.html", name=name, **more, **below)
-    drawn = {part.name: part for name in data["encodings"] for part in catalog.parts(name)}
-    yield from (
-        (f"pictures/{one.name}.explained.svg", one.picture[0])
-        for one in drawn.values() if one.picture
-    )  # fmt: skip
-    table_of = {record.run: table for table in tables for record in table.records}
-    for record in records:
-        more = {"table": table_of.get(record.run), "unseen": unseen_of(record)}
-        page = render("run.html", record=record, **more, **below)
-        yield f"run/{record.run}.html", page
+        yield facts["page"], render("encoding.html", name=name, **more, **common)
+        drawn |= {part.name: part.picture[0] for part in parts if part.picture}
+    yield from ((f"pictures/{name}.explained.svg", svg) for name, svg in drawn.items())
+
+
+def _look(tables: Sequence[Table]) -> dict[str, Style]:
+    return styles([row for table in tables for row in table.rows])
 
 
 def _files(
     tables: Sequence[Table], records: Sequence[Record], data: dict[str, Any]
 ) -> Iterator[tuple[str, str | bytes | Iterator[bytes]]]:
-    rows = [row for table in tables for row in table.rows]
-    look = styles(rows)
+    rows, look = [row for table in tables for row in table.rows], _look(tables)
     yield from scripts(data)
     yield "runs.js", script("RUNS", runs_data(records))
     yield SITE_TABLES, script_json(files_of(data["tables"])) + "\n"

@@ -151,6 +151,11 @@ def rank_text(row: Row | Line) -> str:
     return f"{place} [{row.ranks[0]}-{row.ranks[1]}]"
 
 
+def receives_text(row: Row | Line) -> str:
+    """Return what an encoding receives besides the sequence in brackets; "" for nothing."""
+    return f" ({row.receives})" if row.receives else ""
+
+
 def as_csv(heads: Sequence[str], lines: Iterable[Iterable[object]], safe: bool = False) -> str:
     """Return lines as CSV: numbers with six digits, and no cell that starts a formula.
 

@@ -59,6 +59,12 @@ def protocols(tables: Sequence[Table]) -> list[str]:
     return sorted(runs, key=lambda base: (base in encoders, -runs[base], base))
 
 
+def ordered(tables: Sequence[Table]) -> list[Table]:
+    """Return the leading tables in the order of `protocols`."""
+    order = protocols(tables)
+    return sorted(leading(tables), key=lambda table: order.index(table.base))
+
+
 def main_tables(tables: Sequence[Table]) -> list[Table]:
     """Return the leading tables of the first protocol, by task."""
     first = protocols(tables)[:1]

@@ -92,6 +92,10 @@ class Row:
     chosen: str = ""
     tuning_seconds: float | None = None  # CPU-seconds of the sweep
 
+    def at(self, length: int) -> Point | None:
+        """Return its results at a length."""
+        return next((cell for cell in self.cells if cell.length == length), None)
+
     @property
     def aside(self) -> str:
         """The mode and seeds that set it apart from its encoding's ranked row, or ""."""

@@ -25,7 +25,7 @@ def wave(offsets: Tensor, w: Tensor) -> Tensor:
 
 
 class Gates(NamedTuple):
-    """What moves cursors: reset (B, T, C), moves (B, T, C, J), and gamma (C,) to sharpen by.
+    """The moves of cursors: reset (B, T, C), moves (B, T, C, J), and gamma (C,) to sharpen by.
 
     Cursors 0, `every`, 2 `every`, ... of a `Scan` copy, as many as copy has.
     """

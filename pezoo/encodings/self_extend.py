@@ -67,7 +67,7 @@ class SelfExtend(Encoding):
 
     @property
     def share(self) -> float:
-        """How much of a distance beyond the window remains."""
+        """The share of a distance beyond the window that remains."""
         return 1 / self.group
 
     def prf(self, ctx: Context) -> Tensor:
