@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean, median
+from statistics import fmean
 
 from tabulate import tabulate
 
@@ -11,7 +11,7 @@ from leaderboard.escape import markdown_text
 from leaderboard.render.front import CHOSEN, Entry, TaskFront
 from leaderboard.render.text import receives_text
 from leaderboard.render.which import by_family
-from leaderboard.stats.costs import decoding_costs
+from leaderboard.stats.costs import Measured, measured
 from leaderboard.stats.rows import Row
 from leaderboard.stats.tables import Table
 from pezoo.spec import bare
@@ -57,13 +57,13 @@ class Choice:
         means = (sum(_mean(one, at) or 0 for one in own) for at in ("far", "near"))
         return told, not self.entries, *(-mean for mean in means)
 
-    def cells(self, families: Sequence[str], decoding: Mapping[str, float]) -> dict[str, str]:
+    def cells(self, families: Sequence[str], costs: Mapping[str, Measured]) -> dict[str, str]:
         """Return the cells by head."""
         hooks = {hook for part in self.parts for hook in part.hooks}
         wrapper = any(part.wraps for part in self.parts)  # its hooks call those of another
         changed = dict.fromkeys(where for hook, where in PARTS.items() if hook in hooks)
         fused = next((how for hook, how in FUSED.items() if hook in hooks), "yes")
-        costs = [entry.cost for entry in self.entries if entry.cost]
+        cost = costs.get(self.label)
         size = next((entry.row.encoding_parameters for entry in self.entries), None)
         marked = any(entry.group == CHOSEN for entry in self.entries)
         told = next((receives_text(entry.row) for entry in self.entries), "")
@@ -71,8 +71,8 @@ class Choice:
         return {
             "encoding": self.label + " †" * marked + told,
             **{family: _shown(self.results.get(family, ())) for family in families},
-            "training": f"{median(costs):.1f}x" if costs else "-",
-            "decoding": f"{decoding[self.label]:.1f}x" if self.label in decoding else "-",
+            "training": f"{cost.train:.1f}x" if cost else "-",
+            "decoding": f"{cost.decode[0]:.1f}x" if cost and cost.decode else "-",
             "parameters": "-" if size is None else f"{size:,}",
             "reads": ", ".join(dict.fromkeys(part.reads for part in self.parts if part.reads)),
             "changes": "-" if wrapper else "; ".join(changed) or "nothing",
@@ -92,9 +92,9 @@ def choices(tables: Sequence[Table], catalog: Catalog) -> list[dict[str, str]]:
     own = by_family(decoders, catalog)
     first = [family for family, tasks in own.items() if tasks[0].table.base == decoders[0].base]
     families = [*first, *(family for family in own if family not in first)]
-    decoding = {one.encoding: one.ratio for one in decoding_costs()}
+    costs = {one.encoding: one for one in measured()}
     rows = sorted(_choices(own, catalog), key=lambda one: (one.merit(first), one.label))
-    return [row.cells(families, decoding) for row in rows]
+    return [row.cells(families, costs) for row in rows]
 
 
 def as_markdown(rows: Sequence[dict[str, str]]) -> str:

@@ -18,7 +18,7 @@ from leaderboard.render.curves import shortened
 from leaderboard.render.findings import chosen, cost, disclosure
 from leaderboard.render.overviews import overview_of
 from leaderboard.render.styles import SETTINGS, after_the_curve, needs_log, styles
-from leaderboard.stats.costs import decoding_costs, relative
+from leaderboard.stats.costs import measured, training_costs
 from leaderboard.stats.overview import baseline
 from leaderboard.stats.ranks import comparisons
 from leaderboard.stats.rows import PASS, Row, aliases, legend
@@ -41,8 +41,7 @@ def site_data(found: Sequence[Table], catalog: Catalog) -> dict[str, Any]:
     tasks = {table.first.task for table in found} | set(catalog.tasks)
     names = aliases(rows)
     runs = Counter(table.base for table in found for _ in table.records)
-    costs = list(decoding_costs())
-    decoding = {one.encoding: (one.ratio, one.low, one.high) for one in costs}
+    decoding = {one.encoding: one.decode for one in measured()}
     data = {
         "columns": [{"key": one.name, "title": one.head} for one in columns.in_tables("page")],
         "tables": [_table(view, table, catalog) for view, table in views],
@@ -52,7 +51,7 @@ def site_data(found: Sequence[Table], catalog: Catalog) -> dict[str, Any]:
         "legend": legend(rows, names),
         "baselines": SETTINGS["baselines"],
         "reference": SETTINGS["reference"],
-        "decoding": next((one.where for one in costs), ""),
+        "decoding": next((one.where for one in measured()), ""),
         "encodings": {
             name: _page("encoding", name, next(iter(catalog.parts(name)), None))
             | _encoding(catalog.parts(name))
@@ -239,7 +238,7 @@ def _table(view: View, table: Table, catalog: Catalog) -> dict[str, Any]:
     known = catalog.protocols.get(table.base)
     seeds, marks = known.seeds if known else 0, chosen([table], catalog)
     by_run = {record.run: record for record in table.records}
-    found, ratios = baseline(table, catalog), relative(table, SETTINGS["reference"])
+    found, ratios = baseline(table, catalog), training_costs(table, SETTINGS["reference"])
     return view | {
         "protocol": first.protocol,
         "task": first.task,

@@ -10,7 +10,7 @@ from leaderboard.render.findings import chosen
 from leaderboard.render.readme import FAR, NEAR, SOLVED, reached
 from leaderboard.render.styles import SETTINGS, usual
 from leaderboard.render.text import span_text, times
-from leaderboard.stats.costs import relative
+from leaderboard.stats.costs import training_costs
 from leaderboard.stats.rows import PASS, Row
 from leaderboard.stats.tables import Table
 
@@ -26,7 +26,7 @@ class Entry:
     group: str
     near: tuple[int, int]
     far: tuple[int, int]
-    cost: float | None  # CPU seconds of training, relative to the reference's
+    cost: float | None  # of training, relative to the reference's
     bits: float | None = None  # of text, at the far length
 
     @property
@@ -55,7 +55,7 @@ class TaskFront:
         self.heads = [times(n / train) for n in (self.near, self.far)]
         marks = chosen([table], catalog)
         plain = [row for row in table.rows if row.competes]
-        costs = relative(table, SETTINGS["reference"])
+        costs = training_costs(table, SETTINGS["reference"])
         found = [
             Entry(
                 row,

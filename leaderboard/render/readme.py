@@ -12,7 +12,7 @@ from leaderboard.render.curves import curves
 from leaderboard.render.findings import chosen
 from leaderboard.render.styles import SETTINGS, distinct
 from leaderboard.render.text import receives_text, span_text
-from leaderboard.stats.costs import relative
+from leaderboard.stats.costs import training_costs
 from leaderboard.stats.overview import bare_lines, main_tables, overview
 from leaderboard.stats.rows import PASS, Line, Row
 from leaderboard.stats.tables import Table
@@ -26,7 +26,7 @@ SOLVED = 0.8  # of the seeds: 4 of 5
 INTRO = (
     f"Tasks solved, of those tested at 1, {NEAR} and {FAR} times the training length: at least 4 "
     f"of 5 seeds reach {100 * PASS:.0f} % exact match. Sorted by {NEAR}x, then {FAR}x. Cost: "
-    "median CPU training time over {reference}'s, same processor."
+    "time of a training step over {reference}'s, same processor."
 )
 CAVEAT = (
     "†: options were chosen on some of these tasks, which favours the row. Models and tasks are "
@@ -78,7 +78,7 @@ def _block(tables: Sequence[Table], catalog: Catalog) -> str:
     own = plain[:room] + [reference] * (reference not in plain[:room])
     marks = chosen(tables, catalog)
     ratios = defaultdict[str, list[float]](list)
-    for label, ratio in (one for t in tables for one in relative(t, reference.label).items()):
+    for label, ratio in (one for t in tables for one in training_costs(t, reference.label).items()):
         ratios[label].append(ratio)
 
     def named(line: Line) -> tuple[str, list[Line]]:

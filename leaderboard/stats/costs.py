@@ -4,39 +4,69 @@ import csv
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from importlib.resources import files
 from statistics import fmean
 
-from leaderboard.stats.tables import Table
+from leaderboard.stats.tables import PROTOCOL, Table
 
-MEASURED = "decoding.csv"  # what `pezoo perf --format csv` printed
+MEASURED = "costs.csv"  # what `pezoo perf --format csv` printed
 
 
 @dataclass(frozen=True)
-class Decoding:
-    """Time of one more token with a cache, over the baseline's: the median over rounds.
+class Measured:
+    """Times of an encoding with default options over the baseline's: medians over rounds.
 
-    `low` and `high` are the quartiles of its milliseconds; `where` says how it was measured.
+    `train` is a step of training; `decode` one more token with a cache, with the quartiles of its
+    milliseconds, None for encoders; `where` says how it was measured.
     """
 
     encoding: str
-    ratio: float
-    low: float
-    high: float
+    protocol: str
+    baseline: str
+    device: str
+    train: float
+    decode: tuple[float, float, float] | None
     where: str
 
 
-def decoding_costs() -> Iterator[Decoding]:
-    """Yield the measured costs of decoding of encodings with default options."""
+@cache
+def measured() -> tuple[Measured, ...]:
+    """Return the measured costs."""
     file = files("leaderboard.stats") / MEASURED
-    for row in csv.DictReader(file.read_text("utf-8").splitlines() if file.is_file() else ()):
-        if row["status"] == "ok" and row["decode_ratio"]:
-            numbers = (float(row[f"decode_{name}"]) for name in ("ratio", "q1_ms", "q3_ms"))
-            where = (
-                f"{row['batch']} sequences of {row['task']} in protocol {row['protocol']}, "
-                f"{row['processor']}, {row['threads']} thread"
+    return tuple(_measured(file.read_text("utf-8").splitlines()))
+
+
+def _measured(lines: list[str]) -> Iterator[Measured]:
+    for row in csv.DictReader(lines):
+        if row["status"] == "ok":
+            low, high = row["decode_q1_ms"], row["decode_q3_ms"]
+            ratio = row["decode_ratio"]
+            yield Measured(
+                **{name: row[name] for name in ("encoding", "protocol", "baseline", "device")},
+                train=float(row["step_ratio"]),
+                decode=(float(ratio), float(low), float(high)) if ratio else None,
+                where=f"{row['batch']} sequences of {row['task']} in protocol {row['protocol']}, "
+                f"{row['processor']}, {row['threads']} thread",
             )
-            yield Decoding(row["encoding"], *numbers, where)
+
+
+def training_costs(table: Table, reference: str) -> dict[str, float]:
+    """Return the cost of training by label, as a multiple of that of the label `reference`.
+
+    Measured side by side where `measured` has the encoding in this protocol and on this device;
+    else by the CPU seconds of runs, see `relative`.
+    """
+    devices = {record.env.device for record in table.records}
+    known = {
+        one.encoding: one.train
+        for one in measured()
+        if table.policy == PROTOCOL
+        and (one.protocol, one.baseline) == (table.base, reference)
+        and {one.device} == devices
+    }
+    own = {row.label: known[row.encoding] for row in table.rows if row.encoding in known}
+    return relative(table, reference) | own
 
 
 def relative(table: Table, reference: str) -> dict[str, float]:

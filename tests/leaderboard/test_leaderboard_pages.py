@@ -39,7 +39,7 @@ from leaderboard.render.findings import findings
 from leaderboard.render.front import CHOSEN, GENERAL, ORACLE, TOLD, fronts
 from leaderboard.render.grids import PRFMaps
 from leaderboard.render.styles import COLOURS, Style, apart, shown, styles
-from leaderboard.stats.costs import relative
+from leaderboard.stats.costs import relative, training_costs
 from leaderboard.stats.overview import baseline
 from leaderboard.stats.rows import Points
 from leaderboard.stats.summary import summarise
@@ -47,6 +47,11 @@ from leaderboard.stats.tables import tables
 
 KNOWN = read_catalog()
 COST = raw_record()["cost"]
+COSTS = Path(__file__).parents[2] / "leaderboard" / "stats" / "costs.csv"
+MEASURED = {
+    row["encoding"]: float(row["step_ratio"] or 0)
+    for row in csv.DictReader(COSTS.read_text("utf-8").splitlines())
+}
 build = partial(build_site, catalog=KNOWN)
 
 
@@ -522,7 +527,6 @@ def test_the_first_screen_counts_runs_and_keeps_hints_and_chosen_options_apart(r
             name,
             seed,
             {10: 100, 20: 100, 100: value if seed else 0},
-            cost=COST | {"cpu_seconds": 10.0 if name == "rope" else 25.0},
         )
         for name, value in right.items()
         for seed in range(5)
@@ -530,8 +534,8 @@ def test_the_first_screen_counts_runs_and_keeps_hints_and_chosen_options_apart(r
     (one,) = fronts([tables(runs, known := read_catalog())], {}, known)
     (task,) = one.tasks
     groups = {e.row.label: (e.group, e.far, e.cost) for _, own in task.shown for e in own}
-    assert groups["alibi"] == (GENERAL, (4, 5), 2.5)
-    assert groups["prism"] == (CHOSEN, (4, 5), 2.5)
+    assert groups["alibi"] == (GENERAL, (4, 5), MEASURED["alibi"])
+    assert groups["prism"] == (CHOSEN, (4, 5), MEASURED["prism"])
     assert (groups["lbpe_sh"][0], groups["ideal_sh"][0]) == (TOLD, ORACLE)
     assert groups["rope"] == (GENERAL, (0, 5), 1.0)
     assert one.headline.startswith("Train on 10 digits, test on 100")
@@ -539,6 +543,22 @@ def test_the_first_screen_counts_runs_and_keeps_hints_and_chosen_options_apart(r
     assert task.solver.row.receives == ""
     assert task.general
     assert task.general.row.label == "alibi"
+
+
+def test_costs_are_the_measured_ones_of_the_protocol_on_the_device(record):
+    def costs(**changes):
+        seconds = {"rope": 10.0, "alibi": 25.0, "rope(theta=500)": 30.0}
+        runs = [
+            record(name, 0, cost=COST | {"cpu_seconds": own}, **changes)
+            for name, own in seconds.items()
+        ]
+        (table,) = tables(runs, read_catalog())
+        return training_costs(table, "rope")
+
+    ran = {"rope": 1.0, "alibi": 2.5, "rope(theta=500)": 3.0}
+    assert costs() == ran | {"alibi": MEASURED["alibi"]}
+    assert costs(env=raw_record()["env"] | {"device": "cuda"}) == ran
+    assert costs(protocol="quick+ab12cd") == ran
 
 
 def test_costs_are_compared_on_one_processor(record):

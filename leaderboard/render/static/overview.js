@@ -188,7 +188,7 @@
         value: (line) => line.ratio,
         cell: (line) => (line.ratio ? line.ratio.toFixed(1) + "x" : "–"),
         start: "asc",
-        help: "CPU seconds of training, relative to this encoding's on the same processor; median over tasks",
+        help: "a step of training, relative to this encoding's on the same processor; median over tasks",
       },
       PZ.numberColumn("parameters", "parameters", size),
       {

@@ -106,7 +106,7 @@
     document.getElementById("panel")?.remove();
     const pass = PZ.shown("seeds", row.unseen ?? {}, row.by_seed, row.failures.length).words;
     const cost = row.cpu_seconds === null ? "" : PZ.number(row.cpu_seconds) + " CPU seconds of training";
-    const times = row.ratio ? ", " + row.ratio.toFixed(1) + "x those of " + window.DATA.reference : "";
+    const times = row.ratio ? "; a step takes " + row.ratio.toFixed(1) + " times " + window.DATA.reference + "'s" : "";
     const panel = el(
       "dialog",
       { id: "panel", "aria-labelledby": "h-panel", onclose: () => PZ.state.set({ open: "" }, true) },
