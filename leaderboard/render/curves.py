@@ -38,62 +38,91 @@ def curves(
     """
     look, names = look or styles(rows), names or {}
     looks = apart([look[row.label] for row in rows])
-    lengths = sorted({cell.length for row in rows for cell in row.cells})
-    trained = sorted({row.train_length for row in rows if row.train_length is not None})
-    x = _axis([*lengths, *trained])
-    bits = any(isinstance(row, Row) and row.other == BITS for row in rows)
-    levels = _bits(rows) if bits else {share / 100: str(share) for share in (0, 25, 50, 75, 100)}
-    low, high = min(levels), max(levels)
-
-    def y(point: Point) -> float:
-        value = point.beside if bits else point.main and point.main.mean
-        return _y(((value or 0.0) - low) / (high - low))
-
-    lines = [
-        [[(x(c.length), y(c)) for c in part if c.main] for part in _stretches(row.cells)]
-        for row in rows
-    ]
-    owners: dict[Any, list[int]] = defaultdict(list)
-    for at, parts in enumerate(lines):
-        for segment in (pair for part in parts for pair in pairwise(part)):
-            owners[segment].append(at)
-    ends = [parts[-1][-1] if parts else (float(LEFT), float(TOP + HEIGHT)) for parts in lines]
-    height = max(TOP + HEIGHT + 56, TOP + LINE * len(rows) + 20)
-    places = spread([y for _, y in ends], LINE, TOP + 4, height - 16)
+    plot = _Plot(rows)
+    ends, places = plot.ends, plot.label_places
     drawn = [
-        _line(at, lines[at], owners)
+        plot.line(at)
         | {
             "style": looks[at],
             "label": shortened(names.get(row.label, row.label), 32),
             "words": after_the_curve(row.cells),
             "end": ends[at],
             "y": places[at],
-            "bands": [_band(part, band) for part in lines[at] if band],
-            "marks": [point for part in lines[at] for point in part],
+            "bands": [_band(part, band) for part in plot.lines[at] if band],
+            "marks": [point for part in plot.lines[at] for point in part],
         }
         for at, row in enumerate(rows)
     ]
     return render(
         "curves.svg",
+        **plot.axes,
         title=title,
-        metric=f"{BITS} per byte" if bits else rows[0].metric if rows else EXACT,
-        unit="lower is better" if bits else "%",
-        levels=[(_y((at - low) / (high - low)), text) for at, text in levels.items()],
+        metric=f"{BITS} per byte" if plot.bits else rows[0].metric if rows else EXACT,
         axis=axis,
-        height=height,
-        ticks=list(_ticks(lengths, x)),
-        log=needs_log(lengths + trained),
-        trained=[x(length) for length in trained],
         farthest=max((end for end, _ in ends), default=0.0),
         curves=drawn,
-        left=LEFT,
-        top=TOP,
-        wide=WIDTH,
-        high=HEIGHT,
         labels=LABELS,
         inline=inline,
         notes=notes,
     )
+
+
+class _Plot:
+    """The axes of rows, and their points in pixels."""
+
+    def __init__(self, rows: Sequence[Row] | Sequence[Points]) -> None:
+        self.bits = any(isinstance(row, Row) and row.other == BITS for row in rows)
+        shares = {share / 100: str(share) for share in (0, 25, 50, 75, 100)}
+        self.levels = _bits(rows) if self.bits else shares
+        self.lengths = sorted({cell.length for row in rows for cell in row.cells})
+        self.trained = sorted({row.train_length for row in rows if row.train_length is not None})
+        self.x = _axis([*self.lengths, *self.trained])
+        self.lines: list[Curve] = [
+            [[self.pixel(cell) for cell in part if cell.main] for part in _stretches(row.cells)]
+            for row in rows
+        ]
+        self.height = max(TOP + HEIGHT + 56, TOP + LINE * len(rows) + 20)
+        self.owners: dict[Any, list[int]] = defaultdict(list)
+        for at, parts in enumerate(self.lines):
+            for segment in (pair for part in parts for pair in pairwise(part)):
+                self.owners[segment].append(at)
+
+    def y(self, value: float) -> float:
+        low, high = min(self.levels), max(self.levels)
+        return TOP + HEIGHT * (1 - (value - low) / (high - low))
+
+    def pixel(self, point: Point) -> tuple[float, float]:
+        value = point.beside if self.bits else point.main and point.main.mean
+        return self.x(point.length), self.y(value or 0.0)
+
+    def line(self, at: int) -> dict[str, Any]:
+        return _line(at, self.lines[at], self.owners)
+
+    @property
+    def ends(self) -> list[tuple[float, float]]:
+        """Where each curve ends; bottom left without a point."""
+        corner = float(LEFT), float(TOP + HEIGHT)
+        return [parts[-1][-1] if parts else corner for parts in self.lines]
+
+    @property
+    def label_places(self) -> list[float]:
+        return spread([y for _, y in self.ends], LINE, TOP + 4, self.height - 16)
+
+    @property
+    def axes(self) -> dict[str, Any]:
+        """What the template needs of the axes."""
+        return {
+            "unit": "lower is better" if self.bits else "%",
+            "levels": [(self.y(at), text) for at, text in self.levels.items()],
+            "height": self.height,
+            "ticks": list(_ticks(self.lengths, self.x)),
+            "log": needs_log(self.lengths + self.trained),
+            "trained": [self.x(length) for length in self.trained],
+            "left": LEFT,
+            "top": TOP,
+            "wide": WIDTH,
+            "high": HEIGHT,
+        }
 
 
 def _bits(rows: Sequence[Row] | Sequence[Points]) -> dict[float, str]:
@@ -131,10 +160,6 @@ def _axis(lengths: Sequence[int]) -> Callable[[int], float]:
     start = scale(min(lengths, default=0))
     span = (scale(max(lengths, default=1)) - start) or 1.0
     return lambda length: LEFT + ROOM + (WIDTH - 2 * ROOM) * (scale(length) - start) / span
-
-
-def _y(share: float) -> float:
-    return TOP + HEIGHT * (1 - share)
 
 
 def _ticks(lengths: Sequence[int], x: Callable[[int], float]) -> Iterator[tuple[float, str]]:

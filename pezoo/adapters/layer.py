@@ -72,6 +72,28 @@ def attention(
     Errors: ValueError without x for an encoding that reads or changes it, and with a cache for one
     whose earlier keys change as the text grows; those of `prepare` and `attend`.
     """
+    old = Cache() if cache is None else cache
+    name = _checked(q, encoding, cache)
+    start = 0 if old.pos is None else old.pos.shape[1]
+    if pos is None:
+        pos = torch.arange(start, start + k.shape[2], device=q.device)[None]
+    fields: dict[str, Any] = {"pos": pos, **told}
+    fields |= {key: _joined(getattr(old, key), fields[key]) for key in _TOKENS & {*fields}}
+    ctx = Pass(**fields, x=x, n_new=k.shape[2], memo=old.memo)
+    ctx = encoding.prepare(Pass.of(ctx, drawn=encoding.draw(ctx, length=old.length)))
+    ctx = ctx.at(0, _embedded(q, x, encoding, ctx))
+    q, k = encoding.transform(q, k, ctx)
+    if old.layers and old.layers[0] is not None:
+        k, v = (torch.cat(pair, 2) for pair in zip(old.layers[0], (k, v), strict=True))
+    out = attend(encoding, q, k, v, ctx)
+    vars(old).update(
+        {key: fields[key] for key in _TOKENS & {*fields}}, encoding=name, layers=[(k, v)]
+    )
+    return out
+
+
+def _checked(q: Tensor, encoding: Encoding, cache: Cache | None) -> str:
+    """Return the encoding's name after checks of the arguments."""
     if not isinstance(encoding, Encoding):
         raise TypeError(
             f"expected an encoding such as RoPE(d_head={q.shape[-1]}), got {encoding!r}"
@@ -82,32 +104,23 @@ def attention(
     name = encoding.name or type(encoding).__name__
     if cache is not None and not encoding.prefix_stable:
         raise ValueError(f"{name} changes earlier keys as the text grows: leave out the cache")
-    old = Cache() if cache is None else cache
-    if old.encoding not in (None, name):
-        raise ValueError(f"this cache was filled with {old.encoding}: begin another for {name}")
-    start = 0 if old.pos is None else old.pos.shape[1]
-    if pos is None:
-        pos = torch.arange(start, start + k.shape[2], device=q.device)[None]
-    fields: dict[str, Any] = {"pos": pos, **told}
-    fields |= {key: _joined(getattr(old, key), fields[key]) for key in _TOKENS & {*fields}}
-    ctx = Pass(**fields, x=x, n_new=k.shape[2], memo=old.memo)
-    ctx = encoding.prepare(Pass.of(ctx, drawn=encoding.draw(ctx, length=old.length)))
-    given = q.new_zeros(1, ctx.new, vars(encoding.shape).get("d_model", 1)) if x is None else x
-    embedded = encoding.embed(given, ctx)
-    if x is None and embedded is not given:
+    if cache is not None and cache.encoding not in (None, name):
+        raise ValueError(f"this cache was filled with {cache.encoding}: begin another for {name}")
+    return name
+
+
+def _embedded(q: Tensor, x: Tensor | None, encoding: Encoding, ctx: Pass) -> Tensor | None:
+    """Return the token embeddings with the encoding's added; None without x."""
+    if x is not None:
+        return encoding.embed(x, ctx)
+    given = q.new_zeros(1, ctx.new, vars(encoding.shape).get("d_model", 1))
+    if encoding.embed(given, ctx) is not given:
         raise ValueError(
-            f"{name} changes the token embeddings: pass them as x (B, T, D), and compute q, k and "
-            "v from encoding.embed(x, encoding.prepare(Context(pos, x=x)))"
+            f"{encoding.name or type(encoding).__name__} changes the token embeddings: pass them "
+            "as x (B, T, D), and compute q, k and v from "
+            "encoding.embed(x, encoding.prepare(Context(pos, x=x)))"
         )
-    ctx = ctx.at(0, None if x is None else embedded)
-    q, k = encoding.transform(q, k, ctx)
-    if old.layers and old.layers[0] is not None:
-        k, v = (torch.cat(pair, 2) for pair in zip(old.layers[0], (k, v), strict=True))
-    out = attend(encoding, q, k, v, ctx)
-    vars(old).update(
-        {key: fields[key] for key in _TOKENS & {*fields}}, encoding=name, layers=[(k, v)]
-    )
-    return out
+    return None
 
 
 def _joined(before: Tensor | None, new: Tensor) -> Tensor:
