@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from leaderboard.catalog import Catalog
-from leaderboard.record.read import load
+from leaderboard.record.read import PREDICTIONS, load
 from leaderboard.render import site
 from leaderboard.render.grids import PRFMapsOf
 from leaderboard.render.markdown import write_markdown
@@ -26,25 +26,30 @@ def build(
     records: Path,
     out: Path,
     markdown: Path | None,
-    source: str | None = None,
     built: site.Built | None = None,
     prf_maps: PRFMapsOf | None = None,
     catalog: Catalog | None = None,
 ) -> BuildReport:
     """Read `records`, then `runs`, and write the site into the folder `out`.
 
-    `markdown` is the path of LEADERBOARD.md, or None to write none; `source` is the address of
-    the repository's files, for links to code; `built` is the last line of the pages; `prf_maps`
+    Predictions that runs have kept can be downloaded from it.
+
+    `markdown` is the path of LEADERBOARD.md, or None to write none; `built` is the last
+    line of the pages; `prf_maps`
     gives the maps on the pages of encodings; `catalog` describes encodings, tasks and protocols,
     whose descriptions are left out without it. The same arguments give the same bytes. Bad files do
     not stop a build; the report names them.
     """
     catalog = catalog or Catalog()
     found, problems = load([records] if runs is None else [records, runs])
+    known = {record.run for record in found}
+    kept = {path.parent.name: path for path in (runs.glob(f"*/{PREDICTIONS}") if runs else ())}
+    predictions = {run: path for run, path in kept.items() if run in known}
     gc.freeze()  # nobody needs to look through them for cycles
     try:
         every = tables(found, catalog)
-        paths = site.build(every, found, out, len(problems), catalog, source, built, prf_maps)
+        more = catalog, built, prf_maps, predictions
+        paths = site.build(every, found, out, len(problems), *more)
         if markdown is not None:
             paths += write_markdown(every, markdown, catalog)
     finally:

@@ -120,12 +120,13 @@ def bench(asked: SimpleNamespace) -> None:
     fresh = asked.fresh and not sweep
     records, failed = train(configs, folder, engine, fresh, asked.wait, known)
     print_records(records, asked.format, configs, asked.wide)
+    kept: list[Path] = []
     if asked.keep_predictions:
         from harness.cli.keep import keep_predictions
 
-        keep_predictions(configs, records, folder)
+        kept = keep_predictions(configs, records, folder)
     if asked.format == "table":
-        _write_leaderboard(folder, {record.run for record in records}, anew=bool(waiting))
+        _write_leaderboard(folder, {record.run for record in records}, anew=bool(waiting or kept))
     if missing or failed:
         sys.exit(1)
 

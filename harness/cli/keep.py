@@ -12,22 +12,21 @@ from harness.cli.show import restore, started
 from harness.runs.files import write
 from harness.runs.folder import RunFolder
 from harness.training.predictions import predictions
+from leaderboard.record.read import PREDICTIONS
 from leaderboard.record.schema import Record
-
-FILE = "predictions.jsonl.gz"
 
 
 def keep_predictions(
     configs: Sequence[RunConfig], records: Sequence[Record], folder: Path
 ) -> list[Path]:
-    """Write `FILE` beside the record of every finished run that has none; return these paths.
+    """Write `PREDICTIONS` beside the record of every finished run without; return the paths.
 
     Answers are those of the last checkpoint, on this machine's CPU. Runs without one here, and
     those on text, which has no answers, are left out with a warning. Errors: WriteError.
     """
     done, paths = {record.run for record in records if record.status == "done"}, []
     for config in configs:
-        path = RunFolder(folder, config).path / FILE
+        path = RunFolder(folder, config).path / PREDICTIONS
         if config.hash not in done or path.is_file():
             continue
         trainer = None if config.track == "text" else started(config)

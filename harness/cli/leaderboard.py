@@ -68,7 +68,7 @@ def build_command(
     page = Path(markdown)
     page.parent.mkdir(parents=True, exist_ok=True)
     where = fresh, _folder(records), Path(out), page
-    report = build(*where, _address(source), Built.now(), _prf_maps(), catalog=read_catalog())
+    report = build(*where, Built.now(_address(source)), _prf_maps(), catalog=read_catalog())
     for problem in report.problems:
         click.echo(f"left out: {problem}", err=True)
     click.echo(f"{report.records} records -> {Path(out) / 'index.html'} and {page}")

@@ -18,6 +18,7 @@ LARGEST_FILE = 4_000_000  # bytes
 HASH = 64  # characters of a SHA-256
 RECORD_FILE = re.compile(r"[0-9a-f]{16}\.json")  # as records are committed
 SITE_TABLES = "leaderboard.json"  # marks a built site, whose copies of records are not read
+PREDICTIONS = "predictions.jsonl.gz"  # beside a record: every test prompt, target and output
 SITE_RECORDS = "record"  # the folder of these copies
 
 

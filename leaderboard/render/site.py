@@ -2,7 +2,7 @@
 
 import json
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from importlib.resources import files
@@ -16,7 +16,7 @@ from leaderboard.catalog import HOOKS, Catalog
 from leaderboard.escape import script_json
 from leaderboard.papers.cells import Filled
 from leaderboard.papers.pictures import PaperPicture, figures_of, filled_of
-from leaderboard.record.read import SITE_RECORDS, SITE_TABLES
+from leaderboard.record.read import PREDICTIONS, SITE_RECORDS, SITE_TABLES
 from leaderboard.record.schema import Record
 from leaderboard.render.choices import choices
 from leaderboard.render.columns import rows_as_csv
@@ -42,13 +42,14 @@ WRITTEN = "files.txt"  # what a build wrote into them, one path per line: nothin
 
 @dataclass(frozen=True)
 class Built:
-    """Date and commit of a build."""
+    """Date and commit of a build; the address of its code, as https://host/owner/pezoo/blob/main."""
 
     date: str
     commit: str | None = None
+    source: str | None = None
 
     @classmethod
-    def now(cls) -> Self:
+    def now(cls, source: str | None = None) -> Self:
         """Return today's date, and the commit if the code is a checkout."""
         command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"]
         try:
@@ -56,7 +57,7 @@ class Built:
             commit = found.stdout.strip()
         except (OSError, subprocess.SubprocessError):
             commit = None
-        return cls(date.today().isoformat(), commit)
+        return cls(date.today().isoformat(), commit, source)
 
 
 def build(
@@ -65,15 +66,15 @@ def build(
     out: Path,
     refused: int = 0,
     catalog: Catalog | None = None,
-    source: str | None = None,
     built: Built | None = None,
     prf_maps: PRFMapsOf | None = None,
+    predictions: Mapping[str, Path] | None = None,
 ) -> list[Path]:
     """Write the site into `out` and return the paths written, index.html first.
 
-    `refused` is the number of files that were not valid records. `source` is the address of the
-    repository's files, as https://host/owner/pezoo/blob/main. `prf_maps` gives the pictures on
-    pages of encodings. Pages of an earlier build that this one does not write are deleted.
+    `refused` is the number of files that were not valid records; `prf_maps` gives the pictures on
+    pages of encodings; `predictions` the files for download, by run. Pages of an earlier build that
+    this one does not write are deleted.
     Errors: ValueError for a folder `out` with other files, and for folders that are links.
     """
     _claim(out)
@@ -83,17 +84,19 @@ def build(
     common = {
         "refused": refused,
         "records": len(records),
-        "source": source,
+        "source": built and built.source,
         "data": data,
         "built": built,
         "newest": newest and newest.date().isoformat(),
         "version": __version__,
+        "predictions": predictions or {},
     }
     written = [
         write(out / name, content)
         for part in (
             _pages(tables, records, catalog, common, prf_maps or (lambda _: None)),
             _files(tables, records, data),
+            _downloads(common["predictions"]),
         )
         for name, content in part
     ]
@@ -238,6 +241,11 @@ def _files(
     for item in (files("leaderboard.render") / "static").iterdir():
         if item.is_file():
             yield f"static/{item.name}", item.read_bytes()
+
+
+def _downloads(predictions: Mapping[str, Path]) -> Iterator[tuple[str, bytes]]:
+    for run, path in sorted(predictions.items()):
+        yield f"{SITE_RECORDS}/{run}.{PREDICTIONS}", path.read_bytes()
 
 
 def _claim(out: Path) -> None:

@@ -278,7 +278,9 @@ def test_an_encoding_page_draws_the_relation_that_it_is_given(raw, save, tmp_pat
 
 
 def test_an_encoding_page_says_what_it_is_and_how_to_get_it(raw, save, tmp_path):
-    report = build(None, save(raw()), tmp_path / "out", None, source="https://host/x/blob/main")
+    report = build(
+        None, save(raw()), tmp_path / "out", None, site.Built("", source="https://host/x/blob/main")
+    )
     page = Page(tmp_path / "out" / "encoding" / "rope.html")
     shown = ("from pezoo.encodings.rope import RoPE", "Su et al. 2021", "class RoPE(Encoding)")
     assert all(text in page.text for text in shown)
@@ -646,6 +648,26 @@ def test_every_paper_that_an_encoding_names_is_known():
         found = cited(known.paper)
         assert found, (name, known.paper)
         assert all(entry.bibtex.startswith("@article{") for entry in found)
+
+
+def test_kept_predictions_can_be_downloaded_from_the_page_of_their_run(save, tmp_path):
+    runs, out = save(raw_record("rope"), raw_record("alibi"), folder="runs"), tmp_path / "out"
+    run = raw_record("rope")["run"]
+    for name in (run, "a" * 16):  # the second is of no record
+        write(runs / name / "predictions.jsonl.gz", name.encode())
+    nothing = save(folder="none")
+
+    def links(one):
+        page = Page(out / "run" / f"{one}.html")
+        return [href for tag, own in page.tags if tag == "a" and "gz" in (href := own["href"])]
+
+    build(runs, nothing, out, None)
+    assert [(out / "run" / link).read_bytes() for link in links(run)] == [run.encode()]
+    assert links(raw_record("alibi")["run"]) == []
+    assert len([*out.rglob("*.gz")]) == 1
+    (runs / run / "predictions.jsonl.gz").unlink()
+    build(runs, nothing, out, None)
+    assert (links(run), [*out.rglob("*.gz")]) == ([], [])
 
 
 def test_citation_cff_has_the_version():
