@@ -57,7 +57,7 @@ def training_costs(table: Table, reference: str) -> dict[str, float]:
     Measured side by side where `measured` has the encoding in this protocol and on this device;
     else by the CPU seconds of runs, see `relative`.
     """
-    devices = {record.env.device for record in table.records}
+    devices = {record.config.device for record in table.records}
     known = {
         one.encoding: one.train
         for one in measured()

@@ -559,7 +559,7 @@ def test_costs_are_the_measured_ones_of_the_protocol_on_the_device(record):
 
     ran = {"rope": 1.0, "alibi": 2.5, "rope(theta=500)": 3.0}
     assert costs() == ran | {"alibi": MEASURED["alibi"]}
-    assert costs(env=raw_record()["env"] | {"device": "cuda"}) == ran
+    assert costs(config={"device": "cuda"}) == ran
     assert costs(protocol="quick+ab12cd") == ran
 
 

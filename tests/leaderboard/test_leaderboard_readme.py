@@ -4,7 +4,6 @@ from dataclasses import replace
 from xml.etree import ElementTree
 
 import pytest
-from made_records import raw_record
 
 from harness.settings.catalog import read_catalog
 from leaderboard.record.read import load
@@ -66,10 +65,10 @@ def test_of_many_encodings_eight_rows_stay_and_the_reference_is_one(raw, save, k
 
 
 def test_costs_are_ratios_to_the_reference(record, known):
-    env = raw_record()["env"] | {"device": "cuda"}  # where no cost was measured but that of runs
+    config = {"device": "cuda"}  # where no cost was measured but that of runs
     records = []
     for name, seconds in (("rope", 20.0), ("t5", 50.0), ("nope", None)):
-        made = record(name, right={10: 100, 20: 20}, env=env)
+        made = record(name, right={10: 100, 20: 20}, config=config)
         records.append(made.model_copy(update={"cost": replace(made.cost, cpu_seconds=seconds)}))
     costs = {row[0]: row[-1] for row in table(filled(EMPTY, tables(records, known), known))}
     assert (costs["rope"], costs["t5"], costs["nope"]) == ("1.0x", "2.5x", "-")
