@@ -134,13 +134,13 @@ def counting(task: Task, declared: dict[int, Computation]) -> Iterator[str]:
     prfs = 2 * (n + 1) ** 2 * log2(n + 1)
     if n > TRAINED:
         yield (
-            f"Theorem 1 counts all functions of up to {n} bits with {k} bits as answer: "
-            f"2^{k * (2 ** (n + 1) - 1)}. Examples of up to {TRAINED} bits and a PRF of {values} "
-            f"values tell at most 2^{told:.0f} apart"
+            f"of all functions of up to {n} bits to {k}, this task or not, there are "
+            f"2^{k * (2 ** (n + 1) - 1)}; examples of up to {TRAINED} bits and a PRF of {values} "
+            f"values tell at most 2^{told:.0f} apart, so most cannot be carried (Theorem 1)"
         )
         yield (
-            f"Example 6: 2^{2**n} functions to one bit agree up to {n - 1} bits and differ at {n}; "
-            f"there are 2^{prfs:.0f} PRFs to tell them apart"
+            f"2^{2**n} functions to one bit differ at {n} bits alone, and there are 2^{prfs:.0f} "
+            "PRFs to tell them apart (Example 6)"
         )
 
 

@@ -36,8 +36,8 @@ FORMATS = ("table", "markdown", "csv", "json")
 def command(**options: Any) -> None:
     """Print a table of a paper: our number, the paper's, and the difference.
 
-    Without NUMBER, list the tables and figures, or print the only one. Where no table has NUMBER,
-    it is a figure.
+    PAPER is chen2026, crasp, prism2025, ruoss2023 or turing2024. Without NUMBER, list its tables
+    and figures, or print the only one. Where no table has NUMBER, it is a figure.
 
     pezoo table ruoss2023 1
     """

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from harness.tasks.base import Batch, Task, TaskError
+from harness.theory.representation import Computation
 
 BATCH = 64  # instances of each of the usual lengths
 FAR, FEW = 100, 4  # the longest of the lengths beyond, and instances of each
@@ -46,8 +47,12 @@ def _check(task: Task, lengths: Sequence[int]) -> None:
     for length, rows in (*((n, BATCH) for n in offered), *((n, FEW) for n in beyond)):
         made = _sample(task, rows, length)
         _check_batch(task, made, rows, length)
+        computation = task.computation(length)
         for prompt, target in zip(made.prompt, made.target, strict=True):
-            _check_instance(task, _unpadded(task, prompt), _unpadded(task, target), length)
+            pair = _unpadded(task, prompt), _unpadded(task, target)
+            _check_instance(task, *pair, length)
+            if computation:
+                _check_computation(task, computation, *pair)
         _check_slots(task, made)
     for length in (top, *beyond):
         _check_randomness(task, length)
@@ -118,6 +123,16 @@ def _check_instance(
         f"{task.name}: {source} and solve disagree on {text!r} (length {length}):\n"
         f"  {source + ':':<8} {task.vocab.decode(target)!r} {target}\n"
         f"  solve:   {task.vocab.decode(solved)!r} {solved}"
+    )
+
+
+def _check_computation(
+    task: Task, computation: Computation, prompt: list[int], target: list[int]
+) -> None:
+    made = computation.run(prompt)
+    assert made == target, (
+        f"{task.name}: computation gives another answer to {task.vocab.decode(prompt)!r}: expected "
+        f"{task.vocab.decode(target)!r}, got {task.vocab.decode(made)!r}"
     )
 
 

@@ -68,7 +68,7 @@ class Relation:
     def _own(self, n: int) -> Sequence[Step]:
         self._number(n)
         if (made := self._computation(n)) is None:
-            raise ValueError(f"needs a computation, which is not declared at scale {n}")
+            raise ValueError(f"needs a computation, which the task does not declare at scale {n}")
         return made.steps
 
     def _union(self, size: int) -> Iterable[Step]:
@@ -80,7 +80,7 @@ class Relation:
                 if found.setdefault(step.place, step) != step:
                     raise ValueError("depends on the scale: use an encoding with a scale hint")
         if not found:
-            raise ValueError("needs a computation, which is not declared")
+            raise ValueError("needs a computation, which the task does not declare")
         return found.values()
 
     def _number(self, scale: int) -> None:

@@ -9,7 +9,6 @@ from itertools import chain
 from experiment.config import Settings
 from leaderboard.papers.cells import Cell, Filled, counted
 from leaderboard.papers.paper import PaperTable, lines_of
-from leaderboard.record.schema import Record
 from leaderboard.render.text import span_text
 from leaderboard.stats.rows import PASS
 from pezoo.registry import parse
@@ -39,12 +38,18 @@ def _ours(filled: Filled) -> str:
     if filled.part.measure == "hours":
         envs = {run.env.cpu or "cpu" if run.env.device == "cpu" else run.env.device for run in runs}
         machines = f", on {' and '.join(sorted(envs))}"
+    seeds, rates = {run.seed for run in runs}, {run.config.train.lr for run in runs}
+    sizes = [len(cell.runs) for cell in filled.cells if cell.runs]
+    per_cell = str(len(runs)) if filled.part.gains else span_text(sizes)
+    named = {"exact": "exact match", "token": "token accuracy"}.get(filled.part.measure)
     return (
-        f"protocol {name} with seeds {numbers({run.seed for run in runs})} and learning rates "
-        f"{numbers({run.config.train.lr for run in runs})}, "
-        f"{span_text(len(cell.runs) for cell in filled.cells if cell.runs)} runs in each cell"
+        f"protocol {name} with seed{'s' * (len(seeds) > 1)} {numbers(seeds)} and learning "
+        f"rate{'s' * (len(rates) > 1)} {numbers(rates)}, {per_cell} run{'s' * (per_cell != '1')} "
+        f"in {'all' if filled.part.gains else 'each cell'}"
         f"{machines}; tested on {span_text(score.count for score in scores if score.count)} "
         f"samples of each of the lengths {numbers({s.length for s in scores if s.count})}"
+        + f". Cells: mean {named} over these lengths, in percent"
+        * bool(named)
     )
 
 
@@ -92,10 +97,10 @@ def _settings(*parts: Settings) -> dict[str, object]:
 
 def _value(value: object) -> str:
     """
-    >>> _value(0.0), _value(10_000), _value((1, 20)), _value(None)
-    ('0', '10,000', '1 to 20', 'none')
+    >>> _value(0.0), _value(10_000), _value((1, 20)), _value(None), _value("")
+    ('0', '10,000', '1 to 20', 'none', 'none')
     """
-    if value is None or isinstance(value, bool) or value == ():
+    if value is None or isinstance(value, bool) or value in ((), ""):
         return str(value or None).lower()
     if isinstance(value, tuple):
         return " to ".join(map(_value, value))
@@ -127,9 +132,10 @@ def caption(filled: Filled) -> list[str]:
         f"{paper.authors} ({paper.year}), {part.label}, {part.place}: {part.title}.",
         *budgets(filled),
         f"We have numbers for {there} of {len(cells)} cells; {_difference(cells)}.",
-        *(_crossing(cell, run, part) for cell in cells for run in cell.used if part.along),
+        *(_crossings(cell, part) for cell in cells if part.along and cell.used),
         *part.remarks,
         *(paper.remarks if part.measure != "hours" else ()),
+        *([paper.selection] if any(one.checkpoint != "last" for one in part.columns) else ()),
     ]
 
 
@@ -141,14 +147,16 @@ def _difference(cells: Sequence[Cell]) -> str:
     return "diff is ours minus the paper's, in percentage points"
 
 
-def _crossing(cell: Cell, run: Record, part: PaperTable) -> str:
-    """Say when a run first reached PASS along training."""
-    passed = [one for one in run.learning if (getattr(one, part.measure) or 0.0) >= PASS]
-    when, speed = "never", run.cost.steps_per_second
-    if passed:
-        when = f"after {passed[0].seconds or 0:,.0f} s and {passed[0].step:,} steps"
-    fast = f"; {speed:,.1f} steps per second" if speed else ""
-    return f"{cell.column}, seed {run.seed}: {100 * PASS:.0f} % {when}{fast}."
+def _crossings(cell: Cell, part: PaperTable) -> str:
+    """Say when each run first reached PASS along training."""
+    found: dict[str, list[int]] = defaultdict(list)
+    for run in cell.used:
+        passed = [one for one in run.learning if (getattr(one, part.measure) or 0.0) >= PASS]
+        at = passed[0] if passed else None
+        when = f"after {at.seconds or 0:,.0f} s and {at.step:,} steps" if at else "never"
+        found[when].append(run.seed)
+    each = (f"{when} (seed{'s' * (len(own) > 1)} {numbers(own)})" for when, own in found.items())
+    return f"{cell.task}, {cell.column}: {100 * PASS:.0f} % {', '.join(each)}."
 
 
 def requests(filled: Filled) -> Iterator[str]:

@@ -123,7 +123,7 @@ def fill(
 
 
 def _gains(gain: PaperGain, table: Filled) -> tuple[Cell, Cell]:
-    """Return the mean over tasks, and the most, of the best of some columns over that of others."""
+    """Return the mean and the largest lead, over tasks, of the best of some columns over others."""
     ours: dict[str, dict[str, float]] = defaultdict(dict)
     theirs: dict[str, dict[str, float]] = defaultdict(dict)
     used = {}
@@ -150,7 +150,7 @@ def _gains(gain: PaperGain, table: Filled) -> tuple[Cell, Cell]:
             group="", task=gain.name, column=name, paper=summary(theirs, of),
             ours=summary(ours, of), used=runs, runs=runs,
         )
-        for name, of in (("mean", fmean), ("most", max))
+        for name, of in (("mean", fmean), ("largest", max))
     )  # fmt: skip
     return mean, most
 

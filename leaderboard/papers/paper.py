@@ -143,6 +143,7 @@ class Paper(Settings):
     budget: str
     rates: tuple[float, ...] = ()
     remarks: tuple[str, ...] = ()
+    selection: str = ""  # the remark where a column has another checkpoint than the last
     encodings: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     tables: dict[str, PaperTable] = Field(default_factory=dict)
     figures: dict[str, PaperFigure] = Field(default_factory=dict)

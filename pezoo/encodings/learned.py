@@ -1,5 +1,6 @@
 """A learned vector per absolute position."""
 
+import math
 from typing import Unpack
 
 import torch
@@ -21,7 +22,8 @@ class Learned(Encoding):
 
     Shapes: x (B, T, D) -> the same; table (max_len, D), at the start N(0, 0.02^2) as in GPT-2.
     Options: max_len, the rows of the table; by default shape.train_len, a choice of ours; std, at
-    the start N(0, std^2) without what is beyond two of them, as in Haiku's Embed with std=1.
+    the start N(0, std^2) truncated at two standard deviations, as in Haiku's Embed with std=1;
+    None is N(0, 0.02^2), not truncated.
     Errors: PositionError at positions from max_len on; ValueError for a max_len below 1 or a std
     below 0.
 
@@ -46,8 +48,8 @@ class Learned(Encoding):
         self.max_len = shape.train_len if max_len is None else max_len
         if self.max_len < 1:
             raise ValueError(f"max_len must be at least 1, got {max_len}")
-        if std is not None and std < 0:
-            raise ValueError(f"std must not be negative, got {std}")
+        if std is not None and not 0 <= std < math.inf:
+            raise ValueError(f"std must be a number from 0 on, got {std}")
         self.table = nn.Parameter(0.02 * torch.randn(self.max_len, shape.d_model))
         if std is not None:
             nn.init.trunc_normal_(self.table, std=std, a=-2 * std, b=2 * std)

@@ -238,7 +238,7 @@ def test_a_table_fits_80_characters_and_shows_empty_cells(filled):
     assert "- 67.3 - even_pairs 50.0 51.0 -1.0 cannot" in even  # alibi, rope and learned
     assert "cannot represent 50.7 -" in even
     shown = " ".join(lines)
-    assert "seeds 0 and learning rates 0.001, 1 runs in each cell; tested on 64 samples" in shown
+    assert "seed 0 and learning rate 0.001, 1 run in each cell; tested on 64 samples" in shown
     assert "each of the lengths 41, 60" in shown
     assert "Paper: 2,000,000 steps" in shown
     assert "1 of 165 cells" in shown
@@ -375,7 +375,7 @@ def test_curves_have_a_picture_for_each_task_with_runs(paper, tmp_path):
     assert ">alibi<" not in picture
     words = " ".join(re.findall(r'class="s">([^<]+)<', picture))
     assert "Paper: 2,000,000 steps, batch 128" in words
-    assert "Ours: protocol ruoss2023-mini with seeds 0, 1 and learning rates 0.001" in words
+    assert "Ours: protocol ruoss2023-mini with seeds 0, 1 and learning rate 0.001" in words
 
 
 def test_a_sweep_is_one_picture_over_the_numbers_of_its_columns(paper, tmp_path):
@@ -419,8 +419,8 @@ def test_accuracy_over_training_time(paper, tmp_path):
     filled = fill(paper, paper.figures["2"], records, along)
     assert [one.ours.value for one in filled.cells] == pytest.approx([95.0, 70.0])
     shown = " ".join(text.as_text(filled, 100).split())
-    assert "randomized:relative, seed 0: 90 % after 200 s and 1,000 steps" in shown
-    assert "relative, trained long, seed 0: 90 % never" in shown
+    assert "randomized:relative: 90 % after 200 s and 1,000 steps (seed 0)" in shown
+    assert "relative, trained long: 90 % never (seed 0)" in shown
     (path,) = draw(filled, tmp_path)
     picture = path.read_text("utf-8")
     assert {">100<", ">2700<"} <= set(re.findall(r">\d+<", picture))
@@ -460,7 +460,7 @@ def test_exact_match_over_the_steps_of_training(tmp_path):
         (500, 0.95),
     ]
     assert points.metric == EXACT
-    assert "ideal_sh, seed 0: 90 % after 0 s and 500 steps" in text.as_text(filled, 100)
+    assert "ideal_sh: 90 % after 0 s and 500 steps (seeds 0, 1)" in text.as_text(filled, 100)
     assert [path.suffix for path in draw(filled, tmp_path)] == [".svg"]
     assert fill(paper, paper.figure("2b"), records, load_protocol("chen2026-mini")).runs == []
 

@@ -4,9 +4,11 @@ import pytest
 import torch
 
 from harness.tasks.base import Batch, Vocab
+from harness.tasks.digits import same
 from harness.tasks.dyn_str_cpy import DynStrCpy
 from harness.tasks.reverse import Reverse
 from harness.tasks.testing import check_task
+from harness.theory.representation import Computation, Step
 
 
 def resampled(change):
@@ -55,7 +57,12 @@ def exits(self, prompt):
     raise SystemExit(0)
 
 
+def copies_the_first(self, n):
+    return Computation(n + 1, tuple(Step(n + 1 + t, same, (1,)) for t in range(1, n + 1)))
+
+
 REVERSE = {
+    "computation gives another answer .* expected .* got": {"computation": copies_the_first},
     r"disagree on '\d\d=' \(length 2\)": resampled(lambda made, n: flipped(made)),
     r"disagree on .* \(length 14\)": resampled(lambda m, n: flipped(m) if 13 < n < 40 else m),
     r"disagree on .* \(length 58\)": resampled(lambda m, n: flipped(m) if n >= 50 else m),
