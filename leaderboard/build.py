@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from leaderboard.catalog import Catalog
-from leaderboard.record.read import PREDICTIONS, load
+from leaderboard.record.read import kept_predictions, load
 from leaderboard.render import site
 from leaderboard.render.grids import PRFMapsOf
 from leaderboard.render.markdown import write_markdown
@@ -42,14 +42,13 @@ def build(
     """
     catalog = catalog or Catalog()
     found, problems = load([records] if runs is None else [records, runs])
-    known = {record.run for record in found}
-    kept = {path.parent.name: path for path in (runs.glob(f"*/{PREDICTIONS}") if runs else ())}
-    predictions = {run: path for run, path in kept.items() if run in known}
+    refused, known = len(problems), {record.run for record in found}
+    predictions = kept_predictions(runs, known, problems) if runs else {}
     gc.freeze()  # nobody needs to look through them for cycles
     try:
         every = tables(found, catalog)
         more = catalog, built, prf_maps, predictions
-        paths = site.build(every, found, out, len(problems), *more)
+        paths = site.build(every, found, out, refused, *more)
         if markdown is not None:
             paths += write_markdown(every, markdown, catalog)
     finally:

@@ -14,7 +14,7 @@ from harness import tasks
 from harness.tasks.base import Task, TaskError
 from harness.theory.characterise import Violation, obstacle, violation
 from harness.theory.mapping import complexity, conflict, shared
-from harness.theory.representation import Computation, operators
+from harness.theory.representation import Computation, named, operators
 from pezoo.base import PositionError, Shape
 from pezoo.prf import PRFError, prf_of
 from pezoo.registry import make, names
@@ -115,7 +115,7 @@ def size_of_computation(task: Task) -> str:
         f"(by search on instances of 0 and 1, without signs, for operators of up to {most} inputs)"
     )
     counts = [len(operators({k: declared[k] for k in declared if k <= n})) for n in declared]
-    used = ", ".join(sorted(g.__name__ for g in operators(declared)))
+    used = ", ".join(sorted(map(named, operators(declared))))
     lines.append(f"at most {counts[-1]} at all scales up to {max(declared)}, as declared: {used}")
     grown = counts[min(TRAINED, len(counts)) - 1] < counts[-1]
     lines.append(

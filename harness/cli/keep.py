@@ -12,7 +12,7 @@ from harness.cli.show import restore, started
 from harness.runs.files import write
 from harness.runs.folder import RunFolder
 from harness.training.predictions import predictions
-from leaderboard.record.read import PREDICTIONS
+from leaderboard.record.read import PREDICTIONS, kept_predictions
 from leaderboard.record.schema import Record
 
 
@@ -27,7 +27,7 @@ def keep_predictions(
     done, paths = {record.run for record in records if record.status == "done"}, []
     for config in configs:
         path = RunFolder(folder, config).path / PREDICTIONS
-        if config.hash not in done or path.is_file():
+        if config.hash not in done or kept_predictions(folder, {config.hash}, []):
             continue
         trainer = None if config.track == "text" else started(config)
         if trainer is None or not restore(trainer, config, str(folder)):

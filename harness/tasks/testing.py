@@ -48,6 +48,10 @@ def _check(task: Task, lengths: Sequence[int]) -> None:
         made = _sample(task, rows, length)
         _check_batch(task, made, rows, length)
         computation = task.computation(length)
+        assert computation == task.computation(length), (
+            f"{task.name}: computation({length}) gives other operators at every call: define them "
+            "outside it"
+        )
         for prompt, target in zip(made.prompt, made.target, strict=True):
             pair = _unpadded(task, prompt), _unpadded(task, target)
             _check_instance(task, *pair, length)

@@ -60,8 +60,13 @@ class Relation:
             found = torch.zeros(size + 1, size + 1, dtype=torch.int64)
             for step in self._union(size) if n is None else self._own(n):
                 for k, parent in enumerate(step.parents, 1):
+                    if (role := self._roles.get((step.operator, k))) is None:
+                        raise ValueError(
+                            f"needs the same operators at every call of computation: define "
+                            f"{step.operator!r} outside it"
+                        )
                     if step.place - 2 < size:
-                        found[step.place - 2, parent - 1] = self._roles[step.operator, k]
+                        found[step.place - 2, parent - 1] = role
             self._tables[n, size] = found
         return self._tables[n, size]
 
@@ -85,7 +90,7 @@ class Relation:
 
     def _number(self, scale: int) -> None:
         """Number the roles of scale ORDER, then those of all scales up to `scale`."""
-        for n in (ORDER, *range(self._numbered + 1, scale + 1)):
+        for n in (ORDER, *range(self._numbered + 1, scale + 1), scale):
             made = self._computation(n)
             for step in made.steps if made else ():
                 for k in range(1, len(step.parents) + 1):

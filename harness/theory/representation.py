@@ -9,6 +9,10 @@ from dataclasses import dataclass
 Operator = Callable[..., int]
 
 
+def named(operator: Operator) -> str:
+    return getattr(operator, "__name__", repr(operator))
+
+
 @dataclass(frozen=True)
 class Step:
     """z_place = operator(z_j for j in parents): the triple (i, g, I) of Definition 2.
@@ -25,7 +29,7 @@ class Step:
             raise ValueError(f"parents {self.parents} must be within 1..{self.place - 1}")
 
     def __repr__(self) -> str:
-        return f"({self.place}, {self.operator.__name__}, {self.parents})"
+        return f"({self.place}, {named(self.operator)}, {self.parents})"
 
 
 @dataclass(frozen=True)

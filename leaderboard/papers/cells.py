@@ -132,7 +132,7 @@ def _gains(gain: PaperGain, table: Filled) -> tuple[Cell, Cell]:
             if number:
                 numbers[cell.task][cell.column] = number.value
         if cell.column in (*gain.best, *gain.over):
-            used |= {run.run: run for run in cell.used}
+            used |= {run.run: run for run in cell.runs}
 
     def above(row: dict[str, float]) -> float:
         best, over = (max(row.get(n, -inf) for n in names) for names in (gain.best, gain.over))

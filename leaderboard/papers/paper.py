@@ -163,8 +163,11 @@ class Paper(Settings):
     def table(self, number: str) -> PaperTable:
         """Return a table. Errors: ValueError with the valid numbers."""
         if number not in self.tables:
-            figure = f"; there is --figure {number}" if number in self.figures else ""
-            raise ValueError(unknown(f"table of {self.name}", number, self.tables) + figure)
+            if number in (*self.figures, *self.missing):
+                self.figure(number)
+                raise ValueError(f"{number} is a figure of {self.name}: use --figure {number}")
+            known = [*self.tables, *self.figures]
+            raise ValueError(unknown(f"table or figure of {self.name}", number, known))
         return self.tables[number]
 
     def figure(self, number: str) -> PaperFigure:

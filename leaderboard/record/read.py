@@ -1,9 +1,11 @@
 """Reading run records from files and folders; a bad file becomes a message, never an exception."""
 
 import gc
+import gzip
 import hashlib
 import os
 import re
+import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -57,6 +59,25 @@ def load(paths: Iterable[Path | str]) -> tuple[list[Record], list[str]]:
             problems.append(f"{shown(str(path))}: other scores for run {record.run}, left out")
     order = sorted(found.values(), key=lambda r: (r.protocol, r.task, r.encoding, r.seed, r.run))
     return order, problems
+
+
+def kept_predictions(runs: Path, known: set[str], problems: list[str]) -> dict[str, bytes]:
+    """Return the predictions in a folder of runs, by run, of the runs in `known`.
+
+    Files that are links, not regular or not whole are left out, with a line for each in `problems`.
+    """
+    found = {}
+    for path in sorted(runs.glob(f"*/{PREDICTIONS}")):
+        if path.parent.name not in known:
+            continue
+        try:
+            if path.is_symlink() or not path.is_file():
+                raise ValueError("not a regular file")
+            gzip.decompress(content := path.read_bytes())
+            found[path.parent.name] = content
+        except (OSError, EOFError, ValueError, zlib.error) as error:
+            problems.append(f"{shown(str(path))}: {error}")
+    return found
 
 
 def read(path: Path) -> Record | str:

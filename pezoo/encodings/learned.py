@@ -25,7 +25,7 @@ class Learned(Encoding):
     the start N(0, std^2) truncated at two standard deviations, as in Haiku's Embed with std=1;
     None is N(0, 0.02^2), not truncated.
     Errors: PositionError at positions from max_len on; ValueError for a max_len below 1 or a std
-    below 0.
+    that is not above 0.
 
     Paper: Gehring et al. 2017, "Convolutional Sequence to Sequence Learning", Section 3.1.
     """
@@ -48,8 +48,8 @@ class Learned(Encoding):
         self.max_len = shape.train_len if max_len is None else max_len
         if self.max_len < 1:
             raise ValueError(f"max_len must be at least 1, got {max_len}")
-        if std is not None and not 0 <= std < math.inf:
-            raise ValueError(f"std must be a number from 0 on, got {std}")
+        if std is not None and not 0 < std < math.inf:
+            raise ValueError(f"std must be a number above 0, got {std}")
         self.table = nn.Parameter(0.02 * torch.randn(self.max_len, shape.d_model))
         if std is not None:
             nn.init.trunc_normal_(self.table, std=std, a=-2 * std, b=2 * std)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import io
 import json
 import math
+import os
 import re
 import shlex
 import shutil
@@ -654,20 +656,33 @@ def test_kept_predictions_can_be_downloaded_from_the_page_of_their_run(save, tmp
     runs, out = save(raw_record("rope"), raw_record("alibi"), folder="runs"), tmp_path / "out"
     run = raw_record("rope")["run"]
     for name in (run, "a" * 16):  # the second is of no record
-        write(runs / name / "predictions.jsonl.gz", name.encode())
-    nothing = save(folder="none")
+        write(runs / name / "predictions.jsonl.gz", gzip.compress(name.encode()))
+    (nothing := tmp_path / "none").mkdir()
 
     def links(one):
         page = Page(out / "run" / f"{one}.html")
         return [href for tag, own in page.tags if tag == "a" and "gz" in (href := own["href"])]
 
     build(runs, nothing, out, None)
-    assert [(out / "run" / link).read_bytes() for link in links(run)] == [run.encode()]
+    (link,) = links(run)
+    assert gzip.decompress((out / "run" / link).read_bytes()) == run.encode()
     assert links(raw_record("alibi")["run"]) == []
     assert len([*out.rglob("*.gz")]) == 1
-    (runs / run / "predictions.jsonl.gz").unlink()
-    build(runs, nothing, out, None)
-    assert (links(run), [*out.rglob("*.gz")]) == ([], [])
+    kept = runs / run / "predictions.jsonl.gz"
+    write(elsewhere := tmp_path / "elsewhere.gz", gzip.compress(b"not of this run"))
+    for bad in (
+        lambda: None,
+        lambda: os.mkfifo(kept),
+        kept.mkdir,
+        lambda: kept.symlink_to(elsewhere),
+        lambda: kept.write_bytes(gzip.compress(b"cut" * 99)[:20]),
+        lambda: kept.write_bytes(b"no gzip"),
+    ):
+        kept.rmdir() if kept.is_dir() else kept.unlink(missing_ok=True)
+        bad()
+        problems = build(runs, nothing, out, None).problems
+        assert (links(run), [*out.rglob("*.gz")]) == ([], [])
+        assert [one.partition(": ")[0] for one in problems] == [str(kept)] * kept.exists()
 
 
 def test_citation_cff_has_the_version():

@@ -27,7 +27,8 @@ def test_a_papers_only_table_needs_no_number(call, tmp_path):
     ("args", "words"),
     [
         (["ruos2023", "1"], "did you mean ruoss2023"),
-        (["ruoss2023", "6"], "known: 1, 2, 3, 4, 5"),
+        (["ruoss2023", "9"], "known: 1, 2, 3, 4, 5"),
+        (["ruoss2023", "6"], "pezoo show RUN"),
         (["turing2024", "2"], "known: 1"),
         (["ruoss2023", "--figure", "9"], "known: 2, 3, 4"),
         (["ruoss2023", "--figure", "5"], "pezoo show RUN"),

@@ -61,7 +61,12 @@ def copies_the_first(self, n):
     return Computation(n + 1, tuple(Step(n + 1 + t, same, (1,)) for t in range(1, n + 1)))
 
 
+def other_operators(self, n):
+    return Computation(n + 1, tuple(Step(n + 1 + t, lambda u: u, (t,)) for t in range(n, 0, -1)))
+
+
 REVERSE = {
+    "gives other operators at every call": {"computation": other_operators},
     "computation gives another answer .* expected .* got": {"computation": copies_the_first},
     r"disagree on '\d\d=' \(length 2\)": resampled(lambda made, n: flipped(made)),
     r"disagree on .* \(length 14\)": resampled(lambda m, n: flipped(m) if 13 < n < 40 else m),

@@ -189,6 +189,14 @@ def test_any_computation_has_a_relation_with_the_scale_and_a_canonical_one_witho
         make("bucket_sort").prf(*map(torch.tensor, (1, 0, 3)))
 
 
+def test_operators_must_be_the_same_at_every_call():
+    def fresh(n):
+        return Computation(n, (Step(n + 1, lambda u: u, (1,)),))
+
+    with pytest.raises(ValueError, match="same operators at every call"):
+        relation_from(fresh)(*map(torch.tensor, (9, 0, 10)))
+
+
 def test_a_relation_that_takes_two_roles_for_one_is_not_consistent():
     task = make("parity(aligned=5)")
 
