@@ -1,7 +1,7 @@
 "use strict";
 // Cost against extrapolation, on one task.
 (function () {
-  const { percent, interval } = PZ;
+  const { el, percent, interval } = PZ;
   const COSTS = {
     cpu_seconds: "CPU seconds of training",
     parameters: "parameters",
