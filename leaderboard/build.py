@@ -34,11 +34,10 @@ def build(
 
     Predictions that runs have kept can be downloaded from it.
 
-    `markdown` is the path of LEADERBOARD.md, or None to write none; `built` is the last
-    line of the pages; `prf_maps`
-    gives the maps on the pages of encodings; `catalog` describes encodings, tasks and protocols,
-    whose descriptions are left out without it. The same arguments give the same bytes. Bad files do
-    not stop a build; the report names them.
+    `markdown` is the path of LEADERBOARD.md, or None to write none; `built` is the last line
+    of the pages; `prf_maps` gives the maps on the pages of encodings; `catalog` describes
+    encodings, tasks and protocols, whose descriptions are left out without it. The same arguments
+    give the same bytes. Bad files do not stop a build; the report names them.
     """
     catalog = catalog or Catalog()
     found, problems = load([records] if runs is None else [records, runs])
@@ -47,8 +46,7 @@ def build(
     gc.freeze()  # nobody needs to look through them for cycles
     try:
         every = tables(found, catalog)
-        more = catalog, built, prf_maps, predictions
-        paths = site.build(every, found, out, refused, *more)
+        paths = site.build(every, found, out, refused, catalog, built, prf_maps, predictions)
         if markdown is not None:
             paths += write_markdown(every, markdown, catalog)
     finally:

@@ -25,9 +25,10 @@ def keep_predictions(
     those on text, which has no answers, are left out with a warning. Errors: WriteError.
     """
     done, paths = {record.run for record in records if record.status == "done"}, []
+    missing = done - {*kept_predictions(folder, done, [])}
     for config in configs:
         path = RunFolder(folder, config).path / PREDICTIONS
-        if config.hash not in done or kept_predictions(folder, {config.hash}, []):
+        if config.hash not in missing:
             continue
         trainer = None if config.track == "text" else started(config)
         if trainer is None or not restore(trainer, config, str(folder)):

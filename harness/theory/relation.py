@@ -62,7 +62,7 @@ class Relation:
                 for k, parent in enumerate(step.parents, 1):
                     if (role := self._roles.get((step.operator, k))) is None:
                         raise ValueError(
-                            f"needs the same operators at every call of computation: define "
+                            "needs the same operators at every call of computation: define "
                             f"{step.operator!r} outside it"
                         )
                     if step.place - 2 < size:
@@ -90,7 +90,7 @@ class Relation:
 
     def _number(self, scale: int) -> None:
         """Number the roles of scale ORDER, then those of all scales up to `scale`."""
-        for n in (ORDER, *range(self._numbered + 1, scale + 1), scale):
+        for n in (ORDER, *range(min(scale, self._numbered + 1), scale + 1)):
             made = self._computation(n)
             for step in made.steps if made else ():
                 for k in range(1, len(step.parents) + 1):

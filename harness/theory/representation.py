@@ -10,6 +10,7 @@ Operator = Callable[..., int]
 
 
 def named(operator: Operator) -> str:
+    """Return the name of an operator; of a partial, for example, its text."""
     return getattr(operator, "__name__", repr(operator))
 
 

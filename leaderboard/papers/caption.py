@@ -39,17 +39,16 @@ def _ours(filled: Filled) -> str:
         envs = {run.env.cpu or "cpu" if run.env.device == "cpu" else run.env.device for run in runs}
         machines = f", on {' and '.join(sorted(envs))}"
     seeds, rates = {run.seed for run in runs}, {run.config.train.lr for run in runs}
-    sizes = [len(cell.runs) for cell in filled.cells if cell.runs]
-    per_cell = str(len(runs)) if filled.part.gains else span_text(sizes)
+    per_cell = span_text(len(cell.runs) for cell in filled.cells if cell.runs)
     named = {"exact": "exact match", "token": "token accuracy"}.get(filled.part.measure)
+    cells = f". Cells: mean {named} over these lengths, in percent"
     return (
         f"protocol {name} with seed{'s' * (len(seeds) > 1)} {numbers(seeds)} and learning "
         f"rate{'s' * (len(rates) > 1)} {numbers(rates)}, {per_cell} run{'s' * (per_cell != '1')} "
-        f"in {'all' if filled.part.gains else 'each cell'}"
-        f"{machines}; tested on {span_text(score.count for score in scores if score.count)} "
-        f"samples of each of the lengths {numbers({s.length for s in scores if s.count})}"
-        + f". Cells: mean {named} over these lengths, in percent"
-        * bool(named)
+        f"in each cell{machines}; tested on "
+        f"{span_text(score.count for score in scores if score.count)} samples of each of "
+        f"the lengths {numbers({s.length for s in scores if s.count})}"
+        f"{cells if named and not filled.part.gains else ''}"
     )
 
 

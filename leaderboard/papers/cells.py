@@ -126,13 +126,14 @@ def _gains(gain: PaperGain, table: Filled) -> tuple[Cell, Cell]:
     """Return the mean and the largest lead, over tasks, of the best of some columns over others."""
     ours: dict[str, dict[str, float]] = defaultdict(dict)
     theirs: dict[str, dict[str, float]] = defaultdict(dict)
-    used = {}
+    used, tried = {}, {}
     for cell in table.cells:
         for numbers, number in ((ours, cell.ours), (theirs, cell.paper)):
             if number:
                 numbers[cell.task][cell.column] = number.value
         if cell.column in (*gain.best, *gain.over):
-            used |= {run.run: run for run in cell.runs}
+            used |= {run.run: run for run in cell.used}
+            tried |= {run.run: run for run in cell.runs}
 
     def above(row: dict[str, float]) -> float:
         best, over = (max(row.get(n, -inf) for n in names) for names in (gain.best, gain.over))
@@ -144,15 +145,15 @@ def _gains(gain: PaperGain, table: Filled) -> tuple[Cell, Cell]:
         found = [value for value in map(above, rows.values()) if value > -inf]
         return Number(of(found)) if found else None
 
-    runs = tuple(used.values())
-    mean, most = (
+    mean, largest = (
         Cell(
             group="", task=gain.name, column=name, paper=summary(theirs, of),
-            ours=summary(ours, of), used=runs, runs=runs,
+            ours=summary(ours, of),
+            used=tuple(used.values()), runs=tuple(tried.values()),
         )
         for name, of in (("mean", fmean), ("largest", max))
     )  # fmt: skip
-    return mean, most
+    return mean, largest
 
 
 def _along(protocol: Protocol) -> Protocol:

@@ -163,10 +163,9 @@ class Paper(Settings):
     def table(self, number: str) -> PaperTable:
         """Return a table. Errors: ValueError with the valid numbers."""
         if number not in self.tables:
-            if number in (*self.figures, *self.missing):
-                self.figure(number)
-                raise ValueError(f"{number} is a figure of {self.name}: use --figure {number}")
-            known = [*self.tables, *self.figures]
+            if number in self.missing:
+                self.figure(number)  # says why
+            known = dict.fromkeys((*self.tables, *self.figures))
             raise ValueError(unknown(f"table or figure of {self.name}", number, known))
         return self.tables[number]
 

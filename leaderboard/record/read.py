@@ -17,6 +17,7 @@ from leaderboard.record.schema import Record
 
 RECORDS = Path(__file__).parents[1] / "records"  # the committed ones
 LARGEST_FILE = 4_000_000  # bytes
+CHUNK = 1 << 20  # bytes
 HASH = 64  # characters of a SHA-256
 RECORD_FILE = re.compile(r"[0-9a-f]{16}\.json")  # as records are committed
 SITE_TABLES = "leaderboard.json"  # marks a built site, whose copies of records are not read
@@ -61,8 +62,8 @@ def load(paths: Iterable[Path | str]) -> tuple[list[Record], list[str]]:
     return order, problems
 
 
-def kept_predictions(runs: Path, known: set[str], problems: list[str]) -> dict[str, bytes]:
-    """Return the predictions in a folder of runs, by run, of the runs in `known`.
+def kept_predictions(runs: Path, known: set[str], problems: list[str]) -> dict[str, Path]:
+    """Return the files of predictions in a folder of runs, by run, of the runs in `known`.
 
     Files that are links, not regular or not whole are left out, with a line for each in `problems`.
     """
@@ -73,8 +74,10 @@ def kept_predictions(runs: Path, known: set[str], problems: list[str]) -> dict[s
         try:
             if path.is_symlink() or not path.is_file():
                 raise ValueError("not a regular file")
-            gzip.decompress(content := path.read_bytes())
-            found[path.parent.name] = content
+            with gzip.open(path) as file:
+                while file.read(CHUNK):
+                    pass
+            found[path.parent.name] = path
         except (OSError, EOFError, ValueError, zlib.error) as error:
             problems.append(f"{shown(str(path))}: {error}")
     return found

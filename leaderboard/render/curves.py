@@ -110,7 +110,7 @@ class _Plot:
 
     @property
     def axes(self) -> dict[str, Any]:
-        """What the template needs of the axes."""
+        """The fields of the template that place the axes."""
         return {
             "unit": "lower is better" if self.bits else "%",
             "levels": [(self.y(at), text) for at, text in self.levels.items()],

@@ -1,4 +1,4 @@
-"""What the page of one run shows, and the CSV of all runs.
+"""Parts of the page of one run, and the CSV of all runs.
 
 There are thousands of both: what a template would repeat for every line is made here.
 """

@@ -68,7 +68,7 @@ def build(
     catalog: Catalog | None = None,
     built: Built | None = None,
     prf_maps: PRFMapsOf | None = None,
-    predictions: Mapping[str, bytes] | None = None,
+    predictions: Mapping[str, Path] | None = None,
 ) -> list[Path]:
     """Write the site into `out` and return the paths written, index.html first.
 
@@ -243,9 +243,9 @@ def _files(
             yield f"static/{item.name}", item.read_bytes()
 
 
-def _downloads(predictions: Mapping[str, bytes]) -> Iterator[tuple[str, bytes]]:
-    for run, content in sorted(predictions.items()):
-        yield f"{SITE_RECORDS}/{run}.{PREDICTIONS}", content
+def _downloads(predictions: Mapping[str, Path]) -> Iterator[tuple[str, bytes]]:
+    for run, path in sorted(predictions.items()):
+        yield f"{SITE_RECORDS}/{run}.{PREDICTIONS}", path.read_bytes()
 
 
 def _claim(out: Path) -> None:

@@ -81,7 +81,7 @@ def attention(
     fields |= {key: _joined(getattr(old, key), fields[key]) for key in _TOKENS & {*fields}}
     ctx = Pass(**fields, x=x, n_new=k.shape[2], memo=old.memo)
     ctx = encoding.prepare(Pass.of(ctx, drawn=encoding.draw(ctx, length=old.length)))
-    ctx = ctx.at(0, _embedded(q, x, encoding, ctx))
+    ctx = ctx.at(0, _embedded(q, x, encoding, ctx, name))
     q, k = encoding.transform(q, k, ctx)
     if old.layers and old.layers[0] is not None:
         k, v = (torch.cat(pair, 2) for pair in zip(old.layers[0], (k, v), strict=True))
@@ -109,16 +109,17 @@ def _checked(q: Tensor, encoding: Encoding, cache: Cache | None) -> str:
     return name
 
 
-def _embedded(q: Tensor, x: Tensor | None, encoding: Encoding, ctx: Pass) -> Tensor | None:
+def _embedded(
+    q: Tensor, x: Tensor | None, encoding: Encoding, ctx: Pass, name: str
+) -> Tensor | None:
     """Return the token embeddings with the encoding's added; None without x."""
     if x is not None:
         return encoding.embed(x, ctx)
     given = q.new_zeros(1, ctx.new, vars(encoding.shape).get("d_model", 1))
     if encoding.embed(given, ctx) is not given:
         raise ValueError(
-            f"{encoding.name or type(encoding).__name__} changes the token embeddings: pass them "
-            "as x (B, T, D), and compute q, k and v from "
-            "encoding.embed(x, encoding.prepare(Context(pos, x=x)))"
+            f"{name} changes the token embeddings: pass them as x (B, T, D), and compute q, k and "
+            "v from encoding.embed(x, encoding.prepare(Context(pos, x=x)))"
         )
     return None
 

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from leaderboard.papers.paper import names
 from leaderboard.record.read import RECORDS
 
 
@@ -13,6 +14,12 @@ def test_without_a_number_it_lists_the_tables(call):
     tables, figures = [line.split() for line in out.splitlines()[1:7]], out.splitlines()[7:]
     assert [words[0] for words in tables] == ["1", "2", "3", "4", "5", "means"]
     assert [line.split()[:2] for line in figures] == [["--figure", n] for n in "234"]
+
+
+def test_the_help_names_every_paper(call):
+    code, out, _ = call("table", "--help")
+    assert code == 0
+    assert all(name in out for name in names())
 
 
 def test_a_papers_only_table_needs_no_number(call, tmp_path):
