@@ -25,6 +25,7 @@ from harness.model.transformer import Transformer
 from pezoo.adapters.layer import Cache
 
 CHUNK_TOKENS = 6_000  # tokens in one forward pass: keeps long lengths in memory
+PART_TOKENS = 256  # tokens of a pass of `read_in_parts`: few scores are in memory at once
 STEPS = 16  # tokens that `decoding_gap` reads one by one
 
 
@@ -112,6 +113,27 @@ def teacher_forced(
                 out = found.new_zeros(*batch.labels.shape, *found.shape[2:])
             out[rows, first - 1 : stop] = found
     return torch.zeros_like(batch.labels) if out is None else out
+
+
+def read_in_parts(
+    model: Transformer,
+    batch: Sequences,
+    length: int,
+    positions: torch.Generator,
+    mode: str | None,
+    read: Callable[[Tensor, Tensor], Tensor],
+) -> Tensor:
+    """Return what `teacher_forced` does without a window, with a cache and PART_TOKENS at a time.
+
+    At 8,192 tokens this takes a fifth of alibi's time. The encoding must be `prefix_stable`.
+    """
+    cache, scale = Cache(length=batch.inputs.shape[1]), torch.tensor([length])
+    columns = (x.split(PART_TOKENS, 1) for x in (batch.inputs, batch.pos, batch.labels))
+    parts = []
+    for ids, pos, labels in zip(*columns, strict=True):
+        own = {"scale": scale.to(ids.device), "generator": positions, "cache": cache, "mode": mode}
+        parts.append(read(model(ids, pos, **own), labels))
+    return torch.cat(parts, 1)
 
 
 def decode(

@@ -11,7 +11,13 @@ from experiment.config import RunConfig
 from harness.data.sequences import to_sequences
 from harness.model.transformer import Transformer
 from harness.tasks.base import Batch, Task
-from harness.training.predict import CHUNK_TOKENS, Window, bits_and_hits, teacher_forced
+from harness.training.predict import (
+    CHUNK_TOKENS,
+    Window,
+    bits_and_hits,
+    read_in_parts,
+    teacher_forced,
+)
 from harness.training.trainer import Diverged
 from pezoo.base import PositionError
 
@@ -85,7 +91,10 @@ def _read(
     for start in range(0, len(sample.prompt), chunk):
         part = batch.rows(start, start + chunk).to(str(model.embedding.weight.device))
         positions = torch.Generator().manual_seed(position_seed)  # one draw for all rows
-        found = teacher_forced(model, part, length, positions, mode, window, bits_and_hits)
+        if window is None:
+            found = read_in_parts(model, part, length, positions, mode, bits_and_hits)
+        else:
+            found = teacher_forced(model, part, length, positions, mode, window, bits_and_hits)
         if not bool(found.isfinite().all()):
             raise Diverged(f"logits are not finite at length {length}")
         parts.append(found.cpu())

@@ -117,6 +117,21 @@ def test_a_window_that_holds_everything_changes_nothing():
     assert out[wide.answer].tolist() == left[batch.answer].tolist()  # row by row, padding or not
 
 
+@torch.no_grad()
+@pytest.mark.parametrize("encoding", ["randomized:rope", "fox", "prism(cursors=1,d_pe=8)"])
+def test_read_in_parts_is_one_pass(encoding, monkeypatch):
+    trainer = trained(encoding, "encodings={}")
+    model, task = trainer.model.double(), trainer.task
+    batch = decoder_sequences(task.sample(generator("here"), 3, 4), task)
+    batch = batch.left_aligned(task.vocab.pad)
+    monkeypatch.setattr(predict, "PART_TOKENS", 7)
+    read = predict.bits_and_hits
+    draws = (torch.Generator().manual_seed(1) for _ in range(2))
+    parts = predict.read_in_parts(model, batch, 4, next(draws), None, read)
+    whole = predict.teacher_forced(model, batch, 4, next(draws), read=read)
+    torch.testing.assert_close(parts[batch.answer], whole[batch.answer])
+
+
 def test_aligned_rows_hold_the_same_tokens():
     task = tasks.make("turing_addition")
     batch = decoder_sequences(task.sample(generator("here"), 9, 5), task)
