@@ -10,7 +10,15 @@ from typing import Self
 
 from experiment.config import Eval, Model, Protocol, Train
 from experiment.protocol import base
-from leaderboard.papers.paper import Number, Paper, PaperColumn, PaperGain, PaperTable, lines_of
+from leaderboard.papers.paper import (
+    Number,
+    Paper,
+    PaperColumn,
+    PaperGain,
+    PaperLine,
+    PaperTable,
+    lines_of,
+)
 from leaderboard.record.schema import Checkpoint, Record, Score
 from pezoo.registry import parse
 
@@ -82,11 +90,13 @@ def fill(
     A figure over training takes runs with `eval.curve_lengths`: unless the protocol has its
     own, all test lengths beyond training.
     """
+    records = list(records)
     if part.gains:
-        records, cells = list(records), ()
-        for gain in part.gains:
-            source = fill(paper, paper.table(gain.table), records, protocol, lengths)
-            cells += _gains(gain, source)
+        sources = [
+            (gain, fill(paper, paper.table(gain.table), records, protocol, lengths))
+            for gain in part.gains
+        ]
+        cells = tuple(cell for gain, source in sources for cell in _gains(gain, source))
         return Filled(paper, part, protocol, lengths, cells, reference=reference)
     if part.along:
         protocol = _along(protocol)
@@ -96,27 +106,29 @@ def fill(
     by_kind, records = defaultdict(list), [one for one in records if one.task in known]
     for record in records:
         by_kind[record.task, record.config.spec].append(record)
-    cells, settings = [], cache(partial(_settings, protocol))
-    for line in lines:
-        for column in part.columns:
-            task = column.task(line.task)
-            empty = Cell(
-                group=line.group,
-                task=line.task,
-                column=column.name,
-                checkpoint=column.checkpoint,
-                times=column.times,
-                paper=line.numbers.get(column.name),
-                comparable=part.measure != "hours",
-            )
-            options = [
-                _filled(replace(empty, encoding=encoding, runs=tuple(own)), column, part, lengths)
-                for name in column.encodings
-                for encoding in paper.texts(name)
-                if (own := _runs(by_kind, protocol, task, encoding, settings(task, column.long)))
-            ]
-            cells.append(max(options, key=_goodness, default=empty))
-    filled = Filled(paper, part, protocol, lengths, tuple(cells), reference=reference)
+    settings = cache(partial(_settings, protocol))
+
+    def cell_of(line: PaperLine, column: PaperColumn) -> Cell:
+        task = column.task(line.task)
+        empty = Cell(
+            group=line.group,
+            task=line.task,
+            column=column.name,
+            checkpoint=column.checkpoint,
+            times=column.times,
+            paper=line.numbers.get(column.name),
+            comparable=part.measure != "hours",
+        )
+        options = [
+            _filled(replace(empty, encoding=encoding, runs=tuple(own)), column, part, lengths)
+            for name in column.encodings
+            for encoding in paper.texts(name)
+            if (own := _runs(by_kind, protocol, task, encoding, settings(task, column.long)))
+        ]
+        return max(options, key=_goodness, default=empty)
+
+    cells = tuple(cell_of(line, column) for line in lines for column in part.columns)
+    filled = Filled(paper, part, protocol, lengths, cells, reference=reference)
     used = {record.run for record in filled.runs}
     others = [r for r in records if base(r.protocol) == base(protocol.name) and r.run not in used]
     return replace(filled, others=len(others))

@@ -106,15 +106,9 @@ def _row(
     runs: Sequence[Record], mode: str, lengths: Iterable[tuple[int, bool]], apart: bool
 ) -> Row:
     """Return the row of runs that differ only in the seed."""
-    first, notes = runs[0], []
+    first, track = runs[0], runs[0].config.track
     protocol, task, settings, spec, version = _row_key(first)
-    # The first of each seed: nobody repeats a run until it is lucky.
-    done: dict[int, Record] = {}
-    for run in runs:
-        if run.status == "done":
-            done.setdefault(run.seed, run)
-    if extra := sum(run.status == "done" for run in runs) - len(done):
-        notes.append(f"{extra} later run(s) with an equal seed left out")
+    done, notes = _first_of_seeds(runs)
     results = {
         seed: {score.length: score for score in run.by_mode[mode].last}
         for seed, run in done.items()
@@ -122,7 +116,6 @@ def _row(
     decoded = any(score.method == "decoded" for own in results.values() for score in own.values())
     if decoded:
         notes.append("scored by decoding token by token")
-    track = first.config.track
     cells = tuple(_cell(length, seen, results, track) for length, seen in lengths)
     by_seed, note = _unseen(cells, len(done))
     if by_seed and first.config.train.draw == "instances":
@@ -145,7 +138,7 @@ def _row(
         cells=cells,
         unseen=over_seeds(list(by_seed.values()), step=step) if by_seed else None,
         unseen_note=note,
-        unseen_beside=fmean(beside) if by_seed and beside else None,
+        unseen_beside=_mean(beside) if by_seed else None,
         by_seed=tuple(by_seed.items()),
         step=step,
         reach=reach,
@@ -159,6 +152,15 @@ def _row(
         **_cost(done.values()),
         **_tuned(first),
     )
+
+
+def _first_of_seeds(runs: Sequence[Record]) -> tuple[dict[int, Record], list[str]]:
+    """Return the first finished run of each seed, as nobody repeats a run until it is lucky."""
+    every, done = [run for run in runs if run.status == "done"], dict[int, Record]()
+    for run in every:
+        done.setdefault(run.seed, run)
+    extra = len(every) - len(done)
+    return done, [f"{extra} later run(s) with an equal seed left out"] if extra else []
 
 
 def _of_all(cells: Sequence[Point], samples: int) -> list[str]:

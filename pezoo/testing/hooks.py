@@ -133,31 +133,30 @@ def _check_hooks(encoding: Encoding, pos: Tensor, dtype: torch.dtype) -> None:
         size = b, heads, t, max(width, both[0].shape[-1])
         _shaped(name, y, "(B, H, T, K), where K may grow, alike for q and k,", size)
         _precise(name, y, dtype)
-    _, scores, _ = next(steps)
-    if scores is not None:
-        _is("scores", scores, Tensor)
-        _shaped("scores", scores, "(B, H, T, S)", (b, heads, t, t))
-        _precise("scores", scores, dtype)
-        made["scores"] = scores
-    _, bias, _ = next(steps)
-    if bias is not None:
-        _is("bias", bias, Tensor)
-        shape, size = tuple(bias.shape), (b, heads, t, t)
+    for hook, given_back, _ in steps:  # scores, bias, weights
+        if given_back is not None:
+            _check_logits(hook, given_back, (b, heads, t, t), dtype)
+            made[hook] = given_back
+    remedy = "Padding has position -1: clamp positions before a log, root or division"
+    for hook, found in made.items():
+        require(not found.isnan().any(), f"{hook}: NaN. {remedy}")
+
+
+def _check_logits(hook: str, x: object, size: tuple[int, ...], dtype: torch.dtype) -> None:
+    """Check what "scores", "bias" or "weights" returned, of size (B, H, T, S)."""
+    _is(hook, x, Tensor)
+    assert isinstance(x, Tensor)
+    shape = tuple(x.shape)
+    if hook == "bias":
         aligned = zip(reversed(shape), reversed(size), strict=False)
         require(
             len(shape) <= 4 and all(n in (1, m) for n, m in aligned),
             f"bias: expected a shape that broadcasts to (B, H, T, S) = {size}, got {shape}",
         )
-        _precise("bias", bias, dtype)
-        made["bias"] = bias
-    _, weights, _ = next(steps)
-    if weights is not None:
-        _is("weights", weights, Tensor)
-        _shaped("weights", weights, "(B, H, T, S)", (b, heads, t, t))
-        made["weights"] = weights
-    remedy = "Padding has position -1: clamp positions before a log, root or division"
-    for hook, found in made.items():
-        require(not found.isnan().any(), f"{hook}: NaN. {remedy}")
+    else:
+        _shaped(hook, x, "(B, H, T, S)", size)
+    if hook != "weights":
+        _precise(hook, x, dtype)
 
 
 def _precise(hook: str, x: Tensor, dtype: torch.dtype) -> None:
