@@ -27,7 +27,7 @@ class Alternation(OneToken):
     name = "alternation"
     summary = "k blocks of letters, or one less"
     paper = "Yang et al. 2025"
-    family = "counting"
+    family = "state"
     vocab = Vocab(("a", "b", "0", "1", "="))
     chance = 0.5
 

@@ -22,7 +22,7 @@ class BucketSort(DigitStrings):
     name = "bucket_sort"
     summary = "the digits in order"
     paper = "Ruoss et al. 2023, Table 1"
-    family = "reordering"
+    family = "sorting"
     best_constant = ((2, 0.355), (10, 0.6), (20, 0.7), (60, 0.82), (100, 0.86), (500, 0.94))
     example = "10204112=00111224"
 

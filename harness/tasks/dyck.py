@@ -27,7 +27,7 @@ class Dyck(Task):
     name = "dyck"
     summary = "close all open brackets"
     paper = "Yao et al. 2021"
-    family = "stack"
+    family = "state"
     example = "([]{(=)})"
 
     def __init__(self, *, kinds: int = 3, depth: int = 6) -> None:

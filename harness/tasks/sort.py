@@ -24,7 +24,7 @@ class Sort(Strings):
     name = "sort"
     summary = "distinct numbers in order"
     paper = "Huang et al. 2024"
-    family = "reordering"
+    family = "sorting"
     example = "17 4 88 9 = 4 9 17 88"
 
     def __init__(self, *, symbols: int = 100) -> None:

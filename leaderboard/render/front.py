@@ -126,8 +126,8 @@ class Front:
         )
         model, passes = first.config.model, _passing(train, encoders, self.text)
         self.setting = (
-            f"{len(ran)} encodings in the same Transformer ({model.layers} layers, width "
-            f"{model.width}), {len(tables)} task{'s' * (len(tables) > 1)}, {seeds} "
+            f"{len(ran)} encoding{'s' * (len(ran) != 1)} in the same Transformer ({model.layers} "
+            f"layers, width {model.width}), {len(tables)} task{'s' * (len(tables) > 1)}, {seeds} "
             f"seed{'s' * (seeds != '1')} each. A seed passes {passes}."
         )
 

@@ -7,6 +7,7 @@ from itertools import groupby
 
 from leaderboard.catalog import Catalog
 from leaderboard.render.front import CHOSEN, GENERAL, Entry, TaskFront
+from leaderboard.render.styles import SETTINGS
 from leaderboard.stats.tables import Table
 from pezoo.spec import bare
 
@@ -27,8 +28,8 @@ class Answer:
         return self.own[0][1]
 
     @property
-    def solved(self) -> list[TaskFront]:
-        return [one for one, entry in self.own if entry.solves]
+    def solved(self) -> list[tuple[TaskFront, Entry]]:
+        return [(one, entry) for one, entry in self.own if entry.solves and entry.bits is None]
 
     @property
     def marked(self) -> bool:
@@ -37,9 +38,14 @@ class Answer:
 
 
 def by_family(tables: Sequence[Table], catalog: Catalog) -> dict[str, list[TaskFront]]:
-    """Return the tasks of each kind; a kind counts in the first protocol that has it."""
+    """Return the tasks of each kind; a kind counts in the first protocol that has it.
+
+    Those with a tab on the first screen come first.
+    """
     families: dict[str, list[TaskFront]] = {}
-    for _, own in groupby(tables, key=lambda table: table.base):
+    tabs = [*SETTINGS["tabs"]]
+    first = sorted(tables, key=lambda table: table.base not in tabs)
+    for _, own in groupby(first, key=lambda table: table.base):
         found: dict[str, list[TaskFront]] = defaultdict(list)
         for table in own:
             task = catalog.tasks.get(bare(table.first.task))
@@ -68,6 +74,9 @@ def _best(tasks: Sequence[TaskFront], budget: str) -> tuple[tuple[TaskFront, Ent
                 by_label[entry.row.label].append((one, entry))
 
     def merit(own: list[tuple[TaskFront, Entry]]) -> tuple[float, ...]:
+        bits = [entry.bits for _, entry in own if entry.bits is not None]
+        if bits:
+            return (-sum(bits),)
         means = [entry.row.unseen.mean for _, entry in own if entry.row.unseen]
         return sum(entry.solves for _, entry in own), sum(means)
 

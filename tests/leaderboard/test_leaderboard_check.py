@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from bad_records import FORGED, changed, committed, forged, named
 from click.testing import CliRunner
-from made_records import raw_record
+from made_records import raw_record, text_record
 
 from harness.cli.leaderboard import command
 from harness.cli.verify import alike, refusals
@@ -39,6 +39,16 @@ def run(*arguments, **options):
 def test_a_good_record_passes(raw, save):
     report = check([save(raw("rope"), raw("randomized", config={"encoding_version": 2001}))])
     assert (report.records, report.refused, report.warnings) == (2, (), ())
+
+
+def test_a_record_of_text_has_bits_in_place_of_exact_matches(save):
+    def refused(best):
+        return check(
+            [save(text_record("rope", 0, {128: 2.5, 256: 3.5}) | {"best_step": best})]
+        ).refused
+
+    assert refused(1500) == ()
+    assert "best_step 750 is not the last step" in refused(750)[0]
 
 
 @pytest.mark.parametrize("name", FORGED)
