@@ -163,8 +163,11 @@ def encodings(task: Task) -> str:
 
     if task.computation(task.lengths(1, TESTED)[0]) is None:
         return "nothing: the task declares no computation"
-    rows = {name: row for name in names() if (row := _verdict(task, name))}
-    left = ", ".join(name for name in names() if name not in rows)
+    alike: dict[tuple[str, str] | None, list[str]] = {}  # encodings by verdict
+    known: dict[bytes, tuple[str, str]] = {}  # verdicts by PRF
+    for name in names():
+        alike.setdefault(_verdict(task, name, known), []).append(name)
+    left = ", ".join(alike.pop(None, ()))
     head = (
         f"characterises: the PRF tells apart the keys that a step needs, at scales up to {TESTED} "
         f"(Definition 6). recovers: the task follows from instances of scales up to {TRAINED} and "
@@ -172,14 +175,16 @@ def encodings(task: Task) -> str:
         "also use content, depth and the causal mask.\n"
     )
     table = tabulate(
-        [(name, *row) for name, row in rows.items()],
-        ["encoding", "characterises", "recovers"],
-        maxcolwidths=[None, 24, 32],
+        [(", ".join(own), *verdict) for verdict, own in alike.items() if verdict],
+        ["encodings", "characterises", "recovers"],
+        maxcolwidths=[24, 17, 32],
     )
     return f"{head}{table}\n\nNo PRF is declared by: {left}"
 
 
-def _verdict(task: Task, name: str) -> tuple[str, str] | None:
+def _verdict(
+    task: Task, name: str, verdicts: dict[bytes, tuple[str, str]]
+) -> tuple[str, str] | None:
     """Return the columns of one encoding; None if it does not define a PRF."""
     scales = task.lengths(1, TESTED)
     encoding = make(name, Shape(16, 2, 8, 1, _size(task, scales[-1])))
@@ -195,8 +200,12 @@ def _verdict(task: Task, name: str) -> tuple[str, str] | None:
             if encoding.needs_scale or _violation(task, hint=False) is None:
                 return "learned", "learned"
         return "no", "no phi(i, j) does"
-    breach = violation(_computations(task), known.__getitem__)
-    return f"no ({breach.condition})" if breach else "yes", _recovered(task, known)
+    key = b"".join(p.numpy().tobytes() for p in known.values())
+    if key not in verdicts:
+        breach = violation(_computations(task), known.__getitem__)
+        words = f"no ({breach.condition})" if breach else "yes"
+        verdicts[key] = words, _recovered(task, known)
+    return verdicts[key]
 
 
 def _recovered(task: Task, prf: dict[int, Tensor]) -> str:

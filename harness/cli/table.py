@@ -100,7 +100,14 @@ def _filled(options: SimpleNamespace, paper: Paper) -> Filled:
     names = [options.protocol] if options.protocol else part.protocols or paper.protocols
     protocols = [load_protocol(name, options.set) for name in names]
     records, full = _records(options), load_protocol(paper.protocols[0])
-    return filled_by_first(paper, part, records, protocols, lengths, full)
+    filled = filled_by_first(paper, part, records, protocols, lengths, full)
+    tested = {score.length for run in filled.runs for score in run.scores.last if not score.seen}
+    if lengths and tested and lengths.isdisjoint(tested):
+        raise click.UsageError(
+            f"--lengths {options.lengths}: no run is tested there; runs are tested at "
+            f"{', '.join(map(str, sorted(tested)))}"
+        )
+    return filled
 
 
 def _list(paper: Paper) -> None:

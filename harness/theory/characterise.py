@@ -91,13 +91,22 @@ class Reconstruction:
             try:
                 written = [table[tuple(row)] for row in z[:, keys].tolist()]
             except KeyError as error:
-                raise NotLearned(f"{_named(kind)} with inputs {error} are new") from None
+                raise NotLearned(
+                    f"{_named(kind)} with inputs {_listed(error.args[0])} are new"
+                ) from None
             z = torch.cat([z, torch.tensor(written)[:, None]], 1)
         return z[:, x.shape[1] :]
 
 
 def _named(kind: tuple[int, ...]) -> str:
-    return f"PRF values {kind}" if kind else "places without PRF values"
+    return f"PRF values {_listed(kind)}" if kind else "places without PRF values"
+
+
+def _listed(values: tuple[int, ...]) -> str:
+    """Return at most eight of the values."""
+    if len(values) <= 8:
+        return str(values)
+    return f"({', '.join(map(str, values[:6]))}, ... {len(values)} in all)"
 
 
 def reconstruct(examples: Examples, prf: PRF) -> Reconstruction:
@@ -121,7 +130,7 @@ def reconstruct(examples: Examples, prf: PRF) -> Reconstruction:
                 if table.setdefault(tuple(inputs), written) != written:
                     raise NotLearned(
                         f"scale {n}, place {place + 1}: {_named(kind)} with inputs "
-                        f"{tuple(inputs)} give {table[tuple(inputs)]} and {written}"
+                        f"{_listed(tuple(inputs))} give {table[tuple(inputs)]} and {written}"
                     )
     return Reconstruction(tables, prf)
 

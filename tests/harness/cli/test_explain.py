@@ -1,5 +1,7 @@
 """`pezoo explain`."""
 
+import re
+
 import pytest
 from click.testing import CliRunner
 
@@ -17,10 +19,19 @@ def explained(task):
 
 def verdicts(task):
     """characterises and recovers, by encoding."""
-    lines = encodings(make(task)).split("\n\n")[0].splitlines()[5:]
-    rows = [[cell.strip() for cell in line.split("  ") if cell.strip()] for line in lines]
-    begun = [row for line, row in zip(lines, rows, strict=True) if not line.startswith(" ")]
-    return {name: (one, other) for name, one, other in begun}
+    lines = encodings(make(task)).split("\n\n")[0].splitlines()
+    rule = next(at for at, line in enumerate(lines) if line.startswith("---"))
+    starts = [found.start() for found in re.finditer("-+", lines[rule])]
+    found, rows = {}, []
+    for line in lines[rule + 1 :]:
+        cells = [line[a:b].strip() for a, b in zip(starts, [*starts[1:], None], strict=True)]
+        if cells[1]:  # else the rest of the row above
+            rows.append(cells)
+        else:
+            rows[-1] = [" ".join(pair).strip() for pair in zip(rows[-1], cells, strict=True)]
+    for names, *verdict in rows:
+        found |= dict.fromkeys(names.split(", "), tuple(verdict))
+    return found
 
 
 def test_copy_is_not_canonical_and_the_scale_hint_carries_it():
@@ -50,6 +61,8 @@ def test_an_aligned_copy_is_canonical_and_distances_carry_it():
     assert found["rope"] == ("no (distinctness)", "yes")
     assert found["lbpe"] == ("learned", "learned")
     assert found["learned"][1].startswith("no: PRF values")
+    text = encodings(make("copy(aligned=11)"))
+    assert "11 in all)" in text
 
 
 @pytest.mark.parametrize(

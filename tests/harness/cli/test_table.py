@@ -42,6 +42,7 @@ def test_a_papers_only_table_needs_no_number(call, tmp_path):
         (["chen2026", "4"], "pezoo show RUN"),
         (["ruoss2023", "1", "--figure", "3"], "exclude each other"),
         (["ruoss2023", "1", "--lengths", "x"], "42-100"),
+        (["ruoss2023", "1", "--lengths", "999"], "no run is tested there; runs are tested at 21,"),
         (["ruoss2023", "1", "--lengths", "0-3"], "lengths from 1 on"),
         (["ruoss2023", "1", "--set", "train.lr=1e-4"], "--set train.lr"),
         (["ruoss2023", "1", "--protocol", "ruos2023"], "did you mean ruoss2023"),
