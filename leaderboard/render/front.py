@@ -27,7 +27,8 @@ class Entry:
     near: tuple[int, int]
     far: tuple[int, int]
     cost: float | None  # of training, relative to the reference's
-    bits: float | None = None  # of text, at the far length
+    near_bits: float | None = None  # of text
+    bits: float | None = None  # at the far length
 
     @property
     def solves(self) -> bool:
@@ -62,7 +63,7 @@ class TaskFront:
                 _group(row, row.label in marks),
                 *(_reached(row, n) for n in (self.near, self.far)),
                 costs.get(row.label),
-                _bits(row, self.far),
+                *(_bits(row, n) for n in (self.near, self.far)),
             )
             for row in plain
         ]
