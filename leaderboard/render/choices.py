@@ -67,7 +67,6 @@ class Choice:
         size = next((entry.row.encoding_parameters for entry in self.entries), None)
         marked = any(entry.group == CHOSEN for entry in self.entries)
         told = next((receives_text(entry.row) for entry in self.entries), "")
-        reports = [part.reports for part in self.parts if part.reports]
         return {
             "encoding": self.label + " †" * marked + told,
             **{family: _shown(self.results.get(family, ())) for family in families},
@@ -78,7 +77,7 @@ class Choice:
             "changes": "-" if wrapper else "; ".join(changed) or "nothing",
             "cache": "yes" if all(part.prefix_stable for part in self.parts) else "no",
             "flash": "-" if wrapper else fused,
-            "its paper reports": "; ".join(reports),
+            "its paper reports": self.parts[0].reports if self.parts else "",
         }
 
 

@@ -153,6 +153,14 @@ def _beside(row: Row) -> str:
     return percent(row.unseen_beside)
 
 
+def _at(row: Row, cell: Point) -> str:
+    """Return the score at a length: a share, or the bits of a text and what longer context saves."""
+    if row.other == BITS and cell.beside is not None:
+        saved = "" if cell.seen or cell.gain is None else f" ({cell.gain:+.3f})"
+        return f"{cell.beside:.3f}{saved}"
+    return stat_text(cell.main) if cell.main else cell.status
+
+
 def _markdown(row: Row, name: str) -> dict[str, str]:
     """Return the cells of a row by head; lengths are `10 (trained)`, `15 (1.5x)`."""
 
@@ -164,8 +172,8 @@ def _markdown(row: Row, name: str) -> dict[str, str]:
         "rank": rank_text(row),
         "encoding": markdown_text(name),
         f"training {'exact' if row.track == 'encoder' else 'mean'}": percent(row.trained),
-        **{head(cell): stat_text(cell.main) if cell.main else cell.status for cell in row.cells},
-        "unseen mean": unseen_text(row),
+        **{head(cell): _at(row, cell) for cell in row.cells},
+        "unseen tokens, %" if row.other == BITS else "unseen mean": unseen_text(row),
         BESIDE[row.other]: _beside(row),
         **{column.head: column.shown(row) for column in in_tables("markdown")},
     }
