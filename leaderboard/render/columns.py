@@ -154,7 +154,7 @@ def _beside(row: Row) -> str:
 
 
 def _at(row: Row, cell: Point) -> str:
-    """Return the score at a length: a share, or the bits of a text and what longer context saves."""
+    """Return the score at a length: a share; of a text bits, and what longer context saves."""
     if row.other == BITS and cell.beside is not None:
         saved = "" if cell.seen or cell.gain is None else f" ({cell.gain:+.3f})"
         return f"{cell.beside:.3f}{saved}"
