@@ -32,6 +32,11 @@ class Answer:
         return [(one, entry) for one, entry in self.own if entry.solves and entry.bits is None]
 
     @property
+    def rivals(self) -> int:
+        """The number of encodings that it is compared with on the first task, itself included."""
+        return len(self.own[0][0].of(GENERAL, CHOSEN))
+
+    @property
     def marked(self) -> bool:
         """True where the encoding's options were chosen on one of the tasks."""
         return any(entry.group == CHOSEN for _, entry in self.own)

@@ -121,7 +121,6 @@ def _row(
     if by_seed and first.config.train.draw == "instances":
         notes += _of_all(cells, first.config.eval.samples)
     step, seeds = _step(cells), {run.seed for run in runs}
-    beside = [cell.beside for cell in cells if not cell.seen and cell.beside is not None]
     reach, reach_open = _reach(cells, first.train_length, track) if done else (None, False)
     return Row(
         protocol=protocol,
@@ -138,7 +137,7 @@ def _row(
         cells=cells,
         unseen=over_seeds(list(by_seed.values()), step=step) if by_seed else None,
         unseen_note=note,
-        unseen_beside=_mean(beside) if by_seed else None,
+        unseen_beside=_mean(cell.beside for cell in cells if not cell.seen) if by_seed else None,
         by_seed=tuple(by_seed.items()),
         step=step,
         reach=reach,
