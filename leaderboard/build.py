@@ -7,7 +7,6 @@ from pathlib import Path
 from leaderboard.catalog import Catalog
 from leaderboard.record.read import kept_predictions, load
 from leaderboard.render import site
-from leaderboard.render.grids import PRFMapsOf
 from leaderboard.render.markdown import write_markdown
 from leaderboard.stats.tables import tables
 
@@ -27,7 +26,6 @@ def build(
     out: Path,
     markdown: Path | None,
     built: site.Built | None = None,
-    prf_maps: PRFMapsOf | None = None,
     catalog: Catalog | None = None,
 ) -> BuildReport:
     """Read `records`, then `runs`, and write the site into the folder `out`.
@@ -35,9 +33,9 @@ def build(
     Predictions that runs have kept can be downloaded from it.
 
     `markdown` is the path of LEADERBOARD.md, or None to write none; `built` is the last line
-    of the pages; `prf_maps` gives the maps on the pages of encodings; `catalog` describes
-    encodings, tasks and protocols, whose descriptions are left out without it. The same arguments
-    give the same bytes. Bad files do not stop a build; the report names them.
+    of the pages; `catalog` describes encodings, tasks and protocols, whose descriptions are left
+    out without it. The same arguments give the same bytes. Bad files do not stop a build; the
+    report names them.
     """
     catalog = catalog or Catalog()
     found, problems = load([records] if runs is None else [records, runs])
@@ -46,7 +44,7 @@ def build(
     gc.freeze()  # nobody needs to look through them for cycles
     try:
         every = tables(found, catalog)
-        paths = site.build(every, found, out, refused, catalog, built, prf_maps, predictions)
+        paths = site.build(every, found, out, refused, catalog, built, predictions)
         if markdown is not None:
             paths += write_markdown(every, markdown, catalog)
     finally:

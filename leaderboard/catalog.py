@@ -27,6 +27,17 @@ HOOKS = {
 }
 
 
+Matrix = tuple[tuple[int, ...], ...]  # a row for each query i, a column for each key j
+
+
+@dataclass(frozen=True)
+class PRFMaps:
+    """phi(i, j) of queries i and keys j from 0 on: panels of a title and a square matrix."""
+
+    panels: tuple[tuple[str, Matrix], ...]
+    words: str  # what the numbers are
+
+
 @dataclass(frozen=True, kw_only=True)
 class ClassDoc:
     """An encoding's or a task's class as its file describes it."""
@@ -44,6 +55,7 @@ class ClassDoc:
     reads: str = ""  # what an encoding's values depend on
     picture: tuple[str, ...] = ()  # of an encoding: an SVG, and its caption
     prf_text: str = ""  # an encoding's positional relation function
+    prf_maps: PRFMaps | None = None  # its values; None without one
     example: str = ""
     family: str = ""  # groups tasks; by default, those of one paper
     best_constant: tuple[tuple[int, float], ...] = ()  # a task's, by length

@@ -193,13 +193,12 @@ def _write_leaderboard(folder: Path, runs: set[str], anew: bool) -> None:
     site = folder / "leaderboard"
     if anew or not (site / "index.html").is_file():
         from harness.settings.catalog import read_catalog
-        from harness.show.prf import prf_maps
         from leaderboard.build import build
         from leaderboard.record.read import RECORDS
 
         click.echo("\nwriting the pages", err=True)
         try:
-            build(folder, RECORDS, site, None, prf_maps=prf_maps, catalog=read_catalog())
+            build(folder, RECORDS, site, None, catalog=read_catalog())
         except OSError as error:
             raise OSError(f"cannot write the leaderboard {site}: {error.strerror}") from error
     from leaderboard.render.site import address

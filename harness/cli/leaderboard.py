@@ -14,7 +14,6 @@ from harness.cli import options
 
 if TYPE_CHECKING:
     from leaderboard.record.check import Alike, Verify
-    from leaderboard.render.grids import PRFMapsOf
 
 _out = click.option(
     "--out", default="leaderboard/site", show_default=True, help="Folder of the site."
@@ -68,7 +67,7 @@ def build_command(
     page = Path(markdown)
     page.parent.mkdir(parents=True, exist_ok=True)
     where = fresh, _folder(records), Path(out), page
-    report = build(*where, Built.now(_address(source)), _prf_maps(), catalog=read_catalog())
+    report = build(*where, Built.now(_address(source)), read_catalog())
     for problem in report.problems:
         click.echo(f"left out: {problem}", err=True)
     click.echo(f"{report.records} records -> {Path(out) / 'index.html'} and {page}")
@@ -181,17 +180,6 @@ def _recompute(protocols: tuple[Path, ...]) -> tuple[Verify, Alike]:
     from harness.cli.verify import alike, refusals
 
     return lambda record: refusals(record, protocols), alike
-
-
-def _prf_maps() -> PRFMapsOf | None:
-    """Return a function that maps an encoding to its PRF, if torch is installed."""
-    from importlib.util import find_spec
-
-    if find_spec("torch") is None:
-        return None
-    from harness.show.prf import prf_maps
-
-    return prf_maps
 
 
 def _folder(records: str | None) -> Path:

@@ -3,6 +3,7 @@
 Files are read as text: no class is imported, and no torch is needed. Plug-ins are not described.
 """
 
+import json
 from collections.abc import Iterator
 from dataclasses import MISSING, fields, replace
 from pathlib import Path
@@ -13,23 +14,38 @@ from experiment.config import Protocol
 from experiment.protocol import PROTOCOLS, read_settings
 from experiment.seeds import parse_seeds
 from harness import tasks
-from leaderboard.catalog import HOOKS, Catalog, ClassDoc, ProtocolDoc
+from leaderboard.catalog import HOOKS, Catalog, ClassDoc, PRFMaps, ProtocolDoc
 from pezoo.class_text import named_classes
 from pezoo.spec import bare
 
+# The relations of all encodings, which `python -m harness.show.prf` computes and writes.
+PRF_MAPS = Path(__file__).with_name("prf_maps.json")
 # What a class itself says: the fields that have defaults.
 DESCRIBED = {one.name for one in fields(ClassDoc) if one.default is not MISSING}
 
 
 def read_catalog(protocols: Path = PROTOCOLS) -> Catalog:
     """Return the catalog of pezoo/encodings, harness/tasks and a folder of protocols."""
-    encodings = _classes(Path(pezoo.__file__).parent / "encodings")
+    maps = prf_maps()
+    encodings = [
+        replace(one, prf_maps=maps.get(one.name))
+        for one in _classes(Path(pezoo.__file__).parent / "encodings")
+    ]
     docs = _classes(Path(tasks.__file__).parent)
     return Catalog(
         {one.name: one for one in encodings},
         {one.name: one for one in docs},
         {one.name: one for one in _protocols(protocols)},
     )
+
+
+def prf_maps() -> dict[str, PRFMaps]:
+    """Return the values of the positional relation functions, by encoding."""
+    known = json.loads(PRF_MAPS.read_text("utf-8"))
+    return {
+        name: PRFMaps(tuple((head, tuple(map(tuple, rows))) for head, rows in panels), words)
+        for name, (panels, words) in known.items()
+    }
 
 
 def _classes(folder: Path) -> Iterator[ClassDoc]:

@@ -1,16 +1,24 @@
-"""The positional relation function of an encoding, as pictures."""
+"""The positional relation function of an encoding, as pictures.
+
+    python -m harness.show.prf
+
+writes those of all encodings for the leaderboard, whose pages are built without torch.
+"""
+
+import json
 
 import torch
 from torch import Tensor
 
 from harness import tasks
 from harness.model.transformer import Transformer
+from harness.settings.catalog import PRF_MAPS
 from harness.show.examples import Example
-from leaderboard.render.grids import PRFMaps
+from leaderboard.catalog import PRFMaps
 from pezoo.base import Shape
 from pezoo.pictures import Axis, Picture
 from pezoo.prf import prf_of
-from pezoo.registry import make
+from pezoo.registry import make, typed_names
 
 RANKS = ("most probable", "second", "third")
 CAPTION = (
@@ -96,3 +104,9 @@ def _ranked(prf: Tensor) -> list[Tensor]:
         return [prf.float()]
     top = prf.topk(min(len(RANKS), prf.shape[-1]), -1).indices
     return [ranked.float() for ranked in top.unbind(-1)]
+
+
+if __name__ == "__main__":
+    found = {name: (one.panels, one.words) for name in typed_names() if (one := prf_maps(name))}
+    lines = (f"{json.dumps(name)}: {json.dumps(found[name])}" for name in found)
+    PRF_MAPS.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")

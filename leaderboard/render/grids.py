@@ -1,25 +1,9 @@
-"""Grids of shaded cells as SVG: exact match over two lengths, and positional relation functions.
+"""Grids of shaded cells as SVG: exact match over two lengths, and positional relation functions."""
 
-The caller computes the values of the functions; this package does not import torch.
-"""
+from collections.abc import Mapping, Sequence
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-
+from leaderboard.catalog import PRFMaps
 from leaderboard.render.templating import render
-
-Matrix = tuple[tuple[int, ...], ...]  # a row for each query i, a column for each key j
-
-
-@dataclass(frozen=True)
-class PRFMaps:
-    """phi(i, j) of queries i and keys j from 0 on: panels of a title and a square matrix."""
-
-    panels: tuple[tuple[str, Matrix], ...]
-    words: str  # what the numbers are
-
-
-PRFMapsOf = Callable[[str], PRFMaps | None]  # by the name of an encoding; None: it has no PRF
 
 
 def heat_map(

@@ -24,7 +24,7 @@ from leaderboard.render.curves import curves
 from leaderboard.render.data import files_of, runs_data, script, scripts, site_data, unseen_of
 from leaderboard.render.findings import findings
 from leaderboard.render.front import fronts
-from leaderboard.render.grids import PRFMapsOf, prf_grids
+from leaderboard.render.grids import prf_grids
 from leaderboard.render.overviews import overview_of
 from leaderboard.render.runs import runs_as_csv
 from leaderboard.render.styles import SETTINGS, Style, shown, styles
@@ -67,14 +67,12 @@ def build(
     refused: int = 0,
     catalog: Catalog | None = None,
     built: Built | None = None,
-    prf_maps: PRFMapsOf | None = None,
     predictions: Mapping[str, Path] | None = None,
 ) -> list[Path]:
     """Write the site into `out` and return the paths written, index.html first.
 
-    `refused` is the number of files that were not valid records; `prf_maps` gives the pictures on
-    pages of encodings; `predictions` the files for download, by run. Pages of an earlier build that
-    this one does not write are deleted.
+    `refused` is the number of files that were not valid records; `predictions` are the files for
+    download, by run. Pages of an earlier build that this one does not write are deleted.
     Errors: ValueError for a folder `out` with other files, and for folders that are links.
     """
     _claim(out)
@@ -94,7 +92,7 @@ def build(
     written = [
         write(out / name, content)
         for part in (
-            _pages(tables, records, catalog, common, prf_maps or (lambda _: None)),
+            _pages(tables, records, catalog, common),
             _files(tables, records, data),
             _downloads(common["predictions"]),
         )
@@ -131,7 +129,6 @@ def _pages(
     records: Sequence[Record],
     catalog: Catalog,
     common: dict[str, Any],
-    prf_maps: PRFMapsOf,
 ) -> Iterator[tuple[str, str]]:
     """Yield the name and the text of every page, and the pictures that pages share."""
     top, below = common | {"root": ""}, common | {"root": "../"}
@@ -144,7 +141,7 @@ def _pages(
     figures = figures_of(records, catalog)
     yield from ((f"pictures/{one.file}", one.svg) for one in figures)
     yield from _of_tasks(tables, catalog, figures, below)
-    yield from _of_encodings(catalog, papers, prf_maps, below)
+    yield from _of_encodings(catalog, papers, below)
     table_of = {record.run: table for table in tables for record in table.records}
     for record in records:
         more = {"table": table_of.get(record.run), "unseen": unseen_of(record)}
@@ -200,14 +197,13 @@ def _of_tasks(
 
 
 def _of_encodings(
-    catalog: Catalog, papers: Sequence[Filled], prf_maps: PRFMapsOf, common: dict[str, Any]
+    catalog: Catalog, papers: Sequence[Filled], common: dict[str, Any]
 ) -> Iterator[tuple[str, str]]:
     """Yield the pages of encodings, and the pictures that explain them."""
     drawn: dict[str, str] = {}
     for name, facts in common["data"]["encodings"].items():
         parts = catalog.parts(name)
-        maps = [(part.name, prf_maps(part.name)) for part in parts]
-        grids = {name: (prf_grids(own, name), own.words) for name, own in maps if own}
+        grids = {part.name: prf_grids(part.prf_maps, part.name) for part in parts if part.prf_maps}
         claims = [
             (one, cell)
             for one in papers

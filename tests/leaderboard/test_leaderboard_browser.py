@@ -15,6 +15,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -25,9 +26,9 @@ from made_records import tuned_record
 
 from harness.settings.catalog import read_catalog
 from leaderboard.build import build as build_site
+from leaderboard.catalog import PRFMaps
 from leaderboard.record.read import Record, load
 from leaderboard.render import site
-from leaderboard.render.grids import PRFMaps
 from leaderboard.render.text import percent
 from leaderboard.stats.costs import measured
 from leaderboard.stats.ranks import comparisons
@@ -42,7 +43,12 @@ pytestmark = pytest.mark.skipif(
     CHROMIUM is None, reason="browser tests need Chromium: apt-get install chromium"
 )
 KNOWN = read_catalog()
-build = partial(build_site, catalog=KNOWN)
+MATRIX = tuple(tuple(i - j for j in range(9)) for i in range(9))
+PRISM = replace(
+    KNOWN.encodings["prism"],
+    prf_maps=PRFMaps((("most probable", MATRIX), ("second", MATRIX)), "what it is"),
+)
+build = partial(build_site, catalog=replace(KNOWN, encodings=KNOWN.encodings | {"prism": PRISM}))
 
 
 HOSTILE = [
@@ -102,16 +108,9 @@ def example(raw, tmp_path_factory):
     folder = tmp_path_factory.mktemp("a folder #1 % ü")
     for at, one in enumerate(example_records(raw)):
         (folder / f"{at:03}.json").write_text(json.dumps(one), encoding="utf-8")
-    report = build(None, folder, folder / "site", None, prf_maps=prf_maps)
+    report = build(None, folder, folder / "site", None)
     assert report.problems == ()
     return folder
-
-
-def prf_maps(name):
-    """A made-up PRF, of prism: a kind for each distance."""
-    matrix = tuple(tuple(i - j for j in range(9)) for i in range(9))
-    panels = ("most probable", matrix), ("second", matrix)
-    return PRFMaps(panels, "what it is") if name == "prism" else None
 
 
 class Visit:

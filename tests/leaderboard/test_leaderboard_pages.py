@@ -13,6 +13,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from statistics import fmean
@@ -29,7 +30,7 @@ from experiment.files import write
 from harness.cli.tables import print_records
 from harness.settings.catalog import read_catalog
 from leaderboard.build import build as build_site
-from leaderboard.catalog import Catalog
+from leaderboard.catalog import Catalog, PRFMaps
 from leaderboard.escape import script_json
 from leaderboard.record.read import Record
 from leaderboard.render import columns, site
@@ -39,7 +40,6 @@ from leaderboard.render.curves import curves, shortened
 from leaderboard.render.data import runs_data, site_data
 from leaderboard.render.findings import findings
 from leaderboard.render.front import CHOSEN, GENERAL, ORACLE, TOLD, fronts
-from leaderboard.render.grids import PRFMaps
 from leaderboard.render.styles import COLOURS, Style, apart, shown, styles
 from leaderboard.stats.costs import relative, training_costs
 from leaderboard.stats.overview import baseline
@@ -268,7 +268,10 @@ def test_a_link_is_no_folder_of_a_site(name, raw, save, tmp_path):
 def test_an_encoding_page_draws_the_relation_that_it_is_given(raw, save, tmp_path):
     drawn = PRFMaps((("<first>", ((0, -1), (1, 0))),), "of <two> positions")
     records = save(raw("randomized:rope"), raw("alibi"))
-    report = build(None, records, tmp_path / "out", None, prf_maps={"rope": drawn}.get)
+    rope = replace(KNOWN.encodings["rope"], prf_maps=drawn)
+    alibi = replace(KNOWN.encodings["alibi"], prf_maps=None)
+    known = replace(KNOWN, encodings=KNOWN.encodings | {"rope": rope, "alibi": alibi})
+    report = build(None, records, tmp_path / "out", None, catalog=known)
     assert report.problems == ()
     (path,) = (tmp_path / "out" / "encoding").glob("randomized-rope*.html")
     text = Page(path).text

@@ -2,6 +2,7 @@
 
 import torch
 
+from harness.settings import catalog
 from harness.show.prf import prf_maps, prf_picture
 from pezoo.base import Context, Shape
 from pezoo.registry import make, names
@@ -68,3 +69,10 @@ def test_a_page_draws_an_ideal_relation_of_copying():
             (4, 0), (5, 1), (6, 2), (7, 3),
         }  # fmt: skip
         assert "The task is copy: 4 digits" in one.words
+
+
+def test_the_leaderboard_has_the_relations_of_all_encodings():
+    known = catalog.read_catalog().encodings
+    assert {name: one.prf_maps for name, one in known.items()} == {
+        name: prf_maps(name) for name in known
+    }, "run python -m harness.show.prf"
