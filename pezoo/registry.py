@@ -183,8 +183,7 @@ def expand(spec: Spec) -> Spec:
     >>> str(expand(parse("label_based(max_len=512)")))
     'randomized(max_len=512):learned'
     """
-    text = second_names().get(spec.name)
-    if text is None or spec.name in entries():
+    if spec.name in entries() or (text := second_names().get(spec.name)) is None:
         return spec
     if spec.inner is not None:
         raise SpecError(f"{spec.name} stands for {text}: it cannot wrap another encoding")

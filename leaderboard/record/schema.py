@@ -9,7 +9,6 @@ import json
 from collections import Counter
 from datetime import datetime
 from functools import cached_property, lru_cache
-from sys import intern
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
@@ -26,8 +25,7 @@ _FREE = {"seed", "label", "encoding", "encoding_version", "device", "attention",
 
 
 # Encodings answer the same prompts: one object for each.
-_Shared = AfterValidator(lambda text: intern(shown(text)))
-AnswerText = Annotated[str, Field(max_length=2000), _Shared]
+AnswerText = Annotated[str, Field(max_length=2000), AfterValidator(lru_cache(1 << 16)(shown))]
 
 
 @dataclass(config=CHECKED, frozen=True, slots=True, kw_only=True)

@@ -12,8 +12,8 @@ from markupsafe import Markup
 
 from experiment.config import RunConfig
 from leaderboard.record.schema import Record, Score
-from leaderboard.render.text import as_csv, csv_cell, percent, times, wilson_text
-from leaderboard.stats.frame import COLUMNS, rows_of, run_values
+from leaderboard.render.text import as_csv, percent, times, wilson_text
+from leaderboard.stats.frame import COLUMNS, OF_LENGTH, rows_of, run_values
 from leaderboard.stats.tables import flat
 
 Part = tuple[str, str, list[Score]]  # an id, words for the heading, scores
@@ -100,13 +100,13 @@ def runs_as_csv(records: Iterable[Record]) -> Iterator[bytes]:
 
     A part for each record: together they may take more memory than the records.
     """
-    yield as_csv([*COLUMNS], ()).encode()
-    places = {name: at for at, name in enumerate(COLUMNS)}
+    names = [*COLUMNS]
+    own, ends = names[OF_LENGTH], (names[: OF_LENGTH.start], names[OF_LENGTH.stop :])
+    yield as_csv(names, ()).encode()
     for record in records:
-        values = run_values(record)
-        shared, lines = [csv_cell(values.get(name)) for name in COLUMNS], []
-        for row in rows_of(record, "last", modes=True, run={}):
-            lines.append(shared.copy())
-            for name in row.keys() & places.keys():
-                lines[-1][places[name]] = csv_cell(row[name])
-        yield as_csv((), lines, safe=True).encode()
+        values = run_values(record) | {"checkpoint": "last"}
+        shared = as_csv((), ([values.get(name) for name in end] for end in ends))
+        before, after = shared.splitlines()
+        rows = rows_of(record, "last", modes=True, run={})
+        lines = as_csv((), ([row.get(name) for name in own] for row in rows)).splitlines()
+        yield "".join(f"{before},{line},{after}\n" for line in lines).encode()

@@ -156,15 +156,15 @@ def receives_text(row: Row | Line) -> str:
     return f" ({row.receives})" if row.receives else ""
 
 
-def as_csv(heads: Sequence[str], lines: Iterable[Iterable[object]], safe: bool = False) -> str:
+def as_csv(heads: Sequence[str], lines: Iterable[Iterable[object]]) -> str:
     """Return lines as CSV: numbers with six digits, and no cell that starts a formula.
 
-    `safe`: the cells come from `csv_cell`. Without heads there are only the lines.
+    Without heads there are only the lines.
     """
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerows([heads] * bool(heads))
-    writer.writerows(lines if safe else (map(csv_cell, line) for line in lines))
+    writer.writerows(map(csv_cell, line) for line in lines)
     return out.getvalue()
 
 

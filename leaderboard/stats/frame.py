@@ -11,31 +11,31 @@ from typing import TYPE_CHECKING, Any, get_args
 from leaderboard.record.read import RECORDS, load
 from leaderboard.record.schema import Checkpoint, Record
 from leaderboard.stats.intervals import wilson
-from leaderboard.stats.tables import kernels_of
 from pezoo.spec import bare, choice
 
 if TYPE_CHECKING:
     import pandas as pd
 
 _COLUMNS = (
-    ("string", "run protocol task settings name encoding spec mode checkpoint"),
-    ("Int64", "encoding_version task_version seed train_length steps length"),
+    ("string", "run protocol task settings name encoding spec checkpoint"),
+    ("Int64", "encoding_version task_version seed train_length steps"),
+    ("string", "mode"),
+    ("Int64", "length"),
     ("boolean", "seen"),
     ("string", "status"),
     ("float64", "exact wilson_low wilson_high"),
     ("Int64", "correct count"),
-    ("float64", "token bits gain gain_error chance"),
+    ("float64", "token bits gain gain_error"),
     ("string", "method note"),
+    ("float64", "chance"),
     ("Int64", "parameters encoding_parameters"),
     ("float64", "train_seconds cpu_seconds eval_seconds steps_per_second peak_memory_mb"),
-    ("string", "data_hash backbone_hash commit"),
-    ("boolean", "dirty"),
-    ("string", "device cpu torch attention kernels"),
-    ("Int64", "threads"),
+    ("string", "commit device cpu"),
     ("boolean", "tuning_run"),
     ("datetime64[ns, UTC]", "finished"),
 )
 COLUMNS = {name: dtype for dtype, names in _COLUMNS for name in names.split()}
+OF_LENGTH = slice(*map([*COLUMNS].index, ("mode", "chance")))  # those that differ within a run
 
 
 def frame(*paths: Path | str, checkpoint: str = "last", modes: bool = False) -> pd.DataFrame:
@@ -76,10 +76,7 @@ def frame(*paths: Path | str, checkpoint: str = "last", modes: bool = False) -> 
     - parameters: of the model; encoding_parameters: those of the encoding among them
     - train_seconds, eval_seconds: by the clock; cpu_seconds: of training, over all threads;
       steps_per_second: of training by the clock; peak_memory_mb: megabytes
-    - data_hash, backbone_hash: the training data, and the weights before training
-    - commit, dirty: the code, and whether it had changes that the commit does not hold
-    - device, cpu, torch, threads; attention: the back end chosen; kernels: the back end of every
-      operation that the record names, as in "layer: torch, histogram_scan: numba"
+    - commit, device, cpu: where it ran; the record has versions, kernels, and hashes of its data
     - tuning_run: the run served to choose settings; no table has it
     - finished: time, UTC
 
@@ -142,9 +139,6 @@ def run_values(record: Record) -> dict[str, Any]:
         "train_length": record.train_length,
         "steps": settings.train.steps,
         "chance": record.chance,
-        "data_hash": record.data_hash,
-        "backbone_hash": record.backbone_hash,
-        "kernels": ", ".join(f"{name}: {back_end}" for name, back_end in kernels_of(record)),
         "tuning_run": record.for_tuning,
         "finished": record.finished.astimezone(UTC),
     }

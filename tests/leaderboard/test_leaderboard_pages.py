@@ -42,6 +42,7 @@ from leaderboard.render.findings import findings
 from leaderboard.render.front import CHOSEN, GENERAL, ORACLE, TOLD, fronts
 from leaderboard.render.styles import COLOURS, Style, apart, shown, styles
 from leaderboard.stats.costs import relative, training_costs
+from leaderboard.stats.frame import COLUMNS
 from leaderboard.stats.overview import baseline
 from leaderboard.stats.rows import Points
 from leaderboard.stats.summary import summarise
@@ -423,7 +424,7 @@ def test_torch_is_not_imported():
 
 
 def test_every_run_is_in_one_flat_file(raw, save, tmp_path):
-    one = raw("prism", 3, data_hash="d0", right={10: 90, 20: 50})
+    one = raw("prism", 3, right={10: 90, 20: 50})
     one["modes"] = {"snapped": one["scores"]}
     build(None, save(one, raw("rope", status="failed", reason="x", scores={"last": []})),
           tmp_path / "out", None)  # fmt: skip
@@ -431,8 +432,10 @@ def test_every_run_is_in_one_flat_file(raw, save, tmp_path):
     assert len(frame) == 2 * 2 + 1
     first = frame[frame.encoding == "prism"].iloc[0]
     assert (first.seed, first.length, first.exact, first["count"]) == (3, 10, 0.9, 100)
-    assert (first.data_hash, first.commit) == ("d0", "abc1234")
-    assert set(frame["mode"].fillna("")) == {"", "snapped"}
+    assert (first.device, first.commit) == (one["env"]["device"], "abc1234")
+    own = leaderboard.frame(tmp_path / "records", modes=True)
+    frame["mode"] = frame["mode"].fillna("")
+    pandas.testing.assert_frame_equal(frame.astype(COLUMNS), own, rtol=1e-5)
 
 
 def test_options_that_were_chosen_on_a_task_are_marked(raw, save, tmp_path):
