@@ -19,6 +19,7 @@ from pezoo.base import PositionError, Shape
 from pezoo.prf import PRFError, prf_of
 from pezoo.registry import make, names
 
+Verdict = tuple[str, str]  # does the PRF characterise the task, does it recover it
 TRAINED, TESTED = 5, 10  # scales
 SMALL = 4  # digits 0 .. 3 in the examined instances
 ROWS = 400  # examined instances of a scale
@@ -38,7 +39,9 @@ def command(task: str) -> None:
 
     made = tasks.make(task)
     click.echo(f"{task}: {made.summary}. {made.example:.100}")
+    verdicts = verdicts_of(made)
     click.echo(
+        f"{_wrapped(short(verdicts))}\n\n"
         "Theorems, definitions and examples are those of Chen et al. 2026. Their scale\n"
         "is the length in tables of results, which also depend on what training learns."
     )
@@ -46,7 +49,7 @@ def command(task: str) -> None:
         ("Canonical", canonical(made)),
         ("Complexity", size_of_computation(made)),
         ("Positional relation function (PRF)", prf(made)),
-        ("Encodings", encodings(made)),
+        ("Encodings", encodings(verdicts)),
     ):
         click.echo(f"\n{title}\n{indent(_wrapped(text), '  ')}")
 
@@ -158,16 +161,31 @@ def prf(task: Task) -> str:
     return "\n".join(lines)
 
 
-def encodings(task: Task) -> str:
-    """Tabulate the encodings that define a PRF: does it characterise, does it recover?"""
-
+def verdicts_of(task: Task) -> dict[Verdict | None, list[str]]:
+    """Return the encodings by verdict; {} if the task declares no computation."""
     if task.computation(task.lengths(1, TESTED)[0]) is None:
-        return "nothing: the task declares no computation"
-    alike: dict[tuple[str, str] | None, list[str]] = {}  # encodings by verdict
-    known: dict[bytes, tuple[str, str]] = {}  # verdicts by PRF
+        return {}
+    alike: dict[Verdict | None, list[str]] = {}
+    known: dict[bytes, Verdict] = {}  # by PRF
     for name in names():
         alike.setdefault(_verdict(task, name, known), []).append(name)
-    left = ", ".join(alike.pop(None, ()))
+    return alike
+
+
+def short(verdicts: dict[Verdict | None, list[str]]) -> str:
+    """Return a sentence on the encodings that suffice, by these verdicts."""
+    if not verdicts:
+        return "No theorem applies, because the task declares no computation."
+    enough, learned = (", ".join(verdicts.get((word, word), ())) for word in ("yes", "learned"))
+    found = f"Encodings whose relation of positions suffices for all lengths: {enough or 'none'}."
+    return f"{found} With a learned one: {learned}." if learned else found
+
+
+def encodings(verdicts: dict[Verdict | None, list[str]]) -> str:
+    """Tabulate the encodings that define a PRF: does it characterise, does it recover?"""
+    if not verdicts:
+        return "nothing: the task declares no computation"
+    left = ", ".join(verdicts.get(None, ()))
     head = (
         f"characterises: the PRF tells apart the keys that a step needs, at scales up to {TESTED} "
         f"(Definition 6). recovers: the task follows from instances of scales up to {TRAINED} and "
@@ -175,16 +193,14 @@ def encodings(task: Task) -> str:
         "also use content, depth and the causal mask.\n"
     )
     table = tabulate(
-        [(", ".join(own), *verdict) for verdict, own in alike.items() if verdict],
+        [(", ".join(own), *verdict) for verdict, own in verdicts.items() if verdict],
         ["encodings", "characterises", "recovers"],
         maxcolwidths=[24, 17, 32],
     )
     return f"{head}{table}\n\nNo PRF is declared by: {left}"
 
 
-def _verdict(
-    task: Task, name: str, verdicts: dict[bytes, tuple[str, str]]
-) -> tuple[str, str] | None:
+def _verdict(task: Task, name: str, verdicts: dict[bytes, Verdict]) -> Verdict | None:
     """Return the columns of one encoding; None if it does not define a PRF."""
     scales = task.lengths(1, TESTED)
     encoding = make(name, Shape(16, 2, 8, 1, _size(task, scales[-1])))
