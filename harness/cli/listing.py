@@ -152,7 +152,7 @@ def protocol(name: str) -> list[Facts]:
         "eval": _settings(dict(p.eval)),
         "seeds": p.seeds,
         "encodings": _specs(p.encodings),
-        "tasks": "; ".join(special),
+        "tasks": "any" + f", with other settings for {'; '.join(special)}" * bool(p.tasks),
     }
     return [facts]
 

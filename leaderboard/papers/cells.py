@@ -23,6 +23,7 @@ from leaderboard.record.schema import Checkpoint, Record, Score
 from pezoo.registry import parse
 
 NO_RUN = "no run"
+ByKind = dict[str, dict[str, list[Record]]]  # by task and encoding
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,9 +104,10 @@ def fill(
         lengths = frozenset(protocol.eval.curve_lengths or ())
     lines = list(lines_of(paper, part, protocol.name))
     known = {column.task(line.task) for line in lines for column in part.columns}
-    by_kind, records = defaultdict(list), [one for one in records if one.task in known]
+    records = [one for one in records if one.task in known]
+    by_kind: ByKind = defaultdict(lambda: defaultdict(list))
     for record in records:
-        by_kind[record.task, record.config.spec].append(record)
+        by_kind[record.task][record.config.spec].append(record)
     settings = cache(partial(_settings, protocol))
 
     def cell_of(line: PaperLine, column: PaperColumn) -> Cell:
@@ -177,14 +179,15 @@ def _along(protocol: Protocol) -> Protocol:
 
 
 def _runs(
-    by_kind: dict[tuple[str, str], list[Record]],
+    by_kind: ByKind,
     protocol: Protocol,
     task: str,
     encoding: str,
     settings: tuple[Model, Train, Eval],
 ) -> list[Record]:
     """Return the first finished run of every seed and learning rate, of the newest versions."""
-    if not (there := by_kind.get((task, str(protocol.fill(task, parse(encoding)))), ())):
+    kinds = by_kind.get(task)
+    if not kinds or not (there := kinds.get(str(protocol.fill(task, parse(encoding))))):
         return []
     own = [record for record in there if _follows(record, protocol, *settings)]
     newest = max(map(_versions, own), default=None)

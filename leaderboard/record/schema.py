@@ -249,10 +249,8 @@ class Record(Part):
         return own | {"config": self.config.model_dump(mode="json")}
 
     def text(self) -> str:
-        """Return the record as JSON on one line, without what is null."""
-        own = self.model_dump_json(
-            by_alias=True, exclude_unset=True, exclude_none=True, exclude={"config"}
-        )
+        """Return the record as JSON on one line, without what is null or empty."""
+        own = self.model_dump_json(by_alias=True, exclude_defaults=True, exclude={"config"})
         return f'{own[:-1]},"config":{self.config.model_dump_json()}}}\n'
 
     @property

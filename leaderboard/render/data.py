@@ -29,8 +29,14 @@ _MODE = re.compile(r'Mode "(\w+)":\s+([^,.;]+)')  # in the description of an enc
 
 
 def script(name: str, value: Any) -> str:
-    """Return a script that sets window.NAME, parsed as JSON: there "__proto__" is a plain key."""
-    return f"window.{name} = JSON.parse({script_json(script_json(value))});\n"
+    """Return a script that sets window.NAME."""
+    return f"window.{name} = {_parsed(value)};\n"
+
+
+def _parsed(value: Any) -> str:
+    """Return JavaScript that parses JSON: there "__proto__" is a plain key."""
+    text = script_json(value).replace("\\", "\\\\").replace("'", "\\'")
+    return f"JSON.parse('{text}')"  # the JSON is full of double quotes
 
 
 def site_data(found: Sequence[Table], catalog: Catalog) -> dict[str, Any]:
@@ -92,8 +98,8 @@ def scripts(data: dict[str, Any]) -> Iterator[tuple[str, str]]:
             name: [_light(one) for one in data[name] if one["base"] == base]
             for name in ("tables", "overviews")
         }
-        own = script_json(script_json(part | {"base": base}))
-        yield facts["file"], f"(window.PARTS ??= []).push(JSON.parse({own}));\n"
+        own = _parsed(part | {"base": base})
+        yield facts["file"], f"(window.PARTS ??= []).push({own});\n"
 
 
 def files_of(tables: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
