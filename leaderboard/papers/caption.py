@@ -63,16 +63,22 @@ def _changes(filled: Filled) -> str:
         for run in filled.runs
         for one in (run.config,)
     }
-    settings = cache(reference.settings)
+
+    @cache
+    def unlike(task: str, *parts: Settings) -> dict[str, tuple[str, str]]:
+        own, theirs = _settings(*parts), _settings(*reference.settings(task))
+        changed = (n for n, value in theirs.items() if own[n] != value and n not in ELSEWHERE)
+        return {name: (_value(own[name]), _value(theirs[name])) for name in changed}
+
     for task, encoding, text, *parts in kinds:
-        own, theirs = _settings(*parts), _settings(*settings(task))
+        both = unlike(task, *parts)
         if task in rows:  # a row of a smaller protocol may have an encoding of its own
             spec, there = parse(text), reference.fill(task, parse(encoding))
-            own["encoding"], theirs["encoding"] = _unlike(spec, there), _unlike(there, spec)
-        for name, value in theirs.items():
-            if own[name] != value and name not in ELSEWHERE:
-                found[name][0].add(_value(own[name]))
-                found[name][1].add(_value(value))
+            if (ours := _unlike(spec, there)) != (theirs := _unlike(there, spec)):
+                both = both | {"encoding": (ours, theirs)}
+        for name, values in both.items():
+            for known, value in zip(found[name], values, strict=True):
+                known.add(value)
     return ", ".join(
         f"{name} {' or '.join(sorted(ours))} ({' or '.join(sorted(theirs))})"
         for name, (ours, theirs) in found.items()

@@ -64,9 +64,10 @@ class PaperColumn(Settings):
 
     def task(self, row: str) -> str:
         """Return the task of this column's runs in a row."""
+        if not self.unaligned:
+            return row
         spec = parse(row)
-        options = {k: v for k, v in spec.options.items() if not (self.unaligned and k == "aligned")}
-        return str(Spec(spec.name, options)) if self.unaligned else row
+        return str(Spec(spec.name, {k: v for k, v in spec.options.items() if k != "aligned"}))
 
 
 class PaperGain(Settings):
