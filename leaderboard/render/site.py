@@ -2,7 +2,7 @@
 
 import json
 import subprocess
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from importlib.resources import files
@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, Self
 from urllib.parse import urlencode
 
-from experiment.beside import beside
 from experiment.files import slug, write
 from leaderboard.catalog import HOOKS, Catalog
 from leaderboard.escape import script_json
@@ -38,8 +37,6 @@ from pezoo.spec import bare
 
 # From these, pages of earlier builds go.
 FOLDERS = ("task", "encoding", "run", "data", SITE_RECORDS)
-RUNS = "runs.csv"
-SHARED = range(500, 5000)  # numbers of records that two processes share: more take too much memory
 WRITTEN = "files.txt"  # what a build wrote into them, one path per line: nothing else ever goes
 
 
@@ -80,28 +77,27 @@ def build(
     """
     _claim(out)
     catalog = catalog or Catalog()
+    data = site_data(tables, catalog)
     newest = max((record.finished for record in records), default=None)
     common = {
         "refused": refused,
         "records": len(records),
         "source": built and built.source,
+        "data": data,
         "built": built,
         "newest": newest and newest.date().isoformat(),
         "version": __version__,
         "predictions": predictions or {},
     }
-
-    def write_all(*parts: Iterable[tuple[str, str | bytes | Iterator[bytes]]]) -> list[Path]:
-        return [write(out / name, content) for part in parts for name, content in part]
-
-    with beside(lambda: write_all(_of_runs(tables, records, common)), len(records) in SHARED):
-        data = site_data(tables, catalog)
-        written = write_all(
-            _pages(tables, records, catalog, common | {"data": data}),
+    written = [
+        write(out / name, content)
+        for part in (
+            _pages(tables, records, catalog, common),
             _files(tables, records, data),
             _downloads(common["predictions"]),
         )
-    written += [out / name for names in (*map(_names, records), [RUNS]) for name in names]
+        for name, content in part
+    ]
     _forget(out, set(written))
     return written
 
@@ -146,6 +142,11 @@ def _pages(
     yield from ((f"pictures/{one.file}", one.svg) for one in figures)
     yield from _of_tasks(tables, catalog, figures, below)
     yield from _of_encodings(catalog, papers, below)
+    table_of = {record.run: table for table in tables for record in table.records}
+    for record in records:
+        more = {"table": table_of.get(record.run), "unseen": unseen_of(record)}
+        page = render("run.html", record=record, **more, **below)
+        yield f"run/{record.run}.html", page
 
 
 def _start(
@@ -227,28 +228,15 @@ def _files(
     yield "runs.js", script("RUNS", runs_data(records))
     yield SITE_TABLES, script_json(files_of(data["tables"])) + "\n"
     yield "leaderboard.csv", rows_as_csv(rows)
+    yield "runs.csv", runs_as_csv(records)
     for table in tables:
         drawn = shown(table.rows)
         yield f"pictures/{table.slug}.svg", curves(table.title, drawn, look, names=data["names"])
+    for record in records:
+        yield f"{SITE_RECORDS}/{record.run}.json", record.text()
     for item in (files("leaderboard.render") / "static").iterdir():
         if item.is_file():
             yield f"static/{item.name}", item.read_bytes()
-
-
-def _of_runs(
-    tables: Sequence[Table], records: Sequence[Record], common: dict[str, Any]
-) -> Iterator[tuple[str, str | Iterator[bytes]]]:
-    """Yield the table of all runs, and the page and the copy of each record."""
-    yield RUNS, runs_as_csv(records)
-    table_of = {record.run: table for table in tables for record in table.records}
-    for record in records:
-        more = {"table": table_of.get(record.run), "unseen": unseen_of(record), "root": "../"}
-        page = render("run.html", record=record, **more, **common)
-        yield from zip(_names(record), (page, record.text()), strict=True)
-
-
-def _names(record: Record) -> tuple[str, str]:
-    return f"run/{record.run}.html", f"{SITE_RECORDS}/{record.run}.json"
 
 
 def _downloads(predictions: Mapping[str, Path]) -> Iterator[tuple[str, bytes]]:

@@ -26,7 +26,6 @@ from parsed import Page
 
 import leaderboard
 import pezoo
-from experiment.beside import beside
 from experiment.files import write
 from harness.cli.tables import print_records
 from harness.settings.catalog import read_catalog
@@ -417,36 +416,6 @@ def test_write_leaves_the_old_file_when_it_fails(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="disk full"):
         write(path, "new")
     assert [(p.name, p.read_text()) for p in path.parent.iterdir()] == [("a.txt", "old")]
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="one process where none can fork")
-def test_two_processes_write_the_same_site_as_one(raw, save, tmp_path, monkeypatch):
-    records = save(*(raw(name, seed) for name in ("rope", "alibi") for seed in range(2)))
-    found = []
-    for shared in (range(1), range(100)):
-        monkeypatch.setattr(site, "SHARED", shared)
-        paths = build(None, records, tmp_path / "out", None).paths
-        found.append({path: path.read_bytes() for path in paths})
-        shutil.rmtree(tmp_path / "out")
-    assert found[0] == found[1]
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="one process where none can fork")
-def test_errors_of_a_second_process_are_raised(monkeypatch, tmp_path):
-    done = tmp_path / "done"
-    with beside(done.touch):
-        pass
-    assert done.is_file()
-    with pytest.raises(OSError, match="ZeroDivisionError: division by zero"), beside(lambda: 1 / 0):
-        pass
-    with pytest.raises(OSError, match="ended early"), beside(lambda: os.kill(os.getpid(), 9)):
-        pass
-    with pytest.raises(KeyError), beside(lambda: 1 / 0):
-        raise KeyError
-    monkeypatch.delattr(os, "fork")
-    with pytest.raises(ZeroDivisionError), beside(lambda: 1 / 0):
-        done.unlink()
-    assert not done.exists()
 
 
 def test_torch_is_not_imported():
