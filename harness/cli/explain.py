@@ -177,7 +177,7 @@ def short(verdicts: dict[Verdict | None, list[str]]) -> str:
     if not verdicts:
         return "No theorem applies, because the task declares no computation."
     enough, learned = (", ".join(verdicts.get((word, word), ())) for word in ("yes", "learned"))
-    found = f"Encodings whose relation of positions suffices for all lengths: {enough or 'none'}."
+    found = f"Encodings that suffice by their relation of positions alone: {enough or 'none'}."
     return f"{found} With a learned one: {learned}." if learned else found
 
 

@@ -40,12 +40,18 @@ def read_catalog(protocols: Path = PROTOCOLS) -> Catalog:
 
 
 def prf_maps() -> dict[str, PRFMaps]:
-    """Return the values of the positional relation functions, by encoding."""
-    known = json.loads(PRF_MAPS.read_text("utf-8"))
-    return {
-        name: PRFMaps(tuple((head, tuple(map(tuple, rows))) for head, rows in panels), words)
-        for name, (panels, words) in known.items()
-    }
+    """Return the values of the positional relation functions, by encoding.
+
+    Errors: ValueError for a file that is damaged.
+    """
+    try:
+        return {
+            name: PRFMaps(tuple((head, tuple(map(tuple, rows))) for head, rows in panels), words)
+            for name, (panels, words) in json.loads(PRF_MAPS.read_text("utf-8")).items()
+        }
+    except (ValueError, TypeError, AttributeError) as error:
+        made = "is damaged; `python -m harness.show.prf` writes it"
+        raise ValueError(f"{PRF_MAPS} {made}: {error}") from error
 
 
 def _classes(folder: Path) -> Iterator[ClassDoc]:

@@ -21,8 +21,11 @@ def _visible(text: str) -> str:
 
 
 def _moment(text: str) -> str:
-    if datetime.fromisoformat(text).tzinfo is None:
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None:
         raise ValueError("needs a time zone, as in 2026-01-01T00:00:00+00:00")
+    if not 1 < moment.year < 9999:  # in UTC it may be in no year that Python knows
+        raise ValueError(f"expected a year after 1 and before 9999, got {moment.year}")
     return text
 
 

@@ -77,6 +77,7 @@ FORGED: dict[str, tuple[Changes, str]] = {
     "kernels in words": ({"env.kernels": "text"}, "env.kernels: Input should be"),
     "attention of a phase": ({"env.attention_ran": {"a": [1]}}, "env.attention_ran.a"),
     "no time zone": ({"provenance.finished": "2026-01-01T00:00:00"}, "needs a time zone"),
+    "year 1": ({"provenance.finished": "0001-01-01T00:00:00+14:00"}, "a year after 1"),
     "NaN": ({"scores.last.0.exact": float("nan")}, "scores.last.0.exact: Input should be a finite"),
     "text for a number": ({"scores.last.0.exact": "0.9"}, "scores.last.0.exact: Input should be"),
     "share above 1": ({"scores.last.0.exact": 1.2}, "scores.last.0.exact: Input should be less"),
