@@ -36,7 +36,7 @@ def test_copy_is_not_canonical_and_the_scale_hint_carries_it():
         "up to scale 3: 1 or more",
         "phi(i, j): none. the PRF of copy depends on the scale",
         "phi(i, j, n): characterises it (Definition 6)",
-        "relation of positions alone: ideal_sh. With\na learned one: lbpe_sh.",
+        "relation of positions alone: ideal_sh. With a\nlearned one: lbpe_sh.",
     ):  # fmt: skip
         assert part in text, part
     found = verdicts("copy")
