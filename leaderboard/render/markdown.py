@@ -23,7 +23,7 @@ from leaderboard.stats.rows import aliases, legend
 from leaderboard.stats.tables import Table, leading
 
 PICTURES = "pictures"  # the folder beside the page
-MOST = 4  # pictures on the page
+MOST = 2  # pictures on the page
 
 
 def write_markdown(
