@@ -26,7 +26,7 @@ DESCRIBED = {one.name for one in fields(ClassDoc) if one.default is not MISSING}
 
 def read_catalog(protocols: Path = PROTOCOLS) -> Catalog:
     """Return the catalog of pezoo/encodings, harness/tasks and a folder of protocols."""
-    maps = prf_maps()
+    maps = _prf_maps()
     encodings = [
         replace(one, prf_maps=maps.get(one.name))
         for one in _classes(Path(pezoo.__file__).parent / "encodings")
@@ -39,7 +39,7 @@ def read_catalog(protocols: Path = PROTOCOLS) -> Catalog:
     )
 
 
-def prf_maps() -> dict[str, PRFMaps]:
+def _prf_maps() -> dict[str, PRFMaps]:
     """Return the values of the positional relation functions, by encoding.
 
     Errors: ValueError for a file that is damaged.

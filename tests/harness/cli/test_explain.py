@@ -1,5 +1,7 @@
 """`pezoo explain`."""
 
+import re
+
 import pytest
 from click.testing import CliRunner
 
@@ -25,8 +27,19 @@ def explained(task):
 
 def verdicts(task):
     """characterises and recovers, by encoding."""
-    found = verdicts_of(make(task))
-    return {name: verdict for verdict, own in found.items() if verdict for name in own}
+    lines = encodings(verdicts_of(make(task))).split("\n\n")[0].splitlines()
+    rule = next(at for at, line in enumerate(lines) if line.startswith("---"))
+    starts = [found.start() for found in re.finditer("-+", lines[rule])]
+    found, rows = {}, []
+    for line in lines[rule + 1 :]:
+        cells = [line[a:b].strip() for a, b in zip(starts, [*starts[1:], None], strict=True)]
+        if cells[1]:  # else the rest of the row above
+            rows.append(cells)
+        else:
+            rows[-1] = [" ".join(pair).strip() for pair in zip(rows[-1], cells, strict=True)]
+    for names, *verdict in rows:
+        found |= dict.fromkeys(names.split(", "), tuple(verdict))
+    return found
 
 
 def test_copy_is_not_canonical_and_the_scale_hint_carries_it():

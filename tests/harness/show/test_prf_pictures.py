@@ -1,5 +1,6 @@
 """Pictures of the positional relation."""
 
+import pytest
 import torch
 
 from harness.settings import catalog
@@ -76,3 +77,12 @@ def test_the_leaderboard_has_the_relations_of_all_encodings():
     assert {name: one.prf_maps for name, one in known.items()} == {
         name: prf_maps(name) for name in known
     }, "run python -m harness.show.prf"
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"alibi": [1]}', '[["<b>x", NaN]]'])
+def test_a_damaged_file_of_relations_is_named(monkeypatch, tmp_path, text):
+    path = tmp_path / "maps.json"
+    path.write_text(text)
+    monkeypatch.setattr(catalog, "PRF_MAPS", path)
+    with pytest.raises(ValueError, match=r"maps.json is damaged; `python -m harness.show.prf`"):
+        catalog.read_catalog()
