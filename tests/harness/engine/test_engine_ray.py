@@ -46,6 +46,7 @@ def engine(elsewhere):
     """With a cluster of its own, of two cores, whose workers compute with one thread."""
     before, patch = dict(os.environ), pytest.MonkeyPatch()
     os.environ.pop("RAY_ADDRESS", None)
+    os.environ |= {"RAY_worker_niceness": "0"}  # 15 starves them beside other tests
     import ray
 
     patch.setattr("harness.engine.ray.cores", lambda: 2)
