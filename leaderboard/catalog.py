@@ -66,6 +66,7 @@ class ClassDoc:
     needs_scale: bool = False  # an encoding that receives the length of the instance
     needs_slots: bool = False  # an encoding that receives positions of the task's own
     oracle: bool = False  # an encoding that receives part of the task's solution
+    control: bool = False  # an encoding that shows what a part of another does alone
 
 
 @dataclass(frozen=True)
@@ -173,10 +174,12 @@ class Catalog:
         return [self.encodings[name] for name in _names(encoding) if name in self.encodings]
 
     def receives(self, encoding: str) -> str:
-        """Return what an encoding receives besides the sequence; "" for nothing."""
+        """Return what an encoding receives besides the sequence, or "control"; "" for neither."""
         parts = self.parts(encoding)
         if any(part.oracle for part in parts):
             return "oracle"
+        if any(part.control for part in parts):
+            return "control"
         if any(part.needs_scale for part in parts):
             return "receives the length"
         return "receives positions" if any(part.needs_slots for part in parts) else ""

@@ -37,6 +37,7 @@ class Extras:
     needs_scale: bool = False  # True: reads ctx.scale
     needs_slots: bool = False  # True: reads ctx.slots, which some tasks supply
     oracle: bool = False  # True: receives part of the task's solution
+    control: bool = False  # True: shows what a part of another encoding does alone; not ranked
 
     def prf(self, ctx: Context) -> Tensor | None:
         """Return the positional relation function phi(i, j) of query i and key j.

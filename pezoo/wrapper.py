@@ -37,7 +37,8 @@ def _joined(found: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
 # How a claim follows from those of what is wrapped.
 CLAIMS: dict[str, Callable[[Any], Any]] = {
     **dict.fromkeys(("prefix_stable", "relative", "reads_distance", "order_blind"), all),
-    **dict.fromkeys(("stochastic", "causal_only", "needs_scale", "needs_slots", "oracle"), any),
+    **dict.fromkeys(("stochastic", "causal_only", "needs_scale", "needs_slots"), any),
+    **dict.fromkeys(("oracle", "control"), any),
     "random_distances": all,
     "modes": _joined,
     "max_len": _least,

@@ -14,7 +14,8 @@ from leaderboard.stats.costs import training_costs
 from leaderboard.stats.rows import PASS, Row
 from leaderboard.stats.tables import Table
 
-GENERAL, CHOSEN, TOLD, ORACLE = "general", "options chosen on this task †", "given a hint", "oracle"
+GENERAL, CHOSEN, TOLD = "general", "options chosen on this task †", "given a hint"
+ORACLE, CONTROL = "oracle", "control"
 ROWS = 6  # of the table of a task
 
 
@@ -178,7 +179,7 @@ def fronts(
 
 def _group(row: Row, marked: bool) -> str:
     if row.receives:
-        return ORACLE if row.receives == "oracle" else TOLD
+        return row.receives if row.receives in (ORACLE, CONTROL) else TOLD
     return CHOSEN if marked else GENERAL
 
 

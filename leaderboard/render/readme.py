@@ -68,8 +68,8 @@ def picture(tables: Sequence[Table], catalog: Catalog) -> tuple[str, str] | None
 
 
 def _block(tables: Sequence[Table], catalog: Catalog) -> str:
-    """One line per encoding, most tasks solved first; hinted ones and oracles last."""
-    lines = bare_lines(overview(tables))
+    """One line per encoding, most tasks solved first; hinted ones and oracles last, no controls."""
+    lines = [line for line in bare_lines(overview(tables)) if line.receives != "control"]
     hinted = [line for line in lines if line.receives]
     plain = sorted((line for line in lines if line not in hinted), key=_merit, reverse=True)
     reference = next((one for one in plain if one.label == SETTINGS["reference"]), plain[-1])

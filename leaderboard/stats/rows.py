@@ -63,7 +63,7 @@ class Row:
     label: str = ""
     mode: str = ""  # the evaluation mode, where it is not the one of training
     apart: str = ""  # as "seeds 40-44": seeds that few encodings of the table have
-    receives: str = ""  # as "oracle", what the encoding receives besides the sequence: no rank
+    receives: str = ""  # "oracle", "control", or what it receives besides the sequence: no rank
     custom: bool = False  # options were typed with the name: it was tuned by hand
     train_length: int
     cells: tuple[Point, ...]

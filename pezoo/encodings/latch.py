@@ -37,6 +37,7 @@ class Latch(Wrapper):
     paper = "Lee 2025"
     reads = "text"
     wraps = "rope"
+    control = True
 
     def __init__(
         self,

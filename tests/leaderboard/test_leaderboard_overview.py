@@ -198,7 +198,7 @@ def test_a_decoded_row_says_so(record):
 def test_what_an_encoding_receives():
     from harness.settings.catalog import read_catalog
 
-    names = ("ideal", "lbpe_sh", "coupled", "randomized:coupled", "abacus")
+    names = ("ideal", "lbpe_sh", "coupled", "randomized:coupled", "abacus", "latch:t5")
     assert [read_catalog().receives(name) for name in names] == [
-        "oracle", "receives the length", "receives positions", "receives positions", "",
+        "oracle", "receives the length", "receives positions", "receives positions", "", "control",
     ]  # fmt: skip

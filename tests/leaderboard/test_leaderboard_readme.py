@@ -57,7 +57,9 @@ def test_of_many_encodings_eight_rows_stay_and_the_reference_is_one(raw, save, k
     names = ["alibi", "fire", "geometric", "kerple", "lbpe", "nope", "relative", "t5", "shaw"]
     records = [raw(name, 0, {10: 100, 20: 90 + at, 100: 50}) for at, name in enumerate(names)]
     records += [raw("rope", 0, {10: 100, 20: 20, 100: 0})]
-    records += [raw(name, 0, {10: 100, 20: 100, 100: 100}) for name in ("ideal_sh", "lbpe_sh")]
+    records += [
+        raw(name, 0, {10: 100, 20: 100, 100: 100}) for name in ("ideal_sh", "lbpe_sh", "latch:t5")
+    ]
     text = filled(EMPTY, tables(load([save(*records)])[0], known), known)
     _, *rows = table(text)
     first = [row[0] for row in rows]

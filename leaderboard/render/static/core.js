@@ -445,7 +445,11 @@ window.PZ = (function () {
         "other seeds",
         "seeds that fewer than half of the encodings have; without a rank",
       ],
-      row.receives && [row.receives, "receives more than the sequence; without a rank"],
+      row.receives && [
+        row.receives,
+        (row.receives === "control" ? "shows what a part of another encoding does alone" : "receives more than the sequence") +
+          "; without a rank",
+      ],
       row.custom && ["custom options", "options typed with the name; changes no other rank"],
       row.other && ["protocol's rows", "a run without the changed settings, for comparison"],
       row.few &&
