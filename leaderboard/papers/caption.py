@@ -1,7 +1,7 @@
 """Captions of filled tables, and commands for their empty cells."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from functools import cache
 from itertools import chain
@@ -33,7 +33,11 @@ def _ours(filled: Filled) -> str:
     if not runs:
         other = f"; {filled.others} of its records on these tasks have other settings or versions"
         return f"no record of protocol {name} fills a cell{other * bool(filled.others)}"
-    scores = [score for run in runs for score in counted(run, filled.part, filled.lengths)]
+    by_run = [(run.task, counted(run, filled.part, filled.lengths)) for run in runs]
+    scores = [score for _, own in by_run for score in own]
+    at = defaultdict[str, set[int]](set)
+    for task, own in by_run:
+        at[task] |= {score.length for score in own if score.count}
     machines = ""
     if filled.part.measure == "hours":
         envs = {run.env.cpu or "cpu" if run.env.device == "cpu" else run.env.device for run in runs}
@@ -47,9 +51,23 @@ def _ours(filled: Filled) -> str:
         f"rate{'s' * (len(rates) > 1)} {numbers(rates)}, {per_cell} run{'s' * (per_cell != '1')} "
         f"in each cell{machines}; tested on "
         f"{span_text(score.count for score in scores if score.count)} samples of each of "
-        f"the lengths {numbers({s.length for s in scores if s.count})}"
+        f"the lengths {_lengths(at)}"
         f"{cells if named and not filled.part.gains else ''}"
     )
+
+
+def _lengths(at: Mapping[str, Set[int]]) -> str:
+    """
+    >>> _lengths({"copy": {20, 30}, "reverse": {20, 30, 40}})
+    '20, 30, 40'
+    >>> _lengths({"copy": {20}, "reverse": {20}, "sort": {8}})
+    '8 (sort) and 20 (copy, reverse)'
+    """
+    every = {length for lengths in at.values() for length in lengths}
+    if len(every) < 2 or any(len(lengths) > 1 for lengths in at.values()):
+        return numbers(every)
+    tasks = {one: [task for task in at if one in at[task]] for one in sorted(every)}
+    return " and ".join(f"{one} ({', '.join(named)})" for one, named in tasks.items())
 
 
 def _changes(filled: Filled) -> str:

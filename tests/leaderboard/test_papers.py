@@ -271,7 +271,7 @@ def test_the_budget_says_what_differs_from_the_papers_protocol(paper):
         assert change in changes
     assert "train.schedule cosine (constant)" in changes
     asked = fill(paper, paper.tables["1"], records, MINI, frozenset(range(42, 101)), full)
-    assert "each of the lengths 60, 61." in budgets(asked)[1]
+    assert "lengths 60 (even_pairs) and 61 (modular_arithmetic_simple)." in budgets(asked)[1]
     lines = csv.DictReader(io.StringIO(text.as_csv(asked)))
     assert [one["test_lengths"] for one in lines if one["ours"]] == ["60", "61"]
 
