@@ -2,32 +2,12 @@
 // Every run in one table.
 (function () {
   const { el, percent } = PZ;
-  const NAMES = [
-    "run",
-    "protocol",
-    "task",
-    "encoding",
-    "seed",
-    "status",
-    "unseen",
-    "words",
-    "device",
-    "speed",
-    "seconds",
-    "finished",
-    "bare",
-  ];
+  const NAMES =
+    "run protocol task encoding seed status unseen words device speed seconds finished bare".split(" ");
   const rows = window.RUNS.map((line) =>
     Object.fromEntries(NAMES.map((name, at) => [name, line[at]])),
   );
-  const text = (key, more) => ({
-    key,
-    title: key,
-    value: (row) => row[key],
-    align: "left",
-    start: "asc",
-    ...more,
-  });
+  const text = PZ.textColumn;
   const columns = [
     text("run", { cell: (row) => el("a", { href: PZ.href("run/" + row.run + ".html") }, row.run) }),
     text("protocol"),
@@ -42,7 +22,7 @@
           PZ.short(row.encoding),
         ),
     }),
-    { key: "seed", title: "seed", value: (row) => row.seed, start: "asc" },
+    { key: "seed", start: "asc" },
     text("status"),
     {
       key: "unseen",
@@ -54,13 +34,11 @@
     {
       key: "speed",
       title: "steps/s",
-      value: (row) => row.speed,
       cell: (row) => PZ.number(row.speed, 1),
     },
     {
       key: "seconds",
       title: "train s",
-      value: (row) => row.seconds,
       cell: (row) => PZ.number(row.seconds, 1),
       start: "asc",
     },

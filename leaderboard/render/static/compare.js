@@ -32,24 +32,19 @@
           : percent(line[key]),
       help: "mean over the shared seeds",
     });
-    const name = (key) => ({
-      key,
-      title: key,
-      value: (line) => line[key],
-      cell: (line) => el("span", { title: line[key] }, PZ.breakable(PZ.short(line[key]))),
-      align: "left",
-      start: "asc",
-    });
+    const name = (key) =>
+      PZ.textColumn(key, {
+        cell: (line) => el("span", { title: line[key] }, PZ.breakable(PZ.short(line[key]))),
+      });
     const words = (line) => verdict(line, PZ.short(line.first), PZ.short(line.second));
     return [
-      { key: "task", title: "task", value: (line) => line.task, align: "left", start: "asc" },
+      PZ.textColumn("task"),
       name("first"),
       name("second"),
       share("a", "first, %"),
       share("b", "second, %"),
       {
         key: "difference",
-        title: "difference",
         value: (line) => PZ.scaled(line.d?.mean),
         cell: (line) => el("span", {}, points(line.d?.mean), el("small", {}, bounds(line.d))),
         help: "percentage points, first minus second",
@@ -64,10 +59,9 @@
         start: "asc",
         help: "paired t test, Holm's correction over all pairs of the table",
       },
-      { key: "shared", title: "shared seeds", value: (line) => line.shared },
+      { key: "shared", title: "shared seeds" },
       {
         key: "verdict",
-        title: "verdict",
         value: words,
         cell: (line) => el("span", { class: line.d?.sign ? "sure" : "unsure" }, words(line)),
         align: "left",

@@ -55,18 +55,14 @@
       start: "asc",
     },
     PZ.unseenColumn(),
-    {
-      key: "front",
+    PZ.textColumn("front", {
       title: "unbeaten",
       value: (row) => (edge.includes(row) ? "yes" : "no"),
       help: "no other row shown is at least as good and as cheap",
-      align: "left",
-      start: "asc",
-    },
+    }),
     {
       key: "decode",
       title: "decoding, x " + window.DATA.reference,
-      value: (row) => row.decode,
       cell: (row) =>
         row.decode === null
           ? "–"

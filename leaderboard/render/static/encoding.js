@@ -7,9 +7,7 @@
   const ofRow = ({ row }) => row;
 
   const columns = [
-    {
-      key: "task",
-      title: "task",
+    PZ.textColumn("task", {
       value: ({ table }) => table.task,
       cell: ({ table }) =>
         el(
@@ -17,11 +15,8 @@
           { href: PZ.href(PZ.own(window.DATA.tasks, table.task).page) + PZ.kept() },
           table.task,
         ),
-      align: "left",
-      start: "asc",
-    },
-    {
-      key: "encoding",
+    }),
+    PZ.textColumn("encoding", {
       title: "as",
       value: ({ row }) => row.label,
       cell: ({ row }) =>
@@ -35,13 +30,10 @@
             chosen_words: row.chosen_here && !row.aside ? "†" : "",
           }),
         ),
-      align: "left",
       css: "wrap",
-      start: "asc",
-    },
+    }),
     {
       key: "rank",
-      title: "rank",
       value: ({ row }) => row.rank,
       cell: ({ row, table }) =>
         row.aside
@@ -51,30 +43,21 @@
     },
     PZ.unseenColumn(ofRow),
     ...PZ.endColumns(({ row }) => row.unseen),
-    { key: "seeds", title: "seeds", value: ({ row }) => row.seeds.length },
+    { key: "seeds", value: ({ row }) => row.seeds.length },
     ...PZ.rowColumns(ofRow),
     PZ.chosenColumn("tuned to", ofRow),
     { key: "spec", title: "options", hide: true, value: ({ row }) => row.spec },
   ];
   const runColumns = [
-    {
-      key: "run",
-      title: "run",
-      value: (line) => line.run,
+    PZ.textColumn("run", {
       cell: (line) => el("a", { href: PZ.href("run/" + line.run + ".html") }, line.run),
-      align: "left",
-      start: "asc",
-    },
-    { key: "task", title: "task", value: (line) => line.task, align: "left", start: "asc" },
-    {
-      key: "as",
-      title: "as",
+    }),
+    PZ.textColumn("task"),
+    PZ.textColumn("as", {
       value: (line) => line.label,
       cell: (line) => el("span", { title: line.label }, PZ.short(line.label)),
-      align: "left",
-      start: "asc",
-    },
-    { key: "seed", title: "seed", value: (line) => line.seed },
+    }),
+    { key: "seed" },
     {
       key: "unseen",
       title: "unseen mean, %",

@@ -2,7 +2,7 @@
 // Encodings x tasks, then a small picture per task.
 (function () {
   if (!window.DATA.tables.length) return;
-  const { el, percent, interval } = PZ;
+  const { el, svg, percent, interval } = PZ;
   const WORDS = {
     unseen: "mean, %",
     median: PZ.modes.median,
@@ -33,7 +33,8 @@
 
   // How dark a cell is: the better the value shown, the darker; reach against the
   // longest of all tasks, cost against the lowest of its task.
-  function shades(lines, tables, at, show, baseline, falls) {
+  function shades(lines, tables, at, show) {
+    const [baseline, falls] = [guess(tables[at], show), falling(tables[at], show)];
     const rows = lines.flatMap((line) => (show === "reach" ? line.rows : [line.rows[at]]));
     const all = rows.filter((row) => row?.unseen).map((row) => number(tables[at], row, show)).filter((value) => value > 0);
     const [least, most] = [Math.min(...all), Math.max(...all)];
@@ -86,7 +87,6 @@
       return opener;
     };
   }
-  // Words sort behind every number, and stand in files.
   const value = (table, at, show) => (line) =>
     line.rows[at]?.unseen ? number(table, line.rows[at], show) : null;
   // The mean over the tasks of what is shown, where the row has a mean.
@@ -94,12 +94,9 @@
     const values = line.rows.flatMap((row, at) => (row?.unseen ? [number(tables[at], row, show)] : []));
     return line.mean === null ? null : values.reduce((sum, one) => sum + one, 0) / values.length;
   }
+  // Words sort behind every number, and stand in files.
   const inFile = (table, at, show) => (line) =>
-    line.rows[at]
-      ? line.rows[at].unseen
-        ? number(table, line.rows[at], show)
-        : line.rows[at].unseen_note
-      : "not run";
+    value(table, at, show)(line) ?? line.rows[at]?.unseen_note ?? "not run";
 
   const seedsOf = (lines, at) =>
     lines
@@ -111,11 +108,9 @@
     const size = (line) =>
       Math.max(0, ...line.rows.filter(Boolean).map((row) => row.parameters ?? 0)) || null;
     return [
-      PZ.nameColumn({ cell: (line) => PZ.encodingLink(line) }),
+      PZ.nameColumn(),
       {
         key: "rank",
-        title: "rank",
-        value: (line) => line.rank,
         cell: (line) => (line.aside ? "" : PZ.rank(line)),
         start: "asc",
         help: "by the mean over the tasks; [ranks that the tests leave possible]",
@@ -171,13 +166,11 @@
           title: overview.heads[at],
           value: value(tables[at], at, show),
           file: inFile(tables[at], at, show),
-          cell: cell(tables[at], at, show, Math.max(...seedsOf(lines, at)), shades(lines, tables, at, show, guess(tables[at], show), falling(tables[at], show))),
+          cell: cell(tables[at], at, show, Math.max(...seedsOf(lines, at)), shades(lines, tables, at, show)),
           start: falling(tables[at], show) ? "asc" : "desc",
           help: wordsOf(tables[at])[show],
         },
-        ...(show === "unseen"
-          ? PZ.endColumns((line) => line.rows[at]?.unseen, task)
-          : []),
+        ...(show === "unseen" ? PZ.endColumns((line) => line.rows[at]?.unseen, task) : []),
       ]),
       PZ.numberColumn("cost", "CPU s", (line) => line.cost, {
         help: "CPU seconds of training per run: the mean over seeds, then the median over tasks; compare only on one device",
@@ -185,22 +178,17 @@
       {
         key: "ratio",
         title: "x " + window.DATA.reference,
-        value: (line) => line.ratio,
         cell: (line) => (line.ratio ? line.ratio.toFixed(1) + "x" : "–"),
         start: "asc",
         help: "a step of training, relative to this encoding's on the same processor; median over tasks",
       },
       PZ.numberColumn("parameters", "parameters", size),
-      {
-        key: "paper",
-        title: "paper",
+      PZ.textColumn("paper", {
         value: (line) => papers(line).map(([name]) => name).join("; "),
         cell: (line) =>
           el("span", {}, papers(line).map(([name, url]) => el("a", url ? { href: url } : {}, name + " "))),
-        align: "left",
         css: "wrap",
-        start: "asc",
-      },
+      }),
     ];
   }
 
@@ -234,12 +222,6 @@
   }
 
   // A thumbnail: mean curves, the trained lengths in grey. The task's page has axes and intervals.
-  const svg = (tag, attributes, ...children) => {
-    const node = document.createElementNS("http://www.w3.org/2000/svg", tag);
-    for (const [name, given] of Object.entries(attributes)) node.setAttribute(name, given);
-    node.append(...children);
-    return node;
-  };
   function thumbnail(table, rows) {
     const ends = [table.lengths[0], table.train, table.lengths[table.lengths.length - 1]];
     const scale = (length) => (table.log ? Math.log(Math.max(1, length)) : length);
@@ -250,7 +232,7 @@
       svg("rect", { x: 0, y: 4, width: x(table.train), height: 104, class: "trained" }),
       svg("path", { d: "M0 8H240M0 56H240M0 104H240", class: "grid" }),
     ];
-    for (const row of rows.slice().reverse()) {
+    for (const row of [...rows].reverse()) {
       let path = "",
         pen = "M";
       row.cells.forEach((one, at) => {
@@ -259,16 +241,9 @@
         path += pen + x(table.lengths[at]).toFixed(1) + " " + y(table.other === "bits" ? one.beside / 8 : one.main.mean).toFixed(1);
         pen = "L";
       });
-      const [colour, dash] = PZ.look(row.label);
+      const [stroke, dash] = PZ.look(row.label);
       if (path)
-        parts.push(
-          svg("path", {
-            d: path,
-            stroke: colour,
-            class: "curve",
-            "stroke-dasharray": PZ.DASHES[dash],
-          }),
-        );
+        parts.push(svg("path", { d: path, stroke, class: "curve", "stroke-dasharray": PZ.DASHES[dash] }));
     }
     return svg("svg", { viewBox: "0 0 240 112", "aria-hidden": "true" }, ...parts);
   }

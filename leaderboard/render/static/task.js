@@ -9,8 +9,6 @@
     PZ.nameColumn(),
     {
       key: "rank",
-      title: "rank",
-      value: (row) => row.rank,
       cell: (row) => (row.aside || row.other ? "" : PZ.rank(row)),
       start: "asc",
       help: "by unseen mean; [ranks that the tests leave possible]",
@@ -18,7 +16,6 @@
     ...(table.rows.some((row) => row.chosen) ? [PZ.chosenColumn("setting")] : []),
     {
       key: "seeds",
-      title: "seeds",
       value: (row) => row.seeds.length,
       cell: (row) =>
         el(
@@ -73,7 +70,6 @@
     ...PZ.rowColumns(),
     {
       key: "runs",
-      title: "runs",
       value: (row) => row.runs.length,
       cell: (row) =>
         el(
@@ -117,13 +113,7 @@
     look: ["#808890", "dot", "circle"],
     bare: true,
     words: "",
-    points: table.baselines.map((y, at) => ({
-      x: table.lengths[at],
-      y,
-      low: null,
-      high: null,
-      tip: percent(y) + " %",
-    })),
+    points: table.baselines.map((y, at) => ({ x: table.lengths[at], y, tip: percent(y) + " %" })),
   });
 
   // A run with other settings beside the protocol's own rows, which it takes no rank among.
