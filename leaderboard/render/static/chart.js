@@ -417,7 +417,7 @@
     );
   };
 
-  const shareWords = (stat) => PZ.percent(stat?.mean) + " % " + PZ.interval(stat?.low, stat?.high);
+  PZ.shareWords = (stat) => PZ.percent(stat?.mean) + " % " + PZ.interval(stat?.low, stat?.high);
   const bitWords = (stat) => (stat ? stat.mean.toFixed(3) + " bits" : "–");
   // What a chart of a table can show: [key, words]; of text, bits per byte.
   PZ.measures = (table) =>
@@ -473,7 +473,7 @@
         low: cell.main?.low,
         high: cell.main?.high,
         seeds: options.dots ? cell.seeds : [],
-        tip: "length " + lengths[index] + ": " + (options.words || shareWords)(cell.main),
+        tip: "length " + lengths[index] + ": " + (options.words || PZ.shareWords)(cell.main),
       }))
       .filter((point) => point.status !== "no instance");
     return {

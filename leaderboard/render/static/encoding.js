@@ -2,19 +2,14 @@
 // One encoding: its curves over all tasks, its results, its runs.
 (function () {
   const name = document.querySelector("[data-encoding]").dataset.encoding;
-  const { el, percent } = PZ;
+  const { el } = PZ;
   const MARKERS = ["circle", "square", "diamond", "triangle-up", "triangle-down"];
   const ofRow = ({ row }) => row;
 
   const columns = [
     PZ.textColumn("task", {
       value: ({ table }) => table.task,
-      cell: ({ table }) =>
-        el(
-          "a",
-          { href: PZ.href(PZ.own(window.DATA.tasks, table.task).page) + PZ.kept() },
-          table.task,
-        ),
+      cell: ({ table }) => PZ.taskLink(table.task, PZ.kept()),
     }),
     PZ.textColumn("encoding", {
       title: "as",
@@ -49,21 +44,14 @@
     { key: "spec", title: "options", hide: true, value: ({ row }) => row.spec },
   ];
   const runColumns = [
-    PZ.textColumn("run", {
-      cell: (line) => el("a", { href: PZ.href("run/" + line.run + ".html") }, line.run),
-    }),
+    PZ.textColumn("run", { cell: (line) => PZ.runLink(line.run) }),
     PZ.textColumn("task"),
     PZ.textColumn("as", {
       value: (line) => line.label,
       cell: (line) => el("span", { title: line.label }, PZ.short(line.label)),
     }),
     { key: "seed" },
-    {
-      key: "unseen",
-      title: "unseen mean, %",
-      value: (line) => PZ.scaled(line.value),
-      cell: (line) => percent(line.value),
-    },
+    PZ.shareColumn("unseen", "unseen mean, %", (line) => line.value),
   ];
 
   PZ.page(function () {
@@ -133,9 +121,6 @@
       rows: runs,
       sort: "task-asc",
     });
-    PZ.legend(
-      "legend",
-      lines.map(({ row }) => row),
-    );
+    PZ.legend("legend", lines.map(ofRow));
   });
 })();

@@ -194,5 +194,21 @@ PZ.grid = (function () {
     order();
   };
 })();
-// A column of texts.
+// A column of texts, and one of shares in percent, with words or a dash where there is none.
 PZ.textColumn = (key, more) => ({ key, align: "left", start: "asc", ...more });
+PZ.shareColumn = (key, title, of, words, more) => ({
+  key,
+  title,
+  value: (row) => PZ.scaled(of(row)),
+  cell: (row) => (of(row) === null && words ? PZ.words(words(row)) : PZ.percent(of(row))),
+  ...more,
+});
+// Words in the place of a number, and links to a run and to a task.
+PZ.words = (text, title) => PZ.el("span", { class: "words", title }, text);
+PZ.runLink = (run, text = run, more = {}) => PZ.el("a", { href: PZ.href("run/" + run + ".html"), ...more }, text);
+PZ.taskLink = (task, kept = "") => PZ.el("a", { href: PZ.href(PZ.own(window.DATA.tasks, task).page) + kept }, task);
+PZ.failures = (row) => row.failures.map(([seed, why]) => "seed " + seed + ": " + why).join("\n");
+// Puts sentences into an element, without those that are not said.
+PZ.say = (id, sentences) => (document.getElementById(id).textContent = sentences.filter(Boolean).join(" "));
+// A box to tick where it changes something; without it, all is shown.
+PZ.toggleIf = (useful, ...box) => (useful ? PZ.toggle(...box) : [true, null]);

@@ -49,24 +49,14 @@
   function cell(table, at, show, most, shade) {
     return (line, host) => {
       const row = line.rows[at];
-      if (!row) return el("span", { class: "words" }, "not run");
-      if (!row.unseen)
-        return el(
-          "span",
-          {
-            class: "words",
-            title: row.failures.map(([seed, why]) => "seed " + seed + ": " + why).join("\n"),
-          },
-          row.unseen_note,
-        );
+      if (!row) return PZ.words("not run");
+      if (!row.unseen) return PZ.words(row.unseen_note, PZ.failures(row));
       host.classList.add("heat");
       host.style.setProperty("--share", Math.max(0, Math.min(1, shade(number(table, row, show)))).toFixed(3));
       const more = [
-        (percent(row.unseen.mean) + " % " + interval(row.unseen.low, row.unseen.high)).trim(),
+        PZ.shareWords(row.unseen).trim(),
         row.seeds.length > 1
-          ? row.seeds.length +
-            " seeds: " +
-            row.by_seed.map(([, value]) => percent(value)).join(", ")
+          ? row.seeds.length + " seeds: " + row.by_seed.map(([, value]) => percent(value)).join(", ")
           : "one seed",
         row.aside ? "" : "rank " + PZ.rank(row),
         row.unlearned ? "‡ " + row.shown.reach : "reach " + PZ.reach(row),
@@ -103,6 +93,10 @@
       .filter((line) => !line.aside && !line.custom)
       .map((line) => line.rows[at]?.seeds.length)
       .filter(Boolean);
+  const certainty = (line) =>
+    line.low === null
+      ? "no interval: fewer than two seeds on some task, or different seeds"
+      : interval(line.low, line.high) + " 95 % over seeds";
   function columns(overview, tables, show, lines) {
     const several = overview.tasks.length > 1;
     const size = (line) =>
@@ -123,21 +117,8 @@
               value: (line) => PZ.scaled(line.mean),
               cell: (line) =>
                 line.mean === null
-                  ? el(
-                      "span",
-                      { class: "words", title: "a mean needs a score on each of them" },
-                      line.counted + " of " + overview.counts + " tasks",
-                    )
-                  : el(
-                      "span",
-                      {
-                        title:
-                          line.low === null
-                            ? "no interval: fewer than two seeds on some task, or different seeds"
-                            : interval(line.low, line.high) + " 95 % over seeds",
-                      },
-                      percent(line.mean),
-                    ),
+                  ? PZ.words(line.counted + " of " + overview.counts + " tasks", "a mean needs a score on each of them")
+                  : el("span", { title: certainty(line) }, percent(line.mean)),
               help: "over unseen lengths, mean over the tasks that at least half of the encodings ran",
             },
             ...(show === "unseen" || show === "cost"
@@ -275,26 +256,18 @@
   function filled(line, tables) {
     const rows = tables.map((table) => table.rows.find((row) => row.label === line.label) ?? null);
     const own = rows.filter(Boolean),
-      first = own[0],
+      { custom, mode, apart, aside, receives, bare, plain, spec, version } = own[0],
       fewest = own.reduce((a, b) => (b.seeds.length < a.seeds.length ? b : a)),
       count = own.filter((row) => row.chosen_here).length;
     return {
       ...line,
       rows,
-      custom: first.custom,
-      mode: first.mode,
-      apart: first.apart,
-      aside: first.aside,
-      receives: first.receives,
-      bare: first.bare,
-      plain: first.plain,
-      spec: first.spec,
-      version: first.version,
+      ...{ custom, mode, apart, aside, receives, bare, plain, spec, version },
       seeds: fewest.seeds,
       few: own.some((row) => row.few),
       old: own.some((row) => row.old),
       ratio: middle(own.map((row) => row.ratio).filter(Boolean)),
-      chosen_words: count && !first.aside ? "† on " + count + " of these tasks" : "",
+      chosen_words: count && !aside ? "† on " + count + " of these tasks" : "",
     };
   }
 
@@ -330,47 +303,35 @@
     const all = overview.lines.map((line) => filled(line, order));
     const fewAll = all.every((line) => line.few || line.apart);
     all.forEach((line) => Object.assign(line, { few_all: fewAll, below: PZ.below(line, all) }));
-    const has = (test) => all.filter(test).length;
+    const typed = all.filter((line) => line.custom && !line.aside).length;
     const [show, showPick] = PZ.select("show", "Show", Object.entries(wordsOf(order[0])));
     const falls = falling(order[0], show);
-    const [variants, variantsPick] = has((line) => line.custom && !line.aside)
-      ? PZ.toggle(
-          "variants",
-          "show variants (" + has((line) => line.custom && !line.aside) + ")",
-          has((line) => !line.custom) === 0,
-        )
-      : [true, null];
-    const [modes, modesPick] = has((line) => line.aside)
-      ? PZ.toggle(
-          "modes",
-          "show evaluation modes" + (has((line) => line.apart) ? " and other seeds" : ""),
-        )
-      : [true, null];
+    const [variants, variantsPick] = PZ.toggleIf(
+      typed,
+      "variants",
+      "show variants (" + typed + ")",
+      all.every((line) => line.custom),
+    );
+    const [modes, modesPick] = PZ.toggleIf(
+      all.some((line) => line.aside),
+      "modes",
+      "show evaluation modes" + (all.some((line) => line.apart) ? " and other seeds" : ""),
+    );
     const needs = NEEDS.map(([key, words, test]) => [...PZ.toggle(key, words), test]);
-    PZ.put("filters", [
-      ...controls,
-      showPick,
-      variantsPick,
-      modesPick,
-      ...needs.map(([, box]) => box),
-    ]);
+    PZ.put("filters", [...controls, showPick, variantsPick, modesPick, ...needs.map(([, box]) => box)]);
     const lines = all.filter(
       (line) =>
         (variants || !line.custom) &&
         (modes || !line.aside) &&
         needs.every(([on, , test]) => !on || test(line)),
     );
-    document.getElementById("policy").textContent =
-      PZ.policyWords(order[0]) +
-      " " +
-      order[0].about +
-      (fewAll
-        ? " Every encoding has fewer seeds than the " +
-          order[0].protocol_seeds +
-          " that the protocol sets."
-        : "");
-    document.getElementById("untested").textContent = overview.untested;
-    document.getElementById("disclosure").textContent = overview.disclosure;
+    PZ.say("policy", [
+      PZ.policyWords(order[0]),
+      order[0].about,
+      fewAll && "Every encoding has fewer seeds than the " + order[0].protocol_seeds + " that the protocol sets.",
+    ]);
+    PZ.say("untested", [overview.untested]);
+    PZ.say("disclosure", [overview.disclosure]);
     const label = order.length > 1 ? "mean, %" : order[0].task;
     PZ.grid("map", {
       name: "overview",
