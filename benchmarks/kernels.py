@@ -61,15 +61,8 @@ def _moves(sizes: Sizes, draws: torch.Generator) -> tuple[Tensor, Tensor]:
 
 def _histogram_inputs(sizes: Sizes, draws: torch.Generator) -> Inputs:
     reset, moves = _moves(sizes, draws)
-    return {
-        "reset": reset,
-        "moves": moves,
-        "gamma": 1 + torch.rand(sizes["cursors"], generator=draws),
-    }
-
-
-def _histogram_call(x: Inputs, backend: str) -> Tensor:
-    return histogram_scan(x["reset"], x["moves"], x["gamma"], backend=backend)
+    gamma = 1 + torch.rand(sizes["cursors"], generator=draws)
+    return {"reset": reset, "moves": moves, "gamma": gamma}
 
 
 def _histogram_cost(sizes: Sizes) -> Work:
@@ -95,10 +88,6 @@ def _spectral_inputs(sizes: Sizes, draws: torch.Generator) -> Inputs:
     return {"reset": reset, "moves": moves, "angles": angles}
 
 
-def _spectral_call(x: Inputs, backend: str) -> Tensor:
-    return spectral_scan(x["reset"], x["moves"], x["angles"], backend=backend)
-
-
 def _spectral_cost(sizes: Sizes) -> Work:
     """Per token, cursor and frequency 12 J + 33 for J moves; a complex product is 6.
 
@@ -118,14 +107,14 @@ KERNELS = {
     "histogram": Kernel(
         _SIZES,
         _histogram_inputs,
-        _histogram_call,
+        lambda x, backend: histogram_scan(**x, backend=backend),
         _histogram_cost,
         tuple(backends("histogram")),
     ),
     "spectral": Kernel(
         _SIZES | {"frequencies": 32},
         _spectral_inputs,
-        _spectral_call,
+        lambda x, backend: spectral_scan(**x, backend=backend),
         _spectral_cost,
         tuple(backends("spectral")),
         frozenset({"angles"}),

@@ -102,23 +102,11 @@ def soak(engine: str, root: Path, kills: int, seed: int = 0, minutes: float = ma
 
 def command(engine: str, root: Path) -> subprocess.Popen[bytes]:
     """`pezoo bench` of three seeds, in a process group of its own."""
-    words = [
-        *ENGINES[engine],
-        "--pe",
-        "rope",
-        "--task",
-        "copy",
-        "--seeds",
-        "0-2",
-        "--device",
-        "cpu",
-    ]
-    words += ["--threads", "1", "--format", "csv", "--runs", str(root)]
-    words += [word for setting in LONG for word in ("--set", setting)]
+    words = [sys.executable, *ENGINES[engine], "--pe=rope", "--task=copy", "--seeds=0-2"]
+    words += ["--device=cpu", "--threads=1", "--format=csv", f"--runs={root}"]
+    words += [f"--set={setting}" for setting in LONG]
     quiet = subprocess.DEVNULL
-    return subprocess.Popen(
-        [sys.executable, *words], stdout=quiet, stderr=quiet, start_new_session=True
-    )
+    return subprocess.Popen(words, stdout=quiet, stderr=quiet, start_new_session=True)
 
 
 def _saved(root: Path) -> set[Path]:

@@ -122,13 +122,14 @@ def _class(node: ast.ClassDef, known: dict[str, ClassText]) -> ClassText:
         options = options or parent.options
     for name in _options(node):
         options = known[name].options if name in known else options
+    decorators = " ".join(map(ast.unparse, node.decorator_list))
     for part in node.body:
         match part:
             case ast.Assign(targets=targets, value=value):
                 constants |= _named(targets, value)
             case ast.AnnAssign(target=ast.Name(id=name), value=value):
                 constants |= _named([part.target], value) if value else {}
-                if _is_dataclass(node) and name not in options:
+                if "dataclass" in decorators and name not in options:
                     options += (name,)
             case ast.FunctionDef(name=name):
                 methods[name] = node.name
@@ -143,10 +144,6 @@ def _class(node: ast.ClassDef, known: dict[str, ClassText]) -> ClassText:
                 registered = name
     doc = ast.get_docstring(node) or ""
     return ClassText(node.name, doc, registered, constants, methods, options)
-
-
-def _is_dataclass(node: ast.ClassDef) -> bool:
-    return any("dataclass" in ast.unparse(decorator) for decorator in node.decorator_list)
 
 
 def _named(targets: list[ast.expr], value: ast.expr) -> dict[str, Any]:

@@ -57,11 +57,6 @@ def _execute(job: RemoteJob) -> Event:
     return job()
 
 
-def _nodes() -> list[dict[str, float]]:
-    """Return the resources of each machine of the cluster: CPU, GPU, ..."""
-    return [node["Resources"] for node in ray.nodes() if node["Alive"]]
-
-
 def _check_reachable(address: str) -> None:
     """Connect once, because Ray itself tries for a minute. Errors: EngineError."""
     host, colon, port = address.removeprefix("ray://").rpartition(":")
@@ -86,7 +81,8 @@ class Engine(remote.Engine):
         """Return cuda if the cluster has GPUs. Errors: EngineError."""
         check_kind("Ray", requested)
         self._connect()
-        gpus, most = (max(n.get(what, 0) for n in _nodes()) for what in ("GPU", "CPU"))
+        nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+        gpus, most = (max(one.get(what, 0) for one in nodes) for what in ("GPU", "CPU"))
         if requested == "cuda" and not gpus:
             raise EngineError("no machine of this Ray cluster has a GPU (choose auto or cpu)")
         if self.threads > most:

@@ -9,7 +9,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from harness.theory.relation import Relation, relation_from
+from harness.theory.relation import Relation
 from harness.theory.representation import Computation
 
 
@@ -126,7 +126,7 @@ class Task:
 
     @cached_property
     def _relation(self) -> Relation:
-        return relation_from(lambda n: self.computation(n) if self.lengths(n, n) else None)
+        return Relation(lambda n: self.computation(n) if self.lengths(n, n) else None)
 
     def slots(self, ids: Tensor) -> Tensor | None:
         """Return the task's own position of each token, (B, S) int64 -> (B, S) int64, or None.

@@ -1,10 +1,10 @@
 """Find a letter and name the one some places away."""
 
+from string import ascii_lowercase
+
 import torch
 
 from harness.tasks.base import Batch, Task, Vocab
-
-LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
 class IndirectIndex(Task):
@@ -38,7 +38,7 @@ class IndirectIndex(Task):
             raise ValueError(f"reach must be 1 to 30, was {reach}")
         self.reach = reach
         steps = [step for step in range(-reach, reach + 1) if step]
-        self.vocab = Vocab((*LETTERS, *(f"{step:+}" for step in steps), ",", "="))
+        self.vocab = Vocab((*ascii_lowercase, *(f"{step:+}" for step in steps), ",", "="))
 
     def lengths(self, low: int, high: int) -> list[int]:
         return super().lengths(max(low, 2), high)

@@ -1,12 +1,12 @@
 """Count the places in runs of equal letters."""
 
+from string import ascii_lowercase
+
 import torch
 from torch import Tensor
 
 from harness.tasks.base import Vocab
 from harness.tasks.strings import Strings
-
-LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
 class LocalCount(Strings):
@@ -35,7 +35,7 @@ class LocalCount(Strings):
         if not 2 <= reps <= 10:
             raise ValueError(f"reps must be 2 to 10, was {reps}")
         self.reps, self.chance = reps, 2 / (2 + reps)
-        self.vocab = Vocab((*LETTERS, *map(str, range(reps)), "="))
+        self.vocab = Vocab((*ascii_lowercase, *map(str, range(reps)), "="))
         if reps < 4:
             self.example = "bbaacc=010101"
 

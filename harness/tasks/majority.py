@@ -1,12 +1,12 @@
 """Find the most frequent letter."""
 
+from string import ascii_lowercase
+
 import torch
 from torch import Tensor
 
 from harness.tasks.base import Vocab
 from harness.tasks.strings import OneToken
-
-LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
 class Majority(OneToken):
@@ -34,7 +34,7 @@ class Majority(OneToken):
         if not 2 <= symbols <= 26:
             raise ValueError(f"symbols must be 2 to 26, was {symbols}")
         self.symbols, self.chance = symbols, 1 / symbols
-        self.vocab = Vocab((*LETTERS[:symbols], "="))
+        self.vocab = Vocab((*ascii_lowercase[:symbols], "="))
         if symbols < 4:
             self.example = "babab=b"
 

@@ -1,11 +1,12 @@
 """Look up values of two tokens by keys of two tokens."""
 
+from string import ascii_lowercase
+
 import torch
 from torch import Tensor
 
 from harness.tasks.base import Batch, Task, Vocab
 
-LETTERS = "abcdefghijklmnopqrstuvwxyz"
 QUERIES = 4
 
 
@@ -39,7 +40,7 @@ class Mqmtar(Task):
         if not 4 <= letters <= 26:
             raise ValueError(f"letters must be 4 to 26, was {letters}")
         self.letters, self.max_length = letters, letters**2
-        self.vocab = Vocab((*LETTERS[:letters], *":_?="))
+        self.vocab = Vocab((*ascii_lowercase[:letters], *":_?="))
 
     def sample(self, generator: torch.Generator, batch: int, length: int) -> Batch:
         self.check_length(length)

@@ -1,12 +1,13 @@
 """Copy letters whose n-grams are unique, or some of which are repeated."""
 
+from string import ascii_lowercase
+
 import torch
 from torch import Tensor
 
 from harness.tasks.base import Vocab
 from harness.tasks.strings import Strings
 
-LETTERS = "abcdefghijklmnopqrstuvwxyz"
 MOST = 0.1  # of all n-grams in one string; drawing unique ones becomes slow beyond
 
 
@@ -32,7 +33,7 @@ class NgramCopy(Strings):
     paper = "Jelassi et al. 2024"
     family = "copying"
     example = "kitefable=kitefable"
-    vocab = Vocab((*LETTERS, "="))
+    vocab = Vocab((*ascii_lowercase, "="))
     chance = 1 / 26
     symbols = 26
 

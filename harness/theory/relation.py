@@ -12,8 +12,8 @@ from harness.theory.representation import Computation, Operator, Step
 ORDER = 8  # the scale whose steps number the roles first
 
 
-def relation_from(computation: Callable[[int], Computation | None]) -> Relation:
-    """Return phi(i, j, n), which characterises the computations C_n of all scales (Definition 6).
+class Relation:
+    """The relation phi(i, j, n) that characterises computations C_n of all scales (Definition 6).
 
     phi is 0 for a key that the step does not need, else a number for its operator and the key's
     place among the inputs: the same numbers at all scales, by the steps of scale 8, then of others
@@ -21,20 +21,14 @@ def relation_from(computation: Callable[[int], Computation | None]) -> Relation:
     Theorem 3: phi(i, j) without it serves a canonical one, whose steps at a place agree at all
     scales.
 
-    >>> def same(u): return u
-    >>> def copy(n): return Computation(n, tuple(Step(n + t, same, (t,)) for t in range(1, n + 1)))
-    >>> relation_from(copy)(torch.tensor(3), torch.arange(4), torch.tensor(3))  # writes place 5
-    tensor([0, 1, 0, 0])
-    """
-    return Relation(computation)
-
-
-class Relation:
-    """The function that `relation_from` returns.
-
     i, j: positions from 0, int64, broadcast; n: scales, or None. Returns int64. The query of place
     p, from 1, is the token before it, at p - 2. Errors: ValueError for n = None where two scales
     differ at a place, and for a scale without a computation.
+
+    >>> def same(u): return u
+    >>> def copy(n): return Computation(n, tuple(Step(n + t, same, (t,)) for t in range(1, n + 1)))
+    >>> Relation(copy)(torch.tensor(3), torch.arange(4), torch.tensor(3))  # writes place 5
+    tensor([0, 1, 0, 0])
     """
 
     def __init__(self, computation: Callable[[int], Computation | None]) -> None:

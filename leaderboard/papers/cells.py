@@ -127,7 +127,7 @@ def fill(
             for encoding in paper.texts(name)
             if (own := _runs(by_kind, protocol, task, encoding, settings(task, column.long)))
         ]
-        return max(options, key=_goodness, default=empty)
+        return max(options, key=lambda cell: cell.ours.value if cell.ours else -inf, default=empty)
 
     cells = tuple(cell_of(line, column) for line in lines for column in part.columns)
     filled = Filled(paper, part, protocol, lengths, cells, reference=reference)
@@ -239,10 +239,6 @@ def _filled(
     same = good if column.summary == "all" else max(_of_most_seeds(good), key=mean)
     sd = stdev(mean([run]) for run in same) if len(same) > 1 else None
     return replace(cell, ours=Number(mean(same), sd), used=tuple(same))
-
-
-def _goodness(cell: Cell) -> float:
-    return cell.ours.value if cell.ours else -inf
 
 
 def counted(

@@ -132,7 +132,8 @@ class Paper(Settings):
 
     The first of `protocols` that has records fills the tables. `budget` is the training budget of
     the paper for the caption, `rates` its learning rates. `encodings` are specs that stand for an
-    encoding of the tables; the first one is for new runs.
+    encoding of the tables; the first one is for new runs. In the file, what stands in [tables] or
+    [figures] itself is that of all of them that do not say otherwise.
     """
 
     name: str
@@ -153,7 +154,7 @@ class Paper(Settings):
     @model_validator(mode="before")
     @classmethod
     def _columns(cls, raw: dict[str, Any]) -> dict[str, Any]:
-        """Expand a column written as a text, "rope", to a column with the summary of its part."""
+        """Give parts what they share; a column takes its part's summary, "rope" is one of rope."""
         parts = {"tables": "Table", "figures": "Figure"}
         return raw | {key: _parts(kind, raw[key]) for key, kind in parts.items() if key in raw}
 
@@ -222,15 +223,16 @@ def lines_of(paper: Paper, part: PaperTable, protocol: str = "") -> list[PaperLi
     ]
 
 
-def _parts(kind: str, raw: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    return {
-        number: {key: value for key, value in part.items() if key != "summary"}
-        | {"columns": [_column(one, part.get("summary")) for one in part["columns"]]}
-        | {"label": f"{kind} {number}"}
-        for number, part in raw.items()
-    }
+def _parts(kind: str, raw: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    shared = {key: value for key, value in raw.items() if not isinstance(value, dict)}
+    found = {}
+    for number in (key for key in raw if key not in shared):
+        part = shared | raw[number] | {"label": f"{kind} {number}"}
+        summary = part.pop("summary", None)
+        found[number] = part | {"columns": [_column(one, summary) for one in part["columns"]]}
+    return found
 
 
 def _column(raw: str | dict[str, Any], summary: str | None) -> dict[str, Any]:
-    named = {"name": raw, "encodings": [raw]} if isinstance(raw, str) else raw
-    return {"summary": summary} | named
+    own = {"name": raw} if isinstance(raw, str) else raw
+    return {"summary": summary, "encodings": [own["name"]]} | own

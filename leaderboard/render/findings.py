@@ -2,56 +2,32 @@
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from statistics import median
 
 from leaderboard.catalog import Catalog
 from leaderboard.render.text import percent, span_text
-from leaderboard.stats.overview import bare_lines, baseline, overview
-from leaderboard.stats.ranks import ALIKE, UNKNOWN, matrix
-from leaderboard.stats.rows import PASS, Line, Row
+from leaderboard.stats.overview import bare_lines, overview
+from leaderboard.stats.rows import PASS, Line
 from leaderboard.stats.tables import Table
 from pezoo.spec import bare
-
-NEAR = 0.05  # a mean this close to the best counts as near the best
-
-
-@dataclass(frozen=True)
-class Best:
-    """The best encoding of a task, and those statistically tied with it.
-
-    `row` has the highest mean of the `ran` encodings; `alike` are not distinguishable from it;
-    `open` share fewer than two seeds with it. `solvers` pass at every tested length. `baseline` is
-    the score without the prompt.
-    """
-
-    protocol: str
-    task: str
-    row: Row
-    alike: tuple[Row, ...]
-    open: tuple[Row, ...]
-    solvers: tuple[Row, ...]
-    ran: int
-    baseline: float = 0.0
-
-    @property
-    def any(self) -> bool:
-        """True where the best is above the baseline."""
-        return self.row.unseen is not None and self.row.unseen.mean >= self.baseline + NEAR
 
 
 def findings(tables: Sequence[Table]) -> list[str]:
     """Say what encodings with default options solve, what none solves, and which have no values."""
     lines = bare_lines(overview(tables))
     solved, unsolved = [], []
-    for best in bests(tables):
-        if best.solvers:
-            counts = {len(row.seeds) for row in best.solvers}
+    for table in tables:
+        rows = [row for row in table.rows if row.competes and not row.receives]
+        scored = [row for row in rows if row.unseen and not row.aside]  # the best first
+        solvers = [row for row in rows if row.reach_open]
+        if scored and solvers:
+            counts = {len(row.seeds) for row in solvers}
             seeds = f"{span_text(counts)} seed{'s' * (counts != {1})}"
-            solved.append(f"{best.task} ({', '.join(r.label for r in best.solvers)}; {seeds})")
-        elif best.row.unseen:
-            mean = percent(best.row.unseen.mean)
-            unsolved.append(f"{best.task} ({best.row.label}, {mean} %)")
+            labels = ", ".join(row.label for row in solvers)
+            solved.append(f"{table.first.task} ({labels}; {seeds})")
+        elif scored and scored[0].unseen:
+            mean = percent(scored[0].unseen.mean)
+            unsolved.append(f"{table.first.task} ({scored[0].label}, {mean} %)")
     notes = {line.label: [row.unseen_note for row in line.own] for line in lines}
     unable = [label for label, own in notes.items() if "cannot represent" in own]
     found = {
@@ -70,32 +46,6 @@ def untested(lines: Sequence[Line]) -> str:
         return ""
     where = " on every task" * (len(known[0].main) > 1)
     return f"Differences are not tested: the encodings do not share two seeds{where}."
-
-
-def bests(tables: Sequence[Table], catalog: Catalog | None = None) -> list[Best]:
-    """The best encoding with default options, without hints, on each task that has a score."""
-    found = []
-    for table in tables:
-        rows = [row for row in table.rows if row.competes and not row.receives]
-        scored = matrix(rows)
-        if scored:
-            row, against = scored[0]
-            by: dict[str, list[Row]] = defaultdict(list)
-            for (other, _), words in zip(scored, against, strict=True):
-                by[words].append(other)
-            known = baseline(table, catalog or Catalog()).unseen if table.of_encoders else 0.0
-            best = Best(
-                protocol=table.base,
-                task=table.first.task,
-                row=row,
-                alike=tuple(by[ALIKE]),
-                open=tuple(by[UNKNOWN]),
-                solvers=tuple(row for row in rows if row.reach_open),
-                ran=sum(bool(row.seeds) for row in rows),
-                baseline=known or 0.0,
-            )
-            found.append(best)
-    return found
 
 
 def cost(line: Line) -> float | None:

@@ -20,7 +20,7 @@ from leaderboard.record.check import check as check_records
 from leaderboard.record.read import load
 
 check = partial(check_records, catalog=read_catalog())
-MANY = Path(__file__).parents[2] / "benchmarks" / "many_records.py"
+MANY = Path(__file__).with_name("many_records.py")
 
 
 def test_a_good_record_keeps_its_settings(record):

@@ -1,39 +1,17 @@
 "use strict";
 // Every run in one table.
 (function () {
-  const { el, percent } = PZ;
-  const NAMES = [
-    "run",
-    "protocol",
-    "task",
-    "encoding",
-    "seed",
-    "status",
-    "unseen",
-    "words",
-    "device",
-    "speed",
-    "seconds",
-    "finished",
-    "bare",
-  ];
+  const { el } = PZ;
+  const NAMES =
+    "run protocol task encoding seed status unseen words device speed seconds finished bare".split(" ");
   const rows = window.RUNS.map((line) =>
     Object.fromEntries(NAMES.map((name, at) => [name, line[at]])),
   );
-  const text = (key, more) => ({
-    key,
-    title: key,
-    value: (row) => row[key],
-    align: "left",
-    start: "asc",
-    ...more,
-  });
+  const text = PZ.textColumn;
   const columns = [
-    text("run", { cell: (row) => el("a", { href: PZ.href("run/" + row.run + ".html") }, row.run) }),
+    text("run", { cell: (row) => PZ.runLink(row.run) }),
     text("protocol"),
-    text("task", {
-      cell: (row) => el("a", { href: PZ.href(PZ.own(window.DATA.tasks, row.task).page) }, row.task),
-    }),
+    text("task", { cell: (row) => PZ.taskLink(row.task) }),
     text("encoding", {
       cell: (row) =>
         el(
@@ -42,28 +20,11 @@
           PZ.short(row.encoding),
         ),
     }),
-    { key: "seed", title: "seed", value: (row) => row.seed, start: "asc" },
+    { key: "seed", start: "asc" },
     text("status"),
-    {
-      key: "unseen",
-      title: "unseen mean, %",
-      value: (row) => PZ.scaled(row.unseen),
-      cell: (row) =>
-        row.unseen === null ? el("span", { class: "words" }, row.words) : percent(row.unseen),
-    },
-    {
-      key: "speed",
-      title: "steps/s",
-      value: (row) => row.speed,
-      cell: (row) => PZ.number(row.speed, 1),
-    },
-    {
-      key: "seconds",
-      title: "train s",
-      value: (row) => row.seconds,
-      cell: (row) => PZ.number(row.seconds, 1),
-      start: "asc",
-    },
+    PZ.shareColumn("unseen", "unseen mean, %", (row) => row.unseen, (row) => row.words),
+    { key: "speed", title: "steps/s", cell: (row) => PZ.number(row.speed, 1) },
+    { key: "seconds", title: "train s", cell: (row) => PZ.number(row.seconds, 1), start: "asc" },
     text("device"),
     text("finished", { start: "desc" }),
   ];
@@ -77,10 +38,7 @@
       key,
       ...PZ.select(key, key[0].toUpperCase() + key.slice(1), values(key), ""),
     ]);
-    PZ.put(
-      "filters",
-      chosen.map(([, , control]) => control),
-    );
+    PZ.put("filters", chosen.map(([, , control]) => control));
     const shown = rows.filter((row) =>
       chosen.every(([key, value, control]) => !control || !value || row[key] === value),
     );

@@ -14,12 +14,11 @@
   };
   const STYLE =
     "text{font:13px system-ui,sans-serif;fill:#222}.t{font-size:15px;font-weight:600}.s{font-size:12px;fill:#555}.mid{text-anchor:middle}.end{text-anchor:end}.g{stroke:#ddd}.a{stroke:#555}.v{stroke:#777;stroke-dasharray:5 4;fill:none}.c{fill:none;stroke-width:2}.l{fill:none;stroke-width:1;stroke-opacity:.5}.m{stroke:#fff;stroke-width:.7}.band{fill-opacity:.12}.e{stroke-width:1}.seed{fill:none;stroke-opacity:.45}";
-  const LINE = 17,
-    FEW = 8;
+  const LINE = 17;
 
   PZ.look = (label) => PZ.own(window.DATA.styles, label) || ["#1f78c1", "solid", "circle"];
   // The curves that a chart has by default: the best, without variants and modes, and the baselines.
-  PZ.leaders = (rows, most = FEW) => {
+  PZ.leaders = (rows, most = 8) => {
     const plain = rows.filter((row) => !row.aside && row.cells.some((cell) => cell.main));
     const bare = plain.filter((row) => !row.custom);
     const usual = (row) => window.DATA.baselines.includes(row.label);
@@ -39,19 +38,19 @@
     });
   };
 
+  const there = (value) => value !== null && value !== undefined;
+  PZ.svg = svg;
   function svg(tag, attributes, ...children) {
     const node = document.createElementNS("http://www.w3.org/2000/svg", tag);
     for (const [name, value] of Object.entries(attributes))
-      if (value !== null && value !== undefined) node.setAttribute(name, value);
-    node.append(...children.flat().filter((child) => child !== null && child !== undefined));
+      if (there(value)) node.setAttribute(name, value);
+    node.append(...children.flat().filter(there));
     return node;
   }
-  const shortened = (text, room) =>
-    text.length <= room
-      ? text
-      : text.slice(0, Math.floor(((room - 1) * 2) / 5)) +
-        "…" +
-        text.slice(text.length - (room - 1 - Math.floor(((room - 1) * 2) / 5)));
+  function shortened(text, room) {
+    const head = Math.floor(((room - 1) * 2) / 5);
+    return text.length <= room ? text : text.slice(0, head) + "…" + text.slice(text.length + head + 1 - room);
+  }
 
   // An axis: {title, log, share, ticks, values} -> place of a value between 0 and 1, and its ticks.
   function axis(given) {
@@ -60,19 +59,16 @@
         at: (value) => value,
         ticks: [0, 0.25, 0.5, 0.75, 1].map((tick) => [tick, String(100 * tick)]),
       };
-    const values = given.values.filter(
-      (value) => value !== null && Number.isFinite(value) && (!given.log || value > 0),
-    );
+    const values = given.values.filter((value) => Number.isFinite(value) && (!given.log || value > 0));
     const to = given.log ? (value) => Math.log10(value) : (value) => value;
     let [low, high] = values.length
       ? [Math.min(...values.map(to)), Math.max(...values.map(to))]
       : [0, 1];
     if (given.zero) low = 0;
-    if (given.room)
-      [low, high] = [
-        low - (given.zero ? 0 : (high - low || 1) * 0.08),
-        high + (high - low || 1) * 0.08,
-      ];
+    if (given.room) {
+      const room = (high - low || 1) * 0.08;
+      [low, high] = [low - (given.zero ? 0 : room), high + room];
+    }
     const span = high - low || 1;
     const at = (value) => (to(value) - low) / span;
     const ticks = given.ticks || (given.log ? powers(low, high) : rounds(low, high));
@@ -175,30 +171,18 @@
     const x = (value) => left + pad + (wide - 2 * pad) * across.at(value),
       y = (value) => top + high * (1 - up.at(value));
     const label = (text) => (narrow ? text.replace(", logarithmic scale", "") : text);
-    const parts = chart.series.map((one) =>
-      one.points
-        .reduce(
-          (all, point) => {
-            if (point.y === null) all.push([]);
-            else all.at(-1).push([x(point.x), y(point.y), point]);
-            return all;
-          },
-          [[]],
-        )
-        .filter((part) => part.length),
-    );
+    const parts = chart.series.map((one) => {
+      const all = [[]];
+      for (const point of one.points)
+        if (point.y === null) all.push([]);
+        else all.at(-1).push([x(point.x), y(point.y), point]);
+      return all.filter((part) => part.length);
+    });
     const lines = owners(parts.map((own) => segments(own).map((pair) => pair.map(pixel).join())));
     const ends = parts.map((own) => own.at(-1)?.at(-1) || [left, top + high]);
     const farthest = Math.max(...ends.map(([px]) => px));
-    const spots = dots
-      ? beside(
-          ends,
-          chart.series.map((one) => one.label),
-          [left, left + wide],
-          top,
-          top + high,
-        )
-      : [];
+    const labels = chart.series.map((one) => one.label);
+    const spots = dots ? beside(ends, labels, [left, left + wide], top, top + high) : [];
     const places = spread(
       ends.map(([, at]) => at),
       Math.min(LINE, (height - 12) / Math.max(1, ends.length)),
@@ -210,56 +194,32 @@
       const [colour, dash, marker] = looks[at];
       const path = (part) =>
         "M" + part.map(([px, py]) => px.toFixed(1) + " " + py.toFixed(1)).join("L");
-      const bands =
-        chart.join === false
-          ? []
-          : parts[at]
-              .filter((part) =>
-                part.every(([, , point]) => point.low !== null && point.low !== undefined),
-              )
-              .map((part) =>
-                svg("path", {
-                  class: "band",
-                  fill: colour,
-                  "fill-opacity": 0.2,
-                  d:
-                    path([
-                      ...part.map(([px, , p]) => [px, y(p.high)]),
-                      ...part
-                        .slice()
-                        .reverse()
-                        .map(([px, , p]) => [px, y(p.low)]),
-                    ]) + "z",
-                }),
-              );
-      const errors =
-        chart.join === false
-          ? parts[at]
-              .flat()
-              .filter(([, , p]) => p.low !== null && p.low !== undefined)
-              .map(([px, , p]) =>
-                svg("path", {
-                  class: "e",
-                  stroke: colour,
-                  d: "M" + px + " " + y(p.low) + "V" + y(p.high),
-                }),
-              )
-          : [];
-      const strokes =
-        chart.join === false
-          ? []
-          : segments(parts[at]).map((pair) => {
-              const mine = lines.get(pair.map(pixel).join()),
-                on = 8;
-              const turns =
-                mine.length > 1
-                  ? {
-                      "stroke-dasharray": on + " " + on * (mine.length - 1),
-                      "stroke-dashoffset": -on * mine.indexOf(at),
-                    }
-                  : { "stroke-dasharray": DASHES[dash] };
-              return svg("path", { class: "c", stroke: colour, d: path(pair), ...turns });
-            });
+      const [joined, apart] = dots ? [[], parts[at].flat()] : [parts[at], []];
+      const bands = joined
+        .filter((part) => part.every(([, , point]) => there(point.low)))
+        .map((part) => {
+          const above = part.map(([px, , p]) => [px, y(p.high)]);
+          const below = part.map(([px, , p]) => [px, y(p.low)]).reverse();
+          const d = path([...above, ...below]) + "z";
+          return svg("path", { class: "band", fill: colour, "fill-opacity": 0.2, d });
+        });
+      const errors = apart
+        .filter(([, , p]) => there(p.low))
+        .map(([px, , p]) =>
+          svg("path", { class: "e", stroke: colour, d: "M" + px + " " + y(p.low) + "V" + y(p.high) }),
+        );
+      const strokes = segments(joined).map((pair) => {
+        const mine = lines.get(pair.map(pixel).join()),
+          on = 8;
+        const turns =
+          mine.length > 1
+            ? {
+                "stroke-dasharray": on + " " + on * (mine.length - 1),
+                "stroke-dashoffset": -on * mine.indexOf(at),
+              }
+            : { "stroke-dasharray": DASHES[dash] };
+        return svg("path", { class: "c", stroke: colour, d: path(pair), ...turns });
+      });
       const mark = (px, py) =>
         svg("path", {
           class: "m",
@@ -277,35 +237,17 @@
       );
       const from = width - right + 12,
         room = Math.floor((right - 28) / (narrow ? 6.2 : 7));
+      const [end, spot] = [ends[at], spots[at]];
+      const leader = (start, stop) =>
+        svg("path", { class: "l", stroke: colour, d: path([start, stop]) });
       const name = dots
-        ? spots[at] && [
-            spots[at].line &&
-              svg("path", {
-                class: "l",
-                stroke: colour,
-                d: "M" + ends[at].slice(0, 2).join(" ") + "L" + spots[at].line.join(" "),
-              }),
-            svg(
-              "text",
-              { x: spots[at].from.toFixed(1), y: (spots[at].y + 4).toFixed(1), class: "s" },
-              one.label,
-            ),
+        ? spot && [
+            spot.line && leader(end, spot.line),
+            svg("text", { x: spot.from.toFixed(1), y: (spot.y + 4).toFixed(1), class: "s" }, one.label),
           ]
         : one.label && [
-            ends[at][0] > farthest - 1 // from an earlier end it would cross the plot like a curve
-              ? svg("path", {
-                  class: "l",
-                  stroke: colour,
-                  d:
-                    "M" +
-                    (ends[at][0] + 6).toFixed(1) +
-                    " " +
-                    ends[at][1].toFixed(1) +
-                    "L" +
-                    (from - 3) +
-                    " " +
-                    places[at].toFixed(1),
-                })
+            end[0] > farthest - 1 // from an earlier end it would cross the plot like a curve
+              ? leader([end[0] + 6, end[1]], [from - 3, places[at]])
               : null,
             mark(from + 4, places[at]),
             svg(
@@ -313,19 +255,13 @@
               { x: from + 13, y: places[at] + 4, class: narrow ? "s" : null },
               svg("title", {}, one.name || one.label),
               shortened(one.label, room),
-              one.words
-                ? svg(
-                    "tspan",
-                    { class: "s" },
-                    shortened(one.words, Math.max(0, room - one.label.length)),
-                  )
-                : null,
+              one.words && svg("tspan", { class: "s" }, shortened(one.words, Math.max(0, room - one.label.length))),
             ),
           ];
       return svg("g", { class: "series" }, bands, errors, strokes, seeds, marks, name || []);
     });
     let last = -100;
-    const bottomTicks = across.ticks.map(([tick, text]) => {
+    const bottomTicks = across.ticks.flatMap(([tick, text]) => {
       const here = x(tick),
         clear = here - last >= 9 + 7 * text.length;
       if (clear) last = here;
@@ -337,6 +273,9 @@
       ];
     });
     const trained = chart.vline && x(chart.vline.x);
+    const steps = (chart.steps ?? []).map(
+      ([px, py], at) => (at ? "H" : "M") + x(px).toFixed(1) + (at ? "V" : " ") + y(py).toFixed(1),
+    );
     const node = svg(
       "svg",
       {
@@ -355,14 +294,12 @@
             svg("text", { class: "s", x: left, y: height - 4 }, chart.about ?? chart.title),
           ]
         : [],
-      up.ticks
-        .map(([tick, text]) => [
-          svg("path", { class: "g", d: "M" + left + " " + y(tick).toFixed(1) + "h" + wide }),
-          svg("text", { class: "s end", x: left - 8, y: (y(tick) + 4).toFixed(1) }, text),
-        ])
-        .flat(),
+      up.ticks.flatMap(([tick, text]) => [
+        svg("path", { class: "g", d: "M" + left + " " + y(tick).toFixed(1) + "h" + wide }),
+        svg("text", { class: "s end", x: left - 8, y: (y(tick) + 4).toFixed(1) }, text),
+      ]),
       svg("path", { class: "a", d: "M" + left + " " + (top + high) + "h" + wide }),
-      bottomTicks.flat(),
+      bottomTicks,
       svg("text", { class: "mid", x: left + wide / 2, y: top + high + 40 }, label(chart.x.title)),
       svg(
         "text",
@@ -380,22 +317,8 @@
             svg("text", { class: "s", x: trained.toFixed(1), y: top - 7 }, chart.vline.text),
           ]
         : [],
-      chart.steps
-        ? svg("path", {
-            class: "v",
-            d:
-              chart.steps
-                .map(
-                  ([px, py], at) =>
-                    (at ? "H" + x(px).toFixed(1) + "V" : "M" + x(px).toFixed(1) + " ") +
-                    y(py).toFixed(1),
-                )
-                .join("") +
-              "H" +
-              (left + wide),
-          })
-        : null,
-      groups.slice().reverse(),
+      chart.steps ? svg("path", { class: "v", d: steps.join("") + "H" + (left + wide) }) : null,
+      [...groups].reverse(),
     );
     return { node, groups, points: parts.map((own) => own.flat()) };
   }
@@ -418,22 +341,12 @@
       const near = all.reduce((best, one) => (!best || one.far < best.far ? one : best), null);
       if (!near || near.far > 40) return leave();
       const same = all.filter((one) => Math.hypot(one.px - near.px, one.py - near.py) < 2);
-      drawn.groups.forEach((group, at) =>
-        group.classList.toggle(
-          "on",
-          same.some((one) => one.at === at),
-        ),
-      );
+      const on = same.map((one) => one.at);
+      drawn.groups.forEach((group, at) => group.classList.toggle("on", on.includes(at)));
       box.classList.add("busy");
       tip.replaceChildren(
-        ...same.map((one) =>
-          el(
-            "div",
-            {},
-            el("b", {}, chart.series[one.at].name || chart.series[one.at].label),
-            " ",
-            one.point.tip,
-          ),
+        ...same.map(({ at, point }) =>
+          el("div", {}, el("b", {}, chart.series[at].name || chart.series[at].label), " ", point.tip),
         ),
       );
       tip.style.display = "block";
@@ -446,17 +359,24 @@
     drawn.node.addEventListener("pointerleave", leave);
   }
 
-  const file = (chart) => new XMLSerializer().serializeToString(draw(chart, 1000, 460, true).node);
+  const saveSvg = (name, text) => PZ.save(PZ.fileName(name) + ".svg", "image/svg+xml", text);
+  const textOf = (node) => new XMLSerializer().serializeToString(node);
+  const saver = (format, onclick, what = "chart") =>
+    el(
+      "button",
+      { type: "button", class: "small", onclick, "aria-label": "Download the " + what + " as " + format },
+      format,
+    );
   function save(chart, format) {
-    if (format === "svg")
-      return PZ.save(PZ.fileName(chart.name) + ".svg", "image/svg+xml", file(chart));
+    const text = textOf(draw(chart, 1000, 460, true).node);
+    if (format === "SVG") return saveSvg(chart.name, text);
     const image = new Image();
     image.onload = () => {
       const canvas = el("canvas", { width: 2000, height: 920 });
       canvas.getContext("2d").drawImage(image, 0, 0, 2000, 920);
       canvas.toBlob((blob) => PZ.save(PZ.fileName(chart.name) + ".png", "image/png", blob));
     };
-    image.src = "data:image/svg+xml;charset=utf-8," + encodeURIComponent(file(chart));
+    image.src = "data:image/svg+xml;charset=utf-8," + encodeURIComponent(text);
   }
 
   // chart: {name, title, x, y, series, vline, steps, join, heads, lines}
@@ -488,20 +408,8 @@
     host.chart = chart;
     box.style.minHeight = chart.series.length > 16 ? LINE * chart.series.length + 80 + "px" : "";
     redraw();
-    host.querySelector("figcaption").replaceChildren(
-      ...["svg", "png"].map((format) =>
-        el(
-          "button",
-          {
-            type: "button",
-            class: "small",
-            onclick: () => save(host.chart, format),
-            "aria-label": "Download the chart as " + format.toUpperCase(),
-          },
-          format.toUpperCase(),
-        ),
-      ),
-    );
+    const files = ["SVG", "PNG"].map((format) => saver(format, () => save(host.chart, format)));
+    host.querySelector("figcaption").replaceChildren(...files);
     const details = host.querySelector("details");
     details.replaceChildren(
       details.firstChild,
@@ -509,7 +417,7 @@
     );
   };
 
-  const shareWords = (stat) => PZ.percent(stat?.mean) + " % " + PZ.interval(stat?.low, stat?.high);
+  PZ.shareWords = (stat) => PZ.percent(stat?.mean) + " % " + PZ.interval(stat?.low, stat?.high);
   const bitWords = (stat) => (stat ? stat.mean.toFixed(3) + " bits" : "–");
   // What a chart of a table can show: [key, words]; of text, bits per byte.
   PZ.measures = (table) =>
@@ -519,17 +427,14 @@
         ? [["main", "tokens, with a baseline"], ["beside", "whole answers"]]
         : [["main", "whole answers"], ["beside", "tokens, with a baseline"]];
   // A row with another measure in the place of the one compared.
-  const measured = {
-    main: (cell) => cell.main,
-    beside: (cell) => ({ mean: cell.beside, low: null, high: null }),
-    bits: (cell) => ({ mean: cell.beside, low: null, high: null }),
-    gain: ({ gain, gain_error }) =>
-      gain === null ? null : { mean: gain, low: gain - 1.96 * gain_error, high: gain + 1.96 * gain_error },
-  };
+  function measured({ beside, gain, gain_error }, measure) {
+    if (measure !== "gain") return { mean: beside };
+    return gain === null ? null : { mean: gain, low: gain - 1.96 * gain_error, high: gain + 1.96 * gain_error };
+  }
   const recast = (row, measure) => ({
     ...row,
     cells: row.cells.map((cell) =>
-      cell.main && measure !== "main" ? { ...cell, main: measured[measure](cell), seeds: [] } : cell,
+      cell.main && measure !== "main" ? { ...cell, main: measured(cell, measure), seeds: [] } : cell,
     ),
   });
   // The curves of several encodings on one task, and their axis.
@@ -560,20 +465,17 @@
   // One encoding over lengths, as a series; `options`: name, label, look, at (length -> x), dots.
   PZ.curve = function (row, lengths, options = {}) {
     const at = options.at || ((length) => length);
-    const points = row.cells.flatMap((cell, index) =>
-      cell.status === "no instance"
-        ? []
-        : [
-            {
-              x: at(lengths[index]),
-              y: cell.main?.mean ?? null,
-              low: cell.main?.low,
-              high: cell.main?.high,
-              seeds: options.dots ? cell.seeds : [],
-              tip: "length " + lengths[index] + ": " + (options.words || shareWords)(cell.main),
-            },
-          ],
-    );
+    const points = row.cells
+      .map((cell, index) => ({
+        status: cell.status,
+        x: at(lengths[index]),
+        y: cell.main?.mean ?? null,
+        low: cell.main?.low,
+        high: cell.main?.high,
+        seeds: options.dots ? cell.seeds : [],
+        tip: "length " + lengths[index] + ": " + (options.words || PZ.shareWords)(cell.main),
+      }))
+      .filter((point) => point.status !== "no instance");
     return {
       name: options.name || row.label,
       label: options.label || PZ.short(row.label),
@@ -592,7 +494,7 @@
         table.task + ", protocol " + table.base + ", mean over " +
         seedsOf([table], rows.map((row) => row.label)) + ", bands: 95 %",
       series: [...series, ...more],
-      x: PZ.lengthAxis(table),
+      x: lengthAxis(table),
       y,
       vline: PZ.trained(table.train),
       heads: PZ.curveHeads(table),
@@ -607,7 +509,7 @@
       const rows = table.rows.filter((row) => labels.includes(row.label));
       const { series, y } = onTask(table, rows);
       const own = series.map((line, i) => ({ ...line, label: "", look: looks[labels.indexOf(rows[i].label)] }));
-      const one = { title: table.task, series: own, x: PZ.lengthAxis(table), y };
+      const one = { title: table.task, series: own, x: lengthAxis(table), y };
       const [px, py] = [(at % across) * wide, Math.floor(at / across) * high];
       const { node } = draw({ ...one, vline: { x: table.train, text: table.task } }, wide, high - 10);
       return svg("g", { transform: "translate(" + px + " " + py + ")" }, ...node.childNodes);
@@ -639,25 +541,15 @@
       names,
       svg("text", { x: 12, y: bottom + 18 * Math.ceil(labels.length / inRow) + 12, class: "s" }, about),
     );
-    const press = () =>
-      PZ.save(PZ.fileName(tables[0].base + ".tasks") + ".svg", "image/svg+xml", new XMLSerializer().serializeToString(node));
+    const press = () => saveSvg(tables[0].base + ".tasks", textOf(node));
     const host = document.getElementById(id);
     host.chart = null;
     host.replaceChildren(
-      el("figure", {}, node, el("figcaption", { class: "tools" },
-        el("button", { type: "button", class: "small", onclick: press, "aria-label": "Download the charts as SVG" }, "SVG"))),
+      el("figure", {}, node, el("figcaption", { class: "tools" }, saver("SVG", press, "charts"))),
     );
   };
-  PZ.curveHeads = (table) => [
-    "encoding",
-    "length",
-    table.metric,
-    "low",
-    "high",
-    table.other,
-    "seeds",
-    "instead of a number",
-  ];
+  PZ.curveHeads = ({ metric, other }) =>
+    ["encoding", "length", metric, "low", "high", other, "seeds", "instead of a number"];
   PZ.curveLines = (row, lengths, name) =>
     row.cells.map((cell, at) => [
       name,
@@ -666,7 +558,7 @@
         ? [cell.main.mean, cell.main.low, cell.main.high, cell.beside, cell.seeds.length, null]
         : [null, null, null, null, null, cell.status]),
     ]);
-  PZ.lengthAxis = (table) => ({
+  const lengthAxis = (table) => ({
     title: "test length" + (table.log ? ", logarithmic scale" : ""),
     log: table.log,
     values: [...table.lengths, table.train],
@@ -692,20 +584,16 @@
     const box = ([value, checked, ...words]) =>
       el("label", { class: "check", title: value }, el("input", { type: "checkbox", value, checked, onchange }), words);
     const more = given.slice(most);
-    host.replaceChildren(
-      host.querySelector("legend"),
-      ...given.slice(0, most).map(box),
-      ...(more.length
-        ? [
-            el(
-              "details",
-              { open: open || more.some(([, checked]) => checked) },
-              el("summary", {}, "more curves: " + more.length),
-              more.map(box),
-            ),
-          ]
-        : []),
-    );
+    host.replaceChildren(host.querySelector("legend"), ...given.slice(0, most).map(box));
+    if (more.length)
+      host.append(
+        el(
+          "details",
+          { open: open || more.some(([, checked]) => checked) },
+          el("summary", {}, "more curves: " + more.length),
+          more.map(box),
+        ),
+      );
     if (focused !== null)
       [...host.querySelectorAll("input")].find((one) => one.value === focused)?.focus();
   };

@@ -2,7 +2,7 @@
 // Two or more encodings: curves of one task, paired differences over all tasks. What is tested, and the
 // correction over all pairs of a table, comes with the data.
 (function () {
-  const { el, percent } = PZ;
+  const { el } = PZ;
 
   const points = (value) => {
     if (value === null || value === undefined) return "–";
@@ -22,34 +22,23 @@
     list.flatMap((first, at) => list.slice(at + 1).map((second) => [first, second]));
 
   function columns() {
-    const share = (key, title) => ({
-      key,
-      title,
-      value: (line) => PZ.scaled(line[key]),
-      cell: (line) =>
-        line[key] === null
-          ? el("span", { class: "words" }, line[key + "_note"] || "–")
-          : percent(line[key]),
-      help: "mean over the shared seeds",
-    });
-    const name = (key) => ({
-      key,
-      title: key,
-      value: (line) => line[key],
-      cell: (line) => el("span", { title: line[key] }, PZ.breakable(PZ.short(line[key]))),
-      align: "left",
-      start: "asc",
-    });
+    const share = (key, title) =>
+      PZ.shareColumn(key, title, (line) => line[key], (line) => line[key + "_note"] || "–", {
+        help: "mean over the shared seeds",
+      });
+    const name = (key) =>
+      PZ.textColumn(key, {
+        cell: (line) => el("span", { title: line[key] }, PZ.breakable(PZ.short(line[key]))),
+      });
     const words = (line) => verdict(line, PZ.short(line.first), PZ.short(line.second));
     return [
-      { key: "task", title: "task", value: (line) => line.task, align: "left", start: "asc" },
+      PZ.textColumn("task"),
       name("first"),
       name("second"),
       share("a", "first, %"),
       share("b", "second, %"),
       {
         key: "difference",
-        title: "difference",
         value: (line) => PZ.scaled(line.d?.mean),
         cell: (line) => el("span", {}, points(line.d?.mean), el("small", {}, bounds(line.d))),
         help: "percentage points, first minus second",
@@ -64,10 +53,9 @@
         start: "asc",
         help: "paired t test, Holm's correction over all pairs of the table",
       },
-      { key: "shared", title: "shared seeds", value: (line) => line.shared },
+      { key: "shared", title: "shared seeds" },
       {
         key: "verdict",
-        title: "verdict",
         value: words,
         cell: (line) => el("span", { class: line.d?.sign ? "sure" : "unsure" }, words(line)),
         align: "left",
@@ -110,17 +98,9 @@
         const [a, b] = [first, second].map((label) =>
           table.rows.find((row) => row.label === label),
         );
-        return a && b
-          ? [
-              {
-                task: table.task,
-                first,
-                second,
-                d: pair(a, b),
-                ...sides(a.by_seed, b.by_seed, [a.unseen_note, b.unseen_note]),
-              },
-            ]
-          : [];
+        if (!a || !b) return [];
+        const scores = sides(a.by_seed, b.by_seed, [a.unseen_note, b.unseen_note]);
+        return [{ task: table.task, first, second, d: pair(a, b), ...scores }];
       });
     });
   }
@@ -147,16 +127,9 @@
     const known = new Map(tables.flatMap((one) => one.rows).map((row) => [row.label, row]));
     const order = [...known.keys()].sort();
     const wanted = PZ.picked().filter((label) => label === "-" || known.has(label));
-    const picked = (
-      wanted.length
-        ? wanted
-        : PZ.leaders(table.rows, 5).map((row) => row.label)
-    ).filter((label) => label !== "-");
-    PZ.picks(
-      "picks",
-      order.map((label) => known.get(label)),
-      picked,
-    );
+    const best = PZ.leaders(table.rows, 5).map((row) => row.label);
+    const picked = (wanted.length ? wanted : best).filter((label) => label !== "-");
+    PZ.picks("picks", order.map((label) => known.get(label)), picked);
     const rows = picked.flatMap((label) => table.rows.filter((row) => row.label === label));
     document.getElementById("h-curve").textContent =
       table.metric[0].toUpperCase() + table.metric.slice(1) + " against length on " + drawn.map((one) => one.task).join(", ");
@@ -172,10 +145,7 @@
       state: true,
       empty,
     });
-    document.getElementById("disclosure").textContent = overview.disclosure;
-    PZ.legend(
-      "legend",
-      picked.map((label) => known.get(label)),
-    );
+    PZ.say("disclosure", [overview.disclosure]);
+    PZ.legend("legend", picked.map((label) => known.get(label)));
   });
 })();

@@ -1,7 +1,7 @@
 "use strict";
 // Cost against extrapolation, on one task.
 (function () {
-  const { el, percent, interval } = PZ;
+  const { el } = PZ;
   const COSTS = {
     cpu_seconds: "CPU seconds of training",
     parameters: "parameters",
@@ -21,6 +21,7 @@
       .filter((row) => row.unseen.mean > best && ((best = row.unseen.mean), true));
   }
 
+  const costOf = (row, key) => PZ.number(row[key], row[key] < 100 ? 1 : 0);
   const series = (rows, key) =>
     rows.map((row) => ({
       name: row.label,
@@ -33,14 +34,7 @@
           y: row.unseen.mean,
           low: row.unseen.low,
           high: row.unseen.high,
-          tip:
-            PZ.number(row[key], row[key] < 100 ? 1 : 0) +
-            " " +
-            COSTS[key] +
-            ", " +
-            percent(row.unseen.mean) +
-            " % " +
-            interval(row.unseen.low, row.unseen.high),
+          tip: costOf(row, key) + " " + COSTS[key] + ", " + PZ.shareWords(row.unseen),
         },
       ],
     }));
@@ -51,22 +45,18 @@
       key: "cost",
       title: COSTS[key],
       value: (row) => row[key],
-      cell: (row) => PZ.number(row[key], row[key] < 100 ? 1 : 0),
+      cell: (row) => costOf(row, key),
       start: "asc",
     },
     PZ.unseenColumn(),
-    {
-      key: "front",
+    PZ.textColumn("front", {
       title: "unbeaten",
       value: (row) => (edge.includes(row) ? "yes" : "no"),
       help: "no other row shown is at least as good and as cheap",
-      align: "left",
-      start: "asc",
-    },
+    }),
     {
       key: "decode",
       title: "decoding, x " + window.DATA.reference,
-      value: (row) => row.decode,
       cell: (row) =>
         row.decode === null
           ? "–"
@@ -81,39 +71,27 @@
   PZ.page(function () {
     if (!window.DATA.tables.length) return;
     const { tables, controls } = PZ.choose(() => true);
-    const [task, taskPick] = PZ.select(
-      "task",
-      "Task",
-      tables.map((table) => [table.task, table.task]),
-    );
+    const [task, taskPick] = PZ.select("task", "Task", tables.map((table) => [table.task, table.task]));
     const [key, costPick] = PZ.select("cost", "Cost", Object.entries(COSTS));
     const [log, logPick] = PZ.toggle("log", "logarithmic cost", true);
-    const [variants, variantsPick] = PZ.toggle(
-      "variants",
-      "show variants, evaluation modes, other seeds",
-    );
+    const [variants, variantsPick] = PZ.toggle("variants", "show variants, evaluation modes, other seeds");
     PZ.put("filters", [...controls, taskPick, costPick, logPick, variantsPick]);
     const table = tables.find((one) => one.task === task);
     const fewAll = table.rows.every((row) => row.few || row.apart),
       all = table.rows.map((row) => ({ ...row, few_all: fewAll, decode: decodeOf(row)?.[0] ?? null }));
     const rows = all.filter((row) => row.unseen && row[key] !== null && (!log || row[key] > 0));
     const left = all.length - rows.length;
-    document.getElementById("facts").textContent =
-      PZ.policyWords(table) +
-      (left
-        ? " " +
-          left +
-          " encoding(s) without a number, or without a cost above 0, are in the table alone."
-        : "") +
-      (table.devices.length > 1
-        ? " Runs on several devices: choose one to compare speeds."
-        : " Measured on " + table.devices.join(", ") + ".") +
-      (window.DATA.decoding ? " Decoding: " + window.DATA.decoding + "." : "");
-    const drawn = variants ? rows : rows.filter((row) => !row.custom && !row.aside),
-      edge = front(
-        drawn.filter((row) => !row.receives),
-        key,
-      );
+    PZ.say("facts", [
+      PZ.policyWords(table),
+      left && left + " encoding(s) without a number, or without a cost above 0, are in the table alone.",
+      table.devices.length > 1
+        ? "Runs on several devices: choose one to compare speeds."
+        : "Measured on " + table.devices.join(", ") + ".",
+      window.DATA.decoding && "Decoding: " + window.DATA.decoding + ".",
+    ]);
+    const plain = (row) => variants || (!row.custom && !row.aside);
+    const drawn = rows.filter(plain),
+      edge = front(drawn.filter((row) => !row.receives), key);
     PZ.chart("plot", {
       name: "cost." + task,
       title: "Unseen " + table.metric + " on " + task + " against " + COSTS[key],
@@ -129,23 +107,17 @@
       },
       y: { title: table.metric + ", unseen lengths", share: true },
       heads: ["encoding", COSTS[key], "unseen mean", "low", "high"],
-      lines: drawn.map((row) => [
-        row.label,
-        row[key],
-        row.unseen.mean,
-        row.unseen.low,
-        row.unseen.high,
-      ]),
+      lines: drawn.map((row) => [row.label, row[key], row.unseen.mean, row.unseen.low, row.unseen.high]),
     });
     PZ.grid("table", {
       name: "cost." + task + ".table",
       label: "Cost and extrapolation",
       columns: columns(key, edge),
-      rows: variants ? all : all.filter((row) => !row.custom && !row.aside),
+      rows: all.filter(plain),
       sort: "unseen-desc",
       state: true,
     });
-    document.getElementById("disclosure").textContent = table.disclosure;
+    PZ.say("disclosure", [table.disclosure]);
     PZ.legend("legend", variants ? all : []);
   });
 })();

@@ -2,26 +2,16 @@
 // One encoding: its curves over all tasks, its results, its runs.
 (function () {
   const name = document.querySelector("[data-encoding]").dataset.encoding;
-  const { el, percent } = PZ;
+  const { el } = PZ;
   const MARKERS = ["circle", "square", "diamond", "triangle-up", "triangle-down"];
   const ofRow = ({ row }) => row;
 
   const columns = [
-    {
-      key: "task",
-      title: "task",
+    PZ.textColumn("task", {
       value: ({ table }) => table.task,
-      cell: ({ table }) =>
-        el(
-          "a",
-          { href: PZ.href(PZ.own(window.DATA.tasks, table.task).page) + PZ.kept() },
-          table.task,
-        ),
-      align: "left",
-      start: "asc",
-    },
-    {
-      key: "encoding",
+      cell: ({ table }) => PZ.taskLink(table.task, PZ.kept()),
+    }),
+    PZ.textColumn("encoding", {
       title: "as",
       value: ({ row }) => row.label,
       cell: ({ row }) =>
@@ -35,13 +25,10 @@
             chosen_words: row.chosen_here && !row.aside ? "†" : "",
           }),
         ),
-      align: "left",
       css: "wrap",
-      start: "asc",
-    },
+    }),
     {
       key: "rank",
-      title: "rank",
       value: ({ row }) => row.rank,
       cell: ({ row, table }) =>
         row.aside
@@ -51,36 +38,20 @@
     },
     PZ.unseenColumn(ofRow),
     ...PZ.endColumns(({ row }) => row.unseen),
-    { key: "seeds", title: "seeds", value: ({ row }) => row.seeds.length },
+    { key: "seeds", value: ({ row }) => row.seeds.length },
     ...PZ.rowColumns(ofRow),
     PZ.chosenColumn("tuned to", ofRow),
     { key: "spec", title: "options", hide: true, value: ({ row }) => row.spec },
   ];
   const runColumns = [
-    {
-      key: "run",
-      title: "run",
-      value: (line) => line.run,
-      cell: (line) => el("a", { href: PZ.href("run/" + line.run + ".html") }, line.run),
-      align: "left",
-      start: "asc",
-    },
-    { key: "task", title: "task", value: (line) => line.task, align: "left", start: "asc" },
-    {
-      key: "as",
-      title: "as",
+    PZ.textColumn("run", { cell: (line) => PZ.runLink(line.run) }),
+    PZ.textColumn("task"),
+    PZ.textColumn("as", {
       value: (line) => line.label,
       cell: (line) => el("span", { title: line.label }, PZ.short(line.label)),
-      align: "left",
-      start: "asc",
-    },
-    { key: "seed", title: "seed", value: (line) => line.seed },
-    {
-      key: "unseen",
-      title: "unseen mean, %",
-      value: (line) => PZ.scaled(line.value),
-      cell: (line) => percent(line.value),
-    },
+    }),
+    { key: "seed" },
+    PZ.shareColumn("unseen", "unseen mean, %", (line) => line.value),
   ];
 
   PZ.page(function () {
@@ -150,9 +121,6 @@
       rows: runs,
       sort: "task-asc",
     });
-    PZ.legend(
-      "legend",
-      lines.map(({ row }) => row),
-    );
+    PZ.legend("legend", lines.map(ofRow));
   });
 })();

@@ -1,7 +1,7 @@
 "use strict";
 // A table that can be sorted, searched and downloaded. A column is {key, title, value(row) for
-// sorting and files, cell(row, td) for the page: a text or an element}. A row for which `sub` is
-// true stays below the row before it.
+// sorting and files, cell(row, td) for the page: a text or an element}; by default the title is the
+// key, and the value what a row has there. A row for which `sub` is true stays below the row before it.
 PZ.grid = (function () {
   const { el, state } = PZ;
   const PAGE = 200; // rows shown at once; more on request
@@ -17,17 +17,20 @@ PZ.grid = (function () {
       class: [column.align === "left" ? "left" : "", column.css || ""].join(" ").trim() || null,
       scope: column.first ? "row" : null,
     });
-    const shown = column.cell ? column.cell(row, td) : column.value(row);
-    td.append(
-      shown instanceof Node ? shown : shown === null || shown === undefined ? "–" : String(shown),
-    );
+    const shown = (column.cell ?? column.value)(row, td) ?? "–";
+    td.append(shown instanceof Node ? shown : String(shown));
     return td;
   }
 
   return function grid(id, options) {
     const host = document.getElementById(id);
     const { name, label, rows, sub = () => false } = options;
-    const columns = options.columns.map((column, at) => ({ ...column, first: at === 0 }));
+    const columns = options.columns.map((column, at) => ({
+      title: column.key,
+      value: (row) => row[column.key],
+      ...column,
+      first: at === 0,
+    }));
     const away = options.state ? state.all("hide") : [];
     const possible = columns.filter((column) => !column.hide);
     const visible = possible.filter((column) => column.first || !away.includes(column.key));
@@ -69,16 +72,13 @@ PZ.grid = (function () {
     for (const row of rows)
       sub(row) && groups.length ? groups.at(-1).push(row) : groups.push([row]);
     const texts = new Map(); // what the search looks at
-    const text = (row) =>
-      texts.get(row) ??
-      (texts.set(
-        row,
-        columns
-          .map((column) => column.value(row) ?? "")
-          .join(" ")
-          .toLowerCase(),
-      ),
-      texts.get(row));
+    function text(row) {
+      if (!texts.has(row)) {
+        const values = columns.map((column) => column.value(row) ?? "");
+        texts.set(row, values.join(" ").toLowerCase());
+      }
+      return texts.get(row);
+    }
 
     const search = el("input", {
       type: "search",
@@ -89,17 +89,11 @@ PZ.grid = (function () {
     const count = el("span", { class: "count", role: "status" });
     const heads = visible.map((column) => {
       const mark = el("span", { class: "mark", "aria-hidden": "true" });
+      const press = { type: "button", title: column.help, onclick: () => turn(column) };
       const inside =
         column.sort === false
-          ? [column.title]
-          : [
-              el(
-                "button",
-                { type: "button", title: column.help, onclick: () => turn(column) },
-                PZ.breakable(column.title),
-                mark,
-              ),
-            ];
+          ? column.title
+          : el("button", press, PZ.breakable(column.title), mark);
       return el("th", { scope: "col", class: column.align === "left" ? "left" : null }, inside);
     });
     const body = el("tbody");
@@ -200,3 +194,21 @@ PZ.grid = (function () {
     order();
   };
 })();
+// A column of texts, and one of shares in percent, with words or a dash where there is none.
+PZ.textColumn = (key, more) => ({ key, align: "left", start: "asc", ...more });
+PZ.shareColumn = (key, title, of, words, more) => ({
+  key,
+  title,
+  value: (row) => PZ.scaled(of(row)),
+  cell: (row) => (of(row) === null && words ? PZ.words(words(row)) : PZ.percent(of(row))),
+  ...more,
+});
+// Words in the place of a number, and links to a run and to a task.
+PZ.words = (text, title) => PZ.el("span", { class: "words", title }, text);
+PZ.runLink = (run, text = run, more = {}) => PZ.el("a", { href: PZ.href("run/" + run + ".html"), ...more }, text);
+PZ.taskLink = (task, kept = "") => PZ.el("a", { href: PZ.href(PZ.own(window.DATA.tasks, task).page) + kept }, task);
+PZ.failures = (row) => row.failures.map(([seed, why]) => "seed " + seed + ": " + why).join("\n");
+// Puts sentences into an element, without those that are not said.
+PZ.say = (id, sentences) => (document.getElementById(id).textContent = sentences.filter(Boolean).join(" "));
+// A box to tick where it changes something; without it, all is shown.
+PZ.toggleIf = (useful, ...box) => (useful ? PZ.toggle(...box) : [true, null]);

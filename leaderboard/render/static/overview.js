@@ -2,7 +2,7 @@
 // Encodings x tasks, then a small picture per task.
 (function () {
   if (!window.DATA.tables.length) return;
-  const { el, percent, interval } = PZ;
+  const { el, svg, percent, interval } = PZ;
   const WORDS = {
     unseen: "mean, %",
     median: PZ.modes.median,
@@ -33,7 +33,8 @@
 
   // How dark a cell is: the better the value shown, the darker; reach against the
   // longest of all tasks, cost against the lowest of its task.
-  function shades(lines, tables, at, show, baseline, falls) {
+  function shades(lines, tables, at, show) {
+    const [baseline, falls] = [guess(tables[at], show), falling(tables[at], show)];
     const rows = lines.flatMap((line) => (show === "reach" ? line.rows : [line.rows[at]]));
     const all = rows.filter((row) => row?.unseen).map((row) => number(tables[at], row, show)).filter((value) => value > 0);
     const [least, most] = [Math.min(...all), Math.max(...all)];
@@ -48,24 +49,14 @@
   function cell(table, at, show, most, shade) {
     return (line, host) => {
       const row = line.rows[at];
-      if (!row) return el("span", { class: "words" }, "not run");
-      if (!row.unseen)
-        return el(
-          "span",
-          {
-            class: "words",
-            title: row.failures.map(([seed, why]) => "seed " + seed + ": " + why).join("\n"),
-          },
-          row.unseen_note,
-        );
+      if (!row) return PZ.words("not run");
+      if (!row.unseen) return PZ.words(row.unseen_note, PZ.failures(row));
       host.classList.add("heat");
       host.style.setProperty("--share", Math.max(0, Math.min(1, shade(number(table, row, show)))).toFixed(3));
       const more = [
-        (percent(row.unseen.mean) + " % " + interval(row.unseen.low, row.unseen.high)).trim(),
+        PZ.shareWords(row.unseen).trim(),
         row.seeds.length > 1
-          ? row.seeds.length +
-            " seeds: " +
-            row.by_seed.map(([, value]) => percent(value)).join(", ")
+          ? row.seeds.length + " seeds: " + row.by_seed.map(([, value]) => percent(value)).join(", ")
           : "one seed",
         row.aside ? "" : "rank " + PZ.rank(row),
         row.unlearned ? "‡ " + row.shown.reach : "reach " + PZ.reach(row),
@@ -86,7 +77,6 @@
       return opener;
     };
   }
-  // Words sort behind every number, and stand in files.
   const value = (table, at, show) => (line) =>
     line.rows[at]?.unseen ? number(table, line.rows[at], show) : null;
   // The mean over the tasks of what is shown, where the row has a mean.
@@ -94,28 +84,27 @@
     const values = line.rows.flatMap((row, at) => (row?.unseen ? [number(tables[at], row, show)] : []));
     return line.mean === null ? null : values.reduce((sum, one) => sum + one, 0) / values.length;
   }
+  // Words sort behind every number, and stand in files.
   const inFile = (table, at, show) => (line) =>
-    line.rows[at]
-      ? line.rows[at].unseen
-        ? number(table, line.rows[at], show)
-        : line.rows[at].unseen_note
-      : "not run";
+    value(table, at, show)(line) ?? line.rows[at]?.unseen_note ?? "not run";
 
   const seedsOf = (lines, at) =>
     lines
       .filter((line) => !line.aside && !line.custom)
       .map((line) => line.rows[at]?.seeds.length)
       .filter(Boolean);
+  const certainty = (line) =>
+    line.low === null
+      ? "no interval: fewer than two seeds on some task, or different seeds"
+      : interval(line.low, line.high) + " 95 % over seeds";
   function columns(overview, tables, show, lines) {
     const several = overview.tasks.length > 1;
     const size = (line) =>
       Math.max(0, ...line.rows.filter(Boolean).map((row) => row.parameters ?? 0)) || null;
     return [
-      PZ.nameColumn({ cell: (line) => PZ.encodingLink(line) }),
+      PZ.nameColumn(),
       {
         key: "rank",
-        title: "rank",
-        value: (line) => line.rank,
         cell: (line) => (line.aside ? "" : PZ.rank(line)),
         start: "asc",
         help: "by the mean over the tasks; [ranks that the tests leave possible]",
@@ -128,21 +117,8 @@
               value: (line) => PZ.scaled(line.mean),
               cell: (line) =>
                 line.mean === null
-                  ? el(
-                      "span",
-                      { class: "words", title: "a mean needs a score on each of them" },
-                      line.counted + " of " + overview.counts + " tasks",
-                    )
-                  : el(
-                      "span",
-                      {
-                        title:
-                          line.low === null
-                            ? "no interval: fewer than two seeds on some task, or different seeds"
-                            : interval(line.low, line.high) + " 95 % over seeds",
-                      },
-                      percent(line.mean),
-                    ),
+                  ? PZ.words(line.counted + " of " + overview.counts + " tasks", "a mean needs a score on each of them")
+                  : el("span", { title: certainty(line) }, percent(line.mean)),
               help: "over unseen lengths, mean over the tasks that at least half of the encodings ran",
             },
             ...(show === "unseen" || show === "cost"
@@ -171,13 +147,11 @@
           title: overview.heads[at],
           value: value(tables[at], at, show),
           file: inFile(tables[at], at, show),
-          cell: cell(tables[at], at, show, Math.max(...seedsOf(lines, at)), shades(lines, tables, at, show, guess(tables[at], show), falling(tables[at], show))),
+          cell: cell(tables[at], at, show, Math.max(...seedsOf(lines, at)), shades(lines, tables, at, show)),
           start: falling(tables[at], show) ? "asc" : "desc",
           help: wordsOf(tables[at])[show],
         },
-        ...(show === "unseen"
-          ? PZ.endColumns((line) => line.rows[at]?.unseen, task)
-          : []),
+        ...(show === "unseen" ? PZ.endColumns((line) => line.rows[at]?.unseen, task) : []),
       ]),
       PZ.numberColumn("cost", "CPU s", (line) => line.cost, {
         help: "CPU seconds of training per run: the mean over seeds, then the median over tasks; compare only on one device",
@@ -185,22 +159,17 @@
       {
         key: "ratio",
         title: "x " + window.DATA.reference,
-        value: (line) => line.ratio,
         cell: (line) => (line.ratio ? line.ratio.toFixed(1) + "x" : "–"),
         start: "asc",
         help: "a step of training, relative to this encoding's on the same processor; median over tasks",
       },
       PZ.numberColumn("parameters", "parameters", size),
-      {
-        key: "paper",
-        title: "paper",
+      PZ.textColumn("paper", {
         value: (line) => papers(line).map(([name]) => name).join("; "),
         cell: (line) =>
           el("span", {}, papers(line).map(([name, url]) => el("a", url ? { href: url } : {}, name + " "))),
-        align: "left",
         css: "wrap",
-        start: "asc",
-      },
+      }),
     ];
   }
 
@@ -234,12 +203,6 @@
   }
 
   // A thumbnail: mean curves, the trained lengths in grey. The task's page has axes and intervals.
-  const svg = (tag, attributes, ...children) => {
-    const node = document.createElementNS("http://www.w3.org/2000/svg", tag);
-    for (const [name, given] of Object.entries(attributes)) node.setAttribute(name, given);
-    node.append(...children);
-    return node;
-  };
   function thumbnail(table, rows) {
     const ends = [table.lengths[0], table.train, table.lengths[table.lengths.length - 1]];
     const scale = (length) => (table.log ? Math.log(Math.max(1, length)) : length);
@@ -250,7 +213,7 @@
       svg("rect", { x: 0, y: 4, width: x(table.train), height: 104, class: "trained" }),
       svg("path", { d: "M0 8H240M0 56H240M0 104H240", class: "grid" }),
     ];
-    for (const row of rows.slice().reverse()) {
+    for (const row of [...rows].reverse()) {
       let path = "",
         pen = "M";
       row.cells.forEach((one, at) => {
@@ -259,16 +222,9 @@
         path += pen + x(table.lengths[at]).toFixed(1) + " " + y(table.other === "bits" ? one.beside / 8 : one.main.mean).toFixed(1);
         pen = "L";
       });
-      const [colour, dash] = PZ.look(row.label);
+      const [stroke, dash] = PZ.look(row.label);
       if (path)
-        parts.push(
-          svg("path", {
-            d: path,
-            stroke: colour,
-            class: "curve",
-            "stroke-dasharray": PZ.DASHES[dash],
-          }),
-        );
+        parts.push(svg("path", { d: path, stroke, class: "curve", "stroke-dasharray": PZ.DASHES[dash] }));
     }
     return svg("svg", { viewBox: "0 0 240 112", "aria-hidden": "true" }, ...parts);
   }
@@ -300,26 +256,18 @@
   function filled(line, tables) {
     const rows = tables.map((table) => table.rows.find((row) => row.label === line.label) ?? null);
     const own = rows.filter(Boolean),
-      first = own[0],
+      { custom, mode, apart, aside, receives, bare, plain, spec, version } = own[0],
       fewest = own.reduce((a, b) => (b.seeds.length < a.seeds.length ? b : a)),
       count = own.filter((row) => row.chosen_here).length;
     return {
       ...line,
       rows,
-      custom: first.custom,
-      mode: first.mode,
-      apart: first.apart,
-      aside: first.aside,
-      receives: first.receives,
-      bare: first.bare,
-      plain: first.plain,
-      spec: first.spec,
-      version: first.version,
+      ...{ custom, mode, apart, aside, receives, bare, plain, spec, version },
       seeds: fewest.seeds,
       few: own.some((row) => row.few),
       old: own.some((row) => row.old),
       ratio: middle(own.map((row) => row.ratio).filter(Boolean)),
-      chosen_words: count && !first.aside ? "† on " + count + " of these tasks" : "",
+      chosen_words: count && !aside ? "† on " + count + " of these tasks" : "",
     };
   }
 
@@ -355,47 +303,35 @@
     const all = overview.lines.map((line) => filled(line, order));
     const fewAll = all.every((line) => line.few || line.apart);
     all.forEach((line) => Object.assign(line, { few_all: fewAll, below: PZ.below(line, all) }));
-    const has = (test) => all.filter(test).length;
+    const typed = all.filter((line) => line.custom && !line.aside).length;
     const [show, showPick] = PZ.select("show", "Show", Object.entries(wordsOf(order[0])));
     const falls = falling(order[0], show);
-    const [variants, variantsPick] = has((line) => line.custom && !line.aside)
-      ? PZ.toggle(
-          "variants",
-          "show variants (" + has((line) => line.custom && !line.aside) + ")",
-          has((line) => !line.custom) === 0,
-        )
-      : [true, null];
-    const [modes, modesPick] = has((line) => line.aside)
-      ? PZ.toggle(
-          "modes",
-          "show evaluation modes" + (has((line) => line.apart) ? " and other seeds" : ""),
-        )
-      : [true, null];
+    const [variants, variantsPick] = PZ.toggleIf(
+      typed,
+      "variants",
+      "show variants (" + typed + ")",
+      all.every((line) => line.custom),
+    );
+    const [modes, modesPick] = PZ.toggleIf(
+      all.some((line) => line.aside),
+      "modes",
+      "show evaluation modes" + (all.some((line) => line.apart) ? " and other seeds" : ""),
+    );
     const needs = NEEDS.map(([key, words, test]) => [...PZ.toggle(key, words), test]);
-    PZ.put("filters", [
-      ...controls,
-      showPick,
-      variantsPick,
-      modesPick,
-      ...needs.map(([, box]) => box),
-    ]);
+    PZ.put("filters", [...controls, showPick, variantsPick, modesPick, ...needs.map(([, box]) => box)]);
     const lines = all.filter(
       (line) =>
         (variants || !line.custom) &&
         (modes || !line.aside) &&
         needs.every(([on, , test]) => !on || test(line)),
     );
-    document.getElementById("policy").textContent =
-      PZ.policyWords(order[0]) +
-      " " +
-      order[0].about +
-      (fewAll
-        ? " Every encoding has fewer seeds than the " +
-          order[0].protocol_seeds +
-          " that the protocol sets."
-        : "");
-    document.getElementById("untested").textContent = overview.untested;
-    document.getElementById("disclosure").textContent = overview.disclosure;
+    PZ.say("policy", [
+      PZ.policyWords(order[0]),
+      order[0].about,
+      fewAll && "Every encoding has fewer seeds than the " + order[0].protocol_seeds + " that the protocol sets.",
+    ]);
+    PZ.say("untested", [overview.untested]);
+    PZ.say("disclosure", [overview.disclosure]);
     const label = order.length > 1 ? "mean, %" : order[0].task;
     PZ.grid("map", {
       name: "overview",

@@ -3,7 +3,6 @@
 (function () {
   const { el, percent, interval } = PZ;
   const PASS = 0.9 - 1e-9;
-  const link = (run, text) => el("a", { href: PZ.href("run/" + run + ".html") }, text);
   const middle = (values) => {
     const own = [...values].sort((a, b) => a - b),
       half = own.length >> 1;
@@ -62,7 +61,7 @@
       return el(
         "tr",
         {},
-        el("th", { scope: "row" }, link(run, seed + ": its run")),
+        el("th", { scope: "row" }, PZ.runLink(run, seed + ": its run")),
         failed ? el("td", { class: "words", colspan: values.length }, "failed: " + failed[1]) : values,
       );
     });
@@ -90,7 +89,7 @@
         el(
           "li",
           {},
-          link(row.runs[at], "seed " + row.run_seeds[at]),
+          PZ.runLink(row.runs[at], "seed " + row.run_seeds[at]),
           ", length " + length + ": ",
           el("code", {}, prompt),
           " expected ",

@@ -24,8 +24,6 @@
           points: points.map((point) => ({
             x: point.step,
             y: point[key],
-            low: null,
-            high: null,
             tip: "step " + point.step + ": " + point[key],
           })),
         },

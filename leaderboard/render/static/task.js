@@ -9,8 +9,6 @@
     PZ.nameColumn(),
     {
       key: "rank",
-      title: "rank",
-      value: (row) => row.rank,
       cell: (row) => (row.aside || row.other ? "" : PZ.rank(row)),
       start: "asc",
       help: "by unseen mean; [ranks that the tests leave possible]",
@@ -18,22 +16,13 @@
     ...(table.rows.some((row) => row.chosen) ? [PZ.chosenColumn("setting")] : []),
     {
       key: "seeds",
-      title: "seeds",
       value: (row) => row.seeds.length,
       cell: (row) =>
         el(
           "span",
           {},
           String(row.seeds.length),
-          row.failures.length
-            ? el(
-                "small",
-                {
-                  title: row.failures.map(([seed, why]) => "seed " + seed + ": " + why).join("\n"),
-                },
-                row.failures.length + " failed",
-              )
-            : "",
+          row.failures.length ? el("small", { title: PZ.failures(row) }, row.failures.length + " failed") : "",
         ),
     },
     {
@@ -73,19 +62,12 @@
     ...PZ.rowColumns(),
     {
       key: "runs",
-      title: "runs",
       value: (row) => row.runs.length,
       cell: (row) =>
         el(
           "span",
           { class: "runs" },
-          row.runs.map((run, at) =>
-            el(
-              "a",
-              { href: PZ.href("run/" + run + ".html"), "aria-label": "Run " + run },
-              String(row.run_seeds[at]),
-            ),
-          ),
+          row.runs.map((run, at) => PZ.runLink(run, String(row.run_seeds[at]), { "aria-label": "Run " + run })),
         ),
       align: "left",
       sort: false,
@@ -93,7 +75,7 @@
   ];
 
   function share(table, row, host, stat, words, mode, seeds) {
-    if (!stat) return el("span", { class: "words" }, words);
+    if (!stat) return PZ.words(words);
     const own = PZ.shown(mode, stat, seeds, row.failures.length),
       mean = stat === row.unseen,
       sub = interval(stat.low, stat.high);
@@ -117,13 +99,7 @@
     look: ["#808890", "dot", "circle"],
     bare: true,
     words: "",
-    points: table.baselines.map((y, at) => ({
-      x: table.lengths[at],
-      y,
-      low: null,
-      high: null,
-      tip: percent(y) + " %",
-    })),
+    points: table.baselines.map((y, at) => ({ x: table.lengths[at], y, tip: percent(y) + " %" })),
   });
 
   // A run with other settings beside the protocol's own rows, which it takes no rank among.
@@ -165,11 +141,8 @@
     const { tables, all, controls } = PZ.choose((t) => t.task === name);
     const table = tables[0];
     const own =
-      table &&
-      table.policy === "changed" &&
-      all.find(
-        (t) => t.task === name && ["protocol", "earlier"].includes(t.policy) && !t.device,
-      );
+      table?.policy === "changed" &&
+      all.find((t) => t.task === name && ["protocol", "earlier"].includes(t.policy) && !t.device);
     const [others, othersPick] = own
       ? PZ.toggle("others", "beside the protocol's rows, unranked", true)
       : [false, null];
@@ -177,9 +150,7 @@
     const [mode, modePick] = PZ.select("cells", "Cells", Object.entries(PZ.modes));
     const [dots, dotsPick] = PZ.toggle("dots", "every seed");
     const asides = table?.rows.some((row) => row.aside);
-    const [modes, modesPick] = asides
-      ? PZ.toggle("modes", "evaluation modes and other seeds")
-      : [true, null];
+    const [modes, modesPick] = PZ.toggleIf(asides, "modes", "evaluation modes and other seeds");
     PZ.put("filters", [...controls, measurePick, modePick, dotsPick, modesPick, othersPick]);
     document
       .querySelectorAll(".table-facts")
@@ -190,37 +161,20 @@
     const plain = table.rows.filter((row) => modes || !row.aside);
     const rows = others ? [...plain, ...beside(table, own)] : plain;
     const fewAll = rows.every((row) => row.few || row.apart);
-    const words =
-      table.baseline === null
-        ? ""
-        : " The baseline, which ignores the prompt" +
-          (table.baseline_knows_length ? " and knows the length" : "") +
-          ", gets " +
-          percent(table.baseline) +
-          " % of the tokens right" +
-          (table.baseline_knows_length || table.metric === "token accuracy"
-            ? "."
-            : " without the answer's end.");
-    document.getElementById("facts").textContent =
-      PZ.policyWords(table) +
-      " " +
-      table.about +
-      " Trained to length " +
-      table.train +
-      "." +
-      words +
-      (table.protocol_seeds
-        ? " The protocol sets " +
-          table.protocol_seeds +
-          " seeds" +
-          (fewAll ? "; no encoding has them yet." : ".")
-        : "") +
-      (others
-        ? " Changed runs beside the protocol's rows" +
-          (own.version ? " (" + own.version + ")" : "") +
-          ", unranked: their settings differ."
-        : "");
-    document.getElementById("disclosure").textContent = table.disclosure;
+    const knows = table.baseline_knows_length ? " and knows the length" : "";
+    const end = knows || table.metric === "token accuracy" ? "." : " without the answer's end.";
+    const version = others && own.version ? " (" + own.version + ")" : "";
+    PZ.say("facts", [
+      PZ.policyWords(table),
+      table.about,
+      "Trained to length " + table.train + ".",
+      table.baseline !== null &&
+        "The baseline, which ignores the prompt" + knows + ", gets " + percent(table.baseline) + " % of the tokens right" + end,
+      table.protocol_seeds &&
+        "The protocol sets " + table.protocol_seeds + " seeds" + (fewAll ? "; no encoding has them yet." : "."),
+      others && "Changed runs beside the protocol's rows" + version + ", unranked: their settings differ.",
+    ]);
+    PZ.say("disclosure", [table.disclosure]);
     draw(table, rows, { dots, measure });
     const named = rows.map((row) => ({
       ...row,

@@ -1,4 +1,4 @@
-"""Positional relation functions of tasks, written by hand: `relation_from` builds the same ones."""
+"""Positional relation functions of tasks, written by hand: `Relation` builds the same ones."""
 
 from collections.abc import Callable
 

@@ -12,7 +12,7 @@ from harness.tasks.base import TaskError
 from harness.tasks.digits import same
 from harness.theory.characterise import NotLearned, reconstruct, violation
 from harness.theory.mapping import complexity, conflict
-from harness.theory.relation import relation_from
+from harness.theory.relation import Relation
 from harness.theory.representation import Computation, Step, operators
 
 ALIGNED = ["copy(aligned=20)", "reverse(aligned=20)", "parity(aligned=20)"]
@@ -172,7 +172,7 @@ def last(u, v):
 def test_any_computation_has_a_relation_with_the_scale_and_a_canonical_one_without():
     """Theorems 3 and 4, of a task that says nothing but how it is computed."""
     scales = {n: first_and_last(n) for n in range(1, 21)}
-    relation = relation_from(first_and_last)
+    relation = Relation(first_and_last)
 
     def prf(n):
         i = torch.arange(n + 2)
@@ -180,11 +180,11 @@ def test_any_computation_has_a_relation_with_the_scale_and_a_canonical_one_witho
 
     assert violation(scales, prf) is None
     assert prf(4).unique().tolist() == [0, 1, 2, 3]
-    assert relation_from(first_and_last)(*map(torch.tensor, (20, 19, 20))) == 2  # whatever is first
+    assert Relation(first_and_last)(*map(torch.tensor, (20, 19, 20))) == 2  # whatever is first
     with pytest.raises(ValueError, match="scale"):
         relation(torch.tensor(9), torch.tensor(0), None)  # place 11: of 9 the last, of 10 the first
     with pytest.raises(ValueError, match="computation"):
-        relation_from(lambda n: None)(torch.tensor(9), torch.tensor(0), None)
+        Relation(lambda n: None)(torch.tensor(9), torch.tensor(0), None)
     with pytest.raises(TaskError, match="computation"):
         make("bucket_sort").prf(*map(torch.tensor, (1, 0, 3)))
 
@@ -194,7 +194,7 @@ def test_operators_must_be_the_same_at_every_call():
         return Computation(n, (Step(n + 1, lambda u: u, (1,)),))
 
     with pytest.raises(ValueError, match="same operators at every call"):
-        relation_from(fresh)(*map(torch.tensor, (9, 0, 10)))
+        Relation(fresh)(*map(torch.tensor, (9, 0, 10)))
 
 
 def test_a_relation_that_takes_two_roles_for_one_is_not_consistent():

@@ -1,6 +1,6 @@
 """What building the leaderboard takes with many records: CPU-seconds and memory.
 
-    python benchmarks/many_records.py --records 20000 --root FOLDER
+    python tests/leaderboard/many_records.py --records 20000 --root FOLDER
 
 The records are the committed ones with further seeds. They stay in FOLDER/records, so that
 `/usr/bin/time -v pezoo leaderboard build --records FOLDER/records` can be run on them.
