@@ -99,7 +99,7 @@ def _filled(options: SimpleNamespace, paper: Paper) -> Filled:
         raise click.UsageError("--set train.lr is not supported: cells combine all learning rates")
     names = [options.protocol] if options.protocol else part.protocols or paper.protocols
     protocols = [load_protocol(name, options.set) for name in names]
-    records, full = _records(options), load_protocol(paper.protocols[0])
+    records, full = _records(options), load_protocol((part.protocols or paper.protocols)[0])
     filled = filled_by_first(paper, part, records, protocols, lengths, full)
     tested = {score.length for run in filled.runs for score in run.scores.last if not score.seen}
     if lengths and tested and lengths.isdisjoint(tested):

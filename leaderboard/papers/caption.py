@@ -23,7 +23,7 @@ def budgets(filled: Filled) -> list[str]:
     """Return the budget of the paper and of the runs, and each setting that differs."""
     lines = [f"Paper: {filled.paper.budget}.", f"Ours: {_ours(filled)}."]
     if changes := _changes(filled):
-        protocol = filled.paper.protocols[0]
+        protocol = (filled.part.protocols or filled.paper.protocols)[0]
         lines.append(f"Changed, with the values of protocol {protocol} in brackets: {changes}.")
     return lines
 

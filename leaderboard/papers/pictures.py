@@ -58,11 +58,11 @@ def filled_of(
     ran = {record.protocol for record in records}
     current = {name: known.versions[0] for name, known in catalog.protocols.items()}
     for paper in map(read, names()):
-        full = current.get(paper.protocols[0])
         for part in getattr(paper, kind).values():
-            own = [current[name] for name in part.protocols or paper.protocols if name in current]
+            wanted = part.protocols or paper.protocols
+            own = [current[name] for name in wanted if name in current]
             if ran & {one.name for one in own}:
-                yield filled_by_first(paper, part, records, own, reference=full)
+                yield filled_by_first(paper, part, records, own, reference=current.get(wanted[0]))
 
 
 def pictures(filled: Filled, *, alone: bool = True) -> list[PaperPicture]:

@@ -32,7 +32,7 @@ def findings(tables: Sequence[Table]) -> list[str]:
     unable = [label for label, own in notes.items() if "cannot represent" in own]
     found = {
         f"Mean of at least {100 * PASS:.0f} % at every tested length": "; ".join(solved),
-        "By no encoding (best mean over unseen lengths)": ", ".join(unsolved),
+        "Without hints by no encoding (best mean over unseen lengths)": ", ".join(unsolved),
         "Without positions beyond the training length": ", ".join(unable),
     }
     texts = [untested(lines), *(f"{head}: {own}." for head, own in found.items() if own)]

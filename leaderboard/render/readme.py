@@ -137,10 +137,11 @@ def _span(shares: Iterable[tuple[int, int]]) -> str:
     """
     >>> _span([(4, 8)]), _span([(0, 5), (1, 5)]), _span([(0, 0)])
     ('4/8', '0-1/5', '-')
+    >>> _span([(0, 5), (1, 8)])
+    '0-1/5-8'
     """
-    own = [*shares]
-    most = max((every for _, every in own), default=0)
-    return f"{span_text((right for right, _ in own), '-')}/{most}" if most else "-"
+    own = [(right, every) for right, every in shares if every]
+    return "/".join(span_text(counts, "-") for counts in zip(*own, strict=True)) or "-"
 
 
 def _costs(lines: Sequence[Line], ratios: Mapping[str, Sequence[float]]) -> str:
