@@ -170,8 +170,9 @@ class Catalog:
         return protocol, protocol and protocol.version_of(record)
 
     def parts(self, encoding: str) -> list[ClassDoc]:
-        """Return the known parts of `randomized:rope`, outermost first."""
-        return [self.encodings[name] for name in _names(encoding) if name in self.encodings]
+        """Return the known parts of `randomized(max_len=64):rope`, outermost first."""
+        names = _names(bare(encoding))
+        return [self.encodings[name] for name in names if name in self.encodings]
 
     def receives(self, encoding: str) -> str:
         """Return what an encoding receives besides the sequence, or "control"; "" for neither."""

@@ -92,7 +92,7 @@ def _filled(options: SimpleNamespace, paper: Paper) -> Filled:
     from leaderboard.papers.cells import filled_by_first
 
     part = paper.figure(options.figure) if options.figure else paper.table(options.number)
-    if options.lengths and (part.along or part.measure == "hours"):
+    if options.lengths and (part.along or part.measure in ("hours", "pairs")):
         raise click.UsageError(f"--lengths: {part.label} has no test lengths to choose from")
     lengths = _lengths(options.lengths)
     if any(one.partition("=")[0].strip() == "train.lr" for one in options.set):

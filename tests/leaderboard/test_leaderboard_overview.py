@@ -188,6 +188,8 @@ def test_what_an_encoding_receives():
     from harness.settings.catalog import read_catalog
 
     names = ("ideal", "lbpe_sh", "coupled", "randomized:coupled", "abacus", "latch:t5")
+    names += ("ssmax:latch(gates=2):rope", "lbpe_sh(middle=False)")
     assert [read_catalog().receives(name) for name in names] == [
-        "oracle", "receives the length", "receives positions", "receives positions", "", "control",
+        "oracle", "receives the length", "receives positions", "receives positions", "",
+        "control", "control", "receives the length",
     ]  # fmt: skip

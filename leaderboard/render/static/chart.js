@@ -317,7 +317,7 @@
             svg("text", { class: "s", x: trained.toFixed(1), y: top - 7 }, chart.vline.text),
           ]
         : [],
-      chart.steps ? svg("path", { class: "v", d: steps.join("") + "H" + (left + wide) }) : null,
+      steps.length ? svg("path", { class: "v", d: steps.join("") + "H" + (left + wide) }) : null,
       [...groups].reverse(),
     );
     return { node, groups, points: parts.map((own) => own.flat()) };
