@@ -23,7 +23,6 @@ from leaderboard.stats.rows import aliases, legend
 from leaderboard.stats.tables import Table, leading
 
 PICTURES = "pictures"  # the folder beside the page
-MOST = 2  # pictures on the page
 
 
 def write_markdown(
@@ -95,7 +94,7 @@ def files(
         name: render(
             "leaderboard.md",
             findings=findings(first),
-            pictures=sorted(first, key=_spread, reverse=True)[:MOST],
+            pictures=sorted(first, key=_spread, reverse=True)[:1],
             first=first,
             overviews=[view for view in views.values() if view.tables],
             legend=legend((row for table in own for row in table.rows), names),
