@@ -15,6 +15,8 @@ from leaderboard.record.tuning import MARK, tuned_name
 from pezoo.registry import parse
 from pezoo.spec import SpecError, bare
 
+ORACLE, CONTROL = "oracle", "control"  # encodings that are no competitors
+
 HOOKS = {
     "draw": "draws what is random and checks positions, before a forward pass",
     "prepare": "rewrites positions or reads the input, once per forward pass",
@@ -171,16 +173,15 @@ class Catalog:
 
     def parts(self, encoding: str) -> list[ClassDoc]:
         """Return the known parts of `randomized(max_len=64):rope`, outermost first."""
-        names = _names(bare(encoding))
-        return [self.encodings[name] for name in names if name in self.encodings]
+        return [self.encodings[name] for name in _names(encoding) if name in self.encodings]
 
     def receives(self, encoding: str) -> str:
         """Return what an encoding receives besides the sequence, or "control"; "" for neither."""
         parts = self.parts(encoding)
         if any(part.oracle for part in parts):
-            return "oracle"
+            return ORACLE
         if any(part.control for part in parts):
-            return "control"
+            return CONTROL
         if any(part.needs_scale for part in parts):
             return "receives the length"
         return "receives positions" if any(part.needs_slots for part in parts) else ""
@@ -203,7 +204,11 @@ class Catalog:
 
 
 def _names(encoding: str) -> list[str]:
-    return re.split("[:,]", encoding)
+    """
+    >>> _names("layers(every=4):rope(layout=half),nope")
+    ['layers', 'rope', 'nope']
+    """
+    return re.split("[:,]", bare(encoding))
 
 
 def _alike(one: Train, two: Train, apart: set[str]) -> bool:

@@ -97,9 +97,9 @@ def _filled(options: SimpleNamespace, paper: Paper) -> Filled:
     lengths = _lengths(options.lengths)
     if any(one.partition("=")[0].strip() == "train.lr" for one in options.set):
         raise click.UsageError("--set train.lr is not supported: cells combine all learning rates")
-    names = [options.protocol] if options.protocol else part.protocols or paper.protocols
+    names = [options.protocol] if options.protocol else part.protocols
     protocols = [load_protocol(name, options.set) for name in names]
-    records, full = _records(options), load_protocol((part.protocols or paper.protocols)[0])
+    records, full = _records(options), load_protocol(part.protocols[0])
     filled = filled_by_first(paper, part, records, protocols, lengths, full)
     tested = {score.length for run in filled.runs for score in run.scores.last if not score.seen}
     if lengths and tested and lengths.isdisjoint(tested):

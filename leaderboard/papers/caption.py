@@ -23,7 +23,7 @@ def budgets(filled: Filled) -> list[str]:
     """Return the budget of the paper and of the runs, and each setting that differs."""
     lines = [f"Paper: {filled.paper.budget}.", f"Ours: {_ours(filled)}."]
     if changes := _changes(filled):
-        protocol = (filled.part.protocols or filled.paper.protocols)[0]
+        protocol = filled.part.protocols[0]
         lines.append(f"Changed, with the values of protocol {protocol} in brackets: {changes}.")
     return lines
 
@@ -33,11 +33,12 @@ def _ours(filled: Filled) -> str:
     if not runs:
         other = f"; {filled.others} of its records on these tasks have other settings or versions"
         return f"no record of protocol {name} fills a cell{other * bool(filled.others)}"
-    by_run = [(run.task, counted(run, filled.part, filled.lengths)) for run in runs]
-    scores = [score for _, own in by_run for score in own]
-    at = defaultdict[str, set[int]](set)
-    for task, own in by_run:
-        at[task] |= {score.length for score in own if score.count}
+    at, samples = defaultdict[str, set[int]](set), set[int]()
+    for run in runs:
+        for score in counted(run, filled.part, filled.lengths):
+            if score.count:
+                at[run.task].add(score.length)
+                samples.add(score.count)
     machines = ""
     if filled.part.measure == "hours":
         envs = {run.env.cpu or "cpu" if run.env.device == "cpu" else run.env.device for run in runs}
@@ -49,8 +50,7 @@ def _ours(filled: Filled) -> str:
     return (
         f"protocol {name} with seed{'s' * (len(seeds) > 1)} {numbers(seeds)} and learning "
         f"rate{'s' * (len(rates) > 1)} {numbers(rates)}, {per_cell} run{'s' * (per_cell != '1')} "
-        f"in each cell{machines}; tested on "
-        f"{span_text(score.count for score in scores if score.count)} samples of each of "
+        f"in each cell{machines}; tested on {span_text(samples)} samples of each of "
         f"the lengths {_lengths(at)}"
         f"{cells if named and not filled.part.gains else ''}"
     )
@@ -63,7 +63,7 @@ def _lengths(at: Mapping[str, Set[int]]) -> str:
     >>> _lengths({"copy": {20}, "reverse": {20}, "sort": {8}})
     '8 (sort) and 20 (copy, reverse)'
     """
-    every = {length for lengths in at.values() for length in lengths}
+    every = set().union(*at.values())
     if len(every) < 2 or any(len(lengths) > 1 for lengths in at.values()):
         return numbers(every)
     tasks = {one: [task for task in at if one in at[task]] for one in sorted(every)}

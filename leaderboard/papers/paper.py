@@ -86,9 +86,10 @@ class PaperTable(Settings):
     "test_token" or "test_exact", the same at the end of the learning curve; "pairs", exact match
     over all pairs of lengths beyond training (test sets "17+n" and so on); or "hours" of training
     by the clock, which are not compared. `digits_ours` are the digits of our numbers, if different.
-    `at` gives, by task, the one multiple of the training length that counts. `protocols` replace
-    those of the paper. Rows of `gains` are computed from other tables: the mean and the most.
-    `groups` is the heading of the rows' groups in a terminal, where they are shown if it is given.
+    `at` gives, by task, the one multiple of the training length that counts. `protocols` are
+    those of the paper, unless the file names others. Rows of `gains` are computed from other
+    tables: the mean and the most. `groups` is the heading of the rows' groups in a terminal, where
+    they are shown if it is given.
     """
 
     label: str  # "Table 1"
@@ -99,7 +100,7 @@ class PaperTable(Settings):
     digits_ours: int | None = None
     columns: tuple[PaperColumn, ...]
     at: dict[str, float] = Field(default_factory=dict)
-    protocols: tuple[str, ...] = ()
+    protocols: tuple[str, ...]
     remarks: tuple[str, ...] = ()
     gains: tuple[PaperGain, ...] = ()
     groups: str = ""
@@ -155,8 +156,10 @@ class Paper(Settings):
     @classmethod
     def _columns(cls, raw: dict[str, Any]) -> dict[str, Any]:
         """Give parts what they share; a column takes its part's summary, "rope" is one of rope."""
-        parts = {"tables": "Table", "figures": "Figure"}
-        return raw | {key: _parts(kind, raw[key]) for key, kind in parts.items() if key in raw}
+        parts, own = {"tables": "Table", "figures": "Figure"}, {"protocols": raw.get("protocols")}
+        return raw | {
+            key: _parts(kind, own | raw[key]) for key, kind in parts.items() if key in raw
+        }
 
     def texts(self, encoding: str) -> tuple[str, ...]:
         """Return the specs that stand for an encoding of a table."""

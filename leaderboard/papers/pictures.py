@@ -59,10 +59,10 @@ def filled_of(
     current = {name: known.versions[0] for name, known in catalog.protocols.items()}
     for paper in map(read, names()):
         for part in getattr(paper, kind).values():
-            wanted = part.protocols or paper.protocols
-            own = [current[name] for name in wanted if name in current]
+            own = [current[name] for name in part.protocols if name in current]
             if ran & {one.name for one in own}:
-                yield filled_by_first(paper, part, records, own, reference=current.get(wanted[0]))
+                full = current.get(part.protocols[0])
+                yield filled_by_first(paper, part, records, own, reference=full)
 
 
 def pictures(filled: Filled, *, alone: bool = True) -> list[PaperPicture]:

@@ -21,7 +21,7 @@ from leaderboard.catalog import Catalog
 from leaderboard.escape import command_text, shown
 from leaderboard.record.read import paths_of, read
 from leaderboard.record.schema import Cost, Record, Score, Scores
-from pezoo.spec import bare, parse
+from pezoo.spec import parse
 
 ROOT = Path(__file__).resolve().parents[2]
 NUMBERS = attrgetter("length", "status", "correct", "count", "token", "tokens")
@@ -210,7 +210,7 @@ def _doubts(record: Record, catalog: Catalog, commits: str) -> Iterator[str]:
         yield "it is not known whether the code had uncommitted changes"
     elif record.env.dirty:
         yield "the code had uncommitted changes"
-    version, current = record.config.encoding_version, catalog.version(bare(record.config.spec))
+    version, current = record.config.encoding_version, catalog.version(record.config.spec)
     if current not in (None, version):
         yield f"encoding version {version}; the code is at {current}"
 

@@ -111,7 +111,7 @@ def _choices(families: Mapping[str, Sequence[TaskFront]], catalog: Catalog) -> I
             own.append(Result(entry, *(_score(entry.row, n) for n in (one.near, one.far))))
     for label, results in found.items():
         encoding = next(iter(results.values()))[0].entry.row.encoding
-        yield Choice(label, tuple(catalog.parts(bare(encoding))), results)
+        yield Choice(label, tuple(catalog.parts(encoding)), results)
     ran = {part for label in found for part in bare(label).split(":")}
     rest: dict[str, ClassDoc] = {}
     for name, doc in catalog.encodings.items():

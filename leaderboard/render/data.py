@@ -292,7 +292,7 @@ def _pairs(rows: Sequence[Row]) -> Iterator[list[Any]]:
 
 def _row(row: Row, seeds: int, by_run: Mapping[str, Record], catalog: Catalog) -> dict[str, Any]:
     """Return the columns and fields of a row, and facts that only the pages need."""
-    current = catalog.version(bare(row.spec))
+    current = catalog.version(row.spec)
     return (
         {one.name: one.of(row) for one in columns.COLUMNS if one.at_length is None}
         | vars(row)

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from leaderboard.catalog import Catalog
+from leaderboard.catalog import CONTROL, ORACLE, Catalog
 from leaderboard.render.findings import chosen
 from leaderboard.render.readme import FAR, NEAR, SOLVED, reached
 from leaderboard.render.styles import SETTINGS, usual
@@ -15,7 +15,6 @@ from leaderboard.stats.rows import PASS, Row
 from leaderboard.stats.tables import Table
 
 GENERAL, CHOSEN, TOLD = "general", "options chosen on this task †", "given a hint"
-ORACLE, CONTROL = "oracle", "control"
 ROWS = 6  # of the table of a task
 
 

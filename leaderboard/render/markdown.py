@@ -94,7 +94,7 @@ def files(
         name: render(
             "leaderboard.md",
             findings=findings(first),
-            pictures=sorted(first, key=_spread, reverse=True)[:1],
+            picture=max(first, key=_spread, default=None),
             first=first,
             overviews=[view for view in views.values() if view.tables],
             legend=legend((row for table in own for row in table.rows), names),

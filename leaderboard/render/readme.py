@@ -6,7 +6,7 @@ from statistics import median
 
 from tabulate import tabulate
 
-from leaderboard.catalog import Catalog
+from leaderboard.catalog import CONTROL, Catalog
 from leaderboard.escape import markdown_text
 from leaderboard.render.curves import curves
 from leaderboard.render.findings import chosen
@@ -69,7 +69,7 @@ def picture(tables: Sequence[Table], catalog: Catalog) -> tuple[str, str] | None
 
 def _block(tables: Sequence[Table], catalog: Catalog) -> str:
     """One line per encoding, most tasks solved first; hinted ones and oracles last, no controls."""
-    lines = [line for line in bare_lines(overview(tables)) if line.receives != "control"]
+    lines = [line for line in bare_lines(overview(tables)) if line.receives != CONTROL]
     hinted = [line for line in lines if line.receives]
     plain = sorted((line for line in lines if line not in hinted), key=_merit, reverse=True)
     reference = next((one for one in plain if one.label == SETTINGS["reference"]), plain[-1])
