@@ -176,9 +176,10 @@ def measure(name: str, sizes: Sizes, rounds: int, device: str) -> Report:
     limits, work = ceilings(device), kernel.cost(sizes)
     floor = limits.floor(*work)
     measured = interleave(turns, rounds, WARMUP)
+    baseline = measured.get(BASELINE, {})  # none where the reference's memory does not suffice
     for backend, seconds in measured.items():
         for phase, taken in seconds.items():
-            rows[backend] |= columns(phase, taken, measured[BASELINE][phase])
+            rows[backend] |= columns(phase, taken, baseline.get(phase))
         rows[backend]["x floor"] = statistics.median(seconds["both"]) / floor
     settings = {"kernel": name, **sizes, "rounds": rounds, "baseline": BASELINE}
     settings |= {"flops": work[0], "bytes": work[1], "floor_ms": floor * 1e3}

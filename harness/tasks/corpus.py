@@ -1,8 +1,7 @@
 """Text to train and test on, in bytes, split by file."""
 
-import hashlib
 import sqlite3
-import sysconfig
+import tarfile
 import zlib
 from functools import lru_cache
 from importlib.util import find_spec
@@ -13,7 +12,8 @@ LONGEST = 8192  # bytes that a test may have before and in its target
 LEAST = LONGEST + 512  # bytes of a file to test on
 MOST = 2**30  # bytes of a text
 EVERY = 6  # of the files of at least LEAST bytes, one in so many is to test on
-PYTHON = Path(__file__).with_name("text_files.txt")
+PYTHON = Path(__file__).with_name("python_library.tar.gz")
+LICENSE = "LICENSE.txt"  # Python's own, which is no text to train on
 
 
 class Corpus(NamedTuple):
@@ -46,18 +46,16 @@ def read_corpus(source: str, path: str | None = None) -> Corpus:
 
 
 def _python() -> dict[str, bytes]:
-    """Return the files of Python's standard library that Python 3.11 and 3.12 share, by name."""
-    library = Path(sysconfig.get_path("stdlib"))
-    wanted = dict(reversed(line.split()) for line in PYTHON.read_text().splitlines())
-    found = {name: _bytes(library / name) for name in wanted if (library / name).is_file()}
-    same = {n: t for n, t in found.items() if hashlib.sha256(t).hexdigest()[:16] == wanted[n]}
-    if len(same) < len(wanted):
-        lost = min(wanted.keys() - same.keys())
-        raise ValueError(
-            f"{len(wanted) - len(same)} of {len(wanted)} files of Python's library differ from "
-            f"those of Python 3.11 and 3.12, such as {lost}: take text(source=kjv) or path=FOLDER"
-        )
-    return same
+    """Return files of the standard library of Python 3.11, by name."""
+    with tarfile.open(PYTHON) as archive:
+        members = [one for one in archive.getmembers() if one.name != LICENSE]
+        return {one.name: _read(archive, one) for one in members}
+
+
+def _read(archive: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
+    stream = archive.extractfile(member)
+    assert stream is not None  # a file
+    return stream.read()
 
 
 def _kjv() -> dict[str, bytes]:

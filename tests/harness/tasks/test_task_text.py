@@ -31,6 +31,11 @@ def trained(*sets, pe="alibi"):
     return trainer
 
 
+@pytest.mark.parametrize(("source", "checksum"), [("python", 923961548), ("kjv", 1068799351)])
+def test_the_text_does_not_change(source, checksum):
+    assert read_corpus(source).checksum == checksum
+
+
 @pytest.mark.parametrize("source", ["python", "kjv"])
 def test_tests_are_apart_from_training(source):
     corpus = read_corpus(source)
