@@ -24,7 +24,6 @@ class Measured:
     encoding: str
     protocol: str
     baseline: str
-    device: str
     train: float
     decode: tuple[float, float, float] | None
     where: str
@@ -43,7 +42,7 @@ def _measured(lines: list[str]) -> Iterator[Measured]:
             low, high = row["decode_q1_ms"], row["decode_q3_ms"]
             ratio = row["decode_ratio"]
             yield Measured(
-                **{name: row[name] for name in ("encoding", "protocol", "baseline", "device")},
+                **{name: row[name] for name in ("encoding", "protocol", "baseline")},
                 train=float(row["step_ratio"]),
                 decode=(float(ratio), float(low), float(high)) if ratio else None,
                 where=f"{row['batch']} sequences of {row['task']} in protocol {row['protocol']}, "
@@ -54,16 +53,13 @@ def _measured(lines: list[str]) -> Iterator[Measured]:
 def training_costs(table: Table, reference: str) -> dict[str, float]:
     """Return the cost of training by label, as a multiple of that of the label `reference`.
 
-    Measured side by side where `measured` has the encoding in this protocol and on this device;
-    else by the CPU seconds of runs, see `relative`.
+    Measured side by side where `measured` has the encoding in this protocol; else by the CPU
+    seconds of runs, see `relative`.
     """
-    devices = {record.config.device for record in table.records}
     known = {
         one.encoding: one.train
         for one in measured()
-        if table.policy == PROTOCOL
-        and (one.protocol, one.baseline) == (table.base, reference)
-        and {one.device} == devices
+        if table.policy == PROTOCOL and (one.protocol, one.baseline) == (table.base, reference)
     }
     own = {row.label: known[row.encoding] for row in table.rows if row.encoding in known}
     return relative(table, reference) | own
@@ -73,13 +69,14 @@ def relative(table: Table, reference: str) -> dict[str, float]:
     """Return CPU seconds of training by label, as a multiple of those of the label `reference`.
 
     Runs are compared on one kind of processor at a time: the mean over the runs of a row of their
-    seconds / mean seconds of the reference on that processor. Rows without such runs are left out.
+    seconds / mean seconds of the reference on that processor. Runs on a GPU do not count: their CPU
+    only waits. Rows without such runs are left out.
     """
     known = {record.run: record for record in table.records}
     seconds: dict[str, dict[str | None, list[float]]] = defaultdict(lambda: defaultdict(list))
     for row in table.rows:
         for record in (known[run] for run in row.runs):
-            if record.cost.cpu_seconds:
+            if record.cost.cpu_seconds and record.config.device == "cpu":
                 seconds[row.label][record.env.cpu].append(record.cost.cpu_seconds)
     usual = {cpu: fmean(own) for cpu, own in seconds[reference].items()}
     ratios = {
