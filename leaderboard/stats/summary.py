@@ -2,7 +2,7 @@
 
 Runs are compared only within one table: same protocol, same task and the same settings in
 everything but seed and encoding. Another evaluation mode of the same weights is a row of its own.
-A seed counts in a table if at least half of its encodings without typed options have a finished
+A seed counts in a table if at least a third of its encodings without typed options have a finished
 run of it; such an encoding's runs of other seeds are a separate row, without a rank.
 Three rules keep words from turning into numbers:
 - a length that any seed cannot represent is the words "cannot represent", never 0;
@@ -79,7 +79,7 @@ def _counting(runs: Sequence[Record]) -> set[int]:
         if run.status == "done" and not _typed(run):
             done[_row_key(run)].add(run.seed)
     times = Counter(seed for seeds in done.values() for seed in seeds)
-    return {seed for seed, n in times.items() if 2 * n >= len(done)} or {run.seed for run in runs}
+    return {seed for seed, n in times.items() if 3 * n >= len(done)} or {run.seed for run in runs}
 
 
 def _row_key(record: Record) -> tuple[str, ...]:
