@@ -152,18 +152,18 @@ def test_seeds_apart_name_their_version(record):
 
 def test_seeds_that_few_encodings_have_are_a_row_without_a_rank(record):
     """Six seeds of one encoding beside one of each other count as one."""
-    names, many = ("a", "b", "c"), (0, 40, 41, 42, 43, 44)
+    names, many = ("a", "b", "c", "e"), (0, 40, 41, 42, 43, 44)
     records = [record(name, 0, {10: 100, 20: 50 + at}) for at, name in enumerate(names)]
     records += [record("a", seed, {10: 100, 20: 95}) for seed in many[1:]]
     records.append(record("d(n=1)", 40, {10: 100, 20: 95}))
     rows = {row.label: row for row in summarise(records)}
     assert {label: row.rank for label, row in rows.items()} == {
-        "c": 1, "b": 2, "a": 3, "a (seeds 40-44)": None, "d(n=1)": 1,
+        "e": 1, "c": 2, "b": 3, "a": 4, "a (seeds 40-44)": None, "d(n=1)": 1,
     }  # fmt: skip
     assert (rows["a"].seeds, rows["a"].unseen.mean, rows["a"].reach) == ((0,), 0.5, 1.0)
     apart = rows["a (seeds 40-44)"]
     assert (apart.seeds, apart.plain, apart.reach_open) == (many[1:], "a", True)
-    assert [row.label for row in shown(rows.values())] == ["c", "b", "a"]
+    assert [row.label for row in shown(rows.values())] == ["e", "c", "b", "a"]
     found = tables(records)
     assert [line.label for line in bare_lines(overview(found))] == ["c", "b", "a"]
     assert "a (seeds 40-44)" not in " ".join(findings(found))
