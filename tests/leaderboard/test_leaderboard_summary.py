@@ -168,7 +168,7 @@ def test_seeds_that_few_encodings_have_are_a_row_without_a_rank(record):
     assert [line.label for line in bare_lines(overview(found))] == ["e", "c", "b", "a"]
     assert "a (seeds 40-44)" not in " ".join(findings(found))
     half = [record(name, seed, {10: 100, 20: 1}) for name in ("b", "c") for seed in many[1:]]
-    assert {row.label for row in summarise(records + half)} == {"a", "b", "c", "d(n=1)"}
+    assert {row.label for row in summarise(records + half)} == {"a", "b", "c", "e", "d(n=1)"}
     bad = {"status": "failed", "reason": "diverged", "scores": {"last": []}}
     failures = {r.label: r.failures for r in summarise([*records, record("b", 7, **bad)])}
     assert failures["b"] == ((7, "diverged"),)
