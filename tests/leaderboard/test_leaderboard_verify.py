@@ -12,8 +12,10 @@ from bad_records import changed, committed
 from experiment.config import RunConfig
 from harness.cli.rerun import compare
 from harness.cli.verify import alike, parse_command, refusals
-from harness.settings.protocol import load_protocol
+from harness.runs.run import execute
+from harness.settings.protocol import load_protocol, resolve
 from leaderboard.record.read import Record
+from pezoo.spec import parse
 
 COPY = "quick/copy/alibi"
 TUNED = "quick+tune-27014962/copy/rope"
@@ -286,16 +288,17 @@ def cli(*words, folder):
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300)
 
 
-def test_a_run_of_a_protocols_file_is_added_checked_and_repeated(tmp_path):
+def test_a_run_of_a_protocols_file_is_added_checked_and_repeated(tmp_path, monkeypatch):
     """The file uses the name of a packaged protocol, with settings of its own."""
     (tmp_path / "records").mkdir()
     (tmp_path / "mine.toml").write_text(
         'extends = "quick"\nname = "quick"\n[train]\nsteps = 4\nbatch = 2\nlengths = [1, 4]\n'
         "curriculum = []\n[eval]\nlengths = [4, 5]\nsamples = 2\nmin_samples = 1\nevery = 2\n"
     )
-    request = ("--pe", "rope", "--task", "copy", "--seeds", "0", "--protocol", "mine.toml")
-    made = cli("bench", *request, "--threads", 1, folder=tmp_path)
-    assert made.returncode == 0, made.stderr
+    monkeypatch.chdir(tmp_path)
+    command = "pezoo bench --pe rope --task copy --seeds 0 --protocol mine.toml"
+    run = resolve(load_protocol("mine.toml"), "copy", parse("rope"), 0, "cpu", "auto")
+    execute(run, tmp_path / "runs", command, lambda event: None)
     (result,) = tmp_path.glob("runs/*/result.json")
     assert json.loads(result.read_text())["protocol"].startswith("quick+")
     where, given = ("--records", "records"), ("--protocol", "mine.toml")

@@ -4,15 +4,18 @@ import pytest
 import torch
 from small_model import SMALL, Model, gradients, inputs, train
 
-import pezoo
 from pezoo.base import Context
 
-SIZES = {name: f"{name}({SMALL})" for name in ("prism", "prism_spectral")}
 ONE_GRAPH = {"nope", "rope", "alibi", "t5"}  # they draw nothing
 ANY_LENGTH = {"rope", "alibi", "shifted_sinusoidal"}
 TWICE = f"prism_2025({SMALL},copy_every=1,controller=latch,before=0+1)"  # in two layers
-TEXTS = [*(SIZES.get(name, name) for name in pezoo.names()), "rope(layout=half)", "randomized:rope"]
-TEXTS = ["rope", *(pytest.param(t, marks=pytest.mark.slow) for t in [*TEXTS, TWICE] if t != "rope")]
+OTHERS = (  # of those that compute alike, one
+    *("nope", "alibi", "t5", "fire", "learned", "shifted_sinusoidal", "relative", "shaw", "fox"),
+    *("cope", "dape", "dape2", "grape", "path", "pope", "selective_rope", "stick_breaking"),
+    *("asentmax", "bipe", "geometric", "latch", "layers", "lbpe", "randomized:rope", "window:rope"),
+    *(f"prism({SMALL})", f"prism_spectral({SMALL})", TWICE),
+)
+TEXTS = ["rope", *(pytest.param(text, marks=pytest.mark.slow) for text in OTHERS)]
 
 
 def compiles(text, lengths, **options):

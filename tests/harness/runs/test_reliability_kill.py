@@ -106,18 +106,17 @@ def assert_like_whole_runs(root, configs, tmp_path):
 
 
 def test_runs_killed_at_random_moments_lose_nothing(tmp_path):
-    report = soak([config_of(DRAWN, settings=SETTINGS)], tmp_path, kills=6)
+    report = soak([config_of(DRAWN, settings=SETTINGS)], tmp_path, kills=3)
     assert report.faults == 0, report
-    assert report.kills == 6
+    assert report.kills == 3
     assert report.runs >= 1
 
 
-@pytest.mark.parametrize("group", [False, pytest.param(True, marks=pytest.mark.slow)])
-def test_bench_killed_at_random_moments_goes_on(group, tmp_path):
+def test_bench_killed_at_random_moments_goes_on(tmp_path):
     configs, root = [config_of(seed=seed) for seed in (0, 1)], tmp_path / "cut"
     process = bench(root, "0-1")
     eventually(lambda: saved(root, configs))
-    os.killpg(process.pid, signal.SIGKILL) if group else process.kill()
+    process.kill()
     process.communicate()
     for config in configs:  # workers follow their parent, and give the runs free
         eventually(lambda config=config: free(root, config))
@@ -200,11 +199,9 @@ def serves(process):
     return "forkserver" in subprocess.run(listed, capture_output=True, text=True).stdout
 
 
-@pytest.mark.parametrize("delay", [0.0, 0.5])
-def test_ctrl_c_while_workers_start_prints_no_traceback(delay, tmp_path):
+def test_ctrl_c_while_workers_start_prints_no_traceback(tmp_path):
     process = bench(tmp_path, "0-1")
     eventually(lambda: serves(process))
-    time.sleep(delay)
     os.killpg(process.pid, signal.SIGINT)
     _, err = process.communicate(timeout=300)
     assert (process.returncode, "Traceback" in err) == (130, False), err
