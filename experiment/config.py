@@ -150,7 +150,7 @@ class Train(Settings):
     across the borders of samples.
     """
 
-    new = ("precision", "compile", "draw", "context", "samples")
+    new = ("precision", "draw", "context", "samples")
 
     steps: PositiveInt
     batch: PositiveInt
@@ -169,7 +169,6 @@ class Train(Settings):
     clip: PositiveFloat = 1.0
     checkpoint_every: PositiveInt = 250
     precision: Literal["float32", "bf16"] = "float32"  # bf16: autocast in training
-    compile: bool = False  # train through torch.compile; see `harness.model.compiled`
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:

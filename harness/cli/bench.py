@@ -59,7 +59,6 @@ if TYPE_CHECKING:
     show_default=True,
     help="Precision of training.",
 )
-@click.option("--compile", is_flag=True, help="Train with torch.compile.")
 @options.settings
 @click.option(
     "--tune",
@@ -140,7 +139,6 @@ def requested(asked: SimpleNamespace) -> tuple[Request, Sweep | None]:
         raise click.UsageError("--fresh contradicts --known: leave one of them out")
     sets = asked.set
     sets += (f"train.precision={asked.precision}",) * (asked.precision != "float32")
-    sets += ("train.compile=true",) * asked.compile
     request = parse_request(asked.pe, asked.task, asked.protocol, asked.seeds, sets)
     if asked.tune:
         seeds = asked.tune_seeds or "100"

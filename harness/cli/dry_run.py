@@ -7,8 +7,8 @@ further test sets once. A validation also scores the lengths of the learning cur
 measured on the first task and batch size, and the first encoding on each: a few steps, and some
 examples of the shortest and of the longest length. Costs of lengths between them follow a power of
 the length; those of other encodings on other tasks follow the ratio on the first task.
-Not counted: torch.compile, saving, scoring another checkpoint that did best on the training
-lengths, and the share that parallel runs take of each other's memory bandwidth.
+Not counted: saving, scoring another checkpoint that did best on the training lengths, and the share
+that parallel runs take of each other's memory bandwidth.
 """
 
 import json

@@ -5,15 +5,10 @@ from __future__ import annotations
 import errno
 import json
 import os
-import shutil
-import sys
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-
-from experiment.config import ConfigError
 
 if TYPE_CHECKING:
     from experiment.config import RunConfig
@@ -35,27 +30,9 @@ def writable(folder: Path) -> None:
 
 
 def check_builds(configs: list[RunConfig]) -> None:
-    """Build one model per encoding and task, and find the compiler of compiled runs."""
-    for device in {config.device for config in configs if config.train.compile}:
-        _check_compiler(device)
+    """Build one model per encoding and task."""
     for config in {(c.encoding, c.task): c for c in configs}.values():
         _check_build(config)
-
-
-def _check_compiler(device: str) -> None:
-    """Errors: ConfigError if torch.compile lacks a compiler."""
-    if device.startswith("cuda"):
-        if find_spec("triton") is None:
-            raise ConfigError(
-                "--compile needs Triton on a GPU: pip install triton, or leave it out"
-            )
-        return
-    name = os.environ.get("CXX", "clang++" if sys.platform == "darwin" else "g++")
-    if shutil.which(name) is None:
-        raise ConfigError(
-            f"--compile needs a C++ compiler, and {name!r} is not found: install g++, set CXX to a "
-            f"compiler's path, or leave --compile out"
-        )
 
 
 def _check_build(config: RunConfig) -> None:

@@ -164,7 +164,7 @@ def _first_losses(config: RunConfig) -> list[float]:
     _limit(tokens * (tokens // rows) * config.model.heads, MOST_LOGITS, "logits")
     _limit(_size_of(config.model), MOST_WEIGHTS, "weights")
     top = _lengths(_task(config.task), config)[-1]
-    easy = {"lengths": (top, top), "curriculum": (), "warmup": 0, "compile": False}
+    easy = {"lengths": (top, top), "curriculum": (), "warmup": 0}
     trainer = start(config.replace(device="cpu", attention="eager").replace_train(**easy))
     return [float(trainer.advance()) for _ in range(STEPS)]
 

@@ -1,15 +1,13 @@
 """The random numbers of a step, drawn for the whole batch before the forward pass.
 
 Shapes follow `pezoo.base.Encoding.draw`: (B|1, T, ...) has an entry for each row and token, (n,)
-and () serve the whole batch. So a part of a batch, and a padded batch, have the random numbers of
-the whole batch.
+and () serve the whole batch. So a part of a batch has the random numbers of the whole batch.
 """
 
 from collections.abc import Mapping
 
 import torch
 from torch import Tensor
-from torch.nn.functional import pad
 
 Drawn = Mapping[str, Tensor]
 DROPOUT = "dropout"  # (B, T, 2 layers + 1, D) bool, True where a number is kept
@@ -34,14 +32,6 @@ def dropout_masks(
 def rows(drawn: Drawn, first: int, stop: int) -> Drawn:
     """Return the random numbers of some of the B rows."""
     return {n: x[first:stop] if x.dim() > 1 and len(x) > 1 else x for n, x in drawn.items()}
-
-
-def padded(drawn: Drawn, more: int) -> Drawn:
-    """Add zeros for `more` columns on the right."""
-    return {
-        name: pad(x, (0, 0) * (x.dim() - 2) + (0, more)) if x.dim() > 1 else x
-        for name, x in drawn.items()
-    }
 
 
 def moved(drawn: Drawn, device: str) -> Drawn:

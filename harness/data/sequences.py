@@ -20,7 +20,6 @@ from typing import Self
 
 import torch
 from torch import Tensor
-from torch.nn.functional import pad as fill
 
 from harness.data import drawn
 from harness.data.drawn import Drawn
@@ -33,10 +32,8 @@ class Sequences:
 
     answer (B, T) bool marks the supervised labels, counted (B, T) those that count in the accuracy.
     Decoders predict the next token, encoders the token at the same place. Labels share no memory
-    with inputs, which the hooks of an encoding may write to. `padding` counts columns
-    added on the right for a common size (`harness.data.buckets`), where a decoder's last position
-    is repeated; None: not padded. `drawn` holds the random numbers of the inputs
-    (`harness.data.drawn`), or None before they are drawn.
+    with inputs, which the hooks of an encoding may write to. `drawn` holds the random
+    numbers of the inputs (`harness.data.drawn`), or None before they are drawn.
     """
 
     inputs: Tensor
@@ -46,7 +43,6 @@ class Sequences:
     prompt: int  # length of the (padded) prompt
     counted: Tensor
     causal: bool = True
-    padding: int | None = None
     tokens: int = 0  # that a model reads, without padding; 0 before they are counted
     drawn: Drawn | None = None
 
@@ -79,23 +75,6 @@ class Sequences:
         names = ("inputs", "labels", "pos", "answer", "counted")
         own = change({name: getattr(self, name) for name in names})
         return replace(self, **own, drawn=None if self.drawn is None else change(self.drawn))
-
-    def padded(self, columns: int, pad: int) -> Self:
-        """Pad to `columns` columns on the right."""
-        more = columns - self.inputs.shape[1]
-        inputs, labels = (fill(x, (0, more), value=pad) for x in (self.inputs, self.labels))
-        answer, counted = (fill(x, (0, more)) for x in (self.answer, self.counted))
-        after = self.pos[:, -1:] if self.causal else torch.full_like(self.pos[:, -1:], -1)
-        return replace(
-            self,
-            inputs=inputs,
-            labels=labels,
-            pos=torch.cat([self.pos, after.expand(-1, more)], 1),
-            answer=answer,
-            counted=counted,
-            padding=(self.padding or 0) + more,
-            drawn=None if self.drawn is None else drawn.padded(self.drawn, more),
-        )
 
     def left_aligned(self, pad: int) -> Self:
         """Move the first token of every row of a decoder to column 0, and padding to the right.

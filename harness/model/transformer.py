@@ -68,7 +68,6 @@ class Block(nn.Module):
         self.up = nn.Linear(width, model.mlp_ratio * width)
         self.down = nn.Linear(model.mlp_ratio * width, width)
         self.dropout = model.dropout
-        self.compiled: tuple[Callable[..., Any], Callable[..., Any]] | None = None  # read, feed
 
     def forward(
         self,
@@ -84,8 +83,7 @@ class Block(nn.Module):
         masks (B, T, 2, D): dropout after the attention and after the MLP, or None.
         """
         t = x.shape[1]
-        read, feed = self.compiled if self.compiled and self.training else (self.read, self.feed)
-        q, k, v = read(x)
+        q, k, v = self.read(x)
         q, k = shared.encoding.transform(q, k, ctx)
         if past is not None:
             k, v = torch.cat([past[0], k], 2), torch.cat([past[1], v], 2)  # (B, H, S, K)
@@ -93,9 +91,9 @@ class Block(nn.Module):
         x, y = x[:, t - last :], y[:, :, t - last :]  # earlier tokens only need keys and values
         mixed = x + self._drop(self.out(rearrange(y, "b h t k -> b t (h k)")), masks, 0)
         if self.parallel:
-            return mixed + self._drop(feed(x), masks, 1), (k, v)
+            return mixed + self._drop(self.feed(x), masks, 1), (k, v)
         x = self.norm1(mixed) if self.post else mixed
-        x = x + self._drop(feed(x), masks, 1)
+        x = x + self._drop(self.feed(x), masks, 1)
         return self.norm2(x) if self.post else x, (k, v)
 
     def read(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:

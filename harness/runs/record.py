@@ -88,7 +88,6 @@ def environment(config: RunConfig) -> dict[str, Any]:
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
         "attention": config.attention,
-        "compiled": config.train.compile,
     }
 
 

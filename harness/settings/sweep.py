@@ -19,7 +19,7 @@ from leaderboard.record.schema import Cost, Record
 from leaderboard.record.tuning import EXAMPLES, RUNS, Trial, Value, best, cells, tuned_name
 from pezoo.spec import unknown
 
-_UNTUNED = {"checkpoint_every", "precision", "compile"}  # how a run is saved, rounded, computed
+_UNTUNED = {"checkpoint_every", "precision"}  # how a run is saved and rounded
 _UNTUNED |= {"draw", "context", "samples"}  # what it is trained on
 _SINGLE = sorted(  # settings that are one value
     name

@@ -16,7 +16,6 @@ from torch.nn.functional import cross_entropy
 from experiment.config import RunConfig
 from harness import tasks
 from harness.data.batches import training_batch
-from harness.data.buckets import bucket
 from harness.data.drawn import DROPOUT, dropout_masks
 from harness.data.seeds import generator, seed
 from harness.data.sequences import Sequences
@@ -72,7 +71,6 @@ class Trainer:
     model: Transformer
     optimiser: torch.optim.AdamW
     step: int = 0
-    buckets: bool = False  # pad every batch to a size of `harness.data.buckets`
     early: bool = False  # draw the next batch while a GPU is busy with this step
     ready: tuple[tuple[RunConfig, int], tuple[Sequences, int]] | None = None  # the early batch
     losses: Losses = field(default_factory=Losses)
@@ -124,8 +122,6 @@ class Trainer:
         if batch.causal and stable and config.train.context is None:
             batch = batch.left_aligned(pad)
         batch = self.with_drawn(batch)
-        if self.buckets and stable:
-            batch = batch.padded(bucket(batch.inputs.shape[1]), pad)
         self.data_seconds += time.perf_counter() - began
         return batch, length
 
@@ -158,11 +154,7 @@ class Trainer:
         """
         config, device = self.config, batch.inputs.device
         self.model.train()
-        if config.train.compile and device.type == "cuda":
-            torch.compiler.cudagraph_mark_step_begin()
         last = batch.last
-        if batch.padding is not None:
-            last = min(batch.inputs.shape[1], bucket(last))
         with torch.autocast(device.type, torch.bfloat16, config.train.precision == "bf16"):
             logits = self.model(
                 batch.inputs,
@@ -187,14 +179,8 @@ class Trainer:
 def start(config: RunConfig) -> Trainer:
     """Return a new run at step 0. Errors: those of `build`."""
     task, model = build(config)
-    if config.train.compile:
-        # torch's compiler takes a second to import
-        from harness.model.compiled import compile_blocks
-
-        compile_blocks(model, config.device)
     optimiser = optimiser_for(model, config.train)
-    early = config.device.startswith("cuda")
-    return Trainer(config, task, model, optimiser, buckets=config.train.compile, early=early)
+    return Trainer(config, task, model, optimiser, early=config.device.startswith("cuda"))
 
 
 def build(config: RunConfig) -> tuple[Task, Transformer]:

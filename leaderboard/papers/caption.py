@@ -15,7 +15,7 @@ from pezoo.registry import parse
 from pezoo.spec import Spec
 
 # Settings that stand elsewhere in the caption, or change no result.
-ELSEWHERE = {"train.lr", "train.checkpoint_every", "train.compile"}
+ELSEWHERE = {"train.lr", "train.checkpoint_every"}
 ELSEWHERE |= {f"eval.{name}" for name in ("lengths", "curve_lengths", "every", "sets")}
 
 

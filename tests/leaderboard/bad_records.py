@@ -114,7 +114,6 @@ FORGED: dict[str, tuple[Changes, str]] = {
     "file of one machine": ({"append": "--protocol /tmp/quick.toml"}, "other machines do not"),
     "protocol in a folder": ({"append": "--protocol evil/quick"}, "unknown protocol"),
     "settings changed": ({"append": "--set train.steps=9"}, "but the command makes 9"),
-    "compiled": ({"append": "--compile"}, "config.train.compile is None"),
     "rounded": ({"append": "--precision=bf16"}, "but the command makes bf16"),
     "unknown setting in command": ({"append": "--set train.setps=1"}, "unknown setting in t"),
     "tuned": ({"append": "--tune lr=1e-3,1e-2"},

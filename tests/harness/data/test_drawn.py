@@ -1,8 +1,8 @@
-"""What is drawn for a batch, for its parts and in padding."""
+"""What is drawn for a batch and for its parts."""
 
 import torch
 
-from harness.data.drawn import dropout_masks, padded, rows
+from harness.data.drawn import dropout_masks, rows
 
 DRAWN = {
     "own": torch.arange(24.0).view(4, 3, 2),
@@ -17,16 +17,6 @@ def test_rows_take_their_share_of_what_rows_have():
     assert torch.equal(part["own"], DRAWN["own"][1:3])
     for name in ("shared", "table", "number"):
         assert part[name] is DRAWN[name]
-
-
-def test_padding_adds_columns_of_zeros():
-    longer = padded(DRAWN, 2)
-    for name in ("own", "shared"):
-        assert torch.equal(longer[name][:, :3], DRAWN[name])
-        assert longer[name].shape[1] == 5
-        assert not longer[name][:, 3:].any()
-    assert longer["table"] is DRAWN["table"]
-    assert longer["number"] is DRAWN["number"]
 
 
 def test_dropout_is_that_of_torch_layer_by_layer():

@@ -119,9 +119,6 @@ def test_the_layout_by_hand():
     assert batch.labels.tolist() == [[pad, pad, pad, 4, 7, 1]]
     assert (batch.pos.tolist(), batch.last) == ([[0, 1, 2, 3, 4, 5]], 3)
     assert batch.answer.tolist() == batch.counted.tolist() == [[False] * 3 + [True] * 3]
-    longer = batch.padded(8, pad)
-    assert longer.pos.tolist() == [[0, 1, 2, 3, 4, 5, -1, -1]]
-    assert not longer.answer[:, 6:].any()
 
 
 def test_the_task_says_which_tokens_count():
@@ -160,12 +157,11 @@ def test_every_encoding_trains_and_is_scored(pe):
 
 
 @pytest.mark.parametrize("pe", ["nope", "rope", "alibi", "relative", "t5", "geometric"])
-def test_padding_on_both_sides_changes_nothing(pe):
+def test_padding_changes_nothing(pe):
     """addition has prompts and answers of several lengths."""
     trainer = start(config_of(pe, "addition"))
     model, task = trainer.model.double().eval(), trainer.task
     batch = encoder_sequences(task.sample(torch.Generator().manual_seed(0), 6, 3), task)
-    batch = batch.padded(batch.inputs.shape[1] + 2, task.vocab.pad)
     assert (batch.pos[:, 0] < 0).any()
     with torch.no_grad():
         together = model(batch.inputs, batch.pos)
