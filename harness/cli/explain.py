@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import suppress
+from inspect import signature
 from math import log2
 from textwrap import fill, indent
 
@@ -41,7 +42,7 @@ def command(task: str) -> None:
     click.echo(f"{task}: {made.summary}. {made.example:.100}")
     verdicts = verdicts_of(made)
     click.echo(
-        f"{_wrapped(short(verdicts))}\n\n"
+        f"{_wrapped(short(verdicts) + variant(made) * (not verdicts))}\n\n"
         "Theorems, definitions and examples are those of Chen et al. 2026. Their scale\n"
         "is the length in tables of results, which also depend on what training learns."
     )
@@ -179,6 +180,17 @@ def short(verdicts: dict[Verdict | None, list[str]]) -> str:
     enough, learned = (", ".join(verdicts.get((word, word), ())) for word in ("yes", "learned"))
     found = f"Encodings that suffice by their relation of positions alone: {enough or 'none'}."
     return f"{found} With a learned one: {learned}." if learned else found
+
+
+def variant(task: Task) -> str:
+    """Name the task with one option switched, if that declares a computation; else ""."""
+    for name, option in signature(type(task)).parameters.items():
+        if isinstance(option.default, bool):
+            value = not getattr(task, name, option.default)
+            other = type(task)(**{name: value})
+            if other.computation(other.lengths(1, TESTED)[0]) is not None:
+                return f' See: pezoo explain "{task.name}({name}={value})".'
+    return ""
 
 
 def encodings(verdicts: dict[Verdict | None, list[str]]) -> str:

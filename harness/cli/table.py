@@ -140,7 +140,7 @@ def _bench(options: SimpleNamespace, filled: Filled) -> list[str]:
 def _lengths(text: str | None) -> frozenset[int] | None:
     if text is None:
         return None
-    from experiment.seeds import parse_seeds
+    from experiment.seeds import MOST, parse_seeds
 
     try:
         lengths = frozenset(parse_seeds(text))
@@ -148,7 +148,7 @@ def _lengths(text: str | None) -> frozenset[int] | None:
         lengths = frozenset()
     if not lengths or min(lengths) < 1:
         raise click.UsageError(
-            f"--lengths {text!r}: expected lengths from 1 on, as 42-100 or 60,80"
+            f"--lengths {text!r}: expected lengths from 1 on, at most {MOST:,}, as 42-100 or 60,80"
         )
     return lengths
 

@@ -39,6 +39,7 @@ def _check_build(config: RunConfig) -> None:
     from harness.runs.record import failure_reason
     from harness.tasks.base import TaskError
     from harness.training.trainer import build
+    from pezoo.base import Encoding
     from pezoo.functional import parameter_groups
     from pezoo.prf import prf_of
 
@@ -46,8 +47,10 @@ def _check_build(config: RunConfig) -> None:
         # No optimiser: with it torch imports its compiler, and that Triton, for seconds.
         model = build(config.replace(device="cpu"))[1]
         parameter_groups(model)
-        # Raises TaskError for an encoding that reads a PRF that the task does not define.
-        prf_of(model.encoding, 2, scale=1, task_prf=model.task_prf)
+        for part in model.encoding.modules():  # an encoding may stand inside another
+            if isinstance(part, Encoding):
+                # Raises TaskError where it reads a PRF that the task does not define.
+                prf_of(part, 2, scale=1, task_prf=model.task_prf)
     except TaskError as error:
         raise TaskError(f"{config.encoding} cannot run on {config.task}: {error}") from error
     except ValueError:

@@ -138,3 +138,10 @@ def test_the_counts_of_theorem_1_and_example_6():
     assert f"2^{2**10}" in example
     assert f"2^{len(bin(11 ** (2 * 11**2))) - 3}" in example  # (N + 1)^(2 (N + 1)^2), rounded down
     assert not [*counting(make("copy"), {5: make("copy").computation(5)})]
+
+
+def test_a_variant_with_a_computation_is_named(call):
+    assert 'See: pezoo explain "addition(cot=False)".' in " ".join(
+        call("explain", "addition")[1].split()
+    )
+    assert "See:" not in call("explain", "scan_cot")[1]

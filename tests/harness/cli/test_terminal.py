@@ -262,6 +262,7 @@ def test_list_gives_an_example_once(call):
         ("leaderboard open --out nowhere", "leaderboard build"),
         ("list encodings roppe", "did you mean rope"),
         ("list encodings 'randomized:rope(base=x)'", "finite float"),
+        ("bench --pe latch:ideal --task copy", "latch:ideal cannot run on copy"),
         ("check odd_first", "odds_first? (a task)"),
         ("check rop", "rope"),
     ],
