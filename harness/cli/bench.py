@@ -76,7 +76,9 @@ if TYPE_CHECKING:
 )
 @options.form
 @click.option(
-    "--wide", is_flag=True, help="Every length and interval; of encoders exact match beside tokens."
+    "--wide",
+    is_flag=True,
+    help="Every length and interval; exact match of encoders, tokens of text.",
 )
 def command(**typed: Any) -> None:
     """Train Transformers that differ only in the encoding, and test them on longer inputs.

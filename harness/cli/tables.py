@@ -26,7 +26,7 @@ from leaderboard.render.text import (
     unseen_text,
 )
 from leaderboard.stats.ranks import verdicts
-from leaderboard.stats.rows import BITS, EXACT, TOKENS, Point, Row, Z, aliases, legend
+from leaderboard.stats.rows import EXACT, TOKENS, Point, Row, Z, aliases, legend
 from leaderboard.stats.tables import Table, tables
 
 
@@ -39,7 +39,7 @@ def print_records(
     """Print the records as JSON, or one table per task as text, CSV or Markdown.
 
     A table names the runs of `configs` without a record. `wide` prints every length and interval
-    whatever the terminal's width, and exact match of encoders.
+    whatever the terminal's width, and the other measure of encoders and text.
     """
     if form == "json":
         click.echo(json.dumps([record.data() for record in records], indent=1))
@@ -90,13 +90,12 @@ def _print_table(found: Table, lacks: Sequence[str], wide: bool) -> None:
     names = aliases(rows)
     table, lengths, intervals = _fitting(rows, names, width)
     unit = " [95 % interval: t, or Wilson's for one seed]" if intervals else ""
-    title = f"{found.first.task} ({found.named}): mean {rows[0].metric} per length, %{unit}"
+    unit = f"{'' if rows[0].in_bits else ', %'}{unit}"
+    title = f"{found.first.task} ({found.named}): mean {rows[0].metric} per length{unit}"
     click.echo(fill(shown(title), width))
     click.echo(table)
-    both = rows[0].other == EXACT
-    if rows[0].other == BITS:
-        _print_bits(rows, names, lengths)
-    elif (wide and both) or not any(c.main and c.main.mean for row in rows for c in row.cells):
+    both = rows[0].metric != EXACT
+    if (wide and both) or not any(c.main and c.main.mean for row in rows for c in row.cells):
         click.echo(f"\n{rows[0].other} per length, %")
         heads = ["encoding", "unseen", *(str(rows[0].cells[at].length) for at in lengths)]
         cells = [
@@ -106,9 +105,11 @@ def _print_table(found: Table, lacks: Sequence[str], wide: bool) -> None:
             for scores in [[row.cells[at] for at in lengths]]
         ]
         click.echo(_text(heads, cells) + "\n" * (not both))
+    if rows[0].in_bits:
+        _print_saved(rows, names, lengths)
     notes = [f"{short} = {label}" for short, label in legend(rows, names)]
     if not wide and (both or not intervals or len(lengths) < len(rows[0].cells)):
-        more = "length, interval and exact match" if both else "length and interval"
+        more = f"length, interval and {rows[0].other}" if both else "length and interval"
         notes.append(f"every {more}: --wide, or --format csv")
     if modes := {row.mode for row in rows if row.mode}:
         named = ", ".join(f"({mode})" for mode in sorted(modes))
@@ -119,25 +120,18 @@ def _print_table(found: Table, lacks: Sequence[str], wide: bool) -> None:
         click.echo(fill(shown(line), min(width, 120), subsequent_indent="  "))
 
 
-def _print_bits(rows: Sequence[Row], names: Mapping[str, str], lengths: Sequence[int]) -> None:
-    """Print the bits of text, and what context beyond the training length saves."""
+def _print_saved(rows: Sequence[Row], names: Mapping[str, str], lengths: Sequence[int]) -> None:
+    """Print the bits that context beyond the training length saves."""
     heads = ["encoding", *(str(rows[0].cells[at].length) for at in lengths)]
-    bits, saved = [], []
-    for row in rows:
-        scores = [row.cells[at] for at in lengths]
-        bits.append([names[row.label], *(_number(c, c.beside, ".3f") for c in scores)])
-        saved.append([names[row.label]])
-        for c in scores:
-            error = f" ±{Z * c.gain_error:.3f}" if c.gain_error else ""
-            saved[-1].append(_number(c, c.gain, "+.3f") + error)
-    click.echo("\nbits per byte of the same targets, at each length of context and target")
-    click.echo(_text(heads, bits))
+    saved = [[names[row.label], *(_saved(row.cells[at]) for at in lengths)] for row in rows]
     click.echo(f"\nbits saved against the same model's last {rows[0].train_length} bytes, ± 95 %")
     click.echo(_text(heads, saved) + "\n")
 
 
-def _number(cell: Point, value: float | None, form: str) -> str:
-    return _short(cell.status) if value is None else f"{value:{form}}"
+def _saved(cell: Point) -> str:
+    if cell.gain is None:
+        return _short(cell.status)
+    return f"{cell.gain:+.3f}" + (f" ±{Z * cell.gain_error:.3f}" if cell.gain_error else "")
 
 
 def _fitting(
@@ -185,7 +179,10 @@ def _columns(
         scores = [row.cells[at] for at in lengths]
         line = [names[row.label], "" if row.aside else rank_text(row)]
         line.append(_short(unseen_text(row, intervals)))
-        line += [stat_text(c.main, intervals) if c.main else _short(c.status) for c in scores]
+        line += [
+            stat_text(c.main, intervals, row.in_bits) if c.main else _short(c.status)
+            for c in scores
+        ]
         cells.append([*line, *(_short(column.shown(row)) for column in others)])
     return heads, cells
 

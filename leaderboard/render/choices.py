@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from statistics import fmean
 
 from tabulate import tabulate
@@ -54,8 +55,8 @@ class Choice:
         """Sort key, best first: those without hints, then the means of kinds of tasks."""
         told = any(entry.row.receives for entry in self.entries)
         own = [self.results.get(family, ()) for family in families]
-        means = (sum(_mean(one, at) or 0 for one in own) for at in ("far", "near"))
-        return told, not self.entries, *(-mean for mean in means)
+        means = (sum(_order(one, at) for one in own) for at in ("far", "near"))
+        return told, not self.entries, *means
 
     def cells(self, families: Sequence[str], costs: Mapping[str, Measured]) -> dict[str, str]:
         """Return the cells by head."""
@@ -124,9 +125,7 @@ def _choices(families: Mapping[str, Sequence[TaskFront]], catalog: Catalog) -> I
 def _score(row: Row, length: int) -> float | None:
     """Return the mean at a length: a share of right answers, or bits per byte of a text."""
     cell = row.at(length)
-    if cell is None or cell.main is None:
-        return None
-    return cell.beside if row.track == "text" else cell.main.mean
+    return cell.main.mean if cell and cell.main else None
 
 
 def _mean(results: Sequence[Result], at: str) -> float | None:
@@ -135,9 +134,17 @@ def _mean(results: Sequence[Result], at: str) -> float | None:
     return None if not scores or None in scores else fmean(scores)
 
 
+def _order(results: Sequence[Result], at: str) -> float:
+    """Return a sort key, best first."""
+    mean = _mean(results, at)
+    if any(one.entry.row.in_bits for one in results):
+        return inf if mean is None else mean
+    return -(mean or 0.0)
+
+
 def _shown(results: Sequence[Result]) -> str:
     """Return the means at the near and at the far length: `55 / 0` in percent, of a text bits."""
-    text = any(one.entry.row.track == "text" for one in results)
+    text = any(one.entry.row.in_bits for one in results)
     means = [_mean(results, at) for at in ("near", "far")]
     if None in means:
         return "-"

@@ -23,7 +23,7 @@ from leaderboard.render.text import (
 )
 from leaderboard.stats.rows import BITS, EXACT, TOKENS, Point, Row
 
-BESIDE = {TOKENS: "unseen tokens", EXACT: "unseen exact", BITS: "unseen bits"}
+BESIDE = {TOKENS: "unseen tokens", EXACT: "unseen exact"}
 
 
 @dataclass(frozen=True)
@@ -147,18 +147,12 @@ def rows_as_markdown(rows: Sequence[Row], names: Mapping[str, str] | None = None
     return tabulate(lines, "keys", tablefmt="pipe", disable_numparse=True, colalign=align)
 
 
-def _beside(row: Row) -> str:
-    if row.other == BITS and row.unseen_beside is not None:
-        return f"{row.unseen_beside:.3f}"
-    return percent(row.unseen_beside)
-
-
 def _at(row: Row, cell: Point) -> str:
-    """Return the score at a length: a share; of a text bits, and what longer context saves."""
-    if row.other == BITS and cell.beside is not None:
-        saved = "" if cell.seen or cell.gain is None else f" ({cell.gain:+.3f})"
-        return f"{cell.beside:.3f}{saved}"
-    return stat_text(cell.main) if cell.main else cell.status
+    """Return the score at a length; of a text also the bits that longer context saves."""
+    if cell.main is None:
+        return cell.status
+    saved = "" if cell.seen or cell.gain is None else f" ({cell.gain:+.3f})"
+    return stat_text(cell.main, bits=row.in_bits) + saved
 
 
 def _markdown(row: Row, name: str) -> dict[str, str]:
@@ -173,7 +167,7 @@ def _markdown(row: Row, name: str) -> dict[str, str]:
         "encoding": markdown_text(name),
         f"training {'exact' if row.track == 'encoder' else 'mean'}": percent(row.trained),
         **{head(cell): _at(row, cell) for cell in row.cells},
-        "unseen tokens, %" if row.other == BITS else "unseen mean": unseen_text(row),
-        BESIDE[row.other]: _beside(row),
+        f"unseen {'bits' if row.in_bits else 'mean'}": unseen_text(row),
+        BESIDE[row.other]: percent(row.unseen_beside),
         **{column.head: column.shown(row) for column in in_tables("markdown")},
     }

@@ -57,7 +57,7 @@ def curves(
         "curves.svg",
         **plot.axes,
         title=title,
-        metric=f"{BITS} per byte" if plot.bits else rows[0].metric if rows else EXACT,
+        metric=rows[0].metric if rows else EXACT,
         axis=axis,
         farthest=max((end for end, _ in ends), default=0.0),
         curves=drawn,
@@ -71,7 +71,7 @@ class _Plot:
     """The axes of rows, and their points in pixels."""
 
     def __init__(self, rows: Sequence[Row] | Sequence[Points]) -> None:
-        self.bits = any(isinstance(row, Row) and row.other == BITS for row in rows)
+        self.bits = any(row.metric == BITS for row in rows)
         shares = {share / 100: str(share) for share in (0, 25, 50, 75, 100)}
         self.levels = _bits(rows) if self.bits else shares
         self.lengths = sorted({cell.length for row in rows for cell in row.cells})
@@ -92,8 +92,7 @@ class _Plot:
         return TOP + HEIGHT * (1 - (value - low) / (high - low))
 
     def pixel(self, point: Point) -> tuple[float, float]:
-        value = point.beside if self.bits else point.main and point.main.mean
-        return self.x(point.length), self.y(value or 0.0)
+        return self.x(point.length), self.y(point.main.mean if point.main else 0.0)
 
     def line(self, at: int) -> dict[str, Any]:
         return _line(at, self.lines[at], self.owners)
@@ -127,7 +126,7 @@ class _Plot:
 
 def _bits(rows: Sequence[Row] | Sequence[Points]) -> dict[float, str]:
     """Return whole bits from below the lowest to above the highest point."""
-    values = [c.beside for row in rows for c in row.cells if c.beside is not None] or [0.0]
+    values = [c.main.mean for row in rows for c in row.cells if c.main] or [0.0]
     first = floor(min(values))
     return {float(n): str(n) for n in range(first, max(ceil(max(values)), first + 1) + 1)}
 

@@ -81,6 +81,7 @@ IN_FILES = {
     "seen", "correct", "count", "ends", "method", "n", "saved", "cpu_seconds_least",
     "cpu_seconds_most",
 }  # fmt: skip
+UNSEEN = {"decoder": ("exact", ""), "encoder": ("token", ""), "text": ("bits", "bits")}
 INDEX = "base", "policy", "tuning", "name", "version", "device", "devices", "task", "metric"
 
 
@@ -147,7 +148,8 @@ def _outcome(record: Record) -> str:
 
 
 def unseen_of(record: Record) -> tuple[float | None, str]:
-    """Return the mean of a run over the unseen lengths, or the words in its place."""
+    """Return the mean of a run over the unseen lengths and "bits" if it is in bits; or None and
+    the words in its place."""
     if record.status == "failed":
         return None, "failed"
     unseen = [s for s in record.scores.last if not s.seen and s.status != "no instance"]
@@ -155,8 +157,8 @@ def unseen_of(record: Record) -> tuple[float | None, str]:
         return None, "cannot represent"
     if not unseen:
         return None, "no unseen length"
-    of_tokens = record.config.track != "decoder"
-    return fmean((score.token if of_tokens else score.exact) or 0.0 for score in unseen), ""
+    field, unit = UNSEEN[record.config.track]
+    return fmean(getattr(score, field) or 0.0 for score in unseen), unit
 
 
 def _short(value: Any) -> Any:

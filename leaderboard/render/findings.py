@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 
 from leaderboard.catalog import Catalog
-from leaderboard.render.text import percent, span_text
+from leaderboard.render.text import percent, score, span_text
 from leaderboard.stats.overview import bare_lines, overview
 from leaderboard.stats.rows import PASS, Line
 from leaderboard.stats.tables import Table
@@ -15,12 +15,15 @@ from pezoo.spec import bare
 def findings(tables: Sequence[Table]) -> list[str]:
     """Say what encodings with default options solve, what none solves, and which have no values."""
     lines = bare_lines(overview(tables))
-    solved, unsolved = [], []
+    solved, unsolved, fewest = [], [], []
     for table in tables:
         rows = [row for row in table.rows if row.competes and not row.receives]
         scored = [row for row in rows if row.unseen and not row.aside]  # the best first
         solvers = [row for row in rows if row.reach_open]
-        if scored and solvers:
+        if scored and scored[0].unseen and scored[0].in_bits:
+            bits = score(scored[0].unseen.mean, bits=True)
+            fewest.append(f"{table.first.task} ({scored[0].label}, {bits})")
+        elif scored and solvers:
             counts = {len(row.seeds) for row in solvers}
             seeds = f"{span_text(counts)} seed{'s' * (counts != {1})}"
             labels = ", ".join(row.label for row in solvers)
@@ -32,6 +35,7 @@ def findings(tables: Sequence[Table]) -> list[str]:
     unable = [label for label, own in notes.items() if "cannot represent" in own]
     found = {
         f"Mean of at least {100 * PASS:.0f} % at every tested length": "; ".join(solved),
+        "Fewest bits per byte beyond training": ", ".join(fewest),
         "Without hints by no encoding (best mean over unseen lengths)": ", ".join(unsolved),
         "Without positions beyond the training length": ", ".join(unable),
     }

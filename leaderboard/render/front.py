@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import inf
 
 from leaderboard.catalog import CONTROL, ORACLE, Catalog
 from leaderboard.render.findings import chosen
@@ -11,7 +12,7 @@ from leaderboard.render.readme import FAR, NEAR, SOLVED, reached
 from leaderboard.render.styles import SETTINGS, usual
 from leaderboard.render.text import span_text, times
 from leaderboard.stats.costs import training_costs
-from leaderboard.stats.rows import PASS, Row
+from leaderboard.stats.rows import PASS, Row, merit
 from leaderboard.stats.tables import Table
 
 GENERAL, CHOSEN, TOLD = "general", "options chosen on this task †", "given a hint"
@@ -37,9 +38,9 @@ class Entry:
     @property
     def merit(self) -> tuple[float, ...]:
         """Sort key, best last: far, near, mean, and the cheaper of two."""
-        mean = self.row.unseen.mean if self.row.unseen else -1.0
-        if self.bits is not None:
-            return (-self.bits,)
+        mean = merit(self.row)
+        if self.row.in_bits:
+            return (-inf if self.bits is None else -self.bits,)
         return self.far[0], self.near[0], round(mean, 2), -(self.cost or 0.0), mean
 
 
@@ -80,6 +81,12 @@ class TaskFront:
         general, room = self.of(GENERAL), ROWS - sum(map(len, best.values()))
         reference = [one for one in general[room:] if one.row.label == SETTINGS["reference"]]
         return [(GENERAL, general[: room - len(reference)] + reference), *best.items()]
+
+    @property
+    def fewest(self) -> float:
+        """The fewest bits of an encoding, which are the darkest."""
+        bits = [entry.bits for entry in self.entries if entry.bits]
+        return min(bits, default=1.0)
 
     @property
     def curves(self) -> list[Row]:
@@ -184,8 +191,8 @@ def _group(row: Row, marked: bool) -> str:
 
 def _bits(row: Row, length: int) -> float | None:
     """Return the bits per byte of a text at a length."""
-    cell = row.at(length) if row.track == "text" else None
-    return cell and cell.beside
+    cell = row.at(length) if row.in_bits else None
+    return cell.main.mean if cell and cell.main else None
 
 
 def _reached(row: Row, length: int) -> tuple[int, int]:

@@ -8,7 +8,15 @@ from tabulate import tabulate
 from leaderboard.catalog import Catalog
 from leaderboard.escape import markdown_text
 from leaderboard.render.findings import disclosure, marked, untested
-from leaderboard.render.text import fewer, percent, rank_text, seeds_of, span_text, unseen_text
+from leaderboard.render.text import (
+    fewer,
+    percent,
+    rank_text,
+    score,
+    seeds_of,
+    span_text,
+    unseen_text,
+)
 from leaderboard.stats.overview import (
     bare_lines,
     baseline,
@@ -50,7 +58,7 @@ class Overview:
         cells = [["", "seeds", *["", ""] * several, *(span_text(own, "-") for own in seeds)]]
         for line in lines:
             mean = f"{line.counted} of {self.counts} tasks"
-            mean = percent(line.unseen.mean) if line.unseen else mean
+            mean = score(line.unseen.mean, line.in_bits) if line.unseen else mean
             shown = map(_cell, line.rows, map(max, seeds))
             name = markdown_text(self.names[line.label])
             means = [mean, "-" if (mrr := line.reciprocal_rank) is None else f"{mrr:.2f}"]

@@ -14,7 +14,7 @@ from leaderboard.render.styles import SETTINGS, distinct
 from leaderboard.render.text import receives_text, span_text
 from leaderboard.stats.costs import training_costs
 from leaderboard.stats.overview import bare_lines, main_tables, overview
-from leaderboard.stats.rows import PASS, Line, Row
+from leaderboard.stats.rows import PASS, Line, Row, merit
 from leaderboard.stats.tables import Table
 
 BEGIN = "<!-- made by pezoo leaderboard build -->"
@@ -111,8 +111,7 @@ def _block(tables: Sequence[Table], catalog: Catalog) -> str:
 
 def _merit(line: Line) -> tuple[float, ...]:
     """Return the sort key: tasks solved, then the mean over the unseen lengths."""
-    mean = line.unseen.mean if line.unseen else 0.0
-    return *(_solved(line, multiple)[0] for multiple in (NEAR, FAR)), mean
+    return *(_solved(line, multiple)[0] for multiple in (NEAR, FAR)), merit(line)
 
 
 def reached(row: Row, length: int) -> tuple[int, int]:

@@ -70,6 +70,7 @@ _TEMPLATES.filters |= {
     "reach": text.reach_text,
     "rows_as_markdown": rows_as_markdown,
     "wrapped": lambda lines, width: [part for line in lines for part in wrap(line, width)],
+    "score": text.score,
     "settings": runs.settings,
     "slug": slug,
     "span": text.span_text,

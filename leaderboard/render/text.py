@@ -24,6 +24,15 @@ def percent(value: float | None) -> str:
     return "-" if value is None else f"{100 * value:.1f}"
 
 
+def score(value: float | None, bits: bool = False) -> str:
+    """Return a share in percent, or bits.
+
+    >>> score(0.98), score(1.4702, bits=True)
+    ('98.0', '1.470')
+    """
+    return f"{value:.3f}" if bits and value is not None else percent(value)
+
+
 def number(value: float | None) -> str:
     """
     >>> number(1234.5), number(None)
@@ -32,11 +41,11 @@ def number(value: float | None) -> str:
     return "-" if value is None else f"{value:,.0f}"
 
 
-def stat_text(stat: Stat, intervals: bool = True) -> str:
-    """Return `98.2 [95.1, 100.0]`, in percent; only the mean without an interval."""
+def stat_text(stat: Stat, intervals: bool = True, bits: bool = False) -> str:
+    """Return `98.2 [95.1, 100.0]`, in percent, or bits; only the mean without an interval."""
     if not intervals or stat.low is None:
-        return percent(stat.mean)
-    return f"{percent(stat.mean)} [{percent(stat.low)}, {percent(stat.high)}]"
+        return score(stat.mean, bits)
+    return f"{score(stat.mean, bits)} [{score(stat.low, bits)}, {score(stat.high, bits)}]"
 
 
 def notes_text(rows: Iterable[Row], names: Mapping[str, str] | None = None) -> list[str]:
@@ -56,16 +65,17 @@ def medians_text(rows: Iterable[Row], names: Mapping[str, str] | None = None) ->
     `median over seeds at 20, 21, 100, 101, %: rope 12.0, 10.5, 0.0, 0.0`, or nothing.
     """
     found: dict[str, list[str]] = {}
+    unit = "%"
     for row in rows:
         there = [cell for cell in row.cells if cell.status != "no instance"]
         far = [cell for cell in there if cell.length >= 2 * row.train_length]
         two = [c for c in far if c.length <= far[0].length + 1 or c.length >= far[-1].length - 1]
         if len(row.seeds) < 3 or not two or any(cell.median is None for cell in two):
             continue
-        lengths = ", ".join(str(cell.length) for cell in two)
-        values = ", ".join(percent(cell.median) for cell in two)
+        lengths, unit = ", ".join(str(cell.length) for cell in two), "bits" if row.in_bits else "%"
+        values = ", ".join(score(cell.median, row.in_bits) for cell in two)
         found.setdefault(lengths, []).append(f"{(names or {}).get(row.label, row.label)} {values}")
-    return [f"median over seeds at {at}, %: {'; '.join(have)}" for at, have in found.items()]
+    return [f"median over seeds at {at}, {unit}: {'; '.join(have)}" for at, have in found.items()]
 
 
 def wilson_text(correct: int, count: int) -> str:
@@ -82,7 +92,7 @@ def unseen_text(row: Row, intervals: bool = True) -> str:
     """Return the mean beyond training, with ‡ where the training length has not been learned."""
     if row.unseen is None:
         return row.unseen_note or "-"
-    return stat_text(row.unseen, intervals) + "‡" * (row.unlearned is not None)
+    return stat_text(row.unseen, intervals, row.in_bits) + "‡" * (row.unlearned is not None)
 
 
 def span_text(numbers: Iterable[int], between: str = " to ") -> str:

@@ -15,7 +15,7 @@ three seeds cannot show. The intervals of single encodings are in `leaderboard.s
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from math import sqrt
+from math import inf, sqrt
 from statistics import fmean
 
 from leaderboard.stats.intervals import LEVEL, Stat, spread, student, two_sided
@@ -23,10 +23,14 @@ from leaderboard.stats.intervals import LEVEL, Stat, spread, student, two_sided
 
 @dataclass(frozen=True)
 class SeedScores:
-    """One encoding's score by seed; `step` is the score of one more right answer."""
+    """One encoding's score by seed; `step` is the score of one more right answer.
+
+    `bits`: of the scores less is better, and they may be above 1.
+    """
 
     by_seed: Mapping[int, float]
     step: float = 0.0
+    bits: bool = False
 
 
 _Test = tuple[str, str, tuple[Stat, float] | None]  # two labels, and what `paired` gives
@@ -45,13 +49,14 @@ class Comparison:
     difference: Stat | None = None
     p: float | None = None
     adjusted: float | None = None
+    bits: bool = False
 
     @property
     def sign(self) -> int:
         """1 where the first is better, -1 where the second is, 0: not distinguishable."""
         if self.difference is None or self.adjusted is None or self.adjusted >= 1 - LEVEL:
             return 0
-        return 1 if self.difference.mean > 0 else -1
+        return 1 if (self.difference.mean > 0) != self.bits else -1
 
 
 def compare(scores: Mapping[str, SeedScores], apart: Sequence[str] = ()) -> list[Comparison]:
@@ -65,17 +70,18 @@ def compare(scores: Mapping[str, SeedScores], apart: Sequence[str] = ()) -> list
         return [(a, b, paired(scores[a], scores[b])) for a, b in pairs]
 
     every = tests(combinations(plain, 2))
-    found = _adjusted(every)
+    bits = any(one.bits for one in scores.values())
+    found = _adjusted(every, bits)
     for label in apart:
         own = tests((label, other) for other in plain)
-        found += _adjusted(own + every)[: len(own)]
+        found += _adjusted(own + every, bits)[: len(own)]
     return found
 
 
-def _adjusted(tests: Sequence[_Test]) -> list[Comparison]:
+def _adjusted(tests: Sequence[_Test], bits: bool) -> list[Comparison]:
     adjusted = iter(holm([found[1] for _, _, found in tests if found]))
     return [
-        Comparison(a, b, *found, next(adjusted)) if found else Comparison(a, b)
+        Comparison(a, b, *found, next(adjusted), bits) if found else Comparison(a, b)
         for a, b, found in tests
     ]
 
@@ -93,7 +99,8 @@ def paired(first: SeedScores, second: SeedScores) -> tuple[Stat, float] | None:
     differences = [first.by_seed[seed] - second.by_seed[seed] for seed in shared]
     step, n = max(first.step, second.step), len(shared)
     mean, sd = fmean(differences), spread(differences, step)
-    stat = Stat(mean, *student(differences, -1.0, step), n, "paired t")
+    most = inf if first.bits else 1.0
+    stat = Stat(mean, *student(differences, (-most, most), step), n, "paired t")
     if abs(mean) < 1e-12:
         return stat, 1.0
     return stat, two_sided(mean * sqrt(n) / sd, n - 1) if sd else 0.0

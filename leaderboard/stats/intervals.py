@@ -1,10 +1,10 @@
 """The intervals that the pages show, all at 95 %.
 
-With two seeds or more: Student's t over the seeds' scores, clipped to [0, 1]; it speaks about
-other seeds. The deviation counts as one right answer at least, as in the tests: seeds that happen
-to agree do not make a mean certain. With one seed: Wilson's interval of its correct/count; it
-speaks only about other test examples for the same trained model. Differences between encodings are
-in `leaderboard.stats.comparisons`.
+With two seeds or more: Student's t over the seeds' scores, of shares clipped to [0, 1]; it speaks
+about other seeds. The deviation counts as one right answer, or .001 bits, at least, as in the
+tests: seeds that happen to agree do not make a mean certain. With one seed: Wilson's interval of
+its correct/count, and none of bits; it speaks only about other test examples for the same trained
+model. Differences between encodings are in `leaderboard.stats.comparisons`.
 
 Student's t distribution is a series instead of scipy, whose import takes longer than a table. For
 n degrees of freedom, x = n / (n + t^2) and k = n, n + 2, n + 4, ...:
@@ -35,25 +35,30 @@ class Stat:
 
 
 def over_seeds(
-    values: Sequence[float], counts: tuple[int, int] | None = None, step: float = 0.0
+    values: Sequence[float],
+    counts: tuple[int, int] | None = None,
+    step: float = 0.0,
+    top: float = 1.0,
 ) -> Stat:
     """Return the mean and its interval.
 
     `counts` is (correct, count), used for a single seed; `step` is the value of one more right
-    answer.
+    answer; `top` the largest value that a mean may have.
     """
     mean = fmean(values)
     if len(values) >= 2:
-        return Stat(mean, *student(values, step=step), len(values), "t")
+        return Stat(mean, *student(values, (0.0, top), step), len(values), "t")
     if counts is not None:
         return Stat(mean, *wilson(*counts), 1, "Wilson")
     return Stat(mean, None, None, 1, "none")
 
 
-def student(values: Sequence[float], floor: float = 0.0, step: float = 0.0) -> tuple[float, float]:
-    """mean -+ t * sd / sqrt(n), clipped to [floor, 1], where sd is at least `step`."""
+def student(
+    values: Sequence[float], ends: tuple[float, float] = (0.0, 1.0), step: float = 0.0
+) -> tuple[float, float]:
+    """mean -+ t * sd / sqrt(n), clipped to `ends`, where sd is at least `step`."""
     half = quantile(LEVEL, len(values) - 1) * spread(values, step) / sqrt(len(values))
-    return max(floor, fmean(values) - half), min(1.0, fmean(values) + half)
+    return max(ends[0], fmean(values) - half), min(ends[1], fmean(values) + half)
 
 
 def spread(values: Sequence[float], step: float = 0.0) -> float:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from leaderboard.catalog import Catalog
 from leaderboard.stats.intervals import Stat, over_seeds
 from leaderboard.stats.ranks import ranked
-from leaderboard.stats.rows import Line, Row
+from leaderboard.stats.rows import Line, Row, top
 from leaderboard.stats.tables import Table, leading
 
 
@@ -91,7 +91,7 @@ def _line(label: str, rows: Sequence[Row | None], counts: tuple[bool, ...]) -> L
     step = max(row.step for row in line.main) / len(own)
     stat = Stat(fmean(means), None, None, len(by_seed), "none")
     if len(by_seed) > 1:
-        stat = over_seeds(list(by_seed.values()), step=step)
+        stat = over_seeds([*by_seed.values()], step=step, top=top(line.own[0].track))
     return replace(line, unseen=stat, by_seed=tuple(by_seed.items()), step=step)
 
 

@@ -9,7 +9,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING, TypeVar
 
 from leaderboard.stats.comparisons import Comparison, SeedScores, compare
-from leaderboard.stats.rows import Line, Row
+from leaderboard.stats.rows import Line, Row, merit
 
 if TYPE_CHECKING:
     Placed = TypeVar("Placed", Row, Line)
@@ -22,7 +22,7 @@ BETTER, WORSE, ALIKE, UNKNOWN = "better", "worse", "not distinguishable", "not c
 def ranked(rows: Sequence[Placed]) -> list[Placed]:
     """Return the rows, best first, with their ranks.
 
-    A rank is 1 plus the number of rows with a higher mean. The range of ranks counts only rows that
+    A rank is 1 plus the number of rows with a better mean. The range of ranks counts only rows that
     a paired t test with Holm's correction distinguishes from this one; None if no pair was tested.
     A row with custom options does not change the ranks of others and gets the rank that it would
     have. Other modes and separate seeds have no rank and follow their encoding's row. Encodings
@@ -54,12 +54,13 @@ def comparisons(rows: Sequence[Row] | Sequence[Line]) -> list[Comparison]:
     A row that does not compete changes no other row's result: its pairs are corrected as if it were
     the only such row in the table.
     """
-    return [*_compared(tuple((r.label, r.by_seed, r.step, r.competes) for r in _scored(rows)))]
+    scored = _scored(rows)
+    return [*_compared(tuple((r.label, r.by_seed, r.step, r.in_bits, r.competes) for r in scored))]
 
 
 @lru_cache(1000)  # a build asks for every table four times
-def _compared(rows: tuple[tuple[str, BySeed, float, bool], ...]) -> tuple[Comparison, ...]:
-    scores = {label: SeedScores(dict(by_seed), step) for label, by_seed, step, _ in rows}
+def _compared(rows: tuple[tuple[str, BySeed, float, bool, bool], ...]) -> tuple[Comparison, ...]:
+    scores = {label: SeedScores(dict(own), step, bits) for label, own, step, bits, _ in rows}
     return tuple(compare(scores, [label for label, *_, competes in rows if not competes]))
 
 
@@ -153,5 +154,5 @@ def _merit(row: Row | Line) -> tuple[bool, float, float, str]:
 
 
 def _mean(row: Row | Line) -> float:
-    """Return the mean, rounded so that equal scores share a rank."""
-    return round(row.unseen.mean, 9) if row.unseen else -1.0
+    """Return the merit, rounded so that equal scores share a rank."""
+    return round(merit(row), 9)

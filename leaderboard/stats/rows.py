@@ -6,6 +6,7 @@ An encoding with many options is shown as its name and a letter, with a legend.
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
+from math import inf
 from statistics import fmean
 from string import ascii_lowercase
 
@@ -13,8 +14,9 @@ from leaderboard.stats.intervals import Stat
 from pezoo.spec import bare
 
 LONGEST = 24  # letters of a name that is shown as it is
-EXACT, TOKENS, BITS = "exact match", "token accuracy", "bits"
-MEASURES = {"decoder": (EXACT, TOKENS), "encoder": (TOKENS, EXACT), "text": (TOKENS, BITS)}
+EXACT, TOKENS, BITS = "exact match", "token accuracy", "bits per byte"  # fewer bits are better
+MEASURES = {"decoder": (EXACT, TOKENS), "encoder": (TOKENS, EXACT), "text": (BITS, TOKENS)}
+BIT_STEP = 0.001  # the last digit of bits that pages show
 PASS = 0.9  # the mean that counts as solving a length
 Z = 1.96  # standard errors in half a 95 % interval
 
@@ -71,7 +73,7 @@ class Row:
     unseen_note: str | None  # why there is no such mean
     unseen_beside: float | None
     by_seed: tuple[tuple[int, float], ...]  # each seed's mean over the unseen lengths
-    step: float  # what one more right answer adds to such a mean, at most
+    step: float  # what one more right answer adds to such a mean, at most; of bits BIT_STEP
     rank: int | None = None  # by `unseen`
     ranks: tuple[int, int] | None = None  # first and last place that the tests leave possible
     reach: float | None
@@ -130,8 +132,13 @@ class Row:
 
     @property
     def metric(self) -> str:
-        """The compared measure: whole answers of decoders, tokens of encoders and text."""
+        """The compared measure: whole answers of decoders, tokens of encoders, bits of text."""
         return MEASURES[self.track][0]
+
+    @property
+    def in_bits(self) -> bool:
+        """True where the metric is no share, and less of it is better."""
+        return self.metric == BITS
 
     @property
     def other(self) -> str:
@@ -181,6 +188,10 @@ class Line:
         return self.own[0].encoding
 
     @property
+    def in_bits(self) -> bool:
+        return self.own[0].in_bits
+
+    @property
     def plain(self) -> str:
         return self.label.removesuffix(f" ({self.aside})")
 
@@ -223,6 +234,18 @@ class Points:
     metric: str
     train_length: int | None  # None: no place on the axis
     mode: str = ""
+
+
+def top(track: str) -> float:
+    """Return the largest value that the compared measure may have."""
+    return inf if MEASURES[track][0] == BITS else 1.0
+
+
+def merit(row: Row | Line) -> float:
+    """Return the mean, negative where less is better; -inf without a mean."""
+    if row.unseen is None:
+        return -inf
+    return -row.unseen.mean if row.in_bits else row.unseen.mean
 
 
 def aliases(rows: Iterable[Row]) -> dict[str, str]:

@@ -22,7 +22,7 @@ from leaderboard.record.schema import Record, Score
 from leaderboard.record.tuning import values_text
 from leaderboard.stats.intervals import over_seeds
 from leaderboard.stats.ranks import ranked
-from leaderboard.stats.rows import BITS, EXACT, MEASURES, PASS, TOKENS, Point, Row, Z
+from leaderboard.stats.rows import BIT_STEP, BITS, EXACT, MEASURES, PASS, TOKENS, Point, Row, Z, top
 from pezoo.spec import bare
 
 
@@ -120,7 +120,7 @@ def _row(
     by_seed, note = _unseen(cells, len(done))
     if by_seed and first.config.train.draw == "instances":
         notes += _of_all(cells, first.config.eval.samples)
-    step, seeds = _step(cells), {run.seed for run in runs}
+    step, seeds = _step(cells, track), {run.seed for run in runs}
     reach, reach_open = _reach(cells, first.train_length, track) if done else (None, False)
     return Row(
         protocol=protocol,
@@ -135,7 +135,7 @@ def _row(
         custom=_typed(first),
         train_length=first.train_length,
         cells=cells,
-        unseen=over_seeds(list(by_seed.values()), step=step) if by_seed else None,
+        unseen=over_seeds([*by_seed.values()], step=step, top=top(track)) if by_seed else None,
         unseen_note=note,
         unseen_beside=_mean(cell.beside for cell in cells if not cell.seen) if by_seed else None,
         by_seed=tuple(by_seed.items()),
@@ -220,10 +220,11 @@ def _cell(length: int, seen: bool, results: Mapping[int, Mapping[int, Score]], t
     measures = {EXACT: exact, TOKENS: token, BITS: bits}
     main, beside = (measures[name] for name in MEASURES[track])
     counts = (correct, count) if track == "decoder" else None  # tokens of an answer go together
+    step = BIT_STEP if track == "text" else len(main) / count
     return Point(
         length=length,
         seen=seen,
-        main=over_seeds(list(main.values()), counts, len(main) / count),
+        main=over_seeds(list(main.values()), counts, step, top(track)),
         median=median(main.values()),
         beside=_mean(beside.values()),
         gain=_mean(score.gain for score in good.values()),
@@ -259,8 +260,10 @@ def _unseen(cells: Sequence[Point], done: int) -> tuple[dict[int, float], str | 
     return {seed: fmean(column[seed] for column in columns) for seed in columns[0]}, None
 
 
-def _step(cells: Sequence[Point]) -> float:
+def _step(cells: Sequence[Point], track: str) -> float:
     """Return the effect on the mean of one answer at the unseen length with fewest examples."""
+    if track == "text":
+        return BIT_STEP
     unseen = [cell.count / len(cell.seeds) for cell in cells if not cell.seen and cell.seeds]
     return 1 / (len(unseen) * min(unseen)) if unseen else 0.0
 

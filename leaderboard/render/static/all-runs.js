@@ -22,7 +22,15 @@
     }),
     { key: "seed", start: "asc" },
     text("status"),
-    PZ.shareColumn("unseen", "unseen mean, %", (row) => row.unseen, (row) => row.words),
+    PZ.shareColumn("unseen", "unseen mean, %", (row) => row.unseen, (row) => row.words, {
+      value: (row) => (row.words === "bits" ? row.unseen : PZ.scaled(row.unseen)),
+      cell: (row) =>
+        row.unseen === null
+          ? PZ.words(row.words)
+          : row.words
+            ? row.unseen.toFixed(3) + " " + row.words
+            : PZ.percent(row.unseen),
+    }),
     { key: "speed", title: "steps/s", cell: (row) => PZ.number(row.speed, 1) },
     { key: "seconds", title: "train s", cell: (row) => PZ.number(row.seconds, 1), start: "asc" },
     text("device"),

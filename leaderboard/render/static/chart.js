@@ -417,12 +417,12 @@
     );
   };
 
-  PZ.shareWords = (stat) => PZ.percent(stat?.mean) + " % " + PZ.interval(stat?.low, stat?.high);
-  const bitWords = (stat) => (stat ? stat.mean.toFixed(3) + " bits" : "–");
-  // What a chart of a table can show: [key, words]; of text, bits per byte.
+  PZ.shareWords = (stat, own = PZ.SHARE) =>
+    own.text(stat?.mean) + " " + own.unit + " " + PZ.interval(stat?.low, stat?.high, own);
+  // What a chart of a table can show: [key, words].
   PZ.measures = (table) =>
     table?.track === "text"
-      ? [["bits", "bits per byte"], ["gain", "bits saved by longer context"], ["main", "tokens"]]
+      ? [["main", "bits per byte"], ["gain", "bits saved by longer context"], ["beside", "tokens, with a baseline"]]
       : table?.metric === "token accuracy"
         ? [["main", "tokens, with a baseline"], ["beside", "whole answers"]]
         : [["main", "whole answers"], ["beside", "tokens, with a baseline"]];
@@ -439,30 +439,36 @@
   });
   // The curves of several encodings on one task, and their axis.
   function onTask(table, rows, measure = PZ.measures(table)[0][0], options = {}) {
-    const bits = ["bits", "gain"].includes(measure);
-    const series = rows.map((row) =>
-      PZ.curve(recast(row, measure), table.lengths, {
+    const own = measure === "beside" ? PZ.SHARE : PZ.measure(table);
+    const shown = rows.map((row) => recast(row, measure));
+    const series = rows.map((row, at) =>
+      PZ.curve(shown[at], table.lengths, {
         look: row.other ? [PZ.look(row.plain)[0], "dot", PZ.look(row.plain)[2]] : PZ.look(row.label),
-        ...(bits ? { words: bitWords } : {}),
+        measure: own,
         ...options,
       }),
     );
-    const title = {
-      main: table.metric,
-      beside: table.other,
-      bits: "bits per byte, lower is better",
-      gain: "bits per byte saved by more than " + table.train + " bytes",
-    }[measure];
-    const points = series.flatMap((one) => one.points);
-    const values = points.flatMap((point) => [point.y, point.low ?? point.y, point.high ?? point.y]);
-    if (measure === "gain") values.push(0);
-    return { series, title, y: { title, ...(bits ? { values, room: true } : { share: true }) } };
+    const y = PZ.metricAxis(table, shown.flatMap((row) => row.cells));
+    if (measure === "beside") Object.assign(y, { title: table.other, share: true });
+    if (measure === "gain") {
+      y.title = "bits per byte saved by more than " + table.train + " bytes";
+      y.values.push(0);
+    }
+    return { series, title: y.title, y };
   }
+  // The axis of the compared measure, for these points.
+  PZ.metricAxis = function (table, cells) {
+    const { fewer } = PZ.measure(table);
+    const values = cells.flatMap(({ main, seeds }) =>
+      main ? [main.mean, main.low ?? main.mean, main.high ?? main.mean, ...seeds.map(([, one]) => one)] : [],
+    );
+    return { title: table.metric + (fewer ? ", lower is better" : ""), share: !fewer, room: true, values };
+  };
   const seedsOf = (tables, labels) =>
     [...new Set(tables.flatMap((t) => t.rows.filter((r) => labels.includes(r.label)).map((r) => r.seeds.length)))]
       .sort((a, b) => a - b)
       .join(" or ") + " seeds";
-  // One encoding over lengths, as a series; `options`: name, label, look, at (length -> x), dots.
+  // One encoding over lengths, as a series; `options`: name, label, look, at (length -> x), dots, measure.
   PZ.curve = function (row, lengths, options = {}) {
     const at = options.at || ((length) => length);
     const points = row.cells
@@ -473,7 +479,7 @@
         low: cell.main?.low,
         high: cell.main?.high,
         seeds: options.dots ? cell.seeds : [],
-        tip: "length " + lengths[index] + ": " + (options.words || PZ.shareWords)(cell.main),
+        tip: "length " + lengths[index] + ": " + PZ.shareWords(cell.main, options.measure),
       }))
       .filter((point) => point.status !== "no instance");
     return {

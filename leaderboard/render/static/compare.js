@@ -4,12 +4,12 @@
 (function () {
   const { el } = PZ;
 
-  const points = (value) => {
+  const points = (value, own) => {
     if (value === null || value === undefined) return "–";
-    const text = Math.abs(100 * value).toFixed(1);
-    return (text === "0.0" ? "" : value > 0 ? "+" : "−") + text;
+    const text = own.text(Math.abs(value));
+    return (Number(text) ? (value > 0 ? "+" : "−") : "") + text;
   };
-  const bounds = (pair) => (pair ? "[" + points(pair.low) + ", " + points(pair.high) + "]" : "");
+  const bounds = (pair, own) => (pair ? "[" + points(pair.low, own) + ", " + points(pair.high, own) + "]" : "");
   function verdict(line, first, second) {
     if (!line.d)
       return line.shared < 2 ? "fewer than two shared seeds: no statement" : "not compared";
@@ -21,11 +21,11 @@
   const pairs = (list) =>
     list.flatMap((first, at) => list.slice(at + 1).map((second) => [first, second]));
 
-  function columns() {
+  function columns(own) {
     const share = (key, title) =>
       PZ.shareColumn(key, title, (line) => line[key], (line) => line[key + "_note"] || "–", {
         help: "mean over the shared seeds",
-      });
+      }, own);
     const name = (key) =>
       PZ.textColumn(key, {
         cell: (line) => el("span", { title: line[key] }, PZ.breakable(PZ.short(line[key]))),
@@ -35,15 +35,15 @@
       PZ.textColumn("task"),
       name("first"),
       name("second"),
-      share("a", "first, %"),
-      share("b", "second, %"),
+      share("a", "first, " + own.unit),
+      share("b", "second, " + own.unit),
       {
         key: "difference",
-        value: (line) => PZ.scaled(line.d?.mean),
-        cell: (line) => el("span", {}, points(line.d?.mean), el("small", {}, bounds(line.d))),
-        help: "percentage points, first minus second",
+        value: (line) => own.value(line.d?.mean),
+        cell: (line) => el("span", {}, points(line.d?.mean, own), el("small", {}, bounds(line.d, own))),
+        help: (own.fewer ? "bits" : "percentage points") + ", first minus second",
       },
-      ...PZ.endColumns((line) => line.d),
+      ...PZ.endColumns((line) => line.d, "", own),
       {
         key: "adjusted",
         title: "p, corrected",
@@ -139,7 +139,7 @@
     PZ.grid("table", {
       name: "compare.tasks",
       label: "Paired differences over tasks",
-      columns: columns(),
+      columns: columns(PZ.measure(table)),
       rows: taskLines(tables, picked),
       sort: "task-asc",
       state: true,

@@ -104,8 +104,18 @@ window.PZ = (function () {
   const scaled = (value) => (value === null || value === undefined ? null : 100 * value);
   const percent = (value) =>
     value === null || value === undefined ? "–" : (100 * value).toFixed(1);
-  const interval = (low, high) =>
-    low === null || low === undefined ? "" : "[" + percent(low) + ", " + percent(high) + "]";
+  // How what a table compares is shown: shares in percent, the darker the more; or bits, of which
+  // fewer are better, the darker the nearer to the fewest of the table.
+  const SHARE = { fewer: false, unit: "%", start: "desc", text: percent, value: scaled, shade: (share) => share };
+  const BITS = { fewer: true, unit: "bits", start: "asc", text: (bits) => bits?.toFixed(3) ?? "–", value: (bits) => bits ?? null };
+  function measure(table) {
+    if (table.metric !== "bits per byte") return SHARE;
+    const means = table.rows.flatMap((row) => row.cells.flatMap((cell) => cell.main?.mean ?? []));
+    const least = Math.min(...means);
+    return { ...BITS, shade: (bits) => least / bits };
+  }
+  const interval = (low, high, { text } = SHARE) =>
+    low === null || low === undefined ? "" : "[" + text(low) + ", " + text(high) + "]";
   const times = (value) =>
     value === null || value === undefined ? "–" : value === 0 ? "0" : +value.toFixed(2) + "x";
   const reach = (row) => (row.reach_open && row.reach ? "≥" : "") + times(row.reach);
@@ -296,7 +306,7 @@ window.PZ = (function () {
       t.rows
         .filter((row) => !row.aside && !row.custom && !row.receives)
         .flatMap((row) => row.by_seed)
-        .filter(([, value]) => value >= 0.9).length;
+        .filter(([, value]) => value >= 0.9 && !measure(t).fewer).length;
     chosen.sort((a, b) => solved(b) - solved(a) || (a.task < b.task ? -1 : 1));
     const overview = overviews.find((one) => one.tuning === tuning && one.device === device);
     return { base, tables: chosen, all, overview, controls: [protocol, settings, devicePick] };
@@ -380,24 +390,25 @@ window.PZ = (function () {
     start: "asc",
     ...more,
   });
-  const unseenColumn = (of = (row) => row) => ({
+  const unseenColumn = (of = (row) => row, own = SHARE) => ({
     key: "unseen",
-    title: "unseen mean, %",
-    value: (line) => scaled(of(line).unseen?.mean),
+    title: "unseen mean, " + own.unit,
+    start: own.start,
+    value: (line) => own.value(of(line).unseen?.mean),
     cell: (line) => {
       const { unseen, unseen_note } = of(line);
       return unseen
-        ? el("span", {}, percent(unseen.mean), el("small", {}, interval(unseen.low, unseen.high)))
+        ? el("span", {}, own.text(unseen.mean), el("small", {}, interval(unseen.low, unseen.high, own)))
         : el("span", { class: "words" }, unseen_note);
     },
   });
   // The ends of an interval, which files have and pages hide.
-  const endColumns = (of, title = "") =>
+  const endColumns = (of, title = "", own = SHARE) =>
     ["low", "high"].map((which) => ({
       key: title + which,
       title: title ? title + ", " + which : which,
       hide: true,
-      value: (row) => scaled(of(row)?.[which]),
+      value: (row) => own.value(of(row)?.[which]),
     }));
   // The setting that a sweep chose, and what the sweep cost.
   const chosenColumn = (title, of = (row) => row) => ({
@@ -522,6 +533,8 @@ window.PZ = (function () {
     number,
     percent,
     scaled,
+    SHARE,
+    measure,
     interval,
     times,
     reach,

@@ -14,15 +14,16 @@
   const decodeOf = (row) =>
     row.custom || row.aside ? null : PZ.own(window.DATA.encodings, row.bare)?.decode;
   // Rows that no other row beats on both counts, from cheap to dear.
-  function front(rows, key) {
-    let best = -1;
+  function front(rows, key, own) {
+    const merit = (row) => (own.fewer ? -1 : 1) * row.unseen.mean;
+    let best = -Infinity;
     return [...rows]
-      .sort((a, b) => a[key] - b[key] || b.unseen.mean - a.unseen.mean)
-      .filter((row) => row.unseen.mean > best && ((best = row.unseen.mean), true));
+      .sort((a, b) => a[key] - b[key] || merit(b) - merit(a))
+      .filter((row) => merit(row) > best && ((best = merit(row)), true));
   }
 
   const costOf = (row, key) => PZ.number(row[key], row[key] < 100 ? 1 : 0);
-  const series = (rows, key) =>
+  const series = (rows, key, own) =>
     rows.map((row) => ({
       name: row.label,
       label: PZ.short(row.label),
@@ -34,12 +35,12 @@
           y: row.unseen.mean,
           low: row.unseen.low,
           high: row.unseen.high,
-          tip: costOf(row, key) + " " + COSTS[key] + ", " + PZ.shareWords(row.unseen),
+          tip: costOf(row, key) + " " + COSTS[key] + ", " + PZ.shareWords(row.unseen, own),
         },
       ],
     }));
 
-  const columns = (key, edge) => [
+  const columns = (key, edge, own) => [
     PZ.nameColumn(),
     {
       key: "cost",
@@ -48,7 +49,7 @@
       cell: (row) => costOf(row, key),
       start: "asc",
     },
-    PZ.unseenColumn(),
+    PZ.unseenColumn((row) => row, own),
     PZ.textColumn("front", {
       title: "unbeaten",
       value: (row) => (edge.includes(row) ? "yes" : "no"),
@@ -91,11 +92,12 @@
     ]);
     const plain = (row) => variants || (!row.custom && !row.aside);
     const drawn = rows.filter(plain),
-      edge = front(drawn.filter((row) => !row.receives), key);
+      own = PZ.measure(table),
+      edge = front(drawn.filter((row) => !row.receives), key, own);
     PZ.chart("plot", {
       name: "cost." + task,
       title: "Unseen " + table.metric + " on " + task + " against " + COSTS[key],
-      series: series(drawn, key),
+      series: series(drawn, key, own),
       join: false,
       steps: edge.map((row) => [row[key], row.unseen.mean]),
       x: {
@@ -105,16 +107,21 @@
         zero: !log,
         values: drawn.map((row) => row[key]),
       },
-      y: { title: table.metric + ", unseen lengths", share: true },
+      y: {
+        title: table.metric + ", unseen lengths",
+        share: !own.fewer,
+        room: true,
+        values: drawn.flatMap(({ unseen }) => [unseen.mean, unseen.low ?? unseen.mean, unseen.high ?? unseen.mean]),
+      },
       heads: ["encoding", COSTS[key], "unseen mean", "low", "high"],
       lines: drawn.map((row) => [row.label, row[key], row.unseen.mean, row.unseen.low, row.unseen.high]),
     });
     PZ.grid("table", {
       name: "cost." + task + ".table",
       label: "Cost and extrapolation",
-      columns: columns(key, edge),
+      columns: columns(key, edge, own),
       rows: all.filter(plain),
-      sort: "unseen-desc",
+      sort: "unseen-" + own.start,
       state: true,
     });
     PZ.say("disclosure", [table.disclosure]);

@@ -6,7 +6,7 @@
   const MARKERS = ["circle", "square", "diamond", "triangle-up", "triangle-down"];
   const ofRow = ({ row }) => row;
 
-  const columns = [
+  const columns = (own) => [
     PZ.textColumn("task", {
       value: ({ table }) => table.task,
       cell: ({ table }) => PZ.taskLink(table.task, PZ.kept()),
@@ -36,14 +36,14 @@
           : PZ.rank(row) + " of " + table.rows.filter((one) => one.rank !== null).length,
       start: "asc",
     },
-    PZ.unseenColumn(ofRow),
-    ...PZ.endColumns(({ row }) => row.unseen),
+    PZ.unseenColumn(ofRow, own),
+    ...PZ.endColumns(({ row }) => row.unseen, "", own),
     { key: "seeds", value: ({ row }) => row.seeds.length },
     ...PZ.rowColumns(ofRow),
     PZ.chosenColumn("tuned to", ofRow),
     { key: "spec", title: "options", hide: true, value: ({ row }) => row.spec },
   ];
-  const runColumns = [
+  const runColumns = (own) => [
     PZ.textColumn("run", { cell: (line) => PZ.runLink(line.run) }),
     PZ.textColumn("task"),
     PZ.textColumn("as", {
@@ -51,7 +51,7 @@
       cell: (line) => el("span", { title: line.label }, PZ.short(line.label)),
     }),
     { key: "seed" },
-    PZ.shareColumn("unseen", "unseen mean, %", (line) => line.value),
+    PZ.shareColumn("unseen", "unseen mean, " + own.unit, (line) => line.value, null, {}, own),
   ];
 
   PZ.page(function () {
@@ -62,13 +62,14 @@
     const lines = tables.flatMap((table) =>
       table.rows.filter((row) => row.bare === name).map((row) => ({ table, row })),
     );
+    const own = tables.length ? PZ.measure(tables[0]) : PZ.SHARE;
     document
       .querySelectorAll("#h-curve, #h-table, #h-runs")
       .forEach((head) => (head.parentElement.hidden = !lines.length && head.id !== "h-table"));
     PZ.grid("table", {
       name: name + ".tasks",
       label: name + " on all tasks",
-      columns,
+      columns: columns(own),
       rows: lines,
       sub: ({ row }) => Boolean(row.aside),
       sort: "task-asc",
@@ -81,11 +82,12 @@
     const drawn = (plain.length ? plain : lines).slice(0, 8);
     PZ.chart("curve", {
       name,
-      title: "Accuracy of " + name + " against length, one line per task",
+      title: (own.fewer ? "Bits per byte of " : "Accuracy of ") + name + " against length, one line per task",
       series: drawn.map(({ table, row }, at) =>
         PZ.curve(row, table.lengths, {
           at: (length) => length / table.train,
           dots,
+          measure: own,
           name: table.task,
           label: table.task + (row.custom ? " " + PZ.short(row.label) : ""),
           look: [PZ.COLOURS[at % 8], "solid", MARKERS[at % 5]],
@@ -96,7 +98,7 @@
         log: true,
         values: drawn.flatMap(({ table }) => table.lengths.map((length) => length / table.train)),
       },
-      y: { title: drawn[0].table.metric, share: true },
+      y: PZ.metricAxis(drawn[0].table, drawn.flatMap(({ row }) => row.cells)),
       vline: PZ.trained(1),
       heads: ["task", ...PZ.curveHeads(drawn[0].table)],
       lines: drawn.flatMap(({ table, row }) =>
@@ -117,7 +119,7 @@
     PZ.grid("runs", {
       name: name + ".runs",
       label: "Runs of " + name,
-      columns: runColumns,
+      columns: runColumns(own),
       rows: runs,
       sort: "task-asc",
     });

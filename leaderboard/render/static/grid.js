@@ -194,13 +194,14 @@ PZ.grid = (function () {
     order();
   };
 })();
-// A column of texts, and one of shares in percent, with words or a dash where there is none.
+// A column of texts, and one of a measure, with words or a dash where there is none.
 PZ.textColumn = (key, more) => ({ key, align: "left", start: "asc", ...more });
-PZ.shareColumn = (key, title, of, words, more) => ({
+PZ.shareColumn = (key, title, of, words, more, own = PZ.SHARE) => ({
   key,
   title,
-  value: (row) => PZ.scaled(of(row)),
-  cell: (row) => (of(row) === null && words ? PZ.words(words(row)) : PZ.percent(of(row))),
+  start: own.start,
+  value: (row) => own.value(of(row)),
+  cell: (row) => (of(row) === null && words ? PZ.words(words(row)) : own.text(of(row))),
   ...more,
 });
 // Words in the place of a number, and links to a run and to a task.

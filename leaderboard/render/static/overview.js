@@ -11,25 +11,30 @@
     token: "the other measure, %",
     cost: "CPU seconds of training",
   };
-  // Of text, the bits come first, and lower is better.
-  const wordsOf = (table) =>
-    table.track === "text"
-      ? { token: "bits per byte beyond training", reach: "reach: longer context saves bits", unseen: "tokens right, %", cost: WORDS.cost }
-      : WORDS;
-  const falling = (table, show) => show === "cost" || (show === "token" && table.other === "bits");
-  const own = (row, show) => PZ.shown(show, row.unseen, row.by_seed, row.failures.length);
+  // No bits pass, and fewer are better.
+  const { seeds: _, ...OF_TEXT } = {
+    ...WORDS,
+    unseen: "bits per byte beyond training",
+    reach: "reach: longer context saves bits",
+    token: "tokens right, %",
+  };
+  const wordsOf = (table) => (PZ.measure(table).fewer ? OF_TEXT : WORDS);
+  const falling = (table, show) =>
+    show === "cost" || (["unseen", "median"].includes(show) && PZ.measure(table).fewer);
+  const own = (table, row, show) =>
+    PZ.shown(show, row.unseen, row.by_seed, row.failures.length, PZ.measure(table));
   const shown = (table, row, show) =>
     ({
       reach: PZ.reach(row),
-      token: PZ.beside(table, row.unseen_beside),
+      token: percent(row.unseen_beside),
       cost: PZ.number(row.cpu_seconds),
-    })[show] ?? own(row, show).words;
+    })[show] ?? own(table, row, show).words;
   const number = (table, row, show) =>
     ({
       reach: row.reach,
-      token: row.unseen_beside * (table.other === "bits" ? 1 : 100),
+      token: row.unseen_beside * 100,
       cost: row.cpu_seconds,
-    })[show] ?? 100 * own(row, show).number;
+    })[show] ?? PZ.measure(table).value(own(table, row, show).number);
 
   // How dark a cell is: the better the value shown, the darker; reach against the
   // longest of all tasks, cost against the lowest of its task.
@@ -54,9 +59,9 @@
       host.classList.add("heat");
       host.style.setProperty("--share", Math.max(0, Math.min(1, shade(number(table, row, show)))).toFixed(3));
       const more = [
-        PZ.shareWords(row.unseen).trim(),
+        PZ.shareWords(row.unseen, PZ.measure(table)).trim(),
         row.seeds.length > 1
-          ? row.seeds.length + " seeds: " + row.by_seed.map(([, value]) => percent(value)).join(", ")
+          ? row.seeds.length + " seeds: " + row.by_seed.map(([, value]) => PZ.measure(table).text(value)).join(", ")
           : "one seed",
         row.aside ? "" : "rank " + PZ.rank(row),
         row.unlearned ? "‡ " + row.shown.reach : "reach " + PZ.reach(row),
@@ -93,12 +98,13 @@
       .filter((line) => !line.aside && !line.custom)
       .map((line) => line.rows[at]?.seeds.length)
       .filter(Boolean);
-  const certainty = (line) =>
+  const certainty = (line, measure) =>
     line.low === null
       ? "no interval: fewer than two seeds on some task, or different seeds"
-      : interval(line.low, line.high) + " 95 % over seeds";
+      : interval(line.low, line.high, measure) + " 95 % over seeds";
   function columns(overview, tables, show, lines) {
-    const several = overview.tasks.length > 1;
+    const several = overview.tasks.length > 1,
+      measure = PZ.measure(tables[0]);
     const size = (line) =>
       Math.max(0, ...line.rows.filter(Boolean).map((row) => row.parameters ?? 0)) || null;
     return [
@@ -113,12 +119,13 @@
         ? [
             {
               key: "unseen",
-              title: "mean, %",
-              value: (line) => PZ.scaled(line.mean),
+              title: "mean, " + measure.unit,
+              start: measure.start,
+              value: (line) => measure.value(line.mean),
               cell: (line) =>
                 line.mean === null
                   ? PZ.words(line.counted + " of " + overview.counts + " tasks", "a mean needs a score on each of them")
-                  : el("span", { title: certainty(line) }, percent(line.mean)),
+                  : el("span", { title: certainty(line, measure) }, measure.text(line.mean)),
               help: "over unseen lengths, mean over the tasks that at least half of the encodings ran",
             },
             ...(show === "unseen" || show === "cost"
@@ -131,7 +138,7 @@
                     cell: (line) => PZ.number(meanOf(tables, line, show), falling(tables[0], show) ? 3 : 1),
                   },
                 ]),
-            ...PZ.endColumns((line) => line, "mean"),
+            ...PZ.endColumns((line) => line, "mean", measure),
             {
               key: "reciprocal",
               title: "1/rank",
@@ -151,7 +158,7 @@
           start: falling(tables[at], show) ? "asc" : "desc",
           help: wordsOf(tables[at])[show],
         },
-        ...(show === "unseen" ? PZ.endColumns((line) => line.rows[at]?.unseen, task) : []),
+        ...(show === "unseen" ? PZ.endColumns((line) => line.rows[at]?.unseen, task, measure) : []),
       ]),
       PZ.numberColumn("cost", "CPU s", (line) => line.cost, {
         help: "CPU seconds of training per run: the mean over seeds, then the median over tasks; compare only on one device",
@@ -219,7 +226,7 @@
       row.cells.forEach((one, at) => {
         if (one.status === "no instance") return;
         if (!one.main) return void (pen = "M");
-        path += pen + x(table.lengths[at]).toFixed(1) + " " + y(table.other === "bits" ? one.beside / 8 : one.main.mean).toFixed(1);
+        path += pen + x(table.lengths[at]).toFixed(1) + " " + y(PZ.measure(table).fewer ? one.main.mean / 8 : one.main.mean).toFixed(1);
         pen = "L";
       });
       const [stroke, dash] = PZ.look(row.label);
@@ -242,7 +249,7 @@
         "span",
         {},
         best
-          ? "best: " + PZ.short(best.label) + (best.chosen_here ? " †" : "") + ", " + (table.other === "bits" ? PZ.beside(table, best.unseen_beside) + " bits" : percent(best.unseen.mean) + " %") + " unseen"
+          ? "best: " + PZ.short(best.label) + (best.chosen_here ? " †" : "") + ", " + PZ.measure(table).text(best.unseen.mean) + " " + PZ.measure(table).unit + " unseen"
           : "no number yet",
         el("br"),
         "trained to " + table.train + ", tested to " + table.lengths[table.lengths.length - 1],
@@ -332,7 +339,7 @@
     ]);
     PZ.say("untested", [overview.untested]);
     PZ.say("disclosure", [overview.disclosure]);
-    const label = order.length > 1 ? "mean, %" : order[0].task;
+    const label = order.length > 1 ? "mean, " + PZ.measure(order[0]).unit : order[0].task;
     PZ.grid("map", {
       name: "overview",
       label: "Encodings and tasks, by " + label,
@@ -347,9 +354,7 @@
           ? "cost-asc"
           : order.length < 2
             ? "t_" + order[0].task + (falls ? "-asc" : "-desc")
-            : show === "unseen"
-              ? "unseen-desc"
-              : "shown" + (falls ? "-asc" : "-desc"),
+            : (show === "unseen" ? "unseen" : "shown") + (falls ? "-asc" : "-desc"),
       given: show === "unseen",
       state: true,
     });

@@ -1,7 +1,7 @@
 "use strict";
 // A number leads to a panel: every seed, the interval, the runs, wrong answers, and the command.
 (function () {
-  const { el, percent, interval } = PZ;
+  const { el, interval } = PZ;
   const PASS = 0.9 - 1e-9;
   const middle = (values) => {
     const own = [...values].sort((a, b) => a - b),
@@ -10,19 +10,19 @@
   };
   // What a cell shows of a score over seeds: {words, number}. `seeds` are [seed, value].
   PZ.modes = { mean: "mean", median: "median over seeds", seeds: "seeds that reach .9" };
-  // The other measure of a table: bits of text, else a share.
-  PZ.beside = (table, value) => (table.other === "bits" ? (value?.toFixed(3) ?? "–") : percent(value));
-  PZ.shown = function (mode, stat, seeds, failed) {
+  // Those of a table: no bits pass.
+  PZ.modesOf = (table) => Object.entries(PZ.modes).filter(([mode]) => mode !== "seeds" || !PZ.measure(table).fewer);
+  PZ.shown = function (mode, stat, seeds, failed, own = PZ.SHARE) {
     if (mode === "median" && seeds.length) {
       const value = middle(seeds.map(([, own]) => own));
-      return { words: percent(value), number: value };
+      return { words: own.text(value), number: value };
     }
     if (mode === "seeds" && seeds.length) {
       const pass = seeds.filter(([, own]) => own >= PASS).length,
         all = seeds.length + failed;
       return { words: pass + "/" + all, number: pass / all };
     }
-    return { words: percent(stat.mean), number: stat.mean };
+    return { words: own.text(stat.mean), number: stat.mean };
   };
 
   PZ.opens = (table, row, ...inside) =>
@@ -47,6 +47,7 @@
   };
 
   function seeds(table, row) {
+    const own = PZ.measure(table);
     const of = (cell, seed) => cell.seeds.find(([own]) => own === seed)?.[1];
     const head = (cells) => el("tr", {}, el("th", { scope: "col" }, "seed"), cells);
     const lines = row.runs.map((run, at) => {
@@ -56,7 +57,7 @@
         const value = of(cell, seed);
         return value === undefined
           ? el("td", { class: "words" }, cell.status === "ok" ? "–" : cell.status)
-          : el("td", { class: "heat", style: "--share:" + value.toFixed(2) }, percent(value));
+          : el("td", { class: "heat", style: "--share:" + own.shade(value).toFixed(2) }, own.text(value));
       });
       return el(
         "tr",
@@ -66,7 +67,7 @@
       );
     });
     const means = row.cells.map((cell) =>
-      el("td", {}, percent(cell.main?.mean), el("small", {}, interval(cell.main?.low, cell.main?.high))),
+      el("td", {}, own.text(cell.main?.mean), el("small", {}, interval(cell.main?.low, cell.main?.high, own))),
     );
     return el(
       "div",
@@ -103,7 +104,8 @@
 
   function show(table, row) {
     document.getElementById("panel")?.remove();
-    const pass = PZ.shown("seeds", row.unseen ?? {}, row.by_seed, row.failures.length).words;
+    const own = PZ.measure(table),
+      pass = PZ.shown("seeds", row.unseen ?? {}, row.by_seed, row.failures.length).words;
     const cost = row.cpu_seconds === null ? "" : PZ.number(row.cpu_seconds) + " CPU seconds of training";
     const times = row.ratio ? "; a step takes " + row.ratio.toFixed(1) + " times " + window.DATA.reference + "'s" : "";
     const panel = el(
@@ -116,13 +118,13 @@
         "p",
         {},
         row.unseen
-          ? "Beyond training: mean " + percent(row.unseen.mean) + " % " + interval(row.unseen.low, row.unseen.high) +
-            ", median " + PZ.shown("median", row.unseen, row.by_seed, 0).words +
-            " %, seeds that reach .9: " + pass + ". "
+          ? "Beyond training: mean " + PZ.shareWords(row.unseen, own) + ", median " +
+            PZ.shown("median", row.unseen, row.by_seed, 0, own).words + " " + own.unit +
+            (own.fewer ? ". " : ", seeds that reach .9: " + pass + ". ")
           : "Beyond training: " + row.unseen_note + ". ",
         "Reach " + row.shown.reach + ". " + cost + times + ".",
       ),
-      el("h3", {}, "Every seed: " + table.metric + ", %, at each length"),
+      el("h3", {}, "Every seed: " + table.metric + (own.fewer ? "" : ", %") + ", at each length"),
       seeds(table, row),
       el("h3", {}, "The first wrong answer of each run"),
       wrong(row),

@@ -5,7 +5,7 @@
   if (!document.getElementById("curve")) return;
   const { el, percent, scaled, interval } = PZ;
 
-  const columns = (table, mode) => [
+  const columns = (table, mode, own) => [
     PZ.nameColumn(),
     {
       key: "rank",
@@ -27,12 +27,13 @@
     },
     {
       key: "unseen",
-      title: "unseen mean, %",
-      value: (row) => scaled(row.unseen?.mean),
+      title: "unseen mean, " + own.unit,
+      start: own.start,
+      value: (row) => own.value(row.unseen?.mean),
       cell: (row, host) =>
         share(table, row, host, row.unseen, row.unseen_note, mode, row.by_seed),
     },
-    ...PZ.endColumns((row) => row.unseen, "unseen mean"),
+    ...PZ.endColumns((row) => row.unseen, "unseen mean", own),
     ...table.lengths.flatMap((length, at) => {
       const title =
         length + (table.seen[at] ? " (trained)" : " (" + PZ.times(length / table.train) + ")");
@@ -40,20 +41,21 @@
         {
           key: "l" + length,
           title,
-          value: (row) => scaled(row.cells[at].main?.mean),
+          start: own.start,
+          value: (row) => own.value(row.cells[at].main?.mean),
           file: (row) =>
-            row.cells[at].main ? scaled(row.cells[at].main.mean) : row.cells[at].status,
+            row.cells[at].main ? own.value(row.cells[at].main.mean) : row.cells[at].status,
           cell: (row, host) =>
             share(table, row, host, row.cells[at].main, row.cells[at].status, mode, row.cells[at].seeds),
         },
-        ...PZ.endColumns((row) => row.cells[at].main, title),
+        ...PZ.endColumns((row) => row.cells[at].main, title, own),
       ];
     }),
     {
       key: "token",
-      title: { "exact match": "unseen exact, %", bits: "unseen bits" }[table.other] ?? "unseen tokens, %",
-      value: (row) => (table.other === "bits" ? row.unseen_beside : scaled(row.unseen_beside)),
-      cell: (row) => PZ.beside(table, row.unseen_beside),
+      title: table.other === "exact match" ? "unseen exact, %" : "unseen tokens, %",
+      value: (row) => scaled(row.unseen_beside),
+      cell: (row) => percent(row.unseen_beside),
       help:
         table.baseline === null
           ? ""
@@ -76,11 +78,12 @@
 
   function share(table, row, host, stat, words, mode, seeds) {
     if (!stat) return PZ.words(words);
-    const own = PZ.shown(mode, stat, seeds, row.failures.length),
+    const measure = PZ.measure(table),
+      own = PZ.shown(mode, stat, seeds, row.failures.length, measure),
       mean = stat === row.unseen,
-      sub = interval(stat.low, stat.high);
+      sub = interval(stat.low, stat.high, measure);
     host.classList.add("heat");
-    host.style.setProperty("--share", own.number.toFixed(3));
+    host.style.setProperty("--share", measure.shade(own.number).toFixed(3));
     const sign = mean && row.unlearned ? el("sup", { title: row.shown.reach }, "‡") : "";
     const opener = PZ.opens(
       table,
@@ -89,7 +92,7 @@
       sign,
       mean ? el("small", {}, sub) : "",
     );
-    opener.title = [sub, ...seeds.map(([seed, one]) => "seed " + seed + ": " + percent(one))].join("\n");
+    opener.title = [sub, ...seeds.map(([seed, one]) => "seed " + seed + ": " + measure.text(one))].join("\n");
     return opener;
   }
 
@@ -147,7 +150,7 @@
       ? PZ.toggle("others", "beside the protocol's rows, unranked", true)
       : [false, null];
     const [measure, measurePick] = PZ.select("measure", "Curve", PZ.measures(table));
-    const [mode, modePick] = PZ.select("cells", "Cells", Object.entries(PZ.modes));
+    const [mode, modePick] = PZ.select("cells", "Cells", table ? PZ.modesOf(table) : []);
     const [dots, dotsPick] = PZ.toggle("dots", "every seed");
     const asides = table?.rows.some((row) => row.aside);
     const [modes, modesPick] = PZ.toggleIf(asides, "modes", "evaluation modes and other seeds");
@@ -162,7 +165,7 @@
     const rows = others ? [...plain, ...beside(table, own)] : plain;
     const fewAll = rows.every((row) => row.few || row.apart);
     const knows = table.baseline_knows_length ? " and knows the length" : "";
-    const end = knows || table.metric === "token accuracy" ? "." : " without the answer's end.";
+    const end = knows || table.metric !== "exact match" ? "." : " without the answer's end.";
     const version = others && own.version ? " (" + own.version + ")" : "";
     PZ.say("facts", [
       PZ.policyWords(table),
@@ -185,11 +188,11 @@
     PZ.grid("table", {
       name: table.base + "." + name + ".table",
       label: name + ": encodings",
-      columns: columns(table, mode),
+      columns: columns(table, mode, PZ.measure(table)),
       rows: named,
       sub: (row) => row.below,
       dense: true,
-      sort: "unseen-desc",
+      sort: "unseen-" + PZ.measure(table).start,
       given: !others,
       state: true,
     });
