@@ -4,6 +4,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from math import inf
+from statistics import fmean
 
 from leaderboard.catalog import Catalog
 from leaderboard.render.front import CHOSEN, GENERAL, Entry, TaskFront
@@ -79,9 +81,9 @@ def _best(tasks: Sequence[TaskFront], budget: str) -> tuple[tuple[TaskFront, Ent
                 by_label[entry.row.label].append((one, entry))
 
     def merit(own: list[tuple[TaskFront, Entry]]) -> tuple[float, ...]:
-        bits = [entry.bits for _, entry in own if entry.bits is not None]
-        if bits:
-            return (-sum(bits),)
+        if own[0][1].row.in_bits:
+            bits = [entry.bits for _, entry in own if entry.bits is not None]
+            return len(bits), -fmean(bits or [inf])
         means = [entry.row.unseen.mean for _, entry in own if entry.row.unseen]
         return sum(entry.solves for _, entry in own), sum(means)
 

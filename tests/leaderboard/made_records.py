@@ -125,15 +125,16 @@ def _score(length: int, value: int | str) -> dict[str, Any]:
     return score | numbers | {"method": "teacher-forced"}
 
 
-def text_record(encoding: str, seed: int, bits: dict[int, float]) -> dict[str, Any]:
-    """A run of protocol text, trained to the first length; its bits are known to .01."""
+def text_record(encoding: str, seed: int, bits: dict[int, float | None]) -> dict[str, Any]:
+    """A run of protocol text, trained to the first length; its bits are known to .01, and None
+    where it cannot represent a length."""
     first, *_ = bits
     scores = [
         {
             "length": length, "seen": length == first, "status": "ok", "exact": 0.0, "correct": 0,
             "count": 32, "token": 0.5, "tokens": 2048, "method": "teacher-forced", "bits": own,
             **({} if length == first else {"gain": bits[first] - own, "gain_error": 0.01}),
-        }
+        } if own else _score(length, "cannot represent")
         for length, own in bits.items()
     ]  # fmt: skip
     config = {"track": "text", "train": {"lengths": [first, first]}, "eval": {"lengths": [*bits]}}

@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
 import pytest
-from made_records import tuned_record
+from made_records import text_record, tuned_record
 
 from harness.settings.catalog import read_catalog
 from leaderboard.build import build as build_site
@@ -912,6 +912,35 @@ def test_seeds_that_reach_a_score_stand_in_cells(visit, example):
     assert page.locator("#map tbody tr").first.locator(".cell").first.inner_text()[:3] == "0/5"
     visit.open(example / "site" / "task" / "copy.html", "#cells=seeds")
     assert visit.column("15 (1.5x)")[0] == "5/5"
+
+
+def test_fewer_bits_are_better_on_every_page(visit, save, tmp_path):
+    bits = {"rope": [4.0, 4.1, 4.2], "alibi": [2.0, 2.1, 2.2]}
+    runs = [
+        text_record(name, seed, {128: 1.05, 256: own})
+        for name, every in bits.items()
+        for seed, own in enumerate(every)
+    ]
+    build(None, save(*runs), tmp_path / "site", None)
+    page = visit.open(tmp_path / "site" / "index.html", drawn=False)
+    page.locator("#map .cell").first.wait_for()
+    cells = page.locator("#map .heat")
+    assert visit.names() == ["alibi", "rope"]
+    assert [text[:5] for text in cells.all_inner_texts()] == ["2.100", "4.100"]
+    share = "all => all.map((one) => +one.style.getPropertyValue('--share'))"
+    assert cells.evaluate_all(share) == pytest.approx([1, 2.1 / 4.1], abs=0.001)
+    assert "seeds" not in page.locator("#f-show option").evaluate_all(
+        "all => all.map((o) => o.value)"
+    )
+    page = visit.open(tmp_path / "site" / "task" / "text.html", "#open=text|rope")
+    assert visit.column("256 (2x)") == ["2.100", "4.100"]
+    assert page.locator("#table .heat").evaluate_all(share)[:3] == [0.5, 1, 0.5]
+    assert "mean 4.100 bits [3.852, 4.348], median 4.100 bits. Reach" in page.inner_text("#panel")
+    page = visit.open(tmp_path / "site" / "compare.html")
+    assert [*map(visit.column, ("difference", "verdict"))] == [["−2.000"], ["alibi is better"]]
+    visit.open(tmp_path / "site" / "cost.html")
+    assert visit.names() == ["alibi", "rope"]
+    assert visit.column("unbeaten") == ["yes", "no"]  # of equal cost
 
 
 def test_tabs_and_tasks_change_the_first_screen(visit, example):

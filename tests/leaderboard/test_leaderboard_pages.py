@@ -701,17 +701,25 @@ def test_citation_cff_has_the_version():
 def test_text_is_scored_in_bits_and_by_what_longer_context_saves(save, tmp_path):
     runs = [text_record("alibi", seed, {128: 2.5, 256: 2.4 + seed / 10}) for seed in (0, 1)]
     runs += [text_record("rope", seed, {128: 2.5, 256: 3.5}) for seed in (0, 1)]
+    runs += [text_record("learned", seed, {128: 2.5, 256: None}) for seed in (0, 1)]
     assert build(None, save(*runs), tmp_path / "out", None).problems == ()
     page = Page(tmp_path / "out" / "index.html")
     assert "Train on 128 bytes, test on 256" in page.text
     assert "Fewest bits per byte at 2x text: alibi 2.45." in page.text
     assert "Most bits per byte at 2x text: rope 3.50." in page.text
     assert "Longer context helps at 2x text: no encoding." in page.text  # alibi on one seed of two
-    (alibi, rope) = page.table("encoding", "2x", "cost")[1:]
-    assert (alibi["2x"], rope["2x"]) == ("2.45", "3.50")
+    (alibi, rope, learned) = page.table("encoding", "2x", "cost")[1:]
+    assert (alibi["2x"], rope["2x"], learned["2x"]) == ("2.45", "3.50", "cannot represent")
+    which = Page(tmp_path / "out" / "which.html").text
+    assert "Use alibi: 2.45 bits per byte at 2x, the fewest of 3 encodings, over 2 seeds" in which
+    (run,) = [run for run in map(Record.of, runs) if (run.encoding, run.seed) == ("alibi", 1)]
+    assert "Unseen bits per byte2.500" in Page(tmp_path / "out" / "run" / f"{run.run}.html").text
+    pages = markdown(tables([*map(Record.of, runs)]))
+    assert "Mean bits per byte over the unseen lengths, best first" in pages
+    assert "Fewest bits per byte beyond training: text (alibi, 2.450)." in pages
     drawn = (tmp_path / "out" / "pictures" / "text.text.svg").read_text("utf-8")
     assert "bits per byte, lower is better" in drawn
     levels = [float(y) for y in re.findall(r'<path class="g" d="M56 ([0-9.]+)h', drawn)]
     assert len(levels) == 3  # 2, 3 and 4 bits
     assert levels == sorted(levels, reverse=True)
-    assert [line[5] for line in runs_data(map(Record.of, runs))] == ["done"] * 4
+    assert [line[5] for line in runs_data(map(Record.of, runs))] == ["done"] * 6

@@ -6,7 +6,7 @@ from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
-from made_records import markdown
+from made_records import markdown, text_record
 from scipy import stats
 
 from harness.settings.catalog import read_catalog
@@ -17,6 +17,7 @@ from leaderboard.render.styles import shown
 from leaderboard.render.text import medians_text, notes_text, rank_text, reach_text
 from leaderboard.stats.intervals import student, wilson
 from leaderboard.stats.overview import bare_lines, overview
+from leaderboard.stats.ranks import comparisons
 from leaderboard.stats.summary import summarise
 from leaderboard.stats.tables import leading, tables
 
@@ -425,3 +426,33 @@ def test_encoders_are_compared_by_their_tokens(record):
 def test_a_decoder_and_an_encoder_share_no_table(record):
     rows = summarise([record("rope"), record("rope", config={"track": "encoder"})])
     assert len({row.settings for row in rows}) == 2
+
+
+def test_text_is_compared_by_bits_and_fewer_are_better():
+    """Against scipy: the intervals lie above 1, and the first of every pair has fewer bits."""
+    bits = {"alibi": (2.0, 2.2, 2.1), "rope": (4.0, 4.3, 4.2), "fox": (3.0, 3.1, 2.9)}
+    runs = [
+        Record.of(text_record(name, seed, {128: 1.5, 256: own, 512: own + 0.5}))
+        for name, every in bits.items()
+        for seed, own in enumerate(every)
+    ]
+    rows = summarise(runs)
+    assert [(row.label, row.rank) for row in rows] == [("alibi", 1), ("fox", 2), ("rope", 3)]
+    for row in rows:
+        means = [value + 0.25 for value in bits[row.label]]
+        expected = stats.t.interval(0.95, 2, np.mean(means), stats.sem(means))
+        found = row.unseen
+        assert (found.mean, found.low, found.high) == pytest.approx((np.mean(means), *expected))
+        assert (row.metric, row.unseen_beside) == ("bits per byte", 0.5)
+        # equal bits of all seeds: t(0.975, 2) * 0.001 / sqrt(3)
+        assert row.cells[0].main.high - 1.5 == pytest.approx(4.302653 * 0.001 / 3**0.5)
+    pairs = {(pair.first, pair.second): pair for pair in comparisons(rows)}
+    for (a, b), pair in pairs.items():
+        oracle = stats.ttest_rel(bits[a], bits[b])
+        own = pair.difference
+        assert (own.low, own.high) == pytest.approx([*oracle.confidence_interval()])
+        assert (pair.p, pair.sign) == (pytest.approx(oracle.pvalue), 1)
+    assert [row.ranks for row in rows] == [(1, 1), (2, 2), (3, 3)]
+    lines = rows_as_markdown(rows).splitlines()
+    assert "unseen bits" in lines[0]
+    assert "2.350 [2.102, 2.598]" in lines[2]
