@@ -88,6 +88,30 @@ def test_wide_has_both_measures_of_encoders(made_record, monkeypatch, capsys):
     assert "--wide" not in out
 
 
+def test_text_is_in_bits_and_wide_has_tokens(made_record, capsys):
+    from made_records import text_record
+
+    records = [
+        text_record(name, seed, {128: 2.5, 256: bits + seed / 10})
+        for name, bits in (("rope", 3.5), ("alibi", 2.4))
+        for seed in range(3)
+    ]
+    printed(records, "table")
+    out = capsys.readouterr().out
+    assert "mean bits per byte per length [95 % interval" in " ".join(out.split())
+    alibi, rope = [line.split() for line in out.splitlines() if line.startswith(("al", "ro"))][:2]
+    assert (alibi[:5], rope[:3]) == (
+        ["alibi", "1", "2.500", "[2.252,", "2.748]"],
+        ["rope", "2", "3.600"],
+    )
+    assert "median over seeds at 256, bits: alibi 2.500; rope 3.600" in out
+    assert "alibi: better than rope" in out
+    assert "token accuracy per length" not in out
+    printed(records, "table", wide=True)
+    out = capsys.readouterr().out
+    assert out.index("token accuracy per length, %") < out.index("bits saved against")
+
+
 def test_where_no_answer_is_right_the_table_has_tokens(made_record, capsys):
     record = made_record("rope", 0, {10: 0, 20: 0})
     printed([record], "table")
