@@ -351,7 +351,7 @@ def test_every_encoding(tmp_path, text):
 def test_one_graph_for_every_length():
     model = use(build("llama"), "alibi")
     torch.compiler.reset()
-    compiled = torch.compile(model, backend="aot_eager", fullgraph=True, dynamic=True)
+    compiled = torch.compile(model, backend="eager", fullgraph=True, dynamic=True)
     with torch.no_grad():
         for ids in (IDS, IDS[:, :5]):
             want = model(ids, use_cache=False).logits
