@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 from bad_records import changed, committed
+from made_records import text_record
 
 from experiment.config import RunConfig
 from harness.cli.rerun import compare
@@ -330,3 +331,12 @@ def test_a_run_that_is_repeated_with_other_results_differs(tmp_path):
     lines, agrees = compare(rounded, given)
     assert agrees
     assert "the results agree" in lines[-1]
+
+
+@pytest.mark.parametrize(("token", "agrees"), [(0.47, True), (0.3, False)])
+def test_a_text_is_repeated_where_its_tokens_are_close(token, agrees):
+    given, other = (text_record("rope", 0, {128: 2.5, 256: 3.5}) for _ in range(2))
+    for score in other["scores"]["last"]:
+        score["token"] = token  # the record's is .5
+    other = Record.of(changed(other, {"env.cpu": "another"}))
+    assert compare(other, Record.of(given))[1] is agrees
