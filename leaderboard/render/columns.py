@@ -126,6 +126,7 @@ COLUMNS: tuple[Column, ...] = (
     Column("settings_tried", lambda row: len(row.tried) or None),
     Column("metric"),
     Column("seeds_apart", lambda row: row.apart),
+    Column("receives"),
 )
 
 
