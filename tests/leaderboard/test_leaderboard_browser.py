@@ -341,15 +341,15 @@ def test_the_link_of_a_comparison_opens_on_its_runs(visit, example):
 
 
 def test_other_seeds_stand_below_their_encoding_without_a_rank(visit, raw, save, tmp_path):
-    runs = [raw(name, 0) for name in ("alibi", "rope", "t5")]
+    runs = [raw(name, 0) for name in ("alibi", "nope", "rope", "t5")]
     runs += [raw("rope", seed, {10: 100, 15: 100, 20: 99}) for seed in range(40, 43)]
     build(None, save(*runs), tmp_path / "site", None)
     page = visit.open(tmp_path / "site" / "index.html")
-    assert visit.names() == ["alibi", "rope", "t5"]
+    assert visit.names() == ["alibi", "nope", "rope", "t5"]
     assert page.locator(".badge", has_text="few seeds").count() == 0  # all have few
     visit.unfold()
     page.get_by_label("show evaluation modes and other seeds").check()
-    assert visit.names() == ["alibi", "rope", "seeds 40-42", "t5"]
+    assert visit.names() == ["alibi", "nope", "rope", "seeds 40-42", "t5"]
     row = page.locator(".grid tbody tr.sub").inner_text()
     assert "other seeds" in row
     assert row.split("\t")[1].strip() == ""

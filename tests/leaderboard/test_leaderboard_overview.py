@@ -90,10 +90,10 @@ def test_the_mean_reciprocal_rank_is_that_of_a_plain_loop(record):
 
 
 def test_seeds_apart_stand_below_their_encoding(record):
-    records = results(record) + results(record, "a", seeds=(40, 41))
+    records = results(record, "abcd") + results(record, "a", seeds=(40, 41))
     lines = overview(tables(records))
     assert [(line.label, line.rank) for line in lines] == [
-        ("a", 1), ("a (seeds 40-41)", None), ("b", 2), ("c", 3),
+        ("a", 1), ("a (seeds 40-41)", None), ("b", 2), ("c", 3), ("d", 4),
     ]  # fmt: skip
 
 
