@@ -16,6 +16,9 @@ _PLAIN = re.compile(  # what Markdown leaves alone, or else one character
 )
 _LIST = re.compile(r"( *\d+)[.)]")  # at the start of a line
 _HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
+_JSON = json.JSONEncoder(
+    separators=(",", ":"), default=to_jsonable_python, allow_nan=False, sort_keys=True
+)
 _SHELL = re.compile(r"[;&|`$<>\\!#\n]")
 
 
@@ -53,9 +56,10 @@ def script_json(value: Any) -> str:
     >>> script_json("</script>")
     '"\\\\u003c/script\\\\u003e"'
     """
-    more = {"separators": (",", ":"), "default": to_jsonable_python}
-    text = json.dumps(value, allow_nan=False, sort_keys=True, **more)
-    return text.translate({ord(char): f"\\u{ord(char):04x}" for char in "<>&"})
+    text = _JSON.encode(value)
+    for char in "<>&":  # str.translate takes as long as all of the JSON
+        text = text.replace(char, f"\\u{ord(char):04x}")
+    return text
 
 
 @lru_cache(4096)  # a file repeats its hashes, names and devices

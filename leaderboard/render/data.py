@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple
 from itertools import islice
 from statistics import fmean
+from types import NoneType
 from typing import Any
 
 from experiment.files import slug
@@ -116,7 +117,7 @@ def _light(value: Any, inside: bool = False) -> Any:
     """Leave out what only files have, from rows and all within them."""
     if isinstance(value, dict):
         return {
-            key: _light(own, inside or key == "rows")
+            key: _light(own, inside or key == "rows") if type(own) in (dict, list) else own
             for key, own in value.items()
             if not (inside and key in IN_FILES)
         }
@@ -161,16 +162,18 @@ def unseen_of(record: Record) -> tuple[float | None, str]:
     return fmean(getattr(score, field) or 0.0 for score in unseen), unit
 
 
+_PLAIN = {NoneType, bool, int, str}
+
+
 def _short(value: Any) -> Any:
     """Convert to plain data, with numbers of six digits."""
-    if value is None or isinstance(value, (str, int)):
-        return value
-    if isinstance(value, float):
+    kind = type(value)
+    if kind is float:
         return float(f"{value:.6g}")
-    if isinstance(value, (list, tuple)):
-        return [_short(item) for item in value]
-    own = value if isinstance(value, dict) else vars(value)
-    return {key: _short(item) for key, item in own.items()}
+    if kind in (list, tuple):
+        return [one if type(one) in _PLAIN else _short(one) for one in value]
+    own = value if kind is dict else vars(value)
+    return {key: one if type(one) in _PLAIN else _short(one) for key, one in own.items()}
 
 
 View = dict[str, Any]  # what tells a table of the site from others

@@ -4,7 +4,7 @@ There are thousands of both: what a template would repeat for every line is made
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import fields
+from functools import lru_cache
 from html import escape
 from typing import Any
 
@@ -16,12 +16,13 @@ from leaderboard.render.text import as_csv, percent, times, wilson_text
 from leaderboard.stats.frame import COLUMNS, OF_LENGTH, rows_of, run_values
 from leaderboard.stats.tables import flat
 
+_escaped = lru_cache(4096)(escape)  # runs have few names, versions and settings
 Part = tuple[str, str, list[Score]]  # an id, words for the heading, scores
 
 
 def known(part: Any) -> list[tuple[str, str]]:
     """Return the names and values of a part of a record that are not None."""
-    values = {field.name: getattr(part, field.name) for field in fields(part)}
+    values = {name: getattr(part, name) for name in part.__dataclass_fields__}
     return list(flat("", {name: value for name, value in values.items() if value is not None}))
 
 
@@ -32,7 +33,7 @@ def settings(config: RunConfig) -> list[tuple[str, str]]:
 
 def pair_items(pairs: Iterable[tuple[str, str]]) -> Markup:
     """Return the items of a list of names and values."""
-    return Markup("".join(f"<dt>{escape(name)}<dd>{escape(value)}\n" for name, value in pairs))
+    return Markup("".join(f"<dt>{_escaped(name)}<dd>{_escaped(value)}\n" for name, value in pairs))
 
 
 def learned(record: Record) -> list[list[float | None]]:
@@ -57,6 +58,11 @@ def parts_of_run(record: Record) -> list[Part]:
 
 def _numbers(scores: Sequence[Score]) -> list[tuple[object, ...]]:
     return [(one.length, one.status, one.correct, one.token, one.bits) for one in scores]
+
+
+def methods(scores: Iterable[Score]) -> str:
+    """Return how these scores were computed."""
+    return ", ".join(dict.fromkeys(score.method for score in scores if score.method))
 
 
 def score_rows(scores: Iterable[Score], record: Record) -> Markup:
@@ -87,8 +93,8 @@ def answer_rows(scores: Iterable[Score]) -> Markup:
     """Return the rows of a table with the first wrong answer of every length."""
     return Markup(
         "".join(
-            f"<tr><th scope=row>{score.length}<td>{escape(one.prompt)}"
-            f"<td>{escape(one.expected)}<td>{escape(one.given)}\n"
+            f"<tr><th scope=row>{score.length}<td>{_escaped(one.prompt)}"
+            f"<td>{_escaped(one.expected)}<td>{escape(one.given)}\n"
             for score in scores
             for one in score.wrong[:1]
         )

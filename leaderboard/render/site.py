@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -14,7 +15,7 @@ from urllib.parse import urlencode
 from experiment.files import slug, write
 from leaderboard.catalog import HOOKS, Catalog
 from leaderboard.escape import script_json
-from leaderboard.papers.cells import Filled
+from leaderboard.papers.cells import Cell, Filled
 from leaderboard.papers.pictures import PaperPicture, figures_of, filled_of
 from leaderboard.record.read import PREDICTIONS, SITE_RECORDS, SITE_TABLES
 from leaderboard.record.schema import Record
@@ -201,16 +202,15 @@ def _of_encodings(
 ) -> Iterator[tuple[str, str]]:
     """Yield the pages of encodings, and the pictures that explain them."""
     drawn: dict[str, str] = {}
+    claims: dict[str, list[tuple[Filled, Cell]]] = defaultdict(list)
+    for paper in papers:
+        for cell in paper.cells:
+            if cell.ours and cell.paper:
+                claims[bare(cell.encoding)].append((paper, cell))
     for name, facts in common["data"]["encodings"].items():
         parts = catalog.parts(name)
         grids = {part.name: prf_grids(part.prf_maps, part.name) for part in parts if part.prf_maps}
-        claims = [
-            (one, cell)
-            for one in papers
-            for cell in one.cells
-            if cell.ours and cell.paper and bare(cell.encoding) == name
-        ]
-        more = {"parts": parts, "hooks": HOOKS, "prf_grids": grids, "claims": claims}
+        more = {"parts": parts, "hooks": HOOKS, "prf_grids": grids, "claims": claims[name]}
         yield facts["page"], render("encoding.html", name=name, **more, **common)
         drawn |= {part.name: part.picture[0] for part in parts if part.picture}
     yield from ((f"pictures/{name}.explained.svg", svg) for name, svg in drawn.items())

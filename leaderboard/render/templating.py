@@ -64,6 +64,7 @@ _TEMPLATES.filters |= {
     "px": "{:.1f}".format,
     "rank": text.rank_text,
     "pairs": runs.pair_items,
+    "methods": runs.methods,
     "run_parts": runs.parts_of_run,
     "score_rows": runs.score_rows,
     "answer_rows": runs.answer_rows,

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
+from dataclasses import fields
 from datetime import UTC
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from leaderboard.record.read import RECORDS, load
-from leaderboard.record.schema import Checkpoint, Record
+from leaderboard.record.schema import Checkpoint, Cost, Env, Record, Score
 from leaderboard.stats.intervals import wilson
 from pezoo.spec import bare, choice
 
@@ -35,6 +37,11 @@ _COLUMNS = (
     ("datetime64[ns, UTC]", "finished"),
 )
 COLUMNS = {name: dtype for dtype, names in _COLUMNS for name in names.split()}
+_PARTS = {
+    part: (names, attrgetter(*names))
+    for part in (Cost, Env, Score)
+    if (names := [field.name for field in fields(part) if field.name in COLUMNS])
+}
 OF_LENGTH = slice(*map([*COLUMNS].index, ("mode", "chance")))  # those that differ within a run
 
 
@@ -116,8 +123,9 @@ def rows_of(
 
 
 def _values(part: Any) -> dict[str, Any]:
-    """Return `asdict(part)` without its deep copies."""
-    return {name: getattr(part, name) for name in part.__dataclass_fields__}
+    """Return those fields of a part that are columns."""
+    names, values = _PARTS[type(part)]
+    return dict(zip(names, values(part), strict=True))
 
 
 def run_values(record: Record) -> dict[str, Any]:

@@ -16,7 +16,7 @@ with a_0 = 1 and c = 1, or a_1 = 1 and c = 2 / pi (Abramowitz and Stegun 26.7.3 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from math import atan2, fsum, hypot, pi, sqrt
 from statistics import fmean
 
@@ -68,6 +68,7 @@ def spread(values: Sequence[float], step: float = 0.0) -> float:
     return max(sd if sd > 1e-12 else 0.0, step)
 
 
+@lru_cache(1 << 14)  # most runs have few of the counts that there are
 def wilson(correct: int, count: int) -> tuple[float, float]:
     """Return Wilson's score interval for a share of successes.
 

@@ -3,7 +3,7 @@
 import re
 import shlex
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
 from typing import Any
@@ -326,10 +326,11 @@ def _unlike_choices(records: Sequence[Record]) -> Iterator[str]:
             yield f"seeds of {spec} have different settings: {'; '.join(sorted(chosen))}"
 
 
-def flat(prefix: str, value: Any) -> Iterator[tuple[str, str]]:
+def flat(prefix: str, values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield nested settings as ("train.steps", "1500")."""
-    if isinstance(value, dict):
-        for key, item in value.items():
-            yield from flat(f"{prefix}.{key}" if prefix else key, item)
-    else:
-        yield prefix, str(value)
+    for key, value in values.items():
+        name = f"{prefix}.{key}" if prefix else key
+        if isinstance(value, dict):
+            yield from flat(name, value)
+        else:
+            yield name, str(value)
