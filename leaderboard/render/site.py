@@ -226,7 +226,8 @@ def _files(
     rows, look = [row for table in tables for row in table.rows], _look(tables)
     yield from scripts(data)
     yield "runs.js", script("RUNS", runs_data(records))
-    yield SITE_TABLES, script_json(files_of(data["tables"])) + "\n"
+    parts = map(script_json, files_of(data["tables"]))  # one at a time: less memory
+    yield SITE_TABLES, f"[{','.join(parts)}]\n"
     yield "leaderboard.csv", rows_as_csv(rows)
     yield "runs.csv", runs_as_csv(records)
     for table in tables:
