@@ -12,7 +12,7 @@ from leaderboard.escape import markdown_text
 from leaderboard.render.front import CHOSEN, Entry, TaskFront
 from leaderboard.render.text import receives_text
 from leaderboard.render.which import by_family
-from leaderboard.stats.costs import Measured, measured
+from leaderboard.stats.costs import Measured, by_encoding
 from leaderboard.stats.rows import Row
 from leaderboard.stats.tables import Table
 from pezoo.spec import bare
@@ -92,7 +92,7 @@ def choices(tables: Sequence[Table], catalog: Catalog) -> list[dict[str, str]]:
     own = by_family(decoders, catalog)
     first = [family for family, tasks in own.items() if tasks[0].table.base == decoders[0].base]
     families = [*first, *(family for family in own if family not in first)]
-    costs = {one.encoding: one for one in measured()}
+    costs = by_encoding()
     rows = sorted(_choices(own, catalog), key=lambda one: (one.merit(first), one.label))
     return [row.cells(families, costs) for row in rows]
 

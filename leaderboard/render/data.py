@@ -19,7 +19,7 @@ from leaderboard.render.curves import shortened
 from leaderboard.render.findings import chosen, cost, disclosure
 from leaderboard.render.overviews import overview_of
 from leaderboard.render.styles import SETTINGS, after_the_curve, needs_log, styles
-from leaderboard.stats.costs import measured, training_costs
+from leaderboard.stats.costs import by_encoding, training_costs
 from leaderboard.stats.overview import baseline
 from leaderboard.stats.ranks import comparisons
 from leaderboard.stats.rows import PASS, Row, aliases, legend
@@ -48,7 +48,7 @@ def site_data(found: Sequence[Table], catalog: Catalog) -> dict[str, Any]:
     tasks = {table.first.task for table in found} | set(catalog.tasks)
     names = aliases(rows)
     runs = Counter(table.base for table in found for _ in table.records)
-    decoding = {one.encoding: one.decode for one in measured()}
+    decoding = by_encoding()
     data = {
         "columns": [{"key": one.name, "title": one.head} for one in columns.in_tables("page")],
         "tables": [_table(view, table, catalog) for view, table in views],
@@ -58,11 +58,11 @@ def site_data(found: Sequence[Table], catalog: Catalog) -> dict[str, Any]:
         "legend": legend(rows, names),
         "baselines": SETTINGS["baselines"],
         "reference": SETTINGS["reference"],
-        "decoding": next((one.where for one in measured()), ""),
+        "decoding": next((one.where for one in decoding.values()), ""),
         "encodings": {
             name: _page("encoding", name, next(iter(catalog.parts(name)), None))
             | _encoding(catalog.parts(name))
-            | {"decode": decoding.get(name)}
+            | {"decode": decoding[name].decode if name in decoding else None}
             for name in encodings
         },
         "tasks": {name: _page("task", name, catalog.tasks.get(bare(name))) for name in tasks},

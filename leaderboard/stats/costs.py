@@ -36,6 +36,12 @@ def measured() -> tuple[Measured, ...]:
     return tuple(_measured(file.read_text("utf-8").splitlines()))
 
 
+def by_encoding() -> dict[str, Measured]:
+    """Return the costs in the first protocol that was measured, for pages of encodings."""
+    first = next((one.protocol for one in measured()), "")
+    return {one.encoding: one for one in measured() if one.protocol == first}
+
+
 def _measured(lines: list[str]) -> Iterator[Measured]:
     for row in csv.DictReader(lines):
         if row["status"] == "ok":

@@ -54,6 +54,7 @@ COSTS = Path(__file__).parents[2] / "leaderboard" / "stats" / "costs.csv"
 MEASURED = {
     row["encoding"]: float(row["step_ratio"] or 0)
     for row in csv.DictReader(COSTS.read_text("utf-8").splitlines())
+    if row["protocol"] == "quick"
 }
 build = partial(build_site, catalog=KNOWN)
 
