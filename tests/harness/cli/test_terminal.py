@@ -88,8 +88,10 @@ def test_wide_has_both_measures_of_encoders(made_record, monkeypatch, capsys):
     assert "--wide" not in out
 
 
-def test_text_is_in_bits_and_wide_has_tokens(made_record, capsys):
+def test_text_is_in_bits_and_wide_has_tokens(made_record, monkeypatch, capsys):
     from made_records import text_record
+
+    monkeypatch.setenv("COLUMNS", "120")
 
     records = [
         text_record(name, seed, {128: 2.5, 256: bits + seed / 10})
