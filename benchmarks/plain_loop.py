@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from harness.perf.timing import clock, interleave
+from harness.perf.timing import clock, interleave, ratio
 from harness.settings.protocol import load_protocol, resolve
 from harness.training.trainer import start
 from pezoo.spec import parse_list
@@ -87,8 +87,8 @@ def main(pe: str, rounds: int) -> None:
     taken = interleave(turns, rounds, 3)
     plainly = taken["plain loop"]["step"]
     for name, own in taken.items():
-        ratio = median(a / b for a, b in zip(plainly, own["step"], strict=True))
-        click.echo(f"{name:16} {BATCH * LENGTH / median(own['step']):9,.0f} tokens/s {ratio:6.2f}")
+        speed, faster = BATCH * LENGTH / median(own["step"]), ratio(plainly, own["step"])
+        click.echo(f"{name:16} {speed:9,.0f} tokens/s {faster:6.2f}")
 
 
 if __name__ == "__main__":

@@ -164,7 +164,7 @@ def prf(task: Task) -> str:
 
 def verdicts_of(task: Task) -> dict[Verdict | None, list[str]]:
     """Return the encodings by verdict; {} if the task declares no computation."""
-    if task.computation(task.lengths(1, TESTED)[0]) is None:
+    if not _declares(task):
         return {}
     alike: dict[Verdict | None, list[str]] = {}
     known: dict[bytes, Verdict] = {}  # by PRF
@@ -188,7 +188,7 @@ def variant(task: Task) -> str:
         if isinstance(option.default, bool):
             value = not getattr(task, name, option.default)
             other = type(task)(**{name: value})
-            if other.computation(other.lengths(1, TESTED)[0]) is not None:
+            if _declares(other):
                 return f' See: pezoo explain "{task.name}({name}={value})".'
     return ""
 
@@ -246,6 +246,11 @@ def _recovered(task: Task, prf: dict[int, Tensor]) -> str:
     tested = _examples(task, range(TRAINED + 1, TESTED + 1), signs=True, rows=20)
     found = obstacle(prf, needed, shown, tested)
     return "yes" if found is None else f"no: {found}"
+
+
+def _declares(task: Task) -> bool:
+    """Return whether the task declares a computation."""
+    return task.computation(task.lengths(1, TESTED)[0]) is not None
 
 
 def _computations(task: Task) -> dict[int, Computation]:

@@ -138,7 +138,7 @@ class Row:
     @property
     def in_bits(self) -> bool:
         """True where the metric is no share, and less of it is better."""
-        return self.metric == BITS
+        return in_bits(self.track)
 
     @property
     def other(self) -> str:
@@ -236,9 +236,14 @@ class Points:
     mode: str = ""
 
 
+def in_bits(track: str) -> bool:
+    """Return True where the compared measure is no share, and less of it is better."""
+    return MEASURES[track][0] == BITS
+
+
 def top(track: str) -> float:
     """Return the largest value that the compared measure may have."""
-    return inf if MEASURES[track][0] == BITS else 1.0
+    return inf if in_bits(track) else 1.0
 
 
 def merit(row: Row | Line) -> float:

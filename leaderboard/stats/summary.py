@@ -22,7 +22,19 @@ from leaderboard.record.schema import Record, Score
 from leaderboard.record.tuning import values_text
 from leaderboard.stats.intervals import over_seeds
 from leaderboard.stats.ranks import ranked
-from leaderboard.stats.rows import BIT_STEP, BITS, EXACT, MEASURES, PASS, TOKENS, Point, Row, Z, top
+from leaderboard.stats.rows import (
+    BIT_STEP,
+    BITS,
+    EXACT,
+    MEASURES,
+    PASS,
+    TOKENS,
+    Point,
+    Row,
+    Z,
+    in_bits,
+    top,
+)
 from pezoo.spec import bare
 
 
@@ -220,7 +232,7 @@ def _cell(length: int, seen: bool, results: Mapping[int, Mapping[int, Score]], t
     measures = {EXACT: exact, TOKENS: token, BITS: bits}
     main, beside = (measures[name] for name in MEASURES[track])
     counts = (correct, count) if track == "decoder" else None  # tokens of an answer go together
-    step = BIT_STEP if track == "text" else len(main) / count
+    step = BIT_STEP if in_bits(track) else len(main) / count
     return Point(
         length=length,
         seen=seen,
@@ -262,7 +274,7 @@ def _unseen(cells: Sequence[Point], done: int) -> tuple[dict[int, float], str | 
 
 def _step(cells: Sequence[Point], track: str) -> float:
     """Return the effect on the mean of one answer at the unseen length with fewest examples."""
-    if track == "text":
+    if in_bits(track):
         return BIT_STEP
     unseen = [cell.count / len(cell.seeds) for cell in cells if not cell.seen and cell.seeds]
     return 1 / (len(unseen) * min(unseen)) if unseen else 0.0

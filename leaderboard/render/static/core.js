@@ -454,7 +454,7 @@ window.PZ = (function () {
       ],
       row.apart && [
         "other seeds",
-        "seeds that fewer than half of the encodings have; without a rank",
+        "seeds that fewer than a third of the encodings have; without a rank",
       ],
       row.receives && [
         row.receives,
