@@ -1,10 +1,13 @@
 """Everything at once: read the records, write the page, the site and the pictures."""
 
 import gc
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from leaderboard.catalog import Catalog
+from leaderboard.processes import in_processes
 from leaderboard.record.read import kept_predictions, load
 from leaderboard.render import site
 from leaderboard.render.markdown import write_markdown
@@ -27,6 +30,7 @@ def build(
     markdown: Path | None,
     built: site.Built | None = None,
     catalog: Catalog | None = None,
+    processes: int = 1,
 ) -> BuildReport:
     """Read `records`, then `runs`, and write the site into the folder `out`.
 
@@ -34,8 +38,8 @@ def build(
 
     `markdown` is the path of LEADERBOARD.md, or None to write none; `built` is the last line
     of the pages; `catalog` describes encodings, tasks and protocols, whose descriptions are left
-    out without it. The same arguments give the same bytes. Bad files do not stop a build; the
-    report names them.
+    out without it; `processes` work on the files. The same arguments give the same bytes. Bad
+    files do not stop a build; the report names them.
     """
     catalog = catalog or Catalog()
     found, problems = load([records] if runs is None else [records, runs])
@@ -44,9 +48,12 @@ def build(
     gc.freeze()  # nobody needs to look through them for cycles
     try:
         every = tables(found, catalog)
-        paths = site.build(every, found, out, refused, catalog, built, predictions)
-        if markdown is not None:
-            paths += write_markdown(every, markdown, catalog)
+        also = [partial(write_markdown, every, markdown, catalog)] if markdown else []
+
+        def share(work: Sequence[site.Work]) -> list[list[Path]]:
+            return in_processes([*work[:1], *also, *work[1:]], processes)
+
+        paths = site.build(every, found, out, refused, catalog, built, predictions, share)
     finally:
         gc.unfreeze()
     return BuildReport(tuple(paths), len(found), tuple(problems))

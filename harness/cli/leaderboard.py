@@ -52,6 +52,7 @@ def build_command(
     """Read records, write LEADERBOARD.md and the site."""
     from harness.settings.catalog import read_catalog
     from leaderboard.build import build
+    from leaderboard.processes import usable
     from leaderboard.render.site import Built
 
     if not out:
@@ -67,7 +68,7 @@ def build_command(
     page = Path(markdown)
     page.parent.mkdir(parents=True, exist_ok=True)
     where = fresh, _folder(records), Path(out), page
-    report = build(*where, Built.now(_address(source)), read_catalog())
+    report = build(*where, Built.now(_address(source)), read_catalog(), usable())
     for problem in report.problems:
         click.echo(f"left out: {problem}", err=True)
     click.echo(f"{report.records} records -> {Path(out) / 'index.html'} and {page}")

@@ -20,9 +20,9 @@ LARGEST_FILE = 4_000_000  # bytes
 CHUNK = 1 << 20  # bytes
 HASH = 64  # characters of a SHA-256
 RECORD_FILE = re.compile(r"[0-9a-f]{16}\.json")  # as records are committed
-SITE_TABLES = "leaderboard.json"  # marks a built site, whose copies of records are not read
+SITE_TABLES = "leaderboard.json"  # marks a built site
 PREDICTIONS = "predictions.jsonl.gz"  # beside a record: every test prompt, target and output
-SITE_RECORDS = "record"  # the folder of these copies
+SITE_RECORDS = "record"  # the folder of a site with records and predictions
 
 
 @contextmanager
@@ -42,9 +42,9 @@ def load(paths: Iterable[Path | str]) -> tuple[list[Record], list[str]]:
     """Load every record in these files and folders, with one line `path: reason` per bad file.
 
     In a run's folder, which holds a config.json, only result.json is read, if DONE confirms it; a
-    config.json among records is a problem. A built site's copies are passed over. Of several files
-    with the same run id the first counts, in the order of `paths`, except that a run that is done
-    replaces one that failed. No content of a file raises.
+    config.json among records is a problem. Of several files with the same run id the first counts,
+    in the order of `paths`, except that a run that is done replaces one that failed. No content of
+    a file raises.
     """
     found: dict[str, Record] = {}
     problems: list[str] = []
@@ -130,7 +130,6 @@ def _files(folder: Path, committed: bool) -> Iterator[Path]:
     for at, folders, names in os.walk(folder):
         if SITE_TABLES in names:
             names.remove(SITE_TABLES)
-            folders[:] = [name for name in folders if name != SITE_RECORDS]
         in_run = "config.json" in names and not any(map(RECORD_FILE.fullmatch, names))
         in_run = in_run and not committed
         for name in (*folders, *names):  # a folder with the name of a record is a mistake to report

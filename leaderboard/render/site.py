@@ -1,13 +1,15 @@
 """The static site: works from the disk, from any host and in a subfolder."""
 
+import gzip
 import json
 import subprocess
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
+from functools import partial
 from importlib.resources import files
-from itertools import groupby
+from itertools import chain, groupby
 from pathlib import Path
 from typing import Any, Self
 from urllib.parse import urlencode
@@ -17,6 +19,7 @@ from leaderboard.catalog import HOOKS, Catalog
 from leaderboard.escape import script_json
 from leaderboard.papers.cells import Cell, Filled
 from leaderboard.papers.pictures import PaperPicture, figures_of, filled_of
+from leaderboard.processes import in_processes
 from leaderboard.record.read import PREDICTIONS, SITE_RECORDS, SITE_TABLES
 from leaderboard.record.schema import Record
 from leaderboard.render.choices import choices
@@ -36,8 +39,11 @@ from leaderboard.stats.tables import Table
 from pezoo import __version__
 from pezoo.spec import bare
 
+Content = str | bytes | Iterator[bytes]
+Work = Callable[[], list[Path]]  # writes files, returns their paths
 # From these, pages of earlier builds go.
 FOLDERS = ("task", "encoding", "run", "data", SITE_RECORDS)
+TOGETHER = 200  # runs whose pages one process writes before it takes the next
 WRITTEN = "files.txt"  # what a build wrote into them, one path per line: nothing else ever goes
 
 
@@ -69,38 +75,43 @@ def build(
     catalog: Catalog | None = None,
     built: Built | None = None,
     predictions: Mapping[str, Path] | None = None,
+    share: Callable[[Sequence[Work]], list[list[Path]]] = in_processes,
 ) -> list[Path]:
     """Write the site into `out` and return the paths written, index.html first.
 
     `refused` is the number of files that were not valid records; `predictions` are the files for
-    download, by run. Pages of an earlier build that this one does not write are deleted.
+    download, by run; `share` does the work, which may be done in any order. Pages of an earlier
+    build that this one does not write are deleted.
     Errors: ValueError for a folder `out` with other files, and for folders that are links.
     """
     _claim(out)
     catalog = catalog or Catalog()
-    data = site_data(tables, catalog)
     newest = max((record.finished for record in records), default=None)
     common = {
         "refused": refused,
         "records": len(records),
         "source": built and built.source,
-        "data": data,
         "built": built,
         "newest": newest and newest.date().isoformat(),
         "version": __version__,
         "predictions": predictions or {},
+        "data": site_data(tables, catalog),
     }
-    written = [
-        write(out / name, content)
-        for part in (
-            _pages(tables, records, catalog, common),
-            _files(tables, records, data),
-            _downloads(common["predictions"]),
-        )
-        for name, content in part
+    table_of = {record.run: table for table in tables for record in table.records}
+    starts = range(0, len(records), TOGETHER)
+    parts = [
+        partial(_pages, tables, records, catalog, common),
+        partial(_files, tables, records, common["data"]),
+        partial(_downloads, records, common["predictions"]),
+        *(partial(_of_runs, records[i : i + TOGETHER], table_of, common) for i in starts),
     ]
+    written = list(chain.from_iterable(share([partial(_save, out, part) for part in parts])))
     _forget(out, set(written))
     return written
+
+
+def _save(out: Path, part: Callable[[], Iterator[tuple[str, Content]]]) -> list[Path]:
+    return [write(out / name, content) for name, content in part()]
 
 
 def address(out: Path, runs: set[str]) -> str:
@@ -143,11 +154,16 @@ def _pages(
     yield from ((f"pictures/{one.file}", one.svg) for one in figures)
     yield from _of_tasks(tables, catalog, figures, below)
     yield from _of_encodings(catalog, papers, below)
-    table_of = {record.run: table for table in tables for record in table.records}
+
+
+def _of_runs(
+    records: Iterable[Record], table_of: Mapping[str, Table], common: dict[str, Any]
+) -> Iterator[tuple[str, Content]]:
+    """Yield the page of every run."""
     for record in records:
-        more = {"table": table_of.get(record.run), "unseen": unseen_of(record)}
-        page = render("run.html", record=record, **more, **below)
-        yield f"run/{record.run}.html", page
+        more = {"table": table_of.get(record.run), "unseen": unseen_of(record), "root": "../"}
+        more["file"] = f"{SITE_RECORDS}/{file_of(record)}"
+        yield f"run/{record.run}.html", render("run.html", record=record, **more, **common)
 
 
 def _start(
@@ -222,27 +238,36 @@ def _look(tables: Sequence[Table]) -> dict[str, Style]:
 
 def _files(
     tables: Sequence[Table], records: Sequence[Record], data: dict[str, Any]
-) -> Iterator[tuple[str, str | bytes | Iterator[bytes]]]:
+) -> Iterator[tuple[str, Content]]:
     rows, look = [row for table in tables for row in table.rows], _look(tables)
     yield from scripts(data)
     yield "runs.js", script("RUNS", runs_data(records))
     parts = map(script_json, files_of(data["tables"]))  # one at a time: less memory
     yield SITE_TABLES, f"[{','.join(parts)}]\n"
     yield "leaderboard.csv", rows_as_csv(rows)
-    yield "runs.csv", runs_as_csv(records)
     for table in tables:
         drawn = shown(table.rows)
         yield f"pictures/{table.slug}.svg", curves(table.title, drawn, look, names=data["names"])
-    for record in records:
-        yield f"{SITE_RECORDS}/{record.run}.json", record.text()
     for item in (files("leaderboard.render") / "static").iterdir():
         if item.is_file():
             yield f"static/{item.name}", item.read_bytes()
 
 
-def _downloads(predictions: Mapping[str, Path]) -> Iterator[tuple[str, bytes]]:
+def _downloads(
+    records: Sequence[Record], predictions: Mapping[str, Path]
+) -> Iterator[tuple[str, Content]]:
+    """Yield the table of all runs, the records of each task, and kept predictions."""
+    yield "runs.csv", runs_as_csv(records)
+    for name, some in groupby(records, key=file_of):
+        text = "".join(record.text() for record in some)
+        yield f"{SITE_RECORDS}/{name}", gzip.compress(text.encode(), 6, mtime=0)
     for run, path in sorted(predictions.items()):
         yield f"{SITE_RECORDS}/{run}.{PREDICTIONS}", path.read_bytes()
+
+
+def file_of(record: Record) -> str:
+    """Return the name of the file with all records of the protocol and the task."""
+    return f"{record.protocol}.{slug(record.task)}.jsonl.gz"
 
 
 def _claim(out: Path) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import functools
+import gzip
 import http.server
 import io
 import json
@@ -730,8 +731,11 @@ def test_from_overview_to_a_run_and_its_record(visit, example):
     page.locator("#tasks a", has_text="copy").click()
     page.locator(".grid tbody tr", has_text="rope").get_by_role("link", name="Run").first.click()
     assert "rope on copy, seed 0" in page.inner_text("h1")
-    page.get_by_role("link", name="JSON").first.click()
-    assert json.loads(page.inner_text("pre"))["run"] in page.url
+    with page.expect_download() as download:
+        page.get_by_role("link", name=".jsonl.gz").click()
+    with gzip.open(download.value.path(), "rt") as lines:
+        runs = {json.loads(line)["run"] for line in lines}
+    assert Path(urlsplit(page.url).path).stem in runs
 
 
 def test_without_scripts_tables_pictures_and_links_remain(browser, example):

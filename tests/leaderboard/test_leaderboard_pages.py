@@ -198,7 +198,8 @@ def test_numbers_lead_to_runs_and_refused_files_are_counted(raw, save, failed, t
     (table,) = json.loads((tmp_path / "out" / "leaderboard.json").read_text())
     assert set(table["rows"][0]["runs"]) == {good["run"], bad["run"]}
     assert "out of memory" in Page(tmp_path / "out" / "run" / f"{bad['run']}.html").text
-    record = json.loads((tmp_path / "out" / "record" / f"{good['run']}.json").read_text())
+    lines = gzip.decompress((tmp_path / "out/record/quick.copy.jsonl.gz").read_bytes()).splitlines()
+    (record,) = (one for one in map(json.loads, lines) if one["run"] == good["run"])
     assert (record["scores"]["last"][0]["exact"], record["schema"]) == (1.0, 1)
 
 
@@ -249,7 +250,8 @@ def test_files_of_others_are_neither_deleted_nor_written_among(raw, save, tmp_pa
     build(None, records, site, None)
     left = {path.stem for path in (site / "run").iterdir()}
     assert left == {raw()["run"], "notes"}
-    assert [path.stem for path in (site / "record").iterdir()] == [raw()["run"]]
+    (kept,) = gzip.decompress((site / "record" / "quick.copy.jsonl.gz").read_bytes()).splitlines()
+    assert json.loads(kept)["run"] == raw()["run"]
     assert (tmp_path / "mine" / "run" / "notes.html").is_file()
     assert (site / "index.html").is_file()
 
@@ -670,13 +672,14 @@ def test_kept_predictions_can_be_downloaded_from_the_page_of_their_run(save, tmp
 
     def links(one):
         page = Page(out / "run" / f"{one}.html")
-        return [href for tag, own in page.tags if tag == "a" and "gz" in (href := own["href"])]
+        found = [own["href"] for tag, own in page.tags if tag == "a"]
+        return [href for href in found if "predictions" in href]
 
     build(runs, nothing, out, None)
     (link,) = links(run)
     assert gzip.decompress((out / "run" / link).read_bytes()) == run.encode()
     assert links(raw_record("alibi")["run"]) == []
-    assert len([*out.rglob("*.gz")]) == 1
+    assert len([*out.rglob("*predictions*")]) == 1
     kept = runs / run / "predictions.jsonl.gz"
     write(elsewhere := tmp_path / "elsewhere.gz", gzip.compress(b"not of this run"))
     for bad in (
@@ -690,7 +693,7 @@ def test_kept_predictions_can_be_downloaded_from_the_page_of_their_run(save, tmp
         kept.rmdir() if kept.is_dir() else kept.unlink(missing_ok=True)
         bad()
         problems = build(runs, nothing, out, None).problems
-        assert (links(run), [*out.rglob("*.gz")]) == ([], [])
+        assert (links(run), [*out.rglob("*predictions*")]) == ([], [])
         assert [one.partition(": ")[0] for one in problems] == [str(kept)] * kept.exists()
 
 

@@ -125,7 +125,6 @@ def test_the_tables_of_a_site_among_the_runs_are_no_bad_record(raw, save, tmp_pa
     site = save(raw()) / "leaderboard"
     site.mkdir()
     (site / "leaderboard.json").write_text("[]")
-    save("{}", json.dumps(raw("alibi")), folder="records/leaderboard/record")
     records, problems = load([site.parent])
     assert (len(records), problems) == (1, [])
 

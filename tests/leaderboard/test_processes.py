@@ -1,0 +1,52 @@
+"""Parts of a build in forked processes."""
+
+import os
+import signal
+import sys
+import time
+
+import pytest
+
+from leaderboard.processes import in_processes
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are copied on Linux")
+
+
+@pytest.mark.parametrize("processes", [1, 2, 5])
+def test_parts_come_back_in_order(processes: int) -> None:
+    parts = [lambda i=i: (time.sleep(0.02 * (i % 2)), i * i)[1] for i in range(7)]
+    assert in_processes(parts, processes) == [i * i for i in range(7)]
+
+
+def test_several_processes_work() -> None:
+    def who() -> int:
+        time.sleep(0.2)
+        return os.getpid()
+
+    found = in_processes([who] * 4, 2)
+    assert len({*found}) == 2
+    assert os.getpid() in found
+
+
+def test_an_error_of_a_part_is_raised() -> None:
+    first = os.getpid()
+
+    def work() -> None:
+        time.sleep(0.1)
+        if os.getpid() != first:
+            raise ValueError("no room")
+
+    with pytest.raises(ValueError, match="no room"):
+        in_processes([work] * 2, 2)
+
+
+def test_a_killed_process_is_told() -> None:
+    first = os.getpid()
+
+    def work() -> None:
+        time.sleep(0.1)
+        if os.getpid() != first:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    with pytest.raises(ChildProcessError, match="killed"):
+        in_processes([work] * 2, 2)
