@@ -18,7 +18,7 @@ from harness.theory.mapping import complexity, conflict, shared
 from harness.theory.representation import Computation, named, operators
 from pezoo.base import PositionError, Shape
 from pezoo.prf import PRFError, prf_of
-from pezoo.registry import make, names
+from pezoo.registry import entries, make, names
 
 Verdict = tuple[str, str]  # does the PRF characterise the task, does it recover it
 TRAINED, TESTED = 5, 10  # scales
@@ -169,7 +169,12 @@ def verdicts_of(task: Task) -> dict[Verdict | None, list[str]]:
     alike: dict[Verdict | None, list[str]] = {}
     known: dict[bytes, Verdict] = {}  # by PRF
     for name in names():
-        alike.setdefault(_verdict(task, name, known), []).append(name)
+        try:
+            alike.setdefault(_verdict(task, name, known), []).append(name)
+        except Exception as error:
+            if entries()[name].plugin is None:
+                raise
+            click.echo(f"left out: plug-in {name}: {type(error).__name__}: {error}", err=True)
     return alike
 
 

@@ -35,6 +35,12 @@ class PaperPicture:
         return task == self.task or (not self.task and task in self.figure.tasks)
 
     @property
+    def name(self) -> str:
+        """The paper and the figure."""
+        paper = self.filled.paper
+        return f"{paper.authors} ({paper.year}), {self.figure.label}: {self.figure.title}"
+
+    @property
     def notes(self) -> list[str]:
         """Remarks and budgets."""
         return [*self.figure.remarks, *budgets(self.filled)]

@@ -146,11 +146,11 @@ def _pages(
     top, below = common | {"root": ""}, common | {"root": "../"}
     yield from _start(tables, catalog, top)
     papers = [one for one in filled_of(records, catalog, "tables") if one.runs]
-    yield "papers.html", render("papers.html", papers=papers, **top)
+    figures = figures_of(records, catalog)
+    yield "papers.html", render("papers.html", papers=papers, figures=figures, **top)
     for name in ("compare.html", "cost.html", "runs.html"):
         yield name, render(name, **top)
     yield "method.html", render("method.html", protocols=catalog.protocols.values(), **top)
-    figures = figures_of(records, catalog)
     yield from ((f"pictures/{one.file}", one.svg) for one in figures)
     yield from _of_tasks(tables, catalog, figures, below)
     yield from _of_encodings(catalog, papers, below)

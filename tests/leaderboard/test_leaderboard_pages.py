@@ -612,6 +612,8 @@ def test_curves_of_one_picture_have_distinct_colours():
     found = apart(looks)
     assert len({one.colour for one in found[:8]}) == 8
     assert found[8].colour == COLOURS[0]  # a mode of a curve keeps the colour of that curve
+    later, own = Style(COLOURS[0], "dash", "square"), Style(COLOURS[0], "solid", "circle")
+    assert apart([later, own]) == [replace(later, colour=COLOURS[1]), own]
 
 
 def test_charts_have_the_baselines_beside_the_best(record):
@@ -715,7 +717,7 @@ def test_text_is_scored_in_bits_and_by_what_longer_context_saves(save, tmp_path)
     (alibi, rope, learned) = page.table("encoding", "2x", "cost")[1:]
     assert (alibi["2x"], rope["2x"], learned["2x"]) == ("2.45", "3.50", "cannot represent")
     which = Page(tmp_path / "out" / "which.html").text
-    assert "Use alibi: 2.45 bits per byte at 2x, the fewest of 3 encodings, over 2 seeds" in which
+    assert "Use alibi: 2.45 bits per byte at 2x, the fewest of 3 encodings with 2 seeds" in which
     (run,) = [run for run in map(Record.of, runs) if (run.encoding, run.seed) == ("alibi", 1)]
     assert "Unseen bits per byte2.500" in Page(tmp_path / "out" / "run" / f"{run.run}.html").text
     pages = markdown(tables([*map(Record.of, runs)]))
