@@ -32,7 +32,7 @@ from harness.settings.catalog import read_catalog
 from leaderboard.build import build as build_site
 from leaderboard.catalog import Catalog, PRFMaps
 from leaderboard.escape import script_json
-from leaderboard.record.read import Record
+from leaderboard.record.read import Record, load
 from leaderboard.render import columns, site
 from leaderboard.render.bibliography import ENTRIES, cited
 from leaderboard.render.columns import rows_as_csv, rows_as_markdown
@@ -729,3 +729,18 @@ def test_text_is_scored_in_bits_and_by_what_longer_context_saves(save, tmp_path)
     assert len(levels) == 3  # 2, 3 and 4 bits
     assert levels == sorted(levels, reverse=True)
     assert [line[5] for line in runs_data(map(Record.of, runs))] == ["done"] * 6
+
+
+def test_what_an_interrupted_build_left_goes_with_the_next(raw, save, tmp_path):
+    out, (records, _) = tmp_path / "out", load([save(raw("rope"), raw("alibi"))])
+
+    def stopped(work):
+        work[-1]()  # the pages of runs
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        site.build(tables(records), records, out, share=stopped)
+    pages = [out / "run" / f"{raw(name)['run']}.html" for name in ("rope", "alibi")]
+    assert all(page.is_file() for page in pages)
+    build(None, save(raw("rope"), folder="fewer"), out, None)
+    assert [page.is_file() for page in pages] == [True, False]
