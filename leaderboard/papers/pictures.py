@@ -42,8 +42,10 @@ class PaperPicture:
 
     @property
     def notes(self) -> list[str]:
-        """Remarks and budgets."""
-        return [*self.figure.remarks, *budgets(self.filled)]
+        """Remarks, how evaluations were selected, and budgets."""
+        selected = any(one.checkpoint != "last" for one in self.figure.columns)
+        selection = [self.filled.paper.selection] if selected else []
+        return [*self.figure.remarks, *selection, *budgets(self.filled)]
 
 
 def draw(filled: Filled, folder: Path) -> list[Path]:
