@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from pezoo.compiling import untraced
 from pezoo.context import PRF, UNKNOWN_LAYER, Context, Memo, Pass
 from pezoo.extras import Extras, ParamGroup
-from pezoo.spec import unknown
+from pezoo.spec import SpecError, unknown
 
 __all__ = [
     "PRF",
@@ -115,10 +115,11 @@ class PartialShape(Shape):
     def __getattr__(self, name: str) -> int:  # called for what is missing
         if name not in Sizes.__annotations__:
             raise AttributeError(name)
-        known = "".join(f"{key}={value}, " for key, value in vars(self).items())
+        known = "".join(f", {key}={value}" for key, value in vars(self).items())
         more = "n_heads" if name == "d_head" and "d_model" in vars(self) else name
-        raise ValueError(
-            f"{self.reader} reads {name}: pass it too, {self.reader}({known}{more}=...), or a Shape"
+        raise SpecError(
+            f"{self.reader} reads {name}: add the keyword {more}=...{known and f' to{known[1:]}'}, "
+            "or pass a Shape"
         )
 
 

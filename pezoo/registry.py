@@ -217,7 +217,7 @@ def make(name: str | Spec, shape: Shape | None = None, **options: Any) -> Encodi
     spec = parse(name) if isinstance(name, str) else name
     if shape is None:
         sizes: Any = {key: options.pop(key) for key in Sizes.__annotations__ if key in options}
-        shape = PartialShape(spec.name, **sizes)
+        shape = PartialShape(str(spec), **sizes)
     spec = check(replace(spec, options={**spec.options, **options}))
     cls = _entry(spec.name).load()
     check_values(spec, cls)

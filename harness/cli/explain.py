@@ -18,7 +18,7 @@ from harness.theory.mapping import complexity, conflict, shared
 from harness.theory.representation import Computation, named, operators
 from pezoo.base import PositionError, Shape
 from pezoo.prf import PRFError, prf_of
-from pezoo.registry import make, names
+from pezoo.registry import entries, make, names
 
 Verdict = tuple[str, str]  # does the PRF characterise the task, does it recover it
 TRAINED, TESTED = 5, 10  # scales
@@ -40,6 +40,18 @@ def command(task: str) -> None:
 
     made = tasks.make(task)
     click.echo(f"{task}: {made.summary}. {made.example:.100}")
+    try:
+        _explain(made)
+    except Exception as error:
+        if type(made).__module__.startswith(f"{tasks.__name__}."):
+            raise
+        raise click.ClickException(
+            f"the computation of {task} fails ({type(error).__name__}: {error}): "
+            f"pezoo check {task} says what is wrong"
+        ) from error
+
+
+def _explain(made: Task) -> None:
     verdicts = verdicts_of(made)
     click.echo(
         f"{_wrapped(short(verdicts) + variant(made) * (not verdicts))}\n\n"
@@ -169,7 +181,12 @@ def verdicts_of(task: Task) -> dict[Verdict | None, list[str]]:
     alike: dict[Verdict | None, list[str]] = {}
     known: dict[bytes, Verdict] = {}  # by PRF
     for name in names():
-        alike.setdefault(_verdict(task, name, known), []).append(name)
+        try:
+            alike.setdefault(_verdict(task, name, known), []).append(name)
+        except Exception as error:
+            if entries()[name].plugin is None:
+                raise
+            click.echo(f"left out: plug-in {name}: {type(error).__name__}: {error}", err=True)
     return alike
 
 
@@ -189,7 +206,7 @@ def variant(task: Task) -> str:
             value = not getattr(task, name, option.default)
             other = type(task)(**{name: value})
             if _declares(other):
-                return f' See: pezoo explain "{task.name}({name}={value})".'
+                return f' See: pezoo explain "{task.text(**{name: value})}".'
     return ""
 
 
@@ -250,7 +267,8 @@ def _recovered(task: Task, prf: dict[int, Tensor]) -> str:
 
 def _declares(task: Task) -> bool:
     """Return whether the task declares a computation."""
-    return task.computation(task.lengths(1, TESTED)[0]) is not None
+    lengths = task.lengths(1, TESTED)
+    return bool(lengths) and task.computation(lengths[0]) is not None
 
 
 def _computations(task: Task) -> dict[int, Computation]:

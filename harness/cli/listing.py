@@ -25,8 +25,18 @@ TRACKS = {
 }
 
 
+class Kind(click.Choice[str]):
+    """What to list; of a name in its place, the error says what it names."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value not in self.choices:
+            for kind in (one for one in self.choices if value in _names(one)):
+                self.fail(f"{value} is one of the {kind}: pezoo list {kind} {value}", param, ctx)
+        return super().convert(value, param, ctx)
+
+
 @click.command()
-@click.argument("what", type=click.Choice(["encodings", "tasks", "protocols"]))
+@click.argument("what", type=Kind(["encodings", "tasks", "protocols"]))
 @click.argument("name", required=False)
 @click.option("--format", "form", type=click.Choice(["table", "json"]), default="table")
 def command(what: str, name: str | None, form: str) -> None:

@@ -19,7 +19,7 @@ FORMATS = ("table", "markdown", "csv", "json")
 
 
 @click.command()
-@click.argument("paper")
+@click.argument("paper", required=False)
 @click.argument("number", required=False)
 @click.option("--figure", help="Number of a figure; with --out also its pictures.")
 @click.option("--out", help="Folder for the pictures of a figure.")
@@ -41,9 +41,11 @@ def command(**options: Any) -> None:
 
     pezoo table ruoss2023 1
     """
-    from leaderboard.papers.paper import read
+    from leaderboard.papers.paper import names, read
 
     typed = SimpleNamespace(**options)
+    if typed.paper is None:
+        raise click.UsageError(f"expected a paper: {', '.join(names())}")
     paper = read(typed.paper)
     if typed.figure and typed.number:
         raise click.UsageError("NUMBER and --figure exclude each other")

@@ -121,8 +121,16 @@ class Task:
         except ValueError as error:
             padded = n is None and "aligned" in signature(type(self)).parameters
             raise TaskError(
-                f"the PRF of {self.name} {error}{f', or {self.name}(aligned=20)' * padded}"
+                f"the PRF of {self.name} {error}{f', or {self.text(aligned=20)}' * padded}"
             ) from error
+
+    def text(self, **changes: object) -> str:
+        """Return the text of this task with some options changed, such as "copy(aligned=20)"."""
+        known = signature(type(self)).parameters.values()
+        own = {one.name: getattr(self, one.name, one.default) for one in known}
+        own = {one.name: own[one.name] for one in known if own[one.name] != one.default} | changes
+        options = ",".join(f"{key}={value}" for key, value in own.items())
+        return f"{self.name}({options})" if options else self.name
 
     @cached_property
     def _relation(self) -> Relation:

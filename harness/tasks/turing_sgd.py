@@ -36,8 +36,9 @@ class TuringSGD(Task):
     Paper: Hou et al. 2024, "Universal Length Generalization with Turing Programs", Section 5.2 and
     Appendix E. Deviations: the data are the levels themselves, so that the answer follows from
     the prompt; g and cur of the last step of the paper's example come out one level apart from the
-    paper's, which may have computed them from numbers before rounding. How data are
-    drawn is left open; the paper's example fits a linear y.
+    paper's, which may have computed them from numbers before rounding. Numbers are float64, so that
+    one exactly between two levels goes to either. How data are drawn is left open; the paper's
+    example fits a linear y.
     """
 
     name = "turing_sgd"

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from harness.theory.mapping import Examples
-from harness.theory.representation import Operator, Representation
+from harness.theory.representation import Operator, Representation, named
 
 PRF = Callable[[int], Tensor]  # values at scale n: (Z, Z) int64 of query i and key j, from 0
 ABSENT = 0  # phi*, the value of keys that the query does not need
@@ -60,7 +60,7 @@ def violation(representation: Representation, prf: PRF) -> Violation | None:
 
 def _words(role: Role) -> str:
     operator, k = role
-    return f"input {int(k)} of {operator.__name__}"
+    return f"input {int(k)} of {named(operator)}"
 
 
 class NotLearned(ValueError):

@@ -193,7 +193,8 @@ def build(config: RunConfig) -> tuple[Task, Transformer]:
         )
     if len(task.vocab) > config.model.vocab:
         raise ValueError(
-            f"task {task.name} has {len(task.vocab)} tokens, model.vocab is {config.model.vocab}"
+            f"task {task.name} has {len(task.vocab)} tokens, model.vocab is {config.model.vocab}: "
+            f"add --set model.vocab={len(task.vocab)}, or choose a protocol for this task"
         )
     top = task.lengths(*config.train.lengths)[-1]
     asks, answers = task.max_tokens(top)

@@ -147,6 +147,9 @@ def numbers(values: Iterable[float]) -> str:
     return ", ".join(f"{value:,}" for value in ordered) or "none"
 
 
+ALONG = "These runs were tested along training: those of other tables are not among them."
+
+
 def caption(filled: Filled) -> list[str]:
     """Return the lines above a table: title, budgets, when runs reached PASS, and remarks."""
     paper, part, cells = filled.paper, filled.part, filled.cells
@@ -156,6 +159,7 @@ def caption(filled: Filled) -> list[str]:
         *budgets(filled),
         f"We have numbers for {there} of {len(cells)} cells; {_difference(cells)}.",
         *(_crossings(cell, part) for cell in cells if part.along and cell.used),
+        *([ALONG] if part.along else ()),
         *part.remarks,
         *(paper.remarks if part.measure != "hours" else ()),
         *([paper.selection] if any(one.checkpoint != "last" for one in part.columns) else ()),

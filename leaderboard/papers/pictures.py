@@ -35,9 +35,17 @@ class PaperPicture:
         return task == self.task or (not self.task and task in self.figure.tasks)
 
     @property
+    def name(self) -> str:
+        """The paper and the figure."""
+        paper = self.filled.paper
+        return f"{paper.authors} ({paper.year}), {self.figure.label}: {self.figure.title}"
+
+    @property
     def notes(self) -> list[str]:
-        """Remarks and budgets."""
-        return [*self.figure.remarks, *budgets(self.filled)]
+        """Remarks, how evaluations were selected, and budgets."""
+        selected = any(one.checkpoint != "last" for one in self.figure.columns)
+        selection = [self.filled.paper.selection] if selected else []
+        return [*self.figure.remarks, *selection, *budgets(self.filled)]
 
 
 def draw(filled: Filled, folder: Path) -> list[Path]:

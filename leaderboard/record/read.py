@@ -74,6 +74,8 @@ def kept_predictions(runs: Path, known: set[str], problems: list[str]) -> dict[s
         try:
             if path.is_symlink() or not path.is_file():
                 raise ValueError("not a regular file")
+            if not path.stat().st_size:
+                raise ValueError("empty")
             with gzip.open(path) as file:
                 while file.read(CHUNK):
                     pass

@@ -148,7 +148,6 @@ class Env:
     cpu: fields.Text | None = None
     cores: fields.Positive | None = None
     threads: fields.Positive | None = None
-    compiled: bool | None = None  # False in earlier records
     attention: fields.Text | None = None
     # The kernels that computed it.
     attention_ran: dict[Literal["train", "eval"], list[fields.Text]] | None = None

@@ -97,8 +97,8 @@ def best(trials: Sequence[Trial]) -> Trial | None:
     """Return the best cell, by the same rule for every encoding; None if every cell failed.
 
     Highest mean over all test lengths, exact match of decoders and token accuracy of encoders; then
-    the highest exact match over the training lengths; then the lowest last loss; then the fewest
-    steps; then the first of the grid.
+    the highest exact match over the training lengths, both 0 for text; then the lowest last loss;
+    then the fewest steps; then the first of the grid.
     """
 
     def order(trial: Trial) -> tuple[float, ...]:

@@ -15,7 +15,6 @@ from leaderboard.render.which import by_family
 from leaderboard.stats.costs import Measured, by_encoding
 from leaderboard.stats.rows import Row
 from leaderboard.stats.tables import Table
-from pezoo.spec import bare
 
 # The part of attention that a hook changes, first match first.
 PARTS = {
@@ -110,14 +109,13 @@ def _choices(families: Mapping[str, Sequence[TaskFront]], catalog: Catalog) -> I
         for one, entry in ((task, entry) for task in tasks for entry in task.entries):
             own = found.setdefault(entry.row.label, {}).setdefault(family, [])
             own.append(Result(entry, *(_score(entry.row, n) for n in (one.near, one.far))))
+    ran: set[str] = set()
     for label, results in found.items():
         encoding = next(iter(results.values()))[0].entry.row.encoding
-        yield Choice(label, tuple(catalog.parts(encoding)), results)
-    ran = {part for label in found for part in bare(label).split(":")}
-    rest: dict[str, ClassDoc] = {}
-    for name, doc in catalog.encodings.items():
-        if name not in ran:
-            rest.setdefault(doc.cls, doc)
+        parts = tuple(catalog.parts(encoding))
+        ran |= {part.cls for part in parts}
+        yield Choice(label, parts, results)
+    rest = {doc.cls: doc for doc in reversed(catalog.encodings.values()) if doc.cls not in ran}
     for doc in rest.values():
         yield Choice(doc.name, (doc,), {})
 

@@ -16,7 +16,7 @@ from leaderboard.record.schema import Record
 from leaderboard.render import columns
 from leaderboard.render.bibliography import cited
 from leaderboard.render.curves import shortened
-from leaderboard.render.findings import chosen, cost, disclosure
+from leaderboard.render.findings import chosen, disclosure
 from leaderboard.render.overviews import overview_of
 from leaderboard.render.styles import SETTINGS, after_the_curve, needs_log, styles
 from leaderboard.stats.costs import by_encoding, training_costs
@@ -229,7 +229,6 @@ def _overviews(views: Sequence[tuple[View, Table]], catalog: Catalog) -> Iterato
                         "mean": line.unseen and line.unseen.mean,
                         "low": line.unseen and line.unseen.low,
                         "high": line.unseen and line.unseen.high,
-                        "cost": cost(line),
                     }
                     | {name: getattr(line, name) for name in names}
                     for line in own.all_lines

@@ -2,7 +2,6 @@
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from statistics import median
 
 from leaderboard.catalog import Catalog
 from leaderboard.render.text import percent, score, span_text
@@ -50,12 +49,6 @@ def untested(lines: Sequence[Line]) -> str:
         return ""
     where = " on every task" * (len(known[0].main) > 1)
     return f"Differences are not tested: the encodings do not share two seeds{where}."
-
-
-def cost(line: Line) -> float | None:
-    """CPU seconds of training: the mean over seeds, then the median over the tasks that count."""
-    costs = [row.cpu_seconds for row in line.main if row.cpu_seconds is not None]
-    return median(costs) if costs else None
 
 
 def chosen(tables: Sequence[Table], catalog: Catalog) -> set[str]:

@@ -25,8 +25,8 @@ SOLVED = 0.8  # of the seeds: 4 of 5
 
 INTRO = (
     f"Tasks solved, of those tested at 1, {NEAR} and {FAR} times the training length: at least 4 "
-    f"of 5 seeds reach {100 * PASS:.0f} % exact match. Sorted by {NEAR}x, then {FAR}x. Cost: "
-    "time of a training step over {reference}'s, same processor."
+    f"of 5 seeds reach {100 * PASS:.0f} % exact match. Sorted by {NEAR}x, then {FAR}x; rows "
+    "with hints last. Cost: time of a training step over {reference}'s, same processor."
 )
 CAVEAT = (
     "†: options were chosen on some of these tasks, which favours the row. Models and tasks are "

@@ -111,7 +111,14 @@ def build(
 
 
 def _save(out: Path, part: Callable[[], Iterator[tuple[str, Content]]]) -> list[Path]:
-    return [write(out / name, content) for name, content in part()]
+    """Write files, each after its name: a build that is interrupted leaves none without one."""
+    found = []
+    with (out / WRITTEN).open("a", encoding="utf-8") as names:
+        for name, content in part():
+            if name.partition("/")[0] in FOLDERS:
+                print(name, file=names, flush=True)
+            found.append(write(out / name, content))
+    return found
 
 
 def address(out: Path, runs: set[str]) -> str:
@@ -146,11 +153,11 @@ def _pages(
     top, below = common | {"root": ""}, common | {"root": "../"}
     yield from _start(tables, catalog, top)
     papers = [one for one in filled_of(records, catalog, "tables") if one.runs]
-    yield "papers.html", render("papers.html", papers=papers, **top)
+    figures = figures_of(records, catalog)
+    yield "papers.html", render("papers.html", papers=papers, figures=figures, **top)
     for name in ("compare.html", "cost.html", "runs.html"):
         yield name, render(name, **top)
     yield "method.html", render("method.html", protocols=catalog.protocols.values(), **top)
-    figures = figures_of(records, catalog)
     yield from ((f"pictures/{one.file}", one.svg) for one in figures)
     yield from _of_tasks(tables, catalog, figures, below)
     yield from _of_encodings(catalog, papers, below)
@@ -267,14 +274,14 @@ def _downloads(
 
 def file_of(record: Record) -> str:
     """Return the name of the file with all records of the protocol and the task."""
-    return f"{record.protocol}.{slug(record.task)}.jsonl.gz"
+    return f"{slug(record.protocol)}.{slug(record.task)}.jsonl.gz"
 
 
 def _claim(out: Path) -> None:
     """Mark a new folder as a site. Errors: ValueError for a folder with other files."""
-    for folder in (out, *(out / name for name in (*FOLDERS, "pictures", "static"))):
-        if folder.is_symlink():
-            raise ValueError(f"{folder} is a link: expected a folder of the site's own")
+    for path in (out, *(out / name for name in (*FOLDERS, "pictures", "static", WRITTEN))):
+        if path.is_symlink():
+            raise ValueError(f"{path} is a link: expected one of the site's own")
     marker = out / SITE_TABLES
     if not marker.is_file():
         if out.is_dir() and any(out.iterdir()):

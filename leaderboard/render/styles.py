@@ -66,15 +66,16 @@ def usual(wanted: Sequence[Row], rows: Sequence[Row]) -> list[Row]:
 
 
 def apart(wanted: Sequence[Style]) -> list[Style]:
-    """Return the styles of the curves of one picture: a colour that an earlier curve has is
-    replaced by one that none has. Dotted curves, the modes of another curve, keep theirs."""
-    found: list[Style] = []
-    for style in wanted:
-        used = {one.colour for one in found}
+    """Return the styles of the curves of one picture: a colour that another curve has is replaced
+    by one that none has. Solid curves, the first to have each colour, keep theirs, and so do dotted
+    ones, the modes of another curve."""
+    found = [*wanted]
+    used: set[str] = set()
+    for at in sorted(range(len(found)), key=lambda at: found[at].dash != "solid"):
         free = [colour for colour in COLOURS if colour not in used]
-        if style.colour in used and style.dash != "dot" and free:
-            style = replace(style, colour=free[0])
-        found.append(style)
+        if found[at].colour in used and found[at].dash != "dot" and free:
+            found[at] = replace(found[at], colour=free[0])
+        used.add(found[at].colour)
     return found
 
 

@@ -14,12 +14,16 @@ from leaderboard.stats.tables import Table
 from pezoo.spec import bare
 
 CHEAP = 1.25  # times the cost of the reference
+ENOUGH = 3  # seeds: of texts, fewer lose to as many
 BUDGETS = {"any": "any", "low": "at most 1.25 times rope's training"}
 
 
 @dataclass(frozen=True)
 class Answer:
-    """The encoding for a kind of task: what it does on each task of one protocol, best first."""
+    """The encoding for a kind of task: what it does on each task of one protocol, best first.
+
+    `own` is () where no encoding has such a cost.
+    """
 
     family: str
     budget: str
@@ -35,13 +39,22 @@ class Answer:
 
     @property
     def rivals(self) -> int:
-        """The number of encodings that it is compared with on the first task, itself included."""
-        return len(self.own[0][0].of(GENERAL, CHOSEN))
+        """The number of encodings with as many seeds and such a cost on the first task."""
+        entries = self.own[0][0].of(GENERAL, CHOSEN)
+        return sum(_seeds(one) >= _seeds(self.entry) and _fits(one, self.budget) for one in entries)
 
     @property
     def marked(self) -> bool:
         """True where the encoding's options were chosen on one of the tasks."""
         return any(entry.group == CHOSEN for _, entry in self.own)
+
+
+def _seeds(entry: Entry) -> int:
+    return min(len(entry.row.seeds), ENOUGH)
+
+
+def _fits(entry: Entry, budget: str) -> bool:
+    return budget == "any" or (entry.cost or CHEAP + 1) <= CHEAP
 
 
 def by_family(tables: Sequence[Table], catalog: Catalog) -> dict[str, list[TaskFront]]:
@@ -64,28 +77,31 @@ def by_family(tables: Sequence[Table], catalog: Catalog) -> dict[str, list[TaskF
 def answers(tables: Sequence[Table], catalog: Catalog) -> Iterator[Answer]:
     """Yield the answers, by kind of task."""
     every = [
-        Answer(family, budget, best)
+        Answer(family, budget, _best(tasks, budget))
         for family, tasks in sorted(by_family(tables, catalog).items())
         for budget in BUDGETS
-        if (best := _best(tasks, budget))
     ]
     yield from sorted(every, key=lambda answer: -len(answer.solved))
 
 
 def _best(tasks: Sequence[TaskFront], budget: str) -> tuple[tuple[TaskFront, Entry], ...]:
-    """Return the tasks of the encoding that solves most of them, then by its means; () for none."""
+    """Return the tasks of the encoding that solves most of them; () for none.
+
+    Among equals, the best mean to a hundredth, then the cheapest.
+    """
     by_label: dict[str, list[tuple[TaskFront, Entry]]] = defaultdict(list)
     for one in tasks:
         for entry in one.of(GENERAL, CHOSEN):
-            if budget == "any" or (entry.cost or CHEAP + 1) <= CHEAP:
+            if _fits(entry, budget):
                 by_label[entry.row.label].append((one, entry))
 
     def merit(own: list[tuple[TaskFront, Entry]]) -> tuple[float, ...]:
         if own[0][1].row.in_bits:
             bits = [entry.bits for _, entry in own if entry.bits is not None]
-            return len(bits), -fmean(bits or [inf])
-        means = [entry.row.unseen.mean for _, entry in own if entry.row.unseen]
-        return sum(entry.solves for _, entry in own), sum(means)
+            return len(bits), _seeds(own[0][1]), -fmean(bits or [inf])
+        mean = sum(entry.row.unseen.mean for _, entry in own if entry.row.unseen)
+        solved = sum(entry.solves for _, entry in own)
+        return solved, round(mean, 2), -(own[0][1].cost or 0.0), mean
 
     best = max(by_label.values(), key=merit, default=[])
     return tuple(sorted(best, key=lambda pair: pair[1].merit, reverse=True))

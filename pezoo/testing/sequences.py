@@ -58,7 +58,10 @@ def check_prefix_stability(factory: Factory) -> None:
 
 def check_streaming(factory: Factory) -> None:
     """Check that decoding with a cache, token by token and in chunks, equals a full pass."""
-    when = ": what later tokens need belongs in ctx.memo, under a key of its own in each layer"
+    when = (
+        ": new tokens have the positions ctx.query_pos, not 0 to T - 1; what later tokens need "
+        "belongs in ctx.memo, under a key of its own in each layer"
+    )
     decodes(build(factory), tokens(), ([1] * 10, [4, 1, 5], [9, 1]), when)
 
 

@@ -12,7 +12,7 @@ from parsed import Page
 from leaderboard.catalog import Catalog
 from leaderboard.render import site
 from leaderboard.render.data import site_data
-from leaderboard.render.findings import cost, disclosure
+from leaderboard.render.findings import disclosure
 from leaderboard.stats.overview import overview
 from leaderboard.stats.ranks import comparisons
 from leaderboard.stats.summary import summarise
@@ -135,14 +135,6 @@ def test_encoders_have_a_guess_without_a_place(record, tmp_path):
     assert "baseline |" not in markdown(tables(results(record)))
     (data,) = site_data(found, Catalog())["overviews"]
     assert data["baseline"] == 0.1
-
-
-def test_cost_is_the_median_over_the_tasks_that_count(record):
-    records = []
-    for task, seconds in (("copy", 31.0), ("reverse", 32.0), ("addition", 571.0)):
-        made = record(task=task)
-        records.append(made.model_copy(update={"cost": replace(made.cost, cpu_seconds=seconds)}))
-    assert cost(overview(tables(records))[0]) == 32.0
 
 
 def test_options_are_disclosed_by_the_tasks_that_they_were_chosen_on(record):

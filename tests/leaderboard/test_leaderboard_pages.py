@@ -32,7 +32,7 @@ from harness.settings.catalog import read_catalog
 from leaderboard.build import build as build_site
 from leaderboard.catalog import Catalog, PRFMaps
 from leaderboard.escape import script_json
-from leaderboard.record.read import Record
+from leaderboard.record.read import Record, load
 from leaderboard.render import columns, site
 from leaderboard.render.bibliography import ENTRIES, cited
 from leaderboard.render.columns import rows_as_csv, rows_as_markdown
@@ -612,6 +612,8 @@ def test_curves_of_one_picture_have_distinct_colours():
     found = apart(looks)
     assert len({one.colour for one in found[:8]}) == 8
     assert found[8].colour == COLOURS[0]  # a mode of a curve keeps the colour of that curve
+    later, own = Style(COLOURS[0], "dash", "square"), Style(COLOURS[0], "solid", "circle")
+    assert apart([later, own]) == [replace(later, colour=COLOURS[1]), own]
 
 
 def test_charts_have_the_baselines_beside_the_best(record):
@@ -715,7 +717,7 @@ def test_text_is_scored_in_bits_and_by_what_longer_context_saves(save, tmp_path)
     (alibi, rope, learned) = page.table("encoding", "2x", "cost")[1:]
     assert (alibi["2x"], rope["2x"], learned["2x"]) == ("2.45", "3.50", "cannot represent")
     which = Page(tmp_path / "out" / "which.html").text
-    assert "Use alibi: 2.45 bits per byte at 2x, the fewest of 3 encodings, over 2 seeds" in which
+    assert "Use alibi: 2.45 bits per byte at 2x, the fewest of 3 encodings with 2 seeds" in which
     (run,) = [run for run in map(Record.of, runs) if (run.encoding, run.seed) == ("alibi", 1)]
     assert "Unseen bits per byte2.500" in Page(tmp_path / "out" / "run" / f"{run.run}.html").text
     pages = markdown(tables([*map(Record.of, runs)]))
@@ -727,3 +729,18 @@ def test_text_is_scored_in_bits_and_by_what_longer_context_saves(save, tmp_path)
     assert len(levels) == 3  # 2, 3 and 4 bits
     assert levels == sorted(levels, reverse=True)
     assert [line[5] for line in runs_data(map(Record.of, runs))] == ["done"] * 6
+
+
+def test_what_an_interrupted_build_left_goes_with_the_next(raw, save, tmp_path):
+    out, (records, _) = tmp_path / "out", load([save(raw("rope"), raw("alibi"))])
+
+    def stopped(work):
+        work[-1]()  # the pages of runs
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        site.build(tables(records), records, out, share=stopped)
+    pages = [out / "run" / f"{raw(name)['run']}.html" for name in ("rope", "alibi")]
+    assert all(page.is_file() for page in pages)
+    build(None, save(raw("rope"), folder="fewer"), out, None)
+    assert [page.is_file() for page in pages] == [True, False]

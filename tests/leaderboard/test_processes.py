@@ -2,8 +2,10 @@
 
 import os
 import signal
+import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -50,3 +52,21 @@ def test_a_killed_process_is_told() -> None:
 
     with pytest.raises(ChildProcessError, match="killed"):
         in_processes([work] * 2, 2)
+
+
+def test_no_process_outlives_a_parent_that_ends_at_once(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import os, sys, time\n"
+        "from leaderboard.processes import in_processes\n"
+        "def work():\n"
+        "    if os.getpid() == first:\n"
+        "        time.sleep(0.3)\n"
+        "        os._exit(3)\n"
+        "    time.sleep(60)\n"
+        "first = os.getpid()\n"
+        "in_processes([work] * 2, 2)\n"
+    )
+    # A child that went on would keep the pipe open, which is read to its end.
+    found = subprocess.run([sys.executable, script], stdout=subprocess.PIPE, timeout=30)
+    assert found.returncode == 3

@@ -110,12 +110,12 @@ def test_an_encoding_needs_the_sizes_that_it_reads_and_no_other(text):
     torch.testing.assert_close(got, run(full))
     for name in sizes:
         rest = {key: size for key, size in sizes.items() if key != name}
-        with pytest.raises(ValueError, match=rf"reads ({name}|d_head): pass it too, \w+\("):
+        with pytest.raises(ValueError, match=rf"reads ({name}|d_head): add the keyword \w+="):
             run(made(text, rest))
 
 
 def test_an_error_names_the_encoding_and_the_call():
-    with pytest.raises(ValueError, match=r"^PRISM reads n_layers: .* PRISM\(d_model=8, n_heads=2"):
+    with pytest.raises(ValueError, match=r"^PRISM reads n_layers: add .* to d_model=8, n_heads=2"):
         pezoo.PRISM(d_model=8, n_heads=2)
     with pytest.raises(TypeError, match=r"ALiBi 'n_head'; did you mean n_heads\?"):
         pezoo.ALiBi(n_head=8)

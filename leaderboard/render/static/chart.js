@@ -26,16 +26,21 @@
     const best = (bare.length ? bare : plain).filter((row) => !usual(row)).slice(0, room);
     return plain.filter((row) => best.includes(row) || usual(row));
   };
-  // The looks of curves in one chart: a colour that an earlier curve has is replaced by a free one.
+  // The looks of curves in one chart: a colour that another curve has is replaced by a free one.
+  // Solid curves, the first to have each colour, keep theirs.
   const COLOURS = (PZ.COLOURS = ["#1f78c1", "#d9541e", "#12925f", "#9a5fc0", "#c28a00", "#d6457e", "#1d9bb3", "#7d8b00", "#a0652f", "#c23b3b"]);
   PZ.apart = (looks) => {
-    const used = new Set();
-    return looks.map(([colour, dash, marker]) => {
+    const used = new Set(), found = [...looks];
+    const later = ([, dash]) => dash !== "solid";
+    const order = [...looks.keys()].sort((a, b) => later(looks[a]) - later(looks[b]));
+    order.forEach((at) => {
+      const [colour, dash, marker] = looks[at];
       const free = COLOURS.find((one) => !used.has(one));
       const own = used.has(colour) && dash !== "dot" && free ? free : colour;
       used.add(own);
-      return [own, dash, marker];
+      found[at] = [own, dash, marker];
     });
+    return found;
   };
 
   const there = (value) => value !== null && value !== undefined;

@@ -3,6 +3,7 @@
 (function () {
   const { el } = PZ;
   const COSTS = {
+    ratio: "time of a training step, relative to " + window.DATA.reference,
     cpu_seconds: "CPU seconds of training",
     parameters: "parameters",
     encoding_parameters: "parameters of the encoding",
@@ -22,7 +23,7 @@
       .filter((row) => merit(row) > best && ((best = merit(row)), true));
   }
 
-  const costOf = (row, key) => PZ.number(row[key], row[key] < 100 ? 1 : 0);
+  const costOf = (row, key) => PZ.number(row[key], row[key] < 10 ? 2 : row[key] < 100 ? 1 : 0);
   const series = (rows, key, own) =>
     rows.map((row) => ({
       name: row.label,
@@ -73,11 +74,12 @@
     if (!window.DATA.tables.length) return;
     const { tables, controls } = PZ.choose(() => true);
     const [task, taskPick] = PZ.select("task", "Task", tables.map((table) => [table.task, table.task]));
-    const [key, costPick] = PZ.select("cost", "Cost", Object.entries(COSTS));
+    const table = tables.find((one) => one.task === task);
+    const some = (key) => key === "decode" || table.rows.some((row) => row[key] !== null);
+    const [key, costPick] = PZ.select("cost", "Cost", Object.entries(COSTS).filter(([key]) => some(key)));
     const [log, logPick] = PZ.toggle("log", "logarithmic cost", true);
     const [variants, variantsPick] = PZ.toggle("variants", "show variants, evaluation modes, other seeds");
     PZ.put("filters", [...controls, taskPick, costPick, logPick, variantsPick]);
-    const table = tables.find((one) => one.task === task);
     const fewAll = table.rows.every((row) => row.few || row.apart),
       all = table.rows.map((row) => ({ ...row, few_all: fewAll, decode: decodeOf(row)?.[0] ?? null }));
     const rows = all.filter((row) => row.unseen && row[key] !== null && (!log || row[key] > 0));

@@ -33,7 +33,7 @@
       cell: ({ row, table }) =>
         row.aside
           ? ""
-          : PZ.rank(row) + " of " + table.rows.filter((one) => one.rank !== null).length,
+          : PZ.rank(row) + " of " + table.rows.filter((one) => one.rank !== null && !one.custom).length,
       start: "asc",
     },
     PZ.unseenColumn(ofRow, own),

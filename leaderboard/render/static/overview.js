@@ -9,7 +9,7 @@
     seeds: PZ.modes.seeds,
     reach: "reach",
     token: "the other measure, %",
-    cost: "CPU seconds of training",
+    cost: "time of a training step, relative to " + window.DATA.reference,
   };
   // No bits pass, and fewer are better.
   const { seeds: _, ...OF_TEXT } = {
@@ -27,13 +27,13 @@
     ({
       reach: PZ.reach(row),
       token: percent(row.unseen_beside),
-      cost: PZ.number(row.cpu_seconds),
+      cost: row.ratio ? row.ratio.toFixed(1) + "x" : "–",
     })[show] ?? own(table, row, show).words;
   const number = (table, row, show) =>
     ({
       reach: row.reach,
       token: row.unseen_beside * 100,
-      cost: row.cpu_seconds,
+      cost: row.ratio,
     })[show] ?? PZ.measure(table).value(own(table, row, show).number);
 
   // How dark a cell is: the better the value shown, the darker; reach against the
@@ -160,9 +160,6 @@
         },
         ...(show === "unseen" ? PZ.endColumns((line) => line.rows[at]?.unseen, task, measure) : []),
       ]),
-      PZ.numberColumn("cost", "CPU s", (line) => line.cost, {
-        help: "CPU seconds of training per run: the mean over seeds, then the median over tasks; compare only on one device",
-      }),
       {
         key: "ratio",
         title: "x " + window.DATA.reference,
@@ -351,7 +348,7 @@
       foot: foot(overview, order, show),
       sort:
         show === "cost"
-          ? "cost-asc"
+          ? "ratio-asc"
           : order.length < 2
             ? "t_" + order[0].task + (falls ? "-asc" : "-desc")
             : (show === "unseen" ? "unseen" : "shown") + (falls ? "-asc" : "-desc"),

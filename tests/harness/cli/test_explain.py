@@ -1,6 +1,7 @@
 """`pezoo explain`."""
 
 import re
+from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
@@ -145,3 +146,36 @@ def test_a_variant_with_a_computation_is_named(call):
         call("explain", "addition")[1].split()
     )
     assert "See:" not in call("explain", "scan_cot")[1]
+
+
+def test_a_broken_plug_in_is_left_out_and_named(monkeypatch, capsys):
+    broken = SimpleNamespace(plugin="an entry point")
+    monkeypatch.setattr(explain, "names", lambda: ["broken", "rope"])
+    monkeypatch.setattr(explain, "entries", lambda: {"broken": broken})
+    own = explain.make
+    monkeypatch.setattr(
+        explain, "make", lambda name, shape: own(name, shape) if name == "rope" else 1 / 0
+    )
+    assert [*verdicts_of(make("copy")).values()] == [["rope"]]
+    assert "left out: plug-in broken: ZeroDivisionError" in capsys.readouterr().err
+
+
+def test_a_task_of_others_with_a_wrong_computation_is_told_so(monkeypatch):
+    class Mine(type(make("copy"))):
+        def computation(self, n):
+            raise IndexError("out of range")
+
+    monkeypatch.setattr(tasks, "make", lambda text: Mine())
+    result = CliRunner().invoke(command, ["mine"])
+    assert result.exit_code == 1
+    assert "the computation of mine fails (IndexError: out of range): pezoo check" in result.output
+
+
+@pytest.mark.parametrize("task", ["alternation(k=11)", "ngram_copy(n=8,repeats=1)"])
+def test_a_task_without_small_scales_is_explained(task):
+    assert "No theorem applies" in explained(task)
+
+
+def test_the_aligned_task_that_is_suggested_exists():
+    suggested = re.search(r"or (addition\(.*\))", prf(make("addition(cot=False)")))[1]
+    assert make(suggested).aligned == 20
