@@ -368,18 +368,24 @@ window.PZ = (function () {
     start: "asc",
     ...more,
   });
-  // The columns of leaderboard/render/columns.py; `of` gives the row of a line.
   // Seconds, and the least and the most of a seed.
   function seconds({ shown, cpu_range }) {
     const [low, high] = (cpu_range ?? []).map((value) => number(value));
     return el("span", {}, shown.cpu_seconds, low === high ? "" : el("small", {}, low + "–" + high));
   }
+  const CELLS = {
+    cpu_seconds: seconds,
+    reach: ({ shown, unlearned }) => (unlearned ? el("span", { title: shown.reach }, "‡") : shown.reach),
+  };
+  const HELP = { reach: "up to which length the mean stays at .9; ‡: below .9 at the training length" };
+  // The columns of leaderboard/render/columns.py; `of` gives the row of a line.
   const rowColumns = (of = (line) => line) =>
     window.DATA.columns.map(({ key, title }) => ({
       key,
       title,
       value: (line) => of(line)[key],
-      cell: (line) => (key === "cpu_seconds" ? seconds(of(line)) : of(line).shown[key]),
+      cell: (line) => CELLS[key]?.(of(line)) ?? of(line).shown[key],
+      help: HELP[key],
       start: key === "reach" ? "desc" : "asc",
     }));
   const numberColumn = (key, title, value = (row) => row[key], more) => ({

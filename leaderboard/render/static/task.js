@@ -34,6 +34,7 @@
         share(table, row, host, row.unseen, row.unseen_note, mode, row.by_seed),
     },
     ...PZ.endColumns((row) => row.unseen, "unseen mean", own),
+    ...PZ.rowColumns().filter(({ key }) => key === "reach"),
     ...table.lengths.flatMap((length, at) => {
       const title =
         length + (table.seen[at] ? " (trained)" : " (" + PZ.times(length / table.train) + ")");
@@ -61,7 +62,7 @@
           ? ""
           : "a baseline that ignores the prompt: " + percent(table.baseline) + " %",
     },
-    ...PZ.rowColumns(),
+    ...PZ.rowColumns().filter(({ key }) => key !== "reach"),
     {
       key: "runs",
       value: (row) => row.runs.length,
