@@ -26,7 +26,7 @@ TRACKS = {
 
 
 class Kind(click.Choice[str]):
-    """What to list; of a name in its place, the error says what it names."""
+    """The kinds of names; for a name in their place, the error says its kind."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if value not in self.choices:

@@ -162,8 +162,14 @@ def caption(filled: Filled) -> list[str]:
         *([ALONG] if part.along else ()),
         *part.remarks,
         *(paper.remarks if part.measure != "hours" else ()),
-        *([paper.selection] if any(one.checkpoint != "last" for one in part.columns) else ()),
+        *selection(filled),
     ]
+
+
+def selection(filled: Filled) -> list[str]:
+    """Return how evaluations were selected; [] where all numbers are those of the last step."""
+    selected = any(one.checkpoint != "last" for one in filled.part.columns)
+    return [filled.paper.selection] if selected else []
 
 
 def _difference(cells: Sequence[Cell]) -> str:

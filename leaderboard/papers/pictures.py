@@ -9,7 +9,7 @@ from typing import Literal
 
 from experiment.files import slug, write
 from leaderboard.catalog import Catalog
-from leaderboard.papers.caption import budgets
+from leaderboard.papers.caption import budgets, selection
 from leaderboard.papers.cells import Cell, Filled, filled_by_first, pairs_of
 from leaderboard.papers.paper import PaperFigure, names, read
 from leaderboard.record.schema import Record
@@ -43,9 +43,7 @@ class PaperPicture:
     @property
     def notes(self) -> list[str]:
         """Remarks, how evaluations were selected, and budgets."""
-        selected = any(one.checkpoint != "last" for one in self.figure.columns)
-        selection = [self.filled.paper.selection] if selected else []
-        return [*self.figure.remarks, *selection, *budgets(self.filled)]
+        return [*self.figure.remarks, *selection(self.filled), *budgets(self.filled)]
 
 
 def draw(filled: Filled, folder: Path) -> list[Path]:
