@@ -118,7 +118,8 @@
   }
 
   // Places for the names of points within the frame: beside each, or moved as little as keeps it off
-  // the others; null where none is free. A name that is moved far has the end of a line to its point.
+  // the others; null where none is free. A name that is moved far has the end of a line to its point,
+  // for which a narrow chart has no room.
   const MOVES = [0, 30, 60, 90, 120, 150]
     .flatMap((across) =>
       [0, 13, 26, 39, 52, 65, 78, 91, 104].flatMap((down) => [
@@ -127,7 +128,7 @@
       ]),
     )
     .sort(([a, b], [c, d]) => a + Math.abs(b) - c - Math.abs(d));
-  function beside(points, names, [start, edge], top, bottom) {
+  function beside(points, names, [start, edge], top, bottom, narrow) {
     const taken = points.map(([px, py]) => [px - 6, py, 12]);
     return points.map(([px, py], at) => {
       const long = 7 * names[at].length;
@@ -144,9 +145,11 @@
         [px - 9 - across - long, py + down, px - 6 - across],
       ]).find(free);
       if (!found) return null;
-      const [from, y, end] = found;
+      const [from, y, end] = found,
+        far = Math.hypot(end - px, y - py) > 20;
+      if (far && narrow) return null;
       taken.push([from, y, long]);
-      return { from, y, line: Math.hypot(end - px, y - py) > 20 ? [end, y] : null };
+      return { from, y, line: far ? [end, y] : null };
     });
   }
 
@@ -187,7 +190,7 @@
     const ends = parts.map((own) => own.at(-1)?.at(-1) || [left, top + high]);
     const farthest = Math.max(...ends.map(([px]) => px));
     const labels = chart.series.map((one) => one.label);
-    const spots = dots ? beside(ends, labels, [left, left + wide], top, top + high) : [];
+    const spots = dots ? beside(ends, labels, [left, left + wide], top, top + high, narrow) : [];
     const places = spread(
       ends.map(([, at]) => at),
       Math.min(LINE, (height - 12) / Math.max(1, ends.length)),
