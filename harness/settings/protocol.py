@@ -52,6 +52,10 @@ def resolve(
     low, high = train.lengths
     if not made.lengths(low, high):
         raise ConfigError(f"task {task} has no instance of length {low} to {high}")
+    if not any(made.lengths(length, length) for length in test.lengths):
+        raise ConfigError(f"task {task} has no instance of a length in eval.lengths")
+    if protocol.track == "text" and test.top:
+        raise ConfigError(f"eval.top is for tasks with right answers; {protocol.name} is of text")
     if train.draw == "instances" and made.instances(made.lengths(low, high)[0]) is None:
         raise ConfigError(
             f'train.draw = "instances" needs a task that lists its instances; {task} does not: '

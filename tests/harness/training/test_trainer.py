@@ -9,7 +9,7 @@ import torch
 import pezoo
 from experiment.config import Stage
 from harness import tasks
-from harness.data.batches import draw_length, training_batch
+from harness.data.batches import length_choice, training_batch
 from harness.data.seeds import generator
 from harness.data.sequences import decoder_sequences, to_sequences
 from harness.settings.protocol import load_protocol, resolve
@@ -60,7 +60,7 @@ def test_every_encoding_sees_the_same_data(task, monkeypatch):
     for step, ids in enumerate(orders[0]):  # what is drawn depends on seed and step alone
         draws = generator("train", task, config.task_version, 0, step)
         made = tasks.make(task)
-        length = draw_length(made, config.train, step, draws)
+        (length,) = length_choice(made, config.train, step).draw(draws, 1)
         assert torch.equal(decoder_sequences(made.sample(draws, 8, length), made).ids, ids)
     other = batches(config_of("rope", task=task, seed=1), monkeypatch)
     assert any(a.shape != b.shape or (a != b).any() for a, b in zip(orders[0], other, strict=True))
@@ -206,13 +206,14 @@ def test_the_curriculum():
     task = tasks.make("copy")
     for steps, top in ((range(20), 3), (range(20, 50), 5), (range(50, 100), 9)):
         lengths = {
-            draw_length(task, settings, step, generator("here", step, i))
+            length_choice(task, settings, step).draw(generator("here", step, i), 1)[0]
             for step in steps
             for i in range(8)
         }
         assert lengths == set(range(2, top + 1))
     low = settings.model_copy(update={"curriculum": (Stage(until=1.0, max=1),)})
-    assert draw_length(task, low, 0, generator("here")) == 2  # no length is left: the shortest
+    shortest = [2]  # no length is left
+    assert length_choice(task, low, 0).draw(generator("here"), 1) == shortest
 
 
 def test_the_penalty_is_in_the_loss():
