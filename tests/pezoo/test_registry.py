@@ -89,7 +89,8 @@ def test_unknown_names(text, words):
         ("randomized:prism(d_pe=3)", "d_pe must be even"),
         ("rope:alibi", "rope cannot wrap alibi: only"),
         ("randomized:randomized", "randomized cannot wrap itself"),
-        ("randomized:label_based", "randomized cannot wrap itself"),
+        ("randomized:ssmax:label_based", "randomized cannot wrap itself"),
+        ("latch:ssmax:latch:rope", "latch cannot wrap itself"),
         ("randomized(sample=distances):rope", "take sample=positions"),
     ],
 )
@@ -215,10 +216,11 @@ def test_a_file_that_is_wrong(folder, text, words):
 def test_an_option_may_be_a_tuple_or_none(folder):
     body = "    def __init__(self, shape, *, factors: tuple[float, ...] | None = None) -> None:\n"
     folder(mine=GOOD.replace("    pass\n", f"{body}        super().__init__(shape)\n"))
-    for text in ("mine", "mine(factors=None)", "mine(factors=(1.0,2.0))"):
+    for text in ("mine", "mine(factors=None)", "mine(factors=(1.0,2))"):
         assert pezoo.make(text, SHAPE).name == "mine"
-    with pytest.raises(SpecError, match=r"expects tuple\[float, \.\.\.\] \| None"):
-        pezoo.make("mine(factors=2)", SHAPE)
+    for text in ("mine(factors=2)", "mine(factors=('x',))"):
+        with pytest.raises(SpecError, match=r"expects tuple\[float, \.\.\.\] \| None"):
+            pezoo.make(text, SHAPE)
 
 
 def test_a_file_that_is_wrong_hides_no_other_error(folder):

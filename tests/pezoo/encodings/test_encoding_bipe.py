@@ -2,6 +2,7 @@ import pytest
 import torch
 
 from pezoo import Context, PositionError, Shape, make
+from pezoo.adapters import attention_mask
 
 SHAPE = Shape(d_model=8, n_heads=2, d_head=4, n_layers=1, train_len=8)
 IDS = torch.tensor([[1, 2, 10, 3, 10, 4, 5, 10, 10, 6]])
@@ -53,6 +54,12 @@ def test_the_inner_encoding_gets_segments(inner):
         assert torch.equal(a, b)
     a, b = encoding.bias(q, k, there), own.bias(q, k, here)
     assert a is b is None or torch.equal(a, b)
+
+
+@pytest.mark.parametrize("text", ["bipe:randomized:rope", "randomized:bipe:rope"])
+def test_segments_are_no_documents(text):
+    _, ctx, _ = prepared(text)
+    assert torch.equal(attention_mask(ctx), attention_mask(prepared("rope")[1]))
 
 
 def test_a_segment_beyond_the_table():
