@@ -37,7 +37,9 @@ class Relative(Encoding):
 
     Paper: Dai et al. 2019, "Transformer-XL", Section 3.3. Its u and v are shared by all layers;
     here, as in Ruoss et al. 2023, each layer has its own. The sinusoid has its sines first, then
-    its cosines: a permutation of the rows of W.
+    its cosines: a permutation of the rows of W. The code released by Ruoss et al. reads row
+    L-1 of its L rows for all sampled offsets j - i of at least -1, and in causal mode takes
+    T-1-(i-j) for the offset; here it is the formula.
     """
 
     summary = "scores against a projected sinusoid of the distance"

@@ -13,9 +13,6 @@ from harness.tasks.base import TaskError
 from harness.tasks.scan_cot import ScanCot, commands
 from pezoo.spec import parse
 
-LEFT, RIGHT = "I_TURN_LEFT", "I_TURN_RIGHT"
-
-
 LONGEST_TRAINED = 22  # actions, in the official length split
 
 
