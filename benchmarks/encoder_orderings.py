@@ -39,11 +39,11 @@ def scores() -> pd.DataFrame:
 
 def runs(found: pd.DataFrame) -> pd.DataFrame:
     """A row per run: `unseen` and `trained`, token accuracy in percent beyond and at the longest
-    trained length, and `exact`, whole answers beyond it."""
+    trained length."""
     keys = ["task", "encoding", "seed"]
-    unseen = found[~found.seen].groupby(keys)[["token", "exact"]].mean()
+    unseen = found[~found.seen].groupby(keys).token.mean()
     trained = found[found.seen].groupby(keys).token.mean()
-    return 100 * unseen.rename(columns={"token": "unseen"}).assign(trained=trained)
+    return 100 * pd.DataFrame({"unseen": unseen, "trained": trained})
 
 
 def paper() -> pd.DataFrame:
@@ -103,18 +103,6 @@ def accuracies(
     yield from markdown(["task", "guess", *short(columns)], rows)
 
 
-def whole(found: pd.DataFrame, tasks: list[str], columns: list[str]) -> Iterator[str]:
-    """Whole answers beyond training in percent, where answers are long and any encoding has one."""
-    mean = found.exact.groupby(level=["task", "encoding"]).mean()
-    long = [task for task in tasks if (found.loc[task].exact != found.loc[task].unseen).any()]
-    rows = (
-        [task, *(f"{mean.loc[task, encoding]:.1f}" for encoding in columns)]
-        for task in long
-        if mean.loc[task].max() >= 1
-    )
-    yield from markdown(["task", *short(columns)], rows)
-
-
 def differences(
     found: pd.DataFrame, bars: dict[str, float], published: pd.DataFrame, tasks: list[str]
 ) -> Iterator[str]:
@@ -168,7 +156,6 @@ def main() -> None:
         accuracies(found, bars, tasks, columns),
         differences(found, bars, published, tasks),
         pairs(found, bars, published, tasks),
-        whole(found, tasks, columns),
     ):
         print(*part, "", sep="\n")
 

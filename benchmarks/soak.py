@@ -63,12 +63,7 @@ class Report:
 
     @property
     def faults(self) -> int:
-        return (
-            self.lost_checkpoints
-            + self.damaged_checkpoints
-            + self.lost_records
-            + self.other_results
-        )
+        return sum([*vars(self).values()][4:])
 
 
 def soak(

@@ -22,6 +22,7 @@ from itertools import pairwise
 from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -34,7 +35,6 @@ from pydantic import (
     model_serializer,
     model_validator,
 )
-from pydantic_core import InitErrorDetails
 
 from pezoo.kernels import Attention
 from pezoo.registry import expand
@@ -134,6 +134,21 @@ class Stage(Settings):
     max: Length
 
 
+def _shortest_first(lengths: tuple[int, int]) -> tuple[int, int]:
+    if lengths[0] > lengths[1]:
+        raise ValueError(f"lengths are {[*lengths]}: expected the shortest, then the longest")
+    return lengths
+
+
+def _later_ends(stages: tuple[Stage, ...]) -> tuple[Stage, ...]:
+    ends = [stage.until for stage in stages]
+    if any(later <= stage for stage, later in pairwise(ends)):
+        raise ValueError(f"curriculum has until = {ends}: expected each above the one before")
+    return stages
+
+
+Range = Annotated[tuple[Length, Length], AfterValidator(_shortest_first)]
+Curriculum = Annotated[tuple[Stage, ...], AfterValidator(_later_ends)]
 Draw = Literal["lengths", "instances", "shares"]
 Context = Annotated[int, Field(ge=2, le=10**6)]
 Beta = Annotated[float, Field(ge=0, lt=1)]
@@ -154,8 +169,8 @@ class Train(Settings):
 
     steps: PositiveInt
     batch: PositiveInt
-    lengths: tuple[Length, Length]
-    curriculum: tuple[Stage, ...] = ()
+    lengths: Range
+    curriculum: Curriculum = ()
     draw: Draw = "lengths"
     samples: int = Field(0, ge=0)
     context: Context | None = None
@@ -171,14 +186,7 @@ class Train(Settings):
     precision: Literal["float32", "bf16"] = "float32"  # bf16: autocast in training
 
     @model_validator(mode="after")
-    def _ordered(self) -> Self:
-        if self.lengths[0] > self.lengths[1]:
-            raise ValueError(
-                f"lengths are {[*self.lengths]}: expected the shortest, then the longest"
-            )
-        ends = [stage.until for stage in self.curriculum]
-        if any(later <= stage for stage, later in pairwise(ends)):
-            raise ValueError(f"curriculum has until = {ends}: expected each above the one before")
+    def _agrees(self) -> Self:
         if self.samples and self.context is not None:
             raise ValueError(
                 f"samples {self.samples} are for batches of one length, and context {self.context} "
@@ -238,9 +246,9 @@ class Eval(Settings):
 class TaskSettings(Settings):
     """Settings that a protocol changes for one task; `OF_TASKS` maps the short names."""
 
-    train_lengths: tuple[Length, Length] | None = None
+    train_lengths: Range | None = None
     eval_lengths: Lengths | None = None
-    curriculum: tuple[Stage, ...] | None = None
+    curriculum: Curriculum | None = None
     draw: Draw | None = None
     train: dict[str, Any] = {}  # any other of these settings
     eval: dict[str, Any] = {}
@@ -362,15 +370,5 @@ def _changed(
     try:
         return type(settings).model_validate(settings.model_dump() | changes | more)
     except ValidationError as error:
-        raise ValidationError.from_exception_data(
-            error.title,
-            [
-                InitErrorDetails(
-                    type=one["type"],
-                    loc=(*place, *one["loc"]),
-                    input=one["input"],
-                    ctx=one.get("ctx", {}),
-                )
-                for one in error.errors()
-            ],
-        ) from None
+        inside = [one | {"loc": (*place, *one["loc"])} for one in error.errors()]
+        raise ValidationError.from_exception_data(error.title, inside) from None

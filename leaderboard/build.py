@@ -1,6 +1,5 @@
 """Everything at once: read the records, write the page, the site and the pictures."""
 
-import gc
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -8,7 +7,7 @@ from pathlib import Path
 
 from leaderboard.catalog import Catalog
 from leaderboard.processes import in_processes
-from leaderboard.record.read import kept_predictions, load
+from leaderboard.record.read import kept_predictions, load, uncollected
 from leaderboard.render import site
 from leaderboard.render.markdown import write_markdown
 from leaderboard.stats.tables import tables
@@ -23,6 +22,7 @@ class BuildReport:
     problems: tuple[str, ...]
 
 
+@uncollected()
 def build(
     runs: Path | None,
     records: Path,
@@ -45,15 +45,11 @@ def build(
     found, problems = load([records] if runs is None else [records, runs])
     refused, known = len(problems), {record.run for record in found}
     predictions = kept_predictions(runs, known, problems) if runs else {}
-    gc.freeze()  # nobody needs to look through them for cycles
-    try:
-        every = tables(found, catalog)
-        also = [partial(write_markdown, every, markdown, catalog)] if markdown else []
+    every = tables(found, catalog)
+    also = [partial(write_markdown, every, markdown, catalog)] if markdown else []
 
-        def share(work: Sequence[site.Work]) -> list[list[Path]]:
-            return in_processes([*work[:1], *also, *work[1:]], processes)
+    def share(work: Sequence[site.Work]) -> list[list[Path]]:
+        return in_processes([*work[:1], *also, *work[1:]], processes)
 
-        paths = site.build(every, found, out, refused, catalog, built, predictions, share)
-    finally:
-        gc.unfreeze()
+    paths = site.build(every, found, out, refused, catalog, built, predictions, share)
     return BuildReport(tuple(paths), len(found), tuple(problems))

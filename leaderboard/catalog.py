@@ -213,7 +213,4 @@ def _names(encoding: str) -> list[str]:
 
 def _alike(one: Train, two: Train, apart: set[str]) -> bool:
     """Return whether two training settings are equal apart from the named ones."""
-    if not apart:
-        return one == two
-    left, right = one.model_dump(), two.model_dump()
-    return all(left.get(key) == right.get(key) for key in {*left, *right} - apart)
+    return one == two.model_copy(update={key: own for key, own in one if key in apart})

@@ -5,16 +5,16 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context
-from multiprocessing.connection import Connection
-from multiprocessing.context import ForkProcess
-from typing import TypeVar
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 
 DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of prctl(2)
-SIZE = 4  # bytes of the number of a part
+_parts: Sequence[Callable[[], Any]] = ()  # of a copy
 
 
 def usable() -> int:
@@ -32,65 +32,28 @@ def in_processes(parts: Sequence[Callable[[], T]], processes: int = 1) -> list[T
 
     Parts may use any object of this process; what they return is pickled. The other processes end
     with this one, however it ends.
-    Errors: those of a part; ChildProcessError if a process is killed; ValueError for more than
-    10,000 parts.
+    Errors: those of a part; ChildProcessError if a process is killed.
     """
     if processes == 1:
         return [part() for part in parts]
-    if len(parts) > 10_000:
-        raise ValueError(f"expected at most 10,000 parts, got {len(parts)}")
-    context = get_context("fork")
-    numbers, end = os.pipe()  # read by all; a pipe holds 64 KiB
-    os.write(end, b"".join(at.to_bytes(SIZE, "big") for at in range(len(parts))))
-    os.close(end)
-    parent = os.getpid()
-
-    def work() -> dict[int, T]:
-        return {at: parts[at]() for at in _numbers(numbers)}
-
-    def send(pipe: Connection) -> None:
-        _end_with(parent)
-        try:
-            pipe.send(work())
-        except Exception as error:
-            pipe.send(error)
-
-    others: list[tuple[Connection, ForkProcess]] = []
+    copies = processes, get_context("fork"), _begin, (parts, os.getpid())
     try:
-        for _ in range(processes - 1):
-            mine, theirs = context.Pipe(duplex=False)
-            others.append((mine, context.Process(target=send, args=(theirs,), daemon=True)))
-            others[-1][1].start()
-            theirs.close()
-        found = work()
-        for pipe, _ in others:
-            found |= _received(pipe)
-    finally:
-        os.close(numbers)
-        for _, child in others:
-            child.terminate()
-            child.join()
-    return [found[at] for at in range(len(parts))]
+        with ProcessPoolExecutor(*copies) as pool:
+            return [*pool.map(_part, range(len(parts)))]
+    except BrokenProcessPool:
+        raise ChildProcessError("a process of the build was killed") from None
 
 
-def _numbers(pipe: int) -> Iterator[int]:
-    while number := os.read(pipe, SIZE):
-        yield int.from_bytes(number, "big")
-
-
-def _end_with(parent: int) -> None:
-    """Let the kernel kill this process when its parent ends; only the parent reports Ctrl-C."""
+def _begin(parts: Sequence[Callable[[], Any]], parent: int) -> None:
+    """Keep the parts, and let the kernel kill this process when its parent ends; only the parent
+    reports Ctrl-C."""
+    global _parts
+    _parts = parts
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     ctypes.CDLL(None).prctl(DEATH_SIGNAL, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(1)
 
 
-def _received(pipe: Connection) -> dict[int, T]:
-    try:
-        found: dict[int, T] | Exception = pipe.recv()
-    except EOFError:
-        raise ChildProcessError("a process of the build was killed") from None
-    if isinstance(found, Exception):
-        raise found
-    return found
+def _part(at: int) -> Any:
+    return _parts[at]()

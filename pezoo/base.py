@@ -224,7 +224,7 @@ class Encoding(Extras, nn.Module):
     paper: ClassVar[str] = ""
     reports: ClassVar[str] = ""  # what its paper reports, in a line
     picture: ClassVar[tuple[str, ...]] = ()  # an SVG file in docs that explains it, and a caption
-    reads: ClassVar[str] = ""  # "distance", "positions" or "text"; "": what the wrapped one reads
+    reads: ClassVar[str] = ""  # such as "distance" or "text"; "": what the wrapped one reads
 
     max_len: int | None = None  # positions 0..max_len-1; beyond them draw raises PositionError
     prefix_stable: bool = True  # False: later tokens change earlier values

@@ -19,16 +19,10 @@ class ClassText:
 
     name: str
     doc: str
-    registered: str | None  # "rope" under @register("rope")
+    known_as: str | None  # what users type: "rope" under @register("rope"), or a literal name
     constants: dict[str, Any]  # attributes with literal values
     methods: dict[str, str]  # by name, the class that defines each
     options: tuple[str, ...]  # keyword-only parameters of __init__, or fields of a dataclass
-
-    @property
-    def known_as(self) -> str | None:
-        """The name users type: that of `@register`, or a literal `name` attribute."""
-        name = self.registered or self.constants.get("name")
-        return name if name and isinstance(name, str) else None
 
 
 @dataclass(frozen=True)
@@ -137,13 +131,14 @@ def _class(node: ast.ClassDef, known: dict[str, ClassText]) -> ClassText:
                 sized = more and more.annotation and "Sizes" in ast.unparse(more.annotation)
                 if name == "__init__" and (more is None or sized):
                     options = tuple(arg.arg for arg in part.args.kwonlyargs)
-    registered = None
+    named = constants.get("name")
+    known_as = named if named and isinstance(named, str) else None
     for decorator in node.decorator_list:
         match decorator:
             case ast.Call(func=ast.Name(id="register"), args=[ast.Constant(value=str(name))]):
-                registered = name
+                known_as = name
     doc = ast.get_docstring(node) or ""
-    return ClassText(node.name, doc, registered, constants, methods, options)
+    return ClassText(node.name, doc, known_as, constants, methods, options)
 
 
 def _named(targets: list[ast.expr], value: ast.expr) -> dict[str, Any]:

@@ -164,7 +164,7 @@ class Context:
         if self.x is None:
             raise ValueError(
                 f"{reader} reads the layer's input, at first the token embeddings: pass x, as in "
-                "ctx.at(layer, x)"
+                "Context(pos, x=x) and ctx.at(layer, x)"
             )
         return self.x
 

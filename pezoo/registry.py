@@ -261,10 +261,13 @@ def _fits(value: Any, kind: Any) -> bool:
         return kind is bool
     try:
         return isinstance(value, kind)
-    except TypeError:  # of a generic, such as tuple[float, ...], the outer type
-        origin = get_origin(kind)
+    except TypeError:  # of a generic, such as tuple[float, ...]
+        origin, inner = get_origin(kind), get_args(kind)
         own = (tuple, list) if origin is tuple else origin  # a list is as good as a tuple
-        return not isinstance(origin, type) or isinstance(value, own)
+        if not isinstance(origin, type) or not isinstance(value, own):
+            return not isinstance(origin, type)
+        one = inner[0] if origin is tuple and inner[1:] == (...,) else Any
+        return all(one is Any or _fits(x, float | int if one is float else one) for x in value)
 
 
 def _entry(name: str) -> Entry:

@@ -47,12 +47,7 @@ class Spec:
         return type(self)(self.name, self.options, *map(change, self.wrapped))
 
 
-def one(name: str) -> int:
-    """Return how many encodings a name takes after its colon, if it takes any: 1."""
-    return 1
-
-
-def parse(text: str, takes: Callable[[str], int] = one) -> Spec:
+def parse(text: str, takes: Callable[[str], int] = lambda name: 1) -> Spec:
     """Parse one encoding. Errors: SpecError, which shows the part that cannot be parsed."""
     specs = parse_list(text, takes)
     if len(specs) > 1:
@@ -60,7 +55,7 @@ def parse(text: str, takes: Callable[[str], int] = one) -> Spec:
     return specs[0]
 
 
-def parse_list(text: str, takes: Callable[[str], int] = one) -> list[Spec]:
+def parse_list(text: str, takes: Callable[[str], int] = lambda name: 1) -> list[Spec]:
     """Parse several encodings, separated by commas outside parentheses.
 
     `takes` returns how many encodings follow the colon of a name: see `pezoo.registry.parse`.

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import chain
 from typing import Any, Unpack
 
 from torch import Tensor
@@ -21,19 +20,6 @@ from pezoo.base import (
 from pezoo.pictures import Picture
 from pezoo.registry import make
 
-
-def _least(found: Sequence[int | None]) -> int | None:
-    return min((x for x in found if x is not None), default=None)
-
-
-def _only(found: Sequence[int | None]) -> int | None:
-    return found[0] if len(found) == 1 else None
-
-
-def _joined(found: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
-    return tuple(chain(*found))
-
-
 # How a claim follows from those of what is wrapped.
 CLAIMS: dict[str, Callable[[Any], Any]] = {
     **dict.fromkeys(("prefix_stable", "relative", "reads_distance", "order_blind"), all),
@@ -41,9 +27,9 @@ CLAIMS: dict[str, Callable[[Any], Any]] = {
     "oracle": any,
     "control": any,
     "random_distances": all,
-    "modes": _joined,
-    "max_len": _least,
-    "heads_with_positions": _only,
+    "modes": lambda found: sum(found, ()),
+    "max_len": lambda found: min((n for n in found if n is not None), default=None),
+    "heads_with_positions": lambda found: found[0] if len(found) == 1 else None,
 }
 
 

@@ -134,11 +134,12 @@ def bench(asked: SimpleNamespace) -> None:
 
 def requested(asked: SimpleNamespace) -> tuple[Request, Sweep | None]:
     """Return the comparison, and the sweep before it. Errors: ValueError names the option."""
+    from experiment.config import ConfigError
     from harness.settings.protocol import parse_request
     from harness.settings.sweep import parse_sweep
 
     if asked.fresh and asked.known:
-        raise click.UsageError("--fresh contradicts --known: leave one of them out")
+        raise ConfigError("--fresh contradicts --known: leave one of them out")
     sets = asked.set
     sets += (f"train.precision={asked.precision}",) * (asked.precision != "float32")
     request = parse_request(asked.pe, asked.task, asked.protocol, asked.seeds, sets)
@@ -146,7 +147,7 @@ def requested(asked: SimpleNamespace) -> tuple[Request, Sweep | None]:
         seeds = asked.tune_seeds or "100"
         return request, parse_sweep(asked.tune, seeds, request.protocol, request.seeds)
     if asked.tune_seeds:
-        raise click.UsageError("--tune-seeds needs --tune, for example --tune lr=1e-3,3e-3")
+        raise ConfigError("--tune-seeds needs --tune, for example --tune lr=1e-3,3e-3")
     return request, None
 
 

@@ -67,7 +67,7 @@ def build_command(
     fresh = None if runs is None else Path(runs)
     page = Path(markdown)
     page.parent.mkdir(parents=True, exist_ok=True)
-    where = fresh, _folder(records), Path(out), page
+    where = fresh, options.records_folder(records), Path(out), page
     report = build(*where, Built.now(_address(source)), read_catalog(), usable())
     for problem in report.problems:
         click.echo(f"left out: {problem}", err=True)
@@ -110,7 +110,7 @@ def check_command(
     from leaderboard.render.markdown import stale
     from leaderboard.stats.tables import tables
 
-    folder = _folder(records)
+    folder = options.records_folder(records)
     known = read_catalog()
     places = [Path(path) for path in paths] or [folder]
     report = check(places, known, not paths, *_recompute(protocol))
@@ -142,8 +142,9 @@ def add_command(
     from leaderboard.record.check import add
 
     how = _recompute(protocol)
+    target, known = options.records_folder(records), read_catalog()
     for one in run:
-        click.echo(f"added {add(one, Path(runs), _folder(records), read_catalog(), *how)}")
+        click.echo(f"added {add(one, Path(runs), target, known, *how)}")
     place = f" --records {shlex.quote(records)}" if records else ""
     click.echo(f"now: pezoo leaderboard build{place}")
 
@@ -181,15 +182,6 @@ def _recompute(protocols: tuple[Path, ...]) -> tuple[Verify, Alike]:
     from harness.cli.verify import alike, refusals
 
     return lambda record: refusals(record, protocols), alike
-
-
-def _folder(records: str | None) -> Path:
-    from leaderboard.record.read import RECORDS
-
-    source = Path(records) if records else RECORDS
-    if not source.is_dir():
-        raise click.UsageError(f"no folder {source}")
-    return source
 
 
 def _address(source: str | None) -> str | None:

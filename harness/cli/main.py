@@ -83,7 +83,9 @@ def main() -> None:
         sys.exit(2)
     except OSError as error:
         path = error.filename2 or error.filename
-        words = error if path is None else f"cannot read or write {path!s:.200}: {error.strerror}"
+        words = error.strerror or error
+        if path is not None:
+            words = f"cannot read or write {path!s:.200}: {error.strerror}"
         click.echo(f"Error: {words}", err=True)
         wrong = (PermissionError, NotADirectoryError, IsADirectoryError, FileExistsError)
         sys.exit(2 if isinstance(error, wrong) or error.errno == errno.ENAMETOOLONG else 1)

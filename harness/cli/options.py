@@ -1,6 +1,7 @@
 """Options that several commands share."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import click
@@ -22,3 +23,13 @@ def device(default: str) -> Callable[[Any], Any]:
     return click.option(
         "--device", default=default, show_default=True, help="auto, cpu, cuda, cuda:N or mps."
     )
+
+
+def records_folder(typed: str | None) -> Path:
+    """Return the folder of committed records, the package's own by default."""
+    from leaderboard.record.read import RECORDS
+
+    source = Path(typed) if typed else RECORDS
+    if not source.is_dir():
+        raise click.UsageError(f"no folder {source}")
+    return source

@@ -60,7 +60,7 @@ def _configs(asked: SimpleNamespace) -> tuple[list[RunConfig], int, str]:
     baseline = check(parse(asked.baseline))
     pe = asked.pe
     if not pe:
-        causal = load_protocol(asked.protocol, asked.set).track == "decoder"
+        causal = load_protocol(asked.protocol, asked.set).track != "encoder"
         pe = ",".join(name for name in names() if causal or not entries()[name].load().causal_only)
     request = parse_request(pe, asked.task, asked.protocol, "0", asked.set)
     if str(baseline) not in map(str, request.encodings):

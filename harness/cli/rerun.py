@@ -4,6 +4,8 @@ from pathlib import Path
 from statistics import fmean
 from tempfile import TemporaryDirectory
 
+import click
+
 from harness.cli.train import train
 from harness.engine import Options, make
 from leaderboard.record.schema import Record, Score
@@ -13,11 +15,16 @@ CLOSE = 0.05  # of exact match, of text the share of right tokens, averaged over
 
 
 def rerun(record: Record, runs: Path | None) -> Record:
-    """Train the run in `runs`, or in a folder that is deleted, with the record's threads."""
+    """Train the run in `runs`, or in a folder that is deleted, with the record's threads.
+
+    Errors: UsageError if it leaves no record, as one that another process is training.
+    """
     engine = make("local", Options(jobs=1, threads=record.env.threads))
     with TemporaryDirectory() as folder:
-        (made,), _ = train([record.config], runs or Path(folder), engine, fresh=False)
-    return made
+        made, _ = train([record.config], runs or Path(folder), engine, fresh=False)
+    if not made:
+        raise click.UsageError(f"run {record.run} left no record; the reason is above")
+    return made[0]
 
 
 def compare(given: Record, made: Record) -> tuple[list[str], bool]:

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
+from harness.cli.options import form, records_folder
+
 if TYPE_CHECKING:
     from leaderboard.papers.cells import Filled
     from leaderboard.papers.paper import Paper
     from leaderboard.record.schema import Record
-
-FORMATS = ("table", "markdown", "csv", "json")
 
 
 @click.command()
@@ -23,7 +23,7 @@ FORMATS = ("table", "markdown", "csv", "json")
 @click.argument("number", required=False)
 @click.option("--figure", help="Number of a figure; with --out also its pictures.")
 @click.option("--out", help="Folder for the pictures of a figure.")
-@click.option("--format", type=click.Choice(FORMATS), default="table", show_default=True)
+@form
 @click.option(
     "--protocol", help="Protocol of the runs.  [default: the paper's, or its mini version]"
 )
@@ -156,11 +156,9 @@ def _lengths(text: str | None) -> frozenset[int] | None:
 
 
 def _records(options: SimpleNamespace) -> list[Record]:
-    from leaderboard.record.read import RECORDS, load
+    from leaderboard.record.read import load
 
-    source = Path(options.records) if options.records else RECORDS
-    if not source.is_dir():
-        raise click.UsageError(f"no folder {source}")
+    source = records_folder(options.records)
     fresh = [Path(options.runs)] if Path(options.runs).is_dir() else []
     found, problems = load([*fresh, source])
     for problem in problems:

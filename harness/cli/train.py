@@ -29,14 +29,8 @@ from harness.settings.sweep import (
 from leaderboard.record.schema import Record
 
 WAIT = 10.0  # seconds between two looks at runs of other processes
-LOCAL_OPTIONS = (
-    "--runs",
-    "--known",
-    "--engine",
-    "--address",
-    "--slurm",
-    "--accumulate",
-)  # of one site
+# Options of one site.
+LOCAL_OPTIONS = ("--runs", "--known", "--engine", "--address", "--slurm", "--accumulate")
 RUN = re.compile(rb'"run":\s*"([0-9a-f]{16})"')  # in a record
 Records = Mapping[str, Record]  # by the hash of the run
 
@@ -150,10 +144,7 @@ def recorded_command(arguments: Sequence[str]) -> str:
     for word in words:
         if word in LOCAL_OPTIONS:
             next(words, None)
-        elif (
-            word not in ("--wait", "--keep-predictions")
-            and word.partition("=")[0] not in LOCAL_OPTIONS
-        ):
+        elif word.partition("=")[0] not in (*LOCAL_OPTIONS, "--wait", "--keep-predictions"):
             kept.append(word)
     return shlex.join(kept)
 

@@ -20,14 +20,12 @@ def training_batch(task: Task, config: RunConfig, step: int) -> tuple[Sequences,
     """
     train = config.train
     draws = generator("train", config.task, config.task_version, config.seed, step)
-    if train.context is None:
-        length = draw_length(task, train, step, draws)
-        return to_sequences(_instances(task, config, length, draws), task, config.track), length
-
     choice = length_choice(task, train, step)
-    longest = choice.lengths[-1]
+    if train.context is None:
+        (length,) = choice.draw(draws, 1)
+        return to_sequences(_instances(task, config, length, draws), task, config.track), length
     rows = packed(task, partial(choice.draw, draws), train.batch, train.context, draws)
-    return rows, longest
+    return rows, choice.lengths[-1]
 
 
 def _instances(task: Task, config: RunConfig, length: int, draws: torch.Generator) -> Batch:
@@ -40,11 +38,6 @@ def _instances(task: Task, config: RunConfig, length: int, draws: torch.Generato
     pool = task.sample(kept, share, length)
     rows = torch.randint(share, (train.batch,), generator=draws)
     return Batch(pool.prompt[rows], pool.target[rows])
-
-
-def draw_length(task: Task, train: Train, step: int, draws: torch.Generator) -> int:
-    """Draw a length that the task has and the curriculum allows."""
-    return length_choice(task, train, step).draw(draws, 1)[0]
 
 
 @dataclass(frozen=True)

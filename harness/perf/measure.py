@@ -118,5 +118,5 @@ def measure(configs: Sequence[RunConfig], length: int, rounds: int, baseline: st
         "baseline": baseline,
         **machine(first.device),
     }
-    shown = PHASES if first.track == "decoder" else PHASES[:-1]
+    shown = PHASES if first.track != "encoder" else PHASES[:-1]
     return Report("encoding", shown, settings, [*rows.values()])

@@ -52,6 +52,8 @@ def resolve(
     low, high = train.lengths
     if not made.lengths(low, high):
         raise ConfigError(f"task {task} has no instance of length {low} to {high}")
+    if protocol.track == "text" and test.top:
+        raise ConfigError(f"eval.top is for tasks with right answers; {protocol.name} is of text")
     if train.draw == "instances" and made.instances(made.lengths(low, high)[0]) is None:
         raise ConfigError(
             f'train.draw = "instances" needs a task that lists its instances; {task} does not: '
@@ -122,8 +124,8 @@ class Request:
     def configs(self, device: str, attention: str) -> list[RunConfig]:
         """Return every run, seed by seed, so that all encodings have early results.
 
-        Errors: ConfigError for an unknown attention, and for two encodings that are equal with the
-        protocol's options.
+        Errors: ConfigError for an unknown attention, for a task that has no instance of a test
+        length, and for two encodings that are equal with the protocol's options.
         """
         if attention not in ATTENTION:
             raise ConfigError(unknown("attention", attention, ATTENTION))
@@ -134,6 +136,10 @@ class Request:
             for encoding in self.encodings
         ]
         typed: dict[str, str] = {}
+        for config in configs[:: len(self.encodings)]:
+            made = tasks.make(config.task)
+            if not any(made.lengths(length, length) for length in config.eval.lengths):
+                raise ConfigError(f"task {config.task} has no instance of a length in eval.lengths")
         for config in configs:
             first = typed.setdefault(config.spec, config.encoding)
             if first != config.encoding:

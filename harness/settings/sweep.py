@@ -7,7 +7,6 @@ has the rule that chooses a cell of the grid; every record of the comparison say
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from math import isfinite
 from statistics import fmean
 from typing import Any, get_origin
 
@@ -87,8 +86,6 @@ def _values(name: str, text: str, train: Train) -> list[Value]:
             reason = error.errors()[0]["msg"]
             raise ConfigError(f"--tune {name}={part.strip()}: {reason}") from error
         value = getattr(made, name)
-        if isinstance(value, float) and not isfinite(value):
-            raise ConfigError(f"--tune {name}={part.strip()}: expected a finite number")
         if value in values:
             raise ConfigError(f"--tune {name} has the value {value} twice")
         values.append(value)

@@ -58,9 +58,10 @@ def lengths(task: Task, config: RunConfig, longer: int | None = None) -> list[in
     return [seen, *beyond[:1]]
 
 
-def sample(task: Task, length: int) -> Tensor:
+def sample(task: Task, length: int, *number: int) -> Tensor:
     """Return a prompt (P,) of that length, the same for every run of the task."""
-    prompt = task.sample(generator("show", task.name, task.version, length), 1, length).prompt[0]
+    draws = generator("show", task.name, task.version, length, *number)
+    prompt = task.sample(draws, 1, length).prompt[0]
     return prompt[prompt != task.vocab.pad]
 
 
@@ -79,7 +80,8 @@ def read(task: Task, text: str) -> Tensor:
     if not len(prompt):
         raise refusal
     task.check_length(length)
-    if prompt[-1] != sample(task, length)[-1]:
+    ends = {int(sample(task, length, seed)[-1]) for seed in range(8)}
+    if len(ends) == 1 and int(prompt[-1]) not in ends:  # such as "="
         raise refusal
     return prompt
 

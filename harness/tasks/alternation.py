@@ -34,11 +34,8 @@ class Alternation(OneToken):
     def __init__(self, *, k: int = 4) -> None:
         if not 2 <= k <= 100:
             raise ValueError(f"k must be 2 to 100, was {k}")
-        self.k = k
+        self.k = self.min_length = k
         self.example = f"{('ab' * k)[:k]}=1"
-
-    def lengths(self, low: int, high: int) -> list[int]:
-        return super().lengths(max(low, self.k), high)
 
     def draw(self, generator: torch.Generator, batch: int, length: int) -> Tensor:
         device = generator.device

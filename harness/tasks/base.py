@@ -97,6 +97,7 @@ class Task:
     chance: float  # token accuracy of the best constant answer
     # (length, token accuracy of the best constant at each place), where far above chance
     best_constant: tuple[tuple[int, float], ...] = ()
+    min_length: int = 1
     max_length: int | None = None
     exact: ClassVar[bool] = True  # False: `right` also accepts other answers than the target
     aligned: int = 0  # the scale that every instance is padded to; 0: not padded
@@ -148,7 +149,7 @@ class Task:
     def lengths(self, low: int, high: int) -> list[int]:
         """Return the lengths in low..high (inclusive) that have instances."""
         top = high if self.max_length is None else min(high, self.max_length)
-        return list(range(max(low, 1), top + 1))
+        return list(range(max(low, self.min_length), top + 1))
 
     def sample(self, generator: torch.Generator, batch: int, length: int) -> Batch:
         """Draw `batch` instances of exactly that length, on the generator's device.

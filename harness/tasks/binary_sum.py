@@ -30,9 +30,7 @@ class BinarySum(Task):
     example = "110+11=1001"
     vocab = Vocab(("0", "1", "+", "="))
     chance = 0.5
-
-    def lengths(self, low: int, high: int) -> list[int]:
-        return super().lengths(max(low, 4), high)
+    min_length = 4
 
     def sample(self, generator: torch.Generator, batch: int, length: int) -> Batch:
         self.check_length(length)

@@ -31,6 +31,7 @@ class IndirectIndex(Task):
     paper = "Gopalakrishnan et al. 2025"
     family = "retrieval"
     chance = 1 / 26
+    min_length = 2
     example = "kitefable,b-1=a"
 
     def __init__(self, *, reach: int = 3) -> None:
@@ -39,9 +40,6 @@ class IndirectIndex(Task):
         self.reach = reach
         steps = [step for step in range(-reach, reach + 1) if step]
         self.vocab = Vocab((*ascii_lowercase, *(f"{step:+}" for step in steps), ",", "="))
-
-    def lengths(self, low: int, high: int) -> list[int]:
-        return super().lengths(max(low, 2), high)
 
     def sample(self, generator: torch.Generator, batch: int, length: int) -> Batch:
         self.check_length(length)

@@ -40,13 +40,6 @@ def pack(tokens: Tensor, keep: Tensor, width: int, pad: int, *, right: bool = Fa
     return packed.scatter(1, place, tokens)[:, :width]
 
 
-def ragged_batch(
-    prompt: Ragged, target: Ragged, pad: int, widths: tuple[int, int] | None = None
-) -> Batch:
-    """Pack prompts to the right and targets to the left of tensors that are so many tokens wide.
-
-    By default a tensor is as wide as its longest row.
-    """
-    longest = [int(kept.sum(1).max()) for _, kept in (prompt, target)]
-    wide = widths or longest
-    return Batch(pack(*prompt, wide[0], pad, right=True), pack(*target, wide[1], pad))
+def ragged_batch(prompt: Ragged, target: Ragged, pad: int, widths: tuple[int, int]) -> Batch:
+    """Pack prompts to the right and targets to the left of tensors that are so many tokens wide."""
+    return Batch(pack(*prompt, widths[0], pad, right=True), pack(*target, widths[1], pad))

@@ -42,6 +42,7 @@ class Text(Task):
     family = "text"
     versioned_by = ("path",)
     vocab = Vocab(tuple(map(_symbol, range(256))))
+    min_length = 2
     max_length = LONGEST
 
     def __init__(self, *, source: str = "python", path: str | None = None) -> None:
@@ -57,9 +58,6 @@ class Text(Task):
         self.chance = float(self._train.bincount().max()) / len(self._train)
         first = self._batch(self._train, torch.tensor([EXAMPLE]), EXAMPLE)
         self.example = self.vocab.decode([*first.prompt[0], *first.target[0]])
-
-    def lengths(self, low: int, high: int) -> list[int]:
-        return super().lengths(max(low, 2), high)
 
     def sample(self, generator: torch.Generator, batch: int, length: int) -> Batch:
         self.check_length(length)

@@ -23,11 +23,14 @@ class TuringArithmetic(Task):
     more: ClassVar[int] = 1  # digits that a result may have beyond length n
     family = "arithmetic"
     chance = 0.1
+    min_length = SHORTEST
 
     def __init__(self, *, format: str = "scratchpad") -> None:
         symbols = (*"0123456789", *"abcdefghij", *self.marks)
         self.format = Format(format, len(symbols))
         self.vocab = Vocab(symbols + self.format.symbols)
+        if self.format.hints:
+            self.max_length = HINTS - self.more
         if not self.format.scratchpad:
             self.chance = self.bare_chance / (1 + self.format.hints)
             a, b = self.example[1 : self.example.index("|")].split(self.sign)
@@ -46,10 +49,6 @@ class TuringArithmetic(Task):
     def places(self, a: str, b: str) -> int:
         """Return the length n of two operands: the least digits of their result."""
         return max(len(a), len(b))
-
-    def lengths(self, low: int, high: int) -> list[int]:
-        top = min(high, HINTS - self.more) if self.format.hints else high
-        return super().lengths(max(low, SHORTEST), top)
 
     def solve(self, prompt: list[int]) -> list[int]:
         a, b, hint = self._operands(prompt)

@@ -9,7 +9,7 @@ import torch
 from harness.tasks.base import Batch, Task, TaskError, Vocab
 from harness.turing.machine import MachineError, random_machine, read_machine
 from harness.turing.render import answer_words, prompt_words, read_prompt, vocabulary
-from harness.turing.simulate import Configuration, begin, run
+from harness.turing.simulate import Configuration, run
 from pezoo.spec import choice
 
 FORMATS = ("scratchpad", "plain")
@@ -153,9 +153,8 @@ class TuringMachine(Task):
         """Write a run on at most three cells; a machine need not halt on all of them."""
         machine = self.machine
         for length in (3, 2, 1):
-            first = begin(machine, tuple((machine.inputs * 3)[:length]))
-            if self.steps:
-                first = Configuration(first.tape, 0, self._running()[0])
+            state = self._running()[0] if self.steps else machine.start
+            first = Configuration(tuple((machine.inputs * 3)[:length]), 0, state)
             with suppress(TaskError):
                 return " ".join([*prompt_words(machine, first), *self._answer(first)])
         raise ValueError("the machine does not halt within max_steps on any short input")

@@ -15,11 +15,6 @@ class Configuration:
     state: int
 
 
-def begin(machine: Machine, tape: tuple[int, ...]) -> Configuration:
-    """Return the first configuration of a run: the start state, the head on the leftmost cell."""
-    return Configuration(tape, 0, machine.start)
-
-
 def step(machine: Machine, now: Configuration) -> Configuration:
     """Return the configuration after one move.
 

@@ -8,6 +8,7 @@ from statistics import fmean
 from typing import Literal
 
 from experiment.files import slug, write
+from experiment.protocol import base
 from leaderboard.catalog import Catalog
 from leaderboard.papers.caption import budgets, selection
 from leaderboard.papers.cells import Cell, Filled, filled_by_first, pairs_of
@@ -62,10 +63,11 @@ def filled_of(
 ) -> Iterator[Filled]:
     """Yield the tables or figures of all papers that runs fill."""
     ran = {record.protocol for record in records}
+    some = {base(name) for name in ran}
     current = {name: known.versions[0] for name, known in catalog.protocols.items()}
     for paper in map(read, names()):
         for part in getattr(paper, kind).values():
-            own = [current[name] for name in part.protocols if name in current]
+            own = [current[name] for name in part.protocols if name in current and name in some]
             if ran & {one.name for one in own}:
                 full = current.get(part.protocols[0])
                 yield filled_by_first(paper, part, records, own, reference=full)

@@ -26,7 +26,7 @@ SITE_RECORDS = "record"  # the folder of a site with records and predictions
 
 
 @contextmanager
-def _uncollected() -> Iterator[None]:
+def uncollected() -> Iterator[None]:
     """Suspend the search for cycles: records have none, and it takes a third of reading them."""
     enabled = gc.isenabled()
     gc.disable()
@@ -37,7 +37,7 @@ def _uncollected() -> Iterator[None]:
             gc.enable()
 
 
-@_uncollected()
+@uncollected()
 def load(paths: Iterable[Path | str]) -> tuple[list[Record], list[str]]:
     """Load every record in these files and folders, with one line `path: reason` per bad file.
 

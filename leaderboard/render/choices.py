@@ -13,7 +13,6 @@ from leaderboard.render.front import CHOSEN, Entry, TaskFront
 from leaderboard.render.text import receives_text
 from leaderboard.render.which import by_family
 from leaderboard.stats.costs import Measured, by_encoding
-from leaderboard.stats.rows import Row
 from leaderboard.stats.tables import Table
 
 # The part of attention that a hook changes, first match first.
@@ -30,31 +29,22 @@ FUSED = {"weights": "no", "scores": "no", "bias_form": "score_mod", "bias": "den
 
 
 @dataclass(frozen=True)
-class Result:
-    """One task: mean scores at a near and at a far length; see `TaskFront`."""
-
-    entry: Entry
-    near: float | None
-    far: float | None
-
-
-@dataclass(frozen=True)
 class Choice:
     """One encoding: its classes, outermost first, and its results by kind of task."""
 
     label: str
     parts: tuple[ClassDoc, ...]
-    results: Mapping[str, Sequence[Result]]
+    results: Mapping[str, Sequence[Entry]]
 
     @property
     def entries(self) -> list[Entry]:
-        return [one.entry for own in self.results.values() for one in own]
+        return [one for own in self.results.values() for one in own]
 
     def merit(self, families: Sequence[str]) -> tuple[float, ...]:
         """Sort key, best first: those without hints, then the means of kinds of tasks."""
         told = any(entry.row.receives for entry in self.entries)
         own = [self.results.get(family, ()) for family in families]
-        means = (sum(_order(one, at) for one in own) for at in ("far", "near"))
+        means = (sum(_order(one, at) for one in own) for at in (1, 0))
         return told, not self.entries, *means
 
     def cells(self, families: Sequence[str], costs: Mapping[str, Measured]) -> dict[str, str]:
@@ -104,14 +94,13 @@ def as_markdown(rows: Sequence[dict[str, str]]) -> str:
 
 def _choices(families: Mapping[str, Sequence[TaskFront]], catalog: Catalog) -> Iterator[Choice]:
     """Yield the encodings with runs, then the classes of the catalog without."""
-    found: dict[str, dict[str, list[Result]]] = {}
+    found: dict[str, dict[str, list[Entry]]] = {}
     for family, tasks in families.items():
-        for one, entry in ((task, entry) for task in tasks for entry in task.entries):
-            own = found.setdefault(entry.row.label, {}).setdefault(family, [])
-            own.append(Result(entry, *(_score(entry.row, n) for n in (one.near, one.far))))
+        for entry in (entry for task in tasks for entry in task.entries):
+            found.setdefault(entry.row.label, {}).setdefault(family, []).append(entry)
     ran: set[str] = set()
     for label, results in found.items():
-        encoding = next(iter(results.values()))[0].entry.row.encoding
+        encoding = next(iter(results.values()))[0].row.encoding
         parts = tuple(catalog.parts(encoding))
         ran |= {part.cls for part in parts}
         yield Choice(label, parts, results)
@@ -120,30 +109,24 @@ def _choices(families: Mapping[str, Sequence[TaskFront]], catalog: Catalog) -> I
         yield Choice(doc.name, (doc,), {})
 
 
-def _score(row: Row, length: int) -> float | None:
-    """Return the mean at a length: a share of right answers, or bits per byte of a text."""
-    cell = row.at(length)
-    return cell.main.mean if cell and cell.main else None
-
-
-def _mean(results: Sequence[Result], at: str) -> float | None:
-    """Return the mean over tasks at the near or the far length; None if one has no score."""
-    scores = [getattr(one, at) for one in results]
+def _mean(results: Sequence[Entry], at: int) -> float | None:
+    """Return the mean over tasks at the near (0) or the far length; None if one has no score."""
+    scores = [one.means[at] for one in results]
     return None if not scores or None in scores else fmean(scores)
 
 
-def _order(results: Sequence[Result], at: str) -> float:
+def _order(results: Sequence[Entry], at: int) -> float:
     """Return a sort key, best first."""
     mean = _mean(results, at)
-    if any(one.entry.row.in_bits for one in results):
+    if any(one.row.in_bits for one in results):
         return inf if mean is None else mean
     return -(mean or 0.0)
 
 
-def _shown(results: Sequence[Result]) -> str:
+def _shown(results: Sequence[Entry]) -> str:
     """Return the means at the near and at the far length: `55 / 0` in percent, of a text bits."""
-    text = any(one.entry.row.in_bits for one in results)
-    means = [_mean(results, at) for at in ("near", "far")]
+    text = any(one.row.in_bits for one in results)
+    means = [_mean(results, at) for at in (0, 1)]
     if None in means:
         return "-"
     return " / ".join(f"{mean:.2f}" if text else f"{100 * mean:.0f}" for mean in means)

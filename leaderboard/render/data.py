@@ -42,7 +42,7 @@ def _parsed(value: Any) -> str:
 
 def site_data(found: Sequence[Table], catalog: Catalog) -> dict[str, Any]:
     """Return all data except the runs; numbers have six digits."""
-    views = list(_views(found))
+    views = list(_views(found, catalog))
     rows = [row for _, table in views for row in table.rows]
     encodings = {bare(row.encoding) for row in rows} | set(catalog.encodings)
     tasks = {table.first.task for table in found} | set(catalog.tasks)
@@ -80,7 +80,7 @@ IN_FILES = {
     "unseen_mean", "unseen_low", "unseen_high", "rank_first", "rank_last", "typed_options",
     "chosen_setting", "settings_tried", "metric", "seeds_apart", "steps_per_second", "length",
     "seen", "correct", "count", "ends", "method", "n", "saved", "cpu_seconds_least",
-    "cpu_seconds_most",
+    "cpu_seconds_most", "median", "encoding",
 }  # fmt: skip
 UNSEEN = {"decoder": ("exact", ""), "encoder": ("token", ""), "text": ("bits", "bits")}
 INDEX = "base", "policy", "tuning", "name", "version", "device", "devices", "task", "metric"
@@ -179,7 +179,7 @@ def _short(value: Any) -> Any:
 View = dict[str, Any]  # what tells a table of the site from others
 
 
-def _views(found: Sequence[Table]) -> Iterator[tuple[View, Table]]:
+def _views(found: Sequence[Table], catalog: Catalog) -> Iterator[tuple[View, Table]]:
     """Yield the tables, and one more per device for runs on several devices."""
     seen = Counter[tuple[str, str, str]]()
     for table in found:
@@ -200,7 +200,7 @@ def _views(found: Sequence[Table]) -> Iterator[tuple[View, Table]]:
         devices = sorted({record.env.device for record in table.records})
         yield shared | {"device": "", "devices": devices}, table
         for device in devices if len(devices) > 1 else ():
-            for part in tables([r for r in table.records if r.env.device == device]):
+            for part in tables([r for r in table.records if r.env.device == device], catalog):
                 yield shared | {"device": device, "devices": [device]}, part
 
 

@@ -28,8 +28,16 @@ class Entry:
     near: tuple[int, int]
     far: tuple[int, int]
     cost: float | None  # of training, relative to the reference's
-    near_bits: float | None = None  # of text
-    bits: float | None = None  # at the far length
+    means: tuple[float | None, float | None]  # at both: a share of right answers, or bits of text
+
+    @property
+    def near_bits(self) -> float | None:
+        return self.means[0] if self.row.in_bits else None
+
+    @property
+    def bits(self) -> float | None:
+        """Bits per byte of a text at the far length."""
+        return self.means[1] if self.row.in_bits else None
 
     @property
     def solves(self) -> bool:
@@ -64,7 +72,7 @@ class TaskFront:
                 _group(row, row.label in marks),
                 *(_reached(row, n) for n in (self.near, self.far)),
                 costs.get(row.label),
-                *(_bits(row, n) for n in (self.near, self.far)),
+                (row.mean_at(self.near), row.mean_at(self.far)),
             )
             for row in plain
         ]
@@ -140,18 +148,6 @@ class Front:
         )
 
     @property
-    def solved(self) -> list[TaskFront]:
-        return [one for one in self.tasks if one.solver]
-
-    @property
-    def general(self) -> list[TaskFront]:
-        return [one for one in self.tasks if one.general]
-
-    @property
-    def unsolved(self) -> list[TaskFront]:
-        return [one for one in self.tasks if not one.solver]
-
-    @property
     def farthest(self) -> Entry | None:
         """The entry with the longest reach of those without chosen options or hints."""
         every = [
@@ -187,12 +183,6 @@ def _group(row: Row, marked: bool) -> str:
     if row.receives:
         return row.receives if row.receives in (ORACLE, CONTROL) else TOLD
     return CHOSEN if marked else GENERAL
-
-
-def _bits(row: Row, length: int) -> float | None:
-    """Return the bits per byte of a text at a length."""
-    cell = row.at(length) if row.in_bits else None
-    return cell.main.mean if cell and cell.main else None
 
 
 def _reached(row: Row, length: int) -> tuple[int, int]:

@@ -72,6 +72,8 @@ def _block(tables: Sequence[Table], catalog: Catalog) -> str:
     lines = [line for line in bare_lines(overview(tables)) if line.receives != CONTROL]
     hinted = [line for line in lines if line.receives]
     plain = sorted((line for line in lines if line not in hinted), key=_merit, reverse=True)
+    if not plain:
+        return ""
     reference = next((one for one in plain if one.label == SETTINGS["reference"]), plain[-1])
     room = MOST - len(hinted) - 2  # the reference and all others have a row each
     rest = [line for line in plain[room:] if line is not reference]

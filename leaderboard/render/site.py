@@ -167,6 +167,8 @@ def _of_runs(
     records: Iterable[Record], table_of: Mapping[str, Table], common: dict[str, Any]
 ) -> Iterator[tuple[str, Content]]:
     """Yield the page of every run."""
+    shown = [one for one in common["data"]["tables"] if not one["device"]]
+    common = common | {"tuning_of": {one["id"]: one["tuning"] for one in shown}}
     for record in records:
         more = {"table": table_of.get(record.run), "unseen": unseen_of(record), "root": "../"}
         more["file"] = f"{SITE_RECORDS}/{file_of(record)}"

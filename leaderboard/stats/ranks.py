@@ -55,10 +55,11 @@ def comparisons(rows: Sequence[Row] | Sequence[Line]) -> list[Comparison]:
     the only such row in the table.
     """
     scored = _scored(rows)
-    return [*_compared(tuple((r.label, r.by_seed, r.step, r.in_bits, r.competes) for r in scored))]
+    own = sorted((r.label, r.by_seed, r.step, r.in_bits, r.competes) for r in scored)
+    return [*_compared(tuple(own))]
 
 
-@lru_cache(1000)  # a build asks for every table four times
+@lru_cache(1000)  # a build asks for every table several times
 def _compared(rows: tuple[tuple[str, BySeed, float, bool, bool], ...]) -> tuple[Comparison, ...]:
     scores = {label: SeedScores(dict(own), step, bits) for label, own, step, bits, _ in rows}
     return tuple(compare(scores, [label for label, *_, competes in rows if not competes]))

@@ -98,6 +98,11 @@ class Row:
         """Return its results at a length."""
         return next((cell for cell in self.cells if cell.length == length), None)
 
+    def mean_at(self, length: int) -> float | None:
+        """Return the mean of its main measure at a length."""
+        cell = self.at(length)
+        return cell.main.mean if cell and cell.main else None
+
     @property
     def aside(self) -> str:
         """The mode and seeds that set it apart from its encoding's ranked row, or ""."""

@@ -11,7 +11,7 @@ Three rules keep words from turning into numbers:
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby, takewhile
 from statistics import fmean, median
@@ -43,10 +43,12 @@ def table_key(record: Record) -> tuple[str, str, str]:
     return record.protocol, record.task, record.shared_hash
 
 
-def summarise(records: Iterable[Record]) -> list[Row]:
+def summarise(
+    records: Iterable[Record], receives: Callable[[str], str] = lambda encoding: ""
+) -> list[Row]:
     """Return a row per table, encoding and evaluation mode, best first, at the last step.
 
-    Seeds that do not count have separate rows.
+    Seeds that do not count have separate rows. `receives`: what an encoding is told, in words.
     """
     runs = sorted(records, key=lambda r: (*_row_key(r), r.seed, r.finished, r.run))
     rows: list[Row] = []
@@ -59,7 +61,7 @@ def summarise(records: Iterable[Record]) -> list[Row]:
             for same, apart in _groups(own)
             for mode in sorted({mode for run in same for mode in run.by_mode})
         ]
-        rows += ranked(_labelled(made))
+        rows += ranked(_labelled(made, receives))
     return rows
 
 
@@ -99,7 +101,7 @@ def _row_key(record: Record) -> tuple[str, ...]:
     return *table_key(record), settings.spec, str(settings.encoding_version)
 
 
-def _labelled(rows: list[Row]) -> list[Row]:
+def _labelled(rows: list[Row], receives: Callable[[str], str]) -> list[Row]:
     """Label the rows: the typed name if unique, else all options, else also the version."""
 
     def label(row: Row) -> str:
@@ -111,7 +113,7 @@ def _labelled(rows: list[Row]) -> list[Row]:
             name = f"{row.spec} (version {row.version})" if several else row.spec
         return f"{name} ({row.aside})" if row.aside else name
 
-    return [replace(row, label=label(row)) for row in rows]
+    return [replace(row, label=label(row), receives=receives(row.encoding)) for row in rows]
 
 
 def _row(

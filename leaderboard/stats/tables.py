@@ -4,7 +4,7 @@ import re
 import shlex
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import groupby, pairwise
 from typing import Any
 
@@ -15,7 +15,6 @@ from leaderboard.catalog import Catalog
 from leaderboard.escape import command_text
 from leaderboard.record.schema import Record
 from leaderboard.record.tuning import values_text
-from leaderboard.stats.ranks import ranked
 from leaderboard.stats.rows import Row
 from leaderboard.stats.summary import summarise, table_key
 
@@ -127,10 +126,8 @@ def tables(records: Sequence[Record], catalog: Catalog | None = None) -> list[Ta
     rows: dict[Key, list[Row]] = defaultdict(list)
     for record in records:
         runs[table_key(record)].append(record)
-    for row in summarise(records):
-        own = replace(row, receives=catalog.receives(row.encoding))
-        rows[row.protocol, row.task, row.settings].append(own)
-    rows |= {key: ranked(own) for key, own in rows.items() if any(one.receives for one in own)}
+    for row in summarise(records, catalog.receives):
+        rows[row.protocol, row.task, row.settings].append(row)
 
     age = {key: catalog.age(own[0]) for key, own in runs.items()}
     foreign = {key for key, own in runs.items() if catalog.foreign(own[0])}

@@ -86,11 +86,7 @@ class CursorEncoding(Encoding):
         return drawn
 
     def prepare(self, ctx: Context) -> Pass:
-        x = ctx.x
-        if x is None:
-            raise ValueError(
-                f"{self.name} reads the token embeddings: pass x (B, T, D), as in Context(pos, x=x)"
-            )
+        x = ctx.x_for(self.name)
         if torch.compiler.is_exporting():
             raise ValueError(
                 f"{self.name} does not support torch.export, because its kernels cannot be "

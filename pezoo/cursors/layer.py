@@ -145,10 +145,6 @@ class CursorLayer(nn.Module):
         number = torch.arange(self.gate.cursors, device=device)
         return (number < self.gate.cursors // 2) & (number % self.options.copy_every == 0)
 
-    def positions(self, reset: Tensor, moves: Tensor, copy: Copy | None) -> tuple[Tensor, Tensor]:
-        """Return `Scan.positions` of all cursors: (B, T, C, L) and the offsets (L,)."""
-        return self.scan.positions(Gates(reset, moves, self.gamma, copy))
-
 
 def tokens_first(pos: Tensor) -> dict[str, Tensor]:
     """Return the order of positions (B|1, T) with padding last, and its inverse."""

@@ -11,6 +11,7 @@ from torch import Tensor
 from pezoo.base import Pass
 from pezoo.cursors.encoding import CursorEncoding
 from pezoo.cursors.layer import CursorLayer
+from pezoo.cursors.positions import Gates
 from pezoo.kernels.histogram import Copy, steps_of
 from pezoo.pictures import Axis, Picture
 
@@ -84,7 +85,7 @@ def _cursors(
     copy = None
     if layer.copying:
         copy, _ = layer.copy_branch(x, features, None, None, ctx.mode == "snapped")
-    histograms, offsets = layer.positions(reset, moves, copy)
+    histograms, offsets = layer.scan.positions(Gates(reset, moves, layer.gamma, copy))
     learned = [_spread(scores[i])[:, : encoding.options.cursors].flatten() for i in served]
     return Cursors(
         layer, *cursor_names(encoding, group), title_suffix(encoding, group),

@@ -35,7 +35,7 @@ class Abacus(Coupled):
     summary = "a learned vector per place of a digit in its number"
     paper = "McLeish et al. 2024"
     reports = "adds numbers six times as long as in training"
-    reads = "slots of the task"
+    reads = "text"
     needs_slots = False
     relative = True
 

@@ -2,19 +2,16 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Unpack
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import layer_norm, pad, softplus
 
-from pezoo.base import Context, Encoding, Pass, Shape, Sizes
+from pezoo.base import Encoding, Pass, Shape, Sizes
 from pezoo.functional import at_least_float32, visible_keys
 from pezoo.registry import register
 from pezoo.wrapper import Wrapper
-
-COUNT = "asentmax.count"
 
 
 @register("asentmax")
@@ -67,17 +64,12 @@ class ASEntmax(Wrapper):
         self.w_b = nn.Parameter(0.02 * torch.randn(size))
         self.w_g = nn.Parameter(0.02 * torch.randn(size))
 
-    def prepare(self, ctx: Context) -> Pass:
-        ctx = super().prepare(ctx)
-        return replace(ctx, drawn={**(ctx.drawn or {}), COUNT: visible_keys(ctx)})
-
     def factor(self, ctx: Pass) -> Tensor:
         """Return f, (B, H, T, 1), float32 at least. Errors: ValueError without ctx.x."""
-        ctx.check_prepared()
         x = ctx.x_for(self.name)
         x = at_least_float32(layer_norm(x, x.shape[-1:]))
         b, g = (x @ w[ctx.layer].to(x.dtype).mT for w in (self.w_b, self.w_g))  # (B, T, h)
-        n = (ctx.drawn or {})[COUNT][..., None].to(x.dtype)
+        n = visible_keys(ctx)[..., None].to(x.dtype)
         power = (self.gamma * g.tanh() * (n.clamp(min=1) + 1).log().log()).exp()
         factor = (1 + softplus(b) * power).mT[..., None]
         return pad(factor, (0, 0, 0, 0, self.first_free, 0), value=1.0)

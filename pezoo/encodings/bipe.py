@@ -90,7 +90,7 @@ class BiPE(Wrapper):
         new = begins | (before.diff(dim=1, prepend=before[:, :1]) > 0)
         place = run_index(real.expand_as(new), new) - 1
         place = place.clamp(min=0)[:, ctx.pos.shape[1] - ctx.new :]
-        true_pos = (ctx.pos if ctx.true_pos is None else ctx.true_pos).expand_as(segment)
+        true_pos = ctx._true_pos.expand_as(segment)
         drawn = None if ctx.drawn is None else {**ctx.drawn, PLACE: place}
         pos = torch.where(real, segment, -1)
         return Pass.of(ctx, prepared=False, pos=pos, true_pos=true_pos, drawn=drawn)

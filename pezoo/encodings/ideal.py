@@ -68,13 +68,10 @@ class Ideal(Encoding):
         return None if ctx.task_prf is None else self.kinds(ctx)[0]
 
     def bias(self, q: Tensor, k: Tensor, ctx: Context) -> Tensor:
-        scores = torch.einsum("bhtk,vhk->bhtv", q, self._vectors(q.dtype, ctx))
+        p = key_vectors(self.p[ctx.layer].to(q.dtype), ctx, self.shape, self.name)  # (values, H, K)
+        scores = torch.einsum("bhtk,vhk->bhtv", q, p)
         prf = self.kinds(ctx)[:, None].expand(len(q), q.shape[1], -1, -1)
         return scores.gather(-1, prf)
-
-    def _vectors(self, dtype: torch.dtype, ctx: Context) -> Tensor:
-        """Return W_K P / sqrt(K), (values, H, K)."""
-        return key_vectors(self.p[ctx.layer].to(dtype), ctx, self.shape, self.name)
 
 
 @register("ideal_sh")

@@ -5,12 +5,10 @@ from typing import Unpack
 
 from torch import Tensor, nn
 
-from pezoo.base import Context, Encoding, Pass, Plan, Shape, Sizes
+from pezoo.base import Encoding, Pass, Shape, Sizes
 from pezoo.functional import at_least_float32
 from pezoo.registry import register
 from pezoo.wrapper import Wrapper
-
-DOCUMENT = "latch.document"  # (B|1, T) the number of each token's document
 
 
 @register("latch")
@@ -49,6 +47,8 @@ class Latch(Wrapper):
         **sizes: Unpack[Sizes],
     ) -> None:
         super().__init__(shape, make_inner, **sizes)
+        if any(isinstance(part, Latch) for part in self.inner.modules()):
+            raise ValueError("latch cannot wrap itself: one gate network is enough")
         self.order_blind = False
         d = self.shape.d_model
         hidden = round(d * 100 / 64) if hidden is None else hidden
@@ -62,15 +62,12 @@ class Latch(Wrapper):
         self.out = nn.Linear(gates, d, bias=False)
         nn.init.zeros_(self.out.weight)
 
-    def draw(self, ctx: Context, **plan: Unpack[Plan]) -> dict[str, Tensor]:
-        return super().draw(ctx, **plan) | {DOCUMENT: ctx.document[:, -ctx.new :]}
-
     def held(self, x: Tensor, ctx: Pass) -> Tensor:
         """Return m, (B, T, hidden), of the new tokens."""
         noticed = at_least_float32(self.notice(x).tanh())
         noticed = noticed.masked_fill(ctx.query_pos[..., None] < 0, -1.0)
         # (B|1, 1, T): lifts each document above those before it
-        above = 4.0 * (ctx.drawn or {})[DOCUMENT][:, None].to(noticed.dtype)
+        above = 4.0 * ctx.document[:, None, -ctx.new :].to(noticed.dtype)
         noticed = ctx.with_earlier("latch", noticed.mT + above)  # (B, hidden, S)
         held = noticed.cummax(-1).values[..., -x.shape[1] :] - above
         return held.mT.to(x.dtype)

@@ -4,16 +4,13 @@ import math
 from typing import Unpack
 
 import torch
-from einops import rearrange
 from torch import Tensor, nn
 from torch.nn.functional import embedding, gelu
 
 from pezoo.base import Context, Encoding, Shape, Sizes
-from pezoo.functional import at_least_float32, inverse_frequencies, key_vectors
+from pezoo.functional import at_least_float32, key_vectors
 from pezoo.registry import register
-from pezoo.spec import choice
 
-FORMS = ("key", "rope")
 Mark = tuple[int, int, int]
 
 
@@ -23,29 +20,25 @@ class LBPE(Encoding):
 
     Formula: phi(i, j) = softmax(MLP(marks)), a distribution over `values` kinds of pairs. A mark is
     a whole number, clipped to -clip..clip, that the MLP reads as one of 2 clip + 1 symbols: i, j,
-    i-j, i-2j, i+j. Then, by `form`,
-    key   a_ij = q_i W_K (h_j + P' phi(i, j)) / sqrt(K), P a learned vector for each kind
-    rope  a_ij = sum_v phi_v(i, j) (R_v q_i) k_j / sqrt(K), R_v RoPE's rotation by v in place of i-j
-    The bias returned is what this adds to q_i k_j / sqrt(K).
+    i-j, i-2j, i+j. Then a_ij = q_i W_K (h_j + P' phi(i, j)) / sqrt(K), P a learned vector for each
+    kind. The bias returned is what this adds to q_i k_j / sqrt(K).
 
     Example: if phi puts all pairs with j = 0 into one kind and all others into another, P shows
     every query where the first token is. The mark i-2j is 0 or 1 at the middle of i tokens. Both
     hold at any length: a mark beyond the clip is the symbol that training knows.
 
     Shapes: q (B, H, T, K) -> (B, H, T, S); phi (B|1, T, S, values), float32 whatever the dtype of
-    q. Per layer: a table of hidden units for each mark, N(0, 1/marks) at the start; an output like
-    a linear layer; P (values, D), Glorot uniform.
+    q. Per layer: a table of hidden units for each mark, N(0, 1/marks) at the start; an output
+    uniform in +-sqrt(3/hidden), its offsets 0; P (values, D), Glorot uniform.
     Options: values; hidden, the width of the MLP's one hidden layer (GELU); clip, below the longest
-    training length, unless every test position occurs in training; form; middle, false for phi
-    without the mark i-2j.
-    Errors: ValueError for a size below 1, an unknown form and, in the form "key", without
-    ctx.w_key, the layer's W_K.
+    training length, unless every test position occurs in training; middle, false for phi without
+    the mark i-2j.
+    Errors: ValueError for a size below 1, and without ctx.w_key, the layer's W_K.
 
     Paper: Chen et al. 2026, "Limitations and Capabilities of Position Embeddings", section
-    "Learning-Based Position Embeddings", whose form is "key", with h the normalised input of a
-    pre-LN layer. It leaves the network open; marks and sizes are ours: the findings on
-    chen2026-mini have what else was tried. It names RoPE as another form, in an appendix that is
-    not printed: the expected rotation is our reading.
+    "Learning-Based Position Embeddings", with h the normalised input of a pre-LN layer. It leaves
+    the network open; marks and sizes are ours: the findings on chen2026-mini have what else was
+    tried.
     """
 
     summary = "a learned function of (i, j) picks the vector added to the keys"
@@ -65,7 +58,6 @@ class LBPE(Encoding):
         values: int = 16,
         hidden: int = 32,
         clip: int = 4,
-        form: str = "key",
         middle: bool = True,
         **sizes: Unpack[Sizes],
     ) -> None:
@@ -75,8 +67,7 @@ class LBPE(Encoding):
             raise ValueError(
                 f"values, hidden and clip must be at least 1, got {values}, {hidden} and {clip}"
             )
-        choice("form", form, FORMS)
-        self.clip, self.form, self.values = clip, form, values
+        self.clip = clip
         self.marks = tuple(mark for mark in self.marks if middle or mark != (1, -2, 0))
         layers, marks = shape.n_layers, len(self.marks)
         tables = torch.randn(layers, marks, 2 * clip + 1, hidden)
@@ -84,11 +75,8 @@ class LBPE(Encoding):
         self.b_hidden = nn.Parameter(torch.zeros(layers, hidden))
         self.w_out = _uniform(math.sqrt(3 / hidden), layers, hidden, values)
         self.b_out = nn.Parameter(torch.zeros(layers, values))
-        if form == "key":
-            limit = math.sqrt(6 / (values + shape.d_model))
-            self.p = _uniform(limit, layers, values, shape.d_model)
-        else:
-            inverse_frequencies(shape.d_head, 10_000.0)  # raises for an odd d_head
+        limit = math.sqrt(6 / (values + shape.d_model))
+        self.p = _uniform(limit, layers, values, shape.d_model)
 
     def kinds(self, ctx: Context) -> Tensor:
         """Return the distribution over kinds of pairs, (B|1, T, S, values); it sums to 1."""
@@ -111,25 +99,9 @@ class LBPE(Encoding):
             return self.kinds(ctx)[0]
 
     def bias(self, q: Tensor, k: Tensor, ctx: Context) -> Tensor:
-        prf = self.kinds(ctx).to(q.dtype)
-        if self.form == "rope":
-            return self._turned(q, k, prf)
-        kinds = torch.einsum("bhtk,vhk->bhtv", q, self._vectors(q.dtype, ctx))
-        return torch.einsum("bhtv,btsv->bhts", kinds, prf)
-
-    def _vectors(self, dtype: torch.dtype, ctx: Context) -> Tensor:
-        """Return W_K P / sqrt(K), (values, H, K)."""
-        return key_vectors(self.p[ctx.layer].to(dtype), ctx, self.shape, self.name)
-
-    def _turned(self, q: Tensor, k: Tensor, prf: Tensor) -> Tensor:
-        """Return ((sum_v phi_v R_v - 1) q_i) k_j / sqrt(K), (B, H, T, S)."""
-        w = inverse_frequencies(self.shape.d_head, 10_000.0, q.device)
-        angle = torch.arange(self.values, device=q.device)[:, None] * w  # float32: bits count
-        a, b = (rearrange(x, "b h t (m two) -> two b h t m", two=2) for x in (q, k))
-        cos, sin = (prf @ f.to(q.dtype) for f in (angle.cos(), angle.sin()))  # (B|1, T, S, K/2)
-        same = torch.einsum("cbhtm,cbhsm,btsm->bhts", a, b, cos - 1)
-        cross = torch.einsum("cbhtm,cbhsm,btsm->bhts", torch.stack([a[0], -a[1]]), b.flip(0), sin)
-        return (same + cross) / math.sqrt(self.shape.d_head)
+        p = key_vectors(self.p[ctx.layer].to(q.dtype), ctx, self.shape, self.name)  # (values, H, K)
+        kinds = torch.einsum("bhtk,vhk->bhtv", q, p)
+        return torch.einsum("bhtv,btsv->bhts", kinds, self.kinds(ctx).to(q.dtype))
 
 
 @register("lbpe_sh")

@@ -72,7 +72,7 @@ class Randomized(Wrapper):
             choice("sample", sample, ("positions", "distances"))
         usual = "distances" if self.inner.random_distances else "positions"
         sample = usual if sample is None else sample
-        if isinstance(self.inner, Randomized):
+        if any(isinstance(part, Randomized) for part in self.inner.modules()):
             raise ValueError("randomized cannot wrap itself: one draw is enough")
         if sample == "distances" and not self.inner.reads_distance:
             raise ValueError(
@@ -111,13 +111,10 @@ class Randomized(Wrapper):
             raise PositionError(
                 f"randomized(max_len={size}) represents {size} positions, needs {n}"
             )
-        if self.sample == "positions":
-            return self._ordered(_shuffled(size, generator)[:n])
-        far = 1 + self._ordered(_shuffled(size - 1, generator)[: n - 1])
-        return torch.cat([far.new_zeros(1), far])
-
-    def _ordered(self, drawn: Tensor) -> Tensor:
-        return drawn.sort().values if self.sorted else drawn
+        least = int(self.sample == "distances")  # distance 0 stays
+        drawn = least + torch.randperm(size - least, generator=generator, device="cpu")[: n - least]
+        drawn = drawn.sort().values if self.sorted else drawn
+        return torch.cat([drawn.new_zeros(least), drawn])
 
     def inner_ctx(self, ctx: Pass) -> Pass:
         return self._at((ctx.drawn or {})[TABLE], ctx)
@@ -127,11 +124,7 @@ class Randomized(Wrapper):
         if self.sample == "distances":
             return Pass.of(ctx, prepared=False, distances=table)
         pos = torch.where(ctx.key_mask, table[ctx.pos.clamp(min=0)], ctx.pos)
-        return Pass.of(ctx, prepared=False, true_pos=ctx.pos, pos=pos)
+        return Pass.of(ctx, prepared=False, true_pos=ctx._true_pos, pos=pos)
 
     def extra_repr(self) -> str:
         return f"max_len={self.max_len}, sample={self.sample}"
-
-
-def _shuffled(n: int, generator: torch.Generator | None) -> Tensor:
-    return torch.randperm(n, generator=generator, device="cpu")

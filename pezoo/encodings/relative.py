@@ -37,7 +37,9 @@ class Relative(Encoding):
 
     Paper: Dai et al. 2019, "Transformer-XL", Section 3.3. Its u and v are shared by all layers;
     here, as in Ruoss et al. 2023, each layer has its own. The sinusoid has its sines first, then
-    its cosines: a permutation of the rows of W.
+    its cosines: a permutation of the rows of W. The code released by Ruoss et al. reads row
+    L-1 of its L rows for all sampled offsets j - i of at least -1, and in causal mode takes
+    T-1-(i-j) for the offset; here it is the formula.
     """
 
     summary = "scores against a projected sinusoid of the distance"
@@ -70,14 +72,16 @@ class Relative(Encoding):
         return ctx.distance()[0]
 
     def bias(self, q: Tensor, k: Tensor, ctx: Context) -> Tensor:
-        rows, index = self._rows(q.dtype, ctx)
+        distances, index = distinct(ctx.distance())  # (n,), (B|1, T, S)
+        w = at_least_float32(self.w[ctx.layer]) / math.sqrt(self.shape.d_head)
+        r = sinusoid(distances, self.shape.d_model, self.base).to(w.dtype) @ w
+        rows = r.to(q.dtype).view(len(r), self.shape.n_heads, -1)
         return _scores(self._reader(q, ctx), rows, index)
 
     def bias_form(self, q: Tensor, k: Tensor, ctx: Pass, kind: FormKind) -> BiasForm | None:
-        return self._columns(q, k, ctx) if kind is Columns else None
-
-    def _columns(self, q: Tensor, k: Tensor, ctx: Pass) -> Columns | None:
-        """Return D more columns: sin(i - j) = sin i cos j - cos i sin j, likewise the cosine."""
+        """D more columns: sin(i - j) = sin i cos j - cos i sin j, likewise the cosine."""
+        if kind is not Columns:
+            return None
         if ctx.distances is not None or q.shape[2] < self.shape.d_model:
             return None  # distances that are no differences; fewer queries than columns
         if not has_float64(ctx.pos.device):
@@ -102,13 +106,6 @@ class Relative(Encoding):
     def _reader(self, q: Tensor, ctx: Context) -> Tensor:
         """Return q + v; `transform` has added u to q."""
         return q + (self.v - self.u)[ctx.layer][:, None].to(q.dtype)
-
-    def _rows(self, dtype: torch.dtype, ctx: Context) -> tuple[Tensor, Tensor]:
-        """Return W r / sqrt(K) of each distinct distance (n, H, K), and their index (B|1, T, S)."""
-        distances, index = distinct(ctx.distance())
-        w = at_least_float32(self.w[ctx.layer]) / math.sqrt(self.shape.d_head)
-        r = sinusoid(distances, self.shape.d_model, self.base).to(w.dtype) @ w
-        return r.to(dtype).view(len(r), self.shape.n_heads, -1), index
 
 
 def _scores(q: Tensor, rows: Tensor, index: Tensor) -> Tensor:

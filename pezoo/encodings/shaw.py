@@ -57,11 +57,7 @@ class Shaw(Encoding):
         return ctx.distance()[0].clamp(-self.clip, self.clip)
 
     def bias(self, q: Tensor, k: Tensor, ctx: Context) -> Tensor:
-        row, table = self._rows(q.dtype, ctx)
+        row = ctx.distance().clamp(-self.clip, self.clip) + self.clip  # (B|1, T, S)
+        table = self.table[ctx.layer].to(q.dtype) / math.sqrt(self.shape.d_head)  # (n, H, K)
         scores = torch.einsum("bhtk,nhk->bhtn", q, table)  # n = 2c+1
         return scores.gather(-1, row[:, None].expand(*q.shape[:2], -1, -1))
-
-    def _rows(self, dtype: torch.dtype, ctx: Context) -> tuple[Tensor, Tensor]:
-        """Return the row (B|1, T, S) of each pair, and the table over sqrt(K) (n, H, K)."""
-        row = ctx.distance().clamp(-self.clip, self.clip) + self.clip
-        return row, self.table[ctx.layer].to(dtype) / math.sqrt(self.shape.d_head)

@@ -1,18 +1,15 @@
 """Scalable softmax: logits that grow with the logarithm of the number of keys."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Unpack
 
 import torch
 from torch import Tensor, nn
 
-from pezoo.base import BiasForm, Context, Encoding, FormKind, Pass, ScoreMod, Shape, Sizes
+from pezoo.base import BiasForm, Encoding, FormKind, Pass, ScoreMod, Shape, Sizes
 from pezoo.functional import at_least_float32, visible_keys
 from pezoo.registry import register
 from pezoo.wrapper import Wrapper
-
-COUNT = "ssmax.count"
 
 
 @register("ssmax")
@@ -73,14 +70,9 @@ class SSMax(Wrapper):
                 start = 1 / float(_log(torch.arange(self.shape.train_len) + 1.0).mean())
             self.s = nn.Parameter(torch.full((self.shape.n_layers, heads), start))
 
-    def prepare(self, ctx: Context) -> Pass:
-        ctx = super().prepare(ctx)
-        return replace(ctx, drawn={**(ctx.drawn or {}), COUNT: visible_keys(ctx)})
-
     def factor(self, ctx: Pass) -> Tensor:
         """Return f, (B|1, H|1, T, 1), float32 at least."""
-        ctx.check_prepared()
-        n = (ctx.drawn or {})[COUNT][:, None, :, None]
+        n = visible_keys(ctx)[:, None, :, None]
         if self.floor:
             return 1 + self.rate * (n // self.floor).float().log1p()
         s = at_least_float32(self.s[ctx.layer])[:, None, None]

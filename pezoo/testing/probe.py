@@ -257,7 +257,6 @@ def logits_of(
 class Layer:
     """Results of the hooks for one layer; ctx as it was before `scores`."""
 
-    encoding: Encoding
     ctx: Pass
     embedded: Tensor
     q: Tensor
@@ -290,7 +289,7 @@ def first_layer(encoding: Encoding, ctx: Pass, given: Inputs, n_new: int = 0) ->
         bias = encoding.bias(q, k, here)
         logits = logits_of(encoding, q, k, scores, bias)
         encoding.weights(logits.masked_fill(~attention_mask(here), -torch.inf), here)
-        found = Layer(encoding, before, embedded, q, k, bias, logits)
+        found = Layer(before, embedded, q, k, bias, logits)
         start, earlier = end, k
     return found
 

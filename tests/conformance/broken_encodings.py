@@ -521,6 +521,21 @@ embeds(
 )
 embeds("streaming", "in chunks of", lambda x, ctx: x + torch.arange(x.shape[1])[:, None])
 
+
+def slots_of_the_first_columns(x, ctx):
+    return x + ctx.slots[:, : ctx.new, None]
+
+
+def slots_from_the_first(x, ctx):
+    """Count slots from the first token of the row, across documents."""
+    return x + (ctx.slots - ctx.slots[:, :1])[:, -ctx.new :, None]
+
+
+for check, words in (("streaming", "not 0 to T - 1"), ("cache", "after ctx.memo.reorder")):
+    embeds(check, words, slots_of_the_first_columns, needs_slots=True)
+for check, words in (("documents", "ctx.document rises"), ("positions", "padding changes")):
+    embeds(check, words, slots_from_the_first, needs_slots=True)
+
 # What is drawn.
 
 

@@ -54,7 +54,6 @@ def named(field: str, value: str, option: str) -> Changes:
     }
 
 
-STEPS = [250, 500, 750, 1000, 1250, 1500, 1750, 2000]
 FORGED: dict[str, tuple[Changes, str]] = {
     # The form.
     "other schema": ({"schema": 2}, "schema: Input should be 1"),

@@ -96,7 +96,7 @@ def test_bad_files_are_named_and_a_missing_folder_is_an_error(raw, save, tmp_pat
         leaderboard.frame(tmp_path / "nowhere")
 
 
-def test_pandas_is_imported_for_the_frame_alone():
+def test_pandas_is_imported_for_the_frame_alone(tmp_path):
     folder = str(RECORDS.parents[1] / "tests" / "leaderboard")
     code = f"""
 import sys
@@ -109,7 +109,7 @@ from made_records import raw_record
 for form in ("table", "csv", "markdown", "json"):
     print_records([Record.of(raw_record()), Record.of(raw_record("alibi"))], form)
 assert "pandas" not in sys.modules
-leaderboard.frame()
+leaderboard.frame({str(tmp_path)!r})
 assert "pandas" in sys.modules
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

@@ -11,8 +11,6 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from experiment.config import Eval
 from harness.settings.catalog import read_catalog
@@ -137,24 +135,6 @@ def test_a_name_that_is_twice_in_an_object_is_refused(raw, save, name, more):
     """Readers take the one or the other."""
     _, (problem,) = load([save(json.dumps(raw()).replace("{", more, 1))])
     assert f"{name!r} is twice" in problem
-
-
-JSON = st.recursive(
-    st.none() | st.booleans() | st.floats() | st.integers() | st.text(),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
-    max_leaves=8,
-)
-
-
-@settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
-@given(data=st.data())
-def test_no_value_in_any_field_raises(data, raw, save):
-    one = raw()
-    one[data.draw(st.sampled_from(sorted(one)))] = data.draw(JSON)
-    records, problems = load([save(json.dumps(one))])
-    assert len(records) + len(problems) == 1
 
 
 @pytest.mark.slow

@@ -128,9 +128,8 @@ def test_causal_spares_the_look_at_positions():
         torch.testing.assert_close(got, attend(encoding, q, k, v, ctx, attention_mask(ctx)))
 
 
-@pytest.mark.parametrize("text", TEXTS)
-def test_a_forgotten_prepare_is_said(text):
-    encoding, q, k, v, ctx = setting(text)
+def test_a_forgotten_prepare_is_said():
+    encoding, q, k, v, ctx = setting("rope")
     fresh = Context(ctx.pos, x=ctx.x)
     for forgetful in (lambda: fresh.at(1, ctx.x), lambda: attend(encoding, q, k, v, fresh)):
         with pytest.raises(ValueError, match="not returned by prepare"):
@@ -141,6 +140,7 @@ def test_a_forgotten_prepare_is_said(text):
     ("text", "hook"),
     [
         ("learned", "embed"),
+        ("rope", "transform"),
         ("shifted_sinusoidal", "embed"),
         ("randomized:sinusoidal", "embed"),
         ("randomized:rope", "transform"),

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import pezoo
-from pezoo import Context, Memo, Shape, attend
+from pezoo import Context, Shape, attend
 from pezoo.base import Pass
 from pezoo.encodings.fire import FIRE
 
@@ -64,10 +64,6 @@ def test_options_are_finite(value):
         pezoo.RoPE(SHAPE, base=value)
     with pytest.raises(ValueError, match="c must be above 0 and finite"):
         FIRE(SHAPE, c=value)
-
-
-def test_what_one_needs_is_at_the_top():
-    assert (pezoo.Memo, pezoo.attend) == (Memo, attend)
 
 
 @pytest.mark.parametrize("inner", ["prism_spectral(cursors=1,d_pe=8)", "nope"])

@@ -122,18 +122,6 @@ def test_the_attention_factor_multiplies_q_and_k(case, layout):
             torch.testing.assert_close(y[b], want, atol=2e-4, rtol=1e-4)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "rope(rope_parameters=dynamic(factor=2,original_max_position_embeddings=6))",
-        "rope(rope_parameters=yarn(factor=2))",
-        "rope(drop=0.5)",
-    ],
-)
-def test_conformance(text):
-    check_encoding(lambda shape: make(text, shape))
-
-
 def test_conformance_of_longrope():
     def build(shape):
         ones = [1.0] * (shape.d_head // 2)

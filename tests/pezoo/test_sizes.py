@@ -39,7 +39,6 @@ FEWEST = {
     "layers": "d_head n_layers",
     "lbpe": WIDE,
     "lbpe_sh": WIDE,
-    "lbpe(form=rope)": "d_head n_layers",
     "learned": "d_model train_len",
     "learned(max_len=40)": "d_model",
     "nape": "n_heads",

@@ -530,7 +530,6 @@ window.PZ = (function () {
   words();
 
   return {
-    root,
     own,
     el,
     state,
@@ -545,7 +544,6 @@ window.PZ = (function () {
     times,
     reach,
     rank,
-    csv,
     downloads,
     save,
     copyButton,

@@ -122,7 +122,7 @@ PZ.grid = (function () {
       el(
         "div",
         { class: "tools" },
-        options.search === false || rows.length < 6
+        rows.length < 6
           ? null
           : el("label", { for: search.id }, el("span", {}, "Search"), search),
         count,
@@ -207,7 +207,10 @@ PZ.shareColumn = (key, title, of, words, more, own = PZ.SHARE) => ({
 // Words in the place of a number, and links to a run and to a task.
 PZ.words = (text, title) => PZ.el("span", { class: "words", title }, text);
 PZ.runLink = (run, text = run, more = {}) => PZ.el("a", { href: PZ.href("run/" + run + ".html"), ...more }, text);
-PZ.taskLink = (task, kept = "") => PZ.el("a", { href: PZ.href(PZ.own(window.DATA.tasks, task).page) + kept }, task);
+PZ.taskLink = function (task, kept = "") {
+  const known = PZ.own(window.DATA.tasks, task);
+  return known ? PZ.el("a", { href: PZ.href(known.page) + kept }, task) : task;
+};
 PZ.failures = (row) => row.failures.map(([seed, why]) => "seed " + seed + ": " + why).join("\n");
 // Puts sentences into an element, without those that are not said.
 PZ.say = (id, sentences) => (document.getElementById(id).textContent = sentences.filter(Boolean).join(" "));

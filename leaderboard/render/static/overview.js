@@ -254,12 +254,11 @@
     );
   }
 
-  const middle = (values) =>
-    values.length ? values.sort((a, b) => a - b)[(values.length - 1) >> 1] : null;
   // A line with the rows of its tasks, and what the name's column needs.
   function filled(line, tables) {
     const rows = tables.map((table) => table.rows.find((row) => row.label === line.label) ?? null);
     const own = rows.filter(Boolean),
+      ratios = own.map((row) => row.ratio).filter(Boolean),
       { custom, mode, apart, aside, receives, bare, plain, spec, version } = own[0],
       fewest = own.reduce((a, b) => (b.seeds.length < a.seeds.length ? b : a)),
       count = own.filter((row) => row.chosen_here).length;
@@ -270,7 +269,7 @@
       seeds: fewest.seeds,
       few: own.some((row) => row.few),
       old: own.some((row) => row.old),
-      ratio: middle(own.map((row) => row.ratio).filter(Boolean)),
+      ratio: ratios.length ? PZ.middle(ratios) : null,
       chosen_words: count && !aside ? "† on " + count + " of these tasks" : "",
     };
   }
@@ -278,6 +277,7 @@
   // The first screen comes with the page: this changes its tab and its task, and draws its chart.
   const fronts = [...document.querySelectorAll(".front")];
   function first(base, tables) {
+    if (!fronts.length) return;
     const own = fronts.filter((part) => part.dataset.base === base);
     fronts.forEach((part) => (part.hidden = !own.includes(part)));
     document.querySelector(".split").hidden = !own.length;

@@ -3,11 +3,11 @@
 (function () {
   const { el, interval } = PZ;
   const PASS = 0.9 - 1e-9;
-  const middle = (values) => {
+  const middle = (PZ.middle = (values) => {
     const own = [...values].sort((a, b) => a - b),
       half = own.length >> 1;
     return own.length % 2 ? own[half] : (own[half - 1] + own[half]) / 2;
-  };
+  });
   // What a cell shows of a score over seeds: {words, number}. `seeds` are [seed, value].
   PZ.modes = { mean: "mean", median: "median over seeds", seeds: "seeds that reach .9" };
   // Those of a table: no bits pass.

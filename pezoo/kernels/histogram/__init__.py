@@ -1,6 +1,6 @@
 """The histogram filter of PRISM, and its sum of sinusoids without all histograms in memory."""
 
-from pezoo.kernels.histogram.reference import Copy, sharpen, steps_of, update
+from pezoo.kernels.histogram.reference import Copy, sharpen, steps_of
 from pezoo.kernels.histogram.scan import histogram_scan, histogram_stream
 
 __all__ = [
@@ -9,5 +9,4 @@ __all__ = [
     "histogram_stream",
     "sharpen",
     "steps_of",
-    "update",
 ]

@@ -162,23 +162,15 @@ def beyond(typing: Any, x: Any, n: Any) -> Any:
     return x(x, _index(n)), code
 
 
-def _data(context: Any, builder: Any, kind: Any, array: Any) -> Any:
-    """Return the address of an array or a pointer."""
-    if isinstance(kind, types.CPointer):
-        return array
-    return context.make_array(kind)(context, builder, array).data
-
-
-def _address(context: Any, builder: Any, kind: Any, array: Any, index: Any) -> Any:
-    """Return the address of LANES numbers of an array (n,) from an index."""
-    data = _data(context, builder, kind, array)
+def _address(context: Any, builder: Any, kind: Any, data: Any, index: Any) -> Any:
+    """Return the address of LANES numbers from an index."""
     vector = ir.VectorType(context.get_value_type(kind.dtype), LANES)
     return builder.bitcast(builder.gep(data, [index]), vector.as_pointer())
 
 
 @intrinsic
 def load(typing: Any, x: Any, i: Any) -> Any:
-    """Load x[i : i + LANES] of an array (n,)."""
+    """Load x[i : i + LANES], x a pointer."""
 
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         size = context.get_abi_sizeof(context.get_value_type(x.dtype))
@@ -189,7 +181,7 @@ def load(typing: Any, x: Any, i: Any) -> Any:
 
 @intrinsic
 def store(typing: Any, x: Any, i: Any, value: Any) -> Any:
-    """Store x[i : i + LANES] = value."""
+    """Store x[i : i + LANES] = value, x a pointer."""
 
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         size = context.get_abi_sizeof(context.get_value_type(x.dtype))

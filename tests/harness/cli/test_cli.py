@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from harness.settings.protocol import load_protocol, resolve
+from leaderboard.record.read import RECORDS, read
 from pezoo.spec import parse
 from pezoo.testing import CHECKS
 
@@ -65,7 +66,7 @@ def test_bench_prints_records_resumes_and_writes_a_leaderboard(call, tmp_path):
     code, out, _ = call(*args, "--format", "json")
     assert json.loads(out) == records
     code, out, _ = call(*args)
-    assert "cannot represent" in out.replace("\n", " ") or "cannot" in out
+    assert "learned - cannot" in " ".join(out.split())
     assert (tmp_path / "leaderboard" / "index.html").is_file()
     run = records[0]["run"]
     code, out, _ = call("show", run[:8], "--runs", tmp_path)
@@ -84,6 +85,20 @@ def test_bench_prints_records_resumes_and_writes_a_leaderboard(call, tmp_path):
         code, _, err = call("try", run, prompt, "--runs", tmp_path)
         assert code == 2
         assert words in err
+
+
+def test_rerun_says_whether_the_results_agree(call, monkeypatch):
+    path = next(RECORDS.glob("quick/copy/alibi/*.json"))
+    given = read(path)
+    other = given.model_copy(update={"data_hash": "0" * 16})
+    for made, code, words in (
+        ([given], 0, "the results agree bit for bit"),
+        ([other], 1, "training data: differ"),
+        ([], 2, f"run {given.run} left no record"),
+    ):
+        monkeypatch.setattr("harness.cli.rerun.train", lambda *args, made=made, **_: (made, None))
+        found, out, err = call("leaderboard", "rerun", path)
+        assert (found, words in out + err) == (code, True)
 
 
 def test_a_run_of_any_attention_is_tried_on_a_cpu(call, monkeypatch):

@@ -87,6 +87,17 @@ def test_a_figures_pictures_are_drawn_where_asked_for(call, tmp_path, monkeypatc
     assert list(tmp_path.glob("here/*.svg"))
 
 
+def test_every_format_has_the_number(call):
+    (folder,) = RECORDS.glob("ruoss2023-mini/missing_duplicate/rope")
+    words = "table", "ruoss2023", "1", "--runs", "none", "--records", folder, "--format"
+    code, out, _ = call(*words, "json")
+    (ours,) = (cell["ours"] for cell in json.loads(out)["cells"] if cell["runs"])
+    assert code == 0
+    for form, number in (("csv", f",rope,{ours},"), ("markdown", f"| {ours:.1f} (")):
+        code, out, _ = call(*words, form)
+        assert (code, number in out) == (0, True)
+
+
 def test_runs_that_the_check_refuses_are_named(call, tmp_path):
     path = next(RECORDS.glob("ruoss2023-mini/missing_duplicate/rope/*.json"))
     one = json.loads(path.read_text())

@@ -285,6 +285,8 @@ def test_list_gives_an_example_once(call):
         ("perf --format xml", "--format"),
         ("leaderboard build --out setup.cfg", "--out"),
         ("leaderboard build --runs nowhere", "nowhere"),
+        ("leaderboard build --markdown .", "--markdown expects a file, . is a folder"),
+        ("leaderboard build --markdown x.md --source x", "--source expects an https address"),
         ("leaderboard open --out nowhere", "leaderboard build"),
         ("list encodings roppe", "did you mean rope"),
         ("list encodings 'randomized:rope(base=x)'", "finite float"),

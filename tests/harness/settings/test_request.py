@@ -53,6 +53,18 @@ def test_a_second_name_is_kept_as_typed():
         parse_request("label_based,randomized:learned", "copy", "quick", "0", ())
 
 
+def test_a_task_that_no_test_length_has():
+    asked = parse_request(
+        "rope",
+        "modular_arithmetic_simple",
+        "quick",
+        "0",
+        ("tasks.modular_arithmetic_simple.eval_lengths=[2]",),
+    )
+    with pytest.raises(ConfigError, match=r"no instance of a length in eval\.lengths"):
+        asked.configs("cpu", "auto")
+
+
 def test_options_that_the_protocol_gives_make_no_second_encoding():
     given = "alibi(asymmetric=true),rope,alibi", "copy", "ruoss2023-mini", "0", ()
     with pytest.raises(ConfigError, match="and alibi are one encoding with"):

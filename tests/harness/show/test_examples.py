@@ -41,6 +41,13 @@ def test_example_lengths_lie_within_and_beyond_training(config_of, name):
         assert torch.equal(prompt, examples.sample(task, n))
 
 
+def test_a_prompt_of_text_may_end_in_any_byte():
+    task = tasks.make("text")
+    for number in (1, 2):
+        prompt = examples.sample(task, 100, number)
+        assert torch.equal(examples.read(task, task.vocab.decode(prompt)), prompt)
+
+
 def said(monkeypatch, config, name, prompt, answer, track="decoder"):
     """What `try` and `show` say of an answer: the line, and which tokens are wrong."""
     task = tasks.make(name)

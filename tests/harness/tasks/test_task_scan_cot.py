@@ -7,14 +7,11 @@ import pytest
 import torch
 
 from harness import tasks
-from harness.data.batches import draw_length
+from harness.data.batches import length_choice
 from harness.settings.protocol import load_protocol, resolve, sample_count
 from harness.tasks.base import TaskError
 from harness.tasks.scan_cot import ScanCot, commands
 from pezoo.spec import parse
-
-LEFT, RIGHT = "I_TURN_LEFT", "I_TURN_RIGHT"
-
 
 LONGEST_TRAINED = 22  # actions, in the official length split
 
@@ -83,11 +80,11 @@ def test_the_test_side_of_the_official_split_is_tested_whole():
 def test_training_draws_every_command_of_the_split_alike():
     config = resolve(load_protocol("prism2025"), "scan_cot", parse("nope"), 0, "cpu", "auto")
     task, draws, late = tasks.make("scan_cot"), torch.Generator().manual_seed(0), 100_000
-    drawn = [draw_length(task, config.train, late, draws) for _ in range(3000)]
+    drawn = length_choice(task, config.train, late).draw(draws, 3000)
     counts = torch.tensor([len(task.instances(n).prompt) for n in range(1, 23)])
     share = torch.bincount(torch.tensor(drawn), minlength=23)[1:] / len(drawn)
     assert torch.allclose(share, counts / counts.sum(), atol=0.02)
-    early = [draw_length(task, config.train, 7_000, draws) for _ in range(300)]
+    early = length_choice(task, config.train, 7_000).draw(draws, 300)
     assert max(early) == 10  # at most 10 for the second 5,000 steps
 
 

@@ -13,7 +13,7 @@ from harness.turing.machine import (
     read_machine,
 )
 from harness.turing.render import answer_words, prompt_words, read_prompt, scratchpad
-from harness.turing.simulate import Configuration, begin, run, step
+from harness.turing.simulate import Configuration, run, step
 
 GOOD = """
 states = ["go", "stop"]
@@ -45,7 +45,7 @@ def test_random_machines_have_the_papers_sizes_and_never_change():
 
 def test_a_run_by_hand():
     machine = of(GOOD)
-    found = [*run(machine, begin(machine, (0, 0)))]
+    found = [*run(machine, Configuration((0, 0), 0, machine.start))]
     assert [(now.tape, now.head, now.state) for now in found] == [
         ((0, 0), 0, 0),
         ((1, 0), 1, 0),
@@ -67,7 +67,7 @@ def test_the_tape_ends_on_the_left():
 
 def test_a_run_of_so_many_steps_or_to_the_end():
     machine = of(GOOD)
-    first = begin(machine, (0, 0, 0))
+    first = Configuration((0, 0, 0), 0, machine.start)
     assert len([*run(machine, first, steps=2)]) == 3
     assert len([*run(machine, first, steps=50)]) == 5
     short = of("max_steps = [1]\n" + GOOD)

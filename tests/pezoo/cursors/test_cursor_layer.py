@@ -146,7 +146,6 @@ def test_noise_is_for_training_alone_and_ramps_up(cls, which, copying):
     assert not torch.allclose(run(1.0), run(1.0, seed=1))
     encoding.eval()
     torch.testing.assert_close(run(1.0), still)
-    assert tiny(cls, **quiet).train() is not None
     silent = tiny(cls, **quiet)
     torch.testing.assert_close(logits(silent.train(), x), logits(silent.eval(), x))
 

@@ -88,24 +88,7 @@ def by_bisection(z):
     return (z / 2 - tau).clamp(min=0).square()
 
 
-def test_gradients():
-    z = torch.randn(2, 3, 5, dtype=D, requires_grad=True)
-    hidden = torch.ones(3, 5).triu(3).bool()
-    assert torch.autograd.gradcheck(lambda z: entmax(z.masked_fill(hidden, -torch.inf), 1.5), z)
-    x, q, k, v = (y.requires_grad_() for y in xqkv())
-    encoding, _ = made("asentmax(alpha=1.25):alibi")
-
-    def out(x, q, k, v, *_):
-        ctx = encoding.prepare(Context(POS)).at(1, x)
-        return attend(encoding, *encoding.transform(q, k, ctx), v, ctx)
-
-    assert torch.autograd.gradcheck(out, (x, q, k, v, encoding.w_b, encoding.w_g))
-
-
-def test_what_it_refuses():
-    for text in ("asentmax(alpha=0.9)", "asentmax(alpha=3)", "asentmax:geometric"):
-        with pytest.raises(ValueError):
-            make(text, SHAPE)
+def test_without_x_it_has_no_factor():
     encoding, ctx = made("asentmax:rope")
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match="asentmax reads the layer's input"):
         encoding.factor(ctx.at(0, None))

@@ -49,10 +49,3 @@ def test_a_power_of_2_is_a_gaussian():
     got = encoding.bias(q, q, ctx)[0, 0, 20].softmax(-1).double()
     normal = torch.distributions.Normal(20.0, 3.0).log_prob(torch.arange(21.0)).softmax(-1)
     torch.testing.assert_close(got, normal.double(), atol=1e-5, rtol=0)
-
-
-def test_gradients():
-    encoding, q = BAM(SHAPE).double(), torch.zeros(1, 2, 4, 4, dtype=D)
-    ctx = Context(pos=torch.arange(4)[None])
-    inputs = (encoding.s, encoding.t)
-    assert torch.autograd.gradcheck(lambda *_: encoding.bias(q, q, ctx), inputs)

@@ -2,6 +2,7 @@ import pytest
 import torch
 
 from pezoo import Context, PositionError, Shape, make
+from pezoo.adapters import attention_mask
 
 SHAPE = Shape(d_model=8, n_heads=2, d_head=4, n_layers=1, train_len=8)
 IDS = torch.tensor([[1, 2, 10, 3, 10, 4, 5, 10, 10, 6]])
@@ -55,11 +56,14 @@ def test_the_inner_encoding_gets_segments(inner):
     assert a is b is None or torch.equal(a, b)
 
 
+@pytest.mark.parametrize("text", ["bipe:randomized:rope", "randomized:bipe:rope"])
+def test_segments_are_no_documents(text):
+    _, ctx, _ = prepared(text)
+    assert torch.equal(attention_mask(ctx), attention_mask(prepared("rope")[1]))
+
+
 def test_a_segment_beyond_the_table():
     with pytest.raises(PositionError):
         prepared("bipe(separators=[11],max_pos=9)")
     with pytest.raises(ValueError, match="ids"):
         make("bipe", SHAPE).prepare(Context(torch.arange(3)[None]))
-    for text in ("bipe(separators=[])", "bipe(max_pos=0)"):
-        with pytest.raises(ValueError):
-            make(text, SHAPE)

@@ -73,13 +73,6 @@ def test_it_starts_as_nothing_with_gates_that_count_half():
     assert p[0, 0, -1, 0] == 63
 
 
-def test_gradients():
-    encoding = made()
-    q, k = torch.randn(2, 1, 2, 4, 4, dtype=D).requires_grad_()
-    inputs = (encoding.e, q, k)
-    assert torch.autograd.gradcheck(lambda *_: encoding.bias(q, k, at(4)), inputs)
-
-
 def test_one_position_is_an_error():
     with pytest.raises(ValueError, match="max_pos must be at least 2"):
         CoPE(SHAPE, max_pos=1)

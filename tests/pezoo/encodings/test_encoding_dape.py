@@ -97,9 +97,3 @@ def test_it_starts_as_torchs_layers():
     for own, other in ((encoding.w_in, theirs.weight), (encoding.b_in, theirs.bias)):
         limit = 20**-0.5
         assert other.abs().max() <= limit >= own.abs().max() > 0.9 * limit
-
-
-@pytest.mark.parametrize("text", ["dape(width=0)", "dape2(kernel=2)", "dape2(kernel=-1)"])
-def test_options_out_of_range(text):
-    with pytest.raises(ValueError):
-        make(text, SHAPE)

@@ -73,9 +73,3 @@ def test_shared_keys_are_turned_for_each_head():
     ctx = encoding.prepare(Context(POS)).at(0, None)
     _, k = encoding.transform(x.expand(-1, 2, -1, -1), x, ctx)
     assert torch.equal(k, turned(encoding, x.expand(-1, 2, -1, -1), 0)[1])
-
-
-@pytest.mark.parametrize("text", ["fope(base=1)", "fope(period=-1)", "fope(gain=-0.1)"])
-def test_options_out_of_range(text):
-    with pytest.raises(ValueError):
-        make(text, SHAPE)

@@ -87,12 +87,6 @@ def test_columns_are_the_bias_where_one_number_would_round_it(dtype, atol):
     assert encoding.bias_form(q.half(), k.half(), at(x), Columns) is None
 
 
-def test_gradients():
-    encoding, x = made(), torch.randn(1, 4, 8, dtype=D, requires_grad=True)
-    inputs = (encoding.w, encoding.b, x)
-    assert torch.autograd.gradcheck(lambda *_: encoding.bias(x, x, at(x)), inputs)
-
-
 def test_gates_start_at_one_half_or_where_told():
     for options, gate in (({}, 0.5), ({"start": 5.0}, 0.9933)):
         x = torch.randn(1, 20, 8)

@@ -85,9 +85,3 @@ def test_rotary_starts_as_rope():
         for text in ("grape(bias=none,rotary=true,base=500)", "rope(base=500,layout=half)")
     )
     torch.testing.assert_close(got, want, atol=1e-4, rtol=0)
-
-
-@pytest.mark.parametrize("text", ["grape(width=3)", "grape(bias=none)", "grape(bias=paths)"])
-def test_options_out_of_range(text):
-    with pytest.raises(ValueError):
-        make(text, SHAPE)

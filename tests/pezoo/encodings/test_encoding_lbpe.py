@@ -1,4 +1,3 @@
-import cmath
 import math
 
 import pytest
@@ -58,29 +57,6 @@ def test_it_is_the_formula(hint, middle, batch):
                 torch.testing.assert_close(got[b, :, i - 2, j], want, atol=1e-5, rtol=1e-4)
 
 
-def test_the_form_rope_is_the_expected_rotation():
-    encoding = perturbed(LBPE(SHAPE, values=3, hidden=6, clip=2, form="rope"))
-    q, k = torch.randn(2, 1, 2, 4, 4).unbind(0)
-    ctx = encoding.prepare(Context(pos=torch.arange(4)[None])).at(1, q)
-    got = (q @ k.mT / 2 + encoding.bias(q, k, ctx))[0].detach()
-
-    def turned(x, v):
-        """RoPE's rotation by v, pair by pair."""
-        pairs = [complex(*x[2 * m : 2 * m + 2]) * cmath.exp(1j * v * 100.0**-m) for m in (0, 1)]
-        return [part for z in pairs for part in (z.real, z.imag)]
-
-    for head in range(2):
-        for i in range(4):
-            for j in range(4):
-                prf = naive_prf(encoding, 1, i, j).tolist()
-                query, key = q[0, head, i].tolist(), k[0, head, j].tolist()
-                want = sum(
-                    p * sum(a * b for a, b in zip(turned(query, v), key, strict=True))
-                    for v, p in enumerate(prf)
-                )
-                assert got[head, i, j].item() == pytest.approx(want / 2, abs=1e-4)
-
-
 def test_beyond_the_clip_far_positions_are_alike():
     prf = perturbed(LBPE(SHAPE)).prf(Context(pos=torch.arange(60)[None]))
     torch.testing.assert_close(prf.sum(-1), torch.ones(60, 60))
@@ -109,5 +85,3 @@ def test_what_is_missing_is_an_error():
 def test_impossible_options_are_errors():
     with pytest.raises(ValueError, match="at least 1"):
         LBPE(SHAPE, values=0)
-    with pytest.raises(ValueError, match="unknown form 'ropes'; did you mean rope"):
-        LBPE(SHAPE, form="ropes")

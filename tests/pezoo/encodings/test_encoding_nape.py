@@ -60,9 +60,3 @@ def test_the_last_heads_do_not_see_the_order_of_keys():
     plain, moved = last(k, v), last(k[:, :, order], v[:, :, order])
     torch.testing.assert_close(plain[:, 2:], moved[:, 2:])
     assert ((plain - moved)[:, :2].abs().amax((0, 2)) > 1e-6).all()
-
-
-def test_other_numbers_of_heads_are_refused():
-    for text in ("nape(heads=5)", "nape(heads=-1)", "nape(slopes=quadratic)"):
-        with pytest.raises(ValueError):
-            make(text, SHAPE)

@@ -68,9 +68,3 @@ def test_orthogonal_reflections_count_modulo_two():
     got = reflected(k, k, w, torch.full((1, 1, 6), 2.0, dtype=D))[0, 0]
     want = (-1.0) ** (torch.arange(6)[:, None] - torch.arange(6))
     torch.testing.assert_close(got.tril(), want.to(D).tril())
-
-
-@pytest.mark.parametrize("text", ["path(rank=0)", "path(kernel=0)"])
-def test_options_out_of_range(text):
-    with pytest.raises(ValueError):
-        make(text, SHAPE)

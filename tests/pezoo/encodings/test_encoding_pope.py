@@ -54,15 +54,12 @@ def test_without_delta_it_is_rope_of_twice_the_width():
     torch.testing.assert_close(got, want, atol=1e-6, rtol=0)
 
 
-def test_gradients_and_where_the_clamp_has_none():
-    encoding = PoPE(SHAPE, start="uniform").double()
-    q, k = torch.randn(2, 1, 2, 3, 4, dtype=D).requires_grad_()
-    pos = torch.arange(3)[None]
-    inputs = (encoding.delta, q, k)
-    assert torch.autograd.gradcheck(lambda *_: logits(encoding, q, k, pos), inputs)
+def test_a_clamped_delta_has_no_gradient():
+    encoding = PoPE(SHAPE).double()
+    q, k = torch.randn(2, 1, 2, 3, 4, dtype=D)
     with torch.no_grad():
         encoding.delta.fill_(0.1)
-    logits(encoding, q, k, pos).sum().backward()
+    logits(encoding, q, k, torch.arange(3)[None]).sum().backward()
     assert not encoding.delta.grad.any()
 
 

@@ -70,19 +70,6 @@ def test_the_layouts_differ_by_a_permutation():
         torch.testing.assert_close(a[..., order], b)
 
 
-def test_angles_are_computed_once_a_pass(monkeypatch):
-    encoding = RoPE(Shape(16, 2, 8, 3, 10))
-    ctx = encoding.prepare(Context(pos=torch.arange(5)[None]))
-    monkeypatch.delattr(RoPE, "frequencies")
-    monkeypatch.delattr(torch, "polar")
-    q, k = torch.randn(2, 1, 2, 5, 8).unbind(0)
-    layers = [encoding.transform(q, k, ctx.at(i, torch.zeros(1, 5, 16))) for i in range(3)]
-    for layer in layers[1:]:
-        assert all(map(torch.equal, layer, layers[0]))
-    with pytest.raises(ValueError, match="prepare"):
-        encoding.transform(q, k, Context(pos=torch.arange(5)[None]))
-
-
 def test_errors():
     with pytest.raises(ValueError, match="even d_head"):
         RoPE(Shape(7, 1, 7, 1, 4))

@@ -52,9 +52,3 @@ def test_one_wave_is_a_cosine_and_the_token_itself_has_the_most():
     full = bias("sandwich", pos, 4)[0]
     torch.testing.assert_close(full.diagonal(0, -2, -1)[:, 0], torch.tensor([32, 16, 32 / 3, 8.0]))
     assert (full.argmax(-1) == torch.arange(9)).all()
-
-
-@pytest.mark.parametrize("text", ["sandwich(width=3)", "sandwich(width=0)", "sandwich(base=0)"])
-def test_options_out_of_range(text):
-    with pytest.raises(ValueError):
-        make(text, SHAPE)

@@ -45,12 +45,6 @@ def test_padding_and_other_documents_turn_nothing():
         torch.testing.assert_close(got[:, :, keep], want)
 
 
-@pytest.mark.parametrize("text", ["selective_rope(rank=0)", "selective_rope(kernel=0)"])
-def test_options_out_of_range(text):
-    with pytest.raises(ValueError):
-        make(text, SHAPE)
-
-
 def test_a_width_that_heads_do_not_divide():
     with pytest.raises(ValueError, match="does not divide"):
         make("selective_rope", SHAPE.replaced(d_model=9))

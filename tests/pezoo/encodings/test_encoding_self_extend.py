@@ -80,9 +80,3 @@ def test_keys_beyond_the_window_have_no_order():
         a = attention(q, k, v, one, pos)[:, :, -1]
         b = attention(q, k[:, :, order], v[:, :, order], one, pos)[:, :, -1]
         assert torch.allclose(a, b, atol=1e-6) == same
-
-
-@pytest.mark.parametrize("text", ["self_extend(group=0)", "rerope(window=-1)", "rerope(leak=1.5)"])
-def test_options_out_of_range(text):
-    with pytest.raises(ValueError):
-        make(text, SHAPE)

@@ -34,9 +34,3 @@ def test_it_is_shaw_with_a_fixed_table():
     q = torch.randn(1, 2, 15, 16)
     ctx = Context(torch.arange(15)[None])
     torch.testing.assert_close(wavelet.bias(q, q, ctx), shaw.bias(q, q, ctx))
-
-
-@pytest.mark.parametrize("text", ["wavelet(scales=3)", "wavelet(scales=0)", "wavelet(scales=32)"])
-def test_scales_that_do_not_fit(text):
-    with pytest.raises(ValueError, match="scales must divide d_head=16"):
-        make(text, SHAPE)

@@ -64,9 +64,3 @@ def test_the_last_position_is_finite_and_the_next_refused():
         torch.testing.assert_close(far, near, atol=0.2, rtol=0.01)
     with pytest.raises(PositionError):
         make("xpos", SHAPE).prepare(Context(pos + 1))
-
-
-@pytest.mark.parametrize("text", ["xpos(gamma=0)", "xpos(scale_base=-1)"])
-def test_options_out_of_range(text):
-    with pytest.raises(ValueError):
-        make(text, SHAPE)

@@ -17,8 +17,8 @@ SMALL = {
     "prism_spectral": "prism_spectral(d_pe=4,hidden=3)",
 }
 VARIANTS = [
-    "kerple(form=power)", "lbpe(form=rope,values=3,clip=1)", "lbpe_sh(form=rope,values=3)",
-    "shaw(clip=1)", "t5(buckets=4,max_distance=5,bidirectional=true)",
+    "kerple(form=power)", "shaw(clip=1)", "t5(buckets=4,max_distance=5,bidirectional=true)",
+    "stick_breaking(rest=itself)", "pope(start=uniform)", "asentmax(alpha=1.25):alibi",
     *(f"prism_2025(cursors=1,d_pe=4,hidden=2,eps=0.001,norm={norm},lead=true)"
       for norm in ("frobenius", "scale")),
 ]  # fmt: skip

@@ -83,18 +83,6 @@ def test_the_stream_is_the_scan_times_the_table(size, seed, chunk, options):
         torch.testing.assert_close(a, b, atol=1e-9, rtol=1e-7)
 
 
-@pytest.mark.parametrize("kind", [1, 2])
-def test_gradcheck_through_chunks(kind):
-    given_ = draw(1, 5, 1, copy=True, seen=1, d=2, kind=kind)
-
-    def stream(reset, moves, gamma, table, state, none, source):
-        copy = Copy(none, source)
-        return histogram_stream(reset, moves, gamma, table, state, 1e-3, copy=copy, chunk=2)
-
-    inputs = (given_[key] for key in ("reset", "moves", "gamma", "table", "state"))
-    assert torch.autograd.gradcheck(stream, (*inputs, *given_["copy"]))
-
-
 def test_inputs_without_gradients_get_none():
     given_ = draw(2, 7, 2, seen=1, copy=True)
     want = results(histogram_stream(**given_, chunk=3), given_)

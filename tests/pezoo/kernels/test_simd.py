@@ -16,6 +16,7 @@ from pezoo.kernels.simd.vector import (  # noqa: E402
     LANES,
     larger,
     load,
+    pointer,
     splat,
     store,
 )
@@ -29,7 +30,9 @@ def each_vector(function):
 
     @numba.njit
     def run(x, out):
-        for i in range(0, x.size, LANES):
+        size = x.size
+        x, out = pointer(x.ctypes.data, x[0]), pointer(out.ctypes.data, out[0])
+        for i in range(0, size, LANES):
             store(out, i, function(load(x, i)))
 
     def call(x):
