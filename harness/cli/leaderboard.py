@@ -64,11 +64,12 @@ def build_command(
         raise click.UsageError(f"--runs expects a folder, {runs} is {what}")
     if Path(markdown).is_dir():
         raise click.UsageError(f"--markdown expects a file, {markdown} is a folder")
+    built = Built.now(_address(source))
     fresh = None if runs is None else Path(runs)
     page = Path(markdown)
     page.parent.mkdir(parents=True, exist_ok=True)
     where = fresh, options.records_folder(records), Path(out), page
-    report = build(*where, Built.now(_address(source)), read_catalog(), usable())
+    report = build(*where, built, read_catalog(), usable())
     for problem in report.problems:
         click.echo(f"left out: {problem}", err=True)
     click.echo(f"{report.records} records -> {Path(out) / 'index.html'} and {page}")
