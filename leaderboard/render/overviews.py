@@ -63,7 +63,7 @@ class Overview:
             name = markdown_text(self.names[line.label])
             means = [mean, "-" if (mrr := line.reciprocal_rank) is None else f"{mrr:.2f}"]
             cells.append([rank_text(line), name, *means * several, *shown])
-        if self.baselines and lines is self.lines:
+        if self.baselines:
             mean = percent(self.baseline)
             cells.append(["-", "baseline", *[mean, "-"] * several, *map(percent, self.baselines)])
         top = ["rank", "encoding", *["mean", "1/rank"] * several, *map(markdown_text, self.heads)]
