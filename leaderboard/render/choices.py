@@ -10,7 +10,7 @@ from tabulate import tabulate
 from leaderboard.catalog import Catalog, ClassDoc
 from leaderboard.escape import markdown_text
 from leaderboard.render.front import CHOSEN, Entry, TaskFront
-from leaderboard.render.text import receives_text
+from leaderboard.render.text import receives_text, span_text
 from leaderboard.render.which import by_family
 from leaderboard.stats.costs import Measured, by_encoding
 from leaderboard.stats.tables import Table
@@ -60,6 +60,7 @@ class Choice:
         return {
             "encoding": self.label + " †" * marked + told,
             **{family: _shown(self.results.get(family, ())) for family in families},
+            "seeds": span_text((len(entry.row.seeds) for entry in self.entries), "-"),
             "training": f"{cost.train:.1f}x" if cost else "-",
             "decoding": f"{cost.decode[0]:.1f}x" if cost and cost.decode else "-",
             "parameters": "-" if size is None else f"{size:,}",

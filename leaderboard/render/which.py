@@ -14,7 +14,7 @@ from leaderboard.stats.tables import Table
 from pezoo.spec import bare
 
 CHEAP = 1.25  # times the cost of the reference
-ENOUGH = 3  # seeds: of texts, fewer lose to as many
+ENOUGH = 3  # seeds: fewer lose to as many
 BUDGETS = {"any": "any", "low": "at most 1.25 times rope's training"}
 
 
@@ -87,7 +87,8 @@ def answers(tables: Sequence[Table], catalog: Catalog) -> Iterator[Answer]:
 def _best(tasks: Sequence[TaskFront], budget: str) -> tuple[tuple[TaskFront, Entry], ...]:
     """Return the tasks of the encoding that solves most of them; () for none.
 
-    Among equals, the best mean to a hundredth, then the cheapest.
+    Fewer than ENOUGH seeds lose to more. Among equals, the best mean to a hundredth, then the
+    cheapest.
     """
     by_label: dict[str, list[tuple[TaskFront, Entry]]] = defaultdict(list)
     for one in tasks:
@@ -96,12 +97,13 @@ def _best(tasks: Sequence[TaskFront], budget: str) -> tuple[tuple[TaskFront, Ent
                 by_label[entry.row.label].append((one, entry))
 
     def merit(own: list[tuple[TaskFront, Entry]]) -> tuple[float, ...]:
+        seeds = min(_seeds(entry) for _, entry in own)
         if own[0][1].row.in_bits:
             bits = [entry.bits for _, entry in own if entry.bits is not None]
-            return len(bits), _seeds(own[0][1]), -fmean(bits or [inf])
+            return len(bits), seeds, -fmean(bits or [inf])
         mean = sum(entry.row.unseen.mean for _, entry in own if entry.row.unseen)
         solved = sum(entry.solves for _, entry in own)
-        return solved, round(mean, 2), -(own[0][1].cost or 0.0), mean
+        return seeds, solved, round(mean, 2), -(own[0][1].cost or 0.0), mean
 
     best = max(by_label.values(), key=merit, default=[])
     return tuple(sorted(best, key=lambda pair: pair[1].merit, reverse=True))

@@ -634,6 +634,15 @@ def test_advice_takes_kinds_of_tasks_from_other_protocols(record, tmp_path):
     assert "task/addition.html#protocol=prism2025" in page.all("href")
 
 
+def test_advice_prefers_three_seeds_to_one(record, tmp_path):
+    best, good = {10: 100, 20: 100, 100: 100}, {10: 100, 20: 95, 100: 91}
+    runs = [record("rope", seed, good) for seed in range(3)] + [record("alibi", 0, best)]
+    site.build(tables(runs), runs, tmp_path / "site", catalog=KNOWN)
+    text = Page(tmp_path / "site" / "which.html").text
+    assert "Use rope: 90 % at 10x on copy (3 of 3 seeds)" in text
+    assert "Use alibi" not in text
+
+
 def test_no_matrix_where_nothing_was_compared(record, tmp_path):
     found = tables([record("rope"), record("alibi")])
     site.build(found, [r for t in found for r in t.records], tmp_path / "site")
